@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/gucx/gucx/ucs"
@@ -122,13 +123,6 @@ func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result 
 	return r.start()
 }
 
-// fetches reports that the lane has the fetching operation and that it can be
-// posted at once.
-func (k *RKey) fetches(e *EP, op uct.AtomicOp, size int, raddr uint64) bool {
-	return k != nil && k.ep == e && uint(size) < uint(len(k.fetch)) && k.fetch[size].Has(op) &&
-		raddr&uint64(size-1) == 0 && k.opens(raddr, uint64(size))
-}
-
 // wordText says why no atomic is of size bytes at raddr.
 func wordText(size int, raddr uint64) string {
 	if size != 4 && size != 8 {
@@ -243,17 +237,6 @@ func (r *Request) fetchAtomic() error {
 	return r.took(l.AMO.AtomicFetch(r.op, int(r.size), r.value, &r.word, r.raddr, key, &r.comp))
 }
 
-// took notes what came of a post for which comp was counted up.
-func (r *Request) took(pending bool, err error) error {
-	if !pending || err != nil {
-		r.comp.Count--
-	}
-	if err == nil {
-		r.flags |= reqPosted
-	}
-	return err
-}
-
 // postSwap posts one round of a loop: the first swaps 0 for 0, which reads the
 // word, the others the value that the operation makes of the last one seen.
 func (r *Request) postSwap() error {
@@ -309,3 +292,25 @@ func (r *Request) applied(old uint64) uint64 {
 
 // shift is where a 4-byte word lies in the 8 bytes around it.
 func (r *Request) shift() uint { return uint(r.raddr&4) * 8 }
+
+// AtomicFetchWait is AtomicFetch that returns the old value.
+func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
+	result := &e.w.scratch
+	r, err := e.AtomicFetch(op, size, value, result, raddr, key)
+	err = e.w.finish(ctx, r, err)
+	return *result, err
+}
+
+// AtomicCSwapWait is AtomicCSwap that returns the old value.
+func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
+	result := &e.w.scratch
+	r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
+	err = e.w.finish(ctx, r, err)
+	return *result, err
+}

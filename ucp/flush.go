@@ -235,3 +235,42 @@ func (w *Worker) Fence() error {
 	}
 	return nil
 }
+
+// implicit are the operations of an EP that have no request.
+type implicit struct {
+	// comp counts those that are under way, and one more as long as nobody waits for their
+	// end: it fires only when it is told to.
+	comp    uct.Completion
+	awaited bool
+	iov     [1]uct.IOV // of the operation that is being posted
+}
+
+// underway reports that some have not ended.
+func (i *implicit) underway() bool { return i != nil && (i.awaited || i.comp.Count > 1) }
+
+// await has the EP told when the last of them has ended, if some are under way.
+func (i *implicit) await() {
+	if i.underway() && !i.awaited {
+		i.awaited = true
+		i.comp.Count--
+	}
+}
+
+// implied is what operations without a request share.
+func (e *EP) implied() *implicit {
+	if e.implicit == nil {
+		e.makeImplicit()
+	}
+	return e.implicit
+}
+
+//go:noinline
+func (e *EP) makeImplicit() {
+	e.implicit = &implicit{}
+	e.implicit.comp.Count = 1
+	e.implicit.comp.Func = func(c *uct.Completion) {
+		c.Count, c.Status = 1, ucs.StatusOK
+		e.implicit.awaited = false
+		e.emptied()
+	}
+}

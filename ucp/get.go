@@ -1,7 +1,8 @@
 package ucp
 
 import (
-	"github.com/gucx/gucx/ucp/internal/proto"
+	"context"
+
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -16,29 +17,6 @@ var getStage = stage{
 var getSplitStage = stage{
 	name: "get", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
 	share: (*Config).rmaSharing, lends: true, stop: unposted,
-}
-
-func postGet(r *Request) error { return r.move(getTables, &getCalls) }
-
-func getTables(t *transfers) *[2]proto.Table { return &t.get }
-
-var getCalls = calls{proto.None: noCall, proto.Short: getShort, proto.Bcopy: getBcopy, proto.Zcopy: getZcopy}
-
-func getShort(r *Request, l *lane, key uct.RKey, n int) error {
-	buf, raddr := r.part(n)
-	return l.Get.GetShort(buf, raddr, key)
-}
-
-func getBcopy(r *Request, l *lane, key uct.RKey, n int) error {
-	buf, raddr := r.part(n)
-	r.comp.Count++
-	return r.took(l.Get.GetBcopy(buf, raddr, key, &r.comp))
-}
-
-func getZcopy(r *Request, l *lane, key uct.RKey, n int) error {
-	iov, raddr := r.piece(l, n)
-	r.comp.Count++
-	return r.took(l.Get.GetZcopy(iov, raddr, key, &r.comp))
 }
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
@@ -94,3 +72,46 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	}
 	return r.start()
 }
+
+// GetWait is Get that returns when the data is there. If ctx ends first, its error is returned
+// and buf is the caller's; where buf is longer than 8 KiB, or registered, the call waits as
+// [EP.PutWait] until the transports use it no more.
+func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
+	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
+		return e.getStaged(ctx, buf, raddr, key)
+	}
+	r, err := e.Get(buf, raddr, key, p)
+	return e.w.finish(ctx, r, err)
+}
+
+// getStaged gets into the worker's own buffer, so that a call that is given up leaves
+// neither a wait nor a failed EP behind: the buffer is then the transport's for good. It finishes
+// the call.
+func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
+	w := e.w
+	staged := w.staged
+	w.staged = nil
+	if staged == nil {
+		staged = make([]byte, maxStaged)
+	}
+	r, err := e.Get(staged[:len(buf)], raddr, key, nil)
+	if r != nil {
+		r.stage = &stagedStage
+	}
+	if err = w.finish(ctx, r, err); err == nil {
+		copy(buf, staged)
+		w.staged = staged
+	}
+	return err
+}
+
+// stagedStage is getStage for a get into the worker's own buffer: nothing of the caller's
+// is lent.
+var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
+
+// maxStaged is the longest get, in bytes, that a call which may be given up reads into a
+// buffer of the worker first: copying so much is cheap beside waiting for it.
+const maxStaged = 8 << 10

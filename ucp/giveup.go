@@ -29,35 +29,6 @@ func (r *Request) giveUp(until untilFunc) {
 	r.Release()
 }
 
-// maxStaged is the longest get, in bytes, that a call which may be given up reads into a
-// buffer of the worker first: copying so much is cheap beside waiting for it.
-const maxStaged = 8 << 10
-
-// stagedStage is getStage for a get into the worker's own buffer: nothing of the caller's
-// is lent.
-var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
-
-// getStaged gets into the worker's own buffer, so that a call that is given up leaves
-// neither a wait nor a failed EP behind: the buffer is then the transport's for good. It finishes
-// the call.
-func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
-	w := e.w
-	staged := w.staged
-	w.staged = nil
-	if staged == nil {
-		staged = make([]byte, maxStaged)
-	}
-	r, err := e.Get(staged[:len(buf)], raddr, key, nil)
-	if r != nil {
-		r.stage = &stagedStage
-	}
-	if err = w.finish(ctx, r, err); err == nil {
-		copy(buf, staged)
-		w.staged = staged
-	}
-	return err
-}
-
 // untilFunc makes progress until done reports true: Engine.Until, or SharedWorker.wait.
 type untilFunc func(ctx context.Context, done func() bool) error
 

@@ -231,3 +231,13 @@ func (s *workerStats) addCache(component, name string, c *regCache) {
 	}
 	c.AddStats(s.root.Child(at))
 }
+
+// moveAt is how n bytes move, at those costs. first is the variant that is proto.Short, which
+// proto.Bcopy and proto.Zcopy follow.
+func moveAt(costs *uct.Costs, t *proto.Table, n int, first uct.Variant) (m proto.Move) {
+	way := t.Find(n)
+	if way.Protocol == proto.None {
+		return m
+	}
+	return proto.Move{Cost: costs[first+uct.Variant(way.Protocol-proto.Short)], Piece: way.Piece}
+}

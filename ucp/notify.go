@@ -139,22 +139,6 @@ func (r *Request) dataThere() {
 	r.goOn(&notifyWordStage)
 }
 
-// goOn goes to the next stage, unless the request has failed or was given up.
-func (r *Request) goOn(next *stage) {
-	st := r.comp.Status
-	if st == ucs.StatusOK {
-		st = r.stopped()
-	}
-	if st != ucs.StatusOK || r.Done() {
-		r.settle(st)
-		return
-	}
-	r.stage, r.lane = next, 0
-	r.flags = r.flags&^reqPosted | reqAhead
-	r.comp.Count = 1
-	r.launch()
-}
-
 // sendWord sends the word.
 func (r *Request) sendWord() error {
 	w, l := r.worker, r.ep.link

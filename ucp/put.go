@@ -1,8 +1,8 @@
 package ucp
 
 import (
-	"github.com/gucx/gucx/ucp/internal/proto"
-	"github.com/gucx/gucx/ucp/internal/region"
+	"context"
+
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -50,28 +50,6 @@ var putSplitStage = stage{
 	share: (*Config).rmaSharing, lends: true, stop: unposted,
 }
 
-func postPut(r *Request) error { return r.move(putTables, &putCalls) }
-
-func putTables(t *transfers) *[2]proto.Table { return &t.put }
-
-var putCalls = calls{proto.None: noCall, proto.Short: putShort, proto.Bcopy: putBcopy, proto.Zcopy: putZcopy}
-
-func putShort(r *Request, l *lane, key uct.RKey, n int) error {
-	buf, raddr := r.part(n)
-	return l.Put.PutShort(buf, raddr, key)
-}
-
-func putBcopy(r *Request, l *lane, key uct.RKey, n int) error {
-	buf, raddr := r.part(n)
-	return l.Put.PutBcopy(buf, raddr, key)
-}
-
-func putZcopy(r *Request, l *lane, key uct.RKey, n int) error {
-	iov, raddr := r.piece(l, n)
-	r.comp.Count++
-	return r.took(l.Put.PutZcopy(iov, raddr, key, &r.comp))
-}
-
 // putSlow puts what does not go with one short put: by one copy into a buffer of the
 // transport or one call without a copy if that will do, and by a request otherwise.
 //
@@ -112,8 +90,15 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	return r.start()
 }
 
-// copies reports that the local buffer is not registered, or shorter than limit, and that
-// there is nothing wrong with it, and nobody to tell of the end.
-func (p *OpParams) copies(buf []byte, limit int) bool {
-	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && (*region.Mem)(p.Mem).Covers(buf))
+// PutWait is Put that returns when buf is the caller's again. If ctx ends first, its
+// error is returned: nothing more of the operation is posted, what was posted takes
+// effect or not, and buf is the caller's then too. If a transport has buf, since it moves
+// without a copy, the call waits until it lets go, for ucs.RevokeLimit at most, after
+// which the EP fails with ErrCanceled.
+func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
+	r, err := e.Put(buf, raddr, key, p)
+	return e.w.finish(ctx, r, err)
 }

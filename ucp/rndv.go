@@ -435,13 +435,3 @@ func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
 func (i *iface) move(t *proto.Table, n int, first uct.Variant) proto.Move {
 	return moveAt(&i.costs().Costs, t, n, first)
 }
-
-// moveAt is how n bytes move, at those costs. first is the variant that is proto.Short, which
-// proto.Bcopy and proto.Zcopy follow.
-func moveAt(costs *uct.Costs, t *proto.Table, n int, first uct.Variant) (m proto.Move) {
-	way := t.Find(n)
-	if way.Protocol == proto.None {
-		return m
-	}
-	return proto.Move{Cost: costs[first+uct.Variant(way.Protocol-proto.Short)], Piece: way.Piece}
-}

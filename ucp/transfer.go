@@ -216,3 +216,88 @@ func (k *RKey) fits(b *bare, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem
 	}
 	return mem, mem != nil || !d.Attr.NeedMemH
 }
+
+func putTables(t *transfers) *[2]proto.Table { return &t.put }
+
+func getTables(t *transfers) *[2]proto.Table { return &t.get }
+
+func postPut(r *Request) error { return r.move(putTables, &putCalls) }
+
+func postGet(r *Request) error { return r.move(getTables, &getCalls) }
+
+var putCalls = calls{proto.None: noCall, proto.Short: putShort, proto.Bcopy: putBcopy, proto.Zcopy: putZcopy}
+
+var getCalls = calls{proto.None: noCall, proto.Short: getShort, proto.Bcopy: getBcopy, proto.Zcopy: getZcopy}
+
+func putShort(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Put.PutShort(buf, raddr, key)
+}
+
+func putBcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Put.PutBcopy(buf, raddr, key)
+}
+
+func putZcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	iov, raddr := r.piece(l, n)
+	r.comp.Count++
+	return r.took(l.Put.PutZcopy(iov, raddr, key, &r.comp))
+}
+
+func getShort(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Get.GetShort(buf, raddr, key)
+}
+
+func getBcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	r.comp.Count++
+	return r.took(l.Get.GetBcopy(buf, raddr, key, &r.comp))
+}
+
+func getZcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	iov, raddr := r.piece(l, n)
+	r.comp.Count++
+	return r.took(l.Get.GetZcopy(iov, raddr, key, &r.comp))
+}
+
+// took notes what came of a post for which comp was counted up.
+func (r *Request) took(pending bool, err error) error {
+	if !pending || err != nil {
+		r.comp.Count--
+	}
+	if err == nil {
+		r.flags |= reqPosted
+	}
+	return err
+}
+
+// goOn goes to the next stage, unless the request has failed or was given up.
+func (r *Request) goOn(next *stage) {
+	st := r.comp.Status
+	if st == ucs.StatusOK {
+		st = r.stopped()
+	}
+	if st != ucs.StatusOK || r.Done() {
+		r.settle(st)
+		return
+	}
+	r.stage, r.lane = next, 0
+	r.flags = r.flags&^reqPosted | reqAhead
+	r.comp.Count = 1
+	r.launch()
+}
+
+// copies reports that the local buffer is not registered, or shorter than limit, and that
+// there is nothing wrong with it, and nobody to tell of the end.
+func (p *OpParams) copies(buf []byte, limit int) bool {
+	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && (*region.Mem)(p.Mem).Covers(buf))
+}
+
+// fetches reports that the lane has the fetching operation and that it can be
+// posted at once.
+func (k *RKey) fetches(e *EP, op uct.AtomicOp, size int, raddr uint64) bool {
+	return k != nil && k.ep == e && uint(size) < uint(len(k.fetch)) && k.fetch[size].Has(op) &&
+		raddr&uint64(size-1) == 0 && k.opens(raddr, uint64(size))
+}

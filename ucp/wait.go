@@ -57,55 +57,6 @@ func (w *Worker) finish(ctx context.Context, r *Request, err error) error {
 	return err
 }
 
-// PutWait is Put that returns when buf is the caller's again. If ctx ends first, its
-// error is returned: nothing more of the operation is posted, what was posted takes
-// effect or not, and buf is the caller's then too. If a transport has buf, since it moves
-// without a copy, the call waits until it lets go, for ucs.RevokeLimit at most, after
-// which the EP fails with ErrCanceled.
-func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
-		return err
-	}
-	r, err := e.Put(buf, raddr, key, p)
-	return e.w.finish(ctx, r, err)
-}
-
-// GetWait is Get that returns when the data is there. If ctx ends first, its error is returned
-// and buf is the caller's; where buf is longer than 8 KiB, or registered, the call waits as
-// [EP.PutWait] until the transports use it no more.
-func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
-		return err
-	}
-	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
-		return e.getStaged(ctx, buf, raddr, key)
-	}
-	r, err := e.Get(buf, raddr, key, p)
-	return e.w.finish(ctx, r, err)
-}
-
-// AtomicFetchWait is AtomicFetch that returns the old value.
-func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
-	if err := e.w.begin(); err != nil {
-		return 0, err
-	}
-	result := &e.w.scratch
-	r, err := e.AtomicFetch(op, size, value, result, raddr, key)
-	err = e.w.finish(ctx, r, err)
-	return *result, err
-}
-
-// AtomicCSwapWait is AtomicCSwap that returns the old value.
-func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
-	if err := e.w.begin(); err != nil {
-		return 0, err
-	}
-	result := &e.w.scratch
-	r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
-	err = e.w.finish(ctx, r, err)
-	return *result, err
-}
-
 // FlushWait is Flush that returns when everything is complete at the peer. Its first looks are no
 // blocking call, during which another goroutine may close the worker: that takes two atomic
 // operations, 2 to 5 ns of a put and flush of 8 bytes.
