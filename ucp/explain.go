@@ -10,18 +10,6 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// reacher asks the ifaces whether they reach the peer's.
-func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
-	return func(l, r int) (bool, string) {
-		a := w.ifaces[l].addr
-		if a == nil {
-			return false, "it has no address"
-		}
-		remote := &addr.Resources[r]
-		return a.Reachable(remote.DeviceAddr, remote.IfaceAddr)
-	}
-}
-
 func (w *Worker) explain(addr *wireup.Address) string {
 	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr), w.ctx.cfg.rails())
 }
@@ -140,18 +128,6 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 		return best, why
 	}
 	return m.Table()
-}
-
-// transport is that of the lane which operations of a role take, or would take; nil if
-// there is none.
-func (e *EP) transport(role wireup.Role) *iface {
-	if x := e.lane(role); x != nil {
-		return x.Iface
-	}
-	if e.reachable(role) {
-		return e.w.ifaces[e.peer.Best[role].Local]
-	}
-	return nil
 }
 
 // reachOf says who reaches what of messages of n bytes from and to buffers of which both are of a

@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // iface is an open transport of a worker.
@@ -43,4 +44,22 @@ func (i *iface) costsFrom() string {
 		return "assumed, as they could not be measured"
 	}
 	return "measured"
+}
+
+// packedMsg is a message on its way into a transport buffer.
+type packedMsg struct{ b []byte }
+
+// Pack copies the message.
+func (p *packedMsg) Pack(dst []byte) int { return copy(dst, p.b) }
+
+// transport is that of the lane which operations of a role take, or would take; nil if
+// there is none.
+func (e *EP) transport(role wireup.Role) *iface {
+	if x := e.lane(role); x != nil {
+		return x.Iface
+	}
+	if e.reachable(role) {
+		return e.w.ifaces[e.peer.Best[role].Local]
+	}
+	return nil
 }

@@ -213,33 +213,6 @@ func (m *wholeMsg) Pack(dst []byte) int {
 	return n + bulk.Copy(dst[n:], m.data)
 }
 
-// requestList is requests in the order in which they came, linked by next and prev.
-type requestList struct{ first, last *Request }
-
-func (l *requestList) add(r *Request) {
-	r.prev, r.next = l.last, nil
-	if l.last == nil {
-		l.first = r
-	} else {
-		l.last.next = r
-	}
-	l.last = r
-}
-
-func (l *requestList) remove(r *Request) {
-	if r.prev == nil {
-		l.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		l.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.next, r.prev = nil, nil
-}
-
 // awaitPeer has a message wait for what the peer tells of it: an acknowledgement, or that
 // it has the data. It is not in the list of operations any more, since a flush and a fence
 // do not wait for the peer's receive.

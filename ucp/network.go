@@ -119,3 +119,15 @@ func (w *Worker) publish() error {
 	w.net.mu.Unlock()
 	return nil
 }
+
+// reacher asks the ifaces whether they reach the peer's.
+func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
+	return func(l, r int) (bool, string) {
+		a := w.ifaces[l].addr
+		if a == nil {
+			return false, "it has no address"
+		}
+		remote := &addr.Resources[r]
+		return a.Reachable(remote.DeviceAddr, remote.IfaceAddr)
+	}
+}

@@ -82,9 +82,3 @@ func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 	r.comp.Complete(m.Status)
 	return false
 }
-
-// packedMsg is a message on its way into a transport buffer.
-type packedMsg struct{ b []byte }
-
-// Pack copies the message.
-func (p *packedMsg) Pack(dst []byte) int { return copy(dst, p.b) }

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"errors"
+
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -285,3 +287,6 @@ func (r *Request) dispatched() error {
 func unposted(r *Request) bool {
 	return r.flags&reqPosted == 0 && r.flags&(reqQueued|reqWaiting) != 0
 }
+
+// errNoCredit is what post returns when the rest has to wait for credit.
+var errNoCredit = errors.New("no credit")

@@ -128,12 +128,6 @@ func (s *stateText) messages(m *messages) {
 	}
 }
 
-// all yields the requests from the oldest to the latest.
-func (l *requestList) all(yield func(*Request) bool) {
-	for r := l.first; r != nil && yield(r); r = r.next {
-	}
-}
-
 // each yields the requests that wait, in order.
 func (q *waitQueue) each(yield func(*Request) bool) {
 	for _, list := range [...][]*Request{q.again, q.list[q.head:]} {

@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"context"
-	"errors"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
@@ -22,9 +21,6 @@ func newStreamChannel() *channel {
 	c.announce.post, c.announce.admit, c.announce.announces = (*Request).streamAsks, (*Request).streamBegins, false
 	return c
 }
-
-// errNoCredit is what post returns when the rest has to wait for credit.
-var errNoCredit = errors.New("no credit")
 
 // StreamSend sends bytes of the EP's stream, which come at the peer in order, behind all bytes
 // that were sent before. Where a send ends is not seen there. A nil request says that buf is the

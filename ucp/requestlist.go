@@ -1,0 +1,34 @@
+package ucp
+
+// requestList is requests in the order in which they came, linked by next and prev.
+type requestList struct{ first, last *Request }
+
+func (l *requestList) add(r *Request) {
+	r.prev, r.next = l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.next = r
+	}
+	l.last = r
+}
+
+func (l *requestList) remove(r *Request) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.next, r.prev = nil, nil
+}
+
+// all yields the requests from the oldest to the latest.
+func (l *requestList) all(yield func(*Request) bool) {
+	for r := l.first; r != nil && yield(r); r = r.next {
+	}
+}
