@@ -446,10 +446,6 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// maxEager is the longest message that may come in fragments, in bytes: the window bounds
-// it further.
-const maxEager = 1 << 40
-
 // activeSink keeps an active message that comes in fragments: its header, then its data.
 type activeSink struct {
 	word uint64
@@ -512,4 +508,20 @@ func (e *EP) longestHeader() int {
 		return min(MaxActiveHeader, i.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen)
 	}
 	return MaxActiveHeader
+}
+
+// SendActiveData is [EP.SendActive] of any data; as [EP.TagSendData].
+func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.buffer.Contiguous(); ok {
+		return e.SendActive(id, header, b, p)
+	}
+	if len(header) > e.longestHeader() {
+		return nil, e.headerTooLong(header, d.buffer.Len())
+	}
+	r, err := e.newSendData(activeChannel, activeWord(id, header), &d.buffer, p)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.header = header
+	return r.start()
 }

@@ -1,14 +1,10 @@
 package ucp
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/wireup"
 )
 
 // aliases are what TLS may call transports besides their own names, as in UCX. A name
@@ -68,30 +64,4 @@ func (o *offer) selectedBy(list config.List) string {
 		}
 	}
 	return list.String()
-}
-
-// explainChoice says of each transport that was found whether it is used and why.
-func (w *Worker) explainChoice() string {
-	var b strings.Builder
-	b.WriteString("transports:\n")
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, o := range slices.Concat(w.ctx.found, w.net.offers, w.net.excluded) {
-		why := o.why
-		switch {
-		case o.selected:
-			why = "TLS=" + o.selectedBy(w.ctx.cfg.TLS)
-		case w.opened(&o.Resource):
-			why += ", open for handshakes only"
-		}
-		fmt.Fprintf(t, "  %s/%s\t%s\n", o.Transport, o.Device, why)
-	}
-	t.Flush() // a strings.Builder does not fail
-	return b.String()
-}
-
-// opened reports that the worker has opened a transport.
-func (w *Worker) opened(r *uct.Resource) bool {
-	return slices.ContainsFunc(w.addr.Resources, func(x wireup.Resource) bool {
-		return x.Transport == r.Transport && x.Device == r.Device
-	})
 }

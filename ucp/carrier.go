@@ -5,12 +5,6 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// laneOwner is whose a transport endpoint is: a lane of an EP, or a carrier.
-type laneOwner struct {
-	e       *EP
-	carrier *conn.AM
-}
-
 // carrierHost is an EP as the carrier of its handshake sees it.
 type carrierHost struct{ e *EP }
 

@@ -290,42 +290,6 @@ type WorkerConfig struct {
 	SpinPolls int
 }
 
-// EPConfig configures an [EP]. The zero value is the default.
-type EPConfig struct {
-	// OnError is told once that the EP has failed, from Worker.Progress or from an
-	// operation on the EP. It may start operations on other EPs and must not call
-	// Progress.
-	OnError func(ep *EP, err error)
-}
-
-// OpParams are the rarely used parameters of an operation; nil means none.
-type OpParams struct {
-	// Mem covers the local buffer. Transfers then move the buffer without a copy where
-	// that is cheaper, and it belongs to gucx until the request has ended. Without it
-	// transfers are copied, or register the buffer where that is cheaper: see the package
-	// documentation, "Memory that is registered for an operation".
-	//
-	// A long message, and a receive of one, hands the key of Mem to the peer, which has the
-	// rights of Mem in all of it until Mem is closed. Memory without the right to read from
-	// outside is not got, and memory without the right to write is not put into.
-	Mem *Mem
-
-	// OnDone is called once, from Progress, when an operation that has returned a request ends,
-	// with the error that Wait returns. It is not called for an operation that returned no
-	// request, nor for one that never has a request (PutImplicit). It may start operations and
-	// close EPs, and must not call Progress. The request, if it was not released, is still to be
-	// given back.
-	OnDone func(err error)
-}
-
-// onDone is OnDone of params that may be nil.
-func (p *OpParams) onDone() func(error) {
-	if p == nil {
-		return nil
-	}
-	return p.OnDone
-}
-
 // Defaults of messages, in bytes.
 const (
 	defaultRndvThresh  = defaultEagerWindow / 2
@@ -392,3 +356,17 @@ func (c *Config) rails() wireup.Rails {
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }
 func (c *Config) eagerBudget() int64 { return lengthOf(c.EagerBudget, defaultEagerBudget) }
 func (c *Config) peerBudget() int64  { return lengthOf(c.PeerBudget, defaultPeerBudget) }
+
+// maxMessage is the longest message that a peer may announce, in bytes: more than any
+// process has, and sums do not overflow.
+const maxMessage = 1 << 48
+
+// maxCredit is the most that one message may grant, in bytes.
+const maxCredit = 1 << 40
+
+// Values of Config.TagProto.
+const (
+	tagProtoAuto   = "auto"
+	tagProtoTupleq = "tupleq"
+	tagProtoCopy   = "tupleq_copy"
+)

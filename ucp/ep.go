@@ -554,3 +554,29 @@ func (e *EP) dropAnswers() {
 		e.abort(ucs.StatusCanceled)
 	}
 }
+
+// EPConfig configures an [EP]. The zero value is the default.
+type EPConfig struct {
+	// OnError is told once that the EP has failed, from Worker.Progress or from an
+	// operation on the EP. It may start operations on other EPs and must not call
+	// Progress.
+	OnError func(ep *EP, err error)
+}
+
+// answerDue counts an answer that cannot leave yet. A peer that takes none loses the EP.
+func (e *EP) answerDue() {
+	if e.link.answers++; e.link.answers == conn.MaxAnswers {
+		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
+	}
+}
+
+// answered is called when an answer has left, or will not.
+func (r *Request) answered() {
+	e := r.ep
+	if r.flags&reqAnswerDue == 0 || e.link == nil {
+		return
+	}
+	if e.link.answers--; e.disconnecting {
+		e.w.schedule(e)
+	}
+}

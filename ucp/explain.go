@@ -3,6 +3,9 @@ package ucp
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -130,17 +133,28 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	return m.Table()
 }
 
-// reachOf says who reaches what of messages of n bytes from and to buffers of which both are of a
-// class.
-func (e *EP) reachOf(n int, class memoryClass) reach {
-	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	switch class {
-	case allocatedMemory:
-		return reach{gettable: preferred <= proto.Get, reached: true, writable: true}
-	case mappedMemory:
-		return reach{gettable: i != nil && preferred <= proto.Get && e.offers(n, offerRegistered),
-			reached: true, writable: true, far: true, farData: true}
+// explainChoice says of each transport that was found whether it is used and why.
+func (w *Worker) explainChoice() string {
+	var b strings.Builder
+	b.WriteString("transports:\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, o := range slices.Concat(w.ctx.found, w.net.offers, w.net.excluded) {
+		why := o.why
+		switch {
+		case o.selected:
+			why = "TLS=" + o.selectedBy(w.ctx.cfg.TLS)
+		case w.opened(&o.Resource):
+			why += ", open for handshakes only"
+		}
+		fmt.Fprintf(t, "  %s/%s\t%s\n", o.Transport, o.Device, why)
 	}
-	leased := i != nil && i.leases(n)
-	return reach{leased: leased, farData: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerLeased)}
+	t.Flush() // a strings.Builder does not fail
+	return b.String()
+}
+
+// opened reports that the worker has opened a transport.
+func (w *Worker) opened(r *uct.Resource) bool {
+	return slices.ContainsFunc(w.addr.Resources, func(x wireup.Resource) bool {
+		return x.Transport == r.Transport && x.Device == r.Device
+	})
 }

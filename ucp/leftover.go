@@ -49,20 +49,6 @@ func (m *messages) leave() {
 	}
 }
 
-// trimLeft drops the oldest messages that EPs of a peer have left behind until its others may use their memory.
-func (w *Worker) trimLeft(uuid uint64) {
-	room := w.leftRoom(uuid)
-	for m := w.leftFirst; m != nil && w.leftOf[uuid] > room; {
-		next := m.next
-		if m.e.peer.Addr.UUID() == uuid {
-			for m.kept.first != nil && w.leftOf[uuid] > room {
-				m.dropFirst()
-			}
-		}
-		m = next
-	}
-}
-
 // dropFirst drops the oldest of the messages.
 func (m *messages) dropFirst() {
 	u, w := m.kept.first, m.e.w

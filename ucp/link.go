@@ -242,3 +242,9 @@ func (l *link) close(x *lane) {
 	}
 	i.Release()
 }
+
+// laneOwner is whose a transport endpoint is: a lane of an EP, or a carrier.
+type laneOwner struct {
+	e       *EP
+	carrier *conn.AM
+}

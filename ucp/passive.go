@@ -1,10 +1,8 @@
 package ucp
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -90,22 +88,4 @@ func (e *EP) evict() {
 	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusTimedOut})
 	e.abort(ucs.StatusTimedOut)
 	e.destroy()
-}
-
-// answerDue counts an answer that cannot leave yet. A peer that takes none loses the EP.
-func (e *EP) answerDue() {
-	if e.link.answers++; e.link.answers == conn.MaxAnswers {
-		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
-	}
-}
-
-// answered is called when an answer has left, or will not.
-func (r *Request) answered() {
-	e := r.ep
-	if r.flags&reqAnswerDue == 0 || e.link == nil {
-		return
-	}
-	if e.link.answers--; e.disconnecting {
-		e.w.schedule(e)
-	}
 }

@@ -419,3 +419,31 @@ func (r *Request) endedAlone() {
 	}
 	r.worker.recycleDirect(r)
 }
+
+// OpParams are the rarely used parameters of an operation; nil means none.
+type OpParams struct {
+	// Mem covers the local buffer. Transfers then move the buffer without a copy where
+	// that is cheaper, and it belongs to gucx until the request has ended. Without it
+	// transfers are copied, or register the buffer where that is cheaper: see the package
+	// documentation, "Memory that is registered for an operation".
+	//
+	// A long message, and a receive of one, hands the key of Mem to the peer, which has the
+	// rights of Mem in all of it until Mem is closed. Memory without the right to read from
+	// outside is not got, and memory without the right to write is not put into.
+	Mem *Mem
+
+	// OnDone is called once, from Progress, when an operation that has returned a request ends,
+	// with the error that Wait returns. It is not called for an operation that returned no
+	// request, nor for one that never has a request (PutImplicit). It may start operations and
+	// close EPs, and must not call Progress. The request, if it was not released, is still to be
+	// given back.
+	OnDone func(err error)
+}
+
+// onDone is OnDone of params that may be nil.
+func (p *OpParams) onDone() func(error) {
+	if p == nil {
+		return nil
+	}
+	return p.OnDone
+}

@@ -23,10 +23,6 @@ import (
 // (OpParams.Mem), or for the message where that pays (lease.go).
 // A message that is dropped is acknowledged, with ErrCanceled.
 
-// maxMessage is the longest message that a peer may announce, in bytes: more than any
-// process has, and sums do not overflow.
-const maxMessage = 1 << 48
-
 // announced is a message whose data is still with its sender. It is fetched or refused,
 // once.
 type announced struct {
@@ -384,16 +380,6 @@ func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
 
 // fetchRights are the rights that a buffer needs, by how the data comes.
 var fetchRights = [...]uct.Access{proto.Get: uct.AccessLocalWrite, proto.Put: uct.AccessRemoteWrite}
-
-// reach says who reaches what of a message.
-type reach struct {
-	gettable bool // the receiver, the data
-	reached  bool // the transport of puts and gets, the buffer by itself
-	writable bool // the peer, the buffer
-	far      bool // which was registered and not allocated
-	farData  bool // neither was the data allocated
-	leased   bool // the buffer may be registered for the message
-}
 
 // ways are the ways for n bytes.
 func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {

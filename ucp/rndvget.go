@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/data"
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -112,4 +114,39 @@ func (r *Request) adopt(child *Request, a *announced, key *RKey) {
 	r.value = a.id
 	child.ep, child.stage = r.ep, &getDataStage
 	child.raddr, child.key, child.expect = a.addr, key, r.ep.link.losses
+}
+
+// fetchPieces is fetch into data in pieces, without a copy. It reports false if that is not
+// to be.
+func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bool {
+	e, n := a.e, min(a.n, d.Len())
+	i := e.transport(wireup.RMA)
+	if n == 0 || d.Generic() || i == nil {
+		return false
+	}
+	key := a.open(n)
+	if key == nil {
+		return false
+	}
+	v := e.ways(n, reach{gettable: true, leased: i.leases(n)})
+	x := (*pieceList)(nil)
+	if v.Choose(n, e.w.ctx.cfg.rndvScheme()) == proto.Get {
+		x = e.pieces(d, n, &getList)
+	}
+	if x == nil {
+		keyDone(key)
+		return false
+	}
+	if a.n > n {
+		r.flags |= reqTruncated
+	}
+	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
+	r.raddr = uint64(n)
+	r.flags |= reqFetching
+	r.awaitPeer()
+	child := r.getting(a, key)
+	child.pieces = x
+	r.lead(child)
+	r.posted()
+	return true
 }

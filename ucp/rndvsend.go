@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -278,4 +279,24 @@ func (r *Request) dataArrived() {
 		e.control(putDoneControl, r.value, uint64(st))
 	}
 	r.settle(st)
+}
+
+// dataMoved lets go of what a put or get of the data of a message had.
+func (r *Request) dataMoved() {
+	r.closeKey()
+	if x := r.pieces; x != nil {
+		r.pieces = nil
+		r.worker.freePieces(x)
+	}
+}
+
+// putPieces has a request put the data of its parent, which is in pieces, where the receiver
+// wants it. It reports false if the data is to be sent.
+func (r *Request) putPieces(d *data.Buffer, addr uint64, n int, key *RKey) bool {
+	x := r.ep.pieces(d, n, &putList)
+	if x == nil {
+		return false
+	}
+	r.stage, r.key, r.raddr, r.pieces = &putDataStage, key, addr, x
+	return true
 }

@@ -1,8 +1,10 @@
 package ucp
 
 import (
+	"fmt"
 	"math"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
@@ -311,3 +313,88 @@ func (r *Request) nameIt() {
 		r.remote = r.worker.remote.Add(r)
 	}
 }
+
+// newSendData is newSend for data that is not in one piece.
+func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (*Request, error) {
+	if err := d.Validate(); err != nil || d.Len() > maxMessage {
+		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
+	}
+	r, err := e.newSend(c, word, nil, nil)
+	if err == nil {
+		r.msg.data, r.onDone = *d, p.onDone()
+	}
+	return r, err
+}
+
+// data is the data of a message that is not in Request.buf; nil if it is there. A request
+// that sends it for its parent has the parent's.
+func (r *Request) data() *data.Buffer {
+	m := r.msg
+	if m == nil && r.parent != nil {
+		m = r.parent.msg
+	}
+	if m == nil || m.data.Len() == 0 {
+		return nil
+	}
+	return &m.data
+}
+
+// total is how many bytes of data the request is to send.
+func (r *Request) total() int {
+	switch d := r.data(); {
+	case d == nil:
+		return len(r.buf)
+	case r.msg == nil:
+		return int(r.raddr) // what its receiver wants
+	default:
+		return d.Len()
+	}
+}
+
+// sendPart sends a header and n bytes of the message from an offset on, by one copy.
+func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
+	p := &r.worker.piece
+	p.head = head
+	if d := r.data(); d != nil {
+		p.from, p.off, p.n = d, off, n
+		r.worker.packing = d.Generic()
+	} else {
+		p.data = r.buf[off : off+n]
+	}
+	_, err := x.AM.AMBcopy(id, p)
+	broken := p.err
+	*p, r.worker.packing = headedMsg{}, false
+	if err == nil && broken != nil {
+		r.ep.markFailed(ucs.StatusInvalidParam, fmt.Errorf("%w: the data of a message could not be packed", broken), nil)
+		return broken
+	}
+	return err
+}
+
+// headedMsg is a header and data on their way into a transport buffer.
+type headedMsg struct {
+	head, data []byte
+
+	from   *data.Buffer // nil: data has it
+	off, n int          // in from
+	err    error        // why it could not be packed
+}
+
+// Pack copies both.
+func (m *headedMsg) Pack(dst []byte) int {
+	at := copy(dst, m.head)
+	if m.from == nil {
+		return at + bulk.Copy(dst[at:], m.data)
+	}
+	to := dst[at : at+m.n]
+	n, err := m.from.Pack(m.off, to)
+	if err != nil {
+		m.err = err
+		clear(to[n:])
+	}
+	return at + m.n
+}
+
+// maxEager is the longest message that may come in fragments, in bytes: the window bounds
+// it further.
+const maxEager = 1 << 40

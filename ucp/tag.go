@@ -241,3 +241,39 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	u.in.take(0, rest)
 	return false
 }
+
+// TagSendData is [EP.TagSend] of any data. What is not in one piece is copied, unless it is a list that
+// is announced and put into the receiver's buffer; a Packer is
+// called until the request has ended, by this call or from Progress. A Packer that breaks
+// its contract fails the EP with ErrInvalidParam, since the peer has a part of the message.
+func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.buffer.Contiguous(); ok {
+		return e.TagSend(tag, b, p)
+	}
+	r, err := e.newSendData(tagChannel, tag, &d.buffer, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.startTagged()
+}
+
+// TagSendSyncData is [EP.TagSendSync] of any data; as [EP.TagSendData].
+func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.buffer.Contiguous(); ok {
+		return e.TagSendSync(tag, b, p)
+	}
+	r, err := e.newSendData(tagChannel, tag, &d.buffer, p)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.acked = true
+	return r.startTagged()
+}
+
+// startTagged starts a tagged message.
+func (r *Request) startTagged() (*Request, error) {
+	if x := r.worker.tuples; x != nil {
+		return x.start(r)
+	}
+	return r.start()
+}

@@ -258,3 +258,35 @@ func (w *Worker) cancelReceives() {
 		w.tuples.cancelAll()
 	}
 }
+
+// TagRecvData is [Worker.TagRecv] into any data. An Unpacker is called from Progress, or by
+// this call; its last call, which tells it to finish, comes before the request ends. If it
+// returns an error, the receive ends with the status of that error (StatusInternal if ucs has
+// none for it). The data of an announced message is put together in a buffer first, unless it
+// is got into the pieces of a list.
+func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	if b, ok := d.buffer.Contiguous(); ok {
+		return w.TagRecv(b, tag, mask, info, p)
+	}
+	if err := d.buffer.Validate(); err != nil {
+		return nil, recvError(0, fmt.Errorf("%w: the data has no valid length, or nothing takes it", err))
+	}
+	if w.closed {
+		return nil, recvError(0, ucs.ErrClosed)
+	}
+	r := w.newTagRecv(nil, info, nil)
+	v := r.recv
+	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
+	r.flags = reqTyped
+	if x := w.tuples; x != nil {
+		return x.receive(v, tag, mask)
+	}
+	if m := w.tags.Take(tag, mask); m != nil {
+		return m.Owner.taken().give(v)
+	}
+	v.node.Tag, v.node.Mask = tag, mask
+	w.tags.Expect(&v.node)
+	w.receivePosted(tag, mask)
+	r.tells()
+	return r, nil
+}

@@ -110,3 +110,28 @@ func (e *EP) forgetChoices() {
 		e.msgs.from, e.msgs.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
 	}
 }
+
+// reach says who reaches what of a message.
+type reach struct {
+	gettable bool // the receiver, the data
+	reached  bool // the transport of puts and gets, the buffer by itself
+	writable bool // the peer, the buffer
+	far      bool // which was registered and not allocated
+	farData  bool // neither was the data allocated
+	leased   bool // the buffer may be registered for the message
+}
+
+// reachOf says who reaches what of messages of n bytes from and to buffers of which both are of a
+// class.
+func (e *EP) reachOf(n int, class memoryClass) reach {
+	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	switch class {
+	case allocatedMemory:
+		return reach{gettable: preferred <= proto.Get, reached: true, writable: true}
+	case mappedMemory:
+		return reach{gettable: i != nil && preferred <= proto.Get && e.offers(n, offerRegistered),
+			reached: true, writable: true, far: true, farData: true}
+	}
+	leased := i != nil && i.leases(n)
+	return reach{leased: leased, farData: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerLeased)}
+}

@@ -14,13 +14,6 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Values of Config.TagProto.
-const (
-	tagProtoAuto   = "auto"
-	tagProtoTupleq = "tupleq"
-	tagProtoCopy   = "tupleq_copy"
-)
-
 // Defaults of tuples.
 const (
 	defaultTupleqMax        = 1024

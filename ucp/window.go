@@ -393,9 +393,6 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// maxCredit is the most that one message may grant, in bytes.
-const maxCredit = 1 << 40
-
 // affords reports that a message that is charged n bytes may go, and charges it. An
 // announcement may use the reserve.
 func (a *window) affords(n, below int64) bool {
