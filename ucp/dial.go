@@ -136,13 +136,6 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 	return w.dial(ctx, network, address, &cfg, w.engine.Until)
 }
 
-// Dial is [Worker.Dial]. Others have the worker while it waits.
-func (s *SharedWorker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
-	s.mu.Lock()
-	defer s.release()
-	return s.w.dial(ctx, network, address, &cfg, s.wait)
-}
-
 // dial is Dial that makes progress as until does.
 func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (*Peer, error) {
 	p, err := w.find(ctx, network, address, cfg, until)

@@ -114,21 +114,6 @@ func (e *EP) wrong(a action, sentinel error, detail string) *Error {
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: fmt.Errorf("%w: %s", sentinel, detail)}
 }
 
-// refusal is the error of an operation on an EP that takes none, or with a key that is
-// not this EP's; nil if neither.
-func (e *EP) refusal(a action, key *RKey) error {
-	if err := e.refuses(a); err != nil {
-		return err
-	}
-	switch {
-	case key == nil:
-		return e.wrong(a, uct.ErrInvalidRKey, "there is none")
-	case key.ep != e:
-		return e.wrong(a, uct.ErrInvalidRKey, "closed, or of another endpoint")
-	}
-	return nil
-}
-
 // refuses is the error of an operation on an EP that takes none; nil if it does.
 func (e *EP) refuses(a action) error {
 	switch e.state {

@@ -273,3 +273,107 @@ func (e *EP) goesOn(r *Request) bool {
 	}
 	return true
 }
+
+// repeats keeps a transfer that ended with a status until it is known whether a lane has broken,
+// which the transport may tell later. It reports false if that makes no difference.
+func (r *Request) repeats(st ucs.Status) bool {
+	e := r.ep
+	switch {
+	case r.flags&reqDecided != 0:
+		return false
+	case st == ucs.StatusOK || e.state > epClosing || e.aborting != ucs.StatusOK || r.unwanted():
+		return false
+	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
+		return false
+	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // every lane would break
+		return false
+	case r.parent != nil && r.parent.comp.Status != ucs.StatusOK:
+		return false
+	}
+	r.trackUnposted()
+	e.link.undecided, e.link.pause = append(e.link.undecided, r), decidePause
+	e.w.schedule(e)
+	return true
+}
+
+// repeat posts a transfer anew, over the lane that puts and gets have now.
+func (r *Request) repeat() {
+	r.worker.stats.repeatedTransfers.Inc()
+	if r.flags&reqUnreached != 0 {
+		r.flags &^= reqUnreached
+		r.stage.instead(r)
+	} else if s := r.stage.again; s != nil {
+		r.stage = s
+	}
+	if r.pieces != nil {
+		r.pieces.at = 0
+	}
+	r.off, r.expect = 0, r.ep.link.losses
+	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
+	r.flags = r.flags&^reqPosted | reqAhead
+	r.launch()
+}
+
+// unwanted reports that the caller has given up the operation.
+func (r *Request) unwanted() bool {
+	for ; r != nil; r = r.parent {
+		if r.flags&reqGivenUp != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decide repeats transfers whose lane broke, and ends the others. As long as the peer may still
+// use a lane that broke they wait.
+func (l *link) decide() {
+	if len(l.undecided) > 0 && l.pause > 0 {
+		l.pause--
+		l.e.w.schedule(l.e)
+		return
+	}
+	list := l.undecided
+	l.undecided = nil
+	for _, r := range list {
+		switch {
+		case r.expect == l.losses && r.flags&reqUnreached == 0:
+			r.flags |= reqDecided
+			r.stage.done(r)
+		case l.retiring():
+			l.undecided = append(l.undecided, r)
+		default:
+			r.repeat()
+		}
+	}
+}
+
+// retiring reports that a lane which broke is not closed yet at both sides.
+func (l *link) retiring() bool {
+	for i := range l.lanes.All {
+		if x := &l.lanes.All[i]; x.Retired && x.EP != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// endUndecided ends what waits to be repeated: the EP goes.
+func (l *link) endUndecided(st ucs.Status) {
+	list := l.undecided
+	l.undecided = nil
+	for _, r := range list {
+		r.settle(st)
+	}
+}
+
+// decidePause is how often Progress works an EP off before it is decided what becomes of a
+// transfer: a transport whose call refuses to work tells of the failure at the next Progress, and
+// the worker may have polled it already in this one.
+const decidePause = 2
+
+// partEnded ends a transfer that is repeated if its lane broke.
+func (r *Request) partEnded() {
+	if st := r.comp.Status; !r.repeats(st) {
+		r.settle(st)
+	}
+}

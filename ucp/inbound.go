@@ -117,26 +117,6 @@ func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// sender is the EP from which a message comes, by the name that the peer has for it; nil,
-// which is counted, if there is none that takes messages.
-func (w *Worker) sender(name uint64) *EP {
-	e := w.eps.Find(name)
-	if e == nil || e.state != epOpen || e.link == nil || e.unproven {
-		return w.senderClosing(e)
-	}
-	return e
-}
-
-// connected is the EP over which a peer goes on with a message, by the name that the peer
-// has for it; nil if there is none. It may be one that closes when its messages have ended.
-func (w *Worker) connected(name uint64) *EP {
-	e := w.eps.Find(name)
-	if e == nil || e.state > epClosing || e.link == nil || e.unproven {
-		return nil
-	}
-	return e
-}
-
 // handleControl takes a control message to what it is about.
 func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) uct.AMHandlerFunc {
 	return func(data []byte, _ uct.Desc) bool {

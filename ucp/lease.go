@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"slices"
 	"sort"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -37,18 +36,6 @@ func (w *Worker) cacheAt(i int, with regcache.Registrar[*region.Mem], component,
 		w.stats.addCache(component, name, w.leases[i])
 	}
 	return w.leases[i]
-}
-
-// groupOf is the index in Worker.groups of some domains; -1 for fewer than two.
-func (w *Worker) groupOf(g region.Group) int {
-	if len(g) < 2 {
-		return -1
-	}
-	i := slices.IndexFunc(w.groups, func(x region.Group) bool { return slices.Equal(x, g) })
-	if i < 0 {
-		i, w.groups = len(w.groups), append(w.groups, g)
-	}
-	return i
 }
 
 // groupCache is the cache of a group.

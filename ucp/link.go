@@ -1,11 +1,15 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
 	lanes "github.com/gucx/gucx/ucp/internal/lane"
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -247,4 +251,70 @@ func (l *link) close(x *lane) {
 type laneOwner struct {
 	e       *EP
 	carrier *conn.AM
+}
+
+// railSet is the lanes that share what takes long.
+type railSet struct {
+	proto.Rails
+	lanes [proto.MaxRails]uint8 // their numbers, best first
+}
+
+func (s *railSet) add(lane uint8, bandwidth uint64) {
+	if n := s.Len(); n < len(s.lanes) {
+		s.lanes[n] = lane
+		s.Add(bandwidth)
+	}
+}
+
+// findRails notes which lanes share work, when that has changed.
+func (l *link) findRails() {
+	shares := l.conn.Lanes(wireup.RMABW)
+	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
+	l.rails = railSet{}
+	for _, s := range shares {
+		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active {
+			l.rails.add(uint8(s.Lane), s.Weight)
+		}
+	}
+	l.group = l.e.w.groupOf(l.sharedDomains())
+}
+
+// needRails asks for lanes that share work, once, if there are devices for more than one.
+func (l *link) needRails() {
+	if l.askedRails {
+		return
+	}
+	l.askedRails = true
+	if len(l.conn.Plan(wireup.RMABW)) > 1 {
+		l.e.need(wireup.RMABW)
+	}
+}
+
+// sharedDomains are those of the lanes that share work, and of the lane that does it alone; none
+// if there is nothing to share.
+func (l *link) sharedDomains() (domains region.Group) {
+	x := l.lanes.Use[wireup.RMA]
+	if l.rails.Len() < 2 || x == nil {
+		return nil
+	}
+	domains = append(domains, x.Iface.domain)
+	for i := range l.rails.Len() {
+		if d := l.lanes.All[l.rails.lanes[i]].Iface.domain; !slices.Contains(domains, d) {
+			domains = append(domains, d)
+		}
+	}
+	slices.SortFunc(domains, func(a, b *region.Domain) int { return cmp.Compare(a.Index, b.Index) })
+	return domains
+}
+
+// groupOf is the index in Worker.groups of some domains; -1 for fewer than two.
+func (w *Worker) groupOf(g region.Group) int {
+	if len(g) < 2 {
+		return -1
+	}
+	i := slices.IndexFunc(w.groups, func(x region.Group) bool { return slices.Equal(x, g) })
+	if i < 0 {
+		i, w.groups = len(w.groups), append(w.groups, g)
+	}
+	return i
 }

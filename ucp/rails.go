@@ -3,11 +3,8 @@ package ucp
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
-	"github.com/gucx/gucx/ucp/internal/region"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -25,60 +22,6 @@ import (
 
 // proto takes as many lanes as wireup sets up.
 var _ = [1]struct{}{}[wireup.MaxRails-proto.MaxRails]
-
-// railSet is the lanes that share what takes long.
-type railSet struct {
-	proto.Rails
-	lanes [proto.MaxRails]uint8 // their numbers, best first
-}
-
-func (s *railSet) add(lane uint8, bandwidth uint64) {
-	if n := s.Len(); n < len(s.lanes) {
-		s.lanes[n] = lane
-		s.Add(bandwidth)
-	}
-}
-
-// findRails notes which lanes share work, when that has changed.
-func (l *link) findRails() {
-	shares := l.conn.Lanes(wireup.RMABW)
-	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
-	l.rails = railSet{}
-	for _, s := range shares {
-		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active {
-			l.rails.add(uint8(s.Lane), s.Weight)
-		}
-	}
-	l.group = l.e.w.groupOf(l.sharedDomains())
-}
-
-// sharedDomains are those of the lanes that share work, and of the lane that does it alone; none
-// if there is nothing to share.
-func (l *link) sharedDomains() (domains region.Group) {
-	x := l.lanes.Use[wireup.RMA]
-	if l.rails.Len() < 2 || x == nil {
-		return nil
-	}
-	domains = append(domains, x.Iface.domain)
-	for i := range l.rails.Len() {
-		if d := l.lanes.All[l.rails.lanes[i]].Iface.domain; !slices.Contains(domains, d) {
-			domains = append(domains, d)
-		}
-	}
-	slices.SortFunc(domains, func(a, b *region.Domain) int { return cmp.Compare(a.Index, b.Index) })
-	return domains
-}
-
-// needRails asks for lanes that share work, once, if there are devices for more than one.
-func (l *link) needRails() {
-	if l.askedRails {
-		return
-	}
-	l.askedRails = true
-	if len(l.conn.Plan(wireup.RMABW)) > 1 {
-		l.e.need(wireup.RMABW)
-	}
-}
 
 // sharedBy are the lanes that share the bytes of a request: as many as there are of which
 // each reaches the memory of both sides.
@@ -161,35 +104,6 @@ func (r *Request) postPart(tables func(*transfers) *[2]proto.Table, by *calls) e
 	return err
 }
 
-// partEnded ends a transfer that is repeated if its lane broke.
-func (r *Request) partEnded() {
-	if st := r.comp.Status; !r.repeats(st) {
-		r.settle(st)
-	}
-}
-
-// repeats keeps a transfer that ended with a status until it is known whether a lane has broken,
-// which the transport may tell later. It reports false if that makes no difference.
-func (r *Request) repeats(st ucs.Status) bool {
-	e := r.ep
-	switch {
-	case r.flags&reqDecided != 0:
-		return false
-	case st == ucs.StatusOK || e.state > epClosing || e.aborting != ucs.StatusOK || r.unwanted():
-		return false
-	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
-		return false
-	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // every lane would break
-		return false
-	case r.parent != nil && r.parent.comp.Status != ucs.StatusOK:
-		return false
-	}
-	r.trackUnposted()
-	e.link.undecided, e.link.pause = append(e.link.undecided, r), decidePause
-	e.w.schedule(e)
-	return true
-}
-
 // keyed is the error with which a lane has refused a part of the data of a message. The lane may
 // lack a key: the memory was registered for the message with the domain of another lane, which
 // broke. Then the data goes another way, as soon as the broken lane is closed at both sides.
@@ -206,81 +120,6 @@ func (r *Request) keyed(x *lane, err error) error {
 	}
 	r.fail(cmp.Or(r.ep.link.lanes.LastLost(), statusOf(err)))
 	return nil
-}
-
-// unwanted reports that the caller has given up the operation.
-func (r *Request) unwanted() bool {
-	for ; r != nil; r = r.parent {
-		if r.flags&reqGivenUp != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// decidePause is how often Progress works an EP off before it is decided what becomes of a
-// transfer: a transport whose call refuses to work tells of the failure at the next Progress, and
-// the worker may have polled it already in this one.
-const decidePause = 2
-
-// decide repeats transfers whose lane broke, and ends the others. As long as the peer may still
-// use a lane that broke they wait.
-func (l *link) decide() {
-	if len(l.undecided) > 0 && l.pause > 0 {
-		l.pause--
-		l.e.w.schedule(l.e)
-		return
-	}
-	list := l.undecided
-	l.undecided = nil
-	for _, r := range list {
-		switch {
-		case r.expect == l.losses && r.flags&reqUnreached == 0:
-			r.flags |= reqDecided
-			r.stage.done(r)
-		case l.retiring():
-			l.undecided = append(l.undecided, r)
-		default:
-			r.repeat()
-		}
-	}
-}
-
-// retiring reports that a lane which broke is not closed yet at both sides.
-func (l *link) retiring() bool {
-	for i := range l.lanes.All {
-		if x := &l.lanes.All[i]; x.Retired && x.EP != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// repeat posts a transfer anew, over the lane that puts and gets have now.
-func (r *Request) repeat() {
-	r.worker.stats.repeatedTransfers.Inc()
-	if r.flags&reqUnreached != 0 {
-		r.flags &^= reqUnreached
-		r.stage.instead(r)
-	} else if s := r.stage.again; s != nil {
-		r.stage = s
-	}
-	if r.pieces != nil {
-		r.pieces.at = 0
-	}
-	r.off, r.expect = 0, r.ep.link.losses
-	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
-	r.flags = r.flags&^reqPosted | reqAhead
-	r.launch()
-}
-
-// endUndecided ends what waits to be repeated: the EP goes.
-func (l *link) endUndecided(st ucs.Status) {
-	list := l.undecided
-	l.undecided = nil
-	for _, r := range list {
-		r.settle(st)
-	}
 }
 
 // sharesRMA reports that several lanes share long puts and gets.

@@ -241,3 +241,18 @@ func (e *EP) unbindKeys() {
 		e.msgs.admit()
 	}
 }
+
+// refusal is the error of an operation on an EP that takes none, or with a key that is
+// not this EP's; nil if neither.
+func (e *EP) refusal(a action, key *RKey) error {
+	if err := e.refuses(a); err != nil {
+		return err
+	}
+	switch {
+	case key == nil:
+		return e.wrong(a, uct.ErrInvalidRKey, "there is none")
+	case key.ep != e:
+		return e.wrong(a, uct.ErrInvalidRKey, "closed, or of another endpoint")
+	}
+	return nil
+}

@@ -374,3 +374,10 @@ func (s *SharedWorker) forget(r *Request) {
 	r.flags &^= reqWakes
 	s.blocked--
 }
+
+// Dial is [Worker.Dial]. Others have the worker while it waits.
+func (s *SharedWorker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
+	s.mu.Lock()
+	defer s.release()
+	return s.w.dial(ctx, network, address, &cfg, s.wait)
+}

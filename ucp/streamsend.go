@@ -194,3 +194,12 @@ func (r *Request) streamSent() {
 		e.replayMessages()
 	}
 }
+
+// skipUnsent completes the send of stream data that waits for credit. Unreceived tagged messages can use the
+// whole window, and nobody reads the data. s may be nil.
+func (s *stream) skipUnsent() {
+	if s != nil && s.starved {
+		s.sending.off = len(s.sending.buf)
+		s.goOn()
+	}
+}

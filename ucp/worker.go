@@ -405,3 +405,23 @@ func (w *Worker) forget(e *EP) {
 	}
 	w.names.Forget(e, e.peer.Addr.UUID(), e.seq, called)
 }
+
+// sender is the EP from which a message comes, by the name that the peer has for it; nil,
+// which is counted, if there is none that takes messages.
+func (w *Worker) sender(name uint64) *EP {
+	e := w.eps.Find(name)
+	if e == nil || e.state != epOpen || e.link == nil || e.unproven {
+		return w.senderClosing(e)
+	}
+	return e
+}
+
+// connected is the EP over which a peer goes on with a message, by the name that the peer
+// has for it; nil if there is none. It may be one that closes when its messages have ended.
+func (w *Worker) connected(name uint64) *EP {
+	e := w.eps.Find(name)
+	if e == nil || e.state > epClosing || e.link == nil || e.unproven {
+		return nil
+	}
+	return e
+}
