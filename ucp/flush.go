@@ -52,7 +52,7 @@ func (e *EP) Flush() (*Request, error) {
 //go:noinline
 func (e *EP) flushSlow() (*Request, error) {
 	if e.state != epOpen {
-		return nil, e.refusal(action{stage: &flushStage}, nil)
+		return nil, e.refuses(action{stage: &flushStage})
 	}
 	if e.ops.first == nil && e.link == nil {
 		return nil, nil
@@ -130,7 +130,7 @@ func (r *Request) drained() {
 // operations are held back until the earlier ones are complete. Errors: as Err.
 func (e *EP) Fence() error {
 	if e.state != epOpen {
-		return e.refusal(action{stage: &fenceStage}, nil)
+		return e.refuses(action{stage: &fenceStage})
 	}
 	if e.ops.first == nil && e.link == nil {
 		return nil
