@@ -211,8 +211,13 @@ func (it *Iface) noteRefusal(why error) {
 	it.logRefusal(why)
 }
 
-// logRefusal writes a line to the log, if it is not too soon for that.
+// logRefusal writes a line to the log, if it is not too soon for that, and there is something to write
+// about: who hangs up before it has said who it is may have been connected to meanwhile, or looks for open
+// ports.
 func (it *Iface) logRefusal(why error) {
+	if errors.Is(why, errCutOff) {
+		return
+	}
 	r := &it.refused
 	r.last = why
 	r.silent++

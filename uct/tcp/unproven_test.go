@@ -339,3 +339,11 @@ func TestUnproven_Counted(t *testing.T) {
 	assert.Equal(t, map[string]uint64{"no_handler": 0, "refused_connections": 0, "evicted_connections": 1,
 		"stalled_connections": 0, "malformed_connections": 1}, got)
 }
+
+// TestRefused_HungUp: a connection that ends in the handshake is counted, and not written about.
+func TestRefused_HungUp(t *testing.T) {
+	e := newEnd(t, Config{})
+	require.NoError(t, client(t, e).Close())
+	until(t, func() bool { return e.it.limits.refused.Load() == 1 }, e)
+	assert.NoError(t, e.it.refused.last)
+}
