@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/waitqueue"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -21,9 +22,9 @@ type EP struct {
 	peer *conn.Peer
 	link *link // nil until an operation needed a lane
 
-	ops     requestList // operations in progress, in the order of issue
-	waiting *waitQueue  // those that wait for a lane, for credit, or behind a fence; nil until there was one
-	keys    *RKey       // keys that are bound to this EP
+	ops     requestList                // operations in progress, in the order of issue
+	waiting *waitqueue.Queue[*Request] // those that wait for a lane, for credit, or behind a fence; nil until there was one
+	keys    *RKey                      // keys that are bound to this EP
 
 	held     []*iface  // where lanes were closed that may still have operations
 	implicit *implicit // nil until there was one

@@ -174,7 +174,7 @@ func (e *EP) fenceByFlush() {
 	r := e.w.newRequest(e, &fenceStage)
 	e.list(r)
 	r.Release()
-	if !e.waiting.empty() || e.barrier != nil {
+	if !e.waiting.Empty() || e.barrier != nil {
 		r.flags |= reqWaiting
 		e.keepWaiting(r)
 		return

@@ -66,7 +66,7 @@ type messages struct {
 func (m *messages) holdsBack(r *Request) bool {
 	before := m.waiting
 	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
-		before = m.e.waiting.messages
+		before = m.e.waiting.DeferredOrdered()
 	}
 	return before > 0 || m.stream != nil && m.stream.sending != nil
 }

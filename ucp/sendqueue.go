@@ -65,7 +65,7 @@ func (m *messages) block(r *Request) {
 func (q *sendQueue) enterAll(r *Request) {
 	x := q.m.e.waiting
 	if x != nil {
-		for _, w := range x.again {
+		for _, w := range x.Deferred() {
 			q.enter(w)
 		}
 	}
@@ -73,7 +73,7 @@ func (q *sendQueue) enterAll(r *Request) {
 		q.enter(r)
 	}
 	if x != nil {
-		for _, w := range x.list[x.head:] {
+		for _, w := range x.Pending() {
 			q.enter(w)
 		}
 	}
@@ -155,7 +155,7 @@ func (q *sendQueue) bound() uint64 {
 		return math.MaxUint64
 	}
 	hidden := false
-	for _, r := range e.waiting.list[e.waiting.head:] {
+	for _, r := range e.waiting.Pending() {
 		switch queued := r.msg != nil && r.msg.queued != nil; {
 		case queued && hidden:
 			return r.msg.queued.number

@@ -44,8 +44,8 @@ func (s *stateText) endpoint(e *EP) {
 	s.line("  endpoint %#x to worker 0x%x: %s", e.id, e.peer.Addr.UUID(), strings.Join(e.conditions(), ", "))
 	s.lanes(e)
 	s.operations("in progress", e.ops.all)
-	if q := e.waiting; !q.empty() {
-		s.operations("waiting for a lane, credit or a fence", q.each)
+	if q := e.waiting; !q.Empty() {
+		s.operations("waiting for a lane, credit or a fence", q.All)
 	}
 	if m := e.msgs; m != nil {
 		s.messages(m)
@@ -125,17 +125,6 @@ func (s *stateText) messages(m *messages) {
 	}
 	if m.stream != nil && m.stream.sending != nil {
 		s.line("    a send of stream data is in progress: %v", m.stream.sending.describe())
-	}
-}
-
-// each yields the requests that wait, in order.
-func (q *waitQueue) each(yield func(*Request) bool) {
-	for _, list := range [...][]*Request{q.again, q.list[q.head:]} {
-		for _, r := range list {
-			if !yield(r) {
-				return
-			}
-		}
 	}
 }
 

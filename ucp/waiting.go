@@ -1,113 +1,21 @@
 package ucp
 
-import "slices"
-
-// waitQueue is operations that wait, in order. Taking the first, and putting it back, take as
-// long with a thousand others as with none.
-//
-// While all of them are started again, one after the other, those that wait again are kept
-// aside: they go before those whose turn has not come, and before what is issued meanwhile.
-type waitQueue struct {
-	list []*Request
-	head int // of list; those before it are nil
-
-	all      bool // all are being started
-	again    []*Request
-	messages int // of again: those that keep their order
-}
-
-// empty reports that nothing waits. q may be nil.
-func (q *waitQueue) empty() bool { return q == nil || q.passed() && len(q.again) == 0 }
-
-// passed reports that nothing is left in the list.
-func (q *waitQueue) passed() bool { return q.head == len(q.list) }
-
-// first is the one that has waited longest; there must be one.
-func (q *waitQueue) first() *Request { return q.list[q.head] }
-
-// add puts a request behind the others.
-func (q *waitQueue) add(r *Request) {
-	if len(q.list) == cap(q.list) && 2*q.head > len(q.list) {
-		n := copy(q.list, q.list[q.head:])
-		clear(q.list[n:])
-		q.list, q.head = q.list[:n], 0
-	}
-	q.list = append(q.list, r)
-}
-
-// pop takes the first.
-func (q *waitQueue) pop() *Request {
-	r := q.list[q.head]
-	q.list[q.head] = nil
-	if q.head++; q.passed() {
-		q.list, q.head = q.list[:0], 0
-	}
-	return r
-}
-
-// setAside keeps a request that waits again while all are being started.
-func (q *waitQueue) setAside(r *Request) {
-	q.again = append(q.again, r)
-	if r.stage.inOrder {
-		q.messages++
-	}
-}
-
-// restore ends the starting of all: what waits again is the queue.
-func (q *waitQueue) restore() {
-	if len(q.again) > 0 { // nothing is left in the list
-		q.list, q.head, q.again = q.again, 0, q.list[:0]
-	}
-	q.all, q.messages = false, 0
-}
-
-// putBack puts a request before the others: the one that pop has returned.
-func (q *waitQueue) putBack(r *Request) {
-	if q.head == 0 {
-		q.list = slices.Insert(q.list, 0, r)
-		return
-	}
-	q.head--
-	q.list[q.head] = r
-}
-
-// remove takes a request out, if it is there.
-func (q *waitQueue) remove(r *Request) bool {
-	if i := slices.Index(q.again, r); i >= 0 {
-		q.again = slices.Delete(q.again, i, i+1)
-		if r.stage.inOrder {
-			q.messages--
-		}
-		return true
-	}
-	i := slices.Index(q.list[q.head:], r)
-	if i >= 0 {
-		q.list = slices.Delete(q.list, q.head+i, q.head+i+1)
-	}
-	return i >= 0
-}
-
-// take empties the queue.
-func (q *waitQueue) take() []*Request {
-	list := slices.Concat(q.again, q.list[q.head:])
-	*q = waitQueue{all: q.all}
-	return list
-}
+import "github.com/gucx/gucx/ucp/internal/waitqueue"
 
 // keepWaiting puts a request behind those that wait, or one that is in turn before
 // them. Messages that follow one which waits wait too.
 func (e *EP) keepWaiting(r *Request) {
 	if e.waiting == nil {
-		e.waiting = &waitQueue{}
+		e.waiting = &waitqueue.Queue[*Request]{}
 	}
 	switch {
 	case r.flags&reqInTurn == 0:
-		e.waiting.add(r)
-	case e.waiting.all:
-		e.waiting.setAside(r)
+		e.waiting.Add(r)
+	case e.waiting.Passing():
+		e.waiting.Defer(r, r.stage.inOrder)
 	default:
 		e.stillWaits = true
-		e.waiting.putBack(r)
+		e.waiting.PutBack(r)
 	}
 	if r.stage.inOrder {
 		e.msgs.waiting++
@@ -117,7 +25,7 @@ func (e *EP) keepWaiting(r *Request) {
 }
 
 func (e *EP) dropWaiting(r *Request) {
-	if e.waiting.empty() || !e.waiting.remove(r) {
+	if e.waiting.Empty() || !e.waiting.Remove(r, r.stage.inOrder) {
 		return
 	}
 	r.flags &^= reqWaiting
@@ -158,7 +66,7 @@ func (e *EP) replayMessages() {
 		}
 		for e.messagesFirst() && e.replayFirst() {
 		}
-		e.again = e.again || !e.stillWaits && !e.waiting.empty() // messages behind what has no lane yet
+		e.again = e.again || !e.stillWaits && !e.waiting.Empty() // messages behind what has no lane yet
 	}
 	e.replaying = false
 	e.bindMessages()
@@ -169,12 +77,12 @@ func (e *EP) replayMessages() {
 
 // messagesFirst reports that a message waits, and nothing else before it.
 func (e *EP) messagesFirst() bool {
-	return !e.waiting.empty() && !e.unsorted && e.fences == 0 && e.waiting.first().stage.inOrder
+	return !e.waiting.Empty() && !e.unsorted && e.fences == 0 && e.waiting.First().stage.inOrder
 }
 
 // nextWaiting takes out the request that has waited longest, which is in turn.
 func (e *EP) nextWaiting() *Request {
-	r := e.waiting.pop()
+	r := e.waiting.Pop()
 	if r.stage.inOrder {
 		e.msgs.waiting--
 	}
@@ -198,17 +106,17 @@ func (e *EP) replayOnce() {
 		e.sortWaiting()
 	}
 	q := e.waiting
-	if q.empty() {
+	if q.Empty() {
 		return
 	}
-	q.all = true
+	q.BeginPass()
 	closed := e.barrier != nil // a fence that is not over: what comes later stays
-	for !q.passed() {
+	for !q.PassDone() {
 		r := e.nextWaiting()
 		switch {
 		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
 			e.keepWaiting(r)
-		case r.stage.fence && len(q.again) > 0: // behind what has no lane yet
+		case r.stage.fence && len(q.Deferred()) > 0: // behind what has no lane yet
 			closed = true
 			e.keepWaiting(r)
 		case r.stage.fence:
@@ -221,20 +129,20 @@ func (e *EP) replayOnce() {
 		}
 		r.flags &^= reqInTurn
 	}
-	q.restore()
+	q.EndPass()
 }
 
 // sortWaiting puts what waits into the order of issue again, after some of it has come back
 // from a lane that broke: behind what came later, which may wait for it.
 func (e *EP) sortWaiting() {
 	e.unsorted = false
-	queue := make([]*Request, 0, len(e.waiting.list))
+	queue := make([]*Request, 0, len(e.waiting.Pending()))
 	for r := e.ops.first; r != nil; r = r.next {
 		if r.flags&reqWaiting != 0 {
 			queue = append(queue, r)
 		}
 	}
-	*e.waiting = waitQueue{list: queue, all: e.waiting.all}
+	e.waiting.Replace(queue)
 }
 
 // takeWaiting empties the queue of those that wait.
@@ -245,8 +153,8 @@ func (e *EP) takeWaiting() []*Request {
 	if e.msgs != nil {
 		e.msgs.waiting, e.msgs.queue = 0, nil
 	}
-	if e.waiting.empty() {
+	if e.waiting.Empty() {
 		return nil
 	}
-	return e.waiting.take()
+	return e.waiting.TakeAll()
 }

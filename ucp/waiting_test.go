@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,46 +8,6 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 )
-
-// TestWaitQueue: it does what a slice would.
-func TestWaitQueue(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		q := &waitQueue{}
-		var want []*Request
-		rt.Repeat(map[string]func(*rapid.T){
-			"add": func(*rapid.T) {
-				r := &Request{}
-				q.add(r)
-				want = append(want, r)
-			},
-			"pop": func(rt *rapid.T) {
-				if len(want) == 0 {
-					return
-				}
-				require.Same(rt, want[0], q.first())
-				r := q.pop()
-				require.Same(rt, want[0], r)
-				if want = want[1:]; rapid.Bool().Draw(rt, "put back") {
-					q.putBack(r)
-					want = append([]*Request{r}, want...)
-				}
-			},
-			"remove": func(rt *rapid.T) {
-				require.False(rt, q.remove(&Request{}))
-				if len(want) > 0 {
-					i := rapid.IntRange(0, len(want)-1).Draw(rt, "which")
-					require.True(rt, q.remove(want[i]))
-					want = slices.Delete(want, i, i+1)
-				}
-			},
-			"take": func(rt *rapid.T) {
-				require.True(rt, slices.Equal(want, q.take()))
-				want = nil
-			},
-			"": func(rt *rapid.T) { require.Equal(rt, len(want) == 0, q.empty()) },
-		})
-	})
-}
 
 // TestAllocs_Waiting: messages that wait for credit, many at a time, allocate nothing once the
 // pools are warm.
@@ -175,24 +134,4 @@ func TestNextPiece(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestWaitQueue_RemovedInside: what is canceled while all are started takes none of the others with it.
-func TestWaitQueue_RemovedInside(t *testing.T) {
-	var q waitQueue
-	s := stage{}
-	list := []*Request{{stage: &s}, {stage: &s}, {stage: &s}}
-	for _, r := range list {
-		q.add(r)
-	}
-	q.all = true
-	q.setAside(q.pop())
-	q.setAside(q.pop())
-	require.True(t, q.remove(list[2]))
-	require.True(t, q.passed())
-	q.restore()
-	require.False(t, q.empty())
-	require.Same(t, list[0], q.pop())
-	require.Same(t, list[1], q.pop())
-	require.True(t, q.empty())
 }
