@@ -31,12 +31,20 @@ const (
 	grhLen       = 40
 )
 
+// peerEnv names the device of the program that TestPingpong runs; without it, the program uses the device of deviceEnv.
+// Only packets between two devices cross a network interface.
+const peerEnv = "GUCX_TEST_RXE_PEER"
+
 // TestPingpong plays the other side of ibv_rc_pingpong, with and without an SRQ, and of ibv_ud_pingpong, as client and as
 // server.
 func TestPingpong(t *testing.T) {
 	name := os.Getenv(deviceEnv)
 	if name == "" {
 		t.Skipf("%s names no device of the kernel", deviceEnv)
+	}
+	peer := name
+	if other := os.Getenv(peerEnv); other != "" {
+		peer = other
 	}
 	for _, c := range []struct {
 		program string
@@ -51,7 +59,7 @@ func TestPingpong(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/srq=%t/server=%t", c.program, c.srq, server), func(t *testing.T) {
 				path := testenv.Command(t, c.program)
 				p := newPingpong(t, name, c.typ, c.srq)
-				p.run(t, path, []string{"-d", name, "-g", strconv.Itoa(int(p.gid.Index)), "-n", strconv.Itoa(pingpongRuns), "-s", strconv.Itoa(pingpongSize)}, server)
+				p.run(t, path, []string{"-d", peer, "-g", strconv.Itoa(int(p.gid.Index)), "-n", strconv.Itoa(pingpongRuns), "-s", strconv.Itoa(pingpongSize)}, server)
 			})
 		}
 	}
