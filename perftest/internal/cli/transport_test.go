@@ -76,7 +76,7 @@ func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4k"}, "short takes at most 120 bytes"},
+		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "16k"}, "short takes at most 8256 bytes"},
 		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4"}, "short takes at least 8 bytes"},
 		{[]string{"-x", "sm", "-t", "am_bw", "-s", "64k"}, "takes at most 8256 bytes"},
 		{[]string{"-x", "tcp", "-t", "get_lat", "-D", "short", "-s", "8"}, "the transport has only zcopy, bcopy"},
