@@ -292,7 +292,7 @@ func (e *EP) closeFailed() {
 	if e.state != epFailed || e.aborting != ucs.StatusOK {
 		return
 	}
-	if e.tellPeer && e.link != nil {
+	if l := e.link; l != nil && (e.tellPeer || l.connecting()) {
 		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.cause})
 	}
 	onError := e.onError // destroy drops it

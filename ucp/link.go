@@ -133,6 +133,10 @@ func (l *link) failed(st ucs.Status, why string) {
 	l.e.fail(st, err, nil)
 }
 
+// connecting reports that a handshake is not over and that its carrier is open. The peer waits for this side
+// then, even if a transport says that the peer is gone, and the carrier stays open until the handshake is over.
+func (l *link) connecting() bool { return !l.conn.Quiet() && !l.conn.Over() && !l.carrier.Idle() }
+
 // because is the error of a status for which transports were given up.
 func (l *link) because(st ucs.Status) error {
 	if len(l.tried) > 0 {

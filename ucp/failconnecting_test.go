@@ -1,0 +1,90 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+)
+
+// acceptsLane returns a pair whose second end has accepted the lane that the first end proposed, and
+// waits for its ACK. Time does not pass in the bubble of the test: a timeout would never fire.
+func acceptsLane(t *testing.T) *pair {
+	t.Helper()
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	p.a.spin()
+	p.b.spin()
+	require.False(t, p.b.peerEP(t).link.conn.Quiet())
+	return p
+}
+
+// TestFailConnecting_LaneReset: the lane of an EP fails with ErrConnReset before the handshake is over. The
+// peer, which is there, gets the reason, and both EPs close without a timeout.
+func TestFailConnecting_LaneReset(t *testing.T) {
+	for _, st := range []ucs.Status{ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusIOError} {
+		t.Run(st.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := acceptsLane(t)
+				e := p.b.peerEP(t)
+				e.link.lanes.All[0].EP.(*fakeEP).fail(st)
+				p.idle()
+				assert.Zero(t, p.b.w.eps.Len(), "endpoints of the failed side")
+				require.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
+				assert.ErrorContains(t, p.a.ep.Err(), st.String())
+				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+				p.idle()
+				assert.Zero(t, p.a.w.eps.Len())
+			})
+		})
+	}
+}
+
+// TestFailConnecting_OwnReason: an EP fails for a reason of its own, without a transport, before the
+// handshake is over.
+func TestFailConnecting_OwnReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := acceptsLane(t)
+		p.b.peerEP(t).fail(ucs.StatusInvalidParam, fmt.Errorf("test: %w", ucs.ErrInvalidParam), nil)
+		p.idle()
+		assert.Zero(t, p.b.w.eps.Len(), "endpoints of the failed side")
+		require.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+		assert.ErrorContains(t, p.a.ep.Err(), "failed at the peer, "+ucs.StatusInvalidParam.String())
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	})
+}
+
+// TestFailConnecting_RealTransports: a QP of the software HCA fails after its side has accepted the lane and
+// before the ACK of the peer. The peer gets the reason from the handshake, and not only that the QP was closed.
+func TestFailConnecting_RealTransports(t *testing.T) {
+	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
+		set := real(tls, tls)
+		t.Run(tls, func(t *testing.T) {
+			p := newPair(t, set, Config{WireupTimeout: config.Infinite})
+			p.connect()
+			sent, err := p.a.ep.TagSendSync(1, []byte{1}, nil)
+			require.NoError(t, err)
+			p.until(func() bool {
+				p.b.w.Progress()
+				if p.b.w.eps.Len() == 0 {
+					p.a.w.Progress()
+				}
+				return p.b.w.eps.Len() == 1 && !p.b.peerEP(t).link.conn.Quiet()
+			})
+			x := p.b.peerEP(t).link.lanes.All[0].EP.(failing)
+			x.Fail(ucs.StatusConnReset, ucs.ErrConnReset)
+			require.ErrorIs(t, p.finish(sent, nil), ucs.ErrEPFailed)
+			assert.ErrorContains(t, p.a.ep.Err(), "failed at the peer, "+ucs.StatusConnReset.String())
+			p.until(func() bool { return p.b.w.eps.Len() == 0 })
+			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		})
+	}
+}
