@@ -117,6 +117,7 @@ func (s *stateText) messages(m *messages) {
 	if announced > 0 {
 		s.line("    %d messages announced by the peer (RTS) and not received", announced)
 	}
+	s.tuples(m)
 	if q := m.queue; q != nil {
 		s.line("    queue of tagged messages: %d queued, offered %t, reply due %t, blocked %t", q.tags.Unexpected(), q.offered != nil, q.replyQueued, q.blocked)
 	}
@@ -125,6 +126,21 @@ func (s *stateText) messages(m *messages) {
 	}
 	if m.stream != nil && m.stream.sending != nil {
 		s.line("    a send of stream data is in progress: %v", m.stream.sending.describe())
+	}
+}
+
+// tuples describes what messages wait for where tuple queues are on.
+func (s *stateText) tuples(m *messages) {
+	l := m.tuple
+	if l == nil {
+		return
+	}
+	if n, open := l.out.Waiting(); n > 0 || !open {
+		s.line("    tuple queues: %d messages wait for receives of the peer, a queue opens or closes: %t", n, !open)
+	}
+	if m.waiting > 0 {
+		s.line("    messages that wait for credit: %d; with GUCX_TAG_PROTO=%s the peer must receive earlier messages first. "+
+			"GUCX_TAG_PROTO=auto at both workers removes this limit; a larger GUCX_EAGER_WINDOW at the peer raises it", m.waiting, l.x.w.ctx.cfg.TagProto)
 	}
 }
 

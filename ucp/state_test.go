@@ -50,3 +50,39 @@ func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
 	assert.NotContains(t, p.a.w.State(), "in progress")
 	assert.NotContains(t, p.b.w.State(), "unexpected")
 }
+
+// TestState_NamesTheOrderOfTuples: with tuple queues on, a receive for a message behind more unreceived messages
+// than there is credit for waits. The state of the sender names the limit and the settings that change it.
+func TestState_NamesTheOrderOfTuples(t *testing.T) {
+	p := newPair(t, queues(), tupleq).connect()
+	data, buf := pattern(1<<10, 1), make([]byte, 1<<10)
+	p.tag(1, 100, 1) // connects the lane
+	assert.NotContains(t, p.a.w.State(), "wait for credit")
+
+	const messages = 1000 // each has a tag of its own: none goes through a queue
+	var sends []*Request
+	for tag := range uint64(messages) {
+		r, err := p.a.ep.TagSend(100+tag, data, nil)
+		require.NoError(t, err)
+		if r != nil {
+			sends = append(sends, r)
+		}
+	}
+	last, err := p.b.w.TagRecv(buf, 100+messages-1, exact, nil, nil)
+	require.NoError(t, err)
+	p.idle()
+	require.False(t, last.Done())
+	text := p.a.w.State()
+	for _, want := range []string{"messages that wait for credit: ", "with GUCX_TAG_PROTO=tupleq the peer must receive earlier messages first",
+		"GUCX_TAG_PROTO=auto at both workers removes this limit", "GUCX_EAGER_WINDOW"} {
+		assert.Contains(t, text, want)
+	}
+	for tag := range uint64(messages - 1) {
+		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 100+tag, exact, nil, nil)))
+	}
+	require.NoError(t, p.finish(last, nil))
+	for _, r := range sends {
+		require.NoError(t, p.finish(r, nil))
+	}
+	assert.NotContains(t, p.a.w.State(), "wait for credit")
+}
