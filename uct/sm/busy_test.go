@@ -40,7 +40,7 @@ func workBusy(s *station, m meeting, in *bufio.Reader) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and ends with the thread
-		if err := forbid(actionKill, 0, quietly...); err != nil {
+		if err := testenv.ForbidSyscalls(testenv.SyscallKill, 0, quietly...); err != nil {
 			done <- err
 			return
 		}

@@ -24,7 +24,7 @@ const roleDenied = "denied"
 // reason for the way it takes.
 func workDenied(s *station, m meeting) {
 	t := failNow{}
-	require.NoError(t, forbid(actionErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
+	require.NoError(t, testenv.ForbidSyscalls(testenv.SyscallErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
 		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV))
 	fmt.Println("ready")
 	e, key := s.connect(t, m), s.key(t, m)

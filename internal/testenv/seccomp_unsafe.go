@@ -1,4 +1,4 @@
-package sm
+package testenv
 
 import (
 	"runtime"
@@ -14,21 +14,25 @@ const (
 	jumpEqual    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	returnAction = unix.BPF_RET | unix.BPF_K
 
-	actionAllow = 0x7fff0000
-	actionErrno = 0x00050000 // and the error
-	actionKill  = 0x80000000 // the process, by SIGSYS
+	syscallAllow = 0x7fff0000
 )
 
-// forbid has the kernel answer some system calls with an action: those of all threads
-// of this process, or of the calling one, which must be locked.
-func forbid(action uint32, flags uintptr, calls ...uint32) error {
+// Actions of ForbidSyscalls.
+const (
+	SyscallErrno = 0x00050000 // the call fails; the errno is in the lower 16 bits
+	SyscallKill  = 0x80000000 // SIGSYS kills the process
+)
+
+// ForbidSyscalls installs a seccomp filter that answers calls with action, for good: in all threads
+// of this process (SECCOMP_FILTER_FLAG_TSYNC), or in the calling thread, which must be locked.
+func ForbidSyscalls(action uint32, flags uintptr, calls ...uint32) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	filter := []unix.SockFilter{{Code: loadNumber}}
 	for i, n := range calls {
 		filter = append(filter, unix.SockFilter{Code: jumpEqual, K: n, Jt: uint8(len(calls) - i)})
 	}
-	filter = append(filter, unix.SockFilter{Code: returnAction, K: actionAllow}, unix.SockFilter{Code: returnAction, K: action})
+	filter = append(filter, unix.SockFilter{Code: returnAction, K: syscallAllow}, unix.SockFilter{Code: returnAction, K: action})
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
