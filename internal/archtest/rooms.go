@@ -138,7 +138,7 @@ func ParseRoomCounts(text string) (RoomCounts, error) {
 // String has one line for each pair of rooms, sorted.
 func (c RoomCounts) String() string {
 	var b strings.Builder
-	b.WriteString("# Illegal uses between rooms. No number may rise: see docs/design/0014-rooms.md.\n")
+	b.WriteString("# Illegal uses between rooms. No number may rise: see docs/design/0015-rooms.md.\n")
 	for _, pair := range sorted(c) {
 		fmt.Fprintf(&b, "%s %d\n", pair, c[pair])
 	}

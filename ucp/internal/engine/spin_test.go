@@ -82,7 +82,7 @@ func TestSpinner_RestEnds(t *testing.T) {
 		p := Spinner{budget: spinMost, rest: spinRest, until: clock() + spinRest}
 		time.Sleep(spinRest - 1)
 		assert.False(t, p.Again(&IdleTime{}))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		var s IdleTime
 		assert.True(t, p.Again(&s))
 		s.park()
