@@ -11,10 +11,16 @@ import (
 // and linux/seccomp.h.
 const (
 	loadNumber   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // at offset 0: the call's number
+	loadFlags    = loadNumber                              // at offset mapFlags
 	jumpEqual    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	jumpSet      = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 	returnAction = unix.BPF_RET | unix.BPF_K
 
 	syscallAllow = 0x7fff0000
+
+	// mapFlags is where the low half of the fourth argument of a call is, where words are little-endian:
+	// the flags of mmap.
+	mapFlags = 16 + 3*8
 )
 
 // Actions of ForbidSyscalls.
@@ -26,13 +32,29 @@ const (
 // ForbidSyscalls installs a seccomp filter that answers calls with action, for good: in all threads
 // of this process (SECCOMP_FILTER_FLAG_TSYNC), or in the calling thread, which must be locked.
 func ForbidSyscalls(action uint32, flags uintptr, calls ...uint32) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	filter := []unix.SockFilter{{Code: loadNumber}}
 	for i, n := range calls {
 		filter = append(filter, unix.SockFilter{Code: jumpEqual, K: n, Jt: uint8(len(calls) - i)})
 	}
-	filter = append(filter, unix.SockFilter{Code: returnAction, K: syscallAllow}, unix.SockFilter{Code: returnAction, K: action})
+	return installFilter(append(filter, unix.SockFilter{Code: returnAction, K: syscallAllow}, unix.SockFilter{Code: returnAction, K: action}), flags)
+}
+
+// ForbidSharedMappings is ForbidSyscalls for mmap with MAP_SHARED, which the runtime does not use, in the
+// calling thread, which must be locked. amd64 and arm64 only.
+func ForbidSharedMappings(action uint32) error {
+	return installFilter([]unix.SockFilter{
+		{Code: loadNumber},
+		{Code: jumpEqual, K: unix.SYS_MMAP, Jf: 2},
+		{Code: loadFlags, K: mapFlags},
+		{Code: jumpSet, K: unix.MAP_SHARED, Jt: 1},
+		{Code: returnAction, K: syscallAllow},
+		{Code: returnAction, K: action},
+	}, 0)
+}
+
+func installFilter(filter []unix.SockFilter, flags uintptr) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err

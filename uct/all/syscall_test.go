@@ -30,6 +30,7 @@ func TestOpen_SyscallFails(t *testing.T) {
 		{"timerfd_create", unix.SYS_TIMERFD_CREATE, unix.EMFILE},
 		{"pipe2", unix.SYS_PIPE2, unix.EMFILE},
 		{"socket", unix.SYS_SOCKET, unix.EMFILE},
+		{sharedMapping, unix.SYS_MMAP, unix.ENOMEM},
 	}
 	failed := map[string]bool{}
 	for _, c := range all.Components() {
@@ -49,7 +50,7 @@ func TestOpen_SyscallFails(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"memfd_create", "ftruncate", "eventfd2", "epoll_create1", "epoll_ctl"} {
+	for _, name := range []string{"memfd_create", "ftruncate", "eventfd2", "epoll_create1", "epoll_ctl", sharedMapping} {
 		assert.True(t, failed[name], "no transport fails without %s", name)
 	}
 }
@@ -62,11 +63,22 @@ func openWithout(t *testing.T, c uct.Component, r uct.Resource, number uint32, e
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // without an unlock: the thread exits with the goroutine
-		if filter = testenv.ForbidSyscalls(testenv.SyscallErrno|uint32(errno), 0, number); filter == nil {
+		if filter = forbid(testenv.SyscallErrno|uint32(errno), number); filter == nil {
 			err = openOne(c, r)
 		}
 	}()
 	<-done
 	require.NoError(t, filter)
 	return err
+}
+
+// sharedMapping is mmap of memory that others may map, too: of the rest the runtime needs some.
+const sharedMapping = "mmap of shared memory"
+
+// forbid has a system call of this thread fail.
+func forbid(action uint32, number uint32) error {
+	if number == unix.SYS_MMAP {
+		return testenv.ForbidSharedMappings(action)
+	}
+	return testenv.ForbidSyscalls(action, 0, number)
 }
