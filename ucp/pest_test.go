@@ -139,14 +139,19 @@ func (x *pestTest) ask(c *child, what, form string, results ...any) {
 	require.NoError(x.t, err, line)
 }
 
+// openWorker opens a worker over the transports of the first argument.
+func (c *childSide) openWorker() (*Worker, error) {
+	ctx, err := openContextWith(Config{}, c.args[0])
+	if err != nil {
+		return nil, err
+	}
+	return ctx.NewWorker(WorkerConfig{})
+}
+
 // pestHostRole serves until its parent goes: it answers pings, and tells of its memory in KiB, and of its
 // CPU time in milliseconds.
 func pestHostRole(c *childSide) error {
-	ctx, err := openContextWith(Config{}, c.args[0])
-	if err != nil {
-		return err
-	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := c.openWorker()
 	if err != nil {
 		return err
 	}
@@ -208,11 +213,7 @@ type pestGuest struct {
 
 // pestGuestRole sends pings and dials, and tells of the longest of both in microseconds when it is asked.
 func pestGuestRole(c *childSide) error {
-	ctx, err := openContextWith(Config{}, c.args[0])
-	if err != nil {
-		return err
-	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := c.openWorker()
 	if err != nil {
 		return err
 	}
@@ -290,11 +291,7 @@ func pestRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	ctx, err := openContextWith(Config{}, c.args[0])
-	if err != nil {
-		return err
-	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := c.openWorker()
 	if err != nil {
 		return err
 	}
