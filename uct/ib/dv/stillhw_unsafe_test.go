@@ -42,8 +42,8 @@ const firstNumber = 0x100
 
 func (h *stillHW) number() uint32 { h.next++; return h.next - 1 }
 
-func (h *stillHW) QueryDevice() verbs.DeviceAttr {
-	return verbs.DeviceAttr{MaxQPWR: 1 << 15, MaxSGE: 30, MaxInline: 900, MaxCQE: 1 << 20, MaxSRQWR: 1 << 14, MaxSRQSGE: 8, PortCount: 1}
+func (h *stillHW) QueryDevice() (verbs.DeviceAttr, error) {
+	return verbs.DeviceAttr{MaxQPWR: 1 << 15, MaxSGE: 30, MaxInline: 900, MaxCQE: 1 << 20, MaxSRQWR: 1 << 14, MaxSRQSGE: 8, PortCount: 1}, nil
 }
 
 func (h *stillHW) QueryPort(uint8) (verbs.PortAttr, error) {

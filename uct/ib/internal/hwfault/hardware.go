@@ -26,6 +26,14 @@ type hardware struct {
 	close func() error // of the context that opened software
 }
 
+// QueryDevice implements prm.Hardware.
+func (h *hardware) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := h.f.enter("QueryDevice"); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	return h.software.QueryDevice()
+}
+
 // QueryPort implements prm.Hardware.
 func (h *hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
 	if err := h.f.enter("QueryPort"); err != nil {

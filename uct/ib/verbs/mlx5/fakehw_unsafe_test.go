@@ -89,9 +89,9 @@ func (h *fakeHW) refused() error {
 	return err
 }
 
-func (h *fakeHW) QueryDevice() verbs.DeviceAttr {
+func (h *fakeHW) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{MaxQPWR: 32768, MaxSGE: 30, MaxCQE: 1 << 22, MaxSRQWR: 32767, MaxSRQSGE: 30, MaxInline: 900,
-		MaxMRSize: 1 << 30, MaxRDAtomic: 16, MaxInitRD: 16, PhysPorts: 1}
+		MaxMRSize: 1 << 30, MaxRDAtomic: 16, MaxInitRD: 16, PhysPorts: 1}, nil
 }
 
 func (h *fakeHW) QueryPort(port uint8) (verbs.PortAttr, error) {

@@ -13,6 +13,7 @@ import (
 // methods may be called by any goroutine.
 type Provider struct {
 	hw     prm.Hardware
+	attr   verbs.DeviceAttr
 	cfg    Config
 	dbrecs dbrecPool
 	users  ownerTable
@@ -33,14 +34,16 @@ var (
 )
 
 // NewProvider makes a provider that owns hw: Close closes it. After an error hw is
-// the caller's again: ErrInvalidParam for a bad configuration, or what hw returned
-// when it had no UAR page.
+// the caller's again: ErrInvalidParam for a bad configuration, or the error of hw.
 func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, opError("configure", err)
 	}
 	p := &Provider{hw: hw, cfg: cfg, pages: uarPages{alloc: hw.AllocUAR, free: hw.FreeUAR}}
+	if p.attr, err = hw.QueryDevice(); err != nil {
+		return nil, opError("query device", err)
+	}
 	p.events.init()
 	if p.uuars, err = newUUARPolicy(cfg, &p.pages); err != nil {
 		return nil, errors.Join(err, p.pages.giveAll())
@@ -86,7 +89,7 @@ func (p *Provider) counted() verbs.Resources {
 }
 
 // QueryDevice implements verbs.Provider.
-func (p *Provider) QueryDevice() verbs.DeviceAttr { return p.hw.QueryDevice() }
+func (p *Provider) QueryDevice() verbs.DeviceAttr { return p.attr }
 
 // QueryPort implements verbs.Provider.
 func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) { return p.hw.QueryPort(port) }

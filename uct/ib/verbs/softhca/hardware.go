@@ -16,7 +16,7 @@ const (
 )
 
 // QueryDevice implements prm.Hardware.
-func (h *hca) QueryDevice() verbs.DeviceAttr {
+func (h *hca) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{
 		FWVer: "1.0", NodeGUID: h.guid(), MaxMRSize: 1 << 47,
 		MaxQP: maxQP - 1, MaxQPWR: maxQueueWR, MaxSGE: 30, MaxCQ: maxObjects, MaxCQE: maxCQE,
@@ -24,7 +24,7 @@ func (h *hca) QueryDevice() verbs.DeviceAttr {
 		MaxSRQWR: maxQueueWR - 1, MaxSRQSGE: 31, MaxInline: maxInline,
 		MaxRDAtomic: maxRDAtomic, MaxInitRD: maxRDAtomic, MaxMsgSize: maxMessage,
 		AtomicCap: verbs.AtomicGlob, PhysPorts: 1, PortCount: 1,
-	}
+	}, nil
 }
 
 func (h *hca) guid() (id uint64) {

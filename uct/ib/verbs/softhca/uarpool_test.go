@@ -23,10 +23,10 @@ func (h *pagesOnly) AllocUAR() (prm.UAR, error) {
 	return prm.UAR{Index: index}, err
 }
 
-func (h *pagesOnly) FreeUAR(u prm.UAR) error       { h.pool.give(u.Index); return nil }
-func (h *pagesOnly) QueryDevice() verbs.DeviceAttr { return verbs.DeviceAttr{} }
-func (h *pagesOnly) SetAsyncSink(_ prm.AsyncSink)  {}
-func (h *pagesOnly) Close() error                  { return nil }
+func (h *pagesOnly) FreeUAR(u prm.UAR) error                { h.pool.give(u.Index); return nil }
+func (h *pagesOnly) QueryDevice() (verbs.DeviceAttr, error) { return verbs.DeviceAttr{}, nil }
+func (h *pagesOnly) SetAsyncSink(_ prm.AsyncSink)           {}
+func (h *pagesOnly) Close() error                           { return nil }
 
 // Contexts with one thread domain each, as the endpoints study counts them on a
 // ConnectX-4: 907 fit on a device, each with 18 micro-UARs of which one is used.

@@ -15,7 +15,7 @@ import (
 // zeroed or initialised as the format demands, and stays mapped until the object
 // is destroyed.
 type Hardware interface {
-	QueryDevice() verbs.DeviceAttr
+	QueryDevice() (verbs.DeviceAttr, error)
 	QueryPort(port uint8) (verbs.PortAttr, error)
 	QueryGID(port uint8, index int) (verbs.GID, error)
 
