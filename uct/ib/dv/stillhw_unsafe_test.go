@@ -64,7 +64,7 @@ func (d stillDoorbell) Ring(off uint32, first8 uint64) {
 	}
 }
 
-func (h *stillHW) AllocUAR() (prm.UAR, error) {
+func (h *stillHW) AllocUAR(prm.UARType) (prm.UAR, error) {
 	b, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
 		return prm.UAR{}, err

@@ -51,8 +51,8 @@ func (h *hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
 }
 
 // AllocUAR implements prm.Hardware.
-func (h *hardware) AllocUAR() (u prm.UAR, err error) {
-	err = h.f.create("AllocUAR", kindUAR, func() (err error) { u, err = h.software.AllocUAR(); return err })
+func (h *hardware) AllocUAR(typ prm.UARType) (u prm.UAR, err error) {
+	err = h.f.create("AllocUAR", kindUAR, func() (err error) { u, err = h.software.AllocUAR(typ); return err })
 	return u, err
 }
 

@@ -101,7 +101,7 @@ func (h *fakeHW) QueryPort(port uint8) (verbs.PortAttr, error) {
 	return verbs.PortAttr{State: verbs.PortActive, GIDs: 4, Ethernet: true}, nil
 }
 
-func (h *fakeHW) AllocUAR() (prm.UAR, error) {
+func (h *fakeHW) AllocUAR(prm.UARType) (prm.UAR, error) {
 	if h.uars == h.uarLimit {
 		return prm.UAR{}, ucs.ErrNoMemory
 	}

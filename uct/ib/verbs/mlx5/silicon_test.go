@@ -18,8 +18,8 @@ type silicon struct {
 	fake *fakeHW
 }
 
-func (s silicon) AllocUAR() (prm.UAR, error) {
-	u, err := s.fake.AllocUAR()
+func (s silicon) AllocUAR(typ prm.UARType) (prm.UAR, error) {
+	u, err := s.fake.AllocUAR(typ)
 	u.Doorbell = nil
 	return u, err
 }

@@ -33,7 +33,7 @@ type uarPage struct {
 
 // uarPages allocates the pages of a context.
 type uarPages struct {
-	alloc func() (prm.UAR, error)
+	alloc func(prm.UARType) (prm.UAR, error)
 	free  func(prm.UAR) error
 	pages map[*uarPage]struct{}
 }
@@ -41,14 +41,14 @@ type uarPages struct {
 // take allocates a page for QPs. Its registers alternate between their two buffers,
 // also for doorbells when there is no BlueFlame.
 func (p *uarPages) take(blueFlame, locked bool) (*uarPage, error) {
-	return p.takeStep(prm.BFBufLen, blueFlame, locked)
+	return p.takeStep(prm.UARBlueFlame, prm.BFBufLen, blueFlame, locked)
 }
 
 // takePlain allocates a page whose registers take doorbells only, in one place.
-func (p *uarPages) takePlain() (*uarPage, error) { return p.takeStep(0, false, false) }
+func (p *uarPages) takePlain() (*uarPage, error) { return p.takeStep(prm.UARPlain, 0, false, false) }
 
-func (p *uarPages) takeStep(step uint32, blueFlame, locked bool) (*uarPage, error) {
-	uar, err := p.alloc()
+func (p *uarPages) takeStep(typ prm.UARType, step uint32, blueFlame, locked bool) (*uarPage, error) {
+	uar, err := p.alloc(typ)
 	if err != nil {
 		return nil, &ucs.OpError{TL: "mlx5", Op: "allocate UAR page", Err: err}
 	}

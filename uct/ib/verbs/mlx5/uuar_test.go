@@ -18,7 +18,7 @@ type pageCounter struct{ made, live, limit int }
 
 func (c *pageCounter) pages() *uarPages {
 	return &uarPages{
-		alloc: func() (prm.UAR, error) {
+		alloc: func(prm.UARType) (prm.UAR, error) {
 			if c.limit > 0 && c.live == c.limit {
 				return prm.UAR{}, ucs.ErrNoMemory
 			}

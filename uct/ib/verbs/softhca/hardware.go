@@ -51,8 +51,8 @@ func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 	return h.gid, nil
 }
 
-// AllocUAR implements prm.Hardware.
-func (h *hca) AllocUAR() (prm.UAR, error) {
+// AllocUAR implements prm.Hardware. A page is memory, of whatever type.
+func (h *hca) AllocUAR(prm.UARType) (prm.UAR, error) {
 	index, err := h.uars.take()
 	if err != nil {
 		return prm.UAR{}, err

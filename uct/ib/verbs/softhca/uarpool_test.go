@@ -18,7 +18,7 @@ type pagesOnly struct {
 	pool         *uarPool
 }
 
-func (h *pagesOnly) AllocUAR() (prm.UAR, error) {
+func (h *pagesOnly) AllocUAR(prm.UARType) (prm.UAR, error) {
 	index, err := h.pool.take()
 	return prm.UAR{Index: index}, err
 }

@@ -20,7 +20,7 @@ type Hardware interface {
 	QueryGID(port uint8, index int) (verbs.GID, error)
 
 	// AllocUAR maps one UAR page. ErrNoMemory beyond the limits of the device.
-	AllocUAR() (UAR, error)
+	AllocUAR(UARType) (UAR, error)
 	FreeUAR(UAR) error
 
 	AllocPD() (pdn uint32, err error)
@@ -58,6 +58,17 @@ type Hardware interface {
 	SetAsyncSink(AsyncSink)
 	Close() error
 }
+
+// UARType is how the CPU stores to a UAR page.
+type UARType uint8
+
+// Types of UAR pages.
+const (
+	// UARBlueFlame is a page whose stores the CPU combines, for BlueFlame and for doorbells.
+	UARBlueFlame UARType = iota
+	// UARPlain is a page for doorbells only, whose stores the CPU does not combine.
+	UARPlain
+)
 
 // UAR is one mapped UAR page of 4 KiB: two micro-UARs for QPs and the CQ arm
 // register.
