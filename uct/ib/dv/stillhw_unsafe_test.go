@@ -130,11 +130,13 @@ func (h *stillHW) CreateQP(p prm.QPParams) (uint32, error) {
 }
 
 // CreateAH fills the AV of the golden vectors: RoCE, sgid 1, hop limit 64.
-func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (b [prm.AVLen]byte, err error) {
+func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (handle uint32, b [prm.AVLen]byte, err error) {
 	av := prm.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
 	av.Put(&b)
-	return b, nil
+	return 0, b, nil
 }
+
+func (h *stillHW) DestroyAH(uint32) error { return nil }
 
 func (h *stillHW) Close() (err error) {
 	for _, b := range h.pages {

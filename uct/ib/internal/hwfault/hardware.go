@@ -17,6 +17,7 @@ const (
 	kindSRQ    = "SRQ"
 	kindQP     = "QP"
 	kindXRCD   = "XRC domain"
+	kindAH     = "AH"
 )
 
 // hardware is one open device.
@@ -182,12 +183,15 @@ func (h *hardware) DestroyQP(qpn uint32) error {
 	return h.f.destroy("DestroyQP", kindQP, func() error { return h.software.DestroyQP(qpn) })
 }
 
-// CreateAH implements prm.Hardware. The device keeps nothing of it.
-func (h *hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (av [prm.AVLen]byte, err error) {
-	if err := h.f.enter("CreateAH"); err != nil {
-		return av, err
-	}
-	return h.software.CreateAH(pdn, attr)
+// CreateAH implements prm.Hardware.
+func (h *hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, av [prm.AVLen]byte, err error) {
+	err = h.f.create("CreateAH", kindAH, func() (err error) { handle, av, err = h.software.CreateAH(pdn, attr); return err })
+	return handle, av, err
+}
+
+// DestroyAH implements prm.Hardware.
+func (h *hardware) DestroyAH(handle uint32) error {
+	return h.f.destroy("DestroyAH", kindAH, func() error { return h.software.DestroyAH(handle) })
 }
 
 // OpenXRCD implements prm.XRCHardware.

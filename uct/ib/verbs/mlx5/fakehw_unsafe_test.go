@@ -134,11 +134,13 @@ func (h *fakeHW) RegMR(uint32, []byte, verbs.Access) (lkey, rkey uint32, err err
 	return n, n, h.refused()
 }
 
-func (h *fakeHW) CreateAH(_ uint32, attr verbs.AHAttr) (b [prm.AVLen]byte, err error) {
+func (h *fakeHW) CreateAH(_ uint32, attr verbs.AHAttr) (handle uint32, b [prm.AVLen]byte, err error) {
 	av := prm.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, SGIDIndex: attr.SGIDIndex, DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}}
 	av.Put(&b)
-	return b, h.refused()
+	return 0, b, h.refused()
 }
+
+func (h *fakeHW) DestroyAH(uint32) error { return nil }
 
 func (h *fakeHW) Close() error {
 	h.closed = true

@@ -190,22 +190,26 @@ func (m *memoryRegion) Close(free verbs.Buffer) error {
 
 // addressHandle is an AH: an AV without its destination QP.
 type addressHandle struct {
-	prov *Provider
-	av   [prm.AVLen]byte
+	prov   *Provider
+	handle uint32
+	av     [prm.AVLen]byte
 }
 
 // CreateAH implements verbs.Provider.
 func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, error) {
-	av, err := p.hw.CreateAH(pdn(pd), attr)
+	handle, av, err := p.hw.CreateAH(pdn(pd), attr)
 	if err != nil {
 		return nil, opError("create AH", err)
 	}
 	p.count(func(r *verbs.Resources) { r.AHs++; r.Bytes.AHs += ahLen })
-	return &addressHandle{prov: p, av: av}, nil
+	return &addressHandle{prov: p, handle: handle, av: av}, nil
 }
 
 // Close implements verbs.AHProvider.
 func (a *addressHandle) Close() error {
+	if err := a.prov.hw.DestroyAH(a.handle); err != nil {
+		return opError("destroy AH", err)
+	}
 	a.prov.count(func(r *verbs.Resources) { r.AHs--; r.Bytes.AHs -= ahLen })
 	return nil
 }

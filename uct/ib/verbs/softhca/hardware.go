@@ -166,15 +166,18 @@ func (h *hca) DeregMR(lkey uint32, free verbs.Buffer) error {
 }
 
 // CreateAH implements prm.Hardware.
-func (h *hca) CreateAH(_ uint32, attr verbs.AHAttr) (raw [prm.AVLen]byte, err error) {
+func (h *hca) CreateAH(_ uint32, attr verbs.AHAttr) (handle uint32, raw [prm.AVLen]byte, err error) {
 	if !attr.Global || attr.Port != 1 || attr.SGIDIndex != 0 {
-		return raw, ucs.ErrInvalidParam
+		return 0, raw, ucs.ErrInvalidParam
 	}
 	av := prm.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, TrafficClass: attr.TrafficClass,
 		FlowLabel: attr.FlowLabel, RateSL: attr.SL & 7 << 1}
 	av.Put(&raw)
-	return raw, nil
+	return 0, raw, nil
 }
+
+// DestroyAH implements prm.Hardware. An AH is its AV.
+func (h *hca) DestroyAH(uint32) error { return nil }
 
 // SetAsyncSink implements prm.Hardware.
 func (h *hca) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }

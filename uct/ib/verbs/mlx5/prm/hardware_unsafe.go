@@ -51,8 +51,11 @@ type Hardware interface {
 	QueryQP(qpn uint32) (verbs.QPState, error)
 	// DestroyQP returns after the last access of the device to the queues.
 	DestroyQP(qpn uint32) error
-	// CreateAH fills the 48-byte AV for the address (see AVLen).
-	CreateAH(pdn uint32, attr verbs.AHAttr) (av [AVLen]byte, err error)
+	// CreateAH fills the 48-byte AV for the address (see AVLen). handle names the address
+	// in DestroyAH; 0 if the device has no object for it.
+	CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, av [AVLen]byte, err error)
+	// DestroyAH frees what CreateAH has made. Work requests in flight have a copy of the AV.
+	DestroyAH(handle uint32) error
 
 	// SetAsyncSink sets who is told of asynchronous events.
 	SetAsyncSink(AsyncSink)
