@@ -57,8 +57,10 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	undo.Add(func() error { return p.hw.DestroySRQ(s.handle) })
 	p.events.addSRQ(s.handle, v)
 	undo.Add(func() error { p.events.removeSRQ(s.handle, v); return nil })
-	if err = s.Modify(verbs.SRQAttr{Limit: attr.Limit}, verbs.SRQMaskLimit); err != nil {
-		return nil, err
+	if attr.Limit != 0 {
+		if err = s.Modify(verbs.SRQAttr{Limit: attr.Limit}, verbs.SRQMaskLimit); err != nil {
+			return nil, err
+		}
 	}
 	p.count(func(r *verbs.Resources) { r.SRQs++; r.Bytes.SRQs += s.footprint() })
 	return s, nil
