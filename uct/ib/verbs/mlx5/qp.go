@@ -114,6 +114,11 @@ func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) prm.QPP
 		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn,
 		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.DBRec, UAR: s.uuar.uar, UserIndex: q.uidx,
 		QueueLocked: locked, RegisterLocked: s.uuar.locked,
+		Cap: attr.Cap, SigAll: attr.SigAll,
+	}
+	params.Cap.MaxInline = int(sq.maxInline)
+	if rq.count == 0 {
+		params.Cap.MaxRecvWR, params.Cap.MaxRecvSGE = 0, 0
 	}
 	if q.recvCQ != nil {
 		params.RecvCQN = q.recvCQ.cqn

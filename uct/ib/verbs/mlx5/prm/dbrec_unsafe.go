@@ -23,6 +23,9 @@ type DBRec struct{ p unsafe.Pointer }
 // NewDBRec names the record at p, which must be aligned to 8 bytes.
 func NewDBRec(p unsafe.Pointer) DBRec { return DBRec{p} }
 
+// Addr is the address of the record, for a device that finds it in memory.
+func (d DBRec) Addr() uintptr { return uintptr(d.p) }
+
 func (d DBRec) store(word uintptr, v uint32) {
 	mmio.StoreRecord32(unsafe.Add(d.p, word*4), swap32(v))
 }

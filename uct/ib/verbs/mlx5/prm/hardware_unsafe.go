@@ -206,6 +206,10 @@ type QPParams struct {
 	RQMaxSGE int
 	DBRec    DBRec // [0] receive, [1] send counter
 	UAR      UAR
+	// Cap has the depths and SGEs that were asked for, and the longest inline data of the
+	// send queue.
+	Cap    verbs.QPCap
+	SigAll bool // every send work request is signaled
 	// UserIndex is returned in CQE.UserIndex, also of completions that consumed an
 	// entry of a basic SRQ; unique among the QPs and the XRC SRQs of the context.
 	UserIndex uint32
