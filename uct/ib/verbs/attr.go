@@ -240,6 +240,9 @@ const (
 type CQInitAttr struct {
 	Depth   int // completions; rounded up
 	Channel *CompChannel
+	// Vector is the completion vector of the device that raises the events of the queue: an
+	// interrupt, which the kernel may bind to a CPU. 0 is the first. Devices in software have no vectors.
+	Vector int
 	// SingleThreaded removes the lock: one goroutine at a time polls, arms, and
 	// closes or resets the QPs of the queue. Where polls meet, a build with the race
 	// detector logs an error and the second one takes nothing.

@@ -58,12 +58,15 @@ type CQ struct {
 	life    lifetime
 }
 
-// CreateCQ makes a completion queue. ErrInvalidParam for a depth below 1 or a
+// CreateCQ makes a completion queue. ErrInvalidParam for a depth below 1, a vector below 0 or a
 // channel of another context, ErrTooLong beyond DeviceAttr.MaxCQE.
 func (c *Context) CreateCQ(attr CQInitAttr) (*CQ, error) {
 	const op = "create CQ"
 	if attr.Depth < 1 {
 		return nil, invalid(op, "depth %d", attr.Depth)
+	}
+	if attr.Vector < 0 {
+		return nil, invalid(op, "completion vector %d", attr.Vector)
 	}
 	if attr.Depth > c.attr.MaxCQE {
 		return nil, tooLong(op, "depth", attr.Depth, c.attr.MaxCQE)

@@ -8,7 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
+
+// channel is a completion channel of either type.
+type channel interface {
+	verbs.CompChannelProvider
+	// describe adds the channel to the parameters of a CQ.
+	describe(c *compQueue, p *prm.CQParams)
+	// watch begins with a CQ that the hardware has made; forget ends with one that it has
+	// destroyed, and drops its events.
+	watch(c *compQueue)
+	forget(c *compQueue)
+}
 
 // compChannel queues the completion events of its CQs. Its eventfd is readable
 // while the queue is not empty.
@@ -22,12 +34,28 @@ type compChannel struct {
 
 // CreateCompChannel implements verbs.Provider.
 func (p *Provider) CreateCompChannel() (verbs.CompChannelProvider, error) {
+	if hw, ok := p.hw.(prm.EventHardware); ok {
+		return newKernelChannel(hw)
+	}
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
 		return nil, opError("create completion channel", os.NewSyscallError("eventfd", err))
 	}
 	return &compChannel{fd: fd}, nil
 }
+
+// eventSink is the CQSink of a CQ.
+type eventSink struct {
+	ch *compChannel
+	cq *compQueue
+}
+
+// CompletionEvent implements prm.CQSink.
+func (s eventSink) CompletionEvent() { s.ch.push(s.cq) }
+
+func (ch *compChannel) describe(c *compQueue, p *prm.CQParams) { p.Sink = eventSink{ch, c} }
+
+func (ch *compChannel) watch(*compQueue) {} // the device calls the sink
 
 // FD implements verbs.CompChannelProvider.
 func (ch *compChannel) FD() int { return ch.fd }

@@ -29,7 +29,7 @@ type compQueue struct {
 	cqn     uint32
 	uar     prm.UAR
 	mem     queueMemory
-	channel *compChannel
+	channel channel       // nil without one
 	armSN   atomic.Uint32 // events taken
 }
 
@@ -48,7 +48,7 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	c := &compQueue{prov: p, v: v, users: &p.users, uar: p.uuars.cqPage(),
 		locked: !attr.SingleThreaded && !p.cfg.SingleThreaded}
 	if attr.Channel != nil {
-		c.channel, _ = attr.Channel.Provider().(*compChannel)
+		c.channel, _ = attr.Channel.Provider().(channel)
 	}
 	if c.mem, err = allocQueue(count * prm.CQELen); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	}
 	device, _ := p.hw.(prm.Pollable)
 	c.cqes = prm.NewCompRing(view, c.dbrec.DBRec, c.uar.Doorbell == nil, device)
-	if err = c.create(); err != nil {
+	if err = c.create(attr.Vector); err != nil {
 		return nil, opError("create CQ", err)
 	}
 	c.followQueue()
@@ -76,13 +76,18 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	return c, nil
 }
 
-func (c *compQueue) create() (err error) {
-	params := prm.CQParams{Buf: c.mem.base, Count: c.cqes.Count(), DBRec: c.dbrec.DBRec, UAR: c.uar, Locked: c.locked}
+func (c *compQueue) create(vector int) (err error) {
+	params := prm.CQParams{Buf: c.mem.base, Count: c.cqes.Count(), DBRec: c.dbrec.DBRec, UAR: c.uar, Locked: c.locked, Vector: vector}
 	if c.channel != nil {
-		params.Sink = c
+		c.channel.describe(c, &params)
 	}
-	c.cqn, err = c.prov.hw.CreateCQ(params)
-	return err
+	if c.cqn, err = c.prov.hw.CreateCQ(params); err != nil {
+		return err
+	}
+	if c.channel != nil {
+		c.channel.watch(c)
+	}
+	return nil
 }
 
 // followQueue has polls of this queue drive the queue rather than the device, where
@@ -99,9 +104,6 @@ func (c *compQueue) followQueue() {
 
 // Depth implements verbs.CQProvider. One entry is kept back, as libmlx5 does.
 func (c *compQueue) Depth() int { return int(c.cqes.Count()) - 1 }
-
-// CompletionEvent implements CQSink.
-func (c *compQueue) CompletionEvent() { c.channel.push(c) }
 
 // Poll implements verbs.CQProvider. Nothing there is the frequent case, and takes
 // the short way.

@@ -36,7 +36,7 @@ type compQueue struct {
 // CreateCQ implements verbs.Provider.
 func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
 	c := &compQueue{prov: p, v: v, locked: !attr.SingleThreaded, id: p.objects.reserve()}
-	depth, vector := uint32(attr.Depth), uint32(0)
+	depth, vector := uint32(attr.Depth), uint32(attr.Vector)
 	var got uint32
 	var queue mmapInfo
 	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.In(1, &depth), uverbs.In(2, &c.id), uverbs.In(4, &vector),

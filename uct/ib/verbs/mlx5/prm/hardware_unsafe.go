@@ -166,14 +166,36 @@ type CQSink interface {
 	CompletionEvent()
 }
 
+// EventHardware is implemented by Hardware whose completion events come from descriptors
+// of the kernel.
+type EventHardware interface {
+	NewChannel() (EventChannel, error)
+}
+
+// EventChannel is a completion channel of the kernel. Any goroutine.
+type EventChannel interface {
+	// FD is readable while an event waits. It belongs to the channel.
+	FD() int
+	// TryRead takes one event and returns the number of its CQ. It calls the kernel.
+	TryRead() (cqn uint32, ok bool)
+	// Readable reports whether an event waits. It calls the kernel.
+	Readable() bool
+	// Close closes the channel. The CQs with it are destroyed.
+	Close() error
+}
+
 // CQParams makes a CQ. CQEs are 64 bytes; see CQE.
 type CQParams struct {
-	Buf    unsafe.Pointer // CQECount * 64 bytes, every op_own 0xF0
-	Count  uint32         // entries, a power of two
-	DBRec  DBRec          // [0] consumer index, [1] arm word
-	UAR    UAR            // where the arm doorbell is written
-	Sink   CQSink         // nil if the CQ has no channel
-	Locked bool           // the driver takes a lock for each poll
+	Buf   unsafe.Pointer // CQECount * 64 bytes, every op_own 0xF0
+	Count uint32         // entries, a power of two
+	DBRec DBRec          // [0] consumer index, [1] arm word
+	UAR   UAR            // where the arm doorbell is written
+	Sink  CQSink         // who gets the events; nil if the CQ has no channel, or one of the kernel
+	// Channel is where the kernel delivers the events; nil unless the hardware is an
+	// EventHardware.
+	Channel EventChannel
+	Vector  int  // the completion vector; see verbs.CQInitAttr
+	Locked  bool // the driver takes a lock for each poll
 }
 
 // SRQParams makes an SRQ.
