@@ -35,15 +35,15 @@ func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 // checkAddress checks an address against the local port. The error of QueryPort is
 // ErrInvalidParam for a port that the device does not have.
 func (c *Context) checkAddress(op string, a *AHAttr) error {
-	port, err := c.p.QueryPort(a.Port)
+	port, err := c.linkOf(a.Port)
 	if err != nil {
 		return opError(op, fmt.Errorf("port %d: %w", a.Port, err))
 	}
 	switch {
-	case port.Ethernet && !a.Global:
+	case port.ethernet && !a.Global:
 		return invalid(op, "an address on Ethernet needs a GID")
-	case a.Global && int(a.SGIDIndex) >= port.GIDs:
-		return invalid(op, "GID index %d of %d", a.SGIDIndex, port.GIDs)
+	case a.Global && int(a.SGIDIndex) >= port.gids:
+		return invalid(op, "GID index %d of %d", a.SGIDIndex, port.gids)
 	case a.FlowLabel >= 1<<20:
 		return invalid(op, "flow label %#x", a.FlowLabel)
 	case a.SL > 15:

@@ -1,6 +1,10 @@
 package verbs
 
-import "github.com/gucx/gucx/ucs"
+import (
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+)
 
 // Device is one HCA that can be opened. Make one with NewDevice in the package
 // that knows how: softhca.Devices, and later the hardware providers.
@@ -32,6 +36,34 @@ type Context struct {
 	p    Provider
 	attr DeviceAttr
 	life lifetime
+
+	linksMu sync.Mutex
+	links   map[uint8]portLink
+}
+
+// portLink is what does not change of a port while the device is open.
+type portLink struct {
+	ethernet bool
+	gids     int // length of the GID table
+}
+
+// linkOf returns the link of a port. It queries the device once, as that is a system call on some.
+func (c *Context) linkOf(port uint8) (portLink, error) {
+	c.linksMu.Lock()
+	defer c.linksMu.Unlock()
+	if l, ok := c.links[port]; ok {
+		return l, nil
+	}
+	attr, err := c.p.QueryPort(port)
+	if err != nil {
+		return portLink{}, err
+	}
+	if c.links == nil {
+		c.links = map[uint8]portLink{}
+	}
+	l := portLink{ethernet: attr.Ethernet, gids: attr.GIDs}
+	c.links[port] = l
+	return l, nil
 }
 
 // Device returns what was opened.
@@ -52,7 +84,12 @@ func (c *Context) GIDs(port uint8) ([]GIDEntry, error) {
 	if l, ok := c.p.(GIDLister); ok {
 		return l.GIDs(port)
 	}
-	attr, err := c.p.QueryPort(port)
+	return GIDsByIndex(c.p, port)
+}
+
+// GIDsByIndex is Context.GIDs of a provider that does not list them.
+func GIDsByIndex(p Provider, port uint8) ([]GIDEntry, error) {
+	attr, err := p.QueryPort(port)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +99,7 @@ func (c *Context) GIDs(port uint8) ([]GIDEntry, error) {
 	}
 	var list []GIDEntry
 	for i := range min(attr.GIDs, 1<<8) {
-		gid, err := c.p.QueryGID(port, i)
+		gid, err := p.QueryGID(port, i)
 		if err != nil {
 			return nil, err
 		}

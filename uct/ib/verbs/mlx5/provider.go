@@ -31,6 +31,7 @@ var (
 	_ verbs.Provider        = (*Provider)(nil)
 	_ verbs.TDAllocator     = (*Provider)(nil)
 	_ verbs.ResourceCounter = (*Provider)(nil)
+	_ verbs.GIDLister       = (*Provider)(nil)
 )
 
 // NewProvider makes a provider that owns hw: Close closes it. After an error hw is
@@ -97,6 +98,14 @@ func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) { return p.hw.Q
 // QueryGID implements verbs.Provider.
 func (p *Provider) QueryGID(port uint8, index int) (verbs.GID, error) {
 	return p.hw.QueryGID(port, index)
+}
+
+// GIDs implements verbs.GIDLister.
+func (p *Provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+	if l, ok := p.hw.(verbs.GIDLister); ok {
+		return l.GIDs(port)
+	}
+	return verbs.GIDsByIndex(p, port)
 }
 
 // AllocBuffer implements verbs.Provider.
