@@ -48,7 +48,7 @@ func (ch *kernelChannel) Pending() bool {
 }
 
 // holdsCompletion reports whether the entry at the consumer index is software's. The doorbell record has the
-// index, whoever polls the queue.
+// index, also if another package polls the queue.
 func (c *compQueue) holdsCompletion() bool {
 	ci := c.dbrec.CI()
 	return c.cqes.Slot(ci).Tail().Owned(c.cqes.Owner(ci))
