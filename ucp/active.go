@@ -115,6 +115,20 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 // has short messages, as ud with an MTU of 1 KiB.
 const MaxActiveHeader = 2 << 10
 
+// activeProtocol is active messages.
+var activeProtocol = protocol{
+	init: func(w *Worker) { w.active.init(w) },
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMActive, (*activeArrivals)(w)},
+			{wire.AMActiveShort, &w.active.short},
+			{wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)},
+			{wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)},
+		}
+	},
+	worked: func(w *Worker) { w.active.tidy() },
+}
+
 var activeChannel = newChannel("active message", channel{
 	whole: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
 })

@@ -14,10 +14,7 @@ const alarmPause = 10 * time.Millisecond
 // tuple queues that have not stopped, and sets the alarm for the next deadline.
 func (o *engineOwner) Alarm(now time.Duration) {
 	w := o.w
-	w.tuples.lookAgain()
-	if !w.late.Empty() {
-		w.engine.Raise()
-	}
+	w.each(func(p *protocol) func(*Worker) { return p.alarm })
 	pause := alarmPause * time.Duration(1+len(w.links)/1000)
 	for i := len(w.links) - 1; i >= 0; i-- {
 		if i >= len(w.links) {

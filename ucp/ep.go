@@ -245,8 +245,7 @@ func (e *EP) startOver() {
 	e.w.forget(e)
 	e.abort(ucs.StatusPeerClosed) // answers to the peer
 	e.link.carrier.Close()
-	e.closeWindow()
-	e.msgs.dropStream()
+	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	e.w.dropLink(e.link)
 	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID())
@@ -309,7 +308,7 @@ func (e *EP) closeFailed() {
 func (e *EP) abort(st ucs.Status) {
 	e.aborting = st
 	e.unbindKeys()
-	e.msgs.endTuples(st)
+	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.lanesClosing })
 	queue := e.takeWaiting()
 	e.barrier = nil
 	for _, r := range queue {
@@ -323,9 +322,9 @@ func (e *EP) abort(st ucs.Status) {
 	}
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)
-	e.msgs.endQueues()
-	e.msgs.loseIncoming(st)
-	e.msgs.endStream(st)
+	e.each(func(p *protocol) func(*EP) { return p.lanesClosed })
+	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
+	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.aborted })
 }
 
 // endAnswered ends the atomics that wait for an answer of the peer, which does not come
@@ -444,13 +443,12 @@ func (e *EP) stop() {
 	e.state = epClosing
 	e.w.forget(e)
 	e.unbindKeys()
-	e.msgs.endReceives(ucs.StatusCanceled)
-	e.msgs.endQueues()
+	e.each(func(p *protocol) func(*EP) { return p.stopped })
 	if e.deliversLast() {
 		e.w.schedule(e) // see discardUnread
 		return
 	}
-	e.msgs.loseIncoming(ucs.StatusCanceled)
+	e.endEach(ucs.StatusCanceled, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 }
 
 // drain waits for the operations in progress, then leaves.
@@ -514,13 +512,10 @@ func (e *EP) destroy() {
 		return
 	}
 	e.state = epClosed
-	e.w.unexpect(e)
 	e.w.forget(e)
 	e.unbindKeys()
-	e.msgs.dropStream()
-	e.closeWindow()
+	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	if e.link != nil {
-		e.link.whole()
 		e.dropAnswers()
 		e.link.closeLanes()
 		e.link.carrier.Close()

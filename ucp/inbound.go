@@ -92,6 +92,13 @@ func (in *inbound) drop(st ucs.Status) {
 	in.free()
 }
 
+// dropInbound drops all messages of which a part has come.
+func (m *messages) dropInbound(st ucs.Status) {
+	for m != nil && m.inbound != nil {
+		m.inbound.drop(st)
+	}
+}
+
 func (in *inbound) free() {
 	w := in.e.w
 	*in = inbound{next: w.freeInbound}

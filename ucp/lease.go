@@ -12,6 +12,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// transferProtocol is what puts, gets and messages share.
+var transferProtocol = protocol{closed: (*Worker).closeLeases}
+
 // regCache keeps memory of callers registered with one memory domain.
 type regCache = regcache.Cache[*region.Mem]
 

@@ -12,6 +12,21 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// messageProtocol is what tagged messages, active messages and streams share.
+var messageProtocol = protocol{
+	init: func(w *Worker) { w.latest, w.leftOf = unconnected, map[uint64]int64{} },
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)},
+			{wire.AMAck, w.handleControl((*Worker).handleAck)},
+			{wire.AMQuery, uct.AMHandlerFunc(w.handleQuery)},
+			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
+		}
+	},
+	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
+	destroyed:    (*EP).closeWindow,
+}
+
 // messages are what an EP has once it sends or receives messages: how the next one goes
 // out, what the peer still takes, and what is under way.
 //

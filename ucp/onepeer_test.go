@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
 )
 
 // granted is what the windows of a peer have beyond firstWindow each, in bytes.
@@ -140,7 +141,7 @@ func TestPeerBudget_Memory(t *testing.T) {
 		t.Logf("%s: %d, %.1f MiB", fill.name, sent, float64(used)/(1<<20))
 		assert.LessOrEqual(t, used, int64(defaultPeerBudget), fill.name)
 		for e := range w.eps.All() {
-			e.msgs.loseIncoming(0)
+			e.endEach(0, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 			e.msgs.dropStream()
 		}
 		for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {

@@ -48,7 +48,7 @@ func (o *engineOwner) Work() int {
 	for _, b := range broken {
 		w.lose(b)
 	}
-	n += w.answerDialers() + w.tuples.work()
+	n += w.protocolWork()
 	due := w.deferred
 	w.deferred = w.spare[:0]
 	for _, e := range due {
@@ -57,7 +57,7 @@ func (o *engineOwner) Work() int {
 	}
 	clear(due)
 	w.spare = due
-	w.active.tidy()
+	w.each(func(p *protocol) func(*Worker) { return p.worked })
 	return n + w.tellEnded()
 }
 

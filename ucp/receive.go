@@ -4,9 +4,33 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
+
+// connectProtocol is how EPs connect: handshakes, and the sockets of Listen and Dial.
+var connectProtocol = protocol{
+	handlers: func(w *Worker) []handler {
+		return []handler{{wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)}}
+	},
+	work: (*Worker).answerDialers,
+	alarm: func(w *Worker) {
+		if !w.late.Empty() {
+			w.engine.Raise()
+		}
+	},
+	destroyed: func(e *EP) {
+		e.w.unexpect(e)
+		if e.link != nil {
+			e.link.whole()
+		}
+	},
+	closing: func(w *Worker) {
+		w.stopListening()
+		w.ctx.ports.remove(w)
+	},
+}
 
 // handleWireup keeps a handshake message, which is lent, for the next Progress. A handler
 // may make and close transport endpoints as well (package uct, "Calls from inside"); the

@@ -7,6 +7,17 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// rmaProtocol is atomics that the target executes, and puts with notification.
+var rmaProtocol = protocol{
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMRequest, uct.AMHandlerFunc(w.handleRequest)},
+			{wire.AMAnswer, uct.AMHandlerFunc(w.handleAnswer)},
+			{wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)},
+		}
+	},
+}
+
 // sendRemote asks the target to execute the atomic. The operation ends with the
 // answer.
 func (r *Request) sendRemote() error {

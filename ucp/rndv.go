@@ -23,6 +23,18 @@ import (
 // (OpParams.Mem), or for the message where that pays (lease.go).
 // A message that is dropped is acknowledged, with ErrCanceled.
 
+// rndvProtocol is the rendezvous of messages.
+var rndvProtocol = protocol{
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)},
+			{wire.AMData, uct.AMHandlerFunc(w.handleData)},
+			{wire.AMPutDone, w.handleControl((*Worker).handlePutDone)},
+			{wire.AMWithdraw, w.handleControl((*Worker).handleWithdraw)},
+		}
+	},
+}
+
 // announced is a message whose data is still with its sender. It is fetched or refused,
 // once.
 type announced struct {

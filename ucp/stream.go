@@ -9,6 +9,20 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
+// streamProtocol is streams.
+var streamProtocol = protocol{
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMStream, uct.AMHandlerFunc(w.handleStream)},
+			{wire.AMStreamRTS, uct.AMHandlerFunc(w.handleStreamRTS)},
+			{wire.AMStreamTaken, w.handleControl((*Worker).handleStreamTaken)},
+		}
+	},
+	aborted:   func(e *EP, st ucs.Status) { e.msgs.endStream(st) },
+	stopped:   func(e *EP) { e.msgs.endReceives(ucs.StatusCanceled) },
+	destroyed: func(e *EP) { e.msgs.dropStream() },
+}
+
 // stream is the stream of an EP in both directions: bytes in order, without bounds. Each
 // piece that goes over the wire is a message with the offset of its first byte.
 type stream struct {

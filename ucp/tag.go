@@ -17,6 +17,24 @@ type TagInfo struct {
 	From   *EP    // the connection that it came over, by which it can be answered
 }
 
+// tagProtocol is tagged messages.
+var tagProtocol = protocol{
+	init: func(w *Worker) { w.tags.Init() },
+	handlers: func(w *Worker) []handler {
+		return []handler{
+			{wire.AMTag, w.tagHandler()},
+			{wire.AMTagSync, w.counted(uct.AMHandlerFunc(w.handleTagSync))},
+			{wire.AMTagFirst, w.counted(uct.AMHandlerFunc(w.handleTagFirst))},
+			{wire.AMTagRTS, w.counted(uct.AMHandlerFunc(w.handleTagRTS))},
+			{wire.AMReply, uct.AMHandlerFunc(w.handleReply)},
+			{wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)},
+		}
+	},
+	incomingLost: func(e *EP, st ucs.Status) { e.msgs.loseAnnounced(st) },
+	closing:      func(w *Worker) { w.unusual = true },
+	epsClosed:    (*Worker).cancelReceives,
+}
+
 var tagChannel = newChannel("tag send", channel{
 	whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
 })

@@ -21,6 +21,26 @@ const (
 	defaultTupleqFallbacks  = 16
 )
 
+// tupleProtocol is tagged messages through queues of the transport.
+var tupleProtocol = protocol{
+	init: func(w *Worker) {
+		w.tuples = newTuples(w)
+		w.unusual = w.tuples != nil
+	},
+	handlers: func(w *Worker) []handler {
+		if w.tuples == nil {
+			return nil
+		}
+		return []handler{{wire.AMTuple, uct.AMHandlerFunc(w.handleTuple)}}
+	},
+	work:         func(w *Worker) int { return w.tuples.work() },
+	alarm:        func(w *Worker) { w.tuples.lookAgain() },
+	lanesClosing: func(e *EP, st ucs.Status) { e.msgs.endTuples(st) },
+	lanesClosed:  func(e *EP) { e.msgs.endQueues() },
+	stopped:      func(e *EP) { e.msgs.endQueues() },
+	freed:        func(w *Worker) error { return w.tuples.close() },
+}
+
 // tuples are what a worker has for messages that go through receive queues of the transport,
 // by the rules of package tuple; Worker.tuples is nil where that is off.
 type tuples struct {

@@ -227,14 +227,10 @@ func (l *tagList) remove(u *TagMessage) {
 	u.prev, u.next = nil, nil
 }
 
-// loseIncoming ends what was to come from a peer that sends no more, or is not listened to
-// any more: the rest of messages, and the data of those that were announced.
-func (m *messages) loseIncoming(st ucs.Status) {
+// loseAnnounced ends the announced messages that no receive has matched, when their data does not come any more.
+func (m *messages) loseAnnounced(st ucs.Status) {
 	if m == nil {
 		return
-	}
-	for m.inbound != nil {
-		m.inbound.drop(st)
 	}
 	for u := m.kept.first; u != nil; {
 		next := u.next

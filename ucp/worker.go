@@ -11,7 +11,6 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucp/internal/region"
-	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
@@ -30,12 +29,13 @@ type Worker struct {
 	freeRecvs *Request // those that have a recv
 	owner     engineOwner
 
-	ctx    *Context
-	ifaces []*iface
-	addr   *wireup.Address // not changed once packed, but replaced; see network.go
-	packed []byte
-	net    network
-	shared *SharedWorker // that has the worker; nil if there is none
+	ctx       *Context
+	protocols []*protocol // not changed
+	ifaces    []*iface
+	addr      *wireup.Address // not changed once packed, but replaced; see network.go
+	packed    []byte
+	net       network
+	shared    *SharedWorker // that has the worker; nil if there is none
 
 	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
 	peers  conn.Peers
@@ -108,16 +108,13 @@ type brokenLane struct {
 	err error
 }
 
-// NewWorker opens the transports that the context's configuration selects.
-// Blocking. Close it before the context. ErrBusy, with what to do instead, if a transport
-// gives its device to one worker and another one has it; see "Threads" in the package
-// documentation.
-func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
+// newWorker is NewWorker with these protocols.
+func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker, err error) {
 	if err := c.hold(); err != nil {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, lateKeys: c.cfg.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
+		ctx: c, protocols: protocols, lateKeys: c.cfg.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
 		addr: &wireup.Address{}, byLane: map[uct.EP]laneOwner{},
 	}
 	if err := w.peers.Init(w.addr, w.reacher); err != nil {
@@ -125,17 +122,13 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w.names.Init()
-	w.leftOf = map[uint64]int64{}
-	w.tags.Init()
-	w.active.init(w)
-	w.latest = unconnected
 	w.owner.w = w
 	w.engine.Init(&w.owner, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)
-	w.tuples = newTuples(w)
-	w.unusual = w.tuples != nil
+	w.each(func(p *protocol) func(*Worker) { return p.init })
 	var undo cleanup.Stack
 	undo.Add(func() error { c.unhold(); return nil })
+	undo.Add(func() error { w.each(func(p *protocol) func(*Worker) { return p.closing }); return nil })
 	defer func() {
 		if err != nil {
 			err = ucs.Join(fmt.Errorf("ucp: new worker: %w", err), undo.Run())
@@ -207,7 +200,6 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		return u.Close()
 	}
 	undo.Add(u.Close)
-	undo.Add(func() error { w.ctx.ports.remove(w); return nil })
 	i := w.newIface(o, u)
 	w.engine.Add(&i.Iface, u)
 	return w.enterIface(o, i)
@@ -261,11 +253,7 @@ func (w *Worker) setHandlers(i *iface) error {
 		return nil
 	}
 	return ucs.Join(
-		i.SetAMHandler(wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)),
-		i.SetAMHandler(wire.AMRequest, uct.AMHandlerFunc(w.handleRequest)),
-		i.SetAMHandler(wire.AMAnswer, uct.AMHandlerFunc(w.handleAnswer)),
-		i.SetAMHandler(wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)),
-		w.setMessageHandlers(i),
+		w.protocolHandlers(i),
 		w.setUnknown(i),
 	)
 }
@@ -298,13 +286,12 @@ func (w *Worker) Close() error {
 	if w.closed {
 		return nil
 	}
-	w.closed, w.unusual = true, true
-	w.stopListening()
-	w.ctx.ports.remove(w)
+	w.closed = true
+	w.each(func(p *protocol) func(*Worker) { return p.closing })
 	for e := range w.eps.All() {
 		w.forceClose(e)
 	}
-	w.cancelReceives()
+	w.each(func(p *protocol) func(*Worker) { return p.epsClosed })
 	for range disconnectPolls {
 		if w.Progress() == 0 && w.eps.Len() == 0 {
 			break
@@ -319,9 +306,9 @@ func (w *Worker) Close() error {
 		e.finishClose()
 	}
 	w.tellEnded()
-	w.closeLeases()
+	w.each(func(p *protocol) func(*Worker) { return p.closed })
 	w.ctx.unhold()
-	return ucs.Join(append(errs, w.engine.Close(), w.tuples.close())...)
+	return ucs.Join(append(errs, w.engine.Close(), w.freeProtocols())...)
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which

@@ -1,0 +1,115 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// protocol is what one class of operations (atomics, tagged messages, streams) adds to a worker and to its
+// EPs. The core calls these functions and names no protocol. A nil function has nothing to do. None of them
+// is called when an operation is posted in one call, completes, or arrives.
+type protocol struct {
+	// init makes the state of the worker, before its transports are open.
+	init func(*Worker)
+	// handlers returns the handlers of active messages, which every iface that has active messages gets.
+	handlers func(*Worker) []handler
+
+	// work does deferred work of the worker outside of callbacks, and returns how much there was.
+	work func(*Worker) int
+	// worked is called after deferred work of the worker and of its EPs.
+	worked func(*Worker)
+	// alarm is called when the worker checks its deadlines.
+	alarm func(*Worker)
+
+	// lanesClosing is called before the lanes of an EP close: operations in queues of transports end with st.
+	lanesClosing func(e *EP, st ucs.Status)
+	// lanesClosed is called when the lanes have closed.
+	lanesClosed func(*EP)
+	// incomingLost is called when nothing more comes from the peer, or is wanted: messages of which a part
+	// is still to come end with st.
+	incomingLost func(e *EP, st ucs.Status)
+	// aborted is called last: operations that are neither in a list of the EP nor at a transport end with st.
+	aborted func(e *EP, st ucs.Status)
+	// stopped is called when the EP takes no more operations.
+	stopped func(*EP)
+	// destroyed is called when the EP leaves the worker, or starts over.
+	destroyed func(*EP)
+
+	// closing is called when the worker begins to close, or could not be opened.
+	closing func(*Worker)
+	// epsClosed is called when the worker has begun to close its EPs: operations without an EP end.
+	epsClosed func(*Worker)
+	// closed is called when all operations of the worker have ended, and its transports are still open.
+	closed func(*Worker)
+	// freed is called when the transports of the worker have closed.
+	freed func(*Worker) error
+}
+
+// handler is the handler of the active messages with an id. A nil one is not set.
+type handler struct {
+	id uint8
+	uct.AMHandler
+}
+
+// protocolHandlers sets the handlers of all protocols on an iface.
+func (w *Worker) protocolHandlers(i *iface) error {
+	for _, p := range w.protocols {
+		if p.handlers == nil {
+			continue
+		}
+		for _, h := range p.handlers(w) {
+			if err := i.SetAMHandler(h.id, h.AMHandler); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// protocolWork does the deferred work of all protocols, and returns how much there was.
+func (w *Worker) protocolWork() (n int) {
+	for _, p := range w.protocols {
+		if p.work != nil {
+			n += p.work(w)
+		}
+	}
+	return n
+}
+
+// freeProtocols calls freed of all protocols.
+func (w *Worker) freeProtocols() error {
+	var errs []error
+	for _, p := range w.protocols {
+		if p.freed != nil {
+			errs = append(errs, p.freed(w))
+		}
+	}
+	return ucs.Join(errs...)
+}
+
+// each calls a function of all protocols, in the order of Worker.protocols.
+func (w *Worker) each(pick func(*protocol) func(*Worker)) {
+	for _, p := range w.protocols {
+		if f := pick(p); f != nil {
+			f(w)
+		}
+	}
+}
+
+// each is Worker.each for a function with an EP.
+func (e *EP) each(pick func(*protocol) func(*EP)) {
+	for _, p := range e.w.protocols {
+		if f := pick(p); f != nil {
+			f(e)
+		}
+	}
+}
+
+// endEach is each for a function that ends operations with st.
+func (e *EP) endEach(st ucs.Status, pick func(*protocol) func(*EP, ucs.Status)) {
+	for _, p := range e.w.protocols {
+		if f := pick(p); f != nil {
+			f(e, st)
+		}
+	}
+}
