@@ -68,7 +68,7 @@ func (b *blockedSender) unblock() {
 	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.blocked) == 1 })
 	i := slices.Index(w.blocked, b)
 	w.blocked = slices.Delete(w.blocked, i, i+1)
-	w.unusual = len(w.blocked) > 0 || w.closed || w.tuples != nil
+	w.unusual = len(w.blocked) > 0 || w.closed || w.matcher != nil
 }
 
 // queryAll looks for messages for a receive that was posted and matches nothing.
@@ -175,7 +175,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	if ok {
 		e = w.connected(c.EP)
 	}
-	if e == nil || w.tuples == nil && !e.messaging().replied(&c, pairs) {
+	if e == nil || w.matcher == nil && !e.messaging().replied(&c, pairs) {
 		w.stats.badMessages.Inc()
 	}
 	return false

@@ -12,8 +12,8 @@ import (
 // one of the next calls with the same arguments.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
-	if x := w.tuples; x != nil {
-		found = x.in.Probe(tag, mask)
+	if x := w.matcher; x != nil {
+		found = x.probe(tag, mask)
 	} else {
 		found = w.tags.Peek(tag, mask)
 	}

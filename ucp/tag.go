@@ -67,7 +67,7 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 			return nil, nil
 		}
 	}
-	if x := e.w.tuples; x != nil {
+	if x := e.w.matcher; x != nil {
 		return x.send(e, tag, buf, p, false)
 	}
 	if r := e.msgs.announcedAtOnce(tagChannel, tag, buf, p); r != nil {
@@ -84,7 +84,7 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // receive, and with ErrCanceled when the peer drops it. A flush does not wait for that, a
 // Close does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
-	if x := e.w.tuples; x != nil {
+	if x := e.w.matcher; x != nil {
 		return x.send(e, tag, buf, p, true)
 	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
@@ -290,7 +290,7 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 
 // startTagged starts a tagged message.
 func (r *Request) startTagged() (*Request, error) {
-	if x := r.worker.tuples; x != nil {
+	if x := r.worker.matcher; x != nil {
 		return x.start(r)
 	}
 	return r.start()

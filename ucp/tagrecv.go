@@ -83,7 +83,7 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
 	}
-	if x := w.tuples; x != nil && !w.closed {
+	if x := w.matcher; x != nil && !w.closed {
 		return x.receiveInto(buf, tag, mask, info, p)
 	}
 	if m := w.tags.Take(tag, mask); m != nil {
@@ -254,8 +254,8 @@ func (w *Worker) cancelReceives() {
 	for v := range w.tags.Receives() {
 		v.Owner.req.Cancel()
 	}
-	if w.tuples != nil {
-		w.tuples.cancelAll()
+	if w.matcher != nil {
+		w.matcher.cancelAll()
 	}
 }
 
@@ -278,7 +278,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	v := r.recv
 	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
 	r.flags = reqTyped
-	if x := w.tuples; x != nil {
+	if x := w.matcher; x != nil {
 		return x.receive(v, tag, mask)
 	}
 	if m := w.tags.Take(tag, mask); m != nil {

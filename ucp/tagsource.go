@@ -44,7 +44,7 @@ func (m *messages) setSource() {
 	}
 	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key)
 	if m.source == noSource {
-		m.endQueues()
+		m.e.w.refuseSource(m)
 	}
 }
 

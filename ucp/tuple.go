@@ -24,8 +24,9 @@ const (
 // tupleProtocol is tagged messages through queues of the transport.
 var tupleProtocol = protocol{
 	init: func(w *Worker) {
-		w.tuples = newTuples(w)
-		w.unusual = w.tuples != nil
+		if w.tuples = newTuples(w); w.tuples != nil {
+			w.matcher, w.unusual = w.tuples, true
+		}
 	},
 	handlers: func(w *Worker) []handler {
 		if w.tuples == nil {
@@ -107,7 +108,7 @@ func (x *tuples) lookAgain() {
 // errNoWildcards refuses what Config.TupleqNoWildcards promises not to use.
 var errNoWildcards = fmt.Errorf("%w: a mask that is not full, but TUPLEQ_NO_WILDCARDS=y", ucs.ErrInvalidParam)
 
-// receiveInto is TagRecv where tuples are on.
+// receiveInto implements tagMatcher.
 func (x *tuples) receiveInto(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if mask != math.MaxUint64 && !x.cfg.Wildcards {
 		return nil, recvError(len(buf), errNoWildcards)
@@ -115,7 +116,7 @@ func (x *tuples) receiveInto(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	return x.receive(x.w.newTagRecv(buf, info, p).recv, tag, mask)
 }
 
-// receive posts a receive. The request is the caller's.
+// receive implements tagMatcher.
 func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 	v.node.Tag, v.node.Mask = tag, mask
 	x.order++
@@ -127,7 +128,13 @@ func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 	return v.req.started()
 }
 
-// cancelAll ends the receives when the worker closes. Those of queues have ended with the
+// probe implements tagMatcher.
+func (x *tuples) probe(tag, mask uint64) *match.Msg[*TagMessage] { return x.in.Probe(tag, mask) }
+
+// refuse implements tagMatcher.
+func (x *tuples) refuse(m *messages) { m.endQueues() }
+
+// cancelAll implements tagMatcher. Receives of queues have ended with the
 // EPs, or do when the ifaces close.
 func (x *tuples) cancelAll() {
 	for n := x.in.Held(); n != nil; n = x.in.Held() {
@@ -194,13 +201,10 @@ func (x *tuples) WakeIn(d time.Duration) {
 	a.Set(a.Now() + d)
 }
 
-// counted is a handler of tagged messages that go the usual way, which the place of those
-// that are sent again is told by.
-func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
-	if w.tuples == nil {
-		return h
-	}
-	handle := h.HandleAM
+// counted implements tagMatcher. The place of messages that are sent again is told by the messages that go
+// the usual way.
+func (x *tuples) counted(h uct.AMHandler) uct.AMHandler {
+	w, handle := x.w, h.HandleAM
 	return uct.AMHandlerFunc(func(data []byte, desc uct.Desc) bool {
 		var h wire.Head
 		e := (*EP)(nil)

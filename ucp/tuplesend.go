@@ -30,7 +30,7 @@ var tupleSendStage = stage{
 	},
 }
 
-// send is TagSend where tuples are on, and TagSendSync if sync is set.
+// send implements tagMatcher.
 func (x *tuples) send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*Request, error) {
 	if m := e.msgs; m != nil && !sync && e.state == epOpen {
 		l := m.tuple
@@ -58,7 +58,7 @@ func (l *tupleLink) inOneCall(tag uint64, buf []byte, p *OpParams) bool {
 	return false
 }
 
-// start sends a message that has a request.
+// start implements tagMatcher.
 func (x *tuples) start(r *Request) (*Request, error) {
 	l, tag := r.ep.msgs.tuple, r.value
 	t := l.out.Find(tag)

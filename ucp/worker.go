@@ -24,7 +24,7 @@ import (
 type Worker struct {
 	engine    engine.Engine
 	latest    *messages // over which a message has come; unconnected if there is none
-	unusual   bool      // closed, tuples is not nil, or blocked is not empty: TagRecv looks for all at once
+	unusual   bool      // closed, matcher is not nil, or blocked is not empty: TagRecv looks for all at once
 	tags      match.Table[*tagRecv, *TagMessage]
 	freeRecvs *Request // those that have a recv
 	owner     engineOwner
@@ -83,6 +83,7 @@ type Worker struct {
 	leftOf       map[uint64]int64 // of these, bytes by peer; none of 0
 	tagInfo      TagInfo          // of a blocking receive
 	sources      tagSources       // see RestrictTags
+	matcher      tagMatcher       // nil: only tags matches messages
 	tuples       *tuples          // nil if messages go through no queues; see tuple.go
 	blocked      []*blockedSender // peers that have no credit; see blockedsender.go
 	probes       []queuedProbe    // while there are such, in the order of their numbers
