@@ -55,7 +55,7 @@ func TestChurn_NothingGrows(t *testing.T) {
 	}
 	testenv.ProgressWithin(t, watchdog, func() bool { return held(t).atMost(first) }) // goroutines end
 	assert.Equal(t, 1, controlsOf(md), "control blocks")
-	assert.Zero(t, md.quarantine.regions.Load())
-	assert.Empty(t, md.quarantine.held)
+	assert.Zero(t, md.owner.Quarantined.Load())
+	assert.Empty(t, md.owner.Inside())
 	s.close(t)
 }

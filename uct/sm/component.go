@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -54,14 +55,15 @@ type MD struct {
 	mapper    memfd.Mapper // of peers' tables and arenas
 	cookie    *uint64      // what peers read to make sure that they reach this process
 
-	users      base.Users
-	mu         sync.Mutex
-	controls   [maxControls]int // users of each: its iface, and links that outlive it
-	mems       map[uint64]*Mem  // open, by key
-	places     memop.Places
-	lastCtl    int                  // taken last
-	links      map[*inLink]struct{} // whose peers may be inside memory of this domain
-	quarantine quarantine
+	users    base.Users
+	mu       sync.Mutex
+	controls [maxControls]int // users of each: its iface, and links that outlive it
+	mems     map[uint64]*Mem  // open, by key
+	places   memop.Places
+	lastCtl  int                  // taken last
+	links    map[*inLink]struct{} // whose peers may be inside memory of this domain
+	closed   bool                 // the arena is not mapped any more
+	owner    guard.Owner          // of memory that peers are inside of
 }
 
 var _ uct.MD = (*MD)(nil)
@@ -81,6 +83,7 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 		return nil, err
 	}
 	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
+	md.owner.Links = &md.mu
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64, AllocReach: allocReach,
 		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // whatever the length; experiment 0087 in docs/perf
 	var undo cleanup.Stack

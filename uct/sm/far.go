@@ -112,8 +112,8 @@ func (e *EP) attach(buf []byte, raddr, key uint64, need uct.Access) error {
 }
 
 func (e *EP) attachPiece(buf []byte, raddr, key uint64, need uct.Access) error {
-	e.guard.enter(key) // the kernel copies inside the system call, so until it returns
-	defer e.guard.leave()
+	idle := e.enter(key) // the kernel copies inside the system call, so until it returns
+	defer e.guard.Leave(idle)
 	if !e.private(key, raddr, uint64(len(buf)), need) {
 		return e.denied()
 	}

@@ -175,20 +175,20 @@ func TestAttach_PeerGoesMeanwhile(t *testing.T) {
 	w := openTwo(t, Config{})
 	const n = 16 * visitMax
 	mem, key := w.register(n, uct.AccessAll)
-	buf, guard := make([]byte, n), &w.ab.tx.hdr.guard
+	buf := make([]byte, n)
 	for known := false; !known; {
 		var over atomic.Bool
-		last := make(chan uint32)
+		last := make(chan uint64)
 		go func() { // as the goroutine of the link
-			for guard.Load()&regionMask != uint32(key)&regionMask && !over.Load() {
+			for _, region := w.ab.guard.Visits(); region != regionOf(uint64(key)) && !over.Load(); _, region = w.ab.guard.Visits() {
 				runtime.Gosched()
 			}
 			w.ab.lost()
-			last <- guard.Load() / visitStep
+			last <- w.ab.visits()
 		}()
 		_, err := w.ab.GetZcopy([]uct.IOV{{Buf: buf}}, mem.Addr(), key, nil)
 		over.Store(true)
-		begun := w.ab.guard.seq/visitStep > <-last // a visit, since the peer had gone
+		begun := w.ab.visits() > <-last // a visit, since the peer had gone
 		if known = err != nil || begun; known {
 			assert.Equal(t, uct.ErrNoResource, err)
 		}

@@ -181,7 +181,7 @@ func TestFlips(t *testing.T) {
 		flipped([]liar{
 			{&a.hdr.acceptorControl, 0, 1 << 31}, {&a.hdr.attention, 0, 1 << 31},
 			{(*uint32)(unsafe.Pointer(&entry.kind)), memArena, memPrivate},
-			{(*uint32)(unsafe.Pointer(&entry.offset)), controlLen, 1<<32 - 1},
+			{(*uint32)(unsafe.Pointer(&entry.Start)), controlLen, 1<<32 - 1},
 		}, func() {
 			if e, err := a.connect(t); e != nil {
 				a.postAll(e, 1<<20, mem)

@@ -192,8 +192,8 @@ func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handl
 func (it *Iface) AddStats(n *stats.Node) {
 	it.handlers.AddStats(n)
 	n.Add("malformed_links", &it.malformed)
-	n.Add("domain_quarantined", &it.md.quarantine.regions)
-	n.Add("domain_quarantined_bytes", &it.md.quarantine.bytesNow)
+	n.Add("domain_quarantined", &it.md.owner.Quarantined)
+	n.Add("domain_quarantined_bytes", &it.md.owner.QuarantinedBytes)
 }
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking

@@ -25,13 +25,14 @@ type inLink struct {
 	left    bool        // the iface has let go of it; with md.mu
 }
 
-// visit is the peer's guard, 0 if the peer is gone.
-func (l *inLink) visit() uint32 {
-	if l.down.Load() {
-		return 0
-	}
-	return l.rx.hdr.guard.Load() // pairs with guard.leave
+// Present implements guard.Peer. md.mu is held, so that a link of md.links stays mapped.
+func (l *inLink) Present() bool {
+	_, open := l.it.md.links[l]
+	return open && !l.down.Load()
 }
+
+// PID implements guard.Peer.
+func (l *inLink) PID() int { return l.in.PeerPID }
 
 // accept takes a new link over. It runs on a goroutine of the port, before the peer
 // learns that it is connected.
@@ -68,6 +69,12 @@ func (md *MD) addLink(l *inLink) {
 // is inside nothing. The iface delivers what it had sent, if it still has the link. A domain
 // that is closed has forgotten its links, and has no arena.
 func (md *MD) peerGone(l *inLink) {
+	md.noteGone(l)
+	md.owner.Reclaim()
+}
+
+// noteGone is peerGone but for the quarantine.
+func (md *MD) noteGone(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	if _, open := md.links[l]; !open {
@@ -78,7 +85,6 @@ func (md *MD) peerGone(l *inLink) {
 		md.dispose(l)
 		return
 	}
-	md.emptyQuarantine()
 	l.it.post()
 }
 
@@ -101,7 +107,6 @@ func (md *MD) dispose(l *inLink) {
 	delete(md.links, l)
 	md.controls[l.it.ctlIndex]--
 	_ = l.in.Close() // unmapping what is mapped does not fail
-	md.emptyQuarantine()
 }
 
 // closeLinks closes the links that outlived their ifaces.
@@ -109,6 +114,7 @@ func (md *MD) closeLinks() (errs error) {
 	md.mu.Lock()
 	left := slices.Collect(maps.Keys(md.links))
 	clear(md.links)
+	md.closed = true
 	md.mu.Unlock()
 	for _, l := range left {
 		errs = errors.Join(errs, l.in.Close())

@@ -3,10 +3,12 @@ package sm
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/gucx/gucx/internal/guard"
 )
 
 // layoutVersion is of everything in the segments; peers with another one refuse.
-const layoutVersion = 4
+const layoutVersion = 5
 
 // Words of several processes never share 128 bytes: two lines of amd64, which
 // prefetches in pairs, one line of some arm64.
@@ -54,9 +56,9 @@ type linkHeader struct {
 	head atomic.Uint64 // slots taken
 	_    [linePair - 8]byte
 
-	// By the dialer: which of the acceptor's regions it touches, see guard.
-	guard atomic.Uint32
-	_     [linePair - 4]byte
+	// By the dialer: which of the acceptor's regions it is inside.
+	guard guard.Word
+	_     [linePair - 8]byte
 
 	// By the consumer: how often each segment came back with an answer. One with a message is back
 	// when its slot is taken.

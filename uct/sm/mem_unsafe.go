@@ -135,8 +135,13 @@ func (md *MD) hide(m *Mem) {
 	delete(md.mems, m.key)
 }
 
-// reclaim gives back what m had, once nobody is inside. md.mu is held.
+// reclaim gives back what m had, once nobody is inside.
 func (md *MD) reclaim(m *Mem) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed { // and its arena with it
+		return
+	}
 	md.places.Give(m.key)
 	if m.pin != nil {
 		m.pin.Unpin()

@@ -21,7 +21,7 @@ const (
 // An iface that sleeps often has its peers pass real barriers for a while: see noteSleep.
 //
 // Where a process cannot register, or the other cannot call, the barriers are
-// real: see producer.fenced, guard.fenced and inLink.look.
+// real: see producer.fenced, outLink.fullBarrier and inLink.look.
 
 // expedited registers this process, and reports whether membarrier works here.
 func expedited() bool {

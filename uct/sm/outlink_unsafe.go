@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
@@ -20,16 +21,17 @@ import (
 // outLink is the connection of an iface to a peer's, for all EPs that lead there: one
 // ring, one guard, one socket, one goroutine. It belongs to the owner of the iface.
 type outLink struct {
-	tx       producer // without slots until it is connected, and when it is closed
-	guard    guard
-	grant    grant
-	table    table
-	arena    unsafe.Pointer
-	arenaLen uint64         // of what is mapped
-	hold     atomic.Uint32  // nonzero: nothing may be posted now; hold bits
-	ctl      *control       // the peer's, in the arena
-	attn     *atomic.Uint32 // the own attention word there
-	wakeFD   int            // the peer's
+	tx          producer // without slots until it is connected, and when it is closed
+	guard       *guard.Word
+	fullBarrier bool // a visit begins with a full barrier
+	grant       grant
+	table       table
+	arena       unsafe.Pointer
+	arenaLen    uint64         // of what is mapped
+	hold        atomic.Uint32  // nonzero: nothing may be posted now; hold bits
+	ctl         *control       // the peer's, in the arena
+	attn        *atomic.Uint32 // the own attention word there
+	wakeFD      int            // the peer's
 
 	sleepsSeen uint32 // the peer's count of sleeps, see lookAgain
 	sentAwake  int    // messages since then
@@ -154,7 +156,7 @@ func (l *outLink) begin(hdr *linkHeader) {
 	cfg := &l.it.cfg
 	fenced := !l.it.md.expedited || l.table.header().expedited.Load() == 0
 	segLen := (int(cfg.SegSize) + 63) &^ 63
-	l.guard = guard{word: &hdr.guard, fenced: fenced}
+	l.guard, l.fullBarrier = &hdr.guard, fenced
 	l.tx = newProducer(l.out.Seg.Bytes(), cfg.FIFOSize, cfg.Segs, segLen, fenced)
 	l.hold.And(^uint32(holdUnconnected))
 	hdr.depth, hdr.segs, hdr.segLen, hdr.dialerControl = uint32(cfg.FIFOSize), uint32(cfg.Segs), uint32(segLen), l.it.ctlIndex
@@ -176,7 +178,7 @@ func (l *outLink) setArena() {
 func (l *outLink) extended(key, raddr, n uint64, need uct.Access) bool {
 	t := l.table.entry(key)
 	off, ok := t.covers(key, raddr, n, need)
-	at, limit := t.offset.Load()+off, uint64(l.arenaSeg.FileLen())
+	at, limit := t.Start.Load()+off, uint64(l.arenaSeg.FileLen())
 	if !ok || t.kind.Load() != memArena || at > limit || n > limit-at || at+n <= l.arenaLen {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -38,22 +39,22 @@ func TestMemClose_VisitsThatDoNotMatter(t *testing.T) {
 			w := openTwo(t, Config{})
 			mem, err := kind.make(w.b.md, 4096)
 			require.NoError(t, err)
-			w.ab.guard.enter(handle(w.b.mem))
+			w.ab.enter(handle(w.b.mem))
 			require.NoError(t, mem.Close())
-			w.ab.guard.leave()
+			w.ab.endVisit()
 
 			again, err := kind.make(w.b.md, 4096)
 			require.NoError(t, err)
 			md := w.b.md.(*MD)
-			w.ab.guard.enter(handle(again))
+			w.ab.enter(handle(again))
 			seen := md.visitors(again.(*Mem))
 			require.Len(t, seen, 1)
-			w.ab.guard.leave()
-			w.ab.guard.enter(handle(again)) // the next one sees that the key is gone
-			assert.Empty(t, md.ongoing(seen))
-			w.ab.guard.leave()
+			w.ab.endVisit()
+			w.ab.enter(handle(again)) // the next one sees that the key is gone
+			assert.Empty(t, md.owner.Ongoing(seen))
+			w.ab.endVisit()
 			require.NoError(t, again.Close())
-			assert.Zero(t, md.quarantine.regions.Load())
+			assert.Zero(t, md.owner.Quarantined.Load())
 		})
 	}
 }
@@ -66,21 +67,21 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 		md := w.b.md.(*MD)
 		mem, err := md.Alloc(4096, uct.AccessAll)
 		require.NoError(t, err)
-		w.ab.guard.enter(handle(mem))
+		w.ab.enter(handle(mem))
 		require.NoError(t, mem.Close())
 		require.NoError(t, mem.Close(), "once more")
-		assert.EqualValues(t, 1, md.quarantine.regions.Load())
-		assert.EqualValues(t, 4096, md.quarantine.bytesNow.Load())
-		w.ab.guard.leave()
+		assert.EqualValues(t, 1, md.owner.Quarantined.Load())
+		assert.EqualValues(t, 4096, md.owner.QuarantinedBytes.Load())
+		w.ab.endVisit()
 		again, err := md.Alloc(4096, uct.AccessAll)
 		require.NoError(t, err)
-		assert.Zero(t, md.quarantine.bytesNow.Load())
+		assert.Zero(t, md.owner.QuarantinedBytes.Load())
 		require.NoError(t, again.Close())
 	})
 	t.Run("registered", func(t *testing.T) {
 		w := openTwo(t, Config{})
 		mem, key := w.register(4096, uct.AccessAll)
-		w.ab.guard.enter(handle(mem))
+		w.ab.enter(handle(mem))
 		synctest.Test(t, func(t *testing.T) {
 			for range 2 {
 				from := time.Now()
@@ -92,7 +93,7 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(from), ucs.RevokeLimit)
 			}
 		})
-		w.ab.guard.leave()
+		w.ab.endVisit()
 		assert.Equal(t, ucs.ErrRemoteAccess, w.ab.PutShort([]byte{1}, mem.Addr(), key))
 		assert.ErrorIs(t, w.b.md.Close(), uct.ErrBusy)
 		require.NoError(t, mem.Close())
@@ -106,11 +107,11 @@ func TestMemClose_ProcessStood(t *testing.T) {
 	w := openTwo(t, Config{})
 	md := w.b.md.(*MD)
 	mem, _ := w.register(4096, uct.AccessAll)
-	w.ab.guard.enter(handle(mem))
+	w.ab.enter(handle(mem))
 	seen := md.visitors(mem.(*Mem))
 	require.Len(t, seen, 1)
-	left := make(chan []visit, 1)
-	go func() { left <- md.await(seen, ucs.RevokeLimit) }()
+	left := make(chan []guard.Visit, 1)
+	go func() { left <- md.owner.Await(seen, ucs.RevokeLimit) }()
 	looks := func(n int) { // time for so many
 		for range n {
 			md.mu.Lock()
@@ -131,7 +132,7 @@ func TestMemClose_ProcessStood(t *testing.T) {
 		require.Fail(t, "it has not waited")
 	default:
 	}
-	w.ab.guard.leave()
+	w.ab.endVisit()
 	assert.Empty(t, <-left)
 	require.NoError(t, mem.Close())
 }
@@ -148,11 +149,11 @@ func TestZcopy_InVisits(t *testing.T) {
 			mem, err := kind.make(w.b.md, n)
 			require.NoError(t, err)
 			key := uct.RKey(handle(mem))
-			from := w.ab.guard.seq
+			from := w.ab.visits()
 			pending, err := w.ab.PutZcopy([]uct.IOV{{Buf: data[:3]}, {}, {Buf: data[3:]}}, mem.Addr(), key, nil)
 			require.NoError(t, err)
 			require.False(t, pending)
-			assert.GreaterOrEqual(t, (w.ab.guard.seq-from)/visitStep, uint32(3))
+			assert.GreaterOrEqual(t, w.ab.visits()-from, uint64(3))
 			assert.True(t, bytes.Equal(data, mem.Bytes()))
 			_, err = w.ab.GetZcopy([]uct.IOV{{Buf: back}}, mem.Addr(), key, nil)
 			require.NoError(t, err)
@@ -172,14 +173,14 @@ func TestQuarantine_Bounded(t *testing.T) {
 	md := w.b.md.(*MD)
 	half, err := md.Alloc(len(md.arenaSeg.Bytes())/2+4096, uct.AccessAll)
 	require.NoError(t, err)
-	w.ab.guard.enter(handle(half))
+	w.ab.enter(handle(half))
 	require.NoError(t, half.Close())
 	synctest.Test(t, func(t *testing.T) {
 		_, err := md.Alloc(4096, uct.AccessAll)
 		assert.ErrorIs(t, err, uct.ErrNoMemory)
 		assert.ErrorContains(t, err, "in use by processes")
 	})
-	w.ab.guard.leave()
+	w.ab.endVisit()
 	mem, err := md.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
 	require.NoError(t, mem.Close())
@@ -193,18 +194,18 @@ func TestIfaceClose_GuardsStay(t *testing.T) {
 	other := w.b.open(t, nil)
 	victim, err := md.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
-	w.ab.guard.enter(handle(victim))
+	w.ab.enter(handle(victim))
 	require.NoError(t, w.b.iface.Close())
 	w.b.iface = other
 	require.NoError(t, victim.Close())
-	assert.EqualValues(t, 1, md.quarantine.regions.Load())
+	assert.EqualValues(t, 1, md.owner.Quarantined.Load())
 	require.Equal(t, 1, linksOf(md))
-	w.ab.guard.leave()
+	w.ab.endVisit()
 	testenv.ProgressWithin(t, watchdog, func() bool { // it is told and hangs up too
 		w.a.iface.Progress()
 		return linksOf(md) == 0
 	})
-	assert.Zero(t, md.quarantine.bytesNow.Load())
+	assert.Zero(t, md.owner.QuarantinedBytes.Load())
 	assert.Equal(t, 1, controlsOf(md))
 }
 
@@ -229,11 +230,11 @@ func controlsOf(md *MD) (users int) {
 func TestMDClose_PeerInside(t *testing.T) {
 	a, b := openStation(t, Config{}), openStation(t, Config{})
 	e := a.connect(t, b.meeting())
-	e.guard.enter(handle(b.mem))
+	e.enter(handle(b.mem))
 	p := e.mapped(handle(b.mem), b.mem.Addr(), 4096, uct.AccessRemoteWrite)
 	b.close(t)
 	fill(bytesOf(p, 0, 4096), visited)
-	e.guard.leave()
+	e.endVisit()
 	require.NoError(t, e.Close())
 	a.close(t)
 }
@@ -295,7 +296,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			require.NoError(t, victim.Close())
 			again, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
-			assert.EqualValues(t, 4096, md.quarantine.bytesNow.Load())
+			assert.EqualValues(t, 4096, md.owner.QuarantinedBytes.Load())
 			c.thaw(t)
 			_, err = c.in.WriteString("leave\n")
 			require.NoError(t, err)
@@ -304,7 +305,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			require.NoError(t, again.Close())
 			fresh, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
-			assert.Zero(t, md.quarantine.bytesNow.Load(), "given back")
+			assert.Zero(t, md.owner.QuarantinedBytes.Load(), "given back")
 			assert.Equal(t, make([]byte, 4096), fresh.Bytes(), "and cleared")
 			require.NoError(t, fresh.Close())
 			c.stop(t)
@@ -334,7 +335,7 @@ func TestVisitor_Killed(t *testing.T) {
 			c.kill(t)
 			md := s.md.(*MD)
 			testenv.ProgressWithin(t, watchdog, func() bool { // the hang-up, on another goroutine
-				return mem.Close() == nil && md.quarantine.bytesNow.Load() == 0
+				return mem.Close() == nil && md.owner.QuarantinedBytes.Load() == 0
 			})
 			s.close(t)
 		})
@@ -454,6 +455,6 @@ func TestRevoke_WriterIsKilled(t *testing.T) {
 		require.Equal(t, make([]byte, band), around[:band])
 		require.Equal(t, make([]byte, band), around[band+putLen:])
 	}
-	assert.Zero(t, md.quarantine.bytesNow.Load())
+	assert.Zero(t, md.owner.QuarantinedBytes.Load())
 	s.close(t)
 }

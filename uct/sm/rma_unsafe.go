@@ -3,7 +3,6 @@ package sm
 import (
 	"unsafe"
 
-	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -27,15 +26,8 @@ func (l *outLink) lookUp(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	if _, ok := t.covers(key, raddr, n, need); !ok || t.kind.Load() != memArena {
 		return nil
 	}
-	at := t.offset.Load()
-	if at < controlLen || at > l.arenaLen { // the peer may lie
-		return nil
-	}
-	l.grant = grant{
-		key: key, shown: &t.key, access: uct.Access(t.access.Load()), offset: -t.addr.Load(),
-		length: min(t.length.Load(), l.arenaLen-at), base: unsafe.Add(l.arena, at),
-	}
-	if !l.guard.fenced {
+	l.grant = grant{key: key, shown: &t.key, access: uct.Access(t.access.Load()), Span: t.Map(l.arena, l.arenaLen, controlLen)}
+	if !l.fullBarrier {
 		l.grant.words()
 	}
 	return l.grant.find(key, raddr, n, need)
@@ -69,18 +61,17 @@ func (l *outLink) denied() error {
 // out; then a Flush does not say that such a put is complete.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	l := e.outLink
-	off := raddr + l.grant.offset
+	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.writes || e.fenced || e.pending.Blocks() {
 		return e.putAny(buf, raddr, uint64(key))
 	}
-	at, visit := unsafe.Pointer(l.guard.word), l.guard.seq+visitStep // as enter and leave do, which would look for each twice
-	l.guard.seq = visit
-	mmio.StoreRelease32(at, visit|uint32(key)&regionMask)
+	visitor := l.guard
+	idle := visitor.Enter(uint64(key)&memop.KeyIndexMask, false) // regionOf, one instruction less
 	if l.grant.shown.Load() != uint64(key) {
-		return e.putElsewhere(buf, raddr, uint64(key))
+		return e.putElsewhere(idle, buf, raddr, uint64(key))
 	}
-	*(*[wordLen]byte)(unsafe.Add(l.grant.base, off)) = [wordLen]byte(buf)
-	mmio.StoreRelease32(at, visit)
+	*(*[wordLen]byte)(unsafe.Add(l.grant.Base, off)) = [wordLen]byte(buf)
+	visitor.Leave(idle)
 	return nil
 }
 
@@ -95,13 +86,13 @@ func (e *EP) putAny(buf []byte, raddr, key uint64) error {
 		return e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(key)
+	idle := l.enter(key)
 	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p == nil {
-		return e.putElsewhere(buf, raddr, key)
+		return e.putElsewhere(idle, buf, raddr, key)
 	}
 	memop.Store(p, buf)
-	l.guard.leave()
+	l.guard.Leave(idle)
 	return nil
 }
 
@@ -109,13 +100,13 @@ func (e *EP) putAny(buf []byte, raddr, key uint64) error {
 // is up.
 //
 //go:noinline
-func (e *EP) putElsewhere(buf []byte, raddr, key uint64) error {
+func (e *EP) putElsewhere(idle uint64, buf []byte, raddr, key uint64) error {
 	l := e.outLink
 	p := l.lookUp(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p != nil {
 		memop.Store(p, buf)
 	}
-	l.guard.leave()
+	l.guard.Leave(idle)
 	if p != nil {
 		return nil
 	}
@@ -150,7 +141,7 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 	if n > visitMax && e.table.entry(key).kind.Load() == memArena {
 		return false, e.vectorInVisits(kind, iov, raddr, key)
 	}
-	e.guard.enter(key)
+	idle := e.enter(key)
 	p := e.mapped(key, raddr, uint64(n), kind.need())
 	switch {
 	case p == nil:
@@ -159,7 +150,7 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 	default:
 		memop.Scatter(iov, bytesOf(p, 0, n))
 	}
-	e.guard.leave()
+	e.guard.Leave(idle)
 	if p != nil {
 		return false, nil
 	}
@@ -194,12 +185,12 @@ func (e *EP) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
 // store puts buf to memory that is mapped; false if it is not.
 func (e *EP) store(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
-	l.guard.enter(key)
+	idle := l.enter(key)
 	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p != nil {
 		memop.Store(p, buf)
 	}
-	l.guard.leave()
+	l.guard.Leave(idle)
 	return p != nil
 }
 
@@ -236,12 +227,12 @@ func (e *EP) noGetShort() error {
 // load fills buf from memory that is mapped; false if it is not.
 func (e *EP) load(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
-	l.guard.enter(key)
+	idle := l.enter(key)
 	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
 	if p != nil {
 		memop.Load(buf, p)
 	}
-	l.guard.leave()
+	l.guard.Leave(idle)
 	return p != nil
 }
 
@@ -267,18 +258,17 @@ func (e *EP) loadExtended(buf []byte, raddr, key uint64) bool {
 // GetBcopy implements uct.Getter. A word is read as PutShort writes it.
 func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	l := e.outLink
-	off := raddr + l.grant.offset
+	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.reads || e.fenced || e.pending.Blocks() {
 		return e.getAny(buf, raddr, uint64(key), c)
 	}
-	at, visit := unsafe.Pointer(l.guard.word), l.guard.seq+visitStep
-	l.guard.seq = visit
-	mmio.StoreRelease32(at, visit|uint32(key)&regionMask)
+	visitor := l.guard
+	idle := visitor.Enter(uint64(key)&memop.KeyIndexMask, false) // regionOf, one instruction less
 	if l.grant.shown.Load() != uint64(key) {
-		return e.getElsewhere(buf, raddr, uint64(key), c)
+		return e.getElsewhere(idle, buf, raddr, uint64(key), c)
 	}
-	*(*[wordLen]byte)(buf) = *(*[wordLen]byte)(unsafe.Add(l.grant.base, off))
-	mmio.StoreRelease32(at, visit)
+	*(*[wordLen]byte)(buf) = *(*[wordLen]byte)(unsafe.Add(l.grant.Base, off))
+	visitor.Leave(idle)
 	return false, nil
 }
 
@@ -293,13 +283,13 @@ func (e *EP) getAny(buf []byte, raddr, key uint64, c *uct.Completion) (bool, err
 		return false, e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(key)
+	idle := l.enter(key)
 	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
 	if p == nil {
-		return e.getElsewhere(buf, raddr, key, c)
+		return e.getElsewhere(idle, buf, raddr, key, c)
 	}
 	memop.Load(buf, p)
-	l.guard.leave()
+	l.guard.Leave(idle)
 	return false, nil
 }
 
@@ -307,8 +297,8 @@ func (e *EP) getAny(buf []byte, raddr, key uint64, c *uct.Completion) (bool, err
 // is up.
 //
 //go:noinline
-func (e *EP) getElsewhere(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
-	e.guard.leave()
+func (e *EP) getElsewhere(idle uint64, buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+	e.guard.Leave(idle)
 	if e.load(buf, raddr, key) {
 		return false, nil
 	}
@@ -347,14 +337,14 @@ func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, 
 		return false, e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(key)
+	idle := l.enter(key)
 	p := l.word(key, raddr, size)
 	if p == nil {
-		l.guard.leave()
+		l.guard.Leave(idle)
 		return e.targetAtomic(op, size, 0, value, result, raddr, key, c)
 	}
 	old, _ := memop.Atomic(p, op, size, value)
-	l.guard.leave()
+	l.guard.Leave(idle)
 	if result != nil {
 		*result = old
 	}
@@ -370,13 +360,13 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 		return false, e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(uint64(key))
+	idle := l.enter(uint64(key))
 	p := l.word(uint64(key), raddr, size)
 	if p == nil {
-		l.guard.leave()
+		l.guard.Leave(idle)
 		return e.targetAtomic(uct.AtomicCSwap, size, compare, swap, result, raddr, uint64(key), c)
 	}
 	*result = memop.CSwap(p, size, compare, swap)
-	l.guard.leave()
+	l.guard.Leave(idle)
 	return false, nil
 }

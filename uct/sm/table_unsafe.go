@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -24,15 +25,13 @@ type tableHeader struct {
 }
 
 // entry is a region. key is stored last when it appears, and cleared first when it
-// goes; the rest does not change while a peer's guard is odd.
+// goes; the rest does not change while a peer may be inside.
 type entry struct {
 	key    atomic.Uint64 // 0: none
 	access atomic.Uint32 // uct.Access
 	kind   atomic.Uint32 // memArena, memPrivate
-	addr   atomic.Uint64 // of the first byte, in the owner's address space
-	length atomic.Uint64
-	offset atomic.Uint64 // memArena: of the first byte in the arena
-	_      [24]byte
+	guard.Extent
+	_ [24]byte
 }
 
 // Kinds of regions.
@@ -69,9 +68,7 @@ func (t table) entry(key uint64) *entry {
 func (e *entry) show(key uint64, access uct.Access, kind uint32, addr, length, offset uint64) {
 	e.access.Store(uint32(access))
 	e.kind.Store(kind)
-	e.addr.Store(addr)
-	e.length.Store(length)
-	e.offset.Store(offset)
+	e.Set(addr, length, offset)
 	e.key.Store(key)
 }
 
@@ -80,7 +77,5 @@ func (e *entry) covers(key, addr, n uint64, need uct.Access) (off uint64, ok boo
 	if e.key.Load() != key || uct.Access(e.access.Load())&need == 0 {
 		return 0, false
 	}
-	off = addr - e.addr.Load()
-	length := e.length.Load()
-	return off, off <= length && n <= length-off
+	return e.Find(addr, n)
 }

@@ -38,7 +38,7 @@ func TestBarriers_WhereMembarrierIsMissing(t *testing.T) {
 			defer func() { require.NoError(t, e.Close()) }()
 			either := without[0] || without[1]
 			assert.Equal(t, either, e.tx.fenced)
-			assert.Equal(t, either, e.guard.fenced)
+			assert.Equal(t, either, e.fullBarrier)
 			b.iface.Progress() // takes the link over
 			before := b.iface.fence.Load()
 			require.NoError(t, e.AMShort(1, 2, nil))

@@ -20,7 +20,7 @@ const visited = 0xaa
 func visitPeer(s *station, m meeting, in *bufio.Reader) {
 	t := failNow{}
 	e, key := s.connect(t, m), s.key(t, m)
-	e.guard.enter(uint64(key))
+	e.enter(uint64(key))
 	p := e.mapped(uint64(key), m.Raddr, 4096, uct.AccessRemoteWrite)
 	fmt.Println("inside")
 	_, err := in.ReadString('\n')
@@ -28,7 +28,7 @@ func visitPeer(s *station, m meeting, in *bufio.Reader) {
 	if p != nil {
 		fill(bytesOf(p, 0, 4096), visited)
 	}
-	e.guard.leave()
+	e.endVisit()
 	fmt.Println("left")
 	_, _ = in.ReadString('\n')
 	require.NoError(t, e.Close())
