@@ -8,7 +8,7 @@ import (
 )
 
 // wordAt checks an atomic operation and returns its word, and what at does.
-func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint32, error) {
+func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint64, error) {
 	if err := memop.CheckAtomic(set, op, size, raddr); err != nil {
 		return nil, 0, err
 	}
@@ -23,7 +23,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 		return err
 	}
 	memop.Atomic(p, op, size, value)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return nil
 }
 
@@ -34,7 +34,7 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 		return false, err
 	}
 	*result, _ = memop.Atomic(p, op, size, value)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return false, nil
 }
 
@@ -45,6 +45,6 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 		return false, err
 	}
 	*result = memop.CSwap(p, size, compare, swap)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return false, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
@@ -18,9 +19,10 @@ import (
 // Iface is an open self transport.
 type Iface struct {
 	rx       queue
-	inside   bool  // Progress runs
-	events   bool  // it has more to do than to deliver
-	guard    guard // of operations on memory of md
+	inside   bool       // Progress runs
+	events   bool       // it has more to do than to deliver
+	fenced   bool       // visits need a full barrier: membarrier does not work here
+	guard    guard.Word // of operations on memory of md
 	arb      base.Arbiter
 	handlers base.AMTable
 
@@ -79,7 +81,7 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 	if it.group == nil {
 		it.group = new(Group)
 	}
-	it.guard.fenced = !expedited()
+	it.fenced = !expedited()
 	md.mu.Lock()
 	md.ifaces[it] = true
 	md.mu.Unlock()

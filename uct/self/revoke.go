@@ -2,9 +2,8 @@ package self
 
 import (
 	"os"
-	"slices"
 
-	"github.com/gucx/gucx/internal/timelimit"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -19,8 +18,11 @@ func (m *Mem) Close() error {
 	}
 	md := m.md
 	md.regions.Store(uint32(m.region.key&memop.KeyIndexMask), nil)
-	if m.pin != nil && !outlast(md.visits()) {
-		return &ucs.OpError{TL: Name, Op: "deregister memory", Err: &ucs.InUseError{PIDs: []int{os.Getpid()}}}
+	if m.pin != nil {
+		owner := guard.Owner{Links: &md.mu}
+		if inside := owner.Await(md.visits(), ucs.RevokeLimit); len(inside) > 0 {
+			return &ucs.OpError{TL: Name, Op: "deregister memory", Err: guard.InUse(inside)}
+		}
 	}
 	m.closed = true
 	md.mu.Lock()
@@ -33,27 +35,28 @@ func (m *Mem) Close() error {
 	return nil
 }
 
+// anyRegion is in the guards for all memory. An operation is so short that closing memory can wait for
+// those on other memory too.
+const anyRegion = 1
+
 // visits are the operations under way that may be in memory whose key has just become
 // void. Those that begin later find it so.
-func (md *MD) visits() (all []visit) {
+func (md *MD) visits() (all []guard.Visit) {
 	if expedited() {
-		barrier() // pairs with guard.enter
+		barrier() // pairs with guard.Word.Enter
 	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	for it := range md.ifaces {
-		if v := it.guard.word.Load(); v&1 == 1 {
-			all = append(all, visit{&it.guard, v})
+		if v, region := guard.Look(thisProcess{}, &it.guard); region != 0 {
+			all = append(all, v)
 		}
 	}
 	return all
 }
 
-// outlast waits until the visits have ended; false if one has not within
-// ucs.RevokeLimit.
-func outlast(all []visit) bool {
-	return timelimit.Await(ucs.RevokeLimit, func() bool {
-		all = slices.DeleteFunc(all, visit.over)
-		return len(all) == 0
-	})
-}
+// thisProcess is the only visitor. Its guards are always mapped.
+type thisProcess struct{}
+
+func (thisProcess) Present() bool { return true }
+func (thisProcess) PID() int      { return os.Getpid() }

@@ -22,7 +22,7 @@ func (r *rig) inside(t *testing.T, mem uct.Mem) (end func()) {
 	b, before, err := r.ep.at(r.keyOf(t, mem), mem.Addr(), 8, uct.AccessRemoteRead)
 	require.NoError(t, err)
 	require.Len(t, b, 8)
-	return func() { r.ep.peer.guard.leave(before) }
+	return func() { r.ep.peer.guard.Leave(before) }
 }
 
 // TestMemClose_InUse: registered memory that an operation of another goroutine does not

@@ -9,14 +9,14 @@ import (
 
 // at is the target memory of an operation, which has entered the guard of the peer when
 // there is no error: leave it with before.
-func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint32, err error) {
+func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint64, err error) {
 	if !e.ready() {
 		return nil, 0, e.refused()
 	}
-	before = e.peer.guard.enter()
+	before = e.peer.guard.Enter(anyRegion, e.peer.fenced)
 	b = e.peer.md.find(uint64(key), raddr, n, need)
 	if b == nil && n != 0 {
-		e.peer.guard.leave(before)
+		e.peer.guard.Leave(before)
 		return nil, 0, ucs.ErrRemoteAccess
 	}
 	return b, before, nil
@@ -32,7 +32,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 		return err
 	}
 	shortcopy.Copy(dst, buf)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 		return false, err
 	}
 	memop.Gather(dst, iov)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return false, nil
 }
 
@@ -69,7 +69,7 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 		return err
 	}
 	shortcopy.Copy(buf, src)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return nil
 }
 
@@ -92,6 +92,6 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 		return false, err
 	}
 	memop.Scatter(iov, src)
-	e.peer.guard.leave(before)
+	e.peer.guard.Leave(before)
 	return false, nil
 }
