@@ -27,7 +27,7 @@ func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {
 	if n <= 0 {
 		return nil, ucs.ErrInvalidParam
 	}
-	h.quarantine.release()
+	h.owner.Reclaim()
 	if h.arena == nil {
 		block, err := offheap.Alloc(n)
 		if err != nil {

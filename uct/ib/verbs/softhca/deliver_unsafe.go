@@ -64,9 +64,9 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 		return qp.failNext(prm.SyndromeLocalProt), true
 	}
 	qp.exec.quiescent() // entering is the barrier
-	seq := r.guard.enterQueue(w.SRQN, 0)
+	idle := r.guard.enterQueue(w.SRQN, 0)
 	c := qp.claimNext(w)
-	r.guard.leave(seq)
+	r.guard.Leave(idle)
 	switch c {
 	case claimPeer:
 		return qp.awaitPeer(), true
@@ -172,7 +172,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	key, addr, n := r.out.recv.at(r.moved)
 	n = min(n, limit, w.Len-r.moved)
 	qp.exec.quiescent() // entering is the barrier
-	seq := r.guard.enterQueue(w.SRQN, key)
+	idle := r.guard.enterQueue(w.SRQN, key)
 	pdn, ours := qp.stillOurs(w)
 	var m remote
 	ok := ours && n > 0
@@ -187,7 +187,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	case m.private:
 		ok, syn = qp.fillPrivate(k, addr, n)
 	}
-	r.guard.leave(seq)
+	r.guard.Leave(idle)
 	switch {
 	case syn == prm.SyndromeLocalProt:
 		return 0, qp.failNext(syn)
@@ -244,13 +244,13 @@ func (qp *queuePair) tellFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
 	qp.exec.quiescent() // entering is the barrier
-	seq := r.guard.enterQueue(w.SRQN, 0)
+	idle := r.guard.enterQueue(w.SRQN, 0)
 	_, ours := qp.stillOurs(w)
 	v := stepAgain
 	if ours {
 		v = qp.putFilled(w)
 	}
-	r.guard.leave(seq)
+	r.guard.Leave(idle)
 	switch {
 	case !ours:
 		qp.dropClaim()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -171,7 +172,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
 	h.driving.unlock()
 	if inside := h.visitsToQueue(q.srqn); len(inside) > 0 {
-		return inUseError(inside)
+		return guard.InUse(inside)
 	}
 	h.driving.lock()
 	for _, l := range *h.inbound.Load() {

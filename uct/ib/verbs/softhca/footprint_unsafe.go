@@ -37,7 +37,7 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.Contexts = hcaLen + pageLen // the control page
 	h.addLinks(&b)
 	h.addViews(&b)
-	b.Kept = h.quarantine.bytes.Load()
+	b.Kept = int64(h.owner.QuarantinedBytes.Load())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	touched := h.tableTouched()

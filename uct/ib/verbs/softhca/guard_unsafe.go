@@ -4,49 +4,52 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/mmio"
 )
 
-// guard tells a peer which region of its memory a QP of this process is accessing. It
+// queueGuard tells a peer which region of its memory a QP of this process is accessing. It
 // is in the link segment; the QP writes it, the owner of the memory reads it.
-//
-// The owner takes a right back by changing the table, and looks at the guards then.
-// The QP raises its guard, and looks at the table then. So one sees the other: either
-// the QP finds that the right is gone, or the owner finds the visit.
-type guard struct {
-	seq atomic.Uint32 // odd during a visit, another number for each
-	key atomic.Uint32 // the rkey of the region; changes only while seq is even
+type queueGuard struct {
+	guard.Word
 	// srqn is the XRC SRQ to which the receive belongs that is being filled; a visit that
 	// fills none leaves it alone.
 	srqn atomic.Uint32
 	_    [guardLen - 12]byte
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(guard{})-guardLen]
+var _ = [1]struct{}{}[unsafe.Sizeof(queueGuard{})-guardLen]
 
-// enter begins a visit to the region of key, and returns what leave needs. The QP has
-// one at a time. Storing the key is ordered before, and after the end of the visit
-// before; the add is a full barrier, which pairs with the one in hca.visits.
-func (g *guard) enter(key uint32) (seq uint32) {
-	mmio.StoreRelease32(unsafe.Pointer(&g.key), key)
-	return g.seq.Add(1)
+// unknownRegion is in guards for a visit that finds out which region it is about. It is no key.
+const unknownRegion = guard.RegionMask
+
+var _ = [unknownRegion - maxMR<<8]struct{}{}
+
+// enter begins a visit to the region of key, and returns what Leave needs. The QP has
+// one at a time. It is a full barrier, as a peer does not execute one on this CPU.
+func (g *queueGuard) enter(key uint32) (idle uint64) {
+	return g.Enter(uint64(key)&guard.RegionMask, true)
 }
 
 // enterQueue is enter for a visit that fills a receive of an XRC SRQ, which is in the region
 // of key, or finds out which that is: key is 0.
-func (g *guard) enterQueue(srqn, key uint32) (seq uint32) {
+func (g *queueGuard) enterQueue(srqn, key uint32) (idle uint64) {
 	mmio.StoreRelease32(unsafe.Pointer(&g.srqn), srqn)
+	if key == 0 {
+		key = unknownRegion
+	}
 	return g.enter(key)
 }
 
-// leave ends the visit, after its last access.
-func (g *guard) leave(seq uint32) { mmio.StoreRelease32(unsafe.Pointer(&g.seq), seq+1) }
-
-// visiting reads the guard of a peer; false if there is no visit, or if the one that
-// there was has ended meanwhile.
-func (g *guard) visiting() (seq, key, srqn uint32, ok bool) {
-	seq, key, srqn = g.seq.Load(), g.key.Load(), g.srqn.Load()
-	return seq, key, srqn, seq&1 != 0 && g.seq.Load() == seq
+// look returns the visit of a peer that is in progress, with the XRC SRQ as its tag, and the region; 0 if
+// there is none. linkMu is held.
+func (g *queueGuard) look(l *inLink) (v guard.Visit, region uint64) {
+	v, region = guard.Look(l, &g.Word)
+	v.Tag = g.srqn.Load()
+	if region != 0 && v.Over() { // the tag may be that of a later one
+		return v, 0
+	}
+	return v, region
 }
 
 // section is a lock whose holder says, now and then, that it has no pointer into

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/sparse"
@@ -20,7 +21,7 @@ import (
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
 //
-// Locks, outermost first: xrcdMu, driving, queuePair.exec, quarantine.mu, overdueMu, linkMu, mu,
+// Locks, outermost first: xrcdMu, driving, queuePair.exec, that of owner, overdueMu, linkMu, mu,
 // targets.mu and views.mu, then the spin locks of links, queues and runList, which are held
 // for a few instructions.
 type hca struct {
@@ -79,11 +80,11 @@ type hca struct {
 	spare   []*queuePair // under driving
 	timed   []*queuePair
 
-	revoked    map[uint32]*region // keys that are closed and in use; under mu
-	quarantine quarantine
+	revoked map[uint32]*region // keys that are closed and in use; under mu
+	owner   guard.Owner        // of memory and numbers of QPs that peers are inside of
 
 	overdueMu sync.Mutex
-	overdue   []visit // see awaitPeer
+	overdue   []guard.Visit // see awaitPeer
 
 	closing    atomic.Bool
 	naps       uint32      // of the engine, twice
@@ -101,7 +102,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		regions: regions{sparse.New[region](maxMR)}, qps: qpTable{sparse.New[queuePair](maxQP)},
 		xrcSRQs: xrcTable{sparse.New[recvQueue](maxXRCSRQ)},
 		qpIDs:   idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ, resting: restingSRQs}}
-	h.quarantine.h = h
+	h.owner.Links = &h.linkMu
 	h.setInbound(nil)
 	h.setOutbound(nil)
 	defer func() {

@@ -97,9 +97,9 @@ func (p *hostilePeer) drawShown(t *rapid.T) {
 	m.access.Store(uint32(rapid.SampledFrom([]verbs.Access{allRemote | verbs.AccessLocalWrite, 0}).Draw(t, "access")))
 	m.pdn.Store(7)
 	m.kind.Store(rapid.SampledFrom([]uint32{memArena, memArena, memPrivate}).Draw(t, "kind"))
-	m.offset.Store(uint64(small("offset", pageLen)))
-	m.addr.Store(0)
-	m.length.Store(uint64(small("region", 2*pageLen)))
+	m.Start.Store(uint64(small("offset", pageLen)))
+	m.Addr.Store(0)
+	m.Len.Store(uint64(small("region", 2*pageLen)))
 	m.key.Store(foreign)
 	for i := range d.sge {
 		d.sge[i] = verbs.SGE{Addr: uint64(small("addr", pageLen)), Length: small("piece", 2*pageLen), LKey: foreign}

@@ -125,7 +125,7 @@ func (p *hostilePeer) accept(qpn, dest, pdn, key uint32) {
 	m.access.Store(uint32(allRemote))
 	m.pdn.Store(pdn)
 	m.kind.Store(memPrivate)
-	m.length.Store(1 << 40)
+	m.Len.Store(1 << 40)
 	m.key.Store(key)
 }
 

@@ -46,8 +46,8 @@ type linkMem struct{ base unsafe.Pointer }
 
 func (m linkMem) header() *linkHeader { return (*linkHeader)(m.base) }
 
-func (m linkMem) guard(slot uint32) *guard {
-	return (*guard)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
+func (m linkMem) guard(slot uint32) *queueGuard {
+	return (*queueGuard)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
 }
 
 func (m linkMem) producer(at uintptr) producer {
@@ -124,9 +124,8 @@ func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Acc
 		verbs.Access(e.access.Load())&need != need {
 		return remote{}, false
 	}
-	start, length := e.addr.Load(), e.length.Load()
-	off := raddr - start
-	if raddr < start || off > length || n > length-off {
+	off, ok := e.Find(raddr, n)
+	if !ok {
 		return remote{}, false
 	}
 	if l.self {
@@ -136,7 +135,7 @@ func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Acc
 	if e.kind.Load() != memArena {
 		return remote{private: true}, true
 	}
-	at := e.offset.Load() + off
+	at := e.Start.Load() + off
 	if at > l.arenaLen || n > l.arenaLen-at {
 		return remote{}, false
 	}

@@ -230,7 +230,7 @@ func (h *hca) dropInbound(l *inLink) {
 		}
 		gone := l.rejected || !l.peerStays()
 		_ = l.closeFunc()
-		h.quarantine.release()
+		h.owner.Reclaim()
 		h.settleClaims()
 		if gone {
 			h.failTargets(l.gid)

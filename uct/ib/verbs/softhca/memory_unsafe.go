@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
@@ -46,7 +47,7 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 			return 0, err
 		}
 	}
-	h.quarantine.release()
+	h.owner.Reclaim()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	idx, variant, ok := h.mrIDs.take()
@@ -65,9 +66,7 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 	e := h.table.mr(key)
 	e.access.Store(uint32(access))
 	e.pdn.Store(pdn)
-	e.addr.Store(r.addr)
-	e.length.Store(r.len)
-	e.offset.Store(off)
+	e.Set(r.addr, r.len, off)
 	e.kind.Store(memPrivate)
 	if inArena {
 		e.kind.Store(memArena)
@@ -94,7 +93,7 @@ func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 // AllocBuffer returned, it does not wait for peers that are inside: the memory is freed
 // when they are out.
 func (h *hca) deregister(key uint32, free freer) error {
-	h.quarantine.release()
+	h.owner.Reclaim()
 	r := h.revoke(key)
 	if r == nil {
 		return ucs.ErrInvalidParam
@@ -102,14 +101,14 @@ func (h *hca) deregister(key uint32, free freer) error {
 	h.grace()
 	inside := h.visits(key)
 	if free == nil {
-		if inside = h.await(inside, ucs.RevokeLimit); len(inside) > 0 {
-			return inUseError(inside)
+		if inside = h.owner.Await(inside, ucs.RevokeLimit); len(inside) > 0 {
+			return guard.InUse(inside)
 		}
 	}
 	h.mu.Lock()
 	delete(h.revoked, key)
 	h.mu.Unlock()
-	h.quarantine.put(inside, int64(r.len), func() { h.forget(r, free) })
+	h.owner.Free(inside, int(r.len), func() { h.forget(r, free) })
 	return nil
 }
 

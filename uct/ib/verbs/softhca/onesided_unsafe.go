@@ -29,9 +29,9 @@ func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 	}
 	n := min(w.Len-r.moved, uint64(*budget))
 	qp.exec.quiescent() // entering is the barrier
-	seq := r.guard.enter(w.RKey)
+	idle := r.guard.enter(w.RKey)
 	v, syn := qp.transfer(w, &k, n)
-	r.guard.leave(seq)
+	r.guard.Leave(idle)
 	switch {
 	case syn != prm.SyndromeOK:
 		return qp.refused(syn)

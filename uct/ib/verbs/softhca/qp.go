@@ -55,7 +55,7 @@ func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 	if p.Type != verbs.QPTypeRC && p.Type != verbs.QPTypeUD && p.Type != verbs.QPTypeXRCSend {
 		return 0, ucs.ErrUnsupported
 	}
-	h.quarantine.release()
+	h.owner.Reclaim()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	send, recv := h.cqs.get(p.SendCQN), h.cqs.get(p.RecvCQN)
@@ -405,7 +405,7 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	h.mu.Lock()
 	qp.countUsers(-1)
 	h.mu.Unlock()
-	h.quarantine.put(inside, 0, func() {
+	h.owner.Free(inside, 0, func() {
 		h.mu.Lock()
 		h.qpIDs.give(qp.handle % maxQP)
 		h.mu.Unlock()

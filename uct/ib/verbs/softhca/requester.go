@@ -45,7 +45,7 @@ type requester struct {
 // path is how a QP reaches a device.
 type path struct {
 	link      *outLink
-	guard     *guard
+	guard     *queueGuard
 	guardSlot uint32
 	msn       uint32 // message number of the next two-sided message
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -23,7 +24,7 @@ type visitor struct {
 	t    *testing.T
 	link *outLink
 	slot uint32
-	seq  uint32
+	idle uint64
 }
 
 func newVisitor(t *testing.T, target *hca) *visitor {
@@ -42,8 +43,8 @@ func (v *visitor) addGuard() {
 	require.True(v.t, ok)
 }
 
-func (v *visitor) enter(key uint32) { v.seq = v.link.mem.guard(v.slot).enter(key) }
-func (v *visitor) leave()           { v.link.mem.guard(v.slot).leave(v.seq) }
+func (v *visitor) enter(key uint32) { v.idle = v.link.mem.guard(v.slot).enter(key) }
+func (v *visitor) leave()           { v.link.mem.guard(v.slot).Leave(v.idle) }
 
 // allocated returns a region in a buffer of h.
 func allocated(t *testing.T, h *hca) (buf verbs.Buffer, key uint32) {
@@ -155,8 +156,8 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 		assert.Equal(t, once, nanotime()-start)
 	})
 	v.leave()
-	h.quarantine.release()
-	assert.Zero(t, h.quarantine.count.Load(), "the numbers are free")
+	h.owner.Reclaim()
+	assert.Empty(t, h.owner.Inside(), "the numbers are free")
 }
 
 // The time in which the process that waits for its peers stands still is no time that it waited.
@@ -167,8 +168,8 @@ func TestAwait_ProcessStood(t *testing.T) {
 	v.enter(key)
 	seen := h.visits(key)
 	require.Len(t, seen, 1)
-	left := make(chan []visit, 1)
-	go func() { left <- h.await(seen, ucs.RevokeLimit) }()
+	left := make(chan []guard.Visit, 1)
+	go func() { left <- h.owner.Await(seen, ucs.RevokeLimit) }()
 	looks := func() { // time for some
 		for range 500 {
 			h.linkMu.Lock()
@@ -207,7 +208,7 @@ func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 	p.handle, p.srqn, err = h.CreateXRCSRQ(p.srqParams())
 	require.NoError(t, err)
 	v := newVisitor(t, h)
-	v.seq = v.link.mem.guard(v.slot).enterQueue(p.srqn, 0)
+	v.idle = v.link.mem.guard(v.slot).enterQueue(p.srqn, 0)
 	synctest.Test(t, func(t *testing.T) {
 		start := nanotime()
 		for range 3 {

@@ -1,6 +1,10 @@
 package softhca
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gucx/gucx/internal/guard"
+)
 
 // When a device is gone, what it had claimed in XRC SRQs is passed on. If it had not kept to the
 // rules, receives may have been passed over that nobody has filled: they complete as flushed, so
@@ -59,12 +63,12 @@ func (h *hca) giveUpSkipped(list []skippedRecvs) {
 	if len(list) == 0 {
 		return
 	}
-	inside := h.visitsOf(anyPeer, func(v visit) bool {
-		return slices.ContainsFunc(list, func(s skippedRecvs) bool { return s.q.srqn == v.srqn })
+	inside := h.visitsOf(func(_ *inLink, _ uint64, srqn uint32) bool {
+		return slices.ContainsFunc(list, func(s skippedRecvs) bool { return s.q.srqn == srqn })
 	})
-	inside = h.await(inside, qpPatience)
+	inside = h.owner.Await(inside, qpPatience)
 	for _, s := range list {
-		if !slices.ContainsFunc(inside, func(v visit) bool { return v.srqn == s.q.srqn }) {
+		if !slices.ContainsFunc(inside, func(v guard.Visit) bool { return v.Tag == s.q.srqn }) {
 			h.giveUp(s)
 		}
 	}

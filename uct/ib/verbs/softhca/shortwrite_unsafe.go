@@ -3,6 +3,7 @@ package softhca
 import (
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
@@ -44,14 +45,14 @@ const guardedWrites = 64
 func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled bool) {
 	r := &qp.req
 	raddr, rkey := w.Target()
-	seq := r.guard.enter(rkey)
+	idle := r.guard.enter(rkey)
 	gen := r.link.table.generation().Load()
 	for {
 		b := w.Data()
-		p := r.grant.at(gen, rkey, raddr, uint64(len(b)))
+		p := r.grant.find(gen, rkey, raddr, uint64(len(b)))
 		if p == nil {
 			qp.requestGrant(gen, rkey)
-			if p = r.grant.at(gen, rkey, raddr, uint64(len(b))); p == nil {
+			if p = r.grant.find(gen, rkey, raddr, uint64(len(b))); p == nil {
 				break
 			}
 		}
@@ -70,7 +71,7 @@ func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled
 			break // the guard names one region
 		}
 	}
-	r.guard.leave(seq)
+	r.guard.Leave(idle)
 	return n, signaled
 }
 
@@ -78,20 +79,17 @@ func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled
 // one of its generations. It stands as long as the table has that generation, which is
 // to be loaded with the guard up.
 type grant struct {
-	gen  uint64 // 0: nothing is granted
-	addr uint64 // of ptr, as work requests name it
-	len  uint64
-	ptr  unsafe.Pointer
-	key  uint32
+	gen uint64 // 0: nothing is granted
+	key uint32
+	guard.Span
 }
 
-// at is the memory for n bytes at raddr; nil if they are not granted.
-func (g *grant) at(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
-	off := raddr - g.addr
-	if g.gen != gen || g.key != key || off > g.len || n > g.len-off {
+// find is the memory for n bytes at raddr; nil if they are not granted.
+func (g *grant) find(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
+	if g.gen != gen || g.key != key {
 		return nil
 	}
-	return unsafe.Add(g.ptr, off)
+	return g.At(raddr, n)
 }
 
 // requestGrant looks up what the QP may write to with a key. The guard is up, and gen was the
@@ -108,8 +106,8 @@ func (qp *queuePair) requestGrant(gen uint64, key uint32) {
 		return
 	}
 	m := r.link.table.mr(key)
-	addr, n := m.addr.Load(), m.length.Load()
+	addr, n := m.Addr.Load(), m.Len.Load()
 	if to, ok := r.link.memory(key, addr, n, e.pdn.Load(), need); ok && !to.private {
-		r.grant = grant{gen: gen, addr: addr, len: n, ptr: to.ptr, key: key}
+		r.grant = grant{gen: gen, key: key, Span: guard.Span{Base: to.ptr, Shift: -addr, Len: n}}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
@@ -19,7 +20,7 @@ import (
 //	tableLen     on the shm fabric: shownRecvs receives of each XRC SRQ, 64 bytes each
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 8
+	tableVersion = 9
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
@@ -94,10 +95,8 @@ type mrEntry struct {
 	access atomic.Uint32
 	pdn    atomic.Uint32
 	kind   atomic.Uint32 // memArena or memPrivate
-	addr   atomic.Uint64 // first byte, in the owner's address space
-	length atomic.Uint64
-	offset atomic.Uint64 // memArena: of the first byte in the arena
-	_      [24]byte
+	guard.Extent
+	_ [24]byte
 }
 
 // srqEntry is what an initiator must know of an XRC SRQ. srqn is stored last when the

@@ -21,7 +21,7 @@ import (
 // CreateTarget implements prm.XRCHardware. In a shared domain it waits for members that
 // change the directory, and so do OpenTarget and DestroyQP.
 func (h *hca) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
-	h.quarantine.release()
+	h.owner.Reclaim()
 	d := h.useDomain(xrcdn)
 	if d == nil {
 		return 0, 0, ucs.ErrInvalidParam
