@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"testing"
 
@@ -56,7 +57,7 @@ func (m *hostileMsg) unpack(b []byte) []byte {
 	if len(b) < 4 {
 		return nil
 	}
-	m.id, m.how = b[0]%(wire.AMOffer+1), b[1]
+	m.id, m.how = b[0]%(wire.AMStreamEnd+1), b[1]
 	n := min(int(binary.LittleEndian.Uint16(b[2:])), len(b)-4)
 	m.body = slices.Clone(b[4 : 4+n])
 	return b[4+n:]
@@ -69,7 +70,7 @@ func (m hostileMsg) append(b []byte) []byte {
 }
 
 // nameAt is where a message has the receiver's name of the connection.
-var nameAt = [wire.AMOffer + 1]int{
+var nameAt = [wire.AMStreamEnd + 1]int{
 	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
 	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
 	wire.AMStreamRTS: 8,
@@ -305,6 +306,8 @@ func messageSeeds() (seeds [][]byte) {
 	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
+	end := hostileMsg{wire.AMStreamEnd, namesEP, (&wire.Control{}).Append(nil)}
+	add(end, hostileMsg{wire.AMStream, namesEP, append(head(math.MaxUint64), data...)}, end)
 	query := func(number uint32, kind wire.QueryKind, returned bool) hostileMsg {
 		q := wire.Query{Number: number, Kind: kind, Returned: returned, Tag: queuedTagOfVictim, Mask: exact, Limit: 1 << 40}
 		if kind == wire.QueryList {

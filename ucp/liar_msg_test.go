@@ -230,6 +230,7 @@ func aboutConnection(ep uint64, to *EP) []lie {
 		{"ACTIVE RTS", wire.AMActiveRTS, append(slices.Clone(active), rts[wire.HeadLen:]...)},
 		{"ACTIVE SHORT", wire.AMActiveShort, append(hostileHead(wire.ShortActive(ep) | 7)[:wire.WordLen], data...)},
 		{"STREAM", wire.AMStream, append(slices.Clone(stream), data...)},
+		{"STREAM END", wire.AMStreamEnd, (&wire.Control{EP: ep, ID: to.msgs.stream.came}).Append(nil)},
 		{"STREAM RTS", wire.AMStreamRTS, append(slices.Clone(stream), rts[wire.HeadLen:]...)},
 		{"NOTIFY", wire.AMNotify, (&wire.Notify{EP: ep, Word: 9}).Append(nil)},
 		{"ATOMIC", wire.AMRequest, (&wire.Request{Op: uct.AtomicAdd, Size: 8, EP: ep, ID: 1}).Append(nil)},

@@ -67,6 +67,7 @@ type messages struct {
 	choice  schemeChoice                   // the latest; no bytes: none
 	lastID  uint64                         // name of the latest message that was sent in parts
 	stream  *stream                        // nil until there was one
+	sends   *stream                        // stream, until StreamEnd
 	tuple   *tupleLink                     // nil if messages go through no queues
 	queue   *sendQueue                     // nil until there was no credit for a tagged message
 	sender  *blockedSender                 // nil until the peer had no credit for one
@@ -83,7 +84,7 @@ func (m *messages) holdsBack(r *Request) bool {
 	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
 		before = m.e.waiting.DeferredOrdered()
 	}
-	return before > 0 || m.stream != nil && m.stream.sending != nil
+	return before > 0 || m.stream.inPieces()
 }
 
 // shortData is the longest data, in bytes, that is put together with what goes before it to be sent as

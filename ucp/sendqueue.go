@@ -149,7 +149,7 @@ func (r *Request) isOffered() bool {
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {
-	case e.barrier != nil || e.unsorted || q.m.stream != nil && q.m.stream.sending != nil:
+	case e.barrier != nil || e.unsorted || q.m.stream.inPieces():
 		return 1
 	case q.m.waiting == q.tags.Unexpected() && e.fences == 0:
 		return math.MaxUint64

@@ -124,7 +124,7 @@ func (s *stateText) messages(m *messages) {
 	if b := m.sender; b != nil {
 		s.line("    the peer lacks credit for tagged messages: %t, query outstanding %t, query to send %t", b.blocked, b.query.Kind != wire.QueryNone, b.unsent)
 	}
-	if m.stream != nil && m.stream.sending != nil {
+	if m.stream.inPieces() {
 		s.line("    a send of stream data is in progress: %v", m.stream.sending.describe())
 	}
 }

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -15,6 +16,7 @@ var streamProtocol = protocol{
 		return []handler{
 			{wire.AMStream, uct.AMHandlerFunc(w.handleStream)},
 			{wire.AMStreamRTS, uct.AMHandlerFunc(w.handleStreamRTS)},
+			{wire.AMStreamEnd, w.handleControl((*Worker).handleStreamEnd)},
 			{wire.AMStreamTaken, w.handleControl((*Worker).handleStreamTaken)},
 		}
 	},
@@ -25,6 +27,7 @@ var streamProtocol = protocol{
 
 // stream is the stream of an EP in both directions: bytes in order, without bounds. Each
 // piece that goes over the wire is a message with the offset of its first byte.
+// Each direction may end before the EP does.
 type stream struct {
 	m *messages
 
@@ -35,7 +38,7 @@ type stream struct {
 	refused uint     // how often the peer has not taken them, since it has last
 	bare    int      // sends yet that are not announced for that
 
-	came     uint64      // offset of the next byte to come
+	came     uint64      // offset of the next byte to come; afterEnd if none comes
 	receives requestList // posted receives, the oldest first: nothing is unread then
 	unread   streamQueue
 
@@ -43,12 +46,35 @@ type stream struct {
 	ready                bool    // it is there
 }
 
+// inPieces reports that a send is in progress of which the rest goes in pieces. s may be nil.
+func (s *stream) inPieces() bool { return s != nil && s.sending != nil }
+
 // streaming is the stream of an EP.
 func (m *messages) streaming() *stream {
 	if m.stream == nil {
 		m.stream = &stream{m: m}
+		m.sends = m.stream
 	}
 	return m.stream
+}
+
+// afterEnd is stream.came when the peer has ended its stream: no piece has that offset.
+const afterEnd = math.MaxUint64
+
+// ended reports that the peer has ended its stream.
+func (s *stream) ended() bool { return s.came == afterEnd }
+
+// handleStreamEnd completes the receives that wait for bytes of a stream that has ended.
+func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
+	if e.state != epOpen {
+		return true // nobody reads the stream
+	}
+	e.used()
+	if s := e.messaging().streaming(); s.follows(c.ID, 0) {
+		s.came = afterEnd
+		e.msgs.endReceives(ucs.StatusStreamEnded)
+	}
+	return true
 }
 
 // handleStream takes the next bytes of a stream.
@@ -86,8 +112,8 @@ func (s *stream) take(off uint64, data []byte) {
 	w.ready.add(s)
 }
 
-// follows reports that n bytes, which were charged to their sender, begin where those before end.
-// Otherwise the EP fails.
+// follows reports that n bytes, which were charged to their sender if there are some, begin where those
+// before end. Otherwise the EP fails.
 func (s *stream) follows(off uint64, n int) bool {
 	if off == s.came {
 		return true
@@ -95,7 +121,12 @@ func (s *stream) follows(off uint64, n int) bool {
 	m := s.m
 	m.e.w.stats.badMessages.Inc()
 	why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
-	m.received(n)
+	if s.ended() {
+		why = fmt.Errorf("%w: its stream goes on at %d after its end", ucs.ErrRemoteInvalid, off)
+	}
+	if n > 0 {
+		m.received(n)
+	}
 	m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
 	return false
 }

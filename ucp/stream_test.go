@@ -407,6 +407,78 @@ func TestStream_Forged(t *testing.T) {
 	require.Equal(t, bad+1, p.b.w.stats.badMessages.Load())
 }
 
+// TestStream_End: each side ends its stream behind all that it has sent, also what waits for credit, and the
+// other direction goes on.
+func TestStream_End(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		from, to := p.streamed()
+		want := pattern(2*defaultEagerWindow, 9)
+		send, err := from.StreamSend(want, nil)
+		require.NoError(t, err)
+		p.until(func() bool { return from.msgs.stream.starved })
+		ended := 0
+		end, err := from.StreamEnd(&OpParams{OnDone: func(err error) {
+			assert.NoError(t, err)
+			ended++
+		}})
+		require.NoError(t, err)
+		require.NotNil(t, end, "it waits for the send")
+		for _, late := range []func() (*Request, error){
+			func() (*Request, error) { return from.StreamSend([]byte{1}, nil) },
+			func() (*Request, error) { return from.StreamEnd(nil) },
+		} {
+			_, err = late()
+			require.ErrorIs(t, err, ucs.ErrClosed)
+		}
+		requireBytes(t, want, p.read(to, len(want)))
+		buf, n := make([]byte, 8), 0
+		receive, err := to.StreamRecv(buf, true, &n, nil) // before the end has come, or after
+		if receive != nil {
+			err = p.finish(receive, nil)
+		}
+		require.ErrorIs(t, err, ucs.ErrStreamEnded)
+		require.Zero(t, n)
+		require.NoError(t, p.finish(send, nil))
+		require.NoError(t, p.finish(end, nil))
+		p.until(func() bool { return ended == 1 })
+		_, err = to.StreamRecv(buf, false, &n, nil)
+		require.ErrorIs(t, err, ucs.ErrStreamEnded)
+		if to == from {
+			return
+		}
+		require.NoError(t, to.Err())
+		require.NoError(t, p.finish(to.StreamSend([]byte("back"), nil)))
+		requireBytes(t, []byte("back"), p.read(from, 4))
+		require.NoError(t, p.finish(to.StreamEnd(nil)))
+		receive, err = from.StreamRecv(buf, false, &n, nil)
+		if receive != nil {
+			err = p.finish(receive, nil)
+		}
+		require.ErrorIs(t, err, ucs.ErrStreamEnded)
+		require.NoError(t, p.finish(from.TagSend(1, []byte("tag"), nil)))
+	})
+}
+
+// TestStream_ForgedEnd: an end that is not where the stream is, and bytes after the end, fail the EP.
+func TestStream_ForgedEnd(t *testing.T) {
+	for _, off := range []uint64{0, 2} { // one byte has come
+		p := newPair(t, fakes("like sm", likeSM()), Config{})
+		_, to := p.streamed()
+		end := p.b.w.handleControl((*Worker).handleStreamEnd)
+		end((&wire.Control{EP: to.id, ID: off}).Append(nil), nil)
+		require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
+	}
+	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	_, to := p.streamed()
+	end := p.b.w.handleControl((*Worker).handleStreamEnd)
+	end((&wire.Control{EP: to.id, ID: 1}).Append(nil), nil)
+	require.NoError(t, to.Err())
+	h := wire.Head{Word: 1, EP: to.id}
+	p.b.w.handleStream(append(h.Append(nil), "late"...), nil)
+	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
+	require.ErrorContains(t, to.Err(), "after its end")
+}
+
 // TestAllocs_Stream: nothing allocates once the pools are warm.
 func TestAllocs_Stream(t *testing.T) {
 	for _, set := range []transports{real("sm", "sm"), real("ib", `\rc`, `\ud`), real("all")} {

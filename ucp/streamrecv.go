@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -20,8 +21,8 @@ var streamReceive = stage{
 // is closed, ends at once, and nothing writes to buf after that. Of p only OnDone
 // is used.
 //
-// When the peer has closed its EP, what it had sent can be received; then the error is that
-// of [EP.Err].
+// When the peer has ended its stream ([EP.StreamEnd]) or closed its EP, what it had sent can be received;
+// then the error is ErrStreamEnded or, after the EP has failed, that of [EP.Err].
 func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, error) {
 	*n = 0
 	a := action{stage: &streamReceive, n: len(buf)}
@@ -35,6 +36,9 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 	if m != nil && m.stream != nil {
 		if *n = m.stream.read(buf); *n == len(buf) || *n > 0 && !all {
 			return nil, nil
+		}
+		if m.stream.ended() && e.state == epOpen {
+			return nil, e.errorOf(a, ucs.ErrStreamEnded)
 		}
 	}
 	if err := e.refuses(a); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -31,9 +32,9 @@ func newStreamChannel() *channel {
 // Progress reads it; until then the request cannot be canceled. Errors: as [EP.Err];
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.stream != nil {
-		if m.short(wire.AMStream, m.stream.sent, buf) == nil {
-			m.stream.sent += uint64(len(buf))
+	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.sends != nil {
+		if m.short(wire.AMStream, m.sends.sent, buf) == nil {
+			m.sends.sent += uint64(len(buf))
 			return nil, nil
 		}
 	}
@@ -59,9 +60,9 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 	if sent != nil {
 		*sent = 0
 	}
-	if m := e.msgs; m != nil && m.stream != nil && len(buf) > 0 && len(buf) <= m.maxCopy {
-		if m.copied(e.w, wire.AMStream, m.stream.sent, nil, buf) == nil {
-			m.stream.sent += uint64(len(buf))
+	if m := e.msgs; m != nil && m.sends != nil && len(buf) > 0 && len(buf) <= m.maxCopy {
+		if m.copied(e.w, wire.AMStream, m.sends.sent, nil, buf) == nil {
+			m.sends.sent += uint64(len(buf))
 			if sent != nil {
 				*sent = len(buf)
 			}
@@ -71,13 +72,49 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 	if len(buf) == 0 {
 		return nil, e.refuses(action{stage: &streamChannel.send})
 	}
-	r, err := e.newSend(streamChannel, 0, buf, p)
+	r, err := e.newStreamSend(streamChannel, buf, p)
 	if err != nil {
 		return nil, err
 	}
-	e.msgs.streaming()
 	r.msg.count = sent
 	return r.start()
+}
+
+// newStreamSend is newSend for a stream that has not ended.
+func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error) {
+	if m := e.msgs; m != nil && m.stream != m.sends && e.state == epOpen {
+		return nil, e.errorOf(action{stage: &c.send, n: len(buf)}, ucs.ErrClosed)
+	}
+	r, err := e.newSend(c, 0, buf, p)
+	if err == nil {
+		e.msgs.streaming()
+	}
+	return r, err
+}
+
+// streamEndChannel sends the end of a stream: behind all messages before it, and not charged to the window.
+var streamEndChannel = &channel{send: stage{
+	name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
+}}
+
+// StreamEnd ends the stream that this side sends, behind all bytes that were sent before. The peer can
+// receive those; then its receives fail with ErrStreamEnded. The EP stays open, and the peer may send: sockets
+// call this shutdown. UCX has no such operation. A nil request says that the end was sent. Later calls of
+// StreamSend and StreamEnd fail with ErrClosed, also if the request is canceled. Of p only OnDone is used. Other
+// errors: as StreamSend.
+func (e *EP) StreamEnd(p *OpParams) (*Request, error) {
+	r, err := e.newStreamSend(streamEndChannel, nil, p)
+	if err != nil {
+		return nil, err
+	}
+	e.msgs.sends = nil
+	return r.start()
+}
+
+// sendStreamEnd sends the end.
+func (r *Request) sendStreamEnd() error {
+	e := r.ep
+	return e.sendControl(e.lane(wireup.AM), wire.AMStreamEnd, e.msgs.stream.sent, 0)
 }
 
 // chooseStream chooses between one message and several.

@@ -30,6 +30,7 @@ var (
 	ErrRemoteInvalid = errors.New("remote refused the request as invalid")
 	ErrConnReset     = errors.New("connection reset by remote peer") // it died or vanished
 	ErrPeerClosed    = errors.New("peer closed the connection")      // it left in order
+	ErrStreamEnded   = errors.New("peer ended its stream")           // and the connection is open
 	ErrTimedOut      = errors.New("operation timed out")
 	ErrRNR           = errors.New("remote had no receive buffer")
 	ErrRejected      = errors.New("operation rejected by remote peer")

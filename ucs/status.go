@@ -29,7 +29,8 @@ const (
 	StatusRemoteInvalid  Status = 18 // the target refused the request as malformed
 	StatusRNR            Status = 19 // the target had no receive buffer, retries exhausted
 	StatusPeerClosed     Status = 20 // the peer left in order
-	statusEnd            Status = 21
+	StatusStreamEnded    Status = 21 // the peer has ended its stream
+	statusEnd            Status = 22
 )
 
 var statusErrs = [statusEnd]error{
@@ -53,6 +54,7 @@ var statusErrs = [statusEnd]error{
 	StatusRemoteInvalid:  ErrRemoteInvalid,
 	StatusRNR:            ErrRNR,
 	StatusPeerClosed:     ErrPeerClosed,
+	StatusStreamEnded:    ErrStreamEnded,
 }
 
 // Err returns nil for StatusOK and the sentinel error of the status otherwise.

@@ -15,7 +15,7 @@ import (
 )
 
 // lastStatus is the highest one; TestStatus_EveryOneHasAnError notices a new one.
-const lastStatus = ucs.StatusPeerClosed
+const lastStatus = ucs.StatusStreamEnded
 
 // A Status in an error variable would be non-nil for success.
 func TestStatus_IsNoError(t *testing.T) {
@@ -35,7 +35,7 @@ func TestStatus_Numbers(t *testing.T) {
 		ucs.StatusInvalidParam, ucs.StatusUnreachable, ucs.StatusInvalidAddr, ucs.StatusNotImplemented, ucs.StatusTruncated,
 		ucs.StatusCanceled, ucs.StatusRemoteAccess, ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRejected,
 		ucs.StatusUnsupported, ucs.StatusLocalAccess, ucs.StatusInternal, ucs.StatusRemoteInvalid, ucs.StatusRNR,
-		ucs.StatusPeerClosed,
+		ucs.StatusPeerClosed, ucs.StatusStreamEnded,
 	} {
 		assert.Equal(t, ucs.Status(i), s, "%v", s)
 	}

@@ -27,7 +27,8 @@ const (
 	AMStreamRTS   = 20 // the next bytes of a stream, which stay with the sender until the receiver has got them
 	AMStreamTaken = 21 // it has, as many as it says
 	AMWithdraw    = 22 // the sender wants its announced data back
-	AMUnknown     = 26 // the first of those that this version does not know
+	AMStreamEnd   = 26 // the sender sends nothing more of its stream
+	AMUnknown     = 27 // the first of those that this version does not know
 )
 
 // WordLen is the length of the word of a message: all that a short active message has besides
@@ -140,10 +141,10 @@ const ControlLen = 24
 // ControlWord is the length of its first word, EP, which is the header where it is sent short.
 const ControlWord = 8
 
-// Control is all of AMAck, AMPutDone, AMCredit and AMStreamTaken.
+// Control is all of AMAck, AMPutDone, AMCredit, AMStreamTaken and AMStreamEnd.
 type Control struct {
 	EP    uint64 // the receiver's name of the connection
-	ID    uint64 // the receiver's name of the message or the receive; 0 in AMCredit
+	ID    uint64 // the receiver's name of the message or the receive; 0 in AMCredit; in AMStreamEnd the length of the stream
 	Value uint64 // a status, the bytes of credit, or those that were taken of a stream
 }
 
