@@ -182,7 +182,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{EP: e, From: Identity(socket.From), Private: slices.Clone(socket.Answer.Private)}
+	p := &Peer{EP: e, From: Identity(socket.From), Local: socket.Local(), Private: slices.Clone(socket.Answer.Private)}
 	if err = w.join(ctx, socket, e, until); err == nil {
 		p.Keys, err = e.unpackAll(socket.Answer.Keys)
 	}

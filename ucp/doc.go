@@ -155,8 +155,6 @@
 // before the first of them has ended, and what remains is to close the EP. Other EPs work
 // on. What was complete stays complete: some requests may end with StatusOK. The reason is
 //
-//   - ErrStreamEnded if the peer has ended its stream by EP.StreamEnd: only receives of the stream
-//     return it;
 //   - ErrPeerClosed if the peer left in order: it closed its EP or its worker;
 //   - ErrConnReset if its process ended otherwise, also by a kill, or vanished;
 //   - ErrTimedOut if an operation needs a lane and the peer did not go on with the

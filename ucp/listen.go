@@ -26,7 +26,8 @@ const MaxPrivate = bootstrap.MaxPrivate
 type Peer struct {
 	EP      *EP
 	From    Identity
-	Private []byte // what it has sent along; the caller's
+	Local   netip.AddrPort // address of this side of the socket; the zero AddrPort over unix
+	Private []byte         // what it has sent along; the caller's
 	// Keys are those that the listener publishes, by name, for EP; nil at the listener. They
 	// are the caller's to close.
 	Keys map[string]*RKey
@@ -401,7 +402,7 @@ func (w *Worker) arrived(e *EP) bool {
 	x.req.Connected()
 	e.link.whole()
 	e.passive, e.unproven = false, false
-	p := &Peer{EP: e, From: Identity(x.req.From), Private: slices.Clone(x.req.Hello.Private)}
+	p := &Peer{EP: e, From: Identity(x.req.From), Local: x.req.Local, Private: slices.Clone(x.req.Hello.Private)}
 	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
 	if x.l.cfg.OnPeer != nil {
 		x.l.cfg.OnPeer(p)

@@ -1,29 +1,18 @@
 package ucpnet
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
-
-// Addr is an address of a connection: that of the socket by which its ends found each other,
-// or who is there, in words.
-type Addr struct{ network, text string }
-
-// Network is "tcp" or "unix" where a socket has that address; otherwise "ucp".
-func (a Addr) Network() string { return a.network }
-
-// String is the address.
-func (a Addr) String() string { return a.text }
-
-// unnamed is the address of an end that has none.
-var unnamed = Addr{"ucp", "worker"}
 
 // Conn is a connection over the stream of an EP. All methods may be called by any goroutine,
 // at the same time too. Writes do not mix, and reads share what comes.
@@ -34,6 +23,8 @@ type Conn struct {
 
 	open     context.Context // ends with Close
 	shut     context.CancelCauseFunc
+	writable context.Context // ends with CloseWrite, and with open
+	endWrite context.CancelCauseFunc
 	reading  deadline
 	writing  deadline
 	listener *Listener // that has accepted it; nil if none has
@@ -49,21 +40,32 @@ var _ net.Conn = (*Conn)(nil)
 // NewConn makes a connection of an EP of the worker, for ends that found each other in
 // another way than Dial and Listen. Use the EP for nothing else that changes its stream, and
 // do not close it. To call within SharedWorker.Do is permitted.
-func NewConn(w *ucp.SharedWorker, ep *ucp.EP) *Conn { return newConn(w, ep, unnamed, unnamed) }
+func NewConn(w *ucp.SharedWorker, ep *ucp.EP) *Conn {
+	remote := net.Addr(Addr{})
+	if ep.PeerIdentity().Network != "" {
+		remote = peerAddr(ep.PeerIdentity())
+	}
+	return newConn(w, ep, Addr{}, remote)
+}
 
 func newConn(w *ucp.SharedWorker, ep *ucp.EP, local, remote net.Addr) *Conn {
 	c := &Conn{w: w, ep: ep, local: local, remote: remote}
 	c.open, c.shut = context.WithCancelCause(context.Background())
+	c.writable, c.endWrite = context.WithCancelCause(c.open)
 	c.reading.init(c.open)
-	c.writing.init(c.open)
+	c.writing.init(c.writable)
 	return c
 }
 
-// LocalAddr is the address of this end.
+// LocalAddr is the address of this end of the socket by which the ends found each other: a *net.TCPAddr or
+// *net.UnixAddr as a connection of package net has it, an Addr if there was no socket.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the address of the peer, or who it is.
+// RemoteAddr is the address of the other end, as LocalAddr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// PeerIdentity returns the identity of the peer: see [ucp.EP.PeerIdentity].
+func (c *Conn) PeerIdentity() ucp.Identity { return c.ep.PeerIdentity() }
 
 // SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error {
@@ -88,11 +90,12 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 	return nil
 }
 
-// Read receives at least one byte. io.EOF if the peer has closed and everything was read.
+// Read receives at least one byte. io.EOF if the peer has called Close or CloseWrite and everything was
+// read.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	ctx := c.reading.context()
 	if ctx.Err() != nil {
-		return 0, c.failure("read", c.cause(ctx))
+		return 0, c.failure("read", c.reading.cause(ctx))
 	}
 	if len(b) == 0 {
 		return 0, nil
@@ -102,16 +105,11 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	case n > 0:
 		return n, nil
 	case ctx.Err() != nil:
-		return 0, c.failure("read", c.cause(ctx))
-	case errors.Is(err, ucs.ErrPeerClosed):
+		return 0, c.failure("read", c.reading.cause(ctx))
+	case errors.Is(err, ucs.ErrPeerClosed), errors.Is(err, ucs.ErrStreamEnded):
 		return 0, io.EOF
 	}
 	return n, c.failure("read", err)
-}
-
-// cause is why a call with ctx, which has ended, ends: that the connection is closed comes first.
-func (c *Conn) cause(ctx context.Context) error {
-	return cmp.Or(context.Cause(c.open), context.Cause(ctx))
 }
 
 // receive reads from the EP, or what had come when it went.
@@ -156,22 +154,46 @@ func (c *Conn) lost(why error) {
 }
 
 // Write sends b. It returns when b is the caller's again. An error at the deadline says how
-// much was sent.
+// much was sent. An error that is syscall.EPIPE after CloseWrite, or if the peer has closed.
 func (c *Conn) Write(b []byte) (n int, err error) {
 	ctx := c.writing.context()
 	if ctx.Err() != nil {
-		return 0, c.failure("write", c.cause(ctx))
+		return 0, c.failure("write", c.writing.cause(ctx))
 	}
 	n, err = c.w.StreamSend(ctx, c.ep, b)
 	switch {
 	case err == nil || n == len(b) && n > 0:
 		return n, nil
 	case ctx.Err() != nil:
-		err = c.cause(ctx)
+		err = c.writing.cause(ctx)
 	default:
 		c.w.Do(func(*ucp.Worker) { err = c.why(err) })
 	}
 	return n, c.failure("write", err)
+}
+
+// CloseWrite ends the stream to the peer, whose Read returns io.EOF behind all that was written, and writes that
+// wait or come later. Read works as before. It waits for the end to leave as Close does.
+func (c *Conn) CloseWrite() error {
+	var r *ucp.Request
+	var err error
+	c.w.Do(func(*ucp.Worker) {
+		switch {
+		case c.open.Err() != nil:
+			err = net.ErrClosed
+		case c.writable.Err() == nil:
+			c.endWrite(os.NewSyscallError("write", syscall.EPIPE))
+			r, err = c.ep.StreamEnd(nil)
+			err = c.why(err)
+		}
+	})
+	if r != nil {
+		ctx, cancel := context.WithTimeout(c.open, closeLimit)
+		defer cancel()
+		_ = c.w.Until(ctx, r.Done) // otherwise it leaves later
+		c.w.Do(func(*ucp.Worker) { r.Release() })
+	}
+	return c.failure("close", err)
 }
 
 // closeLimit is how long Close waits for what was written to leave: as long as the kernel
@@ -220,10 +242,28 @@ func (c *Conn) closeEP() *ucp.Request {
 	return r
 }
 
-// failure is an error of package net.
+// failure is the error of a call as package net returns it; nil if err is nil.
 func (c *Conn) failure(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &net.OpError{Op: op, Net: "ucp", Source: c.local, Addr: c.remote, Err: err}
+	return &net.OpError{Op: op, Net: c.remote.Network(), Source: c.local, Addr: c.remote, Err: asNet(op, err)}
+}
+
+// asNet adds the error to an error of ucp by which programs that know package net recognize it.
+func asNet(op string, err error) error {
+	errno := syscall.Errno(0)
+	switch {
+	case errors.Is(err, ucs.ErrPeerClosed):
+		errno = syscall.EPIPE
+	case errors.Is(err, ucs.ErrConnReset):
+		errno = syscall.ECONNRESET
+	case errors.Is(err, ucs.ErrTimedOut):
+		errno = syscall.ETIMEDOUT
+	case errors.Is(err, ucs.ErrClosed):
+		return fmt.Errorf("%w: %w", net.ErrClosed, err)
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", os.NewSyscallError(op, errno), err)
 }

@@ -20,8 +20,6 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
-
 // sets are the transports that connections are tried over.
 var sets = []string{"self", "sm", "tcp", `\rc`}
 

@@ -1,6 +1,7 @@
 package ucpnet
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -29,6 +30,11 @@ func (d *deadline) context() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ctx
+}
+
+// cause is why a call with ctx, which has ended, fails: that the connection is closed comes first.
+func (d *deadline) cause(ctx context.Context) error {
+	return cmp.Or(context.Cause(d.parent), context.Cause(ctx))
 }
 
 // at sets the deadline, for calls that wait as for later ones; zero means none.

@@ -29,9 +29,24 @@
 //
 // Write returns when the bytes are on their way, or kept by a transport; the peer's
 // window (ucp.Config.EagerWindow) bounds what it has not read, and Write waits for it.
-// Close tells the peer behind all that was written, and waits up to 5 seconds until
-// transports have taken it. There is no half-close. The end of the peer's process shows as
-// ucs.ErrConnReset.
+// Close and CloseWrite tell the peer behind all that was written, and wait up to 5 seconds until
+// transports have taken it. A peer that closes without having read everything ends the connection in
+// order: reads return io.EOF and not syscall.ECONNRESET.
+//
+// # Errors
+//
+// errors.Is finds what it finds in errors of package net, besides the errors of ucp:
+//
+//   - net.ErrClosed: the connection, the listener or the worker was closed on this side;
+//   - os.ErrDeadlineExceeded: a deadline has passed; Timeout reports true;
+//   - io.EOF, of Read alone: the peer has called Close or CloseWrite;
+//   - syscall.EPIPE, of Write: CloseWrite was called, or the peer has closed;
+//   - syscall.ECONNRESET: the process of the peer has died;
+//   - syscall.ETIMEDOUT: the host of the peer does not reply;
+//   - syscall.ECONNREFUSED, of Dial: nobody listens there.
+//
+// Addresses are those of the socket by which the ends found each other, in the types of package net. Who the
+// peer is says Conn.PeerIdentity.
 //
 // # Cost
 //

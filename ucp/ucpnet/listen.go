@@ -49,7 +49,11 @@ func Listen(ctx context.Context, w *ucp.SharedWorker, network, address string) (
 
 // come takes a peer that has connected.
 func (l *Listener) come(p *ucp.Peer) {
-	c := newConn(l.w, p.EP, l.addr, Addr{p.From.Network, p.From.String()})
+	local := l.addr
+	if p.Local.IsValid() {
+		local = net.TCPAddrFromAddrPort(p.Local)
+	}
+	c := newConn(l.w, p.EP, local, peerAddr(p.From))
 	c.listener = l
 	l.conns[p.EP] = c
 	l.waiting = append(l.waiting, c)
@@ -74,7 +78,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if l.open.Err() != nil {
 		err = net.ErrClosed
 	}
-	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: err}
+	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: asNet("accept", err)}
 }
 
 // take takes the next connection for a call of Accept, unless that has one: one whose peer needs no
@@ -117,5 +121,6 @@ func Dial(ctx context.Context, w *ucp.SharedWorker, network, address string) (*C
 	if err != nil {
 		return nil, err
 	}
-	return newConn(w, p.EP, unnamed, Addr{network, address}), nil
+	local, remote := dialedAddrs(p, address)
+	return newConn(w, p.EP, local, remote), nil
 }

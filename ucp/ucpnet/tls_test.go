@@ -35,7 +35,9 @@ func TestDial_TLS(t *testing.T) {
 	require.NoError(t, err)
 	b, err := l.Accept()
 	require.NoError(t, err)
-	assert.Contains(t, b.RemoteAddr().String(), "worker at 127.0.0.1")
+	for _, c := range []*Conn{a, b.(*Conn)} {
+		assert.Equal(t, "worker", c.PeerIdentity().Name)
+	}
 	require.NoError(t, writeOne(a))
 	require.NoError(t, readOne(b))
 	closeBoth(a, b)

@@ -1,0 +1,111 @@
+package ucpnet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// roleEnv makes this test binary a child process with a role: its name, and its arguments, separated by spaces.
+const roleEnv = "GUCX_TEST_UCPNET_ROLE"
+
+// roles are what a child process can be. A role ends with its standard input at the latest.
+var roles = map[string]func(args []string, in *bufio.Scanner) error{
+	"peer": peerRole,
+}
+
+func TestMain(m *testing.M) {
+	role := strings.Fields(os.Getenv(roleEnv))
+	if len(role) == 0 {
+		testenv.Main(m)
+	}
+	if err := roles[role[0]](role[1:], bufio.NewScanner(os.Stdin)); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role[0], err)
+		os.Exit(1)
+	}
+}
+
+// child is a process with a role.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// startChild starts a process with a role, which has files from descriptor 3 on. It is killed when the test
+// ends.
+func startChild(t testing.TB, files []*os.File, role ...string) *child {
+	t.Helper()
+	c := &child{cmd: exec.Command(os.Args[0])}
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+strings.Join(role, " "))
+	c.cmd.Stderr, c.cmd.ExtraFiles = os.Stderr, files
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.out = bufio.NewReader(out)
+	c.in, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(c.kill)
+	return c
+}
+
+// line waits for the next line that the child says.
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	line, err := c.out.ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(line)
+}
+
+// kill kills the child, unless it has ended, and waits for its end.
+func (c *child) kill() {
+	if c.cmd.ProcessState == nil {
+		_ = c.cmd.Process.Kill() // it may have ended
+		_ = c.cmd.Wait()
+		_ = c.in.Close()
+	}
+}
+
+// roleWorker is the worker of a child process.
+func roleWorker(tls string) (*ucp.SharedWorker, error) {
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow(tls)}, all.Components()...)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return w.Share(), nil
+}
+
+// peerRole dials a listener, writes a byte and waits. Its arguments are transports, network and address.
+func peerRole(args []string, in *bufio.Scanner) error {
+	w, err := roleWorker(args[0])
+	if err != nil {
+		return err
+	}
+	c, err := Dial(context.Background(), w, args[1], args[2])
+	if err != nil {
+		return err
+	}
+	if err := writeOne(c); err != nil {
+		return err
+	}
+	in.Scan()
+	return c.Close()
+}
