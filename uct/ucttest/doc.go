@@ -30,6 +30,5 @@
 // Checks of the death of a peer need one that can die: a process (ExecPeer), or
 // [LocalPeer] where none can serve.
 //
-// [Results] runs the suite outside package testing. [Broken] wraps a transport
-// so that it breaks one rule, to show that the suite notices.
+// [Results] runs the suite outside package testing.
 package ucttest

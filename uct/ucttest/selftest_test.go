@@ -13,79 +13,94 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
+	"github.com/gucx/gucx/uct/ucttest/internal/broken"
 	"github.com/gucx/gucx/uct/ucttest/memtp"
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // caughtBy says which checks must fail on each broken transport.
-var caughtBy = map[ucttest.Kind][]string{
-	ucttest.Drop:             {"am/both-ways", "order/endpoints", "pending/fifo"},
-	ucttest.Duplicate:        {"am/both-ways", "order/endpoints"},
-	ucttest.Reorder:          {"am/both-ways", "order/endpoints"},
-	ucttest.Corrupt:          {"am/sizes", "order/variants"},
-	ucttest.KeepBuffer:       {"am/sizes"},
-	ucttest.Truncate:         {"am/too-long"},
-	ucttest.WrongID:          {"am/ids"},
-	ucttest.LieClaimed:       {"attr/variants", "put/sizes"},
-	ucttest.LieUnclaimed:     {"attr/variants"},
-	ucttest.LoseCompletion:   {"am/post-in-completion", "put/many"},
-	ucttest.DoubleCompletion: {"put/many", "order/variants"},
-	ucttest.EndTwice:         {"put/sizes", "order/variants"},
-	ucttest.LoseCancel:       {"close/in-flight", "reenter/completion"},
-	ucttest.LoseNested:       {"reenter/completion"},
-	ucttest.FlushEarly:       {"flush/put", "put/sizes"},
-	ucttest.FenceNothing:     {"fence/matrix", "fence/message"},
-	ucttest.FenceLong:        {"fence/matrix"},
-	ucttest.IgnoreKey:        {"fault/key", "fault/stale-key"},
-	ucttest.HideFault:        {"fault/bounds", "notify/failed"},
-	ucttest.SilentFailure:    {"fault/bounds", "fault/rights", "peer/killed", "peer/idle"},
-	ucttest.RepeatFailure:    {"fault/bounds", "peer/killed"},
-	ucttest.RoundAtomics:     {"fault/misaligned"},
-	ucttest.TearAtomics:      {"atomic/senders"},
-	ucttest.LeakDescriptor:   {"desc/kept"},
-	ucttest.UnfairPending:    {"pending/fair"},
-	ucttest.PendingLIFO:      {"pending/fifo", "pending/refused-stays-first"},
-	ucttest.PendingTwice:     {"pending/fifo"},
-	ucttest.Overtake:         {"pending/refused-stays-first"},
-	ucttest.LoseWakeup:       {"wake/receive", "wake/race"},
-	ucttest.TrustAddress:     {"addr/garbage"},
-	ucttest.TrustKey:         {"key/garbage"},
-	ucttest.CloseInUse:       {"md/close-in-use"},
-	ucttest.KeepMem:          {"revoke/registered", "revoke/allocated", "peer/revoke", "fault/stale-key"},
-	ucttest.ForgetMem:        {"revoke/iface"},
-	ucttest.KeepLocal:        {"revoke/local"},
-	ucttest.Allocate:         {"cost/allocations"},
-	ucttest.SpawnGoroutine:   {"cost/goroutines"},
-	ucttest.LieClass:         {"attr/classes"},
-	ucttest.LieCost:          {"attr/costs"},
-	ucttest.ReleaseAll:       {"key/release"},
-	ucttest.CompleteEarly:    {"put/sizes", "put/many"},
-	ucttest.KeepCopied:       {"get/sizes"},
-	ucttest.BlindCheck:       {"peer/check"},
-	ucttest.LoseCheck:        {"check/alive", "check/device"},
-	ucttest.LoseRecall:       {"queue/recall"},
-	ucttest.KeepQueue:        {"queue/stop"},
-	ucttest.ShortLength:      {"queue/sizes"},
-	ucttest.NotifyEarly:      {"notify/sizes"},
-	ucttest.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
-	ucttest.LieGuarded:       {"reenter/progress"},
-	ucttest.LieMapped:        {"get/mapped"},
-	ucttest.LieLimit:         {"limit/put"},
+var caughtBy = map[broken.Kind][]string{
+	broken.Drop:             {"am/both-ways", "order/endpoints", "pending/fifo"},
+	broken.Duplicate:        {"am/both-ways", "order/endpoints"},
+	broken.Reorder:          {"am/both-ways", "order/endpoints"},
+	broken.Corrupt:          {"am/sizes", "order/variants"},
+	broken.KeepBuffer:       {"am/sizes"},
+	broken.Truncate:         {"am/too-long"},
+	broken.WrongID:          {"am/ids"},
+	broken.LieClaimed:       {"attr/variants", "put/sizes"},
+	broken.LieUnclaimed:     {"attr/variants"},
+	broken.LoseCompletion:   {"am/post-in-completion", "put/many"},
+	broken.DoubleCompletion: {"put/many", "order/variants"},
+	broken.EndTwice:         {"put/sizes", "order/variants"},
+	broken.LoseCancel:       {"close/in-flight", "reenter/completion"},
+	broken.LoseNested:       {"reenter/completion"},
+	broken.FlushEarly:       {"flush/put", "put/sizes"},
+	broken.FenceNothing:     {"fence/matrix", "fence/message"},
+	broken.FenceLong:        {"fence/matrix"},
+	broken.IgnoreKey:        {"fault/key", "fault/stale-key"},
+	broken.HideFault:        {"fault/bounds", "notify/failed"},
+	broken.SilentFailure:    {"fault/bounds", "fault/rights", "peer/killed", "peer/idle"},
+	broken.RepeatFailure:    {"fault/bounds", "peer/killed"},
+	broken.RoundAtomics:     {"fault/misaligned"},
+	broken.TearAtomics:      {"atomic/senders"},
+	broken.LeakDescriptor:   {"desc/kept"},
+	broken.UnfairPending:    {"pending/fair"},
+	broken.PendingLIFO:      {"pending/fifo", "pending/refused-stays-first"},
+	broken.PendingTwice:     {"pending/fifo"},
+	broken.Overtake:         {"pending/refused-stays-first"},
+	broken.LoseWakeup:       {"wake/receive", "wake/race"},
+	broken.TrustAddress:     {"addr/garbage"},
+	broken.TrustKey:         {"key/garbage"},
+	broken.CloseInUse:       {"md/close-in-use"},
+	broken.KeepMem:          {"revoke/registered", "revoke/allocated", "peer/revoke", "fault/stale-key"},
+	broken.ForgetMem:        {"revoke/iface"},
+	broken.KeepLocal:        {"revoke/local"},
+	broken.Allocate:         {"cost/allocations"},
+	broken.SpawnGoroutine:   {"cost/goroutines"},
+	broken.LieClass:         {"attr/classes"},
+	broken.LieCost:          {"attr/costs"},
+	broken.ReleaseAll:       {"key/release"},
+	broken.CompleteEarly:    {"put/sizes", "put/many"},
+	broken.KeepCopied:       {"get/sizes"},
+	broken.BlindCheck:       {"peer/check"},
+	broken.LoseCheck:        {"check/alive", "check/device"},
+	broken.LoseRecall:       {"queue/recall"},
+	broken.KeepQueue:        {"queue/stop"},
+	broken.ShortLength:      {"queue/sizes"},
+	broken.NotifyEarly:      {"notify/sizes"},
+	broken.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
+	broken.LieGuarded:       {"reenter/progress"},
+	broken.LieMapped:        {"get/mapped"},
+	broken.LieLimit:         {"limit/put"},
+}
+
+// breaking returns h with a transport that breaks one rule.
+func breaking(h ucttest.Harness, k broken.Kind) ucttest.Harness {
+	open, layer := h.OpenMD, broken.Layer(k)
+	h.OpenMD = func() (uct.MD, error) {
+		md, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return wrap.Domain(md, layer), nil
+	}
+	return h
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {
-	for _, k := range ucttest.Kinds() {
+	for _, k := range broken.Kinds() {
 		t.Run(k.String(), func(t *testing.T) {
 			checks := caughtBy[k]
 			require.NotEmpty(t, checks, "no check is named for this kind")
-			if testenv.RaceEnabled && (k == ucttest.KeepMem || k == ucttest.ForgetMem) {
+			if testenv.RaceEnabled && (k == broken.KeepMem || k == broken.ForgetMem) {
 				t.Skip("the race detector notices first")
 			}
 			h := memHarness(func(c *memtp.Config) {
-				c.ConnectEP = slices.Contains(caughtBy[k], "notify/failed") || k == ucttest.NotifyEarly || k == ucttest.NotifyTwice
+				c.ConnectEP = slices.Contains(caughtBy[k], "notify/failed") || k == broken.NotifyEarly || k == broken.NotifyTwice
 			})
 			h.Budget = 1 << 12
 			h.EventTimeout = 50 * time.Millisecond
-			for _, v := range ucttest.Results(ucttest.Broken(h, k), checks...) {
+			for _, v := range ucttest.Results(breaking(h, k), checks...) {
 				if v.Skipped && strings.Contains(v.String(), "race detector") {
 					t.Skip("allocations are not counted under the race detector")
 				}
@@ -192,11 +207,11 @@ func TestResults_NothingOpens(t *testing.T) {
 
 func TestKind_String(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range ucttest.Kinds() {
+	for _, k := range broken.Kinds() {
 		assert.False(t, seen[k.String()], k.String())
 		seen[k.String()] = true
 	}
-	assert.Equal(t, "kind 200", ucttest.Kind(200).String())
+	assert.Equal(t, "kind 200", broken.Kind(200).String())
 }
 
 func FuzzAddress(f *testing.F) { ucttest.FuzzAddress(f, memHarness(nil)) }

@@ -1,20 +1,6 @@
-package ucttest
+package broken
 
-import (
-	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/wrap"
-)
-
-// wrapped opens domains with a layer around them.
-func wrapped(open func() (uct.MD, error), layers ...wrap.Hooks) func() (uct.MD, error) {
-	return func() (uct.MD, error) {
-		md, err := open()
-		if err != nil {
-			return nil, err
-		}
-		return wrap.Domain(md, layers...), nil
-	}
-}
+import "github.com/gucx/gucx/uct"
 
 // beforeEach is called before every data operation of an EP.
 type beforeEach func()

@@ -1,4 +1,4 @@
-package ucttest
+package broken
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package ucttest
+package broken
 
 import (
 	"encoding/binary"
@@ -171,10 +171,13 @@ func (a *tearingAtomics) AtomicFetch(op uct.AtomicOp, size int, value uint64, re
 		return a.Atomics.AtomicFetch(op, size, value, result, raddr, key, c)
 	}
 	write := func(h *hook) {
-		var b [8]byte
-		setWord(b[:], size, op.Apply(size, *result, 0, value))
+		sum := op.Apply(size, *result, 0, value)
+		b := binary.NativeEndian.AppendUint64(nil, sum)
+		if size == 4 {
+			b = binary.NativeEndian.AppendUint32(nil, uint32(sum))
+		}
 		later(a.e, func() error {
-			err := a.e.Has.Put.PutShort(b[:size], raddr, key)
+			err := a.e.Has.Put.PutShort(b, raddr, key)
 			if err != uct.ErrNoResource {
 				h.fire()
 			}

@@ -1,4 +1,7 @@
-package ucttest
+// Package broken has layers around a transport, each of which breaks one rule of the contract of package
+// uct. The test of package ucttest shows with them that the suite notices: a suite that passes a broken
+// transport is worth nothing.
+package broken
 
 import (
 	"fmt"
@@ -7,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// Kind is a rule that [Broken] makes a transport break.
+// Kind is a rule that a layer breaks.
 type Kind uint8
 
 // The kinds, each a mistake that a transport could make.
@@ -95,15 +98,10 @@ func Kinds() []Kind {
 	return all
 }
 
-// Broken returns h with a transport that breaks one rule: a suite that does not
-// fail on it is worth nothing. The transport must claim what the rule is about.
-func Broken(h Harness, k Kind) Harness {
-	h.OpenMD = wrapped(h.OpenMD, breaking(k, &regions{}))
-	return h
-}
-
-// breaking returns the wrapping that breaks one rule.
-func breaking(k Kind, known *regions) wrap.Hooks {
+// Layer returns a layer that breaks one rule. It is for the domains of one test. The transport below must claim what
+// the rule is about.
+func Layer(k Kind) wrap.Hooks {
+	known := &regions{}
 	switch k {
 	case Drop, Duplicate, Reorder, Corrupt, KeepBuffer, Truncate, WrongID:
 		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.AM = newBadAM(k, e) }}
@@ -170,7 +168,7 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}
-	panic("ucttest: " + k.String())
+	panic("broken: " + k.String())
 }
 
 // garbage keeps allocations from being optimised away.
