@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
-	"github.com/gucx/gucx/ucp/internal/waitqueue"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -22,9 +21,10 @@ type EP struct {
 	peer *conn.Peer
 	link *link // nil until an operation needed a lane
 
-	ops     requestList                // operations in progress, in the order of issue
-	waiting *waitqueue.Queue[*Request] // those that wait for a lane, for credit, or behind a fence; nil until there was one
-	keys    *RKey                      // keys that are bound to this EP
+	ops     requestList // operations in progress, in the order of issue
+	awaited requestList // requests that wait for a message of the peer
+	waiting *waiting    // those that wait for a lane, for credit, or behind a fence; nil until there was one
+	keys    *RKey       // keys that are bound to this EP
 
 	held     []*iface  // where lanes were closed that may still have operations
 	implicit *implicit // nil until there was one
@@ -42,11 +42,7 @@ type EP struct {
 	unproven      bool         // a dialer knows its id, and has not proven yet that it is the peer
 	unverified    bool         // the addresses of the peer are its own claim: no program named them
 	adopted       bool         // was passive, and its user has not used it yet
-	replaying     bool         // in replay
-	again         bool         // replay has more to do
-	replayAll     bool         // and not just with messages
-	stillWaits    bool         // the message in turn has to
-	unsorted      bool         // waiting is not in the order of issue
+	leaving       bool         // the EP leaves when no request awaits the peer
 	closesLater   bool         // Close was called within a transport: the next Progress does what it says
 	closeMode     CloseMode    // of that
 	scheduled     bool         // in Worker.deferred
@@ -201,7 +197,7 @@ func (e *EP) unlist(r *Request) {
 
 // busy reports that operations are in progress.
 func (e *EP) busy() bool {
-	return e.ops.first != nil || e.direct > 0 || e.implicit.underway() || e.msgs.awaits()
+	return e.ops.first != nil || e.direct > 0 || e.implicit.underway() || e.awaited.first != nil
 }
 
 // emptied is called when there may be no operation left.
@@ -239,6 +235,14 @@ func (e *EP) wait(r *Request) {
 	}
 }
 
+// used notes that the user of an EP that took over the peer's connection uses it.
+func (e *EP) used() {
+	if e.adopted {
+		e.adopted = false
+		e.bind()
+	}
+}
+
 // startOver makes an EP that took over the peer's connection, and was not used yet,
 // one that is not connected: that the peer has closed its EP is nothing to its user.
 func (e *EP) startOver() {
@@ -269,7 +273,7 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	e.w.stats.failedEPs.Inc()
 	e.state = epFailed
 	e.because(st, reason, i)
-	e.unbindKeys()
+	e.unbind()
 	e.w.forget(e)
 	e.w.schedule(e)
 }
@@ -307,7 +311,7 @@ func (e *EP) closeFailed() {
 // abort ends every operation with st and closes the lanes.
 func (e *EP) abort(st ucs.Status) {
 	e.aborting = st
-	e.unbindKeys()
+	e.unbind()
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.lanesClosing })
 	queue := e.takeWaiting()
 	e.barrier = nil
@@ -321,7 +325,7 @@ func (e *EP) abort(st ucs.Status) {
 		e.link.endUndecided(st)
 	}
 	e.endAnswered(st)
-	e.msgs.endAwaited(st)
+	e.endAwaited(st)
 	e.each(func(p *protocol) func(*EP) { return p.lanesClosed })
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.aborted })
@@ -397,7 +401,7 @@ func (e *EP) closeLater(mode CloseMode) {
 	if e.state == epOpen {
 		e.state = epClosing
 	}
-	e.unbindKeys()
+	e.unbind()
 	e.w.schedule(e)
 }
 
@@ -442,7 +446,7 @@ func (e *EP) closeAnyway() (*Request, error) {
 func (e *EP) stop() {
 	e.state = epClosing
 	e.w.forget(e)
-	e.unbindKeys()
+	e.unbind()
 	e.each(func(p *protocol) func(*EP) { return p.stopped })
 	if e.deliversLast() {
 		e.w.schedule(e) // see discardUnread
@@ -513,7 +517,7 @@ func (e *EP) destroy() {
 	}
 	e.state = epClosed
 	e.w.forget(e)
-	e.unbindKeys()
+	e.unbind()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	if e.link != nil {
 		e.dropAnswers()

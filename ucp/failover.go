@@ -80,7 +80,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 		l.e.markFailed(st, why, x.Iface)
 		return
 	}
-	l.e.bindKeys()
+	l.e.bind()
 	l.rerouting = true
 	x.EP.PurgePending(runPurged)
 	l.rerouting = false
@@ -114,7 +114,7 @@ func (r *Request) waitAgain() {
 		r.refund()
 	}
 	r.flags |= reqAhead
-	r.ep.unsorted = true
+	r.ep.queue().unsorted = true
 	r.ep.wait(r)
 }
 

@@ -117,8 +117,8 @@ func (r *Request) drained() {
 	r.settle(r.comp.Status)
 	switch {
 	case e.ending || e.aborting != ucs.StatusOK: // that leaves itself
-	case e.sendEcho(), e.msgs.awaits():
-		e.msgs.leaving = true
+	case e.delays(), e.awaited.first != nil:
+		e.leaving = true
 	default:
 		e.leave()
 	}
@@ -170,7 +170,7 @@ func (l *link) ordered() *lane {
 // Behind operations that wait themselves the fence takes its place in their line.
 func (e *EP) fenceByFlush() {
 	e.fences++
-	e.unbindKeys()
+	e.unbind()
 	r := e.w.newRequest(e, &fenceStage)
 	e.list(r)
 	r.Release()
@@ -193,7 +193,7 @@ func (r *Request) unfence() {
 		e.barrier = nil
 	}
 	if e.state == epOpen && e.fences == 0 {
-		e.bindKeys()
+		e.bind()
 	}
 	if e.state < epFailed { // one that closes waits for what is behind the fence
 		e.replay()

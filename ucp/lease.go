@@ -13,7 +13,7 @@ import (
 )
 
 // transferProtocol is what puts, gets and messages share.
-var transferProtocol = protocol{closed: (*Worker).closeLeases}
+var transferProtocol = protocol{bind: (*EP).bindKeys, unbind: (*EP).unbindKeys, closed: (*Worker).closeLeases}
 
 // regCache keeps memory of callers registered with one memory domain.
 type regCache = regcache.Cache[*region.Mem]

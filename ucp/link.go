@@ -195,7 +195,7 @@ func (l *link) connect(act wireup.Action) wireup.Event {
 // keys may be bound to it.
 func (l *link) prove(x *lane) {
 	l.lanes.Prove(x)
-	l.e.bindKeys()
+	l.e.bind()
 }
 
 // activate gives a lane to its roles, binds the keys to it and lets waiting
@@ -209,7 +209,7 @@ func (l *link) activate(n int, roles wireup.Roles) {
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {
 		l.needRails() // the peer shares work over several lanes, or this side will
 	}
-	l.e.bindKeys()
+	l.e.bind()
 	l.e.replay()
 }
 

@@ -23,6 +23,25 @@ var messageProtocol = protocol{
 			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
 		}
 	},
+	bind: (*EP).bindMessages,
+	lanesClosing: func(e *EP, _ ucs.Status) {
+		if e.msgs != nil {
+			e.msgs.queue = nil
+		}
+	},
+	unbind: func(e *EP) {
+		if m := e.msgs; m != nil {
+			m.unbind()
+			m.admit()
+		}
+	},
+	ready: func(e *EP) {
+		e.bindMessages()
+		if e.msgs != nil && e.msgs.queue.replies() {
+			e.w.schedule(e)
+		}
+	},
+	delays:       (*EP).sendEcho,
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
 	destroyed:    (*EP).closeWindow,
 }
@@ -52,16 +71,13 @@ type messages struct {
 	source uint64 // bits of the peer's tags under tagSources.mask
 	window
 
-	awaited requestList // messages of which the peer has to tell or to send something
-	leaving bool        // the EP is to leave when there is none any more
-	echoes  uint8       // that a loop-back has sent to close; see loopback.go
-	waiting int         // sends in EP.waiting: the next one goes behind them
-	inbound *inbound    // messages of which a part has come, the oldest first
-	kept    tagList     // tagged messages that have come and were not received
-	rndv    *announced  // messages that were announced and are kept, the latest first
-	closed  bool        // the EP has gone, or has others
-	next    *messages   // of those that have gone and have left messages,
-	prev    *messages   // in the order in which they went
+	echoes  uint8      // that a loop-back has sent to close; see loopback.go
+	inbound *inbound   // messages of which a part has come, the oldest first
+	kept    tagList    // tagged messages that have come and were not received
+	rndv    *announced // messages that were announced and are kept, the latest first
+	closed  bool       // the EP has gone, or has others
+	next    *messages  // of those that have gone and have left messages,
+	prev    *messages  // in the order in which they went
 	keys    peerKeys
 	from    [memoryClasses]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
 	choice  schemeChoice                   // the latest; no bytes: none
@@ -80,7 +96,7 @@ type messages struct {
 // holdsBack reports that a message waits, and all later ones behind it: all but r, which may
 // be nil, if that is in turn.
 func (m *messages) holdsBack(r *Request) bool {
-	before := m.waiting
+	before := m.e.waiting.messages()
 	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
 		before = m.e.waiting.DeferredOrdered()
 	}
@@ -128,14 +144,6 @@ func (e *EP) newMessages() {
 	e.bindMessages() // to a lane that puts or gets have made
 }
 
-// used notes that the user of an EP that took over the peer's connection uses it.
-func (e *EP) used() {
-	if e.adopted {
-		e.adopted = false
-		e.bindMessages()
-	}
-}
-
 // bindMessages has messages go out in one call if nothing is in the way: no lane that is
 // not there yet, no fence, no message that waits, and nothing to note with the first one.
 func (e *EP) bindMessages() {
@@ -145,7 +153,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.replaying || e.adopted {
+	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.adopted {
 		return
 	}
 	limits := &x.Iface.attr.AM
@@ -229,56 +237,6 @@ func (m *wholeMsg) Pack(dst []byte) int {
 	return n + bulk.Copy(dst[n:], m.data)
 }
 
-// awaitPeer has a message wait for what the peer tells of it: an acknowledgement, or that
-// it has the data. It is not in the list of operations any more, since a flush and a fence
-// do not wait for the peer's receive.
-func (r *Request) awaitPeer() {
-	e := r.ep
-	if r.flags&reqListed != 0 {
-		e.unlist(r)
-	}
-	r.comp.Count++
-	r.flags |= reqAwaited
-	e.msgs.awaited.add(r)
-}
-
-// unawait is called when the request has ended.
-func (r *Request) unawait() {
-	e := r.ep
-	r.flags &^= reqAwaited
-	e.msgs.awaited.remove(r)
-	if e.msgs.leaving && e.msgs.awaited.first == nil {
-		e.w.schedule(e)
-	}
-	e.emptied()
-}
-
-// awaits reports that the peer has to tell something of messages.
-func (m *messages) awaits() bool { return m != nil && m.awaited.first != nil }
-
-// goOnLeaving goes on with EP.Close when the peer has told all there is to tell. What this
-// side told last may still be queued, so operations are waited for once more.
-func (e *EP) goOnLeaving() {
-	if m := e.msgs; m != nil && m.leaving && m.awaited.first == nil && e.state == epClosing && !e.ending {
-		m.leaving = false
-		e.drain()
-	}
-}
-
-// endAwaited ends the messages that wait for the peer, which is gone.
-func (m *messages) endAwaited(st ucs.Status) {
-	if m == nil {
-		return
-	}
-	for r := m.awaited.first; r != nil; {
-		next := r.next
-		if r.flags&reqLed == 0 { // else it ends with the request that it has led
-			r.comp.Complete(st)
-		}
-		r = next
-	}
-}
-
 // discardUnread discards what nobody receives from a loop-back that closes: unread stream data, and
 // messages whose data is still with their sender and that match no posted receive. Their credit returns
 // at once, so that queued sends proceed.
@@ -308,7 +266,7 @@ func (e *EP) sendEcho() bool {
 		return false
 	}
 	m := e.messaging()
-	if m.echoes == echoes || m.echoes > 0 && m.awaits() {
+	if m.echoes == echoes || m.echoes > 0 && e.awaited.first != nil {
 		return false
 	}
 	m.echoes++
@@ -339,7 +297,7 @@ func (r *Request) echoed() {
 
 // endUnmatched ends the synchronous sends that wait for a receive.
 func (m *messages) endUnmatched() {
-	for r := m.awaited.first; r != nil; {
+	for r := m.e.awaited.first; r != nil; {
 		next := r.next
 		if r.msg != nil && r.msg.acked && !r.stage.announces && r.flags&reqLed == 0 {
 			r.comp.Complete(ucs.StatusPeerClosed)

@@ -14,7 +14,7 @@ import (
 // blockedPair is a pair whose a has sent messages with tag orderJunk until it had no credit.
 func blockedPair(t *testing.T, cfg Config) *pair {
 	p := newPair(t, fakes("like sm", likeSM()), cfg).grown()
-	for i := 0; p.a.ep.msgs.waiting < 3; i++ {
+	for i := 0; p.a.ep.waiting.messages() < 3; i++ {
 		r, err := p.a.ep.TagSend(orderJunk, nil, nil)
 		require.NoError(t, err)
 		r.Release()

@@ -71,7 +71,7 @@ func newOrderModel(t *testing.T, rt *rapid.T, set transports, senders int) *orde
 	}
 	for i := range m.senders {
 		s := &m.senders[i]
-		for k := 0; s.ep.msgs == nil || s.ep.msgs.waiting == 0 || k < 3; k++ {
+		for k := 0; s.ep.waiting.messages() == 0 || k < 3; k++ {
 			require.Less(rt, k, settleSteps, "the credit does not end")
 			m.send(i, orderJunk, 0)
 			if k%16 == 0 {

@@ -21,6 +21,16 @@ type protocol struct {
 	// alarm is called when the worker checks its deadlines.
 	alarm func(*Worker)
 
+	// bind is called when operations may go in one call over the lanes that there are: lanes, fences or the
+	// state of the EP have changed.
+	bind func(*EP)
+	// unbind is called when no operation may go in one call any more.
+	unbind func(*EP)
+	// ready is called when fewer operations of the EP wait: messages behind them may go in one call again.
+	ready func(*EP)
+	// delays reports that an EP whose operations have ended must wait for the peer before it leaves.
+	delays func(*EP) bool
+
 	// lanesClosing is called before the lanes of an EP close: operations in queues of transports end with st.
 	lanesClosing func(e *EP, st ucs.Status)
 	// lanesClosed is called when the lanes have closed.
@@ -74,6 +84,21 @@ func (w *Worker) protocolWork() (n int) {
 		}
 	}
 	return n
+}
+
+// bind, unbind and ready call the functions of all protocols.
+func (e *EP) bind()   { e.each(func(p *protocol) func(*EP) { return p.bind }) }
+func (e *EP) unbind() { e.each(func(p *protocol) func(*EP) { return p.unbind }) }
+func (e *EP) ready()  { e.each(func(p *protocol) func(*EP) { return p.ready }) }
+
+// delays reports that a protocol delays the end of the EP.
+func (e *EP) delays() bool {
+	for _, p := range e.w.protocols {
+		if p.delays != nil && p.delays(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // freeProtocols calls freed of all protocols.

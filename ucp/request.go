@@ -27,7 +27,7 @@ type Request struct {
 	lane   uint8 // the next lane to flush; that of a part
 	op     uct.AtomicOp
 	size   uint8    // of the atomic; 0 if it is none
-	next   *Request // in EP.ops or messages.awaited, in the order in which operations were issued; in the pool
+	next   *Request // in EP.ops or EP.awaited, in the order in which operations were issued; in the pool
 	recv   *tagRecv // of a receive, for good; nil for all others
 	worker *Worker
 
@@ -80,7 +80,7 @@ const (
 	reqRead                           // compare-and-swap: the word has been read
 	reqAnswerDue                      // an answer: counted in link.answers
 	reqDirect                         // posted in one call: counted in EP.direct, and in no list
-	reqAwaited                        // in messages.awaited
+	reqAwaited                        // in EP.awaited
 	reqLed                            // another request, whose parent it is, does what it waits for
 	reqFetching                       // a receive of a message that was announced
 	reqTruncated                      // of one that is longer than the buffer
@@ -276,7 +276,7 @@ func (r *Request) Cancel() bool {
 		e.msgs.tuple.uncount(r.msg.number)
 	}
 	r.settle(ucs.StatusCanceled)
-	if inOrder && e.msgs.waiting > 0 {
+	if inOrder && e.waiting.messages() > 0 {
 		e.replayMessages() // what waits behind it
 	}
 	return true

@@ -224,21 +224,16 @@ func (k *RKey) release() {
 	k.ep, k.next, k.prev = nil, nil, nil
 }
 
-// bindKeys binds the keys of the EP, and its messages, to its lanes.
+// bindKeys binds the keys of the EP to its lanes.
 func (e *EP) bindKeys() {
 	for k := e.keys; k != nil; k = k.next {
 		k.bind()
 	}
-	e.bindMessages()
 }
 
 func (e *EP) unbindKeys() {
 	for k := e.keys; k != nil; k = k.next {
 		k.unbind()
-	}
-	if e.msgs != nil {
-		e.msgs.unbind()
-		e.msgs.admit()
 	}
 }
 

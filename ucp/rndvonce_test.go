@@ -65,7 +65,7 @@ func TestRndv_AtOnce(t *testing.T) {
 			for _, r := range reqs {
 				require.NoError(t, p.finish(r, nil))
 			}
-			assert.False(t, e.msgs.awaits())
+			assert.False(t, e.awaited.first != nil)
 			assert.Zero(t, p.a.w.remote.Len())
 		})
 	}

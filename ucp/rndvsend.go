@@ -71,7 +71,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		return nil
 	}
 	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|reqAwaited
-	m.awaited.add(r)
+	e.awaited.add(r)
 	r.tells()
 	return r
 }

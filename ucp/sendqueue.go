@@ -149,9 +149,9 @@ func (r *Request) isOffered() bool {
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {
-	case e.barrier != nil || e.unsorted || q.m.stream.inPieces():
+	case e.barrier != nil || e.waiting.unsorted || q.m.stream.inPieces():
 		return 1
-	case q.m.waiting == q.tags.Unexpected() && e.fences == 0:
+	case e.waiting.ordered == q.tags.Unexpected() && e.fences == 0:
 		return math.MaxUint64
 	}
 	hidden := false
@@ -169,7 +169,7 @@ func (q *sendQueue) bound() uint64 {
 // reply sends the report and the reply that are due: in this call if the lane has resources, otherwise by
 // a request. q may be nil.
 func (q *sendQueue) reply() {
-	if !q.replies() || q.replyQueued || q.m.e.replaying {
+	if !q.replies() || q.replyQueued || q.m.e.waiting.isReplaying() {
 		return
 	}
 	e := q.m.e
@@ -356,7 +356,7 @@ func (q *sendQueue) returned() {
 
 // replayQueued lets messages go on, if any wait.
 func (e *EP) replayQueued() {
-	if e.msgs.waiting > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
+	if e.waiting.messages() > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
 		e.replayMessages()
 	}
 }

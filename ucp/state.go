@@ -106,7 +106,7 @@ func (s *stateText) messages(m *messages) {
 	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.credit, m.most, m.creditsGot)
 	s.line("    credit granted to the peer: %d bytes, %d held by messages, %d to return, returned from %d on, %d credit messages sent",
 		m.size, m.held, due, m.batch, m.creditsSent)
-	s.operations("sent messages that wait for a reply of the peer", m.awaited.all)
+	s.operations("sent messages that wait for a reply of the peer", m.e.awaited.all)
 	for in := m.inbound; in != nil; in = in.next {
 		s.line("    arriving in parts: message %d, %d of %d bytes", in.id, in.got, in.total)
 	}
@@ -138,9 +138,9 @@ func (s *stateText) tuples(m *messages) {
 	if n, open := l.out.Waiting(); n > 0 || !open {
 		s.line("    tuple queues: %d messages wait for receives of the peer, a queue opens or closes: %t", n, !open)
 	}
-	if m.waiting > 0 {
+	if m.e.waiting.messages() > 0 {
 		s.line("    messages that wait for credit: %d; with GUCX_TAG_PROTO=%s the peer must receive earlier messages first. "+
-			"GUCX_TAG_PROTO=auto at both workers removes this limit; a larger GUCX_EAGER_WINDOW at the peer raises it", m.waiting, l.x.w.ctx.cfg.TagProto)
+			"GUCX_TAG_PROTO=auto at both workers removes this limit; a larger GUCX_EAGER_WINDOW at the peer raises it", m.e.waiting.messages(), l.x.w.ctx.cfg.TagProto)
 	}
 }
 

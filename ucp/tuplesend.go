@@ -150,14 +150,11 @@ func (s *tupleSend) Again() {
 		r.buf = append([]byte(nil), r.buf...)
 	}
 	s.release()
-	r.flags &^= reqPosted | reqLed | reqZcopy | reqAwaited
+	r.flags &^= reqPosted | reqLed | reqZcopy
 	r.stage = &tagChannel.send
 	e := r.ep
-	e.msgs.awaited.remove(r)
+	e.removeAwaited(r)
 	e.list(r)
-	if e.msgs.leaving && e.msgs.awaited.first == nil {
-		e.w.schedule(e)
-	}
 	r.launch()
 }
 

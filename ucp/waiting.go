@@ -2,23 +2,54 @@ package ucp
 
 import "github.com/gucx/gucx/ucp/internal/waitqueue"
 
+// waiting are the operations of an EP that wait, and the state of replaying them.
+type waiting struct {
+	waitqueue.Queue[*Request]
+	ordered    int  // messages among them: the next one waits behind them
+	replaying  bool // in replay
+	again      bool // replay has more to do
+	all        bool // and not just with messages
+	stillWaits bool // the message in turn has to
+	unsorted   bool // they are not in the order of issue
+}
+
+// Empty reports that nothing waits. q may be nil.
+func (q *waiting) Empty() bool { return q == nil || q.Queue.Empty() }
+
+// messages is how many messages wait. q may be nil.
+func (q *waiting) messages() int {
+	if q == nil {
+		return 0
+	}
+	return q.ordered
+}
+
+// isReplaying reports that replay starts operations again. q may be nil.
+func (q *waiting) isReplaying() bool { return q != nil && q.replaying }
+
+// queue is the queue of operations that wait.
+func (e *EP) queue() *waiting {
+	if e.waiting == nil {
+		e.waiting = &waiting{}
+	}
+	return e.waiting
+}
+
 // keepWaiting puts a request behind those that wait, or one that is in turn before
 // them. Messages that follow one which waits wait too.
 func (e *EP) keepWaiting(r *Request) {
-	if e.waiting == nil {
-		e.waiting = &waitqueue.Queue[*Request]{}
-	}
+	q := e.queue()
 	switch {
 	case r.flags&reqInTurn == 0:
-		e.waiting.Add(r)
-	case e.waiting.Passing():
-		e.waiting.Defer(r, r.stage.inOrder)
+		q.Add(r)
+	case q.Passing():
+		q.Defer(r, r.stage.inOrder)
 	default:
-		e.stillWaits = true
-		e.waiting.PutBack(r)
+		q.stillWaits = true
+		q.PutBack(r)
 	}
 	if r.stage.inOrder {
-		e.msgs.waiting++
+		q.ordered++
 		e.msgs.unbind()
 		e.msgs.queue.enter(r)
 	}
@@ -30,34 +61,35 @@ func (e *EP) dropWaiting(r *Request) {
 	}
 	r.flags &^= reqWaiting
 	if r.stage.inOrder {
-		e.msgs.waiting--
+		e.waiting.ordered--
 		if r.msg != nil && r.msg.queued != nil {
 			e.msgs.dequeue(r)
 			e.msgs.queue.canceled()
 		}
-		e.bindMessages()
+		e.ready()
 	}
 }
 
 // replay starts the waiting requests that can go on now, in order. What that brings
 // about (an inline completion may end a fence) is seen to before it returns.
 func (e *EP) replay() {
-	e.replayAll = true
+	e.queue().all = true
 	e.replayMessages()
 }
 
 // replayMessages is replay when only messages can go on: there is credit, or the one before
 // them is posted. It stops at the first that cannot, as those behind it wait for that.
 func (e *EP) replayMessages() {
-	e.again = true
-	if e.replaying {
+	q := e.waiting
+	q.again = true
+	if q.replaying {
 		return
 	}
-	e.replaying = true
-	for e.again {
-		e.again = false
-		if e.replayAll || !e.messagesFirst() {
-			e.replayAll = false
+	q.replaying = true
+	for q.again {
+		q.again = false
+		if q.all || !e.messagesFirst() {
+			q.all = false
 			e.replayOnce()
 			if b := e.barrier; b != nil && e.ops.first == b {
 				b.flushStart()
@@ -66,25 +98,22 @@ func (e *EP) replayMessages() {
 		}
 		for e.messagesFirst() && e.replayFirst() {
 		}
-		e.again = e.again || !e.stillWaits && !e.waiting.Empty() // messages behind what has no lane yet
+		q.again = q.again || !q.stillWaits && !q.Empty() // messages behind what has no lane yet
 	}
-	e.replaying = false
-	e.bindMessages()
-	if e.msgs != nil && e.msgs.queue.replies() {
-		e.w.schedule(e)
-	}
+	q.replaying = false
+	e.ready()
 }
 
 // messagesFirst reports that a message waits, and nothing else before it.
 func (e *EP) messagesFirst() bool {
-	return !e.waiting.Empty() && !e.unsorted && e.fences == 0 && e.waiting.First().stage.inOrder
+	return !e.waiting.Empty() && !e.waiting.unsorted && e.fences == 0 && e.waiting.First().stage.inOrder
 }
 
 // nextWaiting takes out the request that has waited longest, which is in turn.
 func (e *EP) nextWaiting() *Request {
 	r := e.waiting.Pop()
 	if r.stage.inOrder {
-		e.msgs.waiting--
+		e.waiting.ordered--
 	}
 	r.flags |= reqInTurn
 	return r
@@ -94,18 +123,18 @@ func (e *EP) nextWaiting() *Request {
 func (e *EP) replayFirst() bool {
 	r := e.nextWaiting()
 	r.flags = r.flags&^reqWaiting | reqAhead
-	e.stillWaits = false
+	e.waiting.stillWaits = false
 	r.launch()
 	r.flags &^= reqInTurn
-	return !e.stillWaits
+	return !e.waiting.stillWaits
 }
 
 // replayOnce starts all waiting requests, of which some may wait again.
 func (e *EP) replayOnce() {
-	if e.unsorted {
+	q := e.waiting
+	if q.unsorted {
 		e.sortWaiting()
 	}
-	q := e.waiting
 	if q.Empty() {
 		return
 	}
@@ -135,7 +164,7 @@ func (e *EP) replayOnce() {
 // sortWaiting puts what waits into the order of issue again, after some of it has come back
 // from a lane that broke: behind what came later, which may wait for it.
 func (e *EP) sortWaiting() {
-	e.unsorted = false
+	e.waiting.unsorted = false
 	queue := make([]*Request, 0, len(e.waiting.Pending()))
 	for r := e.ops.first; r != nil; r = r.next {
 		if r.flags&reqWaiting != 0 {
@@ -147,12 +176,13 @@ func (e *EP) sortWaiting() {
 
 // takeWaiting empties the queue of those that wait.
 func (e *EP) takeWaiting() []*Request {
-	if e.unsorted {
+	if e.waiting == nil {
+		return nil
+	}
+	if e.waiting.unsorted {
 		e.sortWaiting()
 	}
-	if e.msgs != nil {
-		e.msgs.waiting, e.msgs.queue = 0, nil
-	}
+	e.waiting.ordered = 0
 	if e.waiting.Empty() {
 		return nil
 	}

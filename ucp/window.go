@@ -387,7 +387,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	a.credit += int64(c.Value)
 	a.most = max(a.most, a.credit)
 	a.stream.goOn()
-	if a.waiting > 0 {
+	if e.waiting.messages() > 0 {
 		e.replayMessages()
 	}
 	return true

@@ -381,7 +381,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	}
 	e.passive, e.unverified, e.adopted = false, false, true
 	e.countMade(false)
-	e.bindMessages()
+	e.bind()
 	return e
 }
 

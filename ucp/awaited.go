@@ -1,0 +1,51 @@
+package ucp
+
+import "github.com/gucx/gucx/ucs"
+
+// awaitPeer makes a request wait for a message of the peer: an acknowledgment, or the data. The request
+// leaves the list of operations, since flushes and fences do not wait for receives of the peer.
+func (r *Request) awaitPeer() {
+	e := r.ep
+	if r.flags&reqListed != 0 {
+		e.unlist(r)
+	}
+	r.comp.Count++
+	r.flags |= reqAwaited
+	e.awaited.add(r)
+}
+
+// unawait removes a request that has ended from the awaited ones.
+func (r *Request) unawait() {
+	e := r.ep
+	e.removeAwaited(r)
+	e.emptied()
+}
+
+// removeAwaited removes a request from the awaited ones.
+func (e *EP) removeAwaited(r *Request) {
+	r.flags &^= reqAwaited
+	e.awaited.remove(r)
+	if e.leaving && e.awaited.first == nil {
+		e.w.schedule(e)
+	}
+}
+
+// goOnLeaving continues EP.Close when no request awaits the peer. What this side has sent last may still be
+// queued, so Close waits for operations once more.
+func (e *EP) goOnLeaving() {
+	if e.leaving && e.awaited.first == nil && e.state == epClosing && !e.ending {
+		e.leaving = false
+		e.drain()
+	}
+}
+
+// endAwaited ends the requests that await the peer, which is gone.
+func (e *EP) endAwaited(st ucs.Status) {
+	for r := e.awaited.first; r != nil; {
+		next := r.next
+		if r.flags&reqLed == 0 { // else it ends with the request that it has led
+			r.comp.Complete(st)
+		}
+		r = next
+	}
+}
