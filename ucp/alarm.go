@@ -40,19 +40,16 @@ func (e *EP) deadline() (at time.Duration, ok bool) {
 	case e.ending:
 		return e.link.disconnectDeadline, e.link.disconnectDeadline > 0
 	}
-	return e.link.due()
+	return e.firstDue(e.link.conn.Deadline())
 }
 
 // timePassed is called at the deadline.
 func (e *EP) timePassed() {
-	switch {
-	case e.ending:
+	if e.ending {
 		e.destroy()
 		return
-	case e.link.expired():
-		e.expire()
-		return
 	}
-	e.link.ask()
-	e.handle(wireup.Event{Kind: wireup.TimePassed})
+	if !e.protocolTime() {
+		e.handle(wireup.Event{Kind: wireup.TimePassed})
+	}
 }

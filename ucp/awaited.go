@@ -25,16 +25,19 @@ func (r *Request) unawait() {
 func (e *EP) removeAwaited(r *Request) {
 	r.flags &^= reqAwaited
 	e.awaited.remove(r)
-	if e.leaving && e.awaited.first == nil {
+	if e.isLeaving() && e.awaited.first == nil {
 		e.w.schedule(e)
 	}
 }
 
+// isLeaving reports that the EP leaves when no request awaits the peer.
+func (e *EP) isLeaving() bool { return e.waiting != nil && e.waiting.leaving }
+
 // goOnLeaving continues EP.Close when no request awaits the peer. What this side has sent last may still be
 // queued, so Close waits for operations once more.
 func (e *EP) goOnLeaving() {
-	if e.leaving && e.awaited.first == nil && e.state == epClosing && !e.ending {
-		e.leaving = false
+	if e.isLeaving() && e.awaited.first == nil && e.state == epClosing && !e.ending {
+		e.waiting.leaving = false
 		e.drain()
 	}
 }

@@ -2,8 +2,12 @@ package ucp
 
 import (
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 )
+
+// newCarrier makes the carrier of the handshake of an EP: the auxiliary lane.
+func newCarrier(e *EP) conn.Carrier { return conn.NewAM(&carrierHost{e}, e.peer.Aux, wire.AMWireup) }
 
 // carrierHost is an EP as the carrier of its handshake sees it.
 type carrierHost struct{ e *EP }

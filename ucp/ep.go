@@ -42,7 +42,6 @@ type EP struct {
 	unproven      bool         // a dialer knows its id, and has not proven yet that it is the peer
 	unverified    bool         // the addresses of the peer are its own claim: no program named them
 	adopted       bool         // was passive, and its user has not used it yet
-	leaving       bool         // the EP leaves when no request awaits the peer
 	closesLater   bool         // Close was called within a transport: the next Progress does what it says
 	closeMode     CloseMode    // of that
 	scheduled     bool         // in Worker.deferred
@@ -50,6 +49,7 @@ type EP struct {
 	disconnecting bool         // the peer is to be told first
 	tellPeer      bool         // that the EP has failed: it is there, and no transport may tell
 	needs         wireup.Roles // lanes to connect at the next progress
+	pinned        wireup.Roles // whose lanes cannot be replaced: what is lost of them leaves a gap that nobody knows of
 	cause         ucs.Status   // why the EP failed
 	aborting      ucs.Status   // set when operations in progress are to end with it
 
@@ -251,7 +251,8 @@ func (e *EP) startOver() {
 	e.link.carrier.Close()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	e.w.dropLink(e.link)
-	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
+	e.each(func(p *protocol) func(*EP) { return p.startedOver })
+	e.link, e.pinned, e.aborting, e.adopted = nil, 0, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID())
 	e.w.names.Enter(e.peer.Addr.UUID(), e.seq, e)
 }

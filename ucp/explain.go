@@ -151,10 +151,3 @@ func (w *Worker) explainChoice() string {
 	t.Flush() // a strings.Builder does not fail
 	return b.String()
 }
-
-// opened reports that the worker has opened a transport.
-func (w *Worker) opened(r *uct.Resource) bool {
-	return slices.ContainsFunc(w.addr.Resources, func(x wireup.Resource) bool {
-		return x.Transport == r.Transport && x.Device == r.Device
-	})
-}

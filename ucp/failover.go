@@ -27,13 +27,14 @@ func (l *link) fatal(x *lane, err error) bool {
 	return peerGone(err) || x.Proven && !l.survives(x)
 }
 
-// carries reports that messages went over a lane: it cannot be replaced, as what is lost
-// of them leaves a gap that nobody knows of.
-func (l *link) carries(x *lane) bool { return l.e.msgs != nil && l.lanes.Use[wireup.AM] == x }
+// pinned reports that a lane cannot be replaced.
+func (l *link) pinned(x *lane) bool {
+	return l.e.pinned.Has(wireup.AM) && l.lanes.Use[wireup.AM] == x
+}
 
 // survives reports that the EP goes on if a lane breaks.
 func (l *link) survives(x *lane) bool {
-	return l.e.state == epOpen && !(x.Proven && l.carries(x)) && l.conn.Survives(l.lanes.Index(x))
+	return l.e.state == epOpen && !(x.Proven && l.pinned(x)) && l.conn.Survives(l.lanes.Index(x))
 }
 
 // laneBroke handles a lane whose transport endpoint failed.
@@ -75,8 +76,8 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	}
 	l.losses++
 	l.findRails()
-	l.e.forgetChoices()
-	if had.Has(wireup.AM) && proven && l.e.msgs != nil {
+	l.e.lanesChanged()
+	if had&l.e.pinned != 0 && proven {
 		l.e.markFailed(st, why, x.Iface)
 		return
 	}

@@ -118,7 +118,7 @@ func (r *Request) drained() {
 	switch {
 	case e.ending || e.aborting != ucs.StatusOK: // that leaves itself
 	case e.delays(), e.awaited.first != nil:
-		e.leaving = true
+		e.queue().leaving = true
 	default:
 		e.leave()
 	}

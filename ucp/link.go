@@ -69,7 +69,7 @@ func (e *EP) handle(ev wireup.Event) {
 	for {
 		ev.Now = now
 		acts := l.conn.Handle(ev)
-		e.learnWindow()
+		e.each(func(p *protocol) func(*EP) { return p.learned })
 		for _, act := range acts {
 			if next, ok := l.carryOut(act); ok {
 				more = append(more, next)
@@ -164,9 +164,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	x := &l.lanes.All[act.Lane]
 	*x = lanes.New(ep, i, act.Remote)
 	x.Proven = !act.ViaIface
-	if x.Notify != nil {
-		x.Notify.SetNotifyHandler((*notified)(l.e.wordsTo()))
-	}
+	l.e.laneOpened(x)
 	i.Retain()
 	l.e.w.byLane[ep] = laneOwner{e: l.e}
 	ev := wireup.Event{Kind: wireup.LaneOpened, Lane: act.Lane}
@@ -201,11 +199,10 @@ func (l *link) prove(x *lane) {
 // activate gives a lane to its roles, binds the keys to it and lets waiting
 // operations go.
 func (l *link) activate(n int, roles wireup.Roles) {
-	l.whole()
 	l.lanes.Activate(&l.lanes.All[n], roles)
-	l.keepAlive()
+	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
 	l.findRails()
-	l.e.forgetChoices()
+	l.e.lanesChanged()
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {
 		l.needRails() // the peer shares work over several lanes, or this side will
 	}

@@ -21,7 +21,7 @@ func (l *link) lose(roles wireup.Roles, st ucs.Status) {
 	if all != l.lost.roles {
 		l.lost = lostRoles{all, st, fmt.Errorf("no lane left for %s: %w", all, l.because(st))}
 	}
-	l.e.forgetChoices()
+	l.e.lanesChanged()
 	l.e.replay()
 }
 

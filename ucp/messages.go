@@ -23,6 +23,13 @@ var messageProtocol = protocol{
 			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
 		}
 	},
+	linked:  (*EP).openWindow,
+	learned: (*EP).learnWindow,
+	deferred: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.queue.reply()
+		}
+	},
 	bind: (*EP).bindMessages,
 	lanesClosing: func(e *EP, _ ucs.Status) {
 		if e.msgs != nil {
@@ -43,7 +50,9 @@ var messageProtocol = protocol{
 	},
 	delays:       (*EP).sendEcho,
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
+	discard:      (*EP).discardUnread,
 	destroyed:    (*EP).closeWindow,
+	startedOver:  func(e *EP) { e.msgs = nil },
 }
 
 // messages are what an EP has once it sends or receives messages: how the next one goes
@@ -135,6 +144,7 @@ func (e *EP) messaging() *messages {
 
 func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
+	e.pinned |= wireup.Set(wireup.AM)
 	e.msgs.window.open()
 	if e.link != nil {
 		e.msgs.resize(e.link.window)

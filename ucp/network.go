@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -74,6 +75,13 @@ func (w *Worker) useNetwork(local netip.AddrPort, listens bool) error {
 	return nil
 }
 
+// opened reports that the worker has opened a transport.
+func (w *Worker) opened(r *uct.Resource) bool {
+	return slices.ContainsFunc(w.addr.Resources, func(x wireup.Resource) bool {
+		return x.Transport == r.Transport && x.Device == r.Device
+	})
+}
+
 // exclude notes a transport that the configuration excludes, once.
 func (n *network) exclude(o *offer) {
 	if !slices.ContainsFunc(n.excluded, func(x offer) bool { return x.Resource == o.Resource }) {
@@ -93,9 +101,6 @@ func (w *Worker) openLater(o *offer) error {
 	i := w.newIface(o, u)
 	if err := w.engine.AddLater(&i.Iface, u); err != nil {
 		return ucs.Join(err, u.Close())
-	}
-	if s := w.shared; s != nil {
-		s.setParked(s.parked)
 	}
 	addr := *w.addr // EPs that there are, and dials under way, go on with the old one
 	addr.Resources = slices.Clone(addr.Resources)

@@ -49,10 +49,10 @@ func (l *link) whole() {
 	}
 }
 
-// due is when an EP has to do something about the handshake, or to ask for its peer.
-func (l *link) due() (at time.Duration, ok bool) {
-	at, ok = l.conn.Deadline()
-	if l.halfOpen && l.expires > 0 && (!ok || l.expires < at) {
+// dueAlone is when an EP goes that is half open, or asks for its peer, whichever is earlier.
+func (e *EP) dueAlone() (at time.Duration, ok bool) {
+	l := e.link
+	if l.halfOpen && l.expires > 0 {
 		at, ok = l.expires, true
 	}
 	if l.asks > 0 && (!ok || l.asks < at) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
-	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -37,18 +36,13 @@ type engineOwner struct{ w *Worker }
 // Work implements engine.Owner.
 func (o *engineOwner) Work() int {
 	w := o.w
-	inbox := w.inbox.Take()
-	n := len(inbox) + len(w.broken)
-	for _, b := range inbox {
-		w.receive(b)
-	}
-	n += w.receiveLate()
+	n := len(w.broken) + w.count(func(p *protocol) func(*Worker) int { return p.arrivals })
 	broken := w.broken
 	w.broken = nil
 	for _, b := range broken {
 		w.lose(b)
 	}
-	n += w.protocolWork()
+	n += w.count(func(p *protocol) func(*Worker) int { return p.work })
 	due := w.deferred
 	w.deferred = w.spare[:0]
 	for _, e := range due {
@@ -68,12 +62,12 @@ func (e *EP) deferredWork() {
 		return
 	}
 	if e.onlyClosed() {
-		e.receiveNotice()
+		e.each(func(p *protocol) func(*EP) { return p.peerClosed })
 	}
 	e.closeFailed()
 	e.closePostponed()
 	if e.state == epClosing && e.deliversLast() {
-		e.discardUnread()
+		e.each(func(p *protocol) func(*EP) { return p.discard })
 	}
 	e.goOnLeaving()
 	if e.needs != 0 && e.state < epFailed {
@@ -85,10 +79,7 @@ func (e *EP) deferredWork() {
 		}
 		return
 	}
-	if m := e.msgs; m != nil {
-		m.queue.reply()
-		m.sender.expireReserved()
-	}
+	e.each(func(p *protocol) func(*EP) { return p.deferred })
 	l := e.link
 	if e.disconnecting && l.answers == 0 {
 		e.disconnect()
@@ -115,7 +106,7 @@ func (e *EP) connect() {
 	if e.link == nil {
 		e.makeLink()
 	}
-	if e.msgs != nil && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
+	if e.pinned.Has(wireup.AM) && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
 		needs &^= wireup.Set(wireup.AM)
 		e.handle(wireup.Event{Kind: wireup.NeedLane, Role: wireup.AM})
 	}
@@ -132,18 +123,14 @@ func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 // peer waits for this one; 0: it does not wait.
 func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1}
-	e.openWindow()
+	e.each(func(p *protocol) func(*EP) { return p.linked })
 	e.link.conn = wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
-		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.window()),
+		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window),
 		Loopback: peerEP == 0 && !e.passive && e.peer.Addr.UUID() == e.w.addr.UUID(),
 	})
-	if e.w.carrier != nil {
-		e.link.carrier = e.w.carrier(e)
-	} else {
-		e.link.carrier = conn.NewAM(&carrierHost{e}, e.peer.Aux, wire.AMWireup)
-	}
+	e.link.carrier = e.w.carrier(e)
 	e.w.addLink(e.link)
 }
 
@@ -213,7 +200,7 @@ func (w *Worker) lose(b brokenLane) {
 	}
 	if statusOf(b.err) == ucs.StatusPeerClosed {
 		e.receiveRest()
-		if e.receiveNotice(); e.link == nil {
+		if e.each(func(p *protocol) func(*EP) { return p.peerClosed }); e.link == nil {
 			return
 		}
 	}
@@ -226,3 +213,21 @@ func (w *Worker) lose(b brokenLane) {
 		e.laneBroke(x, b.err)
 	}
 }
+
+// receiveRest delivers the messages that a peer had sent before it closed. They are here, as
+// the peer flushes first, but the notice may have come over another lane, and be seen first.
+func (e *EP) receiveRest() {
+	x := e.lane(wireup.AM)
+	if x == nil || !e.pinned.Has(wireup.AM) {
+		return
+	}
+	for range maxRestPolls {
+		if x.Iface.Progress() == 0 {
+			return
+		}
+	}
+}
+
+// maxRestPolls bounds receiveRest where other peers go on sending: what a window permits
+// comes in fewer polls.
+const maxRestPolls = 1 << 12

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"time"
+
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -14,12 +16,38 @@ type protocol struct {
 	// handlers returns the handlers of active messages, which every iface that has active messages gets.
 	handlers func(*Worker) []handler
 
+	// ifaceOpened is called when the worker has opened a transport.
+	ifaceOpened func(*Worker, *iface)
+
+	// arrivals handles what has arrived for the worker outside of operations, and returns how much there was.
+	arrivals func(*Worker) int
 	// work does deferred work of the worker outside of callbacks, and returns how much there was.
 	work func(*Worker) int
 	// worked is called after deferred work of the worker and of its EPs.
 	worked func(*Worker)
 	// alarm is called when the worker checks its deadlines.
 	alarm func(*Worker)
+
+	// linked is called when the EP has a link, before its handshake begins.
+	linked func(*EP)
+	// learned is called when the handshake has gone on: the peer may have said something new.
+	learned func(*EP)
+	// laneOpened is called when an endpoint of a transport is open.
+	laneOpened func(*EP, *lane)
+	// laneActivated is called when a lane is in use.
+	laneActivated func(*EP)
+	// lanesChanged is called when the EP has other lanes: what was chosen by them must be chosen anew.
+	lanesChanged func(*EP)
+	// claimed is called when NewEP returns an EP that a peer has made.
+	claimed func(*EP)
+	// peerClosed is called when a transport says that the peer has closed the connection: why may have arrived.
+	peerClosed func(*EP)
+	// deferred does deferred work of an EP with a link.
+	deferred func(*EP)
+	// due returns when the EP has to do something if nothing happens before; ok is false if never.
+	due func(*EP) (at time.Duration, ok bool)
+	// timePassed does what is due. It reports whether it has destroyed the EP.
+	timePassed func(*EP) bool
 
 	// bind is called when operations may go in one call over the lanes that there are: lanes, fences or the
 	// state of the EP have changed.
@@ -42,8 +70,12 @@ type protocol struct {
 	aborted func(e *EP, st ucs.Status)
 	// stopped is called when the EP takes no more operations.
 	stopped func(*EP)
+	// discard is called when a loop-back closes: nobody receives what it has not received.
+	discard func(*EP)
 	// destroyed is called when the EP leaves the worker, or starts over.
 	destroyed func(*EP)
+	// startedOver is called after destroyed if the EP starts over.
+	startedOver func(*EP)
 
 	// closing is called when the worker begins to close, or could not be opened.
 	closing func(*Worker)
@@ -76,14 +108,23 @@ func (w *Worker) protocolHandlers(i *iface) error {
 	return nil
 }
 
-// protocolWork does the deferred work of all protocols, and returns how much there was.
-func (w *Worker) protocolWork() (n int) {
+// count calls a function of all protocols, and returns the sum of the results.
+func (w *Worker) count(pick func(*protocol) func(*Worker) int) (n int) {
 	for _, p := range w.protocols {
-		if p.work != nil {
-			n += p.work(w)
+		if f := pick(p); f != nil {
+			n += f(w)
 		}
 	}
 	return n
+}
+
+// ifaceOpened calls ifaceOpened of all protocols.
+func (w *Worker) ifaceOpened(i *iface) {
+	for _, p := range w.protocols {
+		if p.ifaceOpened != nil {
+			p.ifaceOpened(w, i)
+		}
+	}
 }
 
 // bind, unbind and ready call the functions of all protocols.
@@ -95,6 +136,41 @@ func (e *EP) ready()  { e.each(func(p *protocol) func(*EP) { return p.ready }) }
 func (e *EP) delays() bool {
 	for _, p := range e.w.protocols {
 		if p.delays != nil && p.delays(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// lanesChanged calls lanesChanged of all protocols.
+func (e *EP) lanesChanged() { e.each(func(p *protocol) func(*EP) { return p.lanesChanged }) }
+
+// laneOpened calls laneOpened of all protocols.
+func (e *EP) laneOpened(x *lane) {
+	for _, p := range e.w.protocols {
+		if p.laneOpened != nil {
+			p.laneOpened(e, x)
+		}
+	}
+}
+
+// firstDue is the earliest time at which something is due, at or one of a protocol.
+func (e *EP) firstDue(at time.Duration, ok bool) (time.Duration, bool) {
+	for _, p := range e.w.protocols {
+		if p.due == nil {
+			continue
+		}
+		if t, due := p.due(e); due && (!ok || t < at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// protocolTime calls timePassed of all protocols. It reports whether the EP is destroyed.
+func (e *EP) protocolTime() bool {
+	for _, p := range e.w.protocols {
+		if p.timePassed != nil && p.timePassed(e) {
 			return true
 		}
 	}

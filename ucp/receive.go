@@ -14,11 +14,37 @@ var connectProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{{wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)}}
 	},
-	work: (*Worker).answerDialers,
+	init: func(w *Worker) { w.carrier = newCarrier },
+	ifaceOpened: func(w *Worker, i *iface) {
+		if i.port != nil {
+			w.ctx.ports.add(w, i.port)
+		}
+	},
+	arrivals: (*Worker).receiveAll,
+	work:     (*Worker).answerDialers,
 	alarm: func(w *Worker) {
 		if !w.late.Empty() {
 			w.engine.Raise()
 		}
+	},
+	laneActivated: func(e *EP) {
+		e.link.whole()
+		e.link.keepAlive()
+	},
+	claimed: func(e *EP) {
+		if e.link != nil {
+			e.link.whole()
+		}
+	},
+	peerClosed: (*EP).receiveNotice,
+	due:        (*EP).dueAlone,
+	timePassed: func(e *EP) bool {
+		if e.link.expired() {
+			e.expire()
+			return true
+		}
+		e.link.ask()
+		return false
 	},
 	destroyed: func(e *EP) {
 		e.w.unexpect(e)
@@ -42,6 +68,15 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 	}
 	return false
+}
+
+// receiveAll handles the handshake messages that have arrived, and REQUESTs that have waited.
+func (w *Worker) receiveAll() int {
+	inbox := w.inbox.Take()
+	for _, b := range inbox {
+		w.receive(b)
+	}
+	return len(inbox) + w.receiveLate()
 }
 
 // receiveLate handles REQUESTs that have waited for room among the connections that are half open.
@@ -109,24 +144,6 @@ func (w *Worker) receive(b []byte) {
 	}
 	w.schedule(e)
 }
-
-// receiveRest delivers the messages that a peer had sent before it closed. They are here, as
-// the peer flushes first, but the notice may have come over another lane, and be seen first.
-func (e *EP) receiveRest() {
-	x := e.lane(wireup.AM)
-	if x == nil || e.msgs == nil {
-		return
-	}
-	for range maxRestPolls {
-		if x.Iface.Progress() == 0 {
-			return
-		}
-	}
-}
-
-// maxRestPolls bounds receiveRest where other peers go on sending: what a window permits
-// comes in fewer polls.
-const maxRestPolls = 1 << 12
 
 // receiveNotice handles the handshake messages that are here, where a transport says that the peer
 // has closed the connection: if the peer did so for a failure, it has told why before, over another

@@ -16,6 +16,11 @@ var rmaProtocol = protocol{
 			{wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)},
 		}
 	},
+	laneOpened: func(e *EP, x *lane) {
+		if x.Notify != nil {
+			x.Notify.SetNotifyHandler((*notified)(e.wordsTo()))
+		}
+	},
 }
 
 // sendRemote asks the target to execute the atomic. The operation ends with the

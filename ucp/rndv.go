@@ -25,6 +25,7 @@ import (
 
 // rndvProtocol is the rendezvous of messages.
 var rndvProtocol = protocol{
+	lanesChanged: (*EP).forgetChoices,
 	handlers: func(w *Worker) []handler {
 		return []handler{
 			{wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)},

@@ -305,6 +305,15 @@ func (s *SharedWorker) push() {
 	}
 }
 
+// sharedProtocol has a SharedWorker see that its worker opens transports.
+var sharedProtocol = protocol{
+	ifaceOpened: func(w *Worker, _ *iface) {
+		if s := w.shared; s != nil {
+			s.setParked(s.parked)
+		}
+	},
+}
+
 // setParked sets parked, and attends, which also depends on the transports that there are.
 func (s *SharedWorker) setParked(parked bool) {
 	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()

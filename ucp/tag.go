@@ -30,6 +30,11 @@ var tagProtocol = protocol{
 			{wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)},
 		}
 	},
+	deferred: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.sender.expireReserved()
+		}
+	},
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.loseAnnounced(st) },
 	closing:      func(w *Worker) { w.unusual = true },
 	epsClosed:    (*Worker).cancelReceives,

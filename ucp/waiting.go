@@ -2,7 +2,7 @@ package ucp
 
 import "github.com/gucx/gucx/ucp/internal/waitqueue"
 
-// waiting are the operations of an EP that wait, and the state of replaying them.
+// waiting are the operations of an EP that wait, the state of replaying them, and what waits for their end.
 type waiting struct {
 	waitqueue.Queue[*Request]
 	ordered    int  // messages among them: the next one waits behind them
@@ -11,6 +11,7 @@ type waiting struct {
 	all        bool // and not just with messages
 	stillWaits bool // the message in turn has to
 	unsorted   bool // they are not in the order of issue
+	leaving    bool // the EP leaves when no request awaits the peer
 }
 
 // Empty reports that nothing waits. q may be nil.

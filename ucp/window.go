@@ -209,6 +209,7 @@ func (e *EP) openWindow() {
 	if w.permits(e, firstWindow, w.peerShare(e.peer.Addr.UUID())/2) {
 		w.setWindow(e, firstWindow)
 	}
+	l.window = e.window()
 }
 
 // window is what the peer may have unreceived here, in bytes, without the reserve.

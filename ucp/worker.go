@@ -50,7 +50,7 @@ type Worker struct {
 	deferred []*EP
 	spare    []*EP // deferred, while it is worked off
 	msg      packedMsg
-	carrier  func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
+	carrier  func(*EP) conn.Carrier // of handshakes
 	free     *Request
 	requests int                    // that there are, free ones included
 	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
@@ -243,9 +243,7 @@ func (w *Worker) enterIface(o *offer, i *iface) error {
 	w.ifaces = append(w.ifaces, i)
 	w.stats.addIface(o.Transport, o.Device, i.Ext().Stats)
 	w.addr.Resources = append(w.addr.Resources, res)
-	if i.port != nil {
-		w.ctx.ports.add(w, i.port)
-	}
+	w.ifaceOpened(i)
 	return w.setHandlers(i)
 }
 
@@ -376,9 +374,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 		return nil
 	}
 	w.names.Take(uuid)
-	if e.link != nil {
-		e.link.whole()
-	}
+	e.each(func(p *protocol) func(*EP) { return p.claimed })
 	e.passive, e.unverified, e.adopted = false, false, true
 	e.countMade(false)
 	e.bind()
