@@ -29,8 +29,9 @@
 //
 // Write returns when the bytes are on their way, or kept by a transport; the peer's
 // window (ucp.Config.EagerWindow) bounds what it has not read, and Write waits for it.
-// Close and CloseWrite tell the peer behind all that was written, and wait up to 5 seconds until
-// transports have taken it. A peer that closes without having read everything ends the connection in
+// It bounds it to about 14 KB as long as the peer's process has made no call since it accepted.
+// Close and CloseWrite tell the peer behind all that was written, and wait until
+// transports have taken it: over tcp, up to 5 seconds for a peer whose process makes no call. A peer that closes without having read everything ends the connection in
 // order: reads return io.EOF and not syscall.ECONNRESET.
 //
 // # Errors

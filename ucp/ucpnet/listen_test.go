@@ -1,13 +1,17 @@
 package ucpnet
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // TestAccept_Once: a server that accepts one connection, and then makes no progress, does not hold
@@ -32,6 +36,50 @@ func TestAccept_Once(t *testing.T) {
 			require.NoError(t, writeOne(a))
 			require.NoError(t, readOne(b))
 			closeBoth(a, b)
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+// TestAccept_Sleeps: what a server has written is with its client although the server makes no calls after the Write,
+// and what the client writes meanwhile is there when the server reads.
+func TestAccept_Sleeps(t *testing.T) {
+	for _, tls := range sets[1:] {
+		t.Run(tls, func(t *testing.T) {
+			client, server := newWorker(t, tls), newWorker(t, tls)
+			(&pair{a: client}).serve(t)
+			l, err := Listen(t.Context(), server, "unix", freshName())
+			require.NoError(t, err)
+			for _, n := range []int{1, 5000, 70000, 1 << 20} {
+				want := pattern(n)
+				written := make(chan error, 1)
+				var b net.Conn
+				go func() {
+					var err error
+					if b, err = l.Accept(); err == nil {
+						_, err = b.Write(want)
+					}
+					written <- err
+				}()
+				a, err := Dial(t.Context(), client, "unix", l.Addr().String())
+				require.NoError(t, err)
+				got := make([]byte, n)
+				require.NoError(t, a.SetDeadline(time.Now().Add(testenv.Watchdog)))
+				_, err = io.ReadFull(a, got)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(want, got))
+				require.NoError(t, <-written)
+				unread := want[:min(n, 10000)] // a first window has room for that
+				_, err = a.Write(unread)
+				require.NoError(t, err, "without progress of the server")
+				closed := make(chan error, 1)
+				go func() { closed <- a.Close() }()
+				got, err = io.ReadAll(b)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(unread, got))
+				require.NoError(t, <-closed)
+				require.NoError(t, b.Close())
+			}
 			require.NoError(t, l.Close())
 		})
 	}
