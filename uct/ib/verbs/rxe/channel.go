@@ -74,17 +74,10 @@ func (ch *compChannel) Pending() bool {
 				return true
 			}
 		case armedSolicited:
-			return ch.readable()
+			return ch.kernel.Readable()
 		}
 	}
 	return false
-}
-
-// readable asks the kernel whether it has raised an event.
-func (ch *compChannel) readable() bool {
-	fds := []unix.PollFd{{Fd: int32(ch.kernel.FD()), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return n > 0 && err == nil
 }
 
 // raise queues an event of a CQ that the kernel does not raise.

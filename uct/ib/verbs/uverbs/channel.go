@@ -41,5 +41,12 @@ func (ch *Channel) TryRead() (handle uint64, ok bool) {
 	}
 }
 
+// Readable reports whether an event waits.
+func (ch *Channel) Readable() bool {
+	fds := []unix.PollFd{{Fd: int32(ch.fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 && err == nil
+}
+
 // Close closes the channel, whose CQs are destroyed.
 func (ch *Channel) Close() error { return os.NewSyscallError("close", unix.Close(ch.fd)) }

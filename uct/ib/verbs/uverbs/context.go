@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Context is an open device. Its methods may be called by any goroutine.
+// Context is an open device. Its methods may be called by any goroutine; its fields do not change.
 type Context struct {
 	Info
 	file   File
@@ -22,11 +22,13 @@ type Context struct {
 	cells  cellPool
 	// CompVectors is how many interrupt vectors completions can take.
 	CompVectors uint32
+	// AsyncFD is the descriptor of asynchronous events, to name it in calls. It belongs to the context.
+	AsyncFD uint32
 }
 
-// Open opens a device of a driver. Errors: fs.ErrPermission if this process may not use the device file;
+// Open opens a device of a driver. attrs are attributes of the driver, AttrDriverIn and AttrDriverOut. Errors: fs.ErrPermission if this process may not use the device file;
 // ErrInvalidParam if the device is of another driver; ErrUnsupported if the kernel is too old.
-func Open(k Kernel, info Info, driver Driver) (_ *Context, err error) {
+func Open(k Kernel, info Info, driver Driver, attrs ...Attr) (_ *Context, err error) {
 	f, err := k.Open(info.Path)
 	if err != nil {
 		return nil, openError(&info, err)
@@ -38,7 +40,8 @@ func Open(k Kernel, info Info, driver Driver) (_ *Context, err error) {
 		}
 	}()
 	var support uint64
-	if err = f.Ioctl(MethodGetContext, driver, []Attr{Out(0, &c.CompVectors), Out(1, &support)}); err != nil {
+	attrs = append([]Attr{Out(0, &c.CompVectors), Out(1, &support)}, attrs...)
+	if err = f.Ioctl(MethodGetContext, driver, attrs); err != nil {
 		if err == unix.EINVAL {
 			return nil, &Error{Dev: info.Name, Op: MethodGetContext.String(), Errno: unix.EINVAL,
 				Advice: fmt.Sprintf("it is no device of driver %v", driver)}
@@ -50,6 +53,7 @@ func Open(k Kernel, info Info, driver Driver) (_ *Context, err error) {
 		return nil, err
 	}
 	fd := int(int32(events[0].Value))
+	c.AsyncFD = uint32(fd)
 	if err = unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(newError(info.Name, "fcntl", err), unix.Close(fd))
 	}
@@ -218,4 +222,14 @@ func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 		}
 	}
 	return list, nil
+}
+
+// GID returns an entry of a port's GID table. ErrInvalidParam if the entry is not in use.
+func (c *Context) GID(port uint8, index int) (verbs.GIDEntry, error) {
+	var e GIDEntry
+	var flags uint32
+	if err := c.Call(MethodGIDEntry, Const(0, uint64(port)), Const(1, uint64(index)), In(2, &flags), Out(3, &e)); err != nil {
+		return verbs.GIDEntry{}, err
+	}
+	return verbs.GIDEntry{GID: e.GID, Index: uint8(index), Type: verbs.GIDType(min(e.Type, uint32(verbs.GIDUnknown)))}, nil
 }

@@ -142,6 +142,31 @@ type QuerySRQReply struct {
 	MaxWR, MaxSGE, Limit, _ uint32
 }
 
+// OpenXRCD is struct ib_uverbs_open_xrcd. FD is -1 for a private domain.
+type OpenXRCD struct {
+	_        structs.HostLayout
+	Response uint64
+	FD       int32
+	OFlags   uint32
+}
+
+// OpenQP is struct ib_uverbs_open_qp. XRCD is the handle of the domain, in the place of the PD.
+type OpenQP struct {
+	_                    structs.HostLayout
+	Response, UserHandle uint64
+	XRCD, QPN            uint32
+	Type                 uint8
+	_                    [7]uint8
+}
+
+// OpenQPReply is struct ib_uverbs_create_qp_resp.
+type OpenQPReply struct {
+	_          structs.HostLayout
+	QP, Number uint32
+	Cap        QPCap
+	_          uint32
+}
+
 // QueryDevice is struct ib_uverbs_query_device.
 type QueryDevice struct {
 	_        structs.HostLayout
@@ -256,6 +281,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(ModifySRQ{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(QuerySRQ{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(QuerySRQReply{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(OpenXRCD{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(OpenQP{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(OpenQPReply{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(QueryDevice{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(QueryDeviceReply{})-176]
 	_ = [1]struct{}{}[unsafe.Sizeof(QueryPortReply{})-48]

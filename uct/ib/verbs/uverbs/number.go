@@ -45,6 +45,7 @@ var (
 	MethodDestroySRQ  = Method{5, 1}
 	MethodDestroyAH   = Method{6, 0}
 	MethodDeregMR     = Method{7, 1}
+	MethodCloseXRCD   = Method{10, 0}
 	MethodAsyncEvents = Method{16, 0}
 )
 
@@ -63,6 +64,7 @@ var methodNames = map[Method]string{
 	MethodDestroySRQ:  "destroy SRQ",
 	MethodDestroyAH:   "destroy AH",
 	MethodDeregMR:     "deregister memory",
+	MethodCloseXRCD:   "close XRC domain",
 	MethodAsyncEvents: "open asynchronous events",
 }
 
@@ -90,6 +92,8 @@ const (
 	CmdPostSend    CommandNumber = 28
 	CmdModifySRQ   CommandNumber = 33
 	CmdQuerySRQ    CommandNumber = 34
+	CmdOpenXRCD    CommandNumber = 37
+	CmdOpenQP      CommandNumber = 40
 )
 
 var commandNames = map[CommandNumber]string{
@@ -104,6 +108,8 @@ var commandNames = map[CommandNumber]string{
 	CmdPostSend:    "post send",
 	CmdModifySRQ:   "modify SRQ",
 	CmdQuerySRQ:    "query SRQ",
+	CmdOpenXRCD:    "open XRC domain",
+	CmdOpenQP:      "open QP",
 }
 
 // String says what the command does.
