@@ -25,6 +25,7 @@ uct/ib/verbs          ucs internal                                   | uct/ib/ve
 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal
 uct/ib/verbs/uverbs   uct/ib/verbs ucs internal
 uct/ib/verbs/rxe      uct/ib/verbs/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
+uct/ib/verbs/connectx uct/ib/verbs/uverbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal
 uct/ib/verbs/mlx5     uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
 uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5/prm uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
 uct/ib/verbs/softhca/timing ucs

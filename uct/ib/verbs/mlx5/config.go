@@ -56,7 +56,9 @@ const (
 	maxMedUUARs = 12
 )
 
-func (c Config) withDefaults() (Config, error) {
+// WithDefaults returns c with the defaults in place of zeros, and with the limits applied. ErrInvalidParam for a
+// number out of range or an unknown policy.
+func (c Config) WithDefaults() (Config, error) {
 	if c.TotalUUARs == 0 {
 		c.TotalUUARs = defaultUUARs
 	}

@@ -37,7 +37,7 @@ var (
 // NewProvider makes a provider that owns hw: Close closes it. After an error hw is
 // the caller's again: ErrInvalidParam for a bad configuration, or the error of hw.
 func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, opError("configure", err)
 	}

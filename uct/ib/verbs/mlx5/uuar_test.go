@@ -32,7 +32,7 @@ func (c *pageCounter) pages() *uarPages {
 
 func mustConfig(t *testing.T, c Config) Config {
 	t.Helper()
-	c, err := c.withDefaults()
+	c, err := c.WithDefaults()
 	require.NoError(t, err)
 	return c
 }
@@ -267,7 +267,7 @@ func TestConfig_Defaults(t *testing.T) {
 		{in: Config{UARPolicy: 7}, err: ucs.ErrInvalidParam},
 	}
 	for _, c := range cases {
-		got, err := c.in.withDefaults()
+		got, err := c.in.WithDefaults()
 		assert.ErrorIs(t, err, c.err)
 		if c.err == nil {
 			assert.Equal(t, c.want, got)

@@ -76,6 +76,9 @@ func openError(info *Info, err error) error {
 	return e
 }
 
+// File is the open device file.
+func (c *Context) File() File { return c.file }
+
 // Call calls a method. attrs has what the kernel returned.
 func (c *Context) Call(m Method, attrs ...Attr) error {
 	if err := c.file.Ioctl(m, c.driver, attrs); err != nil {

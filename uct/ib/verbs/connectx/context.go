@@ -1,0 +1,80 @@
+package connectx
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// cqeVersion is the version of CQEs that have the user index of their queue.
+const cqeVersion = 1
+
+// open opens a device file. queues has its defaults.
+func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*Hardware, error) {
+	if info.ABI != driverABI {
+		return nil, lacks(&info, "version %d of the ABI of mlx5, want %d", info.ABI, driverABI)
+	}
+	// The kernel uses the numbers of registers for static UAR pages only. libmlx5 passes them as well.
+	request := contextRequest{totalRegisters: uint32(queues.TotalUUARs), lowLatency: uint32(queues.LowLatUUARs),
+		maxCQEVersion: cqeVersion, libCaps: libCap4KUAR | libCapDynamicUAR}
+	var reply contextReply
+	ctx, err := uverbs.Open(k, info, uverbs.DriverMLX5, uverbs.In(uverbs.AttrDriverIn, &request), uverbs.Out(uverbs.AttrDriverOut, &reply))
+	if err != nil {
+		return nil, err
+	}
+	h := newHardware(ctx, reply)
+	if err = h.reply.check(&info, os.Getpagesize()); err == nil {
+		err = h.queryLimits()
+	}
+	if err != nil {
+		_ = ctx.Close()
+		return nil, err
+	}
+	go h.deliverEvents()
+	return h, nil
+}
+
+// Limits of what a reply can say.
+const (
+	minReplyLen   = 64 // as far as contextReply.uarsPerPage
+	minSendWQELen = 2 * prm.BBLen
+	maxSendWQELen = prm.MaxDS * prm.SegLen
+	uarLenLog2    = 12 // prm.UARPageLen
+	// minDynamicUAR is the first kernel with dynamic UAR pages.
+	minDynamicUAR = "5.7"
+)
+
+// check says why a device cannot be driven. pageLen is that of the CPU, in bytes.
+func (r *contextReply) check(info *uverbs.Info, pageLen int) error {
+	op := uverbs.MethodGetContext.String()
+	switch {
+	case r.replyLen < minReplyLen:
+		return &uverbs.Error{Dev: info.Name, Op: op, Errno: unix.EOPNOTSUPP, Feature: "description of UAR pages", MinKernel: uverbs.MinKernel}
+	case r.totalRegisters != 0:
+		return &uverbs.Error{Dev: info.Name, Op: op, Errno: unix.EOPNOTSUPP, Feature: "dynamic UAR pages (it assigns a register to each QP)",
+			MinKernel: minDynamicUAR}
+	case r.cqeVersion != cqeVersion:
+		return lacks(info, "version %d of CQEs, want %d, with user indexes", r.cqeVersion, cqeVersion)
+	case r.uarLenLog2 != uarLenLog2 || r.uarsPerPage != 1 || pageLen != prm.UARPageLen:
+		return lacks(info, "%d UAR pages of 2^%d bytes in a page of %d bytes, want 1 of 2^%d in %d", r.uarsPerPage, r.uarLenLog2,
+			pageLen, uarLenLog2, prm.UARPageLen)
+	case r.bfRegLen != 0 && r.bfRegLen != prm.BFRegLen:
+		return lacks(info, "BlueFlame registers of %d bytes, want %d", r.bfRegLen, prm.BFRegLen)
+	case r.maxSendWQELen < minSendWQELen:
+		return &ReplyError{Dev: info.Name, Op: op, Reason: fmt.Sprintf("work requests of at most %d bytes", r.maxSendWQELen)}
+	}
+	return nil
+}
+
+// hasBlueFlame reports whether work requests can be stored to the adapter.
+func (h *Hardware) hasBlueFlame() bool { return h.reply.bfRegLen != 0 }
+
+// maxPayload is what the longest work request has room for after its largest header, that of UD, in bytes.
+func (r *contextReply) maxPayload() int {
+	return min(int(r.maxSendWQELen), maxSendWQELen) - prm.CtrlLen - prm.AVLen
+}

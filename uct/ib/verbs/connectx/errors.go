@@ -1,0 +1,39 @@
+package connectx
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// ReplyError is a reply of the kernel that no kernel should give. It unwraps to ErrInternal. What the call had
+// created is destroyed.
+type ReplyError struct {
+	Dev    string
+	Op     string // what was called
+	Reason string
+}
+
+// Error returns device, operation and reason.
+func (e *ReplyError) Error() string {
+	return fmt.Sprintf("%s: %s: reply of the kernel: %s", e.Dev, e.Op, e.Reason)
+}
+
+// Unwrap returns ErrInternal.
+func (e *ReplyError) Unwrap() error { return ucs.ErrInternal }
+
+// badReply describes a reply that cannot be used.
+func (h *Hardware) badReply(op fmt.Stringer, format string, args ...any) error {
+	return &ReplyError{Dev: h.ctx.Name, Op: op.String(), Reason: fmt.Sprintf(format, args...)}
+}
+
+// lacks is the error for what this device, or its kernel, does not have.
+func lacks(info *uverbs.Info, format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w", info.Name, fmt.Sprintf(format, args...), ucs.ErrUnsupported)
+}
+
+// invalid is the error for an argument that names nothing.
+func (h *Hardware) invalid(format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w", h.ctx.Name, fmt.Sprintf(format, args...), ucs.ErrInvalidParam)
+}

@@ -1,0 +1,102 @@
+package connectx
+
+import (
+	"errors"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// object is what an ID that the kernel was given stands for.
+type object struct {
+	kind   objectKind
+	number uint32
+	qp     *queuePair // of a QP
+}
+
+type objectKind uint8
+
+const (
+	kindCQ objectKind = iota
+	kindSRQ
+	kindQP
+)
+
+// newID returns an ID that no object of the context has had.
+func (h *Hardware) newID() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastID++
+	return h.lastID
+}
+
+// SetAsyncSink implements prm.Hardware.
+func (h *Hardware) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }
+
+// deliverEvents passes asynchronous events on until the context is closed.
+func (h *Hardware) deliverEvents() {
+	defer close(h.eventLoop)
+	for {
+		e, err := h.ctx.NextEvent()
+		if err != nil {
+			if !errors.Is(err, ucs.ErrClosed) { // the device was removed
+				h.raise(verbs.EventDeviceFatal, 0)
+			}
+			return
+		}
+		h.deliver(e)
+	}
+}
+
+// deliver passes an event on. Events of objects that are gone, of ports, and those that package verbs does not
+// have are dropped.
+func (h *Hardware) deliver(e uverbs.Event) {
+	if e.Type > uint32(verbs.EventQPLastWQEReached) {
+		return
+	}
+	typ := verbs.EventType(e.Type)
+	if typ == verbs.EventDeviceFatal {
+		h.raise(typ, 0)
+		return
+	}
+	kind, known := kindOf(typ)
+	if !known {
+		return
+	}
+	h.mu.Lock()
+	o, ok := h.byID[e.Element]
+	h.mu.Unlock()
+	if !ok || o.kind != kind {
+		return
+	}
+	if o.qp != nil && isFailure(typ) {
+		o.qp.failed.Store(true)
+	}
+	h.raise(typ, o.number)
+}
+
+// kindOf is the kind of object that events of a type are of; false if package verbs does not have the type.
+func kindOf(t verbs.EventType) (objectKind, bool) {
+	switch t {
+	case verbs.EventCQErr:
+		return kindCQ, true
+	case verbs.EventSRQErr, verbs.EventSRQLimitReached:
+		return kindSRQ, true
+	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventCommEst, verbs.EventQPLastWQEReached:
+		return kindQP, true
+	}
+	return 0, false
+}
+
+// isFailure reports whether the device has moved the QP of an event to ERR.
+func isFailure(t verbs.EventType) bool {
+	return t == verbs.EventQPFatal || t == verbs.EventQPReqErr || t == verbs.EventQPAccessErr
+}
+
+func (h *Hardware) raise(t verbs.EventType, number uint32) {
+	if s := h.sink.Load(); s != nil {
+		(*s).AsyncEvent(t, number)
+	}
+}

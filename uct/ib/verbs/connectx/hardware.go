@@ -1,0 +1,138 @@
+package connectx
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// Hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names
+// objects by handles, Hardware by the numbers that the adapter uses.
+type Hardware struct {
+	ctx      *uverbs.Context
+	reply    contextReply
+	attr     verbs.DeviceAttr
+	software Software // nil unless the device is one
+
+	sink      atomic.Pointer[prm.AsyncSink]
+	eventLoop chan struct{} // closed when deliverEvents has returned
+
+	mu     sync.Mutex // what follows
+	closed bool
+	lastID uint64
+	byID   map[uint64]object
+	uars   map[uint32]*uarPage
+	pds    map[uint32]uint32 // kernel's handle by number
+	mrs    map[uint32]*memoryRegion
+	cqs    map[uint32]named
+	srqs   map[uint32]named
+	qps    map[uint32]*queuePair
+	// ethernet says of the ports that were asked for whether they are of RoCE.
+	ethernet map[uint8]bool
+}
+
+var (
+	_ prm.Hardware      = (*Hardware)(nil)
+	_ prm.XRCHardware   = (*Hardware)(nil)
+	_ prm.EventHardware = (*Hardware)(nil)
+	_ verbs.GIDLister   = (*Hardware)(nil)
+)
+
+func newHardware(ctx *uverbs.Context, reply contextReply) *Hardware {
+	h := &Hardware{ctx: ctx, reply: reply, eventLoop: make(chan struct{}), byID: map[uint64]object{},
+		uars: map[uint32]*uarPage{}, pds: map[uint32]uint32{}, mrs: map[uint32]*memoryRegion{}, cqs: map[uint32]named{},
+		srqs: map[uint32]named{}, qps: map[uint32]*queuePair{}, ethernet: map[uint8]bool{}}
+	h.software = softwareOf(ctx)
+	return h
+}
+
+// named is an object of the kernel: its handle, and the ID by which events name it.
+type named struct {
+	handle uint32
+	id     uint64
+}
+
+// maxNumber bounds the numbers of CQs, SRQs and QPs: 24 bits.
+const maxNumber = 1 << 24
+
+// checkNumber checks the number that the kernel has given a new object. taken says that an object has it.
+func (h *Hardware) checkNumber(op uverbs.Method, number uint32, taken bool) error {
+	if number == 0 || number >= maxNumber || taken {
+		return h.badReply(op, "number %#x, in use: %v", number, taken)
+	}
+	return nil
+}
+
+// queryLimits reads what the device can do.
+func (h *Hardware) queryLimits() (err error) {
+	if h.attr, err = h.ctx.QueryDevice(); err != nil {
+		return err
+	}
+	a := &h.attr
+	if a.PhysPorts < 1 || a.MaxQPWR < 1 || a.MaxSGE < 1 || a.MaxCQE < 1 {
+		return h.badReply(uverbs.CmdQueryDevice, "%d ports, %d work requests of %d SGEs, %d CQEs", a.PhysPorts, a.MaxQPWR, a.MaxSGE, a.MaxCQE)
+	}
+	if _, a.MaxMsgSize, err = h.ctx.QueryPort(1); err != nil {
+		return err
+	}
+	payload := h.reply.maxPayload()
+	a.MaxInline, a.MaxSGE = payload-prm.InlineHdrLen, min(a.MaxSGE, payload/prm.DataLen)
+	a.MaxQPWR, a.MaxSRQWR = min(a.MaxQPWR, prm.MaxQueueLen), min(a.MaxSRQWR, prm.MaxQueueLen-1)
+	return nil
+}
+
+// QueryDevice implements prm.Hardware.
+func (h *Hardware) QueryDevice() (verbs.DeviceAttr, error) { return h.attr, nil }
+
+// checkPort returns ErrInvalidParam for a port that the device does not have.
+func (h *Hardware) checkPort(port uint8) error {
+	if port < 1 || port > h.attr.PhysPorts {
+		return h.invalid("no port %d", port)
+	}
+	return nil
+}
+
+// QueryPort implements prm.Hardware.
+func (h *Hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
+	if err := h.checkPort(port); err != nil {
+		return verbs.PortAttr{}, err
+	}
+	attr, _, err := h.ctx.QueryPort(port)
+	return attr, err
+}
+
+// QueryGID implements prm.Hardware. ErrInvalidParam for an entry that is not in use.
+func (h *Hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
+	if err := h.checkPort(port); err != nil {
+		return verbs.GID{}, err
+	}
+	e, err := h.ctx.GID(port, index)
+	return e.GID, err
+}
+
+// GIDs implements verbs.GIDLister.
+func (h *Hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+	if err := h.checkPort(port); err != nil {
+		return nil, err
+	}
+	return h.ctx.GIDs(port)
+}
+
+// Close implements prm.Hardware. The kernel destroys the objects that are left.
+func (h *Hardware) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	err := h.ctx.Close()
+	<-h.eventLoop
+	for _, m := range h.mrs {
+		m.pin.Unpin()
+	}
+	return err
+}

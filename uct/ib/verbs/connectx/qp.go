@@ -1,0 +1,183 @@
+package connectx
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// queuePair is a QP, or an XRC target that the context has opened, once or more.
+type queuePair struct {
+	id      uint64
+	handles []uint32      // the last one stands for the others; under Hardware.mu
+	state   atomic.Uint32 // verbs.QPState as ModifyQP has set it
+	failed  atomic.Bool   // an event says that the device has moved it to ERR
+}
+
+// sigAll is IB_UVERBS_QP_CREATE_SQ_SIG_ALL of enum ib_uverbs_qp_create_flags.
+const sigAll = 1 << 12
+
+// CreateQP implements prm.Hardware.
+func (h *Hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
+	attrs, err := h.parentsOf(&p)
+	if err != nil {
+		return 0, err
+	}
+	driver := createQP{buf: address(p.SQ), record: uint64(p.DBRec.Addr()), sendBBs: p.SQCount, flags: qpUARPageIndex,
+		userIndex: p.UserIndex, register: p.UAR.Index}
+	if p.RQ != nil { // the receive ring comes first in the buffer
+		driver.buf, driver.recvCount, driver.recvStride = address(p.RQ), p.RQCount, uint32(p.RQStride)
+	}
+	limits := uverbs.QPCap{MaxSendWR: uint32(p.Cap.MaxSendWR), MaxRecvWR: uint32(p.Cap.MaxRecvWR), MaxSendSGE: uint32(p.Cap.MaxSendSGE),
+		MaxRecvSGE: uint32(p.Cap.MaxRecvSGE), MaxInline: uint32(p.Cap.MaxInline)}
+	if p.SigAll {
+		attrs = append(attrs, flags(sigAll))
+	}
+	return h.createQP(p.Type, &limits, &driver, attrs)
+}
+
+// flags is attribute QP_FLAGS.
+func flags(bits uint32) uverbs.Attr { return uverbs.In(10, &bits) }
+
+// parentsOf are the attributes for what a QP is made of.
+func (h *Hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pd, ok := h.pds[p.PDN]
+	if !ok {
+		return nil, h.invalid("no PD %#x", p.PDN)
+	}
+	send, ok := h.cqs[p.SendCQN]
+	if !ok {
+		return nil, h.invalid("no CQ %#x", p.SendCQN)
+	}
+	attrs = []uverbs.Attr{uverbs.Object(2, pd), uverbs.Object(4, send.handle)}
+	if p.Type != verbs.QPTypeXRCSend {
+		recv, ok := h.cqs[p.RecvCQN]
+		if !ok {
+			return nil, h.invalid("no CQ %#x", p.RecvCQN)
+		}
+		attrs = append(attrs, uverbs.Object(5, recv.handle))
+	}
+	if p.SRQN != 0 {
+		srq, ok := h.srqs[p.SRQN]
+		if !ok {
+			return nil, h.invalid("no SRQ %#x", p.SRQN)
+		}
+		attrs = append(attrs, uverbs.Object(3, srq.handle))
+	}
+	return attrs, nil
+}
+
+// createQP makes a QP; attrs are its parents.
+func (h *Hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *createQP, attrs []uverbs.Attr) (qpn uint32, err error) {
+	q := &queuePair{id: h.newID()}
+	var got uverbs.QPCap
+	var reply createQPReply
+	attrs = append([]uverbs.Attr{uverbs.Object(0, 0), uverbs.In(7, &q.id), uverbs.In(8, limits), uverbs.Const(9, uint64(typ)),
+		uverbs.Object(12, h.ctx.AsyncFD), uverbs.Out(13, &got), uverbs.Out(14, &qpn), uverbs.In(uverbs.AttrDriverIn, driver),
+		uverbs.Out(uverbs.AttrDriverOut, &reply)}, attrs...)
+	if err = h.ctx.Call(uverbs.MethodCreateQP, attrs...); err != nil {
+		return 0, err
+	}
+	q.handles = []uint32{uint32(attrs[0].Value)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, taken := h.qps[qpn]
+	if err = h.checkNumber(uverbs.MethodCreateQP, qpn, taken); err != nil {
+		return 0, errors.Join(err, h.destroyQP(q.handles[0]))
+	}
+	h.qps[qpn] = q
+	h.byID[q.id] = object{kind: kindQP, number: qpn, qp: q}
+	return qpn, nil
+}
+
+// qp is a QP with a handle of the kernel for it.
+func (h *Hardware) qp(qpn uint32) (q *queuePair, handle uint32, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q, ok := h.qps[qpn]
+	if !ok {
+		return nil, 0, h.invalid("no QP %#x", qpn)
+	}
+	return q, q.handles[len(q.handles)-1], nil
+}
+
+// ModifyQP implements prm.Hardware.
+func (h *Hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	q, handle, err := h.qp(qpn)
+	if err != nil {
+		return err
+	}
+	in := uverbs.ModifyQP{QP: handle, Mask: uint32(mask), QKey: a.QKey, RQPSN: a.RQPSN, SQPSN: a.SQPSN, DestQPN: a.DestQPN,
+		AccessFlags: uint32(a.AccessFlags), PKeyIndex: a.PKeyIndex, State: uint8(a.State), CurState: uint8(a.CurState), PathMTU: uint8(a.PathMTU),
+		MaxRDAtomic: a.MaxRDAtomic, MaxDestRD: a.MaxDestRD, MinRNRTimer: a.MinRNRTimer, Port: a.Port, Timeout: a.Timeout,
+		RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry}
+	if mask&verbs.QPMaskAV != 0 {
+		in.Dest = uverbs.QPDest{DGID: a.AH.DGID, FlowLabel: a.AH.FlowLabel, DLID: a.AH.DLID, SGIDIndex: a.AH.SGIDIndex,
+			HopLimit: a.AH.HopLimit, TrafficClass: a.AH.TrafficClass, SL: a.AH.SL, IsGlobal: flag(a.AH.Global), Port: a.AH.Port}
+	}
+	if err = h.ctx.Invoke(uverbs.CmdModifyQP, uverbs.BytesOf(&in), nil); err != nil {
+		return err
+	}
+	if mask&verbs.QPMaskState != 0 {
+		q.state.Store(uint32(a.State))
+		if a.State == verbs.QPStateReset {
+			q.failed.Store(false)
+		}
+	}
+	return nil
+}
+
+// QueryQP implements prm.Hardware. In RTS and SQD a failed work request moves the QP to ERR, of which only the
+// device knows; that is a command of its firmware. An event tells of all other failures.
+func (h *Hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
+	q, handle, err := h.qp(qpn)
+	if err != nil {
+		return 0, err
+	}
+	switch s := verbs.QPState(q.state.Load()); {
+	case s == verbs.QPStateReset:
+		return s, nil
+	case q.failed.Load():
+		return verbs.QPStateErr, nil
+	case s != verbs.QPStateRTS && s != verbs.QPStateSQD:
+		return s, nil
+	}
+	in := uverbs.QueryQP{QP: handle, Mask: uint32(verbs.QPMaskState)}
+	var out uverbs.QueryQPReply
+	if err := h.ctx.Invoke(uverbs.CmdQueryQP, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
+		return 0, err
+	}
+	if out.State > uint8(verbs.QPStateErr) {
+		return 0, h.badReply(uverbs.CmdQueryQP, "state %d", out.State)
+	}
+	return verbs.QPState(out.State), nil
+}
+
+func (h *Hardware) destroyQP(handle uint32) error {
+	var reply uverbs.DestroyReply
+	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(0, handle), uverbs.Out(1, &reply))
+}
+
+// DestroyQP implements prm.Hardware.
+func (h *Hardware) DestroyQP(qpn uint32) error {
+	q, handle, err := h.qp(qpn)
+	if err != nil {
+		return err
+	}
+	if err = h.destroyQP(handle); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q.handles = q.handles[:len(q.handles)-1]
+	if len(q.handles) == 0 {
+		delete(h.qps, qpn)
+		delete(h.byID, q.id)
+	}
+	return nil
+}

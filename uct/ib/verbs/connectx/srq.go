@@ -1,0 +1,70 @@
+package connectx
+
+import (
+	"errors"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// CreateSRQ implements prm.Hardware.
+func (h *Hardware) CreateSRQ(p prm.SRQParams) (srqn uint32, err error) {
+	return h.createSRQ(p, verbs.SRQTypeBasic)
+}
+
+// createSRQ makes an SRQ; attrs are those of the type. The kernel computes the length of the queue from the depth and
+// the SGEs, which are those that the queue has room for.
+func (h *Hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs.Attr) (srqn uint32, err error) {
+	pd, err := h.pd(p.PDN)
+	if err != nil {
+		return 0, err
+	}
+	id := h.newID()
+	depth, sges, limit := p.Count-1, uint32(p.MaxSGE), uint32(0)
+	driver := createSRQ{buf: address(p.Buf), record: uint64(p.DBRec.Addr()), userIndex: p.UserIndex}
+	var gotDepth, gotSGEs uint32
+	var reply numberReply
+	attrs = append([]uverbs.Attr{uverbs.Object(0, 0), uverbs.Object(1, pd), uverbs.In(4, &id), uverbs.In(5, &depth), uverbs.In(6, &sges),
+		uverbs.In(7, &limit), uverbs.Const(9, uint64(typ)), uverbs.Object(10, h.ctx.AsyncFD), uverbs.Out(11, &gotDepth),
+		uverbs.Out(12, &gotSGEs), uverbs.In(uverbs.AttrDriverIn, &driver), uverbs.Out(uverbs.AttrDriverOut, &reply)}, attrs...)
+	if err = h.ctx.Call(uverbs.MethodCreateSRQ, attrs...); err != nil {
+		return 0, err
+	}
+	q := named{handle: uint32(attrs[0].Value), id: id}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, taken := h.srqs[reply.Number]
+	if err = h.checkNumber(uverbs.MethodCreateSRQ, reply.Number, taken); err == nil && (gotDepth+1 != p.Count || gotSGEs < sges) {
+		err = h.badReply(uverbs.MethodCreateSRQ, "%d receives of %d SGEs, want %d of %d", gotDepth, gotSGEs, depth, sges)
+	}
+	if err != nil {
+		return 0, errors.Join(err, h.destroySRQ(q))
+	}
+	h.srqs[reply.Number] = q
+	h.byID[id] = object{kind: kindSRQ, number: reply.Number}
+	return reply.Number, nil
+}
+
+// srqLimit is the bit IB_SRQ_LIMIT of enum ib_srq_attr_mask.
+const srqLimit = 2
+
+// ArmSRQ implements prm.Hardware.
+func (h *Hardware) ArmSRQ(srqn uint32, limit int) error {
+	h.mu.Lock()
+	q, ok := h.srqs[srqn]
+	h.mu.Unlock()
+	if !ok {
+		return h.invalid("no SRQ %#x", srqn)
+	}
+	in := uverbs.ModifySRQ{SRQ: q.handle, Mask: srqLimit, Limit: uint32(limit)}
+	return h.ctx.Invoke(uverbs.CmdModifySRQ, uverbs.BytesOf(&in), nil)
+}
+
+func (h *Hardware) destroySRQ(q named) error {
+	var reply uverbs.DestroyReply
+	return h.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(0, q.handle), uverbs.Out(1, &reply))
+}
+
+// DestroySRQ implements prm.Hardware.
+func (h *Hardware) DestroySRQ(srqn uint32) error { return h.destroy(h.srqs, "SRQ", srqn, h.destroySRQ) }

@@ -1,0 +1,63 @@
+package connectx
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// OpenXRCD implements prm.XRCHardware. The number of a domain is the kernel's handle.
+func (h *Hardware) OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error) {
+	in := uverbs.OpenXRCD{FD: int32(attr.FD), OFlags: uint32(attr.Flags)}
+	var out uverbs.HandleReply
+	if err = h.ctx.Invoke(uverbs.CmdOpenXRCD, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
+		return 0, err
+	}
+	return out.Handle, nil
+}
+
+// CloseXRCD implements prm.XRCHardware.
+func (h *Hardware) CloseXRCD(xrcdn uint32) error {
+	return h.ctx.Call(uverbs.MethodCloseXRCD, uverbs.Object(0, xrcdn))
+}
+
+// CreateXRCSRQ implements prm.XRCHardware. The adapter has one number for all SRQs, so it names the queue here, too.
+func (h *Hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
+	h.mu.Lock()
+	cq, ok := h.cqs[p.CQN]
+	h.mu.Unlock()
+	if !ok {
+		return 0, 0, h.invalid("no CQ %#x", p.CQN)
+	}
+	var number uint32
+	srqn, err = h.createSRQ(p, verbs.SRQTypeXRC, uverbs.Object(2, p.XRCDN), uverbs.Object(3, cq.handle), uverbs.Out(13, &number))
+	return srqn, srqn, err
+}
+
+// CreateTarget implements prm.XRCHardware. A target has no queue, no doorbell record and no register.
+func (h *Hardware) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
+	driver := createQP{flags: qpUARPageIndex}
+	qpn, err = h.createQP(verbs.QPTypeXRCRecv, &uverbs.QPCap{}, &driver, []uverbs.Attr{uverbs.Object(1, xrcdn)})
+	return qpn, qpn, err
+}
+
+// OpenTarget implements prm.XRCHardware. The kernel makes a handle for each time that a target is opened.
+func (h *Hardware) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
+	q := &queuePair{id: h.newID()}
+	in := uverbs.OpenQP{UserHandle: q.id, XRCD: xrcdn, QPN: qpn, Type: uint8(verbs.QPTypeXRCRecv)}
+	var out uverbs.OpenQPReply
+	if err = h.ctx.Invoke(uverbs.CmdOpenQP, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
+		return 0, err
+	}
+	q.state.Store(uint32(verbs.QPStateRTS)) // another may have moved it
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known, ok := h.qps[qpn]; ok {
+		known.handles = append(known.handles, out.QP)
+		return qpn, nil
+	}
+	q.handles = []uint32{out.QP}
+	h.qps[qpn] = q
+	h.byID[q.id] = object{kind: kindQP, number: qpn, qp: q}
+	return qpn, nil
+}
