@@ -19,9 +19,9 @@ type Hardware struct {
 
 	sink      atomic.Pointer[prm.AsyncSink]
 	eventLoop chan struct{} // closed when deliverEvents has returned
+	closed    atomic.Bool
 
 	mu     sync.Mutex // what follows
-	closed bool
 	lastID uint64
 	byID   map[uint64]object
 	uars   map[uint32]*uarPage
@@ -123,14 +123,13 @@ func (h *Hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 
 // Close implements prm.Hardware. The kernel destroys the objects that are left.
 func (h *Hardware) Close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	if h.closed.Swap(true) {
 		return nil
 	}
-	h.closed = true
 	err := h.ctx.Close()
 	<-h.eventLoop
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, m := range h.mrs {
 		m.pin.Unpin()
 	}

@@ -1,0 +1,124 @@
+package connectx_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+func TestMain(m *testing.M) {
+	ucttest.PeerMain(suites())
+	testenv.Main(m)
+}
+
+// deviceName is that of the device in the suites.
+const deviceName = "mlx5_0"
+
+// openMD opens an MD over a kernel of its own.
+func openMD(cfg fakekernel.Config, tl ib.Transport) (uct.MD, error) {
+	cfg.Name = deviceName
+	k := fakekernel.New(cfg)
+	list := func() ([]*verbs.Device, error) { return connectx.DevicesOf(k, mlx5.Config{}) }
+	return ib.New(list, tl).OpenMD(deviceName)
+}
+
+// suite is the conformance suite of a transport over a kernel.
+func suite(name string, cfg fakekernel.Config, tl ib.Transport, config func(o ucttest.Options) any) ucttest.Harness {
+	h := ucttest.Harness{
+		OpenMD:    func() (uct.MD, error) { return openMD(cfg, tl) },
+		Transport: tl.Name(),
+		Device:    deviceName + ":1",
+		Config:    config,
+		Watchdog:  time.Minute,
+		SharedMD:  cfg.Device.Fabric == softhca.FabricLoop,
+	}
+	if cfg.Device.Fabric == softhca.FabricShm {
+		h.StartPeer = ucttest.ExecPeer(name)
+	}
+	return h
+}
+
+// rxDepth is the length of the receive queue for o; 0, the default, if o has none.
+func rxDepth(o ucttest.Options) int {
+	if o.RxDepth == 0 {
+		return 0
+	}
+	return max(o.RxDepth, 4)
+}
+
+func tinyRC(o ucttest.Options) any {
+	return rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: rxDepth(o), SegSize: 1 << 10}
+}
+
+// dyingTimeout is when ud gives up a peer that was killed.
+const dyingTimeout = 5 * time.Second
+
+func tinyUD(o ucttest.Options) any {
+	c := ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: rxDepth(o)}
+	if o.PeerDies {
+		c.Timeout = dyingTimeout
+	}
+	return c
+}
+
+// Names of suites, and of their peers.
+const (
+	rcLoop    = "rc-loop"
+	udLoop    = "ud-loop"
+	rcDV      = "rc_mlx5-loop"
+	udDV      = "ud_mlx5-loop"
+	rcPeers   = "rc_mlx5-shm"
+	udPeers   = "ud_mlx5-shm"
+	rcSilicon = "rc_mlx5-silicon"
+)
+
+func suites() map[string]ucttest.Harness {
+	loop := fakekernel.Config{Device: softhca.Config{Fabric: softhca.FabricLoop}}
+	shm := fakekernel.Config{Device: softhca.Config{Fabric: softhca.FabricShm}}
+	silicon := loop
+	silicon.Silicon = true
+	all := map[string]ucttest.Harness{}
+	for _, s := range []struct {
+		name   string
+		kernel fakekernel.Config
+		tl     ib.Transport
+		config func(o ucttest.Options) any
+	}{
+		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC},
+		{udLoop, loop, ud.Transport(ud.Config{}), tinyUD},
+		{rcDV, loop, dv.RC(dv.RCConfig{}), tinyRC},
+		{udDV, loop, dv.UD(dv.UDConfig{}), tinyUD},
+		{rcPeers, shm, dv.RC(dv.RCConfig{}), tinyRC},
+		{udPeers, shm, dv.UD(dv.UDConfig{}), tinyUD},
+		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC},
+	} {
+		all[s.name] = suite(s.name, s.kernel, s.tl, s.config)
+	}
+	return all
+}
+
+func TestConformance_RC(t *testing.T) { ucttest.Test(t, suites()[rcLoop]) }
+
+func TestConformance_UD(t *testing.T) { ucttest.Test(t, suites()[udLoop]) }
+
+func TestConformance_RCMLX5(t *testing.T) { ucttest.Test(t, suites()[rcDV]) }
+
+func TestConformance_UDMLX5(t *testing.T) { ucttest.Test(t, suites()[udDV]) }
+
+func TestConformance_RCMLX5Peers(t *testing.T) { ucttest.Test(t, suites()[rcPeers]) }
+
+func TestConformance_UDMLX5Peers(t *testing.T) { ucttest.Test(t, suites()[udPeers]) }
+
+func TestConformance_RCMLX5Silicon(t *testing.T) { ucttest.Test(t, suites()[rcSilicon]) }

@@ -1,0 +1,20 @@
+package fakekernel
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// at is memory that a process has named by its address, which it keeps until the object with the address is
+// destroyed: the contract of the kernel's ABI. The address is of this process and, for queues, off the Go heap.
+func at(address uint64) unsafe.Pointer {
+	p := uintptr(address)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&p))
+}
+
+// bytesAt is a piece of memory by address and length.
+func bytesAt(address, n uint64) []byte { return unsafe.Slice((*byte)(at(address)), n) }
+
+// page is the memory of a UAR page.
+func page(u prm.UAR) []byte { return unsafe.Slice((*byte)(u.Page), prm.UARPageLen) }

@@ -1,0 +1,125 @@
+package fakekernel
+
+import (
+	"io/fs"
+	"maps"
+	"sync"
+	"testing/fstest"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// Config makes a kernel.
+type Config struct {
+	// Name of the device; "" means "mlx5_fake0". It begins with "mlx5".
+	Name string
+	// Device is the software HCA behind each open file.
+	Device softhca.Config
+	// Silicon has the device look at the queues in memory by itself.
+	Silicon bool
+	// InfiniBand makes the port one of InfiniBand, not of RoCE.
+	InfiniBand bool
+	// Before is called before each call of the kernel, which fails with the error if there is one. It may be called by
+	// several goroutines. nil does nothing.
+	Before func(Call) error
+	// After may change what the kernel returns. nil changes nothing.
+	After func(Call)
+}
+
+// Call is a call of the kernel.
+type Call struct {
+	// Op says what is called: the text of a uverbs.Method or uverbs.CommandNumber, or "open", "map", "unmap", "close".
+	Op string
+	// Attrs are the attributes of an ioctl.
+	Attrs []uverbs.Attr
+}
+
+// Attr is the attribute with an ID; nil if there is none.
+func (c *Call) Attr(id uint16) *uverbs.Attr {
+	for i := range c.Attrs {
+		if c.Attrs[i].ID == id {
+			return &c.Attrs[i]
+		}
+	}
+	return nil
+}
+
+// Kernel implements uverbs.Kernel. Any goroutine may call its methods.
+type Kernel struct {
+	cfg Config
+
+	mu   sync.Mutex
+	live map[string]int
+}
+
+const defaultName = "mlx5_fake0"
+
+// New makes a kernel.
+func New(cfg Config) *Kernel {
+	if cfg.Name == "" {
+		cfg.Name = defaultName
+	}
+	return &Kernel{cfg: cfg, live: map[string]int{}}
+}
+
+// node is the device's file in sysfs and in /dev/infiniband.
+const node = "uverbs0"
+
+// modalias is that of a ConnectX-4: vendor 15b3, device 1013.
+const modalias = "pci:v000015B3d00001013sv000015B3sd00000001bc02sc07i00"
+
+// Sys implements uverbs.Kernel.
+func (k *Kernel) Sys() fs.FS {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s + "\n")} }
+	dir := "class/infiniband_verbs/"
+	return fstest.MapFS{
+		dir + "abi_version":                                   file("6"),
+		dir + node + "/ibdev":                                 file(k.cfg.Name),
+		dir + node + "/abi_version":                           file("1"),
+		"class/infiniband/" + k.cfg.Name + "/device/modalias": file(modalias),
+	}
+}
+
+// Live counts what processes have made and not destroyed, by kind: files, mappings and objects. Kinds without any are
+// left out.
+func (k *Kernel) Live() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.live)
+}
+
+func (k *Kernel) count(kind string, n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.live[kind] += n; k.live[kind] == 0 {
+		delete(k.live, kind)
+	}
+}
+
+// before returns the error that a test wants of a call.
+func (k *Kernel) before(c Call) error {
+	if k.cfg.Before == nil {
+		return nil
+	}
+	return k.cfg.Before(c)
+}
+
+func (k *Kernel) after(c Call) {
+	if k.cfg.After != nil {
+		k.cfg.After(c)
+	}
+}
+
+// Open implements uverbs.Kernel.
+func (k *Kernel) Open(path string) (uverbs.File, error) {
+	if err := k.before(Call{Op: "open"}); err != nil {
+		return nil, err
+	}
+	if path != "/dev/infiniband/"+node {
+		return nil, unix.ENOENT
+	}
+	return k.openFile()
+}

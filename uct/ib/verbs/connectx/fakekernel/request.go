@@ -1,0 +1,94 @@
+package fakekernel
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// Attributes of the method that invokes a command of the write ABI.
+const (
+	attrCoreIn  = 0
+	attrCoreOut = 1
+	attrCommand = 2
+)
+
+// request is an ioctl with the first error of its attributes. The offsets that handlers read and write are those of
+// ib_user_verbs.h and mlx5-abi.h.
+type request struct {
+	Call
+	err error
+}
+
+// fail notes that an attribute is wrong.
+func (r *request) fail(err unix.Errno) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// in is the data of an attribute that passes n bytes. EINVAL for another length.
+func (r *request) in(id uint16, n int) input {
+	a := r.Attr(id)
+	if a == nil || a.Kind != uverbs.AttrIn || len(a.Data) != n {
+		r.fail(unix.EINVAL)
+		return make(input, n)
+	}
+	return a.Data
+}
+
+// out is where an attribute of n bytes is stored. ENOSPC if there is less room.
+func (r *request) out(id uint16, n int) output {
+	a := r.Attr(id)
+	if a == nil || a.Kind != uverbs.AttrOut || len(a.Data) < n {
+		r.fail(unix.ENOSPC)
+		return make(output, n)
+	}
+	return a.Data
+}
+
+// object is the handle or descriptor in an attribute.
+func (r *request) object(id uint16) uint64 {
+	a := r.Attr(id)
+	if a == nil || a.Kind != uverbs.AttrObject {
+		r.fail(unix.EINVAL)
+		return 0
+	}
+	return a.Value
+}
+
+// has reports whether there is an attribute.
+func (r *request) has(id uint16) bool { return r.Attr(id) != nil }
+
+// made stores the handle or descriptor of a new object.
+func (r *request) made(id uint16, handle uint32) {
+	if a := r.Attr(id); a != nil {
+		a.Value = uint64(handle)
+	}
+}
+
+// constant is the number in an attribute.
+func (r *request) constant(id uint16) uint64 {
+	a := r.Attr(id)
+	if a == nil || a.Kind != uverbs.AttrConst {
+		r.fail(unix.EINVAL)
+		return 0
+	}
+	return a.Value
+}
+
+// input and output are structs of the ABI, in the byte order of the host.
+type (
+	input  []byte
+	output []byte
+)
+
+func (b input) u16(off int) uint16 { return binary.NativeEndian.Uint16(b[off:]) }
+func (b input) u32(off int) uint32 { return binary.NativeEndian.Uint32(b[off:]) }
+func (b input) u64(off int) uint64 { return binary.NativeEndian.Uint64(b[off:]) }
+
+func (b output) put16(off int, v uint16) { binary.NativeEndian.PutUint16(b[off:], v) }
+func (b output) put32(off int, v uint32) { binary.NativeEndian.PutUint32(b[off:], v) }
+func (b output) put64(off int, v uint64) { binary.NativeEndian.PutUint64(b[off:], v) }
