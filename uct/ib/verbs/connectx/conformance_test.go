@@ -84,6 +84,15 @@ const (
 	rcSilicon = "rc_mlx5-silicon"
 )
 
+// Checks that fail because of the software behind the kernel, and would not on an adapter.
+var (
+	// A post of a receive reads the state of the QP, which is an ioctl here, and the goroutine that stands for an adapter
+	// allocates.
+	allocations = []string{"cost/allocations"}
+	// The software HCA reaches memory that it has not allocated through the process that has it.
+	revoke = []string{"peer/revoke"}
+)
+
 func suites() map[string]ucttest.Harness {
 	loop := fakekernel.Config{Device: softhca.Config{Fabric: softhca.FabricLoop}}
 	shm := fakekernel.Config{Device: softhca.Config{Fabric: softhca.FabricShm}}
@@ -95,16 +104,19 @@ func suites() map[string]ucttest.Harness {
 		kernel fakekernel.Config
 		tl     ib.Transport
 		config func(o ucttest.Options) any
+		except []string
 	}{
-		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC},
-		{udLoop, loop, ud.Transport(ud.Config{}), tinyUD},
-		{rcDV, loop, dv.RC(dv.RCConfig{}), tinyRC},
-		{udDV, loop, dv.UD(dv.UDConfig{}), tinyUD},
-		{rcPeers, shm, dv.RC(dv.RCConfig{}), tinyRC},
-		{udPeers, shm, dv.UD(dv.UDConfig{}), tinyUD},
-		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC},
+		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC, nil},
+		{udLoop, loop, ud.Transport(ud.Config{}), tinyUD, allocations},
+		{rcDV, loop, dv.RC(dv.RCConfig{}), tinyRC, nil},
+		{udDV, loop, dv.UD(dv.UDConfig{}), tinyUD, nil},
+		{rcPeers, shm, dv.RC(dv.RCConfig{}), tinyRC, revoke},
+		{udPeers, shm, dv.UD(dv.UDConfig{}), tinyUD, revoke},
+		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC, allocations},
 	} {
-		all[s.name] = suite(s.name, s.kernel, s.tl, s.config)
+		h := suite(s.name, s.kernel, s.tl, s.config)
+		h.Except = s.except
+		all[s.name] = h
 	}
 	return all
 }
@@ -119,6 +131,9 @@ func TestConformance_UDMLX5(t *testing.T) { ucttest.Test(t, suites()[udDV]) }
 
 func TestConformance_RCMLX5Peers(t *testing.T) { ucttest.Test(t, suites()[rcPeers]) }
 
-func TestConformance_UDMLX5Peers(t *testing.T) { ucttest.Test(t, suites()[udPeers]) }
+func TestConformance_UDMLX5Peers(t *testing.T) {
+	testenv.SkipSweep(t, "a suite that waits for timeouts of ud; that on one fabric stands for it")
+	ucttest.Test(t, suites()[udPeers])
+}
 
 func TestConformance_RCMLX5Silicon(t *testing.T) { ucttest.Test(t, suites()[rcSilicon]) }

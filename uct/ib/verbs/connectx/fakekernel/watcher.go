@@ -101,12 +101,16 @@ func (f *file) watchQP(qpn uint32, p *prm.QPParams) (remove func()) {
 	})
 }
 
+// neverArmed is an arm word with a command that no arm has.
+const neverArmed = uint32(1<<32 - 1)
+
 // watchCQ looks at the arm word of a CQ.
 func (f *file) watchCQ(cqn uint32, p *prm.CQParams) (remove func()) {
 	if f.watcher == nil || p.Sink == nil {
 		return nothing
 	}
-	record, doorbell, seen := p.DBRec, p.UAR.Doorbell, p.DBRec.Arm()
+	record, doorbell, seen := p.DBRec, p.UAR.Doorbell, neverArmed
+	record.StoreArm(neverArmed)
 	return f.watcher.add(func() bool {
 		word := record.Arm()
 		if word == seen {
