@@ -125,7 +125,10 @@ func TestConformance_RC(t *testing.T) { ucttest.Test(t, suites()[rcLoop]) }
 
 func TestConformance_UD(t *testing.T) { ucttest.Test(t, suites()[udLoop]) }
 
-func TestConformance_RCMLX5(t *testing.T) { ucttest.Test(t, suites()[rcDV]) }
+func TestConformance_RCMLX5(t *testing.T) {
+	testenv.SkipSweep(t, "a suite; that with peers stands for it")
+	ucttest.Test(t, suites()[rcDV])
+}
 
 func TestConformance_UDMLX5(t *testing.T) { ucttest.Test(t, suites()[udDV]) }
 
