@@ -9,12 +9,13 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // Roles of a second process. Each prints one line when it is ready, and ends with
@@ -90,54 +91,22 @@ func runStation() error {
 
 // child is a running second process.
 type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	*testenv.Subprocess
 	gid [16]byte // of a station
 }
 
 // start runs a role; with attr nil it is of the user of this process.
 func start(t testing.TB, role, name string, attr *syscall.SysProcAttr) *child {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), roleEnv+"="+role, roleEnv+"_NAME="+name, "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = attr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-	t.Cleanup(c.stop)
-	return c
-}
-
-// stop ends the process, also a stopped one, and collects it. Idempotent.
-func (c *child) stop() {
-	_ = c.in.Close()
-	_ = c.cmd.Process.Signal(syscall.SIGCONT)
-	_ = c.cmd.Wait()
-}
-
-func (c *child) line(t testing.TB) string {
-	t.Helper()
-	require.True(t, c.out.Scan(), "second process said nothing")
-	return c.out.Text()
-}
-
-// tell gives a station a command.
-func (c *child) tell(t testing.TB, format string, args ...any) {
-	t.Helper()
-	_, err := fmt.Fprintf(c.in, format+"\n", args...)
-	require.NoError(t, err)
+	cmd := testenv.Self(roleEnv+"="+role, roleEnv+"_NAME="+name)
+	cmd.Dir, cmd.SysProcAttr = "/", attr
+	return &child{Subprocess: testenv.StartSubprocess(t, cmd)}
 }
 
 func startStation(t testing.TB) *child {
 	t.Helper()
 	c := start(t, roleStation, "", nil)
-	gid, err := hex.DecodeString(c.line(t))
+	gid, err := hex.DecodeString(c.Line(t))
 	require.NoError(t, err)
 	c.gid = [16]byte(gid)
 	return c

@@ -37,13 +37,13 @@ func TestHangUp_PeerStaysInside(t *testing.T) {
 
 func TestHangUp_PeerIsKilled(t *testing.T) {
 	a, c := newStation(t, nil), startStation(t)
-	c.tell(t, "dial %x", a.gid)
-	require.Equal(t, "up", c.line(t))
+	c.Tell(t, "dial %x", a.gid)
+	require.Equal(t, "up", c.Line(t))
 	in := within(t, a.in, "inbound link")
 	in.HangUp()
 	require.NoError(t, a.Port.Close())
 	require.True(t, in.Up(), "the peer has not closed its end")
-	require.NoError(t, c.cmd.Process.Kill())
+	require.NoError(t, c.Process.Kill())
 	within(t, in.Done(), "death of the peer")
 	require.NoError(t, in.Close())
 }

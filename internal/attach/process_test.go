@@ -19,15 +19,15 @@ import (
 func TestProcess_BothWays(t *testing.T) {
 	a, c := newStation(t, nil), startStation(t)
 
-	c.tell(t, "dial %x", a.gid) // both dials under way at once
+	c.Tell(t, "dial %x", a.gid) // both dials under way at once
 	out := a.dial(t, c.gid)
 	in := within(t, a.in, "inbound link")
-	require.Equal(t, "up", c.line(t))
-	c.tell(t, "accept")
-	require.Equal(t, hex.EncodeToString(a.gid[:]), c.line(t))
+	require.Equal(t, "up", c.Line(t))
+	c.Tell(t, "accept")
+	require.Equal(t, hex.EncodeToString(a.gid[:]), c.Line(t))
 
-	assert.Equal(t, c.cmd.Process.Pid, out.PeerPID)
-	assert.Equal(t, c.cmd.Process.Pid, in.PeerPID)
+	assert.Equal(t, c.Process.Pid, out.PeerPID)
+	assert.Equal(t, c.Process.Pid, in.PeerPID)
 	assert.EqualValues(t, 42, in.Seg.Bytes()[0])
 	assert.EqualValues(t, 1, drain(t, a.wake))
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -35,23 +35,23 @@ func TestProcess_BothWays(t *testing.T) {
 	assert.NotContains(t, string(maps), "/dev/shm/", "memory that is shared has no name")
 
 	require.NoError(t, out.Close())
-	c.tell(t, "down")
-	assert.Equal(t, "down", c.line(t))
-	c.stop()
+	c.Tell(t, "down")
+	assert.Equal(t, "down", c.Line(t))
+	c.End(t)
 	within(t, in.Done(), "hang-up at exit")
 }
 
 func TestProcess_KillIsNoticed(t *testing.T) {
 	a, c := newStation(t, nil), startStation(t)
 	out := a.dial(t, c.gid)
-	c.tell(t, "dial %x", a.gid)
-	require.Equal(t, "up", c.line(t))
+	c.Tell(t, "dial %x", a.gid)
+	require.Equal(t, "up", c.Line(t))
 	in := within(t, a.in, "inbound link")
 	hook := make(chan struct{})
 	in.AfterDown(func() { close(hook) })
 
 	killed := time.Now()
-	require.NoError(t, c.cmd.Process.Kill())
+	require.NoError(t, c.Process.Kill())
 	within(t, out.Done(), "death of the acceptor")
 	within(t, hook, "death of the dialer")
 	assert.False(t, in.PeerStays() || out.PeerStays())
@@ -64,8 +64,7 @@ func TestProcess_KillIsNoticed(t *testing.T) {
 // TestProcess_DialTheDead: the kernel knows, so nobody waits for a deadline.
 func TestProcess_DialTheDead(t *testing.T) {
 	a, c := newStation(t, func(c *Config) { c.HandshakeTimeout = time.Hour }), startStation(t)
-	require.NoError(t, c.cmd.Process.Kill())
-	_ = c.cmd.Wait() // "signal: killed"
+	c.Kill(t)
 	_, err := a.Dial(context.Background(), c.gid)
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 }
@@ -73,11 +72,10 @@ func TestProcess_DialTheDead(t *testing.T) {
 func TestProcess_StoppedAcceptorTimesOut(t *testing.T) {
 	a := newStation(t, func(c *Config) { c.HandshakeTimeout = 50 * time.Millisecond })
 	c := startStation(t)
-	require.NoError(t, c.cmd.Process.Signal(unix.SIGSTOP))
-	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil), "all threads stopped")
+	c.Stop(t)
 	_, err := a.Dial(context.Background(), c.gid)
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
-	require.NoError(t, c.cmd.Process.Signal(unix.SIGCONT))
+	c.Continue(t)
 	newStation(t, nil).dial(t, c.gid)
 }
 
@@ -86,7 +84,7 @@ func TestProcess_SquatterOfAnotherUser(t *testing.T) {
 	a := newStation(t, nil)
 	gid := anyGID()
 	c := start(t, roleSquatter, socketAddr("", testService, uint32(os.Geteuid()), gid).Name, other)
-	require.Equal(t, "ready", c.line(t))
+	require.Equal(t, "ready", c.Line(t))
 	_, err := a.Dial(context.Background(), gid)
 	assert.ErrorIs(t, err, ErrForeignUser)
 }
@@ -95,6 +93,6 @@ func TestProcess_PeerOfAnotherUser(t *testing.T) {
 	other := testenv.NeedOtherUser(t)
 	a := newStation(t, nil)
 	c := start(t, roleOtherUser, socketAddr("", testService, uint32(os.Geteuid()), a.gid).Name, other)
-	assert.Equal(t, "true", c.line(t), "hung up on")
+	assert.Equal(t, "true", c.Line(t), "hung up on")
 	assert.Equal(t, Stats{Foreign: 1}, a.Stats())
 }

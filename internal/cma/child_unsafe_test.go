@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // The child process keeps a region of regionLen bytes, with pattern in it, and a
@@ -20,9 +21,6 @@ const (
 	roleEnv   = "GUCX_CMA_TEST_ROLE"
 	regionLen = 1 << 20
 	cookie    = 0x1122334455667788
-
-	// noRaceWait spares children of a race build the second that they wait at exit.
-	noRaceWait = "GORACE=atexit_sleep_ms=0"
 )
 
 func pattern(i int) byte { return byte(i*7 + i>>8) }
@@ -93,46 +91,23 @@ func TestMain(m *testing.M) {
 
 // target is a running child.
 type target struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Reader
-	pid  int
+	*testenv.Subprocess
 	addr uint64
 }
 
 func startTarget(t testing.TB) *target {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleEnv+"=target", noRaceWait)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	c := &target{cmd: cmd, in: in, out: bufio.NewReader(out), pid: cmd.Process.Pid}
-	t.Cleanup(c.stop)
-	_, err = fmt.Fscanln(c.out, &c.addr)
-	require.NoError(t, err)
+	c := &target{Subprocess: testenv.StartSubprocess(t, testenv.Self(roleEnv+"=target"))}
+	c.Scan(t, &c.addr)
 	return c
-}
-
-// stop ends the child, also a stopped one, and collects it, so that its pid is free.
-// Idempotent.
-func (c *target) stop() {
-	_ = c.in.Close()
-	_ = c.cmd.Process.Signal(unix.SIGCONT)
-	_ = c.cmd.Wait()
 }
 
 // at asks the child for a byte of its region.
 func (c *target) at(t testing.TB, off int) byte {
 	t.Helper()
-	_, err := fmt.Fprintln(c.in, off)
-	require.NoError(t, err)
+	c.Tell(t, "%d", off)
 	var b int
-	_, err = fmt.Fscanln(c.out, &b)
-	require.NoError(t, err)
+	c.Scan(t, &b)
 	return byte(b)
 }
 
@@ -140,7 +115,7 @@ func (c *target) at(t testing.TB, off int) byte {
 func permitted(t testing.TB, c *target) {
 	t.Helper()
 	var v Vec
-	err := v.Probe(c.pid, c.addr, cookie)
+	err := v.Probe(c.Process.Pid, c.addr, cookie)
 	if err == ErrForbidden || err == ErrUnsupported {
 		t.Skipf("cross-memory attach: %v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +28,7 @@ func TestRead_Child(t *testing.T) {
 			got := bytes.Repeat([]byte{0xee}, tt.n+1)
 			want := append(patterned(tt.off, tt.n), 0xee)
 			var v Vec
-			require.NoError(t, v.Read(c.pid, got[:tt.n], c.addr+uint64(tt.off)))
+			require.NoError(t, v.Read(c.Process.Pid, got[:tt.n], c.addr+uint64(tt.off)))
 			assert.True(t, bytes.Equal(want, got), "bytes, and nothing behind them")
 		})
 	}
@@ -47,7 +46,7 @@ func TestWrite_Child(t *testing.T) {
 	c := startTarget(t)
 	permitted(t, c)
 	var v Vec
-	require.NoError(t, v.Write(c.pid, []byte("hello"), c.addr+1000))
+	require.NoError(t, v.Write(c.Process.Pid, []byte("hello"), c.addr+1000))
 	assert.Equal(t, pattern(999), c.at(t, 999))
 	assert.EqualValues(t, 'h', c.at(t, 1000))
 	assert.EqualValues(t, 'o', c.at(t, 1004))
@@ -57,14 +56,13 @@ func TestWrite_Child(t *testing.T) {
 func TestTransfer_StoppedChild(t *testing.T) {
 	c := startTarget(t)
 	permitted(t, c)
-	require.NoError(t, unix.Kill(c.pid, unix.SIGSTOP))
-	require.NoError(t, unix.Waitid(unix.P_PID, c.pid, nil, unix.WSTOPPED, nil), "all threads stopped")
+	c.Stop(t)
 	var v Vec
-	assert.NoError(t, v.Write(c.pid, []byte{42}, c.addr+64))
+	assert.NoError(t, v.Write(c.Process.Pid, []byte{42}, c.addr+64))
 	var got [1]byte
-	assert.NoError(t, v.Read(c.pid, got[:], c.addr+64))
+	assert.NoError(t, v.Read(c.Process.Pid, got[:], c.addr+64))
 	assert.EqualValues(t, 42, got[0])
-	require.NoError(t, unix.Kill(c.pid, unix.SIGCONT))
+	c.Continue(t)
 	assert.EqualValues(t, 42, c.at(t, 64))
 }
 
@@ -78,11 +76,11 @@ func TestTransfer_Errors(t *testing.T) {
 		n    int
 		want error
 	}{
-		{"unmapped", c.pid, 4096, 8, ErrBadRange},
-		{"no rights", c.pid, c.addr + regionLen, 1, ErrBadRange},
-		{"runs into no rights", c.pid, c.addr + regionLen - 4096, 8192, ErrBadRange},
-		{"wraps", c.pid, math.MaxUint64 - 3, 8, ErrBadRange},
-		{"kernel half", c.pid, 1 << 63, 8, ErrBadRange},
+		{"unmapped", c.Process.Pid, 4096, 8, ErrBadRange},
+		{"no rights", c.Process.Pid, c.addr + regionLen, 1, ErrBadRange},
+		{"runs into no rights", c.Process.Pid, c.addr + regionLen - 4096, 8192, ErrBadRange},
+		{"wraps", c.Process.Pid, math.MaxUint64 - 3, 8, ErrBadRange},
+		{"kernel half", c.Process.Pid, 1 << 63, 8, ErrBadRange},
 		{"pid 0", 0, c.addr, 8, ErrGone},
 		{"negative pid", -1, c.addr, 8, ErrGone},
 		{"no such pid", math.MaxInt32, c.addr, 8, ErrGone},
@@ -99,12 +97,12 @@ func TestTransfer_Errors(t *testing.T) {
 func TestTransfer_ChildGone(t *testing.T) {
 	c := startTarget(t)
 	permitted(t, c)
-	c.stop()
+	c.End(t)
 	var v Vec
 	var buf [8]byte
-	assert.Equal(t, ErrGone, v.Read(c.pid, buf[:], c.addr))
-	assert.Equal(t, ErrGone, v.Write(c.pid, buf[:], c.addr))
-	err := v.Probe(c.pid, c.addr, cookie)
+	assert.Equal(t, ErrGone, v.Read(c.Process.Pid, buf[:], c.addr))
+	assert.Equal(t, ErrGone, v.Write(c.Process.Pid, buf[:], c.addr))
+	err := v.Probe(c.Process.Pid, c.addr, cookie)
 	assert.Equal(t, ErrGone, err)
 }
 
@@ -112,7 +110,7 @@ func TestProbe_OtherProcess(t *testing.T) {
 	c := startTarget(t)
 	permitted(t, c)
 	var v Vec
-	err := v.Probe(c.pid, c.addr, cookie+1)
+	err := v.Probe(c.Process.Pid, c.addr, cookie+1)
 	assert.Equal(t, ErrOtherProcess, err)
 }
 
@@ -122,11 +120,8 @@ func TestProbe_Forbidden(t *testing.T) {
 	pid, as := forbidden(t)
 	mem, err := mapRegion()
 	require.NoError(t, err)
-	cmd := exec.Command("/proc/self/exe")
-	cmd.SysProcAttr = as
-	cmd.Env = append(os.Environ(), roleEnv+"=prober", noRaceWait, fmt.Sprintf("%s_ARGS=%d %d", roleEnv, pid, addrOf(mem)))
-	cmd.Stderr = os.Stderr
-	cmd.Dir = "/"
+	cmd := testenv.Self(roleEnv+"=prober", fmt.Sprintf("%s_ARGS=%d %d", roleEnv, pid, addrOf(mem)))
+	cmd.SysProcAttr, cmd.Dir = as, "/"
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	if got := strings.TrimSpace(string(out)); got != ErrUnsupported.Error() {
@@ -164,10 +159,10 @@ func TestTransfer_AllocatesNothing(t *testing.T) {
 	v := new(Vec)
 	buf := make([]byte, 64)
 	for name, f := range map[string]func() error{
-		"read":   func() error { return v.Read(c.pid, buf, c.addr) },
-		"write":  func() error { return v.Write(c.pid, buf, c.addr+4096) },
-		"probe":  func() error { return v.Probe(c.pid, c.addr, cookie) },
-		"failed": func() error { _ = v.Read(c.pid, buf, 4096); return nil },
+		"read":   func() error { return v.Read(c.Process.Pid, buf, c.addr) },
+		"write":  func() error { return v.Write(c.Process.Pid, buf, c.addr+4096) },
+		"probe":  func() error { return v.Probe(c.Process.Pid, c.addr, cookie) },
+		"failed": func() error { _ = v.Read(c.Process.Pid, buf, 4096); return nil },
 	} {
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if err := f(); err != nil {
@@ -186,7 +181,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := v.Read(c.pid, buf, c.addr); err != nil {
+				if err := v.Read(c.Process.Pid, buf, c.addr); err != nil {
 					b.Fatal(err)
 				}
 			}

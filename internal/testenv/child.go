@@ -2,38 +2,20 @@ package testenv
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"testing"
 )
 
 // Child is a run of the test binary that works when it is told to.
-type Child struct {
-	*exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type Child struct{ *Subprocess }
 
 // StartChild starts the test binary with env set in its environment; TestMain there calls
 // ServeChild. The child has worked once when StartChild returns, and ends with the test.
 func StartChild(t testing.TB, env string) *Child {
 	t.Helper()
-	c := &Child{Cmd: exec.Command(os.Args[0])}
-	c.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
-	out, err := c.StdoutPipe()
-	childNeeds(t, err)
-	c.out = bufio.NewReader(out)
-	c.in, err = c.StdinPipe()
-	childNeeds(t, err)
-	childNeeds(t, c.Start())
-	t.Cleanup(func() {
-		if err := errors.Join(c.in.Close(), c.Wait()); err != nil {
-			t.Errorf("child: %v", err)
-		}
-	})
+	c := &Child{LaunchSubprocess(t, Self(env+"=1"))}
+	t.Cleanup(func() { c.End(t) })
 	c.Work(t)
 	return c
 }
@@ -41,17 +23,8 @@ func StartChild(t testing.TB, env string) *Child {
 // Work has the child work, and waits for it.
 func (c *Child) Work(t testing.TB) {
 	t.Helper()
-	_, err := fmt.Fprintln(c.in)
-	childNeeds(t, err)
-	_, err = c.out.ReadString('\n')
-	childNeeds(t, err)
-}
-
-func childNeeds(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("child: %v", err)
-	}
+	c.Tell(t, "")
+	c.Line(t)
 }
 
 // ServeChild works once for each line of standard input, and answers with a line by one

@@ -75,7 +75,7 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, here[offPlace:], c.Device[offPlace:])
 	require.NoError(t, e.Close())
-	c.kill(t)
+	c.Kill(t)
 	s.close(t)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

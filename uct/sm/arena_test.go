@@ -40,7 +40,7 @@ func TestHugeTLB_Reached(t *testing.T) {
 	c := start(t, roleEcho, w.a, "") // a process that maps them
 	e := w.a.connect(t, c.meeting)
 	require.NoError(t, e.Close())
-	c.stop(t)
+	c.End(t)
 }
 
 func TestHugeTLB_OtherwiseAsConfigured(t *testing.T) {

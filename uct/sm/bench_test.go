@@ -49,7 +49,7 @@ func newPair(b testing.TB, cfg Config) *pair {
 	runtime.LockOSThread() // only now: threads that are made inherit the processor
 	pin(1)
 	b.Cleanup(func() {
-		p.c.stop(b)
+		p.c.End(b)
 		require.NoError(b, p.e.Close())
 		p.s.close(b)
 		runtime.UnlockOSThread()

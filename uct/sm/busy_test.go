@@ -87,10 +87,9 @@ func startBusy(t testing.TB, s *station) *child {
 // work starts the rounds, and tells when the process has ended.
 func (c *child) work(t testing.TB) <-chan error {
 	t.Helper()
-	_, err := fmt.Fprintln(c.in)
-	require.NoError(t, err)
+	c.Tell(t, "")
 	ended := make(chan error, 1)
-	go func() { ended <- c.cmd.Wait() }()
+	go func() { ended <- c.Wait() }()
 	return ended
 }
 
@@ -113,7 +112,6 @@ func TestBusyPath_NoSystemCall(t *testing.T) {
 		return over && len(s.iface.in) == 0
 	})
 	assert.Equal(t, 2*busyCount, got.n)
-	require.NoError(t, c.in.Close())
 	s.close(t)
 }
 
@@ -129,6 +127,5 @@ func TestBusyPath_SleeperIsWoken(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, <-c.work(t), &exit)
 	assert.Equal(t, syscall.SIGSYS, exit.Sys().(syscall.WaitStatus).Signal())
-	require.NoError(t, c.in.Close())
 	s.close(t)
 }

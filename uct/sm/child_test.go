@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -100,12 +102,12 @@ const (
 )
 
 // wire is how two processes exchange meetings: a line of base64 of JSON each.
-func writeMeeting(f *os.File, m meeting) error {
+func writeMeeting(w io.Writer, m meeting) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(f, base64.StdEncoding.EncodeToString(b))
+	_, err = fmt.Fprintln(w, base64.StdEncoding.EncodeToString(b))
 	return err
 }
 
@@ -156,10 +158,8 @@ func runChild(role string) {
 
 // child is a running second process.
 type child struct {
-	cmd *exec.Cmd
+	*testenv.Subprocess
 	meeting
-	in  *os.File
-	out *bufio.Reader
 }
 
 // start runs a role and exchanges meetings with it.
@@ -168,64 +168,18 @@ func start(t testing.TB, role string, s *station, core string) *child {
 	return run(t, command(role, core), s)
 }
 
-func command(role, core string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleEnv+"="+role, coreEnv+"="+core, "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	return cmd
-}
+func command(role, core string) *exec.Cmd { return testenv.Self(roleEnv+"="+role, coreEnv+"="+core) }
 
 // run is start for a command.
 func run(t testing.TB, cmd *exec.Cmd, s *station) *child {
 	t.Helper()
-	r, w, err := os.Pipe()
+	c := &child{Subprocess: testenv.StartSubprocess(t, cmd)}
+	var err error
+	c.meeting, err = readMeeting(c.Out)
 	require.NoError(t, err)
-	cmd.Stdin = r
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	require.NoError(t, r.Close())
-	c := &child{cmd: cmd, in: w, out: bufio.NewReader(out)}
-	c.meeting, err = readMeeting(c.out)
-	require.NoError(t, err)
-	require.NoError(t, writeMeeting(w, s.meeting()))
-	c.line(t) // it is connected
+	require.NoError(t, writeMeeting(c.In, s.meeting()))
+	c.Line(t) // it is connected
 	return c
-}
-
-// line is the next line that the process prints.
-func (c *child) line(t testing.TB) string {
-	t.Helper()
-	line, err := c.out.ReadString('\n')
-	require.NoError(t, err)
-	return line[:len(line)-1]
-}
-
-// freeze stops the process, and returns when all of its threads stand still.
-func (c *child) freeze(t testing.TB) {
-	t.Helper()
-	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP))
-	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil))
-}
-
-func (c *child) thaw(t testing.TB) {
-	t.Helper()
-	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGCONT))
-}
-
-// stop lets the process end and waits for it.
-func (c *child) stop(t testing.TB) {
-	t.Helper()
-	require.NoError(t, c.in.Close())
-	require.NoError(t, c.cmd.Wait())
-}
-
-// kill ends the process at once.
-func (c *child) kill(t testing.TB) {
-	t.Helper()
-	require.NoError(t, c.cmd.Process.Kill())
-	_ = c.in.Close()
-	_ = c.cmd.Wait() // "signal: killed"
 }
 
 // pinChild binds the thread of a second process, when its other threads exist.

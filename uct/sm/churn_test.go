@@ -12,23 +12,23 @@ import (
 // waysToPart are how a client and a server that has an EP to it end their relation.
 var waysToPart = []func(t testing.TB, s *station, e *EP, c *child){
 	func(t testing.TB, s *station, e *EP, c *child) { // the client first, in order
-		c.stop(t)
+		c.End(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return e.state == epFailed })
 		require.NoError(t, e.Close())
 	},
 	func(t testing.TB, s *station, e *EP, c *child) { // the client is killed
-		c.kill(t)
+		c.Kill(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return e.state == epFailed })
 		require.NoError(t, e.Close())
 	},
 	func(t testing.TB, s *station, e *EP, c *child) { // the server first
 		require.NoError(t, e.Close())
-		c.stop(t)
+		c.End(t)
 	},
 	func(t testing.TB, s *station, e *EP, c *child) { // the server first, with its iface
 		require.NoError(t, s.iface.Close())
 		s.iface = openIface(t, s.md, Config{})
-		c.stop(t)
+		c.End(t)
 	},
 }
 

@@ -57,7 +57,7 @@ func TestCMA_Denied(t *testing.T) {
 	s.mem = mem
 	c := start(t, roleDenied, s, "")
 	ended := make(chan error, 1)
-	go func() { ended <- c.cmd.Wait() }()
+	go func() { ended <- c.Wait() }()
 	testenv.ProgressWithin(t, watchdog, func() bool {
 		s.iface.Progress()
 		select {
@@ -69,6 +69,5 @@ func TestCMA_Denied(t *testing.T) {
 		}
 	})
 	assert.Equal(t, pattern(3, 100), mem.Bytes()[5:105])
-	require.NoError(t, c.in.Close())
 	s.close(t)
 }

@@ -49,8 +49,8 @@ func TestDeparture_OfAProcess(t *testing.T) {
 		end  func(c *child, t testing.TB)
 		want error
 	}{
-		{"in order", (*child).stop, ucs.ErrPeerClosed},
-		{"killed", (*child).kill, ucs.ErrConnReset},
+		{"in order", (*child).End, ucs.ErrPeerClosed},
+		{"killed", (*child).Kill, ucs.ErrConnReset},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := openStation(t, Config{})

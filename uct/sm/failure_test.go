@@ -35,7 +35,7 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 	other := &station{md: s.md, iface: it, mem: s.mem}
 	c := start(t, roleEcho, other, "")
 	e := other.connect(t, c.meeting)
-	c.kill(t)
+	c.Kill(t)
 	from := time.Now()
 	testenv.ProgressWithin(t, watchdog, func() bool {
 		it.Progress()
@@ -71,7 +71,7 @@ func TestPeerKilled_WakesASleeper(t *testing.T) {
 		other.iface.Progress()
 	}
 	require.False(t, other.iface.EventPending())
-	require.NoError(t, c.cmd.Process.Kill())
+	require.NoError(t, c.Process.Kill())
 	sleep(t, other.iface)
 	for failure == nil { // the link from there may have ended first
 		other.iface.Progress()
@@ -80,8 +80,7 @@ func TestPeerKilled_WakesASleeper(t *testing.T) {
 		}
 	}
 	assert.ErrorIs(t, failure, ucs.ErrConnReset)
-	_ = c.cmd.Wait() // "signal: killed"
-	require.NoError(t, c.in.Close())
+	_ = c.Wait() // "signal: killed"
 	require.NoError(t, e.Close())
 	require.NoError(t, other.iface.Close())
 	s.close(t)
@@ -154,7 +153,7 @@ func TestStorm(t *testing.T) {
 		c := start(t, roleStorm, s, "")
 		target := uint64(rng.IntN(2000))
 		testenv.ProgressWithin(t, watchdog, func() bool { round(); return from.next >= target })
-		c.kill(t)
+		c.Kill(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { round(); return len(s.iface.in) == 1 })
 		require.GreaterOrEqual(t, from.next, acknowledged.Load(), "acknowledged and lost")
 		require.LessOrEqual(t, from.next, acknowledged.Load()+1)

@@ -288,7 +288,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			victim, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
 			c := visitedStation(t, s, victim)
-			c.freeze(t)
+			c.Stop(t)
 			if gone != "memory" {
 				require.NoError(t, s.iface.Close())
 				s.iface, other = other, s.iface
@@ -297,10 +297,9 @@ func TestVisitor_Stopped(t *testing.T) {
 			again, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
 			assert.EqualValues(t, 4096, md.owner.QuarantinedBytes.Load())
-			c.thaw(t)
-			_, err = c.in.WriteString("leave\n")
-			require.NoError(t, err)
-			require.Equal(t, "left", c.line(t))
+			c.Continue(t)
+			c.Tell(t, "leave")
+			require.Equal(t, "left", c.Line(t))
 			assert.Equal(t, make([]byte, 4096), again.Bytes())
 			require.NoError(t, again.Close())
 			fresh, err := md.Alloc(4096, uct.AccessAll)
@@ -308,7 +307,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			assert.Zero(t, md.owner.QuarantinedBytes.Load(), "given back")
 			assert.Equal(t, make([]byte, 4096), fresh.Bytes(), "and cleared")
 			require.NoError(t, fresh.Close())
-			c.stop(t)
+			c.End(t)
 			require.NoError(t, other.Close())
 			s.close(t)
 		})
@@ -323,16 +322,16 @@ func TestVisitor_Killed(t *testing.T) {
 			mem, err := kind.make(s.md, 4096)
 			require.NoError(t, err)
 			c := visitedStation(t, s, mem)
-			c.freeze(t)
+			c.Stop(t)
 			closed := mem.Close()
 			if kind.name == "registered" {
 				var inUse *ucs.InUseError
 				require.ErrorAs(t, closed, &inUse)
-				assert.Equal(t, []int{c.cmd.Process.Pid}, inUse.PIDs)
+				assert.Equal(t, []int{c.Process.Pid}, inUse.PIDs)
 			} else {
 				require.NoError(t, closed)
 			}
-			c.kill(t)
+			c.Kill(t)
 			md := s.md.(*MD)
 			testenv.ProgressWithin(t, watchdog, func() bool { // the hang-up, on another goroutine
 				return mem.Close() == nil && md.owner.QuarantinedBytes.Load() == 0
@@ -390,7 +389,7 @@ func TestRevoke_UnderTransfer(t *testing.T) {
 					require.NoError(t, err)
 					revokeUnderTransfer(t, s, c, mem, func() { way.do(t, s, mem) })
 				}
-				c.stop(t)
+				c.End(t)
 				s.close(t)
 			})
 		}
@@ -404,7 +403,7 @@ func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke
 	key, err := mem.PackRKey(nil)
 	require.NoError(t, err)
 	at := wordAt(mem, putLen/2)
-	require.NoError(t, writeMeeting(c.in, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
+	require.NoError(t, writeMeeting(c.In, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return at.Load() != 0 })
 	buf, allocated := mem.Bytes(), mem.(*Mem).pin == nil
 	revoke()
@@ -416,7 +415,7 @@ func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke
 	}
 	mine := bytes.Repeat([]byte{0x11}, len(buf))
 	copy(buf, mine)
-	require.Equal(t, "refused", c.line(t))
+	require.Equal(t, "refused", c.Line(t))
 	require.True(t, bytes.Equal(mine, buf), "a peer wrote to memory that was closed")
 }
 
@@ -438,17 +437,17 @@ func TestRevoke_WriterIsKilled(t *testing.T) {
 		key, err := mem.PackRKey(nil)
 		require.NoError(t, err)
 		c := start(t, roleWrite, s, "")
-		require.NoError(t, writeMeeting(c.in, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
+		require.NoError(t, writeMeeting(c.In, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
 		at := wordAt(mem, putLen/2)
 		written := func() bool { s.iface.Progress(); return at.Load() != 0 }
 		testenv.ProgressWithin(t, watchdog, written)
 		if i%4 < 2 {
-			c.kill(t)
+			c.Kill(t)
 		}
 		testenv.ProgressWithin(t, watchdog, func() bool { return mem.Close() == nil })
 		closed := bytes.Clone(around)
 		if i%4 >= 2 {
-			c.kill(t)
+			c.Kill(t)
 		}
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return linksOf(md) == 0 })
 		require.True(t, bytes.Equal(closed, around), "written to after it was closed")

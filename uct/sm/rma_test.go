@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/internal/testenv"
@@ -369,8 +368,7 @@ func TestStoppedTarget(t *testing.T) {
 	c := start(t, roleEcho, s, "")
 	e := s.connect(t, c.meeting)
 	key := s.key(t, c.meeting)
-	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP))
-	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil))
+	c.Stop(t)
 
 	data, old := pattern(1, 8), new(uint64)
 	read := func(raddr uint64) []byte {
@@ -395,14 +393,14 @@ func TestStoppedTarget(t *testing.T) {
 	}
 	assert.Equal(t, defaultFIFOSize, sent, "messages wait, as many as fit")
 
-	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGCONT))
+	c.Continue(t)
 	testenv.ProgressWithin(t, watchdog, func() bool {
 		s.iface.Progress()
 		got := read(c.Raddr + 4096)
 		return got[0] == byte(sent) && got[1] == byte(sent>>8)
 	})
 	require.NoError(t, e.Close())
-	c.stop(t)
+	c.End(t)
 	s.close(t)
 	runtime.KeepAlive(s)
 }

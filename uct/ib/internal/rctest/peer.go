@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -130,7 +128,7 @@ type endpoint interface {
 
 // target is a target process and what it offers.
 type target struct {
-	cmd   *exec.Cmd
+	*testenv.Subprocess
 	ep    endpoint
 	key   uct.RKey
 	raddr uint64
@@ -139,28 +137,15 @@ type target struct {
 // startTarget starts a target and connects an endpoint of s with it.
 func startTarget(t *testing.T, s *side) *target {
 	t.Helper()
-	tg := &target{cmd: exec.Command(os.Args[0])}
-	tg.cmd.Env = append(os.Environ(), targetEnv+"=1")
-	tg.cmd.Stderr = os.Stderr
-	stdin, err := tg.cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := tg.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, tg.cmd.Start())
-	t.Cleanup(func() {
-		_ = tg.cmd.Process.Kill()
-		_ = tg.cmd.Wait()
-	})
-	out := bufio.NewReader(stdout)
-	line, err := out.ReadString('\n')
-	require.NoError(t, err)
-	f := strings.Fields(line)
+	tg := &target{Subprocess: testenv.StartSubprocess(t, testenv.Self(targetEnv+"=1"))}
+	f := strings.Fields(tg.Line(t))
 	require.Len(t, f, 4)
 	unhex := func(s string) []byte {
 		b, err := hex.DecodeString(s)
 		require.NoError(t, err)
 		return b
 	}
+	var err error
 	tg.key, err = s.md.Ext().Keys.UnpackRKey(unhex(f[2]))
 	require.NoError(t, err)
 	_, err = fmt.Sscan(f[3], &tg.raddr)
@@ -169,11 +154,8 @@ func startTarget(t *testing.T, s *side) *target {
 	require.NoError(t, err)
 	tg.ep = ep.(endpoint)
 	require.NoError(t, ep.Ops().Connect.Connect(unhex(f[0]), unhex(f[1])))
-	_, err = fmt.Fprintln(stdin, s.addr(ep))
-	require.NoError(t, err)
-	line, err = out.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "connected\n", line)
+	tg.Tell(t, "%s", s.addr(ep))
+	require.Equal(t, "connected", tg.Line(t))
 	return tg
 }
 
@@ -218,7 +200,7 @@ func (h Harness) testStopped(t *testing.T) {
 	tg := startTarget(t, s)
 	require.NoError(t, tg.ep.PutShort([]byte{1, 0, 0, 0, 0, 0, 0, 0}, tg.raddr, tg.key))
 	s.flush(t, tg.ep)
-	require.NoError(t, tg.cmd.Process.Signal(syscall.SIGSTOP))
+	tg.Stop(t)
 	var old uint64
 	got := make([]byte, 8)
 	for i := range uint64(100) {
@@ -241,8 +223,7 @@ func (h Harness) testKilled(t *testing.T, busy bool) {
 	tg, other := startTarget(t, s), startTarget(t, s)
 	require.NoError(t, tg.ep.PutShort([]byte{9}, tg.raddr, tg.key))
 	s.flush(t, tg.ep)
-	require.NoError(t, tg.cmd.Process.Kill())
-	_ = tg.cmd.Wait()
+	tg.Kill(t)
 	if busy {
 		h.sendToDead(t, s, tg)
 	}

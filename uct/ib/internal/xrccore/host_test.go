@@ -134,7 +134,7 @@ func TestHost_Killed(t *testing.T) {
 				var want []byte
 				for i := range byte(20) {
 					if int(i) == 5+round {
-						require.NoError(t, c.cmd.Process.Kill())
+						require.NoError(t, c.Process.Kill())
 					}
 					push(t, []*side{a.side}, func() error { return toB.AMShort(testAM, 0, []byte{i}) })
 					want = append(want, i)
@@ -143,7 +143,7 @@ func TestHost_Killed(t *testing.T) {
 					}
 				}
 				require.Equal(t, want, b.received(len(want), a.side))
-				_ = c.end()
+				c.kill()
 				until(t, func() bool { return !toC.Ready() }, a.side)
 				require.ErrorIs(t, toC.Err(), ucs.ErrConnReset)
 				require.True(t, toB.Ready())
@@ -270,8 +270,9 @@ func TestHost_Churn(t *testing.T) {
 					until(t, func() bool { return len(a.got) == 2*(round+1)+1 }, a.side) // what waits for a link dies with the process
 					c.kill()
 				} else {
-					require.NoError(t, c.in.Close())
-					_ = c.end()
+					require.NoError(t, c.In.Close())
+					c.drain()
+					_ = c.Wait()
 				}
 				until(t, func() bool { return len(a.errs) == round+1 && len(a.got) == 2*(round+1)+1 }, a.side)
 				require.NoError(t, toC.Close())

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -173,31 +173,22 @@ func (n *node) targets() (list []uint32) {
 
 // process is another process with an iface, as the test sees it.
 type process struct {
+	*testenv.Subprocess
 	t       testing.TB
-	cmd     *exec.Cmd
-	in      io.WriteCloser
 	enc     *json.Encoder
 	reports chan hostReport
 	eps     int
-	ended   bool
 }
 
 // startHost starts a process whose domain is that of a directory.
 func startHost(t testing.TB, share, dir string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0]), reports: make(chan hostReport)}
-	p.cmd.Env = append(os.Environ(), hostEnv+"="+share, domainDirEnv+"="+dir, "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = os.Stderr
-	var err error
-	p.in, err = p.cmd.StdinPipe()
-	require.NoError(t, err)
-	p.enc = json.NewEncoder(p.in)
-	out, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
+	p := &process{Subprocess: testenv.LaunchSubprocess(t, testenv.Self(hostEnv+"="+share, domainDirEnv+"="+dir)),
+		t: t, reports: make(chan hostReport)}
+	p.enc = json.NewEncoder(p.In)
 	go func() {
 		defer close(p.reports)
-		for dec := json.NewDecoder(out); ; {
+		for dec := json.NewDecoder(p.Out); ; {
 			var r hostReport
 			if dec.Decode(&r) != nil {
 				return
@@ -206,7 +197,7 @@ func startHost(t testing.TB, share, dir string) *process {
 		}
 	}()
 	t.Cleanup(func() {
-		if !p.ended {
+		if p.ProcessState == nil {
 			p.leave()
 		}
 	})
@@ -234,22 +225,23 @@ func (p *process) do(o hostOrder, sides ...*side) (r hostReport) {
 // kill ends the process by SIGKILL, and waits until it is gone.
 func (p *process) kill() {
 	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Kill())
-	p.end()
+	require.NoError(p.t, p.Process.Kill())
+	p.drain()
+	p.Kill(p.t)
 }
 
 // leave ends the process in order.
 func (p *process) leave() {
 	p.t.Helper()
-	require.NoError(p.t, p.in.Close())
-	require.NoError(p.t, p.end())
+	require.NoError(p.t, p.In.Close())
+	p.drain()
+	require.NoError(p.t, p.Wait())
 }
 
-func (p *process) end() error {
-	p.ended = true
+// drain reads reports until the process has closed its output.
+func (p *process) drain() {
 	for range p.reports {
 	}
-	return p.cmd.Wait()
 }
 
 // connectProcess connects a new EP of the process with a new one of an iface here, and returns the number of

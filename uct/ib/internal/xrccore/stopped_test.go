@@ -1,15 +1,11 @@
 package xrccore
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -91,20 +87,8 @@ func serveStopped(in io.Reader, out io.Writer) error {
 // sends end, while the target's process is stopped.
 func TestSend_TargetIsStopped(t *testing.T) {
 	testenv.NeedCMA(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), stoppedEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	pipe, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	out := bufio.NewReader(pipe)
-	require.NoError(t, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = in.Close()
-		assert.NoError(t, cmd.Wait())
-	}()
+	p := testenv.StartSubprocess(t, testenv.Self(stoppedEnv+"=1"))
+	defer p.End(t)
 
 	a := newSide(t, softhca.FabricShm, Config{})
 	big, err := a.it.MD().Alloc(longLen, uct.AccessLocalWrite)
@@ -115,19 +99,17 @@ func TestSend_TargetIsStopped(t *testing.T) {
 		require.NoError(t, big.Close())
 	}()
 	var dev, addr string
-	_, err = fmt.Fscanln(out, &dev, &addr)
-	require.NoError(t, err)
+	p.Scan(t, &dev, &addr)
 	require.NoError(t, a.ep.Connect(unhex(t, dev), unhex(t, addr)))
-	fmt.Fprintf(in, "%x %x\n", a.it.DeviceAddr(nil), a.ep.EPAddr(nil))
+	p.Tell(t, "%x %x", a.it.DeviceAddr(nil), a.ep.EPAddr(nil))
 	var number uint32
-	_, err = fmt.Fscanln(out, &number)
-	require.NoError(t, err)
+	p.Scan(t, &number)
 
 	c := a.attach(t, number)
 	first := a.send(t, c, 0, 8, 1)
 	until(t, func() bool { return first.ended }, a)
 	require.Equal(t, ucs.StatusOK, first.Status)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	p.Stop(t)
 	copy(big.Bytes(), bytes.Repeat([]byte{0x5a}, longLen))
 	for range 2 {
 		s := &sent{}
@@ -137,10 +119,8 @@ func TestSend_TargetIsStopped(t *testing.T) {
 		until(t, func() bool { return s.ended }, a)
 		require.Equal(t, ucs.StatusOK, s.Status)
 	}
-	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
-	line, err := out.ReadString('\n')
-	require.NoError(t, err)
-	assert.Equal(t, "5a 5a 3\n", line)
+	p.Continue(t)
+	assert.Equal(t, "5a 5a 3", p.Line(t))
 	require.NoError(t, c.Detach())
 }
 

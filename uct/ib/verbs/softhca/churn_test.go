@@ -42,18 +42,18 @@ func TestChurn_PeersLeaveNothingBehind(t *testing.T) {
 		end  func(t *testing.T, n *node, c *child)
 	}{
 		"leave in order": {"leaver", func(t *testing.T, n *node, c *child) {
-			require.NoError(t, c.in.Close())
+			require.NoError(t, c.In.Close())
 			n.untilError(c)
 			require.NoError(t, n.qp.Close())
 		}},
 		"killed while they write": {"hammer", func(t *testing.T, n *node, c *child) {
-			require.NoError(t, c.cmd.Process.Kill())
+			require.NoError(t, c.Process.Kill())
 			n.untilError(c)
 			require.NoError(t, n.qp.Close())
 		}},
 		"closed by the server first": {"leaver", func(t *testing.T, n *node, c *child) {
 			require.NoError(t, n.qp.Close())
-			require.NoError(t, c.in.Close())
+			require.NoError(t, c.In.Close())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestChurn_PeersLeaveNothingBehind(t *testing.T) {
 				n.write(p)
 				n.succeed(1)
 				c.end(t, n, p)
-				_ = p.cmd.Wait()
+				_ = p.Wait()
 			}
 			testenv.ProgressWithin(t, patience, func() bool {
 				now := measure(t)

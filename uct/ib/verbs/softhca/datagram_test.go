@@ -94,7 +94,7 @@ func TestDatagram_StoppedPeer(t *testing.T) {
 	connect(a, b, defaultLink)
 	roundTrip(a, b)
 	c := startChild(t, openNode(t, softhca.Config{}), "idle")
-	c.stop(t)
+	c.Stop(t)
 	ua, ub := a.datagrams(), b.datagrams()
 	ub.recv(10, 0, 200)
 	ua.datagram(1, ua.address(c.GID), c.QPN, testQKey, 100)
@@ -116,7 +116,7 @@ func TestDatagram_PeerStopsWithAFullRing(t *testing.T) {
 	n.succeed(1) // the link is up
 	ua, ub := a.datagrams(), b.datagrams()
 	toC := ua.address(c.GID)
-	c.stop(t)
+	c.Stop(t)
 	const more = 2 * (1 << 20) / 4096 // than a ring holds
 	for id := range uint64(more) {
 		ua.datagram(id, toC, c.QPN, testQKey, 4096)

@@ -18,9 +18,9 @@ var departures = map[string]struct {
 	vendor uint8
 	event  verbs.EventType
 }{
-	"closes its device":       {"leaver", func(c *child) error { return c.in.Close() }, verbs.VendorPeerClosed, verbs.EventPeerClosed},
-	"exits without a word":    {"idle", func(c *child) error { return c.in.Close() }, verbs.VendorPeerGone, verbs.EventQPFatal},
-	"is killed while it runs": {"idle", func(c *child) error { return c.cmd.Process.Kill() }, verbs.VendorPeerGone, verbs.EventQPFatal},
+	"closes its device":       {"leaver", func(c *child) error { return c.In.Close() }, verbs.VendorPeerClosed, verbs.EventPeerClosed},
+	"exits without a word":    {"idle", func(c *child) error { return c.In.Close() }, verbs.VendorPeerGone, verbs.EventQPFatal},
+	"is killed while it runs": {"idle", func(c *child) error { return c.Process.Kill() }, verbs.VendorPeerGone, verbs.EventQPFatal},
 }
 
 // A peer that has closed its device can be told from one that died; the status is that

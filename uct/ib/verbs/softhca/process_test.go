@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,8 +43,7 @@ type introduction struct {
 // child is the other process.
 type child struct {
 	introduction
-	cmd *exec.Cmd
-	in  io.WriteCloser
+	*testenv.Subprocess
 	out *json.Decoder
 }
 
@@ -71,21 +68,8 @@ func startSender(t *testing.T, n, u *node, role string) *child {
 // newChild starts a child, which has introduced itself.
 func newChild(t *testing.T, role string) *child {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	c := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	t.Cleanup(func() {
-		_ = c.cmd.Process.Signal(syscall.SIGCONT)
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	c := &child{Subprocess: testenv.StartSubprocess(t, testenv.Self(childEnv+"="+role))}
+	c.out = json.NewDecoder(c.Out)
 	require.NoError(t, c.out.Decode(&c.introduction))
 	return c
 }
@@ -93,19 +77,9 @@ func newChild(t *testing.T, role string) *child {
 // reach tells the child whom it is to reach, and waits until it has begun to.
 func (c *child) reach(t *testing.T, parent introduction) {
 	t.Helper()
-	require.NoError(t, json.NewEncoder(c.in).Encode(parent))
+	require.NoError(t, json.NewEncoder(c.In).Encode(parent))
 	var ready bool
 	require.NoError(t, c.out.Decode(&ready))
-}
-
-// stop stops the child and returns when it does not run any more.
-func (c *child) stop(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.cmd.Process.Signal(syscall.SIGSTOP))
-	var ws syscall.WaitStatus
-	_, err := syscall.Wait4(c.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil)
-	require.NoError(t, err)
-	require.True(t, ws.Stopped())
 }
 
 // runChild is the other process. It has no testing.T: a failure is a panic.
@@ -200,7 +174,7 @@ func TestStoppedTarget(t *testing.T) {
 	a.send(verbs.SendWR{ID: 0, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 		SGList: []verbs.SGE{a.mr.SGE(0, 1)}, RemoteAddr: c.Addr, RKey: c.RKey})
 	a.succeed(0) // the link is up
-	c.stop(t)
+	c.Stop(t)
 	fill(a.buf.Bytes(), 9)
 	for id, at := range []struct {
 		addr uint64
@@ -231,7 +205,7 @@ func TestKilledTarget(t *testing.T) {
 		verbs.SendWR{ID: 2, Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{a.mr.SGE(0, 100)}, RemoteAddr: c.Addr, RKey: c.RKey})
 	a.recv(3, 0, 64)
 	start := time.Now()
-	require.NoError(t, c.cmd.Process.Kill())
+	require.NoError(t, c.Process.Kill())
 	a.fail(1, verbs.WCRetryExcErr)
 	t.Logf("noticed after %v", time.Since(start))
 	a.fail(2, verbs.WCWRFlushErr)
@@ -253,7 +227,7 @@ func TestKilledTarget_WhileAccessed(t *testing.T) {
 				SGList: []verbs.SGE{a.mr.SGE(0, 4096)}, RemoteAddr: c.Private, RKey: c.PrivKey}
 			a.send(access)
 			a.succeed(1) // the link is up
-			require.NoError(t, c.cmd.Process.Kill())
+			require.NoError(t, c.Process.Kill())
 			status := verbs.WCSuccess
 			testenv.ProgressWithin(t, patience, func() bool {
 				a.send(access)
@@ -288,7 +262,7 @@ func TestKilledInitiator(t *testing.T) {
 			a.recv(k, bufLen/4, 9000)
 			require.NotEqual(t, verbs.WCGeneralErr, a.completion().Status)
 		}
-		require.NoError(t, c.cmd.Process.Kill())
+		require.NoError(t, c.Process.Kill())
 		testenv.ProgressWithin(t, patience, func() bool {
 			a.cq.Poll(a.wcs[:])
 			return a.qp.State() == verbs.QPStateErr

@@ -96,7 +96,7 @@ func exposed(t *testing.T, c *child) *victim {
 	require.NoError(t, err)
 	t.Cleanup(func() { testenv.ProgressWithin(t, patience, func() bool { return v.privMR.Close() == nil }) })
 	t.Cleanup(func() { require.NoError(t, v.mr.CloseAndFree(v.buf)) })
-	require.NoError(t, json.NewEncoder(c.in).Encode(introduction{GID: n.gid, QPN: n.qp.Number(),
+	require.NoError(t, json.NewEncoder(c.In).Encode(introduction{GID: n.gid, QPN: n.qp.Number(),
 		Addr: v.mr.Addr(), RKey: v.mr.RKey(), Private: v.privMR.Addr(), PrivKey: v.privMR.RKey()}))
 	var peer introduction
 	require.NoError(t, c.out.Decode(&peer))
@@ -169,11 +169,11 @@ func TestRevoke_PeerStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := startChild(t, openNode(t, softhca.Config{}), "intruder")
 			v := exposed(t, c)
-			c.stop(t)
+			c.Stop(t)
 			err := v.privMR.Close()
 			var inUse *ucs.InUseError
 			if errors.As(err, &inUse) {
-				assert.Equal(t, []int{c.cmd.Process.Pid}, inUse.PIDs)
+				assert.Equal(t, []int{c.Process.Pid}, inUse.PIDs)
 			} else {
 				require.NoError(t, err)
 			}
@@ -182,7 +182,7 @@ func TestRevoke_PeerStopped(t *testing.T) {
 			require.NoError(t, err)
 			fresh := sample(again.Bytes())
 
-			require.NoError(t, c.cmd.Process.Signal(end))
+			require.NoError(t, c.Process.Signal(end))
 			testenv.ProgressWithin(t, patience, v.revoked)
 			before := sample(v.private)
 			if end == syscall.SIGCONT {

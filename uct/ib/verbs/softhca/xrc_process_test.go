@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,7 +66,7 @@ func (n *node) runXRCTarget() int {
 // none of those that are posted.
 func (c *child) report(t *testing.T, id uint64) (r xrcReport) {
 	t.Helper()
-	require.NoError(t, json.NewEncoder(c.in).Encode(id))
+	require.NoError(t, json.NewEncoder(c.In).Encode(id))
 	require.NoError(t, c.out.Decode(&r))
 	return r
 }
@@ -89,7 +88,7 @@ func startXRCTarget(t *testing.T, n *node) (*node, *child) {
 // cont lets the child go on.
 func (c *child) cont(t *testing.T) {
 	t.Helper()
-	require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
+	c.Continue(t)
 }
 
 // A message to a receive that is posted ends while the target does not run, wherever the
@@ -97,7 +96,7 @@ func (c *child) cont(t *testing.T) {
 func TestXRC_StoppedTarget(t *testing.T) {
 	testenv.NeedCMA(t)
 	i, c := startXRCTarget(t, openNode(t, testConfig))
-	c.stop(t)
+	c.Stop(t)
 	for k, seed := range xrcSeeds {
 		fill(i.buf.Bytes(), seed)
 		i.sendSRQ(c.SRQN, uint64(k), bufLen)
@@ -131,12 +130,12 @@ func TestXRC_KilledTarget(t *testing.T) {
 			i.succeed(k)
 		}
 		if stopped {
-			c.stop(t)
+			c.Stop(t)
 		}
 		i.sendSRQ(c.SRQN, 7, bufLen)
 		i.sendSRQ(c.SRQN, 8, bufLen)
 		i.idle()
-		require.NoError(t, c.cmd.Process.Kill())
+		require.NoError(t, c.Process.Kill())
 		i.fail(7, verbs.WCRetryExcErr)
 		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 		i.fail(8, verbs.WCWRFlushErr)
@@ -202,7 +201,7 @@ func TestXRC_KilledInitiator(t *testing.T) {
 			require.Equal(t, wc.Imm, wc.ByteLen)
 			repost(wc.ID)
 		}
-		require.NoError(t, c.cmd.Process.Kill())
+		require.NoError(t, c.Process.Kill())
 		testenv.ProgressWithin(t, patience, func() bool {
 			if x.cq.Poll(x.wcs[:1]) == 1 {
 				require.Equal(t, verbs.WCSuccess, x.wcs[0].Status)
@@ -251,7 +250,7 @@ func TestXRC_CloseSRQUnderFire(t *testing.T) {
 		want := append([]byte(nil), a.buf.Bytes()...)
 		await(t, x.node, x.node, func() bool { return target.State() == verbs.QPStateErr })
 		require.Equal(t, want, a.buf.Bytes())
-		require.NoError(t, c.cmd.Process.Kill())
+		require.NoError(t, c.Process.Kill())
 		require.NoError(t, target.Close())
 	}
 }

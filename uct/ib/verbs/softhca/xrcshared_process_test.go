@@ -83,7 +83,7 @@ func (n *node) runXRCMember() int {
 // do gives a member an order, and returns what came of it.
 func (c *child) do(t testing.TB, o order) (r memberReport) {
 	t.Helper()
-	require.NoError(t, json.NewEncoder(c.in).Encode(o))
+	require.NoError(t, json.NewEncoder(c.In).Encode(o))
 	require.NoError(t, c.out.Decode(&r))
 	return r
 }
@@ -116,8 +116,7 @@ func (c *child) took(t testing.TB, k uint64) {
 // kill ends a process by SIGKILL, and waits until it is gone.
 func (c *child) kill(t testing.TB) {
 	t.Helper()
-	require.NoError(t, c.cmd.Process.Kill())
-	_ = c.cmd.Wait()
+	c.Kill(t)
 }
 
 // xrcProcesses is an initiator that is connected to the target of the first of n processes in
@@ -193,7 +192,7 @@ func TestSharedXRC_KilledWhileWritten(t *testing.T) {
 	for range testenv.Rounds(10, 200) {
 		i, cs := xrcProcesses(t, 2)
 		i.deliverTo(cs[1], 1)
-		require.NoError(t, cs[1].cmd.Process.Kill())
+		require.NoError(t, cs[1].Process.Kill())
 		status := verbs.WCSuccess
 		testenv.ProgressWithin(t, patience, func() bool {
 			i.send(verbs.SendWR{ID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: cs[1].SRQN})
@@ -212,12 +211,12 @@ func TestSharedXRC_KilledWaiting(t *testing.T) {
 		i, cs := xrcProcesses(t, 3)
 		i.deliverTo(cs[2], 1)
 		if stopped {
-			cs[2].stop(t)
+			cs[2].Stop(t)
 		}
 		i.sendToMember(cs[2], 2)
 		i.sendToMember(cs[1], 3)
 		i.idle()
-		require.NoError(t, cs[2].cmd.Process.Kill())
+		require.NoError(t, cs[2].Process.Kill())
 		i.fail(2, verbs.WCRemInvReqErr)
 		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 		i.fail(3, verbs.WCWRFlushErr)
@@ -233,7 +232,7 @@ func TestSharedXRC_StoppedMember(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 0) // the link is up
 	cs[1].do(t, order{Do: "post", ID: 1})
-	cs[1].stop(t)
+	cs[1].Stop(t)
 	i.sendToMember(cs[1], 1)
 	i.succeed(1)
 	i.deliverTo(cs[0], 2)
@@ -262,7 +261,7 @@ func TestSharedXRC_StoppedBeforeTheFirst(t *testing.T) {
 		return i.completion().Status == verbs.WCSuccess
 	})
 	cs[0].took(t, 1)
-	cs[1].stop(t)
+	cs[1].Stop(t)
 	i.sendToMember(cs[1], 2)
 	i.fail(2, verbs.WCRemOpErr)
 	testenv.ProgressWithin(t, patience, func() bool {
@@ -433,7 +432,7 @@ func (c *churn) send(victim int) (sent []sentTo) {
 	moment := c.random.IntN(len(to))
 	for at, k := range to {
 		if at == moment {
-			require.NoError(c.t, c.cs[victim].cmd.Process.Kill())
+			require.NoError(c.t, c.cs[victim].Process.Kill())
 		}
 		off := int(c.k%32) * memberLen
 		fill(c.buf.Bytes()[off:off+memberLen], byte(c.k))

@@ -3,9 +3,7 @@ package xrcdomain
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -97,40 +95,20 @@ func memberDoes(d *Domain, cmd string, n uint32) any {
 }
 
 // child is a member in a process of its own.
-type child struct {
-	*exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
+type child struct{ *testenv.Subprocess }
 
 func startMember(t testing.TB, path string) *child {
 	t.Helper()
-	c := &child{Cmd: exec.Command(os.Args[0])}
-	c.Env = append(os.Environ(), roleEnv+"="+path, "GORACE=atexit_sleep_ms=0")
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	require.NoError(t, err)
-	out, err := c.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.Start())
-	c.in, c.out = in, bufio.NewScanner(out)
-	t.Cleanup(func() { _ = c.in.Close(); _ = c.Wait() })
-	require.Equal(t, "joined", c.line(t))
+	c := &child{testenv.StartSubprocess(t, testenv.Self(roleEnv+"="+path))}
+	require.Equal(t, "joined", c.Line(t))
 	return c
-}
-
-func (c *child) line(t testing.TB) string {
-	t.Helper()
-	require.True(t, c.out.Scan(), "the member said nothing")
-	return c.out.Text()
 }
 
 // tell gives a command and returns the answer.
 func (c *child) tell(t testing.TB, format string, args ...any) string {
 	t.Helper()
-	_, err := fmt.Fprintf(c.in, format+"\n", args...)
-	require.NoError(t, err)
-	return c.line(t)
+	c.Tell(t, format, args...)
+	return c.Line(t)
 }
 
 // number is tell for commands that answer with a number.
@@ -139,18 +117,4 @@ func (c *child) number(t testing.TB, format string, args ...any) (n uint32) {
 	_, err := fmt.Sscan(c.tell(t, format, args...), &n)
 	require.NoError(t, err)
 	return n
-}
-
-// kill ends the process by SIGKILL, and waits until it is gone.
-func (c *child) kill(t testing.TB) {
-	t.Helper()
-	require.NoError(t, c.Process.Kill())
-	_ = c.Wait()
-}
-
-// leave ends the process in order.
-func (c *child) leave(t testing.TB) {
-	t.Helper()
-	require.NoError(t, c.in.Close())
-	require.NoError(t, c.Wait())
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,7 +86,7 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, Member{gidFor(1000), c.Process.Pid, 1}, m)
 	assert.False(t, a.SRQDied(n))
-	c.kill(t)
+	c.Kill(t)
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok)
 	assert.True(t, a.SRQDied(n))
@@ -105,7 +104,7 @@ func TestDirectory_Survives(t *testing.T) {
 	first := startMember(t, path)
 	a := join(t, path, 1)
 	n := addSRQ(t, a)
-	first.kill(t)
+	first.Kill(t)
 	b := join(t, path, 2)
 	_, ok := b.SRQOwner(n)
 	assert.True(t, ok)
@@ -117,7 +116,7 @@ func TestDirectory_GoesWithTheLast(t *testing.T) {
 	a := join(t, path, 1)
 	key, n := a.Key(), c.number(t, "srq")
 	require.NoError(t, a.Close())
-	c.kill(t)
+	c.Kill(t)
 	_, err := Open(key)
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 	b := join(t, path, 2)
@@ -127,7 +126,7 @@ func TestDirectory_GoesWithTheLast(t *testing.T) {
 
 func TestQP_LivesAsLongAsReferred(t *testing.T) {
 	for name, end := range map[string]func(*child, testing.TB){
-		"killed": (*child).kill, "left": (*child).leave,
+		"killed": (*child).Kill, "left": (*child).End,
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := domainFile(t)
@@ -157,7 +156,7 @@ func TestQP_LeftByTheLastAlive(t *testing.T) {
 	a, b, c := join(t, path, 1), join(t, path, 2), startMember(t, path)
 	n := c.number(t, "qp 77")
 	require.NoError(t, b.OpenQP(n))
-	c.kill(t)
+	c.Kill(t)
 	require.Equal(t, uint64(77), a.Area(n)[0].Load())
 	require.NoError(t, b.Close())
 	assert.Zero(t, a.Area(n)[0].Load())
@@ -214,10 +213,10 @@ func TestCall(t *testing.T) {
 	require.NoError(t, b.OpenQP(n))
 	require.Equal(t, []int{0, 2}, a.Others(n))
 	require.Equal(t, []int{0, 1}, b.Others(n))
-	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
+	c.Stop(t)
 	Call(a.Key(), a.Others(n))
 	<-calls
-	c.kill(t)
+	c.Kill(t)
 	Call(a.Key(), a.Others(n))
 	<-calls
 }
@@ -293,8 +292,8 @@ func TestJoin_PastStopped(t *testing.T) {
 	c := startMember(t, path) // has the first place
 	a := join(t, path, 1)
 	n := addSRQ(t, a)
-	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
-	defer func() { _ = c.Process.Signal(syscall.SIGCONT) }()
+	c.Stop(t)
+	defer c.Continue(t)
 	b := join(t, path, 2)
 	_, ok := b.SRQOwner(n)
 	assert.True(t, ok)
@@ -369,9 +368,9 @@ func TestChurn(t *testing.T) {
 			l := all[i]
 			all = append(all[:i], all[i+1:]...)
 			if random.IntN(2) == 0 {
-				l.c.kill(t)
+				l.c.Kill(t)
 			} else {
-				l.c.leave(t)
+				l.c.End(t)
 			}
 			for _, n := range append(l.srqs, l.qps...) {
 				gone[n] = true
@@ -387,7 +386,7 @@ func TestChange_HolderIsKilled(t *testing.T) {
 	a, c := join(t, path, 1), startMember(t, path)
 	require.Equal(t, "ok", c.tell(t, "hold"))
 	require.ErrorIs(t, a.lock.set(changeByte, unix.F_WRLCK), unix.EAGAIN)
-	c.kill(t)
+	c.Kill(t)
 	addSRQ(t, a)
 }
 
@@ -401,7 +400,7 @@ func TestFetch_HoldsNoLock(t *testing.T) {
 	fd, err := fetch(a.id)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
-	c.kill(t)
+	c.Kill(t)
 	_, ok := a.SRQOwner(n)
 	assert.False(t, ok)
 }

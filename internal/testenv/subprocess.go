@@ -1,0 +1,111 @@
+package testenv
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Subprocess is a second process of a test, which talks with the test by lines on its standard input and
+// output. It must end when its input does, so that it does not outlive the test binary.
+type Subprocess struct {
+	*exec.Cmd
+	In  io.WriteCloser
+	Out *bufio.Reader
+}
+
+// Self returns a command that runs the test binary with settings in its environment, by which TestMain
+// there knows its role. Its standard error is that of the test.
+func Self(settings ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")                                           // the file itself may be out of another user's reach
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), settings...) // a race build would wait a second at exit
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// StartSubprocess starts cmd. When the test ends the process is killed, if it has not ended.
+func StartSubprocess(t testing.TB, cmd *exec.Cmd) *Subprocess {
+	t.Helper()
+	p := LaunchSubprocess(t, cmd)
+	t.Cleanup(func() { p.Kill(t) })
+	return p
+}
+
+// LaunchSubprocess is StartSubprocess for a test that calls End or Kill by itself.
+func LaunchSubprocess(t testing.TB, cmd *exec.Cmd) *Subprocess {
+	t.Helper()
+	p := &Subprocess{Cmd: cmd}
+	out, err := cmd.StdoutPipe()
+	p.needs(t, err)
+	p.Out = bufio.NewReader(out)
+	p.In, err = cmd.StdinPipe()
+	p.needs(t, err)
+	p.needs(t, cmd.Start())
+	return p
+}
+
+func (p *Subprocess) needs(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("second process: %v", err)
+	}
+}
+
+// Line returns the next line that the process prints, without its end.
+func (p *Subprocess) Line(t testing.TB) string {
+	t.Helper()
+	line, err := p.Out.ReadString('\n')
+	p.needs(t, err)
+	return line[:len(line)-1]
+}
+
+// Scan is fmt.Fscanln of the next line.
+func (p *Subprocess) Scan(t testing.TB, values ...any) {
+	t.Helper()
+	_, err := fmt.Fscanln(p.Out, values...)
+	p.needs(t, err)
+}
+
+// Tell writes a line to the process.
+func (p *Subprocess) Tell(t testing.TB, format string, args ...any) {
+	t.Helper()
+	_, err := fmt.Fprintf(p.In, format+"\n", args...)
+	p.needs(t, err)
+}
+
+// Stop stops the process, and returns when all of its threads stand still.
+func (p *Subprocess) Stop(t testing.TB) {
+	t.Helper()
+	p.needs(t, p.Process.Signal(unix.SIGSTOP))
+	p.needs(t, unix.Waitid(unix.P_PID, p.Process.Pid, nil, unix.WSTOPPED, nil))
+}
+
+// Continue lets a stopped process run.
+func (p *Subprocess) Continue(t testing.TB) {
+	t.Helper()
+	p.needs(t, p.Process.Signal(unix.SIGCONT))
+}
+
+// End closes the input of the process, stopped or not, and waits until it has ended without error.
+func (p *Subprocess) End(t testing.TB) {
+	t.Helper()
+	p.Continue(t)
+	p.needs(t, errors.Join(p.In.Close(), p.Wait()))
+}
+
+// Kill kills the process, and returns when it is gone. It does nothing if the process has been waited for.
+func (p *Subprocess) Kill(t testing.TB) {
+	t.Helper()
+	if p.ProcessState != nil {
+		return
+	}
+	p.needs(t, p.Process.Kill())
+	_ = p.In.Close()
+	_ = p.Wait() // it says that the process was killed
+}
