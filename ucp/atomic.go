@@ -167,7 +167,7 @@ var (
 )
 
 func init() { // they name each other
-	atomic := stage{name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
+	atomic := stage{class: &keyClass, name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
 	postStage, fetchStage, swapStage, remoteStage = atomic, atomic, atomic, atomic
 	postStage.choose, postStage.post = choosePost, (*Request).postAtomic
 	fetchStage.choose, fetchStage.post = chooseFetch, (*Request).fetchAtomic

@@ -111,9 +111,7 @@ func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.step
 // waitAgain has an operation wait for the next lane, whose own broke. A message is charged
 // anew in its turn: one before it may need the credit first.
 func (r *Request) waitAgain() {
-	if r.msg != nil {
-		r.refund()
-	}
+	r.takeBack()
 	r.flags |= reqAhead
 	r.ep.queue().unsorted = true
 	r.ep.wait(r)
@@ -305,9 +303,6 @@ func (r *Request) repeat() {
 		r.stage.instead(r)
 	} else if s := r.stage.again; s != nil {
 		r.stage = s
-	}
-	if r.pieces != nil {
-		r.pieces.at = 0
 	}
 	r.off, r.expect = 0, r.ep.link.losses
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK

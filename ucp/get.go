@@ -9,13 +9,13 @@ import (
 
 // getStage gets what is left, piece by piece.
 var getStage = stage{
-	name: "get", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getSplitStage, post: postGet,
+	class: &keyClass, name: "get", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getSplitStage, post: postGet,
 	stop: unposted, lends: true,
 }
 
 // getSplitStage gets over several lanes.
 var getSplitStage = stage{
-	name: "get", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
+	class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
 	share: (*Config).rmaSharing, lends: true, stop: unposted,
 }
 

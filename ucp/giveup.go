@@ -20,11 +20,11 @@ var errGivenUp = fmt.Errorf("%w: a transport kept the buffer of a call that was 
 func (r *Request) giveUp(until untilFunc) {
 	r.Cancel()
 	r.flags |= reqGivenUp
-	if v := r.recv; v != nil {
-		v.abandon()
+	if c := r.stage.class; c != nil && c.abandon != nil {
+		c.abandon(r)
 	}
 	if r.lent() {
-		r.takeBack(until)
+		r.awaitBuffer(until)
 	}
 	r.Release()
 }
@@ -32,10 +32,10 @@ func (r *Request) giveUp(until untilFunc) {
 // untilFunc makes progress until done reports true: Engine.Until, or SharedWorker.wait.
 type untilFunc func(ctx context.Context, done func() bool) error
 
-// takeBack waits until the transports have let go of the caller's buffer. One that has
+// awaitBuffer waits until the transports have let go of the caller's buffer. One that has
 // not within Worker.lendLimit has to, as the EP fails. The time in which the process stands still
 // does not count: the transport and the peer may have stood still with it.
-func (r *Request) takeBack(until untilFunc) {
+func (r *Request) awaitBuffer(until untilFunc) {
 	w := r.worker
 	back := func() bool { return !r.lent() }
 	if w.awaitLent(until, back) {

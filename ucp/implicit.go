@@ -109,8 +109,8 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 // impliedPutStage and impliedGetStage post what found its lane full as one of the operations
 // that have no request: the request, which nobody holds, ends with that.
 var (
-	impliedPutStage = stage{name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
-	impliedGetStage = stage{name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, lends: true}
+	impliedPutStage = stage{class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
+	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, lends: true}
 )
 
 // implyLater queues a put or get that RKey.fits allows and its lane refused for want of

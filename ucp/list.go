@@ -144,6 +144,9 @@ func (x *pieceList) len() int { return x.pieces[len(x.pieces)-1].end }
 
 // take makes the scatter list of the next call, from off on, and returns how many bytes it has.
 func (x *pieceList) take(off int, limits *uct.OpLimits) (n int) {
+	if off == 0 { // also if the operation is repeated
+		x.at = 0
+	}
 	for x.pieces[x.at].end <= off {
 		x.at++
 	}

@@ -17,13 +17,13 @@ import (
 // between data and word.
 var (
 	notifyStage = stage{
-		name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
+		class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
 		stop: unposted, steps: true,
 	}
 	notifyOrderStage = stage{
-		name: "notification", role: noRole, post: (*Request).flushLanes, done: (*Request).dataThere, steps: true,
+		class: &keyClass, name: "notification", role: noRole, post: (*Request).flushLanes, done: (*Request).dataThere, steps: true,
 	}
-	notifyWordStage = stage{name: "notification", role: wireup.AM, post: (*Request).sendWord}
+	notifyWordStage = stage{class: &keyClass, name: "notification", role: wireup.AM, post: (*Request).sendWord}
 )
 
 // PutNotify is Put after which the peer's worker gets word as an event; see

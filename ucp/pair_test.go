@@ -163,6 +163,7 @@ func (x *end) open(t owner, cfg Config, comps []uct.Component) {
 		require.NoError(t, x.w.Close())
 		if !t.Failed() { // else they are what the test has not come to
 			require.Zero(t, inUse(x.w), "requests that never came back")
+			require.Zero(t, unclean(x.w), "requests in the pool that keep something")
 		}
 	})
 }
@@ -278,6 +279,18 @@ func requireBytes(t testing.TB, want, got []byte) {
 func requireZero(t testing.TB, b []byte, msg string) {
 	t.Helper()
 	require.Equal(t, len(b), bytes.Count(b, []byte{0}), msg)
+}
+
+// unclean counts the requests in the pools of w that have something of the operation before.
+func unclean(w *Worker) (n int) {
+	for _, free := range []*Request{w.free, w.freeRecvs} {
+		for r := free; r != nil; r = r.next {
+			if r.key != nil || r.msg != nil || r.leased != nil || r.pieces != nil || r.parent != nil || r.onDone != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // inUse counts the requests of w that are not in the pool.

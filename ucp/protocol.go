@@ -56,6 +56,8 @@ type protocol struct {
 	unbind func(*EP)
 	// ready is called when fewer operations of the EP wait: messages behind them may go in one call again.
 	ready func(*EP)
+	// unsent is called when a message was canceled of which nothing was sent.
+	unsent func(*Request)
 	// delays reports that an EP whose operations have ended must wait for the peer before it leaves.
 	delays func(*EP) bool
 
@@ -150,6 +152,15 @@ func (e *EP) laneOpened(x *lane) {
 	for _, p := range e.w.protocols {
 		if p.laneOpened != nil {
 			p.laneOpened(e, x)
+		}
+	}
+}
+
+// unsent calls unsent of all protocols.
+func (r *Request) unsent() {
+	for _, p := range r.worker.protocols {
+		if p.unsent != nil {
+			p.unsent(r)
 		}
 	}
 }

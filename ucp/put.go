@@ -40,13 +40,13 @@ func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpPar
 
 // putStage puts what is left, piece by piece.
 var putStage = stage{
-	name: "put", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putSplitStage, post: postPut,
+	class: &keyClass, name: "put", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putSplitStage, post: postPut,
 	stop: unposted,
 }
 
 // putSplitStage puts over several lanes.
 var putSplitStage = stage{
-	name: "put", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
+	class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
 	share: (*Config).rmaSharing, lends: true, stop: unposted,
 }
 

@@ -142,13 +142,13 @@ func (i *iface) shortTransfers() *transfers {
 
 // Parts of what several lanes share.
 var (
-	putPartStage = stage{name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, lends: true, ahead: true}
+	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, lends: true, ahead: true}
 	getPartStage = stage{
-		name: "get", sized: true, role: noRole, post: postGetPart, done: (*Request).partEnded, again: &getAgainStage,
+		class: &keyClass, name: "get", sized: true, role: noRole, post: postGetPart, done: (*Request).partEnded, again: &getAgainStage,
 		pinned: true, lends: true, ahead: true,
 	}
 	getAgainStage = stage{
-		name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, lends: true, ahead: true,
+		class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, lends: true, ahead: true,
 	}
 )
 

@@ -133,21 +133,20 @@ func (w *Worker) growPool() *Request {
 
 // recycle puts a request that nobody refers to back into the pool, as new.
 func (w *Worker) recycle(r *Request) {
-	if r.msg != nil {
-		r.freeMessage()
+	c := r.stage.class
+	if c != nil && c.free != nil {
+		c.free(r)
 	}
-	r.ep, r.key, r.parent, r.mem = nil, nil, nil, nil
+	r.ep, r.parent, r.mem = nil, nil, nil
 	r.buf, r.iov[0], r.onDone = nil, uct.IOV{}, nil
 	r.prev = nil
 	r.lane, r.remote = 0, 0
 	r.status, r.comp.Status = ucs.StatusOK, ucs.StatusOK
-	if r.recv == nil {
-		w.recycleDirect(r)
+	if c != nil && c.recycle != nil {
+		c.recycle(r)
 		return
 	}
-	r.result, r.off, r.stage = nil, 0, &tagRecvStage
-	r.comp.Count = 1
-	w.recycleReceived(r)
+	w.recycleDirect(r)
 }
 
 // recycleReceived is recycle for a receive that has ended with recvDone. Receives have a pool
@@ -256,24 +255,22 @@ func (r *Request) Release() {
 // receives it is asked back: Cancel reports false, the buffer stays gucx's, and the
 // request ends when the peer has answered, with ErrCanceled unless a receive was first.
 func (r *Request) Cancel() bool {
-	if r.waitsForReceive() {
-		r.withdraw()
+	if r.Done() {
 		return false
 	}
-	if r.isOffered() {
-		r.flags |= reqCanceling
+	c := r.stage.class
+	if c != nil && c.askBack != nil && c.askBack(r) {
 		return false
 	}
-	if r.Done() || r.stage.stop == nil || !r.stage.stop(r) {
+	if r.stage.stop == nil || !r.stage.stop(r) {
 		return false
 	}
 	e, inOrder := r.ep, r.stage.inOrder
 	if r.flags&reqWaiting != 0 {
 		e.dropWaiting(r)
 	}
-	if r.msg != nil {
-		r.refund() // nothing of it was sent
-		e.msgs.tuple.uncount(r.msg.number)
+	if c != nil && c.canceled != nil {
+		c.canceled(r)
 	}
 	r.settle(ucs.StatusCanceled)
 	if inOrder && e.waiting.messages() > 0 {

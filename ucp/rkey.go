@@ -36,6 +36,9 @@ type RKey struct {
 	next, prev *RKey    // in EP.keys
 }
 
+// keyClass is operations with a key.
+var keyClass = class{free: func(r *Request) { r.key = nil }}
+
 // sized are atomics by the size of their word: 4 or 8; other places are empty.
 type sized [9]uct.AtomicOps
 

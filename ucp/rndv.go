@@ -125,10 +125,10 @@ type schemeStages [askAnew + 1]stage
 // askAnew is the stage of a receive that could not get the data, and asks for it.
 const askAnew = proto.Fragments + 1
 
-var fetchStages = newFetchStages("receive", nil)
+var fetchStages = newFetchStages("receive", nil, nil)
 
-// newFetchStages makes the stages of receives that are called name in errors. settled may be nil.
-func newFetchStages(name string, settled func(*Request)) *schemeStages {
+// newFetchStages makes the stages of receives that are called name in errors. c and settled may be nil.
+func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages {
 	by := &schemeStages{
 		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, lends: true},
 		proto.Put:       {role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
@@ -138,7 +138,7 @@ func newFetchStages(name string, settled func(*Request)) *schemeStages {
 	by[proto.Get].instead = func(r *Request) { r.stage = &by[askAnew] }
 	by[askAnew].post = func(r *Request) error { return r.askAnew(by) }
 	for i := range by {
-		by[i].name, by[i].sized, by[i].settled = name, true, settled
+		by[i].class, by[i].name, by[i].sized, by[i].settled = c, name, true, settled
 	}
 	return by
 }

@@ -69,13 +69,13 @@ func (e *EP) sharesData(n int) bool {
 
 // getDataStage gets the data of a message for the receive that is its parent.
 var getDataStage = stage{
-	name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
+	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
 	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
 }
 
 // getDataSplitStage gets it over several lanes.
 var getDataSplitStage = stage{
-	name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
+	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
 	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
 }
 

@@ -169,7 +169,7 @@ func (e *EP) target(m *wire.RTR) *RKey {
 // dataStage sends the data of a message for the request that is its parent. Messages
 // behind it do not wait for its end.
 var dataStage = stage{
-	name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, ahead: true, shares: true,
+	class: &keyClass, name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, ahead: true, shares: true,
 }
 
 // sendData sends the rest of the data, fragment by fragment. What is sent is in Request.off.
@@ -195,18 +195,18 @@ func (r *Request) sendData() error {
 // and otherwise when the lanes were flushed.
 var (
 	putDataStage = stage{
-		name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,
+		class: &keyClass, name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,
 		post: (*Request).putData, done: (*Request).dataPosted, settled: (*Request).dataMoved, steps: true, ahead: true,
 	}
 	// putDataSplitStage does so over several lanes.
 	putDataSplitStage = stage{
-		name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
+		class: &keyClass, name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
 		share: (*Config).rndvSharing, done: (*Request).dataPosted, settled: (*Request).dataMoved,
 		lends: true, steps: true, ahead: true,
 	}
-	putToldStage  = stage{name: "send", sized: true, role: wireup.RMA, settled: (*Request).dataMoved, ahead: true}
+	putToldStage  = stage{class: &keyClass, name: "send", sized: true, role: wireup.RMA, settled: (*Request).dataMoved, ahead: true}
 	putOrderStage = stage{
-		name: "send", sized: true, role: noRole, post: (*Request).flushLanes, done: (*Request).dataArrived,
+		class: &keyClass, name: "send", sized: true, role: noRole, post: (*Request).flushLanes, done: (*Request).dataArrived,
 		settled: (*Request).dataMoved, steps: true, ahead: true,
 	}
 )

@@ -40,7 +40,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 }
 
 // tagFetchStages are the stages of a receive that fetches a tagged message.
-var tagFetchStages = newFetchStages("tag receive", (*Request).tagFetched)
+var tagFetchStages = newFetchStages("tag receive", &tagRecvClass, (*Request).tagFetched)
 
 // fetch has the receive get the data of a message. A list that is not to be got into its pieces
 // takes a buffer of the worker first. An Unpacker has no room of its own that bounds what a peer

@@ -35,7 +35,7 @@ func newChannel(name string, ids channel) *channel {
 	c := &ids
 	with := func(post func(*Request) error) stage {
 		return stage{
-			name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
+			class: &messageClass, name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
 			choose: (*Request).chooseSend, admit: (*Request).admitted, post: post,
 		}
 	}
@@ -43,8 +43,21 @@ func newChannel(name string, ids channel) *channel {
 	c.one, c.pieces, c.waitAck = with((*Request).sendWhole), with((*Request).sendPieces), with((*Request).sendSync)
 	c.bare = with((*Request).sendBare)
 	c.announce = with((*Request).sendRTS)
-	c.announce.announces, c.announce.lends = true, true
+	c.announce.class, c.announce.announces, c.announce.lends = &announceClass, true, true
 	return c
+}
+
+// messageClass is messages that are sent in order.
+var messageClass = class{
+	heldBack:  func(r *Request) bool { return r.ep.msgs.holdsBack(r) },
+	waits:     (*Request).enterQueue,
+	dequeued:  (*Request).leaveQueue,
+	takenBack: (*Request).refund,
+	canceled: func(r *Request) {
+		r.refund()
+		r.unsent()
+	},
+	free: (*Request).freeMessage,
 }
 
 // sends say how messages go over a transport.
@@ -140,6 +153,9 @@ func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpPa
 // freeMessage gives back what a message had.
 func (r *Request) freeMessage() {
 	m := r.msg
+	if m == nil {
+		return
+	}
 	r.msg = nil
 	*m = message{next: r.worker.messages}
 	r.worker.messages = m
@@ -224,7 +240,7 @@ func (r *Request) admitted() bool {
 
 // refund takes the charge of a message back that will not be sent, or not as it was charged.
 func (r *Request) refund() {
-	if m := r.msg; m.charged > 0 {
+	if m := r.msg; m != nil && m.charged > 0 {
 		r.ep.msgs.credit += m.charged
 		m.charged = 0
 	}

@@ -123,6 +123,21 @@ func (q *sendQueue) remove(t *queuedTag) {
 	t.prev, t.next, q.free = nil, q.free, t
 }
 
+// enterQueue is called when a message waits: those behind it wait, too.
+func (r *Request) enterQueue() {
+	m := r.ep.msgs
+	m.unbind()
+	m.queue.enter(r)
+}
+
+// leaveQueue is called when a message does not wait any more, before its turn.
+func (r *Request) leaveQueue() {
+	if m := r.ep.msgs; r.msg != nil && r.msg.queued != nil {
+		m.dequeue(r)
+		m.queue.canceled()
+	}
+}
+
 // dequeue is called when a request does not wait any more.
 func (m *messages) dequeue(r *Request) {
 	if t := r.msg.queued; t != nil {

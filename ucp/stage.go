@@ -11,6 +11,8 @@ import (
 // stage is what a request does now: a static table of what it needs. A request goes from
 // stage to stage until it ends; nothing asks what kind of operation it is.
 type stage struct {
+	class *class // functions of its protocol; nil if it has none
+
 	name  string // in errors: "put"
 	sized bool   // the length belongs to the name, as in "put 8 bytes"
 	opped bool   // and the operation, as in "atomic add of 8 bytes"
@@ -67,6 +69,37 @@ type stage struct {
 	filled    bool // the peer writes to the buffer itself, and says when it has
 }
 
+// class is what the stages of a protocol share: functions by which the core asks about a request that is not
+// posted completely, and returns what it has. All may be nil except where said.
+type class struct {
+	// heldBack reports that requests before this one hold it back. Not nil if stages are inOrder.
+	heldBack func(*Request) bool
+	// waits is called when the request, which is inOrder, has entered EP.waiting. Not nil then.
+	waits func(*Request)
+	// dequeued is called when it has left that before its turn. Not nil then.
+	dequeued func(*Request)
+	// takenBack is called when nothing of the request was sent, and it waits again or fails.
+	takenBack func(*Request)
+	// canceled is takenBack for a request that the caller has canceled.
+	canceled func(*Request)
+	// askBack asks the peer for a request that it has, which is to be canceled. It reports false if the peer
+	// does not have it.
+	askBack func(*Request) bool
+	// abandon is called when the request goes on without its caller.
+	abandon func(*Request)
+	// free is called when nobody refers to the request any more.
+	free func(*Request)
+	// recycle puts the request into a pool of the protocol. nil: into that of the worker.
+	recycle func(*Request)
+}
+
+// takeBack is called when nothing of the request was sent, and it waits again or fails.
+func (r *Request) takeBack() {
+	if c := r.stage.class; c != nil && c.takenBack != nil {
+		c.takenBack(r)
+	}
+}
+
 // noRole is the role of a stage that takes no lane, or each.
 const noRole = wireup.Aux
 
@@ -113,7 +146,7 @@ func (r *Request) launch() {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.holdsBack(r)
+	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && s.class.heldBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		if !held && e.lacks(s.role) != nil {
 			r.loseLane()
@@ -178,8 +211,8 @@ func (r *Request) advance() error {
 		return nil
 	case err != nil:
 		r.fail(statusOf(r.ep.reason(err)))
-		if r.msg != nil && r.flags&reqPosted == 0 {
-			r.refund()
+		if r.flags&reqPosted == 0 {
+			r.takeBack()
 		}
 	}
 	r.posted()

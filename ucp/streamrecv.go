@@ -10,7 +10,7 @@ import (
 // streamReceive is a receive that waits for bytes of the peer. It is in no list of
 // operations: a flush does not wait for it.
 var streamReceive = stage{
-	name: "stream receive", sized: true, role: wireup.AM,
+	class: &messageClass, name: "stream receive", sized: true, role: wireup.AM,
 	stop: func(*Request) bool { return true }, settled: (*Request).streamReceived,
 }
 

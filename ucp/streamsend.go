@@ -20,6 +20,7 @@ func newStreamChannel() *channel {
 	c.one.post = (*Request).streamWhole
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
 	c.announce.post, c.announce.admit, c.announce.announces = (*Request).streamAsks, (*Request).streamBegins, false
+	c.announce.class = &messageClass
 	return c
 }
 
@@ -94,7 +95,7 @@ func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error
 
 // streamEndChannel sends the end of a stream: behind all messages before it, and not charged to the window.
 var streamEndChannel = &channel{send: stage{
-	name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
+	class: &messageClass, name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
 }}
 
 // StreamEnd ends the stream that this side sends, behind all bytes that were sent before. The peer can

@@ -33,8 +33,21 @@ type tagRecv struct {
 
 // tagRecvStage is a receive. It ends early as long as it has no message.
 var tagRecvStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tags.Cancel(&r.recv.node) },
+}
+
+// tagRecvClass is receives of tagged messages. Their requests have a pool of their own, so that what does not
+// differ between them is not written for each.
+var tagRecvClass = class{abandon: func(r *Request) { r.recv.abandon() }}
+
+func init() { tagRecvClass.recycle = (*Request).recycleRecv } // it names a stage of the class
+
+// recycleRecv puts the request of a receive back into its pool.
+func (r *Request) recycleRecv() {
+	r.result, r.off, r.stage = nil, 0, &tagRecvStage
+	r.comp.Count = 1
+	r.worker.recycleReceived(r)
 }
 
 // TagRecv receives a message whose tag agrees with tag in the bits of mask, from any peer:

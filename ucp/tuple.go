@@ -36,6 +36,7 @@ var tupleProtocol = protocol{
 	},
 	work:         func(w *Worker) int { return w.tuples.work() },
 	alarm:        func(w *Worker) { w.tuples.lookAgain() },
+	unsent:       (*Request).uncount,
 	lanesClosing: func(e *EP, st ucs.Status) { e.msgs.endTuples(st) },
 	lanesClosed:  func(e *EP) { e.msgs.endQueues() },
 	stopped:      func(e *EP) { e.msgs.endQueues() },
@@ -144,7 +145,7 @@ func (x *tuples) cancelAll() {
 
 // tupleHeldStage is a receive that waits until the worker is not paused.
 var tupleHeldStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tuples.in.Unhold(&r.recv.node) },
 }
 

@@ -80,12 +80,13 @@ func (m *messages) endQueues() {
 	}
 }
 
-// uncount is called when a message that was to go the usual way was not sent: those after it
+// uncount is called when a message that was to go the usual way was canceled: those after it
 // have come closer.
-func (l *tupleLink) uncount(number uint64) {
-	if l == nil || number == 0 {
+func (r *Request) uncount() {
+	if r.msg == nil || r.msg.number == 0 {
 		return
 	}
+	l, number := r.ep.msgs.tuple, r.msg.number
 	l.out.Uncount(number)
 	for r := l.m.e.ops.first; r != nil; r = r.next {
 		if r.msg != nil && r.msg.number > number {
@@ -99,7 +100,7 @@ func (l *tupleLink) uncount(number uint64) {
 
 // tupleStage tells the peer something about a queue, in the order of messages.
 var tupleStage = stage{
-	name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
+	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
 	unsent: (*Request).moveUp,
 }
 

@@ -15,7 +15,7 @@ type queuedRecv struct {
 
 // tupleRecvStage is a receive in a queue. It can be canceled only by closing the queue.
 var tupleRecvStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled, lends: true,
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled, lends: true,
 	stop: (*Request).cancelQueued,
 }
 

@@ -23,7 +23,7 @@ type tupleSend struct {
 // tupleSendStage is a message that goes through a queue. One that was given up, and is in no
 // receive yet, is taken back.
 var tupleSendStage = stage{
-	name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
+	class: &messageClass, name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
 		r.flags |= reqCanceling
 		r.ep.msgs.tuple.out.Cancel(r.value)
 		return r.flags&reqDone != 0 // not if that has given it back

@@ -51,8 +51,7 @@ func (e *EP) keepWaiting(r *Request) {
 	}
 	if r.stage.inOrder {
 		q.ordered++
-		e.msgs.unbind()
-		e.msgs.queue.enter(r)
+		r.stage.class.waits(r)
 	}
 }
 
@@ -63,10 +62,7 @@ func (e *EP) dropWaiting(r *Request) {
 	r.flags &^= reqWaiting
 	if r.stage.inOrder {
 		e.waiting.ordered--
-		if r.msg != nil && r.msg.queued != nil {
-			e.msgs.dequeue(r)
-			e.msgs.queue.canceled()
-		}
+		r.stage.class.dequeued(r)
 		e.ready()
 	}
 }

@@ -20,6 +20,26 @@ func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqAwaited|reqLed|reqDone|reqFree) == reqAwaited && r.stage.announces
 }
 
+// announceClass is messages that are announced. Canceling one asks the peer for it.
+var announceClass = func() class {
+	c := messageClass
+	c.askBack = (*Request).askBack
+	return c
+}()
+
+// askBack asks the peer for a message that was announced. It reports false if the peer has no announcement.
+func (r *Request) askBack() bool {
+	switch {
+	case r.waitsForReceive():
+		r.withdraw()
+	case r.isOffered():
+		r.flags |= reqCanceling
+	default:
+		return false
+	}
+	return true
+}
+
 // withdraw asks the peer for the message, once.
 func (r *Request) withdraw() {
 	if e := r.ep; r.flags&reqCanceling == 0 && e.state <= epClosing {
