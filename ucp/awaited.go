@@ -17,14 +17,15 @@ func (r *Request) awaitPeer() {
 // unawait removes a request that has ended from the awaited ones.
 func (r *Request) unawait() {
 	e := r.ep
-	e.removeAwaited(r)
+	r.flags &^= reqAwaited
+	e.awaited.remove(r)
+	e.answeredAll()
 	e.emptied()
 }
 
-// removeAwaited removes a request from the awaited ones.
-func (e *EP) removeAwaited(r *Request) {
-	r.flags &^= reqAwaited
-	e.awaited.remove(r)
+// answeredAll is called when a request does not await the peer any more. If it was the last one, an EP that
+// waits for that leaves.
+func (e *EP) answeredAll() {
 	if e.isLeaving() && e.awaited.first == nil {
 		e.w.schedule(e)
 	}

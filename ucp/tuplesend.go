@@ -150,11 +150,12 @@ func (s *tupleSend) Again() {
 		r.buf = append([]byte(nil), r.buf...)
 	}
 	s.release()
-	r.flags &^= reqPosted | reqLed | reqZcopy
+	r.flags &^= reqPosted | reqLed | reqZcopy | reqAwaited
 	r.stage = &tagChannel.send
 	e := r.ep
-	e.removeAwaited(r)
+	e.awaited.remove(r)
 	e.list(r)
+	e.answeredAll()
 	r.launch()
 }
 
