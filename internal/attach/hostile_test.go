@@ -106,7 +106,7 @@ func TestHostile_Hello(t *testing.T) {
 		{"wake is an eventfd", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[2] = event; return b, fds }, refused, ReasonSegments},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := openFDs(t)
+			before := testenv.OpenFiles(t)
 			s := newStation(t, nil)
 			f, fds := s.hello(t)
 			b, fds := tt.edit(f.encode(), f, fds)
@@ -118,7 +118,7 @@ func TestHostile_Hello(t *testing.T) {
 			assert.Equal(t, tt.want, s.Stats())
 			assert.Empty(t, s.in)
 			s.close(t)
-			assert.Equal(t, before+1, openFDs(t), "the test's link segment, and no descriptor that was sent")
+			assert.Equal(t, before+1, testenv.OpenFiles(t), "the test's link segment, and no descriptor that was sent")
 			if tt.reason == 0 {
 				assert.Empty(t, last, "garbage gets no answer")
 				return
@@ -165,7 +165,7 @@ func TestHostile_SilentPeersOnlyDelay(t *testing.T) {
 // TestHostile_GarbageLeavesNothing also makes sure that the port still works after it.
 func TestHostile_GarbageLeavesNothing(t *testing.T) {
 	const connections = 1000
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	s, a := newStation(t, nil), newStation(t, nil)
 	_, fds := s.hello(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -186,7 +186,7 @@ func TestHostile_GarbageLeavesNothing(t *testing.T) {
 	a.dial(t, s.gid)
 	s.close(t)
 	a.close(t)
-	assert.Equal(t, before+1, openFDs(t), "the test's link segment, and nothing else")
+	assert.Equal(t, before+1, testenv.OpenFiles(t), "the test's link segment, and nothing else")
 }
 
 // squat listens on a name and answers the first hello by what reply says.
@@ -253,14 +253,14 @@ func TestSquatter(t *testing.T) {
 		{"wake is no pipe", answer(func(_ *frame, fds []int) { fds[2] = fds[0] }), ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := openFDs(t)
+			before := testenv.OpenFiles(t)
 			t.Run("dial", func(t *testing.T) {
 				a := newStation(t, func(c *Config) { c.HandshakeTimeout = timeoutFor(tt.want) })
 				squat(t, gid, tt.reply)
 				_, err := a.Dial(context.Background(), gid)
 				assert.ErrorIs(t, err, tt.want)
 			})
-			assert.Equal(t, before, openFDs(t))
+			assert.Equal(t, before, testenv.OpenFiles(t))
 		})
 	}
 }
@@ -348,7 +348,7 @@ func TestNoDescriptors(t *testing.T) {
 			hello, fds := s.hello(t)
 			c := s.connect(t)
 			testenv.ProgressWithin(t, watchdog, func() bool { return len(s.slots) == 1 })
-			before := openFDs(t)
+			before := testenv.OpenFiles(t)
 			fds = append(fds, fds[0])[:min(free+1, frameFDs+1)] // one more than there is room for
 			testenv.WithDescriptors(t, free, func() {
 				require.NoError(t, send(c.UnixConn, hello, fds...))
@@ -361,7 +361,7 @@ func TestNoDescriptors(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, ReasonLimit, reply.reason)
 			})
-			assert.Equal(t, before-2, openFDs(t), "both ends are closed, and what came")
+			assert.Equal(t, before-2, testenv.OpenFiles(t), "both ends are closed, and what came")
 		}
 	})
 	t.Run("acceptor", func(t *testing.T) {
@@ -369,14 +369,14 @@ func TestNoDescriptors(t *testing.T) {
 		hello, fds := s.hello(t)
 		c := s.connect(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { return len(s.slots) == 1 }) // accepted
-		before := openFDs(t)
+		before := testenv.OpenFiles(t)
 		testenv.WithoutDescriptors(t, func() {
 			require.NoError(t, send(c.UnixConn, hello, fds...))
 			reply, err := decodeFrame(c.untilHangUp(t))
 			require.NoError(t, err)
 			assert.Equal(t, frame{kind: kindRefuse, reason: ReasonLimit, from: s.gid}, reply)
 		})
-		assert.Equal(t, before-2, openFDs(t), "both ends are closed")
+		assert.Equal(t, before-2, testenv.OpenFiles(t), "both ends are closed")
 		assert.Equal(t, Stats{Refused: 1}, s.Stats())
 		newStation(t, nil).dial(t, s.gid)
 	})
@@ -385,14 +385,14 @@ func TestNoDescriptors(t *testing.T) {
 		l, err := net.ListenUnix(network, socketAddr("", testService, uint32(os.Geteuid()), gid))
 		require.NoError(t, err)
 		defer l.Close()
-		before := openFDs(t)
+		before := testenv.OpenFiles(t)
 		for free := range 2 {
 			testenv.WithDescriptors(t, free, func() {
 				_, err := a.Dial(t.Context(), gid)
 				assert.ErrorIs(t, err, ucs.ErrNoMemory)
 			})
 		}
-		assert.Equal(t, before, openFDs(t))
+		assert.Equal(t, before, testenv.OpenFiles(t))
 	})
 	t.Run("dialer", func(t *testing.T) {
 		a, lender, gid := newStation(t, nil), newStation(t, nil), anyGID()

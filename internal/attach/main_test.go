@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -32,11 +31,4 @@ func startPoller() {
 		panic(err)
 	}
 	_, _ = r.Close(), w.Close()
-}
-
-func openFDs(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(all)
 }

@@ -244,7 +244,7 @@ func TestDial_Refused(t *testing.T) {
 		{"no owner", func(_, a *Config) { a.OnLink = nil }, ReasonOwner},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := openFDs(t)
+			before := testenv.OpenFiles(t)
 			var other Config
 			b := newStation(t, func(c *Config) { tt.edit(&other, c) })
 			a := newStation(t, func(c *Config) { tt.edit(c, &other) })
@@ -257,7 +257,7 @@ func TestDial_Refused(t *testing.T) {
 			assert.Equal(t, Stats{Refused: 1}, b.Stats())
 			a.close(t)
 			b.close(t)
-			assert.Equal(t, before, openFDs(t))
+			assert.Equal(t, before, testenv.OpenFiles(t))
 		})
 	}
 }
@@ -381,7 +381,7 @@ func TestPortClose_ClosesLinksAndRefusesDials(t *testing.T) {
 // TestDial_CrossAndClose has many ports dial each other, both ways at once, while
 // links close at random.
 func TestDial_CrossAndClose(t *testing.T) {
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	const ports, dials, keep = 4, 8, 4 // one of keep stays open
 	var all [ports]*station
 	for i := range all {
@@ -404,7 +404,7 @@ func TestDial_CrossAndClose(t *testing.T) {
 		assert.EqualValues(t, ports*dials, s.Stats().Accepted)
 		s.close(t)
 	}
-	assert.Equal(t, before, openFDs(t))
+	assert.Equal(t, before, testenv.OpenFiles(t))
 }
 
 // TestListen_Defaults: limits that are not set have those of the documentation.

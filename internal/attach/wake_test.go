@@ -102,7 +102,7 @@ func TestNewWaker_NoDescriptors(t *testing.T) {
 	for n := range 4 {
 		var w *Waker
 		var err error
-		before := openFDs(t)
+		before := testenv.OpenFiles(t)
 		testenv.WithDescriptors(t, n, func() { w, err = NewWaker() })
 		if n == 3 {
 			require.NoError(t, err)
@@ -111,6 +111,6 @@ func TestNewWaker_NoDescriptors(t *testing.T) {
 		} else {
 			assert.ErrorIs(t, err, unix.EMFILE)
 		}
-		assert.Equal(t, before, openFDs(t))
+		assert.Equal(t, before, testenv.OpenFiles(t))
 	}
 }

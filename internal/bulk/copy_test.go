@@ -5,21 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-)
 
-// fill is n bytes that differ with seed.
-func fill(n, seed int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed)
-	}
-	return b
-}
+	"github.com/gucx/gucx/internal/testenv"
+)
 
 func TestCopy_EveryLengthAndNothingBeside(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 4096, 8191, 8192, 8193, 65536, 1 << 20, 1<<20 + 1} {
 		for _, skew := range []int{0, 1, 13} {
-			src, dst := fill(n+skew, 1)[skew:], bytes.Repeat([]byte{0xee}, n+skew+1)
+			src, dst := testenv.Pattern(n+skew, 1)[skew:], bytes.Repeat([]byte{0xee}, n+skew+1)
 			assert.Equal(t, n, Copy(dst[skew:], src))
 			assert.True(t, bytes.Equal(src, dst[skew:skew+n]), "%d+%d", n, skew)
 			assert.Equal(t, byte(0xee), dst[skew+n], "one byte too many")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func createHuge(t testing.TB, size int) *Segment {
@@ -63,9 +65,9 @@ func TestAdopt_HugePagesOnlyWhereAsked(t *testing.T) {
 func TestCreateHuge_PoolTooSmall(t *testing.T) {
 	const size = 1 << 50
 	needRoom(t, size)
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	_, err := CreateHuge("test-huge", size, PeersWrite)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.ErrorContains(t, err, hugePool)
-	assert.Equal(t, before, openFDs(t))
+	assert.Equal(t, before, testenv.OpenFiles(t))
 }

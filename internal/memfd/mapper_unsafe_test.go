@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // adoptBy adopts s through m.
@@ -21,7 +23,7 @@ func sameMapping(a, b *Segment) bool {
 }
 
 func TestMapper_MapsOnce(t *testing.T) {
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	const size = 4 * minStep
 	var m Mapper
 	s, other := create(t, size, PeersWrite), create(t, size, PeersWrite)
@@ -41,7 +43,7 @@ func TestMapper_MapsOnce(t *testing.T) {
 	assert.Empty(t, m.files)
 	require.NoError(t, s.Close())
 	require.NoError(t, other.Close())
-	assert.Equal(t, before, openFDs(t))
+	assert.Equal(t, before, testenv.OpenFiles(t))
 }
 
 // TestSegment_Grow: each segment keeps the mapping that it has until it asks for more,
@@ -83,11 +85,11 @@ func TestMapper_RefusesAsAdopt(t *testing.T) {
 		{"for reading only", 1, 1 << 20, 1, ReadWrite},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := openFDs(t)
+			before := testenv.OpenFiles(t)
 			_, err := m.Adopt(dup(t, s.FD()), tc.access, tc.min, tc.max, tc.mapN)
 			assert.Error(t, err)
 			assert.Empty(t, m.files)
-			assert.Equal(t, before, openFDs(t))
+			assert.Equal(t, before, testenv.OpenFiles(t))
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func create(t testing.TB, size int, sharing Sharing) *Segment {
@@ -31,13 +33,6 @@ func dup(t testing.TB, fd int) int {
 func isClosed(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == unix.EBADF
-}
-
-func openFDs(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(all)
 }
 
 func TestCreate_RoundsUpAndIsZero(t *testing.T) {
@@ -81,11 +76,11 @@ func TestCreate_BadSize(t *testing.T) {
 }
 
 func TestCreate_NoRoomInAddressSpace(t *testing.T) {
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	_, err := Create("x", 1<<48, PeersWrite) // all that a process has on amd64, and more
 	assert.ErrorIs(t, err, unix.ENOMEM)
 	assert.ErrorContains(t, err, "address space")
-	assert.Equal(t, before, openFDs(t))
+	assert.Equal(t, before, testenv.OpenFiles(t))
 }
 
 // TestCreate_FileSizeLimit runs in a child, since the limit is the process's.
@@ -247,7 +242,7 @@ func tempFile(t *testing.T, dir string, size int64) int {
 }
 
 func TestClose_LeavesNothing(t *testing.T) {
-	before := openFDs(t)
+	before := testenv.OpenFiles(t)
 	for _, sharing := range []Sharing{PeersRead, PeersWrite} {
 		s, err := Create("x", 1, sharing)
 		require.NoError(t, err)
@@ -258,5 +253,5 @@ func TestClose_LeavesNothing(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close(), "second close")
 	}
-	assert.Equal(t, before, openFDs(t))
+	assert.Equal(t, before, testenv.OpenFiles(t))
 }

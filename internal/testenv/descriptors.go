@@ -60,3 +60,13 @@ func limitDescriptors(t testing.TB, limit uint64, f func()) {
 	}()
 	f()
 }
+
+// OpenFiles returns how many file descriptors the process has, with the one that it takes to count them.
+func OpenFiles(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

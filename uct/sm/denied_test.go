@@ -31,7 +31,7 @@ func workDenied(s *station, m meeting) {
 	require.ErrorIs(t, e.cmaErr, cma.ErrForbidden)
 	require.Contains(t, e.Explain(), cma.ErrForbidden.Error())
 	require.Contains(t, s.iface.Explain(), cma.ErrForbidden.Error())
-	require.NoError(t, e.PutShort(pattern(3, 100), m.Raddr+5, key))
+	require.NoError(t, e.PutShort(testenv.Pattern(100, 3), m.Raddr+5, key))
 	got, c := make([]byte, 100), newCompletion()
 	pending, err := e.GetBcopy(got, m.Raddr+5, key, &c.Completion)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func workDenied(s *station, m meeting) {
 		runtime.Gosched()
 	}
 	require.Equal(t, ucs.StatusOK, c.Status)
-	require.Equal(t, pattern(3, 100), got)
+	require.Equal(t, testenv.Pattern(100, 3), got)
 	require.NoError(t, e.Close())
 	_, err = s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{CMA: config.Yes}})
 	require.ErrorIs(t, err, cma.ErrForbidden)
@@ -68,6 +68,6 @@ func TestCMA_Denied(t *testing.T) {
 			return false
 		}
 	})
-	assert.Equal(t, pattern(3, 100), mem.Bytes()[5:105])
+	assert.Equal(t, testenv.Pattern(100, 3), mem.Bytes()[5:105])
 	s.close(t)
 }

@@ -143,7 +143,7 @@ func TestStorm(t *testing.T) {
 	}
 	testenv.ProgressWithin(t, watchdog, func() bool { round(); return len(s.iface.in) == 1 })
 	rng := rand.New(rand.NewPCG(1, 2))
-	acknowledged, descriptors := wordAt(s.mem, 0), openFDs(t)
+	acknowledged, descriptors := wordAt(s.mem, 0), testenv.OpenFiles(t)
 	var dead []string
 	total := uint64(0)
 	for range kills {
@@ -162,7 +162,7 @@ func TestStorm(t *testing.T) {
 	}
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got.next == sent })
 	assert.Zero(t, s.iface.malformed.Load())
-	testenv.ProgressWithin(t, watchdog, func() bool { return openFDs(t) <= descriptors })
+	testenv.ProgressWithin(t, watchdog, func() bool { return testenv.OpenFiles(t) <= descriptors })
 	assert.Equal(t, files, shmFiles(t), "/dev/shm")
 	sockets, err := os.ReadFile("/proc/net/unix")
 	require.NoError(t, err)
@@ -173,13 +173,6 @@ func TestStorm(t *testing.T) {
 	require.NoError(t, e.Close())
 	steady.close(t)
 	s.close(t)
-}
-
-func openFDs(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(all)
 }
 
 func shmFiles(t testing.TB) []string {

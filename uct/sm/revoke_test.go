@@ -141,7 +141,7 @@ func TestMemClose_ProcessStood(t *testing.T) {
 // it, and what is left when the key goes is refused.
 func TestZcopy_InVisits(t *testing.T) {
 	const n = visitMax + 8
-	data, back := pattern(4, n), make([]byte, n)
+	data, back := testenv.Pattern(n, 4), make([]byte, n)
 	for _, kind := range kindsOfMemory {
 		t.Run(kind.name, func(t *testing.T) {
 			needCMA(t)

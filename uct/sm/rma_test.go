@@ -97,14 +97,6 @@ func TestFlush_IsABarrier(t *testing.T) {
 	}
 }
 
-func pattern(seed, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed)
-	}
-	return b
-}
-
 // register makes b offer heap memory, which is not mapped at a.
 func (w *two) register(n int, access uct.Access) (uct.Mem, uct.RKey) {
 	w.t.Helper()
@@ -212,14 +204,14 @@ func (w *two) flush() {
 func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
 	t := w.t
 	for _, n := range []int{1, 7, 8, 64, 8 << 10} {
-		require.NoError(t, w.ab.PutShort(pattern(n, n), mem.Addr()+3, key))
+		require.NoError(t, w.ab.PutShort(testenv.Pattern(n, n), mem.Addr()+3, key))
 		w.flush()
-		assert.True(t, bytes.Equal(pattern(n, n), mem.Bytes()[3:3+n]), "short %d", n)
-		require.NoError(t, w.ab.PutBcopy(pattern(n+1, n), mem.Addr()+8192, key))
+		assert.True(t, bytes.Equal(testenv.Pattern(n, n), mem.Bytes()[3:3+n]), "short %d", n)
+		require.NoError(t, w.ab.PutBcopy(testenv.Pattern(n, n+1), mem.Addr()+8192, key))
 		w.flush()
-		assert.True(t, bytes.Equal(pattern(n+1, n), mem.Bytes()[8192:8192+n]), "bcopy %d", n)
+		assert.True(t, bytes.Equal(testenv.Pattern(n, n+1), mem.Bytes()[8192:8192+n]), "bcopy %d", n)
 	}
-	data := pattern(5, 90<<10)
+	data := testenv.Pattern(90<<10, 5)
 	c := newCompletion()
 	iov := []uct.IOV{{Buf: data[:1]}, {}, {Buf: data[1:70001]}, {Buf: data[70001:]}}
 	pending, err := w.ab.PutZcopy(iov, mem.Addr()+1, key, &c.Completion)
@@ -231,7 +223,7 @@ func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
 
 func (w *two) checkGets(mem uct.Mem, key uct.RKey, byTarget bool) {
 	t := w.t
-	copy(mem.Bytes(), pattern(9, 100<<10))
+	copy(mem.Bytes(), testenv.Pattern(100<<10, 9))
 	if w.a.iface.Attr().Caps.Has(uct.CapGetShort) {
 		buf := make([]byte, 4000)
 		require.NoError(t, w.ab.GetShort(buf, mem.Addr()+5, key))
@@ -370,7 +362,7 @@ func TestStoppedTarget(t *testing.T) {
 	key := s.key(t, c.meeting)
 	c.Stop(t)
 
-	data, old := pattern(1, 8), new(uint64)
+	data, old := testenv.Pattern(8, 1), new(uint64)
 	read := func(raddr uint64) []byte {
 		got := make([]byte, 8)
 		pending, err := e.GetBcopy(got, raddr, key, nil)

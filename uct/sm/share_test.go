@@ -25,7 +25,7 @@ func held(t testing.TB) holdings {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
-	return holdings{openFDs(t), bytes.Count(maps, []byte("gucx-")), runtime.NumGoroutine()}
+	return holdings{testenv.OpenFiles(t), bytes.Count(maps, []byte("gucx-")), runtime.NumGoroutine()}
 }
 
 // atMost reports whether h is no more than other. A goroutine that ends may be in an earlier count.
@@ -125,7 +125,7 @@ func needArena(t testing.TB, n uint64) {
 func TestArena_MappedAsFarAsUsed(t *testing.T) {
 	const arena, more = config.MemSize(64 << 30), 16 << 20
 	needArena(t, uint64(arena))
-	buf, old, iov := pattern(1, 8), new(uint64), []uct.IOV{{Buf: make([]byte, 2000)}}
+	buf, old, iov := testenv.Pattern(8, 1), new(uint64), []uct.IOV{{Buf: make([]byte, 2000)}}
 	for name, op := range map[string]func(e *EP, raddr uint64, key uct.RKey) (bool, error){
 		"put short": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return false, e.PutShort(buf, raddr, key) },
 		"put bcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {

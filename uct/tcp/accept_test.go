@@ -4,7 +4,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -16,13 +15,6 @@ import (
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/testenv"
 )
-
-func descriptors(t testing.TB) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(list)
-}
 
 func heap() uint64 {
 	runtime.GC()
@@ -99,7 +91,7 @@ func TestIncoming_Garbage(t *testing.T) {
 	b.to(a)
 	send(t, ep, 0, 64, a, b)
 	flush(t, ep, a, b)
-	before, memory := descriptors(t), heap()
+	before, memory := testenv.OpenFiles(t), heap()
 	var wg sync.WaitGroup
 	addr := &net.TCPAddr{IP: b.it.dev.v4.AsSlice(), Port: int(b.it.addr.port4)}
 	for w := range atOnce {
@@ -143,7 +135,7 @@ func TestIncoming_Garbage(t *testing.T) {
 	assert.Less(t, open, 16*atOnce)
 	assert.Positive(t, b.it.limits.refused.Load())
 	assert.Empty(t, b.errs)
-	assert.LessOrEqual(t, descriptors(t), before)
+	assert.LessOrEqual(t, testenv.OpenFiles(t), before)
 	assert.Less(t, int64(heap())-int64(memory), int64(4<<20), "memory grew")
 	assert.LessOrEqual(t, b.it.poll.Places(), 16*atOnce, "poller slots")
 	t.Logf("%d connections, %d dropped, at most %d known at a time, %d messages meanwhile", count, b.it.limits.refused.Load(), most, sent)

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
@@ -48,11 +47,9 @@ type holdings struct {
 
 func (e *end) holdings(t *testing.T) holdings {
 	t.Helper()
-	files, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
 	it := e.it
 	return holdings{
-		Files: len(files), Goroutines: runtime.NumGoroutine(),
+		Files: testenv.OpenFiles(t), Goroutines: runtime.NumGoroutine(),
 		Conns: it.known.Len() + len(it.table), Opened: it.opened, Watched: it.poll.Places(),
 		Tags: it.tags.Places(), Pending: len(it.pendingConns), Incoming: len(it.unproven.all),
 	}

@@ -227,7 +227,7 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
 	elsewhere := netip.MustParseAddr("192.0.2.77") // of documentation: not on this host
-	before := descriptors(t)
+	before := testenv.OpenFiles(t)
 	_, _, err = listen(elsewhere, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
 	assert.NotErrorIs(t, err, unix.EBADF)
@@ -236,7 +236,7 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 	_, err = dial(path{local: usualV4, remote: netip.AddrPortFrom(elsewhere, 9)}, &cfg)
 	assert.Error(t, err)
 	assert.NotErrorIs(t, err, unix.EBADF)
-	assert.LessOrEqual(t, descriptors(t), before)
+	assert.LessOrEqual(t, testenv.OpenFiles(t), before)
 }
 
 // TestOpen_AddressNotReady: an address that cannot be used yet, such as one of IPv6 whose

@@ -10,27 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
-
-func fill(n, seed int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed)
-	}
-	return b
-}
 
 func TestStoreAndLoad(t *testing.T) {
 	mem := make([]byte, 32)
 	for _, n := range []int{0, 1, 8, 16} {
 		clear(mem)
-		Store(unsafe.Pointer(&mem[3]), fill(n, n+1))
-		assert.Equal(t, fill(n, n+1), mem[3:3+n])
+		Store(unsafe.Pointer(&mem[3]), testenv.Pattern(n, n+1))
+		assert.Equal(t, testenv.Pattern(n, n+1), mem[3:3+n])
 		assert.Equal(t, make([]byte, 32-3-n), mem[3+n:])
 		got := make([]byte, n)
 		Load(got, unsafe.Pointer(&mem[3]))
-		assert.Equal(t, fill(n, n+1), got)
+		assert.Equal(t, testenv.Pattern(n, n+1), got)
 	}
 }
 
@@ -40,7 +33,7 @@ func TestGatherScatter_Inverse(t *testing.T) {
 		var from, to []uct.IOV
 		total := 0
 		for i, n := range lens {
-			from = append(from, uct.IOV{Buf: fill(n, i)})
+			from = append(from, uct.IOV{Buf: testenv.Pattern(n, i)})
 			to = append(to, uct.IOV{Buf: make([]byte, n)})
 			total += n
 		}

@@ -2,13 +2,13 @@ package ibtest
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/hwfault"
@@ -31,23 +31,15 @@ func FailEachCall(t *testing.T, tl ib.Transport, config any) {
 	r.component = ib.New(func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }, tl)
 	r.faults.FailNone()
 	calls := r.all()
-	files := openFiles(t)
+	files := testenv.OpenFiles(t)
 	for i, call := range calls {
 		r.name = fmt.Sprintf("call %d, %s", i, call)
 		r.failed = 0
 		r.faults.FailCall(i)
 		r.all()
 		assert.Equal(t, 1, r.failed, "%s: functions that returned the error", r.name)
-		require.Equal(t, files, openFiles(t), "%s: open files", r.name)
+		require.Equal(t, files, testenv.OpenFiles(t), "%s: open files", r.name)
 	}
-}
-
-// openFiles counts the file descriptors of the process.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(list)
 }
 
 // faultRun is one run with one call that fails.

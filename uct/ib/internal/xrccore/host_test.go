@@ -225,14 +225,6 @@ func TestHost_OfferComesFirst(t *testing.T) {
 	assert.Equal(t, phaseWaiting, in.phase)
 }
 
-// openFiles is how many descriptors this process has.
-func openFiles(t testing.TB) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(list)
-}
-
 // holding is what an iface has for its peers.
 type holding struct{ qps, paths, initiators int }
 
@@ -258,7 +250,7 @@ func TestHost_Churn(t *testing.T) {
 			stays.do(hostOrder{Do: "send", EP: atStays, Byte: 1}, a.side)
 			stays.received(1, a.side)
 			until(t, func() bool { return len(a.got) == 1 }, a.side)
-			first, files := a.held(), openFiles(t)
+			first, files := a.held(), testenv.OpenFiles(t)
 			for round := range testenv.Rounds(6, 60) {
 				c := startHost(t, ShareHost, dirs[1])
 				atC, toC := connectProcess(c, a.side)
@@ -278,8 +270,8 @@ func TestHost_Churn(t *testing.T) {
 				require.NoError(t, toC.Close())
 				push(t, []*side{a.side}, func() error { return toStays.AMShort(testAM, 0, []byte{1}) })
 				stays.received(round+2, a.side)
-				until(t, func() bool { return a.held() == first }, a.side)     // QPs go when the device has flushed them
-				until(t, func() bool { return openFiles(t) <= files }, a.side) // links go in the background
+				until(t, func() bool { return a.held() == first }, a.side)             // QPs go when the device has flushed them
+				until(t, func() bool { return testenv.OpenFiles(t) <= files }, a.side) // links go in the background
 			}
 			left, err := os.ReadDir(dirs[1])
 			require.NoError(t, err)

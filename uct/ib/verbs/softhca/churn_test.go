@@ -19,8 +19,6 @@ type footprint struct{ descriptors, mappings, goroutines int }
 
 func measure(t *testing.T) (f footprint) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
 	maps, err := os.Open("/proc/self/maps")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, maps.Close()) }()
@@ -29,7 +27,7 @@ func measure(t *testing.T) (f footprint) {
 			f.mappings++
 		}
 	}
-	f.descriptors, f.goroutines = len(list), runtime.NumGoroutine()
+	f.descriptors, f.goroutines = testenv.OpenFiles(t), runtime.NumGoroutine()
 	return f
 }
 
