@@ -75,9 +75,11 @@ func (h *Hardware) queryLimits() (err error) {
 	if a.PhysPorts < 1 || a.MaxQPWR < 1 || a.MaxSGE < 1 || a.MaxCQE < 1 {
 		return h.badReply(uverbs.CmdQueryDevice, "%d ports, %d work requests of %d SGEs, %d CQEs", a.PhysPorts, a.MaxQPWR, a.MaxSGE, a.MaxCQE)
 	}
-	if _, a.MaxMsgSize, err = h.ctx.QueryPort(1); err != nil {
+	port, maxMessage, err := h.ctx.QueryPort(1)
+	if err != nil {
 		return err
 	}
+	h.ethernet[1], a.MaxMsgSize = port.Ethernet, maxMessage
 	payload := h.reply.maxPayload()
 	a.MaxInline, a.MaxSGE = payload-prm.InlineHdrLen, min(a.MaxSGE, payload/prm.DataLen)
 	a.MaxQPWR, a.MaxSRQWR = min(a.MaxQPWR, prm.MaxQueueLen), min(a.MaxSRQWR, prm.MaxQueueLen-1)
