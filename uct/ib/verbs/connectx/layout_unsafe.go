@@ -3,8 +3,6 @@ package connectx
 import (
 	"structs"
 	"unsafe"
-
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // Structs of mlx5-abi.h.
@@ -112,12 +110,7 @@ const (
 	createAHWithReply = 1 << 1  // MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 )
 
-// Methods and attributes of mlx5_user_ioctl_cmds.h: the object MLX5_IB_OBJECT_UAR.
-var (
-	methodAllocUAR = uverbs.Method{Object: 0x1008, Number: 0x1000}
-	methodFreeUAR  = uverbs.Method{Object: 0x1008, Number: 0x1001}
-)
-
+// Attributes of MLX5_IB_OBJECT_UAR in mlx5_user_ioctl_cmds.h.
 const (
 	uarHandle    = 0x1000
 	uarType      = 0x1001

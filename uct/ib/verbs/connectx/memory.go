@@ -27,7 +27,7 @@ func (h *Hardware) AllocUAR(typ prm.UARType) (prm.UAR, error) {
 	var mapLen, index uint32
 	attrs := []uverbs.Attr{uverbs.Object(uarHandle, 0), uverbs.Const(uarType, kernelType), uverbs.Out(uarMapOffset, &offset),
 		uverbs.Out(uarMapLen, &mapLen), uverbs.Out(uarPageIndex, &index)}
-	if err := h.ctx.Call(methodAllocUAR, attrs...); err != nil {
+	if err := h.ctx.Call(uverbs.MethodMLX5AllocUAR, attrs...); err != nil {
 		return prm.UAR{}, err
 	}
 	page := &uarPage{handle: uint32(attrs[0].Value)}
@@ -47,7 +47,7 @@ func (h *Hardware) mapUAR(page *uarPage, index uint32, offset uint64, mapLen uin
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, taken := h.uars[index]; mapLen != prm.UARPageLen || offset%prm.UARPageLen != 0 || taken {
-		return h.badReply(methodAllocUAR, "%d bytes at %#x, page %d, in use: %v", mapLen, offset, index, taken)
+		return h.badReply(uverbs.MethodMLX5AllocUAR, "%d bytes at %#x, page %d, in use: %v", mapLen, offset, index, taken)
 	}
 	if page.mem, err = h.ctx.Map(offset, prm.UARPageLen); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (h *Hardware) freeUAR(page *uarPage) error {
 		}
 		page.mem = nil
 	}
-	return h.ctx.Call(methodFreeUAR, uverbs.Object(uarHandle, page.handle))
+	return h.ctx.Call(uverbs.MethodMLX5FreeUAR, uverbs.Object(uarHandle, page.handle))
 }
 
 // FreeUAR implements prm.Hardware.

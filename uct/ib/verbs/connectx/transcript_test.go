@@ -120,13 +120,8 @@ func (c *transcriptCall) constant(id uint16) uint64 {
 
 // opName is the name of a method, or of the command that it invokes.
 func opName(m uverbs.Method, command uint64) string {
-	switch m {
-	case uverbs.MethodInvokeWrite:
+	if m == uverbs.MethodInvokeWrite {
 		return uverbs.CommandNumber(command).String()
-	case methodAllocUAR:
-		return "allocate UAR page"
-	case methodFreeUAR:
-		return "free UAR page"
 	}
 	return m.String()
 }

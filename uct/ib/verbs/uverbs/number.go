@@ -49,6 +49,12 @@ var (
 	MethodAsyncEvents = Method{16, 0}
 )
 
+// Methods of the driver mlx5, of the object MLX5_IB_OBJECT_UAR of mlx5_user_ioctl_cmds.h.
+var (
+	MethodMLX5AllocUAR = Method{0x1008, 0x1000}
+	MethodMLX5FreeUAR  = Method{0x1008, 0x1001}
+)
+
 var methodNames = map[Method]string{
 	MethodInvokeWrite: "invoke a write command",
 	MethodQueryPort:   "query port",
@@ -66,6 +72,9 @@ var methodNames = map[Method]string{
 	MethodDeregMR:     "deregister memory",
 	MethodCloseXRCD:   "close XRC domain",
 	MethodAsyncEvents: "open asynchronous events",
+
+	MethodMLX5AllocUAR: "allocate UAR page",
+	MethodMLX5FreeUAR:  "free UAR page",
 }
 
 // String says what the method does.

@@ -25,7 +25,7 @@ func init() {
 		uverbs.MethodCreateQP: (*file).createQP, uverbs.MethodDestroyQP: destroy(kindQP, 0, 4),
 		uverbs.MethodDeallocPD: destroy(kindPD, 0, 0), uverbs.MethodDeregMR: destroy(kindMR, 0, 0),
 		uverbs.MethodDestroyAH: destroy(kindAH, 0, 0), uverbs.MethodCloseXRCD: destroy(kindXRCD, 0, 0),
-		{Object: kindUAR, Number: 0x1000}: (*file).allocUAR, {Object: kindUAR, Number: 0x1001}: destroy(kindUAR, 0x1000, 0),
+		uverbs.MethodMLX5AllocUAR: (*file).allocUAR, uverbs.MethodMLX5FreeUAR: destroy(kindUAR, 0x1000, 0),
 	}
 	commands = map[uverbs.CommandNumber]func(*file, *request) error{
 		uverbs.CmdQueryDevice: (*file).queryDevice, uverbs.CmdAllocPD: (*file).allocPD, uverbs.CmdRegMR: (*file).regMR,
