@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,11 +30,11 @@ type Context struct {
 	tls   uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
 	token string         // that sockets of Listen and Dial demand; empty means none
 
-	ports ports // of all workers
+	ports bootstrap.Ports // of all workers
 
 	mu      sync.Mutex
 	workers int
-	caches  []*regCache // of workers that are closed, with memory that peers were inside of
+	later   []io.Closer // of workers that are closed, with memory that peers were inside of
 	closed  bool
 }
 
@@ -252,12 +253,30 @@ func (c *Context) Close() error {
 	if c.workers > 0 {
 		return fmt.Errorf("ucp: close context: %w: close its workers first (open: %d)", ucs.ErrBusy, c.workers)
 	}
-	if err := c.closeCaches(); err != nil {
+	if err := c.closeLater(); err != nil {
 		return err
 	}
 	err := c.memory.Close()
 	c.closed = !errors.Is(err, ucs.ErrBusy)
 	return err
+}
+
+// keep makes Close close something that a closed worker could not close. Any goroutine.
+func (c *Context) keep(x io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.later = append(c.later, x)
+}
+
+// closeLater closes what workers could not close. mu is held.
+func (c *Context) closeLater() error {
+	for len(c.later) > 0 {
+		if err := c.later[0].Close(); err != nil {
+			return err
+		}
+		c.later = c.later[1:]
+	}
+	return nil
 }
 
 // hold counts a worker, which must be closed before the context.

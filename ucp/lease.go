@@ -53,25 +53,11 @@ func (w *Worker) groupCache(i int) *regCache {
 	return w.cacheAt(len(w.ctx.memory.Domains)+i, g, g[0].Attr.Component, names)
 }
 
-// lease is memory of the caller that is registered while an operation uses it, and maybe
-// longer: Mem, which its domain has.
-type lease regcache.Entry[*region.Mem]
-
 // lease has buf be registered with a domain, with these rights and no others, until the
 // lease ends. Errors: as regcache.Cache.Get.
 func (w *Worker) lease(d *region.Domain, buf []byte, access uct.Access) (*lease, error) {
 	e, err := w.regCache(d).Get(buf, access)
 	return (*lease)(e), err
-}
-
-// end gives the memory back: no transport has the buffer any more.
-func (l *lease) end() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
-
-// revoke is end after which no peer that has got a key reaches the memory, unless it is in
-// another use, too: it is deregistered.
-func (l *lease) revoke() {
-	l.Cache.Discard((*regcache.Entry[*region.Mem])(l))
-	l.end()
 }
 
 // leases reports that memory of n bytes may be registered for an operation over the
@@ -110,18 +96,6 @@ func (r *Request) lease(d *region.Domain, access uct.Access) bool {
 	}
 	r.leased, r.mem = l, l.Mem
 	return true
-}
-
-// endLease is called when the request has ended. A peer that has a key for memory of an
-// operation that has failed may use it late.
-func (r *Request) endLease() {
-	l := r.leased
-	r.leased = nil
-	if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
-		l.end()
-	} else {
-		l.revoke()
-	}
 }
 
 // leaseLocal has the local buffer of a put or get be registered if that pays. first is the
@@ -193,24 +167,6 @@ func (w *Worker) closeLeases() {
 			w.ctx.keep(c)
 		}
 	}
-}
-
-// keep has a cache be closed before the memory domains.
-func (c *Context) keep(cache *regCache) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.caches = append(c.caches, cache)
-}
-
-// closeCaches closes those that workers could not. mu is held.
-func (c *Context) closeCaches() error {
-	for len(c.caches) > 0 {
-		if err := c.caches[0].Close(); err != nil {
-			return err
-		}
-		c.caches = c.caches[1:]
-	}
-	return nil
 }
 
 // addCache adds the counters of a cache: "worker/rcache@sm.hits".

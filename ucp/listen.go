@@ -186,7 +186,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
+		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.Deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
 	})
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (w *Worker) answerDialers() (n int) {
 		return 0
 	}
 	w.listening.news.Store(false)
-	n = w.ctx.ports.adoptAll(w)
+	n = w.adoptAll()
 	for _, l := range slices.Clone(w.listening.listeners) { // callbacks may open and close some
 		for _, r := range l.boot.Take() {
 			n++

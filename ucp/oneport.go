@@ -4,96 +4,41 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 
-	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// ports are the transports of all workers of a context whose peers may connect to the port of a Listener, of
-// any of the workers. The zero value has none. Methods may be called by any goroutine, except where said.
-type ports struct {
-	mu    sync.Mutex
-	known map[uint64]*sharedPort // by the id in a preface
-}
-
-// sharedPort is one of them, with the connections that wait for it.
-type sharedPort struct {
-	uct.PortSharer
-	w       *Worker
-	waiting []*bootstrap.DataConn
-}
-
-// add enters a transport of a worker.
-func (p *ports) add(w *Worker, s uct.PortSharer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil {
-		p.known = map[uint64]*sharedPort{}
+// addPort lets peers of a transport connect to the port of a listener of any worker of the context.
+func (w *Worker) addPort(i *iface) {
+	if i.port != nil {
+		w.ctx.ports.Add(i.port.ID(), w.dialersWait)
 	}
-	p.known[s.ID()] = &sharedPort{PortSharer: s, w: w}
 }
 
-// remove takes out the transports of a worker that closes, and hangs up on connections that wait for them.
-func (p *ports) remove(w *Worker) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, s := range p.known {
-		if s.w == w {
-			delete(p.known, id)
-			for _, c := range s.waiting {
-				c.Drop()
-			}
+// removePorts closes the connections that wait for transports of a worker that closes.
+func (w *Worker) removePorts() {
+	for _, i := range w.ifaces {
+		if i.port != nil {
+			w.ctx.ports.Remove(i.port.ID())
 		}
 	}
 }
 
-// deliver has the worker of a transport take over a connection; false if there is no such transport.
-func (p *ports) deliver(id uint64, c *bootstrap.DataConn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.known[id]
-	if s == nil {
-		return false
-	}
-	if len(s.waiting) == cap(s.waiting) { // a worker that makes no progress has no more of them than the listeners have
-		s.waiting = slices.DeleteFunc(s.waiting, (*bootstrap.DataConn).Over)
-	}
-	s.waiting = append(s.waiting, c)
-	s.w.dialersWait()
-	return true
-}
-
-// take returns the connections that wait for transports of a worker, each with its transport.
-func (p *ports) take(w *Worker) (conns []*bootstrap.DataConn, of []uct.PortSharer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// adoptAll passes the connections that wait for transports to them, and returns how many those are.
+func (w *Worker) adoptAll() (n int) {
 	for _, i := range w.ifaces {
 		if i.port == nil {
 			continue
 		}
-		if s := p.known[i.port.ID()]; s != nil {
-			for _, c := range s.waiting {
-				conns, of = append(conns, c), append(of, s.PortSharer)
+		for _, c := range w.ctx.ports.Take(i.port.ID()) {
+			n++
+			if fd, from, err := c.Take(); err == nil {
+				i.port.Adopt(fd, from)
 			}
-			s.waiting = nil
 		}
 	}
-	return conns, of
-}
-
-// adoptAll passes the connections that wait for transports of a worker to them, and returns how many those
-// are. Called by the owner of the worker.
-func (p *ports) adoptAll(w *Worker) int {
-	conns, of := p.take(w)
-	for i, c := range conns {
-		if fd, from, err := c.Take(); err == nil {
-			of[i].Adopt(fd, from)
-		}
-	}
-	return len(conns)
+	return n
 }
 
 // ownAt is the address of the worker for peers that connect to a listener. One that has connected to it has

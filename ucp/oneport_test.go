@@ -265,14 +265,13 @@ func TestOnePort_WorkerCloses(t *testing.T) {
 	_, err = conn.Write(preface.Append(nil, id))
 	require.NoError(t, err)
 	waits := func() int {
-		ports := &p.b.ctx.ports
-		ports.mu.Lock()
-		defer ports.mu.Unlock()
-		return len(ports.known[id].waiting)
+		n, _ := p.b.ctx.ports.Waiting(id)
+		return n
 	}
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return waits() == 1 })
 	require.NoError(t, other.Close())
 	_, err = conn.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
-	assert.NotContains(t, p.b.ctx.ports.known, id)
+	_, known := p.b.ctx.ports.Waiting(id)
+	assert.False(t, known)
 }

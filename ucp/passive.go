@@ -3,6 +3,7 @@ package ucp
 import (
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -89,3 +90,7 @@ func (e *EP) evict() {
 	e.abort(ucs.StatusTimedOut)
 	e.destroy()
 }
+
+// mayConnect reports whether a peer may make a connection by a REQUEST. With a token, it has to be the
+// peer of an EP here: Dial and Listen have authenticated its address, or the program gave it to NewEP.
+func (w *Worker) mayConnect(p *conn.Peer) bool { return w.ctx.token == "" || p.Held() }

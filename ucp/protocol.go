@@ -38,6 +38,8 @@ type protocol struct {
 	laneActivated func(*EP)
 	// lanesChanged is called when the EP has other lanes: what was chosen by them must be chosen anew.
 	lanesChanged func(*EP)
+	// accepted is called when a peer has made the EP.
+	accepted func(*EP)
 	// claimed is called when NewEP returns an EP that a peer has made.
 	claimed func(*EP)
 	// peerClosed is called when a transport says that the peer has closed the connection: why may have arrived.

@@ -14,14 +14,10 @@ var connectProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{{wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)}}
 	},
-	init: func(w *Worker) { w.carrier = newCarrier },
-	ifaceOpened: func(w *Worker, i *iface) {
-		if i.port != nil {
-			w.ctx.ports.add(w, i.port)
-		}
-	},
-	arrivals: (*Worker).receiveAll,
-	work:     (*Worker).answerDialers,
+	init:        func(w *Worker) { w.carrier = newCarrier },
+	ifaceOpened: (*Worker).addPort,
+	arrivals:    (*Worker).receiveAll,
+	work:        (*Worker).answerDialers,
 	alarm: func(w *Worker) {
 		if !w.late.Empty() {
 			w.engine.Raise()
@@ -54,7 +50,7 @@ var connectProtocol = protocol{
 	},
 	closing: func(w *Worker) {
 		w.stopListening()
-		w.ctx.ports.remove(w)
+		w.removePorts()
 	},
 }
 
@@ -233,7 +229,7 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		return nil
 	}
 	e.countMade(true)
-	w.trimLeft(m.SrcUUID)
+	e.each(func(p *protocol) func(*EP) { return p.accepted })
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}

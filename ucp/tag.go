@@ -30,6 +30,7 @@ var tagProtocol = protocol{
 			{wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)},
 		}
 	},
+	accepted: func(e *EP) { e.w.trimLeft(e.peer.Addr.UUID()) },
 	deferred: func(e *EP) {
 		if e.msgs != nil {
 			e.msgs.sender.expireReserved()

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
-	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -34,7 +33,3 @@ func (c *Config) token() (string, error) {
 	}
 	return token, nil
 }
-
-// mayConnect reports whether a peer may make a connection by a REQUEST. With a token, it has to be the
-// peer of an EP here: Dial and Listen have authenticated its address, or the program gave it to NewEP.
-func (w *Worker) mayConnect(p *conn.Peer) bool { return w.ctx.token == "" || p.Held() }
