@@ -115,6 +115,8 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 // has short messages, as ud with an MTU of 1 KiB.
 const MaxActiveHeader = 2 << 10
 
+const _ = uint(longestHeader - MaxActiveHeader) // a window has room for it
+
 // activeProtocol is active messages.
 var activeProtocol = protocol{
 	init: func(w *Worker) { w.active.init(w) },
@@ -127,11 +129,19 @@ var activeProtocol = protocol{
 		}
 	},
 	worked: func(w *Worker) { w.active.tidy() },
+	inHand: func(e *EP) int64 { return e.w.active.inHand(e.msgs) },
+	destroyed: func(e *EP) {
+		if e.msgs != nil {
+			e.w.active.forget(e.msgs)
+		}
+	},
 }
 
-var activeChannel = newChannel("active message", channel{
+var activeChannel = withAnnouncements(newChannel("active message", &activeClass, channel{
 	whole: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
-})
+}))
+
+var activeClass = withAskBack(messageClass)
 
 // activeWord is the first word of an active message.
 func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(len(header))<<32 }

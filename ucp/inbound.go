@@ -163,7 +163,9 @@ func (w *Worker) sent(e *EP, id uint64) *Request {
 		return nil
 	}
 	if r.flags&(reqAwaited|reqFetching|reqLed) != reqAwaited {
-		return r.acceptOffer()
+		if c := r.stage.class; c == nil || c.answered == nil || !c.answered(r) {
+			return nil
+		}
 	}
 	return r
 }

@@ -21,13 +21,9 @@ func (u *TagMessage) slack() int64 {
 	return int64(cap(u.buf) - u.n)
 }
 
-// leave is called when the EP of the messages goes.
+// leave is called when the EP of the messages has gone.
 func (m *messages) leave() {
 	w := m.e.w
-	m.closed = true
-	m.unbind()
-	m.joined = joinedWords{} // it would keep the endpoint of the transport
-	w.addLeft(m, m.held)
 	if m.kept.first == nil {
 		return
 	}
@@ -55,15 +51,6 @@ func (m *messages) dropFirst() {
 	w.stats.droppedMessages.Inc()
 	w.tags.Remove(&u.node)
 	u.taken().done(ucs.StatusCanceled)
-}
-
-// addLeft adds n bytes to what the messages of a peer that has gone use.
-func (w *Worker) addLeft(m *messages, n int64) {
-	uuid := m.e.peer.Addr.UUID()
-	w.leftBytes += n
-	if w.leftOf[uuid] += n; w.leftOf[uuid] == 0 {
-		delete(w.leftOf, uuid)
-	}
 }
 
 // leftFewer is called when a message of a peer that has gone is taken.

@@ -19,38 +19,22 @@ var messageProtocol = protocol{
 		return []handler{
 			{wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)},
 			{wire.AMAck, w.handleControl((*Worker).handleAck)},
-			{wire.AMQuery, uct.AMHandlerFunc(w.handleQuery)},
 			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
 		}
 	},
 	linked:  (*EP).openWindow,
 	learned: (*EP).learnWindow,
-	deferred: func(e *EP) {
-		if e.msgs != nil {
-			e.msgs.queue.reply()
-		}
-	},
-	bind: (*EP).bindMessages,
-	lanesClosing: func(e *EP, _ ucs.Status) {
-		if e.msgs != nil {
-			e.msgs.queue = nil
-		}
-	},
+	bind:    (*EP).bindMessages,
 	unbind: func(e *EP) {
 		if m := e.msgs; m != nil {
 			m.unbind()
 			m.admit()
 		}
 	},
-	ready: func(e *EP) {
-		e.bindMessages()
-		if e.msgs != nil && e.msgs.queue.replies() {
-			e.w.schedule(e)
-		}
-	},
+	ready:        (*EP).bindMessages,
 	delays:       (*EP).sendEcho,
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
-	discard:      (*EP).discardUnread,
+	discarded:    (*EP).returnDiscarded,
 	destroyed:    (*EP).closeWindow,
 	startedOver:  func(e *EP) { e.msgs = nil },
 }
@@ -74,6 +58,9 @@ type messages struct {
 	word     uint64           // of a short active message, without its id
 	maxWord  int              // longest of those that goes at once, in bytes of data; -1 if there is none
 	maxLong  int              // longest of those, where no memory is given
+	asks     bool             // Worker.matcher decides before a message goes in one call: maxShort and maxCopy are -1
+	mayShort int              // what maxShort would be otherwise
+	mayCopy  int              // and maxCopy
 
 	// What comes.
 	self   uint64 // the peer's name of the EP
@@ -81,6 +68,7 @@ type messages struct {
 	window
 
 	echoes  uint8      // that a loop-back has sent to close; see loopback.go
+	sending *Request   // goes in pieces, of which some are to be posted: messages behind it wait
 	inbound *inbound   // messages of which a part has come, the oldest first
 	kept    tagList    // tagged messages that have come and were not received
 	rndv    *announced // messages that were announced and are kept, the latest first
@@ -109,7 +97,7 @@ func (m *messages) holdsBack(r *Request) bool {
 	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
 		before = m.e.waiting.DeferredOrdered()
 	}
-	return before > 0 || m.stream.inPieces()
+	return before > 0 || m.sending != nil
 }
 
 // shortData is the longest data, in bytes, that is put together with what goes before it to be sent as
@@ -143,14 +131,14 @@ func (e *EP) messaging() *messages {
 }
 
 func (e *EP) newMessages() {
-	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
+	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, mayShort: -1, mayCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
 	e.pinned |= wireup.Set(wireup.AM)
 	e.msgs.window.open()
 	if e.link != nil {
 		e.msgs.resize(e.link.window)
 		e.learnWindow()
 	}
-	e.msgs.tuple = e.w.newTupleLink(e.msgs)
+	e.each(func(p *protocol) func(*EP) { return p.messaging })
 	e.bindMessages() // to a lane that puts or gets have made
 }
 
@@ -181,14 +169,17 @@ func (e *EP) bindMessages() {
 		m.maxLong = min(limits.MaxShort-wire.WordLen, m.maxCopy)
 		m.maxWord = min(m.maxLong, proto.ShortestAnnounced-1)
 	}
-	m.tuple.bind()
+	if m.asks {
+		m.mayShort, m.mayCopy = m.maxShort, m.maxCopy
+		m.maxShort, m.maxCopy = -1, -1
+	}
 }
 
 // unbind has all messages take the slow way.
 func (m *messages) unbind() {
 	m.am, m.words = nil, nil
 	m.maxShort, m.maxCopy, m.maxWords, m.maxWord, m.maxLong = -1, -1, -1, -1, -1
-	m.tuple.unbind()
+	m.mayShort, m.mayCopy = -1, -1
 }
 
 // short sends a message in one call, if it fits and may go now. Its caller has compared
@@ -247,26 +238,23 @@ func (m *wholeMsg) Pack(dst []byte) int {
 	return n + bulk.Copy(dst[n:], m.data)
 }
 
-// discardUnread discards what nobody receives from a loop-back that closes: unread stream data, and
-// messages whose data is still with their sender and that match no posted receive. Their credit returns
-// at once, so that queued sends proceed.
-func (e *EP) discardUnread() {
+// replayQueued lets messages go on, if any wait.
+func (e *EP) replayQueued() {
+	if e.waiting.messages() > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
+		e.replayMessages()
+	}
+}
+
+// returnDiscarded returns the credit of what a loop-back that closes has discarded, so that queued sends proceed.
+func (e *EP) returnDiscarded() {
 	m := e.msgs
 	if m == nil {
 		return
-	}
-	m.dropStream()
-	m.sender.returnReserved()
-	for a := m.rndv; a != nil; {
-		next := a.next
-		m.giveUp(a, ucs.StatusPeerClosed)
-		a = next
 	}
 	if m.settle(); m.due > 0 {
 		m.grant()
 	}
 	m.measure()
-	m.stream.skipUnsent()
 	e.replayQueued()
 }
 

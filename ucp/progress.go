@@ -68,6 +68,7 @@ func (e *EP) deferredWork() {
 	e.closePostponed()
 	if e.state == epClosing && e.deliversLast() {
 		e.each(func(p *protocol) func(*EP) { return p.discard })
+		e.each(func(p *protocol) func(*EP) { return p.discarded })
 	}
 	e.goOnLeaving()
 	if e.needs != 0 && e.state < epFailed {

@@ -51,6 +51,13 @@ type protocol struct {
 	// timePassed does what is due. It reports whether it has destroyed the EP.
 	timePassed func(*EP) bool
 
+	// messaging is called when the EP gets what messages share.
+	messaging func(*EP)
+	// credited is called when the peer has granted credit, granted when credit was granted to the peer.
+	credited, granted func(*EP)
+	// inHand is how much of the credit that is due to the peer messages may still keep, in bytes.
+	inHand func(*EP) int64
+
 	// bind is called when operations may go in one call over the lanes that there are: lanes, fences or the
 	// state of the EP have changed.
 	bind func(*EP)
@@ -74,8 +81,9 @@ type protocol struct {
 	aborted func(e *EP, st ucs.Status)
 	// stopped is called when the EP takes no more operations.
 	stopped func(*EP)
-	// discard is called when a loop-back closes: nobody receives what it has not received.
-	discard func(*EP)
+	// discard is called when a loop-back closes: nobody receives what it has not received. discarded is called
+	// after that.
+	discard, discarded func(*EP)
 	// destroyed is called when the EP leaves the worker, or starts over.
 	destroyed func(*EP)
 	// startedOver is called after destroyed if the EP starts over.
@@ -156,6 +164,16 @@ func (e *EP) laneOpened(x *lane) {
 			p.laneOpened(e, x)
 		}
 	}
+}
+
+// inHand is the sum of inHand of all protocols.
+func (e *EP) inHand() (n int64) {
+	for _, p := range e.w.protocols {
+		if p.inHand != nil {
+			n += p.inHand(e)
+		}
+	}
+	return n
 }
 
 // unsent calls unsent of all protocols.

@@ -4,7 +4,7 @@ package ucp
 // its operations end: see TestEndOrder.
 var protocols = []*protocol{
 	&transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
-	&messageProtocol, &rndvProtocol, &tagProtocol, &activeProtocol, &sharedProtocol,
+	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol,
 }
 
 // NewWorker opens the transports that the context's configuration selects.

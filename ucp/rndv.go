@@ -26,6 +26,7 @@ import (
 // rndvProtocol is the rendezvous of messages.
 var rndvProtocol = protocol{
 	lanesChanged: (*EP).forgetChoices,
+	discard:      (*EP).dropAnnounced,
 	handlers: func(w *Worker) []handler {
 		return []handler{
 			{wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)},
@@ -48,8 +49,15 @@ type announced struct {
 
 	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
 
-	tagged *TagMessage // what is kept of a tagged message; nil for others
-	named  bool        // entered in messages.byName, as those behind it in messages.rndv are
+	keeper keeper // that has the record; nil if nobody is told of a withdrawal
+	named  bool   // entered in messages.byName, as those behind it in messages.rndv are
+}
+
+// keeper has the record of a message that was announced and not received.
+type keeper interface {
+	// withdrawn is called when the sender has withdrawn the message. It reports false if the keeper goes on to
+	// have the record, without the data; otherwise the record is free.
+	withdrawn() bool
 }
 
 // announcedBy is what an RTS says, whose key must be copied to be kept. The announcement
@@ -307,7 +315,7 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	switch {
 	case r.flags&reqGivenUp != 0:
 	case r.inOrder():
-		if r.recv.write(r.off, part); w.fetching(e, f.ID) != r { // the Unpacker has closed the EP
+		if r.stage.class.write(r, r.off, part); w.fetching(e, f.ID) != r { // the Unpacker has closed the EP
 			return false
 		}
 	default:

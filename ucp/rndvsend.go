@@ -10,6 +10,15 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// withAnnouncements makes the stage of announcements of a channel.
+func withAnnouncements(c *channel) *channel {
+	s := &c.announce
+	*s = c.pieces
+	s.post, s.announces, s.lends = (*Request).sendRTS, true, true
+	c.saves = func(r *Request, n int) bool { return n >= r.ep.announcedFrom(r.mem).From }
+	return c
+}
+
 // sendRTS announces the message. The buffer is gucx's until the peer has said that it needs
 // it no more.
 func (r *Request) sendRTS() error {

@@ -28,30 +28,30 @@ type channel struct {
 	pieces   stage // in fragments
 	announce stage // data stays here until the peer asks for it
 	waitAck  stage // whole, by a copy, and waits for the receiver
+
+	// saves reports that announcing a message of n bytes saves time. Not nil if there are announcements.
+	saves func(r *Request, n int) bool
 }
 
-// newChannel makes the stages of a channel that is called name in errors.
-func newChannel(name string, ids channel) *channel {
+// newChannel makes the stages of a channel that is called name in errors, but for that of announcements.
+func newChannel(name string, cl *class, ids channel) *channel {
 	c := &ids
 	with := func(post func(*Request) error) stage {
 		return stage{
-			class: &messageClass, name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
+			class: cl, name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
 			choose: (*Request).chooseSend, admit: (*Request).admitted, post: post,
 		}
 	}
 	c.send = with(nil)
 	c.one, c.pieces, c.waitAck = with((*Request).sendWhole), with((*Request).sendPieces), with((*Request).sendSync)
 	c.bare = with((*Request).sendBare)
-	c.announce = with((*Request).sendRTS)
-	c.announce.class, c.announce.announces, c.announce.lends = &announceClass, true, true
 	return c
 }
 
 // messageClass is messages that are sent in order.
 var messageClass = class{
 	heldBack:  func(r *Request) bool { return r.ep.msgs.holdsBack(r) },
-	waits:     (*Request).enterQueue,
-	dequeued:  (*Request).leaveQueue,
+	waits:     func(r *Request) { r.ep.msgs.unbind() },
 	takenBack: (*Request).refund,
 	canceled: func(r *Request) {
 		r.refund()
@@ -181,14 +181,14 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 // chooseSend chooses how the message goes over the lane that there is now, and with the
 // credit that there is.
 func (r *Request) chooseSend() {
-	if r.msg.charged > 0 || r.isOffered() {
+	if r.msg.charged > 0 {
 		return
 	}
 	c, n := r.msg.ch, r.msg.length(r)
 	x := r.ep.lane(wireup.AM)
 	s := x.Iface.sends()
 	switch {
-	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && n >= r.ep.announcedFrom(r.mem).From || r.ep.msgs.credit < charge(n)):
+	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && c.saves(r, n) || r.ep.msgs.credit < charge(n)):
 		r.stage = &c.announce
 	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
 		r.stage = &c.announce
@@ -226,14 +226,9 @@ func (r *Request) admitted() bool {
 	if r.stage.announces {
 		n, below = charge(len(m.header)), reserveOf(a.most)
 	}
-	if r.isOffered() {
-		return false
-	}
 	if !a.affords(n, below) {
-		a.block(r)
 		return false
 	}
-	a.dequeue(r)
 	m.charged = n
 	return true
 }

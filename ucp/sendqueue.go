@@ -44,7 +44,7 @@ type queuedTag struct {
 // block is called when there is no credit for a tagged message, which is r and about to be queued.
 func (m *messages) block(r *Request) {
 	w := m.e.w
-	if w.tuples != nil || r.msg.ch.whole != wire.AMTag {
+	if w.matcher != nil || r.msg.ch.whole != wire.AMTag {
 		return
 	}
 	q := m.queue
@@ -130,6 +130,36 @@ func (r *Request) enterQueue() {
 	m.queue.enter(r)
 }
 
+// chooseTag is chooseSend for a tagged message. An offered one stays as it was offered.
+func (r *Request) chooseTag() {
+	if !r.isOffered() {
+		r.chooseSend()
+	}
+}
+
+// admitTag is admitted for a tagged message: without credit the receiver gets to know that there is one.
+func (r *Request) admitTag() bool {
+	m := r.ep.msgs
+	switch {
+	case r.isOffered():
+		return false
+	case !r.admitted():
+		m.block(r)
+		return false
+	}
+	m.dequeue(r)
+	return true
+}
+
+// askTagBack is askBack for a tagged message. An offered one ends when the receiver has returned it.
+func (r *Request) askTagBack() bool {
+	if r.isOffered() {
+		r.flags |= reqCanceling
+		return true
+	}
+	return r.askBack()
+}
+
 // leaveQueue is called when a message does not wait any more, before its turn.
 func (r *Request) leaveQueue() {
 	if m := r.ep.msgs; r.msg != nil && r.msg.queued != nil {
@@ -164,7 +194,7 @@ func (r *Request) isOffered() bool {
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {
-	case e.barrier != nil || e.waiting.unsorted || q.m.stream.inPieces():
+	case e.barrier != nil || e.waiting.unsorted || q.m.sending != nil:
 		return 1
 	case e.waiting.ordered == q.tags.Unexpected() && e.fences == 0:
 		return math.MaxUint64
@@ -340,14 +370,14 @@ func (q *sendQueue) matched() {
 	e.replayQueued()
 }
 
-// acceptOffer returns r if it is an offered message, which awaits the receiver from now on: the reply of
-// the receiver says that the message has matched. Otherwise it returns nil.
-func (r *Request) acceptOffer() *Request {
+// acceptOffer makes an offered message await the receiver: its reply says that the message has matched. It
+// reports false if the message is not offered.
+func (r *Request) acceptOffer() bool {
 	if !r.isOffered() {
-		return nil
+		return false
 	}
 	r.ep.msgs.queue.matched()
-	return r
+	return true
 }
 
 // returned is called when the receiver has no receive for the message that was offered, any more.
@@ -367,13 +397,6 @@ func (q *sendQueue) returned() {
 		r.settle(ucs.StatusCanceled)
 	}
 	e.replayQueued()
-}
-
-// replayQueued lets messages go on, if any wait.
-func (e *EP) replayQueued() {
-	if e.waiting.messages() > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
-		e.replayMessages()
-	}
 }
 
 // handleQuery takes a query of the receiver of queued messages.

@@ -76,7 +76,7 @@ type class struct {
 	heldBack func(*Request) bool
 	// waits is called when the request, which is inOrder, has entered EP.waiting. Not nil then.
 	waits func(*Request)
-	// dequeued is called when it has left that before its turn. Not nil then.
+	// dequeued is called when it has left that before its turn.
 	dequeued func(*Request)
 	// takenBack is called when nothing of the request was sent, and it waits again or fails.
 	takenBack func(*Request)
@@ -85,6 +85,11 @@ type class struct {
 	// askBack asks the peer for a request that it has, which is to be canceled. It reports false if the peer
 	// does not have it.
 	askBack func(*Request) bool
+	// answered is called when the peer has replied to a request that does not await it. It reports whether the
+	// request does from now on.
+	answered func(*Request) bool
+	// write takes a part of the data of a receive that has no buffer, at an offset.
+	write func(r *Request, off int, data []byte)
 	// abandon is called when the request goes on without its caller.
 	abandon func(*Request)
 	// free is called when nobody refers to the request any more.

@@ -124,8 +124,8 @@ func (s *stateText) messages(m *messages) {
 	if b := m.sender; b != nil {
 		s.line("    the peer lacks credit for tagged messages: %t, query outstanding %t, query to send %t", b.blocked, b.query.Kind != wire.QueryNone, b.unsent)
 	}
-	if m.stream.inPieces() {
-		s.line("    a send of stream data is in progress: %v", m.stream.sending.describe())
+	if m.sending != nil {
+		s.line("    a send of stream data is in progress: %v", m.sending.describe())
 	}
 }
 

@@ -23,6 +23,13 @@ var streamProtocol = protocol{
 	aborted:   func(e *EP, st ucs.Status) { e.msgs.endStream(st) },
 	stopped:   func(e *EP) { e.msgs.endReceives(ucs.StatusCanceled) },
 	destroyed: func(e *EP) { e.msgs.dropStream() },
+	discard:   func(e *EP) { e.msgs.dropStream() },
+	discarded: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.stream.skipUnsent()
+		}
+	},
+	credited: func(e *EP) { e.msgs.stream.goOn() },
 }
 
 // stream is the stream of an EP in both directions: bytes in order, without bounds. Each
@@ -31,12 +38,11 @@ var streamProtocol = protocol{
 type stream struct {
 	m *messages
 
-	sent    uint64   // offset of the next byte to send
-	sending *Request // that goes in pieces, of which some are to be posted: others wait
-	starved bool     // sending waits for credit
-	asked   int      // bytes of sending that the peer is to take, for which it waits then
-	refused uint     // how often the peer has not taken them, since it has last
-	bare    int      // sends yet that are not announced for that
+	sent    uint64 // offset of the next byte to send
+	starved bool   // messages.m.sending waits for credit
+	asked   int    // bytes of messages.m.sending that the peer is to take, for which it waits then
+	refused uint   // how often the peer has not taken them, since it has last
+	bare    int    // sends yet that are not announced for that
 
 	came     uint64      // offset of the next byte to come; afterEnd if none comes
 	receives requestList // posted receives, the oldest first: nothing is unread then
@@ -45,9 +51,6 @@ type stream struct {
 	nextReady, prevReady *stream // in Worker.ready
 	ready                bool    // it is there
 }
-
-// inPieces reports that a send is in progress of which the rest goes in pieces. s may be nil.
-func (s *stream) inPieces() bool { return s != nil && s.sending != nil }
 
 // streaming is the stream of an EP.
 func (m *messages) streaming() *stream {
@@ -166,11 +169,11 @@ func (m *messages) endStream(st ucs.Status) {
 	switch s := m.stream; {
 	case s.starved:
 		s.starved = false
-		s.sending.comp.Complete(st)
+		s.m.sending.comp.Complete(st)
 	case s.asked > 0:
 		s.asked = 0
-		s.sending.comp.Count--
-		s.sending.comp.Complete(st)
+		s.m.sending.comp.Count--
+		s.m.sending.comp.Complete(st)
 	}
 }
 

@@ -80,7 +80,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	if m == nil || m.stream == nil || m.stream.asked == 0 {
 		return false
 	}
-	s, r := m.stream, m.stream.sending
+	s, r := m.stream, m.sending
 	if c.ID != s.sent+uint64(s.asked) || c.Value > uint64(s.asked) {
 		return false
 	}

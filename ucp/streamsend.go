@@ -13,14 +13,14 @@ import (
 var streamChannel = newStreamChannel()
 
 func newStreamChannel() *channel {
-	c := newChannel("stream send", channel{whole: wire.AMStream})
+	c := newChannel("stream send", &messageClass, channel{whole: wire.AMStream})
+	c.announce = c.pieces
 	for _, s := range []*stage{&c.send, &c.one, &c.pieces, &c.announce} {
 		s.choose, s.stop, s.settled = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
 	}
 	c.one.post = (*Request).streamWhole
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
-	c.announce.post, c.announce.admit, c.announce.announces = (*Request).streamAsks, (*Request).streamBegins, false
-	c.announce.class = &messageClass
+	c.announce.post, c.announce.admit, c.announce.lends = (*Request).streamAsks, (*Request).streamBegins, true
 	return c
 }
 
@@ -121,8 +121,8 @@ func (r *Request) sendStreamEnd() error {
 // chooseStream chooses between one message and several.
 func (r *Request) chooseStream() {
 	c, m := r.msg.ch, r.ep.msgs
-	if m.stream.sending == r {
-		m.stream.sending = nil
+	if m.sending == r {
+		m.sending = nil
 	}
 	r.stage = &c.pieces
 	switch {
@@ -162,7 +162,7 @@ func (r *Request) streamBegins() bool {
 		}
 		r.off = len(r.buf) // nobody reads it
 	}
-	m.stream.sending = r
+	m.sending = r
 	m.unbind()
 	return true
 }
@@ -206,7 +206,7 @@ func (r *Request) streamPieces() error {
 func (s *stream) goOn() {
 	if s != nil && s.starved {
 		s.starved = false
-		s.sending.proceed()
+		s.m.sending.proceed()
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *stream) goOn() {
 // reads from the buffer.
 func (r *Request) streamStops() bool {
 	s := r.ep.msgs.stream
-	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r
+	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.m.sending == r
 }
 
 // streamSent lets the messages go on that wait behind a send in pieces.
@@ -224,10 +224,10 @@ func (r *Request) streamSent() {
 	}
 	e := r.ep
 	s := e.msgs.stream
-	if s.sending != r {
+	if s.m.sending != r {
 		return
 	}
-	s.sending, s.starved = nil, false
+	s.m.sending, s.starved = nil, false
 	if e.state < epFailed {
 		e.replayMessages()
 	}
@@ -237,7 +237,7 @@ func (r *Request) streamSent() {
 // whole window, and nobody reads the data. s may be nil.
 func (s *stream) skipUnsent() {
 	if s != nil && s.starved {
-		s.sending.off = len(s.sending.buf)
+		s.m.sending.off = len(s.m.sending.buf)
 		s.goOn()
 	}
 }

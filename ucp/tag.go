@@ -28,22 +28,63 @@ var tagProtocol = protocol{
 			{wire.AMTagRTS, w.counted(uct.AMHandlerFunc(w.handleTagRTS))},
 			{wire.AMReply, uct.AMHandlerFunc(w.handleReply)},
 			{wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)},
+			{wire.AMQuery, uct.AMHandlerFunc(w.handleQuery)},
 		}
 	},
-	accepted: func(e *EP) { e.w.trimLeft(e.peer.Addr.UUID()) },
+	accepted:  func(e *EP) { e.w.trimLeft(e.peer.Addr.UUID()) },
+	messaging: func(e *EP) { e.msgs.source = e.w.sources.sourceOf(e.peer.Addr.Key) },
 	deferred: func(e *EP) {
 		if e.msgs != nil {
+			e.msgs.queue.reply()
 			e.msgs.sender.expireReserved()
 		}
 	},
+	ready: func(e *EP) {
+		if e.msgs != nil && e.msgs.queue.replies() {
+			e.w.schedule(e)
+		}
+	},
+	granted: func(e *EP) { e.msgs.sender.unblock() },
+	lanesClosing: func(e *EP, _ ucs.Status) {
+		if e.msgs != nil {
+			e.msgs.queue = nil
+		}
+	},
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.loseAnnounced(st) },
-	closing:      func(w *Worker) { w.unusual = true },
-	epsClosed:    (*Worker).cancelReceives,
+	discard: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.sender.returnReserved()
+		}
+	},
+	destroyed: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.leave()
+			e.msgs.sender.unblock()
+		}
+	},
+	closing:   func(w *Worker) { w.unusual = true },
+	epsClosed: (*Worker).cancelReceives,
 }
 
-var tagChannel = newChannel("tag send", channel{
-	whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
-})
+var tagChannel = newTagChannel()
+
+func newTagChannel() *channel {
+	c := withAnnouncements(newChannel("tag send", &tagClass, channel{
+		whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
+	}))
+	for _, s := range []*stage{&c.send, &c.one, &c.bare, &c.pieces, &c.announce, &c.waitAck} {
+		s.choose, s.admit = (*Request).chooseTag, (*Request).admitTag
+	}
+	return c
+}
+
+// tagClass is tagged messages that are sent: without credit they are in a queue that the receiver asks.
+var tagClass = func() class {
+	c := withAskBack(messageClass)
+	c.waits, c.dequeued = (*Request).enterQueue, (*Request).leaveQueue
+	c.askBack, c.answered = (*Request).askTagBack, (*Request).acceptOffer
+	return c
+}()
 
 // TagSend sends a message to the peer's worker, where a receive gets it whose tag agrees with
 // this one in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP come in the

@@ -39,7 +39,10 @@ var tagRecvStage = stage{
 
 // tagRecvClass is receives of tagged messages. Their requests have a pool of their own, so that what does not
 // differ between them is not written for each.
-var tagRecvClass = class{abandon: func(r *Request) { r.recv.abandon() }}
+var tagRecvClass = class{
+	write:   func(r *Request, off int, data []byte) { r.recv.write(off, data) },
+	abandon: func(r *Request) { r.recv.abandon() },
+}
 
 func init() { tagRecvClass.recycle = (*Request).recycleRecv } // it names a stage of the class
 

@@ -20,40 +20,21 @@ type tupleLink struct {
 	out tuple.Sender
 	in  tupleSource
 
-	// While tuples are on, messages.maxShort and maxCopy say that no message goes in one call;
-	// these are what they would be.
-	short, copy int
-
 	iface  *iface  // that has the queues for the peer
 	queues int     // how many there are
 	sink   uct.IOV // tuples.sink for their receives
 }
 
-// newTupleLink is nil if tuples are off.
-func (w *Worker) newTupleLink(m *messages) *tupleLink {
-	x := w.tuples
+// newTupleLink makes the tupleLink of an EP if tuples are on. No tagged message goes in one call then without asking.
+func (e *EP) newTupleLink() {
+	x, m := e.w.tuples, e.msgs
 	if x == nil {
-		return nil
+		return
 	}
-	l := &tupleLink{x: x, m: m, short: -1, copy: -1}
+	l := &tupleLink{x: x, m: m}
 	l.out.Init(l, &x.cfg, &x.stats)
 	l.in.Init(&x.in, l)
-	return l
-}
-
-// bind has tagged messages ask for tuples first: none goes in one call without that.
-func (l *tupleLink) bind() {
-	if l != nil {
-		l.short, l.copy = l.m.maxShort, l.m.maxCopy
-		l.m.maxShort, l.m.maxCopy = -1, -1
-	}
-}
-
-// unbind see messages.unbind.
-func (l *tupleLink) unbind() {
-	if l != nil {
-		l.short, l.copy = -1, -1
-	}
+	m.tuple, m.asks = l, true
 }
 
 // take handles what the peer tells. It reports false for what makes no sense.

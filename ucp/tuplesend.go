@@ -50,9 +50,9 @@ func (x *tuples) send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*R
 // inOneCall sends a message the usual way if that takes one call and may be now.
 func (l *tupleLink) inOneCall(tag uint64, buf []byte, p *OpParams) bool {
 	switch w := l.x.w; {
-	case len(buf) <= l.short && l.m.short(wire.AMTag, tag, buf) == nil:
+	case len(buf) <= l.m.mayShort && l.m.short(wire.AMTag, tag, buf) == nil:
 		return true
-	case (p == nil || p.Mem == nil) && len(buf) <= l.copy:
+	case (p == nil || p.Mem == nil) && len(buf) <= l.m.mayCopy:
 		return l.m.copied(w, wire.AMTag, tag, nil, buf) == nil
 	}
 	return false

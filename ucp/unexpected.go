@@ -78,7 +78,7 @@ func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
 func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, u.uncharged, a.tagged, u.buf = a, false, u, w.buffers.get(len(a.key))
+	u.rndv, u.uncharged, a.keeper, u.buf = a, false, u, w.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
 	return u
@@ -185,6 +185,15 @@ func (u *TagMessage) whole(*inbound) {
 func (u *TagMessage) broken(_ *inbound, st ucs.Status) {
 	u.in = nil
 	u.lose(st)
+}
+
+// withdrawn implements keeper. A message that the user has taken stays.
+func (u *TagMessage) withdrawn() bool {
+	if !u.w.tags.Remove(&u.node) {
+		return false
+	}
+	u.taken().done(ucs.StatusCanceled)
+	return true
 }
 
 // lose ends a message of which the rest does not come. One that the user has taken remains

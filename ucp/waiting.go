@@ -62,7 +62,9 @@ func (e *EP) dropWaiting(r *Request) {
 	r.flags &^= reqWaiting
 	if r.stage.inOrder {
 		e.waiting.ordered--
-		r.stage.class.dequeued(r)
+		if c := r.stage.class; c.dequeued != nil {
+			c.dequeued(r)
+		}
 		e.ready()
 	}
 }

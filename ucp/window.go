@@ -62,6 +62,9 @@ type window struct {
 	quota, measured int64
 }
 
+// longestHeader is the longest header of an active message that a window has to have room for, in bytes.
+const longestHeader = 2 << 10
+
 // noRoom is the room of a connection that no message may come over unchecked. What is charged
 // and given back meanwhile leaves it negative.
 const noRoom = math.MinInt64 / 2
@@ -74,7 +77,7 @@ func (a *window) open() {
 // resize sets the size: half of it is worth a message that gives it back, or less where a peer without the
 // rest could not send the longest header.
 func (a *window) resize(size int64) {
-	a.size, a.batch = size, min(size/2, size+reserveOf(size)-charge(MaxActiveHeader))
+	a.size, a.batch = size, min(size/2, size+reserveOf(size)-charge(longestHeader))
 }
 
 // admit sets the room, when the window, or what the EP does with messages, has changed.
@@ -351,11 +354,11 @@ func (m *messages) giveBack(n int64) {
 func (m *messages) grant() {
 	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
-		left := e.w.active.inHand(m)
+		left := e.inHand()
 		e.control(creditControl, 0, uint64(m.due-left))
 		m.due = left
 		m.creditsSent++
-		m.sender.unblock()
+		e.each(func(p *protocol) func(*EP) { return p.granted })
 	}
 }
 
@@ -368,14 +371,24 @@ func (e *EP) closeWindow() {
 	if m == nil || m.closed {
 		return
 	}
-	m.leave()
+	m.closed = true
+	m.unbind()
+	m.joined = joinedWords{} // it would keep the endpoint of the transport
+	e.w.addLeft(m, m.held)
 	m.admit()
-	m.sender.unblock()
 	if e.w.latest == m {
 		e.w.latest = unconnected
 	}
-	e.w.active.forget(m)
 	m.closeKeys()
+}
+
+// addLeft adds n bytes to what the messages of a peer that has gone use.
+func (w *Worker) addLeft(m *messages, n int64) {
+	uuid := m.e.peer.Addr.UUID()
+	w.leftBytes += n
+	if w.leftOf[uuid] += n; w.leftOf[uuid] == 0 {
+		delete(w.leftOf, uuid)
+	}
 }
 
 // handleCredit lets messages go on that waited for credit.
@@ -387,7 +400,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	a.creditsGot++
 	a.credit += int64(c.Value)
 	a.most = max(a.most, a.credit)
-	a.stream.goOn()
+	e.each(func(p *protocol) func(*EP) { return p.credited })
 	if e.waiting.messages() > 0 {
 		e.replayMessages()
 	}

@@ -20,23 +20,18 @@ func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqAwaited|reqLed|reqDone|reqFree) == reqAwaited && r.stage.announces
 }
 
-// announceClass is messages that are announced. Canceling one asks the peer for it.
-var announceClass = func() class {
-	c := messageClass
+// withAskBack is the class of messages that may be announced: canceling such a message asks the peer for it.
+func withAskBack(c class) class {
 	c.askBack = (*Request).askBack
 	return c
-}()
+}
 
 // askBack asks the peer for a message that was announced. It reports false if the peer has no announcement.
 func (r *Request) askBack() bool {
-	switch {
-	case r.waitsForReceive():
-		r.withdraw()
-	case r.isOffered():
-		r.flags |= reqCanceling
-	default:
+	if !r.waitsForReceive() {
 		return false
 	}
+	r.withdraw()
 	return true
 }
 
@@ -86,13 +81,25 @@ func (m *messages) unname(a *announced) {
 // giveUp has a message be gone: a tagged one that nobody has taken leaves the table, others stay
 // with who holds them, without their data. Their senders get st.
 func (m *messages) giveUp(a *announced, st ucs.Status) {
-	if u := a.tagged; u != nil && u.w.tags.Remove(&u.node) {
-		u.taken().done(ucs.StatusCanceled)
+	if k := a.keeper; k != nil && k.withdrawn() {
 		return
 	}
 	a.refuse(st)
 	m.unname(a)
 	a.id = 0
+}
+
+// dropAnnounced drops the announced messages that nobody receives from a loop-back that closes.
+func (e *EP) dropAnnounced() {
+	m := e.msgs
+	if m == nil {
+		return
+	}
+	for a := m.rndv; a != nil; {
+		next := a.next
+		m.giveUp(a, ucs.StatusPeerClosed)
+		a = next
+	}
 }
 
 // enlist enters a message that is kept.
