@@ -79,23 +79,6 @@ type Config struct {
 	// means 1. With several, a flush and a fence take longer.
 	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Lanes over different devices that share a long put or get; at most 4."`
 
-	// MinRndvChunk is the least part of an announced message in bytes that a lane moves,
-	// where several share it. The zero value means 16 KiB.
-	MinRndvChunk config.MemSize `env:"MIN_RNDV_CHUNK_SIZE" default:"auto" doc:"Least part of an announced message that one of several lanes moves; auto means 16k."`
-
-	// MinRMAChunk is the least part of a put or get in bytes that a lane moves, where several
-	// share it. The zero value means 8 KiB.
-	MinRMAChunk config.MemSize `env:"MIN_RMA_CHUNK_SIZE" default:"auto" doc:"Least part of a put or get that one of several lanes moves; auto means 8k."`
-
-	// MultiLaneMaxRatio is how many times slower than the best lane one may be that shares
-	// its work. 0 means 4. Both sides should have the same.
-	MultiLaneMaxRatio int `env:"MULTI_LANE_MAX_RATIO" default:"4" doc:"A lane that is so many times slower than the best one does not share its work."`
-
-	// MultiLaneMixed has lanes over different transports share what takes long, where each may
-	// reach another host. Within a host one transport does it: the processor is what is shared
-	// there. Off by default, as addresses do not tell devices that are one link from two.
-	MultiLaneMixed bool `env:"MULTI_LANE_MIXED" default:"n" doc:"Lanes over different transports may share what takes long, where each reaches other hosts; for devices that are not the same link, such as an InfiniBand adapter and another one for Ethernet."`
-
 	// EagerWindow is how many bytes of messages a peer may send before they are received;
 	// with what is beyond, and every longer message, it waits. It holds for what is sent
 	// to this process. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
@@ -137,17 +120,20 @@ type Config struct {
 	// than their receive.
 	TupleqMaxMessage config.MemSize `env:"TUPLEQ_MAX_MESSAGE" default:"auto" doc:"Longest message that goes through a queue (tupleq); auto means 1m."`
 
-	// TupleqMaxFallbacks is how often the queue of a tag is closed, for a wildcard for
-	// example, before the tag gets none any more. 0 means 16, and a negative number never.
-	TupleqMaxFallbacks int `env:"TUPLEQ_MAX_FALLBACKS" default:"16" doc:"How often the queue of a tag is closed before the tag gets none any more (tupleq); negative means that it always gets one again."`
-
 	// TupleqNoWildcards promises that no receive has a mask that is not full: such a
 	// receive is then ErrInvalidParam.
 	TupleqNoWildcards bool `env:"TUPLEQ_NO_WILDCARDS" default:"n" doc:"Promises that all receives have a full mask (tupleq); others are refused."`
 
-	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
-	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
-	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
+	Connect ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
+
+	// Study has settings that only measurements need.
+	Study Study `env:"STUDY"`
+}
+
+// Study keeps alternatives measurable that are slower. The zero value is what programs want.
+type Study struct {
+	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
+	ProgressIdle bool       `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
 }
 
 // RCacheConfig configures the registration cache: UCP registers buffers of large operations by
@@ -210,12 +196,11 @@ func (c *Config) Validate() error {
 	}
 	return cmp.Or(
 		checkWord("CONNECT", c.Connect, "", ConnectLazy, ConnectEager),
-		checkWord("KEY_RESOLVE", c.KeyResolve, "", ResolveAtUnpack, ResolveAtOp),
+		checkWord("STUDY_KEY_RESOLVE", c.Study.KeyResolve, "", ResolveAtUnpack, ResolveAtOp),
 		checkWord("COSTS", c.Costs, "", CostsMeasured, CostsDeclared),
 		checkWord("TAG_PROTO", c.TagProto, "", tagProtoAuto, tagProtoTupleq, tagProtoCopy),
 		checkRange("MAX_RNDV_RAILS", c.MaxRndvRails, wireup.MaxRails),
 		checkRange("MAX_RMA_RAILS", c.MaxRMARails, wireup.MaxRails),
-		checkRange("MULTI_LANE_MAX_RATIO", c.MultiLaneMaxRatio, math.MaxInt),
 		checkRange("TUPLEQ_MAX", c.TupleqMax, math.MaxInt),
 		checkRange("MAX_EPS_PER_PEER", c.MaxEPsPerPeer, math.MaxInt32),
 		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
@@ -300,8 +285,9 @@ const (
 	// As in UCX.
 	defaultRndvRails = 2
 	defaultRMARails  = 1
-	defaultRndvChunk = 16 << 10
-	defaultRMAChunk  = 8 << 10
+	// The least part of what several lanes share that one of them moves, in bytes; as in UCX.
+	minRndvChunk = 16 << 10
+	minRMAChunk  = 8 << 10
 )
 
 // lengthOf is a length that is configured, in bytes. inf is the most that a peer may be granted.
@@ -328,11 +314,11 @@ func (c *Config) rndvScheme() proto.Scheme {
 type sharing struct{ rails, chunk int }
 
 func (c *Config) rndvSharing() sharing {
-	return sharing{cmp.Or(c.MaxRndvRails, defaultRndvRails), int(lengthOf(c.MinRndvChunk, defaultRndvChunk))}
+	return sharing{cmp.Or(c.MaxRndvRails, defaultRndvRails), minRndvChunk}
 }
 
 func (c *Config) rmaSharing() sharing {
-	return sharing{cmp.Or(c.MaxRMARails, defaultRMARails), int(lengthOf(c.MinRMAChunk, defaultRMAChunk))}
+	return sharing{cmp.Or(c.MaxRMARails, defaultRMARails), minRMAChunk}
 }
 
 // sharedFrom is a length in bytes below which nothing is shared.
@@ -348,9 +334,7 @@ func (c *Config) sharedFrom() int {
 
 // rails is how many lanes connections have for both.
 func (c *Config) rails() wireup.Rails {
-	return wireup.Rails{
-		RMA: max(c.rndvSharing().rails, c.rmaSharing().rails), MaxRatio: c.MultiLaneMaxRatio, Mixed: c.MultiLaneMixed,
-	}
+	return wireup.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails)}
 }
 
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }

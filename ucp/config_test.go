@@ -45,13 +45,12 @@ func TestConfig_Lengths(t *testing.T) {
 func TestConfig_Validate(t *testing.T) {
 	for want, c := range map[string]Config{
 		"CONNECT soon, want one of lazy, eager":                        {Connect: "soon"},
-		"KEY_RESOLVE never, want one of unpack, op":                    {KeyResolve: "never"},
+		"STUDY_KEY_RESOLVE never, want one of unpack, op":              {Study: Study{KeyResolve: "never"}},
 		"COSTS guessed, want one of measured, declared":                {Costs: "guessed"},
 		"RNDV_SCHEME fast, want one of auto, get_zcopy, put_zcopy, am": {RndvScheme: "fast"},
 		"TAG_PROTO other, want one of auto, tupleq, tupleq_copy":       {TagProto: "other"},
 		"MAX_RNDV_RAILS 9, want at most 4":                             {MaxRndvRails: 9},
 		"MAX_RMA_RAILS -1, want 0 or more":                             {MaxRMARails: -1},
-		"MULTI_LANE_MAX_RATIO -1, want 0 or more":                      {MultiLaneMaxRatio: -1},
 		"TUPLEQ_MAX -1, want 0 or more":                                {TupleqMax: -1},
 		"WIREUP_TIMEOUT -1s, want 0 or more":                           {WireupTimeout: -time.Second},
 		"KEEPALIVE_INTERVAL -1s, want 0 or more":                       {KeepaliveInterval: -time.Second},

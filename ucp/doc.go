@@ -117,7 +117,7 @@
 // lane's methods, the transport's form of the key, the length up to which a put goes
 // out in one call. Nothing is looked up later. Switches bring
 // back, for measurements, what UCX did when it was studied (Papadopoulou and others,
-// CCGrid 2017): KeyResolve, ProgressIdle and Connect in [Config], and PollIdleTx in the
+// CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the
 // configuration of uct/ib.
 //
 // # Memory that is registered for an operation

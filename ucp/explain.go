@@ -65,11 +65,7 @@ func (e *EP) explainShares(what string, how sharing, setting string) string {
 	case how.rails < 2:
 		return fmt.Sprintf("  %s: never, %s=%d\n", what, setting, how.rails)
 	case use.Len() < 2:
-		of := " of the same transport"
-		if e.w.ctx.cfg.MultiLaneMixed {
-			of = ""
-		}
-		return fmt.Sprintf("  %s: never, no second device%s is fast enough\n", what, of)
+		return fmt.Sprintf("  %s: never, no second device of the same transport is fast enough\n", what)
 	}
 	text := fmt.Sprintf("  %s of %d bytes or more:", what, use.From(how.chunk))
 	for i := range use.Len() {

@@ -23,8 +23,8 @@ type fenceCase struct {
 	from, to *end
 }
 
-// blockLen is what one place of the matrix takes at the target.
-const blockLen = 30000
+// blockLen is what one place of the matrix takes at the target: enough for two lanes to share.
+const blockLen = 32 << 10
 
 func (f *fenceCase) at(off uint64) []byte { return f.to.mem.Bytes()[off : off+blockLen] }
 

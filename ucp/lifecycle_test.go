@@ -101,7 +101,7 @@ func TestProgress_IdleIfacesAreNotPolled(t *testing.T) {
 }
 
 func TestProgress_IdleSwitch(t *testing.T) {
-	p, _ := fakePair(t, Config{ProgressIdle: true}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{Study: Study{ProgressIdle: true}}, likeRC(), likeUD())
 	assert.Equal(t, 2, p.a.w.engine.Polled())
 	p.connect().warm()
 	p.idle()
@@ -109,7 +109,7 @@ func TestProgress_IdleSwitch(t *testing.T) {
 }
 
 func TestKeyResolve_AtOp(t *testing.T) {
-	p, _ := fakePair(t, Config{KeyResolve: ResolveAtOp}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{Study: Study{KeyResolve: ResolveAtOp}}, likeRC(), likeUD())
 	p.connect().warm()
 	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
 	unbound := func() {
@@ -552,12 +552,12 @@ func (brokenComponent) OpenMD(string) (uct.MD, error)  { return nil, ucs.ErrInte
 func TestConfig_FromEnvironment(t *testing.T) {
 	var cfg Config
 	require.NoError(t, config.FromEnv([]string{
-		"GUCX_TLS=rc,ud", "GUCX_NET_DEVICES=^eth0", "GUCX_CONNECT=eager", "GUCX_KEY_RESOLVE=op",
-		"GUCX_PROGRESS_IDLE=y", "GUCX_ZCOPY_THRESH=100",
+		"GUCX_TLS=rc,ud", "GUCX_NET_DEVICES=^eth0", "GUCX_CONNECT=eager", "GUCX_STUDY_KEY_RESOLVE=op",
+		"GUCX_STUDY_PROGRESS_IDLE=y", "GUCX_ZCOPY_THRESH=100",
 	}, cfg.Table()))
 	assert.Equal(t, Config{
 		TLS: config.Allow("rc", "ud"), NetDevices: config.Deny("eth0"), Connect: ConnectEager,
-		KeyResolve: ResolveAtOp, ProgressIdle: true, ZcopyThresh: 100,
+		Study: Study{KeyResolve: ResolveAtOp, ProgressIdle: true}, ZcopyThresh: 100,
 	}, cfg)
 	assert.Error(t, config.FromEnv([]string{"GUCX_CONNECT=never"}, cfg.Table()))
 	assert.Error(t, config.FromEnv([]string{"GUCX_ZCOPY_THRESH=-1"}, cfg.Table()))

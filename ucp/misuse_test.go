@@ -13,7 +13,7 @@ import (
 
 // TestProgress_ByTwoGoroutines is found while both are in it, and said in words.
 func TestProgress_ByTwoGoroutines(t *testing.T) {
-	p, f := fakePair(t, Config{ProgressIdle: true}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{Study: Study{ProgressIdle: true}}, likeRC(), likeUD())
 	in, leave := make(chan struct{}), make(chan struct{})
 	f.ifaces[0].hook = func() {
 		close(in)

@@ -12,7 +12,6 @@ import (
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
-	"github.com/gucx/gucx/uct/tcp"
 	"github.com/gucx/gucx/uct/wrap"
 	"github.com/gucx/gucx/wireup"
 )
@@ -53,22 +52,12 @@ func railSets() []transports {
 		configured("tcp, two devices", twoDevices, "tcp"),
 		configured("rc, two devices", twoHCAs, `\rc`),
 		configured("rc_mlx5, two devices", twoHCAs, "rc_mlx5"),
-		configured("rc and tcp", hcaAndNet, `\rc`, "tcp"),
-	}
-}
-
-// hcaAndNet is transports over a software HCA and over a network device, which says that it is half
-// as fast.
-func hcaAndNet(t testing.TB) func() []uct.Component {
-	c := all.Config{Devices: softHCAs(1), TCP: tcp.Config{Devices: []string{netDevice(t)}}}
-	return func() []uct.Component {
-		return layered(components(c), wrap.Hooks{Iface: sixGBps})
 	}
 }
 
 // railConfig has puts, gets and announced messages shared that are long enough.
 func railConfig() Config {
-	return Config{MaxRMARails: 2, MinRMAChunk: 4 << 10, MinRndvChunk: 4 << 10, MultiLaneMixed: true, RndvThresh: 1}
+	return Config{MaxRMARails: 2, RndvThresh: 1}
 }
 
 // overRails runs a test over each set, of which both sides have two lanes.
@@ -112,7 +101,7 @@ func (x *end) carried() (bytes []int) {
 // those that are shared, from memory that is registered and not.
 func TestRails_PutGet(t *testing.T) {
 	overRails(t, railConfig(), func(t *testing.T, p *pair) {
-		from := p.a.ep.link.rails.From(4 << 10)
+		from := p.a.ep.link.rails.From(minRMAChunk)
 		require.Greater(t, from, 1)
 		for i, n := range []int{1, from - 1, from, from + 1, 40_001, memLen} {
 			for _, zcopy := range []bool{false, true} {
@@ -153,8 +142,8 @@ func TestRails_Shares(t *testing.T) {
 	require.NoError(t, p.flush())
 	assert.Equal(t, []int{memLen * 3 / 4, memLen / 4}, p.a.carried())
 	text := p.a.ep.Explain()
-	assert.Contains(t, text, "put, get of 16384 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
-	assert.Contains(t, text, "data of announced messages of 16384 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
+	assert.Contains(t, text, "put, get of 32768 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
+	assert.Contains(t, text, "data of announced messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
 }
 
 // TestRails_ByDefault: only announced messages are shared, and the second lane comes with the
@@ -202,7 +191,7 @@ func TestRails_Messages(t *testing.T) {
 			cfg := railConfig()
 			cfg.RndvScheme = scheme
 			overRails(t, cfg, func(t *testing.T, p *pair) {
-				for i, n := range []int{1, 8 << 10, 16 << 10, 50_001, memLen} {
+				for i, n := range []int{1, 8 << 10, 32 << 10, 50_001, memLen} {
 					p.sendTagged(t, n, i)
 				}
 				require.NoError(t, p.flush())
@@ -211,8 +200,7 @@ func TestRails_Messages(t *testing.T) {
 	}
 }
 
-// TestRails_WithinAHost: peers of a host share nothing between sm and tcp, though lanes over different
-// transports may be mixed.
+// TestRails_WithinAHost: peers of a host share nothing between sm and tcp.
 func TestRails_WithinAHost(t *testing.T) {
 	set := configured("sm and tcp", func(testing.TB) func() []uct.Component { return all.Components }, "sm", "tcp")
 	p := newPair(t, set, railConfig())
@@ -268,7 +256,7 @@ func TestRails_LaneBreaks(t *testing.T) {
 				got := make([]byte, memLen/2)
 				get, err := p.a.ep.Get(got, p.a.key.Addr(), p.a.key, nil)
 				require.NoError(t, err)
-				put, err := p.a.ep.Put(p.a.mem.Bytes()[:memLen/4], p.a.key.Addr()+memLen*3/4, p.a.key, &OpParams{Mem: p.a.mem})
+				put, err := p.a.ep.Put(p.a.mem.Bytes()[:memLen/2], p.a.key.Addr()+memLen/2, p.a.key, &OpParams{Mem: p.a.mem})
 				require.NoError(t, err)
 				p.breakAt(at, e)
 				for range 100 { // what matters is the handshake, which takes both
@@ -390,7 +378,7 @@ func TestRails_ToldLater(t *testing.T) {
 
 // TestRails_Config: what makes no sense is refused.
 func TestRails_Config(t *testing.T) {
-	for _, cfg := range []Config{{MaxRndvRails: wireup.MaxRails + 1}, {MaxRMARails: -1}, {MultiLaneMaxRatio: -1}} {
+	for _, cfg := range []Config{{MaxRndvRails: wireup.MaxRails + 1}, {MaxRMARails: -1}} {
 		assert.ErrorIs(t, cfg.Validate(), ucs.ErrInvalidParam)
 	}
 	cfg := fromEnv(t, "MAX_RMA_RAILS=3")
@@ -412,7 +400,7 @@ func TestRails_LaneForItself(t *testing.T) {
 			alone := p.a.ep.lane(wireup.RMA)
 			require.NotContains(t, p.a.railLanes(), alone)
 			require.Contains(t, p.a.w.groups[p.a.ep.link.group], alone.Iface.domain)
-			from := p.a.ep.link.rails.From(4 << 10)
+			from := p.a.ep.link.rails.From(minRMAChunk)
 			require.Greater(t, from, 10<<10)
 			for i, n := range []int{10 << 10, memLen} {
 				data, buf := pattern(n, i), make([]byte, n)

@@ -113,7 +113,7 @@ func (k *RKey) bind() {
 }
 
 // bindLate binds the key for one operation, after which the caller unbinds it, where
-// Config.KeyResolve asks for that. It reports false if there is nothing to bind to, or
+// Study.KeyResolve asks for that. It reports false if there is nothing to bind to, or
 // the key is bound and the operation must take the slow way all the same.
 func (k *RKey) bindLate(p wireup.Role) bool {
 	e := k.ep

@@ -18,7 +18,6 @@ import (
 const (
 	defaultTupleqMax        = 1024
 	defaultTupleqMaxMessage = 1 << 20
-	defaultTupleqFallbacks  = 16
 )
 
 // tupleProtocol is tagged messages through queues of the transport.
@@ -67,12 +66,9 @@ func newTuples(w *Worker) *tuples {
 		return nil
 	}
 	x := &tuples{w: w, copies: c.TagProto == tagProtoCopy, cfg: tuple.Config{
-		Max: cmp.Or(c.TupleqMax, defaultTupleqMax), MaxFallbacks: cmp.Or(c.TupleqMaxFallbacks, defaultTupleqFallbacks),
+		Max:        cmp.Or(c.TupleqMax, defaultTupleqMax),
 		MaxMessage: int(max(lengthOf(c.TupleqMaxMessage, defaultTupleqMaxMessage), 1)), Wildcards: !c.TupleqNoWildcards,
 	}}
-	if x.cfg.MaxFallbacks < 0 {
-		x.cfg.MaxFallbacks = math.MaxInt
-	}
 	x.in.Init(x, &w.tags, &x.cfg, &x.stats)
 	x.stats.AddTo(w.stats.root.Child("tupleq"))
 	return x

@@ -412,7 +412,7 @@ func (x *tupler) checkLate(s *tuplerOp) error {
 
 // tuplerRole is the peer of a survivor: transports, address of that, TAG_PROTO, seed.
 func tuplerRole(c *childSide) error {
-	w, ep, err := c.reachWith(Config{TagProto: c.args[2], TupleqMaxFallbacks: -1})
+	w, ep, err := c.reachWith(Config{TagProto: c.args[2]})
 	if err != nil {
 		return err
 	}
@@ -435,7 +435,7 @@ func tuplerRole(c *childSide) error {
 func TestTuple_Killed(t *testing.T) {
 	for _, proto := range []string{tagProtoTupleq, tagProtoCopy} {
 		t.Run(proto, func(t *testing.T) {
-			ctx, err := openContextWith(Config{TagProto: proto, TupleqMaxFallbacks: -1}, "xrc")
+			ctx, err := openContextWith(Config{TagProto: proto}, "xrc")
 			require.NoError(t, err)
 			w, err := ctx.NewWorker(WorkerConfig{})
 			require.NoError(t, err)

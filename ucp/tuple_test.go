@@ -49,7 +49,7 @@ func queueSets() []transports {
 }
 
 // tupleq is a configuration with tuples.
-var tupleq = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1}
+var tupleq = Config{TagProto: "tupleq"}
 
 // overQueues runs a test over every transport that has queues.
 func overQueues(t *testing.T, f func(t *testing.T, p *pair)) {
@@ -138,7 +138,7 @@ var mostlyExact = []uint64{exact, exact, exact, exact, exact, exact, exact, exac
 // TestTuple_Model: any history of sends, receives, cancels and probes gives what a serial
 // matcher gives, whatever queues come and go.
 func TestTuple_Model(t *testing.T) {
-	small := Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxFallbacks: -1, TupleqMaxMessage: 5000}
+	small := Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxMessage: 5000}
 	for _, set := range queueSets() {
 		set.unlessAlike(t, func(t *testing.T) { tupleModel(t, set, tupleq) })
 	}

@@ -309,11 +309,9 @@ func TestTuple_Cancel(t *testing.T) {
 }
 
 // TestTuple_Wildcards: a receive with a mask closes the queues that it competes with, and
-// they come again when it has ended, unless that is too often.
+// they come again when it has ended, after twice as many messages each time.
 func TestTuple_Wildcards(t *testing.T) {
-	cfg := tupleq
-	cfg.TupleqMaxFallbacks = 3
-	p := newPair(t, queues(), cfg).connect()
+	p := newPair(t, queues(), tupleq).connect()
 	p.openTuple(0x10)
 	p.openTuple(0x21)
 	for k := range 6 {
@@ -325,15 +323,9 @@ func TestTuple_Wildcards(t *testing.T) {
 		require.NoError(t, p.finish(r, nil))
 		require.NoError(t, p.finish(s, nil))
 		requireBytes(t, pattern(100, k), got)
-		if k < 3 {
-			assert.EqualValues(t, k+1, p.b.stat("closed_wildcard"))
-			p.openTuple(0x10)
-		}
-		for j := range 300 {
-			p.tag(0x10, 50, j)
-		}
+		assert.EqualValues(t, k+1, p.b.stat("closed_wildcard"))
+		p.openTuple(0x10)
 	}
-	assert.EqualValues(t, 4, p.b.stat("closed_wildcard"), "then there is none to be closed")
 	before := p.b.stat("receives")
 	p.tag(0x21, 50, 1)
 	assert.Equal(t, before+1, p.b.stat("receives"), "others stay")

@@ -12,7 +12,7 @@ import (
 
 // narrow is a configuration whose windows stay what they are at first: messages soon wait for
 // credit.
-var narrow = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1, EagerWindow: firstWindow}
+var narrow = Config{TagProto: "tupleq", EagerWindow: firstWindow}
 
 // sends starts count messages of a tag.
 func (p *pair) sends(tag uint64, count int) (reqs []*Request) {

@@ -94,7 +94,7 @@ type Worker struct {
 	scratch   uint64                    // result of a blocking atomic
 	staged    []byte                    // for a get that may be given up; nil while one goes on
 	onNotify  func(ep *EP, word uint64) // may be nil
-	lateKeys  bool                      // Config.KeyResolve is ResolveAtOp
+	lateKeys  bool                      // Study.KeyResolve is ResolveAtOp
 	lendLimit time.Duration             // how long a call that was given up waits for its buffer
 	closed    bool
 	errs      closeErrors
@@ -115,7 +115,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, protocols: protocols, lateKeys: c.cfg.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
+		ctx: c, protocols: protocols, lateKeys: c.cfg.Study.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
 		addr: &wireup.Address{}, byLane: map[uct.EP]laneOwner{},
 	}
 	if err := w.peers.Init(w.addr, w.reacher); err != nil {
@@ -124,7 +124,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 	}
 	w.names.Init()
 	w.owner.w = w
-	w.engine.Init(&w.owner, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
+	w.engine.Init(&w.owner, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.Study.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)
 	w.each(func(p *protocol) func(*Worker) { return p.init })
 	var undo cleanup.Stack

@@ -44,12 +44,6 @@ const minAuxBcopy = 512
 type Rails struct {
 	RMA int // of RMABW
 	AM  int // of AMBW
-	// MaxRatio is how many times slower than the best lane of a role another one may be:
-	// what a slower one would carry is not worth its handshake. 0 means 4, as in UCX.
-	MaxRatio int
-	// Mixed has lanes over different transports share a role, where peers of each may be on
-	// another host.
-	Mixed bool
 }
 
 // MaxRails bounds them.
@@ -65,10 +59,9 @@ func (n Rails) of(role Role) int {
 	return 1
 }
 
-// defaultMaxRatio is UCX's default of MULTI_LANE_MAX_RATIO.
-const defaultMaxRatio = 4
-
-func (n Rails) maxRatio() uint64 { return uint64(cmp.Or(n.MaxRatio, defaultMaxRatio)) }
+// maxRatio is how many times slower than the best lane of a role another one may be, as in UCX:
+// what a slower one would carry is not worth its handshake.
+const maxRatio = 4
 
 // Chosen are the pairs that a role would have, best first.
 func Chosen(role Role, local, remote *Address, reach Reacher, rails Rails) []Candidate {
@@ -82,27 +75,25 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 		if len(chosen) == rails.of(role) || c.Why != "" {
 			break
 		}
-		if !excluded(c.Local, c.Remote) && rails.add(local, remote, chosen, c) {
+		if !excluded(c.Local, c.Remote) && addsBandwidth(local, remote, chosen, c) {
 			chosen = append(chosen, c)
 		}
 	}
 	return chosen
 }
 
-// add reports that a pair has bandwidth which the chosen ones have not: it is over another
-// device. It is over the same transport, too, unless that is not asked for: where transports
+// addsBandwidth reports that a pair has bandwidth which the chosen ones have not: it is over another
+// device. It is over the same transport, too: where transports
 // differ, the same link may carry the bytes of both, as with tcp over the network of a RoCE
-// device. What stays within a host is never beside another transport: there the same processor,
-// or the same memory, carries them.
-func (n Rails) add(local, remote *Address, chosen []Candidate, c Candidate) bool {
-	maxRatio := n.maxRatio()
+// device, or the same CPU does.
+func addsBandwidth(local, remote *Address, chosen []Candidate, c Candidate) bool {
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
 		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
 		if local.shareDevice(l, xl) || remote.shareDevice(r, xr) {
 			return false
 		}
-		if l.Transport != xl.Transport && !(n.Mixed && outward(l, r) && outward(xl, xr)) {
+		if l.Transport != xl.Transport {
 			return false
 		}
 		if i == 0 && c.Bandwidth <= (x.Bandwidth-1)/maxRatio { // c.Bandwidth*maxRatio may overflow
@@ -111,9 +102,6 @@ func (n Rails) add(local, remote *Address, chosen []Candidate, c Candidate) bool
 	}
 	return true
 }
-
-// outward reports that a pair of resources may connect two hosts.
-func outward(l, r *Resource) bool { return (l.Caps & r.Caps).Has(uct.CapInterNode) }
 
 // shareDevice reports that two resources of an address are over one device. Two transports may
 // have it by two memory domains.

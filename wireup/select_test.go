@@ -84,79 +84,32 @@ func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
 	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
 }
 
-// TestChoose_Ratio: a lane may be that many times slower, and not a little more; whatever the number
-// is, it is not too large to count with.
-func TestChoose_Ratio(t *testing.T) {
+// TestAddsBandwidth_Ratio: a pair takes part if the best one has at most so many times its bandwidth, to the
+// byte, whatever the number is.
+func TestAddsBandwidth_Ratio(t *testing.T) {
+	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
+	for _, bandwidth := range []uint64{1, 1000, math.MaxUint64/maxRatio - 1} {
+		second := Candidate{Local: 1, Remote: 1, Bandwidth: bandwidth}
+		first := Candidate{Bandwidth: bandwidth * maxRatio}
+		assert.True(t, addsBandwidth(a, b, []Candidate{first}, second), "%d", bandwidth)
+		first.Bandwidth++
+		assert.False(t, addsBandwidth(a, b, []Candidate{first}, second), "%d", bandwidth)
+	}
+}
+
+// TestChoose_OneTransport: lanes over different transports do not share work.
+func TestChoose_OneTransport(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
 	for _, x := range []*Address{a, b} {
-		x.Resources[0] = priced(x.Resources[0], figures(600, 50, 13*rateUnit))
-		x.Resources[1] = priced(x.Resources[1], figures(600, 50, 3*rateUnit))
+		tcp := priced(rcLike(), figures(9000, 900, 4e9))
+		tcp.Transport, tcp.Device, tcp.DeviceAddr, tcp.MD = "tcp", "eth0", []byte("eth0"), 1
+		x.MDs, x.Resources = append(x.MDs, MD{Component: "tcp"}), append(x.Resources, tcp)
 	}
-	for ratio, lanes := range map[int]int{1: 1, 4: 1, 5: 2, 1 << 44: 2, 1 << 50: 2, math.MaxInt: 2} {
-		assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails, MaxRatio: ratio}), lanes, "ratio %d", ratio)
+	var got []string
+	for _, c := range Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails}) {
+		got = append(got, a.Resources[c.Local].Transport)
 	}
-}
-
-// TestChoose_Mixed: lanes over different transports share work if that is asked for, each may reach
-// another host from both sides, and the slower one is not too slow. What stays within a host is
-// alone.
-// TestRails_Ratio: a pair takes part if the best one has at most so many times its bandwidth, to the byte.
-func TestRails_Ratio(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
-	for _, n := range []Rails{{}, {MaxRatio: 1}, {MaxRatio: 3}} {
-		second := Candidate{Local: 1, Remote: 1, Bandwidth: 1000}
-		first := Candidate{Bandwidth: 1000 * n.maxRatio()}
-		assert.True(t, n.add(a, b, []Candidate{first}, second), "%+v", n)
-		first.Bandwidth++
-		assert.False(t, n.add(a, b, []Candidate{first}, second), "%+v", n)
-	}
-}
-
-func TestChoose_Mixed(t *testing.T) {
-	mixed := Rails{RMA: MaxRails, Mixed: true}
-	tcpAt := func(bw float64) *Resource {
-		r := priced(rcLike(), figures(9000, 900, bw))
-		r.Transport, r.Device, r.DeviceAddr, r.MD = "tcp", "eth0", []byte("eth0"), 1
-		return &r
-	}
-	inside := func(r *Resource) { r.Caps &^= uct.CapInterNode }
-	for _, tc := range []struct {
-		name  string
-		rails Rails
-		names []string // besides tcp
-		tcp   *Resource
-		edit  func(r *Resource) // at the peer
-		want  []string
-	}{
-		{"two devices and tcp", mixed, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc", "tcp"}},
-		{"a limit", Rails{RMA: 2, Mixed: true}, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc"}},
-		{"not asked for", Rails{RMA: MaxRails}, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc"}},
-		{"one transport is better", mixed, []string{"rc"}, tcpAt(24e9), nil, []string{"tcp", "rc"}},
-		{"less than a quarter", mixed, []string{"rc"}, tcpAt(2e9), nil, []string{"rc"}},
-		{"within a host, here", mixed, []string{"rc", "sm"}, tcpAt(12e9), nil, []string{"sm"}},
-		{"within a host, there", mixed, []string{"rc"}, tcpAt(4e9), inside, []string{"rc"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a, b := address(t, 1, tc.names...), address(t, 2, tc.names...)
-			for _, x := range []*Address{a, b} {
-				x.MDs = append(x.MDs, MD{Component: "tcp"})
-				x.Resources = append(x.Resources, *tc.tcp)
-				for i := range x.Resources {
-					if r := &x.Resources[i]; r.Transport != "sm" {
-						r.Caps |= uct.CapInterNode
-					}
-				}
-			}
-			if tc.edit != nil {
-				tc.edit(&b.Resources[len(b.Resources)-1])
-			}
-			var got []string
-			for _, c := range Chosen(RMABW, a, b, reach(a, b), tc.rails) {
-				got = append(got, a.Resources[c.Local].Transport)
-			}
-			assert.Equal(t, tc.want, got)
-		})
-	}
+	assert.Equal(t, []string{"rc", "rc"}, got)
 }
 
 // TestChoose_OneDeviceTwice: two transports over one device do not share work, be it by two memory
@@ -170,7 +123,7 @@ func TestChoose_OneDeviceTwice(t *testing.T) {
 			x.Resources[i].Caps |= uct.CapInterNode
 		}
 	}
-	assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails, Mixed: true}), 1)
+	assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails}), 1)
 }
 
 func TestRank_PriorityBreaksTies(t *testing.T) {
@@ -207,7 +160,7 @@ func TestRank_IsSymmetric(t *testing.T) {
 			}
 			assert.Equal(rt, usable(Rank(p, a, b, reach(a, b))), mirrored, "%v", p)
 
-			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails, Mixed: rapid.Bool().Draw(rt, "mixed")}
+			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails}
 			var there []Candidate
 			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), all, none) {
 				c.Local, c.Remote = c.Remote, c.Local

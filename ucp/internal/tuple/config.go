@@ -7,10 +7,9 @@ import (
 
 // Config says how many queues there are, and what for.
 type Config struct {
-	Max          int  // tags that have a queue: of a worker as receiver, of a connection as sender
-	MaxMessage   int  // longest message through a queue, in bytes
-	MaxFallbacks int  // how often the queue of a tag is closed for a reason that may come again
-	Wildcards    bool // there may be receives whose mask is not full
+	Max        int  // tags that have a queue: of a worker as receiver, of a connection as sender
+	MaxMessage int  // longest message through a queue, in bytes
+	Wildcards  bool // there may be receives whose mask is not full
 }
 
 // Stats counts what happens at one worker, as sender and as receiver.

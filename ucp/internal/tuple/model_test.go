@@ -67,7 +67,7 @@ func (w *world) Waiting(p *peer) (int, bool) { return p.Sender.Waiting() }
 func settings(t *rapid.T) Config {
 	return Config{
 		Max: rapid.IntRange(1, 4).Draw(t, "max"), MaxMessage: maxLen,
-		MaxFallbacks: rapid.SampledFrom([]int{1, 1000}).Draw(t, "fallbacks"), Wildcards: true,
+		Wildcards: true,
 	}
 }
 

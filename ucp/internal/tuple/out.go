@@ -16,11 +16,10 @@ type Out struct {
 	s   *Sender
 	tag uint64
 
-	state  outState
-	count  int // messages that went the usual way since the queue was closed, or there was none
-	askAt  int // count from which a queue is wanted
-	closes int // how often it was closed for a reason that may come again
-	used   uint64
+	state outState
+	count int // messages that went the usual way since the queue was closed, or there was none
+	askAt int // count from which a queue is wanted
+	used  uint64
 
 	queues uct.QueueSender // of the transport that had the messages when the queue was wanted
 	number uint32
@@ -113,7 +112,7 @@ func (t *Out) Send(m *Send) {
 		m.iov = iov
 		t.pump()
 	} else {
-		t.close(&s.stats.long, true)
+		t.close(&s.stats.long)
 	}
 }
 
@@ -130,7 +129,7 @@ func (t *Out) pump() {
 		case uct.ErrNoResource: // the next one that has ended goes on
 			return
 		default: // the connection fails, or the peer has said that its queue takes more
-			t.close(&t.s.stats.long, true)
+			t.close(&t.s.stats.long)
 			return
 		}
 		t.s.stats.sends.Inc()
@@ -152,7 +151,7 @@ func (t *Out) attach() bool {
 			return true
 		}
 		if err != uct.ErrBusy || !t.s.detach(t.queues) {
-			t.close(&t.s.stats.busy, true)
+			t.close(&t.s.stats.busy)
 			return false
 		}
 	}
@@ -170,14 +169,10 @@ func (t *Out) pop() *Send {
 	return m
 }
 
-// close leaves the queue; why counts that. What has not been received is taken back. That
-// it counts says that the tag is not to have a queue again and again.
-func (t *Out) close(why *stats.Counter, counts bool) {
+// close leaves the queue; why counts that. What has not been received is taken back.
+func (t *Out) close(why *stats.Counter) {
 	if t.state != outOpen || t.s.dead != ucs.StatusOK {
 		return
-	}
-	if counts {
-		t.closes++
 	}
 	if why != nil {
 		why.Inc()

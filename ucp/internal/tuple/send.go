@@ -52,7 +52,7 @@ func (m *Send) done() {
 			t.pump()
 		}
 	case t.state == outOpen: // the peer has left the queue
-		t.close(nil, true)
+		t.close(nil)
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *Sender) WentUsual(t *Out, tag uint64) {
 		t.recall.Func = func(*uct.Completion) { t.recalled() }
 		s.out.add(tag, t)
 	}
-	if t.count++; t.state == outUsual && t.count >= t.askAt && t.closes <= s.cfg.MaxFallbacks {
+	if t.count++; t.state == outUsual && t.count >= t.askAt {
 		t.open()
 	}
 }
@@ -109,7 +109,7 @@ func (s *Sender) evict() {
 		return !closing
 	})
 	if oldest != nil && !closing {
-		oldest.close(&s.stats.evicted, false)
+		oldest.close(&s.stats.evicted)
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 	case c.Kind == wire.TupleOpened && t.state == outAsked:
 		t.opened(c)
 	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
-		t.close(nil, c.Value == 0)
+		t.close(nil)
 	case c.Kind == wire.TupleClosed && t.number == c.Number && t.told && c.Value >= t.acked && c.Value <= t.sent:
 		t.closed(c.Value)
 	default:
@@ -152,7 +152,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 // that their owners have given up.
 func (s *Sender) Cancel(tag uint64) {
 	if t := s.out.find(tag); t != nil {
-		t.close(&s.stats.canceled, true)
+		t.close(&s.stats.canceled)
 	}
 }
 

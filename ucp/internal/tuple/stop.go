@@ -25,11 +25,7 @@ func (t *in[R, M]) stop(why *stats.Counter) {
 	}
 	t.backlog = nil
 	if !t.gone && !t.told {
-		again := uint64(0)
-		if why == &x.stats.evicted {
-			again = 1
-		}
-		t.from.conn.Tell(t.tag, wire.TupleStop, t.q.Number(), again)
+		t.from.conn.Tell(t.tag, wire.TupleStop, t.q.Number(), 0)
 	}
 	t.stopped = t.q.Stop() == nil
 	t.proceed()

@@ -11,7 +11,7 @@ import (
 )
 
 // usual is a configuration of which nothing is rare.
-var usual = Config{Max: 4, MaxMessage: maxLen, MaxFallbacks: 1000, Wildcards: true}
+var usual = Config{Max: 4, MaxMessage: maxLen, Wildcards: true}
 
 // opened is a world whose peers have queues for some tags each.
 func opened(t *testing.T, tags ...uint64) (*world, *peer) {

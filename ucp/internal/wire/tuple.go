@@ -17,7 +17,7 @@ const (
 	TupleOpen    TupleKind = 1 // sender: it wants a queue for the tag
 	TupleOpened  TupleKind = 2 // receiver: Number is the queue, for messages of up to Value bytes; Number 0: there is none
 	TupleSwitch  TupleKind = 3 // sender: later messages of the tag come through the queue Number
-	TupleStop    TupleKind = 4 // receiver: the queue Number is to be left; Value 1: to make room for another
+	TupleStop    TupleKind = 4 // receiver: the queue Number is to be left
 	TupleStopped TupleKind = 5 // sender: Value messages were sent through the queue Number, and no more come
 	TupleClosed  TupleKind = 6 // receiver: Value of them have come
 	TupleNext    TupleKind = 7 // sender: the next tagged message was to go through the queue Number; Value is its place among all

@@ -45,9 +45,9 @@ var alternatives = map[string]struct {
 	ib  ib.Config
 }{
 	"":                {},
-	switchResolve:     {ucp: ucp.Config{KeyResolve: ucp.ResolveAtOp}},
+	switchResolve:     {ucp: ucp.Config{Study: ucp.Study{KeyResolve: ucp.ResolveAtOp}}},
 	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
-	switchProgressAll: {ucp: ucp.Config{ProgressIdle: true}},
+	switchProgressAll: {ucp: ucp.Config{Study: ucp.Study{ProgressIdle: true}}},
 	switchShared:      {}, // see share
 	sm.Name:           {}, // transports, with components of their own
 	self.Name:         {},
