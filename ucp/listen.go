@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -158,8 +159,32 @@ type expected struct {
 //
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
+	return w.listen(network, address, cfg, func(c bootstrap.Config) (*bootstrap.Listener, error) {
+		return bootstrap.Listen(ctx, network, address, c)
+	})
+}
+
+// ListenOn is [Worker.Listen] with a socket that is open: a *net.TCPListener or *net.UnixListener, such as
+// net.FileListener makes of the descriptor of another process ([Listener.Detach]) or of systemd. The Listener owns
+// it from then on. AllowUIDs does not change the mode of a socket file. Errors: ErrInvalidParam, ErrTooLong,
+// ErrClosed; the socket is the caller's then.
+func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, error) {
+	at := socket.Addr()
+	return w.listen(at.Network(), at.String(), cfg, func(c bootstrap.Config) (*bootstrap.Listener, error) {
+		switch socket.(type) {
+		case *net.TCPListener, *net.UnixListener:
+			return bootstrap.ListenOn(socket, c), nil
+		}
+		return nil, fmt.Errorf("socket of type %T: %w", socket, ucs.ErrInvalidParam)
+	})
+}
+
+// openFunc begins to listen.
+type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
+
+func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
-	if err := l.open(ctx, network, address); err != nil {
+	if err := l.open(open); err != nil {
 		return nil, &Error{Op: "listen on " + network + " " + address, Err: err}
 	}
 	w.listening.listeners = append(w.listening.listeners, l)
@@ -167,7 +192,7 @@ func (w *Worker) Listen(ctx context.Context, network, address string, cfg Listen
 }
 
 // open checks the configuration and listens.
-func (l *Listener) open(ctx context.Context, network, address string) (err error) {
+func (l *Listener) open(open openFunc) (err error) {
 	if l.w.closed {
 		return ucs.ErrClosed
 	}
@@ -184,7 +209,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 			return err
 		}
 	}
-	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
+	l.boot, err = open(bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
 		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.Deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
 	})
@@ -210,6 +235,22 @@ func (w *Worker) listenStats() *bootstrap.Stats {
 // Addr is where it listens, as Dial at the peer takes it: Addr().Network() and
 // Addr().String().
 func (l *Listener) Addr() net.Addr { return l.boot.Addr() }
+
+// Detach is Drain that returns the socket, which stays open: dialers wait in it until a process listens on it by
+// ListenOn, this one or another one that gets the descriptor. The caller closes it. A socket file is not removed.
+// Errors: those of package net.
+func (l *Listener) Detach() (*os.File, error) {
+	f, err := l.boot.Detach()
+	if err != nil {
+		return nil, &Error{Op: "detach the socket of " + l.Addr().String(), Err: err}
+	}
+	return f, nil
+}
+
+// Drain accepts no more dialers, and serves those that it has accepted: served is closed when each of them has
+// connected or failed, if the worker makes progress until then. Close is for afterwards, and turns away those
+// that are not served yet. To be called once.
+func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain() }
 
 // Publish has dialers that are accepted from now on get the key of mem under a name of 1 to
 // 255 bytes; one that was published under it is replaced. All who may dial then have the

@@ -49,6 +49,16 @@
 // Addresses are those of the socket by which the ends found each other, in the types of package net. Who the
 // peer is says Conn.PeerIdentity.
 //
+// # Restart without refusing anybody
+//
+// A process passes its socket on to the next one, as for package net: [Listener.Detach] returns it, the next
+// process gets the descriptor (os/exec's ExtraFiles), and makes a listener of it by net.FileListener and
+// [ListenOn]. Dialers wait in the socket meanwhile. The old process calls [Listener.Drain], with a goroutine in
+// Accept, then Shutdown of its server or Close, and ends when its connections have. Over tcp this takes
+// GUCX_TCP_SHARE_PORT to be try, the default: a dialer that the old process has accepted connects to the port
+// of its tcp interface then. Shutdown of net/http drops connections without a request, also those of package net:
+// their clients try again.
+//
 // # Cost
 //
 // A call costs what sharing a worker costs: its lock, up to six allocations, and where

@@ -3,6 +3,7 @@ package ucpnet
 import (
 	"context"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/gucx/gucx/ucp"
@@ -30,11 +31,24 @@ var _ net.Listener = (*Listener)(nil)
 // Listen accepts connections to the worker. For network and address, for who may connect and
 // for the errors see [ucp.Worker.Listen].
 func Listen(ctx context.Context, w *ucp.SharedWorker, network, address string) (*Listener, error) {
+	return listen(w, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
+		return w.Listen(ctx, network, address, cfg)
+	})
+}
+
+// ListenOn is Listen with a socket that is open, of another process or of systemd: see [ucp.Worker.ListenOn].
+func ListenOn(w *ucp.SharedWorker, socket net.Listener) (*Listener, error) {
+	return listen(w, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
+		return w.ListenOn(socket, cfg)
+	})
+}
+
+func listen(w *ucp.SharedWorker, open func(*ucp.Worker, ucp.ListenConfig) (*ucp.Listener, error)) (*Listener, error) {
 	l := &Listener{w: w, conns: map[*ucp.EP]*Conn{}}
 	l.open, l.shut = context.WithCancelCause(context.Background())
 	var err error
 	w.Do(func(w *ucp.Worker) {
-		l.l, err = w.Listen(ctx, network, address, ucp.ListenConfig{
+		l.l, err = open(w, ucp.ListenConfig{
 			Accept:     func(*ucp.ConnRequest) bool { return len(l.waiting) < backlog },
 			OnPeer:     l.come,
 			OnPeerGone: l.gone,
@@ -98,6 +112,30 @@ func (l *Listener) take(c **Conn) bool {
 
 // Addr is where it listens, as Dial takes it.
 func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Detach accepts no more dialers and returns the socket, for another process that makes a listener of it by
+// net.FileListener and ListenOn: dialers wait in the socket until then. The caller closes it. A socket file is not
+// removed. Accept goes on with those that have reached this listener: see Drain.
+func (l *Listener) Detach() (f *os.File, err error) {
+	l.w.Do(func(*ucp.Worker) { f, err = l.l.Detach() })
+	return f, err
+}
+
+// Drain accepts no more dialers and returns when Accept has returned all those that had reached the listener,
+// or they have gone: so another goroutine has to be in Accept. Then Close loses none of them. Call it once. If ctx ends
+// first, its error is returned.
+func (l *Listener) Drain(ctx context.Context) error {
+	var served <-chan struct{}
+	l.w.Do(func(*ucp.Worker) { served = l.l.Drain() })
+	return l.w.Until(ctx, func() bool {
+		select {
+		case <-served:
+			return len(l.waiting) == 0
+		default:
+			return false
+		}
+	})
+}
 
 // Close listens no more and closes what nobody has accepted. Connections that were accepted
 // stay.

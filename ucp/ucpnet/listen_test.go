@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 )
 
 // TestAccept_Once: a server that accepts one connection, and then makes no progress, does not hold
@@ -83,6 +85,55 @@ func TestAccept_Sleeps(t *testing.T) {
 			require.NoError(t, l.Close())
 		})
 	}
+}
+
+// TestListenOn_Refused: a socket of another type is refused, and stays open.
+func TestListenOn_Refused(t *testing.T) {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l, err := ListenOn(newWorker(t, "sm"), struct{ net.Listener }{socket})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.Nil(t, l)
+	require.NoError(t, socket.Close())
+}
+
+// TestListener_Drain: it returns when Accept has returned the connections that had reached the listener. The socket goes
+// on with another listener.
+func TestListener_Drain(t *testing.T) {
+	client, server := newWorker(t, "sm"), newWorker(t, "sm")
+	l, err := Listen(t.Context(), server, "unix", filepath.Join(testenv.SocketDir(t), "s"))
+	require.NoError(t, err)
+	(&pair{a: server}).serve(t)
+	dial := func() *Conn {
+		c, err := Dial(t.Context(), client, "unix", l.Addr().String())
+		require.NoError(t, err)
+		return c
+	}
+	a := dial()
+	f, err := l.Detach()
+	require.NoError(t, err)
+	drained := make(chan error, 1)
+	go func() { drained <- l.Drain(t.Context()) }()
+	select {
+	case err := <-drained:
+		t.Errorf("drained with a connection that nobody has accepted: %v", err)
+	case <-time.After(20 * time.Millisecond): // it cannot tell that it waits
+	}
+	b, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, <-drained)
+	require.NoError(t, l.Close())
+	next, err := listenOnFile(server, f)
+	require.NoError(t, err)
+	c := dial()
+	d, err := next.Accept()
+	require.NoError(t, err)
+	for _, x := range [][2]net.Conn{{a, b}, {c, d}} {
+		require.NoError(t, writeOne(x[0]))
+		require.NoError(t, readOne(x[1]))
+		closeBoth(x[0], x[1])
+	}
+	require.NoError(t, next.Close())
 }
 
 // TestListen_OnePort: a client that reaches the port of the listener only, by an address that is not the

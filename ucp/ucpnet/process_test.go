@@ -24,7 +24,8 @@ const roleEnv = "GUCX_TEST_UCPNET_ROLE"
 
 // roles are what a child process can be. A role ends with its standard input at the latest.
 var roles = map[string]func(args []string, in *bufio.Scanner) error{
-	"peer": peerRole,
+	"peer":  peerRole,
+	"serve": serveRole,
 }
 
 func TestMain(m *testing.M) {

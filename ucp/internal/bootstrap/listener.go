@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -93,13 +94,53 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	if err != nil {
 		return nil, err
 	}
+	return ListenOn(socket, cfg), nil
+}
+
+// ListenOn is Listen with a socket that is open: a *net.TCPListener or *net.UnixListener, which the Listener
+// owns from then on.
+func ListenOn(socket net.Listener, cfg Config) *Listener {
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
 	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
 	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, DefaultHelloTimeout)
 	l := &Listener{cfg: cfg, socket: socket, lobby: newLobby(cfg.MaxHandshakes)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.running.Go(l.acceptLoop)
-	return l, nil
+	return l
+}
+
+// Detach is Drain that returns the socket for another listener, and does not remove a socket file. Connections wait
+// in it. It must not be used by two processes at once: who passes its descriptor on, as package os/exec does, makes
+// calls of Accept block that cannot be interrupted.
+func (l *Listener) Detach() (f *os.File, err error) {
+	switch s := l.socket.(type) {
+	case *net.TCPListener:
+		f, err = s.File()
+	case *net.UnixListener:
+		if f, err = s.File(); err == nil {
+			s.SetUnlinkOnClose(false)
+		}
+	default:
+		return nil, fmt.Errorf("socket of type %T: %w", l.socket, ucs.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = l.socket.Close() // waits until Accept has returned
+	return f, nil
+}
+
+// Drain accepts no more connections. served is closed, and Notify called, when the connections that were accepted have been
+// served. Their worker must make progress for that, and Close cuts it short.
+func (l *Listener) Drain() (served <-chan struct{}) {
+	over := make(chan struct{})
+	_ = l.socket.Close() // an error says that it is closed
+	go func() {
+		l.running.Wait()
+		close(over)
+		l.cfg.Notify()
+	}()
+	return over
 }
 
 // listen makes the socket.
@@ -159,11 +200,14 @@ const (
 	acceptPauseMax = time.Second
 )
 
-// acceptLoop takes connections until the listener is closed.
+// acceptLoop takes connections until the socket is closed.
 func (l *Listener) acceptLoop() {
 	pause := acceptPauseMin
 	for l.ctx.Err() == nil {
 		conn, err := l.socket.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
 			sleep(l.ctx, pause)
 			pause = min(2*pause, acceptPauseMax)
