@@ -54,7 +54,7 @@ uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/ve
 uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
-uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/xrc uct/ib/verbs uct/ib/verbs/rxe uct/ib/verbs/softhca ucs internal
+uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/xrc uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/rxe uct/ib/verbs/softhca ucs internal
 
 # above the contract: no concrete transport but in tests
 wireup                uct ucs internal                               | uct/base
@@ -82,7 +82,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest
 perftest/internal/measure                                                           | internal
-perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers
 perftest/internal/show        perftest/internal/measure

@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx"
 	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/xrc"
@@ -33,8 +34,16 @@ type Config struct {
 
 	Self self.Config
 	TCP  tcp.Config
-	// Devices lists the verbs devices; nil means the package's function Devices.
+	// Adapters says which hardware is used, unless Devices is set.
+	Adapters Adapters
+	// Devices lists the verbs devices; nil means the package's function Devices, and Adapters.
 	Devices func() ([]*verbs.Device, error)
+}
+
+// Adapters says which hardware is used.
+type Adapters struct {
+	// ConnectX uses the devices of the kernel's driver mlx5: see package connectx, which has never run on one.
+	ConnectX bool `env:"CONNECTX" default:"n" doc:"Use ConnectX adapters through the kernel's driver mlx5. No adapter has been tested: run perftest hardware-check first."`
 }
 
 // Tables are the parts of c that the environment can set, for config.FromEnv:
@@ -42,6 +51,7 @@ type Config struct {
 func (c *Config) Tables() []config.Table {
 	return []config.Table{
 		{Prefix: "SM", Doc: "Memory shared between processes of a host (sm).", Config: &c.SM},
+		{Doc: "Hardware", Config: &c.Adapters},
 		{Doc: "All transports over InfiniBand devices", Config: &c.IB},
 		{Prefix: "RC", Doc: "Reliable connections over InfiniBand verbs (rc).", Config: &c.RC},
 		{Prefix: "UD", Doc: "Unreliable datagrams over InfiniBand verbs (ud).", Config: &c.UD},
@@ -65,6 +75,16 @@ func Devices() ([]*verbs.Device, error) {
 	return append(soft, kernel...), err
 }
 
+// devices lists the verbs devices that c is for.
+func (c Config) devices() ([]*verbs.Device, error) {
+	list, err := Devices()
+	if err != nil || !c.Adapters.ConnectX {
+		return list, err
+	}
+	adapters, err := connectx.Devices()
+	return append(list, adapters...), err
+}
+
 // Components makes every component with its default configuration.
 func Components() []uct.Component { return Config{}.Components() }
 
@@ -73,7 +93,7 @@ func Components() []uct.Component { return Config{}.Components() }
 func (c Config) Components() []uct.Component {
 	devices := c.Devices
 	if devices == nil {
-		devices = Devices
+		devices = c.devices
 	}
 	return []uct.Component{
 		sm.New(c.SM),

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -18,8 +20,27 @@ func Fabrics() []string {
 	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
 }
 
-// List returns the software HCA on a fabric, "" meaning the default one, and the devices of the kernel. The
-// environment variables of libmlx5 tune the queues of the software HCA.
+// FakeEnv names the variable of the environment with which there is a device more, and the first: one of the kernel in
+// software of package fakekernel. "told": it is told of stores to its registers, as the software HCA; "silicon": it looks
+// at the queues in memory, as an adapter.
+const FakeEnv = "PERFTEST_FAKE_MLX5"
+
+// fake lists the device of the kernel in software, if FakeEnv asks for it.
+func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
+	mode := os.Getenv(FakeEnv)
+	switch mode {
+	case "":
+		return nil, nil
+	case "told", "silicon":
+	default:
+		return nil, fmt.Errorf("%s=%q: want told or silicon", FakeEnv, mode)
+	}
+	k := fakekernel.New(fakekernel.Config{Device: softhca.Config{Fabric: softhca.Fabric(fabric)}, Silicon: mode == "silicon"})
+	return connectx.DevicesOf(k, queues)
+}
+
+// List returns the software HCA on a fabric, "" meaning the default one, and the devices of the kernel; with FakeEnv
+// first that of a kernel in software. The environment variables of libmlx5 tune the queues.
 func List(fabric string) ([]*verbs.Device, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
@@ -29,8 +50,19 @@ func List(fabric string) ([]*verbs.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := rxe.Devices()
-	return append([]*verbs.Device{d}, kernel...), err
+	devices, err := fake(fabric, queues)
+	if err != nil {
+		return nil, err
+	}
+	devices = append(devices, d)
+	for _, list := range []func() ([]*verbs.Device, error){rxe.Devices, connectx.Devices} {
+		kernel, err := list()
+		if err != nil {
+			return nil, err
+		}
+		devices = append(devices, kernel...)
+	}
+	return devices, nil
 }
 
 // Find returns the device with that name and the port that it names: "softhca0"
