@@ -125,6 +125,7 @@ func exitCode(err error) int {
 	var usage *usageError
 	var rank *ucpgroup.RankError
 	var exit *exec.ExitError
+	var skip *skipError
 	switch {
 	case errors.As(err, &sig):
 		return exitSignal + int(sig.sig)
@@ -134,7 +135,7 @@ func exitCode(err error) int {
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // a rank has done what this program did
-	case errors.Is(err, compare.ErrMissing):
+	case errors.Is(err, compare.ErrMissing), errors.As(err, &skip):
 		return exitSkipped
 	}
 	return exitFailure
@@ -205,7 +206,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()))
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))

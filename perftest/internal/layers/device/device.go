@@ -39,6 +39,20 @@ func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 	return connectx.DevicesOf(k, queues)
 }
 
+// Adapters returns the devices of the kernel's driver mlx5, with FakeEnv first that of a kernel in software, on a fabric.
+func Adapters(fabric string) ([]*verbs.Device, error) {
+	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	list, err := fake(fabric, queues)
+	if err != nil {
+		return nil, err
+	}
+	adapters, err := connectx.Devices()
+	return append(list, adapters...), err
+}
+
 // List returns the software HCA on a fabric, "" meaning the default one, and the devices of the kernel; with FakeEnv
 // first that of a kernel in software. The environment variables of libmlx5 tune the queues.
 func List(fabric string) ([]*verbs.Device, error) {
