@@ -393,11 +393,11 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	if m.rndv != nil { // there is a header and a key
 		m.rndv = nil
 		k.rndv.dropLongKey()
-		k.buf = w.buffers.get(len(m.Header) + len(k.rndv.key))
+		k.buf = w.messages.buffers.get(len(m.Header) + len(k.rndv.key))
 		k.Header, k.rndv.key = k.copied(m.Header, k.rndv.key)
 		return k
 	}
-	k.buf = w.buffers.get(len(m.Header) + len(m.Data))
+	k.buf = w.messages.buffers.get(len(m.Header) + len(m.Data))
 	k.Header, k.Data = k.copied(m.Header, m.Data)
 	return k
 }
@@ -417,7 +417,7 @@ func (m *ActiveMessage) Reject() { m.w.stats.badMessages.Inc() }
 func (m *ActiveMessage) Release() {
 	w := m.w
 	m.over()
-	w.buffers.put(m.buf)
+	w.messages.buffers.put(m.buf)
 	w.active.put(m)
 }
 
@@ -440,7 +440,7 @@ func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 	if e == nil {
 		return false
 	}
-	s := &activeSink{word: h.Word, buf: w.buffers.get(int(n) + total)}
+	s := &activeSink{word: h.Word, buf: w.messages.buffers.get(int(n) + total)}
 	copy(s.buf, rest[:n])
 	if in := w.newInbound(e, p.ID, total, s); !in.take(0, rest[n:]) {
 		w.stats.badMessages.Inc()
@@ -484,11 +484,11 @@ func (s *activeSink) whole(in *inbound) {
 	w.runAside(in.e, ActiveMessage{
 		ID: id, Header: s.buf[:n:n], Data: s.buf[n:], Length: len(s.buf) - n, charge: len(s.buf),
 	})
-	w.buffers.put(s.buf)
+	w.messages.buffers.put(s.buf)
 }
 
 func (s *activeSink) broken(in *inbound, _ ucs.Status) {
-	in.e.w.buffers.put(s.buf)
+	in.e.w.messages.buffers.put(s.buf)
 	in.msgs.received(len(s.buf))
 }
 
@@ -510,7 +510,7 @@ func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) erro
 		return uct.ErrNoResource
 	}
 	n := len(header) + len(data)
-	b := w.short[:wire.NameLen+n]
+	b := w.messages.short[:wire.NameLen+n]
 	binary.LittleEndian.PutUint64(b, m.name)
 	copy(b[wire.NameLen+copy(b[wire.NameLen:], header):], data)
 	err := m.am.AMShort(wire.AMActive, word, b)

@@ -227,9 +227,9 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 			p.until(func() bool { return kept != nil })
 			p.until(func() bool { return kept.msgs.closed })
 			assert.Equal(t, "message", string(kept.Data))
-			assert.Equal(t, charge(len("message")), p.b.w.leftBytes)
+			assert.Equal(t, charge(len("message")), p.b.w.messages.leftBytes)
 			kept.Release()
-			assert.Zero(t, p.b.w.leftBytes)
+			assert.Zero(t, p.b.w.messages.leftBytes)
 		})
 	}
 }

@@ -25,16 +25,16 @@ func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	defer func() { require.NoError(t, w.Close()) }()
 
 	packed := w.Address()
-	if n := len(w.addr.Resources); n == 7 { // more network devices take more
+	if n := len(w.net.addr.Resources); n == 7 { // more network devices take more
 		assert.LessOrEqual(t, len(packed), maxDefaultAddr)
 	} else {
 		t.Logf("%d resources", n)
 	}
-	rest := *w.addr
+	rest := *w.net.addr
 	left := len(packed)
-	for i := range w.addr.Resources {
-		r := &w.addr.Resources[i]
-		rest.Resources = w.addr.Resources[i+1:]
+	for i := range w.net.addr.Resources {
+		r := &w.net.addr.Resources[i]
+		rest.Resources = w.net.addr.Resources[i+1:]
 		b, err := rest.Pack()
 		require.NoError(t, err)
 		t.Logf("%3d bytes: %s on a device of %d bytes, iface of %d", left-len(b), r.Transport, len(r.DeviceAddr), len(r.IfaceAddr))
@@ -45,7 +45,7 @@ func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	got, err := wireup.UnpackAddress(packed)
 	require.NoError(t, err)
 	for i := range got.Resources {
-		got.Resources[i].Device = w.addr.Resources[i].Device
+		got.Resources[i].Device = w.net.addr.Resources[i].Device
 	}
-	assert.Equal(t, w.addr, got, "this side computes with what it has packed")
+	assert.Equal(t, w.net.addr, got, "this side computes with what it has packed")
 }

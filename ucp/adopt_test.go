@@ -50,7 +50,7 @@ func TestMessages_LaneOfPuts(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
 		require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
-		p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 		assert.Equal(t, p.a.ep.lane(wireup.AM) != nil, p.a.ep.msgs.maxCopy >= 0)
 	})
 }

@@ -15,12 +15,12 @@ const alarmPause = 10 * time.Millisecond
 func (o *engineOwner) Alarm(now time.Duration) {
 	w := o.w
 	w.each(func(p *protocol) func(*Worker) { return p.alarm })
-	pause := alarmPause * time.Duration(1+len(w.links)/1000)
-	for i := len(w.links) - 1; i >= 0; i-- {
-		if i >= len(w.links) {
+	pause := alarmPause * time.Duration(1+len(w.lanes.links)/1000)
+	for i := len(w.lanes.links) - 1; i >= 0; i-- {
+		if i >= len(w.lanes.links) {
 			continue
 		}
-		l := w.links[i] // a deadline, and the callback of a failed EP, may add and remove others
+		l := w.lanes.links[i] // a deadline, and the callback of a failed EP, may add and remove others
 		at, ok := l.e.deadline()
 		if ok && at <= now {
 			l.e.timePassed()

@@ -294,10 +294,10 @@ func TestAlarm_LooksAtConnectedEPs(t *testing.T) {
 		require.NoError(t, p.finish(ep.TagSend(1, []byte{1}, nil)))
 		eps = append(eps, ep)
 	}
-	assert.Len(t, p.a.w.links, used)
+	assert.Len(t, p.a.w.lanes.links, used)
 	for i, ep := range eps {
 		require.NoError(t, p.finish(ep.Close(CloseFlush)))
-		p.until(func() bool { return len(p.a.w.links) == used-1-i })
+		p.until(func() bool { return len(p.a.w.lanes.links) == used-1-i })
 	}
-	p.until(func() bool { return len(p.b.w.links) == 0 })
+	p.until(func() bool { return len(p.b.w.lanes.links) == 0 })
 }

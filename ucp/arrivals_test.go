@@ -67,7 +67,7 @@ func TestArrivals_HandlerGoes(t *testing.T) {
 	}
 	p.until(func() bool { return w.stats.badMessages.Load() == bad+2 })
 	assert.Equal(t, 3, calls)
-	assert.Zero(t, p.b.w.latest.held)
+	assert.Zero(t, p.b.w.messages.latest.held)
 }
 
 // TestArrivals_Kept: each message that is kept is charged its own length.
@@ -139,7 +139,7 @@ func TestArrivals_Closed(t *testing.T) {
 		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("x"), nil)))
 	}
 	p.until(func() bool { return calls == 2 })
-	from := w.latest
+	from := w.messages.latest
 	require.Positive(t, from.room)
 	require.Same(t, from, w.active.short.from)
 	require.Same(t, from, w.active.short.msgs)
@@ -150,7 +150,7 @@ func TestArrivals_Closed(t *testing.T) {
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return from.e.state == epClosed })
 	assert.Negative(t, from.room)
-	assert.Same(t, unconnected, w.latest)
+	assert.Same(t, unconnected, w.messages.latest)
 	assert.Same(t, unconnected, w.active.short.from)
 	assert.Same(t, unconnected, w.active.short.msgs)
 	assert.Nil(t, w.active.short.From)
@@ -159,5 +159,5 @@ func TestArrivals_Closed(t *testing.T) {
 	(*tagArrivals)(w).HandleAM(tagged, nil)
 	assert.Equal(t, bad+2, w.stats.badMessages.Load())
 	assert.Equal(t, 2, calls)
-	assert.Zero(t, w.tags.Unexpected())
+	assert.Zero(t, w.tag.table.Unexpected())
 }

@@ -34,7 +34,7 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	if op >= uct.AtomicCSwap {
 		return e.wrong(action{&postStage, op, size}, ucs.ErrInvalidParam, "AtomicPost does not have it")
 	}
-	if e.w.lateKeys && key.bindLate(wireup.AMO) {
+	if e.w.transfers.lateKeys && key.bindLate(wireup.AMO) {
 		err := e.AtomicPost(op, size, value, raddr, key)
 		key.unbind()
 		return err
@@ -107,7 +107,7 @@ func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result 
 	if result == nil {
 		return nil, e.wrong(action{&fetchStage, op, size}, ucs.ErrInvalidParam, "no place for the result")
 	}
-	if e.w.lateKeys && key.bindLate(wireup.AMO) {
+	if e.w.transfers.lateKeys && key.bindLate(wireup.AMO) {
 		if op == uct.AtomicCSwap {
 			r, err = e.AtomicCSwap(size, compare, value, result, raddr, key)
 		} else {
@@ -298,7 +298,7 @@ func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, val
 	if err := e.w.begin(); err != nil {
 		return 0, err
 	}
-	result := &e.w.scratch
+	result := &e.w.rma.scratch
 	r, err := e.AtomicFetch(op, size, value, result, raddr, key)
 	err = e.w.finish(ctx, r, err)
 	return *result, err
@@ -309,7 +309,7 @@ func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr
 	if err := e.w.begin(); err != nil {
 		return 0, err
 	}
-	result := &e.w.scratch
+	result := &e.w.rma.scratch
 	r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
 	err = e.w.finish(ctx, r, err)
 	return *result, err

@@ -20,9 +20,9 @@ import (
 // receives up to cursor, the first that it fits is its receive.
 type blockedSender struct {
 	m       *messages
-	blocked bool // the peer has no credit, and gets none before something is received; it is in Worker.blocked
+	blocked bool // the peer has no credit, and gets none before something is received; it is in Worker.tag.blocked
 
-	cursor uint64 // number of a receive, in Worker.tags
+	cursor uint64 // number of a receive, in Worker.tag.table
 	end    uint64 // number of a message, in the peer's queue
 
 	query       wire.Query            // the last one; Kind is QueryNone when its reply has come
@@ -49,8 +49,8 @@ func (w *Worker) block(m *messages) {
 	}
 	if !b.blocked {
 		b.blocked = true
-		w.blocked = append(w.blocked, b)
-		w.unusual = true
+		w.tag.blocked = append(w.tag.blocked, b)
+		w.tag.unusual = true
 	} else { // what was probed may not be queued any more
 		w.forgetProbes(func(p *queuedProbe) bool { return p.from == m })
 	}
@@ -65,16 +65,16 @@ func (b *blockedSender) unblock() {
 	w := b.m.e.w
 	b.returnReserved()
 	b.blocked = false
-	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.blocked) == 1 })
-	i := slices.Index(w.blocked, b)
-	w.blocked = slices.Delete(w.blocked, i, i+1)
-	w.unusual = len(w.blocked) > 0 || w.closed || w.matcher != nil
+	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.tag.blocked) == 1 })
+	i := slices.Index(w.tag.blocked, b)
+	w.tag.blocked = slices.Delete(w.tag.blocked, i, i+1)
+	w.tag.unusual = len(w.tag.blocked) > 0 || w.closed || w.tag.matcher != nil
 }
 
 // queryAll looks for messages for a receive that was posted and matches nothing.
 func (w *Worker) queryAll() {
-	for i := len(w.blocked) - 1; i >= 0; i-- {
-		w.blocked[i].compare()
+	for i := len(w.tag.blocked) - 1; i >= 0; i-- {
+		w.tag.blocked[i].compare()
 	}
 }
 
@@ -84,9 +84,9 @@ func (b *blockedSender) compare() {
 	if !b.blocked || b.reserved != nil || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
 		return
 	}
-	if r := w.tags.After(b.cursor); r != nil {
+	if r := w.tag.table.After(b.cursor); r != nil {
 		limit := b.end
-		if w.tags.First() == r { // no earlier receive takes a message
+		if w.tag.table.First() == r { // no earlier receive takes a message
 			limit = math.MaxUint64
 		}
 		b.listed = false
@@ -98,7 +98,7 @@ func (b *blockedSender) compare() {
 		b.startQuery(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 		return
 	}
-	if b.query.Kind == wire.QueryNone && (w.tags.Expects() || w.nextProbe(0) != nil) {
+	if b.query.Kind == wire.QueryNone && (w.tag.table.Expects() || w.nextProbe(0) != nil) {
 		b.startQuery(wire.Query{Kind: wire.QueryList, Limit: b.end})
 	}
 }
@@ -175,7 +175,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	if ok {
 		e = w.connected(c.EP)
 	}
-	if e == nil || w.matcher == nil && !e.messaging().replied(&c, pairs) {
+	if e == nil || w.tag.matcher == nil && !e.messaging().replied(&c, pairs) {
 		w.stats.badMessages.Inc()
 	}
 	return false
@@ -250,7 +250,7 @@ func (b *blockedSender) compareList(pairs []byte) bool {
 		if p.First <= b.end {
 			continue
 		}
-		if r := w.tags.Find(p.Second); r != nil && r.Seq() <= b.cursor {
+		if r := w.tag.table.Find(p.Second); r != nil && r.Seq() <= b.cursor {
 			b.listed = true
 			b.match(r, p.First)
 			return true
@@ -293,10 +293,10 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	b.unsettled = true
-	matches := w.tags.Pending(r, b.seq)
+	matches := w.tag.table.Pending(r, b.seq)
 	b.advance(o.Message, matches)
 	if matches {
-		w.tags.Cancel(r)
+		w.tag.table.Cancel(r)
 		a := announcedBy(e, &p)
 		r.Owner.fetch(&a, o.Tag)
 	} else {

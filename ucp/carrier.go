@@ -26,13 +26,13 @@ func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
 		return nil, err
 	}
 	i.Retain()
-	h.e.w.byLane[ep] = laneOwner{h.e, c}
+	h.e.w.lanes.byEP[ep] = laneOwner{h.e, c}
 	return ep, nil
 }
 
 // Close implements conn.Host.
 func (h *carrierHost) Close(p conn.Path, ep uct.EP) {
-	delete(h.e.w.byLane, ep)
+	delete(h.e.w.lanes.byEP, ep)
 	h.e.w.keep(ep.Close())
 	h.iface(p).Release()
 }

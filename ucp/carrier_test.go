@@ -45,7 +45,7 @@ func (c *memCarrier) Settle(bool) bool {
 			c.err = ucs.ErrIO
 			return false
 		}
-		c.to.inbox.Add(msg)
+		c.to.connecting.inbox.Add(msg)
 		c.to.engine.Raise()
 	}
 	return true

@@ -88,7 +88,7 @@ func TestTag_Data(t *testing.T) {
 					sent, err := p.a.ep.TagSendData(1, from, nil)
 					require.NoError(t, err)
 					if !expected {
-						p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+						p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 						recv, err = p.b.w.TagRecvData(into, 1, exact, &info, nil)
 					}
 					require.NoError(t, p.finish(recv, err))
@@ -122,7 +122,7 @@ func TestTag_DataRefused(t *testing.T) {
 					}
 					sent := p.tagSend(1, data)
 					if !expected {
-						p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+						p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 						recv, err = p.b.w.TagRecvData(into, 1, exact, nil, nil)
 					}
 					require.ErrorIs(t, p.finish(recv, err), ucs.ErrTruncated)
@@ -222,7 +222,7 @@ func TestTag_UnpackerCloses(t *testing.T) {
 					assert.ErrorIs(t, l.err, ucs.ErrCanceled)
 					assert.Less(t, len(l.data), rndvLen)
 				}
-				for r := p.b.w.free; r != nil; r = r.next {
+				for r := p.b.w.pool.free; r != nil; r = r.next {
 					require.Zero(t, r.off)
 					require.Equal(t, 1, r.comp.Count)
 				}

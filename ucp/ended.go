@@ -20,16 +20,22 @@ type endedOp struct {
 	err error
 }
 
+// endedOps are the operations of whose end callers and goroutines are to be told.
+type endedOps struct {
+	list, spare []endedOp
+	woken       []*Request // those that have ended while a goroutine slept for them; see SharedWorker
+}
+
 // tell has the next Progress tell the caller of the end, and the SharedWorker wake who sleeps.
 //
 //go:noinline
 func (r *Request) tell() {
 	w := r.worker
 	if r.flags&reqWakes != 0 {
-		w.woken = append(w.woken, r)
+		w.ended.woken = append(w.ended.woken, r)
 	}
 	if r.flags&reqTells != 0 {
-		w.ended = append(w.ended, endedOp{r.onDone, r.err()})
+		w.ended.list = append(w.ended.list, endedOp{r.onDone, r.err()})
 		r.onDone = nil
 		w.engine.Raise()
 	}
@@ -39,21 +45,21 @@ func (r *Request) tell() {
 // takeWoken returns the requests that have ended while a goroutine slept for them. The list is
 // valid until the next one ends.
 func (w *Worker) takeWoken() []*Request {
-	woken := w.woken
-	w.woken = w.woken[:0]
+	woken := w.ended.woken
+	w.ended.woken = w.ended.woken[:0]
 	return woken
 }
 
 // tellEnded tells of the operations that have ended. What it brings about is for the next
 // time.
 func (w *Worker) tellEnded() int {
-	ended := w.ended
-	w.ended = w.spareEnded[:0]
+	ended := w.ended.list
+	w.ended.list = w.ended.spare[:0]
 	for _, x := range ended {
 		x.f(x.err)
 	}
 	clear(ended)
-	w.spareEnded = ended
+	w.ended.spare = ended
 	return len(ended)
 }
 

@@ -305,7 +305,7 @@ func (x *endOrder) afterwards() {
 			x.close(name, e, CloseForce)
 		}
 		x.idle()
-		x.log("%s: %d EPs, %d bytes granted, %d bytes left behind", name, e.w.eps.Len(), e.w.granted, e.w.leftBytes)
+		x.log("%s: %d EPs, %d bytes granted, %d bytes left behind", name, e.w.eps.Len(), e.w.messages.granted, e.w.messages.leftBytes)
 	}
 }
 

@@ -44,7 +44,7 @@ type EP struct {
 	adopted       bool         // was passive, and its user has not used it yet
 	closesLater   bool         // Close was called within a transport: the next Progress does what it says
 	closeMode     CloseMode    // of that
-	scheduled     bool         // in Worker.deferred
+	scheduled     bool         // in Worker.todo.deferred
 	ending        bool         // to be destroyed when nothing keeps it
 	disconnecting bool         // the peer is to be told first
 	tellPeer      bool         // that the EP has failed: it is there, and no transport may tell

@@ -32,7 +32,7 @@ func requireOneLine(t testing.TB, err error, op string) {
 
 // TestErrors_Texts is what the user of a connection reads.
 func TestErrors_Texts(t *testing.T) {
-	peerOf := func(p *pair) string { return fmt.Sprintf("to worker %#x", p.b.w.addr.UUID()) }
+	peerOf := func(p *pair) string { return fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID()) }
 	lost := func(p *pair) { p.a.ep.lane(0).EP.(*fakeEP).fail(ucs.StatusConnReset) }
 	for _, tc := range []struct {
 		name string
@@ -135,7 +135,7 @@ func TestErrors_OfConnecting(t *testing.T) {
 			err := p.finish(p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil))
 			require.ErrorIs(t, err, ucs.ErrNoMemory)
 			assert.ErrorIs(t, err, ucs.ErrEPFailed)
-			assert.Equal(t, strings.ReplaceAll(tc.want, "PEER", fmt.Sprintf("to worker %#x", p.b.w.addr.UUID())), err.Error())
+			assert.Equal(t, strings.ReplaceAll(tc.want, "PEER", fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID())), err.Error())
 			assert.NotContains(t, p.a.ep.Err().Error(), "\n")
 		})
 	}

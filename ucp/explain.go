@@ -14,7 +14,7 @@ import (
 )
 
 func (w *Worker) explain(addr *wireup.Address) string {
-	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr), w.ctx.cfg.rails())
+	return w.explainChoice() + wireup.Explain(w.net.addr, addr, w.reacher(addr), w.ctx.cfg.rails())
 }
 
 // Explain tells which transports the configuration selects, which lanes would be
@@ -82,7 +82,7 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 		}
 		return names, l.rails.Rails
 	}
-	for _, c := range wireup.Chosen(wireup.RMABW, e.w.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()) {
+	for _, c := range wireup.Chosen(wireup.RMABW, e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()) {
 		names = append(names, e.w.ifaces[c.Local].String())
 		use.Add(c.Bandwidth)
 	}

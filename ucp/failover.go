@@ -146,7 +146,7 @@ func (e *EP) moves(s *stage, err error) bool {
 
 // told is a lane that failed, as its transport has told, and that is still in use.
 func (e *EP) told() (*lane, error) {
-	for _, b := range e.w.broken {
+	for _, b := range e.w.todo.broken {
 		if x := e.laneOf(b.ep); x != nil && !x.Retired {
 			return x, b.err
 		}
@@ -156,7 +156,7 @@ func (e *EP) told() (*lane, error) {
 
 // broken is a lane without which the EP cannot go on, if it does not know yet.
 func (e *EP) broken() (*iface, error) {
-	for _, b := range e.w.broken {
+	for _, b := range e.w.todo.broken {
 		x := e.laneOf(b.ep)
 		if x != nil && !x.Retired && (peerGone(b.err) || x.Proven && !e.link.survives(x)) {
 			return x.Iface, b.err
@@ -242,7 +242,7 @@ func (l *link) whyLost(r *Request) ucs.Status {
 
 // reported notes that a flush has told of the lanes that broke.
 func (l *link) reported() {
-	for _, b := range l.e.w.broken {
+	for _, b := range l.e.w.todo.broken {
 		if x := l.e.laneOf(b.ep); x != nil {
 			x.Told()
 		}

@@ -173,7 +173,7 @@ func (x *victim) begin() {
 func (x *victim) handle(m hostileMsg) {
 	w := x.p.a.w
 	var waiting []uint64
-	for r := range w.remote.All() {
+	for r := range w.pool.remote.All() {
 		waiting = append(waiting, r.remote)
 	}
 	m.address(x.bad, waiting)
@@ -188,7 +188,7 @@ func (x *victim) handle(m hostileMsg) {
 func (x *victim) bounded() {
 	w := x.p.a.w
 	kept := 0
-	for m := range w.tags.Messages() {
+	for m := range w.tag.table.Messages() {
 		kept += cap(m.Owner.buf)
 	}
 	if m := x.bad.msgs; m != nil {
@@ -197,7 +197,7 @@ func (x *victim) bounded() {
 		}
 	}
 	assert.LessOrEqual(x.t, kept, 2*(victimWindow+maxReserve))
-	assert.LessOrEqual(x.t, w.granted, int64(w.eps.Len()*victimWindow))
+	assert.LessOrEqual(x.t, w.messages.granted, int64(w.eps.Len()*victimWindow))
 }
 
 // othersWork sends both ways over the good connection.
@@ -229,16 +229,16 @@ func (x *victim) allEnd() {
 		p.until(r.Done)
 		r.Release()
 	}
-	p.until(func() bool { return p.a.w.granted <= victimWindow }) // the good peer's
+	p.until(func() bool { return p.a.w.messages.granted <= victimWindow }) // the good peer's
 	left, eps := int64(0), map[*messages]bool{}
-	for m := range p.a.w.tags.Messages() {
+	for m := range p.a.w.tag.table.Messages() {
 		if u := m.Owner; u.msgs.closed {
 			left += charge(u.charge()) + u.slack()
 			eps[u.msgs] = true
 		}
 	}
 	left += int64(len(eps)) * departedCharge
-	require.Equal(x.t, left, p.a.w.leftBytes, "what the bad peer is charged for")
+	require.Equal(x.t, left, p.a.w.messages.leftBytes, "what the bad peer is charged for")
 }
 
 // toWorker gives a handshake message the names that make it look like that of a peer, which
@@ -248,7 +248,7 @@ func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
 	if err != nil || ep.link == nil {
 		return b
 	}
-	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID(), w.addr.UUID()
+	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID(), w.net.addr.UUID()
 	m.SrcEP, m.DstEP = ep.link.conn.RemoteEP(), ep.id
 	return peer.sealed(w, m)
 }

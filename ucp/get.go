@@ -61,7 +61,7 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 			}
 		}
 	}
-	if e.w.lateKeys && key.bindLate(wireup.RMA) {
+	if e.w.transfers.lateKeys && key.bindLate(wireup.RMA) {
 		r, err := e.Get(buf, raddr, key, p)
 		key.unbind()
 		return r, err
@@ -92,8 +92,8 @@ func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p
 // the call.
 func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
 	w := e.w
-	staged := w.staged
-	w.staged = nil
+	staged := w.rma.staged
+	w.rma.staged = nil
 	if staged == nil {
 		staged = make([]byte, maxStaged)
 	}
@@ -103,7 +103,7 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 	}
 	if err = w.finish(ctx, r, err); err == nil {
 		copy(buf, staged)
-		w.staged = staged
+		w.rma.staged = staged
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func (x *hostile) address(m *hostileMsg) {
 		own.id = near[x.turns%len(near)]
 	}
 	var waiting []uint64
-	for r := range x.a.w.remote.All() {
+	for r := range x.a.w.pool.remote.All() {
 		waiting = append(waiting, r.remote)
 	}
 	if m.id == wire.AMWireup {
@@ -140,17 +140,17 @@ func (x *hostile) handshake(m *hostileMsg) []byte {
 		return m.body
 	}
 	e := x.bad.ep
-	h.SrcUUID, h.DstUUID = x.bad.w.addr.UUID(), x.a.w.addr.UUID()
+	h.SrcUUID, h.DstUUID = x.bad.w.net.addr.UUID(), x.a.w.net.addr.UUID()
 	if m.how&namesEP != 0 {
 		h.SrcEP, h.DstEP = e.id, e.link.conn.RemoteEP()
 	}
 	if len(h.Addr) > 0 {
-		h.Addr = x.bad.w.packed
+		h.Addr = x.bad.w.net.packed
 	}
 	if m.how&hostileGuess != 0 {
-		h.SrcUUID, h.SrcEP, h.DstEP = x.b.w.addr.UUID(), x.b.ep.id, x.a.ep.id
+		h.SrcUUID, h.SrcEP, h.DstEP = x.b.w.net.addr.UUID(), x.b.ep.id, x.a.ep.id
 		if len(h.Addr) > 0 {
-			h.Addr, h.DstEP = x.b.w.packed, 0
+			h.Addr, h.DstEP = x.b.w.net.packed, 0
 		}
 	}
 	return x.bad.w.sealed(x.a.w, h)
@@ -243,20 +243,20 @@ func (x *hostile) balanced() {
 		x.all(r.Done)
 		r.Release()
 	}
-	x.all(func() bool { return w.remote.Len() == 0 })
+	x.all(func() bool { return w.pool.remote.Len() == 0 })
 	var granted, left int64
 	for e := range w.eps.All() {
 		if e.msgs != nil && !e.msgs.closed {
 			granted += beyondFirst(e.msgs.size)
 		}
 	}
-	require.Equal(x.t, granted, w.granted)
-	for m := range w.tags.Messages() {
+	require.Equal(x.t, granted, w.messages.granted)
+	for m := range w.tag.table.Messages() {
 		if u := m.Owner; u.msgs.closed {
 			left += charge(u.charge())
 		}
 	}
-	require.Equal(x.t, left, w.leftBytes)
+	require.Equal(x.t, left, w.messages.leftBytes)
 	m := x.a.ep.msgs
 	require.Zero(x.t, m.held, "all that the honest peer has sent was received")
 	require.LessOrEqual(x.t, m.credit, m.most)

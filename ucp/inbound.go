@@ -15,7 +15,7 @@ type inbound struct {
 	total int
 	got   int
 	sink  sink
-	next  *inbound // in messages.inbound, and in Worker.freeInbound
+	next  *inbound // in messages.inbound, and in Worker.messages.freeInbound
 }
 
 // sink is where a message goes of which a part has come.
@@ -31,11 +31,11 @@ type sink interface {
 // newInbound enters a message of which the first part is here. The charge of the whole
 // message was accepted.
 func (w *Worker) newInbound(e *EP, id uint64, total int, s sink) *inbound {
-	in := w.freeInbound
+	in := w.messages.freeInbound
 	if in == nil {
 		in = &inbound{}
 	} else {
-		w.freeInbound = in.next
+		w.messages.freeInbound = in.next
 	}
 	*in = inbound{e: e, msgs: e.msgs, id: id, total: total, sink: s}
 	last := &e.msgs.inbound
@@ -101,8 +101,8 @@ func (m *messages) dropInbound(st ucs.Status) {
 
 func (in *inbound) free() {
 	w := in.e.w
-	*in = inbound{next: w.freeInbound}
-	w.freeInbound = in
+	*in = inbound{next: w.messages.freeInbound}
+	w.messages.freeInbound = in
 }
 
 // handleFrag takes the next part of a message.
@@ -145,7 +145,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	if r == nil {
 		return false
 	}
-	w.remote.Remove(r.remote)
+	w.pool.remote.Remove(r.remote)
 	r.remote = 0
 	st := c.Status()
 	if st == ucs.StatusCanceled && !r.msg.acked && r.flags&reqCanceling == 0 {
@@ -158,7 +158,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 // sent is the message of which a peer is to tell something, by the name that it was told;
 // nil if there is none.
 func (w *Worker) sent(e *EP, id uint64) *Request {
-	r := w.remote.Find(id)
+	r := w.pool.remote.Find(id)
 	if e == nil || r == nil || r.ep != e {
 		return nil
 	}

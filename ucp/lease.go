@@ -12,14 +12,26 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// transferState is what a worker has for puts, gets and the data of messages.
+type transferState struct {
+	freeLists *pieceList // records for data in pieces
+	leases    regCaches  // memory of callers that operations have registered
+	lateKeys  bool       // Study.KeyResolve is ResolveAtOp
+}
+
 // transferProtocol is what puts, gets and messages share.
-var transferProtocol = protocol{bind: (*EP).bindKeys, unbind: (*EP).unbindKeys, closed: (*Worker).closeLeases}
+var transferProtocol = protocol{
+	init:   func(w *Worker) { w.transfers.lateKeys = w.ctx.cfg.Study.KeyResolve == ResolveAtOp },
+	bind:   (*EP).bindKeys,
+	unbind: (*EP).unbindKeys,
+	closed: (*Worker).closeLeases,
+}
 
 // regCache keeps memory of callers registered with one memory domain.
 type regCache = regcache.Cache[*region.Mem]
 
 // regCaches are those of a worker by the index of the domain, and behind them those of
-// Worker.groups; nil where nothing was registered.
+// Worker.lanes.groups; nil where nothing was registered.
 type regCaches []*regCache
 
 // regCache is the cache of a domain.
@@ -28,22 +40,22 @@ func (w *Worker) regCache(d *region.Domain) *regCache {
 }
 
 func (w *Worker) cacheAt(i int, with regcache.Registrar[*region.Mem], component, name string) *regCache {
-	if w.leases == nil {
-		w.leases = make(regCaches, len(w.ctx.memory.Domains))
+	if w.transfers.leases == nil {
+		w.transfers.leases = make(regCaches, len(w.ctx.memory.Domains))
 	}
-	for i >= len(w.leases) {
-		w.leases = append(w.leases, nil)
+	for i >= len(w.transfers.leases) {
+		w.transfers.leases = append(w.transfers.leases, nil)
 	}
-	if w.leases[i] == nil {
-		w.leases[i] = regcache.New(with, regcache.Config(w.ctx.cfg.RCache))
-		w.stats.addCache(component, name, w.leases[i])
+	if w.transfers.leases[i] == nil {
+		w.transfers.leases[i] = regcache.New(with, regcache.Config(w.ctx.cfg.RCache))
+		w.stats.addCache(component, name, w.transfers.leases[i])
 	}
-	return w.leases[i]
+	return w.transfers.leases[i]
 }
 
 // groupCache is the cache of a group.
 func (w *Worker) groupCache(i int) *regCache {
-	g, names := w.groups[i], ""
+	g, names := w.lanes.groups[i], ""
 	for k, d := range g {
 		if k > 0 {
 			names += "+"
@@ -140,13 +152,13 @@ const longestLease = 1 << 30
 // that it lies in is closed. Memory of the Go heap needs no call. ErrBusy while operations use
 // it: call it again when they have ended. Other errors are those of deregistering.
 func (w *Worker) Invalidate(memory []byte) error {
-	return w.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
+	return w.transfers.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
 }
 
 // Purge deregisters all memory that operations of this worker have registered and that no
 // operation uses, so that what of it lies on the Go heap can be collected. The error is that of
 // deregistering.
-func (w *Worker) Purge() error { return w.leases.each((*regCache).Purge) }
+func (w *Worker) Purge() error { return w.transfers.leases.each((*regCache).Purge) }
 
 // each calls f with each cache, and joins the errors.
 func (l regCaches) each(f func(*regCache) error) error {
@@ -162,7 +174,7 @@ func (l regCaches) each(f func(*regCache) error) error {
 // closeLeases deregisters what operations have registered, which have ended. Where a peer is
 // in the middle of an access the context tries again when it closes.
 func (w *Worker) closeLeases() {
-	for _, c := range w.leases {
+	for _, c := range w.transfers.leases {
 		if c != nil && c.Close() != nil {
 			w.ctx.keep(c)
 		}

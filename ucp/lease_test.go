@@ -200,7 +200,7 @@ func TestLease_Invalidate(t *testing.T) {
 		r, err := p.a.ep.TagSend(7, from, nil) // announced, and not received yet
 		require.NoError(t, err)
 		require.NotNil(t, r)
-		p.until(func() bool { return p.b.w.tags.Unexpected() > 0 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() > 0 })
 		assert.Equal(t, 1, p.a.leased())
 		assert.Equal(t, ucs.ErrBusy, p.a.w.Invalidate(from))
 		require.NoError(t, p.finish(p.b.w.TagRecv(to, 7, exact, nil, nil)))
@@ -219,7 +219,7 @@ func TestLease_Failed(t *testing.T) {
 		r, err := p.a.ep.TagSend(7, from, nil)
 		require.NoError(t, err)
 		require.NotNil(t, r)
-		p.until(func() bool { return p.b.w.tags.Unexpected() > 0 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() > 0 })
 		if s == proto.Put {
 			recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
 			require.NoError(t, err)

@@ -32,16 +32,16 @@ func (m *messages) leave() {
 		kept += u.slack()
 	}
 	w.addLeft(m, kept)
-	m.prev = w.leftLast
+	m.prev = w.tag.leftLast
 	if m.prev == nil {
-		w.leftFirst = m
+		w.tag.leftFirst = m
 	} else {
 		m.prev.next = m
 	}
-	w.leftLast = m
+	w.tag.leftLast = m
 	w.trimLeft(m.e.peer.Addr.UUID())
-	for w.leftBytes > w.ctx.cfg.eagerBudget() && w.leftFirst != nil {
-		w.leftFirst.dropFirst()
+	for w.messages.leftBytes > w.ctx.cfg.eagerBudget() && w.tag.leftFirst != nil {
+		w.tag.leftFirst.dropFirst()
 	}
 }
 
@@ -49,7 +49,7 @@ func (m *messages) leave() {
 func (m *messages) dropFirst() {
 	u, w := m.kept.first, m.e.w
 	w.stats.droppedMessages.Inc()
-	w.tags.Remove(&u.node)
+	w.tag.table.Remove(&u.node)
 	u.taken().done(ucs.StatusCanceled)
 }
 
@@ -62,12 +62,12 @@ func (m *messages) leftFewer(u *TagMessage) {
 	}
 	w.addLeft(m, -departedCharge)
 	if m.prev == nil {
-		w.leftFirst = m.next
+		w.tag.leftFirst = m.next
 	} else {
 		m.prev.next = m.next
 	}
 	if m.next == nil {
-		w.leftLast = m.prev
+		w.tag.leftLast = m.prev
 	} else {
 		m.next.prev = m.prev
 	}

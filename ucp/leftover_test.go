@@ -22,26 +22,26 @@ func TestTag_LeftBehind(t *testing.T) {
 			const peers = 50
 			for i := range peers {
 				p.connect()
-				kept := w.tags.Unexpected()
+				kept := w.tag.table.Unexpected()
 				require.NoError(t, p.finish(p.a.ep.TagSend(uint64(i), pattern(size, i), nil)))
 				require.NoError(t, p.finish(p.a.ep.TagSend(exact, nil, nil)))
 				require.NoError(t, p.finish(w.TagRecv(nil, exact, exact, nil, nil)))
-				require.Equal(t, kept+1, w.tags.Unexpected())
+				require.Equal(t, kept+1, w.tag.table.Unexpected())
 				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 				p.until(func() bool { return w.eps.Len() == 0 })
-				require.LessOrEqual(t, w.leftBytes, int64(budget))
+				require.LessOrEqual(t, w.messages.leftBytes, int64(budget))
 			}
 			const left = budget / (4096 + messageCharge + departedCharge)
-			assert.Equal(t, left, w.tags.Unexpected())
+			assert.Equal(t, left, w.tag.table.Unexpected())
 			assert.EqualValues(t, peers-left, counters(w)["worker.dropped_messages"])
 			buf := make([]byte, size)
 			for i := peers - left; i < peers; i++ {
 				require.NoError(t, p.finish(w.TagRecv(buf, uint64(i), exact, nil, nil)))
 				requireBytes(t, pattern(size, i), buf)
 			}
-			assert.Zero(t, w.leftBytes)
-			assert.Nil(t, w.leftFirst)
-			assert.Nil(t, w.leftLast)
+			assert.Zero(t, w.messages.leftBytes)
+			assert.Nil(t, w.tag.leftFirst)
+			assert.Nil(t, w.tag.leftLast)
 		})
 	}
 }
@@ -60,18 +60,18 @@ func TestTag_LeftBehindCountsMemory(t *testing.T) {
 			leave := func(n int) {
 				for range n {
 					p.connect()
-					kept := w.tags.Unexpected()
+					kept := w.tag.table.Unexpected()
 					require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil)))
-					p.until(func() bool { return w.tags.Unexpected() > kept })
+					p.until(func() bool { return w.tag.table.Unexpected() > kept })
 					require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 					p.until(func() bool { return w.eps.Len() == 0 && p.a.w.eps.Len() == 0 })
 				}
 			}
 			leave(10) // what stays for the next peer is not the messages'
-			counted, used := w.leftBytes, heapInUse()
+			counted, used := w.messages.leftBytes, heapInUse()
 			const n = 40
 			leave(n)
-			counted, used = w.leftBytes-counted, heapInUse()-used
+			counted, used = w.messages.leftBytes-counted, heapInUse()-used
 			t.Logf("%d bytes a message, %d are counted", used/n, counted/n)
 			assert.Less(t, used, 2*counted)
 			assert.Less(t, counted, 4*used)
@@ -96,10 +96,10 @@ func TestStream_LeftBehind(t *testing.T) {
 	w := p.b.w
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(1000, 1), nil)))
-	p.until(func() bool { return w.tags.Unexpected() == 1 })
+	p.until(func() bool { return w.tag.table.Unexpected() == 1 })
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return w.eps.Len() == 0 })
-	left := w.leftBytes
+	left := w.messages.leftBytes
 	for range budget / 8000 {
 		p.connect()
 		require.NoError(t, p.finish(p.a.ep.StreamSend(pattern(8000, 2), nil)))
@@ -108,7 +108,7 @@ func TestStream_LeftBehind(t *testing.T) {
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 		p.until(func() bool { return w.eps.Len() == 0 })
 		lent.Release()
-		require.Equal(t, left, w.leftBytes)
+		require.Equal(t, left, w.messages.leftBytes)
 	}
 	buf := make([]byte, 1000)
 	require.NoError(t, p.finish(w.TagRecv(buf, 1, exact, nil, nil)))

@@ -185,7 +185,7 @@ func (x *lies) state() string {
 	}
 	m, w := x.a.ep.msgs, x.a.w
 	fmt.Fprintln(&s, x.a.ep.state, m.credit, m.held, m.inbound.got, m.stream.sent, m.stream.came, m.stream.asked)
-	fmt.Fprintln(&s, w.tags.Unexpected(), w.remote.Len(), w.eps.Len(), x.notified)
+	fmt.Fprintln(&s, w.tag.table.Unexpected(), w.pool.remote.Len(), w.eps.Len(), x.notified)
 	return s.String()
 }
 
@@ -270,7 +270,7 @@ func TestLiar(t *testing.T) {
 				x.begin(scheme)
 				own := x.bad.ep.link.conn.RemoteEP()
 				var ids []uint64
-				for r := range x.a.w.remote.All() {
+				for r := range x.a.w.pool.remote.All() {
 					ids = append(ids, r.remote)
 				}
 				require.GreaterOrEqual(t, len(ids), 3)
@@ -296,7 +296,7 @@ func TestLiar_NoHandshake(t *testing.T) {
 			x := newLies(t, set, "am")
 			x.begin("am")
 			p := x.bad.ep.peer.Aux[0]
-			i, remote := x.bad.w.ifaces[p.Local], &x.a.w.addr.Resources[p.Remote]
+			i, remote := x.bad.w.ifaces[p.Local], &x.a.w.net.addr.Resources[p.Remote]
 			ep, err := i.NewEP(uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr})
 			require.NoError(t, err)
 			i.Retain()
@@ -352,7 +352,7 @@ func TestLiar_Dial(t *testing.T) {
 			p := newPair(t, set, Config{})
 			l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 			other := p.third(p.b.ctx)
-			p.a.w.addr.Key, p.a.w.packed = other.addr.Key, other.packed
+			p.a.w.net.addr.Key, p.a.w.net.packed = other.net.addr.Key, other.net.packed
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			_, err := p.a.w.dial(ctx, "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
@@ -366,7 +366,7 @@ func TestLiar_Dial(t *testing.T) {
 			})
 			require.Error(t, err)
 			require.NotZero(t, p.b.w.stats.badMessages.Load())
-			p.until(func() bool { return len(p.b.w.listening.expected) == 0 && p.b.w.eps.Len() == 0 })
+			p.until(func() bool { return len(p.b.w.connecting.listening.expected) == 0 && p.b.w.eps.Len() == 0 })
 			assert.Empty(t, l.events)
 		})
 	}

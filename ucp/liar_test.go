@@ -22,7 +22,7 @@ func (p *pair) third(c *Context) *Worker {
 
 // sealed is a handshake message from w to another worker, with the proof that w has sent it.
 func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
-	p, err := w.peers.Find(to.packed)
+	p, err := w.peers.Find(to.net.packed)
 	if err != nil {
 		panic(err)
 	}
@@ -33,23 +33,23 @@ func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
 func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
 	request := func(uuid uint64, addr []byte) *wireup.Msg {
 		return &wireup.Msg{
-			Type: wireup.Request, SrcUUID: uuid, DstUUID: p.b.w.addr.UUID(), SrcEP: 1, Addr: addr,
+			Type: wireup.Request, SrcUUID: uuid, DstUUID: p.b.w.net.addr.UUID(), SrcEP: 1, Addr: addr,
 			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 		}
 	}
-	mixed := *bad.addr
-	mixed.Key = p.a.w.addr.Key
+	mixed := *bad.net.addr
+	mixed.Key = p.a.w.net.addr.Key
 	elsewhere, err := mixed.Pack()
 	require.NoError(t, err)
-	a := p.a.w.addr.UUID()
+	a := p.a.w.net.addr.UUID()
 	return map[string][]byte{
-		"the address of a":                  bad.sealed(p.b.w, request(a, p.a.w.packed)),
+		"the address of a":                  bad.sealed(p.b.w, request(a, p.a.w.net.packed)),
 		"the key of a, at another place":    bad.sealed(p.b.w, request(a, elsewhere)),
-		"the uuid of a, with its own key":   bad.sealed(p.b.w, request(a, bad.packed)),
-		"the address of a, as its own uuid": bad.sealed(p.b.w, request(bad.addr.UUID(), p.a.w.packed)),
-		"a message for another worker":      p.a.w.sealed(bad, request(a, p.a.w.packed)),
-		"no proof":                          request(a, p.a.w.packed).Append(nil),
-		"a proof of zeros":                  append(request(a, p.a.w.packed).Append(nil), make([]byte, 16)...),
+		"the uuid of a, with its own key":   bad.sealed(p.b.w, request(a, bad.net.packed)),
+		"the address of a, as its own uuid": bad.sealed(p.b.w, request(bad.net.addr.UUID(), p.a.w.net.packed)),
+		"a message for another worker":      p.a.w.sealed(bad, request(a, p.a.w.net.packed)),
+		"no proof":                          request(a, p.a.w.net.packed).Append(nil),
+		"a proof of zeros":                  append(request(a, p.a.w.net.packed).Append(nil), make([]byte, 16)...),
 	}
 }
 
@@ -96,8 +96,8 @@ func TestImpostor_Connected(t *testing.T) {
 	for typ := wireup.Request; typ <= wireup.Dropped; typ++ {
 		for _, dst := range []uint64{e.id, 0} {
 			m := &wireup.Msg{
-				Type: typ, SrcUUID: p.a.w.addr.UUID(), DstUUID: p.b.w.addr.UUID(), SrcEP: e.link.conn.RemoteEP(), DstEP: dst,
-				Addr: p.a.w.packed, Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+				Type: typ, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: e.link.conn.RemoteEP(), DstEP: dst,
+				Addr: p.a.w.net.packed, Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 			}
 			refused, ignored := p.b.w.stats.badMessages.Load(), e.link.conn.Ignored()
 			p.b.w.handleWireup(bad.sealed(p.b.w, m), nil)

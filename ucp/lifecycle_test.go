@@ -487,7 +487,7 @@ func TestNewContext_Selection(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, errors.Join(w.Close(), c.Close())) }()
 		var out []string
-		for i, r := range w.addr.Resources {
+		for i, r := range w.net.addr.Resources {
 			name := r.Transport
 			if r.AuxOnly {
 				name += ":aux"

@@ -21,8 +21,8 @@ type link struct {
 	conn    *wireup.Conn
 	lanes   lanes.Set[*iface]
 	rails   railSet      // of lanes, those that share what takes long
-	group   int          // in Worker.groups, of their domains; -1 if that is one
-	place   int          // in Worker.links
+	group   int          // in Worker.lanes.groups, of their domains; -1 if that is one
+	place   int          // in Worker.lanes.links
 	window  int64        // that the EP has until it has messages, in bytes
 	tried   []error      // why transports were given up
 	lost    lostRoles    // roles that have no lane any more
@@ -48,17 +48,17 @@ type lane = lanes.Lane[*iface]
 
 // addLink enters the link of an EP in the worker.
 func (w *Worker) addLink(l *link) {
-	l.place = len(w.links)
-	w.links = append(w.links, l)
+	l.place = len(w.lanes.links)
+	w.lanes.links = append(w.lanes.links, l)
 }
 
 // dropLink is called when an EP has no link any more. It takes constant time.
 func (w *Worker) dropLink(l *link) {
-	last := len(w.links) - 1
-	moved := w.links[last]
-	w.links[l.place], moved.place = moved, l.place
-	w.links[last] = nil
-	w.links = w.links[:last]
+	last := len(w.lanes.links) - 1
+	moved := w.lanes.links[last]
+	w.lanes.links[l.place], moved.place = moved, l.place
+	w.lanes.links[last] = nil
+	w.lanes.links = w.lanes.links[:last]
 }
 
 // handle feeds an event to the connection and carries out what comes of it.
@@ -166,7 +166,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	x.Proven = !act.ViaIface
 	l.e.laneOpened(x)
 	i.Retain()
-	l.e.w.byLane[ep] = laneOwner{e: l.e}
+	l.e.w.lanes.byEP[ep] = laneOwner{e: l.e}
 	ev := wireup.Event{Kind: wireup.LaneOpened, Lane: act.Lane}
 	if !act.ViaIface {
 		if x.Connect == nil {
@@ -238,7 +238,7 @@ func (l *link) close(x *lane) {
 	}
 	ep, i := x.EP, x.Iface
 	*x = lane{}
-	delete(i.w.byLane, ep)
+	delete(i.w.lanes.byEP, ep)
 	i.w.keep(ep.Close())
 	if l.e.busy() {
 		l.e.implicit.await()
@@ -308,14 +308,14 @@ func (l *link) sharedDomains() (domains region.Group) {
 	return domains
 }
 
-// groupOf is the index in Worker.groups of some domains; -1 for fewer than two.
+// groupOf is the index in Worker.lanes.groups of some domains; -1 for fewer than two.
 func (w *Worker) groupOf(g region.Group) int {
 	if len(g) < 2 {
 		return -1
 	}
-	i := slices.IndexFunc(w.groups, func(x region.Group) bool { return slices.Equal(x, g) })
+	i := slices.IndexFunc(w.lanes.groups, func(x region.Group) bool { return slices.Equal(x, g) })
 	if i < 0 {
-		i, w.groups = len(w.groups), append(w.groups, g)
+		i, w.lanes.groups = len(w.lanes.groups), append(w.lanes.groups, g)
 	}
 	return i
 }

@@ -36,7 +36,7 @@ type pieceList struct {
 	pieces []listPiece
 	at     int // of pieces: the one where the next call begins
 	iov    []uct.IOV
-	next   *pieceList // in Worker.freeLists
+	next   *pieceList // in Worker.transfers.freeLists
 }
 
 // listOp is what puts and gets of lists differ in.
@@ -116,11 +116,11 @@ func (x *pieceList) add(i *iface, buf []byte, end int, op *listOp) bool {
 
 // newPieceList takes an empty list.
 func (w *Worker) newPieceList(d *region.Domain) *pieceList {
-	x := w.freeLists
+	x := w.transfers.freeLists
 	if x == nil {
 		x = &pieceList{}
 	} else {
-		w.freeLists = x.next
+		w.transfers.freeLists = x.next
 	}
 	x.domain, x.at, x.next = d, 0, nil
 	return x
@@ -136,7 +136,7 @@ func (w *Worker) freePieces(x *pieceList) {
 	clear(x.pieces)
 	clear(x.iov[:cap(x.iov)])
 	x.pieces, x.iov = x.pieces[:0], x.iov[:0]
-	x.next, w.freeLists = w.freeLists, x
+	x.next, w.transfers.freeLists = w.transfers.freeLists, x
 }
 
 // len is the length in bytes.

@@ -187,7 +187,7 @@ func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc
 	if err := l.open(open); err != nil {
 		return nil, &Error{Op: "listen on " + network + " " + address, Err: err}
 	}
-	w.listening.listeners = append(w.listening.listeners, l)
+	w.connecting.listening.listeners = append(w.connecting.listening.listeners, l)
 	return l, nil
 }
 
@@ -225,11 +225,11 @@ func (l *Listener) open(open openFunc) (err error) {
 
 // listenStats makes the counters of listeners.
 func (w *Worker) listenStats() *bootstrap.Stats {
-	if w.listening.stats == nil {
-		w.listening.stats = new(bootstrap.Stats)
-		w.listening.stats.AddTo(w.stats.root.Child("listen"))
+	if w.connecting.listening.stats == nil {
+		w.connecting.listening.stats = new(bootstrap.Stats)
+		w.connecting.listening.stats.AddTo(w.stats.root.Child("listen"))
 	}
-	return w.listening.stats
+	return w.connecting.listening.stats
 }
 
 // Addr is where it listens, as Dial at the peer takes it: Addr().Network() and
@@ -303,9 +303,9 @@ func (l *Listener) Close() error {
 	}
 	l.closed = true
 	w := l.w
-	w.listening.listeners = slices.DeleteFunc(w.listening.listeners, func(o *Listener) bool { return o == l })
+	w.connecting.listening.listeners = slices.DeleteFunc(w.connecting.listening.listeners, func(o *Listener) bool { return o == l })
 	err := l.boot.Close()
-	for e, x := range maps.Clone(w.listening.expected) {
+	for e, x := range maps.Clone(w.connecting.listening.expected) {
 		if x.l == l {
 			e.giveUpHalfOpen()
 		}
@@ -315,25 +315,25 @@ func (l *Listener) Close() error {
 
 // stopListening closes all listeners.
 func (w *Worker) stopListening() {
-	for _, l := range slices.Clone(w.listening.listeners) {
+	for _, l := range slices.Clone(w.connecting.listening.listeners) {
 		w.keep(l.Close())
 	}
 }
 
 // dialersWait has the worker look for news of its listeners. Any goroutine.
 func (w *Worker) dialersWait() {
-	w.listening.news.Store(true)
+	w.connecting.listening.news.Store(true)
 	w.engine.Post()
 }
 
 // answerDialers deals with the news of all listeners, and returns how much that was.
 func (w *Worker) answerDialers() (n int) {
-	if !w.listening.news.Load() {
+	if !w.connecting.listening.news.Load() {
 		return 0
 	}
-	w.listening.news.Store(false)
+	w.connecting.listening.news.Store(false)
 	n = w.adoptAll()
-	for _, l := range slices.Clone(w.listening.listeners) { // callbacks may open and close some
+	for _, l := range slices.Clone(w.connecting.listening.listeners) { // callbacks may open and close some
 		for _, r := range l.boot.Take() {
 			n++
 			l.news(r)
@@ -349,7 +349,7 @@ func (l *Listener) news(r *bootstrap.Request) {
 	case !r.Gone():
 		l.decide(r)
 	default:
-		for e, x := range l.w.listening.expected {
+		for e, x := range l.w.connecting.listening.expected {
 			if x.req == r {
 				e.giveUpHalfOpen()
 				return
@@ -425,21 +425,21 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, 
 	e.beginTo(0, own)
 	e.link.expireWithin(within + l.cfg.HelloTimeout) // the dialer has to get the ACCEPT first
 	e.link.within = within
-	if w.listening.expected == nil {
-		w.listening.expected = map[*EP]*expected{}
+	if w.connecting.listening.expected == nil {
+		w.connecting.listening.expected = map[*EP]*expected{}
 	}
-	w.listening.expected[e] = &expected{l, r}
+	w.connecting.listening.expected[e] = &expected{l, r}
 	return e
 }
 
 // arrived hands an EP out, if it is that of an expected peer, which asks for lanes now and has
 // no answer yet. It reports false if the EP was closed in turn.
 func (w *Worker) arrived(e *EP) bool {
-	x := w.listening.expected[e]
+	x := w.connecting.listening.expected[e]
 	if x == nil || e.state != epOpen {
 		return true
 	}
-	delete(w.listening.expected, e)
+	delete(w.connecting.listening.expected, e)
 	x.req.Connected()
 	e.link.whole()
 	e.passive, e.unproven = false, false
@@ -463,8 +463,8 @@ func (l *Listener) gone(p *Peer, err error) {
 
 // unexpect is called when an EP is destroyed: nothing has come of its peer.
 func (w *Worker) unexpect(e *EP) {
-	if x := w.listening.expected[e]; x != nil {
-		delete(w.listening.expected, e)
+	if x := w.connecting.listening.expected[e]; x != nil {
+		delete(w.connecting.listening.expected, e)
 		x.req.Drop()
 	}
 }

@@ -133,7 +133,7 @@ func TestDial(t *testing.T) {
 		p.idle()
 		assert.ErrorIs(t, l.peers[0].EP.Err(), ucs.ErrClosed, "the listener closes it")
 		assert.Zero(t, p.b.w.eps.Len())
-		assert.Empty(t, p.b.w.listening.expected)
+		assert.Empty(t, p.b.w.connecting.listening.expected)
 	})
 }
 
@@ -300,8 +300,8 @@ func TestDial_GivesUpHalfway(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		p.until(func() bool { return p.b.w.eps.Len() == 0 && p.a.w.eps.Len() == 0 })
-		assert.Zero(t, p.b.w.halfOpen.Len())
-		assert.Empty(t, p.b.w.listening.expected)
+		assert.Zero(t, p.b.w.connecting.halfOpen.Len())
+		assert.Empty(t, p.b.w.connecting.listening.expected)
 		assert.Empty(t, l.events)
 	})
 }
@@ -352,7 +352,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 	p := newPair(t, real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
-		for !p.b.w.listening.news.Load() && !done() {
+		for !p.b.w.connecting.listening.news.Load() && !done() {
 			p.a.w.Progress()
 		}
 		testenv.WithoutDescriptors(t, func() { p.b.w.Progress() })
@@ -387,7 +387,7 @@ func TestListen_Refuses(t *testing.T) {
 			assert.ErrorContains(t, err, "ucp: listen on "+tc.network)
 		})
 	}
-	assert.Empty(t, p.a.w.listening.listeners)
+	assert.Empty(t, p.a.w.connecting.listening.listeners)
 }
 
 // TestListener_Publish: dialers get the keys that are published when they come.
@@ -518,7 +518,7 @@ func TestListener_HoldsNothing(t *testing.T) {
 	for _, w := range []*Worker{p.a.w, p.b.w} {
 		p.until(func() bool { return w.eps.Len() == 0 })
 		assert.Zero(t, w.peers.Len())
-		assert.Zero(t, w.halfOpen.Len())
+		assert.Zero(t, w.connecting.halfOpen.Len())
 		numbered, called := w.names.Len()
 		assert.Zero(t, numbered+called)
 	}

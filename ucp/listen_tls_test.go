@@ -88,7 +88,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 			if name == "listener" {
 				require.Len(t, said, 13)
 				assert.Equal(t, byte(3), said[6], "REJECT")
-				assert.False(t, bytes.Contains(said, p.b.w.packed))
+				assert.False(t, bytes.Contains(said, p.b.w.net.packed))
 			}
 		})
 	}

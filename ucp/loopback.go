@@ -40,7 +40,7 @@ func (w *Worker) senderClosing(e *EP) *EP {
 // wordsTo is the EP that takes the words of notifications which arrive on the lanes of e: e, or the loop-back
 // at the other end of these.
 func (e *EP) wordsTo() *EP {
-	if !e.passive || e.peer.Addr.UUID() != e.w.addr.UUID() {
+	if !e.passive || e.peer.Addr.UUID() != e.w.net.addr.UUID() {
 		return e
 	}
 	if other := e.w.eps.Find(e.link.conn.RemoteEP()); other != nil && other.isLoopback() {

@@ -12,9 +12,23 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// messageState is what a worker has for messages of EPs.
+type messageState struct {
+	latest      *messages        // over which a message has come; unconnected if there is none
+	granted     int64            // what the windows of peers have beyond firstWindow each, in bytes
+	leftBytes   int64            // that messages of peers that have gone use
+	leftOf      map[uint64]int64 // of these, bytes by peer; none of 0
+	free        *message
+	freeInbound *inbound
+	buffers     buffers
+	short       shortMsg
+	whole       wholeMsg
+	piece       headedMsg
+}
+
 // messageProtocol is what tagged messages, active messages and streams share.
 var messageProtocol = protocol{
-	init: func(w *Worker) { w.latest, w.leftOf = unconnected, map[uint64]int64{} },
+	init: func(w *Worker) { w.messages.latest, w.messages.leftOf = unconnected, map[uint64]int64{} },
 	handlers: func(w *Worker) []handler {
 		return []handler{
 			{wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)},
@@ -58,7 +72,7 @@ type messages struct {
 	word     uint64           // of a short active message, without its id
 	maxWord  int              // longest of those that goes at once, in bytes of data; -1 if there is none
 	maxLong  int              // longest of those, where no memory is given
-	asks     bool             // Worker.matcher decides before a message goes in one call: maxShort and maxCopy are -1
+	asks     bool             // Worker.tag.matcher decides before a message goes in one call: maxShort and maxCopy are -1
 	mayShort int              // what maxShort would be otherwise
 	mayCopy  int              // and maxCopy
 
@@ -159,7 +173,7 @@ func (e *EP) bindMessages() {
 	m.maxCopy = x.Iface.sends().eager
 	atOnce := proto.ShortestAnnounced - 1 // longer ones may be announced, where memory is given
 	if m.words == nil {
-		m.joined = joinedWords{x.AM, &e.w.short}
+		m.joined = joinedWords{x.AM, &e.w.messages.short}
 		m.words, atOnce = &m.joined, shortData
 	} else {
 		m.maxWords = min(limits.MaxShort-wire.HeadLen, m.maxCopy)
@@ -201,7 +215,7 @@ func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte)
 	if m.credit < n {
 		return uct.ErrNoResource
 	}
-	err := w.whole.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
+	err := w.messages.whole.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
 	if err == nil {
 		m.credit -= n
 	}

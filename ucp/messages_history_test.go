@@ -372,7 +372,7 @@ func (x *talk) checkTags() {
 		h.req, h.err = x.p.b.w.TagRecv(h.buf, 0, 0, &h.info, nil)
 		h.check(x, s)
 	}
-	require.Zero(x.rt, x.p.b.w.tags.Unexpected())
+	require.Zero(x.rt, x.p.b.w.tag.table.Unexpected())
 }
 
 // check waits for a receive and looks whether it has that message.
@@ -447,6 +447,6 @@ func (x *talk) checkRest() {
 	require.Zero(x.rt, in.held)
 	require.Nil(x.rt, in.inbound)
 	x.p.until(func() bool { return inUse(x.p.a.w) == 0 && inUse(x.p.b.w) == 0 })
-	require.Zero(x.rt, x.p.a.w.remote.Len())
-	require.Zero(x.rt, x.p.b.w.remote.Len())
+	require.Zero(x.rt, x.p.a.w.pool.remote.Len())
+	require.Zero(x.rt, x.p.b.w.pool.remote.Len())
 }

@@ -85,7 +85,7 @@ func TestMessages_NoCredit(t *testing.T) {
 			for _, m := range kept {
 				m.Release()
 			}
-			for m := range w.tags.Messages() {
+			for m := range w.tag.table.Messages() {
 				assert.Nil(t, m.Owner.in, "the rest of it does not come")
 			}
 			x.allEnd()
@@ -134,7 +134,7 @@ func TestMessages_Flood(t *testing.T) {
 
 // unreceived is how much memory b holds for messages that were not received, in bytes.
 func (p *pair) unreceived() (n int) {
-	for m := range p.b.w.tags.Messages() {
+	for m := range p.b.w.tag.table.Messages() {
 		n += cap(m.Owner.buf)
 	}
 	return n
@@ -176,7 +176,7 @@ func TestMessages_LongKeys(t *testing.T) {
 		rts := &wire.RTS{ID: uint64(i + 1), Length: 1 << 20, Key: key}
 		x.handle(hostileMsg{wire.AMTagRTS, namesEP, rts.Append(hostileHead(9))})
 		kept := 0
-		for m := range w.tags.Messages() {
+		for m := range w.tag.table.Messages() {
 			kept += cap(m.Owner.buf)
 		}
 		most = max(most, kept)

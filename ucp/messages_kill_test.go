@@ -161,10 +161,10 @@ func (x *survivor) nothingLeft(t *testing.T) {
 		x.step()
 	}
 	require.Len(t, x.mem.Bytes(), bytes.Count(x.mem.Bytes(), []byte{closedByte}), "written late")
-	require.Zero(t, x.w.granted)
+	require.Zero(t, x.w.messages.granted)
 	require.Zero(t, inUse(x.w))
-	require.Zero(t, x.w.remote.Len())
-	require.Zero(t, x.w.tags.Unexpected())
+	require.Zero(t, x.w.pool.remote.Len())
+	require.Zero(t, x.w.tag.table.Unexpected())
 }
 
 // chatRole sends messages of all kinds to a survivor (transports, its address), and

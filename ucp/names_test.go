@@ -14,7 +14,7 @@ import (
 func (p *pair) goneFor(t *testing.T) {
 	t.Helper()
 	const enough = 1025
-	addr := *p.b.w.addr
+	addr := *p.b.w.net.addr
 	for range enough {
 		binary.LittleEndian.PutUint64(addr.Key[:], addr.UUID()+1)
 		packed, err := addr.Pack()

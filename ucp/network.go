@@ -11,9 +11,11 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// network is what a worker has opened, and has not, because the program asked for the network.
+// network is the address of a worker, and what it has opened, and has not, because the program asked for the network.
 type network struct {
-	mu       sync.Mutex // held to write Worker.packed and by who is not the owner to read it
+	addr     *wireup.Address // of the worker; not changed once packed, but replaced
+	packed   []byte
+	mu       sync.Mutex // held to write packed and by who is not the owner to read it
 	offers   []offer    // open beside those of the context
 	excluded []offer    // by the configuration
 }
@@ -24,7 +26,7 @@ type localAddress struct {
 	packed []byte
 }
 
-func (w *Worker) own() localAddress { return localAddress{w.addr, w.packed} }
+func (w *Worker) own() localAddress { return localAddress{w.net.addr, w.net.packed} }
 
 // offersAt are the transports on devices with a local address that are offered only now.
 func (c *Context) offersAt(local netip.Addr) (offers []offer, err error) {
@@ -77,7 +79,7 @@ func (w *Worker) useNetwork(local netip.AddrPort, listens bool) error {
 
 // opened reports that the worker has opened a transport.
 func (w *Worker) opened(r *uct.Resource) bool {
-	return slices.ContainsFunc(w.addr.Resources, func(x wireup.Resource) bool {
+	return slices.ContainsFunc(w.net.addr.Resources, func(x wireup.Resource) bool {
 		return x.Transport == r.Transport && x.Device == r.Device
 	})
 }
@@ -102,10 +104,10 @@ func (w *Worker) openLater(o *offer) error {
 	if err := w.engine.AddLater(&i.Iface, u); err != nil {
 		return ucs.Join(err, u.Close())
 	}
-	addr := *w.addr // EPs that there are, and dials under way, go on with the old one
+	addr := *w.net.addr // EPs that there are, and dials under way, go on with the old one
 	addr.Resources = slices.Clone(addr.Resources)
-	w.addr = &addr
-	w.peers.SetLocal(w.addr)
+	w.net.addr = &addr
+	w.peers.SetLocal(w.net.addr)
 	w.net.offers = append(w.net.offers, *o)
 	if err := w.enterIface(o, i); err != nil {
 		return err
@@ -115,12 +117,12 @@ func (w *Worker) openLater(o *offer) error {
 
 // publish packs the address of the worker.
 func (w *Worker) publish() error {
-	packed, err := w.addr.Pack()
+	packed, err := w.net.addr.Pack()
 	if err != nil {
 		return err
 	}
 	w.net.mu.Lock()
-	w.packed = packed
+	w.net.packed = packed
 	w.net.mu.Unlock()
 	return nil
 }

@@ -86,8 +86,8 @@ func kernelAddr(t testing.TB, text string) netip.Addr {
 
 // devices are the devices of tcp that a worker has open.
 func (x *end) devices() (names []string) {
-	for i := range x.w.addr.Resources {
-		if r := &x.w.addr.Resources[i]; r.Transport == "tcp" {
+	for i := range x.w.net.addr.Resources {
+		if r := &x.w.net.addr.Resources[i]; r.Transport == "tcp" {
 			names = append(names, r.Device)
 		}
 	}

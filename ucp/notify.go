@@ -154,7 +154,7 @@ func (r *Request) sendWord() error {
 // ended. f may start operations, on ep too, and must not call Progress. A nil f removes it;
 // without one words are dropped and counted as bad messages, so call it before peers get the
 // worker's address.
-func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.onNotify = f }
+func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.rma.onNotify = f }
 
 // notified is an EP that takes words which come with a put.
 type notified EP
@@ -175,9 +175,9 @@ func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 
 // takeWord hands a word over.
 func (w *Worker) takeWord(e *EP, word uint64) {
-	if e == nil || !e.receives() || e.link == nil || w.onNotify == nil {
+	if e == nil || !e.receives() || e.link == nil || w.rma.onNotify == nil {
 		w.stats.badMessages.Inc()
 		return
 	}
-	w.onNotify(e, word)
+	w.rma.onNotify(e, word)
 }

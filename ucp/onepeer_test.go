@@ -23,7 +23,7 @@ func granted(w *Worker, uuid uint64) int64 {
 func TestWindow_OnePeer(t *testing.T) {
 	const extra = 48 << 10 // what a window grows by
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: 4 * extra})
-	w, uuid := p.b.w, p.a.w.addr.UUID()
+	w, uuid := p.b.w, p.a.w.net.addr.UUID()
 	send := func(from *Worker) *EP {
 		ep, err := from.NewEP(w.Address(), EPConfig{})
 		require.NoError(t, err)
@@ -43,13 +43,13 @@ func TestWindow_OnePeer(t *testing.T) {
 	}
 	c := p.third(p.a.ctx)
 	send(c)
-	require.EqualValues(t, extra, granted(w, c.addr.UUID()))
-	require.EqualValues(t, 3*extra, w.granted)
+	require.EqualValues(t, extra, granted(w, c.net.addr.UUID()))
+	require.EqualValues(t, 3*extra, w.messages.granted)
 	for _, ep := range eps {
 		require.NoError(t, p.finish(ep.Close(CloseFlush)))
 	}
 	p.until(func() bool { return granted(w, uuid) == 0 })
-	require.EqualValues(t, extra, w.granted)
+	require.EqualValues(t, extra, w.messages.granted)
 }
 
 // windowFills are messages that use as much memory for each byte of a window as there are.
@@ -211,7 +211,7 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 func TestPeerBudget_LeftBehind(t *testing.T) {
 	const budget, eps = 256 << 10, 8
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
-	w, uuid := p.b.w, p.a.w.addr.UUID()
+	w, uuid := p.b.w, p.a.w.net.addr.UUID()
 	other := p.third(p.a.ctx)
 	leave := func(from *Worker, tag uint64) {
 		ep, err := from.NewEP(w.Address(), EPConfig{})
@@ -219,12 +219,12 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 		r, err := ep.TagSend(tag, pattern(4000, int(tag)), nil)
 		require.NoError(t, err)
 		until := func(ok func() bool) { p.until(func() bool { other.Progress(); return ok() }) }
-		kept := w.tags.Unexpected()
+		kept := w.tag.table.Unexpected()
 		if r != nil {
 			until(r.Done)
 			require.NoError(t, r.take())
 		}
-		until(func() bool { return w.tags.Unexpected() > kept })
+		until(func() bool { return w.tag.table.Unexpected() > kept })
 		r, err = ep.Close(CloseFlush)
 		require.NoError(t, err)
 		if r != nil {
@@ -239,9 +239,9 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 	}
 	for i := first; i < last; i++ {
 		leave(p.a.w, uint64(i))
-		require.LessOrEqual(t, w.leftOf[uuid], int64(budget))
+		require.LessOrEqual(t, w.messages.leftOf[uuid], int64(budget))
 	}
-	left := w.tags.Unexpected() - others
+	left := w.tag.table.Unexpected() - others
 	require.Greater(t, left, 10)
 	require.EqualValues(t, last-first-left, counters(w)["worker.dropped_messages"])
 	for range eps { // their windows take the place of the rest
@@ -250,9 +250,9 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 		require.NoError(t, p.finish(ep.TagSend(last, nil, nil)))
 		require.NoError(t, p.finish(w.TagRecv(nil, last, exact, nil, nil)))
 	}
-	require.LessOrEqual(t, w.leftOf[uuid], w.leftRoom(uuid))
+	require.LessOrEqual(t, w.messages.leftOf[uuid], w.leftRoom(uuid))
 	require.Less(t, w.leftRoom(uuid), int64(budget-eps*leastWindowMemory))
-	require.Less(t, w.tags.Unexpected()-others, left)
+	require.Less(t, w.tag.table.Unexpected()-others, left)
 	buf := make([]byte, 4000)
 	for i := range others {
 		require.NoError(t, p.finish(w.TagRecv(buf, uint64(i+1), exact, nil, nil)))
@@ -262,8 +262,8 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 	for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {
 		m.Release()
 	}
-	require.Empty(t, w.leftOf)
-	require.Zero(t, w.leftBytes)
+	require.Empty(t, w.messages.leftOf)
+	require.Zero(t, w.messages.leftBytes)
 }
 
 // TestPeerBudget_EachWorker: each worker of a context has limits of its own: what a peer has at one of them takes
@@ -271,18 +271,18 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 func TestPeerBudget_EachWorker(t *testing.T) {
 	const extra = 48 << 10
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})
-	uuid := p.a.w.addr.UUID()
+	uuid := p.a.w.net.addr.UUID()
 	for _, w := range []*Worker{p.b.w, p.third(p.b.ctx)} {
 		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
 		require.NoError(t, err)
 		r, err := ep.TagSend(1, nil, nil)
 		require.NoError(t, err)
-		p.until(func() bool { w.Progress(); return (r == nil || r.Done()) && w.tags.Unexpected() == 1 })
+		p.until(func() bool { w.Progress(); return (r == nil || r.Done()) && w.tag.table.Unexpected() == 1 })
 		if r != nil {
 			require.NoError(t, r.take())
 		}
 		require.EqualValues(t, extra, granted(w, uuid))
-		require.EqualValues(t, extra, w.granted)
+		require.EqualValues(t, extra, w.messages.granted)
 		require.NoError(t, p.finish(w.TagRecv(nil, 1, exact, nil, nil)))
 	}
 }

@@ -44,7 +44,7 @@ func (w *Worker) adoptAll() (n int) {
 // ownAt is the address of the worker for peers that connect to a listener. One that has connected to it has
 // reached an address of this host; for others that is the zero AddrPort.
 func (w *Worker) ownAt(reached, listener netip.AddrPort) (localAddress, error) {
-	addr := *w.addr
+	addr := *w.net.addr
 	addr.Resources = slices.Clone(addr.Resources)
 	changed := false
 	for i, f := range w.ifaces {

@@ -62,7 +62,7 @@ func TestOrder_SenderEnds(t *testing.T) {
 					p.until(sent.Done)
 					sent.Release()
 					p.idle()
-					require.Empty(t, p.b.w.blocked)
+					require.Empty(t, p.b.w.tag.blocked)
 					if recv.Done() { // it had the message, or has lost it with the EP
 						recv.Release()
 						return
@@ -138,13 +138,13 @@ func TestOrder_CancelOffered(t *testing.T) {
 func TestOrder_HostileReceiver(t *testing.T) {
 	p := blockedPair(t, Config{})
 	w, e := p.a.w, p.a.ep
-	requests := w.requests
+	requests := w.pool.made
 	for i := range 1000 {
 		q := wire.Query{EP: e.id, Number: uint32(i + 1), Kind: wire.QueryKind(i % 4), Returned: i%3 == 0, Tag: orderJunk, Mask: exact, Limit: 1 << 40}
 		w.handleQuery(q.Append(nil), nil)
 		require.LessOrEqual(t, e.link.answers, 1)
 	}
-	require.Less(t, w.requests-requests, 64, "requests for replies")
+	require.Less(t, w.pool.made-requests, 64, "requests for replies")
 	p.idle()
 }
 

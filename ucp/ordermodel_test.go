@@ -107,7 +107,7 @@ func (m *orderModel) settle() {
 // asks its sender for no other.
 func (m *orderModel) lapse() {
 	m.settle()
-	for rounds := 0; slices.ContainsFunc(m.b.w.blocked, func(b *blockedSender) bool { return b.reserved != nil }); rounds++ {
+	for rounds := 0; slices.ContainsFunc(m.b.w.tag.blocked, func(b *blockedSender) bool { return b.reserved != nil }); rounds++ {
 		if rounds > reservedRounds {
 			m.fail("a message is reserved for ever")
 		}

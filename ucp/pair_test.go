@@ -283,7 +283,7 @@ func requireZero(t testing.TB, b []byte, msg string) {
 
 // unclean counts the requests in the pools of w that have something of the operation before.
 func unclean(w *Worker) (n int) {
-	for _, free := range []*Request{w.free, w.freeRecvs} {
+	for _, free := range []*Request{w.pool.free, w.pool.receives} {
 		for r := free; r != nil; r = r.next {
 			if r.key != nil || r.msg != nil || r.leased != nil || r.pieces != nil || r.parent != nil || r.onDone != nil {
 				n++
@@ -295,8 +295,8 @@ func unclean(w *Worker) (n int) {
 
 // inUse counts the requests of w that are not in the pool.
 func inUse(w *Worker) int {
-	n := w.requests
-	for _, free := range []*Request{w.free, w.freeRecvs} {
+	n := w.pool.made
+	for _, free := range []*Request{w.pool.free, w.pool.receives} {
 		for r := free; r != nil; r = r.next {
 			n--
 		}

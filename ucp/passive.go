@@ -44,7 +44,7 @@ func (l *link) expireWithin(d time.Duration) {
 func (l *link) whole() {
 	if l.halfOpen {
 		l.halfOpen = false
-		if l.e.w.halfOpen.Remove(l.e) && !l.e.w.late.Empty() {
+		if l.e.w.connecting.halfOpen.Remove(l.e) && !l.e.w.connecting.late.Empty() {
 			l.e.w.engine.Raise()
 		}
 	}

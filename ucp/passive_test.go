@@ -23,8 +23,8 @@ import (
 func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
 	p.t.Helper()
 	lane.Roles = wireup.Set(wireup.RMA)
-	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: from.addr.UUID(), DstUUID: p.a.w.addr.UUID(),
-		SrcEP: uint64(1 + i), Addr: from.packed, Lanes: []wireup.MsgLane{lane}}
+	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: from.net.addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
+		SrcEP: uint64(1 + i), Addr: from.net.packed, Lanes: []wireup.MsgLane{lane}}
 	p.a.w.handleWireup(from.sealed(p.a.w, m), nil)
 	p.step()
 }
@@ -61,7 +61,7 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 				sleepWith(limit+time.Second, &p.a, &p.b)
 				p.idle()
 				assert.Equal(t, 1, p.a.w.eps.Len(), "the one that is used")
-				assert.Zero(t, p.a.w.halfOpen.Len())
+				assert.Zero(t, p.a.w.connecting.halfOpen.Len())
 				assert.Equal(t, 1, p.a.w.peers.Len())
 				numbered, called := p.a.w.names.Len()
 				assert.LessOrEqual(t, numbered+called, 2)
@@ -105,7 +105,7 @@ func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
 			require.True(t, r.Done())
 			require.NoError(t, p.finish(r, nil))
 		}
-		require.True(t, p.a.w.late.Empty())
+		require.True(t, p.a.w.connecting.late.Empty())
 		require.Equal(t, n-most, refused(), "each once")
 	})
 }
@@ -142,7 +142,7 @@ func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.flood(conn.MaxHalfOpen, 8)
-		most := p.a.w.halfOpen.Len()
+		most := p.a.w.connecting.halfOpen.Len()
 		p.b.dial(t, &p.a)
 		r, err := p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)
 		require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
 		sleepWith(3*time.Second, &p.a, &p.b)
 		require.NoError(t, p.finish(r, nil))
 		assert.NotZero(t, counters(p.a.w)["worker.evicted_eps"])
-		assert.LessOrEqual(t, p.a.w.halfOpen.Len(), most)
+		assert.LessOrEqual(t, p.a.w.connecting.halfOpen.Len(), most)
 	})
 }
 
@@ -164,7 +164,7 @@ func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 	p.idle()
 	_, before := p.b.w.names.Len()
 	for i := range 1000 {
-		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.addr.UUID(), DstUUID: p.b.w.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
+		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
 			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA)}}}
 		p.b.w.handleWireup(p.a.w.sealed(p.b.w, m), nil)
 		p.b.w.Progress()

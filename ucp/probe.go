@@ -12,10 +12,10 @@ import (
 // one of the next calls with the same arguments.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
-	if x := w.matcher; x != nil {
+	if x := w.tag.matcher; x != nil {
 		found = x.probe(tag, mask)
 	} else {
-		found = w.tags.Peek(tag, mask)
+		found = w.tag.table.Peek(tag, mask)
 	}
 	if found == nil {
 		return w.probeBlocked(tag, mask, remove)
@@ -24,7 +24,7 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 	if info = m.info(); !remove {
 		return nil, info, true
 	}
-	w.tags.Remove(found)
+	w.tag.table.Remove(found)
 	return m.taken(), info, true
 }
 

@@ -25,7 +25,7 @@ func (w *Worker) Progress() int { // as Engine.Progress; so short that its calle
 func (w *Worker) schedule(e *EP) {
 	if !e.scheduled {
 		e.scheduled = true
-		w.deferred = append(w.deferred, e)
+		w.todo.deferred = append(w.todo.deferred, e)
 		w.engine.Raise()
 	}
 }
@@ -36,21 +36,21 @@ type engineOwner struct{ w *Worker }
 // Work implements engine.Owner.
 func (o *engineOwner) Work() int {
 	w := o.w
-	n := len(w.broken) + w.count(func(p *protocol) func(*Worker) int { return p.arrivals })
-	broken := w.broken
-	w.broken = nil
+	n := len(w.todo.broken) + w.count(func(p *protocol) func(*Worker) int { return p.arrivals })
+	broken := w.todo.broken
+	w.todo.broken = nil
 	for _, b := range broken {
 		w.lose(b)
 	}
 	n += w.count(func(p *protocol) func(*Worker) int { return p.work })
-	due := w.deferred
-	w.deferred = w.spare[:0]
+	due := w.todo.deferred
+	w.todo.deferred = w.todo.spare[:0]
 	for _, e := range due {
 		e.scheduled = false
 		e.deferredWork()
 	}
 	clear(due)
-	w.spare = due
+	w.todo.spare = due
 	w.each(func(p *protocol) func(*Worker) { return p.worked })
 	return n + w.tellEnded()
 }
@@ -129,7 +129,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window),
-		Loopback: peerEP == 0 && !e.passive && e.peer.Addr.UUID() == e.w.addr.UUID(),
+		Loopback: peerEP == 0 && !e.passive && e.peer.Addr.UUID() == e.w.net.addr.UUID(),
 	})
 	e.link.carrier = e.w.carrier(e)
 	e.w.addLink(e.link)
@@ -163,7 +163,7 @@ func (e *EP) carrierFailed() {
 // laneBroke is told by transports of an endpoint that failed.
 func (w *Worker) laneBroke(ep uct.EP, err error) {
 	w.stats.brokenLanes.Inc()
-	w.broken = append(w.broken, brokenLane{ep, err})
+	w.todo.broken = append(w.todo.broken, brokenLane{ep, err})
 	w.engine.Raise()
 }
 
@@ -189,7 +189,7 @@ func (e *EP) reason(err error) error {
 
 // lose handles a transport endpoint that failed.
 func (w *Worker) lose(b brokenLane) {
-	o := w.byLane[b.ep]
+	o := w.lanes.byEP[b.ep]
 	if o.carrier != nil {
 		o.carrier.Fail(b.err)
 		o.e.pathFailed(o.carrier.Path(), b.err)

@@ -78,7 +78,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 			}
 		}
 	}
-	if e.w.lateKeys && key.bindLate(wireup.RMA) {
+	if e.w.transfers.lateKeys && key.bindLate(wireup.RMA) {
 		r, err := e.Put(buf, raddr, key, p)
 		key.unbind()
 		return r, err

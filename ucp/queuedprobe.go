@@ -22,11 +22,11 @@ const maxQueuedProbes = 64
 // probeBlocked looks for a message in the queues of blocked peers, for a probe that finds none here. It
 // reports false as long as no peer has replied that it has one, or, with remove, has offered it.
 func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagInfo, bool) {
-	if len(w.blocked) == 0 {
+	if len(w.tag.blocked) == 0 {
 		return nil, TagInfo{}, false
 	}
-	for i := range w.probes {
-		p := &w.probes[i]
+	for i := range w.tag.probes {
+		p := &w.tag.probes[i]
 		switch {
 		case p.tag != tag || p.mask != mask:
 		case p.from == nil:
@@ -40,11 +40,11 @@ func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagIn
 			return nil, p.info, true
 		}
 	}
-	if len(w.probes) == maxQueuedProbes {
-		w.probes = slices.Delete(w.probes, 0, 1)
+	if len(w.tag.probes) == maxQueuedProbes {
+		w.tag.probes = slices.Delete(w.tag.probes, 0, 1)
 	}
-	w.lastProbe++
-	w.probes = append(w.probes, queuedProbe{tag: tag, mask: mask, number: w.lastProbe})
+	w.tag.lastProbe++
+	w.tag.probes = append(w.tag.probes, queuedProbe{tag: tag, mask: mask, number: w.tag.lastProbe})
 	w.queryAll()
 	return nil, TagInfo{}, false
 }
@@ -66,7 +66,7 @@ func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 		w.forgetProbes(func(p *queuedProbe) bool { return p.number == number })
 		b.compare()
 		return u
-	case b.reserved == nil && (b.query.Kind == wire.QueryNone || b.query.Kind == wire.QueryList) && w.tags.After(b.cursor) == nil:
+	case b.reserved == nil && (b.query.Kind == wire.QueryNone || b.query.Kind == wire.QueryList) && w.tag.table.After(b.cursor) == nil:
 		b.recv, b.listed, b.probing = nil, false, p.number
 		b.startQuery(wire.Query{Kind: wire.QueryMatch, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 	}
@@ -75,7 +75,7 @@ func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 
 // compared is the limit for a message that no pending receive fits.
 func (b *blockedSender) compared() uint64 {
-	if b.m.e.w.tags.Expects() {
+	if b.m.e.w.tag.table.Expects() {
 		return b.end
 	}
 	return math.MaxUint64
@@ -122,8 +122,8 @@ func (b *blockedSender) expireReserved() {
 
 // nextProbe is the first probe after a number for which no message is known; nil if there is none.
 func (w *Worker) nextProbe(after uint64) *queuedProbe {
-	for i := range w.probes {
-		if p := &w.probes[i]; p.number > after && p.from == nil {
+	for i := range w.tag.probes {
+		if p := &w.tag.probes[i]; p.number > after && p.from == nil {
 			return p
 		}
 	}
@@ -132,13 +132,13 @@ func (w *Worker) nextProbe(after uint64) *queuedProbe {
 
 // forgetProbes drops the probes for which drop is true.
 func (w *Worker) forgetProbes(drop func(p *queuedProbe) bool) {
-	w.probes = slices.DeleteFunc(w.probes, func(p queuedProbe) bool { return drop(&p) })
+	w.tag.probes = slices.DeleteFunc(w.tag.probes, func(p queuedProbe) bool { return drop(&p) })
 }
 
 // receivePosted is called when a receive was posted that matches nothing which has arrived. It may match
 // what a probe has found or is about to find.
 func (w *Worker) receivePosted(tag, mask uint64) {
-	if len(w.blocked) == 0 {
+	if len(w.tag.blocked) == 0 {
 		return
 	}
 	w.forgetProbes(func(p *queuedProbe) bool {
@@ -147,7 +147,7 @@ func (w *Worker) receivePosted(tag, mask uint64) {
 		}
 		return (p.tag^tag)&p.mask&mask == 0
 	})
-	for _, b := range w.blocked {
+	for _, b := range w.tag.blocked {
 		if u := b.reserved; u != nil && (u.node.Tag^tag)&mask == 0 {
 			b.returnReserved()
 		}
@@ -160,8 +160,8 @@ func (b *blockedSender) probed(pairs []byte) {
 	w := b.m.e.w
 	pair, _ := wire.UnpackPair(pairs)
 	b.query.Kind, b.probe = wire.QueryNone, b.probing
-	for i := range w.probes {
-		p := &w.probes[i]
+	for i := range w.tag.probes {
+		p := &w.tag.probes[i]
 		if p.number == b.probing && p.from == nil && b.blocked && (p.tag^pair.First)&p.mask == 0 && b.m.e.w.maySend(b.m, pair.First) && pair.Second <= maxMessage {
 			p.from, p.info = b.m, TagInfo{Tag: pair.First, Length: int(pair.Second), From: b.m.e}
 		}
@@ -172,8 +172,8 @@ func (b *blockedSender) probed(pairs []byte) {
 // the probe.
 func (b *blockedSender) repeatProbes(tag uint64) {
 	w := b.m.e.w
-	for i := range w.probes {
-		if p := &w.probes[i]; p.from == nil && p.number <= b.probe && (p.tag^tag)&p.mask == 0 {
+	for i := range w.tag.probes {
+		if p := &w.tag.probes[i]; p.from == nil && p.number <= b.probe && (p.tag^tag)&p.mask == 0 {
 			b.probe = p.number - 1
 			return
 		}
@@ -182,5 +182,5 @@ func (b *blockedSender) repeatProbes(tag uint64) {
 
 // hasProbe reports whether the worker still has the probe of that number, and a message with tag fits it.
 func (w *Worker) hasProbe(number, tag uint64) bool {
-	return slices.ContainsFunc(w.probes, func(p queuedProbe) bool { return p.number == number && (p.tag^tag)&p.mask == 0 })
+	return slices.ContainsFunc(w.tag.probes, func(p queuedProbe) bool { return p.number == number && (p.tag^tag)&p.mask == 0 })
 }

@@ -399,7 +399,7 @@ func TestRails_LaneForItself(t *testing.T) {
 			p := newPair(t, set, cfg).onRails()
 			alone := p.a.ep.lane(wireup.RMA)
 			require.NotContains(t, p.a.railLanes(), alone)
-			require.Contains(t, p.a.w.groups[p.a.ep.link.group], alone.Iface.domain)
+			require.Contains(t, p.a.w.lanes.groups[p.a.ep.link.group], alone.Iface.domain)
 			from := p.a.ep.link.rails.From(minRMAChunk)
 			require.Greater(t, from, 10<<10)
 			for i, n := range []int{10 << 10, memLen} {

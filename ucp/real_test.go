@@ -136,7 +136,7 @@ func opened(t *testing.T, line string) (names []string) {
 	require.NoError(t, err)
 	w, err := c.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	for _, r := range w.addr.Resources {
+	for _, r := range w.net.addr.Resources {
 		name := r.Transport
 		if r.AuxOnly {
 			name += ":aux"

@@ -9,6 +9,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// connectState is what a worker has for handshakes and listeners.
+type connectState struct {
+	halfOpen  conn.HalfOpen[*EP] // that no listener has accepted; see passive.go
+	inbox     conn.Inbox
+	late      conn.Late
+	listening listening
+}
+
 // connectProtocol is how EPs connect: handshakes, and the sockets of Listen and Dial.
 var connectProtocol = protocol{
 	handlers: func(w *Worker) []handler {
@@ -19,7 +27,7 @@ var connectProtocol = protocol{
 	arrivals:    (*Worker).receiveAll,
 	work:        (*Worker).answerDialers,
 	alarm: func(w *Worker) {
-		if !w.late.Empty() {
+		if !w.connecting.late.Empty() {
 			w.engine.Raise()
 		}
 	},
@@ -58,7 +66,7 @@ var connectProtocol = protocol{
 // may make and close transport endpoints as well (package uct, "Calls from inside"); the
 // bound on what is kept also bounds what one poll of an iface has a worker do.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
-	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.inbox.Add(data) {
+	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.connecting.inbox.Add(data) {
 		w.engine.Raise()
 	} else {
 		w.stats.badMessages.Inc()
@@ -68,7 +76,7 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 
 // receiveAll handles the handshake messages that have arrived, and REQUESTs that have waited.
 func (w *Worker) receiveAll() int {
-	inbox := w.inbox.Take()
+	inbox := w.connecting.inbox.Take()
 	for _, b := range inbox {
 		w.receive(b)
 	}
@@ -77,20 +85,20 @@ func (w *Worker) receiveAll() int {
 
 // receiveLate handles REQUESTs that have waited for room among the connections that are half open.
 func (w *Worker) receiveLate() (n int) {
-	if w.late.Empty() {
+	if w.connecting.late.Empty() {
 		return 0
 	}
 	now := w.engine.Alarm.Now()
 	room := func(from conn.Source) bool { return w.makeRoom(from, now) }
 	for ; ; n++ {
-		b := w.late.Next(now, room)
+		b := w.connecting.late.Next(now, room)
 		if b == nil {
 			break
 		}
 		w.receive(b)
 	}
-	if !w.late.Empty() && w.halfOpen.Len() > 0 {
-		w.engine.Alarm.Set(max(w.halfOpen.EvictableAt(), now+latePause))
+	if !w.connecting.late.Empty() && w.connecting.halfOpen.Len() > 0 {
+		w.engine.Alarm.Set(max(w.connecting.halfOpen.EvictableAt(), now+latePause))
 	}
 	return n
 }
@@ -103,7 +111,7 @@ const latePause = 100 * time.Millisecond
 // worker that it names. It may keep b.
 func (w *Worker) receive(b []byte) {
 	m, err := wireup.UnpackMsg(conn.Unsealed(b))
-	if err != nil || m.DstUUID != w.addr.UUID() {
+	if err != nil || m.DstUUID != w.net.addr.UUID() {
 		w.stats.badMessages.Inc()
 		return
 	}
@@ -152,7 +160,7 @@ func (e *EP) receiveNotice() {
 		i := e.w.ifaces[p.Local]
 		for range maxRestPolls {
 			n := i.Progress()
-			for _, b := range e.w.inbox.Take() {
+			for _, b := range e.w.connecting.inbox.Take() {
 				e.w.receive(b)
 			}
 			if n == 0 {
@@ -184,7 +192,7 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 	if m.Type != wireup.Request {
 		return nil
 	}
-	if m.SrcUUID != w.addr.UUID() {
+	if m.SrcUUID != w.net.addr.UUID() {
 		e := w.names.At(m.SrcUUID, m.Seq)
 		if e != nil && (e.link == nil || e.link.conn.RemoteEP() == 0) && e.peer.Is(m.Addr) {
 			return e
@@ -217,20 +225,20 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	if !w.makeRoom(from, now) {
 		w.peers.Unused(p)
 		w.stats.refusedPeers.Inc()
-		w.late.Add(from, now, b)
-		w.engine.Alarm.Set(max(w.halfOpen.EvictableAt(), now+latePause))
+		w.connecting.late.Add(from, now, b)
+		w.engine.Alarm.Set(max(w.connecting.halfOpen.EvictableAt(), now+latePause))
 		return nil
 	}
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
 	w.hold(e)
-	w.halfOpen.Add(e, from, now)
+	w.connecting.halfOpen.Add(e, from, now)
 	if tooMany {
 		e.reject(m.SrcEP)
 		return nil
 	}
 	e.countMade(true)
 	e.each(func(p *protocol) func(*EP) { return p.accepted })
-	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
+	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.net.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}
 	return e
@@ -244,10 +252,10 @@ func sourceOf(p *conn.Peer) conn.Source {
 // makeRoom reports whether there is room for a connection of a source, for which it may evict another
 // one.
 func (w *Worker) makeRoom(from conn.Source, now time.Duration) bool {
-	if w.halfOpen.Room(from) {
+	if w.connecting.halfOpen.Room(from) {
 		return true
 	}
-	e, ok := w.halfOpen.Victim(from, now)
+	e, ok := w.connecting.halfOpen.Victim(from, now)
 	if ok {
 		e.evict()
 	}

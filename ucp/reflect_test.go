@@ -46,7 +46,7 @@ func TestRequest_NamesThirdParty(t *testing.T) {
 				addr := lieAbout(t, liar, l, i)
 				packed, err := addr.Pack()
 				require.NoError(t, err)
-				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.addr.UUID(),
+				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
 					SrcEP: uint64(1 + i), Addr: packed}
 				for k := range addr.Resources {
 					m.Lanes = append(m.Lanes, wireup.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: wireup.Set(wireup.AM)})

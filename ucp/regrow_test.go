@@ -30,5 +30,5 @@ func TestWindow_GrowsWhenThereIsBudget(t *testing.T) {
 	p.idle()
 	require.Greater(t, late.ep.msgs.most, int64(firstWindow))
 	require.LessOrEqual(t, late.ep.msgs.most, int64(window))
-	require.Equal(t, int64(window-firstWindow), p.b.w.granted)
+	require.Equal(t, int64(window-firstWindow), p.b.w.messages.granted)
 }

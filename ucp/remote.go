@@ -7,6 +7,13 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// rmaState is what a worker has for puts, gets and atomics.
+type rmaState struct {
+	scratch  uint64                    // result of a blocking atomic
+	staged   []byte                    // for a get that may be given up; nil while one goes on
+	onNotify func(ep *EP, word uint64) // may be nil
+}
+
 // rmaProtocol is atomics that the target executes, and puts with notification.
 var rmaProtocol = protocol{
 	handlers: func(w *Worker) []handler {
@@ -28,7 +35,7 @@ var rmaProtocol = protocol{
 func (r *Request) sendRemote() error {
 	w, l := r.worker, r.ep.link
 	if r.remote == 0 {
-		r.remote = w.remote.Add(r)
+		r.remote = w.pool.remote.Add(r)
 	}
 	m := wire.Request{
 		Op: r.op, Size: r.size, EP: l.conn.MessageEP(), ID: r.remote,
@@ -88,12 +95,12 @@ func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	r := w.remote.Find(m.ID)
+	r := w.pool.remote.Find(m.ID)
 	if r == nil || r.ep.id != m.EP || r.size == 0 || r.flags&reqPosted == 0 {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	w.remote.Remove(r.remote)
+	w.pool.remote.Remove(r.remote)
 	r.remote, r.word = 0, m.Value
 	r.comp.Complete(m.Status)
 	return false

@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -93,6 +94,14 @@ const (
 	reqReceived                       // a receive that its message has ended and nothing else knows of
 )
 
+// requestPool is the requests of a worker.
+type requestPool struct {
+	free     *Request
+	receives *Request               // those that have a recv
+	made     int                    // that there are, free ones included
+	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
+}
+
 // chunk is how many requests the pool grows by.
 const chunk = 32
 
@@ -106,18 +115,18 @@ func (w *Worker) newRequest(e *EP, s *stage) *Request {
 // newDirect is newRequest for an operation that is posted in one call. The caller sets EP
 // and stage.
 func (w *Worker) newDirect() *Request {
-	r := w.free
+	r := w.pool.free
 	if r == nil {
 		r = w.growPool()
 	}
-	w.free = r.next
+	w.pool.free = r.next
 	return r
 }
 
 //go:noinline
 func (w *Worker) growPool() *Request {
 	block := make([]Request, chunk)
-	w.requests += chunk
+	w.pool.made += chunk
 	for i := range block {
 		r := &block[i]
 		r.worker = w
@@ -125,10 +134,10 @@ func (w *Worker) growPool() *Request {
 		r.comp.Count = 1
 		r.comp.Func = completed
 		r.pend.Func = func(*uct.PendingReq) error { return r.dispatched() }
-		r.next = w.free
-		w.free = r
+		r.next = w.pool.free
+		w.pool.free = r
 	}
-	return w.free
+	return w.pool.free
 }
 
 // recycle puts a request that nobody refers to back into the pool, as new.
@@ -153,7 +162,7 @@ func (w *Worker) recycle(r *Request) {
 // of their own, so that what does not differ between them is not written for each.
 func (w *Worker) recycleReceived(r *Request) {
 	r.flags = reqFree
-	r.next, w.freeRecvs = w.freeRecvs, r
+	r.next, w.pool.receives = w.pool.receives, r
 }
 
 // recycleDirect is recycle for a request that was posted in one call, of a buffer that is
@@ -162,7 +171,7 @@ func (w *Worker) recycleDirect(r *Request) {
 	r.result, r.off, r.size = nil, 0, 0
 	r.comp.Count = 1
 	r.flags = reqFree
-	r.next, w.free = w.free, r
+	r.next, w.pool.free = w.pool.free, r
 }
 
 // errGivenBack is the error of a request that is in the pool.

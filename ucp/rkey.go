@@ -101,7 +101,7 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
-	if e.fences > 0 || e.state != epOpen || e.w.lateKeys {
+	if e.fences > 0 || e.state != epOpen || e.w.transfers.lateKeys {
 		return
 	}
 	if l := e.lane(wireup.RMA); l != nil && l.Proven {

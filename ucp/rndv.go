@@ -341,7 +341,7 @@ func (r *Request) inOrder() bool { return r.flags&reqTyped != 0 && r.buf == nil 
 // fetching is the receive that a peer is to put or send data for, by the name that it was
 // told; nil if there is none.
 func (w *Worker) fetching(e *EP, id uint64) *Request {
-	r := w.remote.Find(id)
+	r := w.pool.remote.Find(id)
 	if e == nil || r == nil || r.ep != e || r.flags&(reqFetching|reqAwaited|reqLed) != reqFetching|reqAwaited {
 		return nil
 	}

@@ -66,7 +66,7 @@ func TestRndv_AtOnce(t *testing.T) {
 				require.NoError(t, p.finish(r, nil))
 			}
 			assert.False(t, e.awaited.first != nil)
-			assert.Zero(t, p.a.w.remote.Len())
+			assert.Zero(t, p.a.w.pool.remote.Len())
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
 	if _, err := m.am.AMBcopy(c.rts, &w.msg); err != nil {
 		m.credit += charge(0)
-		w.remote.Remove(r.remote)
+		w.pool.remote.Remove(r.remote)
 		w.recycle(r)
 		return nil
 	}

@@ -29,7 +29,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 		e.msgs.acknowledge(p.ID, ucs.StatusCanceled)
 		return false
 	}
-	if found := w.tags.Arrive(h.Word); found != nil {
+	if found := w.tag.table.Arrive(h.Word); found != nil {
 		e.msgs.received(0)
 		a := announcedBy(e, &p)
 		found.Owner.fetch(&a, h.Word)
@@ -57,7 +57,7 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 			a.fetchInOrder(r, tagFetchStages)
 			return
 		}
-		r.buf = r.worker.buffers.get(min(a.n, v.data.Len()))
+		r.buf = r.worker.messages.buffers.get(min(a.n, v.data.Len()))
 	}
 	a.fetch(r, tagFetchStages)
 }
@@ -82,7 +82,7 @@ func (r *Request) tagFetched() {
 		if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
 			v.write(0, r.buf)
 		}
-		r.worker.buffers.put(r.buf)
+		r.worker.messages.buffers.put(r.buf)
 	}
 	r.recvSettled()
 }

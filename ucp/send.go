@@ -123,7 +123,7 @@ type message struct {
 	number  uint64      // of a tagged message where some go through queues; 0 otherwise
 	count   *int        // where to say how many bytes of a stream were sent or received; may be nil
 	all     bool        // a receive of a stream ends when its buffer is full
-	next    *message    // in Worker.messages
+	next    *message    // in Worker.messages.free
 }
 
 // length is the length of the message of r in bytes, with its header.
@@ -131,11 +131,11 @@ func (m *message) length(r *Request) int { return len(m.header) + r.total() }
 
 // newMessageRecord takes an empty record.
 func (w *Worker) newMessageRecord() *message {
-	m := w.messages
+	m := w.messages.free
 	if m == nil {
 		return &message{}
 	}
-	w.messages, m.next = m.next, nil
+	w.messages.free, m.next = m.next, nil
 	return m
 }
 
@@ -157,8 +157,8 @@ func (r *Request) freeMessage() {
 		return
 	}
 	r.msg = nil
-	*m = message{next: r.worker.messages}
-	r.worker.messages = m
+	*m = message{next: r.worker.messages.free}
+	r.worker.messages.free = m
 }
 
 // newSend checks a message that does not go in one call, or not now, and makes its request.
@@ -246,7 +246,7 @@ func (r *Request) sendWhole() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
 	if r.data() == nil {
-		return w.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
+		return w.messages.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
 	}
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
 	return r.sendPart(x, r.msg.ch.whole, w.msg.b, 0, r.total())
@@ -321,7 +321,7 @@ func (r *Request) sendSync() error {
 // nameIt gives the request a name by which the peer calls it.
 func (r *Request) nameIt() {
 	if r.remote == 0 {
-		r.remote = r.worker.remote.Add(r)
+		r.remote = r.worker.pool.remote.Add(r)
 	}
 }
 
@@ -364,7 +364,7 @@ func (r *Request) total() int {
 
 // sendPart sends a header and n bytes of the message from an offset on, by one copy.
 func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
-	p := &r.worker.piece
+	p := &r.worker.messages.piece
 	p.head = head
 	if d := r.data(); d != nil {
 		p.from, p.off, p.n = d, off, n

@@ -44,7 +44,7 @@ type queuedTag struct {
 // block is called when there is no credit for a tagged message, which is r and about to be queued.
 func (m *messages) block(r *Request) {
 	w := m.e.w
-	if w.matcher != nil || r.msg.ch.whole != wire.AMTag {
+	if w.tag.matcher != nil || r.msg.ch.whole != wire.AMTag {
 		return
 	}
 	q := m.queue
@@ -346,7 +346,7 @@ func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 
 // unannounce releases the id and the registration that an RTS named.
 func (r *Request) unannounce() {
-	r.worker.remote.Remove(r.remote)
+	r.worker.pool.remote.Remove(r.remote)
 	r.remote = 0
 	if l := r.leased; l != nil {
 		r.leased, r.mem = nil, nil

@@ -147,7 +147,7 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 	sleeper := &sharedWaiter{told: make(chan struct{}, 1)}
 	s.ends[r], s.blocked = sleeper, 1
 	r.flags |= reqWakes
-	w.woken = append(w.woken, r) // of the use before
+	w.ended.woken = append(w.ended.woken, r) // of the use before
 	s.tell()
 	assert.Empty(t, sleeper.told)
 	r.tell()

@@ -271,7 +271,7 @@ func (r *Request) settle(st ucs.Status) {
 		*r.result = r.word
 	}
 	if r.remote != 0 {
-		r.worker.remote.Remove(r.remote)
+		r.worker.pool.remote.Remove(r.remote)
 	}
 	if r.flags&reqListed != 0 {
 		r.ep.unlist(r)

@@ -17,7 +17,7 @@ import (
 // the goroutine that owns the worker, also in a callback; after Close it describes what is left.
 func (w *Worker) State() string {
 	var s stateText
-	s.line("worker 0x%x: endpoints: %d; operations that peers may reply to: %d", w.addr.UUID(), w.eps.Len(), w.remote.Len())
+	s.line("worker 0x%x: endpoints: %d; operations that peers may reply to: %d", w.net.addr.UUID(), w.eps.Len(), w.pool.remote.Len())
 	for e := range w.eps.All() {
 		s.endpoint(e)
 	}
@@ -191,7 +191,7 @@ func (r *Request) describe() string {
 
 func (s *stateText) tags(w *Worker) {
 	posted, oldest := 0, []string(nil)
-	for r := range w.tags.Receives() {
+	for r := range w.tag.table.Receives() {
 		if posted++; posted <= maxNamed {
 			oldest = append(oldest, fmt.Sprintf("%#x mask %#x", r.Tag, r.Mask))
 		}
@@ -200,7 +200,7 @@ func (s *stateText) tags(w *Worker) {
 		s.line("  posted receives of tags: %d; the oldest: %s", posted, strings.Join(oldest, "; "))
 	}
 	kept, first := 0, []string(nil)
-	for u := range w.tags.Messages() {
+	for u := range w.tag.table.Messages() {
 		if kept++; kept <= maxNamed {
 			first = append(first, fmt.Sprintf("%#x, %s", u.Tag, bytesText(u.Owner.n)))
 		}
@@ -208,10 +208,10 @@ func (s *stateText) tags(w *Worker) {
 	if kept > 0 {
 		s.line("  unexpected tagged messages: %d; the oldest: %s", kept, strings.Join(first, "; "))
 	}
-	if n := len(w.blocked); n > 0 {
+	if n := len(w.tag.blocked); n > 0 {
 		s.line("  peers that lack credit for tagged messages: %d", n)
 	}
-	if w.leftBytes > 0 {
-		s.line("  messages of peers that have gone: %d bytes", w.leftBytes)
+	if w.messages.leftBytes > 0 {
+		s.line("  messages of peers that have gone: %d bytes", w.messages.leftBytes)
 	}
 }

@@ -35,7 +35,7 @@ func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
 		"flush 1", "tag send 1024 bytes, waits"} {
 		assert.Contains(t, text, want)
 	}
-	p.until(func() bool { return p.b.w.tags.Unexpected() > 3 })
+	p.until(func() bool { return p.b.w.tag.table.Unexpected() > 3 })
 	text = p.b.w.State()
 	assert.Contains(t, text, "unexpected tagged messages: ")
 	assert.Contains(t, text, "the oldest: 0x7, 1024 bytes; 0x7, 1024 bytes; 0x7, 1024 bytes")

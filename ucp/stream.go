@@ -10,6 +10,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
+// streamState is what a worker has for streams.
+type streamState struct {
+	ready streams     // with something unread
+	free  *StreamData // a list
+	count int         // bytes of a blocking call
+}
+
 // streamProtocol is streams.
 var streamProtocol = protocol{
 	handlers: func(w *Worker) []handler {
@@ -48,7 +55,7 @@ type stream struct {
 	receives requestList // posted receives, the oldest first: nothing is unread then
 	unread   streamQueue
 
-	nextReady, prevReady *stream // in Worker.ready
+	nextReady, prevReady *stream // in Worker.streams.ready
 	ready                bool    // it is there
 }
 
@@ -112,7 +119,7 @@ func (s *stream) take(off uint64, data []byte) {
 		return
 	}
 	s.unread.keep(w, data, n)
-	w.ready.add(s)
+	w.streams.ready.add(s)
 }
 
 // follows reports that n bytes, which were charged to their sender if there are some, begin where those
@@ -224,10 +231,10 @@ func (l *streams) remove(s *stream) {
 // not returned: it is the caller's to use, until the peer closes it. UCX calls it
 // ucp_stream_worker_poll. It makes no progress.
 func (w *Worker) StreamReady() *EP {
-	s := w.ready.first
+	s := w.streams.ready.first
 	if s == nil {
 		return nil
 	}
-	w.ready.first = s.nextReady
+	w.streams.ready.first = s.nextReady
 	return s.m.e
 }

@@ -181,6 +181,6 @@ func (s *stream) fetch(a *announced, key *RKey) (n int, kept *StreamData) {
 		return n, nil
 	}
 	s.unread.push(d)
-	w.ready.add(s)
+	w.streams.ready.add(s)
 	return a.n, d
 }

@@ -56,9 +56,9 @@ func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) 
 	if err := e.w.begin(); err != nil {
 		return 0, err
 	}
-	r, err := e.StreamRecv(buf, false, &e.w.streamed, nil)
+	r, err := e.StreamRecv(buf, false, &e.w.streams.count, nil)
 	err = e.w.finish(ctx, r, err)
-	return e.w.streamed, err
+	return e.w.streams.count, err
 }
 
 // newStreamReceive posts a receive of which *n bytes are there.
@@ -97,7 +97,7 @@ func (s *stream) read(buf []byte) (n int) {
 func (s *stream) pop() *StreamData {
 	d := s.unread.pop()
 	if d.m = s.m; s.unread.first == nil {
-		s.m.e.w.ready.remove(s)
+		s.m.e.w.streams.ready.remove(s)
 	}
 	return d
 }
@@ -131,9 +131,9 @@ func (d *StreamData) Release() {
 }
 
 func (w *Worker) freeStreamData(d *StreamData) {
-	w.buffers.put(d.buf)
-	*d = StreamData{next: w.freeData}
-	w.freeData = d
+	w.messages.buffers.put(d.buf)
+	*d = StreamData{next: w.streams.free}
+	w.streams.free = d
 }
 
 // streamQueue is what has come of a stream and was not read, the oldest first.
@@ -162,14 +162,14 @@ func (q *streamQueue) keep(w *Worker, data []byte, n int64) {
 
 // newStreamData takes an empty buffer for n bytes.
 func (w *Worker) newStreamData(n int) *StreamData {
-	d := w.freeData
+	d := w.streams.free
 	if d == nil {
 		d = &StreamData{}
 	} else {
-		w.freeData = d.next
+		w.streams.free = d.next
 	}
 	d.next = nil
-	d.buf = w.buffers.get(max(n, minStreamData))
+	d.buf = w.messages.buffers.get(max(n, minStreamData))
 	d.Bytes = d.buf[:0]
 	return d
 }

@@ -48,9 +48,9 @@ func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) 
 	if err := e.w.begin(); err != nil {
 		return 0, err
 	}
-	r, err := e.streamSend(buf, nil, &e.w.streamed)
+	r, err := e.streamSend(buf, nil, &e.w.streams.count)
 	err = e.w.finish(ctx, r, err)
-	return e.w.streamed, err
+	return e.w.streams.count, err
 }
 
 // streamSend is StreamSend that tells how many bytes were sent, when it returns no request
@@ -191,7 +191,7 @@ func (r *Request) streamPieces() error {
 			return errNoCredit
 		}
 		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}
-		if err := w.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
+		if err := w.messages.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
 			return err
 		}
 		m.credit -= charge(n)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gucx/gucx/internal/bulk"
+	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -17,9 +18,25 @@ type TagInfo struct {
 	From   *EP    // the connection that it came over, by which it can be answered
 }
 
+// tagState is what a worker has for tagged messages.
+type tagState struct {
+	unusual   bool // the worker is closed, matcher is not nil, or blocked is not empty: TagRecv looks for all at once
+	table     match.Table[*tagRecv, *TagMessage]
+	matcher   tagMatcher // nil: only table matches messages
+	idle      *TagMessage
+	idleCount int              // of these
+	leftFirst *messages        // of peers that have gone; see leftover.go
+	leftLast  *messages        // the latest of these
+	info      TagInfo          // of a blocking receive
+	sources   tagSources       // see RestrictTags
+	blocked   []*blockedSender // peers that have no credit; see blockedsender.go
+	probes    []queuedProbe    // while there are such, in the order of their numbers
+	lastProbe uint64           // number of the last one
+}
+
 // tagProtocol is tagged messages.
 var tagProtocol = protocol{
-	init: func(w *Worker) { w.tags.Init() },
+	init: func(w *Worker) { w.tag.table.Init() },
 	handlers: func(w *Worker) []handler {
 		return []handler{
 			{wire.AMTag, w.tagHandler()},
@@ -32,7 +49,7 @@ var tagProtocol = protocol{
 		}
 	},
 	accepted:  func(e *EP) { e.w.trimLeft(e.peer.Addr.UUID()) },
-	messaging: func(e *EP) { e.msgs.source = e.w.sources.sourceOf(e.peer.Addr.Key) },
+	messaging: func(e *EP) { e.msgs.source = e.w.tag.sources.sourceOf(e.peer.Addr.Key) },
 	deferred: func(e *EP) {
 		if e.msgs != nil {
 			e.msgs.queue.reply()
@@ -62,7 +79,7 @@ var tagProtocol = protocol{
 			e.msgs.sender.unblock()
 		}
 	},
-	closing:   func(w *Worker) { w.unusual = true },
+	closing:   func(w *Worker) { w.tag.unusual = true },
 	epsClosed: (*Worker).cancelReceives,
 }
 
@@ -114,7 +131,7 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 			return nil, nil
 		}
 	}
-	if x := e.w.matcher; x != nil {
+	if x := e.w.tag.matcher; x != nil {
 		return x.send(e, tag, buf, p, false)
 	}
 	if r := e.msgs.announcedAtOnce(tagChannel, tag, buf, p); r != nil {
@@ -131,7 +148,7 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // receive, and with ErrCanceled when the peer drops it. A flush does not wait for that, a
 // Close does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
-	if x := e.w.matcher; x != nil {
+	if x := e.w.tag.matcher; x != nil {
 		return x.send(e, tag, buf, p, true)
 	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
@@ -171,8 +188,8 @@ type tagArrivals Worker
 // message came over too, it goes in a few instructions.
 func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
-	if len(data) > wire.HeadLen && w.tags.Expects() {
-		r, m := w.tags.First(), w.latest
+	if len(data) > wire.HeadLen && w.tag.table.Expects() {
+		r, m := w.tag.table.First(), w.messages.latest
 		if r.Ready(binary.LittleEndian.Uint64(data)) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) {
 			v := r.Owner
 			buf, q, left := v.buf, v.req, m.left(n)
@@ -189,7 +206,7 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 					binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:]))
 					binary.LittleEndian.PutUint64(buf[n-wire.WordLen:n:n], last)
 				}
-				w.tags.TakeFirst(r)
+				w.tag.table.TakeFirst(r)
 				v.buf, v.mem, q.flags = nil, nil, recvDone
 				return false
 			}
@@ -204,9 +221,9 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 //
 //go:noinline
 func (w *Worker) fillFirst(v *tagRecv, data []byte) {
-	w.tags.TakeFirst(&v.node)
+	w.tag.table.TakeFirst(&v.node)
 	n := bulk.Copy(v.buf, data[wire.HeadLen:])
-	v.tell(w.latest.e, binary.LittleEndian.Uint64(data), n)
+	v.tell(w.messages.latest.e, binary.LittleEndian.Uint64(data), n)
 	v.buf, v.mem, v.info = nil, nil, nil
 	v.req.flags = recvDone
 }
@@ -257,7 +274,7 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 // takeTagged takes a whole message, which is charged to its sender, to the receive that it
 // fits, or keeps it. sync is the sender's name of it if that waits.
 func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
-	found := w.tags.Arrive(tag)
+	found := w.tag.table.Arrive(tag)
 	if found == nil {
 		w.keepTagged(e, tag, data, sync)
 		return
@@ -294,14 +311,14 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 		w.refuseTagged(e, total)
 		return false
 	}
-	if found := w.tags.Arrive(h.Word); found != nil {
+	if found := w.tag.table.Arrive(h.Word); found != nil {
 		v := found.Owner
 		v.tag = h.Word
 		w.newInbound(e, p.ID, total, v).take(0, rest)
 		return false
 	}
 	u := w.newTagMessage(e, h.Word, total)
-	u.in, u.buf = w.newInbound(e, p.ID, total, u), w.buffers.get(total)
+	u.in, u.buf = w.newInbound(e, p.ID, total, u), w.messages.buffers.get(total)
 	u.keep()
 	u.in.take(0, rest)
 	return false
@@ -337,7 +354,7 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 
 // startTagged starts a tagged message.
 func (r *Request) startTagged() (*Request, error) {
-	if x := r.worker.matcher; x != nil {
+	if x := r.worker.tag.matcher; x != nil {
 		return x.start(r)
 	}
 	return r.start()

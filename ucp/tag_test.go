@@ -26,7 +26,7 @@ func (p *pair) unexpected(n int) {
 	p.t.Helper()
 	p.until(func() bool {
 		whole := 0
-		for m := range p.b.w.tags.Messages() {
+		for m := range p.b.w.tag.table.Messages() {
 			if m.Owner.in == nil {
 				whole++
 			}
@@ -83,7 +83,7 @@ func TestTag_Partial(t *testing.T) {
 		const size = 100_000
 		data, buf := pattern(size, 3), make([]byte, size)
 		sent := p.tagSend(2, data)
-		p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 		var info TagInfo
 		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 2, exact, &info, nil)))
 		require.NoError(t, p.finish(sent, nil))

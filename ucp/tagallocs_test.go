@@ -47,7 +47,7 @@ func TestAllocs_Tags(t *testing.T) {
 				}
 				unexpected := func() {
 					send(n)
-					for p.b.w.tags.Unexpected() == 0 {
+					for p.b.w.tag.table.Unexpected() == 0 {
 						p.step()
 					}
 					end(receive(n))

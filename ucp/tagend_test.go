@@ -20,7 +20,7 @@ func TestTag_Sync(t *testing.T) {
 			recv, err := p.b.w.TagRecv(buf, 7, exact, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, p.finish(p.a.ep.TagSendSync(7, data, nil)))
-			require.False(t, p.b.w.tags.Expects(), "it has ended before its message was matched")
+			require.False(t, p.b.w.tag.table.Expects(), "it has ended before its message was matched")
 			require.NoError(t, p.finish(recv, nil))
 			requireBytes(t, data, buf)
 
@@ -73,7 +73,7 @@ func TestTagProbe(t *testing.T) {
 		_, err := m.Recv(buf[:9], &info, nil)
 		require.ErrorIs(t, err, ucs.ErrTruncated)
 		requireBytes(t, pattern(10, 0)[:9], buf[:9])
-		require.Zero(t, w.tags.Unexpected())
+		require.Zero(t, w.tag.table.Unexpected())
 		for _, r := range sent {
 			require.NoError(t, p.finish(r, nil))
 		}
@@ -164,7 +164,7 @@ func TestTagRecvWait_GivenUpHalfway(t *testing.T) {
 		p.grown()
 		const size = 30_000
 		sent := p.tagSend(1, pattern(size, 1))
-		p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		buf := make([]byte, size)

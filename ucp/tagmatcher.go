@@ -6,7 +6,7 @@ import (
 )
 
 // tagMatcher sends tagged messages and posts their receives, where receive queues of transports also match
-// messages. Worker.matcher is nil where only the table of the worker matches.
+// messages. Worker.tag.matcher is nil where only the table of the worker matches.
 type tagMatcher interface {
 	// send is TagSend of a message that does not go in one call, and TagSendSync if sync is set.
 	send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*Request, error)
@@ -28,15 +28,15 @@ type tagMatcher interface {
 
 // counted returns h, or the handler of the matcher that calls h.
 func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
-	if w.matcher == nil {
+	if w.tag.matcher == nil {
 		return h
 	}
-	return w.matcher.counted(h)
+	return w.tag.matcher.counted(h)
 }
 
 // refuseSource is called when the peer of m may not send tagged messages any more.
 func (w *Worker) refuseSource(m *messages) {
-	if w.matcher != nil {
-		w.matcher.refuse(m)
+	if w.tag.matcher != nil {
+		w.tag.matcher.refuse(m)
 	}
 }

@@ -35,7 +35,7 @@ func (m *tagModel) come() {
 		return
 	}
 	m.p.until(func() bool {
-		return len(slices.Collect(m.p.b.w.tags.Receives())) == len(m.recv) && m.p.b.w.tags.Unexpected() == len(m.msgs)
+		return len(slices.Collect(m.p.b.w.tag.table.Receives())) == len(m.recv) && m.p.b.w.tag.table.Unexpected() == len(m.msgs)
 	})
 }
 

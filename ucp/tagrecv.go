@@ -19,7 +19,7 @@ type tagRecv struct {
 	mem  *region.Mem // of buf; may be nil. Before it, so that both are cleared at once
 	buf  []byte
 	info *TagInfo             // may be nil
-	node match.Recv[*tagRecv] // in Worker.tags until there is a message
+	node match.Recv[*tagRecv] // in Worker.tag.table until there is a message
 
 	tag uint64 // of the message that comes in fragments
 
@@ -34,7 +34,7 @@ type tagRecv struct {
 // tagRecvStage is a receive. It ends early as long as it has no message.
 var tagRecvStage = stage{
 	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
-	stop: func(r *Request) bool { return r.worker.tags.Cancel(&r.recv.node) },
+	stop: func(r *Request) bool { return r.worker.tag.table.Cancel(&r.recv.node) },
 }
 
 // tagRecvClass is receives of tagged messages. Their requests have a pool of their own, so that what does not
@@ -65,7 +65,7 @@ func (r *Request) recycleRecv() {
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	if w.unusual {
+	if w.tag.unusual {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
 	var mem *region.Mem
@@ -74,21 +74,21 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 			return w.tagRecvSlow(buf, tag, mask, info, p)
 		}
 	}
-	if w.tags.Unexpected() > 0 {
-		if m := w.tags.Take(tag, mask); m != nil {
+	if w.tag.table.Unexpected() > 0 {
+		if m := w.tag.table.Take(tag, mask); m != nil {
 			return m.Owner.taken().recv(buf, info, p)
 		}
 	}
-	r := w.freeRecvs
+	r := w.pool.receives
 	if r == nil {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
-	w.freeRecvs = r.next
+	w.pool.receives = r.next
 	r.flags = 0
 	v := r.recv
 	v.buf, v.mem, v.info = buf, mem, info
 	v.node.Tag, v.node.Mask = tag, mask
-	w.tags.Expect(&v.node)
+	w.tag.table.Expect(&v.node)
 	return r, nil
 }
 
@@ -99,10 +99,10 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
 	}
-	if x := w.matcher; x != nil && !w.closed {
+	if x := w.tag.matcher; x != nil && !w.closed {
 		return x.receiveInto(buf, tag, mask, info, p)
 	}
-	if m := w.tags.Take(tag, mask); m != nil {
+	if m := w.tag.table.Take(tag, mask); m != nil {
 		return m.Owner.taken().recv(buf, info, p)
 	}
 	if w.closed {
@@ -111,7 +111,7 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	r := w.newTagRecv(buf, info, p)
 	v := r.recv
 	v.node.Tag, v.node.Mask = tag, mask
-	w.tags.Expect(&v.node)
+	w.tag.table.Expect(&v.node)
 	w.receivePosted(tag, mask)
 	r.tells()
 	return r, nil
@@ -124,7 +124,7 @@ func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, 
 	if err := w.begin(); err != nil {
 		return TagInfo{}, err
 	}
-	info := &w.tagInfo
+	info := &w.tag.info
 	*info = TagInfo{}
 	r, err := w.TagRecv(buf, tag, mask, info, p)
 	err = w.finish(ctx, r, err)
@@ -141,14 +141,14 @@ func recvError(n int, cause error) error {
 
 // newTagRecv takes a request for a receive.
 func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
-	r := w.freeRecvs
+	r := w.pool.receives
 	if r == nil {
 		r = w.newDirect()
 		v := &tagRecv{req: r}
 		v.node.Owner = v
 		r.recv = v
 	} else {
-		w.freeRecvs = r.next
+		w.pool.receives = r.next
 	}
 	r.ep, r.stage, r.flags = nil, &tagRecvStage, 0
 	v := r.recv
@@ -267,11 +267,11 @@ func (v *tagRecv) broken(in *inbound, st ucs.Status) {
 
 // cancelReceives ends the receives that have no message, when the worker closes.
 func (w *Worker) cancelReceives() {
-	for v := range w.tags.Receives() {
+	for v := range w.tag.table.Receives() {
 		v.Owner.req.Cancel()
 	}
-	if w.matcher != nil {
-		w.matcher.cancelAll()
+	if w.tag.matcher != nil {
+		w.tag.matcher.cancelAll()
 	}
 }
 
@@ -294,14 +294,14 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	v := r.recv
 	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
 	r.flags = reqTyped
-	if x := w.matcher; x != nil {
+	if x := w.tag.matcher; x != nil {
 		return x.receive(v, tag, mask)
 	}
-	if m := w.tags.Take(tag, mask); m != nil {
+	if m := w.tag.table.Take(tag, mask); m != nil {
 		return m.Owner.taken().give(v)
 	}
 	v.node.Tag, v.node.Mask = tag, mask
-	w.tags.Expect(&v.node)
+	w.tag.table.Expect(&v.node)
 	w.receivePosted(tag, mask)
 	r.tells()
 	return r, nil

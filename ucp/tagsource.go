@@ -35,14 +35,14 @@ func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
 }
 
 // maySend reports whether the peer of m may send a message with this tag.
-func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.sources.mask == m.source }
+func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.tag.sources.mask == m.source }
 
 // setSource sets the source when the rule of the worker has changed. m may be nil.
 func (m *messages) setSource() {
 	if m == nil {
 		return
 	}
-	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key)
+	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key)
 	if m.source == noSource {
 		m.e.w.refuseSource(m)
 	}
@@ -51,7 +51,7 @@ func (m *messages) setSource() {
 // checkSource drops a message that no receive has matched if its peer may not send it.
 func (u *TagMessage) checkSource() {
 	m := u.msgs
-	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key) // the EP may have gone
+	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key) // the EP may have gone
 	switch {
 	case m.e.w.maySend(m, u.node.Tag):
 		return
@@ -80,11 +80,11 @@ func (w *Worker) RestrictTags(mask uint64, sources iter.Seq2[*EP, uint64]) error
 	if err != nil {
 		return fmt.Errorf("ucp: restrict tags: %w", err)
 	}
-	w.sources = s
+	w.tag.sources = s
 	for e := range w.eps.All() {
 		e.msgs.setSource()
 	}
-	for m := range w.tags.Messages() {
+	for m := range w.tag.table.Messages() {
 		m.Owner.checkSource()
 	}
 	var errs []error
@@ -118,7 +118,7 @@ func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tag
 
 // tagHandler is the handler of tagged messages that come whole.
 func (w *Worker) tagHandler() uct.AMHandler {
-	if w.sources.mask != 0 {
+	if w.tag.sources.mask != 0 {
 		return w.counted((*sourcedArrivals)(w))
 	}
 	return w.counted((*tagArrivals)(w))
@@ -130,9 +130,9 @@ type sourcedArrivals Worker
 // HandleAM is that of tagArrivals, which also compares the source.
 func (a *sourcedArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
-	if len(data) > wire.HeadLen && w.tags.Expects() {
-		r, m, tag := w.tags.First(), w.latest, binary.LittleEndian.Uint64(data)
-		if r.Ready(tag) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && tag&w.sources.mask == m.source {
+	if len(data) > wire.HeadLen && w.tag.table.Expects() {
+		r, m, tag := w.tag.table.First(), w.messages.latest, binary.LittleEndian.Uint64(data)
+		if r.Ready(tag) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && tag&w.tag.sources.mask == m.source {
 			v := r.Owner
 			left := m.left(n)
 			if n <= len(v.buf) && v.req.flags == 0 && left >= 0 {

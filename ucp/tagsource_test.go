@@ -35,9 +35,9 @@ func TestRestrictTags_Params(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, ucs.ErrInvalidParam, name)
 	}
-	require.Equal(t, uint64(1<<32), w.sources.bits[e.peer.Addr.Key])
+	require.Equal(t, uint64(1<<32), w.tag.sources.bits[e.peer.Addr.Key])
 	require.NoError(t, w.RestrictTags(0, nil))
-	require.Zero(t, w.sources)
+	require.Zero(t, w.tag.sources)
 }
 
 // sourcedPair is a pair whose end b lets a send tags with one source only.
@@ -61,7 +61,7 @@ func TestRestrictTags_Sizes(t *testing.T) {
 				p.until(func() bool { return p.b.w.stats.badMessages.Load() >= bad+2 && s.Done() && (r == nil || r.Done()) })
 				require.ErrorIs(t, s.take(), ucs.ErrCanceled)
 				require.NoError(t, p.finish(r, nil))
-				require.Zero(t, p.b.w.tags.Unexpected())
+				require.Zero(t, p.b.w.tag.table.Unexpected())
 				p.tag(1<<32|7, size, i)
 			}
 			require.NoError(t, p.b.w.RestrictTags(0, nil))
@@ -79,7 +79,7 @@ func TestRestrictTags_Credit(t *testing.T) {
 		p.step()
 	}
 	p.until(func() bool { return p.b.w.stats.badMessages.Load() == bad+1000 })
-	require.Zero(t, p.b.w.tags.Unexpected())
+	require.Zero(t, p.b.w.tag.table.Unexpected())
 	require.Zero(t, p.b.ep.msgs.held)
 	p.tag(1<<32, 100, 1)
 }
@@ -137,7 +137,7 @@ func TestListen_UnprovenSendsNothing(t *testing.T) {
 	sent := false
 	peer, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
 		return p.within(ctx, func() bool {
-			for e := range p.b.w.listening.expected {
+			for e := range p.b.w.connecting.listening.expected {
 				bad := p.b.w.stats.badMessages.Load()
 				p.b.w.handleTag((&wire.Head{Word: 7, EP: e.id}).Append(nil))
 				require.Equal(t, bad+1, p.b.w.stats.badMessages.Load())
@@ -148,7 +148,7 @@ func TestListen_UnprovenSendsNothing(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.True(t, sent)
-	require.Zero(t, p.b.w.tags.Unexpected())
+	require.Zero(t, p.b.w.tag.table.Unexpected())
 	p.a.ep = peer.EP
 	p.tag(7, 8, 1)
 }

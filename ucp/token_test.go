@@ -86,7 +86,7 @@ func TestToken_TCP(t *testing.T) {
 		require.NoError(t, err)
 		if tc.refused != nil {
 			require.ErrorIs(t, p.finish(to.TagSend(1, []byte("x"), nil)), tc.refused)
-			require.Zero(t, p.b.w.tags.Unexpected())
+			require.Zero(t, p.b.w.tag.table.Unexpected())
 			continue
 		}
 		p.a.ep = to

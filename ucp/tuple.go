@@ -24,7 +24,7 @@ const (
 var tupleProtocol = protocol{
 	init: func(w *Worker) {
 		if w.tuples = newTuples(w); w.tuples != nil {
-			w.matcher, w.unusual = w.tuples, true
+			w.tag.matcher, w.tag.unusual = w.tuples, true
 		}
 	},
 	handlers: func(w *Worker) []handler {
@@ -69,7 +69,7 @@ func newTuples(w *Worker) *tuples {
 		Max:        cmp.Or(c.TupleqMax, defaultTupleqMax),
 		MaxMessage: int(max(lengthOf(c.TupleqMaxMessage, defaultTupleqMaxMessage), 1)), Wildcards: !c.TupleqNoWildcards,
 	}}
-	x.in.Init(x, &w.tags, &x.cfg, &x.stats)
+	x.in.Init(x, &w.tag.table, &x.cfg, &x.stats)
 	x.stats.AddTo(w.stats.root.Child("tupleq"))
 	return x
 }
@@ -185,7 +185,7 @@ func (l *tupleLink) LastKept() *match.Msg[*TagMessage] {
 
 // Requeue implements tuple.Worker.
 func (x *tuples) Requeue(u *TagMessage) {
-	x.w.tags.Remove(&u.node)
+	x.w.tag.table.Remove(&u.node)
 	u.msgs.kept.remove(u)
 	u.keep()
 }

@@ -533,6 +533,6 @@ func (x *tupler) nothingLeft(t *testing.T) {
 	queues, _ := x.w.tuples.in.Queues()
 	assert.Zero(t, queues, "queues of the dead")
 	assert.False(t, x.w.tuples.in.Paused())
-	assert.Zero(t, x.w.tags.Unexpected())
+	assert.Zero(t, x.w.tag.table.Unexpected())
 	assert.Zero(t, inUse(x.w), "requests that never came back")
 }

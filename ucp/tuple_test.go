@@ -105,7 +105,7 @@ func TestTuple_EndedAtOnce(t *testing.T) {
 		p.tag(7, 64, 0)
 		s, err := p.a.ep.TagSend(8, pattern(64, 1), nil)
 		require.NoError(t, p.finish(s, err))
-		p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 		r, err := p.b.w.TagRecv(make([]byte, 64), 8, exact, nil, &OpParams{OnDone: func(error) {
 			assert.Fail(t, "told of an operation that returned no request")
 		}})
@@ -152,7 +152,7 @@ func (m *tagModel) quiet() bool {
 	w := m.p.b.w
 	_, steady := w.tuples.in.Queues()
 	waiting, still := m.p.a.ep.msgs.tuple.out.Waiting()
-	return steady && still && w.tags.Unexpected()+waiting == len(m.msgs)
+	return steady && still && w.tag.table.Unexpected()+waiting == len(m.msgs)
 }
 
 func tupleModel(t *testing.T, set transports, cfg Config) {

@@ -132,7 +132,7 @@ func TestTuple_SilentSender(t *testing.T) {
 	p.alone(p.b.w.TagRecv(nil, 1, exact, nil, nil))
 	waits := p.sends(7, 2)
 	waits = append(waits, p.sends(0x17, 1)...)
-	p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+	p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 
 	info, got := &TagInfo{}, make([]byte, 8)
 	masked, err := p.b.w.TagRecv(got, 7, 0xf, info, nil)

@@ -125,7 +125,7 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	last := p.sends(11, 1)
 	p.kept(7, 1)
 	p.settle()
-	require.Equal(t, 2, p.b.w.tags.Unexpected())
+	require.Equal(t, 2, p.b.w.tag.table.Unexpected())
 	assert.Equal(t, []uint64{7, 11}, p.tags(2))
 	for _, s := range append(append(early, again...), append(last, waits...)...) {
 		s.Release()
@@ -141,7 +141,7 @@ func TestTuple_ResentBeyondCredit(t *testing.T) {
 	sent := p.sends(7, count)
 	p.b.w.TagProbe(7, exact, false)
 	p.settle()
-	require.Less(t, p.b.w.tags.Unexpected(), count, "no credit for more")
+	require.Less(t, p.b.w.tag.table.Unexpected(), count, "no credit for more")
 	for k := range count {
 		got := make([]byte, 8)
 		r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)

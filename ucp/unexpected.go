@@ -9,7 +9,7 @@ import (
 // TagMessage is a message that came before a receive for it. [Worker.TagProbe] hands it out
 // to one that receives or releases it.
 type TagMessage struct {
-	node match.Msg[*TagMessage] // in Worker.tags until the message is taken
+	node match.Msg[*TagMessage] // in Worker.tag.table until the message is taken
 
 	w     *Worker
 	msgs  *messages // to which it is charged
@@ -25,7 +25,7 @@ type TagMessage struct {
 	released  bool       // by the user, while the rest comes
 	uncharged bool       // it was offered out of turn, without a charge
 
-	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.idleMessages
+	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.tag.idle
 }
 
 // maxIdleMessages is how many records of messages are kept for the next ones.
@@ -33,13 +33,13 @@ const maxIdleMessages = 1024
 
 // newTagMessage takes a record for a message of n bytes.
 func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
-	u := w.idleMessages
+	u := w.tag.idle
 	if u == nil {
 		u = &TagMessage{w: w}
 		u.node.Owner = u
 	} else {
-		w.idleMessages = u.next
-		w.idleCount--
+		w.tag.idle = u.next
+		w.tag.idleCount--
 	}
 	u.node.Tag, u.msgs, u.from, u.n = tag, e.msgs, e, n
 	return u
@@ -47,7 +47,7 @@ func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 
 // keep enters a message for the receive that will ask for it.
 func (u *TagMessage) keep() {
-	u.w.tags.Keep(&u.node)
+	u.w.tag.table.Keep(&u.node)
 	u.msgs.kept.add(u)
 }
 
@@ -64,7 +64,7 @@ func (u *TagMessage) taken() *TagMessage {
 func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	u := w.newTagMessage(e, tag, len(data))
 	u.sync = sync
-	u.buf = w.buffers.get(len(data))
+	u.buf = w.messages.buffers.get(len(data))
 	copy(u.buf, data)
 	u.keep()
 }
@@ -78,7 +78,7 @@ func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
 func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, u.uncharged, a.keeper, u.buf = a, false, u, w.buffers.get(len(a.key))
+	u.rndv, u.uncharged, a.keeper, u.buf = a, false, u, w.messages.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
 	return u
@@ -87,12 +87,12 @@ func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 // free gives back what a message had that is in no table and does not come any more.
 func (u *TagMessage) free() {
 	w := u.w
-	w.buffers.put(u.buf)
+	w.messages.buffers.put(u.buf)
 	u.msgs, u.from, u.buf, u.in, u.rndv = nil, nil, nil, nil, nil
 	u.sync, u.lost, u.released = 0, ucs.StatusOK, false
-	if w.idleCount < maxIdleMessages {
-		w.idleCount++
-		u.next, w.idleMessages = w.idleMessages, u
+	if w.tag.idleCount < maxIdleMessages {
+		w.tag.idleCount++
+		u.next, w.tag.idle = w.tag.idle, u
 	}
 }
 
@@ -189,7 +189,7 @@ func (u *TagMessage) broken(_ *inbound, st ucs.Status) {
 
 // withdrawn implements keeper. A message that the user has taken stays.
 func (u *TagMessage) withdrawn() bool {
-	if !u.w.tags.Remove(&u.node) {
+	if !u.w.tag.table.Remove(&u.node) {
 		return false
 	}
 	u.taken().done(ucs.StatusCanceled)
@@ -200,7 +200,7 @@ func (u *TagMessage) withdrawn() bool {
 // until it is given back.
 func (u *TagMessage) lose(st ucs.Status) {
 	switch {
-	case u.w.tags.Remove(&u.node):
+	case u.w.tag.table.Remove(&u.node):
 		u.taken().done(st)
 	case u.released:
 		u.done(st)
@@ -253,10 +253,10 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 // trimLeft drops the oldest messages that EPs of a peer have left behind until its others may use their memory.
 func (w *Worker) trimLeft(uuid uint64) {
 	room := w.leftRoom(uuid)
-	for m := w.leftFirst; m != nil && w.leftOf[uuid] > room; {
+	for m := w.tag.leftFirst; m != nil && w.messages.leftOf[uuid] > room; {
 		next := m.next
 		if m.e.peer.Addr.UUID() == uuid {
-			for m.kept.first != nil && w.leftOf[uuid] > room {
+			for m.kept.first != nil && w.messages.leftOf[uuid] > room {
 				m.dropFirst()
 			}
 		}

@@ -218,11 +218,11 @@ func TestFlushWait_FullLane(t *testing.T) {
 			}
 			_, err = x.EP.Flush(nil)
 			require.Equal(t, uct.ErrNoResource, err)
-			free, requests := w.free, w.requests
-			w.free = nil
+			free, requests := w.pool.free, w.pool.made
+			w.pool.free = nil
 			require.NoError(t, p.a.ep.FlushWait(t.Context()))
-			assert.Equal(t, requests, w.requests, "none was taken")
-			w.free = free
+			assert.Equal(t, requests, w.pool.made, "none was taken")
+			w.pool.free = free
 		})
 	}
 }

@@ -120,7 +120,7 @@ func (a *window) charge(n int64) {
 // peer has for it, and charges it. nil, which is counted, if no connection of that name
 // takes messages, or the peer sends more than it was granted.
 func (w *Worker) accept(name uint64, n int) *EP {
-	if m := w.latest; m.self == name && int64(n) <= m.room {
+	if m := w.messages.latest; m.self == name && int64(n) <= m.room {
 		m.charge(charge(n))
 		return m.e
 	}
@@ -131,14 +131,14 @@ func (w *Worker) accept(name uint64, n int) *EP {
 // come over it without more ado; nil if accept is to look into that. Hold charges the message
 // if it is kept, or else passed gives back what it was to be charged.
 func (w *Worker) from(name uint64, n int) *messages {
-	m := w.latest
+	m := w.messages.latest
 	if m.self != name {
 		e := w.eps.Find(name)
 		if e == nil || e.msgs == nil {
 			return nil
 		}
 		m = e.msgs
-		w.latest = m
+		w.messages.latest = m
 	}
 	if int64(n) > m.room {
 		return nil
@@ -181,7 +181,7 @@ func (w *Worker) acceptSlow(name uint64, n int) *EP {
 	if e == nil || !e.arrived(n) {
 		return nil
 	}
-	w.latest = e.msgs
+	w.messages.latest = e.msgs
 	return e
 }
 
@@ -268,7 +268,7 @@ func (w *Worker) permits(e *EP, size, share int64) bool {
 	has, budget := e.window(), w.ctx.cfg.eagerBudget()
 	granted, all := w.names.Granted(e.peer.Addr.UUID())
 	if more := beyondFirst(size); more > 0 {
-		if granted -= beyondFirst(has); w.granted+more-beyondFirst(has) > budget || granted > 0 && granted+more > budget/2 {
+		if granted -= beyondFirst(has); w.messages.granted+more-beyondFirst(has) > budget || granted > 0 && granted+more > budget/2 {
 			return false
 		}
 		if granted == 0 {
@@ -288,7 +288,7 @@ func (w *Worker) setWindow(e *EP, size int64) {
 	has := e.window()
 	more := beyondFirst(size) - beyondFirst(has)
 	w.names.Grant(e.peer.Addr.UUID(), more, promised(size)-promised(has))
-	w.granted += more
+	w.messages.granted += more
 	m := e.msgs
 	if m == nil {
 		e.link.window = size
@@ -315,7 +315,7 @@ const (
 // with them, the least windows of all EPs that it may make, and the messages that it has left behind,
 // it does not use more memory than Config.PeerBudget.
 func (w *Worker) peerShare(uuid uint64) int64 {
-	return (w.ctx.cfg.peerRoom() - w.leftOf[uuid]) / memoryFactor
+	return (w.ctx.cfg.peerRoom() - w.messages.leftOf[uuid]) / memoryFactor
 }
 
 // leftRoom is how many bytes of messages a peer may leave behind: what its windows, and EPs that it has not made,
@@ -376,8 +376,8 @@ func (e *EP) closeWindow() {
 	m.joined = joinedWords{} // it would keep the endpoint of the transport
 	e.w.addLeft(m, m.held)
 	m.admit()
-	if e.w.latest == m {
-		e.w.latest = unconnected
+	if e.w.messages.latest == m {
+		e.w.messages.latest = unconnected
 	}
 	m.closeKeys()
 }
@@ -385,9 +385,9 @@ func (e *EP) closeWindow() {
 // addLeft adds n bytes to what the messages of a peer that has gone use.
 func (w *Worker) addLeft(m *messages, n int64) {
 	uuid := m.e.peer.Addr.UUID()
-	w.leftBytes += n
-	if w.leftOf[uuid] += n; w.leftOf[uuid] == 0 {
-		delete(w.leftOf, uuid)
+	w.messages.leftBytes += n
+	if w.messages.leftOf[uuid] += n; w.messages.leftOf[uuid] == 0 {
+		delete(w.messages.leftOf, uuid)
 	}
 }
 

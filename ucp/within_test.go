@@ -69,7 +69,7 @@ func TestDial_Late(t *testing.T) {
 	accepts := func(ctx context.Context, done func() bool) error {
 		testenv.ProgressWithin(t, patience, func() bool {
 			p.a.w.Progress()
-			if len(p.b.w.listening.expected) == 0 {
+			if len(p.b.w.connecting.listening.expected) == 0 {
 				p.b.w.Progress()
 			}
 			return done() || ctx.Err() != nil

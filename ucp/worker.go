@@ -9,7 +9,6 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/engine"
-	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
@@ -22,85 +21,56 @@ import (
 // owner may change if the hand-over synchronises. Only Address and Signal may be
 // called by any goroutine, and Close while the owner is in a blocking call.
 type Worker struct {
-	engine    engine.Engine
-	latest    *messages // over which a message has come; unconnected if there is none
-	unusual   bool      // closed, matcher is not nil, or blocked is not empty: TagRecv looks for all at once
-	tags      match.Table[*tagRecv, *TagMessage]
-	freeRecvs *Request // those that have a recv
-	owner     engineOwner
+	engine engine.Engine
+	pool   requestPool
+	tag    tagState
+	owner  engineOwner
 
 	ctx       *Context
 	protocols []*protocol // not changed
 	ifaces    []*iface
-	addr      *wireup.Address // not changed once packed, but replaced; see network.go
-	packed    []byte
 	net       network
 	shared    *SharedWorker // that has the worker; nil if there is none
 
-	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
-	peers  conn.Peers
-	names  conn.Names[*EP]
-	links  []*link // of EPs that have one, in no particular order
-	byLane map[uct.EP]laneOwner
+	eps   handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
+	peers conn.Peers
+	names conn.Names[*EP]
+	lanes laneTable
 
-	halfOpen conn.HalfOpen[*EP] // that no listener has accepted; see passive.go
-	inbox    conn.Inbox
-	late     conn.Late
-	broken   []brokenLane
-	deferred []*EP
-	spare    []*EP // deferred, while it is worked off
-	msg      packedMsg
-	carrier  func(*EP) conn.Carrier // of handshakes
-	free     *Request
-	requests int                    // that there are, free ones included
-	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
+	todo    todo
+	ended   endedOps
+	msg     packedMsg
+	packing bool                   // a Packer is called, within a transport
+	carrier func(*EP) conn.Carrier // of handshakes
 
-	// Messages; see messages.go.
-	granted       int64 // what the windows of peers have beyond firstWindow each, in bytes
-	messages      *message
-	ended         []endedOp // of which callers are to be told
-	spareEnded    []endedOp
-	woken         []*Request // those that have ended while a goroutine slept for them; see SharedWorker
-	freeInbound   *inbound
-	freeAnnounced *announced
-	buffers       buffers
-	short         shortMsg
-	whole         wholeMsg
-	piece         headedMsg
-	packing       bool // a Packer is called, within a transport
-	active        activeHandlers
-	ready         streams     // with something unread
-	freeData      *StreamData // a list
-	streamed      int         // bytes of a blocking call
-
-	// Tagged messages; see tag.go.
-	idleMessages *TagMessage
-	freeLists    *pieceList // records for data in pieces
-	idleCount    int        // of these
-	leftFirst    *messages  // of peers that have gone; see leftover.go
-	leftLast     *messages
-	leftBytes    int64            // that their messages use
-	leftOf       map[uint64]int64 // of these, bytes by peer; none of 0
-	tagInfo      TagInfo          // of a blocking receive
-	sources      tagSources       // see RestrictTags
-	matcher      tagMatcher       // nil: only tags matches messages
-	tuples       *tuples          // nil if messages go through no queues; see tuple.go
-	blocked      []*blockedSender // peers that have no credit; see blockedsender.go
-	probes       []queuedProbe    // while there are such, in the order of their numbers
-	lastProbe    uint64           // number of the last one
-
-	groups    []region.Group            // of domains over which lanes share work
-	leases    regCaches                 // memory of callers that operations have registered
-	scratch   uint64                    // result of a blocking atomic
-	staged    []byte                    // for a get that may be given up; nil while one goes on
-	onNotify  func(ep *EP, word uint64) // may be nil
-	lateKeys  bool                      // Study.KeyResolve is ResolveAtOp
-	lendLimit time.Duration             // how long a call that was given up waits for its buffer
+	lendLimit time.Duration // how long a call that was given up waits for its buffer
 	closed    bool
 	errs      closeErrors
 	stats     workerStats
 
-	listening listening
+	// State of protocols; that of tagged messages is above.
+	messages      messageState
+	freeAnnounced *announced
+	tuples        *tuples // nil if messages go through no queues; see tuple.go
+	active        activeHandlers
+	streams       streamState
+	transfers     transferState
+	rma           rmaState
+	connecting    connectState
+}
+
+// todo is the deferred work of a worker.
+type todo struct {
+	broken   []brokenLane
+	deferred []*EP
+	spare    []*EP // deferred, while it is worked off
+}
+
+// laneTable is the lanes of all EPs of a worker.
+type laneTable struct {
+	links  []*link // of EPs that have one, in no particular order
+	byEP   map[uct.EP]laneOwner
+	groups []region.Group // of domains over which lanes share work
 }
 
 // brokenLane is a transport endpoint that failed.
@@ -115,10 +85,10 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, protocols: protocols, lateKeys: c.cfg.Study.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
-		addr: &wireup.Address{}, byLane: map[uct.EP]laneOwner{},
+		ctx: c, protocols: protocols, lendLimit: ucs.RevokeLimit,
+		net: network{addr: &wireup.Address{}}, lanes: laneTable{byEP: map[uct.EP]laneOwner{}},
 	}
-	if err := w.peers.Init(w.addr, w.reacher); err != nil {
+	if err := w.peers.Init(w.net.addr, w.reacher); err != nil {
 		c.unhold()
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
@@ -148,7 +118,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 // though some need one, others of the same domains for that purpose only.
 func (w *Worker) open(undo *cleanup.Stack) error {
 	for _, d := range w.ctx.memory.Domains {
-		w.addr.MDs = append(w.addr.MDs, wireup.MD{Component: d.Attr.Component})
+		w.net.addr.MDs = append(w.net.addr.MDs, wireup.MD{Component: d.Attr.Component})
 	}
 	for i := range w.ctx.offers {
 		if w.ctx.offers[i].selected {
@@ -242,7 +212,7 @@ func (w *Worker) enterIface(o *offer, i *iface) error {
 	}
 	w.ifaces = append(w.ifaces, i)
 	w.stats.addIface(o.Transport, o.Device, i.Ext().Stats)
-	w.addr.Resources = append(w.addr.Resources, res)
+	w.net.addr.Resources = append(w.net.addr.Resources, res)
 	w.ifaceOpened(i)
 	return w.setHandlers(i)
 }
@@ -265,7 +235,7 @@ func (w *Worker) Context() *Context { return w.ctx }
 func (w *Worker) Address() []byte {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
-	return slices.Clone(w.packed)
+	return slices.Clone(w.net.packed)
 }
 
 // Close closes the worker and its EPs. Operations in progress end with StatusCanceled; flush
@@ -366,7 +336,7 @@ func (c *closeErrors) all() []error {
 // name has made which says that it is elsewhere is not the peer's.
 func (w *Worker) adopt(p *conn.Peer) *EP {
 	uuid := p.Addr.UUID()
-	if uuid == w.addr.UUID() {
+	if uuid == w.net.addr.UUID() {
 		return nil
 	}
 	e := w.names.Next(uuid)
