@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help: ## list the targets
 quick: ## within a minute: gofmt, vet, the rules of the tree, and tests of packages that differ from main
 	@.ci/quick
 
-check: fmt vet lint build cross test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
+check: fmt vet lint build modules cross test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
 
 fmt: ## fail if gofmt would change a file
 	@bad=$$(gofmt -l $(GOFILES)); if [ -n "$$bad" ]; then echo "gofmt would change:"; echo "$$bad"; exit 1; fi
@@ -38,6 +38,9 @@ lint: ## staticcheck
 
 build: ## the build: no cgo
 	CGO_ENABLED=0 $(GO) build $(PKGS)
+
+modules: ## vet and tests of the examples that are modules of their own (gRPC, net/http), where their modules can be downloaded
+	@.ci/modules
 
 test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)

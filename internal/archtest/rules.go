@@ -100,7 +100,7 @@ perftest/internal/show/info   perftest/internal/measure perftest/internal/layers
 perftest/internal/cli         *
 
 # programs
-examples              gucx ucp ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
+examples              gucx ucp ucp/ucpnet ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *
@@ -117,6 +117,8 @@ github.com/jedib0t/go-pretty  perftest
 github.com/vbauerster/mpb     perftest
 github.com/HdrHistogram/hdrhistogram-go perftest
 gonum.org/v1                  perftest
+google.golang.org/grpc        examples/grpc
+google.golang.org/protobuf    examples/grpc
 `
 
 // everywhere in a list permits all.
