@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/unordered"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	lanes "github.com/gucx/gucx/ucp/internal/lane"
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -54,11 +55,7 @@ func (w *Worker) addLink(l *link) {
 
 // dropLink is called when an EP has no link any more. It takes constant time.
 func (w *Worker) dropLink(l *link) {
-	last := len(w.lanes.links) - 1
-	moved := w.lanes.links[last]
-	w.lanes.links[l.place], moved.place = moved, l.place
-	w.lanes.links[last] = nil
-	w.lanes.links = w.lanes.links[:last]
+	unordered.Remove(&w.lanes.links, l.place).place = l.place
 }
 
 // handle feeds an event to the connection and carries out what comes of it.

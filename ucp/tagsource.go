@@ -127,20 +127,13 @@ func (w *Worker) tagHandler() uct.AMHandler {
 // sourcedArrivals is tagArrivals for a worker with a rule of RestrictTags.
 type sourcedArrivals Worker
 
-// HandleAM is that of tagArrivals, which also compares the source.
-func (a *sourcedArrivals) HandleAM(data []byte, _ uct.Desc) bool {
-	w, n := (*Worker)(a), len(data)-wire.HeadLen
-	if len(data) > wire.HeadLen && w.tag.table.Expects() {
-		r, m, tag := w.tag.table.First(), w.messages.latest, binary.LittleEndian.Uint64(data)
-		if r.Ready(tag) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && tag&w.tag.sources.mask == m.source {
-			v := r.Owner
-			left := m.left(n)
-			if n <= len(v.buf) && v.req.flags == 0 && left >= 0 {
-				m.quota = left
-				w.fillFirst(v, data)
-				return false
-			}
-		}
+// HandleAM is that of tagArrivals if the message has the source of the connection that the latest
+// message came over, and came over that one too.
+func (a *sourcedArrivals) HandleAM(data []byte, d uct.Desc) bool {
+	w := (*Worker)(a)
+	if m := w.messages.latest; len(data) > wire.HeadLen && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) &&
+		binary.LittleEndian.Uint64(data)&w.tag.sources.mask == m.source {
+		return (*tagArrivals)(w).HandleAM(data, d)
 	}
 	w.handleTag(data)
 	return false

@@ -1,5 +1,7 @@
 package base
 
+import "github.com/gucx/gucx/internal/unordered"
+
 // Slot is embedded in the elements of a [List]; it remembers the place.
 type Slot struct{ place int } // index+1; 0: in no list
 
@@ -36,11 +38,7 @@ func (l *List[E]) Remove(e E) bool {
 	if s.place == 0 {
 		return false
 	}
-	last := len(l.items) - 1
-	l.items[s.place-1] = l.items[last]
-	l.items[s.place-1].slot().place = s.place
-	clear(l.items[last:])
-	l.items = l.items[:last]
+	unordered.Remove(&l.items, s.place-1).slot().place = s.place
 	s.place = 0
 	return true
 }

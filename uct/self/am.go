@@ -85,9 +85,7 @@ func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte
 	if err != nil {
 		return err
 	}
-	binary.LittleEndian.PutUint64(buf, first)
-	binary.LittleEndian.PutUint64(buf[wordLen:], second)
-	copy(buf[words*wordLen:], payload)
+	memop.PackShort(buf, first, second, words, payload)
 	e.rx.put(id, n)
 	e.posted()
 	return nil

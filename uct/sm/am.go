@@ -3,7 +3,6 @@ package sm
 import (
 	"encoding/binary"
 
-	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/uct"
@@ -97,9 +96,7 @@ func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte
 	if err != nil {
 		return err
 	}
-	binary.LittleEndian.PutUint64(buf, first)
-	binary.LittleEndian.PutUint64(buf[wordLen:], second)
-	bulk.Copy(buf[words*wordLen:], payload)
+	memop.PackShort(buf, first, second, words, payload)
 	l := e.outLink
 	l.tx.inSegment(s, id, n)
 	l.told()

@@ -3,12 +3,14 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/preface"
+	"github.com/gucx/gucx/internal/unordered"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -282,13 +284,7 @@ func (t *attempt) failed(err error) {
 
 // dropPending takes c from the connections that are to open.
 func (it *Iface) dropPending(c *conn) {
-	for i, p := range it.pendingConns {
-		if p == c {
-			last := len(it.pendingConns) - 1
-			it.pendingConns[i] = it.pendingConns[last]
-			it.pendingConns[last] = nil
-			it.pendingConns = it.pendingConns[:last]
-			return
-		}
+	if i := slices.Index(it.pendingConns, c); i >= 0 {
+		unordered.Remove(&it.pendingConns, i)
 	}
 }

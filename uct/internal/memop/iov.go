@@ -1,6 +1,10 @@
 package memop
 
-import "github.com/gucx/gucx/uct"
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/uct"
+)
 
 // Gather copies the pieces of iov one after the other to dst, which holds them
 // all, and returns their length.
@@ -11,6 +15,14 @@ func Gather(dst []byte, iov []uct.IOV) int {
 		n += len(iov[i].Buf)
 	}
 	return n
+}
+
+// PackShort writes a short active message to dst, which holds it: one word or two, then payload.
+func PackShort(dst []byte, first, second uint64, words int, payload []byte) {
+	const wordLen = 8
+	binary.LittleEndian.PutUint64(dst, first)
+	binary.LittleEndian.PutUint64(dst[wordLen:], second) // payload overwrites it if there is one word
+	Copy(dst[words*wordLen:], payload)
 }
 
 // Scatter fills the pieces of iov one after the other from src, which is as long

@@ -171,3 +171,13 @@ func TestPlaces(t *testing.T) {
 	_, ok = p.Take()
 	assert.False(t, ok)
 }
+
+func TestPackShort(t *testing.T) {
+	payload := []byte("payload of a message")
+	for words := 1; words <= 2; words++ {
+		buf := make([]byte, words*8+len(payload))
+		PackShort(buf, 1, 2, words, payload)
+		assert.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}[:words*8], buf[:words*8])
+		assert.Equal(t, payload, buf[words*8:])
+	}
+}

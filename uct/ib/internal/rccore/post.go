@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"github.com/gucx/gucx/internal/unordered"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -95,11 +96,7 @@ func (it *Iface) returnLease(e *EP, n int) {
 		return
 	}
 	if e.lease -= uint32(n); e.lease == 0 {
-		last := len(it.leases) - 1
-		moved := it.leases[last]
-		it.leases[e.leaseAt], moved.leaseAt = moved, e.leaseAt
-		it.leases[last] = nil
-		it.leases = it.leases[:last]
+		unordered.Remove(&it.leases, int(e.leaseAt)).leaseAt = e.leaseAt
 	}
 }
 
