@@ -17,7 +17,7 @@ import (
 var variableName = regexp.MustCompile(`GUCX_[A-Z0-9_]+\*?`)
 
 // ofTests are variables that the tests and benchmarks of single packages read.
-var ofTests = []string{"GUCX_TEST_SOAK", "GUCX_TEST_SWEEP", "GUCX_BENCH", "GUCX_UCP_IDLE", "GUCX_UCP_WAKE"}
+var ofTests = []string{"GUCX_TEST_SOAK", "GUCX_TEST_SWEEP", "GUCX_TEST_CONNECTX", "GUCX_BENCH", "GUCX_UCP_IDLE", "GUCX_UCP_WAKE"}
 
 // TestDocuments_Variables: documents name variables that there are.
 func TestDocuments_Variables(t *testing.T) {

@@ -4,6 +4,9 @@ package mmio
 
 import "unsafe"
 
+// ForDevices reports whether the fences and stores of this build are enough for a device: they are assembly.
+const ForDevices = true
+
 // Doorbell64 stores 8 bytes to a device register with one store. first8 is the
 // bytes as they lie in memory, in the order of the machine that loads them (load
 // them with a plain 8-byte load from the WQE): nothing is swapped here. It orders

@@ -8,6 +8,9 @@ import (
 	"unsafe"
 )
 
+// ForDevices reports whether the fences and stores of this build are enough for a device: they are assembly.
+const ForDevices = false
+
 // fence is what the fences of the twin lock; a locked operation on any word
 // orders all accesses of the CPU to normal memory.
 var fence atomic.Uint32

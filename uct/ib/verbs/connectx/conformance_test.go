@@ -1,6 +1,8 @@
 package connectx_test
 
 import (
+	"maps"
+	"os"
 	"testing"
 	"time"
 
@@ -19,7 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ucttest.PeerMain(suites())
+	all := suites()
+	maps.Copy(all, adapterSuites())
+	ucttest.PeerMain(all)
 	testenv.Main(m)
 }
 
@@ -140,3 +144,38 @@ func TestConformance_UDMLX5Peers(t *testing.T) {
 }
 
 func TestConformance_RCMLX5Silicon(t *testing.T) { ucttest.Test(t, suites()[rcSilicon]) }
+
+// adapterEnv names an adapter to test with.
+const adapterEnv = "GUCX_TEST_CONNECTX"
+
+// Names of suites on an adapter, and of their peers.
+const (
+	rcAdapter = "rc_mlx5-adapter"
+	udAdapter = "ud_mlx5-adapter"
+)
+
+// adapterSuites are suites on the adapter that the environment names.
+func adapterSuites() map[string]ucttest.Harness {
+	device := os.Getenv(adapterEnv)
+	on := func(name string, tl ib.Transport, config func(o ucttest.Options) any) ucttest.Harness {
+		return ucttest.Harness{
+			OpenMD:    func() (uct.MD, error) { return ib.New(connectx.Devices, tl).OpenMD(device) },
+			Transport: tl.Name(), Device: device + ":1", Config: config, Watchdog: time.Minute, StartPeer: ucttest.ExecPeer(name),
+		}
+	}
+	return map[string]ucttest.Harness{
+		rcAdapter: on(rcAdapter, dv.RC(dv.RCConfig{}), tinyRC),
+		udAdapter: on(udAdapter, dv.UD(dv.UDConfig{}), tinyUD),
+	}
+}
+
+func testAdapter(t *testing.T, name string) {
+	if os.Getenv(adapterEnv) == "" {
+		t.Skipf("%s names no adapter", adapterEnv)
+	}
+	ucttest.Test(t, adapterSuites()[name])
+}
+
+func TestAdapter_RCMLX5(t *testing.T) { testAdapter(t, rcAdapter) }
+
+func TestAdapter_UDMLX5(t *testing.T) { testAdapter(t, udAdapter) }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
@@ -28,7 +29,9 @@ func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*Hardware, err
 		return nil, err
 	}
 	h := newHardware(ctx, reply)
-	if err = h.reply.check(&info, os.Getpagesize()); err == nil {
+	if !mmio.ForDevices && h.software == nil {
+		err = lacks(&info, "fences: want a build for amd64 or arm64 without the tag purego")
+	} else if err = h.reply.check(&info, os.Getpagesize()); err == nil {
 		err = h.queryLimits()
 	}
 	if err != nil {
