@@ -1,6 +1,9 @@
 package ucp
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
@@ -22,6 +25,9 @@ func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
 		params.Dial = uct.DialedByPeer // the REQUEST has come over one of the paths
 	}
 	ep, err := i.NewEP(params)
+	if params.Dial == uct.DialedByPeer && errors.Is(err, uct.ErrUnreachable) {
+		return nil, fmt.Errorf("%w: %w", conn.ErrNotYet, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (c *memCarrier) Settle(bool) bool {
 
 func (c *memCarrier) Err() error { return c.err }
 
-func (c *memCarrier) Recover() (bool, error) {
+func (c *memCarrier) Recover(bool) (bool, error) {
 	why := c.err
 	c.err = nil
 	return !c.dead, why

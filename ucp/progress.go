@@ -143,7 +143,7 @@ func (e *EP) carrierFailed() {
 	waits := !state.Quiet() && !state.Over()
 	err := c.Err()
 	if waits || !c.Posted() {
-		ok, why := c.Recover()
+		ok, why := c.Recover(!waits)
 		if ok {
 			e.handle(wireup.Event{Kind: wireup.SendingFailed})
 			e.w.schedule(e)

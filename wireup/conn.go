@@ -260,7 +260,7 @@ func (c *Conn) Handle(ev Event) []Action {
 	case TimePassed:
 		c.timePassed()
 	case SendingFailed:
-		c.repeat()
+		c.repeatNow()
 	}
 	if !c.over {
 		c.tellBroken()

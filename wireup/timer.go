@@ -16,6 +16,11 @@ const (
 	lastPause  = 64 * firstPause
 )
 
+// maxPaths is how often repetitions begin anew as another path takes the messages: often enough for
+// every path of a host with many devices. After that they become rare and end as over one path, since
+// all paths may be silent for ever.
+const maxPaths = 16
+
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
 
@@ -25,6 +30,7 @@ type timer struct {
 	since   time.Duration // when the wait began, or the peer moved the handshake on
 	repeat  time.Duration // when what is not answered is said again
 	pause   time.Duration // before that
+	paths   int           // over which repetitions began anew
 }
 
 // Deadline is when TimePassed is due, in the time of [Event.Now]; ok is false while
@@ -89,6 +95,15 @@ func (c *Conn) repeat() {
 	c.retransmit(Request, laneProposed)
 	c.retransmit(Reply, laneAccepted)
 	c.retransmit(Drop, laneBroken)
+}
+
+// repeatNow repeats over another path, and again soon.
+func (c *Conn) repeatNow() {
+	c.repeat()
+	if t := &c.timer; t.running && t.paths < maxPaths {
+		t.paths++
+		t.repeat, t.pause = c.now+firstPause, firstPause
+	}
 }
 
 func (c *Conn) retransmit(t MsgType, in laneState) {

@@ -105,3 +105,23 @@ func TestConn_AnswersStartTheWaitAnew(t *testing.T) {
 	pass(a, b, time.Second)
 	assert.Equal(t, ucs.StatusTimedOut, a.err)
 }
+
+// Another path gets repetitions after short pauses, too, but no number of paths makes them go on for ever.
+func TestConn_AnotherPath(t *testing.T) {
+	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	a.conn.p.Timeout = 0
+	a.handle(Event{Kind: NeedLane, Role: RMA})
+	pass(a, b, 3*firstPause)
+	require.Len(t, b.inbox, 3, "the REQUEST, after 1 and after 3 s")
+	a.handle(Event{Kind: SendingFailed})
+	require.Len(t, b.inbox, 4)
+	at, due := a.conn.Deadline()
+	assert.True(t, due)
+	assert.Equal(t, a.now+firstPause, at)
+	for due {
+		require.Less(t, len(b.inbox), 100)
+		pass(a, b, at-a.now)
+		a.handle(Event{Kind: SendingFailed})
+		at, due = a.conn.Deadline()
+	}
+}

@@ -3,6 +3,7 @@ package conn
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -30,8 +31,8 @@ type Host interface {
 
 // AM is the [Carrier] over the auxiliary lane: active messages of a transport that
 // connects without a handshake. It is opened by the first message and closed when the
-// handshake is over, so that its iface need not be polled. When its transport fails, the
-// next best takes over.
+// handshake is over, so that its iface need not be polled. When its transport fails, or the
+// peer does not answer over it, the next best takes over.
 type AM struct {
 	host  Host
 	paths []Path // best first
@@ -48,9 +49,32 @@ type AM struct {
 	state  amState
 	err    error   // the lane broke
 	at     int     // in paths; noPath before the first is chosen
-	tried  []bool  // by path; nil if none has failed in this handshake
+	ways   []way   // how each of paths went; nil if no path was left in this handshake
 	failed []error // why
+
+	unanswered int // repetitions over the present path, in this handshake
 }
+
+// way is how a path went in a handshake.
+type way uint8
+
+const (
+	wayOpen   way = iota
+	waySilent     // the peer did not answer: other paths are better
+	wayLater      // ErrNotYet: to be tried when another path was silent
+	wayFailed
+)
+
+// mostUnanswered is how many repetitions a path gets. The third is due 7 s after the first message, and
+// 3 s after that which goes over another path: a peer that is only busy has answered by then, and
+// a connection that times out by default has tried 18 paths.
+const mostUnanswered = 3
+
+// errSilent is why a path is left that may be good.
+var errSilent = fmt.Errorf("%w: the peer has not answered", ucs.ErrTimedOut)
+
+// ErrNotYet is wrapped by what [Host].Open returns for a path that only the peer can open, and has not.
+var ErrNotYet = errors.New("not yet")
 
 // noPath is the place of AM.at where no path is chosen.
 const noPath = -1
@@ -95,14 +119,43 @@ func (a *AM) Posted() bool { return len(a.out) == 0 }
 
 // Send implements Carrier.
 func (a *AM) Send(msg []byte, repeat bool) {
-	if repeat && len(a.out) > 0 {
-		return
+	if repeat {
+		a.repeated()
+		if len(a.out) > 0 {
+			return
+		}
 	}
 	a.out = append(a.out, msg)
 	a.state, a.flush = amDirty, nil
 	a.drain(false)
 	a.host.Attention()
 	a.push()
+}
+
+// repeated notes that the peer has not answered yet, and leaves a path that seems to lead nowhere
+// if there is another one.
+func (a *AM) repeated() {
+	a.unanswered++
+	if a.unanswered >= mostUnanswered && a.err == nil && a.at != noPath && a.hasOther() {
+		a.Fail(errSilent)
+	}
+}
+
+// hasOther reports that a path has not failed that is not the present one.
+func (a *AM) hasOther() bool {
+	for i := range a.paths {
+		if i != a.at && a.way(i) != wayFailed {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *AM) way(i int) way {
+	if a.ways == nil {
+		return wayOpen
+	}
+	return a.ways[i]
 }
 
 // push sends what it can.
@@ -275,46 +328,79 @@ func (f *amFlush) ended() {
 }
 
 // next is the best path that has not failed in this handshake, in paths. One over which a lane has
-// failed comes last. noPath if there is none.
+// failed comes after the others, and one over which the peer was silent last. noPath if there is none.
 func (a *AM) next() int {
-	last := noPath
+	best, least := noPath, 0
 	for i, p := range a.paths {
-		switch {
-		case a.tried != nil && a.tried[i]:
-		case !a.host.Excluded(p):
-			return i
-		case last == noPath:
-			last = i
+		if a.way(i) >= wayLater {
+			continue
+		}
+		faults := 0
+		if a.host.Excluded(p) {
+			faults++
+		}
+		if a.way(i) == waySilent {
+			faults += 2
+		}
+		if best == noPath || faults < least {
+			best, least = i, faults
 		}
 	}
-	return last
+	return best
 }
 
-// Recover implements Carrier by the next best transport. If the reason says that the peer
-// is gone, none helps.
-func (a *AM) Recover() (ok bool, why error) {
+// Recover implements Carrier by the next best transport.
+func (a *AM) Recover(disconnecting bool) (ok bool, why error) {
 	err := a.err
 	if a.at != noPath {
 		err = a.host.Name(a.paths[a.at], err)
-		if a.tried == nil {
-			a.tried = make([]bool, len(a.paths))
-		}
-		a.tried[a.at] = true
+		a.leave(a.err)
 	}
 	a.failed = append(a.failed, err)
 	next := a.next()
-	if errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || next == noPath {
+	gone := errors.Is(err, ucs.ErrPeerClosed) || errors.Is(err, ucs.ErrConnReset) && !disconnecting
+	if gone || next == noPath {
 		return false, ucs.Join(a.failed...)
 	}
 	a.shut()
-	a.at, a.err = next, nil
+	a.at, a.err, a.unanswered = next, nil, 0
 	return true, nil
+}
+
+// leave notes how the present path went. When the peer was silent over it, others that were left may have
+// become good.
+func (a *AM) leave(why error) {
+	if a.ways == nil {
+		a.ways = make([]way, len(a.paths))
+	}
+	switch {
+	case errors.Is(why, errSilent):
+		a.ways[a.at] = waySilent
+		a.reopen(wayLater)
+		if !slices.Contains(a.ways, wayOpen) {
+			a.reopen(waySilent)
+			a.ways[a.at] = waySilent
+		}
+	case errors.Is(why, ErrNotYet):
+		a.ways[a.at] = wayLater
+	default:
+		a.ways[a.at] = wayFailed
+	}
+}
+
+// reopen gives paths that went in a certain way another turn.
+func (a *AM) reopen(went way) {
+	for i, w := range a.ways {
+		if w == went {
+			a.ways[i] = wayOpen
+		}
+	}
 }
 
 // Close implements Carrier.
 func (a *AM) Close() {
 	a.shut()
-	a.out, a.err, a.at, a.tried, a.failed = nil, nil, noPath, nil, nil
+	a.out, a.err, a.at, a.ways, a.failed, a.unanswered = nil, nil, noPath, nil, nil, 0
 }
 
 // shut closes the transport endpoint.

@@ -248,7 +248,7 @@ func TestAM_CannotOpen(t *testing.T) {
 	a, _ := newCarrier(t)
 	send(a, "one")
 	assert.ErrorIs(t, a.Err(), ucs.ErrUnreachable)
-	ok, why := a.Recover()
+	ok, why := a.Recover(false)
 	assert.False(t, ok)
 	assert.ErrorIs(t, why, ucs.ErrUnreachable)
 	assert.NotContains(t, why.Error(), "path")
@@ -258,7 +258,7 @@ func TestAM_CannotOpen(t *testing.T) {
 	send(a, "one")
 	assert.Equal(t, ucs.ErrNoMemory, a.Err())
 	assert.Nil(t, a.EP())
-	ok, _ = a.Recover()
+	ok, _ = a.Recover(false)
 	assert.True(t, ok)
 	a.Settle(false)
 	assert.Equal(t, []string{"one"}, h.sent)
@@ -381,7 +381,7 @@ func TestAM_Recover(t *testing.T) {
 		a.Fail(fmt.Errorf("fault %d", i))
 		assert.True(t, h.tookAttention())
 		assert.EqualError(t, a.Err(), fmt.Sprintf("fault %d", i))
-		ok, why := a.Recover()
+		ok, why := a.Recover(false)
 		require.True(t, ok)
 		require.NoError(t, why)
 		assert.NoError(t, a.Err())
@@ -394,7 +394,7 @@ func TestAM_Recover(t *testing.T) {
 	send(a, "three")
 	assert.Equal(t, paths[0], h.via[2])
 	a.Fail(errors.New("fault 2"))
-	ok, why := a.Recover()
+	ok, why := a.Recover(false)
 	assert.False(t, ok)
 	for i, path := range []int{2, 3, 1} {
 		assert.ErrorContains(t, why, fmt.Sprintf("path %d: fault %d", path, i))
@@ -403,15 +403,99 @@ func TestAM_Recover(t *testing.T) {
 	send(a, "four")
 	assert.Equal(t, paths[1], h.via[3], "the next handshake begins anew")
 	a.Fail(errors.New("fault 3"))
-	ok, _ = a.Recover()
+	ok, _ = a.Recover(false)
 	assert.True(t, ok)
 
 	for _, gone := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed} {
 		a, _ := newCarrier(t, paths...)
 		send(a, "one")
 		a.Fail(gone)
-		ok, why = a.Recover()
+		ok, why = a.Recover(false)
 		assert.False(t, ok, "the peer is gone")
 		assert.ErrorIs(t, why, gone)
 	}
+
+	a, h = newCarrier(t, paths...)
+	send(a, "last")
+	a.Fail(ucs.ErrConnReset)
+	ok, _ = a.Recover(true)
+	assert.True(t, ok, "the peer may have refused this path only")
+	send(a, "last")
+	assert.Equal(t, paths[1], h.via[1])
+}
+
+// TestAM_Silent: a path over which the peer does not answer is left after some repetitions. When the
+// peer was silent over all of them, each gets another turn.
+func TestAM_Silent(t *testing.T) {
+	a, h := newCarrier(t, paths...)
+	send(a, "request")
+	repeat := func() (left bool) {
+		t.Helper()
+		a.Send([]byte("request"), true)
+		if a.Err() == nil {
+			return false
+		}
+		assert.ErrorIs(t, a.Err(), ucs.ErrTimedOut)
+		ok, why := a.Recover(false)
+		require.True(t, ok, why)
+		a.Send([]byte("request"), true)
+		return true
+	}
+	var order []Path
+	for range 5 {
+		order = append(order, a.Path())
+		n := 1
+		for !repeat() {
+			n++
+		}
+		if len(order) == 1 {
+			assert.Equal(t, mostUnanswered, n)
+		}
+	}
+	assert.Equal(t, []Path{paths[0], paths[1], paths[2], paths[0], paths[1]}, order)
+	a.Close()
+	send(a, "request")
+	assert.Equal(t, order[0], h.via[len(h.via)-1], "the next handshake begins with the best")
+}
+
+// TestAM_SilentAlone: silence is no reason to leave the only path, nor the only one that has not failed.
+func TestAM_SilentAlone(t *testing.T) {
+	a, _ := newCarrier(t, paths[:2]...)
+	send(a, "request")
+	a.Fail(errors.New("fault"))
+	ok, _ := a.Recover(false)
+	require.True(t, ok)
+	for range 3 * mostUnanswered {
+		a.Send([]byte("request"), true)
+		require.NoError(t, a.Err())
+	}
+}
+
+// TestAM_NotYet: a path that only the peer can open is tried again when the peer was silent over
+// another one, not before; without another one the carrier fails.
+func TestAM_NotYet(t *testing.T) {
+	a, h := newCarrier(t, paths[:2]...)
+	h.openErr = fmt.Errorf("%w: the peer has not connected", ErrNotYet)
+	send(a, "reply")
+	first := h.opened[0]
+	ok, _ := a.Recover(false)
+	require.True(t, ok)
+	send(a, "reply")
+	assert.NotEqual(t, first, a.Path())
+	for range mostUnanswered {
+		require.NoError(t, a.Err())
+		a.Send([]byte("reply"), true)
+	}
+	require.Error(t, a.Err())
+	ok, _ = a.Recover(false)
+	require.True(t, ok)
+	send(a, "reply")
+	assert.Equal(t, first, a.Path())
+
+	a, h = newCarrier(t, paths[0])
+	h.openErr = ErrNotYet
+	send(a, "reply")
+	ok, why := a.Recover(false)
+	assert.False(t, ok)
+	assert.ErrorIs(t, why, ErrNotYet)
 }

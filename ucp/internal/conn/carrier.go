@@ -17,8 +17,10 @@ type Carrier interface {
 	// for attention when that changes, as when Settle has something to do.
 	Err() error
 	// Recover goes on in another way after Err. What did not leave goes that way; what
-	// did is to be repeated. It returns false with all reasons if there is none.
-	Recover() (ok bool, why error)
+	// did is to be repeated. It returns false with all reasons if there is none, or if the
+	// reason says that the peer is gone; disconnecting has it try in that case, too, as the peer may
+	// only have refused this way.
+	Recover(disconnecting bool) (ok bool, why error)
 	// Posted reports that every message is on its way.
 	Posted() bool
 	// Idle reports that all messages have arrived, as far as that is known, and that the
