@@ -39,9 +39,9 @@ func ForbidSyscalls(action uint32, flags uintptr, calls ...uint32) error {
 	return installFilter(append(filter, unix.SockFilter{Code: returnAction, K: syscallAllow}, unix.SockFilter{Code: returnAction, K: action}), flags)
 }
 
-// ForbidSharedMappings is ForbidSyscalls for mmap with MAP_SHARED, which the runtime does not use, in the
-// calling thread, which must be locked. amd64 and arm64 only.
-func ForbidSharedMappings(action uint32) error {
+// ForbidSharedMappings is ForbidSyscalls for mmap with MAP_SHARED, which the runtime does not use.
+// amd64 and arm64 only.
+func ForbidSharedMappings(action uint32, flags uintptr) error {
 	return installFilter([]unix.SockFilter{
 		{Code: loadNumber},
 		{Code: jumpEqual, K: unix.SYS_MMAP, Jf: 2},
@@ -49,7 +49,7 @@ func ForbidSharedMappings(action uint32) error {
 		{Code: jumpSet, K: unix.MAP_SHARED, Jt: 1},
 		{Code: returnAction, K: syscallAllow},
 		{Code: returnAction, K: action},
-	}, 0)
+	}, flags)
 }
 
 func installFilter(filter []unix.SockFilter, flags uintptr) error {

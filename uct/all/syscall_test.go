@@ -78,7 +78,7 @@ const sharedMapping = "mmap of shared memory"
 // forbid has a system call of this thread fail.
 func forbid(action uint32, number uint32) error {
 	if number == unix.SYS_MMAP {
-		return testenv.ForbidSharedMappings(action)
+		return testenv.ForbidSharedMappings(action, 0)
 	}
 	return testenv.ForbidSyscalls(action, 0, number)
 }

@@ -1,0 +1,213 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// connectCalls are system calls that are made while a connection is established, and how they fail.
+var connectCalls = []struct {
+	name   string
+	number uint32
+	errno  unix.Errno
+}{
+	{"socket", unix.SYS_SOCKET, unix.EMFILE},
+	{"connect", unix.SYS_CONNECT, unix.EACCES},
+	{"accept4", unix.SYS_ACCEPT4, unix.EMFILE},
+	{"sendmsg", unix.SYS_SENDMSG, unix.ENOBUFS},
+	{"recvmsg", unix.SYS_RECVMSG, unix.ENOMEM},
+	{"setsockopt", unix.SYS_SETSOCKOPT, unix.ENOMEM},
+	{"getsockopt", unix.SYS_GETSOCKOPT, unix.ENOBUFS},
+	{"memfd_create", unix.SYS_MEMFD_CREATE, unix.EMFILE},
+	{"ftruncate", unix.SYS_FTRUNCATE, unix.ENOMEM},
+	{"eventfd2", unix.SYS_EVENTFD2, unix.EMFILE},
+	{"epoll_ctl", unix.SYS_EPOLL_CTL, unix.ENOMEM},
+	{"pipe2", unix.SYS_PIPE2, unix.EMFILE},
+	{"process_vm_readv", unix.SYS_PROCESS_VM_READV, unix.EPERM},
+	{"mmap of shared memory", unix.SYS_MMAP, unix.ENOMEM}, // of the rest the runtime needs some
+}
+
+// forbidCall has connectCalls[index] fail in all threads of this process, for good.
+func forbidCall(index string) (unix.Errno, error) {
+	i, err := strconv.Atoi(index)
+	if err != nil {
+		return 0, err
+	}
+	c := connectCalls[i]
+	action := testenv.SyscallErrno | uint32(c.errno)
+	if c.number == unix.SYS_MMAP {
+		return c.errno, testenv.ForbidSharedMappings(action, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	}
+	return c.errno, testenv.ForbidSyscalls(action, unix.SECCOMP_FILTER_FLAG_TSYNC, c.number)
+}
+
+// openFaulty opens a worker whose connections take at most the given time.
+func (c *childSide) openFaulty(wireup string) (*Worker, error) {
+	limit, err := time.ParseDuration(wireup)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := openContextWith(Config{WireupTimeout: limit}, c.args[0])
+	if err != nil {
+		return nil, err
+	}
+	return ctx.NewWorker(WorkerConfig{})
+}
+
+// faultyRole opens a worker, has a system call fail from then on, dials and puts. It says "done"; "errno"
+// if the error is that of the call; "timeout"; or another error. Its arguments are transports, the
+// time to connect, the index of the call, network and address.
+func faultyRole(c *childSide) error {
+	w, err := c.openFaulty(c.args[1])
+	if err != nil {
+		return err
+	}
+	errno, err := forbidCall(c.args[2])
+	if err != nil {
+		return err
+	}
+	c.say("%s", dialOutcome(dialAndPut(w, c.args[3], c.args[4]), errno))
+	c.nextLine()
+	return w.Close()
+}
+
+// faultyHostRole listens, has a system call fail from then on, and serves.
+func faultyHostRole(c *childSide) error {
+	w, err := c.openFaulty(c.args[1])
+	if err != nil {
+		return err
+	}
+	l, err := w.Listen(context.Background(), c.args[3], c.args[4], ListenConfig{})
+	if err != nil {
+		return err
+	}
+	if _, err := forbidCall(c.args[2]); err != nil {
+		return err
+	}
+	c.say("%s", l.Addr())
+	return c.untilParentGoes(func(ctx context.Context) error { return w.Until(ctx, func() bool { return false }) })
+}
+
+func dialOutcome(err error, errno unix.Errno) string {
+	switch {
+	case err == nil:
+		return "done"
+	case errors.Is(err, errno):
+		return "errno"
+	case errors.Is(err, ucs.ErrTimedOut):
+		return "timeout"
+	default:
+		return err.Error()
+	}
+}
+
+// dialAndPut puts 64 KiB into the memory that a listener publishes as "all", if it does.
+func dialAndPut(w *Worker, network, address string) error {
+	ctx, stop := context.WithTimeout(context.Background(), testenv.Watchdog)
+	defer stop()
+	p, err := w.Dial(ctx, network, address, DialConfig{})
+	if err != nil {
+		return err
+	}
+	if key := p.Keys["all"]; key != nil {
+		if err := p.EP.PutWait(ctx, make([]byte, 64<<10), key.Addr(), key, nil); err != nil {
+			return fmt.Errorf("put: %w", err)
+		}
+		if err := p.EP.FlushWait(ctx); err != nil {
+			return fmt.Errorf("flush: %w", err)
+		}
+	}
+	return p.EP.CloseWait(ctx, CloseFlush)
+}
+
+// faultyCases are transports, the time to connect, and the network. Where there is another transport, the
+// time is enough to turn to it when the first one brings no answer.
+var faultyCases = []struct {
+	tls, wireup string
+	network     int
+	may         []string // other outcomes than done and errno, by call
+}{
+	{tls: "sm,tcp", wireup: "40s", network: 0},
+	{tls: "tcp", wireup: "2s", network: 1},
+	{tls: "sm", wireup: "2s", network: 2, may: []string{"accept4"}},
+}
+
+// If one system call fails from then on, in all threads, Dial succeeds without it or returns the errno.
+// Only a transport that cannot accept the peer's connection notices nothing but silence. The
+// listener drops what it had for that peer, and serves others.
+func TestDial_SyscallFails(t *testing.T) {
+	for _, tc := range faultyCases {
+		n := networks[tc.network]
+		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
+			p := newPair(t, real(tc.tls), fromEnv(t, "TLS="+tc.tls))
+			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			failed := false
+			for i, call := range connectCalls {
+				c := newChild(t, "faulty", tc.tls, tc.wireup, i, n.network, l.Addr())
+				said := p.lines(c, 1)
+				require.Len(t, said, 1, call.name)
+				t.Log(call.name, said[0])
+				want := []string{"done", "errno"}
+				for _, other := range tc.may {
+					if other == call.name {
+						want = append(want, "timeout")
+					}
+				}
+				assert.Contains(t, want, said[0], call.name)
+				failed = failed || said[0] == "errno"
+				require.NoError(t, c.in.Close())
+				assert.NoError(t, c.cmd.Wait(), call.name)
+				p.until(func() bool { return p.b.w.eps.Len() == 0 })
+			}
+			assert.True(t, failed, "no call makes Dial fail")
+			c := newChild(t, "dial", tc.tls, n.network, l.Addr(), "close")
+			require.Equal(t, []string{"there"}, p.lines(c, 1), "an honest peer afterwards")
+			c.kill(t)
+		})
+	}
+}
+
+// If one system call of the listener fails, a dialer connects without it or gets an error: it does
+// not hang, and can dial others. One that cannot accept is as one that is stopped: the context of Dial
+// limits the wait.
+func TestListen_SyscallFails(t *testing.T) {
+	const wireup = 2 * time.Second
+	for _, tc := range faultyCases {
+		n := networks[tc.network]
+		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
+			cfg := fromEnv(t, "TLS="+tc.tls)
+			cfg.WireupTimeout = wireup
+			p := newPair(t, real(tc.tls), cfg)
+			failed := false
+			for i, call := range connectCalls {
+				if call.name == "accept4" {
+					continue
+				}
+				c := newChild(t, "faultyhost", tc.tls, wireup, i, n.network, n.address(t))
+				where := p.lines(c, 1)
+				require.Len(t, where, 1, call.name)
+				err := dialAndPut(p.a.w, n.network, where[0])
+				t.Log(call.name, err)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded, call.name)
+				failed = failed || err != nil
+				c.kill(t)
+				p.until(func() bool { return p.a.w.eps.Len() == 0 })
+			}
+			assert.True(t, failed, "no call makes Dial fail")
+			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
+			_, err := p.dialTo(l, DialConfig{})
+			require.NoError(t, err, "another listener afterwards")
+		})
+	}
+}
