@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // grhLen is the area before a datagram's payload (IBTA volume 1, 11.4.1.2).
@@ -13,8 +14,8 @@ const grhLen = 40
 
 // receiveDatagram delivers a UD packet, or drops it: wrong Q_Key, QP not ready, no
 // receive posted.
-func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer) {
-	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.ext != qp.attr.QKey {
+func (qp *queuePair) receiveDatagram(l *inLink, pkt *ring.Packet, body unsafe.Pointer) {
+	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.Ext != qp.attr.QKey {
 		return
 	}
 	entry := &qp.resp.open.entry
@@ -22,7 +23,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer
 	if !ok {
 		return
 	}
-	n := uint64(pkt.payload)
+	n := uint64(pkt.Payload)
 	if syn == prm.SyndromeOK && n+grhLen > entry.total {
 		syn = prm.SyndromeLocalLength
 	}
@@ -37,12 +38,12 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer
 		return
 	}
 	op := prm.CQERespSend
-	if pkt.flags&flagImm != 0 {
+	if pkt.Flags&ring.FlagImm != 0 {
 		op = prm.CQERespSendImm
 	}
-	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.uidx,
-		WQECounter: entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.imm,
-		SrcQP: pkt.srcQPN, GRH: 1}
+	e := prm.CQE{Opcode: op, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: qp.uidx,
+		WQECounter: entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.Imm,
+		SrcQP: pkt.SrcQPN, GRH: 1}
 	if !qp.recvCQ.push(&e) {
 		qp.lost()
 	}

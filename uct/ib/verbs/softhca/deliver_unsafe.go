@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // delivery is a send of an XRC initiator that this device executes alone: it has claimed
@@ -270,23 +271,23 @@ func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
 	l.txLock.lock()
-	pkt := l.req.reserve(0)
+	pkt := l.req.Reserve(0)
 	if pkt == nil {
 		v := qp.awaitRoom(l)
 		l.txLock.unlock()
 		return v
 	}
-	pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.ext = pktFilled, qp.qpn, qp.attr.DestQPN, w.SRQN
-	pkt.dmaLen, pkt.raddr = uint32(w.Len), uint64(r.out.seq)
-	pkt.flags = flagFirst | flagLast | flagXRC
+	pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.Ext = ring.OpFilled, qp.qpn, qp.attr.DestQPN, w.SRQN
+	pkt.Total, pkt.RAddr = uint32(w.Len), uint64(r.out.seq)
+	pkt.Flags = ring.FlagFirst | ring.FlagLast | ring.FlagXRC
 	if w.Op == prm.OpSendImm {
-		pkt.flags |= flagImm
-		pkt.imm = w.Imm
+		pkt.Flags |= ring.FlagImm
+		pkt.Imm = w.Imm
 	}
 	if w.Flags.Solicited() {
-		pkt.flags |= flagSolicited
+		pkt.Flags |= ring.FlagSolicited
 	}
-	l.req.publish(pkt)
+	l.req.Publish(pkt)
 	l.txLock.unlock()
 	r.out.claim.CompareAndSwap(claimed(qp.hca.claimID, r.out.seq), claimed(0, r.out.seq+1))
 	r.out.claim = nil

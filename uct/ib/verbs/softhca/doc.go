@@ -39,7 +39,7 @@
 //	                                           post: receive n in the table
 //	claim word: 0, n -> self, n
 //	bytes to the memory of receive n, guard up
-//	pktFilled in the request ring
+//	OpFilled in the request ring
 //	claim word: self, n -> 0, n+1              poll or engine: completion of receive n
 //
 // A send ends when the notice is in the ring, also while the target is stopped. What is

@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -208,11 +209,11 @@ func (s *responder) cutOff(q *recvQueue) {
 
 // queueOf is the queue that a message goes to: that of the QP, or the one that it names if
 // the QP is an XRC target. nil if the domain has no such queue.
-func (qp *queuePair) queueOf(pkt *packet) *recvQueue {
+func (qp *queuePair) queueOf(pkt *ring.Packet) *recvQueue {
 	if qp.domain == nil {
 		return qp.rq
 	}
-	if q := qp.hca.xrcSRQs.find(pkt.ext); q != nil && q.xrc.domain == qp.domain {
+	if q := qp.hca.xrcSRQs.find(pkt.Ext); q != nil && q.xrc.domain == qp.domain {
 		return q
 	}
 	return nil

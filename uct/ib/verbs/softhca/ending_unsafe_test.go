@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // srqRig is an RC QP connected to itself, whose receives come from an SRQ of two
@@ -70,10 +71,10 @@ func (r *srqRig) take(q *recvQueue) {
 // packet sends the QP a packet of a send.
 func (r *srqRig) packet(flags uint8) {
 	r.l.txLock.lock()
-	pkt := r.l.req.reserve(8)
-	pkt.op, pkt.flags, pkt.msn, pkt.dmaLen = pktSend, flags, 0, 16
-	pkt.srcQPN, pkt.dstQPN = r.qp.qpn, r.qp.qpn
-	r.l.req.publish(pkt)
+	pkt := r.l.req.Reserve(8)
+	pkt.Op, pkt.Flags, pkt.MSN, pkt.Total = ring.OpSend, flags, 0, 16
+	pkt.SrcQPN, pkt.DstQPN = r.qp.qpn, r.qp.qpn
+	r.l.req.Publish(pkt)
 	r.l.txLock.unlock()
 	r.h.call(attnRequest)
 }
@@ -112,7 +113,7 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newSRQRig(t)
 			q, cq := r.qp.rq, r.qp.recvCQ
-			r.packet(flagFirst)
+			r.packet(ring.FlagFirst)
 			r.begun(t)
 			assert.False(t, cq.completed(0))
 			require.NoError(t, end(r))
@@ -124,7 +125,7 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 			require.True(t, cq.view.Slot(0).Read(&e, 0))
 			assert.Equal(t, prm.CQE{Opcode: prm.CQERespErr, Syndrome: prm.SyndromeWRFlush, QPN: r.qp.qpn,
 				UserIndex: testUserIndex, WQECounter: 0}, e)
-			r.packet(flagLast)
+			r.packet(ring.FlagLast)
 			for range 10 {
 				r.h.Drive()
 			}
@@ -137,10 +138,10 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 // A message that begins again, as its requester was reset, fills the entry that it has.
 func TestSRQ_MessageBeginsAgain(t *testing.T) {
 	r := newSRQRig(t)
-	r.packet(flagFirst)
+	r.packet(ring.FlagFirst)
 	r.begun(t)
-	r.packet(flagFirst)
-	r.packet(flagLast)
+	r.packet(ring.FlagFirst)
+	r.packet(ring.FlagLast)
 	testenv.ProgressWithin(t, testPatience, func() bool {
 		r.h.Drive()
 		return r.qp.recvCQ.completed(0)
@@ -163,7 +164,7 @@ func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
 	}
 	q.dbrec.StoreRecv(2)
 	r.take(q)
-	r.packet(flagFirst)
+	r.packet(ring.FlagFirst)
 	r.begun(t)
 	require.NoError(t, r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	for i := range uint32(2) {

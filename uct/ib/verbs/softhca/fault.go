@@ -3,6 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // enterError moves the QP to ERR: the oldest unfinished send work request gets
@@ -83,7 +84,7 @@ func (qp *queuePair) endReceives() {
 // driving is held.
 func (qp *queuePair) abandon() {
 	m := &qp.resp.open
-	send := m.kind == pktSend
+	send := m.kind == ring.OpSend
 	m.close()
 	if send {
 		qp.recvError(m.queue, &m.entry, prm.SyndromeWRFlush)

@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 func openTest(t testing.TB) *hca {
@@ -69,8 +70,8 @@ func TestDereg_KeyDies(t *testing.T) {
 // FuzzPackets lets a hostile peer say anything on a link: nothing crashes, and
 // memory without a key is not touched.
 func FuzzPackets(f *testing.F) {
-	for op := range uint8(pktAtomicOK + 1) {
-		f.Add(op, uint8(flagFirst|flagLast), uint32(0), uint64(0), uint32(0), uint32(8), []byte("12345678"))
+	for op := range uint8(ring.OpAtomicOK + 1) {
+		f.Add(op, uint8(ring.FlagFirst|ring.FlagLast), uint32(0), uint64(0), uint32(0), uint32(8), []byte("12345678"))
 	}
 	h, err := open(Config{Fabric: FabricLoop}, &uarPool{})
 	require.NoError(f, err)
@@ -84,18 +85,18 @@ func FuzzPackets(f *testing.F) {
 	addr := uint64(uintptr(unsafe.Pointer(&secret[0])))
 
 	f.Fuzz(func(t *testing.T, op, flags uint8, msn uint32, raddr uint64, rkey, dmaLen uint32, payload []byte) {
-		payload = payload[:min(len(payload), maxPayload)]
+		payload = payload[:min(len(payload), ring.MaxPayload)]
 		qp.setState(verbs.QPStateRTS)
 		for _, at := range []struct {
 			addr uint64
 			key  uint32
 		}{{raddr, rkey}, {addr + raddr%8, key}} {
 			l.txLock.lock()
-			pkt := l.req.reserve(len(payload))
-			pkt.op, pkt.flags, pkt.msn, pkt.raddr, pkt.rkey, pkt.dmaLen = op, flags, qp.resp.msn+msn%2, at.addr, at.key, dmaLen
-			pkt.srcQPN, pkt.dstQPN = qp.qpn, qp.qpn
-			copy(unsafe.Slice((*byte)(pkt.body()), len(payload)), payload)
-			l.req.publish(pkt)
+			pkt := l.req.Reserve(len(payload))
+			pkt.Op, pkt.Flags, pkt.MSN, pkt.RAddr, pkt.RKey, pkt.Total = op, flags, qp.resp.msn+msn%2, at.addr, at.key, dmaLen
+			pkt.SrcQPN, pkt.DstQPN = qp.qpn, qp.qpn
+			copy(unsafe.Slice((*byte)(pkt.Body()), len(payload)), payload)
+			l.req.Publish(pkt)
 			l.txLock.unlock()
 			h.call(attnRequest)
 			for h.ctl.attention.Load()&attnWork != 0 {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // showReceives has the peer be the target of an XRC initiator: with a table and claims of
@@ -55,7 +56,7 @@ func TestDeliver_HostileTarget(t *testing.T) {
 				SGList: []verbs.SGE{s.bulk.SGE(0, n/2), s.bulk.SGE(n/2, n-n/2)}}})
 			posted += k
 			settled(s.h)
-			p.drain(func(*packet) {})
+			p.drain(func(*ring.Packet) {})
 		}
 		require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 		settled(s.h)

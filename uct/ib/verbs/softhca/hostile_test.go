@@ -9,14 +9,15 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // next is a packet of the message that QP q expects: a payload of n bytes of a message
 // of length bytes, for the window.
-func (s *siege) next(q int, op, flags uint8, n, length int) (packet, []byte) {
+func (s *siege) next(q int, op, flags uint8, n, length int) (ring.Packet, []byte) {
 	t := &s.qps[q]
-	return packet{op: op, flags: flags, dstQPN: t.v.Number(), srcQPN: t.remote, msn: t.q.resp.msn, dmaLen: uint32(length),
-		raddr: s.window.Addr(), rkey: s.window.RKey(), ext: siegeQKey}, s.payload(n)
+	return ring.Packet{Op: op, Flags: flags, DstQPN: t.v.Number(), SrcQPN: t.remote, MSN: t.q.resp.msn, Total: uint32(length),
+		RAddr: s.window.Addr(), RKey: s.window.RKey(), Ext: siegeQKey}, s.payload(n)
 }
 
 // say has the peer of QP q send such a packet, and lets the device handle it.
@@ -26,7 +27,7 @@ func (s *siege) say(q int, op, flags uint8, n, length int) {
 	s.settle()
 }
 
-const flagOnly = flagFirst | flagLast
+const flagOnly = ring.FlagFirst | ring.FlagLast
 
 // A packet that does not go on with the message that is open stops its QP, and its
 // sender is told so. Nothing is written to a buffer that has been delivered, and no
@@ -37,42 +38,42 @@ func TestRequest_DoesNotFit(t *testing.T) {
 		n, length int
 	}
 	for name, packets := range map[string][]p{
-		"a write that ends as a send":          {{pktWrite, flagFirst, 0, 8}, {pktSend, flagLast, 8, 8}},
-		"a write with data ends as a send":     {{pktWrite, flagFirst, 8, 16}, {pktSend, flagLast, 8, 16}},
-		"a send that ends as a write":          {{pktSend, flagFirst, 8, 16}, {pktWrite, flagLast, 8, 16}},
-		"a send that begins again as a write":  {{pktSend, flagFirst, 8, 16}, {pktWrite, flagOnly, 8, 8}},
-		"a send that ends as an immediate":     {{pktSend, flagFirst, 8, 16}, {pktWriteImm, flagOnly | flagImm, 0, 8}},
-		"a read inside a send":                 {{pktSend, flagFirst, 8, 16}, {pktRead, flagOnly, 0, 16}},
-		"an atomic inside a write":             {{pktWrite, flagFirst, 8, 16}, {pktAtomicFA, flagOnly, 0, 16}},
-		"a send of more than its length":       {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 9, 16}},
-		"a send of less than its length":       {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 7, 16}},
-		"a send that ends without last":        {{pktSend, flagFirst, 8, 16}, {pktSend, 0, 8, 16}},
-		"a length that changes":                {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 16, 24}},
-		"a length that changes from the start": {{pktSend, flagFirst, 64, 128}, {pktSend, flagOnly, 8, 8}},
-		"an empty packet in a send":            {{pktSend, flagFirst, 8, 16}, {pktSend, 0, 0, 16}},
-		"a message that is too long":           {{pktWrite, flagFirst, 8, maxMessage + 1}},
-		"a read with a payload":                {{pktRead, flagOnly, 8, 8}},
-		"a read of several packets":            {{pktRead, flagFirst, 0, 8}},
-		"an atomic of several packets":         {{pktAtomicCS, flagFirst, 0, 8}},
-		"an answer":                            {{pktReadData, flagOnly, 8, 8}},
+		"a write that ends as a send":          {{ring.OpWrite, ring.FlagFirst, 0, 8}, {ring.OpSend, ring.FlagLast, 8, 8}},
+		"a write with data ends as a send":     {{ring.OpWrite, ring.FlagFirst, 8, 16}, {ring.OpSend, ring.FlagLast, 8, 16}},
+		"a send that ends as a write":          {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpWrite, ring.FlagLast, 8, 16}},
+		"a send that begins again as a write":  {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpWrite, flagOnly, 8, 8}},
+		"a send that ends as an immediate":     {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpWriteImm, flagOnly | ring.FlagImm, 0, 8}},
+		"a read inside a send":                 {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpRead, flagOnly, 0, 16}},
+		"an atomic inside a write":             {{ring.OpWrite, ring.FlagFirst, 8, 16}, {ring.OpAtomicFA, flagOnly, 0, 16}},
+		"a send of more than its length":       {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpSend, ring.FlagLast, 9, 16}},
+		"a send of less than its length":       {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpSend, ring.FlagLast, 7, 16}},
+		"a send that ends without last":        {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpSend, 0, 8, 16}},
+		"a length that changes":                {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpSend, ring.FlagLast, 16, 24}},
+		"a length that changes from the start": {{ring.OpSend, ring.FlagFirst, 64, 128}, {ring.OpSend, flagOnly, 8, 8}},
+		"an empty packet in a send":            {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpSend, 0, 0, 16}},
+		"a message that is too long":           {{ring.OpWrite, ring.FlagFirst, 8, maxMessage + 1}},
+		"a read with a payload":                {{ring.OpRead, flagOnly, 8, 8}},
+		"a read of several packets":            {{ring.OpRead, ring.FlagFirst, 0, 8}},
+		"an atomic of several packets":         {{ring.OpAtomicCS, ring.FlagFirst, 0, 8}},
+		"an answer":                            {{ring.OpReadData, flagOnly, 8, 8}},
 		"an unknown operation":                 {{200, flagOnly, 8, 8}},
-		"a datagram's place in a message":      {{pktSend, flagFirst, 8, 16}, {pktAck, flagLast, 8, 16}},
+		"a datagram's place in a message":      {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpAck, ring.FlagLast, 8, 16}},
 	} {
 		for kind, q := range map[string]int{"own receives": 0, "shared receives": 1} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				s := newSiege(t)
 				s.begin(t)
 				defer s.end()
-				s.say(q, pktSend, flagOnly, 9, 9)
+				s.say(q, ring.OpSend, flagOnly, 9, 9)
 				s.stalled = true
-				s.peers[0].drain(func(*packet) {})
+				s.peers[0].drain(func(*ring.Packet) {})
 				for _, p := range packets {
 					s.say(q, p.op, p.flags, p.n, p.length)
 				}
 				assert.Equal(t, verbs.QPStateErr, s.qps[q].v.State())
 				refused := 0
-				s.peers[0].drain(func(pkt *packet) {
-					if pkt.op == pktNak && prm.Syndrome(pkt.status) == prm.SyndromeRemoteInvalidReq {
+				s.peers[0].drain(func(pkt *ring.Packet) {
+					if pkt.Op == ring.OpNak && prm.Syndrome(pkt.Status) == prm.SyndromeRemoteInvalidReq {
 						refused++
 					}
 				})
@@ -89,9 +90,9 @@ func TestRequest_BeginsAgain(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
-	s.say(0, pktSend, flagFirst, 8, 16)
-	s.say(0, pktSend, flagFirst, 4, 16)
-	s.say(0, pktSend, flagLast|flagImm, 12, 16)
+	s.say(0, ring.OpSend, ring.FlagFirst, 8, 16)
+	s.say(0, ring.OpSend, ring.FlagFirst, 4, 16)
+	s.say(0, ring.OpSend, ring.FlagLast|ring.FlagImm, 12, 16)
 	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
 	assert.EqualValues(t, 1, s.qps[0].q.rq.consumed)
 	assert.Equal(t, 1, s.outstanding(0), "one of two receives is left")
@@ -99,10 +100,10 @@ func TestRequest_BeginsAgain(t *testing.T) {
 }
 
 // reply has the peer of QP q answer the oldest message in flight.
-func (s *siege) reply(q int, pkt packet, n int) {
+func (s *siege) reply(q int, pkt ring.Packet, n int) {
 	t := &s.qps[q]
-	pkt.dstQPN = t.v.Number()
-	pkt.msn += (t.q.req.msn - t.q.req.inFlight) & mlx5PSNMask
+	pkt.DstQPN = t.v.Number()
+	pkt.MSN += (t.q.req.msn - t.q.req.inFlight) & mlx5PSNMask
 	require.True(s.t, s.peers[t.peer].answer(pkt, s.payload(n)))
 }
 
@@ -124,37 +125,37 @@ const (
 func TestAnswer_DoesNotFit(t *testing.T) {
 	const size = 16
 	type a struct {
-		pkt packet
+		pkt ring.Packet
 		n   int
 	}
 	data := func(off uint64, flags uint8, n int) a {
-		return a{packet{op: pktReadData, flags: flags, raddr: off}, n}
+		return a{ring.Packet{Op: ring.OpReadData, Flags: flags, RAddr: off}, n}
 	}
-	ack, atomicOK := a{packet{op: pktAck}, 0}, a{packet{op: pktAtomicOK, flags: flagLast}, 0}
+	ack, atomicOK := a{ring.Packet{Op: ring.OpAck}, 0}, a{ring.Packet{Op: ring.OpAtomicOK, Flags: ring.FlagLast}, 0}
 	for name, c := range map[string]struct {
 		kind    byte
 		answers []a
 	}{
-		"read data for a send":        {kindSend, []a{data(0, flagLast, size)}},
-		"read data for a write":       {kindWrite, []a{data(0, flagLast, size)}},
-		"read data for an atomic":     {kindFetchAdd, []a{data(0, flagLast, 8)}},
+		"read data for a send":        {kindSend, []a{data(0, ring.FlagLast, size)}},
+		"read data for a write":       {kindWrite, []a{data(0, ring.FlagLast, size)}},
+		"read data for an atomic":     {kindFetchAdd, []a{data(0, ring.FlagLast, 8)}},
 		"an old value for a send":     {kindSend, []a{atomicOK}},
 		"an old value for a read":     {kindRead, []a{atomicOK}},
 		"an acknowledged read":        {kindRead, []a{ack}},
 		"an acknowledged atomic":      {kindCmpSwap, []a{ack}},
-		"no receive for a read":       {kindRead, []a{{packet{op: pktRNR}, 0}}},
-		"no receive for a write":      {kindWrite, []a{{packet{op: pktRNR}, 0}}},
-		"read data too long":          {kindRead, []a{data(0, flagLast, size+1)}},
-		"read data too short":         {kindRead, []a{data(0, flagLast, size-1)}},
+		"no receive for a read":       {kindRead, []a{{ring.Packet{Op: ring.OpRNR}, 0}}},
+		"no receive for a write":      {kindWrite, []a{{ring.Packet{Op: ring.OpRNR}, 0}}},
+		"read data too long":          {kindRead, []a{data(0, ring.FlagLast, size+1)}},
+		"read data too short":         {kindRead, []a{data(0, ring.FlagLast, size-1)}},
 		"read data without end":       {kindRead, []a{data(0, 0, size)}},
-		"read data elsewhere":         {kindRead, []a{data(8, flagLast, 8)}},
+		"read data elsewhere":         {kindRead, []a{data(8, ring.FlagLast, 8)}},
 		"read data twice":             {kindRead, []a{data(0, 0, 8), data(0, 0, 8)}},
-		"read data with a hole":       {kindRead, []a{data(0, 0, 4), data(8, flagLast, 8)}},
+		"read data with a hole":       {kindRead, []a{data(0, 0, 4), data(8, ring.FlagLast, 8)}},
 		"an empty packet in a read":   {kindRead, []a{data(0, 0, 0)}},
-		"a request as an answer":      {kindSend, []a{{packet{op: pktSend, flags: flagOnly}, 8}}},
-		"a refusal without a reason":  {kindSend, []a{{packet{op: pktNak}, 0}}},
-		"a refusal as if flushed":     {kindSend, []a{{packet{op: pktNak, status: uint8(prm.SyndromeWRFlush)}, 0}}},
-		"a refusal of another number": {kindRead, []a{{packet{op: pktNak, status: 0xfe}, 0}}},
+		"a request as an answer":      {kindSend, []a{{ring.Packet{Op: ring.OpSend, Flags: flagOnly}, 8}}},
+		"a refusal without a reason":  {kindSend, []a{{ring.Packet{Op: ring.OpNak}, 0}}},
+		"a refusal as if flushed":     {kindSend, []a{{ring.Packet{Op: ring.OpNak, Status: uint8(prm.SyndromeWRFlush)}, 0}}},
+		"a refusal of another number": {kindRead, []a{{ring.Packet{Op: ring.OpNak, Status: 0xfe}, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiege(t)
@@ -186,7 +187,7 @@ func TestAnswer_SkipsARead(t *testing.T) {
 	s.postSend(0, kindSend, 15)
 	settled(s.h)
 	require.EqualValues(t, 2, s.qps[0].q.req.inFlight)
-	s.reply(0, packet{op: pktAck, msn: 1}, 0)
+	s.reply(0, ring.Packet{Op: ring.OpAck, MSN: 1}, 0)
 	settled(s.h)
 	require.Equal(t, 2, s.cq.Poll(s.wcs[:2]))
 	assert.Equal(t, verbs.WCBadRespErr, s.wcs[0].Status)
@@ -217,22 +218,22 @@ func TestRNR_PartlySent(t *testing.T) {
 	whole := s.partlySend()
 	require.NotZero(t, whole)
 	msn := s.qps[0].q.req.msn
-	s.reply(0, packet{op: pktRNR, msn: whole}, 0)
+	s.reply(0, ring.Packet{Op: ring.OpRNR, MSN: whole}, 0)
 	s.settle()
 	assert.Zero(t, s.qps[0].q.req.inFlight, "what came before is done")
 	var firsts, lasts int
 	for lasts == 0 {
 		s.settle()
-		s.peers[0].drain(func(pkt *packet) {
-			if pkt.msn == msn {
-				firsts += int(pkt.flags & flagFirst)
-				lasts += int(pkt.flags & flagLast / flagLast)
+		s.peers[0].drain(func(pkt *ring.Packet) {
+			if pkt.MSN == msn {
+				firsts += int(pkt.Flags & ring.FlagFirst)
+				lasts += int(pkt.Flags & ring.FlagLast / ring.FlagLast)
 			}
 		})
 	}
 	assert.Equal(t, 2, firsts)
 	assert.Equal(t, 1, lasts)
-	s.reply(0, packet{op: pktAck}, 0)
+	s.reply(0, ring.Packet{Op: ring.OpAck}, 0)
 	s.settle()
 	assert.Empty(t, s.outstandingSends(0))
 	s.finish()
@@ -244,7 +245,7 @@ func TestNak_PartlySent(t *testing.T) {
 	s.begin(t)
 	defer s.end()
 	whole := s.partlySend()
-	s.reply(0, packet{op: pktNak, msn: whole, status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
+	s.reply(0, ring.Packet{Op: ring.OpNak, MSN: whole, Status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
 	settled(s.h)
 	n := s.cq.Poll(s.wcs[:])
 	require.Greater(t, n, int(whole))
@@ -281,23 +282,23 @@ func TestRead_QPConnectedAgain(t *testing.T) {
 	s.stalled = true
 	in := s.peers[0].in
 	read := func() { // of all that the window has; the ring holds some thousands of them
-		pkt, _ := s.next(0, pktRead, flagOnly, 0, windowLen)
+		pkt, _ := s.next(0, ring.OpRead, flagOnly, 0, windowLen)
 		require.True(t, s.peers[0].request(pkt, nil))
 		s.settle()
 	}
-	for in.resp.room(maxAnswers * maxRecord) {
+	for in.resp.Room(maxAnswers * ring.MaxRecord) {
 		read()
 	}
-	in.reading = readback{qp: s.qps[0].q, pkt: packet{dstQPN: s.qps[0].v.Number(), srcQPN: s.qps[0].remote,
-		dmaLen: windowLen, raddr: s.window.Addr(), rkey: s.window.RKey()}}
-	s.qps[0].q.resp.open.kind = pktRead
+	in.reading = readback{qp: s.qps[0].q, pkt: ring.Packet{DstQPN: s.qps[0].v.Number(), SrcQPN: s.qps[0].remote,
+		Total: windowLen, RAddr: s.window.Addr(), RKey: s.window.RKey()}}
+	s.qps[0].q.resp.open.kind = ring.OpRead
 	s.recycle(0)
 	s.stalled = false
 	s.settle()
 	s.settle()
 	assert.Nil(t, in.reading.qp)
 	assert.EqualValues(t, siegePSN, s.qps[0].q.resp.msn)
-	s.say(0, pktSend, flagOnly, 9, 9)
+	s.say(0, ring.OpSend, flagOnly, 9, 9)
 	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
 	s.finish()
 }
@@ -310,20 +311,20 @@ func TestDropInbound_PeerGoesOnWriting(t *testing.T) {
 	s.begin(t)
 	defer s.end()
 	p := s.peers[0]
-	pkt, _ := s.next(3, pktDatagram, flagOnly, 0, 0)
-	pkt.ext++ // to be dropped
+	pkt, _ := s.next(3, ring.OpDatagram, flagOnly, 0, 0)
+	pkt.Ext++ // to be dropped
 	for p.request(pkt, nil) {
 	}
 	started, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		close(started)
-		for ctl := p.requests.ctl; ; runtime.Gosched() {
+		for ctl := p.requests.Ctl; ; runtime.Gosched() {
 			select {
 			case <-stop:
 				return
 			default:
-				ctl.tail.Store(ctl.head.Load() + ringLen) // the same packets again
+				ctl.Tail.Store(ctl.Head.Load() + ring.Len) // the same packets again
 			}
 		}
 	}()

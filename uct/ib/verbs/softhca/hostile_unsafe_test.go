@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // openStill opens a loop device without an engine: it advances when a test drives it,
@@ -40,13 +41,13 @@ type hostilePeer struct {
 	gid   verbs.GID
 	table table // which the device reads
 
-	in       *inLink  // the device's end of the link from the peer
-	requests producer // and the peer's
-	answered consumer
+	in       *inLink       // the device's end of the link from the peer
+	requests ring.Producer // and the peer's
+	answered ring.Consumer
 
-	out     *outLink // the device's end of the link to the peer
-	asked   consumer // and the peer's
-	answers producer
+	out     *outLink      // the device's end of the link to the peer
+	asked   ring.Consumer // and the peer's
+	answers ring.Producer
 
 	toDevice, toPeer linkMem
 	ctl              *control // the peer's
@@ -77,7 +78,7 @@ func (p *hostilePeer) attach() {
 	h := p.h
 	for _, m := range []linkMem{p.toDevice, p.toPeer} {
 		for _, at := range []uintptr{linkReq, linkResp} {
-			*(*[ringCtlLen]byte)(unsafe.Add(m.base, at)) = [ringCtlLen]byte{}
+			*(*[ring.ControlLen]byte)(unsafe.Add(m.base, at)) = [ring.ControlLen]byte{}
 		}
 	}
 	p.in = &inLink{hca: h, gid: gidWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
@@ -133,35 +134,35 @@ const allRemote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.Acces
 
 // request puts a packet with the given payload into the request ring. False when the
 // ring is full.
-func (p *hostilePeer) request(pkt packet, payload []byte) bool {
+func (p *hostilePeer) request(pkt ring.Packet, payload []byte) bool {
 	return put(&p.requests, pkt, payload)
 }
 
 // answer puts a packet into the response ring.
-func (p *hostilePeer) answer(pkt packet, payload []byte) bool {
+func (p *hostilePeer) answer(pkt ring.Packet, payload []byte) bool {
 	return put(&p.answers, pkt, payload)
 }
 
-func put(r *producer, pkt packet, payload []byte) bool {
-	to := r.reserve(len(payload))
+func put(r *ring.Producer, pkt ring.Packet, payload []byte) bool {
+	to := r.Reserve(len(payload))
 	if to == nil {
 		return false
 	}
-	pkt.length, pkt.payload = to.length, to.payload
+	pkt.Length, pkt.Payload = to.Length, to.Payload
 	*to = pkt
-	copy(unsafe.Slice((*byte)(to.body()), len(payload)), payload)
-	r.publish(to)
+	copy(unsafe.Slice((*byte)(to.Body()), len(payload)), payload)
+	r.Publish(to)
 	return true
 }
 
 // drain takes everything that the device has sent the peer, and calls f with each
 // request and answer.
-func (p *hostilePeer) drain(f func(pkt *packet)) {
-	for _, c := range []*consumer{&p.asked, &p.answered} {
-		var pkt packet
-		for _, ok, _ := c.next(&pkt); ok; _, ok, _ = c.next(&pkt) {
+func (p *hostilePeer) drain(f func(pkt *ring.Packet)) {
+	for _, c := range []*ring.Consumer{&p.asked, &p.answered} {
+		var pkt ring.Packet
+		for _, ok, _ := c.Next(&pkt); ok; _, ok, _ = c.Next(&pkt) {
 			f(&pkt)
-			c.release()
+			c.Release()
 		}
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // The link segment belongs to one direction: a dialer that reaches an acceptor.
 //
 //	0             linkHeader
-//	linkReq       ringCtl and data: dialer to acceptor
-//	linkResp      ringCtl and data: acceptor to dialer
+//	linkReq       ring: dialer to acceptor
+//	linkResp      ring: acceptor to dialer
 //	linkGuards    maxGuards guards: the dialer is accessing memory
 const (
 	linkReq    = 4096
-	linkResp   = linkReq + ringSpan
-	linkGuards = linkResp + ringSpan
+	linkResp   = linkReq + ring.Span
+	linkGuards = linkResp + ring.Span
 	linkLen    = linkGuards + maxGuards*guardLen
 
-	ringSpan  = 4096 + ringLen // the control words have a page of their own
-	maxGuards = 1 << 14        // QPs of one process connected to one other
+	maxGuards = 1 << 14 // QPs of one process connected to one other
 	guardLen  = 64
 )
 
@@ -50,12 +50,12 @@ func (m linkMem) guard(slot uint32) *queueGuard {
 	return (*queueGuard)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
 }
 
-func (m linkMem) producer(at uintptr) producer {
-	return producer{ctl: (*ringCtl)(unsafe.Add(m.base, at)), data: unsafe.Add(m.base, at+4096)}
+func (m linkMem) producer(at uintptr) ring.Producer {
+	return ring.NewProducer(unsafe.Add(m.base, at))
 }
 
-func (m linkMem) consumer(at uintptr) consumer {
-	return consumer{ctl: (*ringCtl)(unsafe.Add(m.base, at)), data: unsafe.Add(m.base, at+4096)}
+func (m linkMem) consumer(at uintptr) ring.Consumer {
+	return ring.NewConsumer(unsafe.Add(m.base, at))
 }
 
 // guards is how many guards may be in use.
@@ -103,13 +103,13 @@ type outLink struct {
 	closeFunc func() error
 
 	txLock spinLock // req, guard slots
-	req    producer
+	req    ring.Producer
 	// A datagram found the ring full at fullSince, and fullAt is what the peer had taken then; under txLock.
 	fullSince int64
 	fullAt    uint64
 	guards    []uint32 // free slots
 	rcQPs     int      // RC QPs that are connected over the link, each of which takes a guard; under txLock
-	resp      consumer
+	resp      ring.Consumer
 	blocked   []*queuePair // waiting for room in req; under txLock
 	starved   []*queuePair // waiting for receives; under txLock
 	// starvedSpare is room for the next list of them; under txLock.
@@ -199,11 +199,11 @@ type inLink struct {
 	ctl    *control // the peer's
 	wakeFD int
 	mem    linkMem
-	req    consumer // under hca.driving
-	resp   producer // under hca.driving
+	req    ring.Consumer // under hca.driving
+	resp   ring.Producer // under hca.driving
 
-	ackDue  bool   // ack is to be sent; it covers what is older
-	ack     packet // dstQPN and msn
+	ackDue  bool        // ack is to be sent; it covers what is older
+	ack     ring.Packet // dstQPN and msn
 	reading readback
 
 	sameUser  bool        // the peer is a process of this user

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // A refusal stops the QPs of both sides. The peer's, where it was not the one who refused, is told
@@ -99,11 +100,11 @@ func (qp *queuePair) sendFaultOver(l *outLink) bool {
 		return true
 	}
 	l.txLock.lock()
-	pkt := l.req.reserve(0)
+	pkt := l.req.Reserve(0)
 	if pkt != nil {
-		pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = pktFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
-		pkt.status = uint8(qp.req.fault)
-		l.req.publish(pkt)
+		pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.MSN = ring.OpFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
+		pkt.Status = uint8(qp.req.fault)
+		l.req.Publish(pkt)
 	}
 	l.txLock.unlock()
 	if pkt == nil {

@@ -3,25 +3,26 @@ package softhca
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // readback is a read that the responder is answering, a packet at a time as the
 // response ring has room. Requests behind it wait.
 type readback struct {
 	qp   *queuePair
-	pkt  packet
+	pkt  ring.Packet
 	sent uint64
 }
 
 // read starts to answer a read of memory that the requester does not map.
-func (l *inLink) read(qp *queuePair, pkt *packet) prm.Syndrome {
-	if pkt.dmaLen > 0 {
-		if _, syn := qp.target(pkt, 0, uint64(pkt.dmaLen), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
+func (l *inLink) read(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
+	if pkt.Total > 0 {
+		if _, syn := qp.target(pkt, 0, uint64(pkt.Total), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
 			return syn
 		}
 	}
 	l.flushAck()
-	qp.resp.open.kind = pktRead
+	qp.resp.open.kind = ring.OpRead
 	l.reading = readback{qp: qp, pkt: *pkt}
 	return prm.SyndromeOK
 }
@@ -29,7 +30,7 @@ func (l *inLink) read(qp *queuePair, pkt *packet) prm.Syndrome {
 // wanted reports whether the QP still answers: it has not been stopped, reset or
 // destroyed, and connected to another peer, since the read began.
 func (b *readback) wanted(l *inLink) bool {
-	return b.qp.resp.open.kind == pktRead && b.qp.entry.accepts(b.pkt.dstQPN, b.pkt.srcQPN, &l.gid)
+	return b.qp.resp.open.kind == ring.OpRead && b.qp.entry.accepts(b.pkt.DstQPN, b.pkt.SrcQPN, &l.gid)
 }
 
 // finishRead sends what it can of the read under way. False when the ring is full.
@@ -40,26 +41,26 @@ func (l *inLink) finishRead() bool {
 			b.qp = nil
 			break
 		}
-		n := min(uint64(b.pkt.dmaLen)-b.sent, uint64(b.qp.mtu()))
-		a := l.resp.reserve(int(n))
+		n := min(uint64(b.pkt.Total)-b.sent, uint64(b.qp.mtu()))
+		a := l.resp.Reserve(int(n))
 		if a == nil {
 			return false
 		}
-		a.op, a.dstQPN, a.msn, a.raddr = pktReadData, b.pkt.srcQPN, b.pkt.msn, b.sent
+		a.Op, a.DstQPN, a.MSN, a.RAddr = ring.OpReadData, b.pkt.SrcQPN, b.pkt.MSN, b.sent
 		if n > 0 {
 			p, syn := b.qp.target(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
 			if syn != prm.SyndromeOK { // the region went meanwhile
-				a.op, a.status, a.payload = pktNak, uint8(syn), 0
+				a.Op, a.Status, a.Payload = ring.OpNak, uint8(syn), 0
 				b.qp = nil
 				l.reply(a)
 				return true
 			}
-			move(a.body(), p, n)
+			move(a.Body(), p, n)
 			l.hca.driving.quiescent() // publishing is the barrier
 		}
 		b.sent += n
-		if b.sent == uint64(b.pkt.dmaLen) {
-			a.flags |= flagLast
+		if b.sent == uint64(b.pkt.Total) {
+			a.Flags |= ring.FlagLast
 			b.qp.resp.done()
 			b.qp = nil
 		}

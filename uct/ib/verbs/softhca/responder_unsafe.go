@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // responder is the receiving half of a connected QP. hca.driving protects it.
@@ -19,7 +20,7 @@ type responder struct {
 
 // openMessage is a message of which packets have come, but not all.
 type openMessage struct {
-	kind  uint8      // pktSend, pktWrite or pktRead; pktFiller: none is open
+	kind  uint8      // ring.OpSend, OpWrite or OpRead; OpFiller: none is open
 	len   uint64     // as its first packet said
 	got   uint64     // bytes of it that have come
 	queue *recvQueue // where it goes
@@ -27,28 +28,28 @@ type openMessage struct {
 }
 
 // begun reports whether a message is open.
-func (m *openMessage) begun() bool { return m.kind != pktFiller }
+func (m *openMessage) begun() bool { return m.kind != ring.OpFiller }
 
 // close ends the message.
-func (m *openMessage) close() { m.kind = pktFiller }
+func (m *openMessage) close() { m.kind = ring.OpFiller }
 
 // fits reports whether a packet is the next one of the message, or begins one, and has
 // what its kind must have (IBTA volume 1, 9.7.4.1.2). A message may begin again from
 // its first packet, as long as it is the same.
-func (m *openMessage) fits(pkt *packet) bool {
-	first, last := pkt.flags&flagFirst != 0, pkt.flags&flagLast != 0
-	n, length := uint64(pkt.payload), uint64(pkt.dmaLen)
-	if m.begun() && (m.kind != pkt.op || m.len != length || pkt.flags&flagXRC != 0 && m.queue.srqn != pkt.ext) {
+func (m *openMessage) fits(pkt *ring.Packet) bool {
+	first, last := pkt.Flags&ring.FlagFirst != 0, pkt.Flags&ring.FlagLast != 0
+	n, length := uint64(pkt.Payload), uint64(pkt.Total)
+	if m.begun() && (m.kind != pkt.Op || m.len != length || pkt.Flags&ring.FlagXRC != 0 && m.queue.srqn != pkt.Ext) {
 		return false
 	}
-	switch pkt.op {
-	case pktSend, pktWrite:
+	switch pkt.Op {
+	case ring.OpSend, ring.OpWrite:
 		got := uint64(0)
 		if !first {
 			got = m.got
 		}
 		return length <= maxMessage && n <= length-got && last == (got+n == length) && (last || n > 0)
-	case pktRead, pktWriteImm, pktAtomicFA, pktAtomicCS:
+	case ring.OpRead, ring.OpWriteImm, ring.OpAtomicFA, ring.OpAtomicCS:
 		return !m.begun() && first && last && n == 0 && length <= maxMessage
 	}
 	return false
@@ -60,13 +61,13 @@ func (l *inLink) drainRequests() (more bool) {
 	if l.rejected {
 		return false
 	}
-	var pkt packet
+	var pkt ring.Packet
 	for range drainBatch {
-		if !l.finishRead() || !l.resp.room(maxAnswers*maxRecord) {
+		if !l.finishRead() || !l.resp.Room(maxAnswers*ring.MaxRecord) {
 			l.flushAck()
-			return l.resp.awaitRoom()
+			return l.resp.AwaitRoom()
 		}
-		body, ok, broken := l.req.next(&pkt)
+		body, ok, broken := l.req.Next(&pkt)
 		if broken {
 			l.reject()
 			return false
@@ -77,7 +78,7 @@ func (l *inLink) drainRequests() (more bool) {
 		}
 		l.handle(&pkt, body)
 		l.hca.driving.quiescent() // releasing is the barrier
-		l.req.release()
+		l.req.Release()
 	}
 	l.endDrain()
 	return true
@@ -86,7 +87,7 @@ func (l *inLink) drainRequests() (more bool) {
 // drainRest handles what a peer that is gone has left in the ring: no more than it
 // holds, as somebody may still write to it. hca.driving is held.
 func (l *inLink) drainRest() {
-	for range ringLen / recordAlign / drainBatch {
+	for range ring.Len / ring.RecordAlign / drainBatch {
 		if l.reading.qp != nil || !l.drainRequests() {
 			return
 		}
@@ -100,7 +101,7 @@ const maxAnswers = 2
 
 func (l *inLink) endDrain() {
 	l.flushAck()
-	if l.req.roomMade() {
+	if l.req.RoomMade() {
 		call(l.ctl, l.wakeFD, attnResponse)
 	}
 }
@@ -108,27 +109,27 @@ func (l *inLink) endDrain() {
 // handle takes one packet. Packets for QPs that do not exist, are of another
 // service or belong to another peer are dropped, as on a wire; a message of an RC
 // QP is answered, so that its sender need not wait for a timeout.
-func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
-	if pkt.op == pktFilled {
+func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
+	if pkt.Op == ring.OpFilled {
 		l.filled(pkt)
 		return
 	}
 	qp := l.receiver(pkt)
-	if pkt.op == pktDatagram {
+	if pkt.Op == ring.OpDatagram {
 		if qp != nil && qp.service == verbs.QPTypeUD {
 			qp.receiveDatagram(l, pkt, body)
 		}
 		return
 	}
-	if qp == nil || !qp.connected() || !qp.entry.accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
-		if pkt.op != pktFault {
-			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
+	if qp == nil || !qp.connected() || !qp.entry.accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid) {
+		if pkt.Op != ring.OpFault {
+			l.answer(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return
 	}
-	if pkt.op == pktFault {
-		if pkt.msn == qp.entry.rqPSN.Load() { // else it is of a connection before a RESET
-			qp.peerFault(prm.Syndrome(pkt.status))
+	if pkt.Op == ring.OpFault {
+		if pkt.MSN == qp.entry.rqPSN.Load() { // else it is of a connection before a RESET
+			qp.peerFault(prm.Syndrome(pkt.Status))
 		}
 		return
 	}
@@ -136,23 +137,23 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 		return
 	}
 	if syn := l.execute(qp, pkt, body); syn != prm.SyndromeOK {
-		l.answer(pkt, pktNak, uint8(syn))
+		l.answer(pkt, ring.OpNak, uint8(syn))
 	}
 }
 
 // inOrder checks that a packet is of the message that must come next, and its first or
 // not.
-func (l *inLink) inOrder(qp *queuePair, pkt *packet) bool {
+func (l *inLink) inOrder(qp *queuePair, pkt *ring.Packet) bool {
 	s := &qp.resp
-	first := pkt.flags&flagFirst != 0
-	if pkt.msn == s.msn && s.orphan && !first {
+	first := pkt.Flags&ring.FlagFirst != 0
+	if pkt.MSN == s.msn && s.orphan && !first {
 		s.orphan = false
-		l.answer(pkt, pktNak, uint8(qp.invalidRequest()))
+		l.answer(pkt, ring.OpNak, uint8(qp.invalidRequest()))
 		return false
 	}
-	if pkt.msn != s.msn || !first && !s.open.begun() {
+	if pkt.MSN != s.msn || !first && !s.open.begun() {
 		if !s.refused {
-			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
+			l.answer(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return false
 	}
@@ -166,9 +167,9 @@ func (qp *queuePair) connected() bool {
 }
 
 // execute does what a packet asks. The syndrome is what the requester is told.
-func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+func (l *inLink) execute(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
-	if pkt.flags&flagXRC != 0 != (qp.domain != nil) || !m.fits(pkt) {
+	if pkt.Flags&ring.FlagXRC != 0 != (qp.domain != nil) || !m.fits(pkt) {
 		return qp.invalidRequest()
 	}
 	if !m.begun() {
@@ -176,19 +177,19 @@ func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 			return qp.invalidRequest() // IBTA volume 1, annex 14: an XRCETH that is not valid
 		}
 	}
-	if pkt.flags&flagFirst != 0 {
-		m.len, m.got = uint64(pkt.dmaLen), 0
+	if pkt.Flags&ring.FlagFirst != 0 {
+		m.len, m.got = uint64(pkt.Total), 0
 	}
-	switch pkt.op {
-	case pktSend:
+	switch pkt.Op {
+	case ring.OpSend:
 		return l.receive(qp, pkt, body)
-	case pktWrite:
+	case ring.OpWrite:
 		return l.write(qp, pkt, body)
-	case pktWriteImm:
+	case ring.OpWriteImm:
 		return l.immediate(qp, pkt)
-	case pktRead:
+	case ring.OpRead:
 		return l.read(qp, pkt)
-	case pktAtomicFA, pktAtomicCS:
+	case ring.OpAtomicFA, ring.OpAtomicCS:
 		return l.atomic(qp, pkt)
 	}
 	return qp.invalidRequest()
@@ -201,15 +202,15 @@ func (qp *queuePair) invalidRequest() prm.Syndrome {
 }
 
 // receive places a packet of a send into the receive that the message has consumed.
-func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+func (l *inLink) receive(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
 	if !m.begun() {
 		if ok, syn := l.consume(qp, pkt); !ok {
 			return syn
 		}
-		m.kind = pktSend
+		m.kind = ring.OpSend
 	}
-	n := uint64(pkt.payload)
+	n := uint64(pkt.Payload)
 	if m.got+n > m.entry.total {
 		return qp.receiveFailed(prm.SyndromeLocalLength, prm.SyndromeRemoteInvalidReq)
 	}
@@ -218,9 +219,9 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 		return qp.receiveFailed(prm.SyndromeLocalProt, prm.SyndromeRemoteOp)
 	}
 	m.got += n
-	if pkt.flags&flagLast != 0 {
+	if pkt.Flags&ring.FlagLast != 0 {
 		op := prm.CQERespSend
-		if pkt.flags&flagImm != 0 {
+		if pkt.Flags&ring.FlagImm != 0 {
 			op = prm.CQERespSendImm
 		}
 		l.delivered(qp, pkt, op)
@@ -230,7 +231,7 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 
 // consume takes a receive for the message that pkt is of, or asks the requester to
 // come back.
-func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome) {
+func (l *inLink) consume(qp *queuePair, pkt *ring.Packet) (ok bool, syn prm.Syndrome) {
 	s := &qp.resp
 	timer := qp.attr.MinRNRTimer
 	if q := s.open.queue; q.xrc.window == nil {
@@ -238,13 +239,13 @@ func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome)
 	} else {
 		var busy bool
 		if ok, busy, syn = q.takeShown(&s.open.entry); busy {
-			timer = rnrBusy
+			timer = ring.RNRBusy
 		}
 	}
 	if !ok {
 		s.open.close()
 		s.refused = true
-		l.answer(pkt, pktRNR, timer)
+		l.answer(pkt, ring.OpRNR, timer)
 		return false, prm.SyndromeOK
 	}
 	if syn != prm.SyndromeOK {
@@ -254,11 +255,11 @@ func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome)
 }
 
 // delivered completes the receive that was consumed and acknowledges the message.
-func (l *inLink) delivered(qp *queuePair, pkt *packet, op prm.CQEOpcode) {
+func (l *inLink) delivered(qp *queuePair, pkt *ring.Packet, op prm.CQEOpcode) {
 	m := &qp.resp.open
 	cq, uidx := m.queue.completesIn(qp)
-	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: uidx,
-		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.imm, SrcQP: pkt.srcQPN}
+	e := prm.CQE{Opcode: op, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: uidx,
+		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.Imm, SrcQP: pkt.SrcQPN}
 	if !cq.push(&e) {
 		qp.lost()
 	}
@@ -266,13 +267,13 @@ func (l *inLink) delivered(qp *queuePair, pkt *packet, op prm.CQEOpcode) {
 }
 
 // accepted ends a message and acknowledges it, soon.
-func (l *inLink) accepted(qp *queuePair, pkt *packet) {
+func (l *inLink) accepted(qp *queuePair, pkt *ring.Packet) {
 	qp.resp.done()
-	if l.ackDue && l.ack.dstQPN != pkt.srcQPN {
+	if l.ackDue && l.ack.DstQPN != pkt.SrcQPN {
 		l.flushAck()
 	}
 	l.ackDue = true
-	l.ack = packet{dstQPN: pkt.srcQPN, msn: pkt.msn}
+	l.ack = ring.Packet{DstQPN: pkt.SrcQPN, MSN: pkt.MSN}
 }
 
 // done ends the message that had to come.
@@ -315,12 +316,12 @@ func (qp *queuePair) peerFault(syn prm.Syndrome) {
 }
 
 // target checks an access that the requester could not make itself.
-func (qp *queuePair) target(pkt *packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
+func (qp *queuePair) target(pkt *ring.Packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
 	if qp.attr.AccessFlags&need != need {
 		return nil, qp.invalidRequest()
 	}
-	p := qp.hca.regions.find(pkt.rkey, pkt.raddr+off, n, qp.pdnOf(pkt), need)
-	if p == nil || pkt.raddr+off < off {
+	p := qp.hca.regions.find(pkt.RKey, pkt.RAddr+off, n, qp.pdnOf(pkt), need)
+	if p == nil || pkt.RAddr+off < off {
 		qp.peerFault(prm.SyndromeRemoteAccess)
 		return nil, prm.SyndromeRemoteAccess
 	}
@@ -328,7 +329,7 @@ func (qp *queuePair) target(pkt *packet, off, n uint64, need verbs.Access) (unsa
 }
 
 // pdnOf is the domain of the memory that a request may name: that of the SRQ, with XRC.
-func (qp *queuePair) pdnOf(pkt *packet) uint32 {
+func (qp *queuePair) pdnOf(pkt *ring.Packet) uint32 {
 	if qp.domain == nil {
 		return qp.pdn
 	}
@@ -339,10 +340,10 @@ func (qp *queuePair) pdnOf(pkt *packet) uint32 {
 }
 
 // write stores a packet of an RDMA write.
-func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+func (l *inLink) write(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
-	m.kind = pktWrite
-	if n := uint64(pkt.payload); n > 0 {
+	m.kind = ring.OpWrite
+	if n := uint64(pkt.Payload); n > 0 {
 		p, syn := qp.target(pkt, m.got, n, verbs.AccessRemoteWrite)
 		if syn != prm.SyndromeOK {
 			return syn
@@ -351,8 +352,8 @@ func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Synd
 		m.got += n
 	}
 	switch {
-	case pkt.flags&flagLast == 0:
-	case pkt.flags&flagImm != 0:
+	case pkt.Flags&ring.FlagLast == 0:
+	case pkt.Flags&ring.FlagImm != 0:
 		return l.immediate(qp, pkt)
 	default:
 		l.accepted(qp, pkt)
@@ -361,7 +362,7 @@ func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Synd
 }
 
 // immediate delivers the immediate of an RDMA write, which consumes a receive.
-func (l *inLink) immediate(qp *queuePair, pkt *packet) prm.Syndrome {
+func (l *inLink) immediate(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	if ok, syn := l.consume(qp, pkt); !ok {
 		return syn
 	}
@@ -370,8 +371,8 @@ func (l *inLink) immediate(qp *queuePair, pkt *packet) prm.Syndrome {
 }
 
 // atomic applies an atomic to memory that the requester does not map.
-func (l *inLink) atomic(qp *queuePair, pkt *packet) prm.Syndrome {
-	if pkt.raddr%prm.AtomicOperandLen != 0 {
+func (l *inLink) atomic(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
+	if pkt.RAddr%prm.AtomicOperandLen != 0 {
 		return qp.invalidRequest()
 	}
 	p, syn := qp.target(pkt, 0, prm.AtomicOperandLen, verbs.AccessRemoteAtomic)
@@ -379,24 +380,24 @@ func (l *inLink) atomic(qp *queuePair, pkt *packet) prm.Syndrome {
 		return syn
 	}
 	op := prm.OpAtomicFA
-	if pkt.op == pktAtomicCS {
+	if pkt.Op == ring.OpAtomicCS {
 		op = prm.OpAtomicCS
 	}
-	old := applyAtomic(p, op, pkt.swapAdd, pkt.compare)
+	old := applyAtomic(p, op, pkt.SwapAdd, pkt.Compare)
 	l.flushAck()
 	qp.resp.done()
-	if a := l.resp.reserve(0); a != nil {
-		a.op, a.flags, a.dstQPN, a.msn, a.swapAdd = pktAtomicOK, flagLast, pkt.srcQPN, pkt.msn, old
+	if a := l.resp.Reserve(0); a != nil {
+		a.Op, a.Flags, a.DstQPN, a.MSN, a.SwapAdd = ring.OpAtomicOK, ring.FlagLast, pkt.SrcQPN, pkt.MSN, old
 		l.reply(a)
 	}
 	return prm.SyndromeOK
 }
 
 // answer sends a refusal, after the acknowledgements that precede it.
-func (l *inLink) answer(pkt *packet, op, status uint8) {
+func (l *inLink) answer(pkt *ring.Packet, op, status uint8) {
 	l.flushAck()
-	if a := l.resp.reserve(0); a != nil {
-		a.op, a.status, a.dstQPN, a.msn = op, status, pkt.srcQPN, pkt.msn
+	if a := l.resp.Reserve(0); a != nil {
+		a.Op, a.Status, a.DstQPN, a.MSN = op, status, pkt.SrcQPN, pkt.MSN
 		l.reply(a)
 	}
 }
@@ -407,13 +408,13 @@ func (l *inLink) flushAck() {
 		return
 	}
 	l.ackDue = false
-	if a := l.resp.reserve(0); a != nil {
-		a.op, a.dstQPN, a.msn = pktAck, l.ack.dstQPN, l.ack.msn
+	if a := l.resp.Reserve(0); a != nil {
+		a.Op, a.DstQPN, a.MSN = ring.OpAck, l.ack.DstQPN, l.ack.MSN
 		l.reply(a)
 	}
 }
 
-func (l *inLink) reply(a *packet) {
-	l.resp.publish(a)
+func (l *inLink) reply(a *ring.Packet) {
+	l.resp.Publish(a)
 	call(l.ctl, l.wakeFD, attnResponse)
 }

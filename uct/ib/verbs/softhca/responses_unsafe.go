@@ -5,14 +5,15 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // drainResponses handles what has come back on a link, a bounded number of
 // packets. hca.driving is held. It reports whether there may be more.
 func (l *outLink) drainResponses() (more bool) {
-	var pkt packet
+	var pkt ring.Packet
 	for range drainBatch {
-		body, ok, broken := l.resp.next(&pkt)
+		body, ok, broken := l.resp.Next(&pkt)
 		if broken {
 			l.reject()
 			return false
@@ -21,7 +22,7 @@ func (l *outLink) drainResponses() (more bool) {
 			l.afterDrain()
 			return false
 		}
-		if qp := l.hca.qps.find(pkt.dstQPN); qp != nil {
+		if qp := l.hca.qps.find(pkt.DstQPN); qp != nil {
 			l.hca.driving.quiescent() // locking is the barrier
 			qp.exec.lock()
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
@@ -29,7 +30,7 @@ func (l *outLink) drainResponses() (more bool) {
 			}
 			qp.exec.release()
 		}
-		l.resp.release()
+		l.resp.Release()
 	}
 	l.afterDrain()
 	return true
@@ -41,7 +42,7 @@ const drainBatch = 64
 
 // afterDrain tells the peer of the room that was made.
 func (l *outLink) afterDrain() {
-	if l.resp.roomMade() {
+	if l.resp.RoomMade() {
 		call(l.ctl, l.wakeFD, attnRequest)
 	}
 	l.unblock()
@@ -49,9 +50,9 @@ func (l *outLink) afterDrain() {
 
 // answer handles one response. It must be one that the request can have (IBTA volume 1,
 // 9.7.5), else the QP stops: the peer is not to be trusted. exec is held.
-func (qp *queuePair) answer(pkt *packet, body unsafe.Pointer) {
+func (qp *queuePair) answer(pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
-	n, ok := r.answered(pkt.msn)
+	n, ok := r.answered(pkt.MSN)
 	if !ok || n == r.inFlight && !r.partlySent() {
 		return // not in flight: an answer to what was given up
 	}
@@ -67,19 +68,19 @@ func (qp *queuePair) answer(pkt *packet, body unsafe.Pointer) {
 
 // answerTo handles the response to w: the oldest in flight, or if none is, what is
 // partly sent.
-func (qp *queuePair) answerTo(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
+func (qp *queuePair) answerTo(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
 	sent := qp.req.inFlight > 0
 	switch {
-	case pkt.op == pktNak:
-		qp.enterError(refusal(pkt.status), prm.SyndromeOK)
-	case pkt.op == pktRNR && consumesReceive(w.Op):
-		qp.notReady(w, pkt.status)
+	case pkt.Op == ring.OpNak:
+		qp.enterError(refusal(pkt.Status), prm.SyndromeOK)
+	case pkt.Op == ring.OpRNR && consumesReceive(w.Op):
+		qp.notReady(w, pkt.Status)
 		return
-	case pkt.op == pktAck && sent:
+	case pkt.Op == ring.OpAck && sent:
 		qp.retire(1)
-	case pkt.op == pktReadData && sent && w.Op == prm.OpRDMARead:
+	case pkt.Op == ring.OpReadData && sent && w.Op == prm.OpRDMARead:
 		qp.takeRead(w, pkt, body)
-	case pkt.op == pktAtomicOK && sent && isAtomic(w.Op):
+	case pkt.Op == ring.OpAtomicOK && sent && isAtomic(w.Op):
 		qp.takeAtomic(w, pkt)
 	default:
 		qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
@@ -152,7 +153,7 @@ func (qp *queuePair) progressed() {
 // notReady goes back to w, the oldest message in flight, which found no receive.
 func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r := &qp.req
-	srqn, busy := w.SRQN, timer == rnrBusy
+	srqn, busy := w.SRQN, timer == ring.RNRBusy
 	switch {
 	case busy:
 	case r.rnrLeft == 0:
@@ -179,11 +180,11 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 
 // takeRead stores a packet of what a read through the ring brings: the bytes that come
 // next, with the last of them in the last packet.
-func (qp *queuePair) takeRead(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
+func (qp *queuePair) takeRead(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
-	n := uint64(pkt.payload)
-	last := pkt.flags&flagLast != 0
-	if pkt.raddr != r.read || n > w.Len-r.read || last != (n == w.Len-r.read) || n == 0 && !last {
+	n := uint64(pkt.Payload)
+	last := pkt.Flags&ring.FlagLast != 0
+	if pkt.RAddr != r.read || n > w.Len-r.read || last != (n == w.Len-r.read) || n == 0 && !last {
 		qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
 		return
 	}
@@ -196,8 +197,8 @@ func (qp *queuePair) takeRead(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
 }
 
 // takeAtomic stores what an atomic through the ring brings.
-func (qp *queuePair) takeAtomic(w *prm.WQE, pkt *packet) {
-	if qp.store(w, unsafe.Pointer(&pkt.swapAdd), 0, prm.AtomicOperandLen) {
+func (qp *queuePair) takeAtomic(w *prm.WQE, pkt *ring.Packet) {
+	if qp.store(w, unsafe.Pointer(&pkt.SwapAdd), 0, prm.AtomicOperandLen) {
 		qp.retireOldest(w, uint32(w.Len))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // visitor is a QP of a peer, of which only the guard matters.
@@ -317,7 +318,7 @@ func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {
 	key := registered(t, target)
 	v.enter(key)
 	v.driving.lock() // so that it cannot go
-	v.link.req.ctl.tail.Store(recordAlign - 1)
+	v.link.req.Ctl.Tail.Store(ring.RecordAlign - 1)
 	target.call(attnRequest)
 	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })
 	assert.Len(t, target.visits(key), 1)
@@ -332,7 +333,7 @@ func TestReject_DeviceClosesFirst(t *testing.T) {
 	v := newVisitor(t, target)
 	v.driving.lock()
 	defer v.driving.unlock()
-	v.link.req.ctl.tail.Store(recordAlign - 1)
+	v.link.req.Ctl.Tail.Store(ring.RecordAlign - 1)
 	target.call(attnRequest)
 	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })
 	require.NoError(t, target.Close())

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // When a device is gone, what it had claimed in XRC SRQs is passed on. If it had not kept to the
@@ -83,9 +84,9 @@ func (h *hca) giveUp(s skippedRecvs) {
 	}
 	var noticed [shownRecvs]bool
 	for _, l := range *h.inbound.Load() {
-		l.eachFilled(func(pkt *packet) {
-			if pkt.ext == s.q.srqn {
-				noticed[pkt.raddr%shownRecvs] = true
+		l.eachFilled(func(pkt *ring.Packet) {
+			if pkt.Ext == s.q.srqn {
+				noticed[pkt.RAddr%shownRecvs] = true
 			}
 		})
 	}
@@ -123,5 +124,5 @@ func (q *recvQueue) giveUp(seq uint16) {
 	}
 	index := w.slots[seq%shownRecvs].index
 	q.consume(seq)
-	q.complete(&packet{}, index, false)
+	q.complete(&ring.Packet{}, index, false)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // script is a string of bytes that says what happens; it ends with zeros.
@@ -72,7 +73,7 @@ func (s *siege) step(kind byte, in *script) {
 }
 
 // lengths of payloads and messages: around what cells, packets and atomics hold.
-var lengths = [16]int{0, 1, 8, 16, 32, 63, 64, 65, 88, 89, 127, 128, 129, 256, 1024, maxPayload}
+var lengths = [16]int{0, 1, 8, 16, 32, 63, 64, 65, 88, 89, 127, 128, 129, 256, 1024, ring.MaxPayload}
 
 // near is a number close to n, most of the time n.
 func near(in *script, n uint32) uint32 {
@@ -82,34 +83,34 @@ func near(in *script, n uint32) uint32 {
 // request sends the device any packet. Its bytes: op, flags, QP, who sends it, message
 // number, payload, length of the message, where, status.
 func (s *siege) request(in *script) {
-	pkt := packet{op: pick[uint8](in, pktSend, pktWrite, pktWriteImm, pktRead, pktAtomicFA, pktAtomicCS, pktDatagram,
-		pktFault, pktFiller, pktAck, pktSend, pktWrite, pktSend, 200, pktFilled)}
-	pkt.flags = in.next()
+	pkt := ring.Packet{Op: pick[uint8](in, ring.OpSend, ring.OpWrite, ring.OpWriteImm, ring.OpRead, ring.OpAtomicFA, ring.OpAtomicCS, ring.OpDatagram,
+		ring.OpFault, ring.OpFiller, ring.OpAck, ring.OpSend, ring.OpWrite, ring.OpSend, 200, ring.OpFilled)}
+	pkt.Flags = in.next()
 	q := int(in.next() % 8)
 	from := in.next()
-	pkt.dstQPN, pkt.srcQPN = s.loyal.Number(), s.loyal.Number()
+	pkt.DstQPN, pkt.SrcQPN = s.loyal.Number(), s.loyal.Number()
 	peer := 0
 	if q < len(s.qps) {
 		t := &s.qps[q]
-		pkt.dstQPN, pkt.srcQPN, pkt.msn, peer = t.v.Number(), t.remote, t.q.resp.msn, t.peer
+		pkt.DstQPN, pkt.SrcQPN, pkt.MSN, peer = t.v.Number(), t.remote, t.q.resp.msn, t.peer
 	}
 	if from&7 == 7 {
 		peer ^= 1
 	}
 	if from>>3&7 == 7 {
-		pkt.srcQPN = foreign + uint32(from>>6)
+		pkt.SrcQPN = foreign + uint32(from>>6)
 	}
-	pkt.msn = near(in, pkt.msn)
+	pkt.MSN = near(in, pkt.MSN)
 	payload := s.payload(lengths[in.next()%16])
-	pkt.dmaLen = s.length(in, len(payload))
+	pkt.Total = s.length(in, len(payload))
 	s.aim(in, &pkt)
-	pkt.status = in.next()
-	pkt.imm, pkt.ext, pkt.compare, pkt.swapAdd = 7, siegeQKey, 1, 2
+	pkt.Status = in.next()
+	pkt.Imm, pkt.Ext, pkt.Compare, pkt.SwapAdd = 7, siegeQKey, 1, 2
 	if q == xrcTarget {
 		s.aimXRC(in, &pkt)
 	}
-	if pkt.status == 1 {
-		pkt.ext++
+	if pkt.Status == 1 {
+		pkt.Ext++
 	}
 	s.peers[peer].request(pkt, payload)
 }
@@ -129,22 +130,22 @@ func (s *siege) length(in *script, n int) uint32 {
 }
 
 // aim says where in memory.
-func (s *siege) aim(in *script, pkt *packet) {
+func (s *siege) aim(in *script, pkt *ring.Packet) {
 	mr := pick(in, s.window, s.window, s.window, s.readOnly, s.own, s.bulk)
-	pkt.rkey, pkt.raddr = mr.RKey(), mr.Addr()
-	pkt.raddr += pick[uint64](in, 0, 0, 0, 8, 1, windowLen-8, windowLen-64, windowLen, ^uint64(0), ^uint64(7), 1<<40)
+	pkt.RKey, pkt.RAddr = mr.RKey(), mr.Addr()
+	pkt.RAddr += pick[uint64](in, 0, 0, 0, 8, 1, windowLen-8, windowLen-64, windowLen, ^uint64(0), ^uint64(7), 1<<40)
 	if in.next() == 255 {
-		pkt.rkey ^= 1
+		pkt.RKey ^= 1
 	}
 }
 
 // aimXRC names an SRQ, and of one that the peer has filled itself the receive.
-func (s *siege) aimXRC(in *script, pkt *packet) {
+func (s *siege) aimXRC(in *script, pkt *ring.Packet) {
 	n := s.xsrq.Number()
-	pkt.ext = pick(in, n, n, n, n, s.srq.Number()+1, 0, n|1<<16)
-	if pkt.op == pktFilled {
+	pkt.Ext = pick(in, n, n, n, n, s.srq.Number()+1, 0, n|1<<16)
+	if pkt.Op == ring.OpFilled {
 		_, next := splitClaim(s.h.claims.of(n).Load())
-		pkt.raddr = uint64(near(in, uint32(next)-1))
+		pkt.RAddr = uint64(near(in, uint32(next)-1))
 	}
 }
 
@@ -159,21 +160,21 @@ func (s *siege) claim(in *script, v uint64) {
 // answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,
 // message number, payload, where, status.
 func (s *siege) answer(in *script) {
-	pkt := packet{op: pick[uint8](in, pktAck, pktNak, pktRNR, pktReadData, pktAtomicOK, pktReadData, pktSend, pktFiller, 200)}
-	pkt.flags = in.next()
+	pkt := ring.Packet{Op: pick[uint8](in, ring.OpAck, ring.OpNak, ring.OpRNR, ring.OpReadData, ring.OpAtomicOK, ring.OpReadData, ring.OpSend, ring.OpFiller, 200)}
+	pkt.Flags = in.next()
 	t := &s.qps[in.next()%5]
 	from := in.next()
 	r := &t.q.req
-	pkt.dstQPN = t.v.Number()
-	pkt.msn = near(in, (r.msn-r.inFlight)&mlx5PSNMask)
+	pkt.DstQPN = t.v.Number()
+	pkt.MSN = near(in, (r.msn-r.inFlight)&mlx5PSNMask)
 	payload := s.payload(lengths[in.next()%16])
-	pkt.raddr = pick(in, uint64(t.lost), uint64(t.lost), uint64(t.lost), 0, 8, 1<<40, ^uint64(0))
+	pkt.RAddr = pick(in, uint64(t.lost), uint64(t.lost), uint64(t.lost), 0, 8, 1<<40, ^uint64(0))
 	t.lost += len(payload)
-	if pkt.flags&flagLast != 0 || pkt.op != pktReadData {
+	if pkt.Flags&ring.FlagLast != 0 || pkt.Op != ring.OpReadData {
 		t.lost = 0
 	}
-	pkt.status = pick[uint8](in, uint8(prm.SyndromeRemoteAccess), 0, 1, uint8(prm.SyndromeWRFlush), 0x12, 0x14, 0x15, 255)
-	pkt.swapAdd = 0x0102030405060708
+	pkt.Status = pick[uint8](in, uint8(prm.SyndromeRemoteAccess), 0, 1, uint8(prm.SyndromeWRFlush), 0x12, 0x14, 0x15, 255)
+	pkt.SwapAdd = 0x0102030405060708
 	peer := t.peer
 	if from&7 == 7 {
 		peer ^= 1
@@ -184,19 +185,19 @@ func (s *siege) answer(in *script) {
 // abuse writes nonsense to the rings of a peer: indexes, and the lengths of records.
 func (s *siege) abuse(in *script) {
 	p := s.peers[in.next()&1]
-	v := pick[uint64](in, 0, 1, 64, ringLen/2, ringLen, ringLen+64, 1<<63, ^uint64(0))
+	v := pick[uint64](in, 0, 1, 64, ring.Len/2, ring.Len, ring.Len+64, 1<<63, ^uint64(0))
 	switch in.next() % 8 {
 	case 0:
-		p.requests.ctl.tail.Add(v)
+		p.requests.Ctl.Tail.Add(v)
 	case 1:
-		p.answers.ctl.tail.Add(v)
+		p.answers.Ctl.Tail.Add(v)
 	case 2:
-		p.answered.ctl.head.Add(v)
+		p.answered.Ctl.Head.Add(v)
 	case 3:
-		p.asked.ctl.head.Add(v)
+		p.asked.Ctl.Head.Add(v)
 	case 4:
-		p.in.resp.ctl.waiting.Store(uint32(v))
-		p.out.req.ctl.waiting.Store(uint32(v))
+		p.in.resp.Ctl.Waiting.Store(uint32(v))
+		p.out.req.Ctl.Waiting.Store(uint32(v))
 	case 5:
 		p.ctl.attention.Store(uint32(v))
 	case 6:
@@ -229,11 +230,11 @@ var siegeSeeds = [][]byte{
 	{stepSend, 3, 0, 7},                                                             // a datagram
 	// An XRC target: a send, of two packets, a write, a receive that the peer has filled,
 	// after a claim and without one.
-	{stepRequest, 0, 3 | flagXRC, xrcTarget, 0, 0, 4},
-	{stepRequest, 0, 1 | flagXRC, xrcTarget, 0, 0, 4, 250, 0, 0, 0, 0, 0, stepRequest, 0, 2 | flagXRC, xrcTarget, 0, 0, 4, 134},
-	{stepRequest, 1, 3 | flagXRC, xrcTarget, 0, 0, 2},
-	{stepOther, 0, 0, 6, 1, stepRequest, 14, 3 | flagXRC, xrcTarget, 0, 0, 0, 130},
-	{stepRequest, 14, 3 | flagXRC, xrcTarget, 0, 0, 0, 130},
+	{stepRequest, 0, 3 | ring.FlagXRC, xrcTarget, 0, 0, 4},
+	{stepRequest, 0, 1 | ring.FlagXRC, xrcTarget, 0, 0, 4, 250, 0, 0, 0, 0, 0, stepRequest, 0, 2 | ring.FlagXRC, xrcTarget, 0, 0, 4, 134},
+	{stepRequest, 1, 3 | ring.FlagXRC, xrcTarget, 0, 0, 2},
+	{stepOther, 0, 0, 6, 1, stepRequest, 14, 3 | ring.FlagXRC, xrcTarget, 0, 0, 0, 130},
+	{stepRequest, 14, 3 | ring.FlagXRC, xrcTarget, 0, 0, 0, 130},
 	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepAnswer, 1, 2, 0, 0},
 }
 

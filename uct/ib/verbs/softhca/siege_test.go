@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -342,7 +343,7 @@ func (s *siege) settle() {
 	}
 	if !s.stalled {
 		for _, p := range s.peers {
-			p.drain(func(*packet) {})
+			p.drain(func(*ring.Packet) {})
 		}
 	}
 }

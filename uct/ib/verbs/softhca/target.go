@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -242,7 +243,7 @@ func (qp *queuePair) takeArrived() {
 	h.driving.lock()
 	defer h.driving.unlock()
 	for _, l := range *h.inbound.Load() {
-		for end := l.req.ctl.tail.Load(); int64(end-l.req.head) > 0 && l.drainRequests(); {
+		for end := l.req.Ctl.Tail.Load(); int64(end-l.req.Head) > 0 && l.drainRequests(); {
 		}
 	}
 }
@@ -379,12 +380,12 @@ func (t *targetTable) remove(qp *queuePair) {
 }
 
 // receiver is the QP that a packet is for; nil if there is none.
-func (l *inLink) receiver(pkt *packet) *queuePair {
-	if pkt.dstQPN&xrcdomain.NumberBit == 0 {
-		return l.hca.qps.find(pkt.dstQPN)
+func (l *inLink) receiver(pkt *ring.Packet) *queuePair {
+	if pkt.DstQPN&xrcdomain.NumberBit == 0 {
+		return l.hca.qps.find(pkt.DstQPN)
 	}
-	for qp := l.hca.targets.bucket[pkt.dstQPN%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
-		if qp.qpn == pkt.dstQPN && !qp.replaced() && qp.entry.from(pkt.srcQPN, &l.gid) {
+	for qp := l.hca.targets.bucket[pkt.DstQPN%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
+		if qp.qpn == pkt.DstQPN && !qp.replaced() && qp.entry.from(pkt.SrcQPN, &l.gid) {
 			qp.sync()
 			return qp
 		}
@@ -395,7 +396,7 @@ func (l *inLink) receiver(pkt *packet) *queuePair {
 // addResponder makes a responder for the first packet that a peer has sent over a target in
 // a shared domain; nil if there is no such target: that takes a look at each domain, and at
 // no QP, since a peer may send any number. driving is held.
-func (l *inLink) addResponder(pkt *packet) *queuePair {
+func (l *inLink) addResponder(pkt *ring.Packet) *queuePair {
 	h := l.hca
 	d := l.domainOf(pkt)
 	if d == nil {
@@ -404,10 +405,10 @@ func (l *inLink) addResponder(pkt *packet) *queuePair {
 	if h.targets.many() {
 		h.dropReplaced()
 	}
-	qp := h.tryResponder(d, pkt.dstQPN)
+	qp := h.tryResponder(d, pkt.DstQPN)
 	if qp == nil && h.targets.look() {
 		h.dropReplaced()
-		qp = h.tryResponder(d, pkt.dstQPN)
+		qp = h.tryResponder(d, pkt.DstQPN)
 	}
 	if qp != nil {
 		qp.sync()
@@ -432,11 +433,11 @@ func (h *hca) dropReplaced() {
 
 // domainOf is the shared domain with the target of a packet; nil if there is none. driving is
 // held, so that the device does not leave it.
-func (l *inLink) domainOf(pkt *packet) *xrcDomain {
+func (l *inLink) domainOf(pkt *ring.Packet) *xrcDomain {
 	l.hca.mu.Lock()
 	defer l.hca.mu.Unlock()
 	i := slices.IndexFunc(l.hca.xrcds.slot, func(d *xrcDomain) bool {
-		return d != nil && d.dir != nil && targetEntry(&d.dir.View, pkt.dstQPN).accepts(pkt.dstQPN, pkt.srcQPN, &l.gid)
+		return d != nil && d.dir != nil && targetEntry(&d.dir.View, pkt.DstQPN).accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid)
 	})
 	if i < 0 {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -24,8 +25,8 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	s.begin(t)
 	defer s.end()
 	target, q := &s.qps[xrcTarget], s.h.xrcSRQs.find(s.xsrq.Number())
-	pkt, payload := s.next(xrcTarget, pktSend, flagFirst|flagXRC, 8, 16)
-	pkt.ext = q.srqn
+	pkt, payload := s.next(xrcTarget, ring.OpSend, ring.FlagFirst|ring.FlagXRC, 8, 16)
+	pkt.Ext = q.srqn
 	require.True(t, s.peers[0].request(pkt, payload))
 	settled(s.h)
 	require.True(t, target.q.resp.open.begun())
@@ -33,8 +34,8 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	e.changeElsewhere(t, verbs.QPStateReset)
 	e.rqPSN.Store(77)
 	e.changeElsewhere(t, verbs.QPStateRTR)
-	pkt, payload = s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
-	pkt.ext, pkt.msn = q.srqn, 77
+	pkt, payload = s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
+	pkt.Ext, pkt.MSN = q.srqn, 77
 	require.True(t, s.peers[0].request(pkt, payload))
 	settled(s.h)
 	var wcs [4]verbs.WC
@@ -59,9 +60,9 @@ func TestTarget_DestroyedDuringNotice(t *testing.T) {
 	for range 2_000 {
 		number, err := dir.AddQP()
 		require.NoError(t, err)
-		pkt, e := &packet{dstQPN: number, srcQPN: 7}, targetEntry(&dir.View, number)
+		pkt, e := &ring.Packet{DstQPN: number, SrcQPN: 7}, targetEntry(&dir.View, number)
 		e.setDestGID(gid)
-		e.destQPN.Store(pkt.srcQPN)
+		e.destQPN.Store(pkt.SrcQPN)
 		e.qpn.Store(number)
 		closed := make(chan error, 1)
 		go func() {
@@ -167,8 +168,8 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	d, q, p := s.qps[xrcTarget].q.domain, s.h.xrcSRQs.find(s.xsrq.Number()), s.peers[0]
 	const initiator = foreign + 77
 	number, e := elsewhere(t, d, p.gid, initiator)
-	pkt := packet{op: pktSend, flags: flagFirst | flagXRC, dstQPN: number, srcQPN: initiator, msn: 5, ext: q.srqn,
-		payload: 8, dmaLen: 16}
+	pkt := ring.Packet{Op: ring.OpSend, Flags: ring.FlagFirst | ring.FlagXRC, DstQPN: number, SrcQPN: initiator, MSN: 5, Ext: q.srqn,
+		Payload: 8, Total: 16}
 	payload := make([]byte, 8)
 	require.True(t, p.request(pkt, payload))
 	settled(s.h)
@@ -225,8 +226,8 @@ func TestFault_OfFormerConnection(t *testing.T) {
 			psn  uint32
 			want bool // that it goes to ERR
 		}{{siegePSN - 1, false}, {0, false}, {siegePSN, true}} {
-			require.True(t, s.peers[q.peer].request(packet{op: pktFault, srcQPN: q.remote, dstQPN: q.v.Number(), msn: c.psn,
-				status: uint8(prm.SyndromeRemoteInvalidReq)}, nil))
+			require.True(t, s.peers[q.peer].request(ring.Packet{Op: ring.OpFault, SrcQPN: q.remote, DstQPN: q.v.Number(), MSN: c.psn,
+				Status: uint8(prm.SyndromeRemoteInvalidReq)}, nil))
 			settled(s.h)
 			require.Equal(t, c.want, q.v.State() == verbs.QPStateErr, "QP %d, PSN %#x", i, c.psn)
 		}
@@ -245,14 +246,14 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	s.h.qps.slot.Store(id, gone) // a look at it takes it away
 	s.h.targets.add(gone)
 	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
-		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
-		pkt.dstQPN = number
+		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
+		pkt.DstQPN = number
 		require.True(t, s.peers[0].request(pkt, payload))
 		settled(s.h)
-		var answers []packet
-		s.peers[0].drain(func(p *packet) { answers = append(answers, *p) })
+		var answers []ring.Packet
+		s.peers[0].drain(func(p *ring.Packet) { answers = append(answers, *p) })
 		require.Len(t, answers, 1)
-		assert.Equal(t, [2]uint8{pktNak, uint8(prm.SyndromeRetryExceeded)}, [2]uint8{answers[0].op, answers[0].status})
+		assert.Equal(t, [2]uint8{ring.OpNak, uint8(prm.SyndromeRetryExceeded)}, [2]uint8{answers[0].Op, answers[0].Status})
 	}
 	assert.Same(t, gone, s.h.qps.slot.Load(id))
 	s.h.dropResponders((*queuePair).replaced)
@@ -270,10 +271,10 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 	each := func(*queuePair) bool { return true }
 	var numbers [4]uint32
 	arrives := func(i int) {
-		require.True(t, p.request(packet{op: pktSend, flags: flagFirst | flagXRC, dstQPN: numbers[i],
-			srcQPN: foreign + 77 + uint32(i), msn: 5, ext: q.srqn, payload: 8, dmaLen: 16}, make([]byte, 8)))
+		require.True(t, p.request(ring.Packet{Op: ring.OpSend, Flags: ring.FlagFirst | ring.FlagXRC, DstQPN: numbers[i],
+			SrcQPN: foreign + 77 + uint32(i), MSN: 5, Ext: q.srqn, Payload: 8, Total: 16}, make([]byte, 8)))
 		settled(s.h)
-		p.drain(func(*packet) {})
+		p.drain(func(*ring.Packet) {})
 	}
 	last := len(numbers) - 1
 	var taken []uint32

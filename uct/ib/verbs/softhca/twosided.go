@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // message sends the work request at next through the request ring, a packet at a
@@ -55,22 +56,22 @@ type packetForm struct {
 func form(op prm.Opcode, packed bool) packetForm {
 	switch op {
 	case prm.OpSend:
-		return packetForm{op: pktSend, payload: true}
+		return packetForm{op: ring.OpSend, payload: true}
 	case prm.OpSendImm:
-		return packetForm{op: pktSend, flags: flagImm, payload: true}
+		return packetForm{op: ring.OpSend, flags: ring.FlagImm, payload: true}
 	case prm.OpRDMARead:
-		return packetForm{op: pktRead}
+		return packetForm{op: ring.OpRead}
 	case prm.OpAtomicFA:
-		return packetForm{op: pktAtomicFA}
+		return packetForm{op: ring.OpAtomicFA}
 	case prm.OpAtomicCS:
-		return packetForm{op: pktAtomicCS}
+		return packetForm{op: ring.OpAtomicCS}
 	case prm.OpRDMAWriteImm:
 		if !packed {
-			return packetForm{op: pktWriteImm, flags: flagImm}
+			return packetForm{op: ring.OpWriteImm, flags: ring.FlagImm}
 		}
-		return packetForm{op: pktWrite, flags: flagImm, payload: true}
+		return packetForm{op: ring.OpWrite, flags: ring.FlagImm, payload: true}
 	}
-	return packetForm{op: pktWrite, payload: true}
+	return packetForm{op: ring.OpWrite, payload: true}
 }
 
 // sendPacket puts the next packet of a message into the ring.
@@ -80,32 +81,32 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	n, first, last := qp.nextPacket(w, f.payload)
 	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
-	pkt := l.req.reserve(int(n))
+	pkt := l.req.Reserve(int(n))
 	if pkt == nil {
 		v := qp.awaitRoom(l)
 		l.txLock.unlock()
 		return false, v
 	}
-	pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = f.op, qp.qpn, qp.attr.DestQPN, r.msn
-	pkt.dmaLen, pkt.raddr, pkt.rkey = uint32(w.Len), w.RAddr, w.RKey
-	pkt.swapAdd, pkt.compare = w.SwapOrAdd, w.Compare
+	pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.MSN = f.op, qp.qpn, qp.attr.DestQPN, r.msn
+	pkt.Total, pkt.RAddr, pkt.RKey = uint32(w.Len), w.RAddr, w.RKey
+	pkt.SwapAdd, pkt.Compare = w.SwapOrAdd, w.Compare
 	if qp.service == verbs.QPTypeXRCSend {
-		pkt.ext = w.SRQN
-		pkt.flags |= flagXRC
+		pkt.Ext = w.SRQN
+		pkt.Flags |= ring.FlagXRC
 	}
 	if first {
-		pkt.flags |= flagFirst
+		pkt.Flags |= ring.FlagFirst
 	}
 	if last {
-		pkt.setLast(w, f.flags)
+		setLast(pkt, w, f.flags)
 	}
-	if n > 0 && !k.gather(pkt.body(), r.moved, n) {
-		pkt.op, pkt.payload = pktFiller, 0 // the region went while it was sent
-		l.req.publish(pkt)
+	if n > 0 && !k.gather(pkt.Body(), r.moved, n) {
+		pkt.Op, pkt.Payload = ring.OpFiller, 0 // the region went while it was sent
+		l.req.Publish(pkt)
 		l.txLock.unlock()
 		return false, qp.refused(prm.SyndromeLocalProt)
 	}
-	l.req.publish(pkt)
+	l.req.Publish(pkt)
 	l.txLock.unlock()
 	r.moved += n
 	call(l.ctl, l.wakeFD, attnRequest)
@@ -123,11 +124,11 @@ func (qp *queuePair) nextPacket(w *prm.WQE, payload bool) (n uint64, first, last
 }
 
 // setLast makes a packet the last of a message.
-func (pkt *packet) setLast(w *prm.WQE, flags uint8) {
-	pkt.flags |= flagLast | flags
-	pkt.imm = w.Imm
+func setLast(pkt *ring.Packet, w *prm.WQE, flags uint8) {
+	pkt.Flags |= ring.FlagLast | flags
+	pkt.Imm = w.Imm
 	if w.Flags.Solicited() {
-		pkt.flags |= flagSolicited
+		pkt.Flags |= ring.FlagSolicited
 	}
 }
 
@@ -135,7 +136,7 @@ func (qp *queuePair) mtu() int {
 	if n := qp.attr.PathMTU.Bytes(); n > 0 {
 		return n
 	}
-	return maxPayload
+	return ring.MaxPayload
 }
 
 // datagram sends a UD work request. It is complete when it is in the ring, and
@@ -147,7 +148,7 @@ func (qp *queuePair) datagram(w *prm.WQE) stepResult {
 		}
 		return qp.failNext(prm.SyndromeLocalQPOp)
 	}
-	if w.Len > maxPayload {
+	if w.Len > ring.MaxPayload {
 		return qp.failNext(prm.SyndromeLocalLength)
 	}
 	var k walk
@@ -195,8 +196,8 @@ func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 		return qp.awaitRoom(l), 0
 	}
 	now := nanotime()
-	if l.fullSince == 0 || l.fullAt != l.req.head {
-		l.fullSince, l.fullAt = now, l.req.head
+	if l.fullSince == 0 || l.fullAt != l.req.Head {
+		l.fullSince, l.fullAt = now, l.req.Head
 	}
 	if now-l.fullSince < udPatience.Nanoseconds() {
 		return stepWait, now + peerLook
@@ -207,7 +208,7 @@ func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
-	pkt := l.req.reserve(int(w.Len))
+	pkt := l.req.Reserve(int(w.Len))
 	if pkt == nil {
 		v, until := qp.awaitDatagramRoom(l)
 		l.txLock.unlock()
@@ -216,19 +217,19 @@ func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 		}
 		return v
 	}
-	pkt.op, pkt.flags, pkt.srcQPN, pkt.dstQPN = pktDatagram, flagFirst|flagLast, qp.qpn, w.AV.QPN
-	pkt.ext, pkt.dmaLen = qp.wireQKey(w.AV.QKey), uint32(w.Len)
+	pkt.Op, pkt.Flags, pkt.SrcQPN, pkt.DstQPN = ring.OpDatagram, ring.FlagFirst|ring.FlagLast, qp.qpn, w.AV.QPN
+	pkt.Ext, pkt.Total = qp.wireQKey(w.AV.QKey), uint32(w.Len)
 	if w.Op == prm.OpSendImm {
-		pkt.flags |= flagImm
-		pkt.imm = w.Imm
+		pkt.Flags |= ring.FlagImm
+		pkt.Imm = w.Imm
 	}
 	if w.Flags.Solicited() {
-		pkt.flags |= flagSolicited
+		pkt.Flags |= ring.FlagSolicited
 	}
-	if !k.gather(pkt.body(), 0, w.Len) {
-		pkt.op = pktFiller
+	if !k.gather(pkt.Body(), 0, w.Len) {
+		pkt.Op = ring.OpFiller
 	}
-	l.req.publish(pkt)
+	l.req.Publish(pkt)
 	l.txLock.unlock()
 	call(l.ctl, l.wakeFD, attnRequest)
 	return stepDone

@@ -50,7 +50,7 @@ func (qp *queuePair) awaitLink(l *outLink) stepResult {
 // awaitRoom waits for room in the request ring of l. l.txLock is held. Nobody makes
 // room on a link that is down, and those who waited have been let go: see dropLink.
 func (qp *queuePair) awaitRoom(l *outLink) stepResult {
-	if l.req.awaitRoom() || l.state.Load() == linkDown {
+	if l.req.AwaitRoom() || l.state.Load() == linkDown {
 		return stepAgain
 	}
 	if !qp.queued.Swap(true) {

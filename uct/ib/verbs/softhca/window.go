@@ -3,6 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -154,18 +155,18 @@ func (q *recvQueue) consume(seq uint16) {
 	}
 }
 
-// filled takes what the peer says in pktFilled: a message is in a receive. The peer holds
+// filled takes what the peer says in an OpFilled: a message is in a receive. The peer holds
 // its send for complete.
-func (l *inLink) filled(pkt *packet) {
-	if q := l.hca.xrcSRQs.findAny(pkt.ext); q != nil {
+func (l *inLink) filled(pkt *ring.Packet) {
+	if q := l.hca.xrcSRQs.findAny(pkt.Ext); q != nil {
 		l.filledIn(q, pkt)
 	}
 }
 
 // filledIn is filled for a queue.
-func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
+func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
 	known := l.isSender(q.xrc.domain, pkt)
-	index, ok := q.takeFilled(uint16(pkt.raddr), pkt.dmaLen, claimID(l.gid))
+	index, ok := q.takeFilled(uint16(pkt.RAddr), pkt.Total, claimID(l.gid))
 	lost := ok && !q.complete(pkt, index, known)
 	if !known || ok && !lost {
 		return
@@ -180,42 +181,42 @@ func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
 }
 
 // isSender reports whether a packet comes over a target in a domain, from its initiator.
-func (l *inLink) isSender(d *xrcDomain, pkt *packet) bool {
+func (l *inLink) isSender(d *xrcDomain, pkt *ring.Packet) bool {
 	if d.dir != nil {
-		return l.isSharedSender(targetEntry(&d.dir.View, pkt.dstQPN), pkt)
+		return l.isSharedSender(targetEntry(&d.dir.View, pkt.DstQPN), pkt)
 	}
-	qp := l.hca.qps.find(pkt.dstQPN)
-	return qp != nil && qp.domain == d && qp.entry.from(pkt.srcQPN, &l.gid)
+	qp := l.hca.qps.find(pkt.DstQPN)
+	return qp != nil && qp.domain == d && qp.entry.from(pkt.SrcQPN, &l.gid)
 }
 
 // isSharedSender is isSender for a target in a shared domain. It may be gone since, with the
 // process of its initiator, or go now: what has been sent before, and is complete there, arrives.
 // Only processes of this user, which can write to the directory, are believed that.
-func (l *inLink) isSharedSender(e *qpEntry, pkt *packet) bool {
-	if !e.destroyed(pkt.dstQPN) && e.from(pkt.srcQPN, &l.gid) {
+func (l *inLink) isSharedSender(e *qpEntry, pkt *ring.Packet) bool {
+	if !e.destroyed(pkt.DstQPN) && e.from(pkt.SrcQPN, &l.gid) {
 		return true
 	}
 	// Who destroys it clears the number before whom it is connected to.
-	return e.destroyed(pkt.dstQPN) && l.sameUser && pkt.dstQPN&xrcdomain.NumberBit != 0
+	return e.destroyed(pkt.DstQPN) && l.sameUser && pkt.DstQPN&xrcdomain.NumberBit != 0
 }
 
 // lastFilled completes what the peer has put into a queue that is closing, and that is still
 // in the ring: it is left there, and means nothing when its turn comes. driving is held.
 func (l *inLink) lastFilled(q *recvQueue) {
-	l.eachFilled(func(pkt *packet) {
-		if pkt.ext == q.srqn {
+	l.eachFilled(func(pkt *ring.Packet) {
+		if pkt.Ext == q.srqn {
 			l.filledIn(q, pkt)
 		}
 	})
 }
 
 // eachFilled calls f with the notices that are still in the ring. driving is held.
-func (l *inLink) eachFilled(f func(pkt *packet)) {
+func (l *inLink) eachFilled(f func(pkt *ring.Packet)) {
 	if l.rejected {
 		return
 	}
-	l.req.each(func(pkt *packet) {
-		if pkt.op == pktFilled {
+	l.req.Each(func(pkt *ring.Packet) {
+		if pkt.Op == ring.OpFilled {
 			f(pkt)
 		}
 	})
@@ -224,14 +225,14 @@ func (l *inLink) eachFilled(f func(pkt *packet)) {
 // complete writes the completion of a receive that a peer has filled. A peer that is not
 // connected, or not any more, gets none in: its receive is flushed. False when the CQ has
 // overrun.
-func (q *recvQueue) complete(pkt *packet, index uint16, known bool) bool {
-	e := prm.CQE{Opcode: prm.CQERespSend, Solicited: pkt.flags&flagSolicited != 0, UserIndex: q.xrc.uidx,
-		WQECounter: index, QPN: pkt.dstQPN, ByteCount: pkt.dmaLen, Imm: pkt.imm, SrcQP: pkt.srcQPN}
+func (q *recvQueue) complete(pkt *ring.Packet, index uint16, known bool) bool {
+	e := prm.CQE{Opcode: prm.CQERespSend, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: q.xrc.uidx,
+		WQECounter: index, QPN: pkt.DstQPN, ByteCount: pkt.Total, Imm: pkt.Imm, SrcQP: pkt.SrcQPN}
 	switch {
 	case !known:
-		e = prm.CQE{Opcode: prm.CQERespErr, UserIndex: q.xrc.uidx, QPN: pkt.dstQPN, WQECounter: index,
+		e = prm.CQE{Opcode: prm.CQERespErr, UserIndex: q.xrc.uidx, QPN: pkt.DstQPN, WQECounter: index,
 			Syndrome: prm.SyndromeWRFlush}
-	case pkt.flags&flagImm != 0:
+	case pkt.Flags&ring.FlagImm != 0:
 		e.Opcode = prm.CQERespSendImm
 	}
 	return q.xrc.cq.push(&e)

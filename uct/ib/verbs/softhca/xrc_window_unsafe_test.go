@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // xrcSieges runs f with a private domain, and with one that other devices could be in.
@@ -35,8 +36,8 @@ func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		before := q.xrc.cq.pi
 		_, next := splitClaim(q.xrc.window.claim.Load())
-		notice := packet{op: pktFilled, flags: flagXRC, dstQPN: s.qps[xrcTarget].v.Number(), srcQPN: s.qps[xrcTarget].remote,
-			ext: q.srqn, raddr: uint64(next), dmaLen: 8}
+		notice := ring.Packet{Op: ring.OpFilled, Flags: ring.FlagXRC, DstQPN: s.qps[xrcTarget].v.Number(), SrcQPN: s.qps[xrcTarget].remote,
+			Ext: q.srqn, RAddr: uint64(next), Total: 8}
 		q.xrc.window.claim.Store(claimed(0, next+1))
 		require.True(t, s.peers[0].request(notice, nil))
 		require.NoError(t, s.xsrq.Close())
@@ -58,8 +59,8 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 		p, target := s.peers[0], &s.qps[xrcTarget]
 		p.in.reading.qp = target.q
 		defer func() { p.in.reading.qp = nil }()
-		require.True(t, p.request(packet{op: pktFilled, flags: flagXRC, dstQPN: target.v.Number(), srcQPN: target.remote,
-			ext: q.srqn, raddr: uint64(next), dmaLen: 8}, nil))
+		require.True(t, p.request(ring.Packet{Op: ring.OpFilled, Flags: ring.FlagXRC, DstQPN: target.v.Number(), SrcQPN: target.remote,
+			Ext: q.srqn, RAddr: uint64(next), Total: 8}, nil))
 		require.True(t, s.h.delist(p.in))
 		assert.Equal(t, before+1, q.xrc.cq.pi)
 		assert.False(t, q.xrc.window.holds(next))
@@ -107,7 +108,7 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 				want := c.flushed
 				if noticed && c.flushed > 0 {
 					want-- // the driver of the test has not looked at the notice
-					require.True(t, s.peers[1].request(packet{op: pktFilled, dstQPN: 77, ext: q.srqn, dmaLen: 8}, nil))
+					require.True(t, s.peers[1].request(ring.Packet{Op: ring.OpFilled, DstQPN: 77, Ext: q.srqn, Total: 8}, nil))
 				}
 				s.h.dropInbound(s.peers[0].in)
 				s.h.dials.Wait()
@@ -170,14 +171,14 @@ func TestXRCSRQ_Claimed(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		q.xrc.window.claim.Store(claimed(5, 0))
-		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
-		pkt.ext = q.srqn
+		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
+		pkt.Ext = q.srqn
 		require.True(t, s.peers[0].request(pkt, payload))
 		settled(s.h)
-		var answers []packet
-		s.peers[0].drain(func(p *packet) { answers = append(answers, *p) })
+		var answers []ring.Packet
+		s.peers[0].drain(func(p *ring.Packet) { answers = append(answers, *p) })
 		require.Len(t, answers, 1)
-		assert.Equal(t, [2]uint8{pktRNR, rnrBusy}, [2]uint8{answers[0].op, answers[0].status})
+		assert.Equal(t, [2]uint8{ring.OpRNR, ring.RNRBusy}, [2]uint8{answers[0].Op, answers[0].Status})
 	})
 }
 

@@ -1,6 +1,8 @@
 package softhca
 
 import (
+	"unsafe"
+
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
 // TestEngine_TakesOverFromASleeper: once a poller has armed a CQ, the engine does not
@@ -61,9 +64,9 @@ func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
 	h.setOutbound(nil)
 	h.setInbound([]*inLink{{hca: h, ctl: new(control), req: *requests, resp: *answers}})
 	for range drainBatch + 1 {
-		pkt := send.reserve(0)
-		pkt.op = pktDatagram // for nobody: dropped
-		send.publish(pkt)
+		pkt := send.Reserve(0)
+		pkt.Op = ring.OpDatagram // for nobody: dropped
+		send.Publish(pkt)
 	}
 	h.ctl.attention.Store(attnRequest)
 	h.ctl.sleeping.Store(1)
@@ -111,8 +114,8 @@ func TestCall_WakesOncePerNap(t *testing.T) {
 // waited for room were let go, as the peer is gone, does not begin to wait.
 func TestAwaitRoom_NotOnALinkThatIsDown(t *testing.T) {
 	send, _ := newRing()
-	for send.reserve(maxPayload) != nil {
-		send.publish(send.reserve(maxPayload))
+	for send.Reserve(ring.MaxPayload) != nil {
+		send.Publish(send.Reserve(ring.MaxPayload))
 	}
 	l := &outLink{req: *send}
 	l.state.Store(linkUp)
@@ -123,4 +126,11 @@ func TestAwaitRoom_NotOnALinkThatIsDown(t *testing.T) {
 	late := new(queuePair)
 	assert.Equal(t, stepAgain, late.awaitRoom(l))
 	assert.NotContains(t, l.blocked, late)
+}
+
+// newRing makes both ends of a ring in fresh memory.
+func newRing() (*ring.Producer, *ring.Consumer) {
+	base := unsafe.Pointer(&make([]uint64, ring.Span/8)[0])
+	p, c := ring.NewProducer(base), ring.NewConsumer(base)
+	return &p, &c
 }

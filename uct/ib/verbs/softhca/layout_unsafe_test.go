@@ -1,0 +1,29 @@
+package softhca
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+)
+
+// Words that processes share lie aligned, wherever the memory that holds them is mapped:
+// a segment begins with a page.
+func TestAlignment(t *testing.T) {
+	for name, a := range map[string][2]uintptr{
+		"ring control": {unsafe.Alignof(ring.Control{}), unsafe.Sizeof(ring.Control{})},
+		"packet":       {unsafe.Alignof(ring.Packet{}), unsafe.Sizeof(ring.Packet{})},
+		"control page": {unsafe.Alignof(control{}), unsafe.Sizeof(control{})},
+		"QP entry":     {unsafe.Alignof(qpEntry{}), entryLen},
+		"MR entry":     {unsafe.Alignof(mrEntry{}), entryLen},
+	} {
+		assert.Contains(t, []uintptr{4, 8}, a[0], name)
+		assert.Zero(t, a[1]%a[0], name)
+	}
+	for name, off := range map[string]int{"requests": linkReq, "responses": linkResp, "guards": linkGuards,
+		"QPs": tableQPs, "MRs": tableMRs, "records": ring.RecordAlign, "a ring": ring.Span, "a guard": guardLen} {
+		assert.Zero(t, off%64, name)
+	}
+}
