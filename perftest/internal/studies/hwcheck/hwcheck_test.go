@@ -37,6 +37,9 @@ func text(t *testing.T, r *Report) string {
 func TestRun(t *testing.T) {
 	for name, silicon := range map[string]bool{"told": false, "silicon": true} {
 		t.Run(name, func(t *testing.T) {
+			if silicon {
+				testenv.SkipRace(t, "the goroutine that stands for the adapter spins")
+			}
 			dev, k := fake(t, fakekernel.Config{Silicon: silicon})
 			report, err := Run(t.Context(), dev, Config{Port: 1, Timeout: testenv.Watchdog, Iterations: 20})
 			require.NoError(t, err)

@@ -263,6 +263,9 @@ func (f *file) Close() error {
 	if f.async != nil {
 		errs = append(errs, f.async.close())
 	}
+	f.k.mu.Lock()
+	delete(f.k.files, f)
+	f.k.mu.Unlock()
 	f.k.count("mapping", -len(f.mapped))
 	f.k.count("file", -1)
 	return errors.Join(errs...)
@@ -319,12 +322,17 @@ func (f *file) AsyncEvent(t verbs.EventType, number uint32) {
 	case verbs.EventUnreachable:
 		return // the kernel has no such event
 	}
-	o := f.findNumber(kind, number)
+	if o := f.findNumber(kind, number); o != nil {
+		f.raise(o.userHandle, t)
+	}
+}
+
+// raise queues an asynchronous event of an object that the process knows by a handle.
+func (f *file) raise(userHandle uint64, t verbs.EventType) {
 	f.mu.Lock()
-	async := f.async
-	f.mu.Unlock()
-	if o != nil && async != nil {
-		async.write(append(uint64Bytes(o.userHandle), uint64Bytes(uint64(t))...))
+	defer f.mu.Unlock()
+	if f.async != nil {
+		f.async.write(append(uint64Bytes(userHandle), uint64Bytes(uint64(t))...))
 	}
 }
 

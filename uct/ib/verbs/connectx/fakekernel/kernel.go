@@ -3,11 +3,13 @@ package fakekernel
 import (
 	"io/fs"
 	"maps"
+	"slices"
 	"sync"
 	"testing/fstest"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
@@ -51,8 +53,9 @@ func (c *Call) Attr(id uint16) *uverbs.Attr {
 type Kernel struct {
 	cfg Config
 
-	mu   sync.Mutex
-	live map[string]int
+	mu    sync.Mutex
+	live  map[string]int
+	files map[*file]struct{}
 }
 
 const defaultName = "mlx5_fake0"
@@ -62,7 +65,7 @@ func New(cfg Config) *Kernel {
 	if cfg.Name == "" {
 		cfg.Name = defaultName
 	}
-	return &Kernel{cfg: cfg, live: map[string]int{}}
+	return &Kernel{cfg: cfg, live: map[string]int{}, files: map[*file]struct{}{}}
 }
 
 // node is the device's file in sysfs and in /dev/infiniband.
@@ -121,5 +124,23 @@ func (k *Kernel) Open(path string) (uverbs.File, error) {
 	if path != "/dev/infiniband/"+node {
 		return nil, unix.ENOENT
 	}
-	return k.openFile()
+	f, err := k.openFile()
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[f] = struct{}{}
+	return f, nil
+}
+
+// Remove raises the event that the device was removed, in each open file. Calls of a device that was removed fail
+// with EIO: Config.Before can do that.
+func (k *Kernel) Remove() {
+	k.mu.Lock()
+	files := slices.Collect(maps.Keys(k.files))
+	k.mu.Unlock() // a file locks itself first, then the kernel
+	for _, f := range files {
+		f.raise(0, verbs.EventDeviceFatal)
+	}
 }
