@@ -8,7 +8,7 @@ import (
 )
 
 // layoutVersion is of everything in the segments; peers with another one refuse.
-const layoutVersion = 5
+const layoutVersion = 6
 
 // Words of several processes never share 128 bytes: two lines of amd64, which
 // prefetches in pairs, one line of some arm64.
@@ -24,7 +24,7 @@ type control struct {
 }
 
 const (
-	controlLen   = 1 << 20
+	controlLen   = 2 << 20
 	controlBlock = 8 << 10
 	maxControls  = controlLen / controlBlock
 	maxPeers     = 1024

@@ -257,5 +257,5 @@ func TestOpenIface_Limit(t *testing.T) {
 	}
 	_, err := open()
 	require.ErrorIs(t, err, uct.ErrNoMemory)
-	require.ErrorContains(t, err, "128 ifaces of this domain are open")
+	require.ErrorContains(t, err, fmt.Sprintf("%d ifaces of this domain are open", maxControls))
 }
