@@ -95,7 +95,7 @@ func (h *Hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac 
 	}
 	if driver.replyLen < minAHReplyLen {
 		return 0, mac, errors.Join(h.badReply(uverbs.CmdCreateAH, "%d bytes, without the address of the neighbor", driver.replyLen),
-			h.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(0, out.Handle)))
+			h.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(uverbs.AttrHandle, out.Handle)))
 	}
 	return out.Handle + 1, driver.mac, nil
 }
@@ -105,7 +105,7 @@ func (h *Hardware) DestroyAH(handle uint32) error {
 	if handle == 0 {
 		return nil
 	}
-	return h.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(0, handle-1))
+	return h.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(uverbs.AttrHandle, handle-1))
 }
 
 func flag(b bool) uint8 {

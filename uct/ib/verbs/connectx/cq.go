@@ -51,10 +51,18 @@ func (h *Hardware) CreateCQ(p prm.CQParams) (cqn uint32, err error) {
 	}
 	var gotDepth uint32
 	var reply numberReply
-	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.In(1, &depth), uverbs.In(2, &id), uverbs.In(4, &vector), uverbs.Out(6, &gotDepth),
-		uverbs.Object(7, h.ctx.AsyncFD), uverbs.In(uverbs.AttrDriverIn, &driver), uverbs.Out(uverbs.AttrDriverOut, &reply)}
+	attrs := []uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.In(uverbs.CQAttrDepth, &depth),
+		uverbs.In(uverbs.CQAttrUser, &id),
+		uverbs.In(uverbs.CQAttrVector, &vector),
+		uverbs.Out(uverbs.CQAttrReplyDepth, &gotDepth),
+		uverbs.Object(uverbs.CQAttrEvents, h.ctx.AsyncFD),
+		uverbs.In(uverbs.AttrDriverIn, &driver),
+		uverbs.Out(uverbs.AttrDriverOut, &reply),
+	}
 	if p.Channel != nil {
-		attrs = append(attrs, uverbs.Object(3, uint32(p.Channel.FD())))
+		attrs = append(attrs, uverbs.Object(uverbs.CQAttrChannel, uint32(p.Channel.FD())))
 	}
 	if err = h.ctx.Call(uverbs.MethodCreateCQ, attrs...); err != nil {
 		return 0, err
@@ -76,7 +84,7 @@ func (h *Hardware) CreateCQ(p prm.CQParams) (cqn uint32, err error) {
 
 func (h *Hardware) destroyCQ(q named) error {
 	var reply uverbs.DestroyCQReply
-	return h.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(0, q.handle), uverbs.Out(1, &reply))
+	return h.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroyCQ implements prm.Hardware.

@@ -95,7 +95,7 @@ func (h *Hardware) AllocPD() (uint32, error) {
 	defer h.mu.Unlock()
 	if _, taken := h.pds[driver.PDN]; driver.PDN >= maxNumber || taken {
 		return 0, errors.Join(h.badReply(uverbs.CmdAllocPD, "PD %#x, in use: %v", driver.PDN, taken),
-			h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(0, out.Handle)))
+			h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, out.Handle)))
 	}
 	h.pds[driver.PDN] = out.Handle
 	return driver.PDN, nil
@@ -107,7 +107,7 @@ func (h *Hardware) DeallocPD(pdn uint32) error {
 	if err != nil {
 		return err
 	}
-	if err = h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(0, handle)); err != nil {
+	if err = h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, handle)); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -175,7 +175,7 @@ func (h *Hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rke
 
 // destroyMR returns when the adapter does not use the memory any more.
 func (h *Hardware) destroyMR(m *memoryRegion) error {
-	if err := h.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(0, m.handle)); err != nil {
+	if err := h.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(uverbs.AttrHandle, m.handle)); err != nil {
 		return err
 	}
 	m.pin.Unpin()

@@ -40,7 +40,7 @@ func (h *Hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
 }
 
 // flags is attribute QP_FLAGS.
-func flags(bits uint32) uverbs.Attr { return uverbs.In(10, &bits) }
+func flags(bits uint32) uverbs.Attr { return uverbs.In(uverbs.QPAttrFlags, &bits) }
 
 // parentsOf are the attributes for what a QP is made of.
 func (h *Hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
@@ -54,20 +54,20 @@ func (h *Hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
 	if !ok {
 		return nil, h.invalid("no CQ %#x", p.SendCQN)
 	}
-	attrs = []uverbs.Attr{uverbs.Object(2, pd), uverbs.Object(4, send.handle)}
+	attrs = []uverbs.Attr{uverbs.Object(uverbs.QPAttrPD, pd), uverbs.Object(uverbs.QPAttrSendCQ, send.handle)}
 	if p.Type != verbs.QPTypeXRCSend {
 		recv, ok := h.cqs[p.RecvCQN]
 		if !ok {
 			return nil, h.invalid("no CQ %#x", p.RecvCQN)
 		}
-		attrs = append(attrs, uverbs.Object(5, recv.handle))
+		attrs = append(attrs, uverbs.Object(uverbs.QPAttrRecvCQ, recv.handle))
 	}
 	if p.SRQN != 0 {
 		srq, ok := h.srqs[p.SRQN]
 		if !ok {
 			return nil, h.invalid("no SRQ %#x", p.SRQN)
 		}
-		attrs = append(attrs, uverbs.Object(3, srq.handle))
+		attrs = append(attrs, uverbs.Object(uverbs.QPAttrSRQ, srq.handle))
 	}
 	return attrs, nil
 }
@@ -77,9 +77,17 @@ func (h *Hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *crea
 	q := &queuePair{id: h.newID()}
 	var got uverbs.QPCap
 	var reply createQPReply
-	attrs = append([]uverbs.Attr{uverbs.Object(0, 0), uverbs.In(7, &q.id), uverbs.In(8, limits), uverbs.Const(9, uint64(typ)),
-		uverbs.Object(12, h.ctx.AsyncFD), uverbs.Out(13, &got), uverbs.Out(14, &qpn), uverbs.In(uverbs.AttrDriverIn, driver),
-		uverbs.Out(uverbs.AttrDriverOut, &reply)}, attrs...)
+	attrs = append([]uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.In(uverbs.QPAttrUser, &q.id),
+		uverbs.In(uverbs.QPAttrCap, limits),
+		uverbs.Const(uverbs.QPAttrType, uint64(typ)),
+		uverbs.Object(uverbs.QPAttrEvents, h.ctx.AsyncFD),
+		uverbs.Out(uverbs.QPAttrReplyCap, &got),
+		uverbs.Out(uverbs.QPAttrReplyNumber, &qpn),
+		uverbs.In(uverbs.AttrDriverIn, driver),
+		uverbs.Out(uverbs.AttrDriverOut, &reply),
+	}, attrs...)
 	if err = h.ctx.Call(uverbs.MethodCreateQP, attrs...); err != nil {
 		return 0, err
 	}
@@ -160,7 +168,7 @@ func (h *Hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
 
 func (h *Hardware) destroyQP(handle uint32) error {
 	var reply uverbs.DestroyReply
-	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(0, handle), uverbs.Out(1, &reply))
+	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroyQP implements prm.Hardware.

@@ -25,9 +25,20 @@ func (h *Hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs
 	driver := createSRQ{buf: address(p.Buf), record: uint64(p.DBRec.Addr()), userIndex: p.UserIndex}
 	var gotDepth, gotSGEs uint32
 	var reply numberReply
-	attrs = append([]uverbs.Attr{uverbs.Object(0, 0), uverbs.Object(1, pd), uverbs.In(4, &id), uverbs.In(5, &depth), uverbs.In(6, &sges),
-		uverbs.In(7, &limit), uverbs.Const(9, uint64(typ)), uverbs.Object(10, h.ctx.AsyncFD), uverbs.Out(11, &gotDepth),
-		uverbs.Out(12, &gotSGEs), uverbs.In(uverbs.AttrDriverIn, &driver), uverbs.Out(uverbs.AttrDriverOut, &reply)}, attrs...)
+	attrs = append([]uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.Object(uverbs.SRQAttrPD, pd),
+		uverbs.In(uverbs.SRQAttrUser, &id),
+		uverbs.In(uverbs.SRQAttrMaxWR, &depth),
+		uverbs.In(uverbs.SRQAttrMaxSGE, &sges),
+		uverbs.In(uverbs.SRQAttrLimit, &limit),
+		uverbs.Const(uverbs.SRQAttrType, uint64(typ)),
+		uverbs.Object(uverbs.SRQAttrEvents, h.ctx.AsyncFD),
+		uverbs.Out(uverbs.SRQAttrReplyMaxWR, &gotDepth),
+		uverbs.Out(uverbs.SRQAttrReplyMaxSGE, &gotSGEs),
+		uverbs.In(uverbs.AttrDriverIn, &driver),
+		uverbs.Out(uverbs.AttrDriverOut, &reply),
+	}, attrs...)
 	if err = h.ctx.Call(uverbs.MethodCreateSRQ, attrs...); err != nil {
 		return 0, err
 	}
@@ -63,7 +74,7 @@ func (h *Hardware) ArmSRQ(srqn uint32, limit int) error {
 
 func (h *Hardware) destroySRQ(q named) error {
 	var reply uverbs.DestroyReply
-	return h.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(0, q.handle), uverbs.Out(1, &reply))
+	return h.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroySRQ implements prm.Hardware.

@@ -18,7 +18,7 @@ func (h *Hardware) OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error) {
 
 // CloseXRCD implements prm.XRCHardware.
 func (h *Hardware) CloseXRCD(xrcdn uint32) error {
-	return h.ctx.Call(uverbs.MethodCloseXRCD, uverbs.Object(0, xrcdn))
+	return h.ctx.Call(uverbs.MethodCloseXRCD, uverbs.Object(uverbs.AttrHandle, xrcdn))
 }
 
 // CreateXRCSRQ implements prm.XRCHardware. The adapter has one number for all SRQs, so it names the queue here, too.
@@ -30,14 +30,15 @@ func (h *Hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error
 		return 0, 0, h.invalid("no CQ %#x", p.CQN)
 	}
 	var number uint32
-	srqn, err = h.createSRQ(p, verbs.SRQTypeXRC, uverbs.Object(2, p.XRCDN), uverbs.Object(3, cq.handle), uverbs.Out(13, &number))
+	srqn, err = h.createSRQ(p, verbs.SRQTypeXRC, uverbs.Object(uverbs.SRQAttrXRCD, p.XRCDN), uverbs.Object(uverbs.SRQAttrCQ, cq.handle),
+		uverbs.Out(uverbs.SRQAttrReplyNumber, &number))
 	return srqn, srqn, err
 }
 
 // CreateTarget implements prm.XRCHardware. A target has no queue, no doorbell record and no register.
 func (h *Hardware) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	driver := createQP{flags: qpUARPageIndex}
-	qpn, err = h.createQP(verbs.QPTypeXRCRecv, &uverbs.QPCap{}, &driver, []uverbs.Attr{uverbs.Object(1, xrcdn)})
+	qpn, err = h.createQP(verbs.QPTypeXRCRecv, &uverbs.QPCap{}, &driver, []uverbs.Attr{uverbs.Object(uverbs.QPAttrXRCD, xrcdn)})
 	return qpn, qpn, err
 }
 

@@ -39,11 +39,17 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	depth, vector := uint32(attr.Depth), uint32(attr.Vector)
 	var got uint32
 	var queue mmapInfo
-	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.In(1, &depth), uverbs.In(2, &c.id), uverbs.In(4, &vector),
-		uverbs.Out(6, &got), uverbs.Out(uverbs.AttrDriverOut, &queue)}
+	attrs := []uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.In(uverbs.CQAttrDepth, &depth),
+		uverbs.In(uverbs.CQAttrUser, &c.id),
+		uverbs.In(uverbs.CQAttrVector, &vector),
+		uverbs.Out(uverbs.CQAttrReplyDepth, &got),
+		uverbs.Out(uverbs.AttrDriverOut, &queue),
+	}
 	if attr.Channel != nil {
 		c.channel = attr.Channel.Provider().(*compChannel)
-		attrs = append(attrs, uverbs.Object(3, uint32(c.channel.kernel.FD())))
+		attrs = append(attrs, uverbs.Object(uverbs.CQAttrChannel, uint32(c.channel.kernel.FD())))
 	}
 	if err = p.ctx.Call(uverbs.MethodCreateCQ, attrs...); err != nil {
 		return nil, err
@@ -242,7 +248,7 @@ func (c *compQueue) isEmpty() bool { return c.ring.producer() == c.ring.consumer
 
 func (c *compQueue) destroy() error {
 	var reply uverbs.DestroyCQReply
-	return c.prov.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(0, c.handle), uverbs.Out(1, &reply))
+	return c.prov.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(uverbs.AttrHandle, c.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // Close implements verbs.CQProvider.

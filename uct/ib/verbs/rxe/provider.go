@@ -95,7 +95,7 @@ func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
 
 // Close implements verbs.PDProvider.
 func (d *protectionDomain) Close() error {
-	return d.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(0, d.handle))
+	return d.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, d.handle))
 }
 
 // buffer implements verbs.Buffer: memory off the Go heap, which a child made by fork does not get.
@@ -143,7 +143,7 @@ func (m *memoryRegion) RKey() uint32 { return m.rkey }
 
 // Close implements verbs.MRProvider. The kernel waits until no access is under way.
 func (m *memoryRegion) Close(free verbs.Buffer) error {
-	if err := m.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(0, m.handle)); err != nil {
+	if err := m.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(uverbs.AttrHandle, m.handle)); err != nil {
 		return err
 	}
 	m.pin.Unpin()
@@ -176,7 +176,7 @@ func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, 
 
 // Close implements verbs.AHProvider.
 func (a *addressHandle) Close() error {
-	return a.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(0, a.handle))
+	return a.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(uverbs.AttrHandle, a.handle))
 }
 
 func flag(b bool) uint8 {

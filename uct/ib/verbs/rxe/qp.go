@@ -80,11 +80,20 @@ func (q *queuePair) create(attr *verbs.QPInitAttr) (queues createQPReply, err er
 		want.MaxRecvWR, want.MaxRecvSGE = uint32(max(attr.Cap.MaxRecvWR, 1)), uint32(max(attr.Cap.MaxRecvSGE, 1))
 	}
 	var got uverbs.QPCap
-	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.Object(2, handleOf(q.v.PD())), uverbs.Object(4, q.sendCQ.handle),
-		uverbs.Object(5, q.recvCQ.handle), uverbs.In(7, &q.id), uverbs.In(8, &want), uverbs.Const(9, uint64(q.typ)),
-		uverbs.Out(13, &got), uverbs.Out(14, &q.qpn), uverbs.Out(uverbs.AttrDriverOut, &queues)}
+	attrs := []uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.Object(uverbs.QPAttrPD, handleOf(q.v.PD())),
+		uverbs.Object(uverbs.QPAttrSendCQ, q.sendCQ.handle),
+		uverbs.Object(uverbs.QPAttrRecvCQ, q.recvCQ.handle),
+		uverbs.In(uverbs.QPAttrUser, &q.id),
+		uverbs.In(uverbs.QPAttrCap, &want),
+		uverbs.Const(uverbs.QPAttrType, uint64(q.typ)),
+		uverbs.Out(uverbs.QPAttrReplyCap, &got),
+		uverbs.Out(uverbs.QPAttrReplyNumber, &q.qpn),
+		uverbs.Out(uverbs.AttrDriverOut, &queues),
+	}
 	if q.srq != nil {
-		attrs = append(attrs, uverbs.Object(3, q.srq.handle))
+		attrs = append(attrs, uverbs.Object(uverbs.QPAttrSRQ, q.srq.handle))
 	}
 	if err = q.prov.ctx.Call(uverbs.MethodCreateQP, attrs...); err != nil {
 		return queues, err
@@ -207,7 +216,7 @@ func (q *queuePair) clean() {
 
 func (q *queuePair) destroy() error {
 	var reply uverbs.DestroyReply
-	return q.prov.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(0, q.handle), uverbs.Out(1, &reply))
+	return q.prov.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // Close implements verbs.QPProvider. In ERR the kernel completes a receive of an SRQ that the QP has taken for a message

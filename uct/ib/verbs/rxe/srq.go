@@ -49,9 +49,19 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	wr, sges, limit := uint32(attr.MaxWR), uint32(s.maxSGE), uint32(attr.Limit)
 	var gotWR, gotSGE uint32
 	var driver createSRQReply
-	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.Object(1, handleOf(v.PD())), uverbs.In(4, &s.id), uverbs.In(5, &wr), uverbs.In(6, &sges),
-		uverbs.In(7, &limit), uverbs.Const(9, uint64(verbs.SRQTypeBasic)), uverbs.Out(11, &gotWR), uverbs.Out(12, &gotSGE), uverbs.Out(13, &s.number),
-		uverbs.Out(uverbs.AttrDriverOut, &driver)}
+	attrs := []uverbs.Attr{
+		uverbs.Object(uverbs.AttrHandle, 0),
+		uverbs.Object(uverbs.SRQAttrPD, handleOf(v.PD())),
+		uverbs.In(uverbs.SRQAttrUser, &s.id),
+		uverbs.In(uverbs.SRQAttrMaxWR, &wr),
+		uverbs.In(uverbs.SRQAttrMaxSGE, &sges),
+		uverbs.In(uverbs.SRQAttrLimit, &limit),
+		uverbs.Const(uverbs.SRQAttrType, uint64(verbs.SRQTypeBasic)),
+		uverbs.Out(uverbs.SRQAttrReplyMaxWR, &gotWR),
+		uverbs.Out(uverbs.SRQAttrReplyMaxSGE, &gotSGE),
+		uverbs.Out(uverbs.SRQAttrReplyNumber, &s.number),
+		uverbs.Out(uverbs.AttrDriverOut, &driver),
+	}
 	if err = p.ctx.Call(uverbs.MethodCreateSRQ, attrs...); err != nil {
 		return nil, err
 	}
@@ -184,7 +194,7 @@ func (s *sharedRecv) Query() (verbs.SRQAttr, error) {
 
 func (s *sharedRecv) destroy() error {
 	var reply uverbs.DestroyReply
-	return s.prov.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(0, s.handle), uverbs.Out(1, &reply))
+	return s.prov.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(uverbs.AttrHandle, s.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // Close implements verbs.SRQProvider.

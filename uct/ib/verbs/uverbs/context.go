@@ -40,7 +40,7 @@ func Open(k Kernel, info Info, driver Driver, attrs ...Attr) (_ *Context, err er
 		}
 	}()
 	var support uint64
-	attrs = append([]Attr{Out(0, &c.CompVectors), Out(1, &support)}, attrs...)
+	attrs = append([]Attr{Out(contextAttrVectors, &c.CompVectors), Out(contextAttrSupport, &support)}, attrs...)
 	if err = f.Ioctl(MethodGetContext, driver, attrs); err != nil {
 		if err == unix.EINVAL {
 			return nil, &Error{Dev: info.Name, Op: MethodGetContext.String(), Errno: unix.EINVAL,
@@ -48,7 +48,7 @@ func Open(k Kernel, info Info, driver Driver, attrs ...Attr) (_ *Context, err er
 		}
 		return nil, newError(info.Name, MethodGetContext.String(), err)
 	}
-	events := []Attr{Object(0, 0)}
+	events := []Attr{Object(AttrHandle, 0)}
 	if err = c.Call(MethodAsyncEvents, events...); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ const linkEthernet = 2
 // QueryPort asks for a port, counted from 1. ErrInvalidParam if there is none with that number.
 func (c *Context) QueryPort(port uint8) (verbs.PortAttr, uint32, error) {
 	var r QueryPortReply
-	if err := c.Call(MethodQueryPort, Const(0, uint64(port)), Out(1, &r)); err != nil {
+	if err := c.Call(MethodQueryPort, Const(portAttrNumber, uint64(port)), Out(portAttrReply, &r)); err != nil {
 		return verbs.PortAttr{}, 0, err
 	}
 	return verbs.PortAttr{
@@ -214,7 +214,8 @@ func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	var table [maxGIDs]GIDEntry
 	var count uint64
 	var flags uint32
-	err := c.Call(MethodGIDTable, Const(0, uint64(len(BytesOf(&table[0])))), In(1, &flags), Out(2, &table), Out(3, &count))
+	err := c.Call(MethodGIDTable, Const(gidsAttrEntryLen, uint64(len(BytesOf(&table[0])))), In(gidsAttrFlags, &flags), Out(gidsAttrReply, &table),
+		Out(gidsAttrCount, &count))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,8 @@ func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 func (c *Context) GID(port uint8, index int) (verbs.GIDEntry, error) {
 	var e GIDEntry
 	var flags uint32
-	if err := c.Call(MethodGIDEntry, Const(0, uint64(port)), Const(1, uint64(index)), In(2, &flags), Out(3, &e)); err != nil {
+	if err := c.Call(MethodGIDEntry, Const(gidAttrPort, uint64(port)), Const(gidAttrIndex, uint64(index)), In(gidAttrFlags, &flags),
+		Out(gidAttrReply, &e)); err != nil {
 		return verbs.GIDEntry{}, err
 	}
 	return verbs.GIDEntry{GID: e.GID, Index: uint8(index), Type: verbs.GIDType(min(e.Type, uint32(verbs.GIDUnknown)))}, nil
