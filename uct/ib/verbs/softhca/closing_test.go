@@ -22,8 +22,8 @@ func TestStopDriving_WaitsForWhoLooksAtGuards(t *testing.T) {
 		h.stopDriving()
 		close(stopped)
 	}()
-	for there() && h.driving.tryLock() {
-		h.driving.unlock()
+	for there() && h.driving.TryLock() {
+		h.driving.Unlock()
 		runtime.Gosched()
 	}
 	for range looks {

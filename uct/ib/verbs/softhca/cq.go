@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 )
 
 // compQueue is the device's side of a CQ: it produces.
@@ -15,7 +16,7 @@ type compQueue struct {
 	sink  prm.CQSink
 	users int // QPs; under hca.mu
 
-	mu      spinLock
+	mu      spin.Mutex
 	pi      uint32
 	ciSeen  uint32 // consumer index when it was last read
 	armed   armKind
@@ -70,7 +71,7 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 // push writes a completion. It reports false when the queue is full: the CQ is in error from then
 // on and takes no more, and the QPs that produce for it go to ERR (IBTA volume 1, 10.10.2.3).
 func (cq *compQueue) push(e *prm.CQE) bool {
-	cq.mu.lock()
+	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
 		return cq.refuse()
 	}
@@ -85,7 +86,7 @@ func (cq *compQueue) push(e *prm.CQE) bool {
 
 // pushSent is push for the success of a work request of qp, which has read n bytes.
 func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint32) bool {
-	cq.mu.lock()
+	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
 		return cq.refuse()
 	}
@@ -95,7 +96,7 @@ func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint
 		cq.announce(false)
 		return true
 	}
-	cq.mu.release()
+	cq.mu.Release()
 	return true
 }
 
@@ -103,7 +104,7 @@ func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint
 func (cq *compQueue) refuse() bool {
 	first := !cq.overrun
 	cq.overrun = true
-	cq.mu.release()
+	cq.mu.Release()
 	if first {
 		cq.hca.raise(verbs.EventCQErr, cq.cqn)
 	}
@@ -116,7 +117,7 @@ func (cq *compQueue) announce(solicited bool) {
 	if fire {
 		cq.armed = armNone
 	}
-	cq.mu.release()
+	cq.mu.Release()
 	if fire && cq.sink != nil {
 		cq.sink.CompletionEvent()
 	}
@@ -141,13 +142,13 @@ func (cq *compQueue) arm(word uint32) {
 	if solicitedOnly {
 		kind = armSolicited
 	}
-	cq.mu.lock()
+	cq.mu.Lock()
 	fire := cq.waiting(ci, kind)
 	cq.armed = kind
 	if fire {
 		cq.armed = armNone
 	}
-	cq.mu.release()
+	cq.mu.Release()
 	if fire && cq.sink != nil {
 		cq.sink.CompletionEvent()
 	}

@@ -64,7 +64,7 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	if !k.valid() {
 		return qp.failNext(prm.SyndromeLocalProt), true
 	}
-	qp.exec.quiescent() // entering is the barrier
+	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, 0)
 	c := qp.claimNext(w)
 	r.guard.Leave(idle)
@@ -172,7 +172,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	r := &qp.req
 	key, addr, n := r.out.recv.at(r.moved)
 	n = min(n, limit, w.Len-r.moved)
-	qp.exec.quiescent() // entering is the barrier
+	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, key)
 	pdn, ours := qp.stillOurs(w)
 	var m remote
@@ -244,7 +244,7 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 func (qp *queuePair) tellFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
-	qp.exec.quiescent() // entering is the barrier
+	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, 0)
 	_, ours := qp.stillOurs(w)
 	v := stepAgain
@@ -270,11 +270,11 @@ func (qp *queuePair) tellFilled(w *prm.WQE) stepResult {
 func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
-	l.txLock.lock()
+	l.txLock.Lock()
 	pkt := l.req.Reserve(0)
 	if pkt == nil {
 		v := qp.awaitRoom(l)
-		l.txLock.unlock()
+		l.txLock.Unlock()
 		return v
 	}
 	pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.Ext = ring.OpFilled, qp.qpn, qp.attr.DestQPN, w.SRQN
@@ -288,7 +288,7 @@ func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
 		pkt.Flags |= ring.FlagSolicited
 	}
 	l.req.Publish(pkt)
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	r.out.claim.CompareAndSwap(claimed(qp.hca.claimID, r.out.seq), claimed(0, r.out.seq+1))
 	r.out.claim = nil
 	return stepDone

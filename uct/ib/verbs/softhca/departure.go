@@ -28,8 +28,8 @@ func (qp *queuePair) hasMembers() bool {
 	if qp.service != verbs.QPTypeXRCSend {
 		return false
 	}
-	qp.exec.lock() // for the attributes
-	defer qp.exec.release()
+	qp.exec.Lock() // for the attributes
+	defer qp.exec.Release()
 	return qp.toSharedTarget()
 }
 

@@ -167,20 +167,20 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 		return ucs.ErrInvalidParam
 	}
 	h.wakeStarving()
-	q.mu.lock() // a post that has not seen closing is over then
-	q.mu.release()
-	h.driving.lock()
+	q.mu.Lock() // a post that has not seen closing is over then
+	q.mu.Release()
+	h.driving.Lock()
 	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
-	h.driving.unlock()
+	h.driving.Unlock()
 	if inside := h.visitsToQueue(q.srqn); len(inside) > 0 {
 		return guard.InUse(inside)
 	}
-	h.driving.lock()
+	h.driving.Lock()
 	for _, l := range *h.inbound.Load() {
 		l.lastFilled(q)
 	}
 	h.xrcSRQs.slot.Store(handle%maxXRCSRQ, nil) // before the notices come to their turn
-	h.driving.unlock()
+	h.driving.Unlock()
 	if dir := q.xrc.domain.dir; dir != nil {
 		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has written over it
 			logger.Warn("number of an SRQ was lost", "device", h.cfg.Name, "srqn", q.srqn, "reason", err)

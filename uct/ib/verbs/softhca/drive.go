@@ -24,12 +24,12 @@ func (h *hca) Attention() *uint32 { return wordOf(&h.ctl.attention) }
 
 // Drive implements prm.Pollable.
 func (h *hca) Drive() {
-	if !h.driving.tryLock() {
+	if !h.driving.TryLock() {
 		return
 	}
 	bits := h.ctl.attention.Swap(0) // before the looks at rings and lists; pairs with call
 	again := h.drive(bits)
-	h.driving.unlock()
+	h.driving.Unlock()
 	switch {
 	case again&attnWork != 0:
 		h.call(again) // the engine may have gone to sleep since the bits were taken

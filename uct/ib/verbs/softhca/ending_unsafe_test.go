@@ -63,19 +63,19 @@ func newSRQRig(t *testing.T) *srqRig {
 
 // take has the QP receive from q.
 func (r *srqRig) take(q *recvQueue) {
-	r.h.driving.lock()
-	defer r.h.driving.unlock()
+	r.h.driving.Lock()
+	defer r.h.driving.Unlock()
 	r.qp.rq = q
 }
 
 // packet sends the QP a packet of a send.
 func (r *srqRig) packet(flags uint8) {
-	r.l.txLock.lock()
+	r.l.txLock.Lock()
 	pkt := r.l.req.Reserve(8)
 	pkt.Op, pkt.Flags, pkt.MSN, pkt.Total = ring.OpSend, flags, 0, 16
 	pkt.SrcQPN, pkt.DstQPN = r.qp.qpn, r.qp.qpn
 	r.l.req.Publish(pkt)
-	r.l.txLock.unlock()
+	r.l.txLock.Unlock()
 	r.h.call(attnRequest)
 }
 
@@ -85,8 +85,8 @@ func (r *srqRig) begun(t *testing.T) {
 	testenv.ProgressWithin(t, testPatience, func() bool {
 		r.h.Drive()
 		q := r.qp.rq
-		q.mu.lock()
-		defer q.mu.unlock()
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		return q.consumed == 1
 	})
 }
@@ -104,8 +104,8 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 		"destroyed": func(r *srqRig) error { return r.h.DestroyQP(r.qp.qpn) },
 		"peer gone": func(r *srqRig) error { r.qp.peerGone(r.qp.req.link); return nil },
 		"peer's fault": func(r *srqRig) error {
-			r.h.driving.lock()
-			defer r.h.driving.unlock()
+			r.h.driving.Lock()
+			defer r.h.driving.Unlock()
 			r.qp.peerFault(prm.SyndromeRemoteAccess)
 			return nil
 		},

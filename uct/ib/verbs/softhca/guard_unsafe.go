@@ -51,23 +51,3 @@ func (g *queueGuard) look(l *inLink) (v guard.Visit, region uint64) {
 	}
 	return v, region
 }
-
-// section is a lock whose holder says, now and then, that it has no pointer into
-// registered memory: who takes memory back need not wait until the lock is free,
-// which may be rare under load.
-type section struct {
-	spinLock
-	passed atomic.Uint32 // how often it was said; only the holder writes
-}
-
-// quiescent says so. A full barrier must come before the next look at a key: between
-// that and a plain store the memory could be taken back unseen.
-func (s *section) quiescent() { mmio.StoreRelease32(unsafe.Pointer(&s.passed), s.passed.Load()+1) }
-
-// grace returns when the holder of the section at the time of the call has no pointer
-// any more that it had then. What denies new ones must have been stored atomically.
-func (s *section) grace() {
-	for seen := s.passed.Load(); s.held.Load() != 0 && s.passed.Load() == seen; {
-		yield()
-	}
-}

@@ -91,13 +91,13 @@ func FuzzPackets(f *testing.F) {
 			addr uint64
 			key  uint32
 		}{{raddr, rkey}, {addr + raddr%8, key}} {
-			l.txLock.lock()
+			l.txLock.Lock()
 			pkt := l.req.Reserve(len(payload))
 			pkt.Op, pkt.Flags, pkt.MSN, pkt.RAddr, pkt.RKey, pkt.Total = op, flags, qp.resp.msn+msn%2, at.addr, at.key, dmaLen
 			pkt.SrcQPN, pkt.DstQPN = qp.qpn, qp.qpn
 			copy(unsafe.Slice((*byte)(pkt.Body()), len(payload)), payload)
 			l.req.Publish(pkt)
-			l.txLock.unlock()
+			l.txLock.Unlock()
 			h.call(attnRequest)
 			for h.ctl.attention.Load()&attnWork != 0 {
 				h.Drive()

@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 )
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
@@ -72,10 +73,10 @@ type hca struct {
 	inbound  atomic.Pointer[[]*inLink]
 	dials    sync.WaitGroup
 
-	driving section
+	driving spin.Section
 	scratch prm.WQE // under driving
 
-	runLock spinLock
+	runLock spin.Mutex
 	runList []*queuePair
 	spare   []*queuePair // under driving
 	timed   []*queuePair
@@ -242,8 +243,8 @@ func (h *hca) release() error {
 // so that links can be closed. It returns those that no port closes: the loop fabric's,
 // and those that were rejected.
 func (h *hca) stopDriving() (own []*inLink) {
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	for _, l := range *h.inbound.Load() {

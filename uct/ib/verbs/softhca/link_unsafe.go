@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 )
 
 // The link segment belongs to one direction: a dialer that reaches an acceptor.
@@ -102,7 +103,7 @@ type outLink struct {
 	mem       linkMem
 	closeFunc func() error
 
-	txLock spinLock // req, guard slots
+	txLock spin.Mutex // req, guard slots
 	req    ring.Producer
 	// A datagram found the ring full at fullSince, and fullAt is what the peer had taken then; under txLock.
 	fullSince int64
@@ -150,8 +151,8 @@ type remote struct {
 
 // countQP counts an RC QP that connects; false if there are as many as guards.
 func (l *outLink) countQP() bool {
-	l.txLock.lock()
-	defer l.txLock.unlock()
+	l.txLock.Lock()
+	defer l.txLock.Unlock()
 	if l.rcQPs == maxGuards {
 		return false
 	}
@@ -161,15 +162,15 @@ func (l *outLink) countQP() bool {
 
 // uncountQP is called when such a QP is not connected any more.
 func (l *outLink) uncountQP() {
-	l.txLock.lock()
+	l.txLock.Lock()
 	l.rcQPs--
-	l.txLock.unlock()
+	l.txLock.Unlock()
 }
 
 // takeGuard reserves a guard word for a QP; false when all are taken.
 func (l *outLink) takeGuard() (uint32, bool) {
-	l.txLock.lock()
-	defer l.txLock.unlock()
+	l.txLock.Lock()
+	defer l.txLock.Unlock()
 	if n := len(l.guards); n > 0 {
 		g := l.guards[n-1]
 		l.guards = l.guards[:n-1]
@@ -185,9 +186,9 @@ func (l *outLink) takeGuard() (uint32, bool) {
 }
 
 func (l *outLink) giveGuard(g uint32) {
-	l.txLock.lock()
+	l.txLock.Lock()
 	l.guards = append(l.guards, g)
-	l.txLock.unlock()
+	l.txLock.Unlock()
 }
 
 // inLink is a peer that reaches us.

@@ -43,12 +43,12 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 // more, and here nobody drives it. driving is not held.
 func (h *hca) dispose(l *outLink) {
 	isIt := func(x *outLink) bool { return x == l }
-	h.driving.lock()
+	h.driving.Lock()
 	h.linkMu.Lock()
 	h.links = slices.DeleteFunc(h.links, isIt)
 	h.setOutbound(slices.DeleteFunc(slices.Clone(*h.outbound.Load()), isIt))
 	h.linkMu.Unlock()
-	h.driving.unlock()
+	h.driving.Unlock()
 	_ = l.closeFunc() // unmapping what is mapped does not fail
 	if linkEnd(l.end.Load()) != endBusy {
 		h.tellIfGone(gidWords(l.gid))
@@ -120,8 +120,8 @@ var logger = log.For("softhca")
 // enlist makes a dialed link one that is driven. ErrClosed when the device is being
 // closed, ErrInvalidAddr when the peer's segments are not what they should be.
 func (h *hca) enlist(l *outLink, out *attach.Outbound) error {
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	if h.closing.Load() {
 		return ucs.ErrClosed
 	}
@@ -137,10 +137,10 @@ func (h *hca) enlist(l *outLink, out *attach.Outbound) error {
 
 // releaseWaiters schedules the QPs that waited for the end of dialing.
 func (l *outLink) releaseWaiters() {
-	l.hca.runLock.lock()
+	l.hca.runLock.Lock()
 	l.hca.runList = append(l.hca.runList, l.waiters...)
 	l.waiters = nil
-	l.hca.runLock.unlock()
+	l.hca.runLock.Unlock()
 	l.hca.call(attnRun)
 }
 
@@ -182,13 +182,13 @@ func (l *outLink) reject() {
 // peerGone fails a QP that is connected over l. On return the QP, also one that sends
 // datagrams, does not use l.
 func (qp *queuePair) peerGone(l *outLink) {
-	qp.exec.lock()
+	qp.exec.Lock()
 	if qp.req.shared != nil {
 		qp.memberGone(l)
 	} else if qp.req.link == l {
 		qp.failUnlinked()
 	}
-	qp.exec.release()
+	qp.exec.Release()
 }
 
 // failUnlinked fails a QP whose link has gone down. One in RTR is left alone until it is to
@@ -249,8 +249,8 @@ func (l *inLink) reject() {
 // delist stops driving an inbound link, after what had come completely. False when
 // the device is being closed.
 func (h *hca) delist(l *inLink) bool {
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	if h.closing.Load() {
 		return false
 	}
@@ -265,17 +265,17 @@ func (h *hca) delist(l *inLink) bool {
 // failTargets fails the XRC targets whose initiators are of a device that is gone. What had
 // arrived for those that are gone too is given up.
 func (h *hca) failTargets(gid [2]uint64) {
-	h.driving.lock() // no target is destroyed meanwhile
-	defer h.driving.unlock()
+	h.driving.Lock() // no target is destroyed meanwhile
+	defer h.driving.Unlock()
 	h.eachQP(func(qp *queuePair) {
 		if qp.domain == nil || qp.replaced() {
 			return
 		}
 		qp.sync()
 		if receiving(qp.now()) && qp.peer() == gid {
-			qp.exec.lock()
+			qp.exec.Lock()
 			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
-			qp.exec.release()
+			qp.exec.Release()
 		}
 	})
 	h.failShared(gid)

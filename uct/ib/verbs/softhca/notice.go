@@ -99,14 +99,14 @@ func (qp *queuePair) sendFaultOver(l *outLink) bool {
 	if l.state.Load() != linkUp {
 		return true
 	}
-	l.txLock.lock()
+	l.txLock.Lock()
 	pkt := l.req.Reserve(0)
 	if pkt != nil {
 		pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.MSN = ring.OpFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
 		pkt.Status = uint8(qp.req.fault)
 		l.req.Publish(pkt)
 	}
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	if pkt == nil {
 		return false
 	}

@@ -28,7 +28,7 @@ func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 		return qp.failNext(prm.SyndromeLocalProt)
 	}
 	n := min(w.Len-r.moved, uint64(*budget))
-	qp.exec.quiescent() // entering is the barrier
+	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enter(w.RKey)
 	v, syn := qp.transfer(w, &k, n)
 	r.guard.Leave(idle)

@@ -94,18 +94,6 @@ type uarPage struct {
 
 func (u *uarPage) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(u.block.Bytes())) }
 
-// cookie is the address and the value of a word by which peers recognise this
-// process: see cma.Vec.Probe.
-func (t table) cookie() *[2]atomic.Uint64 {
-	return (*[2]atomic.Uint64)(unsafe.Add(t.base, 8))
-}
-
-// setCookie publishes word, whose value is random.
-func (t table) setCookie(word *uint64) {
-	t.cookie()[0].Store(uint64(uintptr(unsafe.Pointer(word))))
-	t.cookie()[1].Store(*word)
-}
-
 // wordOf is the word inside an atomic, for a caller that loads it with sync/atomic.
 func wordOf(v *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(v)) }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -41,7 +42,7 @@ type queuePair struct {
 	state atomic.Uint32 // verbs.QPState
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
 
-	exec   section
+	exec   spin.Section
 	req    requester
 	resp   responder
 	queued atomic.Bool  // on hca.runList or a wait list
@@ -220,13 +221,13 @@ func overtaken(from, to verbs.QPState) error {
 
 // halt keeps everybody else from executing the QP, until resume.
 func (qp *queuePair) halt() {
-	qp.hca.driving.lock()
-	qp.exec.lock()
+	qp.hca.driving.Lock()
+	qp.exec.Lock()
 }
 
 func (qp *queuePair) resume() {
-	qp.exec.release()
-	qp.hca.driving.unlock()
+	qp.exec.Release()
+	qp.hca.driving.Unlock()
 }
 
 // setState changes the state, here and for peers. False if another member of the domain of a
@@ -397,9 +398,9 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	inside := h.awaitPeer(peer)
 	if qp.domain != nil {
 		qp.takeArrived()
-		h.driving.lock()
+		h.driving.Lock()
 		h.hideQP(qp)
-		h.driving.unlock()
+		h.driving.Unlock()
 	}
 
 	h.mu.Lock()

@@ -56,7 +56,7 @@ func (l *inLink) finishRead() bool {
 				return true
 			}
 			move(a.Body(), p, n)
-			l.hca.driving.quiescent() // publishing is the barrier
+			l.hca.driving.Quiescent() // publishing is the barrier
 		}
 		b.sent += n
 		if b.sent == uint64(b.pkt.Total) {

@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 )
 
 // recvQueue is the device's side of a receive queue, of one QP or shared.
@@ -17,7 +18,7 @@ type recvQueue struct {
 	dbrec  prm.DBRec
 	users  int // QPs of an SRQ; under hca.mu
 
-	mu       spinLock
+	mu       spin.Mutex
 	consumed uint16
 	next     uint16 // SRQ: entry to consume next, along the linked list
 	limit    int    // SRQ: event below this many entries; 0 is off
@@ -44,10 +45,10 @@ func (q *recvQueue) handle() uint32 {
 // take consumes the next entry; false when none is posted. syn tells of an entry
 // that is malformed.
 func (q *recvQueue) take(e *recvEntry) (ok bool, syn prm.Syndrome) {
-	q.mu.lock()
+	q.mu.Lock()
 	left := q.dbrec.Recv() - q.consumed
 	if left == 0 {
-		q.mu.release()
+		q.mu.Release()
 		return false, prm.SyndromeOK
 	}
 	e.index = q.consumed
@@ -65,7 +66,7 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn prm.Syndrome) {
 	if hit {
 		q.limit = 0
 	}
-	q.mu.release()
+	q.mu.Release()
 	if hit {
 		q.hca.raise(verbs.EventSRQLimitReached, q.handle())
 	}
@@ -94,13 +95,13 @@ func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 	if q == nil || limit < 0 || limit > int(q.view.Count()) {
 		return ucs.ErrInvalidParam
 	}
-	q.mu.lock()
+	q.mu.Lock()
 	hit := int(q.dbrec.Recv()-q.consumed) < limit
 	q.limit = limit
 	if hit {
 		q.limit = 0
 	}
-	q.mu.release()
+	q.mu.Release()
 	if hit {
 		h.raise(verbs.EventSRQLimitReached, srqn)
 	}

@@ -72,12 +72,12 @@ const (
 // it, which may have seen an older doorbell record, the QP is put on the run list: the thread
 // that drives the device looks again.
 func (qp *queuePair) runOrSchedule() {
-	if !qp.exec.held.CompareAndSwap(0, 1) {
+	if !qp.exec.Held.CompareAndSwap(0, 1) {
 		qp.hca.schedule(qp)
 		return
 	}
 	v := qp.run()
-	qp.exec.release()
+	qp.exec.Release()
 	if v == stepAgain {
 		qp.hca.schedule(qp)
 	}

@@ -28,11 +28,11 @@ func TestRunOrSchedule_WhileAnotherThreadHasTheQP(t *testing.T) {
 	for i := range qp.sendCQ.view.Count() {
 		qp.sendCQ.view.Slot(i).Init()
 	}
-	qp.exec.lock()
+	qp.exec.Lock()
 	qp.nop(0)
 	qp.runOrSchedule()
 	assert.False(t, qp.sendCQ.completed(0), "executed by two threads")
-	qp.exec.release()
+	qp.exec.Release()
 	testenv.ProgressWithin(t, testPatience, func() bool {
 		h.Drive()
 		return qp.sendCQ.completed(0)

@@ -77,7 +77,7 @@ func (l *inLink) drainRequests() (more bool) {
 			return false
 		}
 		l.handle(&pkt, body)
-		l.hca.driving.quiescent() // releasing is the barrier
+		l.hca.driving.Quiescent() // releasing is the barrier
 		l.req.Release()
 	}
 	l.endDrain()
@@ -297,9 +297,9 @@ func (qp *queuePair) receiveFailed(here, there prm.Syndrome) prm.Syndrome {
 
 // stop moves the QP to ERR for a fault of its responder.
 func (qp *queuePair) stop() {
-	qp.exec.lock()
+	qp.exec.Lock()
 	qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
-	qp.exec.release()
+	qp.exec.Release()
 }
 
 // peerFault is the notice that the peer was refused by this QP.

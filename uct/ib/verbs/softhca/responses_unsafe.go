@@ -23,12 +23,12 @@ func (l *outLink) drainResponses() (more bool) {
 			return false
 		}
 		if qp := l.hca.qps.find(pkt.DstQPN); qp != nil {
-			l.hca.driving.quiescent() // locking is the barrier
-			qp.exec.lock()
+			l.hca.driving.Quiescent() // locking is the barrier
+			qp.exec.Lock()
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
 				qp.answer(&pkt, body)
 			}
-			qp.exec.release()
+			qp.exec.Release()
 		}
 		l.resp.Release()
 	}

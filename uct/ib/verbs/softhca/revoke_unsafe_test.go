@@ -273,43 +273,6 @@ func TestDereg_IndexIsKept(t *testing.T) {
 	require.NoError(t, target.DeregMR(other, nil))
 }
 
-// A thread that executes work requests or packets all the time holds nobody up.
-func TestSection_GraceUnderLoad(t *testing.T) {
-	var s section
-	s.lock() // and never free
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grace()
-	}()
-	testenv.ProgressWithin(t, testPatience, func() bool {
-		s.quiescent()
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
-	s.unlock()
-	s.grace()
-}
-
-// TestSection_GraceWaits: grace does not return while the holder of the section may have a
-// pointer. It returns when the holder says that it has none, and when it unlocks.
-func TestSection_GraceWaits(t *testing.T) {
-	for name, release := range map[string]func(s *section){
-		"quiescent": (*section).quiescent,
-		"unlocked":  func(s *section) { s.unlock() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var s section
-			s.lock()
-			testenv.Waits(t, s.grace, func() { release(&s) })
-		})
-	}
-}
-
 // A peer that puts nonsense into its ring is told to go, and its guards count until it
 // has gone; the device can be closed before that.
 func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {
@@ -317,12 +280,12 @@ func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {
 	v := newVisitor(t, target)
 	key := registered(t, target)
 	v.enter(key)
-	v.driving.lock() // so that it cannot go
+	v.driving.Lock() // so that it cannot go
 	v.link.req.Ctl.Tail.Store(ring.RecordAlign - 1)
 	target.call(attnRequest)
 	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })
 	assert.Len(t, target.visits(key), 1)
-	v.driving.unlock()
+	v.driving.Unlock()
 	testenv.ProgressWithin(t, testPatience, func() bool { return len(*target.inbound.Load()) == 0 })
 	require.NoError(t, target.DeregMR(key, nil))
 }
@@ -331,8 +294,8 @@ func TestReject_DeviceClosesFirst(t *testing.T) {
 	target, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
 	require.NoError(t, err)
 	v := newVisitor(t, target)
-	v.driving.lock()
-	defer v.driving.unlock()
+	v.driving.Lock()
+	defer v.driving.Unlock()
 	v.link.req.Ctl.Tail.Store(ring.RecordAlign - 1)
 	target.call(attnRequest)
 	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })

@@ -38,7 +38,7 @@ type skippedRecvs struct {
 // settle passes on the claim of a device that has no link with this one. What it had said is
 // known.
 func (q *recvQueue) settle() {
-	q.mu.lock()
+	q.mu.Lock()
 	w := q.xrc.window
 	word := w.claim.Load()
 	if by, seq := splitClaim(word); by != 0 && !q.hca.hasClaimant(by) {
@@ -47,7 +47,7 @@ func (q *recvQueue) settle() {
 		}
 		w.claim.CompareAndSwap(word, claimed(0, seq))
 	}
-	q.mu.release()
+	q.mu.Release()
 	q.hca.wakeStarving()
 }
 
@@ -77,8 +77,8 @@ func (h *hca) giveUpSkipped(list []skippedRecvs) {
 
 // giveUp completes those of one queue that nobody has said to have filled.
 func (h *hca) giveUp(s skippedRecvs) {
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	if h.xrcSRQs.findAny(s.q.srqn) != s.q {
 		return // it was destroyed meanwhile
 	}
@@ -100,8 +100,8 @@ func (h *hca) giveUp(s skippedRecvs) {
 // passedOver is the receive behind those that the claim has passed over, and whether one of them
 // has not been consumed. A claim that is nonsense has passed all that are shown.
 func (q *recvQueue) passedOver() (end uint16, some bool) {
-	q.mu.lock()
-	defer q.mu.release()
+	q.mu.Lock()
+	defer q.mu.Release()
 	w := q.xrc.window
 	word := w.claim.Load()
 	_, end = splitClaim(word)
@@ -116,10 +116,10 @@ func (q *recvQueue) passedOver() (end uint16, some bool) {
 
 // giveUp completes receive seq as flushed, if it is still there.
 func (q *recvQueue) giveUp(seq uint16) {
-	q.mu.lock()
+	q.mu.Lock()
 	w := q.xrc.window
 	if !w.holds(seq) {
-		q.mu.release()
+		q.mu.Release()
 		return
 	}
 	index := w.slots[seq%shownRecvs].index

@@ -31,12 +31,12 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 // starve waits for a receive in an SRQ, or for its end or the target's.
 func (qp *queuePair) starve(srqn uint32) stepResult {
 	l := qp.req.link
-	l.txLock.lock()
+	l.txLock.Lock()
 	others := len(l.starved) > 0
 	if !qp.queued.Swap(true) {
 		l.starved = append(l.starved, qp)
 	}
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	// The peer may have answered the others, and unblock would not see that any more.
 	fed := l.mem.header().starved.Swap(1) == 0 && others
 	l.ctl.starving.Store(1)
@@ -62,12 +62,12 @@ func (qp *queuePair) leaveStarving() {
 	if l == nil {
 		return
 	}
-	l.txLock.lock()
+	l.txLock.Lock()
 	i := slices.Index(l.starved, qp)
 	if i >= 0 {
 		l.starved = slices.Delete(l.starved, i, i+1)
 	}
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	if i >= 0 {
 		qp.hca.enqueue(qp)
 	}
@@ -75,17 +75,17 @@ func (qp *queuePair) leaveStarving() {
 
 // endStarving schedules the QPs that wait for receives of the peer.
 func (l *outLink) endStarving() {
-	l.txLock.lock()
+	l.txLock.Lock()
 	list := l.starved
 	l.starved, l.starvedSpare = l.starvedSpare[:0], nil
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	for i, qp := range list {
 		list[i] = nil
 		l.hca.enqueue(qp)
 	}
-	l.txLock.lock()
+	l.txLock.Lock()
 	l.starvedSpare = list[:0]
-	l.txLock.unlock()
+	l.txLock.Unlock()
 }
 
 // wakeStarving has those woken who wait for receives of this device, if there are any.

@@ -110,6 +110,10 @@ type srqEntry struct {
 	_      [32]byte
 }
 
+// shownRecvs is how many receives of an XRC SRQ peers see: as many messages can arrive
+// while the process of the queue does not run.
+const shownRecvs = 32
+
 // recvShown is a receive of an XRC SRQ as peers see it.
 type recvShown struct {
 	seq  uint32 // its number in the queue, modulo 2^16
@@ -157,6 +161,18 @@ func (t table) generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(
 // closed is not 0 when the owner has closed the device in order: a peer whose link goes
 // down tells that from a death by it.
 func (t table) closed() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(t.base, 32)) }
+
+// cookie is the address and the value of a word by which peers recognise this
+// process: see cma.Vec.Probe.
+func (t table) cookie() *[2]atomic.Uint64 {
+	return (*[2]atomic.Uint64)(unsafe.Add(t.base, 8))
+}
+
+// setCookie publishes word, whose value is random.
+func (t table) setCookie(word *uint64) {
+	t.cookie()[0].Store(uint64(uintptr(unsafe.Pointer(word))))
+	t.cookie()[1].Store(*word)
+}
 
 // maxSharedDomains is how many shared domains a device can be in: as many as there is
 // room for in the header.

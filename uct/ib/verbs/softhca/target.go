@@ -143,8 +143,8 @@ func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 // useResponder is the responder of a target, with one reference more; a new one if there is
 // none.
 func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err error) {
-	h.driving.lock() // nobody makes one for a packet meanwhile
-	defer h.driving.unlock()
+	h.driving.Lock() // nobody makes one for a packet meanwhile
+	defer h.driving.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	qp = h.targets.find(number, func(qp *queuePair) bool { return qp.domain == d && !qp.replaced() })
@@ -240,8 +240,8 @@ func (qp *queuePair) takeArrived() {
 	if qp.domain == nil || h.port == nil {
 		return
 	}
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	for _, l := range *h.inbound.Load() {
 		for end := l.req.Ctl.Tail.Load(); int64(end-l.req.Head) > 0 && l.drainRequests(); {
 		}
@@ -260,8 +260,8 @@ func (h *hca) tellMembers(d *xrcDomain, e *qpEntry, t verbs.EventType) {
 // lookAtFaults reports the faults of targets in a domain that other devices have found. It runs
 // on the goroutine of the domain.
 func (h *hca) lookAtFaults(d *xrcDomain) {
-	h.driving.lock()
-	defer h.driving.unlock()
+	h.driving.Lock()
+	defer h.driving.Unlock()
 	h.eachQP(func(qp *queuePair) {
 		if qp.domain == d && !qp.replaced() {
 			qp.noticeFault()

@@ -308,9 +308,9 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 		_, err := d.dir.CloseQP(number)
 		require.NoError(t, err)
 	}
-	s.h.driving.lock()
+	s.h.driving.Lock()
 	s.h.dropResponders((*queuePair).replaced)
-	s.h.driving.unlock()
+	s.h.driving.Unlock()
 	var wcs [8]verbs.WC
 	s.cq.Poll(wcs[:])
 	s.posts = nil

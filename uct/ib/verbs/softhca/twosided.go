@@ -79,12 +79,12 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	r := &qp.req
 	l := r.link
 	n, first, last := qp.nextPacket(w, f.payload)
-	qp.exec.quiescent() // locking is the barrier
-	l.txLock.lock()
+	qp.exec.Quiescent() // locking is the barrier
+	l.txLock.Lock()
 	pkt := l.req.Reserve(int(n))
 	if pkt == nil {
 		v := qp.awaitRoom(l)
-		l.txLock.unlock()
+		l.txLock.Unlock()
 		return false, v
 	}
 	pkt.Op, pkt.SrcQPN, pkt.DstQPN, pkt.MSN = f.op, qp.qpn, qp.attr.DestQPN, r.msn
@@ -103,11 +103,11 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	if n > 0 && !k.gather(pkt.Body(), r.moved, n) {
 		pkt.Op, pkt.Payload = ring.OpFiller, 0 // the region went while it was sent
 		l.req.Publish(pkt)
-		l.txLock.unlock()
+		l.txLock.Unlock()
 		return false, qp.refused(prm.SyndromeLocalProt)
 	}
 	l.req.Publish(pkt)
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	r.moved += n
 	call(l.ctl, l.wakeFD, attnRequest)
 	return last, stepDone
@@ -206,12 +206,12 @@ func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 }
 
 func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
-	qp.exec.quiescent() // locking is the barrier
-	l.txLock.lock()
+	qp.exec.Quiescent() // locking is the barrier
+	l.txLock.Lock()
 	pkt := l.req.Reserve(int(w.Len))
 	if pkt == nil {
 		v, until := qp.awaitDatagramRoom(l)
-		l.txLock.unlock()
+		l.txLock.Unlock()
 		if until != 0 {
 			return qp.sleepUntil(until)
 		}
@@ -230,7 +230,7 @@ func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 		pkt.Op = ring.OpFiller
 	}
 	l.req.Publish(pkt)
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	call(l.ctl, l.wakeFD, attnRequest)
 	return stepDone
 }

@@ -74,6 +74,6 @@ func (h *hca) awaitPeer(gid [2]uint64) (inside []guard.Visit) {
 // grace waits until no thread of this process uses a pointer that it found before the
 // call: in the requester of a QP, or on behalf of a peer.
 func (h *hca) grace() {
-	h.driving.grace()
-	h.eachQP(func(qp *queuePair) { qp.exec.grace() })
+	h.driving.Grace()
+	h.eachQP(func(qp *queuePair) { qp.exec.Grace() })
 }

@@ -24,9 +24,9 @@ func (h *hca) schedule(qp *queuePair) {
 }
 
 func (h *hca) enqueue(qp *queuePair) {
-	h.runLock.lock()
+	h.runLock.Lock()
 	h.runList = append(h.runList, qp)
-	h.runLock.unlock()
+	h.runLock.Unlock()
 	h.call(attnRun)
 }
 
@@ -35,12 +35,12 @@ func (qp *queuePair) awaitLink(l *outLink) stepResult {
 	if qp.queued.Swap(true) {
 		return stepWait
 	}
-	l.hca.runLock.lock()
+	l.hca.runLock.Lock()
 	dialing := l.state.Load() == linkDialing
 	if dialing {
 		l.waiters = append(l.waiters, qp)
 	}
-	l.hca.runLock.unlock()
+	l.hca.runLock.Unlock()
 	if !dialing {
 		l.hca.enqueue(qp)
 	}
@@ -93,9 +93,9 @@ func (qp *queuePair) sleepUntil(t int64) stepResult {
 	if qp.queued.Swap(true) {
 		return stepWait
 	}
-	h.runLock.lock()
+	h.runLock.Lock()
 	h.timed = append(h.timed, qp)
-	h.runLock.unlock()
+	h.runLock.Unlock()
 	h.call(attnTimer)
 	return stepWait
 }
@@ -103,8 +103,8 @@ func (qp *queuePair) sleepUntil(t int64) stepResult {
 // fireTimers moves the QPs whose time has come to the run list, and reports when
 // the next one is due; 0 if none is.
 func (h *hca) fireTimers() (next int64) {
-	h.runLock.lock()
-	defer h.runLock.unlock()
+	h.runLock.Lock()
+	defer h.runLock.Unlock()
 	if len(h.timed) == 0 {
 		return 0
 	}
@@ -128,8 +128,8 @@ func (h *hca) fireTimers() (next int64) {
 // nextTimer reports when the next timer is due, which may be in the past; 0 if there
 // is none.
 func (h *hca) nextTimer() (next int64) {
-	h.runLock.lock()
-	defer h.runLock.unlock()
+	h.runLock.Lock()
+	defer h.runLock.Unlock()
 	for _, qp := range h.timed {
 		if at := qp.wakeAt.Load(); next == 0 || at < next {
 			next = at
@@ -141,10 +141,10 @@ func (h *hca) nextTimer() (next int64) {
 // runScheduled runs what is on the run list now, and reports whether there is
 // more. driving is held.
 func (h *hca) runScheduled() bool {
-	h.runLock.lock()
+	h.runLock.Lock()
 	list := h.runList
 	h.runList = h.spare[:0]
-	h.runLock.unlock()
+	h.runLock.Unlock()
 	for i, qp := range list {
 		list[i] = nil
 		qp.queued.Store(false)
@@ -154,19 +154,19 @@ func (h *hca) runScheduled() bool {
 		qp.runOrSchedule()
 	}
 	h.spare = list[:0]
-	h.runLock.lock()
-	defer h.runLock.unlock()
+	h.runLock.Lock()
+	defer h.runLock.Unlock()
 	return len(h.runList) > 0
 }
 
 // unblock schedules the QPs that waited for room in l's request ring, and those that
 // waited for receives if the peer says that there are some.
 func (l *outLink) unblock() {
-	l.txLock.lock() // awaitRoom asks for room and queues under it
+	l.txLock.Lock() // awaitRoom asks for room and queues under it
 	list := l.blocked
 	l.blocked = nil
 	fed := len(l.starved) > 0 && l.mem.header().starved.Load() == 0
-	l.txLock.unlock()
+	l.txLock.Unlock()
 	if fed {
 		l.endStarving()
 	}

@@ -7,10 +7,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// shownRecvs is how many receives of an XRC SRQ peers see: as many messages can arrive
-// while the process of the queue does not run.
-const shownRecvs = 32
-
 // recvWindow is the receives of an XRC SRQ that are shown. They are numbered as they are
 // taken from the driver's ring, modulo 2^16. recvQueue.mu protects it.
 //
@@ -40,11 +36,11 @@ func (w *recvWindow) holds(seq uint16) bool {
 // Posted implements prm.RecvDoorbell. What is posted to a queue that is closing is not shown: its
 // slot may be another one's already.
 func (q *recvQueue) Posted() {
-	q.mu.lock()
+	q.mu.Lock()
 	if !q.xrc.closing.Load() {
 		q.show()
 	}
-	q.mu.release()
+	q.mu.Release()
 	q.hca.wakeStarving()
 }
 
@@ -80,21 +76,21 @@ func (q *recvQueue) showAt(d *recvShown, n int, syn prm.Syndrome) {
 
 // takeShown is take for an XRC SRQ. busy: a peer is filling the receive that is next.
 func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
-	q.mu.lock()
+	q.mu.Lock()
 	q.show()
 	w := q.xrc.window
 	for {
 		word := w.claim.Load()
 		id, seq := splitClaim(word)
 		if id != 0 {
-			q.mu.release()
+			q.mu.Release()
 			return false, true, prm.SyndromeOK
 		}
 		if seq != w.posted && !w.holds(seq) {
 			seq = w.base // a peer has written nonsense
 		}
 		if seq == w.posted {
-			q.mu.release()
+			q.mu.Release()
 			return false, false, prm.SyndromeOK
 		}
 		if w.claim.CompareAndSwap(word, claimed(0, seq+1)) {
@@ -117,13 +113,13 @@ func (q *recvQueue) decode(e *recvEntry, s *windowSlot) (syn prm.Syndrome) {
 // takeFilled takes receive seq, which the device id says to have filled with n bytes, and
 // returns its entry in the driver's ring. False if that cannot be.
 func (q *recvQueue) takeFilled(seq uint16, n uint32, id uint64) (index uint16, ok bool) {
-	q.mu.lock()
+	q.mu.Lock()
 	w := q.xrc.window
 	by, next := splitClaim(w.claim.Load())
 	passed := next-seq-1 < shownRecvs || next == seq && by == id
 	s := &w.slots[seq%shownRecvs]
 	if !passed || !w.holds(seq) || uint64(n) > s.total {
-		q.mu.release()
+		q.mu.Release()
 		return 0, false
 	}
 	index = s.index
@@ -146,7 +142,7 @@ func (q *recvQueue) consume(seq uint16) {
 	if hit {
 		q.limit = 0
 	}
-	q.mu.release()
+	q.mu.Release()
 	if more {
 		q.hca.wakeStarving()
 	}

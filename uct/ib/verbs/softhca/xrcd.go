@@ -134,9 +134,9 @@ func (h *hca) CloseXRCD(xrcdn uint32) error {
 func (h *hca) leaveDomain(d *xrcDomain) error {
 	if d.dir != nil {
 		h.findDomain(d.key).store(xrcdomain.Key{})
-		h.driving.lock()
+		h.driving.Lock()
 		h.dropResponders(func(qp *queuePair) bool { return qp.domain == d })
-		h.driving.unlock()
+		h.driving.Unlock()
 	}
 	return d.release()
 }
