@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // An arena segment begins with the control page and the claims of XRC SRQs; memory for
@@ -16,7 +17,7 @@ import (
 const (
 	pageLen    = 4096
 	claimsOff  = 64 << 10
-	arenaStart = claimsOff + claimsLen
+	arenaStart = claimsOff + table.ClaimsLen
 )
 
 // newArena makes the arena of a segment.

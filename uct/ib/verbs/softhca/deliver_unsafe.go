@@ -7,14 +7,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // delivery is a send of an XRC initiator that this device executes alone: it has claimed
 // the receive, fills it, and puts a notice into the ring.
 type delivery struct {
-	claim *claimWord // nil: nothing is claimed
+	claim *table.ClaimWord // nil: nothing is claimed
 	seq   uint16
-	recv  recvShown // a copy
+	recv  table.Recv // a copy
 }
 
 // deliver executes a send to an XRC SRQ without the peer. False if that takes the ring:
@@ -25,7 +26,7 @@ func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 		return v, true
 	}
 	l := r.link
-	if r.packed || l.self || l.claims.none() || r.inFlight > 0 && !l.cma {
+	if r.packed || l.self || l.claims.None() || r.inFlight > 0 && !l.cma {
 		return stepDone, false
 	}
 	if r.inFlight > 0 {
@@ -79,7 +80,7 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 		return qp.noReceive(w), true
 	}
 	r.deadline, r.busy = 0, 0
-	if !r.out.recv.takes(w.Len) {
+	if !r.out.recv.Takes(w.Len) {
 		qp.toRing()
 		return stepDone, false
 	}
@@ -116,61 +117,36 @@ func (r *requester) busyDelay() int64 {
 func (qp *queuePair) claimNext(w *prm.WQE) claimResult {
 	l := qp.req.link
 	e := qp.peerEntry()
-	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+	if !e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return claimPeer
 	}
 	if _, ok := qp.remotePD(w, e); !ok {
 		return claimNoQueue
 	}
-	c := l.claims.of(w.SRQN)
+	c := l.claims.Of(w.SRQN)
 	word := c.Load()
-	id, seq := splitClaim(word)
+	id, seq := table.SplitClaim(word)
 	switch {
 	case id != 0:
 		return claimBusy
-	case uint16(l.table.srq(w.SRQN).posted.Load()) == seq:
+	case uint16(l.table.SRQ(w.SRQN).Posted.Load()) == seq:
 		return claimNothing
-	case !c.CompareAndSwap(word, claimed(qp.hca.claimID, seq)):
+	case !c.CompareAndSwap(word, table.Claimed(qp.hca.claimID, seq)):
 		return claimBusy
 	}
-	qp.req.out = delivery{claim: c, seq: seq, recv: *l.table.recv(w.SRQN, seq)}
-	if qp.req.out.recv.seq != uint32(seq) {
+	qp.req.out = delivery{claim: c, seq: seq, recv: *l.table.Recv(w.SRQN, seq)}
+	if qp.req.out.recv.Seq != uint32(seq) {
 		qp.dropClaim()
 		return claimBusy // not one that is shown: the claim is nonsense
 	}
 	return claimMade
 }
 
-// takes reports whether the initiator may fill the receive with n bytes. What is longer is
-// for the target to refuse.
-func (d *recvShown) takes(n uint64) bool {
-	if d.nsge > shownSGEs {
-		return false
-	}
-	total := uint64(0)
-	for _, s := range d.sge[:d.nsge] {
-		total += uint64(s.Length)
-	}
-	return n <= total
-}
-
-// at is where offset off of the message goes, and how many bytes lie together there.
-func (d *recvShown) at(off uint64) (key uint32, addr, n uint64) {
-	for _, s := range d.sge[:min(d.nsge, shownSGEs)] {
-		if length := uint64(s.Length); off >= length {
-			off -= length
-			continue
-		}
-		return s.LKey, s.Addr + off, uint64(s.Length) - off
-	}
-	return 0, 0, 0
-}
-
 // fill moves the next bytes of the message, at most limit. r.packed says that the message
 // takes the ring after all.
 func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepResult) {
 	r := &qp.req
-	key, addr, n := r.out.recv.at(r.moved)
+	key, addr, n := r.out.recv.At(r.moved)
 	n = min(n, limit, w.Len-r.moved)
 	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, key)
@@ -209,7 +185,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 func (qp *queuePair) stillOurs(w *prm.WQE) (pdn uint32, ok bool) {
 	r := &qp.req
 	e := qp.peerEntry()
-	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || r.out.claim.Load() != claimed(qp.hca.claimID, r.out.seq) {
+	if !e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || r.out.claim.Load() != table.Claimed(qp.hca.claimID, r.out.seq) {
 		return 0, false
 	}
 	return qp.remotePD(w, e)
@@ -289,7 +265,7 @@ func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
 	}
 	l.req.Publish(pkt)
 	l.txLock.Unlock()
-	r.out.claim.CompareAndSwap(claimed(qp.hca.claimID, r.out.seq), claimed(0, r.out.seq+1))
+	r.out.claim.CompareAndSwap(table.Claimed(qp.hca.claimID, r.out.seq), table.Claimed(0, r.out.seq+1))
 	r.out.claim = nil
 	return stepDone
 }
@@ -305,7 +281,7 @@ func (qp *queuePair) toRing() {
 func (qp *queuePair) dropClaim() {
 	d := &qp.req.out
 	if d.claim != nil {
-		d.claim.CompareAndSwap(claimed(qp.hca.claimID, d.seq), claimed(0, d.seq))
+		d.claim.CompareAndSwap(table.Claimed(qp.hca.claimID, d.seq), table.Claimed(0, d.seq))
 		d.claim = nil
 	}
 }

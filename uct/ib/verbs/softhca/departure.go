@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // tellIfGone raises EventUnreachable on the QPs that are not connected to one port if a port, with
@@ -38,7 +39,7 @@ func (h *hca) linked(gid [2]uint64) bool {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return l.gid == gid }) ||
-		slices.ContainsFunc(*h.outbound.Load(), func(l *outLink) bool { return gidWords(l.gid) == gid })
+		slices.ContainsFunc(*h.outbound.Load(), func(l *outLink) bool { return table.GIDWords(l.gid) == gid })
 }
 
 // gidOf is the GID that gidWords takes apart.

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -57,7 +58,7 @@ func (t *xrcTable) find(srqn uint32) *recvQueue {
 
 // findAny is find, also for a queue that is closing: what is in it already completes.
 func (t *xrcTable) findAny(srqn uint32) *recvQueue {
-	if q := t.slot.Load(srqn % maxXRCSRQ); q != nil && q.srqn == srqn {
+	if q := t.slot.Load(srqn % table.MaxXRCSRQ); q != nil && q.srqn == srqn {
 		return q
 	}
 	return nil
@@ -131,15 +132,15 @@ func (h *hca) giveSlot(slot uint32) {
 
 // showSRQ shows an XRC SRQ to peers. mu is held.
 func (h *hca) showSRQ(q *recvQueue) {
-	e := h.table.srq(q.srqn)
-	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}
-	h.xrcSRQs.slot.Store(q.srqn%maxXRCSRQ, q)
+	e := h.table.SRQ(q.srqn)
+	q.xrc.window = &recvWindow{claim: h.claims.Of(q.srqn), entry: e}
+	h.xrcSRQs.slot.Store(q.srqn%table.MaxXRCSRQ, q)
 	q.xrc.window.claim.Store(0)
-	e.posted.Store(0)
-	e.xrcdn.Store(q.xrc.domain.xrcdn)
-	e.inode.store(q.xrc.domain.key)
-	e.pdn.Store(q.pdn)
-	e.srqn.Store(q.srqn)
+	e.Posted.Store(0)
+	e.XRCDN.Store(q.xrc.domain.xrcdn)
+	e.Inode.Store(q.xrc.domain.key)
+	e.PDN.Store(q.pdn)
+	e.SRQN.Store(q.srqn)
 }
 
 // RecvDoorbell implements prm.RecvWatcher.
@@ -159,8 +160,8 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	q := h.findSRQ(handle)
 	if q != nil {
 		q.xrc.closing.Store(true)
-		h.table.srq(q.srqn).srqn.Store(0)
-		h.table.generation().Add(1)
+		h.table.SRQ(q.srqn).SRQN.Store(0)
+		h.table.Generation().Add(1)
 	}
 	h.mu.Unlock()
 	if q == nil {
@@ -179,7 +180,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	for _, l := range *h.inbound.Load() {
 		l.lastFilled(q)
 	}
-	h.xrcSRQs.slot.Store(handle%maxXRCSRQ, nil) // before the notices come to their turn
+	h.xrcSRQs.slot.Store(handle%table.MaxXRCSRQ, nil) // before the notices come to their turn
 	h.driving.Unlock()
 	if dir := q.xrc.domain.dir; dir != nil {
 		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has written over it
@@ -190,7 +191,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	defer h.mu.Unlock()
 	q.xrc.domain.users--
 	q.xrc.cq.users--
-	h.srqIDs.give(handle % maxXRCSRQ)
+	h.srqIDs.give(handle % table.MaxXRCSRQ)
 	return nil
 }
 

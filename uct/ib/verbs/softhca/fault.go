@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // enterError moves the QP to ERR: the oldest unfinished send work request gets
@@ -168,7 +169,7 @@ func (qp *queuePair) raiseFault(t verbs.EventType) {
 	switch {
 	case !qp.isShared():
 		qp.hca.raise(t, qp.handle)
-	case !qp.replaced() && qp.entry.load() == errorOf(qp.epoch):
+	case !qp.replaced() && qp.entry.Load() == table.ErrorOf(qp.epoch):
 		qp.hca.tellMembers(qp.domain, qp.entry, t)
 		qp.noticeFault()
 	}

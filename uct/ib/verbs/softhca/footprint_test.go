@@ -16,6 +16,7 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // inUse is what the process has allocated, on the Go heap and off it.
@@ -185,9 +186,9 @@ func TestFootprint_Segments(t *testing.T) {
 	require.NoError(t, err)
 	var open []verbs.Closer
 	for range many {
-		s, err := pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: domain, CQ: cq, MaxWR: 2 * shownRecvs, MaxSGE: 1})
+		s, err := pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: domain, CQ: cq, MaxWR: 2 * table.ShownRecvs, MaxSGE: 1})
 		require.NoError(t, err)
-		for range shownRecvs {
+		for range table.ShownRecvs {
 			_, err := s.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{mr.SGE(0, 64)}}})
 			require.NoError(t, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 var _ prm.Accountant = (*hca)(nil)
@@ -42,11 +43,11 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	defer h.mu.Unlock()
 	touched := h.tableTouched()
 	b.Contexts += touched + int64(cap(h.qpIDs.variant)+cap(h.mrIDs.variant)+cap(h.srqIDs.variant))
-	b.Reserved += claimsLen - touched
+	b.Reserved += table.ClaimsLen - touched
 	if h.arena == nil {
-		b.Reserved += tableLen
+		b.Reserved += table.Len
 	} else {
-		b.Reserved += sharedTableLen + int64(len(h.arenaSeg.Bytes())) - claimsLen - pageLen
+		b.Reserved += table.SharedLen + int64(len(h.arenaSeg.Bytes())) - table.ClaimsLen - pageLen
 	}
 	b.PDs = int64(h.pds.live)*pdLen + int64(cap(h.pds.slot))*pointerLen
 	b.CQs = int64(h.cqs.live)*cqLen + int64(cap(h.cqs.slot))*pointerLen
@@ -64,11 +65,11 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 // tableTouched is how much has been written of the table that peers read, and of the claims
 // of XRC SRQs: indexes are handed out in order.
 func (h *hca) tableTouched() int64 {
-	n := int64(tableQPs) // the header
-	n += touched(&h.qpIDs, entryLen) + touched(&h.mrIDs, entryLen)
-	n += touched(&h.srqIDs, entryLen) + touched(&h.srqIDs, claimLen)
+	n := int64(table.QPsAt) // the header
+	n += touched(&h.qpIDs, table.EntryLen) + touched(&h.mrIDs, table.EntryLen)
+	n += touched(&h.srqIDs, table.EntryLen) + touched(&h.srqIDs, table.ClaimLen)
 	if h.arena != nil { // peers see receives too
-		n += touched(&h.srqIDs, shownRecvs*entryLen)
+		n += touched(&h.srqIDs, table.ShownRecvs*table.EntryLen)
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // queueGuard tells a peer which region of its memory a QP of this process is accessing. It
@@ -23,7 +24,7 @@ var _ = [1]struct{}{}[unsafe.Sizeof(queueGuard{})-guardLen]
 // unknownRegion is in guards for a visit that finds out which region it is about. It is no key.
 const unknownRegion = guard.RegionMask
 
-var _ = [unknownRegion - maxMR<<8]struct{}{}
+var _ = [unknownRegion - table.MaxMR<<8]struct{}{}
 
 // enter begins a visit to the region of key, and returns what Leave needs. The QP has
 // one at a time. It is a full barrier, as a peer does not execute one on this CPU.

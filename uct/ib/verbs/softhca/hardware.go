@@ -5,6 +5,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // Limits of the device. Where the tables set none, they are those of a ConnectX-4.
@@ -19,8 +20,8 @@ const (
 func (h *hca) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{
 		FWVer: "1.0", NodeGUID: h.guid(), MaxMRSize: 1 << 47,
-		MaxQP: maxQP - 1, MaxQPWR: maxQueueWR, MaxSGE: 30, MaxCQ: maxObjects, MaxCQE: maxCQE,
-		MaxMR: maxMR - 1, MaxPD: maxObjects, MaxAH: 1 << 20, MaxSRQ: maxObjects,
+		MaxQP: table.MaxQP - 1, MaxQPWR: maxQueueWR, MaxSGE: 30, MaxCQ: maxObjects, MaxCQE: maxCQE,
+		MaxMR: table.MaxMR - 1, MaxPD: maxObjects, MaxAH: 1 << 20, MaxSRQ: maxObjects,
 		MaxSRQWR: maxQueueWR - 1, MaxSRQSGE: 31, MaxInline: maxInline,
 		MaxRDAtomic: maxRDAtomic, MaxInitRD: maxRDAtomic, MaxMsgSize: maxMessage,
 		AtomicCap: verbs.AtomicGlob, PhysPorts: 1, PortCount: 1,

@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
@@ -33,10 +34,10 @@ type hca struct {
 	tableSeg *memfd.Segment // nil on the loop fabric
 	arenaSeg *memfd.Segment // nil on the loop fabric
 	local    *offheap.Block // table and control page on the loop fabric
-	table    table
+	table    table.Table
 	arena    *memfd.Arena // nil on the loop fabric
 	ctl      *control
-	claims   claims
+	claims   table.Claims
 	claimID  uint64 // ours, in the claims of peers
 	cookie   *uint64
 	port     *attach.Port // nil on the loop fabric
@@ -100,9 +101,9 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		return nil, err
 	}
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
-		regions: regions{sparse.New[region](maxMR)}, qps: qpTable{sparse.New[queuePair](maxQP)},
-		xrcSRQs: xrcTable{sparse.New[recvQueue](maxXRCSRQ)},
-		qpIDs:   idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ, resting: restingSRQs}}
+		regions: regions{sparse.New[region](table.MaxMR)}, qps: qpTable{sparse.New[queuePair](table.MaxQP)},
+		xrcSRQs: xrcTable{sparse.New[recvQueue](table.MaxXRCSRQ)},
+		qpIDs:   idPool{limit: table.MaxQP}, mrIDs: idPool{limit: table.MaxMR}, srqIDs: idPool{limit: table.MaxXRCSRQ, resting: restingSRQs}}
 	h.owner.Links = &h.linkMu
 	h.setInbound(nil)
 	h.setOutbound(nil)
@@ -120,8 +121,8 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 	if err = h.openWake(); err != nil {
 		return nil, err
 	}
-	h.table.format()
-	h.table.setCookie(h.cookie)
+	h.table.Format()
+	h.table.SetCookie(h.cookie)
 	if cfg.Fabric == FabricShm {
 		if err = h.listen(); err != nil {
 			return nil, err
@@ -149,8 +150,8 @@ func (h *hca) identify() error {
 		return err
 	}
 	copy(h.gid[8:], seed[:8])
-	h.gidWords = gidWords(h.gid)
-	h.claimID = claimID(h.gidWords)
+	h.gidWords = table.GIDWords(h.gid)
+	h.claimID = table.ClaimID(h.gidWords)
 	*h.cookie = binary.NativeEndian.Uint64(seed[8:])
 	return nil
 }
@@ -158,25 +159,25 @@ func (h *hca) identify() error {
 // makeSegments makes the segments that peers see.
 func (h *hca) makeSegments() (err error) {
 	if h.cfg.Fabric == FabricLoop {
-		if h.local, err = offheap.Alloc(tableLen + pageLen + claimsLen); err != nil {
+		if h.local, err = offheap.Alloc(table.Len + pageLen + table.ClaimsLen); err != nil {
 			return err
 		}
 		mem := h.local.Bytes()
-		h.table, _ = newTable(mem)
-		h.ctl = controlOf(mem[tableLen:])
-		h.claims = claimsAt(mem[tableLen+pageLen:])
+		h.table, _ = table.New(mem)
+		h.ctl = controlOf(mem[table.Len:])
+		h.claims = table.ClaimsAt(mem[table.Len+pageLen:])
 		return nil
 	}
-	if h.tableSeg, err = memfd.Create("gucx-table", sharedTableLen, memfd.PeersRead); err != nil {
+	if h.tableSeg, err = memfd.Create("gucx-table", table.SharedLen, memfd.PeersRead); err != nil {
 		return err
 	}
-	h.table, _ = newTable(h.tableSeg.Bytes())
+	h.table, _ = table.New(h.tableSeg.Bytes())
 	if h.arenaSeg, err = memfd.Create("gucx-arena", int(h.cfg.ArenaLen)+arenaStart, memfd.PeersWrite); err != nil {
 		return err
 	}
 	h.arena = newArena(h.arenaSeg)
 	h.ctl = controlOf(h.arenaSeg.Bytes())
-	h.claims = claimsAt(h.arenaSeg.Bytes()[claimsOff:])
+	h.claims = table.ClaimsAt(h.arenaSeg.Bytes()[claimsOff:])
 	return nil
 }
 
@@ -190,7 +191,7 @@ func (h *hca) openWake() (err error) {
 
 func (h *hca) listen() (err error) {
 	h.port, err = attach.Listen(attach.Config{
-		Service: "softhca", GID: h.gid, Layout: tableVersion, Table: h.tableSeg, Arena: h.arenaSeg,
+		Service: "softhca", GID: h.gid, Layout: table.Version, Table: h.tableSeg, Arena: h.arenaSeg,
 		ControlLen: pageLen, LinkLen: linkLen, WakeFD: h.waker.PeerFD(),
 		AllowUIDs: h.cfg.AllowUIDs, HandshakeTimeout: h.cfg.DialTimeout, OnLink: h.accept,
 	})
@@ -211,8 +212,8 @@ func (h *hca) Close() error {
 func (h *hca) release() error {
 	h.closing.Store(true)
 	own := h.stopDriving()
-	if h.table.base != nil {
-		h.table.closed().Store(1) // before peers see the hang-up
+	if h.table.Base != nil {
+		h.table.Closed().Store(1) // before peers see the hang-up
 	}
 	var errs []error
 	if h.port != nil {

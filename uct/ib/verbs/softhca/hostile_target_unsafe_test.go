@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // showReceives has the peer be the target of an XRC initiator: with a table and claims of
@@ -22,9 +23,9 @@ func (p *hostilePeer) showReceives(t testing.TB) {
 		t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 		return b
 	}
-	p.table = table{unsafe.Pointer(unsafe.SliceData(mem(sharedTableLen)))}
-	p.table.format()
-	p.out.table, p.out.claims = p.table, claimsAt(mem(claimsLen))
+	p.table = table.Table{Base: unsafe.Pointer(unsafe.SliceData(mem(table.SharedLen)))}
+	p.table.Format()
+	p.out.table, p.out.claims = p.table, table.ClaimsAt(mem(table.ClaimsLen))
 }
 
 const (
@@ -47,7 +48,7 @@ func TestDeliver_HostileTarget(t *testing.T) {
 		require.NoError(t, err)
 		s.connect(qp, p.gid, hostileQPN)
 		p.accept(hostileQPN, qp.Number(), 7, foreign)
-		p.table.qp(hostileQPN).service.Store(uint32(verbs.QPTypeXRCRecv))
+		p.table.QP(hostileQPN).Service.Store(uint32(verbs.QPTypeXRCRecv))
 		posted := 0
 		for range rapid.IntRange(1, 8).Draw(t, "sends") {
 			p.drawShown(t)
@@ -86,23 +87,23 @@ func (p *hostilePeer) drawShown(t *rapid.T) {
 	small := func(name string, most uint32) uint32 {
 		return rapid.OneOf(rapid.Uint32Range(0, most), rapid.Uint32()).Draw(t, name)
 	}
-	q := p.table.srq(hostileSRQ)
-	q.srqn.Store(rapid.SampledFrom([]uint32{hostileSRQ, hostileSRQ, hostileSRQ, 0}).Draw(t, "srqn"))
-	q.pdn.Store(7)
+	q := p.table.SRQ(hostileSRQ)
+	q.SRQN.Store(rapid.SampledFrom([]uint32{hostileSRQ, hostileSRQ, hostileSRQ, 0}).Draw(t, "srqn"))
+	q.PDN.Store(7)
 	seq := uint16(small("seq", 3))
-	q.posted.Store(uint32(seq) + small("posted", 2))
-	p.out.claims.of(hostileSRQ).Store(claimed(uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "id")), seq))
-	d := p.table.recv(hostileSRQ, seq)
-	*d = recvShown{seq: uint32(seq), nsge: small("nsge", 3)}
-	m := p.table.mr(foreign)
-	m.access.Store(uint32(rapid.SampledFrom([]verbs.Access{allRemote | verbs.AccessLocalWrite, 0}).Draw(t, "access")))
-	m.pdn.Store(7)
-	m.kind.Store(rapid.SampledFrom([]uint32{memArena, memArena, memPrivate}).Draw(t, "kind"))
+	q.Posted.Store(uint32(seq) + small("posted", 2))
+	p.out.claims.Of(hostileSRQ).Store(table.Claimed(uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "id")), seq))
+	d := p.table.Recv(hostileSRQ, seq)
+	*d = table.Recv{Seq: uint32(seq), NSGE: small("nsge", 3)}
+	m := p.table.MR(foreign)
+	m.Access.Store(uint32(rapid.SampledFrom([]verbs.Access{allRemote | verbs.AccessLocalWrite, 0}).Draw(t, "access")))
+	m.PDN.Store(7)
+	m.Kind.Store(rapid.SampledFrom([]uint32{table.InArena, table.InArena, table.Private}).Draw(t, "kind"))
 	m.Start.Store(uint64(small("offset", pageLen)))
 	m.Addr.Store(0)
 	m.Len.Store(uint64(small("region", 2*pageLen)))
-	m.key.Store(foreign)
-	for i := range d.sge {
-		d.sge[i] = verbs.SGE{Addr: uint64(small("addr", pageLen)), Length: small("piece", 2*pageLen), LKey: foreign}
+	m.Key.Store(foreign)
+	for i := range d.SGE {
+		d.SGE[i] = verbs.SGE{Addr: uint64(small("addr", pageLen)), Length: small("piece", 2*pageLen), LKey: foreign}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // openStill opens a loop device without an engine: it advances when a test drives it,
@@ -39,7 +40,7 @@ func settled(h *hca) {
 type hostilePeer struct {
 	h     *hca
 	gid   verbs.GID
-	table table // which the device reads
+	table table.Table // which the device reads
 
 	in       *inLink       // the device's end of the link from the peer
 	requests ring.Producer // and the peer's
@@ -64,8 +65,8 @@ func newHostilePeer(t testing.TB, h *hca, number byte) *hostilePeer {
 		t.Cleanup(func() { require.NoError(t, b.Free()) })
 		return unsafe.Pointer(unsafe.SliceData(b.Bytes()))
 	}
-	p.table = table{alloc(tableLen)}
-	p.table.format()
+	p.table = table.Table{Base: alloc(table.Len)}
+	p.table.Format()
 	p.toDevice, p.toPeer = linkMem{alloc(linkLen)}, linkMem{alloc(linkLen)}
 	p.ctl = (*control)(alloc(pageLen))
 	p.attach()
@@ -81,7 +82,7 @@ func (p *hostilePeer) attach() {
 			*(*[ring.ControlLen]byte)(unsafe.Add(m.base, at)) = [ring.ControlLen]byte{}
 		}
 	}
-	p.in = &inLink{hca: h, gid: gidWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
+	p.in = &inLink{hca: h, gid: table.GIDWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
 		peerStays: func() bool { return false }, closeFunc: func() error { return nil }}
 	p.in.hangUp = func() { h.dropInbound(p.in) } // the peer does so too
 	p.in.req, p.in.resp = p.toDevice.consumer(linkReq), p.toDevice.producer(linkResp)
@@ -115,19 +116,19 @@ func (p *hostilePeer) detach() {
 // accept has the peer's table say that its QP qpn is connected to the device's QP dest,
 // and that key is of memory that the device does not map, anywhere and of any length.
 func (p *hostilePeer) accept(qpn, dest, pdn, key uint32) {
-	e := p.table.qp(qpn)
-	e.qpn.Store(qpn)
-	e.destQPN.Store(dest)
-	e.setDestGID(p.h.gid)
-	e.access.Store(uint32(allRemote))
-	e.pdn.Store(pdn)
-	e.state.Store(uint32(verbs.QPStateRTS))
-	m := p.table.mr(key)
-	m.access.Store(uint32(allRemote))
-	m.pdn.Store(pdn)
-	m.kind.Store(memPrivate)
+	e := p.table.QP(qpn)
+	e.QPN.Store(qpn)
+	e.DestQPN.Store(dest)
+	e.SetDestGID(p.h.gid)
+	e.Access.Store(uint32(allRemote))
+	e.PDN.Store(pdn)
+	e.State.Store(uint32(verbs.QPStateRTS))
+	m := p.table.MR(key)
+	m.Access.Store(uint32(allRemote))
+	m.PDN.Store(pdn)
+	m.Kind.Store(table.Private)
 	m.Len.Store(1 << 40)
-	m.key.Store(key)
+	m.Key.Store(key)
 }
 
 const allRemote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic

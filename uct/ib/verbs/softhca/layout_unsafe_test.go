@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // Words that processes share lie aligned, wherever the memory that holds them is mapped:
@@ -16,14 +17,14 @@ func TestAlignment(t *testing.T) {
 		"ring control": {unsafe.Alignof(ring.Control{}), unsafe.Sizeof(ring.Control{})},
 		"packet":       {unsafe.Alignof(ring.Packet{}), unsafe.Sizeof(ring.Packet{})},
 		"control page": {unsafe.Alignof(control{}), unsafe.Sizeof(control{})},
-		"QP entry":     {unsafe.Alignof(qpEntry{}), entryLen},
-		"MR entry":     {unsafe.Alignof(mrEntry{}), entryLen},
+		"QP entry":     {unsafe.Alignof(table.QP{}), table.EntryLen},
+		"MR entry":     {unsafe.Alignof(table.MR{}), table.EntryLen},
 	} {
 		assert.Contains(t, []uintptr{4, 8}, a[0], name)
 		assert.Zero(t, a[1]%a[0], name)
 	}
 	for name, off := range map[string]int{"requests": linkReq, "responses": linkResp, "guards": linkGuards,
-		"QPs": tableQPs, "MRs": tableMRs, "records": ring.RecordAlign, "a ring": ring.Span, "a guard": guardLen} {
+		"QPs": table.QPsAt, "MRs": table.MRsAt, "records": ring.RecordAlign, "a ring": ring.Span, "a guard": guardLen} {
 		assert.Zero(t, off%64, name)
 	}
 }

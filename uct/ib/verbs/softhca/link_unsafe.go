@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // The link segment belongs to one direction: a dialer that reaches an acceptor.
@@ -92,12 +93,12 @@ type outLink struct {
 	again   atomic.Int64  // down: when it can be dialed anew
 
 	self      bool // the loop fabric: memory is found by address
-	table     table
+	table     table.Table
 	arena     unsafe.Pointer
 	arenaLen  uint64
-	ctl       *control // the peer's
-	claims    claims   // the peer's; none if what the peer posts is not shown
-	wakeFD    int      // the peer's pipe
+	ctl       *control     // the peer's
+	claims    table.Claims // the peer's; none if what the peer posts is not shown
+	wakeFD    int          // the peer's pipe
 	pid       int
 	cma       bool // cross-memory attach works
 	mem       linkMem
@@ -120,9 +121,9 @@ type outLink struct {
 
 // memory resolves a remote access. The caller has raised its guard.
 func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Access) (remote, bool) {
-	e := l.table.mr(key)
-	if e.key.Load() != key || key == 0 || e.pdn.Load() != pdn ||
-		verbs.Access(e.access.Load())&need != need {
+	e := l.table.MR(key)
+	if e.Key.Load() != key || key == 0 || e.PDN.Load() != pdn ||
+		verbs.Access(e.Access.Load())&need != need {
 		return remote{}, false
 	}
 	off, ok := e.Find(raddr, n)
@@ -133,7 +134,7 @@ func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Acc
 		p := l.hca.regions.find(key, raddr, n, pdn, need)
 		return remote{ptr: p}, p != nil
 	}
-	if e.kind.Load() != memArena {
+	if e.Kind.Load() != table.InArena {
 		return remote{private: true}, true
 	}
 	at := e.Start.Load() + off

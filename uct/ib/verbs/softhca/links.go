@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // linkTo returns the link to a port, which it starts to dial if there is none that is up.
@@ -51,7 +52,7 @@ func (h *hca) dispose(l *outLink) {
 	h.driving.Unlock()
 	_ = l.closeFunc() // unmapping what is mapped does not fail
 	if linkEnd(l.end.Load()) != endBusy {
-		h.tellIfGone(gidWords(l.gid))
+		h.tellIfGone(table.GIDWords(l.gid))
 	}
 }
 
@@ -89,7 +90,7 @@ func (h *hca) dial(l *outLink) {
 func (h *hca) departure(l *outLink) linkEnd {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
-	if slices.Contains(*h.outbound.Load(), l) && l.table.closed().Load() != 0 {
+	if slices.Contains(*h.outbound.Load(), l) && l.table.Closed().Load() != 0 {
 		return endClosed
 	}
 	return endGone
@@ -195,7 +196,7 @@ func (qp *queuePair) peerGone(l *outLink) {
 // send: to hardware the peer is silent, and who connects a QP finds the state that it set. exec
 // is held.
 func (qp *queuePair) failUnlinked() {
-	if receiving(qp.now()) && !qp.is(verbs.QPStateRTR) {
+	if table.Receiving(qp.now()) && !qp.is(verbs.QPStateRTR) {
 		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 }
@@ -272,7 +273,7 @@ func (h *hca) failTargets(gid [2]uint64) {
 			return
 		}
 		qp.sync()
-		if receiving(qp.now()) && qp.peer() == gid {
+		if table.Receiving(qp.now()) && qp.peer() == gid {
 			qp.exec.Lock()
 			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 			qp.exec.Release()

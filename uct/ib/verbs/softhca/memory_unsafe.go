@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // region is a registered memory region of this process. It is immutable.
@@ -27,7 +28,7 @@ type regions struct{ slot sparse.Table[region] }
 
 // find checks a local access of n bytes at addr and returns the memory, or nil.
 func (rs *regions) find(lkey uint32, addr uint64, n uint64, pdn uint32, need verbs.Access) unsafe.Pointer {
-	r := rs.slot.Load(lkey >> 8 % maxMR)
+	r := rs.slot.Load(lkey >> 8 % table.MaxMR)
 	if r == nil || r.key != lkey || r.pdn != pdn || r.access&need != need {
 		return nil
 	}
@@ -63,15 +64,15 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 	}
 	h.regions.slot.Store(idx, r)
 
-	e := h.table.mr(key)
-	e.access.Store(uint32(access))
-	e.pdn.Store(pdn)
+	e := h.table.MR(key)
+	e.Access.Store(uint32(access))
+	e.PDN.Store(pdn)
 	e.Set(r.addr, r.len, off)
-	e.kind.Store(memPrivate)
+	e.Kind.Store(table.Private)
 	if inArena {
-		e.kind.Store(memArena)
+		e.Kind.Store(table.InArena)
 	}
-	e.key.Store(key)
+	e.Key.Store(key)
 	return key, nil
 }
 
@@ -117,14 +118,14 @@ func (h *hca) deregister(key uint32, free freer) error {
 func (h *hca) revoke(key uint32) *region {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.regions.slot.Load(key >> 8 % maxMR)
+	r := h.regions.slot.Load(key >> 8 % table.MaxMR)
 	if r == nil || r.key != key {
 		return h.revoked[key]
 	}
 	h.revoked[key] = r
-	h.table.mr(key).key.Store(0)
-	h.regions.slot.Store(key>>8%maxMR, nil)
-	h.table.generation().Add(1)
+	h.table.MR(key).Key.Store(0)
+	h.regions.slot.Store(key>>8%table.MaxMR, nil)
+	h.table.Generation().Add(1)
 	return r
 }
 
@@ -135,7 +136,7 @@ func (h *hca) forget(r *region, free freer) {
 		free.free()
 	}
 	h.mu.Lock()
-	h.mrIDs.give(r.key >> 8 % maxMR)
+	h.mrIDs.give(r.key >> 8 % table.MaxMR)
 	h.mu.Unlock()
 }
 

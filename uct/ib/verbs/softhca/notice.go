@@ -91,7 +91,7 @@ func (qp *queuePair) tellAnother() {
 // targetGoesOn reports whether the target receives what the QP sent over this connection.
 func (qp *queuePair) targetGoesOn() bool {
 	e := qp.req.shared.entry
-	return e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) && e.rqPSN.Load() == qp.attr.SQPSN
+	return e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) && e.RQPSN.Load() == qp.attr.SQPSN
 }
 
 // sendFaultOver tells whom a link reaches. It may be repeated.

@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // remoteMemory executes an RDMA write, read or atomic on the peer's memory,
@@ -78,11 +79,11 @@ func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Sy
 	r := &qp.req
 	l := r.link
 	e := qp.peerEntry()
-	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+	if !e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return stepWait, prm.SyndromeOK
 	}
 	need := remoteNeed(w.Op)
-	if verbs.Access(e.access.Load())&need != need {
+	if verbs.Access(e.Access.Load())&need != need {
 		return stepFail, prm.SyndromeRemoteInvalidReq
 	}
 	pdn, ok := qp.remotePD(w, e)
@@ -108,22 +109,22 @@ func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Sy
 // remotePD is the domain of the peer's memory that a work request can name: that of the
 // peer's QP, whose table entry is e, or with XRC that of the SRQ. False if there is no such
 // SRQ in the domain of the target.
-func (qp *queuePair) remotePD(w *prm.WQE, e *qpEntry) (pdn uint32, ok bool) {
+func (qp *queuePair) remotePD(w *prm.WQE, e *table.QP) (pdn uint32, ok bool) {
 	if qp.service != verbs.QPTypeXRCSend {
-		return e.pdn.Load(), true
+		return e.PDN.Load(), true
 	}
-	s := qp.req.link.table.srq(w.SRQN)
-	pdn = s.pdn.Load()
-	return pdn, e.service.Load() == uint32(verbs.QPTypeXRCRecv) && qp.sameDomain(s, e) &&
-		s.srqn.Load() == w.SRQN && w.SRQN != 0
+	s := qp.req.link.table.SRQ(w.SRQN)
+	pdn = s.PDN.Load()
+	return pdn, e.Service.Load() == uint32(verbs.QPTypeXRCRecv) && qp.sameDomain(s, e) &&
+		s.SRQN.Load() == w.SRQN && w.SRQN != 0
 }
 
 // sameDomain reports whether an SRQ of the peer is in the domain of the target.
-func (qp *queuePair) sameDomain(s *srqEntry, e *qpEntry) bool {
+func (qp *queuePair) sameDomain(s *table.SRQ, e *table.QP) bool {
 	if p := qp.req.shared; p != nil {
-		return s.inode.is(p.view.key)
+		return s.Inode.Is(p.view.key)
 	}
-	return s.xrcdn.Load() == e.xrcdn.Load()
+	return s.XRCDN.Load() == e.XRCDN.Load()
 }
 
 // transferMapped moves bytes from or to mapped memory.

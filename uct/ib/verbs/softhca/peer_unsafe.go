@@ -11,12 +11,13 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // adopt sets up the dialer's end of a link.
 func (l *outLink) adopt(out *attach.Outbound) error {
-	t, ok := newTable(out.Table.Bytes())
-	if !ok || !t.valid() || len(out.Table.Bytes()) < sharedTableLen {
+	t, ok := table.New(out.Table.Bytes())
+	if !ok || !t.Valid() || len(out.Table.Bytes()) < table.SharedLen {
 		return fmt.Errorf("%w: table of %s", ucs.ErrInvalidAddr, l.gid)
 	}
 	arena := out.Arena.Bytes()
@@ -27,7 +28,7 @@ func (l *outLink) adopt(out *attach.Outbound) error {
 	l.arena = unsafe.Pointer(unsafe.SliceData(arena))
 	l.arenaLen = uint64(len(arena))
 	l.ctl = (*control)(l.arena)
-	l.claims = claimsAt(arena[claimsOff:])
+	l.claims = table.ClaimsAt(arena[claimsOff:])
 	l.wakeFD = out.WakeFD
 	l.pid = out.PeerPID
 	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(out.Seg.Bytes()))}
@@ -41,7 +42,7 @@ func (l *outLink) adopt(out *attach.Outbound) error {
 // probe finds out whether the kernel allows cross-memory attach to the peer.
 func (l *outLink) probe() error {
 	var v cma.Vec
-	h := l.table.cookie()
+	h := l.table.Cookie()
 	return v.Probe(l.pid, h[0].Load(), h[1].Load())
 }
 
@@ -52,7 +53,7 @@ func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
 		return nil, ucs.ErrInvalidParam
 	}
 	mem := linkMem{unsafe.Pointer(unsafe.SliceData(seg))}
-	l := &inLink{hca: h, gid: gidWords(in.PeerGID), pid: in.PeerPID, ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
+	l := &inLink{hca: h, gid: table.GIDWords(in.PeerGID), pid: in.PeerPID, ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
 		wakeFD: in.WakeFD, mem: mem, sameUser: int(in.PeerUID) == os.Geteuid(),
 		hangUp: in.HangUp, peerStays: in.PeerStays, closeFunc: in.Close}
 	l.req = mem.consumer(linkReq)

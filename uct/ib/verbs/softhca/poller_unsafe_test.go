@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // TestEngine_TakesOverFromASleeper: once a poller has armed a CQ, the engine does not
@@ -58,7 +59,7 @@ func TestEngine_LeavesTimersToDrive(t *testing.T) {
 func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
 	fd, written := newWake(t)
 	woken := func() bool { return written() > 0 }
-	h := &hca{ctl: new(control), wakeFD: fd, qps: qpTable{sparse.New[queuePair](maxQP)}}
+	h := &hca{ctl: new(control), wakeFD: fd, qps: qpTable{sparse.New[queuePair](table.MaxQP)}}
 	send, requests := newRing()
 	answers, _ := newRing()
 	h.setOutbound(nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -30,12 +31,12 @@ type queuePair struct {
 	sendCQ  *compQueue
 	recvCQ  *compQueue
 	rq      *recvQueue
-	entry   *qpEntry // ours, in the table that peers read
+	entry   *table.QP // ours, in the table that peers read
 
 	domain  *xrcDomain                // of an XRC target; else nil
 	refs    int                       // of this device to an XRC target, -1 when it is being destroyed; under hca.mu
 	serial  uint32                    // of a target in a shared domain: xrcdomain.View.Serial
-	epoch   uint32                    // of a target in a shared domain: stateWord.epoch, see sync; under driving
+	epoch   uint32                    // of a target in a shared domain: table.StateWord.Epoch, see sync; under driving
 	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
 	records uint64                    // the doorbell record of an XRC target, which is always 0
 
@@ -72,7 +73,7 @@ func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 		err = qp.attachQueues(h, p)
 	}
 	if err != nil {
-		h.qpIDs.give(qp.qpn % maxQP)
+		h.qpIDs.give(qp.qpn % table.MaxQP)
 		return 0, err
 	}
 	qp.countUsers(1)
@@ -90,17 +91,17 @@ func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
 		return nil, ucs.ErrNoMemory
 	}
 	qpn := uint32(variant&qpVariants)<<16 | idx
-	return &queuePair{hca: h, handle: qpn, qpn: qpn, service: service, entry: h.table.qp(qpn)}, nil
+	return &queuePair{hca: h, handle: qpn, qpn: qpn, service: service, entry: h.table.QP(qpn)}, nil
 }
 
 // showQP shows a QP to peers, in RESET. mu is held.
 func (h *hca) showQP(qp *queuePair) {
-	qp.entry.qpn.Store(qp.qpn)
-	qp.entry.pdn.Store(qp.pdn)
-	qp.entry.service.Store(uint32(qp.service))
-	qp.entry.setDestGID(verbs.GID{})
-	qp.entry.state.Store(uint32(verbs.QPStateReset))
-	h.qps.slot.Store(qp.handle%maxQP, qp)
+	qp.entry.QPN.Store(qp.qpn)
+	qp.entry.PDN.Store(qp.pdn)
+	qp.entry.Service.Store(uint32(qp.service))
+	qp.entry.SetDestGID(verbs.GID{})
+	qp.entry.State.Store(uint32(verbs.QPStateReset))
+	h.qps.slot.Store(qp.handle%table.MaxQP, qp)
 }
 
 // countUsers counts the QP in or out, by n, at what it uses. mu is held.
@@ -139,7 +140,7 @@ func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
 type qpTable struct{ slot sparse.Table[queuePair] }
 
 func (t *qpTable) find(handle uint32) *queuePair {
-	if qp := t.slot.Load(handle % maxQP); qp != nil && qp.handle == handle {
+	if qp := t.slot.Load(handle % table.MaxQP); qp != nil && qp.handle == handle {
 		return qp
 	}
 	return nil
@@ -173,7 +174,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 }
 
 // peer is the device that an RC QP is connected to.
-func (qp *queuePair) peer() [2]uint64 { return qp.entry.peer() }
+func (qp *queuePair) peer() [2]uint64 { return qp.entry.Peer() }
 
 // modify is ModifyQP with nobody else executing the QP.
 func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
@@ -197,7 +198,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		case verbs.QPTypeRC, verbs.QPTypeXRCSend:
 			return qp.connect()
 		case verbs.QPTypeXRCRecv:
-			qp.entry.setDestGID(qp.attr.AH.DGID) // it sends nothing, so it needs no link
+			qp.entry.SetDestGID(qp.attr.AH.DGID) // it sends nothing, so it needs no link
 		}
 	case verbs.QPStateErr:
 		qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
@@ -205,7 +206,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return nil
 	}
 	if !qp.setState(attr.State) {
-		return overtaken(qp.entry.load().state(), attr.State)
+		return overtaken(qp.entry.Load().State(), attr.State)
 	}
 	if l := qp.req.link; l != nil && l.state.Load() == linkDown {
 		qp.failUnlinked()
@@ -235,12 +236,12 @@ func (qp *queuePair) resume() {
 func (qp *queuePair) setState(s verbs.QPState) bool {
 	switch {
 	case !qp.isShared():
-		qp.entry.state.Store(uint32(s))
+		qp.entry.State.Store(uint32(s))
 	case !qp.replaced() && !qp.setShared(s):
 		return false
 	}
 	qp.state.Store(uint32(s))
-	qp.hca.table.generation().Add(1)
+	qp.hca.table.Generation().Add(1)
 	if qp.domain != nil {
 		qp.hca.wakeStarving() // who waits for a receive finds that the target has gone
 	}
@@ -257,21 +258,21 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	e := qp.entry
 	if has(verbs.QPMaskAccessFlags) {
-		e.access.Store(uint32(a.AccessFlags))
-		qp.hca.table.generation().Add(1)
+		e.Access.Store(uint32(a.AccessFlags))
+		qp.hca.table.Generation().Add(1)
 	}
 	if has(verbs.QPMaskPathMTU) {
-		e.pathMTU.Store(uint32(a.PathMTU))
+		e.PathMTU.Store(uint32(a.PathMTU))
 	}
 	if has(verbs.QPMaskMinRNRTimer) {
-		e.rnrTimer.Store(uint32(a.MinRNRTimer))
+		e.RNRTimer.Store(uint32(a.MinRNRTimer))
 	}
 	if has(verbs.QPMaskDestQPN) {
-		e.destQPN.Store(a.DestQPN)
+		e.DestQPN.Store(a.DestQPN)
 	}
 	if has(verbs.QPMaskRQPSN) {
 		qp.resp.msn = a.RQPSN
-		e.rqPSN.Store(a.RQPSN)
+		e.RQPSN.Store(a.RQPSN)
 	}
 	if has(verbs.QPMaskSQPSN) {
 		qp.req.msn = a.SQPSN
@@ -298,7 +299,7 @@ func (qp *queuePair) connect() error {
 		qp.req.counted = true
 	}
 	qp.req.link = l
-	qp.entry.setDestGID(qp.attr.AH.DGID)
+	qp.entry.SetDestGID(qp.attr.AH.DGID)
 	qp.setState(verbs.QPStateRTR)
 	return nil
 }
@@ -408,7 +409,7 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	h.mu.Unlock()
 	h.owner.Free(inside, 0, func() {
 		h.mu.Lock()
-		h.qpIDs.give(qp.handle % maxQP)
+		h.qpIDs.give(qp.handle % table.MaxQP)
 		h.mu.Unlock()
 	})
 }
@@ -418,9 +419,9 @@ func (h *hca) hideQP(qp *queuePair) {
 	if qp.isShared() {
 		h.targets.remove(qp)
 	} else {
-		qp.entry.qpn.Store(0)
+		qp.entry.QPN.Store(0)
 	}
-	h.qps.slot.Store(qp.handle%maxQP, nil)
+	h.qps.slot.Store(qp.handle%table.MaxQP, nil)
 }
 
 // QueryQP implements prm.Hardware.
@@ -430,7 +431,7 @@ func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
 		return 0, ucs.ErrInvalidParam
 	}
 	if qp.isShared() {
-		return qp.entry.load().state(), nil
+		return qp.entry.Load().State(), nil
 	}
 	return qp.now(), nil
 }

@@ -30,7 +30,7 @@ func (l *inLink) read(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 // wanted reports whether the QP still answers: it has not been stopped, reset or
 // destroyed, and connected to another peer, since the read began.
 func (b *readback) wanted(l *inLink) bool {
-	return b.qp.resp.open.kind == ring.OpRead && b.qp.entry.accepts(b.pkt.DstQPN, b.pkt.SrcQPN, &l.gid)
+	return b.qp.resp.open.kind == ring.OpRead && b.qp.entry.Accepts(b.pkt.DstQPN, b.pkt.SrcQPN, &l.gid)
 }
 
 // finishRead sends what it can of the read under way. False when the ring is full.

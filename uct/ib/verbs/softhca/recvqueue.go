@@ -5,6 +5,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // recvQueue is the device's side of a receive queue, of one QP or shared.
@@ -37,7 +38,7 @@ func (q *recvQueue) shared() bool { return q.srqn != 0 }
 // handle names an SRQ to the driver.
 func (q *recvQueue) handle() uint32 {
 	if q.xrc.domain != nil {
-		return xrcHandle | q.srqn%maxXRCSRQ
+		return xrcHandle | q.srqn%table.MaxXRCSRQ
 	}
 	return q.srqn
 }
@@ -129,7 +130,7 @@ func (h *hca) DestroySRQ(srqn uint32) error {
 // findSRQ is the queue that the driver names; nil if there is none. mu is held.
 func (h *hca) findSRQ(handle uint32) *recvQueue {
 	if handle&xrcHandle != 0 {
-		return h.xrcSRQs.slot.Load(handle % maxXRCSRQ)
+		return h.xrcSRQs.slot.Load(handle % table.MaxXRCSRQ)
 	}
 	return h.srqs.get(handle)
 }

@@ -121,14 +121,14 @@ func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 		}
 		return
 	}
-	if qp == nil || !qp.connected() || !qp.entry.accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid) {
+	if qp == nil || !qp.connected() || !qp.entry.Accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid) {
 		if pkt.Op != ring.OpFault {
 			l.answer(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return
 	}
 	if pkt.Op == ring.OpFault {
-		if pkt.MSN == qp.entry.rqPSN.Load() { // else it is of a connection before a RESET
+		if pkt.MSN == qp.entry.RQPSN.Load() { // else it is of a connection before a RESET
 			qp.peerFault(prm.Syndrome(pkt.Status))
 		}
 		return

@@ -169,7 +169,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	switch {
 	case busy:
 		r.hold = qp.hca.clock() + r.busyDelay()
-	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == verbs.RNRForever && qp.timed == nil && !r.link.claims.none():
+	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == verbs.RNRForever && qp.timed == nil && !r.link.claims.None():
 		qp.starve(srqn)
 		return
 	default:

@@ -133,7 +133,7 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 	var qps []*queuePair
 	for range 20 {
 		qp := newTestQP(t, h)
-		qp.entry.setDestGID(v.gid)
+		qp.entry.SetDestGID(v.gid)
 		qps = append(qps, qp)
 	}
 	v.enter(1)
@@ -142,7 +142,7 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 		end := func(qps []*queuePair) {
 			for _, qp := range qps {
 				require.NoError(t, h.ModifyQP(qp.qpn, &verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-				qp.entry.setDestGID(v.gid)
+				qp.entry.SetDestGID(v.gid)
 				require.NoError(t, h.DestroyQP(qp.qpn))
 			}
 		}
@@ -219,7 +219,7 @@ func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 		}
 		assert.Equal(t, start, nanotime())
 	})
-	assert.Zero(t, p.h.table.srq(p.srqn).srqn.Load(), "no message begins")
+	assert.Zero(t, p.h.table.SRQ(p.srqn).SRQN.Load(), "no message begins")
 	v.leave()
 	require.NoError(t, h.DestroySRQ(p.handle))
 	require.NoError(t, h.DestroyCQ(p.cqn))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -12,7 +13,7 @@ import (
 // each member that it sends to has a path. exec of the QP protects it.
 type sharedPeer struct {
 	view  *domainView
-	entry *qpEntry // of the target
+	entry *table.QP // of the target
 	// now is where requester.path goes when another one comes: it has been copied from there.
 	now   *path
 	paths []*path // those that were ever used, but for some that are down
@@ -33,11 +34,11 @@ func (qp *queuePair) toSharedTarget() bool {
 }
 
 // peerEntry is the entry of the peer's QP. The link is up, and a shared domain is known.
-func (qp *queuePair) peerEntry() *qpEntry {
+func (qp *queuePair) peerEntry() *table.QP {
 	if s := qp.req.shared; s != nil {
 		return s.entry
 	}
-	return qp.req.link.table.qp(qp.attr.DestQPN)
+	return qp.req.link.table.QP(qp.attr.DestQPN)
 }
 
 // peerDestroyed reports whether the peer's QP is there no more. The link is up.
@@ -45,7 +46,7 @@ func (qp *queuePair) peerDestroyed() bool {
 	if qp.toSharedTarget() && qp.req.shared == nil {
 		return false // who knows
 	}
-	return qp.peerEntry().destroyed(qp.attr.DestQPN)
+	return qp.peerEntry().Destroyed(qp.attr.DestQPN)
 }
 
 // route has path go to the member that has the SRQ of w, the work request at next. It
@@ -93,8 +94,8 @@ func (s *sharedPeer) shows(l *outLink, srqn uint32) bool {
 	if l.state.Load() != linkUp {
 		return false
 	}
-	e := l.table.srq(srqn)
-	return e.srqn.Load() == srqn && e.inode.is(s.view.key)
+	e := l.table.SRQ(srqn)
+	return e.SRQN.Load() == srqn && e.Inode.Is(s.view.key)
 }
 
 // take makes p the path of messages.
@@ -218,7 +219,7 @@ func (qp *queuePair) memberLost(l *outLink, syn, told prm.Syndrome) {
 	r := &qp.req
 	qp.leaveStarving()
 	r.take(&path{link: l}) // it is the reason
-	if receiving(qp.now()) {
+	if table.Receiving(qp.now()) {
 		qp.enterError(syn, told)
 	}
 }

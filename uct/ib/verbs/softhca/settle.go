@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // When a device is gone, what it had claimed in XRC SRQs is passed on. If it had not kept to the
@@ -41,11 +42,11 @@ func (q *recvQueue) settle() {
 	q.mu.Lock()
 	w := q.xrc.window
 	word := w.claim.Load()
-	if by, seq := splitClaim(word); by != 0 && !q.hca.hasClaimant(by) {
+	if by, seq := table.SplitClaim(word); by != 0 && !q.hca.hasClaimant(by) {
 		if !w.holds(seq) {
 			seq++
 		}
-		w.claim.CompareAndSwap(word, claimed(0, seq))
+		w.claim.CompareAndSwap(word, table.Claimed(0, seq))
 	}
 	q.mu.Release()
 	q.hca.wakeStarving()
@@ -53,7 +54,7 @@ func (q *recvQueue) settle() {
 
 // hasClaimant reports whether a device has a link, as it had before it claimed anything.
 func (h *hca) hasClaimant(id uint64) bool {
-	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return claimID(l.gid) == id })
+	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return table.ClaimID(l.gid) == id })
 }
 
 // giveUpSkipped completes as flushed the receives that the claims have passed over, unless they are
@@ -82,16 +83,16 @@ func (h *hca) giveUp(s skippedRecvs) {
 	if h.xrcSRQs.findAny(s.q.srqn) != s.q {
 		return // it was destroyed meanwhile
 	}
-	var noticed [shownRecvs]bool
+	var noticed [table.ShownRecvs]bool
 	for _, l := range *h.inbound.Load() {
 		l.eachFilled(func(pkt *ring.Packet) {
 			if pkt.Ext == s.q.srqn {
-				noticed[pkt.RAddr%shownRecvs] = true
+				noticed[pkt.RAddr%table.ShownRecvs] = true
 			}
 		})
 	}
-	for seq := s.end - shownRecvs; seq != s.end; seq++ {
-		if !noticed[seq%shownRecvs] {
+	for seq := s.end - table.ShownRecvs; seq != s.end; seq++ {
+		if !noticed[seq%table.ShownRecvs] {
 			s.q.giveUp(seq)
 		}
 	}
@@ -104,10 +105,10 @@ func (q *recvQueue) passedOver() (end uint16, some bool) {
 	defer q.mu.Release()
 	w := q.xrc.window
 	word := w.claim.Load()
-	_, end = splitClaim(word)
+	_, end = table.SplitClaim(word)
 	if end-w.base > w.posted-w.base {
 		end = w.posted
-		if !w.claim.CompareAndSwap(word, claimed(0, end)) {
+		if !w.claim.CompareAndSwap(word, table.Claimed(0, end)) {
 			return 0, false
 		}
 	}
@@ -122,7 +123,7 @@ func (q *recvQueue) giveUp(seq uint16) {
 		q.mu.Release()
 		return
 	}
-	index := w.slots[seq%shownRecvs].index
+	index := w.slots[seq%table.ShownRecvs].index
 	q.consume(seq)
 	q.complete(&ring.Packet{}, index, false)
 }

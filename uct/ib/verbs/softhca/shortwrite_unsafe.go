@@ -46,7 +46,7 @@ func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled
 	r := &qp.req
 	raddr, rkey := w.Target()
 	idle := r.guard.enter(rkey)
-	gen := r.link.table.generation().Load()
+	gen := r.link.table.Generation().Load()
 	for {
 		b := w.Data()
 		p := r.grant.find(gen, rkey, raddr, uint64(len(b)))
@@ -102,12 +102,12 @@ func (qp *queuePair) requestGrant(gen uint64, key uint32) {
 	r.grant = grant{}
 	const need = verbs.AccessRemoteWrite
 	e := qp.peerEntry()
-	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || verbs.Access(e.access.Load())&need == 0 {
+	if !e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || verbs.Access(e.Access.Load())&need == 0 {
 		return
 	}
-	m := r.link.table.mr(key)
+	m := r.link.table.MR(key)
 	addr, n := m.Addr.Load(), m.Len.Load()
-	if to, ok := r.link.memory(key, addr, n, e.pdn.Load(), need); ok && !to.private {
+	if to, ok := r.link.memory(key, addr, n, e.PDN.Load(), need); ok && !to.private {
 		r.grant = grant{gen: gen, key: key, Span: guard.Span{Base: to.ptr, Shift: -addr, Len: n}}
 	}
 }

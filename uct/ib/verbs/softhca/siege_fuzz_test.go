@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // script is a string of bytes that says what happens; it ends with zeros.
@@ -144,17 +145,17 @@ func (s *siege) aimXRC(in *script, pkt *ring.Packet) {
 	n := s.xsrq.Number()
 	pkt.Ext = pick(in, n, n, n, n, s.srq.Number()+1, 0, n|1<<16)
 	if pkt.Op == ring.OpFilled {
-		_, next := splitClaim(s.h.claims.of(n).Load())
+		_, next := table.SplitClaim(s.h.claims.Of(n).Load())
 		pkt.RAddr = uint64(near(in, uint32(next)-1))
 	}
 }
 
 // claim writes to the claim word of the XRC SRQ: what an honest peer does, or nonsense.
 func (s *siege) claim(in *script, v uint64) {
-	c := s.h.claims.of(s.xsrq.Number())
-	_, next := splitClaim(c.Load())
-	id := claimID(gidWords(s.peers[0].gid))
-	c.Store(pick(in, claimed(id, next), claimed(0, next+1), claimed(id, next+1), claimed(1, next), claimed(0, next-1), v))
+	c := s.h.claims.Of(s.xsrq.Number())
+	_, next := table.SplitClaim(c.Load())
+	id := table.ClaimID(table.GIDWords(s.peers[0].gid))
+	c.Store(pick(in, table.Claimed(id, next), table.Claimed(0, next+1), table.Claimed(id, next+1), table.Claimed(1, next), table.Claimed(0, next-1), v))
 }
 
 // answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,

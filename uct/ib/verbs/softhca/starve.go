@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // A message to an XRC SRQ that has no receive waits. With a retry count it looks again
@@ -24,7 +25,7 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 		return stepFail
 	}
 	r.rnrLeft--
-	r.hold = qp.hca.clock() + rnrDelay(uint8(qp.peerEntry().rnrTimer.Load()))
+	r.hold = qp.hca.clock() + rnrDelay(uint8(qp.peerEntry().RNRTimer.Load()))
 	return qp.sleepUntil(r.hold)
 }
 
@@ -49,10 +50,10 @@ func (qp *queuePair) starve(srqn uint32) stepResult {
 // worthAnotherTry reports whether a message to an SRQ would find a receive, or an error.
 func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
 	l := qp.req.link
-	s := l.table.srq(srqn)
-	_, next := splitClaim(l.claims.of(srqn).Load())
-	return s.srqn.Load() != srqn || uint16(s.posted.Load()) != next ||
-		!qp.peerEntry().accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
+	s := l.table.SRQ(srqn)
+	_, next := table.SplitClaim(l.claims.Of(srqn).Load())
+	return s.SRQN.Load() != srqn || uint16(s.Posted.Load()) != next ||
+		!qp.peerEntry().Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
 }
 
 // leaveStarving has the QP not wait for a receive any more: who waits is scheduled for

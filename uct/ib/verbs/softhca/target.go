@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -91,12 +92,12 @@ func (h *hca) newTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 	qp.domain = d
 	qp.withoutQueues()
 	if d.dir == nil {
-		qp.entry.xrcdn.Store(d.xrcdn)
+		qp.entry.XRCDN.Store(d.xrcdn)
 		return qp, nil
 	}
-	qp.qpn, qp.serial, qp.entry = number, d.dir.Serial(number), targetEntry(&d.dir.View, number)
+	qp.qpn, qp.serial, qp.entry = number, d.dir.Serial(number), table.TargetEntry(&d.dir.View, number)
 	h.targets.add(qp)
-	h.qps.slot.Store(qp.handle%maxQP, qp)
+	h.qps.slot.Store(qp.handle%table.MaxQP, qp)
 	return qp, nil
 }
 
@@ -185,7 +186,7 @@ func (qp *queuePair) isShared() bool { return qp.domain != nil && qp.domain.dir 
 // replaced reports whether the entry of a target in a shared domain is not its own any more: it
 // may have the number again.
 func (qp *queuePair) replaced() bool {
-	return qp.isShared() && (qp.entry.destroyed(qp.qpn) || qp.domain.dir.Serial(qp.qpn) != qp.serial)
+	return qp.isShared() && (qp.entry.Destroyed(qp.qpn) || qp.domain.dir.Serial(qp.qpn) != qp.serial)
 }
 
 // sync takes over what other members have made of a target in a shared domain. driving is
@@ -195,16 +196,16 @@ func (qp *queuePair) sync() {
 		return
 	}
 	e := qp.entry
-	w := e.load()
-	if w.epoch() != qp.epoch {
+	w := e.Load()
+	if w.Epoch() != qp.epoch {
 		qp.abandon()
-		qp.epoch = w.epoch()
-		qp.resp = responder{msn: e.rqPSN.Load()}
+		qp.epoch = w.Epoch()
+		qp.resp = responder{msn: e.RQPSN.Load()}
 	}
-	qp.attr.AccessFlags = verbs.Access(e.access.Load())
-	qp.attr.MinRNRTimer = uint8(e.rnrTimer.Load())
-	qp.attr.PathMTU = verbs.MTU(e.pathMTU.Load())
-	if s := w.state(); qp.state.Swap(uint32(s)) != uint32(s) && s == verbs.QPStateErr {
+	qp.attr.AccessFlags = verbs.Access(e.Access.Load())
+	qp.attr.MinRNRTimer = uint8(e.RNRTimer.Load())
+	qp.attr.PathMTU = verbs.MTU(e.PathMTU.Load())
+	if s := w.State(); qp.state.Swap(uint32(s)) != uint32(s) && s == verbs.QPStateErr {
 		qp.abandon()
 	}
 }
@@ -213,25 +214,21 @@ func (qp *queuePair) sync() {
 // reset or connected it since sync, so that this is about a connection that is over, or has
 // changed its state so that it does not go on to this one. driving is held.
 func (qp *queuePair) setShared(to verbs.QPState) bool {
-	for range stateTries {
-		w := qp.entry.load()
-		if to != verbs.QPStateReset && (w.epoch() != qp.epoch || !qp.service.Allows(w.state(), to)) {
+	for range table.StateTries {
+		w := qp.entry.Load()
+		if to != verbs.QPStateReset && (w.Epoch() != qp.epoch || !qp.service.Allows(w.State(), to)) {
 			return false
 		}
 		if to == verbs.QPStateReset || to == verbs.QPStateRTR {
-			qp.entry.fault.Store(0)
+			qp.entry.Fault.Store(0)
 		}
-		if qp.entry.change(w, to) {
-			qp.epoch = w.to(to).epoch()
+		if qp.entry.Change(w, to) {
+			qp.epoch = w.To(to).Epoch()
 			return true
 		}
 	}
 	return false
 }
-
-// stateTries is more often than members change a target at the same time. A process that
-// writes to the directory all the time cannot keep others in a loop.
-const stateTries = 1 << 10
 
 // takeArrived takes in what has come over an XRC target that receives no more, and before it is
 // connected to somebody else, or nobody knows to whom it was: senders hold it for complete.
@@ -250,9 +247,9 @@ func (qp *queuePair) takeArrived() {
 
 // tellMembers has the other devices that refer to a target look at its entry, which is in ERR.
 // Those of processes that are stopped look when they go on.
-func (h *hca) tellMembers(d *xrcDomain, e *qpEntry, t verbs.EventType) {
-	e.fault.Store(uint32(t))
-	if others := d.dir.Others(e.qpn.Load()); len(others) > 0 {
+func (h *hca) tellMembers(d *xrcDomain, e *table.QP, t verbs.EventType) {
+	e.Fault.Store(uint32(t))
+	if others := d.dir.Others(e.QPN.Load()); len(others) > 0 {
 		h.dials.Go(func() { xrcdomain.Call(d.key, others) })
 	}
 }
@@ -271,8 +268,8 @@ func (h *hca) lookAtFaults(d *xrcDomain) {
 
 // noticeFault reports a fault of a target in a shared domain, once. driving is held.
 func (qp *queuePair) noticeFault() {
-	word := qp.entry.fault.Load()
-	if word == 0 || qp.entry.load().state() != verbs.QPStateErr {
+	word := qp.entry.Fault.Load()
+	if word == 0 || qp.entry.Load().State() != verbs.QPStateErr {
 		return
 	}
 	if qp.sync(); !qp.resp.told {
@@ -385,7 +382,7 @@ func (l *inLink) receiver(pkt *ring.Packet) *queuePair {
 		return l.hca.qps.find(pkt.DstQPN)
 	}
 	for qp := l.hca.targets.bucket[pkt.DstQPN%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
-		if qp.qpn == pkt.DstQPN && !qp.replaced() && qp.entry.from(pkt.SrcQPN, &l.gid) {
+		if qp.qpn == pkt.DstQPN && !qp.replaced() && qp.entry.From(pkt.SrcQPN, &l.gid) {
 			qp.sync()
 			return qp
 		}
@@ -437,7 +434,7 @@ func (l *inLink) domainOf(pkt *ring.Packet) *xrcDomain {
 	l.hca.mu.Lock()
 	defer l.hca.mu.Unlock()
 	i := slices.IndexFunc(l.hca.xrcds.slot, func(d *xrcDomain) bool {
-		return d != nil && d.dir != nil && targetEntry(&d.dir.View, pkt.DstQPN).accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid)
+		return d != nil && d.dir != nil && table.TargetEntry(&d.dir.View, pkt.DstQPN).Accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid)
 	})
 	if i < 0 {
 		return nil
@@ -455,7 +452,7 @@ func (h *hca) dropResponders(which func(*queuePair) bool) {
 		qp.state.Store(uint32(verbs.QPStateReset))
 		h.hideQP(qp)
 		h.mu.Lock()
-		h.qpIDs.give(qp.handle % maxQP)
+		h.qpIDs.give(qp.handle % table.MaxQP)
 		h.mu.Unlock()
 	})
 }
@@ -475,25 +472,10 @@ func (h *hca) failShared(gid [2]uint64) {
 		if d == nil || d.dir == nil {
 			continue
 		}
-		eachTarget(&d.dir.View, func(e *qpEntry) {
-			if e.failOf(gid) {
+		table.EachTarget(&d.dir.View, func(e *table.QP) {
+			if e.FailOf(gid) {
 				h.tellMembers(d, e, verbs.EventQPFatal)
 			}
 		})
 	}
-}
-
-// failOf moves the target of an entry to ERR if it is connected to a device: that connection,
-// and no later one. False if there is none.
-func (e *qpEntry) failOf(gid [2]uint64) bool {
-	for range stateTries {
-		w := e.load()
-		if !receiving(w.state()) || e.peer() != gid {
-			return false
-		}
-		if e.change(w, verbs.QPStateErr) {
-			return true
-		}
-	}
-	return false
 }

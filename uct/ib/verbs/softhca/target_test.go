@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -31,9 +32,9 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	settled(s.h)
 	require.True(t, target.q.resp.open.begun())
 	e := target.q.entry
-	e.changeElsewhere(t, verbs.QPStateReset)
-	e.rqPSN.Store(77)
-	e.changeElsewhere(t, verbs.QPStateRTR)
+	changeElsewhere(t, e, verbs.QPStateReset)
+	e.RQPSN.Store(77)
+	changeElsewhere(t, e, verbs.QPStateRTR)
 	pkt, payload = s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
 	pkt.Ext, pkt.MSN = q.srqn, 77
 	require.True(t, s.peers[0].request(pkt, payload))
@@ -56,20 +57,20 @@ func TestTarget_DestroyedDuringNotice(t *testing.T) {
 	dir, err := xrcdomain.Join(int(f.Fd()), os.O_CREATE, gid, func() {})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.Close()) }()
-	d, l := &xrcDomain{dir: dir}, &inLink{gid: gidWords(gid), sameUser: true}
+	d, l := &xrcDomain{dir: dir}, &inLink{gid: table.GIDWords(gid), sameUser: true}
 	for range 2_000 {
 		number, err := dir.AddQP()
 		require.NoError(t, err)
-		pkt, e := &ring.Packet{DstQPN: number, SrcQPN: 7}, targetEntry(&dir.View, number)
-		e.setDestGID(gid)
-		e.destQPN.Store(pkt.SrcQPN)
-		e.qpn.Store(number)
+		pkt, e := &ring.Packet{DstQPN: number, SrcQPN: 7}, table.TargetEntry(&dir.View, number)
+		e.SetDestGID(gid)
+		e.DestQPN.Store(pkt.SrcQPN)
+		e.QPN.Store(number)
 		closed := make(chan error, 1)
 		go func() {
 			_, err := dir.CloseQP(number)
 			closed <- err
 		}()
-		for !e.destroyed(number) {
+		for !e.Destroyed(number) {
 			require.True(t, l.isSender(d, pkt))
 			runtime.Gosched() // there may be one processor
 		}
@@ -78,9 +79,9 @@ func TestTarget_DestroyedDuringNotice(t *testing.T) {
 }
 
 // changeElsewhere changes the state as another member does.
-func (e *qpEntry) changeElsewhere(t *testing.T, to verbs.QPState) {
+func changeElsewhere(t *testing.T, e *table.QP, to verbs.QPState) {
 	t.Helper()
-	require.True(t, e.change(e.load(), to))
+	require.True(t, e.Change(e.Load(), to))
 }
 
 // Another member, or the device, moves a target to ERR while this one is about to move it on:
@@ -89,7 +90,7 @@ func TestTarget_FailsDuringModify(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.qps[xrcTarget].q
 		if e := q.entry; q.isShared() {
-			e.changeElsewhere(t, verbs.QPStateErr)
+			changeElsewhere(t, e, verbs.QPStateErr)
 		} else {
 			q.stop()
 		}
@@ -116,12 +117,12 @@ func TestTarget_ChangedElsewhere(t *testing.T) {
 			defer s.end()
 			q := s.qps[xrcTarget].q
 			for _, to := range c.elsewhere {
-				q.entry.changeElsewhere(t, to)
+				changeElsewhere(t, q.entry, to)
 			}
-			want := q.entry.load()
+			want := q.entry.Load()
 			assert.False(t, q.setState(c.here))
 			q.stop()
-			assert.Equal(t, want, q.entry.load())
+			assert.Equal(t, want, q.entry.Load())
 			require.True(t, q.setState(verbs.QPStateReset), "from any state")
 		})
 	}
@@ -131,8 +132,8 @@ func TestTarget_ChangedElsewhere(t *testing.T) {
 // and are about to be connected to another one.
 func TestTarget_InitiatorIsGone(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
-		gid, target := gidWords(s.peers[0].gid), s.qps[xrcTarget].v
-		s.h.failTargets(gidWords(s.peers[1].gid))
+		gid, target := table.GIDWords(s.peers[0].gid), s.qps[xrcTarget].v
+		s.h.failTargets(table.GIDWords(s.peers[1].gid))
 		assert.Equal(t, verbs.QPStateRTS, target.State(), "of another one")
 		s.h.failTargets(gid)
 		assert.Equal(t, verbs.QPStateErr, target.State())
@@ -146,16 +147,16 @@ func TestTarget_InitiatorIsGone(t *testing.T) {
 
 // elsewhere is a target in RESET that another member has made for an initiator; its first
 // message has number 5.
-func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (number uint32, e *qpEntry) {
+func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (number uint32, e *table.QP) {
 	t.Helper()
 	number, err := d.dir.AddQP()
 	require.NoError(t, err)
-	e = targetEntry(&d.dir.View, number)
-	e.qpn.Store(number)
-	e.service.Store(uint32(verbs.QPTypeXRCRecv))
-	e.destQPN.Store(initiator)
-	e.setDestGID(gid)
-	e.rqPSN.Store(5)
+	e = table.TargetEntry(&d.dir.View, number)
+	e.QPN.Store(number)
+	e.Service.Store(uint32(verbs.QPTypeXRCRecv))
+	e.DestQPN.Store(initiator)
+	e.SetDestGID(gid)
+	e.RQPSN.Store(5)
 	return number, e
 }
 
@@ -175,7 +176,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	settled(s.h)
 	each := func(*queuePair) bool { return true }
 	require.Nil(t, s.h.targets.find(number, each), "it is in RESET")
-	e.changeElsewhere(t, verbs.QPStateRTR)
+	changeElsewhere(t, e, verbs.QPStateRTR)
 	require.True(t, p.request(pkt, payload))
 	settled(s.h)
 	qp := s.h.targets.find(number, each)
@@ -185,7 +186,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	gone, err := d.dir.CloseQP(number)
 	require.NoError(t, err)
 	require.True(t, gone)
-	s.h.failTargets(gidWords(s.peers[1].gid)) // a process with that address has gone
+	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // a process with that address has gone
 	assert.Nil(t, s.h.targets.find(number, each))
 	assert.Equal(t, live-1, s.h.qpIDs.live())
 	var wcs [4]verbs.WC
@@ -208,7 +209,7 @@ func TestTarget_DroppedOnce(t *testing.T) {
 	last, err := s.h.dropRef(qp)
 	require.NoError(t, err)
 	require.True(t, last)
-	s.h.failTargets(gidWords(s.peers[1].gid)) // a device goes meanwhile
+	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // a device goes meanwhile
 	assert.Equal(t, live, s.h.qpIDs.live())
 	s.h.destroy(qp, qp.peer())
 	assert.Equal(t, live-1, s.h.qpIDs.live())
@@ -242,7 +243,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	defer s.end()
 	id, _, ok := s.h.qpIDs.take()
 	require.True(t, ok)
-	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(qpEntry)}
+	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(table.QP)}
 	s.h.qps.slot.Store(id, gone) // a look at it takes it away
 	s.h.targets.add(gone)
 	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
@@ -280,7 +281,7 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 	var taken []uint32
 	for i := range numbers {
 		number, e := elsewhere(t, d, p.gid, foreign+77+uint32(i))
-		e.changeElsewhere(t, verbs.QPStateRTR)
+		changeElsewhere(t, e, verbs.QPStateRTR)
 		if numbers[i] = number; i < last {
 			arrives(i)
 			require.NotNil(t, s.h.targets.find(number, each))
@@ -370,9 +371,9 @@ func TestTarget_FaultThatIsNone(t *testing.T) {
 		{beyond | uint32(verbs.EventQPFatal), verbs.EventQPReqErr},
 	} {
 		for _, to := range []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateErr} {
-			q.entry.changeElsewhere(t, to)
+			changeElsewhere(t, q.entry, to)
 		}
-		q.entry.fault.Store(c.word)
+		q.entry.Fault.Store(c.word)
 		got.types = nil
 		s.h.lookAtFaults(q.domain)
 		s.h.lookAtFaults(q.domain)

@@ -15,7 +15,7 @@ func (qp *queuePair) message(w *prm.WQE) stepResult {
 	if v, ok := qp.ready(); !ok {
 		return v
 	}
-	if !qp.peerEntry().accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+	if !qp.peerEntry().Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return qp.awaitPeer()
 	}
 	var k walk

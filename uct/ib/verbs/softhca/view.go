@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -84,8 +85,8 @@ func (qp *queuePair) findDomain() stepResult {
 	}
 	t := qp.req.link.table
 	known, opening := false, false
-	for i := range maxSharedDomains {
-		key, ok := t.sharedDomain(i).load()
+	for i := range table.MaxSharedDomains {
+		key, ok := t.SharedDomain(i).Load()
 		if !ok {
 			continue
 		}
@@ -94,12 +95,12 @@ func (qp *queuePair) findDomain() stepResult {
 		case viewOpening:
 			opening = true
 		case viewOpen:
-			e := targetEntry(v.dir, qp.attr.DestQPN)
-			if e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+			e := table.TargetEntry(v.dir, qp.attr.DestQPN)
+			if e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 				qp.enterDomain(v, e)
 				return stepDone
 			}
-			known = known || !e.destroyed(qp.attr.DestQPN)
+			known = known || !e.Destroyed(qp.attr.DestQPN)
 		}
 	}
 	switch {
@@ -124,7 +125,7 @@ func (qp *queuePair) view(key xrcdomain.Key) *domainView {
 }
 
 // enterDomain makes path the first one to the members of a domain.
-func (qp *queuePair) enterDomain(v *domainView, e *qpEntry) {
+func (qp *queuePair) enterDomain(v *domainView, e *table.QP) {
 	r := &qp.req
 	r.deadline = 0
 	now := new(path)

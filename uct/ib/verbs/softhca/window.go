@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -14,10 +15,10 @@ import (
 //	     shown; some behind base may be consumed
 type recvWindow struct {
 	base, posted uint16
-	slots        [shownRecvs]windowSlot
+	slots        [table.ShownRecvs]windowSlot
 	scratch      prm.SGList
-	claim        *claimWord
-	entry        *srqEntry
+	claim        *table.ClaimWord
+	entry        *table.SRQ
 }
 
 // windowSlot is a receive that is shown.
@@ -30,7 +31,7 @@ type windowSlot struct {
 
 // holds reports whether receive seq is shown and not consumed.
 func (w *recvWindow) holds(seq uint16) bool {
-	return seq-w.base < w.posted-w.base && !w.slots[seq%shownRecvs].done
+	return seq-w.base < w.posted-w.base && !w.slots[seq%table.ShownRecvs].done
 }
 
 // Posted implements prm.RecvDoorbell. What is posted to a queue that is closing is not shown: its
@@ -48,30 +49,30 @@ func (q *recvQueue) Posted() {
 func (q *recvQueue) show() {
 	w := q.xrc.window
 	end := q.dbrec.Recv()
-	for w.posted != end && w.posted-w.base < shownRecvs {
-		s := &w.slots[w.posted%shownRecvs]
+	for w.posted != end && w.posted-w.base < table.ShownRecvs {
+		s := &w.slots[w.posted%table.ShownRecvs]
 		*s = windowSlot{index: q.next}
 		segs := q.view.Entry(uint32(q.next))
 		q.next = prm.SRQNext(&segs[0])
 		var n int
 		n, s.total, s.syn = prm.DecodeRecv(segs[1:][:min(q.maxSGE, len(segs)-1)], &w.scratch)
 		if q.hca.arena != nil {
-			q.showAt(q.hca.table.recv(q.srqn, w.posted), n, s.syn)
+			q.showAt(q.hca.table.Recv(q.srqn, w.posted), n, s.syn)
 		}
 		w.posted++
 	}
-	w.entry.posted.Store(uint32(w.posted)) // after what it covers
+	w.entry.Posted.Store(uint32(w.posted)) // after what it covers
 }
 
 // showAt writes what peers see of the receive that is decoded in scratch.
-func (q *recvQueue) showAt(d *recvShown, n int, syn prm.Syndrome) {
+func (q *recvQueue) showAt(d *table.Recv, n int, syn prm.Syndrome) {
 	w := q.xrc.window
-	*d = recvShown{seq: uint32(w.posted), nsge: uint32(n)}
-	if n > shownSGEs || syn != prm.SyndromeOK {
-		d.nsge = recvHidden
+	*d = table.Recv{Seq: uint32(w.posted), NSGE: uint32(n)}
+	if n > table.ShownSGEs || syn != prm.SyndromeOK {
+		d.NSGE = table.RecvHidden
 		return
 	}
-	copy(d.sge[:], w.scratch[:n])
+	copy(d.SGE[:], w.scratch[:n])
 }
 
 // takeShown is take for an XRC SRQ. busy: a peer is filling the receive that is next.
@@ -81,7 +82,7 @@ func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 	w := q.xrc.window
 	for {
 		word := w.claim.Load()
-		id, seq := splitClaim(word)
+		id, seq := table.SplitClaim(word)
 		if id != 0 {
 			q.mu.Release()
 			return false, true, prm.SyndromeOK
@@ -93,9 +94,9 @@ func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 			q.mu.Release()
 			return false, false, prm.SyndromeOK
 		}
-		if w.claim.CompareAndSwap(word, claimed(0, seq+1)) {
+		if w.claim.CompareAndSwap(word, table.Claimed(0, seq+1)) {
 			ok = true
-			syn = q.decode(e, &w.slots[seq%shownRecvs])
+			syn = q.decode(e, &w.slots[seq%table.ShownRecvs])
 			q.consume(seq)
 			return ok, false, syn
 		}
@@ -115,9 +116,9 @@ func (q *recvQueue) decode(e *recvEntry, s *windowSlot) (syn prm.Syndrome) {
 func (q *recvQueue) takeFilled(seq uint16, n uint32, id uint64) (index uint16, ok bool) {
 	q.mu.Lock()
 	w := q.xrc.window
-	by, next := splitClaim(w.claim.Load())
-	passed := next-seq-1 < shownRecvs || next == seq && by == id
-	s := &w.slots[seq%shownRecvs]
+	by, next := table.SplitClaim(w.claim.Load())
+	passed := next-seq-1 < table.ShownRecvs || next == seq && by == id
+	s := &w.slots[seq%table.ShownRecvs]
 	if !passed || !w.holds(seq) || uint64(n) > s.total {
 		q.mu.Release()
 		return 0, false
@@ -130,8 +131,8 @@ func (q *recvQueue) takeFilled(seq uint16, n uint32, id uint64) (index uint16, o
 // consume ends receive seq, and gives the lock back.
 func (q *recvQueue) consume(seq uint16) {
 	w := q.xrc.window
-	w.slots[seq%shownRecvs].done = true
-	for w.base != w.posted && w.slots[w.base%shownRecvs].done {
+	w.slots[seq%table.ShownRecvs].done = true
+	for w.base != w.posted && w.slots[w.base%table.ShownRecvs].done {
 		w.base++
 	}
 	q.consumed++
@@ -162,7 +163,7 @@ func (l *inLink) filled(pkt *ring.Packet) {
 // filledIn is filled for a queue.
 func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
 	known := l.isSender(q.xrc.domain, pkt)
-	index, ok := q.takeFilled(uint16(pkt.RAddr), pkt.Total, claimID(l.gid))
+	index, ok := q.takeFilled(uint16(pkt.RAddr), pkt.Total, table.ClaimID(l.gid))
 	lost := ok && !q.complete(pkt, index, known)
 	if !known || ok && !lost {
 		return
@@ -179,21 +180,21 @@ func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
 // isSender reports whether a packet comes over a target in a domain, from its initiator.
 func (l *inLink) isSender(d *xrcDomain, pkt *ring.Packet) bool {
 	if d.dir != nil {
-		return l.isSharedSender(targetEntry(&d.dir.View, pkt.DstQPN), pkt)
+		return l.isSharedSender(table.TargetEntry(&d.dir.View, pkt.DstQPN), pkt)
 	}
 	qp := l.hca.qps.find(pkt.DstQPN)
-	return qp != nil && qp.domain == d && qp.entry.from(pkt.SrcQPN, &l.gid)
+	return qp != nil && qp.domain == d && qp.entry.From(pkt.SrcQPN, &l.gid)
 }
 
 // isSharedSender is isSender for a target in a shared domain. It may be gone since, with the
 // process of its initiator, or go now: what has been sent before, and is complete there, arrives.
 // Only processes of this user, which can write to the directory, are believed that.
-func (l *inLink) isSharedSender(e *qpEntry, pkt *ring.Packet) bool {
-	if !e.destroyed(pkt.DstQPN) && e.from(pkt.SrcQPN, &l.gid) {
+func (l *inLink) isSharedSender(e *table.QP, pkt *ring.Packet) bool {
+	if !e.Destroyed(pkt.DstQPN) && e.From(pkt.SrcQPN, &l.gid) {
 		return true
 	}
 	// Who destroys it clears the number before whom it is connected to.
-	return e.destroyed(pkt.DstQPN) && l.sameUser && pkt.DstQPN&xrcdomain.NumberBit != 0
+	return e.Destroyed(pkt.DstQPN) && l.sameUser && pkt.DstQPN&xrcdomain.NumberBit != 0
 }
 
 // lastFilled completes what the peer has put into a queue that is closing, and that is still

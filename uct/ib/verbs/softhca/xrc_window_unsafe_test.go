@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
 // xrcSieges runs f with a private domain, and with one that other devices could be in.
@@ -35,10 +36,10 @@ func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		before := q.xrc.cq.pi
-		_, next := splitClaim(q.xrc.window.claim.Load())
+		_, next := table.SplitClaim(q.xrc.window.claim.Load())
 		notice := ring.Packet{Op: ring.OpFilled, Flags: ring.FlagXRC, DstQPN: s.qps[xrcTarget].v.Number(), SrcQPN: s.qps[xrcTarget].remote,
 			Ext: q.srqn, RAddr: uint64(next), Total: 8}
-		q.xrc.window.claim.Store(claimed(0, next+1))
+		q.xrc.window.claim.Store(table.Claimed(0, next+1))
 		require.True(t, s.peers[0].request(notice, nil))
 		require.NoError(t, s.xsrq.Close())
 		assert.Equal(t, before+1, q.xrc.cq.pi)
@@ -54,8 +55,8 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		before := q.xrc.cq.pi
-		_, next := splitClaim(q.xrc.window.claim.Load())
-		q.xrc.window.claim.Store(claimed(0, next+1))
+		_, next := table.SplitClaim(q.xrc.window.claim.Load())
+		q.xrc.window.claim.Store(table.Claimed(0, next+1))
 		p, target := s.peers[0], &s.qps[xrcTarget]
 		p.in.reading.qp = target.q
 		defer func() { p.in.reading.qp = nil }()
@@ -72,19 +73,19 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
-		gid := gidWords(s.peers[0].gid)
+		gid := table.GIDWords(s.peers[0].gid)
 		c := q.xrc.window.claim
-		c.Store(claimed(claimID(gid), 0))
+		c.Store(table.Claimed(table.ClaimID(gid), 0))
 		s.h.settleClaims()
-		assert.Equal(t, claimed(claimID(gid), 0), c.Load(), "it is there")
+		assert.Equal(t, table.Claimed(table.ClaimID(gid), 0), c.Load(), "it is there")
 		require.True(t, s.h.delist(s.peers[0].in))
 		s.h.settleClaims()
-		assert.Equal(t, claimed(0, 0), c.Load())
-		c.Store(claimed(claimID(gid), 0))
-		_, ok := q.takeFilled(0, 8, claimID(gid))
+		assert.Equal(t, table.Claimed(0, 0), c.Load())
+		c.Store(table.Claimed(table.ClaimID(gid), 0))
+		_, ok := q.takeFilled(0, 8, table.ClaimID(gid))
 		require.True(t, ok)
 		s.h.settleClaims()
-		assert.Equal(t, claimed(0, 1), c.Load())
+		assert.Equal(t, table.Claimed(0, 1), c.Load())
 	})
 }
 
@@ -95,11 +96,11 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 		claim   uint64
 		flushed int
 	}{
-		"all":              {claimed(0, 3), 3},
-		"one":              {claimed(0, 1), 1},
-		"none":             {claimed(0, 0), 0},
-		"claim of nobody":  {claimed(77, 2), 2},
-		"claim is no such": {claimed(0, 1000), 3},
+		"all":              {table.Claimed(0, 3), 3},
+		"one":              {table.Claimed(0, 1), 1},
+		"none":             {table.Claimed(0, 0), 0},
+		"claim of nobody":  {table.Claimed(77, 2), 2},
+		"claim is no such": {table.Claimed(0, 1000), 3},
 	} {
 		for _, noticed := range []bool{false, true} {
 			xrcSieges(t, func(t *testing.T, s *siege) {
@@ -148,7 +149,7 @@ func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
 		_, err = v.PostRecv([]verbs.RecvWR{{ID: 1}})
 		require.NoError(t, err)
 		q := s.h.xrcSRQs.find(v.Number())
-		q.xrc.window.claim.Store(claimed(0, 1))
+		q.xrc.window.claim.Store(table.Claimed(0, 1))
 		queues = append(queues, q)
 		if i < visited {
 			seq := m.guard(i).enterQueue(q.srqn, 0)
@@ -170,7 +171,7 @@ func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
 func TestXRCSRQ_Claimed(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
-		q.xrc.window.claim.Store(claimed(5, 0))
+		q.xrc.window.claim.Store(table.Claimed(5, 0))
 		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
 		pkt.Ext = q.srqn
 		require.True(t, s.peers[0].request(pkt, payload))
@@ -185,22 +186,22 @@ func TestXRCSRQ_Claimed(t *testing.T) {
 // What a peer shows as a receive, whatever it is, leads to no more bytes than it says.
 func TestRecvShown_Any(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := recvShown{nsge: rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 4)).Draw(t, "nsge")}
+		d := table.Recv{NSGE: rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 4)).Draw(t, "nsge")}
 		total := uint64(0)
-		for i := range d.sge {
-			d.sge[i] = verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Length: rapid.Uint32().Draw(t, "length")}
-			if uint32(i) < d.nsge {
-				total += uint64(d.sge[i].Length)
+		for i := range d.SGE {
+			d.SGE[i] = verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Length: rapid.Uint32().Draw(t, "length")}
+			if uint32(i) < d.NSGE {
+				total += uint64(d.SGE[i].Length)
 			}
 		}
 		n := rapid.Uint64().Draw(t, "n")
-		if d.nsge > shownSGEs {
-			assert.False(t, d.takes(n))
+		if d.NSGE > table.ShownSGEs {
+			assert.False(t, d.Takes(n))
 			return
 		}
-		assert.Equal(t, n <= total, d.takes(n))
+		assert.Equal(t, n <= total, d.Takes(n))
 		off := rapid.Uint64().Draw(t, "off")
-		_, _, left := d.at(off)
+		_, _, left := d.At(off)
 		if off >= total {
 			assert.Zero(t, left)
 		} else {
@@ -335,7 +336,7 @@ func TestXRC_ResetWhileWaiting(t *testing.T) {
 		p.up(p.from, p.to)
 		p.posted = 0
 		prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(0)
-		p.h.claims.of(p.srqn).Store(claimed(5, 0))
+		p.h.claims.Of(p.srqn).Store(table.Claimed(5, 0))
 		p.send()
 		assert.NotZero(t, p.h.nextTimer(), "nothing wakes the QP")
 		p.close()
@@ -398,7 +399,7 @@ func TestXRCSRQ_PostAfterDestroy(t *testing.T) {
 	require.NoError(t, p.h.DestroySRQ(handle))
 	prm.NewDBRec(p.mem.at(pairSRQRec)).StoreRecv(1)
 	doorbell.Posted()
-	assert.Zero(t, p.h.table.srq(srqn).posted.Load())
+	assert.Zero(t, p.h.table.SRQ(srqn).Posted.Load())
 }
 
 // xrcRings is memory for queues.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -93,14 +94,14 @@ func (h *hca) joinDomain(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) 
 	if err != nil {
 		return 0, errors.Join(err, d.dir.Close())
 	}
-	place.store(d.key)
+	place.Store(d.key)
 	return n, nil
 }
 
 // findDomain is where the table tells of a domain, or of none; nil if it does not.
-func (h *hca) findDomain(key xrcdomain.Key) *domainKey {
-	for i := range maxSharedDomains {
-		if k := h.table.sharedDomain(i); k.is(key) {
+func (h *hca) findDomain(key xrcdomain.Key) *table.DomainKey {
+	for i := range table.MaxSharedDomains {
+		if k := h.table.SharedDomain(i); k.Is(key) {
 			return k
 		}
 	}
@@ -133,7 +134,7 @@ func (h *hca) CloseXRCD(xrcdn uint32) error {
 // leaveDomain ends the membership of the device in a domain that it does not use any more.
 func (h *hca) leaveDomain(d *xrcDomain) error {
 	if d.dir != nil {
-		h.findDomain(d.key).store(xrcdomain.Key{})
+		h.findDomain(d.key).Store(xrcdomain.Key{})
 		h.driving.Lock()
 		h.dropResponders(func(qp *queuePair) bool { return qp.domain == d })
 		h.driving.Unlock()
