@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -91,7 +92,7 @@ func (h *activeHandlers) inHand(m *messages) int64 {
 	if h.short.msgs != m || h.short.kept {
 		return 0
 	}
-	return min(charge(h.short.Length), m.due)
+	return min(charge(h.short.Length), m.Due)
 }
 
 // OnActive has f take the active messages of an id; nil drops them, as do messages of an
@@ -115,7 +116,7 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 // has short messages, as ud with an MTU of 1 KiB.
 const MaxActiveHeader = 2 << 10
 
-const _ = uint(longestHeader - MaxActiveHeader) // a window has room for it
+const _ = uint(window.LongestHeader - MaxActiveHeader) // a window has room for it
 
 // activeProtocol is active messages.
 var activeProtocol = protocol{
@@ -155,11 +156,11 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
-		m.credit -= charge(len(data))
-		if m.credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
+		m.Credit -= charge(len(data))
+		if m.Credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
 			return nil, nil
 		}
-		e.msgs.credit += charge(len(data))
+		e.msgs.Credit += charge(len(data))
 		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // without what need not be kept across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
@@ -224,8 +225,8 @@ type shortArrivals struct {
 // after the handler, for which a call would have to keep what it takes.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	if n := len(data) - wire.WordLen; n > 0 && binary.LittleEndian.Uint64(data) == a.word {
-		if left := a.from.left(n); left >= 0 {
-			a.from.quota = left
+		if left := a.from.Left(n); left >= 0 {
+			a.from.Quota = left
 			a.Data, a.Length = data[wire.WordLen:len(data):len(data)], n
 			a.to(&a.ActiveMessage)
 			return false
@@ -254,7 +255,7 @@ func (w *Worker) handleShort(data []byte) {
 	m.word, m.from, m.to = word, msgs, *h.at(id)
 	m.ID, m.From, m.msgs = id, msgs.e, msgs
 	m.Data, m.Length, m.kept = rest, len(rest), false
-	msgs.quota -= charge(len(rest))
+	msgs.Quota -= charge(len(rest))
 	m.to(&m.ActiveMessage)
 	msgs.passed(0)
 }
@@ -377,7 +378,7 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	if m == &short.ActiveMessage {
 		m.charge = m.Length
 		if !m.kept {
-			m.msgs.quota += charge(m.charge) // which HandleAM has given back
+			m.msgs.Quota += charge(m.charge) // which HandleAM has given back
 		}
 		short.from = unconnected // so that handleShort takes the next one, which is not kept
 	}
@@ -494,19 +495,19 @@ func (s *activeSink) broken(in *inbound, _ ucs.Status) {
 
 // shortActive sends an active message of up to maxLong bytes without a header in one call; as short.
 func (m *messages) shortActive(id uint16, data []byte) error {
-	if m.credit < charge(len(data)) {
+	if m.Credit < charge(len(data)) {
 		return uct.ErrNoResource
 	}
 	err := m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data)
 	if err == nil {
-		m.credit -= charge(len(data))
+		m.Credit -= charge(len(data))
 	}
 	return err
 }
 
 // shortHeaded sends an active message with a header in one call; as short.
 func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) error {
-	if m.credit < shortData+messageCharge {
+	if m.Credit < shortData+messageCharge {
 		return uct.ErrNoResource
 	}
 	n := len(header) + len(data)
@@ -515,7 +516,7 @@ func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) erro
 	copy(b[wire.NameLen+copy(b[wire.NameLen:], header):], data)
 	err := m.am.AMShort(wire.AMActive, word, b)
 	if err == nil {
-		m.credit -= charge(n)
+		m.Credit -= charge(n)
 	}
 	return err
 }

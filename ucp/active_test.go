@@ -180,8 +180,8 @@ func TestActive_CanceledCredit(t *testing.T) {
 	require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))
 	p.until(have(t, got, 1))
 	require.NoError(t, p.flush())
-	p.until(func() bool { return p.a.ep.msgs.credit > firstWindow }) // what was granted comes
-	credit, sent := p.a.ep.msgs.credit, 0
+	p.until(func() bool { return p.a.ep.msgs.Credit > firstWindow }) // what was granted comes
+	credit, sent := p.a.ep.msgs.Credit, 0
 	var held *Request
 	for held == nil {
 		r, err := p.a.ep.SendActive(1, nil, pattern(100, 1), nil)
@@ -193,7 +193,7 @@ func TestActive_CanceledCredit(t *testing.T) {
 	require.True(t, held.Cancel())
 	held.Release()
 	sent--
-	require.Equal(t, credit-int64(sent)*charge(100), p.a.ep.msgs.credit)
+	require.Equal(t, credit-int64(sent)*charge(100), p.a.ep.msgs.Credit)
 	p.until(have(t, got, sent+1))
 }
 
@@ -244,14 +244,14 @@ func TestActive_KeptTwice(t *testing.T) {
 	}
 	p.until(func() bool { return len(kept) == 4 })
 	account := kept[0].msgs
-	account.settle()
-	held, due := account.held, account.due
+	account.Settle()
+	held, due := account.Held, account.Due
 	assert.Equal(t, 2*charge(len("message")), held)
 	for _, m := range kept {
 		assert.Equal(t, "message", string(m.Data))
 		m.Release()
 	}
-	assert.Zero(t, account.held)
-	account.settle()
-	assert.Equal(t, due+held, account.due)
+	assert.Zero(t, account.Held)
+	account.Settle()
+	assert.Equal(t, due+held, account.Due)
 }

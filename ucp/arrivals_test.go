@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,7 +68,7 @@ func TestArrivals_HandlerGoes(t *testing.T) {
 	}
 	p.until(func() bool { return w.stats.badMessages.Load() == bad+2 })
 	assert.Equal(t, 3, calls)
-	assert.Zero(t, p.b.w.messages.latest.held)
+	assert.Zero(t, p.b.w.messages.latest.Held)
 }
 
 // TestArrivals_Kept: each message that is kept is charged its own length.
@@ -89,14 +90,14 @@ func TestArrivals_Kept(t *testing.T) {
 	}
 	p.until(func() bool { return len(kept) == 10 })
 	account := kept[0].msgs
-	assert.Equal(t, want, account.held)
-	assert.Equal(t, account.size+reserveOf(account.size)-account.held-messageCharge, account.room)
+	assert.Equal(t, want, account.Held)
+	assert.Equal(t, account.Size+window.Reserve(account.Size)-account.Held-messageCharge, account.Room)
 	for i, m := range kept {
 		requireBytes(t, pattern(2*i, 2*i), m.Data)
 		m.Release()
 	}
-	assert.Zero(t, account.held)
-	assert.Equal(t, account.size+reserveOf(account.size)-messageCharge, account.room)
+	assert.Zero(t, account.Held)
+	assert.Equal(t, account.Size+window.Reserve(account.Size)-messageCharge, account.Room)
 }
 
 // TestArrivals_KeptAfterGrant: a handler that has its peer told of more credit, by what it
@@ -119,10 +120,10 @@ func TestArrivals_KeptAfterGrant(t *testing.T) {
 		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, data, nil)))
 		p.until(func() bool { return calls == n })
 		in := kept[0].msgs
-		in.settle()
-		require.GreaterOrEqual(t, in.due, int64(0))
-		require.Equal(t, int64(len(kept))*charge(len(data)), in.held)
-		require.LessOrEqual(t, p.a.ep.msgs.credit+in.due+in.held, in.size)
+		in.Settle()
+		require.GreaterOrEqual(t, in.Due, int64(0))
+		require.Equal(t, int64(len(kept))*charge(len(data)), in.Held)
+		require.LessOrEqual(t, p.a.ep.msgs.Credit+in.Due+in.Held, in.Size)
 	}
 	for _, k := range kept {
 		k.Release()
@@ -140,7 +141,7 @@ func TestArrivals_Closed(t *testing.T) {
 	}
 	p.until(func() bool { return calls == 2 })
 	from := w.messages.latest
-	require.Positive(t, from.room)
+	require.Positive(t, from.Room)
 	require.Same(t, from, w.active.short.from)
 	require.Same(t, from, w.active.short.msgs)
 	word := binary.LittleEndian.AppendUint64(nil, w.active.short.word)
@@ -149,7 +150,7 @@ func TestArrivals_Closed(t *testing.T) {
 
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return from.e.state == epClosed })
-	assert.Negative(t, from.room)
+	assert.Negative(t, from.Room)
 	assert.Same(t, unconnected, w.messages.latest)
 	assert.Same(t, unconnected, w.active.short.from)
 	assert.Same(t, unconnected, w.active.short.msgs)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
@@ -162,7 +163,7 @@ func (x *victim) begin() {
 	}
 	n := 0
 	x.track(e.StreamRecv(make([]byte, 100), true, &n, nil))
-	for range 2 * (victimWindow + maxReserve) / messageCharge { // the last ones have no credit
+	for range 2 * (victimWindow + window.MaxReserve) / messageCharge { // the last ones have no credit
 		x.track(e.TagSend(queuedTagOfVictim, nil, nil))
 	}
 	word := new(uint64)
@@ -196,7 +197,7 @@ func (x *victim) bounded() {
 			kept += in.total
 		}
 	}
-	assert.LessOrEqual(x.t, kept, 2*(victimWindow+maxReserve))
+	assert.LessOrEqual(x.t, kept, 2*(victimWindow+window.MaxReserve))
 	assert.LessOrEqual(x.t, w.messages.granted, int64(w.eps.Len()*victimWindow))
 }
 

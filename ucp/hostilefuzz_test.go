@@ -247,7 +247,7 @@ func (x *hostile) balanced() {
 	var granted, left int64
 	for e := range w.eps.All() {
 		if e.msgs != nil && !e.msgs.closed {
-			granted += beyondFirst(e.msgs.size)
+			granted += beyondFirst(e.msgs.Size)
 		}
 	}
 	require.Equal(x.t, granted, w.messages.granted)
@@ -258,8 +258,8 @@ func (x *hostile) balanced() {
 	}
 	require.Equal(x.t, left, w.messages.leftBytes)
 	m := x.a.ep.msgs
-	require.Zero(x.t, m.held, "all that the honest peer has sent was received")
-	require.LessOrEqual(x.t, m.credit, m.most)
+	require.Zero(x.t, m.Held, "all that the honest peer has sent was received")
+	require.LessOrEqual(x.t, m.Credit, m.Most)
 }
 
 // hostileSeeds are those of FuzzMessages and some about the honest peer.

@@ -184,7 +184,7 @@ func (x *lies) state() string {
 		fmt.Fprintln(&s, r.flags, r.off, r.comp.Count, r.comp.Status, r.remote)
 	}
 	m, w := x.a.ep.msgs, x.a.w
-	fmt.Fprintln(&s, x.a.ep.state, m.credit, m.held, m.inbound.got, m.stream.sent, m.stream.came, m.stream.asked)
+	fmt.Fprintln(&s, x.a.ep.state, m.Credit, m.Held, m.inbound.got, m.stream.sent, m.stream.came, m.stream.asked)
 	fmt.Fprintln(&s, w.tag.table.Unexpected(), w.pool.remote.Len(), w.eps.Len(), x.notified)
 	return s.String()
 }

@@ -132,7 +132,7 @@ func TestLoopback_CloseUnread(t *testing.T) {
 		for _, kept := range []int{0, 150} { // tagged messages: they use most of the window
 			e := loopbackEP(t, w)
 			streamBack(t, e, []byte{1})
-			within(t, w, func() bool { return e.msgs.credit > firstWindow })
+			within(t, w, func() bool { return e.msgs.Credit > firstWindow })
 			for range kept {
 				r, err := e.TagSend(1, make([]byte, 1000), nil)
 				require.NoError(t, err)

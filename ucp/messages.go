@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -79,7 +80,10 @@ type messages struct {
 	// What comes.
 	self   uint64 // the peer's name of the EP
 	source uint64 // bits of the peer's tags under tagSources.mask
-	window
+	window.Window
+	told                    bool   // Credit has what the peer has told of its first window
+	grown                   bool   // it was tried to make Size more than the first window
+	creditsGot, creditsSent uint64 // AMCredit messages
 
 	echoes  uint8      // that a loop-back has sent to close; see loopback.go
 	sending *Request   // goes in pieces, of which some are to be posted: messages behind it wait
@@ -147,9 +151,9 @@ func (e *EP) messaging() *messages {
 func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, mayShort: -1, mayCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
 	e.pinned |= wireup.Set(wireup.AM)
-	e.msgs.window.open()
+	e.msgs.Window = window.Closed()
 	if e.link != nil {
-		e.msgs.resize(e.link.window)
+		e.msgs.Resize(e.link.window)
 		e.learnWindow()
 	}
 	e.each(func(p *protocol) func(*EP) { return p.messaging })
@@ -199,12 +203,12 @@ func (m *messages) unbind() {
 // short sends a message in one call, if it fits and may go now. Its caller has compared
 // the length with maxShort.
 func (m *messages) short(id uint8, word uint64, data []byte) error {
-	if m.credit < charge(len(data)) {
+	if m.Credit < charge(len(data)) {
 		return uct.ErrNoResource
 	}
 	err := m.words.AMWords(id, word, m.name, data)
 	if err == nil {
-		m.credit -= charge(len(data))
+		m.Credit -= charge(len(data))
 	}
 	return err
 }
@@ -212,12 +216,12 @@ func (m *messages) short(id uint8, word uint64, data []byte) error {
 // copied sends a message by one copy; as short.
 func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte) error {
 	n := charge(len(header) + len(data))
-	if m.credit < n {
+	if m.Credit < n {
 		return uct.ErrNoResource
 	}
 	err := w.messages.whole.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
 	if err == nil {
-		m.credit -= n
+		m.Credit -= n
 	}
 	return err
 }
@@ -265,10 +269,10 @@ func (e *EP) returnDiscarded() {
 	if m == nil {
 		return
 	}
-	if m.settle(); m.due > 0 {
+	if m.Settle(); m.Due > 0 {
 		m.grant()
 	}
-	m.measure()
+	m.Measure()
 	e.replayQueued()
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -19,14 +20,14 @@ func canceled(t *testing.T, r *Request) {
 func TestMessages_CancelRefunds(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeTCP())
 	p.grown()
-	credit := p.a.ep.msgs.credit
+	credit := p.a.ep.msgs.Credit
 	f.ifaces[0].stuck = true
 	for _, n := range []int{1, 1000, 5000, 20000} {
 		r, err := p.a.ep.SendActive(1, nil, make([]byte, n), nil)
 		require.NoError(t, err)
-		require.Less(t, p.a.ep.msgs.credit, credit)
+		require.Less(t, p.a.ep.msgs.Credit, credit)
 		canceled(t, r)
-		require.Equal(t, credit, p.a.ep.msgs.credit, "after %d bytes", n)
+		require.Equal(t, credit, p.a.ep.msgs.Credit, "after %d bytes", n)
 	}
 	f.ifaces[0].stuck = false
 	p.idle()
@@ -37,7 +38,7 @@ func TestMessages_CancelRefunds(t *testing.T) {
 func TestMessages_CancelLetsOthersGo(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
-	p.a.ep.msgs.credit = charge(100) - reserveOf(p.a.ep.msgs.most)
+	p.a.ep.msgs.Credit = charge(100) - window.Reserve(p.a.ep.msgs.Most)
 	long, err := p.a.ep.SendActive(1, make([]byte, 1000), nil, nil)
 	require.NoError(t, err)
 	require.NotNil(t, long, "an announcement with its header costs too much")
@@ -59,14 +60,14 @@ func TestMessages_RefusedHeader(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
 	const room = fakeBcopyM - 48
-	credit := p.a.ep.msgs.credit
+	credit := p.a.ep.msgs.Credit
 	for _, n := range refusedSizes {
 		_, err := p.a.ep.SendActive(1, make([]byte, room+1), make([]byte, n), nil)
 		require.ErrorIs(t, err, ucs.ErrTooLong)
 		require.ErrorContains(t, err, "a header of 2001 bytes, 2000 fit")
 		_, err = p.a.ep.SendActiveData(1, make([]byte, room+1), Buffers(pieces(make([]byte, n))), nil)
 		require.ErrorIs(t, err, ucs.ErrTooLong)
-		require.Equal(t, credit, p.a.ep.msgs.credit)
+		require.Equal(t, credit, p.a.ep.msgs.Credit)
 		var got []byte
 		p.b.w.OnActive(1, func(m *ActiveMessage) { got = append(got, m.Header...) })
 		r, err := p.a.ep.SendActive(1, pattern(room, n), make([]byte, n), nil)
@@ -74,8 +75,8 @@ func TestMessages_RefusedHeader(t *testing.T) {
 		p.until(func() bool { return len(got) > 0 })
 		require.NoError(t, p.finish(r, nil))
 		requireBytes(t, pattern(room, n), got)
-		p.until(func() bool { return p.a.ep.msgs.credit > firstWindow })
-		credit = p.a.ep.msgs.credit
+		p.until(func() bool { return p.a.ep.msgs.Credit > firstWindow })
+		credit = p.a.ep.msgs.Credit
 	}
 }
 
@@ -89,7 +90,7 @@ func TestMessages_RefusedRefunds(t *testing.T) {
 		require.NoError(t, err)
 		f.ifaces[0].attr.AM.MaxBcopy = fakeBcopyM
 		require.Error(t, p.finish(r, nil))
-		require.EqualValues(t, firstWindow, p.a.ep.msgs.credit, "%d bytes", n)
+		require.EqualValues(t, firstWindow, p.a.ep.msgs.Credit, "%d bytes", n)
 		require.NoError(t, p.a.ep.Err())
 	}
 }

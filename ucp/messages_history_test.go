@@ -443,8 +443,8 @@ func (x *talk) checkRest() {
 		require.NoError(x.rt, x.p.finish(s.req, nil))
 	}
 	out, in := x.from.msgs, x.to.msgs
-	x.p.until(func() bool { in.settle(); return out.credit+in.due == in.size })
-	require.Zero(x.rt, in.held)
+	x.p.until(func() bool { in.Settle(); return out.Credit+in.Due == in.Size })
+	require.Zero(x.rt, in.Held)
 	require.Nil(x.rt, in.inbound)
 	x.p.until(func() bool { return inUse(x.p.a.w) == 0 && inUse(x.p.b.w) == 0 })
 	require.Zero(x.rt, x.p.a.w.pool.remote.Len())

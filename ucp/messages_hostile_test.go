@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -75,7 +76,7 @@ func TestMessages_NoCredit(t *testing.T) {
 			var kept []*ActiveMessage
 			w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
 			for i := 0; x.bad.Err() == nil; i++ {
-				require.LessOrEqual(t, i, (victimWindow+maxReserve)/messageCharge, "it is not held back")
+				require.LessOrEqual(t, i, (victimWindow+window.MaxReserve)/messageCharge, "it is not held back")
 				x.handle(next(i))
 			}
 			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
@@ -102,7 +103,7 @@ func TestMessages_Flood(t *testing.T) {
 		require.NoError(t, err)
 		const size = 1000
 		var waiting []*Request
-		for p.a.ep.msgs.credit >= charge(size) || len(waiting) < 100 {
+		for p.a.ep.msgs.Credit >= charge(size) || len(waiting) < 100 {
 			r, err := p.a.ep.TagSend(1, pattern(size, 1), nil)
 			require.NoError(t, err)
 			if r != nil {
@@ -118,7 +119,7 @@ func TestMessages_Flood(t *testing.T) {
 			require.NoError(t, p.finish(r, nil))
 			requireBytes(t, data, buf)
 		}
-		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*maxReserve))
+		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*window.MaxReserve))
 		require.False(t, waiting[len(waiting)-1].Done())
 		for _, r := range waiting {
 			buf := make([]byte, size)
@@ -181,7 +182,7 @@ func TestMessages_LongKeys(t *testing.T) {
 		}
 		most = max(most, kept)
 	}
-	assert.LessOrEqual(t, most, 2*(victimWindow+maxReserve))
+	assert.LessOrEqual(t, most, 2*(victimWindow+window.MaxReserve))
 	x.allEnd()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 )
@@ -59,7 +60,7 @@ var windowFills = []struct {
 }{
 	{"announcements with keys", func(w *Worker, e *EP, n int) bool {
 		key := make([]byte, maxKeptKey)
-		if e.msgs.size == leastWindow {
+		if e.msgs.Size == leastWindow {
 			key = key[:maxSmallKey]
 		}
 		return fits(e, 0, func(h []byte) {
@@ -96,7 +97,7 @@ var windowFills = []struct {
 // its head.
 func fits(e *EP, n int, handle func(head []byte)) bool {
 	m := e.msgs
-	if m.held+charge(n) > m.size+reserveOf(m.size) {
+	if m.Held+charge(n) > m.Size+window.Reserve(m.Size) {
 		return false
 	}
 	handle((&wire.Head{Word: 1, EP: e.id}).Append(nil))
@@ -124,7 +125,7 @@ func TestPeerBudget_Memory(t *testing.T) {
 	}
 	windows := map[int64]int{}
 	for e := range w.eps.All() {
-		windows[e.msgs.size]++
+		windows[e.msgs.Size]++
 	}
 	t.Logf("endpoints by window: %v", windows)
 	require.Contains(t, windows, int64(leastWindow))
@@ -199,7 +200,7 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 		}
 		for _, ep := range eps {
 			require.NoError(t, ep.Err())
-			require.GreaterOrEqual(t, ep.msgs.most, int64(firstWindow))
+			require.GreaterOrEqual(t, ep.msgs.Most, int64(firstWindow))
 		}
 	}
 	require.Equal(t, peers*each, w.eps.Len())

@@ -21,14 +21,14 @@ func TestWindow_GrowsWhenThereIsBudget(t *testing.T) {
 	for range 100 {
 		send()
 	}
-	require.LessOrEqual(t, late.ep.msgs.most, int64(firstWindow), "the other one has it all")
+	require.LessOrEqual(t, late.ep.msgs.Most, int64(firstWindow), "the other one has it all")
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return p.b.w.eps.Len() == 1 })
 	for range 2 * firstWindow / 1000 {
 		send()
 	}
 	p.idle()
-	require.Greater(t, late.ep.msgs.most, int64(firstWindow))
-	require.LessOrEqual(t, late.ep.msgs.most, int64(window))
+	require.Greater(t, late.ep.msgs.Most, int64(firstWindow))
+	require.LessOrEqual(t, late.ep.msgs.Most, int64(window))
 	require.Equal(t, int64(window-firstWindow), p.b.w.messages.granted)
 }

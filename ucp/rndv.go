@@ -90,7 +90,7 @@ const (
 
 // dropLongKey is called when the announcement is to be kept. Without a key the data is asked for.
 func (a *announced) dropLongKey() {
-	if n := len(a.key); n > maxKeptKey || n > maxSmallKey && a.msgs.size == leastWindow {
+	if n := len(a.key); n > maxKeptKey || n > maxSmallKey && a.msgs.Size == leastWindow {
 		a.key = nil
 	}
 }

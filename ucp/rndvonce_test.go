@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/window"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,7 +19,7 @@ func TestRndv_AtOnce(t *testing.T) {
 	}{
 		{"nothing in the way", func(*pair, *EP) []*Request { return nil }, true},
 		{"a full lane", func(p *pair, e *EP) (reqs []*Request) {
-			e.msgs.credit += 1 << 30 // else that is used up before
+			e.msgs.Credit += 1 << 30 // else that is used up before
 			for len(reqs) == 0 {
 				if r := p.tagSend(7, pattern(8, 7)); r != nil {
 					reqs = append(reqs, r)
@@ -27,7 +28,7 @@ func TestRndv_AtOnce(t *testing.T) {
 			return reqs
 		}, false},
 		{"no credit", func(_ *pair, e *EP) []*Request {
-			e.msgs.credit -= e.msgs.credit + reserveOf(e.msgs.most)
+			e.msgs.Credit -= e.msgs.Credit + window.Reserve(e.msgs.Most)
 			return nil
 		}, false},
 	} {
@@ -39,7 +40,7 @@ func TestRndv_AtOnce(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, p.finish(p.a.ep.TagSend(1, from.Bytes(), &OpParams{Mem: from})))
 			require.NoError(t, p.finish(recv, nil)) // the window has grown, and there are lanes
-			e, credit := p.a.ep, p.a.ep.msgs.credit
+			e, credit := p.a.ep, p.a.ep.msgs.Credit
 			copy(from.Bytes(), pattern(n, 3))
 			recv, err = p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})
 			require.NoError(t, err)
@@ -50,13 +51,13 @@ func TestRndv_AtOnce(t *testing.T) {
 			require.NotNil(t, sent)
 			assert.Equal(t, tc.atOnce, sent.flags == reqPosted|reqAwaited, "flags %#x", sent.flags)
 			if tc.atOnce {
-				assert.Equal(t, credit-messageCharge, e.msgs.credit)
+				assert.Equal(t, credit-messageCharge, e.msgs.Credit)
 				p.b.w.Progress()
 				assert.True(t, recv.Done())
 				assert.False(t, sent.Done())
 			}
-			if e.msgs.credit < 0 {
-				e.msgs.credit = credit
+			if e.msgs.Credit < 0 {
+				e.msgs.Credit = credit
 				e.replayMessages()
 			}
 			require.NoError(t, p.finish(recv, nil))

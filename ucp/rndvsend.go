@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -66,7 +67,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		return nil
 	case preferred != proto.Auto && preferred != proto.Get || len(buf) < e.announcedFrom(mem).From:
 		return nil
-	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.affords(charge(0), reserveOf(m.most)):
+	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.Afford(charge(0), window.Reserve(m.Most)):
 		return nil
 	}
 	r := w.newMessage(e, c, word, buf, p)
@@ -74,7 +75,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	h, rts := wire.Head{Word: word, EP: m.name}, wire.RTS{ID: r.remote, Length: uint64(len(buf)), Addr: mem.AddrOf(buf), Key: mem.Key()}
 	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
 	if _, err := m.am.AMBcopy(c.rts, &w.msg); err != nil {
-		m.credit += charge(0)
+		m.Credit += charge(0)
 		w.pool.remote.Remove(r.remote)
 		w.recycle(r)
 		return nil

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"math"
 
 	"github.com/gucx/gucx/internal/bulk"
@@ -188,7 +189,7 @@ func (r *Request) chooseSend() {
 	x := r.ep.lane(wireup.AM)
 	s := x.Iface.sends()
 	switch {
-	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && c.saves(r, n) || r.ep.msgs.credit < charge(n)):
+	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && c.saves(r, n) || r.ep.msgs.Credit < charge(n)):
 		r.stage = &c.announce
 	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
 		r.stage = &c.announce
@@ -224,9 +225,9 @@ func (r *Request) admitted() bool {
 	}
 	n, below := charge(m.length(r)), int64(0)
 	if r.stage.announces {
-		n, below = charge(len(m.header)), reserveOf(a.most)
+		n, below = charge(len(m.header)), window.Reserve(a.Most)
 	}
-	if !a.affords(n, below) {
+	if !a.Afford(n, below) {
 		return false
 	}
 	m.charged = n
@@ -236,7 +237,7 @@ func (r *Request) admitted() bool {
 // refund takes the charge of a message back that will not be sent, or not as it was charged.
 func (r *Request) refund() {
 	if m := r.msg; m != nil && m.charged > 0 {
-		r.ep.msgs.credit += m.charged
+		r.ep.msgs.Credit += m.charged
 		m.charged = 0
 	}
 }

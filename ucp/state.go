@@ -102,10 +102,10 @@ func (s *stateText) lanes(e *EP) {
 }
 
 func (s *stateText) messages(m *messages) {
-	due := m.due + m.measured - m.quota // as settle leaves it
-	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.credit, m.most, m.creditsGot)
+	due := m.TotalDue() // as settle leaves it
+	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.Credit, m.Most, m.creditsGot)
 	s.line("    credit granted to the peer: %d bytes, %d held by messages, %d to return, returned from %d on, %d credit messages sent",
-		m.size, m.held, due, m.batch, m.creditsSent)
+		m.Size, m.Held, due, m.Batch, m.creditsSent)
 	s.operations("sent messages that wait for a reply of the peer", m.e.awaited.all)
 	for in := m.inbound; in != nil; in = in.next {
 		s.line("    arriving in parts: message %d, %d of %d bytes", in.id, in.got, in.total)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -149,7 +150,7 @@ func TestStream_NotRead(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, late, "it must not pass what waits")
 		p.until(func() bool {
-			return from.msgs.stream.starved && from.msgs.credit < charge(from.lane(wireup.AM).Iface.streamPiece())
+			return from.msgs.stream.starved && from.msgs.Credit < charge(from.lane(wireup.AM).Iface.streamPiece())
 		})
 		require.False(t, r.Done())
 
@@ -164,7 +165,7 @@ func TestStream_NotRead(t *testing.T) {
 		for d := to.msgs.stream.unread.first; d != nil; d = d.next {
 			kept += cap(d.buf)
 		}
-		assert.LessOrEqual(t, kept, 2*(defaultEagerWindow+maxReserve))
+		assert.LessOrEqual(t, kept, 2*(defaultEagerWindow+window.MaxReserve))
 		assert.False(t, r.Done())
 
 		requireBytes(t, want, p.read(to, len(want)))

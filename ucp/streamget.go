@@ -23,7 +23,7 @@ const maxBare = 10
 // asks reports that a send that begins now is to be announced.
 func (s *stream) asks(r *Request) bool {
 	e, mem := r.ep, r.mem
-	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.most < 2*minStreamAsked {
+	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.Most < 2*minStreamAsked {
 		return false
 	}
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
@@ -56,7 +56,7 @@ func (r *Request) streamAsks() error {
 	if len(rest) == 0 {
 		return nil
 	}
-	n := m.nextPiece(len(rest), int(m.most/2))
+	n := m.nextPiece(len(rest), int(m.Most/2))
 	if n == 0 {
 		s.starved = true
 		return errNoCredit
@@ -67,7 +67,7 @@ func (r *Request) streamAsks() error {
 	if _, err := x.AM.AMBcopy(wire.AMStreamRTS, &w.msg); err != nil {
 		return err
 	}
-	m.credit -= charge(n)
+	m.Credit -= charge(n)
 	s.asked = n
 	r.comp.Count++ // the peer reads from the buffer
 	r.flags |= reqPosted
@@ -92,7 +92,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	if left == 0 {
 		s.refused = 0
 	} else {
-		m.credit += int64(left)
+		m.Credit += int64(left)
 		s.refused = min(s.refused+1, maxBare)
 		s.bare = 1 << s.refused
 		r.stage = &r.msg.ch.pieces
@@ -141,7 +141,7 @@ func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 		keyDone(key)
 	}
 	s.came += uint64(n)
-	m.charge(-int64(a.n - n))
+	m.Hold(-int64(a.n - n))
 	if kept != nil {
 		kept.charge = charge(n)
 	} else {

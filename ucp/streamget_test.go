@@ -28,7 +28,7 @@ func announcing(t testing.TB) (p *pair, from *Mem, e, to *EP) {
 	require.NoError(t, p.finish(to.Put([]byte{1}, p.a.mem.Addr(), p.reverseKey(t, to), nil)))
 	r, err := p.b.w.TagRecv(into.Bytes(), 1, exact, nil, nil)
 	require.NoError(t, p.finish(r, err))
-	p.until(func() bool { return e.msgs.most > 2*minStreamAsked })
+	p.until(func() bool { return e.msgs.Most > 2*minStreamAsked })
 	require.NoError(t, p.finish(sendFrom(t, e, from, 0, minStreamAsked), nil))
 	require.Len(t, p.read(to, minStreamAsked), minStreamAsked)
 	p.until(func() bool { return e.lane(wireup.RMA) != nil })
@@ -79,10 +79,10 @@ func TestStreamGet_ToReceives(t *testing.T) {
 		off += sizes[i]
 	}
 	require.NoError(t, p.finish(r, nil))
-	held := to.msgs.held
+	held := to.msgs.Held
 	assert.Equal(t, charge(streamLen), held, "the rest is charged with the whole")
 	requireBytes(t, from.Bytes()[off:streamLen], p.read(to, streamLen-total))
-	assert.Zero(t, to.msgs.held)
+	assert.Zero(t, to.msgs.Held)
 	assert.Zero(t, e.msgs.stream.refused)
 }
 
@@ -123,9 +123,9 @@ func TestStreamGet_Cuts(t *testing.T) {
 		}
 		for p.step() > 0 {
 		}
-		assert.Zero(rt, to.msgs.held)
-		due := to.msgs.due + to.msgs.measured - to.msgs.quota
-		assert.Equal(rt, to.msgs.size, e.msgs.credit+due, "credit is lost")
+		assert.Zero(rt, to.msgs.Held)
+		due := to.msgs.TotalDue()
+		assert.Equal(rt, to.msgs.Size, e.msgs.Credit+due, "credit is lost")
 	})
 	require.Zero(t, p.a.w.stats.badMessages.Load()+p.b.w.stats.badMessages.Load())
 }

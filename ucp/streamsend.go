@@ -128,7 +128,7 @@ func (r *Request) chooseStream() {
 	switch {
 	case m.stream.asks(r):
 		r.stage = &c.announce
-	case len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.credit >= charge(len(r.buf)):
+	case len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.Credit >= charge(len(r.buf)):
 		r.stage = &c.one
 	}
 }
@@ -136,20 +136,14 @@ func (r *Request) chooseStream() {
 // streamPiece is the longest piece of a stream in bytes.
 func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
 
-// nextPiece is how many of rest bytes may go now; 0 if there is too little credit. A piece of
-// a longer send is as long as one can be, since a short one costs as much, and one that does
-// not end with a line of the cache has all later ones copied slowly. It is shorter only if the
-// peer may be waiting for it: one that has read everything has given back at least half of
-// what it takes.
-func (a *window) nextPiece(rest, limit int) int {
-	n := min(rest, limit)
-	switch {
-	case a.credit >= charge(n):
-		return n
-	case a.credit < a.most/2:
-		return 0
+// nextPiece is how many of rest bytes may go now; 0 if there is too little credit. A piece that is shorter than it
+// could be ends with a line of the cache, since otherwise all later ones are copied slowly.
+func (m *messages) nextPiece(rest, limit int) int {
+	n := m.Piece(rest, limit)
+	if n < min(rest, limit) {
+		n = aligned(n)
 	}
-	return aligned(int(a.credit - messageCharge))
+	return n
 }
 
 // streamBegins reports whether the first of several pieces may go. Messages behind it wait
@@ -194,7 +188,7 @@ func (r *Request) streamPieces() error {
 		if err := w.messages.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
 			return err
 		}
-		m.credit -= charge(n)
+		m.Credit -= charge(n)
 		s.sent += uint64(n)
 		r.off += n
 		r.flags |= reqPosted

@@ -113,13 +113,13 @@ var tagClass = func() class {
 // sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
-		m.credit -= charge(len(buf))
-		if m.credit >= 0 {
+		m.Credit -= charge(len(buf))
+		if m.Credit >= 0 {
 			if m.words.AMWords(wire.AMTag, tag, m.name, buf) == nil {
 				return nil, nil
 			}
 		}
-		e.msgs.credit += charge(len(buf))
+		e.msgs.Credit += charge(len(buf))
 	}
 	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // without what need not be kept across the call
 }
@@ -192,9 +192,9 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 		r, m := w.tag.table.First(), w.messages.latest
 		if r.Ready(binary.LittleEndian.Uint64(data)) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) {
 			v := r.Owner
-			buf, q, left := v.buf, v.req, m.left(n)
+			buf, q, left := v.buf, v.req, m.Left(n)
 			if n <= len(buf) && q.flags == 0 && left >= 0 {
-				m.quota = left
+				m.Quota = left
 				switch {
 				case n == wire.WordLen && v.info == nil:
 					binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:]))

@@ -41,7 +41,7 @@ func (p *pair) grown() *pair {
 	p.connect()
 	require.NoError(p.t, p.finish(p.a.ep.TagSend(0, nil, nil)))
 	require.NoError(p.t, p.finish(p.b.w.TagRecv(nil, 0, exact, nil, nil)))
-	p.until(func() bool { return p.a.ep.msgs.credit > firstWindow })
+	p.until(func() bool { return p.a.ep.msgs.Credit > firstWindow })
 	return p
 }
 

@@ -67,5 +67,5 @@ func TestAllocs_Tags(t *testing.T) {
 // refill waits until a has credit again: a message for which there is none is announced,
 // allocates, and waits for its receive.
 func (p *pair) refill() {
-	p.until(func() bool { return p.a.ep.msgs.credit > defaultEagerWindow/4 })
+	p.until(func() bool { return p.a.ep.msgs.Credit > defaultEagerWindow/4 })
 }

@@ -102,7 +102,7 @@ func TestTagProbe_Partial(t *testing.T) {
 				requireBytes(t, pattern(size, 2), buf)
 			}
 			require.NoError(t, p.finish(sent, nil))
-			p.until(func() bool { return p.b.from(p).msgs.held == 0 })
+			p.until(func() bool { return p.b.from(p).msgs.Held == 0 })
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestTagProbe_Partial(t *testing.T) {
 // from is the EP of x over which messages of the other end of p come.
 func (x *end) from(p *pair) *EP {
 	for e := range x.w.eps.All() {
-		if e.msgs != nil && (e != p.a.ep || p.oneself() && e.msgs.held > 0) {
+		if e.msgs != nil && (e != p.a.ep || p.oneself() && e.msgs.Held > 0) {
 			return e
 		}
 	}

@@ -80,7 +80,7 @@ func TestRestrictTags_Credit(t *testing.T) {
 	}
 	p.until(func() bool { return p.b.w.stats.badMessages.Load() == bad+1000 })
 	require.Zero(t, p.b.w.tag.table.Unexpected())
-	require.Zero(t, p.b.ep.msgs.held)
+	require.Zero(t, p.b.ep.msgs.Held)
 	p.tag(1<<32, 100, 1)
 }
 

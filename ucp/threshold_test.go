@@ -54,7 +54,7 @@ func TestThreshold_SlowCopies(t *testing.T) {
 // announces sends n bytes, for which there is credit, and reports whether they were announced.
 func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
 	t.Helper()
-	for p.a.ep.msgs == nil || p.a.ep.msgs.credit < charge(n) { // the first messages have the peer grant more
+	for p.a.ep.msgs == nil || p.a.ep.msgs.Credit < charge(n) { // the first messages have the peer grant more
 		recv, err := p.b.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)
 		require.NoError(t, err)
 		send, err := p.a.ep.TagSend(1, []byte{1}, nil)

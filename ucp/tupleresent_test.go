@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/window"
 )
 
 // narrow is a configuration whose windows stay what they are at first: messages soon wait for
@@ -113,14 +114,14 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	waiting, steady := m.tuple.out.Waiting()
 	require.Equal(t, 1, waiting)
 	require.False(t, steady)
-	credit := m.credit
-	m.credit = -reserveOf(m.most)
+	credit := m.Credit
+	m.Credit = -window.Reserve(m.Most)
 	waits := p.sends(9, 1)
 	require.Len(t, waits, 1)
 	again := p.sends(7, 1)
 	p.settle()
 	require.True(t, m.tuple.out.Find(7).Usual())
-	m.credit = credit
+	m.Credit = credit
 	require.True(t, waits[0].Cancel())
 	last := p.sends(11, 1)
 	p.kept(7, 1)

@@ -2,8 +2,8 @@ package ucp
 
 import (
 	"fmt"
-	"math"
 
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -15,113 +15,32 @@ import (
 // keeps the data (rendezvous); who has none for that waits. So what a worker holds for
 // peers is bounded: by the first window of each connection, a share for each peer worker and a budget for
 // all. See docs/design/0010-limits.md.
+//
+// Package window has the arithmetic.
 const (
 	// firstWindow is the window of a connection before a message has come, in bytes, if the peer has not
 	// many. The handshake tells the peer.
 	firstWindow = 16 << 10
-	// leastWindow is the window of each connection at least, in bytes. Both sides know it. With its
-	// reserve, and without what the receiver has not returned yet, it has room for the longest header of an
-	// active message.
-	leastWindow = 2304
-	// maxReserve is the largest reserve of a window, in bytes: some 40 announcements.
-	maxReserve = 16 << 10
-	// messageCharge is charged for each message besides its data, in bytes: its record
-	// and the shortest buffer. A buffer is at most twice as long as its data.
-	messageCharge = 400
+	leastWindow = window.Least
+	// messageCharge is charged for each message besides its data, in bytes.
+	messageCharge = window.MessageCharge
 )
 
-// charge is what a message of n bytes is charged.
+// charge is window.Charge, without a second call to inline.
 func charge(n int) int64 { return int64(n) + messageCharge }
-
-// reserveOf is the credit in bytes that only announcements may use beside a window.
-func reserveOf(window int64) int64 { return min(window/3, maxReserve) }
-
-// promised is how many bytes a window and its reserve have beyond leastWindow.
-func promised(window int64) int64 {
-	return window + reserveOf(window) - leastWindow - reserveOf(leastWindow)
-}
-
-// window is the account of a connection, as sender and as receiver.
-type window struct {
-	credit int64 // what may be sent yet, without the reserve
-	most   int64 // what credit was at most: no more than what the peer takes in all
-	size   int64 // what the peer may have unreceived here, without the reserve
-	held   int64 // what it has
-	due    int64 // what was received since credit was given back last, as of settle
-	batch  int64 // as much as is given back at once
-	told   bool  // credit has what the peer has told of its first window
-	grown  bool  // it was tried to make size more than the first window
-
-	creditsGot, creditsSent uint64 // AMCredit messages
-
-	// room is how long a message may be that nothing else has to be done for, in bytes: what
-	// may be held yet. Negative while there is something to be done for each; see admit.
-	room int64
-	// quota is what may be charged to messages that are not held either before something has to
-	// be given back; see left. It was measured once: what it is less since then is due.
-	quota, measured int64
-}
-
-// longestHeader is the longest header of an active message that a window has to have room for, in bytes.
-const longestHeader = 2 << 10
-
-// noRoom is the room of a connection that no message may come over unchecked. What is charged
-// and given back meanwhile leaves it negative.
-const noRoom = math.MinInt64 / 2
-
-func (a *window) open() {
-	a.room, a.quota, a.measured = noRoom, noRoom, noRoom
-	a.resize(leastWindow)
-}
-
-// resize sets the size: half of it is worth a message that gives it back, or less where a peer without the
-// rest could not send the longest header.
-func (a *window) resize(size int64) {
-	a.size, a.batch = size, min(size/2, size+reserveOf(size)-charge(longestHeader))
-}
 
 // admit sets the room, when the window, or what the EP does with messages, has changed.
 func (m *messages) admit() {
 	e := m.e
-	m.room = noRoom
-	if m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil {
-		m.room = m.size + reserveOf(m.size) - m.held - messageCharge
-	}
-	m.measure()
-}
-
-// measure sets the quota. What passes lessens it by as much as it brings the peer nearer to
-// being told, so it is never too much between two calls.
-func (a *window) measure() {
-	a.settle()
-	a.quota = min(a.room+messageCharge, a.batch-a.due-1)
-	a.measured = a.quota
-}
-
-// settle brings due up to date.
-func (a *window) settle() {
-	a.due += a.measured - a.quota
-	a.measured = a.quota
-}
-
-// left is what is left of the quota after a message of n bytes. If that is not negative, setting
-// it gives back what the message was to be charged, and nothing else has to be done for it.
-func (a *window) left(n int) int64 { return a.quota - charge(n) }
-
-// charge charges what is held.
-func (a *window) charge(n int64) {
-	a.held += n
-	a.room -= n
-	a.quota -= n
-	a.measured -= n
+	m.Admit(m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil)
 }
 
 // accept finds the connection that a message of n bytes comes over, by the name that the
 // peer has for it, and charges it. nil, which is counted, if no connection of that name
 // takes messages, or the peer sends more than it was granted.
 func (w *Worker) accept(name uint64, n int) *EP {
-	if m := w.messages.latest; m.self == name && int64(n) <= m.room {
-		m.charge(charge(n))
+	if m := w.messages.latest; m.self == name && int64(n) <= m.Room {
+		m.Hold(charge(n))
 		return m.e
 	}
 	return w.acceptSlow(name, n)
@@ -140,19 +59,19 @@ func (w *Worker) from(name uint64, n int) *messages {
 		m = e.msgs
 		w.messages.latest = m
 	}
-	if int64(n) > m.room {
+	if int64(n) > m.Room {
 		return nil
 	}
 	return m
 }
 
 // unconnected is the latest connection where there is none.
-var unconnected = &messages{window: window{room: noRoom, quota: noRoom, measured: noRoom}}
+var unconnected = &messages{Window: window.Closed()}
 
 // hold charges a message of n bytes that was admitted, also if the connection has gone
 // meanwhile.
 func (m *messages) hold(n int) {
-	m.charge(charge(n))
+	m.Hold(charge(n))
 	if m.closed {
 		m.e.w.addLeft(m, charge(n))
 	}
@@ -160,7 +79,7 @@ func (m *messages) hold(n int) {
 
 // passed gives back n bytes, which a message was to be charged.
 func (m *messages) passed(n int64) {
-	if m.quota -= n; m.quota < 0 {
+	if m.Quota -= n; m.Quota < 0 {
 		m.tell()
 	}
 }
@@ -169,10 +88,10 @@ func (m *messages) passed(n int64) {
 //
 //go:noinline
 func (m *messages) tell() {
-	if m.settle(); m.due >= m.batch {
+	if m.Settle(); m.Due >= m.Batch {
 		m.grant()
 	}
-	m.measure()
+	m.Measure()
 }
 
 //go:noinline
@@ -189,10 +108,10 @@ func (w *Worker) acceptSlow(name uint64, n int) *EP {
 // EP, if the peer sends more than it was granted.
 func (e *EP) arrived(n int) bool {
 	a := e.messaging()
-	a.charge(charge(n))
-	if a.held > a.size+reserveOf(a.size) {
+	a.Hold(charge(n))
+	if a.Overdrawn() {
 		e.w.stats.badMessages.Inc()
-		a.charge(-charge(n)) // nothing of it is kept
+		a.Hold(-charge(n)) // nothing of it is kept
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
@@ -221,7 +140,7 @@ func (e *EP) window() int64 {
 	case e.link == nil:
 		return leastWindow
 	case e.msgs != nil:
-		return e.msgs.size
+		return e.msgs.Size
 	}
 	return e.link.window
 }
@@ -233,8 +152,7 @@ func (e *EP) learnWindow() {
 		return
 	}
 	m.told = true
-	m.credit += max(int64(e.link.conn.RemoteWindow()), leastWindow)
-	m.most = m.credit
+	m.Granted(max(int64(e.link.conn.RemoteWindow()), leastWindow))
 }
 
 // grow makes the window as large as the configuration says, if the peer has used less than half of its share
@@ -245,14 +163,14 @@ func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	a.grown = true
 	whole := max(w.ctx.cfg.eagerWindow(), firstWindow)
-	if a.size >= whole {
+	if a.Size >= whole {
 		return
 	}
 	share := w.peerShare(e.peer.Addr.UUID())
 	for _, step := range [...]struct{ size, share int64 }{
 		{whole, share / 2}, {max(whole/4, firstWindow), share / 4 * 3}, {firstWindow, share},
 	} {
-		if step.size <= a.size {
+		if step.size <= a.Size {
 			return
 		}
 		if w.permits(e, step.size, step.share) {
@@ -275,8 +193,8 @@ func (w *Worker) permits(e *EP, size, share int64) bool {
 			return true
 		}
 	}
-	all -= promised(has)
-	return all == 0 || all+promised(size) <= share
+	all -= window.Beyond(has)
+	return all == 0 || all+window.Beyond(size) <= share
 }
 
 // beyondFirst is how much of a window is in the budget of the worker, in bytes.
@@ -287,7 +205,7 @@ func beyondFirst(size int64) int64 { return max(size-firstWindow, 0) }
 func (w *Worker) setWindow(e *EP, size int64) {
 	has := e.window()
 	more := beyondFirst(size) - beyondFirst(has)
-	w.names.Grant(e.peer.Addr.UUID(), more, promised(size)-promised(has))
+	w.names.Grant(e.peer.Addr.UUID(), more, window.Beyond(size)-window.Beyond(has))
 	w.messages.granted += more
 	m := e.msgs
 	if m == nil {
@@ -295,10 +213,10 @@ func (w *Worker) setWindow(e *EP, size int64) {
 		return
 	}
 	if m.grown {
-		m.due += size - has
-		m.room += size + reserveOf(size) - has - reserveOf(has)
+		m.Enlarge(size)
+		return
 	}
-	m.resize(size)
+	m.Resize(size)
 }
 
 // Memory that messages use at most which fill a window: records, buffers, and what the allocator adds. The
@@ -340,8 +258,8 @@ func (m *messages) received(n int) { m.giveBack(charge(n)) }
 
 // giveBack is received by what messages were charged.
 func (m *messages) giveBack(n int64) {
-	m.held -= n
-	m.room += n
+	m.Held -= n
+	m.Room += n
 	if m.closed {
 		m.e.w.addLeft(m, -n)
 		return
@@ -354,9 +272,7 @@ func (m *messages) giveBack(n int64) {
 func (m *messages) grant() {
 	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
-		left := e.inHand()
-		e.control(creditControl, 0, uint64(m.due-left))
-		m.due = left
+		e.control(creditControl, 0, uint64(m.Grant(e.inHand())))
 		m.creditsSent++
 		e.each(func(p *protocol) func(*EP) { return p.granted })
 	}
@@ -374,7 +290,7 @@ func (e *EP) closeWindow() {
 	m.closed = true
 	m.unbind()
 	m.joined = joinedWords{} // it would keep the endpoint of the transport
-	e.w.addLeft(m, m.held)
+	e.w.addLeft(m, m.Held)
 	m.admit()
 	if e.w.messages.latest == m {
 		e.w.messages.latest = unconnected
@@ -398,22 +314,11 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 		return false
 	}
 	a.creditsGot++
-	a.credit += int64(c.Value)
-	a.most = max(a.most, a.credit)
+	a.Granted(int64(c.Value))
 	e.each(func(p *protocol) func(*EP) { return p.credited })
 	if e.waiting.messages() > 0 {
 		e.replayMessages()
 	}
-	return true
-}
-
-// affords reports that a message that is charged n bytes may go, and charges it. An
-// announcement may use the reserve.
-func (a *window) affords(n, below int64) bool {
-	if a.credit+below < n {
-		return false
-	}
-	a.credit -= n
 	return true
 }
 

@@ -64,13 +64,14 @@ ucp/internal/conn     wireup uct ucs internal
 ucp/internal/lane     wireup uct ucs internal
 ucp/internal/match    internal
 ucp/internal/waitqueue                                               | internal
+ucp/internal/window                                                  | internal
 ucp/internal/proto    uct
 ucp/internal/tuple    ucp/internal/match ucp/internal/wire uct ucs
 ucp/internal/data     uct ucs                                        | internal
 ucp/internal/regcache uct ucs internal                               | ucp/internal/region uct/all
 ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
-ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucpgroup          ucp ucs internal                               | uct uct/all gucx ucp/ucpgroup/pmi
 ucp/ucpgroup/pmi      ucp ucp/ucpgroup ucs                           | internal uct/all gucx
