@@ -147,7 +147,7 @@ func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 
 // waitFor is wait. If r is not nil, done reports that it has ended.
 func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request) error {
-	for range sharedLooks {
+	for range s.looks() {
 		if done() {
 			return nil
 		}
@@ -169,6 +169,14 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 // sharedLooks is how often a goroutine looks for the end of its operation before it
 // leaves that to the one that makes progress: a software device is done at the first.
 const sharedLooks = 4
+
+// looks is sharedLooks, or 1 where each asks the kernel.
+func (s *SharedWorker) looks() int {
+	if s.w.engine.Round() < engine.YieldPolls {
+		return 1
+	}
+	return sharedLooks
+}
 
 // block waits to be told. It reports whether this goroutine is to make progress now;
 // otherwise the wait is over.
@@ -210,6 +218,7 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
 	var x engine.IdleTime
 	for polls := 0; err == nil && !done(); {
+		round := s.w.engine.Round()
 		if polls == 0 { // others have had the worker
 			if err = s.over(ctx); err != nil {
 				break
@@ -223,9 +232,9 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 			x.Polls++
 		}
 		switch {
-		case x.Polls > 0 && x.Polls%engine.YieldPolls == 0:
+		case x.Polls > 0 && x.Polls%round == 0:
 			err, polls = s.pause(ctx, &x, done), 0
-		case s.wants.Load() > 0 || polls == engine.YieldPolls:
+		case s.wants.Load() > 0 || polls >= round:
 			s.yield()
 			polls = 0
 		}

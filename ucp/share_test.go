@@ -93,6 +93,25 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 	})
 }
 
+// TestSharedWorker_FewPollsThatAskTheKernel: a goroutine sleeps after as many polls as take a microsecond or two.
+func TestSharedWorker_FewPollsThatAskTheKernel(t *testing.T) {
+	kind := likeRC()
+	kind.unflagged = true
+	p, f := fakePair(t, Config{}, kind, likeUD())
+	p.connect()
+	p.a.w.engine.ParkLimit = time.Hour
+	ctx, cancel := context.WithCancel(context.Background())
+	s := p.a.w.Share()
+	before := f.ifaceOf(&p.a, 0).polls
+	ended := blockedOn(ctx, p, s, 1)
+	untilParked(t, s, 1)
+	s.Do(func(*Worker) {
+		assert.Less(t, f.ifaceOf(&p.a, 0).polls-before, engine.YieldPolls/4)
+	})
+	cancel()
+	assert.ErrorIs(t, ended()[0], context.Canceled)
+}
+
 // TestSharedWorker_IdleSleeps: blocked goroutines poll nothing.
 func TestSharedWorker_IdleSleeps(t *testing.T) {
 	for _, n := range []int{1, sharers} {

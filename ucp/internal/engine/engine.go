@@ -39,6 +39,7 @@ type Engine struct {
 	pollIdle  bool          // ifaces on which nothing is connected are polled too
 	stopped   bool          // no iface is polled any more: they are closed, or about to be
 	polled    int           // ifaces that are polled
+	kernel    bool          // one of them asks the kernel at each poll
 	draining  []*Iface      // ifaces that are polled now and then
 	idle      []*Iface      // ifaces that rest and have a flag
 	unflagged []*Iface      // ifaces that rest and have none

@@ -184,7 +184,7 @@ func (l *cooldown) Progress() int {
 // repoll makes the lists of ifaces that Progress polls, of those that drain and of those that rest.
 func (e *Engine) repoll() {
 	e.setHot(nothing{}, quiet, false)
-	e.polled = 0
+	e.polled, e.kernel = 0, false
 	e.idle, e.draining, e.unflagged, e.eventFDs = nil, nil, nil, nil
 	for _, i := range e.ifaces {
 		switch {
@@ -204,6 +204,7 @@ func (e *Engine) repoll() {
 }
 
 func (e *Engine) pollToo(i *Iface) {
+	e.kernel = e.kernel || i.waker != nil && i.pender == nil
 	p, watch, guarded := poller(i.Iface), i.watch, i.guarded
 	if i.users == i.draining && i.waker != nil && !e.pollIdle {
 		p, watch, guarded = &i.cooldown, nil, false

@@ -327,3 +327,19 @@ func TestIface_CooldownPolls(t *testing.T) {
 	r.Progress()
 	assert.Len(t, r.resting, 1)
 }
+
+// TestEngine_Round: polls that ask the kernel count as what they cost, as long as their iface is polled.
+func TestEngine_Round(t *testing.T) {
+	r := newRig(t, newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface))
+	assert.Equal(t, YieldPolls, r.Round())
+	r.ifaces[0].Retain()
+	assert.Equal(t, YieldPolls, r.Round())
+	r.ifaces[1].Retain()
+	assert.Equal(t, kernelPolls, r.Round())
+	r.ifaces[0].Release()
+	r.Progress()
+	assert.Equal(t, kernelPolls, r.Round())
+	r.ifaces[1].Release()
+	r.Progress()
+	assert.Equal(t, YieldPolls, r.Round())
+}

@@ -10,6 +10,19 @@ import (
 // (a yield is some 100 ns, a poll 5 to 50).
 const YieldPolls = 64
 
+// kernelPolls is YieldPolls where a poll is a system call for each connection, of some 200 ns: it takes a
+// microsecond, and not 13.
+const kernelPolls = 4
+
+// Round is how many idle polls a waiter of a shared worker does between two yields: YieldPolls, or kernelPolls
+// if an iface that is polled has no flag for its events, as it asks the kernel then.
+func (e *Engine) Round() int {
+	if e.kernel {
+		return kernelPolls
+	}
+	return YieldPolls
+}
+
 // Until makes progress until done reports true, and does not call done after that. The caller has
 // the turn. It looks at ctx every YieldPolls polls, also if each of them finds something.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
