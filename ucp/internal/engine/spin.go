@@ -57,13 +57,14 @@ type IdleTime struct {
 
 // Again reports whether the waiter goes on polling after another round in vain.
 func (p *Spinner) Again(s *IdleTime) bool {
-	switch {
-	case p.Fixed < 0:
-		return true
-	case p.Fixed > 0:
+	if p.Fixed > 0 {
 		return s.Polls < p.Fixed
 	}
 	now := clock()
+	if p.Fixed < 0 {
+		s.offer(now)
+		return true
+	}
 	if s.since == 0 {
 		s.since, s.last, s.yielded = now, now, now
 		s.spinning = p.budget > 0 && (p.rest == 0 || now >= p.until) && waiting.admit()
@@ -71,11 +72,18 @@ func (p *Spinner) Again(s *IdleTime) bool {
 	if s.spinning && (p.preempted(s, now) || now-s.since >= p.budget) {
 		s.park()
 	}
-	if s.spinning && now-s.yielded >= spinYield {
+	if s.spinning {
+		s.offer(now)
+	}
+	return s.spinning
+}
+
+// offer offers the processor to other processes now and then.
+func (s *IdleTime) offer(now time.Duration) {
+	if now-s.yielded >= spinYield {
 		s.yielded = now
 		yieldProcessor()
 	}
-	return s.spinning
 }
 
 // Found ends the idle time: there was something to do.

@@ -89,6 +89,21 @@ func TestSpinner_RestEnds(t *testing.T) {
 	})
 }
 
+// TestSpinner_EndlessOffers: a waiter that never sleeps offers its processor to other processes, as one that spins for
+// a while does.
+func TestSpinner_EndlessOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := clock()
+		p, s := Spinner{Fixed: -1}, IdleTime{yielded: first}
+		time.Sleep(spinYield - 1)
+		require.True(t, p.Again(&s))
+		assert.Equal(t, first, s.yielded)
+		time.Sleep(1)
+		require.True(t, p.Again(&s))
+		assert.Equal(t, clock(), s.yielded)
+	})
+}
+
 // TestSpinner_Fixed: a number of polls is what it says, and a negative one has no end.
 func TestSpinner_Fixed(t *testing.T) {
 	p := Spinner{Fixed: 1}
