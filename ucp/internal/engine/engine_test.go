@@ -510,6 +510,7 @@ func TestPark(t *testing.T) {
 // stoppable is a context that notes which calls wait for its end.
 type stoppable struct {
 	context.Context
+	done           chan struct{}
 	waits, stopped int
 }
 
@@ -518,22 +519,77 @@ func (s *stoppable) AfterFunc(func()) (stop func() bool) {
 	return func() bool { s.stopped++; return true }
 }
 
-func (s *stoppable) Done() <-chan struct{} { return make(chan struct{}) }
+func (s *stoppable) Done() <-chan struct{} { return s.done }
 
-// TestParker_LeavesContext: a sleep that is over has nothing to do with its context any more,
-// which may live long and end during another sleep.
-func TestParker_LeavesContext(t *testing.T) {
+// TestParker_HeedsOneContext: sleeps with the same context ask it once for its end, and no more when another
+// context takes its place or the parker is closed: contexts may live long, and end during another sleep.
+func TestParker_HeedsOneContext(t *testing.T) {
+	p, err := newParker(nil)
+	require.NoError(t, err)
+	var contexts [2]*stoppable
+	for i := range contexts {
+		ctx := &stoppable{Context: context.Background(), done: make(chan struct{})}
+		contexts[i] = ctx
+		for range 3 {
+			p.wake()
+			_, err := p.wait(ctx, time.Hour)
+			require.NoError(t, err)
+			assert.Equal(t, 1, ctx.waits)
+			assert.Zero(t, ctx.stopped)
+		}
+	}
+	assert.Equal(t, 1, contexts[0].stopped)
+	require.NoError(t, p.close())
+	assert.Equal(t, 1, contexts[1].stopped)
+}
+
+// TestParker_ContextEnds: a sleep is over when its context ends, before it or meanwhile, also after sleeps with
+// other contexts and deadlines; the next one sleeps again.
+func TestParker_ContextEnds(t *testing.T) {
 	p, err := newParker(nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.close()) }()
-	ctx := &stoppable{Context: context.Background()}
-	for i := range 3 {
+	sleep := func(ctx context.Context) {
+		ready, err := p.wait(ctx, time.Hour)
+		require.NoError(t, err)
+		require.Empty(t, ready)
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
 		p.wake()
 		_, err := p.wait(ctx, time.Hour)
 		require.NoError(t, err)
-		assert.Equal(t, i+1, ctx.waits)
-		assert.Equal(t, i+1, ctx.stopped)
+		time.AfterFunc(time.Millisecond, cancel)
+		for ctx.Err() == nil { // the end of another one may end it first
+			sleep(ctx)
+		}
+		sleep(ctx)
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		for soon.Err() == nil {
+			sleep(soon)
+		}
+		cancel()
 	}
+	for range 2 {
+		_, err := p.wait(t.Context(), time.Millisecond)
+		require.NoError(t, err)
+	}
+}
+
+// TestParker_NoAllocs: a sleep with the context of the one before allocates nothing.
+func TestParker_NoAllocs(t *testing.T) {
+	p, err := newParker(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	testenv.NoAllocs(t, "sleep", func() {
+		p.wake()
+		_, err := p.wait(ctx, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestParker_FindsNothing: a sleep whose time is over before it begins finds nothing, also not what the

@@ -27,7 +27,16 @@ type parker struct {
 	signal int // an eventfd
 	mu     sync.Mutex
 	closed bool
-	ready  [4]unix.EpollEvent // what wait has found; Fd is the index of the descriptor
+	leave  func() bool // heeds the context no longer, and reports false if that has ended; under mu
+	heeds  uint        // contexts that were heeded; under mu
+
+	// Of the goroutine that sleeps. Most sleeps have the context of the one before: what costs as much as
+	// the sleep itself is done again only if it differs.
+	ready [4]unix.EpollEvent // what wait has found; Fd is the index of the descriptor
+	found int                // how many of these
+	look  func(fd uintptr) bool
+	limit time.Time       // the deadline of file; zero if that is another one
+	ends  <-chan struct{} // Done of the context that ends sleeps
 }
 
 // notAnIface stands for the index of the descriptor that wake makes readable.
@@ -45,6 +54,7 @@ func newParker(fds []int) (_ *parker, err error) {
 	}
 	_ = unix.SetNonblock(epfd, true) // os.NewFile gives only such a descriptor to the runtime's poller; cannot fail
 	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: signal}
+	p.look = p.lookNow
 	defer func() {
 		if err != nil {
 			err = ucs.Join(err, p.close())
@@ -79,29 +89,81 @@ func (p *parker) watch(fd int, index int32) (err error) {
 	return err
 }
 
-// wait sleeps until a descriptor is readable, ctx ends or atMost has passed. It returns the
-// descriptors that it found readable, until the next call.
+// wait sleeps until a descriptor is readable, ctx ends or atMost has passed, half of atMost at least. It returns
+// the descriptors that it found readable, until the next call.
 func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEvent, error) {
-	limit := time.Now().Add(atMost)
-	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
-		limit = d
-	}
-	if err := p.file.SetReadDeadline(limit); err != nil {
+	p.found = 0
+	p.heed(ctx)
+	if err := p.setLimit(ctx, atMost); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Now()) }) // fails only when closed
-	defer stop()
-	found := 0
-	err := p.conn.Read(func(fd uintptr) bool {
-		n, err := unix.EpollWait(int(fd), p.ready[:], 0)
-		found = max(n, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
-	p.drain()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil
+	if ctx.Err() != nil { // else expire is still to come
+		return nil, nil
 	}
-	return p.ready[:found], err
+	err := p.conn.Read(p.look)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.limit, err = time.Time{}, nil // expire may have set the deadline
+	}
+	for i := range p.ready[:p.found] {
+		if p.ready[i].Fd == notAnIface {
+			p.drain()
+		}
+	}
+	return p.ready[:p.found], err
+}
+
+// lookNow finds the descriptors that are readable, and reports whether the sleep is over.
+func (p *parker) lookNow(epfd uintptr) bool {
+	n, err := unix.EpollWait(int(epfd), p.ready[:], 0)
+	p.found = max(n, 0)
+	return n > 0 || err != nil && err != unix.EINTR
+}
+
+// setLimit sets the deadline of the file for a sleep.
+func (p *parker) setLimit(ctx context.Context, atMost time.Duration) error {
+	now := time.Now()
+	limit := now.Add(atMost)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+		if p.limit.Equal(limit) {
+			return nil
+		}
+	} else if left := p.limit.Sub(now); left > atMost/2 && left <= atMost {
+		return nil
+	}
+	p.limit = limit
+	return p.file.SetReadDeadline(limit)
+}
+
+// heed has the end of ctx end sleeps, and that of the context before no longer.
+func (p *parker) heed(ctx context.Context) {
+	ends := ctx.Done()
+	if ends == p.ends {
+		return
+	}
+	p.ends = ends
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leave != nil {
+		if !p.leave() {
+			p.limit = time.Time{} // expire has set the deadline, or sets it no more
+		}
+		p.leave = nil
+	}
+	p.heeds++
+	if ends != nil && !p.closed {
+		number := p.heeds
+		p.leave = context.AfterFunc(ctx, func() { p.expire(number) })
+	}
+}
+
+// expire ends the sleep, or the next one, if the context of that number is still the one that ends it.
+func (p *parker) expire(number uint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if number == p.heeds {
+		_ = p.file.SetReadDeadline(time.Now()) // fails only when closed
+	}
 }
 
 // drain takes back signals.
@@ -128,6 +190,9 @@ func (p *parker) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	if p.leave != nil {
+		p.leave()
+	}
 	return ucs.Join(p.file.Close(), unix.Close(p.signal))
 }
 
