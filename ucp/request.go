@@ -3,10 +3,10 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 )
 

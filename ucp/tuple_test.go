@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 	"github.com/gucx/gucx/uct/wrap"
 )
 

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // crowd is workers of one goroutine that all reach each other.

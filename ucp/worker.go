@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )

@@ -45,7 +45,7 @@ func TestCheck_Imports(t *testing.T) {
 		{"down", "ucp/a.go", ours("wireup"), ""},
 		{"std", "ucp/a.go", `"net/http"`, ""},
 		{"within a group", "ucp/proto/a.go", ours("ucp/internal/x"), ""},
-		{"service", "uct/ib/rc/a.go", ours("ucs/seq"), ""},
+		{"service", "uct/ib/rc/a.go", ours("ucs/stats"), ""},
 		{"rc to ib", "uct/ib/rc/a.go", ours("uct/ib"), ""},
 		{"all to a transport", "uct/all/a.go", ours("uct/ib/rc"), ""},
 		{"test of ucp on all", "ucp/a_test.go", ours("uct/all"), ""},

@@ -18,6 +18,7 @@ import (
 const Rules = `
 # services: know no transports
 internal              ucs
+internal/memtp        uct uct/base ucs internal
 ucs                   internal
 
 # the InfiniBand stack below the transports
@@ -36,8 +37,8 @@ uct                   ucs                                            | internal 
 uct/base              uct ucs internal
 uct/internal          uct uct/base ucs internal
 uct/targetop          uct uct/internal ucs                           | internal
-uct/wrap              uct uct/base                                    | uct/ucttest uct/self ucs internal
-uct/ucttest           uct uct/base uct/wrap ucs internal
+uct/wrap              uct uct/base                                    | uct/ucttest uct/self ucs internal internal/memtp
+uct/ucttest           uct uct/base uct/wrap ucs internal              | internal/memtp
 
 # transports: never sideways
 uct/self              uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
@@ -71,7 +72,7 @@ ucp/internal/data     uct ucs                                        | internal
 ucp/internal/regcache uct ucs internal                               | ucp/internal/region uct/all
 ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
-ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal/memtp
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucpgroup          ucp ucs internal                               | uct uct/all gucx ucp/ucpgroup/pmi
 ucp/ucpgroup/pmi      ucp ucp/ucpgroup ucs                           | internal uct/all gucx
@@ -81,7 +82,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 
 # perftest: folders, each above those that it names; bench and info import more than theirs
 perftest                      perftest/perf
-perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest
+perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest internal/memtp
 perftest/internal/measure                                                           | internal
 perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal

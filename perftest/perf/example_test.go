@@ -4,10 +4,10 @@ import (
 	"os"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/perftest/perf"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // reference is a component; a real one is in examples/transport.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // settings are those of the transport of these tests.

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/tcp/internal/epoll"

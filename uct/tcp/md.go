@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 )

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/targetop"
 )

@@ -3,8 +3,8 @@ package ucttest_test
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/uct/ucttest"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // A harness needs a function that opens a memory domain, the name of the

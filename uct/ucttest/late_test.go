@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // lateRounds is so many calls of Progress that a check which takes idle rounds for the end

@@ -5,10 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // memHarness opens memtp in a new world. change may be nil.

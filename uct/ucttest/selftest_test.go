@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
 	"github.com/gucx/gucx/uct/ucttest/internal/broken"
-	"github.com/gucx/gucx/uct/ucttest/memtp"
 	"github.com/gucx/gucx/uct/wrap"
 )
 

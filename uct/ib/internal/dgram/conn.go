@@ -3,8 +3,8 @@ package dgram
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/seq"
 	"github.com/gucx/gucx/internal/timelimit"
-	"github.com/gucx/gucx/ucs/seq"
 )
 
 // MaxWindow bounds Params.Window: far below half of the PSN space.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/gucx/gucx/ucs/seq"
+	"github.com/gucx/gucx/internal/seq"
 )
 
 func params(window int) *Params {

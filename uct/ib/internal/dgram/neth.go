@@ -3,7 +3,7 @@ package dgram
 import (
 	"encoding/binary"
 
-	"github.com/gucx/gucx/ucs/seq"
+	"github.com/gucx/gucx/internal/seq"
 )
 
 // HeaderLen is the length of the packet header in bytes.

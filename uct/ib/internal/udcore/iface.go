@@ -10,9 +10,9 @@ import (
 	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/handle"
 	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"

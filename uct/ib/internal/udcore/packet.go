@@ -1,8 +1,8 @@
 package udcore
 
 import (
+	"github.com/gucx/gucx/internal/seq"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/seq"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/ucs/handle"
+	"github.com/gucx/gucx/internal/handle"
 )
 
 // batch is the number of events taken with one call.

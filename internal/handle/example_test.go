@@ -3,7 +3,7 @@ package handle_test
 import (
 	"fmt"
 
-	"github.com/gucx/gucx/ucs/handle"
+	"github.com/gucx/gucx/internal/handle"
 )
 
 // A peer is given a number for a request and sends it back with the answer. One that comes
