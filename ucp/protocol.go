@@ -9,7 +9,7 @@ import (
 
 // protocol is what one class of operations (atomics, tagged messages, streams) adds to a worker and to its
 // EPs. The core calls these functions and names no protocol. A nil function has nothing to do. None of them
-// is called when an operation is posted in one call, completes, or arrives.
+// is called when an operation is posted in one call or completes, nor when its data arrives.
 type protocol struct {
 	// init makes the state of the worker, before its transports are open.
 	init func(*Worker)
@@ -30,7 +30,7 @@ type protocol struct {
 
 	// linked is called when the EP has a link, before its handshake begins.
 	linked func(*EP)
-	// learned is called when the handshake has gone on: the peer may have said something new.
+	// learned is called after each event of the handshake: the peer may have sent something new.
 	learned func(*EP)
 	// laneOpened is called when an endpoint of a transport is open.
 	laneOpened func(*EP, *lane)
@@ -42,7 +42,8 @@ type protocol struct {
 	accepted func(*EP)
 	// claimed is called when NewEP returns an EP that a peer has made.
 	claimed func(*EP)
-	// peerClosed is called when a transport says that the peer has closed the connection: why may have arrived.
+	// peerClosed is called when a transport reports that the peer has closed the connection. The reason may have
+	// arrived already, as a handshake message.
 	peerClosed func(*EP)
 	// deferred does deferred work of an EP with a link.
 	deferred func(*EP)
@@ -55,7 +56,7 @@ type protocol struct {
 	messaging func(*EP)
 	// credited is called when the peer has granted credit, granted when credit was granted to the peer.
 	credited, granted func(*EP)
-	// inHand is how much of the credit that is due to the peer messages may still keep, in bytes.
+	// inHand is how much of the credit that is due to the peer its messages may still hold, in bytes.
 	inHand func(*EP) int64
 
 	// bind is called when operations may go in one call over the lanes that there are: lanes, fences or the
@@ -99,7 +100,7 @@ type protocol struct {
 	freed func(*Worker) error
 }
 
-// handler is the handler of the active messages with an id. A nil one is not set.
+// handler is the handler of the active messages with an id.
 type handler struct {
 	id uint8
 	uct.AMHandler
