@@ -1,6 +1,6 @@
 package tick
 
-// rdtsc reads the time-stamp counter.
+// rdtsc reads the time-stamp counter after all earlier instructions.
 //
 //go:noescape
 func rdtsc() uint64
@@ -12,7 +12,8 @@ func cpuid(leaf uint32) (eax, ebx, ecx, edx uint32)
 
 var useTSC = invariantTSC() && kernelTrustsTSC()
 
-// Now returns the counter. Differences are meaningful, also between cores.
+// Now returns the counter when all earlier instructions have their results. Differences are meaningful, also
+// between cores.
 func Now() uint64 {
 	if useTSC {
 		return rdtsc()
