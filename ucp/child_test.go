@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -110,11 +110,7 @@ func (c *childSide) untilParentGoes(f func(context.Context) error) error {
 }
 
 // child is a process with a role.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type child struct{ *testenv.Subprocess }
 
 // startChild starts a process with a role. It is killed when the test ends, if it has not
 // been waited for.
@@ -140,54 +136,39 @@ func newChild(t testing.TB, role string, args ...any) *child {
 
 func newChildIn(t testing.TB, namespace, role string, args ...any) *child {
 	t.Helper()
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	c := &child{cmd: exec.Command(exe)}
+	cmd := testenv.Self(roleEnv + "=" + role + " " + strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 	if namespace != "" {
-		c.cmd = exec.Command("ip", "netns", "exec", namespace, exe)
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		inside := exec.Command("ip", "netns", "exec", namespace, exe)
+		inside.Env, inside.Stderr = cmd.Env, cmd.Stderr
+		cmd = inside
 	}
-	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role+" "+strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
-	c.cmd.Stderr = os.Stderr
-	c.in, err = c.cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewReader(out)
-	require.NoError(t, c.cmd.Start())
-	return c
+	return &child{testenv.LaunchSubprocess(t, cmd)}
 }
 
 // line is what the child says next.
 func (c *child) line(t testing.TB) string {
 	t.Helper()
-	line, err := c.out.ReadString('\n')
-	require.NoError(t, err, "the child has ended")
-	return strings.TrimSpace(line)
+	return c.Line(t)
 }
 
 // tell sends a line to the child.
 func (c *child) tell(t testing.TB, line string) {
 	t.Helper()
-	_, err := fmt.Fprintln(c.in, line)
-	require.NoError(t, err)
+	c.Tell(t, "%s", line)
 }
 
 // end waits until a child that was told all has ended, well.
 func (c *child) end(t testing.TB) {
 	t.Helper()
-	require.NoError(t, errors.Join(c.in.Close(), c.cmd.Wait()))
-	*c = child{}
+	c.End(t)
 }
 
 // kill ends the child as kill -9 does, and waits until it has; nothing if it has ended.
 func (c *child) kill(t testing.TB) {
 	t.Helper()
-	if c.cmd == nil {
-		return
-	}
-	require.NoError(t, errors.Join(c.cmd.Process.Kill(), c.in.Close()))
-	_ = c.cmd.Wait() // says that it was killed
-	*c = child{}
+	c.Kill(t)
 }
 
 // openContext opens the transports that tls selects.

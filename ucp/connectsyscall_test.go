@@ -166,8 +166,8 @@ func TestDial_SyscallFails(t *testing.T) {
 				}
 				assert.Contains(t, want, said[0], call.name)
 				failed = failed || said[0] == "errno"
-				require.NoError(t, c.in.Close())
-				assert.NoError(t, c.cmd.Wait(), call.name)
+				require.NoError(t, c.In.Close())
+				assert.NoError(t, c.Wait(), call.name)
 				p.until(func() bool { return p.b.w.eps.Len() == 0 })
 			}
 			assert.True(t, failed, "no call makes Dial fail")

@@ -1,12 +1,9 @@
 package ucp
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,7 +63,7 @@ func TestListener_Processes(t *testing.T) {
 				assert.Equal(t, how, string(l.peers[i].Private))
 				assert.Equal(t, how, string(p.b.mem.Bytes()[:len(how)]))
 				if n.network == "unix" {
-					assert.Equal(t, c.cmd.Process.Pid, l.peers[i].From.PID)
+					assert.Equal(t, c.Process.Pid, l.peers[i].From.PID)
 				}
 				p.see(l, c, i, how)
 			}
@@ -101,7 +98,7 @@ func (p *pair) lines(c *child, n int) (lines []string) {
 	go func() {
 		defer close(done)
 		for range n {
-			line, err := c.out.ReadString('\n')
+			line, err := c.Out.ReadString('\n')
 			if err != nil {
 				return
 			}
@@ -152,19 +149,9 @@ func guestRole(c *childSide) error {
 
 // startGuest starts a process of another user.
 func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *child {
-	cmd := exec.Command("/proc/self/exe") // the file itself may be out of the user's reach
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = as
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	c := &child{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	t.Cleanup(func() { c.kill(t) })
-	return c
+	cmd := testenv.Self(roleEnv + "=" + role)
+	cmd.Dir, cmd.SysProcAttr = "/", as
+	return &child{testenv.StartSubprocess(t, cmd)}
 }
 
 // TestListener_OtherUsers: they are turned away unless they are named, and so are listeners of

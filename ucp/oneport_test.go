@@ -148,7 +148,7 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 	c := startChildIn(t, cable.NS, "oneport", config.Try, netip.AddrPortFrom(cable.NearAddr, uint16(l.port())), "open", "far")
 	said := make(chan string, 1)
 	go func() {
-		line, _ := c.out.ReadString('\n')
+		line, _ := c.Out.ReadString('\n')
 		said <- strings.TrimSpace(line)
 	}()
 	p.until(func() bool { other.Progress(); return len(said) > 0 })

@@ -139,9 +139,9 @@ func (p *poster) stop() {
 	p.t.Helper()
 	p.c.tell(p.t, "long")
 	require.Equal(p.t, "posted", p.c.line(p.t))
-	require.NoError(p.t, p.c.cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(p.t, p.c.Process.Signal(syscall.SIGSTOP))
 	var ws syscall.WaitStatus
-	_, err := syscall.Wait4(p.c.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil)
+	_, err := syscall.Wait4(p.c.Process.Pid, &ws, syscall.WUNTRACED, nil)
 	require.NoError(p.t, err)
 	require.True(p.t, ws.Stopped())
 }
@@ -149,11 +149,11 @@ func (p *poster) stop() {
 // goOn has the process, which was stopped until now, go on.
 func (p *poster) goOn() {
 	p.t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.c.cmd.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.c.Process.Pid))
 	require.NoError(p.t, err)
 	_, state, _ := strings.Cut(string(stat), ") ")
 	require.Equal(p.t, "T", state[:1], "the state of the process")
-	require.NoError(p.t, p.c.cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(p.t, p.c.Process.Signal(syscall.SIGCONT))
 }
 
 // long sends the messages of posterLen, one from memory of the context, one from the caller's.

@@ -138,7 +138,7 @@ func TestConn_PeerKilled(t *testing.T) {
 			c, err := l.Accept()
 			require.NoError(t, err)
 			require.NoError(t, readOne(c))
-			peer.kill()
+			peer.Kill(t)
 			for range 2 {
 				require.ErrorIs(t, readOne(c), syscall.ECONNRESET)
 			}

@@ -114,7 +114,7 @@ func TestListener_Handover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := startChild(t, nil, "serve", at[0], at[1], at[2])
-			address, oldID, _ := strings.Cut(old.line(t), " ")
+			address, oldID, _ := strings.Cut(old.Line(t), " ")
 			w := newWorker(t, at[0])
 			(&pair{a: w}).serve(t)
 			ask := func() (*Conn, error) { return Dial(t.Context(), w, at[1], address) }
@@ -142,12 +142,11 @@ func TestListener_Handover(t *testing.T) {
 					}
 				})
 			}
-			_, err = fmt.Fprintln(old.in, "go")
-			require.NoError(t, err)
-			_, newID, _ := strings.Cut(old.line(t), " ")
+			old.Tell(t, "go")
+			_, newID, _ := strings.Cut(old.Line(t), " ")
 			require.NotEqual(t, oldID, newID)
 			assert.Equal(t, oldID, answered(t, func() (*Conn, error) { return early, nil }))
-			require.Equal(t, "left", old.line(t))
+			require.Equal(t, "left", old.Line(t))
 			close(over)
 			clients.Wait()
 			for id, n := range seen {

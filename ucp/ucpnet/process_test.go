@@ -4,14 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
@@ -39,46 +35,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child is a process with a role.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
 // startChild starts a process with a role, which has files from descriptor 3 on. It is killed when the test
 // ends.
-func startChild(t testing.TB, files []*os.File, role ...string) *child {
+func startChild(t testing.TB, files []*os.File, role ...string) *testenv.Subprocess {
 	t.Helper()
-	c := &child{cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+strings.Join(role, " "))
-	c.cmd.Stderr, c.cmd.ExtraFiles = os.Stderr, files
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewReader(out)
-	c.in, err = c.cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.cmd.Start())
-	t.Cleanup(c.kill)
-	return c
-}
-
-// line waits for the next line that the child says.
-func (c *child) line(t testing.TB) string {
-	t.Helper()
-	line, err := c.out.ReadString('\n')
-	require.NoError(t, err)
-	return strings.TrimSpace(line)
-}
-
-// kill kills the child, unless it has ended, and waits for its end.
-func (c *child) kill() {
-	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Process.Kill() // it may have ended
-		_ = c.cmd.Wait()
-		_ = c.in.Close()
-	}
+	cmd := testenv.Self(roleEnv + "=" + strings.Join(role, " "))
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return testenv.StartSubprocess(t, cmd)
 }
 
 // roleWorker is the worker of a child process.
