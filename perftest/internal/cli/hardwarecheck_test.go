@@ -16,7 +16,7 @@ func TestHardwareCheck(t *testing.T) {
 		assert.Equal(t, exitSkipped, code)
 		assert.Contains(t, errs, "no device of the kernel's driver mlx5")
 	}
-	t.Setenv(device.FakeEnv, "told")
+	t.Setenv(device.FakeEnv, "direct")
 	code, out, errs := perftest(t, "hardware-check", "-n", "10", "--timeout", "30s")
 	require.Equal(t, exitOK, code, errs)
 	assert.Contains(t, out, "hardware check of mlx5_fake0 port 1")

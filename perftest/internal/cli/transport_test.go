@@ -139,7 +139,7 @@ func TestMain_StoppedTargetOfSharedMemory(t *testing.T) {
 // All layers run over the ioctls of the kernel, which is one in software.
 func TestMain_FakeKernel(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
-	t.Setenv(device.FakeEnv, "told")
+	t.Setenv(device.FakeEnv, "direct")
 	code, out, errs := perftest(t, with(short, "-x", "rc_mlx5", "-t", "put_lat,am_lat,get_lat", "-s", "8,4096", "--rounds", "1")...)
 	require.Equal(t, exitOK, code, errs)
 	run, recs := records(t, out)

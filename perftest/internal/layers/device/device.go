@@ -20,20 +20,20 @@ func Fabrics() []string {
 	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
 }
 
-// FakeEnv names the variable of the environment with which there is a device more, and the first: one of the kernel in
-// software of package fakekernel. "told": it is told of stores to its registers, as the software HCA; "silicon": it looks
-// at the queues in memory, as an adapter.
+// FakeEnv names an environment variable that adds a device over the kernel in software of package fakekernel, before the
+// others. "direct": the driver calls the device, as it calls the software HCA; "silicon": the device polls memory, as an
+// adapter reads it.
 const FakeEnv = "PERFTEST_FAKE_MLX5"
 
-// fake lists the device of the kernel in software, if FakeEnv asks for it.
+// fake lists the device of the kernel in software, if FakeEnv is set.
 func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 	mode := os.Getenv(FakeEnv)
 	switch mode {
 	case "":
 		return nil, nil
-	case "told", "silicon":
+	case "direct", "silicon":
 	default:
-		return nil, fmt.Errorf("%s=%q: want told or silicon", FakeEnv, mode)
+		return nil, fmt.Errorf("%s=%q: want direct or silicon", FakeEnv, mode)
 	}
 	k := fakekernel.New(fakekernel.Config{Device: softhca.Config{Fabric: softhca.Fabric(fabric)}, Silicon: mode == "silicon"})
 	return connectx.DevicesOf(k, queues)

@@ -65,12 +65,12 @@ func TestList_Environment(t *testing.T) {
 
 // The device of the kernel in software comes first, if the environment asks for it.
 func TestList_Fake(t *testing.T) {
-	t.Setenv(FakeEnv, "told")
+	t.Setenv(FakeEnv, "direct")
 	devices, err := List("loop")
 	require.NoError(t, err)
 	assert.Equal(t, "mlx5_fake0", devices[0].Name())
 	assert.Equal(t, "softhca-loop", devices[1].Name())
 	t.Setenv(FakeEnv, "yes")
 	_, err = List("loop")
-	assert.ErrorContains(t, err, "want told or silicon")
+	assert.ErrorContains(t, err, "want direct or silicon")
 }

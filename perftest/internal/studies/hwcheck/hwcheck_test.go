@@ -33,12 +33,12 @@ func text(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// All steps pass over a kernel in software, told of stores and not, and nothing is left in it.
+// All steps pass over a kernel in software, with and without calls of the driver, and leave no object in it.
 func TestRun(t *testing.T) {
-	for name, silicon := range map[string]bool{"told": false, "silicon": true} {
+	for name, silicon := range map[string]bool{"direct": false, "silicon": true} {
 		t.Run(name, func(t *testing.T) {
 			if silicon {
-				testenv.SkipRace(t, "the goroutine that stands for the adapter spins")
+				testenv.SkipRace(t, "the goroutine that plays the adapter spins")
 			}
 			dev, k := fake(t, fakekernel.Config{Silicon: silicon})
 			report, err := Run(t.Context(), dev, Config{Port: 1, Timeout: testenv.Watchdog, Iterations: 20})

@@ -92,7 +92,7 @@ func (r *rig) asyncEvent() (_ string, err error) {
 	return "the limit of an SRQ", nil
 }
 
-// nextAsync waits for an asynchronous event. The goroutine that waits ends with the context at the latest.
+// nextAsync waits for an asynchronous event. The goroutine that waits returns when the context is closed, at the latest.
 func (r *rig) nextAsync() (verbs.AsyncEvent, error) {
 	type result struct {
 		ev  verbs.AsyncEvent

@@ -79,7 +79,7 @@ type step struct {
 	needs string
 }
 
-// Run tests a device. It returns an error only if ctx ends; what fails on the device is in the report.
+// Run tests a device. It returns an error only if ctx is cancelled; failures of the device are in the report.
 func Run(ctx context.Context, dev *verbs.Device, cfg Config) (*Report, error) {
 	r := &rig{cfg: cfg.withDefaults(), dev: dev}
 	report := &Report{}

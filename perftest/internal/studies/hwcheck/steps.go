@@ -323,7 +323,7 @@ func (r *rig) sent(wr verbs.SendWR, recvID uint64, n int) error {
 	return errors.New("no completion of a receive")
 }
 
-// waitEvent waits until the channel has an event, and takes it.
+// waitEvent waits for an event of the channel, which must be of the CQ.
 func (r *rig) waitEvent() error {
 	fds := []unix.PollFd{{Fd: int32(r.ch.FD()), Events: unix.POLLIN}}
 	for {

@@ -56,7 +56,7 @@ func sourcePort(label uint32) uint16 {
 	return minSourcePort | uint16(label^label>>labelHighBits)&sourcePortMask
 }
 
-// isEthernet reports whether a port is one of RoCE. The kernel is asked once for each port.
+// isEthernet reports whether a port is one of RoCE. It queries the kernel once for each port.
 func (h *Hardware) isEthernet(port uint8) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *Hardware) isEthernet(port uint8) (bool, error) {
 const minAHReplyLen = 10
 
 // createAH makes the kernel's address handle, and returns the address of the neighbor. The handle is the kernel's
-// plus 1: 0 stands for none.
+// plus 1, so 0 is no handle.
 func (h *Hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac [6]byte, err error) {
 	if h.reply.commandsWithData&createAHWithReply == 0 {
 		return 0, mac, lacks(&h.ctx.Info, "addresses of neighbors from the kernel")

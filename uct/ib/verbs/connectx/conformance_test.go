@@ -66,7 +66,7 @@ func tinyRC(o ucttest.Options) any {
 	return rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: rxDepth(o), SegSize: 1 << 10}
 }
 
-// dyingTimeout is when ud gives up a peer that was killed.
+// dyingTimeout is the timeout of ud for a peer that was killed.
 const dyingTimeout = 5 * time.Second
 
 func tinyUD(o ucttest.Options) any {
@@ -90,7 +90,7 @@ const (
 
 // Checks that fail because of the software behind the kernel, and would not on an adapter.
 var (
-	// A post of a receive reads the state of the QP, which is an ioctl here, and the goroutine that stands for an adapter
+	// A post of a receive reads the state of the QP, which is an ioctl here, and the goroutine that plays the adapter
 	// allocates.
 	allocations = []string{"cost/allocations"}
 	// The software HCA reaches memory that it has not allocated through the process that has it.
@@ -130,7 +130,7 @@ func TestConformance_RC(t *testing.T) { ucttest.Test(t, suites()[rcLoop]) }
 func TestConformance_UD(t *testing.T) { ucttest.Test(t, suites()[udLoop]) }
 
 func TestConformance_RCMLX5(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that with peers stands for it")
+	testenv.SkipSweep(t, "a suite; the one with peers covers it")
 	ucttest.Test(t, suites()[rcDV])
 }
 
@@ -139,12 +139,12 @@ func TestConformance_UDMLX5(t *testing.T) { ucttest.Test(t, suites()[udDV]) }
 func TestConformance_RCMLX5Peers(t *testing.T) { ucttest.Test(t, suites()[rcPeers]) }
 
 func TestConformance_UDMLX5Peers(t *testing.T) {
-	testenv.SkipSweep(t, "a suite that waits for timeouts of ud; that on one fabric stands for it")
+	testenv.SkipSweep(t, "a suite that waits for timeouts of ud; the one on the loop fabric covers it")
 	ucttest.Test(t, suites()[udPeers])
 }
 
 func TestConformance_RCMLX5Silicon(t *testing.T) {
-	testenv.SkipRace(t, "the goroutine that stands for the adapter spins, which takes a minute")
+	testenv.SkipRace(t, "the goroutine that plays the adapter spins for a minute")
 	ucttest.Test(t, suites()[rcSilicon])
 }
 

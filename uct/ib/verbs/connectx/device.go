@@ -38,7 +38,7 @@ func DevicesOf(k uverbs.Kernel, queues mlx5.Config) ([]*verbs.Device, error) {
 }
 
 // NewDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
-// The UAR policy of queues is not used: the kernel gives pages to queues when they need them, as UARLazy says.
+// The UAR policy of queues is not used: the driver allocates a UAR page when a queue needs it (UARLazy).
 func NewDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Device {
 	queues.UARPolicy = mlx5.UARLazy
 	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {

@@ -9,7 +9,7 @@
 //	poll: CQE                  no system call
 //
 // It has never run on an adapter: none was at hand. Its calls are compared with those that libmlx5 makes
-// (testdata), and it runs over a kernel in software that gives the queues to the software HCA (package
+// (testdata), and it runs over a kernel in software whose device is the software HCA (package
 // fakekernel). docs/hardware.md lists what only an adapter can decide, and the command that tests one.
 //
 // Sources: mlx5-abi.h, mlx5_user_ioctl_cmds.h and mlx5_user_ioctl_verbs.h of include/uapi/rdma in the Linux

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
-// ReplyError is a reply of the kernel that no kernel should give. It unwraps to ErrInternal. What the call had
-// created is destroyed.
+// ReplyError is an invalid reply of the kernel. It unwraps to ErrInternal. The object that the call has created is
+// destroyed.
 type ReplyError struct {
 	Dev    string
 	Op     string // what was called

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
-// object is what an ID that the kernel was given stands for.
+// object is an object of the context. The kernel has its ID, and names the object by the ID in events.
 type object struct {
 	kind   objectKind
 	number uint32

@@ -30,7 +30,7 @@ type Hardware struct {
 	cqs    map[uint32]named
 	srqs   map[uint32]named
 	qps    map[uint32]*queuePair
-	// ethernet says of the ports that were asked for whether they are of RoCE.
+	// ethernet reports, for each port that was queried, whether it is a RoCE port.
 	ethernet map[uint8]bool
 }
 
@@ -58,7 +58,7 @@ type named struct {
 // maxNumber bounds the numbers of CQs, SRQs and QPs: 24 bits.
 const maxNumber = 1 << 24
 
-// checkNumber checks the number that the kernel has given a new object. taken says that an object has it.
+// checkNumber checks the number of a new object. taken: another object has the number.
 func (h *Hardware) checkNumber(op uverbs.Method, number uint32, taken bool) error {
 	if number == 0 || number >= maxNumber || taken {
 		return h.badReply(op, "number %#x, in use: %v", number, taken)

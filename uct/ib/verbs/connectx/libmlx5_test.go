@@ -176,17 +176,17 @@ func (s *script) xrc() {
 	require.NoError(s.t, s.rc.Modify(verbs.QPAttr{State: verbs.QPStateErr}, st))
 }
 
-// difference is one that is meant: a pattern for its text, in which * stands for any text, and why it is so.
+// difference is an intended difference: a pattern for its text, in which * matches any text, and its reason.
 type difference struct{ pattern, why string }
 
 // differences of all records.
 var differences = []difference{
 	{"open: get context: attribute 4096 at 8: 01000000, gucx 00000000", "DEVX is not used"},
 	{"open: only libmlx5: method 4096 of object 4096", "a query of DEVX"},
-	{"open: only libmlx5: query device", "a probe whether the ioctl invokes commands: here the first command tells"},
+	{"open: only libmlx5: query device", "libmlx5 probes whether the ioctl invokes commands; here the first command fails if not"},
 	{"open: only libmlx5: command 2147483649", "the extended query, whose additions are not used"},
-	{"open: only gucx: query device", "the limits, which are asked for when the device is opened"},
-	{"query device: only libmlx5: query device", "they are known"},
+	{"open: only gucx: query device", "the limits are queried when the device is opened"},
+	{"query device: only libmlx5: query device", "the limits are known"},
 	{"reg MR 100 bytes*: register memory: attribute 0 at 36: 01001000, gucx 01000000", "relaxed ordering is not offered"},
 	{"*create SRQ: attribute 5 at 0: 3f000000, gucx 1f000000", "libmlx5 adds room for its wait queue"},
 	{"*create QP: attribute 8 at 16: *", "a send queue has the room for inline data that whole basic blocks leave"},
@@ -194,7 +194,7 @@ var differences = []difference{
 	{"*create QP: attribute 4096 at 28: 02040000, gucx 00040000", "no scatter to CQEs"},
 	{"*create QP: attribute 4096 at 32: *", "user indexes begin at 1"},
 	{"XRC SRQ 31 x 2: create SRQ: attribute 4096 at 24: 04000000, gucx 05000000", "user indexes begin at 1"},
-	{"modify RTR: only gucx: query port", "package verbs checks the address, and asks once"},
+	{"modify RTR: only gucx: query port", "package verbs checks the address, and queries the port once"},
 	{"XRC target: create QP: attribute 4096 at 8: +*, gucx +000", "a target has no doorbell record"},
 	{"XRC target: create QP: attribute 4096 at 36: *, gucx 00000000", "a target has no register"},
 	{"modify RTS: modify QP: attribute 0 at 68: 012e0100, gucx 01020100", "package verbs refuses attributes of a requester for a target"},
@@ -212,7 +212,7 @@ var blueFlameDifferences = []difference{
 	{"destroy all: only libmlx5: free UAR page", "a target has no register"},
 }
 
-// unexplained returns the differences that are not in the list, and the entries of the list that stand for none.
+// unexplained returns the differences that are not in the list, and the patterns that match no difference.
 func unexplained(diffs []string, list []difference) (unknown, unused []string) {
 	used := make([]bool, len(list))
 	for _, d := range diffs {

@@ -141,7 +141,7 @@ func (h *Hardware) AllocBuffer(n int) (verbs.Buffer, error) {
 	return buffer{b}, nil
 }
 
-// memoryRegion is an MR. The kernel has its pages pinned; pin keeps the Go object.
+// memoryRegion is an MR. The kernel pins its pages; pin pins the Go object.
 type memoryRegion struct {
 	handle uint32
 	pin    runtime.Pinner

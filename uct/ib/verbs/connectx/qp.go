@@ -12,7 +12,7 @@ import (
 // queuePair is a QP, or an XRC target that the context has opened, once or more.
 type queuePair struct {
 	id      uint64
-	handles []uint32      // the last one stands for the others; under Hardware.mu
+	handles []uint32      // calls use the last one; under Hardware.mu
 	state   atomic.Uint32 // verbs.QPState as ModifyQP has set it
 	failed  atomic.Bool   // an event says that the device has moved it to ERR
 }
@@ -141,7 +141,7 @@ func (h *Hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) 
 }
 
 // QueryQP implements prm.Hardware. In RTS and SQD a failed work request moves the QP to ERR, of which only the
-// device knows; that is a command of its firmware. An event tells of all other failures.
+// device knows: the query is a command of its firmware. Other failures raise an event.
 func (h *Hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
 	q, handle, err := h.qp(qpn)
 	if err != nil {

@@ -6,17 +6,18 @@ import (
 )
 
 // Software is implemented by a uverbs.File whose device is a program: package fakekernel. An adapter sees stores
-// to its UAR pages; software has to be told, and runs in the threads that post and poll.
+// to its UAR pages. Software does not: the driver calls it, and it runs in the threads that post and poll.
 type Software interface {
 	prm.Pollable
-	// Doorbell is told of stores to a UAR page that was mapped; nil if the device looks at memory by itself, as an
-	// adapter does.
+	// Doorbell returns the doorbell that the driver calls after each store to a mapped UAR page; nil if the device
+	// reads memory without calls, as an adapter does.
 	Doorbell(page []byte) prm.Doorbell
-	// RecvDoorbell is told of receives that are posted to an XRC SRQ, by the kernel's handle; nil if it needs not.
+	// RecvDoorbell returns the doorbell that the driver calls after each post to an XRC SRQ, by the kernel's handle; nil if
+	// the device needs no call.
 	RecvDoorbell(srq uint32) prm.RecvDoorbell
 }
 
-// softwareOf is the device of a context if it is a program that wants to be told; else nil.
+// softwareOf returns the device of a context if it is software that the driver must call; else nil.
 func softwareOf(ctx *uverbs.Context) Software {
 	if s, ok := ctx.File().(Software); ok && s.Attention() != nil {
 		return s

@@ -144,7 +144,7 @@ func awaitEvent(ch *verbs.CompChannel, cq *verbs.CQ) error {
 	return nil
 }
 
-// A solicited event comes for a solicited completion and for no other.
+// A CQ armed for solicited completions raises an event for a solicited completion only.
 func TestChannel_Solicited(t *testing.T) {
 	ctx, err := deviceOf(t, newKernel(fakekernel.Config{})).Open()
 	require.NoError(t, err)

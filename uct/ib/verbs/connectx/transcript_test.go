@@ -156,7 +156,7 @@ func newTranscriptKernel(t *testing.T, path string) *transcriptKernel {
 	return k
 }
 
-// step begins the next step of the record, which has the name.
+// step starts the next step of the record, which must have the name.
 func (k *transcriptKernel) step(name string) {
 	k.t.Helper()
 	k.finish()
@@ -337,10 +337,10 @@ func (k *transcriptKernel) amend(m uverbs.Method, command uverbs.CommandNumber, 
 	case command == uverbs.CmdCompChannel:
 		fd := uint32(k.pipe(uint64(binary.NativeEndian.Uint32(last.Data))))
 		copy(last.Data, uverbs.BytesOf(&fd))
-	case m == uverbs.MethodCreateSRQ: // the depth that was asked for
-		asked := slices.IndexFunc(attrs, func(a uverbs.Attr) bool { return a.ID == 5 })
+	case m == uverbs.MethodCreateSRQ: // the requested depth
+		wanted := slices.IndexFunc(attrs, func(a uverbs.Attr) bool { return a.ID == 5 })
 		got := slices.IndexFunc(attrs, func(a uverbs.Attr) bool { return a.ID == 11 })
-		copy(attrs[got].Data, attrs[asked].Data)
+		copy(attrs[got].Data, attrs[wanted].Data)
 	case command == uverbs.CmdQueryDevice:
 		copy(last.Data, uverbs.BytesOf(&uverbs.QueryDeviceReply{MaxMRSize: 1 << 40, MaxQPWR: 1 << 15, MaxSGE: 30, MaxCQE: 1<<22 - 1,
 			MaxSRQWR: 1<<15 - 1, MaxSRQSGE: 31, MaxQPRDAtom: 16, MaxQPInitRDAtom: 16, PhysPorts: 1}))

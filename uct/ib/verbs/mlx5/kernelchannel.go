@@ -29,7 +29,7 @@ func (ch *kernelChannel) FD() int { return ch.events.FD() }
 
 // Pending implements verbs.CompChannelProvider. It loads two words of each CQ of the channel: if the queue
 // is armed and has a completion, the device raises an event or has raised it. A queue that was never armed
-// counts as armed. For solicited completions Pending calls the kernel. The lock keeps the CQs open meanwhile.
+// counts as armed. For solicited completions Pending calls the kernel. No CQ is closed while the lock is held.
 func (ch *kernelChannel) Pending() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// at is memory that a process has named by its address, which it keeps until the object with the address is
-// destroyed: the contract of the kernel's ABI. The address is of this process and, for queues, off the Go heap.
+// at converts an address that a process has passed. By the contract of the kernel's ABI the process must not free the
+// memory before it destroys the object that uses it. The address is of this process and, for queues, off the Go heap.
 func at(address uint64) unsafe.Pointer {
 	p := uintptr(address)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p))

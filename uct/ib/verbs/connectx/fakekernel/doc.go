@@ -1,5 +1,5 @@
 // Package fakekernel is a kernel in software, for package connectx: a [uverbs.Kernel] with one device of the driver
-// mlx5. It answers the ioctls as the kernel's driver does, and gives the queues that a process creates to the
+// mlx5. It answers the ioctls as the kernel's driver does, and passes the queues that a process creates to the
 // software HCA. So the calls, the structs and the queues of a ConnectX adapter are used with real bytes, on a
 // machine without one:
 //
@@ -10,11 +10,11 @@
 //	softhca    executes the queues
 //
 // It does not copy the kernel's checks of attribute masks, its limits, or the behaviour of firmware. It
-// trusts the addresses that it is given, which are of its own process.
+// does not check addresses, which are of its own process.
 //
-// # Who looks at the queues
+// # Doorbells
 //
-// By default the device is told of stores to UAR pages, and runs in the threads that post and poll, as the software HCA
-// does without this package. With Config.Silicon it is told nothing: a goroutine looks at the doorbell records in
-// memory, so that the driver does what it does on an adapter. That is slower by the time between two looks.
+// By default the driver calls the device after each store to a UAR page, and the device runs in the threads that post and
+// poll, as the software HCA does without this package. With Config.Silicon the driver makes no such calls, as on an
+// adapter: a goroutine polls the doorbell records. An operation takes longer then, by the interval of the polls.
 package fakekernel

@@ -16,11 +16,11 @@ import (
 
 // Config makes a kernel.
 type Config struct {
-	// Name of the device; "" means "mlx5_fake0". It begins with "mlx5".
+	// Name of the device; "" means "mlx5_fake0". It must start with "mlx5".
 	Name string
 	// Device is the software HCA behind each open file.
 	Device softhca.Config
-	// Silicon has the device look at the queues in memory by itself.
+	// Silicon: the device polls the doorbell records, and the driver does not call it.
 	Silicon bool
 	// InfiniBand makes the port one of InfiniBand, not of RoCE.
 	InfiniBand bool
@@ -102,7 +102,7 @@ func (k *Kernel) count(kind string, n int) {
 	}
 }
 
-// before returns the error that a test wants of a call.
+// before returns the error with which a test makes a call fail.
 func (k *Kernel) before(c Call) error {
 	if k.cfg.Before == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 // end, read; the kernel has the other one.
 type pipe struct{ read, end int }
 
-// newPipe makes a pipe that keeps records apart.
+// newPipe makes a pipe that preserves the boundaries of records.
 func newPipe() (*pipe, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// watcher looks at doorbell records in memory, for a device that is told of no store.
+// watcher polls doorbell records, for a device that the driver does not call.
 type watcher struct {
 	hw      device
 	stopped atomic.Bool
@@ -21,7 +21,7 @@ type watcher struct {
 	rows map[int]func() bool // each looks at one record; true if there was something new
 }
 
-// idleLooks is how many looks without anything new come before pause.
+// After idleLooks polls without a change the watcher sleeps for pause.
 const (
 	idleLooks = 2000
 	pause     = 50 * time.Microsecond
@@ -68,7 +68,7 @@ func (w *watcher) look() (found bool) {
 	return found
 }
 
-// add begins to look at a record; the function that it returns ends that. While a row runs, it waits.
+// add adds a row; the function that it returns removes the row, and waits while a row runs.
 func (w *watcher) add(row func() bool) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *watcher) add(row func() bool) (remove func()) {
 
 func nothing() {}
 
-// watchQP looks at the send counter of a QP.
+// watchQP polls the send counter of a QP.
 func (f *file) watchQP(qpn uint32, p *prm.QPParams) (remove func()) {
 	if f.watcher == nil {
 		return nothing
@@ -104,7 +104,7 @@ func (f *file) watchQP(qpn uint32, p *prm.QPParams) (remove func()) {
 // neverArmed is an arm word with a command that no arm has.
 const neverArmed = uint32(1<<32 - 1)
 
-// watchCQ looks at the arm word of a CQ.
+// watchCQ polls the arm word of a CQ.
 func (f *file) watchCQ(cqn uint32, p *prm.CQParams) (remove func()) {
 	if f.watcher == nil || p.Sink == nil {
 		return nothing
@@ -122,7 +122,7 @@ func (f *file) watchCQ(cqn uint32, p *prm.CQParams) (remove func()) {
 	})
 }
 
-// watchSRQ looks at the counter of an SRQ whose posts the device wants to know of.
+// watchSRQ polls the counter of an SRQ, if the device needs to know of its posts.
 func (f *file) watchSRQ(srq uint32, record prm.DBRec) (remove func()) {
 	if f.watcher == nil {
 		return nothing
