@@ -90,20 +90,23 @@ func (h *Hardware) destroyCQ(q named) error {
 // DestroyCQ implements prm.Hardware.
 func (h *Hardware) DestroyCQ(cqn uint32) error { return h.destroy(h.cqs, "CQ", cqn, h.destroyCQ) }
 
-// destroy removes object n of a table when call has destroyed it.
+// destroy removes object n of a table, and destroys it by call. The object leaves the table first: the kernel may give
+// its number to another one before call returns. After an error it is in the table again.
 func (h *Hardware) destroy(table map[uint32]named, what string, n uint32, call func(named) error) error {
 	h.mu.Lock()
 	q, ok := table[n]
+	o := h.byID[q.id]
+	delete(table, n)
+	delete(h.byID, q.id)
 	h.mu.Unlock()
 	if !ok {
 		return h.invalid("no %s %#x", what, n)
 	}
-	if err := call(q); err != nil {
-		return err
+	err := call(q)
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		table[n], h.byID[q.id] = q, o
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(table, n)
-	delete(h.byID, q.id)
-	return nil
+	return err
 }

@@ -103,17 +103,20 @@ func (h *Hardware) AllocPD() (uint32, error) {
 
 // DeallocPD implements prm.Hardware.
 func (h *Hardware) DeallocPD(pdn uint32) error {
-	handle, err := h.pd(pdn)
-	if err != nil {
-		return err
-	}
-	if err = h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, handle)); err != nil {
-		return err
-	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.pds, pdn)
-	return nil
+	handle, ok := h.pds[pdn]
+	delete(h.pds, pdn) // see destroy
+	h.mu.Unlock()
+	if !ok {
+		return h.invalid("no PD %#x", pdn)
+	}
+	err := h.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, handle))
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.pds[pdn] = handle
+	}
+	return err
 }
 
 // pd is the handle of a PD.
@@ -186,16 +189,17 @@ func (h *Hardware) destroyMR(m *memoryRegion) error {
 func (h *Hardware) DeregMR(lkey uint32, free verbs.Buffer) error {
 	h.mu.Lock()
 	m, ok := h.mrs[lkey]
+	delete(h.mrs, lkey) // see destroy
 	h.mu.Unlock()
 	if !ok {
 		return h.invalid("no memory region with key %#x", lkey)
 	}
 	if err := h.destroyMR(m); err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mrs[lkey] = m
 		return err
 	}
-	h.mu.Lock()
-	delete(h.mrs, lkey)
-	h.mu.Unlock()
 	if free != nil {
 		return free.Close()
 	}

@@ -171,21 +171,27 @@ func (h *Hardware) destroyQP(handle uint32) error {
 	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
-// DestroyQP implements prm.Hardware.
+// DestroyQP implements prm.Hardware. Of a target that was opened several times it closes one handle.
 func (h *Hardware) DestroyQP(qpn uint32) error {
-	q, handle, err := h.qp(qpn)
-	if err != nil {
-		return err
-	}
-	if err = h.destroyQP(handle); err != nil {
-		return err
-	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	q.handles = q.handles[:len(q.handles)-1]
-	if len(q.handles) == 0 {
-		delete(h.qps, qpn)
+	q, ok := h.qps[qpn]
+	if !ok {
+		h.mu.Unlock()
+		return h.invalid("no QP %#x", qpn)
+	}
+	last := len(q.handles) - 1
+	handle := q.handles[last]
+	if q.handles = q.handles[:last]; last == 0 {
+		delete(h.qps, qpn) // see destroy
 		delete(h.byID, q.id)
 	}
-	return nil
+	h.mu.Unlock()
+	err := h.destroyQP(handle)
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		q.handles = append(q.handles, handle)
+		h.qps[qpn], h.byID[q.id] = q, object{kind: kindQP, number: qpn, qp: q}
+	}
+	return err
 }

@@ -356,3 +356,42 @@ func TestTrouble_Arguments(t *testing.T) {
 	assert.ErrorContains(t, err, "no completion vector 1048576 of 4")
 	assert.Equal(t, 940, ctx.QueryDevice().MaxInline)
 }
+
+// The kernel gives the number of an object to another one before the call that destroys the first has returned.
+func TestTrouble_NumberReused(t *testing.T) {
+	const numberOfPD, numberOfCQ = 0x51, 0x52
+	var ctx *verbs.Context
+	during := map[string]func() error{} // what another goroutine does during a destruction
+	k := newKernel(fakekernel.Config{After: func(c fakekernel.Call) {
+		switch c.Op {
+		case "allocate PD":
+			put32(uverbs.AttrDriverOut, 0, numberOfPD)(c)
+		case "create CQ":
+			put32(uverbs.AttrDriverOut, 0, numberOfCQ)(c)
+		case "free PD", "destroy CQ":
+			if f := during[c.Op]; f != nil {
+				delete(during, c.Op)
+				assert.NoError(t, f(), c.Op)
+			}
+		}
+	}})
+	b := &builder{}
+	ctx = add(b, deviceOf(t, k).Open)
+	require.NoError(t, b.err)
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := ctx.CreateCQ(verbs.CQInitAttr{Depth: 5})
+	require.NoError(t, err)
+	during["free PD"] = func() error {
+		add(b, func() (*verbs.PD, error) { return ctx.AllocPD() })
+		return b.err
+	}
+	during["destroy CQ"] = func() error {
+		add(b, func() (*verbs.CQ, error) { return ctx.CreateCQ(verbs.CQInitAttr{Depth: 5}) })
+		return b.err
+	}
+	require.NoError(t, pd.Close())
+	require.NoError(t, cq.Close())
+	assert.Empty(t, b.closeAll(t), "the new objects are not lost")
+	assert.Empty(t, k.Live())
+}
