@@ -144,6 +144,7 @@ func TestConformance_UDMLX5Peers(t *testing.T) {
 }
 
 func TestConformance_RCMLX5Silicon(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that with peers stands for it but for doorbells, which perftest's hardware check has")
 	testenv.SkipRace(t, "the goroutine that plays the adapter spins for a minute")
 	ucttest.Test(t, suites()[rcSilicon])
 }
