@@ -307,6 +307,7 @@ func messageSeeds() (seeds [][]byte) {
 	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
+	add(hostileMsg{wire.AMStream, namesEP, head(7)}) // empty, and elsewhere
 	end := hostileMsg{wire.AMStreamEnd, namesEP, (&wire.Control{}).Append(nil)}
 	add(end, hostileMsg{wire.AMStream, namesEP, append(head(math.MaxUint64), data...)}, end)
 	query := func(number uint32, kind wire.QueryKind, returned bool) hostileMsg {

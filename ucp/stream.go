@@ -80,7 +80,7 @@ func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
 		return true // nobody reads the stream
 	}
 	e.used()
-	if s := e.messaging().streaming(); s.follows(c.ID, 0) {
+	if s := e.messaging().streaming(); s.continues(c.ID) {
 		s.came = afterEnd
 		e.msgs.endReceives(ucs.StatusStreamEnded)
 	}
@@ -122,9 +122,17 @@ func (s *stream) take(off uint64, data []byte) {
 	w.streams.ready.add(s)
 }
 
-// follows reports that n bytes, which were charged to their sender if there are some, begin where those
-// before end. Otherwise the EP fails.
+// follows is continues for n bytes that were charged to their sender, and gives back the charge if they
+// are refused.
 func (s *stream) follows(off uint64, n int) bool {
+	if off != s.came {
+		s.m.received(n)
+	}
+	return s.continues(off)
+}
+
+// continues reports that off is where the stream goes on. Otherwise the EP fails.
+func (s *stream) continues(off uint64) bool {
 	if off == s.came {
 		return true
 	}
@@ -133,9 +141,6 @@ func (s *stream) follows(off uint64, n int) bool {
 	why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
 	if s.ended() {
 		why = fmt.Errorf("%w: its stream goes on at %d after its end", ucs.ErrRemoteInvalid, off)
-	}
-	if n > 0 {
-		m.received(n)
 	}
 	m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
 	return false
