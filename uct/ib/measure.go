@@ -5,7 +5,7 @@ import (
 
 	"github.com/gucx/gucx/internal/handover"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/internal/cost"
 )
 
 // Measurer measures what the operations of an iface on the port cost, with attr; nil where the
@@ -36,7 +36,7 @@ func (m measurer) Measure() uct.Measured { return measured(m.attr, handover.Meas
 
 // measured is Measure for h.
 func measured(attr *uct.IfaceAttr, h handover.Costs) uct.Measured {
-	out, pass := base.Measured(attr, h, farCall), float64(h.Pass)
+	out, pass := cost.Measured(attr, h, farCall), float64(h.Pass)
 	for v := uct.AMShort; v <= uct.GetZcopy; v++ {
 		c := &out.Costs[v]
 		switch {

@@ -4,7 +4,7 @@ import (
 	"github.com/gucx/gucx/internal/handover"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/internal/cost"
 )
 
 // Measure implements uct.Measurer: how fast processors of this machine hand bytes over. The peer
@@ -19,7 +19,7 @@ func measured(attr *uct.IfaceAttr, h handover.Costs, cma bool) uct.Measured {
 	if !cma {
 		h.Kernel = 0
 	}
-	m := base.Measured(attr, h, regReach.Send)
+	m := cost.Measured(attr, h, regReach.Send)
 	for v := uct.AMShort; v <= uct.AMZcopy; v++ {
 		m.Costs[v].Latency = h.Line
 	}

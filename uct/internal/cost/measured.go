@@ -1,4 +1,6 @@
-package base
+// Package cost derives what the operations of a transport cost from what this machine takes to move bytes between
+// processes.
+package cost
 
 import (
 	"time"
