@@ -1,12 +1,9 @@
 package ucs
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/gucx/gucx/internal/timelimit"
 )
 
 // RevokeLimit bounds how long closing registered memory waits for peers that are in
@@ -34,15 +31,3 @@ func (e *InUseError) Error() string {
 
 // Unwrap returns ErrTimedOut.
 func (e *InUseError) Unwrap() error { return ErrTimedOut }
-
-// AwaitUse calls stop, which does not wait, until that returns another error than an
-// [InUseError], or none, for [RevokeLimit] at most. It returns the last error.
-func AwaitUse(stop func() error) error {
-	var err error
-	var inUse *InUseError
-	timelimit.Await(RevokeLimit, func() bool {
-		err = stop()
-		return !errors.As(err, &inUse)
-	})
-	return err
-}

@@ -185,7 +185,7 @@ func TestWake(t *testing.T) {
 	var word atomic.Uint32
 	word.Store(5)
 	var undo cleanup.Stack
-	w, err := md.OpenWake(&word, &undo)
+	w, err := md.OpenWake(&word, undo.Add)
 	require.NoError(t, err)
 	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: w.Channel()})
 	require.NoError(t, err)

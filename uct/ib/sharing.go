@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
@@ -38,13 +37,13 @@ type queues struct {
 }
 
 // OpenSharing begins the queues of an iface of transport on port; what it makes
-// is closed by undo. ErrBusy if the MD has an iface of the transport there and one of
+// is closed by functions that undo gets. ErrBusy if the MD has an iface of the transport there and one of
 // the two does not share it.
-func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo *cleanup.Stack) (*Sharing, error) {
+func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo func(step func() error)) (*Sharing, error) {
 	if err := md.owners.join(exclusivePort{transport, port}, e); err != nil {
 		return nil, md.opError("open "+transport, err)
 	}
-	undo.Add(func() error { md.owners.leave(exclusivePort{transport, port}); return nil })
+	undo(func() error { md.owners.leave(exclusivePort{transport, port}); return nil })
 	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == EndpointsMPIThreads,
 		spares: map[*verbs.QP]*verbs.QP{}}
 	for _, q := range s.sets() {
@@ -63,14 +62,14 @@ func (s *Sharing) sets() []*queues {
 	return []*queues{&s.used}
 }
 
-func (s *Sharing) allocDomain(q *queues, undo *cleanup.Stack) (err error) {
+func (s *Sharing) allocDomain(q *queues, undo func(step func() error)) (err error) {
 	if s.plan.Domain == 0 || !s.md.ctx.HasTD() {
 		return nil
 	}
 	if q.td, err = s.md.ctx.AllocTD(verbs.TDInitAttr{Sharing: s.plan.Domain}); err != nil {
 		return s.md.opError("alloc thread domain", err)
 	}
-	undo.Add(q.td.Close)
+	undo(q.td.Close)
 	return nil
 }
 
@@ -78,14 +77,14 @@ func (s *Sharing) allocDomain(q *queues, undo *cleanup.Stack) (err error) {
 // domains.
 func (s *Sharing) TD() *verbs.TD { return s.used.td }
 
-// CreateCQ makes the completion queue of the iface, closed by undo.
-func (s *Sharing) CreateCQ(attr verbs.CQInitAttr, undo *cleanup.Stack) (_ *verbs.CQ, err error) {
+// CreateCQ makes the completion queue of the iface, closed by functions that undo gets.
+func (s *Sharing) CreateCQ(attr verbs.CQInitAttr, undo func(step func() error)) (_ *verbs.CQ, err error) {
 	attr.SingleThreaded = !s.lock
 	for _, q := range s.sets() {
 		if q.cq, err = s.md.ctx.CreateCQ(attr); err != nil {
 			return nil, fmt.Errorf("create cq: %w", err)
 		}
-		undo.Add(q.cq.Close)
+		undo(q.cq.Close)
 		attr.Channel = nil // no completion comes to the spare one
 	}
 	return s.used.cq, nil

@@ -168,9 +168,9 @@ func TestSharing_Locks(t *testing.T) {
 	} {
 		t.Run(e.String(), func(t *testing.T) {
 			var undo cleanup.Stack
-			s, err := openSharing(t, e).OpenSharing("rc", 1, e, &undo)
+			s, err := openSharing(t, e).OpenSharing("rc", 1, e, undo.Add)
 			require.NoError(t, err)
-			cq, err := s.CreateCQ(verbs.CQInitAttr{Depth: 1}, &undo)
+			cq, err := s.CreateCQ(verbs.CQInitAttr{Depth: 1}, undo.Add)
 			require.NoError(t, err)
 			qp, err := s.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 			require.NoError(t, err)

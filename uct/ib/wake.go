@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -27,28 +26,28 @@ type Wake struct {
 // Raised is the bit that Raise sets in the word of OpenWake.
 const Raised = 1 << 31
 
-// OpenWake makes a completion channel and what it is waited for with, closed by undo.
+// OpenWake makes a completion channel and what it is waited for with, closed by functions that undo gets.
 // Raise sets the bit Raised of word, so that Progress looks at one word of the iface;
 // the other bits are the iface's own.
-func (md *MD) OpenWake(word *atomic.Uint32, undo *cleanup.Stack) (*Wake, error) {
+func (md *MD) OpenWake(word *atomic.Uint32, undo func(step func() error)) (*Wake, error) {
 	channel, err := md.ctx.CreateCompChannel()
 	if err != nil {
 		return nil, fmt.Errorf("create completion channel: %w", err)
 	}
-	undo.Add(channel.Close)
+	undo(channel.Close)
 	w := &Wake{channel: channel, word: word}
 	return w, w.open(undo)
 }
 
 // open makes the descriptors.
-func (w *Wake) open(undo *cleanup.Stack) (err error) {
+func (w *Wake) open(undo func(step func() error)) (err error) {
 	open := func(fd *int, call string, f func() (int, error)) error {
 		n, err := f()
 		if err != nil {
 			return os.NewSyscallError(call, err)
 		}
 		*fd = n
-		undo.Add(func() error { return unix.Close(n) })
+		undo(func() error { return unix.Close(n) })
 		return nil
 	}
 	if err = open(&w.epoll, "epoll_create1", func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) }); err != nil {

@@ -25,7 +25,7 @@ func TestWake_RaiseWritesLate(t *testing.T) {
 	md := domainMD(t)
 	var word atomic.Uint32
 	var undo cleanup.Stack
-	w, err := md.OpenWake(&word, &undo)
+	w, err := md.OpenWake(&word, undo.Add)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, undo.Run()) }()
 	sleeps := func() bool { return w.Arm(armed{}, 0) == nil && !testenv.Readable(t, w.FD(), 0) }

@@ -4,6 +4,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -144,7 +145,7 @@ func checkQueueStop(t T, p *Pair) {
 		if round > 0 {
 			e.await(t, 2)
 		}
-		require.NoError(t, ucs.AwaitUse(e.q.Stop))
+		require.NoError(t, guard.AwaitUse(e.q.Stop))
 		require.NoError(t, e.q.Stop(), "stop again")
 		s, u := p.sendTo(t, p.AB, c, pattern(5, 20), 1), p.sendTo(t, p.AB, c, pattern(6, 20), 1)
 		p.ended(t, s, ucs.StatusCanceled)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -125,7 +126,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	}
 	undo.Add(it.rx.Close)
 	if it.links != nil {
-		undo.Add(func() error { return ucs.AwaitUse(it.srq.Stop) }) // peers reach it while there are initiators
+		undo.Add(func() error { return guard.AwaitUse(it.srq.Stop) }) // peers reach it while there are initiators
 	}
 	return it.rx.Posted()
 }
@@ -150,15 +151,15 @@ func fit(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 
 // openQueues makes the objects that EPs share.
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	if it.wake, err = it.md.OpenWake(&it.Attn, undo); err != nil {
+	if it.wake, err = it.md.OpenWake(&it.Attn, undo.Add); err != nil {
 		return err
 	}
-	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
+	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo.Add); err != nil {
 		return err
 	}
 	// A Progress may give its entries back at its end.
 	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll + it.extCQ
-	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
+	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo.Add); err != nil {
 		return err
 	}
 	attr := verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.sharing.TD()}

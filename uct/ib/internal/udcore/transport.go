@@ -144,14 +144,14 @@ const (
 const queueKey = 0x67756378
 
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	if it.wake, err = it.md.OpenWake(&it.attn, undo); err != nil {
+	if it.wake, err = it.md.OpenWake(&it.attn, undo.Add); err != nil {
 		return err
 	}
-	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
+	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo.Add); err != nil {
 		return err
 	}
 	depth := it.cfg.TxDepth + it.cfg.RxDepth
-	if it.cq, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
+	if it.cq, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo.Add); err != nil {
 		return err
 	}
 	it.qp, err = it.sharing.CreateQP(verbs.QPInitAttr{

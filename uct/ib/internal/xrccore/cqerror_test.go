@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -133,7 +134,7 @@ func TestCQError_Receives(t *testing.T) {
 			}
 			require.NoError(t, to.Post(r, b.iov(0, 64)))
 		}
-		require.NoError(t, ucs.AwaitUse(stopping.Stop))
+		require.NoError(t, guard.AwaitUse(stopping.Stop))
 		until(t, func() bool { return len(order) >= 6 }, b)
 		statuses.wantIOErr(t, 6)
 		assert.Equal(t, []int{0, 2, 4}, evens(order))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -30,7 +31,7 @@ func TestStop_TakesWhatCame(t *testing.T) {
 		second := a.send(t, c, 0, 8, 2)
 		until(t, func() bool { return second.ended }, a)
 		require.Equal(t, ucs.StatusOK, second.Status)
-		require.NoError(t, ucs.AwaitUse(q.Stop))
+		require.NoError(t, guard.AwaitUse(q.Stop))
 		until(t, func() bool { return len(q.got) == 3 }, b)
 		assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusCanceled}, q.status)
 		assert.Equal(t, []byte{2, 2, 2, 2, 2, 2, 2, 2}, q.got[1])
@@ -60,7 +61,7 @@ func TestStop_BehindWhatIsNotTold(t *testing.T) {
 		s := a.send(t, c, 0, 8, byte(2+i))
 		until(t, func() bool { return s.ended }, a)
 	}
-	require.NoError(t, ucs.AwaitUse(q.Stop))
+	require.NoError(t, guard.AwaitUse(q.Stop))
 	until(t, func() bool { return len(q.got) == 3 }, b)
 	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusOK}, q.status)
 	in.head = in.tail

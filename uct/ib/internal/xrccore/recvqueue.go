@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -179,7 +180,7 @@ func (q *recvQueue) Stop() error {
 }
 
 // await is Stop that waits for peers in the middle of a message, for ucs.RevokeLimit.
-func (q *recvQueue) await() error { return ucs.AwaitUse(q.Stop) }
+func (q *recvQueue) await() error { return guard.AwaitUse(q.Stop) }
 
 // Close implements uct.Queue. A message that has come, and has not been told yet, goes with
 // the queue: stop it before, until its receives have ended.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -186,7 +187,7 @@ func (s *sharedRecv) Stop() error {
 
 // Close implements verbs.SRQProvider.
 func (s *sharedRecv) Close() error {
-	if err := ucs.AwaitUse(s.Stop); err != nil {
+	if err := guard.AwaitUse(s.Stop); err != nil {
 		return err
 	}
 	p := s.prov

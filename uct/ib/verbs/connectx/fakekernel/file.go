@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx"
@@ -142,7 +143,7 @@ func (f *file) remove(kind uint16, handle uint64) error {
 	if busy {
 		return unix.EBUSY
 	}
-	if err := ucs.AwaitUse(o.destroy); err != nil {
+	if err := guard.AwaitUse(o.destroy); err != nil {
 		return errnoOf(err)
 	}
 	f.mu.Lock()

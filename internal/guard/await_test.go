@@ -1,4 +1,4 @@
-package ucs
+package guard
 
 import (
 	"errors"
@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/ucs"
 )
 
 // TestAwaitUse: what is in use is tried again until it is not, for RevokeLimit at most.
 func TestAwaitUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, tries := time.Now(), 0
-		inUse := &InUseError{PIDs: []int{3, 7}}
+		inUse := &ucs.InUseError{PIDs: []int{3, 7}}
 		for _, last := range []error{nil, errors.New("another")} {
 			tries = 0
 			assert.Equal(t, last, AwaitUse(func() error {
@@ -24,10 +26,10 @@ func TestAwaitUse(t *testing.T) {
 			}))
 			assert.Equal(t, 5, tries)
 		}
-		assert.Less(t, time.Since(start), RevokeLimit)
+		assert.Less(t, time.Since(start), ucs.RevokeLimit)
 		start = time.Now()
 		assert.Equal(t, error(inUse), AwaitUse(func() error { return inUse }))
-		assert.GreaterOrEqual(t, time.Since(start), RevokeLimit)
+		assert.GreaterOrEqual(t, time.Since(start), ucs.RevokeLimit)
 		assert.EqualError(t, inUse, "memory is in use by process 3, 7: operation timed out")
 	})
 }
@@ -39,10 +41,10 @@ func TestAwaitUse_ProcessStood(t *testing.T) {
 			tries := 0
 			assert.NoError(t, AwaitUse(func() error {
 				if tries++; tries == stand {
-					time.Sleep(2 * RevokeLimit)
+					time.Sleep(2 * ucs.RevokeLimit)
 				}
 				if tries < stand+10 {
-					return &InUseError{}
+					return &ucs.InUseError{}
 				}
 				return nil
 			}), "at try %d", stand)
