@@ -5,7 +5,7 @@ GO      ?= go
 PKGS    ?= ./...
 # What race, invariants and the build for s390x are for, unless PKGS names something else.
 LIBS     = $(if $(filter ./...,$(PKGS)),./internal/... ./ucs/... ./uct/... ./wireup/... ./ucp/...,$(PKGS))
-FUZZ    ?= 3000x
+FUZZ    ?= 2000x
 RACE    ?= -short
 GOFILES  = $(shell git ls-files '*.go')
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -62,7 +62,7 @@ cross: ## builds for other machines: arm64, with its barriers as they were meant
 	GUCX_TEST_CROSS=1 $(GOTEST) -run '^TestListing$$' ./internal/mmio
 	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(LIBS)
 
-fuzz-short: ## every fuzz target for FUZZ inputs or time (3000x; 60s)
+fuzz-short: ## every fuzz target for FUZZ inputs or time (2000x; 60s)
 	.ci/fuzz $(FUZZ)
 
 api: ## write docs/api, the exported declarations of each public package; a test compares them
