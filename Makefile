@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build modules test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help: ## list the targets
 quick: ## within a minute: gofmt, vet, the rules of the tree, and tests of packages that differ from main
 	@.ci/quick
 
-check: fmt vet lint build modules cross test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
+check: fmt vet lint build modules cross byte-order test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
 
 fmt: ## fail if gofmt would change a file
 	@bad=$$(gofmt -l $(GOFILES)); if [ -n "$$bad" ]; then echo "gofmt would change:"; echo "$$bad"; exit 1; fi
@@ -46,7 +46,7 @@ test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)
 
 # Most studies, probes and plots of perftest have one goroutine, or run programs.
-RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),./examples/... $(addprefix ./perftest/internal/,cli layers/... measure/... peers/... \
+RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),./examples/... $(addprefix ./perftest/internal/,layers/... measure/... peers/... \
 	studies/compare studies/steps studies/threads))
 
 # By itself every program with the detector built in sleeps a second before it exits, and
@@ -57,9 +57,11 @@ race: ## tests of what has several goroutines under the race detector, with 4 pr
 invariants: ## tests of the libraries with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
 	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=./...=-d=checkptr $(LIBS)
 
-cross: ## builds for other machines: arm64, with its barriers as they were meant, and the libraries for s390x, for byte order
+cross: ## builds for arm64, with its barriers as they were meant
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)
 	GUCX_TEST_CROSS=1 $(GOTEST) -run '^TestListing$$' ./internal/mmio
+
+byte-order: ## builds the libraries for s390x, whose bytes are in the other order
 	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(LIBS)
 
 fuzz-short: ## every fuzz target for FUZZ inputs or time (2000x; 60s)
