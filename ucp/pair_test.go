@@ -247,25 +247,8 @@ func (p *pair) warm() *pair {
 	return p
 }
 
-// sevens are the multiples of seven modulo 256, twice.
-var sevens = func() (b [2 << 8]byte) {
-	for i := range b {
-		b[i] = byte(7 * i)
-	}
-	return b
-}()
-
-// pattern is n bytes that differ with seed: i*7 + i>>8 + seed, a row of 256 at a time. Tests make
-// megabytes of them, which the race detector would look at one by one.
-func pattern(n, seed int) []byte {
-	const row, seventh = 1 << 8, 183 // 7*183 is 1 modulo 256
-	b := make([]byte, n)
-	for at := 0; at < n; at += row {
-		first := (at/row + seed) * seventh & (row - 1)
-		copy(b[at:], sevens[first:][:row])
-	}
-	return b
-}
+// pattern is n bytes that differ with seed.
+func pattern(n, seed int) []byte { return testenv.Pattern(n, seed) }
 
 func requireBytes(t testing.TB, want, got []byte) {
 	t.Helper()
