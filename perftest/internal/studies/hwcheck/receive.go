@@ -33,15 +33,20 @@ func (r *rig) pair(undo *cleanup.Stack, srq *verbs.SRQ) (a *verbs.QP, err error)
 	return a, errors.Join(r.connect(a, b.Number()), r.connect(b, a.Number()))
 }
 
+// pairOnSRQ makes an SRQ of 31 receives of sges SGEs each, and two connected QPs on it, of which it returns the first.
+func (r *rig) pairOnSRQ(undo *cleanup.Stack, sges int) (srq *verbs.SRQ, a *verbs.QP, err error) {
+	if srq, err = r.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 31, MaxSGE: sges}); err != nil {
+		return nil, nil, err
+	}
+	undo.Add(srq.Close)
+	a, err = r.pair(undo, srq)
+	return srq, a, err
+}
+
 func (r *rig) sendSRQ() (_ string, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	srq, err := r.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 31, MaxSGE: 2})
-	if err != nil {
-		return "", err
-	}
-	undo.Add(srq.Close)
-	a, err := r.pair(&undo, srq)
+	srq, a, err := r.pairOnSRQ(&undo, 2)
 	if err != nil {
 		return "", err
 	}
@@ -58,12 +63,7 @@ func (r *rig) sendSRQ() (_ string, err error) {
 func (r *rig) asyncEvent() (_ string, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	srq, err := r.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 31, MaxSGE: 1})
-	if err != nil {
-		return "", err
-	}
-	undo.Add(srq.Close)
-	a, err := r.pair(&undo, srq)
+	srq, a, err := r.pairOnSRQ(&undo, 1)
 	if err != nil {
 		return "", err
 	}
