@@ -135,7 +135,7 @@ func dialAndPut(w *Worker, network, address string) error {
 var faultyCases = []struct {
 	tls     string
 	network int
-	silent  string // the call without which nothing but silence tells that it fails
+	silent  string // the call that fails without an error: Dial times out
 }{
 	{tls: "sm,tcp", network: 0},
 	{tls: "tcp", network: 1},
@@ -143,7 +143,7 @@ var faultyCases = []struct {
 }
 
 // If one system call fails from then on, in all threads, Dial succeeds without it or returns the errno.
-// Only a transport that cannot accept the peer's connection notices nothing but silence. The
+// Where a transport cannot accept the peer's connection, Dial times out. The
 // listener drops what it had for that peer, and serves others.
 func TestDial_SyscallFails(t *testing.T) {
 	testenv.SkipShort(t, "processes, and 7 s until a silent path is left")
@@ -180,7 +180,7 @@ func TestDial_SyscallFails(t *testing.T) {
 // not hang, and can dial others. One that cannot accept is as one that is stopped: the context of Dial
 // limits the wait.
 func TestListen_SyscallFails(t *testing.T) {
-	testenv.SkipShort(t, "processes, and half a second for each call that only silence tells of")
+	testenv.SkipShort(t, "processes, and half a second for each timeout")
 	testenv.SkipRace(t, "processes")
 	const wireup = 500 * time.Millisecond
 	for _, tc := range faultyCases {
