@@ -9,7 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
-	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/epoll"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 

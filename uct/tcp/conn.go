@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/tcp/internal/alive"
-	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/alive"
+	"github.com/gucx/gucx/uct/internal/epoll"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 

@@ -32,7 +32,7 @@
 // (proof.go); docs/design/0009-tcp-identity.md.
 //
 // A peer that computes, or gets no processor, may take as long as it likes: its host answers. A
-// host that acknowledges nothing for USER_TIMEOUT is taken for gone (internal/alive), and its
+// host that acknowledges nothing for USER_TIMEOUT is taken for gone (uct/internal/alive), and its
 // connection fails. What has a deadline in the handshake is looked for before the clock is.
 //
 // Progress does all the work; there are no goroutines. Formats: docs/wire.md.

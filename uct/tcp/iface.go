@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/epoll"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/tcp/internal/alive"
+	"github.com/gucx/gucx/uct/internal/alive"
 )
 
 // deadlineTick is the time between two looks at the deadlines of handshakes.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/tcp/internal/alive"
+	"github.com/gucx/gucx/uct/internal/alive"
 )
 
 // watch ends a tunnel whose peer's host is gone.
