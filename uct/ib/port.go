@@ -15,8 +15,9 @@ type PathConfig struct {
 	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"entry of the port's GID table to send from; auto takes the first one of RoCE v2 with an IPv4 address, else of RoCE v2, else of RoCE v1 with an IPv4 address, else of RoCE v1"`
 	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0..15"`
 	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
-	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic.
-	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic, which auto is), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
+	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic, and Static for the
+	// ifaces for which the context has no thread domain left.
+	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic; auto is that as long as the device has such pages, then Static), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
 }
 
 // Validate checks the ranges.

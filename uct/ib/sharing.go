@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
@@ -25,6 +26,7 @@ type Sharing struct {
 	md   *MD
 	plan endpoint.Plan
 	lock bool // completion queues take their lock
+	auto bool // the category was not asked for: without room for a thread domain there is none
 
 	used, spare queues
 	spares      map[*verbs.QP]*verbs.QP // spare of each QP
@@ -44,7 +46,7 @@ func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo func(s
 		return nil, md.opError("open "+transport, err)
 	}
 	undo(func() error { md.owners.leave(exclusivePort{transport, port}); return nil })
-	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == EndpointsMPIThreads,
+	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == EndpointsMPIThreads, auto: e == EndpointsAuto,
 		spares: map[*verbs.QP]*verbs.QP{}}
 	for _, q := range s.sets() {
 		if err := s.allocDomain(q, undo); err != nil {
@@ -62,19 +64,24 @@ func (s *Sharing) sets() []*queues {
 	return []*queues{&s.used}
 }
 
-func (s *Sharing) allocDomain(q *queues, undo func(step func() error)) (err error) {
+func (s *Sharing) allocDomain(q *queues, undo func(step func() error)) error {
 	if s.plan.Domain == 0 || !s.md.ctx.HasTD() {
 		return nil
 	}
-	if q.td, err = s.md.ctx.AllocTD(verbs.TDInitAttr{Sharing: s.plan.Domain}); err != nil {
+	td, err := s.md.ctx.AllocTD(verbs.TDInitAttr{Sharing: s.plan.Domain})
+	switch {
+	case s.auto && errors.Is(err, ucs.ErrNoMemory):
+		return nil
+	case err != nil:
 		return s.md.opError("alloc thread domain", err)
 	}
-	undo(q.td.Close)
+	q.td = td
+	undo(td.Close)
 	return nil
 }
 
 // TD is the thread domain of the iface; nil if its queues take locks, as they do where the device has no thread
-// domains.
+// domains, or, with EndpointsAuto, none left.
 func (s *Sharing) TD() *verbs.TD { return s.used.td }
 
 // CreateCQ makes the completion queue of the iface, closed by functions that undo gets.

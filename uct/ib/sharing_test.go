@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -95,6 +96,32 @@ func TestSharing_Ifaces(t *testing.T) {
 			assert.Equal(t, want, objects(r))
 		})
 	}
+}
+
+// A context has 512 thread domains with a UAR page each: ifaces beyond that do without, unless the
+// configuration asks for them.
+func TestSharing_NoThreadDomainsLeft(t *testing.T) {
+	md := openSharing(t, ib.EndpointsAuto)
+	for {
+		td, err := md.Context().AllocTD(verbs.TDInitAttr{Sharing: 1})
+		if err != nil {
+			require.ErrorIs(t, err, ucs.ErrNoMemory)
+			break
+		}
+		t.Cleanup(func() { require.NoError(t, td.Close()) })
+	}
+	before, ok := md.Context().Resources()
+	require.True(t, ok)
+
+	ep, err := openIface(t, md, "rc").NewEP(uct.EPParams{})
+	require.NoError(t, err)
+	after, _ := md.Context().Resources()
+	assert.Equal(t, before.TDs, after.TDs)
+	assert.Equal(t, before.QPs+1, after.QPs)
+	require.NoError(t, ep.Close())
+
+	_, err = md.OpenIface(uct.IfaceParams{Transport: "rc", Device: md.PortName(1), Config: in(ib.EndpointsDynamic)})
+	assert.ErrorIs(t, err, ucs.ErrNoMemory)
 }
 
 // A closed EP takes its spare QP with it.
