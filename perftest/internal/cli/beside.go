@@ -54,6 +54,7 @@ func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
 				all = run
 			} else {
 				all.Settings = beside(all.Settings, run.Settings)
+				all.Load = run.Load.Worse(all.Load)
 			}
 			records = append(records, more...)
 			return nil

@@ -207,6 +207,7 @@ func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	if err != nil {
 		return err
 	}
+	j.remote = true
 	return errors.Join(j.measure(cmd, sess, nil), sess.Close())
 }
 

@@ -161,7 +161,9 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	r := &bench.Runner{Plan: j.plan, Session: s, Clock: clock, Freezer: freezer, Step: progress.Step, Stalls: cmd.ErrOrStderr()}
 	var records []result.Record
 	err = j.pinned(func() (err error) {
+		load := machine.WatchLoad(j.targetProcess(s.PID()))
 		records, err = r.Run(ctx)
+		run.Load = load.Load()
 		if err == nil && j.settings.counters != "" {
 			run.Counters, records, err = j.count(ctx, r, records)
 		}
@@ -206,11 +208,7 @@ func leftOut(skips []bench.Skip) string {
 // count opens a source of counters, now that nothing is timed any more, and returns it, and the
 // records with what it has counted.
 func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Record) (_ *result.CounterSource, counted []result.Record, err error) {
-	peer := r.Session.PID()
-	if peer == os.Getpid() {
-		peer = 0 // the target is in this process
-	}
-	c, err := counters.Open(j.settings.counters, peer)
+	c, err := counters.Open(j.settings.counters, otherProcess(r.Session.PID()))
 	if err != nil {
 		return nil, records, err
 	}
@@ -218,6 +216,22 @@ func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Recor
 	about := c.Source()
 	counted, err = r.Count(ctx, c, records)
 	return &about, counted, err
+}
+
+// otherProcess is pid, or 0 if that is this process.
+func otherProcess(pid int) int {
+	if pid == os.Getpid() {
+		return 0
+	}
+	return pid
+}
+
+// targetProcess is otherProcess, or 0 if the target may be on another host.
+func (j *job) targetProcess(pid int) int {
+	if j.remote {
+		return 0
+	}
+	return otherProcess(pid)
 }
 
 // pinned runs f on a thread of its own, bound to the initiator's processor where there is

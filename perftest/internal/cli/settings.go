@@ -114,6 +114,7 @@ type job struct {
 	config    layers.Config
 	transport device.Transport
 	cpus      []int // of initiator and target; empty to pin nothing
+	remote    bool  // the target is a server, perhaps on another host
 	remarks   []string
 	// emit takes the results in the place of write; nil for none.
 	emit func(w io.Writer, run result.Run, records []result.Record) error

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"slices"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
@@ -55,14 +56,15 @@ func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Recor
 		rec := r.record(l, t, p, c)
 		rec.Size = size
 		loops := r.loops(l.s.whole, t, p, c)
-		rec.LoopNS, rec.LeastNS = stat.Median(loops), slices.Min(loops)
+		rec.LoopNS, rec.LeastNS, rec.RoundsNS = stat.Median(loops), slices.Min(loops), rounded(loops)
 		if rec.LoopNS > 0 {
 			rec.MsgPerS = 1e9 / rec.LoopNS
 			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB
 		}
 		if i > 0 {
 			rec.Over = lanes[i-1].name
-			rec.OverNS, rec.OverPct = stat.Paired(loops, below)
+			d := stat.Paired(loops, below)
+			rec.OverNS, rec.OverPct, rec.OverLoNS, rec.OverHiNS = d.Median, d.Percent, d.Lo, d.Hi
 		}
 		below = loops
 		records = append(records, rec)
@@ -88,6 +90,7 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 		Ops:        p.ops() * r.Plan.Rounds,
 		P50NS:      share * ns(total.Percentile(50), c.total),
 		P99NS:      share * ns(total.Percentile(99), c.total),
+		P999NS:     share * ns(total.Percentile(99.9), c.total),
 		MaxNS:      share * ns(total.Max(), c.total),
 		PostNS:     ns(post.Percentile(50), c.post),
 		PostP99NS:  ns(post.Percentile(99), c.post),
@@ -99,6 +102,15 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 		rec.Variant = v.Variant().String()
 	}
 	return rec
+}
+
+// rounded are times without the digits below a picosecond.
+func rounded(ns []float64) []float64 {
+	short := make([]float64, len(ns))
+	for i, v := range ns {
+		short[i] = math.Round(v*1e3) / 1e3
+	}
+	return short
 }
 
 // loops returns nanoseconds for one operation of each round's plain loop.

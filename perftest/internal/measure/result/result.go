@@ -14,6 +14,8 @@ type Run struct {
 	Settings Settings `json:"settings"`
 	// Counters tells where those of the records are from; nil if they have none.
 	Counters *CounterSource `json:"counters,omitempty"`
+	// Load is what other threads took from the run; nil if the kernel does not say.
+	Load *Load `json:"load,omitempty"`
 	Partial
 }
 
@@ -29,6 +31,24 @@ func (p Partial) Lines() []string {
 		return nil
 	}
 	return []string{"INCOMPLETE, without what was not measured to its end: " + p.Incomplete}
+}
+
+// Load is how long the threads of a measurement were ready to run while others had their CPUs, as
+// shares of its time.
+type Load struct {
+	Initiator float64 `json:"initiator_waited"` // the thread that runs the operations
+	Target    float64 `json:"target_waited"`    // all threads of the target process; 0 without one on this host
+}
+
+// Worse is the greater of each share of two runs; nil is no load.
+func (l *Load) Worse(other *Load) *Load {
+	switch {
+	case l == nil:
+		return other
+	case other == nil:
+		return l
+	}
+	return &Load{Initiator: max(l.Initiator, other.Initiator), Target: max(l.Target, other.Target)}
 }
 
 // Machine is the computer and the runtime.
@@ -96,10 +116,11 @@ type Record struct {
 	// Ops is how many operations were timed.
 	Ops int `json:"ops"`
 
-	// P50NS, P99NS and MaxNS are percentiles of post and flush together.
-	P50NS float64 `json:"p50_ns"`
-	P99NS float64 `json:"p99_ns"`
-	MaxNS float64 `json:"max_ns"`
+	// P50NS, P99NS, P999NS and MaxNS are percentiles of post and flush together.
+	P50NS  float64 `json:"p50_ns"`
+	P99NS  float64 `json:"p99_ns"`
+	P999NS float64 `json:"p999_ns"` // 99.9 percent
+	MaxNS  float64 `json:"max_ns"`
 	// PostNS and PostP99NS are percentiles of the time in the posting call.
 	PostNS    float64 `json:"post_ns"`
 	PostP99NS float64 `json:"post_p99_ns"`
@@ -113,6 +134,8 @@ type Record struct {
 	// LeastNS is the least of these: of all figures the one that other load on the machine changes
 	// least.
 	LeastNS float64 `json:"least_ns,omitempty"`
+	// RoundsNS are the values of the rounds, in their order; LoopNS is their median.
+	RoundsNS []float64 `json:"rounds_ns,omitempty"`
 	// LoopCostNS is what the empty loop takes for an operation: it was taken off
 	// LoopNS. Programs that do not do so measure the sum.
 	LoopCostNS float64 `json:"loop_cost_ns"`
@@ -126,11 +149,19 @@ type Record struct {
 	Over    string  `json:"over,omitempty"`
 	OverNS  float64 `json:"over_ns,omitempty"`
 	OverPct float64 `json:"over_pct,omitempty"`
+	// OverLoNS and OverHiNS bound OverNS with a confidence of 95 percent; both are 0 if the run had
+	// too few rounds for that.
+	OverLoNS float64 `json:"over_lo_ns,omitempty"`
+	OverHiNS float64 `json:"over_hi_ns,omitempty"`
 
 	// Counters is what one operation asked of the kernel, in a pass of its own; nil
 	// if that was not wanted.
 	Counters *Counters `json:"counters,omitempty"`
 }
+
+// Added reports whether the layer differs from the one below by more than the rounds differ from each
+// other: the interval of OverNS does not contain 0.
+func (r *Record) Added() bool { return r.Over != "" && (r.OverLoNS > 0 || r.OverHiNS < 0) }
 
 // MiB is the unit of bandwidth, as in ucx_perftest.
 const MiB = 1 << 20

@@ -2,6 +2,7 @@
 package stat
 
 import (
+	"math/rand/v2"
 	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -90,21 +91,53 @@ func Median(values []float64) float64 {
 	return gstat.Mean(sorted[n/2-1:n/2+1], nil)
 }
 
-// Paired returns the median over rounds of upper[i]-lower[i], and that as a percentage of
-// the median of lower. Rounds that lie next to each other in time see the same
-// state of the machine, so what the machine does to both cancels in the
-// difference. The slices have equal length; without rounds both results are 0.
-func Paired(upper, lower []float64) (diff, percent float64) {
-	if len(upper) == 0 {
-		return 0, 0
-	}
+// Difference is how much more one series has than another.
+type Difference struct {
+	Median  float64
+	Percent float64 // Median as a percentage of the median of the lower series
+	Lo, Hi  float64 // bounds of Median: see Interval
+}
+
+// Paired compares two series of one length, value by value. Rounds that lie next to each other in
+// time see the same state of the machine, so what the machine does to both cancels in the
+// difference. Without values the result is 0.
+func Paired(upper, lower []float64) (d Difference) {
 	diffs := make([]float64, len(upper))
 	for i := range upper {
 		diffs[i] = upper[i] - lower[i]
 	}
-	diff = Median(diffs)
+	d.Median = Median(diffs)
 	if base := Median(lower); base > 0 {
-		percent = 100 * diff / base
+		d.Percent = 100 * d.Median / base
 	}
-	return diff, percent
+	d.Lo, d.Hi = Interval(diffs)
+	return d
+}
+
+const (
+	// leastValues is how many values give an interval of a median at all: five values all lie on one
+	// side of the median with a probability of 2 * 0.5^5, which is more than 5 percent.
+	leastValues = 6
+	resamples   = 1000
+	tail        = resamples * 25 / 1000 // of the resamples on each side lie outside of the interval
+)
+
+// Interval returns bounds of the median of values with a confidence of 95 percent, by the bootstrap:
+// the medians of samples of the same length, drawn from values with replacement (Efron 1979,
+// percentile method). The draws are the same in each call. With fewer than six values both are 0.
+func Interval(values []float64) (lo, hi float64) {
+	if len(values) < leastValues {
+		return 0, 0
+	}
+	draw := rand.New(rand.NewPCG(1, 2))
+	sample := make([]float64, len(values))
+	medians := make([]float64, resamples)
+	for i := range medians {
+		for j := range sample {
+			sample[j] = values[draw.IntN(len(values))]
+		}
+		medians[i] = Median(sample)
+	}
+	slices.Sort(medians)
+	return medians[tail], medians[resamples-1-tail]
 }

@@ -100,11 +100,42 @@ func TestPaired_CancelsWhatBothSee(t *testing.T) {
 	// The machine triples everything in the second half; the layers stay 5 apart.
 	lower := []float64{100, 101, 100, 300, 302, 301}
 	upper := []float64{105, 106, 105, 305, 307, 306}
-	diff, percent := Paired(upper, lower)
-	assert.InDelta(t, 5, diff, 1e-9)
-	assert.InDelta(t, 100*5/200.5, percent, 1e-9)
+	d := Paired(upper, lower)
+	assert.InDelta(t, 5, d.Median, 1e-9)
+	assert.InDelta(t, 100*5/200.5, d.Percent, 1e-9)
+	assert.InDelta(t, 5, d.Lo, 1e-9)
+	assert.InDelta(t, 5, d.Hi, 1e-9)
+	assert.Zero(t, Paired(nil, nil))
+}
 
-	diff, percent = Paired(nil, nil)
-	assert.Zero(t, diff)
-	assert.Zero(t, percent)
+// Of two hundred series of twenty values the interval misses the median of their distribution in about
+// one of twenty. The series are the same in each run.
+func TestInterval_ContainsTheMedian(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	const series = 200
+	missed := 0
+	for range series {
+		values := make([]float64, 20)
+		for i := range values {
+			values[i] = 10 + rnd.NormFloat64()
+		}
+		lo, hi := Interval(values)
+		require.Less(t, lo, hi)
+		require.True(t, lo <= Median(values) && Median(values) <= hi)
+		if lo > 10 || hi < 10 {
+			missed++
+		}
+	}
+	assert.InDelta(t, 0.05*series, missed, 0.04*series)
+}
+
+func TestInterval_FewValuesHaveNone(t *testing.T) {
+	lo, hi := Interval([]float64{1, 2, 3, 4, 5})
+	assert.Zero(t, lo)
+	assert.Zero(t, hi)
+	values := []float64{6, 1, 5, 2, 4, 3}
+	lo, hi = Interval(values)
+	assert.Positive(t, lo)
+	assert.LessOrEqual(t, hi, 6.0)
+	assert.Equal(t, []float64{6, 1, 5, 2, 4, 3}, values)
 }

@@ -38,7 +38,7 @@ func latency(layer string, size int, ns float64, over string) result.Record {
 		P50NS: ns, P99NS: 2 * ns, MaxNS: 9 * ns, PostNS: ns * 0.75, PostP99NS: ns * 1.5, FlushNS: ns * 0.25, FlushP99NS: ns * 0.5,
 		LoopNS: ns, MsgPerS: 1e9 / ns, MiBPerS: 1e9 / ns * float64(size) / result.MiB, Over: over}
 	if over != "" {
-		r.OverNS, r.OverPct = 5, -0.25
+		r.OverNS, r.OverPct, r.OverLoNS, r.OverHiNS = 5, -0.25, 4, 6
 	}
 	return r
 }
@@ -183,7 +183,7 @@ func TestWrite_FitsATerminalOf80(t *testing.T) {
 
 func TestInWords(t *testing.T) {
 	over := func(r result.Record, ns, pct float64) result.Record {
-		r.OverNS, r.OverPct = ns, pct
+		r.OverNS, r.OverPct, r.OverLoNS, r.OverHiNS = ns, pct, min(0.9*ns, 1.1*ns), max(0.9*ns, 1.1*ns)
 		return r
 	}
 	lat := func(layer, below string, ns, pct float64) result.Record {
@@ -196,16 +196,18 @@ func TestInWords(t *testing.T) {
 		want    string
 	}{
 		{"put", []result.Record{lat("verbs", "", 0, 0), lat("uct", "verbs", 14.2, 17.6), lat("ucp", "uct", 4.3, 6.1)},
-			"UCP adds 4 ns, 6 %, to an 8-byte put over UCT; UCT adds 14 ns, 18 %, over verbs."},
+			"UCP adds 4.3 ns (3.9 to 4.7), 6 %, to an 8-byte put over UCT; UCT adds 14 ns (13 to 16), 18 %, over verbs."},
 		{"window", []result.Record{bw("uct", "", 0, 0), bw("ucp", "uct", 1.4, 2.9)},
-			"UCP adds 1 ns, 3 %, to an 8-byte put in windows of 256 over UCT."},
+			"UCP adds 1.4 ns (1.3 to 1.5), 3 %, to an 8-byte put in windows of 256 over UCT."},
 		{"nothing", []result.Record{lat("uct", "", 0, 0), lat("ucp", "uct", -0.4, -1)},
 			"UCP adds less than 1 ns to an 8-byte put over UCT."},
 		{"faster", []result.Record{lat("uct", "", 0, 0), lat("ucp", "uct", -5, -6)},
-			"UCP is 5 ns, 6 %, faster than UCT in an 8-byte put."},
+			"UCP is 5.0 ns (4.5 to 5.5), 6 %, faster than UCT in an 8-byte put."},
+		{"interval with 0", []result.Record{lat("uct", "", 0, 0), {Layer: "ucp", Test: "put_lat", Size: 8, Over: "uct", OverNS: 5, OverLoNS: -1, OverHiNS: 9}}, ""},
+		{"no interval", []result.Record{lat("uct", "", 0, 0), {Layer: "ucp", Test: "put_lat", Size: 8, Over: "uct", OverNS: 5}}, ""},
 		{"one layer", []result.Record{lat("uct", "", 0, 0)}, ""},
 		{"no size of 8", []result.Record{latency("uct", 2048, 70, ""), latency("uct", 64, 70, ""), over(latency("ucp", 64, 70, "uct"), 9, 10)},
-			"UCP adds 9 ns, 10 %, to a 64-byte put over UCT."},
+			"UCP adds 9.0 ns (8.1 to 9.9), 10 %, to a 64-byte put over UCT."},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, inWords(c.records)) })
 	}

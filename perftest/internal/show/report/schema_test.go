@@ -48,6 +48,7 @@ type line struct {
 	Size      *int     `json:"size"`
 	P50NS     *float64 `json:"p50_ns"`
 	P99NS     *float64 `json:"p99_ns"`
+	P999NS    *float64 `json:"p999_ns"`
 	PostNS    *float64 `json:"post_ns"`
 	FlushNS   *float64 `json:"flush_ns"`
 	MsgPerS   *float64 `json:"msg_per_s"`
@@ -65,11 +66,15 @@ type line struct {
 	Over    string  `json:"over"`
 	OverNS  float64 `json:"over_ns"`
 	OverPct float64 `json:"over_pct"`
+
+	OverLoNS float64   `json:"over_lo_ns"`
+	OverHiNS float64   `json:"over_hi_ns"`
+	RoundsNS []float64 `json:"rounds_ns"`
 }
 
 // required are those of a line that every record has.
 func (l line) required() []any {
-	return []any{l.Layer, l.Transport, l.Fabric, l.Test, l.Size, l.P50NS, l.P99NS, l.PostNS, l.FlushNS,
+	return []any{l.Layer, l.Transport, l.Fabric, l.Test, l.Size, l.P50NS, l.P99NS, l.P999NS, l.PostNS, l.FlushNS,
 		l.MsgPerS, l.MiBPerS, l.Variant, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS, l.LoopCostNS}
 }
 
@@ -167,7 +172,7 @@ func TestWrite_CSVHasEachRecordOnce(t *testing.T) {
 
 // TestWrite_CSVNamesAreTheJSONNames holds both machine-readable forms together.
 func TestWrite_CSVNamesAreTheJSONNames(t *testing.T) {
-	full := result.Record{Over: "verbs", OverNS: 1, OverPct: 1}
+	full := result.Record{Over: "verbs", OverNS: 1, OverPct: 1, OverLoNS: 1, OverHiNS: 1}
 	text, err := json.Marshal(full)
 	require.NoError(t, err)
 	var fields map[string]any

@@ -67,9 +67,13 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) er
 			return err
 		}
 	}
-	if text := inWords(records); text != "" {
-		_, err := fmt.Fprintf(w, "\n%s\n", f.wrap(text))
-		return err
+	for _, text := range []string{strings.Join(warnings(run, records), "\n"), inWords(records)} {
+		if text == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n", f.wrap(text)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -120,7 +124,8 @@ func processors(cpus []int) string {
 const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
 	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
 	"Mean: a loop without clock readings in it, median over rounds.\n" +
-	"+ns and +%: what the layer adds to the Mean of the layer above it in the table."
+	"+ns and +%: what the layer adds to the Mean of the layer above it in the table.\n" +
+	"Sentences have the interval of 95 % in brackets, and leave out differences whose interval contains 0."
 
 // grid is one table: rows are sizes and layers, columns are tests.
 type grid struct {

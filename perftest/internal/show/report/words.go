@@ -11,8 +11,8 @@ import (
 )
 
 // inWords says what layers add to an operation of each test, at one size: a sentence
-// for a line, which names the transport where there are several; empty if no layer is
-// above another.
+// for a line, which names the transport where there are several. It says nothing of a layer that
+// differs from the one below by no more than the rounds differ from each other.
 func inWords(records []result.Record) string {
 	var lines []string
 	transports := result.Transports(records)
@@ -56,7 +56,7 @@ func atOneSize(test, transport string, records []result.Record) (chosen []result
 func sentence(records []result.Record) string {
 	var parts []string
 	for _, r := range slices.Backward(records) {
-		if r.Over == "" {
+		if !r.Added() {
 			continue
 		}
 		parts = append(parts, added(&r, len(parts) == 0))
@@ -85,9 +85,9 @@ func added(r *result.Record, named bool) string {
 	case ns < least:
 		return fmt.Sprintf("%s adds less than 1 ns%s over %s", upper, prefixed(" to", what), lower)
 	case r.OverNS < 0:
-		return fmt.Sprintf("%s is %s ns, %.0f %%, faster than %s%s", upper, whole(ns), pct, lower, prefixed(" in", what))
+		return fmt.Sprintf("%s is %s ns (%s to %s), %.0f %%, faster than %s%s", upper, whole(ns), whole(-r.OverHiNS), whole(-r.OverLoNS), pct, lower, prefixed(" in", what))
 	}
-	return fmt.Sprintf("%s adds %s ns, %.0f %%,%s over %s", upper, whole(ns), pct, prefixed(" to", what), lower)
+	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, whole(ns), whole(r.OverLoNS), whole(r.OverHiNS), pct, prefixed(" to", what), lower)
 }
 
 // verbsLayer is no abbreviation.
@@ -102,7 +102,12 @@ func prefixed(word, text string) string {
 }
 
 // whole prints nanoseconds without digits that mean nothing.
-func whole(ns float64) string { return fmt.Sprintf("%.0f", ns) }
+func whole(ns float64) string {
+	if math.Abs(ns) < 9.95 {
+		return fmt.Sprintf("%.1f", ns)
+	}
+	return fmt.Sprintf("%.0f", ns)
+}
 
 // operation names what a record has measured: "an 8-byte put".
 func operation(r *result.Record) string {
