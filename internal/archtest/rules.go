@@ -119,6 +119,7 @@ github.com/jedib0t/go-pretty  perftest
 github.com/vbauerster/mpb     perftest
 github.com/HdrHistogram/hdrhistogram-go perftest
 gonum.org/v1                  perftest
+golang.org/x/perf             perftest
 google.golang.org/grpc        examples/grpc
 google.golang.org/protobuf    examples/grpc
 `

@@ -33,6 +33,7 @@ func (s *settings) complete(cmd *cobra.Command) {
 	complete.One(cmd, "cpus", complete.Values("auto", "off"))
 	complete.One(cmd, "output", sheet.Formats)
 	complete.Files(cmd, "plot", "svg", "png")
+	complete.Files(cmd, "save", "json")
 }
 
 // completeLocal does so for settings.bindLocal.

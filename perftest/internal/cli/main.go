@@ -24,6 +24,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
+	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
@@ -39,6 +40,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitData    = 3   // an operation did not do what it should have
+	exitSlower  = 4   // compare: something takes longer than before
 	exitSkipped = 77  // the skip status of automake
 	exitSignal  = 128 // plus the signal
 )
@@ -126,6 +128,7 @@ func exitCode(err error) int {
 	var rank *ucpgroup.RankError
 	var exit *exec.ExitError
 	var skip *skipError
+	var slower *change.SlowerError
 	switch {
 	case errors.As(err, &sig):
 		return exitSignal + int(sig.sig)
@@ -135,6 +138,8 @@ func exitCode(err error) int {
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // a rank has done what this program did
+	case errors.As(err, &slower):
+		return exitSlower
 	case errors.Is(err, compare.ErrMissing), errors.As(err, &skip):
 		return exitSkipped
 	}
@@ -206,7 +211,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()))
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()), newCompare())
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))

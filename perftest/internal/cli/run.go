@@ -25,6 +25,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 	"github.com/gucx/gucx/perftest/internal/peers/target"
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
+	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
 	"github.com/gucx/gucx/perftest/internal/show/report"
@@ -265,12 +266,21 @@ func (j *job) pinned(f func() error) error {
 	return f()
 }
 
-// write writes the results. A picture has no place that says that it is not whole.
+// write writes the results. A picture has no place that says that it is not whole, and a part of a run
+// is not to be compared with a whole one.
 func (j *job) write(w io.Writer, run result.Run, records []result.Record) error {
 	if err := report.Write(w, j.settings.output, run, records); err != nil {
 		return err
 	}
-	if j.settings.plot == "" || run.Incomplete != "" {
+	if run.Incomplete != "" {
+		return nil
+	}
+	if j.settings.save != "" {
+		if err := change.Append(j.settings.save, run, records); err != nil {
+			return err
+		}
+	}
+	if j.settings.plot == "" {
 		return nil
 	}
 	return chart.Save(j.settings.plot, records)

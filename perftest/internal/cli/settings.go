@@ -23,6 +23,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/measure/tick"
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
+	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/threads"
@@ -61,6 +62,7 @@ type settings struct {
 	cpus       string
 	output     string
 	plot       string
+	save       string // file
 	probe      bool
 	quiet      bool
 	memory     string
@@ -93,6 +95,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.StringVar(&s.save, "save", "", "also append the results to this file, as -o json prints them, for perftest compare")
 	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
@@ -138,6 +141,11 @@ func (s *settings) job() (*job, error) {
 	}
 	if err := j.checkPlot(); err != nil {
 		return nil, &usageError{err}
+	}
+	if s.save != "" {
+		if err := change.CheckFile(s.save); err != nil {
+			return nil, &usageError{err}
+		}
 	}
 	if s.counters != "" {
 		if err := counters.Check(s.counters); err != nil {
