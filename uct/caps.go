@@ -35,7 +35,7 @@ const (
 	CapErrPeerIdle Caps = 1 << 19
 	// CapQueue: the iface has receive queues that peers send to by number; see Queue.
 	CapQueue Caps = 1 << 20
-	// CapNotify: EPs put and tell the peer of it in one operation; see Notifier.
+	// CapNotify: EPs put and notify the peer in one operation; see Notifier.
 	CapNotify Caps = 1 << 21
 	// CapCheckDevice: Ops.Check is answered by the peer's device, also while the peer makes
 	// no progress.

@@ -2,14 +2,14 @@ package uct
 
 import "github.com/gucx/gucx/ucs"
 
-// Completion is told when operations end. The caller owns it, usually inside a
-// pooled request, and must keep it until Func has run.
+// Completion is called when operations complete. The caller owns it, usually inside a
+// pooled request, and must not free or reuse it before Func has run.
 //
 // Count operations may share one Completion: set Count to their number before
-// posting; each that ends, now or later, is counted by [Completion.Complete].
-// The transport calls Complete for operations that returned pending=true, once
-// each and never before the posting call has returned; for others (done at once,
-// or refused) the caller accounts, by Complete or by lowering Count.
+// posting. [Completion.Complete] counts each operation that completes or fails.
+// The transport calls Complete once for each operation that returned pending=true, and
+// never before the posting call has returned. For the others (complete at once,
+// or refused) the caller calls Complete or lowers Count.
 //
 // Reuse it once Func has been called: Func itself may set Count and post again.
 type Completion struct {
@@ -17,14 +17,14 @@ type Completion struct {
 	// the EP or iface, possibly after the EP has been closed. What it may do: see
 	// the package, "Calls from inside".
 	Func func(*Completion)
-	// Count is the number of operations still to end.
+	// Count is the number of operations that have not completed yet.
 	Count int
 	// Status is ucs.StatusOK or the first failure.
 	Status Status
 }
 
-// Complete counts one operation that ended with st; the one that brings Count to
-// 0 runs Func. The first failure stays in Status.
+// Complete counts one operation that completed with status st. The call that brings Count to
+// 0 runs Func. Status is that of the first failure.
 func (c *Completion) Complete(st Status) {
 	if st != ucs.StatusOK && c.Status == ucs.StatusOK {
 		c.Status = st
@@ -43,18 +43,18 @@ type Packer interface {
 }
 
 // PendingReq is a request that waits for resources; see EP.AddPending. The caller
-// owns it and keeps it reachable and unmoved while it is queued, on one EP at a
-// time.
+// owns it. While it is queued it must stay reachable and must not be copied. It is queued on
+// one EP at a time.
 type PendingReq struct {
-	// Func tries again. It is not queued while Func runs, and what Func posts on
-	// its EP is not held back by the requests behind it. nil: done, the request
-	// leaves the queue (it may have queued itself again, anywhere).
-	// ErrNoResource: it stays first and is called when resources return; not
-	// after queueing itself or closing its EP. Only new events make the iface
-	// dispatch again: a completion, an arrival, or resources that are given back; a
-	// Func that refuses for reasons of its own is not called before. Other errors
-	// count as done; Func deals with them. What else it may do: see the package, "Calls
-	// from inside".
+	// Func tries again. The request is not queued while Func runs, and Func may post on
+	// its EP although requests are queued behind it. If Func returns nil, the request is
+	// done (Func may have queued it again, on any EP). If Func returns ErrNoResource, the
+	// request stays first in the queue, and Func is called again when resources return; it
+	// must not return ErrNoResource after it has queued the request or closed the EP. The
+	// iface dispatches requests after a completion, an arrival, or a return of resources; a
+	// Func that returns ErrNoResource for another reason waits for one of these. After any
+	// other error the request is done; Func must have handled the error. What else Func may
+	// do: see the package, "Calls from inside".
 	Func func(*PendingReq) error
 
 	// Next links the queue that holds the request; only that queue touches it.

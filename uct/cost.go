@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Variant is a way in which an EP moves data: an operation and how it treats the buffer.
+// Variant is an operation of an EP together with how it treats the buffer: short, bcopy or zcopy.
 type Variant uint8
 
 // Variants. Those before AtomicPost have the bits of Caps in the same order.
@@ -68,9 +68,9 @@ type Cost struct {
 	SharedBandwidth uint64
 }
 
-// Time is what an operation with n bytes takes from the post until it has taken effect, on
-// an idle transport, in picoseconds. It is computed in whole numbers, so that all
-// processes get the same; it never decreases as n grows.
+// Time is the time of an operation with n bytes from the post until it has taken effect, on
+// an idle transport, in picoseconds. It is computed in integers, so that all
+// processes get the same result. It never decreases as n grows.
 func (c Cost) Time(n uint64) uint64 {
 	base := uint64(min(max(c.Send+c.Recv+c.Latency, 0), math.MaxInt64/1000)) * 1000
 	bw := c.Bandwidth

@@ -1,6 +1,6 @@
 // Package uct is the transport contract of gucx: a thin interface over one
-// device and one transport. It holds contracts only; each transport lives in a
-// package of its own and package uct/ucttest tells whether it keeps them.
+// device and one transport. It contains only the contract. Each transport is a
+// package of its own, and package uct/ucttest checks that it meets the contract.
 //
 //	Component      a family of memory domains ("ib", "self", "sm", "tcp")
 //	   |  OpenMD
@@ -10,9 +10,9 @@
 //	   |  NewEP
 //	   EP          one connection to a peer iface
 //
-// What an object can do besides the methods of its interface are fields of a struct:
-// [Ops] of an EP, [IfaceExt] of an Iface, [MDExt] of an MD; nil says that it cannot. A
-// wrapper embeds the object, copies the struct and replaces fields.
+// The optional abilities of an object are fields of a struct:
+// [Ops] of an EP, [IfaceExt] of an Iface, [MDExt] of an MD. A nil field means that the object
+// lacks the ability. A wrapper embeds the object, copies the struct and replaces fields.
 //
 // # Operation variants
 //
@@ -35,11 +35,11 @@
 // Completions, handlers of active messages, pending requests and OnError are called by
 // Progress of the iface, completions also by Close of an EP or of the iface. One rule
 // holds for all of them: they may post, flush and fence, queue and purge pending requests,
-// and open, connect and close EPs, also the one that the call is about. They must not
-// call Progress, and not close the iface.
+// and open, connect and close EPs, including the EP of the call. They must not
+// call Progress and must not close the iface.
 //
-// A completion fires exactly once, possibly after its EP was closed: what it belongs to is
-// the transport's until then, and the caller's again from then on.
+// A completion fires exactly once, possibly after its EP was closed. Until then the buffers of
+// the operation belong to the transport, afterwards to the caller.
 //
 // # Goroutines
 //

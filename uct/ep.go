@@ -7,8 +7,8 @@ import "net/netip"
 // EP is one connection. Methods must be called by the goroutine that owns the
 // iface.
 type EP interface {
-	// Ops is what the EP can do besides; never nil. It may allocate: read it once, when
-	// the EP is set up, and keep the fields that are used.
+	// Ops returns the optional operations of the EP; never nil. It may allocate: call it once, when
+	// the EP is set up, and store the fields that are used.
 	Ops() *Ops
 	// Flush asks for the remote completion of everything posted on this EP
 	// before. (false, nil): all of it is complete. (true, nil): c fires once when
@@ -60,23 +60,23 @@ type Ops struct {
 	Mapped MappedGetter
 }
 
-// MappedGetter reads memory of the peer that this process has mapped, for callers who cannot wait
+// MappedGetter reads memory of the peer that this process has mapped, for callers that cannot wait
 // for a get.
 type MappedGetter interface {
-	// GetMapped reads into buf, which need not be registered, and has ended when it returns. false
-	// if the memory is not mapped, the key does not open it, or the EP does not work just now: what
-	// buf holds is then not defined, and a get by [Getter] goes, or says why it does not.
+	// GetMapped reads into buf, which need not be registered, before it returns. It returns false
+	// if the memory is not mapped, the key does not permit the read, or the EP is not connected: the
+	// content of buf is then undefined. A get by [Getter] then succeeds or returns the reason.
 	GetMapped(buf []byte, raddr uint64, key RKey) bool
 }
 
-// Checker finds out whether the peer is alive, for a caller to whom silence says nothing:
-// see CapErrPeerIdle. Without CapCheckDevice a peer that computes for long may count as dead.
+// Checker finds out whether the peer is alive, for transports that do not detect it by themselves:
+// see CapErrPeerIdle. Without CapCheckDevice a peer that computes for a long time may count as dead.
 type Checker interface {
-	// Check costs one small message that nobody at the peer sees, or nothing. (false,
-	// nil): the transport knows that the peer is there. (true, nil): c, which is not
-	// nil, fires with StatusOK when the device or the process of the peer has answered;
-	// with the reason, and the EP fails, if it is gone. ErrNoResource: also while the EP
-	// connects. ErrEPFailed.
+	// Check sends at most one small message, which no handler of the peer receives. (false,
+	// nil): the transport knows that the peer is alive. (true, nil): c, which must not be
+	// nil, fires with StatusOK when the device or the process of the peer has replied.
+	// If the peer is gone, c fires with the reason and the EP fails. Errors: ErrNoResource,
+	// also while the EP connects; ErrEPFailed.
 	Check(c *Completion) (pending bool, err error)
 }
 
@@ -88,9 +88,10 @@ type EPParams struct {
 	IfaceAddr  []byte // copied
 	Peer       PeerIdentity
 	Dial       DialMode
-	// Within is how long a peer may take to connect, or to be connected to, for a transport that makes
-	// connections: at most, if this side connects; at least, if the peer does. 0 leaves it to the
-	// configuration of the transport, which limits it too where this side connects.
+	// Within is the time limit for connecting, for a transport that makes connections. If this side
+	// connects, it gives up at the latest then, and earlier if the configuration of the transport has a
+	// shorter limit. If the peer connects, this side waits at least that long. 0 means the limit of the
+	// transport's configuration.
 	Within time.Duration
 }
 
@@ -102,7 +103,7 @@ const (
 	// DialOnUse connects with the first operation, unless the peer has connected before.
 	DialOnUse DialMode = iota
 	// DialNow begins to connect in NewEP, for a peer whose EP has DialByPeer. Operations return
-	// ErrNoResource until the EP is connected: if it cannot connect, none is lost.
+	// ErrNoResource until the EP is connected, so a failure to connect loses no operation.
 	DialNow
 	// DialByPeer never connects: the addresses come from the peer, and may be those of a third
 	// party. The EP uses the connection that the peer has made or makes within the transport's
@@ -160,11 +161,11 @@ type AMSender interface {
 	AMZcopy(id uint8, hdr []byte, iov []IOV, c *Completion) (pending bool, err error)
 }
 
-// AMWordSender sends short active messages that begin with two words, for callers with a
-// header of that length, who need not put the second word and the payload together first.
+// AMWordSender sends short active messages with a header of two 64-bit words, so that the caller
+// need not copy the second word in front of the payload.
 type AMWordSender interface {
-	// AMWords is AMShort of first, and of second (little endian) and payload as its
-	// payload. Errors as AMShort, with 16+len > AM.MaxShort.
+	// AMWords is AMShort with the header first, whose payload is second (little endian) followed by
+	// payload. Errors as AMShort; ErrTooLong if 16+len(payload) > AM.MaxShort.
 	AMWords(id uint8, first, second uint64, payload []byte) error
 }
 
@@ -174,10 +175,10 @@ type AMWordSender interface {
 // Remote memory errors, here and in [Getter] and [Atomics]: a transport with
 // CapErrRemoteMem reports an access outside the region, with a key that is not
 // (or no longer) valid, or without the right. No memory is touched. Either the
-// call refuses it with ErrRemoteAccess and the EP works on, or the EP fails: the
+// call returns ErrRemoteAccess and the EP still works, or the EP fails: the
 // operation's completion, if any, gets StatusRemoteAccess (later ones any
-// failure), OnError is told, and the EP refuses work with ErrEPFailed. Other EPs
-// work on in both cases.
+// failure), OnError is called, and later operations return ErrEPFailed. Other EPs
+// are not affected in either case.
 type Putter interface {
 	// PutShort writes buf. Errors: ErrNoResource, ErrTooLong (> Put.MaxShort),
 	// ErrRemoteAccess, ErrEPFailed.

@@ -69,25 +69,25 @@ type IfaceParams struct {
 	// Config is the transport's own configuration struct, or nil for its
 	// defaults from the environment. ErrInvalidParam if it is of another type.
 	Config any
-	// OnError is told of an EP that failed, once for each EP, from Progress, before or
-	// after the completions of what was in flight. The EP then refuses work with
-	// ErrEPFailed and must still be closed, which OnError may do. nil means that
-	// failures show in completions only.
+	// OnError is called once for each EP that fails, from Progress, before or
+	// after the completions of operations in flight. Later operations of the EP return
+	// ErrEPFailed. The EP must still be closed, which OnError may do. nil means that
+	// only completions report failures.
 	//
 	// err is one line that names the transport, and its reason matches one of:
-	// ErrRemoteAccess (see Putter); ErrPeerClosed, the peer left in order;
-	// ucs.ErrConnReset, it died or vanished; ucs.ErrTimedOut, the same where silence is
-	// all there is to notice; ErrUnreachable or ucs.ErrRejected, it was never connected;
-	// any other: a fault of the device or of the protocol.
+	// ErrRemoteAccess (see Putter); ErrPeerClosed, the peer closed in order;
+	// ucs.ErrConnReset, the peer died or is unreachable; ucs.ErrTimedOut, the same where the
+	// transport only sees missing replies; ErrUnreachable or ucs.ErrRejected, the EP was never
+	// connected; any other: a fault of the device or of the protocol.
 	// Completions have the status of the reason. A transport with CapErrPeer reports
-	// the end of a peer at the latest when the EP is used; other EPs work on.
+	// a dead peer at the latest when the EP is used. Other EPs are not affected.
 	OnError func(ep EP, err error)
-	// Token is a secret that this side and its peers have; empty means none. A transport over a network
-	// that others can reach (tcp) refuses connections of a side that has not the same, before anything
-	// else is read. Others ignore it. It encrypts nothing.
+	// Token is a secret that this side shares with its peers; empty means none. A transport over a network
+	// that others can reach (tcp) rejects connections from a side that does not have the same token, before
+	// it reads anything else. Other transports ignore it. It encrypts nothing.
 	Token string
-	// Listener is where the layer above listens, if the iface is opened because of that: an iface with
-	// IfaceExt.Port may do without a port of its own. The zero AddrPort if it does not listen.
+	// Listener is the address at which the layer above listens, and the reason why the iface is opened: an
+	// iface with IfaceExt.Port then needs no port of its own. The zero AddrPort if it does not listen.
 	Listener netip.AddrPort
 }
 
@@ -97,28 +97,28 @@ type IfaceParams struct {
 type PortSharer interface {
 	// ID names the iface in a preface. Not 0.
 	ID() uint64
-	// AddrAt returns the iface address for peers that may connect to a listener, which may be at an
-	// unspecified address; nil if the device has not that address. With reached, the peer has
-	// connected to the listener, maybe at another address (NAT).
+	// AddrAt returns the iface address for peers that can connect to a listener, which may have an
+	// unspecified address; nil if the device does not have that address. With reached, the peer has
+	// connected to the listener, possibly at another address (NAT).
 	AddrAt(listener netip.AddrPort, reached bool) []byte
-	// AddrReached returns the address of a peer's iface as this side uses it: if the peer has
-	// made it by AddrAt with reached, with the address at which this side has reached its listener.
-	// Others it returns as they are.
+	// AddrReached returns the address of a peer's iface as this side must use it. If the peer
+	// made it by AddrAt with reached, the result has the address at, at which this side reached the
+	// peer's listener. Other addresses are returned unchanged.
 	AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte
-	// Adopt takes over a connection to a listener behind its preface: a nonblocking socket, which the
-	// iface closes, and the address of its other end.
+	// Adopt passes a connection of the listener to the iface, after its preface was read. fd is a
+	// nonblocking socket, which the iface closes; from is the address of its other end.
 	Adopt(fd int, from netip.Addr)
 }
 
 // IfaceAddresser gives the addresses of an iface that peers can address.
 type IfaceAddresser interface {
-	// DeviceAddr appends the address of the device: what decides reachability.
+	// DeviceAddr appends the address of the device, by which peers decide whether they can reach it.
 	DeviceAddr(b []byte) []byte
 	// IfaceAddr appends the address of this iface on its device. Only with
 	// CapConnectIface.
 	IfaceAddr(b []byte) []byte
-	// Reachable reports whether an EP can be connected to the peer. It checks
-	// its arguments, which may come from an untrusted peer; why says the criterion
+	// Reachable reports whether an EP can be connected to the peer. It validates
+	// its arguments, which may come from an untrusted peer; why names the criterion
 	// that failed. ifaceAddr may be nil.
 	Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string)
 }
@@ -132,49 +132,48 @@ type Waker interface {
 	// EventFD is a descriptor that becomes readable on an event after Arm. It
 	// belongs to the iface: do not read or close it.
 	EventFD() int
-	// Arm asks for one event for each kind in ev. ErrBusy means that such an
-	// event is already there.
+	// Arm requests one event for each type in ev. ErrBusy means that such an
+	// event has already happened.
 	Arm(ev Events) error
 }
 
-// EventPender tells cheaply whether an armed event has come, so that an iface without
+// EventPender reports cheaply whether an armed event has happened, so that an iface without
 // connected EPs need not be polled: Arm it, and call Progress again when EventPending
 // is true. Only with a Waker.
 type EventPender interface {
 	// EventPending reports, by a load or two and without a system call, whether
-	// an event asked for by Arm has come. It stays true until Progress and Arm
-	// have taken the event.
+	// an event requested by Arm has happened. It stays true until the next Progress and Arm.
 	EventPending() bool
 }
 
 // Pusher is an iface that joins small messages, and sends what it has joined at the next Progress.
 type Pusher interface {
-	// Push sends what was posted, as far as that is possible at once: a caller that will not call
-	// Progress for a while calls it. It runs no callbacks. Failures show in Progress.
+	// Push sends joined messages as far as that is possible without blocking. Call it before a time
+	// without Progress. It runs no callbacks. Progress reports failures.
 	Push()
 }
 
-// Explainer explains an iface or EP whose way of working depends on what the system
+// Explainer explains an iface or EP that works differently depending on what the system
 // permits.
 type Explainer interface {
-	// Explain says for people how it works and why not better, in one line. By the
-	// owner; it may make system calls.
+	// Explain returns one line for people: how it works, and why not better. Only the
+	// owner may call it; it may make system calls.
 	Explain() string
 }
 
-// Measurer measures the costs of operations where they depend on the machine, as the processors
+// Measurer measures the costs of operations that depend on the machine, because CPUs
 // of the host move the bytes.
 type Measurer interface {
-	// Measure returns the costs on this machine. It is for any goroutine. The first call in a
-	// process for a device may block for a millisecond with two processors busy; from then on the
-	// result is the same. What two sides must choose alike, such as lanes, goes by the declared
+	// Measure returns the costs on this machine. Any goroutine may call it. The first call in a
+	// process for a device may block for a millisecond with two CPUs busy; later calls return the
+	// same result. Choices that both sides must make alike, such as lanes, use the declared
 	// costs, which are the same in all processes.
 	Measure() Measured
 }
 
 // Measured are costs on a machine.
 type Measured struct {
-	// Costs are those of IfaceAttr, of the same variants, as they are here for long operations.
+	// Costs are the costs of IfaceAttr as measured on this machine, for large operations.
 	Costs Costs
 	// RegReach is that of MDAttr.
 	RegReach Cost
@@ -182,21 +181,19 @@ type Measured struct {
 	Assumed bool
 }
 
-// Counted counts what happens to an iface.
+// Counted is an iface with counters.
 type Counted interface {
-	// AddStats adds the counters to a node; no_handler is that of messages without a
-	// handler. The owner of the iface writes them; any
-	// goroutine may read them, also after Close.
+	// AddStats adds the counters to a node; no_handler counts messages without a
+	// handler. The owner of the iface writes them; any goroutine may read them, also after Close.
 	AddStats(n *stats.Node)
 }
 
 // Watcher shows, in memory, whether an iface has something to do. A nil Watch: call
 // Progress.
 type Watcher interface {
-	// Watch stays the same until Close. While it is idle, Progress would find no
-	// completion and no arrival. Work that waits for something else shows up at
-	// the next call of Progress only: call it now and then, whatever the watch
-	// says.
+	// Watch returns the same value until Close. While it is idle, Progress would find no
+	// completion and no arrival. Other work, such as a timer, is only found by
+	// Progress: call it now and then, also while the watch is idle.
 	Watch() *ucs.Watch
 }
 
@@ -219,12 +216,11 @@ const MaxAMID = 31
 
 // AMHandler receives active messages.
 type AMHandler interface {
-	// HandleAM gets one message. data is lent until HandleAM returns, unless it
-	// returns true: then desc and data are the handler's until it calls
-	// desc.Release. desc is nil when the transport cannot lend: copy, and return
-	// false. What is kept stays as it is until Release, whatever arrives meanwhile.
-	// Buffers that are kept count against the receive queue: senders wait when all are,
-	// and nothing is lost.
+	// HandleAM receives one message. If it returns false, data is valid until it returns. If it
+	// returns true, desc and data belong to the handler until it calls
+	// desc.Release, and no later message changes data. If desc is nil, the transport has no buffer
+	// to lend: the handler must copy data and return false. Buffers that handlers own are missing
+	// in the receive queue: when none is left, senders wait, and no message is lost.
 	HandleAM(data []byte, desc Desc) (keep bool)
 }
 
@@ -234,7 +230,7 @@ type AMHandlerFunc func(data []byte, desc Desc) (keep bool)
 // HandleAM calls f.
 func (f AMHandlerFunc) HandleAM(data []byte, desc Desc) bool { return f(data, desc) }
 
-// Desc is a receive buffer of the transport that a handler may keep.
+// Desc is a receive buffer of the transport that a handler may own for a time.
 type Desc interface {
 	// Release gives the buffer back. By the owner of the iface, once. Buffers
 	// held count against the receive queue: do not hold them for long.

@@ -17,8 +17,8 @@ type MD interface {
 	// a transport or device that does not exist, ErrInvalidParam for a field of p
 	// outside its documented range.
 	OpenIface(p IfaceParams) (Iface, error)
-	// Close releases the domain. It returns an error, and stays open, while an
-	// Iface or a Mem of it is still open.
+	// Close releases the domain. While an Iface or a Mem of it is open, it returns an error and
+	// does nothing.
 	Close() error
 }
 
@@ -110,14 +110,14 @@ func (a Access) Writes() bool {
 // Registrar registers memory of the caller.
 type Registrar interface {
 	// Reg registers buf, which must not be empty and not lie on a goroutine's
-	// stack. The MD keeps buf reachable and unmoved until Mem.Close. ErrInvalidParam
-	// and unix.EFAULT if this process may not read buf, or not write to it where
-	// access says that transports or peers will.
+	// stack. The garbage collector does not free or move buf before Mem.Close. The error is
+	// ErrInvalidParam and unix.EFAULT if this process may not read buf, or may not write to it
+	// although access permits transports or peers to write.
 	Reg(buf []byte, access Access) (Mem, error)
 }
 
-// Allocator allocates memory that every transport of the MD reaches best. On those
-// that move bytes themselves (shared memory, the software HCA) peers reach such memory
+// Allocator allocates memory that every transport of the MD can access in the fastest way. On
+// transports that copy bytes with CPUs (shared memory, the software HCA) peers access such memory
 // without help of this process.
 type Allocator interface {
 	// Alloc returns registered zeroed memory of at least n bytes, aligned to the
@@ -133,25 +133,24 @@ type Mem interface {
 	// PackRKey appends the remote key, MDAttr.RKeyLen bytes that stay the same while
 	// the Mem is open, to b and returns the extended slice.
 	PackRKey(b []byte) ([]byte, error)
-	// Close deregisters and, for Alloc, frees. After it returned nil no peer and no transport
-	// touches the memory, and a key that was handed out is refused. No access can begin once
-	// Close was called; it waits for those that began before. Memory from Reg: ucs.InUseError if
-	// one of them has not ended within ucs.RevokeLimit; the Mem is then still open, and Close may
-	// be called again. Memory from Alloc: Close does not wait that long; the transport keeps
-	// memory that a peer is still accessing in quarantine until the access ends or the peer is
-	// dead. Once it has returned nil, further calls do nothing. Operations in flight that use the
+	// Close deregisters the memory, and frees it if it is from Alloc. After Close has returned nil,
+	// no peer and no transport accesses the memory, and its keys are invalid. No access begins after
+	// Close was called; Close waits for accesses that began before. Memory from Reg: Close returns
+	// ucs.InUseError if an access has not ended within ucs.RevokeLimit; the Mem is then still open,
+	// and Close may be called again. Memory from Alloc: Close does not wait that long; if a peer
+	// is still accessing the memory, the transport quarantines it until the access ends or the peer is
+	// dead. After Close has returned nil, further calls do nothing. Operations in flight that use the
 	// Mem as a local buffer must have completed.
 	Close() error
 }
 
-// RKeyUnpacker takes the remote keys that peers hand out.
+// RKeyUnpacker unpacks remote keys of peers.
 type RKeyUnpacker interface {
-	// UnpackRKey checks b, which may come from an untrusted peer, and returns the number by
-	// which data calls of EPs of the MD name the key. ErrInvalidRKey if b is malformed.
+	// UnpackRKey validates b, which may come from an untrusted peer, and returns the key in the form
+	// that operations of EPs of the MD take. ErrInvalidRKey if b is malformed.
 	UnpackRKey(b []byte) (RKey, error)
-	// ReleaseRKey gives back what UnpackRKey returned, once for each call, after the
-	// last operation with it has completed; a number that is used later may be that of
-	// another key. It does nothing where unpacking takes nothing.
+	// ReleaseRKey releases a key from UnpackRKey. Call it once for each UnpackRKey, after the
+	// last operation with the key has completed: a released value may be reused for another key.
 	ReleaseRKey(RKey)
 }
 

@@ -6,11 +6,10 @@ import "github.com/gucx/gucx/ucs"
 // Err to get one.
 type Status = ucs.Status
 
-// Flow-control results. They are returned bare, never wrapped, so that the data
-// path compares them with ==.
+// Flow-control results. They are never wrapped, so that the data path can compare them with ==.
 var (
-	// ErrNoResource says that a queue or credit is exhausted; the operation had
-	// no effect. Queue a [PendingReq] to be told when to try again.
+	// ErrNoResource means that a queue is full or credit is used up; the operation had
+	// no effect. Queue a [PendingReq], which is called when it is time to try again.
 	ErrNoResource = ucs.ErrNoResource
 	// ErrBusy says that there is work to do first: [Waker.Arm] returns it when
 	// events are already waiting, AddPending when the EP has resources (post

@@ -20,8 +20,8 @@ func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
 	return nil
 }
 
-// Handle gives a message to its handler and returns what that returned. A message
-// whose id is out of range or has no handler is counted and not kept. id may come
+// Handle calls the handler of a message and returns its result. A message
+// with an id that is out of range or has no handler is counted and dropped. id may come
 // unchecked from a peer.
 func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
 	return t.At(id).HandleAM(data, desc)

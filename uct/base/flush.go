@@ -2,8 +2,8 @@ package base
 
 import "github.com/gucx/gucx/uct"
 
-// FlushGroups makes completions for flushes of an iface: one that many EPs
-// complete, for one user. The zero value is ready. Those that are done are reused:
+// FlushGroups makes completions for flushes of an iface: many EPs complete one of
+// them, for one user. The zero value is ready. Completed ones are reused:
 // there are as many as flushes of the iface were ever in flight. Not to be copied once
 // used.
 type FlushGroups struct{ free *flushGroup }

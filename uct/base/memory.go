@@ -17,8 +17,8 @@ import (
 const KeyLen = 8
 
 // Memory is the memory of a domain whose transport has messages only, so that the
-// target copies for its peers: [Memory.Write] and [Memory.Read] check what a message
-// asks for. It implements uct.Allocator, uct.Registrar and uct.RKeyUnpacker, and counts
+// target copies for its peers: [Memory.Write] and [Memory.Read] check the request of a
+// message. It implements uct.Allocator, uct.Registrar and uct.RKeyUnpacker, and counts
 // its regions as users; a domain embeds it. The zero value is ready. Methods may be
 // called by any goroutine.
 type Memory struct {
@@ -56,7 +56,7 @@ func (m *Memory) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	return mem, err
 }
 
-// Reg implements uct.Registrar. The region keeps buf reachable; the heap does not move.
+// Reg implements uct.Registrar. The region references buf; the Go heap does not move it.
 func (m *Memory) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if len(buf) == 0 {
 		return nil, &ucs.OpError{Op: "register memory", Err: uct.ErrInvalidParam}

@@ -84,7 +84,7 @@ func (l *ring) prepend(m *ring) {
 	last.next, old.prev = old, last
 }
 
-// Gate tells an arbiter whether to go on. Without a gate a Dispatch costs a refused post for each
+// Gate reports whether an arbiter should continue. Without a gate a Dispatch costs a refused post for each
 // EP with requests, also when all of them lack the same resource.
 type Gate interface {
 	// HasResources reports whether any EP of the iface can post at all. False must imply that Progress
@@ -139,8 +139,8 @@ func (a *Arbiter) link(q *PendingQueue) {
 	}
 }
 
-// Purge empties q and then calls f with each of its requests, in order. A request
-// whose Func is running is not among them.
+// Purge empties q and then calls f with each of its requests, in order, but not with a
+// request that is running Func.
 func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
 	if q.tail == nil {
 		return
@@ -189,7 +189,7 @@ func (a *Arbiter) Dispatch(gate Gate) int {
 	return done
 }
 
-// next is the queue whose turn it is; nil if none may run.
+// next returns the queue that is dispatched next; nil if none may run.
 func (a *Arbiter) next(gate Gate) *PendingQueue {
 	if q := a.failed.first(); q != nil {
 		return q

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Users counts the open ifaces and memory handles of a memory domain, which keep it
-// open. The zero value is open and has none. Methods may be called by any goroutine.
+// Users counts the open ifaces and memory handles of a memory domain, which cannot be closed
+// before them. The zero value is open and has none. Any goroutine may call the methods.
 type Users struct {
 	mu     sync.Mutex
 	n      int
@@ -33,8 +33,8 @@ func (u *Users) Drop() {
 	u.mu.Unlock()
 }
 
-// Close runs release, unless there are users: then ErrBusy. What release returns as
-// an error keeps the domain open. Later calls do nothing and return nil.
+// Close runs release; ErrBusy while there are users. If release returns an error, the domain
+// stays open and Close returns the error. After a success, further calls do nothing and return nil.
 func (u *Users) Close(release func() error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

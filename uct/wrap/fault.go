@@ -6,19 +6,19 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Plan decides what becomes of a data operation before it is posted: n is how many the EP
-// was asked for before. It is called by the owner of the iface.
+// Plan decides about a data operation before it is posted. n is the number of earlier operations of
+// the EP. The owner of the iface calls it.
 type Plan func(ep uct.EP, v uct.Variant, n int) Fault
 
-// Fault is what becomes of an operation. The zero value lets it through.
+// Fault is the decision of a plan. The zero value posts the operation.
 type Fault struct {
 	// Refuse is what the call returns: ErrNoResource, or another refusal that the
 	// contract has for it.
 	Refuse error
-	// Break has the EP fail for this reason, as by its transport: the call and those
-	// after it return ErrEPFailed, and the next Progress dispatches pending requests
-	// and calls OnError. What was in flight ends as the transport has it, or when the EP is closed;
-	// only then does the peer hear of it.
+	// Break fails the EP for this reason, as a transport does: this call and all later calls
+	// return ErrEPFailed, and the next Progress dispatches pending requests
+	// and calls OnError. Operations in flight complete as in the transport below, or when the EP is
+	// closed; the peer notices nothing before that.
 	Break error
 }
 
@@ -43,20 +43,20 @@ func Faults(plan Plan) Hooks {
 	}
 }
 
-// faultyIface tells of EPs that a plan has broken.
+// faultyIface reports EPs that a plan has broken.
 type faultyIface struct {
 	uct.Iface
 	onError func(uct.EP, error)
 	broken  []*faultyEP
 }
 
-// failed tells of an EP that failed, once: below, or as planned.
+// failed reports an EP that failed, in the transport or by the plan, once.
 func (i *faultyIface) failed(ep uct.EP, err error) {
 	e, ok := ep.(*EP).EP.(*faultyEP)
-	if !ok || e.told {
+	if !ok || e.failed {
 		return
 	}
-	e.told = true
+	e.failed = true
 	if i.onError != nil {
 		i.onError(ep, err)
 	}
@@ -68,20 +68,20 @@ func (i *faultyIface) Progress() int {
 	for len(i.broken) > 0 {
 		e := i.broken[0]
 		i.broken = i.broken[1:]
-		n += e.end()
+		n += e.fail()
 	}
 	return n
 }
 
-// faultyEP asks the plan.
+// faultyEP lets the plan decide about each operation.
 type faultyEP struct {
 	uct.EP
 	outer  *EP
 	plan   Plan
-	asked  int
+	posts  int   // operations that the plan has decided about
 	err    error // what is returned since the EP broke
 	reason error
-	told   bool // of the failure
+	failed bool // OnError was called
 	closed bool
 }
 
@@ -90,8 +90,8 @@ func (e *faultyEP) Before(v uct.Variant) error {
 	if e.err != nil {
 		return e.err
 	}
-	f := e.plan(e.outer, v, e.asked)
-	e.asked++
+	f := e.plan(e.outer, v, e.posts)
+	e.posts++
 	if f.Break == nil || e.closed {
 		return f.Refuse
 	}
@@ -105,8 +105,8 @@ func (e *faultyEP) Before(v uct.Variant) error {
 // After implements Interceptor.
 func (e *faultyEP) After(uct.Variant, int, error) {}
 
-// end is the failure, as the transport would tell it.
-func (e *faultyEP) end() int {
+// fail reports the failure as the transport would.
+func (e *faultyEP) fail() int {
 	if e.closed {
 		return 0
 	}
@@ -161,7 +161,7 @@ func (e *faultyEP) Close() error {
 	return e.EP.Close()
 }
 
-// wakeUnless keeps a caller awake that has work which the transport does not know of.
+// wakeUnless returns ErrBusy from Arm while there is work that the transport does not know of.
 type wakeUnless struct {
 	uct.Waker
 	busy func() bool

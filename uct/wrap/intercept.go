@@ -2,7 +2,7 @@ package wrap
 
 import "github.com/gucx/gucx/uct"
 
-// Interceptor is told of the data operations of an EP, by the owner of the iface.
+// Interceptor is called before and after each data operation of an EP, by the owner of the iface.
 type Interceptor interface {
 	// Before is called before an operation goes to the layer below; an error is what
 	// the caller gets instead.

@@ -2,8 +2,7 @@ package wrap
 
 import "github.com/gucx/gucx/uct"
 
-// queues hands out connections whose sends are intercepted. Those that were given back are
-// used again.
+// queues returns connections with intercepted sends. Released connections are reused.
 type queues struct {
 	uct.Queuer
 	x     Interceptor
@@ -21,7 +20,7 @@ func (q *queues) Attach(number uint32) (uct.QueueConn, error) {
 	return c, nil
 }
 
-// idle is a connection that is not in use.
+// idle returns a connection that is not in use.
 func (q *queues) idle() *queueConn {
 	for _, c := range q.conns {
 		if c.QueueConn == nil {
@@ -34,7 +33,7 @@ func (q *queues) idle() *queueConn {
 }
 
 type queueConn struct {
-	uct.QueueConn // nil: given back
+	uct.QueueConn // nil: released
 	x             Interceptor
 }
 

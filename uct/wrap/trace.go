@@ -6,18 +6,17 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Trace is a layer that tells log of each call of an EP, of each message that arrives and
-// of each EP that fails, in one line without newline. Lines come from the goroutines
-// that own the ifaces.
+// Trace is a layer that logs each call of an EP, each message that arrives and
+// each EP that fails, in one line without newline. The goroutines that own the ifaces call log.
 func Trace(log func(line string)) Hooks {
 	return Hooks{
 		Iface: func(i *Iface) {
 			i.Iface = &tracedIface{i.Iface, log}
-			tell := i.OnError
+			next := i.OnError
 			i.OnError = func(ep uct.EP, err error) {
 				log(fmt.Sprintf("on error %p: %v", ep, err))
-				if tell != nil {
-					tell(ep, err)
+				if next != nil {
+					next(ep, err)
 				}
 			}
 		},
@@ -61,37 +60,37 @@ func (e *tracedEP) After(v uct.Variant, n int, err error) {
 	e.log(fmt.Sprintf("%s%v of %d bytes: %v", e.name, v, n, err))
 }
 
-// Flush tells of the flush.
+// Flush logs the flush.
 func (e *tracedEP) Flush(c *uct.Completion) (bool, error) {
 	pending, err := e.EP.Flush(c)
 	e.log(fmt.Sprintf("%sflush: pending %t, %v", e.name, pending, err))
 	return pending, err
 }
 
-// Fence tells of the fence.
+// Fence logs the fence.
 func (e *tracedEP) Fence() error {
 	err := e.EP.Fence()
 	e.log(fmt.Sprintf("%sfence: %v", e.name, err))
 	return err
 }
 
-// AddPending tells of the request.
+// AddPending logs the request.
 func (e *tracedEP) AddPending(r *uct.PendingReq) error {
 	err := e.EP.AddPending(r)
 	e.log(fmt.Sprintf("%sadd pending: %v", e.name, err))
 	return err
 }
 
-// Close tells of the end.
+// Close logs the close.
 func (e *tracedEP) Close() error {
 	err := e.EP.Close()
 	e.log(fmt.Sprintf("%sclose: %v", e.name, err))
 	return err
 }
 
-// Delay is a layer whose ifaces do something in every rounds-th call of Progress only:
-// completions and arrivals come late, and callers that count calls of Progress are found
-// out. rounds is at least 1.
+// Delay is a layer in which only every rounds-th call of Progress reaches the transport:
+// completions and arrivals are late, which exposes callers that rely on a number of calls of
+// Progress. rounds is at least 1.
 func Delay(rounds int) Hooks {
 	return Hooks{Iface: func(i *Iface) {
 		i.Iface, i.Has.Watch, i.Has.Guarded = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}, nil, false

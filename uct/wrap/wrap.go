@@ -2,8 +2,8 @@ package wrap
 
 import "github.com/gucx/gucx/uct"
 
-// Hooks is a layer: what is to be changed in the objects of a transport as they are
-// opened. Any may be nil. They are called by the goroutine that opens the object, before it is used.
+// Hooks is a layer: functions that change the objects of a transport when they are
+// opened. Any may be nil. The goroutine that opens the object calls them, before it is used.
 type Hooks struct {
 	MD    func(*MD)
 	Iface func(*Iface)
@@ -96,7 +96,7 @@ func (m *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return i, nil
 }
 
-// failed tells of an EP of the transport below.
+// failed reports a failed EP of the transport below.
 func (i *Iface) failed(below uct.EP, err error) {
 	if e := i.eps[below]; e != nil && i.OnError != nil {
 		i.OnError(e, err)
