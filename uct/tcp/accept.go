@@ -123,7 +123,7 @@ func (s *incoming) Ready(uint32) int {
 		s.refuse(s.tun.Because(err))
 	case s.hello.got >= wordStart && !looksRight(&s.hello.buf):
 		if s.tun == nil && tunnel.Wanted(s.hello.buf[:]) {
-			_, _ = s.it.io.send(s.fd, tunnel.Declined[:])
+			_, _ = s.it.io.Send(s.fd, tunnel.Declined[:])
 			s.refuse(errWantsTLS)
 		} else {
 			s.refuse(errGarbage)

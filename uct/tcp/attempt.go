@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/preface"
 	"github.com/gucx/gucx/internal/unordered"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // maxTries is how often a connection is dialed when the handshake is cut off or
@@ -27,11 +28,11 @@ type message struct {
 var errCutOff = errors.New("connection closed during the handshake")
 
 // read continues to read; done is true when the message is there.
-func (m *message) read(io netIO, fd int) (done bool, err error) {
+func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
 	for m.got < helloLen {
-		n, errno := io.recv(fd, m.buf[m.got:])
+		n, errno := io.Recv(fd, m.buf[m.got:])
 		switch {
-		case retry(errno):
+		case sockio.Retry(errno):
 			return false, nil
 		case errno != 0:
 			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errno)
@@ -55,7 +56,7 @@ func (m *message) checkVersion() error {
 
 // sendHello writes a handshake message, the first bytes on a connected socket: its buffer has
 // room. Without k it has no proof.
-func sendHello(io netIO, fd int, h *hello, k pairKey, binding []byte) error {
+func sendHello(io sockio.IO, fd int, h *hello, k pairKey, binding []byte) error {
 	var b [helloLen]byte
 	if h.put(&b); k != nil {
 		k.sign(&b, binding)
@@ -64,9 +65,9 @@ func sendHello(io netIO, fd int, h *hello, k pairKey, binding []byte) error {
 }
 
 // sendAll writes what the empty buffer of a socket has room for.
-func sendAll(io netIO, fd int, b []byte) error {
+func sendAll(io sockio.IO, fd int, b []byte) error {
 	for sent := 0; sent < len(b); {
-		n, errno := io.send(fd, b[sent:])
+		n, errno := io.Send(fd, b[sent:])
 		if errno == unix.EINTR {
 			continue
 		}
@@ -188,9 +189,9 @@ func (t *attempt) linked() (ok bool, err error) {
 		return true, nil
 	}
 	var ready [1]byte
-	n, errno := t.c.it.io.recv(t.fd, ready[:])
+	n, errno := t.c.it.io.Recv(t.fd, ready[:])
 	switch {
-	case retry(errno):
+	case sockio.Retry(errno):
 		return false, nil
 	case errno != 0, n == 0:
 		return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errCutOff)

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // Close implements uct.Iface. What was accepted before is still written, and the
@@ -133,8 +134,8 @@ const dropReads = 64
 // dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
 func (c *conn) dropArrivals() (over, quiet bool) {
 	for range dropReads {
-		n, errno := c.it.io.recv(c.fd, c.rx.buf)
-		if n == 0 && !retry(errno) {
+		n, errno := c.it.io.Recv(c.fd, c.rx.buf)
+		if n == 0 && !sockio.Retry(errno) {
 			return true, true
 		}
 		if errno != 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // TestClose_LosesNothing: what was posted before a close without flush arrives,
@@ -45,12 +46,12 @@ func TestClose_LosesNothing(t *testing.T) {
 // standing makes the calls, but for sends while it is shut. The first after wake stands still for
 // that long, as a process does that gets no processor, and sends nothing.
 type standing struct {
-	kernel
+	sockio.Kernel
 	shut  bool
 	stand time.Duration
 }
 
-func (s *standing) send(fd int, b []byte) (int, syscall.Errno) {
+func (s *standing) Send(fd int, b []byte) (int, syscall.Errno) {
 	if s.shut {
 		return 0, unix.EAGAIN
 	}
@@ -61,7 +62,7 @@ func (s *standing) send(fd int, b []byte) (int, syscall.Errno) {
 		s.stand = 0
 		return 0, unix.EAGAIN
 	}
-	return s.kernel.send(fd, b)
+	return s.Kernel.Send(fd, b)
 }
 
 // TestClose_ProcessStood: a process that stands still for longer than LINGER while it closes an
@@ -254,15 +255,15 @@ func TestKeys(t *testing.T) {
 
 // ahead is sockets with always more to read than was read, once it is told to.
 type ahead struct {
-	kernel
+	sockio.Kernel
 	on bool
 }
 
-func (a *ahead) recv(fd int, b []byte) (int, syscall.Errno) {
+func (a *ahead) Recv(fd int, b []byte) (int, syscall.Errno) {
 	if a.on {
 		return len(b), 0
 	}
-	return a.kernel.recv(fd, b)
+	return a.Kernel.Recv(fd, b)
 }
 
 // TestClose_PeerThatSendsOn: a peer that sends all the time, whatever it is told, holds up a close

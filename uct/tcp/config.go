@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // Config tunes the transport. The zero value is ready to use.
@@ -50,7 +51,7 @@ type Config struct {
 	TLS *tls.Config
 
 	// sys replaces the system calls on connected sockets, for tests of faults.
-	sys netIO
+	sys sockio.IO
 }
 
 // Defaults and limits.

@@ -13,13 +13,14 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
 // faults makes the calls and gets in their way: it moves fewer bytes than asked
 // for, says "not now", and resets after a number of bytes.
 type faults struct {
-	kernel
+	sockio.Kernel
 	rng     *rand.Rand
 	chunk   int  // at most so many bytes in one call; 0: no limit
 	refuse  int  // one call in so many does nothing, but no two sends in a row: they would mean a full socket; 0: none
@@ -64,35 +65,35 @@ func (f *faults) after(n int, errno syscall.Errno) (int, syscall.Errno) {
 	return n, errno
 }
 
-func (f *faults) send(fd int, b []byte) (int, syscall.Errno) {
+func (f *faults) Send(fd int, b []byte) (int, syscall.Errno) {
 	if len(b) == helloLen && b[0] == 'G' && b[1] == 'X' { // a handshake is written while the socket is empty
-		return f.kernel.send(fd, b)
+		return f.Kernel.Send(fd, b)
 	}
 	if errno := f.before(true); errno != 0 {
 		return 0, errno
 	}
-	return f.after(f.kernel.send(fd, b[:f.part(len(b))]))
+	return f.after(f.Kernel.Send(fd, b[:f.part(len(b))]))
 }
 
-func (f *faults) recv(fd int, b []byte) (int, syscall.Errno) {
+func (f *faults) Recv(fd int, b []byte) (int, syscall.Errno) {
 	if errno := f.before(false); errno != 0 {
 		return 0, errno
 	}
-	return f.after(f.kernel.recv(fd, b[:f.part(len(b))]))
+	return f.after(f.Kernel.Recv(fd, b[:f.part(len(b))]))
 }
 
-func (f *faults) sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
+func (f *faults) Sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
 	if errno := f.before(true); errno != 0 {
 		return 0, errno
 	}
-	return f.after(f.kernel.sendv(fd, f.cut(iov)))
+	return f.after(f.Kernel.Sendv(fd, f.cut(iov)))
 }
 
-func (f *faults) recvv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
+func (f *faults) Recvv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
 	if errno := f.before(false); errno != 0 {
 		return 0, errno
 	}
-	return f.after(f.kernel.recvv(fd, f.cut(iov)))
+	return f.after(f.Kernel.Recvv(fd, f.cut(iov)))
 }
 
 // cut returns a part of iov.
@@ -115,15 +116,15 @@ func (f *faults) cut(iov []unix.Iovec) []unix.Iovec {
 
 // failing makes sends fail for good once it is told to.
 type failing struct {
-	kernel
+	sockio.Kernel
 	errno syscall.Errno
 }
 
-func (f *failing) send(fd int, b []byte) (int, syscall.Errno) {
+func (f *failing) Send(fd int, b []byte) (int, syscall.Errno) {
 	if f.errno != 0 {
 		return 0, f.errno
 	}
-	return f.kernel.send(fd, b)
+	return f.Kernel.Send(fd, b)
 }
 
 // TestFlush_BreaksConnections: flushing an iface ends once also where writing the

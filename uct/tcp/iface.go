@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/sockio"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
@@ -33,7 +34,7 @@ type Iface struct {
 	hellos   helloNumbers // with a token, of peers
 	numbered uint64       // HELLOs that this side has sent
 	onError  func(uct.EP, error)
-	io       netIO
+	io       sockio.IO
 	stripes  int // bytes from which on puts are striped; more than any has: never
 	maxAM    int // bytes of the longest active message, with header
 
@@ -147,7 +148,7 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		it.tunnels = it.newTunnels(policy)
 	}
 	if it.io == nil {
-		it.io = kernel{}
+		it.io = sockio.Kernel{}
 	}
 	if cfg.ConnsPerPeer > 1 {
 		it.stripes = max(int(cfg.StripeThresh), int(cfg.SendvThresh)+1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // rxState is what a connection has read: a buffer of frames, and a sink, where
@@ -50,7 +51,7 @@ func (c *conn) receive() int {
 	n, errno := c.readSome()
 	switch {
 	case errno != 0:
-		if !retry(errno) {
+		if !sockio.Retry(errno) {
 			c.failIO("receive", errno)
 		}
 		c.misses++
@@ -86,7 +87,7 @@ const afterSink = 4 << 10
 func (c *conn) readSome() (int, syscall.Errno) {
 	r, it := &c.rx, c.it
 	if r.sink.left == 0 {
-		return it.io.recv(c.fd, r.buf[r.tail:])
+		return it.io.Recv(c.fd, r.buf[r.tail:])
 	}
 	v := vector{iov: it.iov[:]}
 	s := &r.sink
@@ -101,10 +102,10 @@ func (c *conn) readSome() (int, syscall.Errno) {
 			v.add(s.op.pieces[i])
 		}
 	default:
-		return it.io.recv(c.fd, r.buf[:min(s.left, len(r.buf))])
+		return it.io.Recv(c.fd, r.buf[:min(s.left, len(r.buf))])
 	}
 	v.add(r.buf[:min(afterSink, len(r.buf))])
-	n, errno := it.io.recvv(c.fd, it.iov[:v.n])
+	n, errno := it.io.Recvv(c.fd, it.iov[:v.n])
 	clear(it.iov[:v.n])
 	if s.mem != nil {
 		s.mem.exit()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // txQueue is what a connection has to write: a buffer of frames, and extents,
@@ -294,7 +295,7 @@ func (c *conn) wrote(n int, errno syscall.Errno) bool {
 		q.blocked, q.refused = false, 0
 		return true
 	}
-	if retry(errno) {
+	if sockio.Retry(errno) {
 		q.blocked = true
 		q.refused++
 		return false
@@ -333,7 +334,7 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	q, it := &c.tx, c.it
 	if q.first == q.after {
 		b := q.buf[q.head:q.tail]
-		n, errno = it.io.send(c.fd, b)
+		n, errno = it.io.Send(c.fd, b)
 		return n, errno, len(b)
 	}
 	v := vector{iov: it.iov[:]}
@@ -354,7 +355,7 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 			v.add(q.buf[pos:q.tail])
 		}
 	}
-	n, errno = it.io.sendv(c.fd, it.iov[:v.n])
+	n, errno = it.io.Sendv(c.fd, it.iov[:v.n])
 	for i, m := range held {
 		m.exit()
 		held[i] = nil
@@ -390,7 +391,7 @@ func (v *vector) add(b []byte) {
 		v.shut = true
 		return
 	}
-	setIovec(&v.iov[v.n], b)
+	sockio.SetIovec(&v.iov[v.n], b)
 	v.n++
 	v.bytes += len(b)
 }
@@ -473,7 +474,7 @@ func (c *conn) sendv(hdr []byte, iov []uct.IOV) int {
 	for i := range iov {
 		v.add(iov[i].Buf)
 	}
-	n, errno := it.io.sendv(c.fd, it.iov[:v.n])
+	n, errno := it.io.Sendv(c.fd, it.iov[:v.n])
 	clear(it.iov[:v.n])
 	if !c.wrote(n, errno) {
 		return 0

@@ -1,4 +1,6 @@
-package tcp
+// Package sockio makes the system calls on connected nonblocking sockets. Errors are numbers, so
+// that a call allocates nothing.
+package sockio
 
 import (
 	"runtime"
@@ -8,27 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netIO is the system calls on connected sockets. There is one implementation
-// besides the kernel: faults, in tests.
-type netIO interface {
-	send(fd int, b []byte) (int, syscall.Errno)
-	sendv(fd int, iov []unix.Iovec) (int, syscall.Errno)
-	recv(fd int, b []byte) (int, syscall.Errno)
-	recvv(fd int, iov []unix.Iovec) (int, syscall.Errno)
+// IO is the calls. There is one implementation besides [Kernel]: faults, in tests.
+type IO interface {
+	// Send writes bytes of b and returns how many.
+	Send(fd int, b []byte) (int, syscall.Errno)
+	// Sendv is Send of the pieces of iov.
+	Sendv(fd int, iov []unix.Iovec) (int, syscall.Errno)
+	// Recv reads into b. 0 bytes without an error: the peer has closed.
+	Recv(fd int, b []byte) (int, syscall.Errno)
+	// Recvv is Recv into the pieces of iov.
+	Recvv(fd int, iov []unix.Iovec) (int, syscall.Errno)
 }
 
-// kernel makes the calls.
-type kernel struct{}
+// Kernel makes the calls.
+type Kernel struct{}
 
-// rawLimit is the length in bytes up to which a call keeps its processor: it
+// rawLimit is the length in bytes up to which a call does not release its processor: it
 // copies for less than 10 µs, the time after which the scheduler wants others to
-// run. Longer calls tell the scheduler, which costs about 50 ns.
+// run. A longer call releases it, which costs about 50 ns.
 const rawLimit = 128 << 10
 
 // The pointers below are made in the argument list of the call (unsafe rule 4);
 // buffers behind iovecs are held by the pointers in them.
 
-func (kernel) send(fd int, b []byte) (int, syscall.Errno) {
+// Send implements IO.
+func (Kernel) Send(fd int, b []byte) (int, syscall.Errno) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	var n uintptr
 	var errno syscall.Errno
@@ -41,7 +47,8 @@ func (kernel) send(fd int, b []byte) (int, syscall.Errno) {
 	return count(n, errno)
 }
 
-func (kernel) sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
+// Sendv implements IO.
+func (Kernel) Sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
 	var m unix.Msghdr
 	m.Iov = unsafe.SliceData(iov)
 	m.SetIovlen(len(iov))
@@ -50,14 +57,16 @@ func (kernel) sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
 	return count(n, errno)
 }
 
-func (kernel) recv(fd int, b []byte) (int, syscall.Errno) {
+// Recv implements IO.
+func (Kernel) Recv(fd int, b []byte) (int, syscall.Errno) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(p), uintptr(len(b)), 0, 0, 0)
 	runtime.KeepAlive(b)
 	return count(n, errno)
 }
 
-func (kernel) recvv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
+// Recvv implements IO.
+func (Kernel) Recvv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
 	n, _, errno := unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
 	runtime.KeepAlive(iov)
 	return count(n, errno)
@@ -70,11 +79,11 @@ func count(n uintptr, errno syscall.Errno) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// retry reports whether errno only means: not now.
-func retry(errno syscall.Errno) bool { return errno == unix.EAGAIN || errno == unix.EINTR }
+// Retry reports whether errno says only that the call is to be made again later.
+func Retry(errno syscall.Errno) bool { return errno == unix.EAGAIN || errno == unix.EINTR }
 
-// setIovec points v at b, which is not empty.
-func setIovec(v *unix.Iovec, b []byte) {
+// SetIovec points v at b, which is not empty.
+func SetIovec(v *unix.Iovec, b []byte) {
 	v.Base = unsafe.SliceData(b)
 	v.SetLen(len(b))
 }
