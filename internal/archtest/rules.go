@@ -44,6 +44,7 @@ uct/ucttest           uct uct/base uct/wrap ucs internal              | internal
 uct/self              uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
 uct/sm                uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
 uct/tcp               uct uct/base uct/targetop uct/internal uct/tcp/internal ucs internal | uct/ucttest
+uct/ucxtcp            uct uct/base uct/internal ucs internal                       | uct/ucttest
 uct/tcp/internal      uct/internal ucs internal
 uct/ib                uct uct/base uct/internal uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
 uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca

@@ -1,0 +1,46 @@
+package ucxtcp
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Cost model: that of package tcp, which uses the same system calls.
+const (
+	overhead          = time.Microsecond
+	loopbackLatency   = 3500*time.Nanosecond - 2*overhead
+	networkLatency    = 15 * time.Microsecond
+	loopbackBandwidth = 8e9     // bytes per second
+	networkBandwidth  = 1.175e9 // of 10 Gbit/s, without headers
+)
+
+// maxIOV is MaxIOV of AMZcopy.
+const maxIOV = 8
+
+// maxHeader is MaxHeader of AMZcopy, in bytes.
+const maxHeader = 256
+
+const caps = uct.CapAM | uct.CapPending | uct.CapConnectIface | uct.CapConnectEP | uct.CapErrPeer |
+	uct.CapEventFD
+
+func (it *Iface) fillAttr() {
+	seg, frame := int(it.cfg.TxSegSize), int(it.cfg.MaxFrame)
+	it.attr = uct.IfaceAttr{
+		Resource: uct.Resource{Transport: Name, Device: it.dev.name, Kind: uct.DeviceNet, Explicit: true},
+		Caps:     caps,
+		AM:       uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: frame, MaxIOV: maxIOV, MaxHeader: maxHeader},
+
+		DeviceAddrLen: len(it.DeviceAddr(nil)),
+		IfaceAddrLen:  ifaceAddrLen,
+		EPAddrLen:     epAddrLen,
+	}
+	cost := uct.Cost{Send: overhead, Recv: overhead, Latency: loopbackLatency, Bandwidth: loopbackBandwidth}
+	if !it.dev.loopback {
+		it.attr.Caps |= uct.CapInterNode
+		cost.Latency, cost.Bandwidth, cost.SharedBandwidth = networkLatency, networkBandwidth, networkBandwidth
+	}
+	var cs uct.Costs
+	cs.Set(cost, uct.AMShort, uct.AMBcopy, uct.AMZcopy)
+	it.attr.Declare(cs)
+}

@@ -1,0 +1,120 @@
+package ucxtcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/timelimit"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
+)
+
+// Close implements uct.Iface. What was accepted before is still written, and the
+// peer's host takes it, within Config.Linger. Idempotent.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	it.linger()
+	for it.eps.Len() > 0 {
+		e := it.eps.All()[0]
+		e.PurgePending(func(*uct.PendingReq) {})
+		_ = e.Close() // never fails
+	}
+	it.finish()
+	for it.conns.Len() > 0 || len(it.broken) > 0 {
+		for _, c := range it.broken {
+			c.endAll(ucs.StatusCanceled)
+		}
+		it.broken = it.broken[:0]
+		if it.conns.Len() > 0 {
+			c := it.conns.All()[0]
+			c.ep = nil
+			if c.passed {
+				c.fail(fmt.Errorf("%w: iface closed", ucs.ErrCanceled))
+			} else {
+				c.discard()
+			}
+		}
+	}
+	return it.undo.Run()
+}
+
+// lingerStep is how long the kernel is waited for between looks. lingerMost is how much of the limit a
+// look and the wait for the next take at most.
+const (
+	lingerStep = 2 * time.Millisecond
+	lingerMost = 5 * lingerStep
+)
+
+// linger writes what is queued and half closes all connections, and waits until
+// the hosts of the peers have taken everything. A connection is closed only then:
+// the kernel would drop what is under way if the peer sent anything.
+func (it *Iface) linger() {
+	limit := timelimit.WithMost(it.cfg.Linger, lingerMost)
+	open := append([]*Conn(nil), it.conns.All()...)
+	for len(open) > 0 {
+		rest := open[:0]
+		for _, c := range open {
+			if !c.parted() {
+				rest = append(rest, c)
+			}
+		}
+		if open = rest; len(open) == 0 || limit.Over() {
+			return
+		}
+		fds := []unix.PollFd{{Fd: int32(open[0].fd), Events: unix.POLLRDHUP}}
+		if open[0].tx.blocked {
+			fds[0].Events |= unix.POLLOUT
+		}
+		_, _ = unix.Poll(fds, int(lingerStep.Milliseconds()))
+		open[0].tx.blocked = false
+	}
+}
+
+// parted writes, half closes and reports whether nothing of the connection is
+// under way any more. Bytes that arrive are dropped.
+func (c *Conn) parted() bool {
+	if c.state != connOpen {
+		return true
+	}
+	if e := c.ep; e != nil && e.sends {
+		c.sayFin()
+	}
+	c.flush()
+	if c.state != connOpen || c.tx.cut != 0 {
+		return true
+	}
+	if !c.tx.empty() || c.due != 0 {
+		return false
+	}
+	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
+	over, quiet := c.dropArrivals()
+	if over || !quiet {
+		return over
+	}
+	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
+	return err != nil || unsent == 0
+}
+
+// dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
+// all the time is not read for longer than others are waited for.
+const dropReads = 64
+
+// dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
+func (c *Conn) dropArrivals() (over, quiet bool) {
+	for range dropReads {
+		n, errno := c.it.io.Recv(c.fd, c.rx.buf)
+		if n == 0 && !sockio.Retry(errno) {
+			return true, true
+		}
+		if errno != 0 {
+			return false, true
+		}
+	}
+	return false, false
+}

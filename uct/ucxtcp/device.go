@@ -1,0 +1,77 @@
+package ucxtcp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// device is a network device that is up, with the address that peers reach it by.
+type device struct {
+	name     string
+	loopback bool
+	ip       netip.Addr
+}
+
+// listDevices returns the usable devices in the order of their numbers.
+func listDevices(family string) (out []device, err error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i := range links {
+		if d := describe(&links[i], family); d.ip.IsValid() {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// findDevice returns the named device. ErrInvalidParam if it cannot be used.
+func findDevice(name, family string) (device, error) {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return device{}, fmt.Errorf("%w: device %q: %w", uct.ErrInvalidParam, name, err)
+	}
+	d := describe(link, family)
+	if !d.ip.IsValid() {
+		return d, fmt.Errorf("%w: device %q is down or has no address of family %s that peers on another link can use",
+			uct.ErrInvalidParam, name, family)
+	}
+	return d, nil
+}
+
+// describe returns a device whose ip is the zero Addr if it cannot be used. It is the first address of the
+// family, else the first one. Link-local addresses mean nothing to a peer that does not know the link.
+func describe(link *net.Interface, family string) device {
+	const want = net.FlagUp | net.FlagRunning
+	d := device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0}
+	if link.Flags&want != want {
+		return d
+	}
+	addrs, err := link.Addrs()
+	if err != nil {
+		return d
+	}
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		if ip = ip.Unmap(); !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+			continue
+		}
+		wanted := ip.Is6() == (family == familyName6)
+		if wanted {
+			d.ip = ip
+			return d
+		}
+		if !d.ip.IsValid() {
+			d.ip = ip
+		}
+	}
+	return d
+}

@@ -1,0 +1,354 @@
+package ucxtcp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+type epState uint8
+
+const (
+	epReady epState = iota
+	epFailed
+	epClosed
+)
+
+// EP is an endpoint. It has a connection of its own, which serves the other direction too if the peer has an
+// EP that leads here.
+type EP struct {
+	base.Slot // in Iface.eps
+	it        *Iface
+	conn      *Conn // nil: none yet
+	sends     bool  // conn is open for messages of this side
+	state     epState
+	pending   base.PendingQueue
+	err       error // what operations return once it has failed or is closed
+	status    ucs.Status
+
+	peer   netip.AddrPort // where the peer listens; the zero AddrPort before Connect
+	sn     uint64         // number of an interface connection to the peer
+	key    uint64         // own key of an endpoint connection; 0 for an interface connection
+	remote uint64         // the peer's
+	stale  *Conn          // connection of the peer that gives way to ours
+	dials  bool           // the EP may connect
+	limit  time.Time      // by which it must be connected; zero: no limit
+	within time.Duration  // EPParams.Within
+}
+
+var (
+	_ uct.EP          = (*EP)(nil)
+	_ uct.EPConnector = (*EP)(nil)
+)
+
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops {
+	ops := &uct.Ops{AM: e, Check: e}
+	if e.key != 0 {
+		ops.Connect = e
+	}
+	return ops
+}
+
+// NewEP implements uct.Iface. With addresses it takes part in an interface connection: the n-th EP that names
+// the peer matches the n-th one of the peer that names this iface. Without addresses it is half of an
+// endpoint connection.
+func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+	e := &EP{it: it, dials: true, within: p.Within}
+	if err := e.address(&p); err != nil {
+		return nil, it.opError("new ep", err)
+	}
+	it.eps.Add(e)
+	if e.key != 0 {
+		it.byKey[e.key] = e
+		return e, nil
+	}
+	id := peerID{e.peer, e.sn}
+	it.nextSN[e.peer]++
+	it.byPeer[id] = e
+	if c := it.unexpected[id]; c != nil && e.peer != it.listen {
+		delete(it.unexpected, id)
+		c.adopt(e)
+	} else if p.Dial == uct.DialNow || p.Dial == uct.DialByPeer {
+		e.start()
+	}
+	return e, nil
+}
+
+// address checks the addresses of p, or chooses a key if there is none.
+func (e *EP) address(p *uct.EPParams) error {
+	it := e.it
+	if it.closed {
+		return uct.ErrClosed
+	}
+	if p.DeviceAddr == nil && p.IfaceAddr == nil {
+		e.key = it.newKey()
+		return nil
+	}
+	d, err := parseDeviceAddr(p.DeviceAddr)
+	if err != nil {
+		return err
+	}
+	port, err := parseIfaceAddr(p.IfaceAddr)
+	if err != nil {
+		return err
+	}
+	if err = it.reach(&d); err != nil {
+		return err
+	}
+	e.peer = netip.AddrPortFrom(d.ip, port)
+	e.sn, e.dials = it.nextSN[e.peer], p.Dial.Trusted()
+	if p.Dial == uct.DialedByPeer && it.unexpected[peerID{e.peer, e.sn}] == nil {
+		return fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)
+	}
+	return nil
+}
+
+// newKey returns a key that no EP has and that cannot be guessed: it is all that a peer must know to take part
+// in the connection.
+func (it *Iface) newKey() uint64 {
+	for {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+		if k := binary.LittleEndian.Uint64(b[:]); k != 0 && it.byKey[k] == nil {
+			return k
+		}
+	}
+}
+
+// EPAddr implements uct.EPConnector: an endpoint address of UCX's tcp transport.
+func (e *EP) EPAddr(b []byte) []byte {
+	return binary.LittleEndian.AppendUint64(e.it.IfaceAddr(b), e.key)
+}
+
+// Connect implements uct.EPConnector. The side whose iface has the lower address connects, the other one waits.
+func (e *EP) Connect(device, ep []byte) error {
+	it := e.it
+	if e.state != epReady {
+		return e.err
+	}
+	d, err := parseDeviceAddr(device)
+	if err != nil {
+		return it.opError("connect ep", err)
+	}
+	port, key, err := parseEPAddr(ep)
+	if err == nil {
+		err = it.reach(&d)
+	}
+	peer := netip.AddrPortFrom(d.ip, port)
+	switch {
+	case err != nil:
+		return it.opError("connect ep", err)
+	case e.remote != 0:
+		return it.opError("connect ep", fmt.Errorf("%w: it is connected already", uct.ErrInvalidParam))
+	case peer == it.listen && key == e.key:
+		return it.opError("connect ep", fmt.Errorf("%w: the address is that of the endpoint itself", uct.ErrInvalidParam))
+	}
+	e.peer, e.remote = peer, key
+	if e.conn != nil && e.conn.peer != peer {
+		e.conn.fail(fmt.Errorf("%w: the connection request names %v, and the address of the peer %v", ucs.ErrRejected, e.conn.peer, peer))
+		return nil
+	}
+	order := it.listen.Compare(peer)
+	e.dials = order < 0 || order == 0 && e.key < key
+	e.start()
+	return nil
+}
+
+// start begins to connect, or to wait for the peer, if the EP has no connection. Failures show in Progress.
+func (e *EP) start() {
+	if e.conn != nil || e.state != epReady || !e.limit.IsZero() || !e.peer.IsValid() {
+		return
+	}
+	d := e.it.cfg.ConnTimeout
+	if e.within > 0 && e.dials {
+		d = min(d, e.within)
+	} else {
+		d = max(d, e.within)
+	}
+	e.expectBy(time.Now().Add(d))
+	if e.dials {
+		e.dial()
+	}
+}
+
+// expectBy sets the time by which the EP must be connected.
+func (e *EP) expectBy(t time.Time) {
+	if e.limit.IsZero() {
+		e.it.connecting++
+	}
+	e.limit = t
+	_ = e.it.tickWithin(deadlineTick)
+}
+
+// connected ends the time limit.
+func (e *EP) connected() {
+	if !e.limit.IsZero() {
+		e.limit = time.Time{}
+		e.it.connecting--
+	}
+}
+
+// take returns place for n bytes. They become part of the queue by posted, and nothing else may be taken
+// before.
+func (e *EP) take(n int) ([]byte, error) {
+	if e.sends && e.state == epReady && !e.pending.Blocks() {
+		if b := e.conn.tx.take(n); b != nil {
+			return b, nil
+		}
+	}
+	return e.takeSlow(n)
+}
+
+//go:noinline
+func (e *EP) takeSlow(n int) ([]byte, error) {
+	switch {
+	case e.state != epReady:
+		return nil, e.err
+	case e.pending.Blocks():
+	case !e.sends:
+		e.start()
+	default:
+		if b := e.conn.room(n); b != nil {
+			return b, nil
+		}
+		if e.state != epReady {
+			return nil, e.err
+		}
+	}
+	return nil, uct.ErrNoResource
+}
+
+// AddPending implements uct.EP.
+func (e *EP) AddPending(r *uct.PendingReq) error {
+	if e.state != epReady {
+		return e.err
+	}
+	if e.pending.Empty() && e.hasResources() {
+		return uct.ErrBusy
+	}
+	return e.it.arb.Add(&e.pending, r)
+}
+
+// hasResources reports whether every kind of request could be posted now.
+func (e *EP) hasResources() bool {
+	if !e.sends {
+		e.start()
+		return false
+	}
+	return e.it.ops.left > 0 && e.conn.room(int(e.it.cfg.TxSegSize)+frameLen+maxHeader) != nil
+}
+
+// PurgePending implements uct.EP.
+func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }
+
+// Fence implements uct.EP: the peer executes everything in order.
+func (e *EP) Fence() error {
+	if e.state != epReady {
+		return e.err
+	}
+	return nil
+}
+
+// setFailed puts the EP out of use, and reports whether it was not.
+func (e *EP) setFailed(reason error, st ucs.Status) bool {
+	if e.state != epReady {
+		return false
+	}
+	e.state, e.status, e.sends = epFailed, st, false
+	e.err = e.it.opError("ep to "+e.peer.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
+	e.connected()
+	e.it.arb.Fail(&e.pending)
+	return true
+}
+
+// tellFailed calls OnError, unless the EP was closed since setFailed.
+func (e *EP) tellFailed() {
+	e.it.freed = true
+	if e.state == epFailed {
+		e.it.onError(e, e.err)
+	}
+}
+
+// fail fails an EP; Progress calls OnError. A connection fails with it.
+func (e *EP) fail(err error) {
+	if e.conn != nil {
+		e.conn.fail(err)
+		return
+	}
+	if e.setFailed(err, statusOf(err)) {
+		e.dropStale()
+		e.it.failed = append(e.it.failed, e)
+	}
+}
+
+// Close implements uct.EP. Bytes of zero-copy sends that are not written yet are
+// copied, so that the buffers are the caller's again and the peer loses nothing.
+// A peer that sends on the connection may go on: its messages are delivered as before.
+func (e *EP) Close() error {
+	if e.state == epClosed {
+		return nil
+	}
+	it := e.it
+	if e.state == epReady {
+		e.err = it.opError("ep", uct.ErrClosed)
+	}
+	e.state = epClosed
+	e.connected()
+	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
+	it.eps.Remove(e)
+	if e.key != 0 {
+		delete(it.byKey, e.key)
+	} else {
+		delete(it.byPeer, peerID{e.peer, e.sn})
+	}
+	e.dropStale()
+	if c := e.conn; c != nil {
+		comps := it.detach(c, e)
+		c.leave(e)
+		e.conn, e.sends = nil, false
+		for _, comp := range comps {
+			comp.Complete(ucs.StatusCanceled)
+		}
+	}
+	return nil
+}
+
+// dropStale closes the connection of the peer that has given way.
+func (e *EP) dropStale() {
+	if c := e.stale; c != nil {
+		e.stale = nil
+		c.discard()
+	}
+}
+
+// detach makes what e has in flight independent of its callers, and returns the completions.
+func (it *Iface) detach(c *Conn, e *EP) (comps []*uct.Completion) {
+	cancel := func(o *op) {
+		if o != nil && o.ep == e {
+			if comp := o.detach(); comp != nil {
+				comps = append(comps, comp)
+			}
+		}
+	}
+	cancel(c.tx.zcopy)
+	for o := c.flushes.first; o != nil; o = o.next {
+		cancel(o)
+	}
+	for o := it.done.first; o != nil; o = o.next {
+		cancel(o)
+	}
+	return comps
+}
+
+// Peer is where the peer listens; the zero AddrPort if it is not known yet.
+func (e *EP) Peer() netip.AddrPort { return e.peer }
+
+// Conn is the connection of the EP; nil while there is none.
+func (e *EP) Conn() *Conn { return e.conn }

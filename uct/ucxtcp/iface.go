@@ -1,0 +1,209 @@
+package ucxtcp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/sockio"
+)
+
+// Iface is an open device: a listening socket, connections and what they share.
+type Iface struct {
+	md      *MD
+	dev     device
+	host    host
+	cfg     Config
+	attr    uct.IfaceAttr
+	listen  netip.AddrPort // where peers connect to
+	onError func(uct.EP, error)
+	onLeave func(*Conn, error)
+	io      sockio.IO
+	maxAM   int // bytes of the longest active message
+
+	// Progress.
+	tick   uint    // calls of Progress
+	lookAt uint    // value of tick at which epoll is asked again
+	quiet  uint    // looks in a row that found nothing
+	hot    []*Conn // polled without asking epoll
+	dirty  []*Conn // to settle
+	queue  []*Conn // the second half of dirty's double buffer
+	held   []*Conn // resumed: with frames that were read before
+	broken []*Conn
+	failed []*EP  // failed without a connection
+	done   opList // written zero-copy sends
+	freed  bool   // resources have returned since pending requests were dispatched
+	source *Conn  // of the message that a handler has
+
+	am     base.AMTable
+	arb    base.Arbiter
+	ops    ops
+	groups base.FlushGroups
+	iov    [maxVector]unix.Iovec
+
+	// Connections.
+	poll       epoll.Poller
+	listener   listener
+	conns      base.List[*Conn] // with a socket
+	eps        base.List[*EP]   // not closed
+	byPeer     map[peerID]*EP   // iface connections: EPs that are not closed
+	unexpected map[peerID]*Conn // iface connections of peers that no EP names
+	nextSN     map[netip.AddrPort]uint64
+	byKey      map[uint64]*EP // endpoint connections, by own key
+	connecting int            // EPs with a time limit
+	unacked    []*Conn        // that wait for acknowledgements of the peer's host
+	nextLook   time.Time      // for these, at the earliest
+	unnamed    unnamedSet
+	allowed    int // most of these
+	limits     limits
+	refusals   refusals
+
+	undo   cleanup.Stack
+	closed bool
+}
+
+// peerID names an interface connection: where the peer listens, and which of the connections with it.
+type peerID struct {
+	addr netip.AddrPort
+	sn   uint64
+}
+
+// maxVector is the number of iovecs in one system call.
+const maxVector = maxIOV + 1
+
+var _ uct.Iface = (*Iface)(nil)
+
+func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	if err = md.users.Hold(); err != nil {
+		return nil, err
+	}
+	undo.Add(func() error { md.users.Drop(); return nil })
+	it := &Iface{
+		md: md, dev: dev, cfg: cfg, onError: p.OnError, onLeave: func(*Conn, error) {}, io: cfg.sys,
+		maxAM:      int(cfg.MaxFrame),
+		ops:        newOps(cfg.TxOps),
+		hot:        make([]*Conn, 0, maxHot),
+		byPeer:     map[peerID]*EP{},
+		unexpected: map[peerID]*Conn{},
+		nextSN:     map[netip.AddrPort]uint64{},
+		byKey:      map[uint64]*EP{},
+		unnamed:    unnamedSet{count: map[netip.Prefix]int{}},
+		allowed:    cfg.allowedUnnamed(),
+	}
+	if it.io == nil {
+		it.io = sockio.Kernel{}
+	}
+	if it.host, err = thisHost(); err != nil && dev.loopback {
+		return nil, fmt.Errorf("identity of this host: %w", err)
+	}
+	if err = it.poll.Open(&ticker{it}, &undo); err != nil {
+		return nil, err
+	}
+	undo.Add(it.poll.CloseAll)
+	if err = it.startListening(); err != nil {
+		return nil, err
+	}
+	it.fillAttr()
+	it.undo = undo.Release()
+	return it, nil
+}
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface.
+func (it *Iface) Ext() *uct.IfaceExt {
+	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it, Explain: it}
+}
+
+// SetAMHandler implements uct.Iface. Handlers run within Progress; data lies in the receive buffer of the
+// connection and cannot be kept.
+func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
+
+// OnLeave sets what is called when a connection has ended: once for each one that has passed the handshake,
+// from Progress or Close. f may do what OnError of an EP may.
+func (it *Iface) OnLeave(f func(c *Conn, err error)) { it.onLeave = f }
+
+// Source is the connection over which the message has come that a handler has; nil outside of handlers.
+func (it *Iface) Source() *Conn { return it.source }
+
+// ListenAddr is where peers connect to.
+func (it *Iface) ListenAddr() netip.AddrPort { return it.listen }
+
+// Explain implements uct.Explainer.
+func (it *Iface) Explain() string {
+	form := ""
+	if it.dev.loopback {
+		form = ", device address in the " + it.cfg.LoopbackAddr + " form (LOOPBACK_ADDR)"
+	}
+	return fmt.Sprintf("UCX's tcp protocol, no authentication, listens on %v%s", it.listen, form)
+}
+
+// DeviceAddr implements uct.IfaceAddresser: a device address of UCX's tcp transport.
+func (it *Iface) DeviceAddr(b []byte) []byte {
+	a := deviceAddr{loopback: it.dev.loopback, ip: it.dev.ip, host: it.host}
+	return a.append(b, it.cfg.LoopbackAddr == addrWide)
+}
+
+// IfaceAddr implements uct.IfaceAddresser: an iface address of UCX's tcp transport.
+func (it *Iface) IfaceAddr(b []byte) []byte {
+	return append(b, byte(it.listen.Port()>>8), byte(it.listen.Port()))
+}
+
+// Reachable implements uct.IfaceAddresser.
+func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
+	d, err := parseDeviceAddr(dev)
+	if err == nil && iface != nil {
+		_, err = parseIfaceAddr(iface)
+	}
+	if err == nil {
+		err = it.reach(&d)
+	}
+	if err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+// reach reports with ErrUnreachable why a peer on the device cannot be connected to.
+func (it *Iface) reach(d *deviceAddr) error {
+	switch {
+	case d.loopback != it.dev.loopback:
+		return fmt.Errorf("%w: one side uses a loopback device and the other does not", uct.ErrUnreachable)
+	case d.ip.Is4() != it.dev.ip.Is4():
+		return fmt.Errorf("%w: the peer has an address of another family than %s", uct.ErrUnreachable, it.dev.name)
+	case d.loopback && (d.host.id != it.host.id || uint32(d.host.ns) != uint32(it.host.ns)):
+		return fmt.Errorf("%w: the peer is on loopback of another host or network namespace", uct.ErrUnreachable)
+	case d.ip.IsUnspecified() || d.ip.IsMulticast() || !d.loopback && d.ip.IsLoopback():
+		return fmt.Errorf("%w: no host has the address %v", uct.ErrUnreachable, d.ip)
+	}
+	return nil
+}
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) {
+	it.am.AddStats(n)
+	n.Add("refused_connections", &it.limits.refused)
+	n.Add("evicted_connections", &it.limits.evicted)
+	n.Add("stalled_connections", &it.limits.stalled)
+	n.Add("malformed_connections", &it.limits.malformed)
+}
+
+func (it *Iface) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Dev: it.dev.name, Op: op, Err: err}
+}

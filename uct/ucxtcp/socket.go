@@ -1,0 +1,119 @@
+package ucxtcp
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// backlog is the accept queue of a listener; the kernel caps it (net.core.somaxconn).
+const backlog = 1024
+
+// newSocket makes a nonblocking TCP socket with the options of the configuration.
+func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
+	family := unix.AF_INET6
+	if ip.Is4() {
+		family = unix.AF_INET
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if err = tune(fd, cfg); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// tune sets the options of a connection. Accepted sockets inherit them from the listener.
+func tune(fd int, cfg *Config) error {
+	type option struct{ level, name, value int }
+	opts := []option{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(cfg.KeepIdle)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(cfg.KeepInterval)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, cfg.probes()},
+	}
+	if cfg.SndBuf != 0 {
+		opts = append(opts, option{unix.SOL_SOCKET, unix.SO_SNDBUF, int(min(cfg.SndBuf, maxBuf))})
+	}
+	if cfg.RcvBuf != 0 {
+		opts = append(opts, option{unix.SOL_SOCKET, unix.SO_RCVBUF, int(min(cfg.RcvBuf, maxBuf))})
+	}
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	return nil
+}
+
+// probes is how many of an idle connection may stay unanswered, so that a host is missed
+// after UserTimeout as near as the kernel can.
+func (c *Config) probes() int {
+	const most = 127 // MAX_TCP_KEEPCNT
+	return min(max(seconds(c.UserTimeout-c.KeepIdle)/seconds(c.KeepInterval), 1), most)
+}
+
+// seconds rounds up to whole seconds, the unit of the kernel's keepalive options.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// startListening makes the listening socket.
+func (it *Iface) startListening() error {
+	fd, err := newSocket(it.dev.ip, &it.cfg)
+	if err != nil {
+		return err
+	}
+	at, err := listenOn(fd, netip.AddrPortFrom(it.dev.ip, uint16(it.cfg.Port)))
+	l := &it.listener
+	l.it = it
+	if err == nil {
+		l.slot, err = it.poll.Watch(fd, unix.EPOLLIN, l)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	l.fd, it.listen = fd, at
+	return nil
+}
+
+func listenOn(fd int, at netip.AddrPort) (netip.AddrPort, error) {
+	if at.Port() != 0 { // connections of an earlier process on this port may be in TIME_WAIT
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return at, os.NewSyscallError("setsockopt SO_REUSEADDR", err)
+		}
+	}
+	if err := unix.Bind(fd, sockaddr(at)); err != nil {
+		return at, os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return at, os.NewSyscallError("listen", err)
+	}
+	local, err := unix.Getsockname(fd)
+	if err != nil {
+		return at, os.NewSyscallError("getsockname", err)
+	}
+	return addrPort(local), nil
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// addrPort returns the zero AddrPort for an address that is none of IP.
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}
