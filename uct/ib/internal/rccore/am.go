@@ -40,7 +40,7 @@ func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
 		return 0, uct.ErrInvalidParam
 	}
 	if e.state == stateReady && e.Credits <= 0 {
-		return 0, uct.ErrNoResource
+		return 0, e.noCredit()
 	}
 	if e.PI-e.CI >= e.Room {
 		return e.admit()
@@ -63,7 +63,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
 		return 0, uct.ErrInvalidParam
 	}
 	if e.state == stateReady && e.Credits <= 0 {
-		return 0, uct.ErrNoResource
+		return 0, e.noCredit()
 	}
 	buf, flags, err := e.admitBuffer()
 	if err != nil {
@@ -85,7 +85,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 		return false, uct.ErrTooLong
 	}
 	if e.state == stateReady && e.Credits <= 0 {
-		return false, uct.ErrNoResource
+		return false, e.noCredit()
 	}
 	sges, ok := it.md.SGEs(it.sges[:1], iov)
 	if !ok {

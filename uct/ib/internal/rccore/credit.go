@@ -1,6 +1,8 @@
 package rccore
 
 import (
+	"github.com/gucx/gucx/internal/timelimit"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -13,6 +15,29 @@ func (e *EP) credited(n uint32) bool {
 	}
 	e.Credits += int32(n)
 	return true
+}
+
+// noCredit returns what a message gets for which e, which is ready, has no credit: ErrNoResource. The process of the
+// peer returns credits. Its device acknowledges messages also between the death of that process and the removal of
+// its QP, so a sender that has used up its window may have nothing in flight that could time out. If e waits for no
+// completion and has posted nothing for Config.Timeout, noCredit posts a write of no bytes, which fails if the QP is gone.
+//
+//go:noinline
+func (e *EP) noCredit() error {
+	if e.Sig > e.CI {
+		return uct.ErrNoResource
+	}
+	now := timelimit.Now()
+	if e.stalledPI != e.PI {
+		e.stalledPI, e.probeAt = e.PI, now+e.it.cfg.Timeout
+	}
+	if now < e.probeAt {
+		return uct.ErrNoResource
+	}
+	if err := e.postNop(); err != nil {
+		return err
+	}
+	return uct.ErrNoResource
 }
 
 // creditDue counts a message taken in. When credits for half of the window are due, the

@@ -3,6 +3,7 @@ package rccore
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -171,6 +172,48 @@ func TestCredits_Closed(t *testing.T) {
 }
 
 // post sends a work request around the transport, as a broken peer would.
+// TestCredits_Probe: a sender without credit and without a completion to wait for finds out that its peer is gone.
+func TestCredits_Probe(t *testing.T) {
+	eachOperation(t, Config{FCWindow: 2, Timeout: time.Hour}, func(t *testing.T, s *script, e *EP, op operation) {
+		if !op.message {
+			return
+		}
+		var c comps
+		refused := func() {
+			t.Helper()
+			require.Equal(t, uct.ErrNoResource, op.post(e, c.get()))
+		}
+		for range 2 {
+			require.NoError(t, op.post(e, c.get()))
+		}
+		s.took()
+		refused()
+		assert.Empty(t, s.took(), "a completion is on its way")
+		s.complete(e, e.Sig, verbs.WCSuccess)
+		s.took() // operations with a completion may have asked for another one
+		s.complete(e, e.Sig, verbs.WCSuccess)
+		probe := func() uint64 {
+			t.Helper()
+			refused()
+			assert.Empty(t, s.took(), "the stall has only begun")
+			e.probeAt = 0
+			refused()
+			wr := s.one()
+			assert.Equal(t, verbs.SendWR{ID: e.PI, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, wr)
+			refused()
+			assert.Empty(t, s.took(), "the probe is in flight")
+			return wr.ID
+		}
+		for range 2 {
+			s.complete(e, probe(), verbs.WCSuccess)
+		}
+		s.complete(e, probe(), verbs.WCRetryExcErr)
+		assert.ErrorIs(t, op.post(e, c.get()), uct.ErrEPFailed)
+		require.Len(t, s.errs, 1)
+		assert.ErrorIs(t, s.errs[0], ucs.ErrTimedOut)
+	})
+}
+
 func post(t *testing.T, e *endpoint, wr verbs.SendWR) {
 	t.Helper()
 	require.NoError(t, e.core.post(&[1]verbs.SendWR{wr}))

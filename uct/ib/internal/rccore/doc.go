@@ -60,4 +60,8 @@
 // the device: that is ErrConnReset. If all there is to see is that nobody answers, that is
 // ErrTimedOut: it may be the way over this device. A peer that closes its EP
 // sends a control message first: that is ErrPeerClosed. Other EPs of the iface go on.
+//
+// A sender that has used up its credit and has all its messages acknowledged has nothing in flight that
+// could time out. If it tries to send for Config.Timeout, a write of no bytes finds out whether the
+// peer's QP is still there (noCredit).
 package rccore

@@ -3,6 +3,7 @@ package rccore
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
@@ -46,9 +47,11 @@ type EP struct {
 	next    *EP               // in it.due while ready, in it.unsettled later
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
-	window        uint32 // credits that the peer started with
-	ownSlot       uint32 // number of the waiter's, if it has one
-	peerGrant     int32  // credits that we started with
+	stalledPI     uint64        // PI when noCredit last found a new stall
+	probeAt       time.Duration // when noCredit may post for this stall, a time of timelimit.Now
+	window        uint32        // credits that the peer started with
+	ownSlot       uint32        // number of the waiter's, if it has one
+	peerGrant     int32         // credits that we started with
 	cause         ucs.Status
 	noticePending bool            // the peer of a closed EP has not been told
 	unsettled     bool            // in it.unsettled

@@ -16,7 +16,7 @@ func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) er
 		return uct.ErrTooLong
 	}
 	if e.state == stateReady && e.Credits <= 0 {
-		return uct.ErrNoResource
+		return e.noCredit()
 	}
 	buf, flags, err := e.admitBuffer()
 	if err != nil {
@@ -32,7 +32,7 @@ func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) er
 // NotifyZcopy implements uct.Notifier.
 func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32, c *uct.Completion) (pending bool, err error) {
 	if e.state == stateReady && e.Credits <= 0 {
-		return false, uct.ErrNoResource
+		return false, e.noCredit()
 	}
 	e.it.long[0].Imm = word // which counts with this opcode only
 	if pending, err = e.zcopyList(verbs.OpRDMAWriteWithImm, iov, raddr, key, c); err == nil {
