@@ -145,5 +145,17 @@ func (w *Worker) explainChoice() string {
 		fmt.Fprintf(t, "  %s/%s\t%s\n", o.Transport, o.Device, why)
 	}
 	t.Flush() // a strings.Builder does not fail
+	w.explainSystem(&b)
 	return b.String()
+}
+
+// explainSystem says of the open transports how they work as the system allows, where that differs between systems.
+func (w *Worker) explainSystem(b *strings.Builder) {
+	head := "by the system:\n"
+	for _, i := range w.ifaces {
+		if x := i.Ext().Explain; x != nil {
+			fmt.Fprintf(b, "%s  %s: %s\n", head, i, x.Explain())
+			head = ""
+		}
+	}
 }

@@ -42,24 +42,53 @@ func (g *GIDIndex) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// openGID returns the entry of a port's GID table that g means. On InfiniBand, auto is the entry 0.
-func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (verbs.GIDEntry, error) {
+// openGID returns the entry of a port's GID table that g selects, and why it was chosen; "" if there was no choice. On
+// InfiniBand, auto is the entry 0.
+func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (e verbs.GIDEntry, why string, err error) {
 	if g == GIDAuto && ethernet {
 		list, err := md.ctx.GIDs(port)
 		if err != nil {
-			return verbs.GIDEntry{}, err
+			return e, "", err
 		}
 		e, ok := verbs.ChooseGID(list)
 		if !ok {
-			return e, fmt.Errorf("%w: the port has no GID for RoCE: its network interface has no address, or is down", uct.ErrUnreachable)
+			return e, "", fmt.Errorf("%w: the port has no GID for RoCE: its network interface has no address, or is down", uct.ErrUnreachable)
 		}
-		return e, nil
+		return e, whyGID(e, list), nil
 	}
 	if g == GIDAuto {
 		g = GIDAt(0)
+	} else {
+		why = fmt.Sprintf("GID_INDEX=%v", g)
 	}
-	e := verbs.GIDEntry{Index: uint8(g - 1)}
-	var err error
+	e.Index = uint8(g - 1)
 	e.GID, err = md.ctx.QueryGID(port, int(e.Index))
-	return e, err
+	return e, why, err
+}
+
+// whyGID says why ChooseGID chose e from list; "" for a list of one.
+func whyGID(e verbs.GIDEntry, list []verbs.GIDEntry) string {
+	if len(list) == 1 {
+		return ""
+	}
+	what := fmt.Sprintf("the first of %d that is of %v", len(list), e.Type)
+	if e.GID.IPv4() {
+		return what + " with an IPv4 address"
+	}
+	return what + ", none of that type has an IPv4 address"
+}
+
+// Explainer explains which GID the port sends from; nil where the device has only one.
+func (p *Port) Explainer() uct.Explainer {
+	if p.gidWhy == "" {
+		return nil
+	}
+	return explainer{p}
+}
+
+type explainer struct{ *Port }
+
+// Explain implements uct.Explainer.
+func (x explainer) Explain() string {
+	return fmt.Sprintf("sends from GID %d, %v: %s", x.gidIndex, x.Addr.GID, x.gidWhy)
 }

@@ -47,7 +47,8 @@ type Port struct {
 	Addr DeviceAddr
 	Path PathConfig
 
-	gidIndex uint8 // of Addr.GID
+	gidIndex uint8  // of Addr.GID
+	gidWhy   string // why it was chosen; "" if there was no choice
 }
 
 // OpenPort looks a port up. ErrUnreachable if it is not active.
@@ -61,11 +62,11 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "open port",
 			Err: fmt.Errorf("%w: port is down", uct.ErrUnreachable)}
 	}
-	gid, err := md.openGID(num, path.GIDIndex, p.Attr.Ethernet)
+	gid, why, err := md.openGID(num, path.GIDIndex, p.Attr.Ethernet)
 	if err != nil {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query gid", Err: err}
 	}
-	p.gidIndex = gid.Index
+	p.gidIndex, p.gidWhy = gid.Index, why
 	p.Addr = DeviceAddr{Ethernet: p.Attr.Ethernet, LID: p.Attr.LID, GID: gid.GID}
 	if p.Attr.Ethernet {
 		p.Addr.LID = 0

@@ -133,7 +133,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Measure: it.port.Measurer(&it.attr)}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Measure: it.port.Measurer(&it.attr), Explain: it.port.Explainer()}
 }
 
 // SetAMHandler implements uct.Iface.
