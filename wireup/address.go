@@ -26,13 +26,13 @@ const KeyLen = 32
 // it has sent a handshake message; see package ucp.
 type PublicKey [KeyLen]byte
 
-// UUID returns the first 8 bytes of the key. They tell workers apart and are never all 0.
+// UUID returns the first 8 bytes of the key. They identify the worker and are never all 0.
 func (k *PublicKey) UUID() uint64 { return binary.LittleEndian.Uint64(k[:]) }
 
-// Address is what one worker tells others about itself: what they need to choose
-// transports and to connect.
+// Address describes a worker to its peers: what they need to choose transports and to
+// connect.
 type Address struct {
-	// Key is the public key of the worker, whose UUID is not 0.
+	// Key is the public key of the worker. Its UUID is not 0.
 	Key PublicKey
 	// MDs are the memory domains that resources refer to by index.
 	MDs []MD
@@ -40,7 +40,7 @@ type Address struct {
 	Resources []Resource
 }
 
-// UUID tells workers apart. It is random, and never 0.
+// UUID identifies the worker. It is random and never 0.
 func (a *Address) UUID() uint64 { return a.Key.UUID() }
 
 // MD is a memory domain in an address.

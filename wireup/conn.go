@@ -13,13 +13,13 @@ type laneState uint8
 
 const (
 	laneFree       laneState = iota // the slot is not used
-	laneOpening                     // OpenLane was asked for
-	laneOpened                      // the initiator's: has a uct EP, to be proposed
-	laneProposed                    // the initiator's: REQUEST sent
-	laneConnecting                  // ConnectLane was asked for
-	laneAccepted                    // the responder's: REPLY made, waits for ACK
+	laneOpening                     // the caller executes OpenLane
+	laneOpened                      // initiator: has a uct EP, not proposed yet
+	laneProposed                    // initiator: REQUEST sent
+	laneConnecting                  // the caller executes ConnectLane
+	laneAccepted                    // responder: REPLY sent or ready, waits for ACK
 	laneActive
-	laneBroken // out of use; its EP stays until the peer knows
+	laneBroken // failed; its EP stays open until the peer has confirmed the DROP
 )
 
 // lane is one pair of resources of a connection.
@@ -29,8 +29,8 @@ type lane struct {
 	viaIface      bool // connects to an iface address, not to an EP
 	local, remote uint8
 	roles         Roles      // wanted of this lane by this side
-	active        Roles      // told to the user of the Conn
-	told          bool       // laneBroken: DROP was sent
+	active        Roles      // reported by ActivateLane
+	dropSent      bool       // laneBroken: DROP was sent
 	reason        ucs.Status // laneBroken
 	epAddr        []byte     // ours
 	peerAddr      []byte     // the peer's
@@ -43,9 +43,9 @@ type ConnParams struct {
 	Reach  Reacher
 	// PackedLocal is Local.Pack, for a peer that does not know us.
 	PackedLocal []byte
-	// LocalEP names the connection in this worker; never 0.
+	// LocalEP is this worker's id of the connection; never 0.
 	LocalEP uint64
-	// PeerEP is the peer's name for the connection, where it has been told without a
+	// PeerEP is the peer's id of the connection, if it is known without a
 	// handshake and the peer waits for one; otherwise 0.
 	PeerEP uint64
 	// Loopback says that the peer is this worker: what is sent over the connection comes back to
@@ -53,12 +53,12 @@ type ConnParams struct {
 	Loopback bool
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
-	// Window is told to the peer, which gets it from RemoteWindow.
+	// Window is sent to the peer, where RemoteWindow returns it.
 	Window uint32
-	// Rails is how many lanes the bandwidth roles may have.
+	// Rails limits the lanes of the bandwidth roles.
 	Rails Rails
-	// Timeout is how long this side waits for an answer of a peer before it fails
-	// with StatusTimedOut; 0 means for ever.
+	// Timeout is how long this side waits for a reply of the peer before it fails
+	// with StatusTimedOut; 0 means without limit.
 	Timeout time.Duration
 }
 
@@ -66,16 +66,16 @@ type ConnParams struct {
 // is not usable; see [NewConn].
 type Conn struct {
 	p        ConnParams
-	remoteEP uint64 // 0 until the peer has told
-	window   uint32 // that the peer has told first
-	sendTo   uint64 // remoteEP, or LocalEP of a loop-back; 0 until the peer has told
+	remoteEP uint64 // 0 before the first message of the peer
+	window   uint32 // in the first message of the peer
+	sendTo   uint64 // remoteEP, or LocalEP of a loop-back; 0 before the first message of the peer
 	lanes    [MaxLanes]lane
 	wanted   Roles      // NeedLane was called for these
 	excluded []pair     // not to be proposed again
-	answers  []MsgLane  // entries of the REPLY that is being made
-	confirms []MsgLane  // entries of the ACK that is being made
-	dropped  []MsgLane  // entries of the DROPPED that is being made
-	asked    bool       // a REQUEST went out: the peer may know us
+	replies  []MsgLane  // entries of the next REPLY
+	confirms []MsgLane  // entries of the next ACK
+	dropped  []MsgLane  // entries of the next DROPPED
+	asked    bool       // a REQUEST was sent: the peer may know us
 	over     bool       // failed or closed
 	lastErr  ucs.Status // why the latest pair was excluded
 	ignored  int
@@ -84,7 +84,7 @@ type Conn struct {
 	acts     []Action
 }
 
-// pair is two resources over which no lane is made any more: one side refused, or the lane failed.
+// pair is two resources over which no further lane is opened: one side rejected it, or the lane failed.
 type pair struct {
 	local, remote uint8
 	reason        ucs.Status
@@ -97,8 +97,8 @@ type peerState uint8
 
 const (
 	peerAware   peerState = iota
-	peerUnaware           // to be sent as soon as the peer can be named
-	peerPending           // a DROP was sent that the peer has not answered
+	peerUnaware           // a DROP must be sent, once remoteEP is known
+	peerPending           // a DROP was sent that the peer has not confirmed
 )
 
 // NewConn makes a connection that has done nothing yet.
@@ -106,14 +106,14 @@ func NewConn(p ConnParams) *Conn {
 	return &Conn{p: p, lastErr: ucs.StatusUnreachable}
 }
 
-// RemoteEP is the peer's name for the connection; 0 if it is not known yet.
+// RemoteEP is the peer's id of the connection; 0 if it is not known yet.
 func (c *Conn) RemoteEP() uint64 { return c.remoteEP }
 
-// RemoteWindow is the Window of the peer, as it was in the first message; 0 while RemoteEP is.
+// RemoteWindow is the Window in the first message of the peer; 0 while RemoteEP is 0.
 func (c *Conn) RemoteWindow() uint32 { return c.window }
 
-// MessageEP is the name to which the messages of this end go: RemoteEP, or this end's own of a
-// loop-back; 0 if the peer has not told its name yet.
+// MessageEP is the id to which messages of this side are sent: RemoteEP, or LocalEP for a
+// loop-back; 0 before the first message of the peer.
 func (c *Conn) MessageEP() uint64 { return c.sendTo }
 
 // Loopback reports whether the messages of this end arrive on this end.
@@ -163,9 +163,9 @@ func (c *Conn) count(role Role) (n int) {
 	return n
 }
 
-// Survives reports that the connection goes on if a lane breaks. It does if other pairs can take
-// all roles of the lane. If some roles are lost, that of active messages must not be among them,
-// and another pair must take one of the rest, or a useful lane must be left.
+// Survives reports whether the connection survives a failure of the lane. It does if other pairs can have
+// all roles of the lane. If some roles are lost, active messages must not be among them,
+// and another pair must get one of the rest, or another useful lane must remain.
 func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
 	had := x.roles & c.wanted &^ sharedRoles
@@ -178,8 +178,8 @@ func (c *Conn) Survives(lane int) bool {
 	return lost == 0 || !lost.Has(AM) && (lost != had || c.useful(x))
 }
 
-// useful reports that there is a lane besides one, which may be nil, that this side needs for
-// more than bandwidth, or that the peer has asked for.
+// useful reports whether there is a lane other than but, which may be nil, that this side needs for
+// more than bandwidth, or that the peer proposed.
 func (c *Conn) useful(but *lane) bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
@@ -263,7 +263,7 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.repeatNow()
 	}
 	if !c.over {
-		c.tellBroken()
+		c.reportBroken()
 		c.confirm()
 		c.propose()
 		c.reply()
@@ -274,8 +274,8 @@ func (c *Conn) Handle(ev Event) []Action {
 
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 
-// need gives a role its lanes: those that exist already for the best pairs, and new
-// ones. It returns the role if it has none then, though it must have one.
+// need assigns lanes to a role: existing lanes of the best pairs, and new
+// ones. It returns the role if it must have a lane and has none.
 func (c *Conn) need(role Role) (lost Roles) {
 	limit := c.p.Rails.of(role)
 	if role >= Aux {
@@ -304,8 +304,8 @@ func (c *Conn) need(role Role) (lost Roles) {
 	return 0
 }
 
-// lose ends the use of roles that have no pair left. Without active messages, or with no other
-// lane that is of use, it ends the connection.
+// lose gives up roles that have no pair left. Without the role of active messages, or without another
+// useful lane, it fails the connection.
 func (c *Conn) lose(roles Roles) {
 	if roles == 0 || c.over {
 		return
@@ -344,7 +344,7 @@ func (c *Conn) open(l, r int, initiator bool) int {
 	return -1
 }
 
-// activate tells the roles of a lane that can be used now. A lane that
+// activate reports the roles of a lane that can be used now. A lane that
 // connects to an iface needs no handshake, except that the receiver of active
 // messages must know the connection.
 func (c *Conn) activate(i int) {
@@ -366,8 +366,8 @@ func (c *Conn) activate(i int) {
 	}
 }
 
-// retiring reports that a lane broke that the peer may still use. Then no lane is activated for
-// messages: what the peer answers over the broken lane would be lost.
+// retiring reports whether a lane broke that the peer may still use. Then no lane is activated for
+// messages, because replies that the peer sends over the broken lane would be lost.
 func (c *Conn) retiring() bool {
 	for i := range c.lanes {
 		if c.lanes[i].state == laneBroken {
@@ -399,8 +399,8 @@ func (c *Conn) opened(i int, epAddr []byte) {
 	}
 }
 
-// connect connects a lane to the EP that the peer has told; there is nothing to do
-// where the lane connects to an iface.
+// connect connects a lane to the peer's EP address; a lane to an iface is connected
+// already.
 func (c *Conn) connect(i int) {
 	l := &c.lanes[i]
 	l.state = laneConnecting
@@ -424,11 +424,11 @@ func (c *Conn) connected(i int) {
 		return
 	}
 	l.state = laneAccepted
-	c.answers = append(c.answers, l.entry(ucs.StatusOK))
+	c.replies = append(c.replies, l.entry(ucs.StatusOK))
 }
 
-// laneFailed gives up a lane that could not be set up, or broke in use, with the next
-// best pair as its successor. If the reason is that the peer is gone, no other lane helps.
+// laneFailed closes a lane that could not be connected, or retires a lane that broke, and opens the
+// next best pair as its successor. If the reason is that the peer is gone, the connection fails.
 func (c *Conn) laneFailed(i int, st ucs.Status) {
 	if i < 0 || i >= MaxLanes || c.lanes[i].state == laneFree || c.lanes[i].state == laneBroken {
 		c.ignored++
@@ -448,7 +448,7 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 		c.retire(i, st)
 		return
 	case !l.initiator && l.state != laneActive:
-		c.answers = append(c.answers, l.entry(st))
+		c.replies = append(c.replies, l.entry(st))
 	case l.state == laneConnecting:
 		c.confirms = append(c.confirms, l.entry(st))
 	default:
@@ -457,33 +457,33 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	c.dropAs(i, st, peer)
 }
 
-// pathFailed excludes a pair over which a transport connection for something else than a lane could
-// not be made. If there is a lane, its own transport endpoint decides.
+// pathFailed excludes a pair over which a transport connection failed that is not a lane.
+// If the pair has a lane, the transport endpoint of the lane decides.
 func (c *Conn) pathFailed(l, r int, st ucs.Status) {
 	if c.find(l, r) < 0 {
 		c.exclude(l, r, st, peerUnaware)
 	}
 }
 
-// PeerGone reports that a status says that the peer has gone. Any other is about one lane to it: also
-// StatusUnreachable, as a network device that does not lead to the peer may be beside one that does.
+// PeerGone reports whether a status means that the peer is gone. Any other status concerns one lane. This
+// includes StatusUnreachable, because another network device may reach the peer.
 func PeerGone(st ucs.Status) bool { return st == ucs.StatusConnReset || st == ucs.StatusPeerClosed }
 
-// retire takes a lane out of use that the peer may use too. Its EP is closed when the
-// peer has stopped: until then the peer would take that for the end of the connection.
+// retire stops the use of a lane that the peer may use too. Its EP is closed after the
+// peer has confirmed the DROP: closing it earlier would look like the end of the connection.
 func (c *Conn) retire(i int, st ucs.Status) {
 	l := &c.lanes[i]
 	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st}
 	c.do(Action{Kind: RetireLane, Lane: i, Status: st})
-	c.timer = timer{}                                     // it starts anew
+	c.timer = timer{}                                     // restart it
 	c.exclude(int(l.local), int(l.remote), st, peerAware) // by the DROP of the lane
 	c.needAgain()
 }
 
-// drop gives up a lane that the peer knows to be out of use.
+// drop closes a lane that the peer knows to be closed.
 func (c *Conn) drop(i int, st ucs.Status) { c.dropAs(i, st, peerAware) }
 
-// dropAs gives up a lane that is not in use, at least not at the peer.
+// dropAs closes a lane that the peer does not use.
 func (c *Conn) dropAs(i int, st ucs.Status, peer peerState) {
 	gone := c.lanes[i]
 	c.free(i, st)
@@ -496,7 +496,7 @@ func (c *Conn) free(i int, st ucs.Status) {
 	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
 }
 
-// exclude has no lane be made over a pair any more. What was known of the peer before stays.
+// exclude prevents further lanes over a pair. For an excluded pair it does not change whether the peer knows.
 func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	c.lastErr = st
 	if c.exclusion(l, r) == nil {
@@ -504,7 +504,7 @@ func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	}
 }
 
-// needAgain asks for successors of the lanes that roles have lost.
+// needAgain opens successors of the lanes that roles have lost.
 func (c *Conn) needAgain() {
 	var lost Roles
 	for role := range Aux {
@@ -515,7 +515,7 @@ func (c *Conn) needAgain() {
 	c.lose(lost)
 }
 
-// fail ends the connection for a reason on this side.
+// fail fails the connection for a reason on this side.
 func (c *Conn) fail(st ucs.Status, why string) {
 	c.disconnect(MsgLane{Status: st})
 	c.end(st, why)
@@ -535,8 +535,8 @@ func (c *Conn) close(st ucs.Status) {
 	c.over = true
 }
 
-// disconnect tells the peer, if it may know of the connection, and what failed, if
-// something has.
+// disconnect sends a DISCONNECT, with the reason of a failure, if the peer may know the
+// connection.
 func (c *Conn) disconnect(failed ...MsgLane) {
 	if c.destination() != 0 || c.asked {
 		m := c.newMsg(Disconnect)
@@ -553,6 +553,6 @@ func (c *Conn) newMsg(t MsgType) *Msg {
 	}
 }
 
-// destination is the peer's name for the connection, also if the peer does not know this
-// side's yet; 0 if nobody has told.
+// destination is the peer's id of the connection, also if the peer does not know this
+// side's id yet; 0 if it is not known.
 func (c *Conn) destination() uint64 { return cmp.Or(c.remoteEP, c.p.PeerEP) }

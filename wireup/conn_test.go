@@ -115,7 +115,7 @@ func TestConn_GarbageDoesNoHarm(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 10).Draw(rt, "messages") {
 			a.receive(t, drawGarbage(rt))
-			assert.LessOrEqual(rt, len(a.conn.answers), MaxLanes)
+			assert.LessOrEqual(rt, len(a.conn.replies), MaxLanes)
 		}
 		if lanes := a.conn.Lanes(RMA); connected && assert.Len(rt, lanes, 1) {
 			assert.Equal(rt, "b1", a.lanes[lanes[0].Lane].peer)

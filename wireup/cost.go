@@ -133,9 +133,9 @@ type PairCost struct {
 	Size     int    // 0 if bandwidth does not count
 }
 
-// CostOf is the cost of a pair for a role. It does not depend on who computes
-// it. It is made of whole picoseconds: floating point may be rounded differently on
-// another architecture.
+// CostOf is the cost of a pair for a role. Both sides compute the same value. It
+// is in integer picoseconds, because another architecture may round floating point
+// differently.
 func CostOf(role Role, l, r *Resource) PairCost {
 	x, y := l.cost(role), r.cost(role)
 	c := PairCost{
@@ -201,7 +201,7 @@ func (c PairCost) String() string {
 	return s + " ns"
 }
 
-// terms are those that the score of a role is made of; sizes are whole KiB.
+// terms are the terms in the score of a role; sizes are multiples of 1 KiB.
 func (r Role) terms() string {
 	if n := r.size(); n > 0 {
 		return fmt.Sprintf("latency + overhead + %d KiB", n>>10)

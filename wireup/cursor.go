@@ -3,7 +3,7 @@ package wireup
 import "encoding/binary"
 
 // cursor reads little-endian fields from bytes of an untrusted peer. After a read past
-// the end it returns zeros and bad stays set.
+// the end it returns zeros and bad is true.
 type cursor struct {
 	b   []byte
 	bad bool

@@ -22,7 +22,7 @@ const (
 	SendingFailed                  // messages that were sent may not arrive
 )
 
-// Event is what package ucp tells a [Conn].
+// Event is an event that package ucp passes to a [Conn].
 type Event struct {
 	Kind   EventKind
 	Role   Role       // NeedLane

@@ -48,7 +48,7 @@ func explainRole(b *strings.Builder, role Role, local, remote *Address, reach Re
 	t.Flush() // a strings.Builder does not fail
 }
 
-// resourceName names a resource; of a peer's nobody here knows the device.
+// resourceName names a resource. The device of a peer's resource is unknown on this side.
 func resourceName(a *Address, i int) string {
 	if i < 0 {
 		return "-"

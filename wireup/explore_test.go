@@ -69,7 +69,7 @@ func (s *side) clone() *side {
 	c := *s
 	conn := *s.conn
 	conn.excluded, conn.acts = slices.Clone(conn.excluded), nil
-	conn.answers, conn.confirms, conn.dropped = slices.Clone(conn.answers), slices.Clone(conn.confirms), slices.Clone(conn.dropped)
+	conn.replies, conn.confirms, conn.dropped = slices.Clone(conn.replies), slices.Clone(conn.confirms), slices.Clone(conn.dropped)
 	c.conn = &conn
 	c.inbox = slices.Clone(s.inbox)
 	c.fails = map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// message handles a message whose destination is this connection. What does not
-// fit the state of a lane is ignored: it is late, repeated or nonsense.
+// message handles a message to this connection. It ignores entries that do not
+// match the state of their lane: they are late, repeated or invalid.
 func (c *Conn) message(m *Msg) {
 	if !c.ours(m) {
 		c.ignored++
@@ -68,7 +68,7 @@ func (c *Conn) ours(m *Msg) bool {
 	return m.DstEP == c.p.LocalEP
 }
 
-// activateAll tells roles that waited only for the peer's name.
+// activateAll activates lanes that waited only for the peer's id.
 func (c *Conn) activateAll() {
 	for i := range c.lanes {
 		if c.lanes[i].state == laneActive && !c.over {
@@ -86,7 +86,7 @@ func (c *Conn) propose() {
 		if l.state == laneOpening && l.initiator {
 			return
 		}
-		if l.state != laneOpened && !c.needsName(l) {
+		if l.state != laneOpened && !c.needsPeerEP(l) {
 			continue
 		}
 		if m == nil {
@@ -105,15 +105,15 @@ func (c *Conn) propose() {
 	c.do(Action{Kind: SendMsg, Msg: m})
 }
 
-// needsName reports that an active lane waits for the peer to learn of the
-// connection, and nobody has told it.
-func (c *Conn) needsName(l *lane) bool {
+// needsPeerEP reports whether an active lane waits for the peer's id and no REQUEST
+// was sent.
+func (c *Conn) needsPeerEP(l *lane) bool {
 	return l.state == laneActive && l.active != l.roles && c.remoteEP == 0
 }
 
 func (c *Conn) markProposed() {
 	for i := range c.lanes {
-		if l := &c.lanes[i]; l.state == laneOpened || c.needsName(l) {
+		if l := &c.lanes[i]; l.state == laneOpened || c.needsPeerEP(l) {
 			l.state, l.initiator = laneProposed, true
 		}
 	}
@@ -134,8 +134,8 @@ func (c *Conn) request(m *Msg) {
 	}
 }
 
-// evaluate decides about one proposed lane: a new one, one that we have proposed
-// ourselves, or one that exists.
+// evaluate accepts or rejects one proposed lane: a new one, one that we proposed
+// too, or an existing one.
 func (c *Conn) evaluate(e *MsgLane) {
 	if st := c.validate(e); st != ucs.StatusOK {
 		c.refuse(e, st)
@@ -151,12 +151,12 @@ func (c *Conn) evaluate(e *MsgLane) {
 		return
 	}
 	l := &c.lanes[i]
-	if l.state == laneAccepted { // our REPLY may be lost
-		c.answers = append(c.answers, l.entry(ucs.StatusOK))
+	if l.state == laneAccepted { // our REPLY may have been lost
+		c.replies = append(c.replies, l.entry(ucs.StatusOK))
 		return
 	}
 	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID() < c.p.Remote.UUID()) {
-		c.ignored++ // a repetition; or our own proposal stands
+		c.ignored++ // a repetition, or our own proposal wins
 		return
 	}
 	l.initiator = false
@@ -190,11 +190,11 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 }
 
 func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
-	c.answers = append(c.answers, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st})
+	c.replies = append(c.replies, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st})
 }
 
-// adopt takes the peer's EP address and uses the lane for the same roles, as far as they
-// lack lanes here.
+// adopt stores the peer's EP address and uses the lane for the same roles, if these
+// need lanes on this side.
 func (c *Conn) adopt(i int, e *MsgLane) {
 	l := &c.lanes[i]
 	l.peerAddr = e.EPAddr
@@ -205,16 +205,16 @@ func (c *Conn) adopt(i int, e *MsgLane) {
 	}
 }
 
-// reply sends one REPLY with all decisions once no proposed lane is on its way.
+// reply sends one REPLY with all decisions when no lane that the peer proposed is opening or connecting.
 func (c *Conn) reply() {
-	if len(c.answers) == 0 || c.busy(false) {
+	if len(c.replies) == 0 || c.busy(false) {
 		return
 	}
-	c.sendLanes(Reply, c.answers)
-	c.answers = c.answers[:0]
+	c.sendLanes(Reply, c.replies)
+	c.replies = c.replies[:0]
 }
 
-// confirm sends one ACK once no accepted lane is on its way.
+// confirm sends one ACK when no accepted lane is connecting.
 func (c *Conn) confirm() {
 	if len(c.confirms) == 0 || c.busy(true) {
 		return
@@ -232,8 +232,8 @@ func (c *Conn) sendLanes(t MsgType, entries []MsgLane) {
 	}
 }
 
-// busy reports that a lane of the given role waits for the result of an action
-// that belongs to the same message.
+// busy reports whether a lane with this initiator waits for the result of an action
+// that the same message needs.
 func (c *Conn) busy(initiator bool) bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
@@ -247,8 +247,8 @@ func (c *Conn) busy(initiator bool) bool {
 	return false
 }
 
-// replied connects the lanes that the peer accepted and replaces those that it
-// refused. The ACK follows.
+// replied connects the lanes that the peer accepted and replaces the lanes that it
+// rejected. The ACK follows.
 func (c *Conn) replied(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
@@ -266,9 +266,9 @@ func (c *Conn) replied(m *Msg) {
 	}
 }
 
-// repliedAgain answers a REPLY that was seen before: the ACK to it may be lost. So it
-// does where both sides have accepted a lane to an iface, as requests cross each other.
-// Lane i is that of the entry; -1 if there is none.
+// repliedAgain confirms a repeated REPLY, because the ACK to the first one may have been lost. It also
+// confirms a lane to an iface that both sides have accepted, after their requests crossed.
+// i is the lane of the entry; -1 if there is none.
 func (c *Conn) repliedAgain(i int, e *MsgLane) {
 	switch {
 	case c.over || e.Status != ucs.StatusOK:
@@ -304,13 +304,13 @@ func (c *Conn) acked(m *Msg) {
 	}
 }
 
-// tellBroken sends a DROP for the lanes that broke, and for the pairs of which the peer does not know
-// that they are excluded, as soon as the peer can be named.
-func (c *Conn) tellBroken() {
+// reportBroken sends a DROP for broken lanes, and for excluded pairs that the peer does not know
+// to be excluded, once remoteEP is known.
+func (c *Conn) reportBroken() {
 	var entries []MsgLane
 	for i := range c.lanes {
-		if l := &c.lanes[i]; l.state == laneBroken && !l.told && c.remoteEP != 0 {
-			l.told = true
+		if l := &c.lanes[i]; l.state == laneBroken && !l.dropSent && c.remoteEP != 0 {
+			l.dropSent = true
 			entries = append(entries, l.entry(l.reason))
 		}
 	}
@@ -318,7 +318,7 @@ func (c *Conn) tellBroken() {
 		if x := &c.excluded[i]; x.peer == peerUnaware && c.remoteEP != 0 {
 			x.peer = peerPending
 			entries = append(entries, x.entry())
-			c.timer = timer{} // it starts anew
+			c.timer = timer{} // restart it
 		}
 	}
 	c.sendLanes(Drop, entries)
@@ -326,9 +326,9 @@ func (c *Conn) tellBroken() {
 	c.dropped = c.dropped[:0]
 }
 
-// peerDropped gives up lanes that broke at the peer, and says so. A pair that has no lane
-// here is not proposed any more: it had one, or the peer has taken its proposal back. All pairs of
-// the message are excluded before successors are chosen: none of them may be one.
+// peerDropped closes lanes that broke at the peer, and confirms it. It also excludes a pair that has no
+// lane here: the lane is closed already, or the peer withdrew its proposal. All pairs of
+// the message are excluded before successors are chosen, so that none of them is a successor.
 func (c *Conn) peerDropped(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
@@ -351,7 +351,7 @@ func (c *Conn) peerDropped(m *Msg) {
 	c.needAgain()
 }
 
-// dropConfirmed closes lanes that broke and that the peer has given up too.
+// dropConfirmed closes broken lanes that the peer has closed too.
 func (c *Conn) dropConfirmed(m *Msg) {
 	for k := range m.Lanes {
 		l, r := int(m.Lanes[k].Dst), int(m.Lanes[k].Src)

@@ -27,8 +27,8 @@ func (r Role) String() string {
 	return "unknown"
 }
 
-// shared reports that r is a bandwidth role. It has lanes besides those of the other roles,
-// and a connection goes on without.
+// shared reports whether r is a bandwidth role. It has lanes besides those of the other roles,
+// and a connection works without it.
 func (r Role) shared() bool { return sharedRoles.Has(r) }
 
 const sharedRoles = Roles(1<<RMABW | 1<<AMBW)

@@ -11,7 +11,7 @@ import (
 )
 
 // Reacher reports whether local resource l can be connected to remote resource r;
-// why names the criterion that failed. It must give the same answer each time.
+// why names the criterion that failed. The result must not change.
 type Reacher func(l, r int) (ok bool, why string)
 
 // Candidate is a pair of resources that was considered for a role.
@@ -68,8 +68,8 @@ func Chosen(role Role, local, remote *Address, reach Reacher, rails Rails) []Can
 	return choose(role, local, remote, Rank(role, local, remote, reach), rails, func(int, int) bool { return false })
 }
 
-// choose picks as many of ranked candidates for a role as it may have, best first; excluded
-// leaves some out. Both sides choose the same ones.
+// choose picks from the ranked candidates of a role as many as the role may have, best first,
+// without the excluded ones. Both sides choose the same ones.
 func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, excluded func(l, r int) bool) (chosen []Candidate) {
 	for _, c := range ranked {
 		if len(chosen) == rails.of(role) || c.Why != "" {

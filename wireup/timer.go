@@ -7,34 +7,34 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// firstPause is how long a message goes unanswered before it is said again: some
-// thousand round trips of a slow network, and too long for a peer that is awake to
-// see a repetition. Each pause is twice the one before, up to lastPause: seven
-// repetitions within about two minutes, after which there is none.
+// firstPause is the time before the first retransmission: some
+// thousand round trips of a slow network, and so long that a peer that makes progress
+// replies earlier. Each pause is twice the one before, up to lastPause: seven
+// retransmissions within about two minutes, and none after that.
 const (
 	firstPause = time.Second
 	lastPause  = 64 * firstPause
 )
 
-// maxPaths is how often repetitions begin anew as another path takes the messages: often enough for
-// every path of a host with many devices. After that they become rare and end as over one path, since
-// all paths may be silent for ever.
+// maxPaths limits how often retransmissions restart with firstPause because the messages use another
+// path: enough for every path of a host with many devices. After that the pauses grow
+// and retransmissions end as with one path, since no path may ever deliver.
 const maxPaths = 16
 
-// never is a time that does not come.
+// never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
 
 // timer is how long a handshake has waited for its peer.
 type timer struct {
 	running bool
-	since   time.Duration // when the wait began, or the peer moved the handshake on
-	repeat  time.Duration // when what is not answered is said again
+	since   time.Duration // when the wait began, or the handshake progressed last
+	repeat  time.Duration // when the next retransmission is due
 	pause   time.Duration // before that
-	paths   int           // over which repetitions began anew
+	paths   int           // for which retransmissions restarted
 }
 
-// Deadline is when TimePassed is due, in the time of [Event.Now]; ok is false while
-// nothing is.
+// Deadline is when TimePassed is due, in the time of [Event.Now]; ok is false if no timer
+// runs.
 func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	if !c.timer.running {
 		return 0, false
@@ -46,7 +46,7 @@ func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	return at, at != never
 }
 
-// restartTimer starts the timer when a handshake begins and when the peer has moved it on,
+// restartTimer starts the timer when a handshake begins and when it progresses,
 // and stops it at the end.
 func (c *Conn) restartTimer(moved bool) {
 	switch {
@@ -57,7 +57,7 @@ func (c *Conn) restartTimer(moved bool) {
 	}
 }
 
-// timePassed gives up a peer that was silent for too long, or repeats.
+// timePassed fails the connection after the timeout, or retransmits.
 func (c *Conn) timePassed() {
 	switch t := &c.timer; {
 	case !t.running:
@@ -75,8 +75,8 @@ func (c *Conn) timePassed() {
 	}
 }
 
-// givesUp reports that the peer's silence ends the connection at some time. A side
-// that needs nothing itself loses nothing by waiting for a peer that is slow.
+// givesUp reports whether the timeout applies. A side that needs no lane itself can
+// wait for a slow peer without limit.
 func (c *Conn) givesUp() bool {
 	if c.p.Timeout <= 0 {
 		return false
@@ -89,15 +89,15 @@ func (c *Conn) givesUp() bool {
 	return false
 }
 
-// repeat says again what the peer has not answered: proposals, and replies without
-// an ACK. An ACK that was lost is sent again when the reply to it is repeated.
+// repeat retransmits messages without a reply: proposals, drops, and replies without
+// an ACK. A lost ACK is sent again when the peer repeats its REPLY.
 func (c *Conn) repeat() {
 	c.retransmit(Request, laneProposed)
 	c.retransmit(Reply, laneAccepted)
 	c.retransmit(Drop, laneBroken)
 }
 
-// repeatNow repeats over another path, and again soon.
+// repeatNow retransmits at once over another path, and restarts the pauses.
 func (c *Conn) repeatNow() {
 	c.repeat()
 	if t := &c.timer; t.running && t.paths < maxPaths {
@@ -113,7 +113,7 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 			m.Lanes = append(m.Lanes, l.entry(l.reason))
 		}
 	}
-	for i := range c.excluded { // those without room follow when the peer has answered these
+	for i := range c.excluded { // pairs without room in m follow after the peer's reply
 		if x := &c.excluded[i]; t == Drop && x.peer == peerPending && len(m.Lanes) < MaxLanes {
 			m.Lanes = append(m.Lanes, x.entry())
 		}
@@ -127,8 +127,8 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 	c.do(Action{Kind: SendMsg, Msg: m, Again: true})
 }
 
-// forgetBroken closes lanes that broke though the peer has not said that it knows. If that
-// leaves none, nobody would ever learn that the peer is gone.
+// forgetBroken closes broken lanes although the peer has not confirmed the DROP. If no lane
+// is left, the connection fails, because nothing else would detect that the peer is gone.
 func (c *Conn) forgetBroken() {
 	last := ucs.StatusOK
 	for i := range c.excluded {
