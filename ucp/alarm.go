@@ -37,7 +37,7 @@ func (e *EP) deadline() (at time.Duration, ok bool) {
 	switch {
 	case e.link == nil:
 		return 0, false
-	case e.ending:
+	case e.closing.ending:
 		return e.link.disconnectDeadline, e.link.disconnectDeadline > 0
 	}
 	return e.firstDue(e.link.conn.Deadline())
@@ -45,7 +45,7 @@ func (e *EP) deadline() (at time.Duration, ok bool) {
 
 // timePassed is called at the deadline.
 func (e *EP) timePassed() {
-	if e.ending {
+	if e.closing.ending {
 		e.destroy()
 		return
 	}

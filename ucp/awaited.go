@@ -37,7 +37,7 @@ func (e *EP) isLeaving() bool { return e.waiting != nil && e.waiting.leaving }
 // goOnLeaving continues EP.Close when no request awaits the peer. What this side has sent last may still be
 // queued, so Close waits for operations once more.
 func (e *EP) goOnLeaving() {
-	if e.isLeaving() && e.awaited.first == nil && e.state == epClosing && !e.ending {
+	if e.isLeaving() && e.awaited.first == nil && e.state == epClosing && !e.closing.ending {
 		e.waiting.leaving = false
 		e.drain()
 	}

@@ -122,7 +122,7 @@ func (b *blockedSender) startQuery(q wire.Query) {
 // send sends the query that is unsent: in this call if the lane has resources, otherwise by a request.
 func (b *blockedSender) send() {
 	e := b.m.e
-	if b.queued || e.aborting != ucs.StatusOK || !e.receives() {
+	if b.queued || e.closing.aborting != ucs.StatusOK || !e.receives() {
 		return
 	}
 	if x := e.lane(wireup.AM); x != nil && x.Proven && b.post(x) == nil {

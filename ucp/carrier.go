@@ -21,7 +21,7 @@ func (h *carrierHost) iface(p conn.Path) *iface { return h.e.w.ifaces[p.Local] }
 func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
 	remote, i := &h.e.peer.Addr.Resources[p.Remote], h.iface(p)
 	params := uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: h.e.peerIdentity(), Dial: uct.DialNow, Within: h.e.link.within}
-	if h.e.unverified {
+	if h.e.origin.unverified {
 		params.Dial = uct.DialedByPeer // the REQUEST has come over one of the paths
 	}
 	ep, err := i.NewEP(params)

@@ -290,7 +290,7 @@ func (e *EP) discard() {
 	for e.keys != nil {
 		e.keys.Close()
 	}
-	e.needs = 0                                // it is not to connect any more
+	e.roles.needed = 0                         // it is not to connect any more
 	if r, _ := e.Close(CloseForce); r != nil { // the error: it is closed already
 		r.Release()
 	}

@@ -26,39 +26,68 @@ type EP struct {
 	waiting *waiting    // those that wait for a lane, for credit, or behind a fence; nil until there was one
 	keys    *RKey       // keys that are bound to this EP
 
-	held     []*iface  // where lanes were closed that may still have operations
+	held     *[]*iface // where lanes were closed that may still have operations; nil for none
 	implicit *implicit // nil until there was one
 	msgs     *messages // nil until there was one
 
-	id       uint64
-	seq      uint32
-	direct   int32 // operations in progress that are not listed; see Request.direct
-	unposted int32 // operations that are not posted completely, or take several steps
-	fences   int32 // fences that wait for operations to complete
+	id     uint64
+	seq    uint32
+	counts opCounts
 
-	state         epState
-	madeByPeer    bool         // counted in Worker.names
-	passive       bool         // made by a peer's REQUEST; no user holds it
-	unproven      bool         // a dialer knows its id, and has not proven yet that it is the peer
-	unverified    bool         // the addresses of the peer are its own claim: no program named them
-	adopted       bool         // was passive, and its user has not used it yet
-	closesLater   bool         // Close was called within a transport: the next Progress does what it says
-	closeMode     CloseMode    // of that
-	scheduled     bool         // in Worker.todo.deferred
-	ending        bool         // to be destroyed when nothing keeps it
-	disconnecting bool         // the peer is to be told first
-	tellPeer      bool         // that the EP has failed: it is there, and no transport may tell
-	needs         wireup.Roles // lanes to connect at the next progress
-	pinned        wireup.Roles // whose lanes cannot be replaced: what is lost of them leaves a gap that nobody knows of
-	cause         ucs.Status   // why the EP failed
-	aborting      ucs.Status   // set when operations in progress are to end with it
-
-	barrier *Request // the fence that operations wait behind
-	closing *Request // the caller's Close
-	err     *Error   // why the EP failed
-	onError func(*EP, error)
+	state     epState
+	scheduled bool // in Worker.todo.deferred
+	roles     epRoles
+	origin    epOrigin
+	fence     epFence
+	failed    epFailure
+	closing   epClose
+	onError   func(*EP, error)
 
 	identity *Identity // of the peer, where a socket has shown it; else nil
+}
+
+// opCounts are numbers of operations in progress.
+type opCounts struct {
+	direct   int32 // that are not listed; see reqDirect
+	unposted int32 // that are not posted completely, or take several steps
+}
+
+// epRoles are roles of lanes.
+type epRoles struct {
+	needed wireup.Roles // to connect at the next progress
+	pinned wireup.Roles // whose lanes cannot be replaced: what is lost of them leaves a gap that nobody knows of
+}
+
+// epOrigin is who has made the EP, and what is known of the peer by that.
+type epOrigin struct {
+	counted    bool // made by the peer: counted in Worker.names
+	passive    bool // made by a peer's REQUEST; no user holds it
+	unproven   bool // a dialer knows its id, and has not proven yet that it is the peer
+	unverified bool // the addresses of the peer are its own claim: no program named them
+	adopted    bool // was passive, and its user has not used it yet
+}
+
+// epFence is the fences that wait for operations to complete.
+type epFence struct {
+	barrier *Request // the one that operations wait behind
+	count   int32
+}
+
+// epFailure is why the EP has failed.
+type epFailure struct {
+	err      *Error     // for the user
+	cause    ucs.Status // the same, for operations
+	tellPeer bool       // the peer is there, and no transport may tell it
+}
+
+// epClose is how the EP ends.
+type epClose struct {
+	request  *Request   // the caller's Close
+	mode     CloseMode  // of that, if it is done later
+	later    bool       // Close was called within a transport: the next Progress does what it says
+	ending   bool       // to be destroyed when nothing keeps it
+	notifies bool       // the peer is to be told first
+	aborting ucs.Status // set when operations in progress are to end with it
 }
 
 // epState is how far an EP has come. It only grows.
@@ -127,10 +156,10 @@ func (w *Worker) hold(e *EP) {
 
 // countMade counts the EP among those that its peer has made, or not any more.
 func (e *EP) countMade(made bool) {
-	if e.madeByPeer == made {
+	if e.origin.counted == made {
 		return
 	}
-	e.madeByPeer = made
+	e.origin.counted = made
 	d := -1
 	if made {
 		d = 1
@@ -153,7 +182,7 @@ func (e *EP) Err() error {
 	case epOpen:
 		return nil
 	case epFailed:
-		return e.err
+		return e.failed.err
 	default:
 		return errClosed
 	}
@@ -197,31 +226,41 @@ func (e *EP) unlist(r *Request) {
 
 // busy reports that operations are in progress.
 func (e *EP) busy() bool {
-	return e.ops.first != nil || e.direct > 0 || e.implicit.underway() || e.awaited.first != nil
+	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.underway() || e.awaited.first != nil
 }
 
 // emptied is called when there may be no operation left.
 func (e *EP) emptied() {
-	if !e.busy() && (e.held != nil || e.ending) {
+	if !e.busy() && (e.held != nil || e.closing.ending) {
 		e.unheld()
 	}
+}
+
+// holdIface keeps the iface of a lane that is closed polled as long as operations are in progress.
+func (e *EP) holdIface(i *iface) {
+	if e.held == nil {
+		e.held = new([]*iface)
+	}
+	*e.held = append(*e.held, i)
 }
 
 // unheld is called when no operation is left: the ifaces of lanes that were closed
 // have told all there is, and an EP that waited for that can end.
 func (e *EP) unheld() {
-	for _, i := range e.held {
-		i.Release()
+	if e.held != nil {
+		for _, i := range *e.held {
+			i.Release()
+		}
+		e.held = nil
 	}
-	e.held = nil
-	if e.ending {
+	if e.closing.ending {
 		e.w.schedule(e)
 	}
 }
 
 // need asks for a lane at the next progress.
 func (e *EP) need(p wireup.Role) {
-	e.needs |= wireup.Set(p)
+	e.roles.needed |= wireup.Set(p)
 	e.w.schedule(e)
 }
 
@@ -237,8 +276,8 @@ func (e *EP) wait(r *Request) {
 
 // used notes that the user of an EP that took over the peer's connection uses it.
 func (e *EP) used() {
-	if e.adopted {
-		e.adopted = false
+	if e.origin.adopted {
+		e.origin.adopted = false
 		e.bind()
 	}
 }
@@ -252,7 +291,7 @@ func (e *EP) startOver() {
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	e.w.dropLink(e.link)
 	e.each(func(p *protocol) func(*EP) { return p.startedOver })
-	e.link, e.pinned, e.aborting, e.adopted = nil, 0, ucs.StatusOK, false
+	e.link, e.roles.pinned, e.closing.aborting, e.origin.adopted = nil, 0, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID())
 	e.w.names.Enter(e.peer.Addr.UUID(), e.seq, e)
 }
@@ -268,7 +307,7 @@ func (e *EP) fail(st ucs.Status, reason error, i *iface) {
 // markFailed has the EP take no more operations, and tell why. It may be called within a
 // transport; closeFailed does the rest, at the next Progress at the latest.
 func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
-	if e.state >= epFailed || e.ending {
+	if e.state >= epFailed || e.closing.ending {
 		return
 	}
 	e.w.stats.failedEPs.Inc()
@@ -281,41 +320,41 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 
 // because notes why the EP has failed.
 func (e *EP) because(st ucs.Status, reason error, i *iface) {
-	e.cause, e.tellPeer = st, i != nil && !wireup.PeerGone(st)
-	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
+	e.failed.cause, e.failed.tellPeer = st, i != nil && !wireup.PeerGone(st)
+	e.failed.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }
 
 // onlyClosed reports that the EP has failed since a transport has told that the peer has closed it,
 // and that the user has not been told yet: why the peer has done so may be known before.
 func (e *EP) onlyClosed() bool {
-	return e.state == epFailed && e.cause == ucs.StatusPeerClosed && e.aborting == ucs.StatusOK
+	return e.state == epFailed && e.failed.cause == ucs.StatusPeerClosed && e.closing.aborting == ucs.StatusOK
 }
 
 // closeFailed closes the lanes of an EP that has failed, and tells the user.
 func (e *EP) closeFailed() {
-	if e.state != epFailed || e.aborting != ucs.StatusOK {
+	if e.state != epFailed || e.closing.aborting != ucs.StatusOK {
 		return
 	}
-	if l := e.link; l != nil && (e.tellPeer || l.connecting()) {
-		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.cause})
+	if l := e.link; l != nil && (e.failed.tellPeer || l.connecting()) {
+		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.failed.cause})
 	}
 	onError := e.onError // destroy drops it
-	e.abort(e.cause)
-	if e.passive || e.closing != nil {
+	e.abort(e.failed.cause)
+	if e.origin.passive || e.closing.request != nil {
 		e.end()
 	}
 	if onError != nil {
-		onError(e, e.err)
+		onError(e, e.failed.err)
 	}
 }
 
 // abort ends every operation with st and closes the lanes.
 func (e *EP) abort(st ucs.Status) {
-	e.aborting = st
+	e.closing.aborting = st
 	e.unbind()
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.lanesClosing })
 	queue := e.takeWaiting()
-	e.barrier = nil
+	e.fence.barrier = nil
 	for _, r := range queue {
 		r.flags &^= reqWaiting
 		r.settle(st)
@@ -337,7 +376,7 @@ func (e *EP) abort(st ucs.Status) {
 func (e *EP) endAnswered(st ucs.Status) {
 	var waiting []*Request
 	for r := e.ops.first; r != nil; r = r.next {
-		if r.remote != 0 && (r.flags&reqPosted != 0 || e.aborting != ucs.StatusOK) {
+		if r.remote != 0 && (r.flags&reqPosted != 0 || e.closing.aborting != ucs.StatusOK) {
 			waiting = append(waiting, r)
 		}
 	}
@@ -378,15 +417,15 @@ var closeStage = stage{name: "close", role: noRole}
 // be received later, by tag; unread stream data is discarded; other sends end as they do when a peer closes
 // its EP.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
-	forced := e.closesLater && e.closeMode == CloseForce
-	if e.state == epClosing && !e.ending && mode == CloseForce && !forced {
+	forced := e.closing.later && e.closing.mode == CloseForce
+	if e.state == epClosing && !e.closing.ending && mode == CloseForce && !forced {
 		return e.closeAnyway()
 	}
-	if e.ending || e.closesLater || e.state == epClosing || e.state == epClosed {
+	if e.closing.ending || e.closing.later || e.state == epClosing || e.state == epClosed {
 		return nil, errClosed
 	}
 	r := e.w.newRequest(e, &closeStage)
-	e.closing = r
+	e.closing.request = r
 	if e.w.packing {
 		e.closeLater(mode)
 	} else {
@@ -398,7 +437,7 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 // closeLater has the EP take no more operations, and the next Progress do the rest of Close: until a
 // Packer has returned, a transport needs the lane for its message.
 func (e *EP) closeLater(mode CloseMode) {
-	e.closesLater, e.closeMode = true, mode
+	e.closing.later, e.closing.mode = true, mode
 	if e.state == epOpen {
 		e.state = epClosing
 	}
@@ -408,9 +447,9 @@ func (e *EP) closeLater(mode CloseMode) {
 
 // closePostponed does what closeLater has left.
 func (e *EP) closePostponed() {
-	if e.closesLater {
-		e.closesLater = false
-		e.close(e.closeMode)
+	if e.closing.later {
+		e.closing.later = false
+		e.close(e.closing.mode)
 	}
 }
 
@@ -419,7 +458,7 @@ func (e *EP) close(mode CloseMode) {
 	switch {
 	case e.state == epFailed:
 		e.closeFailed()
-		if !e.ending {
+		if !e.closing.ending {
 			e.end()
 		}
 	case mode == CloseForce:
@@ -433,12 +472,12 @@ func (e *EP) close(mode CloseMode) {
 // closeAnyway is Close where an earlier one still waits for operations.
 func (e *EP) closeAnyway() (*Request, error) {
 	r := e.w.newRequest(e, &closeStage)
-	e.closing.parent = r
+	e.closing.request.parent = r
 	if e.w.packing {
 		e.closeLater(CloseForce)
 		return r, nil
 	}
-	e.closesLater = false
+	e.closing.later = false
 	e.cutOff()
 	return r.started()
 }
@@ -475,19 +514,19 @@ func (e *EP) cutOff() {
 
 // leave tells the peer, if it may know of the connection, and ends the EP.
 func (e *EP) leave() {
-	e.disconnecting = e.link != nil
+	e.closing.notifies = e.link != nil
 	e.end()
 }
 
 // over reports that nothing keeps an EP that ends: no operation, and no message.
 func (e *EP) over() bool {
-	return !e.busy() && !e.disconnecting && (e.link == nil || e.link.carrier.Idle())
+	return !e.busy() && !e.closing.notifies && (e.link == nil || e.link.carrier.Idle())
 }
 
 // end destroys the EP, at once or when its last operation has ended and its last
 // message is out.
 func (e *EP) end() {
-	e.ending = true
+	e.closing.ending = true
 	if e.over() {
 		e.destroy()
 		return
@@ -506,7 +545,7 @@ func (e *EP) end() {
 // disconnect tells the peer that the EP is closed, if it knows of it. Answers that wait for room
 // go before: the notice may take another lane.
 func (e *EP) disconnect() {
-	e.disconnecting = false
+	e.closing.notifies = false
 	e.handle(wireup.Event{Kind: wireup.Closed})
 }
 
@@ -542,8 +581,8 @@ func (e *EP) finishClose() {
 		e.dropAnswers()
 		e.link.closeLanes()
 	}
-	if r := e.closing; r != nil && !e.busy() {
-		e.closing = nil
+	if r := e.closing.request; r != nil && !e.busy() {
+		e.closing.request = nil
 		r.settle(ucs.StatusOK)
 	}
 }
@@ -551,7 +590,7 @@ func (e *EP) finishClose() {
 // dropAnswers ends the answers to the peer that wait for room in a lane which is about to be
 // closed: the peer has taken nothing for too long, or has left.
 func (e *EP) dropAnswers() {
-	if e.link.answers > 0 && e.aborting == ucs.StatusOK {
+	if e.link.answers > 0 && e.closing.aborting == ucs.StatusOK {
 		e.abort(ucs.StatusCanceled)
 	}
 }
@@ -577,7 +616,7 @@ func (r *Request) answered() {
 	if r.flags&reqAnswerDue == 0 || e.link == nil {
 		return
 	}
-	if e.link.answers--; e.disconnecting {
+	if e.link.answers--; e.closing.notifies {
 		e.w.schedule(e)
 	}
 }

@@ -95,8 +95,8 @@ func (r *Request) err() error {
 // failure is the error of an operation that ended with st. If that is why the EP failed,
 // it says what the EP's error says.
 func (e *EP) failure(a action, st ucs.Status) *Error {
-	if e.err != nil && st == e.cause {
-		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.err.Via, Err: e.err.Err, failed: true}
+	if e.failed.err != nil && st == e.failed.cause {
+		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.failed.err.Via, Err: e.failed.err.Err, failed: true}
 	}
 	if why := e.lacks(a.stage.role); why != nil && st == e.link.lost.status {
 		return e.errorOf(a, why)
@@ -106,7 +106,7 @@ func (e *EP) failure(a action, st ucs.Status) *Error {
 
 // errorOf is the error of an operation whose cause the lane or the EP has told.
 func (e *EP) errorOf(a action, cause error) *Error {
-	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.via(a.stage).String(), Err: cause, failed: e.err != nil}
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.via(a.stage).String(), Err: cause, failed: e.failed.err != nil}
 }
 
 // wrong is the error of an operation that is refused before any transport sees it.
@@ -120,7 +120,7 @@ func (e *EP) refuses(a action) error {
 	case epOpen:
 		return nil
 	case epFailed:
-		return e.failure(a, e.cause)
+		return e.failure(a, e.failed.cause)
 	}
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: ucs.ErrClosed}
 }
@@ -141,8 +141,8 @@ func (e *EP) refused(a action, err error) error {
 			e.closeFailed()
 		}
 	}
-	if e.err != nil {
-		return e.failure(a, e.cause)
+	if e.failed.err != nil {
+		return e.failure(a, e.failed.cause)
 	}
 	return e.errorOf(a, err)
 }

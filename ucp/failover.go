@@ -29,7 +29,7 @@ func (l *link) fatal(x *lane, err error) bool {
 
 // pinned reports that a lane cannot be replaced.
 func (l *link) pinned(x *lane) bool {
-	return l.e.pinned.Has(wireup.AM) && l.lanes.Use[wireup.AM] == x
+	return l.e.roles.pinned.Has(wireup.AM) && l.lanes.Use[wireup.AM] == x
 }
 
 // survives reports that the EP goes on if a lane breaks.
@@ -77,7 +77,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.losses++
 	l.findRails()
 	l.e.lanesChanged()
-	if had&l.e.pinned != 0 && proven {
+	if had&l.e.roles.pinned != 0 && proven {
 		l.e.markFailed(st, why, x.Iface)
 		return
 	}
@@ -168,11 +168,11 @@ func (e *EP) broken() (*iface, error) {
 // failureStatus is how an operation ended whose transport says st. If the reason is that a lane
 // broke without which the EP cannot go on, the EP has failed before the operation ends.
 func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
-	if e.aborting == ucs.StatusOK && !e.adopted {
+	if e.closing.aborting == ucs.StatusOK && !e.origin.adopted {
 		st = e.learn(r, st)
 	}
 	if e.state == epFailed && st == ucs.StatusCanceled {
-		return e.cause
+		return e.failed.cause
 	}
 	return st
 }
@@ -280,7 +280,7 @@ func (r *Request) repeats(st ucs.Status) bool {
 	switch {
 	case r.flags&reqDecided != 0:
 		return false
-	case st == ucs.StatusOK || e.state > epClosing || e.aborting != ucs.StatusOK || r.unwanted():
+	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.unwanted():
 		return false
 	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
 		return false

@@ -78,7 +78,7 @@ func (r *Request) flushStart() {
 		return
 	}
 	r.flags |= reqFlushing
-	if st := r.ep.aborting; st != ucs.StatusOK {
+	if st := r.ep.closing.aborting; st != ucs.StatusOK {
 		r.settle(st)
 		return
 	}
@@ -116,7 +116,7 @@ func (r *Request) drained() {
 	e := r.ep
 	r.settle(r.comp.Status)
 	switch {
-	case e.ending || e.aborting != ucs.StatusOK: // that leaves itself
+	case e.closing.ending || e.closing.aborting != ucs.StatusOK: // that leaves itself
 	case e.delays(), e.awaited.first != nil:
 		e.queue().leaving = true
 	default:
@@ -135,7 +135,7 @@ func (e *EP) Fence() error {
 	if e.ops.first == nil && e.link == nil {
 		return nil
 	}
-	if x := e.link.only(); x != nil && e.unposted == 0 && e.fences == 0 {
+	if x := e.link.only(); x != nil && e.counts.unposted == 0 && e.fence.count == 0 {
 		err := x.EP.Fence()
 		if err != nil && err != uct.ErrNoResource && !e.moves(&fenceStage, err) {
 			return e.refused(action{stage: &fenceStage}, err)
@@ -169,17 +169,17 @@ func (l *link) ordered() *lane {
 // fenceByFlush holds later operations back until all earlier ones are complete.
 // Behind operations that wait themselves the fence takes its place in their line.
 func (e *EP) fenceByFlush() {
-	e.fences++
+	e.fence.count++
 	e.unbind()
 	r := e.w.newRequest(e, &fenceStage)
 	e.list(r)
 	r.Release()
-	if !e.waiting.Empty() || e.barrier != nil {
+	if !e.waiting.Empty() || e.fence.barrier != nil {
 		r.flags |= reqWaiting
 		e.keepWaiting(r)
 		return
 	}
-	e.barrier = r
+	e.fence.barrier = r
 	if e.ops.first == r {
 		r.flushStart()
 	}
@@ -188,11 +188,11 @@ func (e *EP) fenceByFlush() {
 // unfence lets the operations go on that were issued after a fence.
 func (r *Request) unfence() {
 	e := r.ep
-	e.fences--
-	if e.barrier == r {
-		e.barrier = nil
+	e.fence.count--
+	if e.fence.barrier == r {
+		e.fence.barrier = nil
 	}
-	if e.state == epOpen && e.fences == 0 {
+	if e.state == epOpen && e.fence.count == 0 {
 		e.bind()
 	}
 	if e.state < epFailed { // one that closes waits for what is behind the fence

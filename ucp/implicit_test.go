@@ -89,7 +89,7 @@ func TestImplicit_FullLane(t *testing.T) {
 			}
 			require.NoError(t, p.flush())
 			assert.False(t, p.a.ep.busy())
-			assert.Zero(t, p.a.ep.unposted)
+			assert.Zero(t, p.a.ep.counts.unposted)
 		}
 		for round := range 3 {
 			copy(local, pattern(len(local), round))
@@ -119,7 +119,7 @@ func TestImplicit_FullLaneBreaks(t *testing.T) {
 	clear(p.b.mem.Bytes())
 	x.i.frozen = true
 	post()
-	assert.EqualValues(t, n-depth, p.a.ep.unposted)
+	assert.EqualValues(t, n-depth, p.a.ep.counts.unposted)
 	x.fail(ucs.StatusTimedOut)
 	x.i.frozen = false
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
@@ -186,7 +186,7 @@ func TestImplicit_CloseWaits(t *testing.T) {
 			}
 			require.NoError(t, p.finish(end, nil))
 			assert.False(t, ep.busy())
-			assert.Empty(t, ep.held)
+			assert.Nil(t, ep.held)
 			p.idle()
 		})
 	}

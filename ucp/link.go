@@ -111,7 +111,7 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 }
 
 func (l *link) failed(st ucs.Status, why string) {
-	if l.e.adopted && st == ucs.StatusPeerClosed {
+	if l.e.origin.adopted && st == ucs.StatusPeerClosed {
 		l.e.startOver()
 		return
 	}
@@ -149,7 +149,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	var p uct.EPParams
 	if act.ViaIface {
 		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity(), Dial: uct.DialNow, Within: l.within}
-		if l.e.unverified {
+		if l.e.origin.unverified {
 			p.Dial = uct.DialByPeer
 		}
 	}
@@ -207,7 +207,7 @@ func (l *link) activate(n int, roles wireup.Roles) {
 	l.e.replay()
 }
 
-// purge ends the operations that wait for resources; see EP.aborting.
+// purge ends the operations that wait for resources; see epClose.
 func (l *link) purge() {
 	for i := range l.lanes.All {
 		if ep := l.lanes.All[i].EP; ep != nil {
@@ -239,7 +239,7 @@ func (l *link) close(x *lane) {
 	i.w.keep(ep.Close())
 	if l.e.busy() {
 		l.e.implicit.await()
-		l.e.held = append(l.e.held, i)
+		l.e.holdIface(i)
 		return
 	}
 	i.Release()

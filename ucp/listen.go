@@ -419,7 +419,7 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 // peer has sent the first message of the handshake to it. The peer knows the address own.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, within time.Duration) *EP {
 	w := l.w
-	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(Identity(r.From))}
+	e := &EP{w: w, peer: p, origin: epOrigin{passive: true, unproven: true, unverified: true}, identity: new(Identity(r.From))}
 	w.hold(e)
 	e.countMade(true)
 	e.beginTo(0, own)
@@ -442,7 +442,7 @@ func (w *Worker) arrived(e *EP) bool {
 	delete(w.connecting.listening.expected, e)
 	x.req.Connected()
 	e.link.whole()
-	e.passive, e.unproven = false, false
+	e.origin.passive, e.origin.unproven = false, false
 	p := &Peer{EP: e, From: Identity(x.req.From), Local: x.req.Local, Private: slices.Clone(x.req.Hello.Private)}
 	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
 	if x.l.cfg.OnPeer != nil {

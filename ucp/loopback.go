@@ -22,7 +22,7 @@ func (e *EP) receives() bool { return e.state == epOpen || e.deliversLast() }
 
 // deliversLast reports whether the EP is a loop-back that closes in order and still takes messages.
 func (e *EP) deliversLast() bool {
-	return e.state == epClosing && !e.ending && e.aborting == ucs.StatusOK && e.isLoopback()
+	return e.state == epClosing && !e.closing.ending && e.closing.aborting == ucs.StatusOK && e.isLoopback()
 }
 
 // senderClosing is sender for an EP that is not open, or nil.
@@ -40,7 +40,7 @@ func (w *Worker) senderClosing(e *EP) *EP {
 // wordsTo is the EP that takes the words of notifications which arrive on the lanes of e: e, or the loop-back
 // at the other end of these.
 func (e *EP) wordsTo() *EP {
-	if !e.passive || e.peer.Addr.UUID() != e.w.net.addr.UUID() {
+	if !e.origin.passive || e.peer.Addr.UUID() != e.w.net.addr.UUID() {
 		return e
 	}
 	if other := e.w.eps.Find(e.link.conn.RemoteEP()); other != nil && other.isLoopback() {

@@ -150,7 +150,7 @@ func (e *EP) messaging() *messages {
 
 func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, mayShort: -1, mayCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
-	e.pinned |= wireup.Set(wireup.AM)
+	e.roles.pinned |= wireup.Set(wireup.AM)
 	e.msgs.Window = window.Closed()
 	if e.link != nil {
 		e.msgs.Resize(e.link.window)
@@ -169,7 +169,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.adopted {
+	if x == nil || !x.Proven || e.fence.count > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.origin.adopted {
 		return
 	}
 	limits := &x.Iface.attr.AM
@@ -258,7 +258,7 @@ func (m *wholeMsg) Pack(dst []byte) int {
 
 // replayQueued lets messages go on, if any wait.
 func (e *EP) replayQueued() {
-	if e.waiting.messages() > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
+	if e.waiting.messages() > 0 && e.state <= epClosing && e.closing.aborting == ucs.StatusOK {
 		e.replayMessages()
 	}
 }

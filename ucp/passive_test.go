@@ -203,7 +203,7 @@ func TestAnswers_AreBounded(t *testing.T) {
 		require.LessOrEqual(t, inUse(p.b.w), before+conn.MaxAnswers)
 	}
 	assert.Equal(t, before, inUse(p.b.w))
-	assert.ErrorIs(t, e.err, ucs.ErrRNR)
+	assert.ErrorIs(t, e.failed.err, ucs.ErrRNR)
 	assert.EqualValues(t, 1, counters(p.b.w)["worker.failed_eps"])
 	for _, i := range f.ifaces {
 		i.stuck = false

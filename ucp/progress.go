@@ -71,18 +71,18 @@ func (e *EP) deferredWork() {
 		e.each(func(p *protocol) func(*EP) { return p.discarded })
 	}
 	e.goOnLeaving()
-	if e.needs != 0 && e.state < epFailed {
+	if e.roles.needed != 0 && e.state < epFailed {
 		e.connect()
 	}
 	if e.link == nil {
-		if e.ending && e.over() {
+		if e.closing.ending && e.over() {
 			e.destroy()
 		}
 		return
 	}
 	e.each(func(p *protocol) func(*EP) { return p.deferred })
 	l := e.link
-	if e.disconnecting && l.answers == 0 {
+	if e.closing.notifies && l.answers == 0 {
 		e.disconnect()
 	}
 	l.decide()
@@ -91,10 +91,10 @@ func (e *EP) deferredWork() {
 	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
 		e.w.schedule(e)
 	}
-	if e.ending && !e.disconnecting && l.carrier.Posted() {
+	if e.closing.ending && !e.closing.notifies && l.carrier.Posted() {
 		e.finishClose()
 	}
-	if e.ending && e.over() {
+	if e.closing.ending && e.over() {
 		e.destroy()
 	}
 }
@@ -102,12 +102,12 @@ func (e *EP) deferredWork() {
 // connect asks for the lanes that operations need. That of messages comes first: with it, an
 // EP goes on that gets none for another role. One that has messages needs it.
 func (e *EP) connect() {
-	needs := e.needs
-	e.needs = 0
+	needs := e.roles.needed
+	e.roles.needed = 0
 	if e.link == nil {
 		e.makeLink()
 	}
-	if e.pinned.Has(wireup.AM) && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
+	if e.roles.pinned.Has(wireup.AM) && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
 		needs &^= wireup.Set(wireup.AM)
 		e.handle(wireup.Event{Kind: wireup.NeedLane, Role: wireup.AM})
 	}
@@ -129,7 +129,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window),
-		Loopback: peerEP == 0 && !e.passive && e.peer.Addr.UUID() == e.w.net.addr.UUID(),
+		Loopback: peerEP == 0 && !e.origin.passive && e.peer.Addr.UUID() == e.w.net.addr.UUID(),
 	})
 	e.link.carrier = e.w.carrier(e)
 	e.w.addLink(e.link)
@@ -208,7 +208,7 @@ func (w *Worker) lose(b brokenLane) {
 	x := e.laneOf(b.ep)
 	switch {
 	case x == nil || x.Retired:
-	case e.adopted && statusOf(b.err) == ucs.StatusPeerClosed:
+	case e.origin.adopted && statusOf(b.err) == ucs.StatusPeerClosed:
 		e.startOver()
 	default:
 		e.laneBroke(x, b.err)
@@ -219,7 +219,7 @@ func (w *Worker) lose(b brokenLane) {
 // the peer flushes first, but the notice may have come over another lane, and be seen first.
 func (e *EP) receiveRest() {
 	x := e.lane(wireup.AM)
-	if x == nil || !e.pinned.Has(wireup.AM) {
+	if x == nil || !e.roles.pinned.Has(wireup.AM) {
 		return
 	}
 	for range maxRestPolls {

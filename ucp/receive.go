@@ -129,12 +129,12 @@ func (w *Worker) receive(b []byte) {
 		w.stats.badMessages.Inc()
 		return
 	}
-	if e.disconnecting { // its lanes are closed: nothing of the handshake goes on
+	if e.closing.notifies { // its lanes are closed: nothing of the handshake goes on
 		e.disconnect()
 	}
 	switch {
 	case e.link != nil:
-	case e.passive:
+	case e.origin.passive:
 		e.begin()
 	default:
 		e.makeLink()
@@ -174,7 +174,9 @@ func (e *EP) receiveNotice() {
 }
 
 // ended reports that the EP is over, or about to be, for a reason that is known.
-func (e *EP) ended() bool { return e.state >= epFailed && !e.onlyClosed() || e.ending || e.link == nil }
+func (e *EP) ended() bool {
+	return e.state >= epFailed && !e.onlyClosed() || e.closing.ending || e.link == nil
+}
 
 // match finds the connection of a message; nil if there is none. A REQUEST that names none is
 // about the one made under the same number by this side. A worker that connects to itself has
@@ -229,7 +231,7 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		w.engine.Alarm.Set(max(w.connecting.halfOpen.EvictableAt(), now+latePause))
 		return nil
 	}
-	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
+	e := &EP{w: w, peer: p, seq: m.Seq, origin: epOrigin{passive: true, unverified: true}}
 	w.hold(e)
 	w.connecting.halfOpen.Add(e, from, now)
 	if tooMany {

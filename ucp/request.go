@@ -68,7 +68,7 @@ const (
 	reqQueued                         // in the pending queue of a lane
 	reqWaiting                        // in EP.waiting
 	reqInTurn                         // taken out of that, and started now
-	reqUnposted                       // counted in EP.unposted: not all of it is posted
+	reqUnposted                       // counted in EP.counts: not all of it is posted
 	reqPosted                         // something of it was posted
 	reqDone                           // ended; status is final
 	reqReleased                       // goes back to the pool when it has ended
@@ -80,7 +80,7 @@ const (
 	reqWide                           // compare-and-swap: a 4-byte word, swapped in the 8 bytes around it
 	reqRead                           // compare-and-swap: the word has been read
 	reqAnswerDue                      // an answer: counted in link.answers
-	reqDirect                         // posted in one call: counted in EP.direct, and in no list
+	reqDirect                         // posted in one call: counted in EP.counts, and in no list
 	reqAwaited                        // in EP.awaited
 	reqLed                            // another request, whose parent it is, does what it waits for
 	reqFetching                       // a receive of a message that was announced
@@ -290,7 +290,7 @@ func (r *Request) Cancel() bool {
 
 // stopped says why no more of the request is to be posted; StatusOK if it goes on.
 func (r *Request) stopped() ucs.Status {
-	if st := r.ep.aborting; st != ucs.StatusOK {
+	if st := r.ep.closing.aborting; st != ucs.StatusOK {
 		return st
 	}
 	if r.flags&reqGivenUp != 0 {
@@ -338,7 +338,7 @@ func (r *Request) started() (*Request, error) {
 // goes on. It is in no list of its EP, which counts it.
 func (r *Request) underway() *Request {
 	r.flags = reqPosted | reqDirect
-	r.ep.direct++
+	r.ep.counts.direct++
 	return r
 }
 
@@ -355,7 +355,7 @@ func (r *Request) endedAtOnce() {
 func (r *Request) underwayBare() *Request {
 	r.flags = reqPosted | reqDirect | reqZcopy
 	r.tells()
-	r.ep.direct++
+	r.ep.counts.direct++
 	return r
 }
 
@@ -382,11 +382,11 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 func completed(c *uct.Completion) {
 	r := requestOf(c)
 	e := r.ep
-	if r.flags&^reqZcopy != reqPosted|reqDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.ending {
+	if r.flags&^reqZcopy != reqPosted|reqDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.closing.ending {
 		r.ended()
 		return
 	}
-	e.direct--
+	e.counts.direct--
 	r.flags |= reqDone
 	if r.result != nil {
 		*r.result = r.word
@@ -399,10 +399,10 @@ func completed(c *uct.Completion) {
 //go:noinline
 func (r *Request) ended() {
 	switch e := r.ep; {
-	case r.flags&^reqZcopy == reqPosted|reqDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.ending:
+	case r.flags&^reqZcopy == reqPosted|reqDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.closing.ending:
 		r.endedAlone()
 	case r.flags&reqDirect != 0:
-		e.direct--
+		e.counts.direct--
 		r.settle(r.comp.Status)
 		e.emptied()
 	case r.stage.done != nil:
@@ -415,7 +415,7 @@ func (r *Request) ended() {
 // endedAlone is the end of a request that was posted in one call, has ended well and
 // that nobody waits for: the caller has released it, as one does with many before a flush.
 func (r *Request) endedAlone() {
-	r.ep.direct--
+	r.ep.counts.direct--
 	if r.result != nil {
 		*r.result = r.word
 	}

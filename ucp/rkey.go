@@ -101,7 +101,7 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
-	if e.fences > 0 || e.state != epOpen || e.w.transfers.lateKeys {
+	if e.fence.count > 0 || e.state != epOpen || e.w.transfers.lateKeys {
 		return
 	}
 	if l := e.lane(wireup.RMA); l != nil && l.Proven {
@@ -117,7 +117,7 @@ func (k *RKey) bind() {
 // the key is bound and the operation must take the slow way all the same.
 func (k *RKey) bindLate(p wireup.Role) bool {
 	e := k.ep
-	if e == nil || e.fences > 0 || e.state != epOpen || k.bound() {
+	if e == nil || e.fence.count > 0 || e.state != epOpen || k.bound() {
 		return false
 	}
 	l := e.lane(p)

@@ -112,8 +112,8 @@ func (a *announced) gone(act action) error {
 		return nil
 	case e.state == epOpen: // it has started over
 		return e.errorOf(act, ucs.ErrPeerClosed)
-	case e.err != nil: // it may have been destroyed since
-		return e.failure(act, e.cause)
+	case e.failed.err != nil: // it may have been destroyed since
+		return e.failure(act, e.failed.cause)
 	default:
 		return e.refuses(act)
 	}

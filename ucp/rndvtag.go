@@ -107,8 +107,8 @@ func (a *announced) lost() ucs.Status {
 	switch e := a.e; {
 	case a.id == 0:
 		return ucs.StatusCanceled
-	case e.err != nil:
-		return e.cause
+	case e.failed.err != nil:
+		return e.failed.cause
 	case !e.receives():
 		return ucs.StatusCanceled
 	case e.msgs != a.msgs: // it has started over

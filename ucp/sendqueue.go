@@ -194,9 +194,9 @@ func (r *Request) isOffered() bool {
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {
-	case e.barrier != nil || e.waiting.unsorted || q.m.sending != nil:
+	case e.fence.barrier != nil || e.waiting.unsorted || q.m.sending != nil:
 		return 1
-	case e.waiting.ordered == q.tags.Unexpected() && e.fences == 0:
+	case e.waiting.ordered == q.tags.Unexpected() && e.fence.count == 0:
 		return math.MaxUint64
 	}
 	hidden := false
@@ -219,7 +219,7 @@ func (q *sendQueue) reply() {
 	}
 	e := q.m.e
 	x := e.lane(wireup.AM)
-	if x == nil || e.aborting != ucs.StatusOK || e.state > epClosing {
+	if x == nil || e.closing.aborting != ucs.StatusOK || e.state > epClosing {
 		return
 	}
 	if q.post(x) == nil {
@@ -407,7 +407,7 @@ func (w *Worker) handleQuery(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	e := w.connected(c.EP)
-	if e == nil || e.msgs == nil || e.msgs.queue == nil || e.aborting != ucs.StatusOK {
+	if e == nil || e.msgs == nil || e.msgs.queue == nil || e.closing.aborting != ucs.StatusOK {
 		w.stats.badMessages.Inc()
 		return false
 	}

@@ -131,7 +131,7 @@ func (r *Request) start() (*Request, error) {
 func (r *Request) startFull() (*Request, error) {
 	e := r.ep
 	e.list(r)
-	if e.fences == 0 && e.aborting == ucs.StatusOK && r.waitsOn().EP.AddPending(&r.pend) == nil {
+	if e.fence.count == 0 && e.closing.aborting == ucs.StatusOK && r.waitsOn().EP.AddPending(&r.pend) == nil {
 		r.trackUnposted()
 		r.flags |= reqQueued
 		return r, nil
@@ -143,15 +143,15 @@ func (r *Request) startFull() (*Request, error) {
 // launch posts the operation, or queues it where it has to wait.
 func (r *Request) launch() {
 	e := r.ep
-	if e.aborting != ucs.StatusOK {
-		r.settle(e.aborting)
+	if e.closing.aborting != ucs.StatusOK {
+		r.settle(e.closing.aborting)
 		return
 	}
 	if r.stage.choose != nil && !r.stage.lacksLane(e) {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && s.class.heldBack(r)
+	held := e.fence.count > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && s.class.heldBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		if !held && e.lacks(s.role) != nil {
 			r.loseLane()
@@ -245,14 +245,14 @@ func (r *Request) posted() {
 func (r *Request) trackUnposted() {
 	if r.flags&reqUnposted == 0 && r.ep != nil {
 		r.flags |= reqUnposted
-		r.ep.unposted++
+		r.ep.counts.unposted++
 	}
 }
 
 func (r *Request) untrack() {
 	if r.flags&reqUnposted != 0 {
 		r.flags &^= reqUnposted
-		r.ep.unposted--
+		r.ep.counts.unposted--
 	}
 }
 

@@ -60,13 +60,13 @@ func (e *EP) conditions() []string {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	add(e.err != nil, "because of: %v", e.err)
-	add(e.aborting != ucs.StatusOK, "aborting: %v", e.aborting)
-	add(e.passive, "made by the peer")
-	add(e.direct > 0, "%d operations in one call", e.direct)
-	add(e.unposted > 0, "%d not posted completely", e.unposted)
-	add(e.fences > 0, "%d fences", e.fences)
-	add(e.needs != 0, "needs lanes for %v", e.needs)
+	add(e.failed.err != nil, "because of: %v", e.failed.err)
+	add(e.closing.aborting != ucs.StatusOK, "aborting: %v", e.closing.aborting)
+	add(e.origin.passive, "made by the peer")
+	add(e.counts.direct > 0, "%d operations in one call", e.counts.direct)
+	add(e.counts.unposted > 0, "%d not posted completely", e.counts.unposted)
+	add(e.fence.count > 0, "%d fences", e.fence.count)
+	add(e.roles.needed != 0, "needs lanes for %v", e.roles.needed)
 	add(e.scheduled, "work for the next progress")
 	add(e.link == nil, "not connected")
 	return all

@@ -40,7 +40,7 @@ func TestTransfer_Bare(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, r)
 	assert.Nil(t, p.a.ep.ops.first)
-	assert.EqualValues(t, 1, p.a.ep.direct)
+	assert.EqualValues(t, 1, p.a.ep.counts.direct)
 	assert.True(t, r.lent(), "the buffer is the transport's")
 	require.NoError(t, p.finish(r, nil))
 	require.NoError(t, p.flush())
@@ -51,7 +51,7 @@ func TestTransfer_Bare(t *testing.T) {
 	assert.Nil(t, p.a.ep.ops.first)
 	require.NoError(t, p.finish(r, nil))
 	requireBytes(t, want, got)
-	assert.Zero(t, p.a.ep.direct)
+	assert.Zero(t, p.a.ep.counts.direct)
 
 	_, err = p.a.ep.Put(make([]byte, n), p.b.mem.Addr(), p.a.key, use)
 	assert.ErrorContains(t, err, "not in OpParams.Mem")

@@ -90,7 +90,7 @@ func (e *EP) replayMessages() {
 		if q.all || !e.messagesFirst() {
 			q.all = false
 			e.replayOnce()
-			if b := e.barrier; b != nil && e.ops.first == b {
+			if b := e.fence.barrier; b != nil && e.ops.first == b {
 				b.flushStart()
 			}
 			continue
@@ -105,7 +105,7 @@ func (e *EP) replayMessages() {
 
 // messagesFirst reports that a message waits, and nothing else before it.
 func (e *EP) messagesFirst() bool {
-	return !e.waiting.Empty() && !e.waiting.unsorted && e.fences == 0 && e.waiting.First().stage.inOrder
+	return !e.waiting.Empty() && !e.waiting.unsorted && e.fence.count == 0 && e.waiting.First().stage.inOrder
 }
 
 // nextWaiting takes out the request that has waited longest, which is in turn.
@@ -138,7 +138,7 @@ func (e *EP) replayOnce() {
 		return
 	}
 	q.BeginPass()
-	closed := e.barrier != nil // a fence that is not over: what comes later stays
+	closed := e.fence.barrier != nil // a fence that is not over: what comes later stays
 	for !q.PassDone() {
 		r := e.nextWaiting()
 		switch {
@@ -150,7 +150,7 @@ func (e *EP) replayOnce() {
 		case r.stage.fence:
 			closed = true
 			r.flags &^= reqWaiting
-			e.barrier = r
+			e.fence.barrier = r
 		default:
 			r.flags = r.flags&^reqWaiting | reqAhead
 			r.launch()

@@ -347,7 +347,7 @@ func newControl(name string, am uint8) *controlMsg {
 // if the lane takes it, and otherwise by a request.
 func (e *EP) control(c *controlMsg, id, value uint64) {
 	x := e.lane(wireup.AM)
-	if x != nil && x.Proven && e.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
+	if x != nil && x.Proven && e.closing.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
 		return
 	}
 	r := e.w.newRequest(e, &c.stage)

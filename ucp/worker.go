@@ -290,10 +290,10 @@ const disconnectPolls = 1000
 
 // forceClose closes an EP at the end of its worker.
 func (w *Worker) forceClose(e *EP) {
-	if e.ending {
+	if e.closing.ending {
 		return
 	}
-	e.passive = true // the user's Close has nothing left to do
+	e.origin.passive = true // the user's Close has nothing left to do
 	if e.state == epFailed {
 		e.end()
 		return
@@ -340,12 +340,12 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 		return nil
 	}
 	e := w.names.Next(uuid)
-	if e == nil || !e.passive || e.state != epOpen || e.peer != p {
+	if e == nil || !e.origin.passive || e.state != epOpen || e.peer != p {
 		return nil
 	}
 	w.names.Take(uuid)
 	e.each(func(p *protocol) func(*EP) { return p.claimed })
-	e.passive, e.unverified, e.adopted = false, false, true
+	e.origin.passive, e.origin.unverified, e.origin.adopted = false, false, true
 	e.countMade(false)
 	e.bind()
 	return e
@@ -364,7 +364,7 @@ func (w *Worker) forget(e *EP) {
 // which is counted, if there is none that takes messages.
 func (w *Worker) sender(name uint64) *EP {
 	e := w.eps.Find(name)
-	if e == nil || e.state != epOpen || e.link == nil || e.unproven {
+	if e == nil || e.state != epOpen || e.link == nil || e.origin.unproven {
 		return w.senderClosing(e)
 	}
 	return e
@@ -374,7 +374,7 @@ func (w *Worker) sender(name uint64) *EP {
 // has for it; nil if there is none. It may be one that closes when its messages have ended.
 func (w *Worker) connected(name uint64) *EP {
 	e := w.eps.Find(name)
-	if e == nil || e.state > epClosing || e.link == nil || e.unproven {
+	if e == nil || e.state > epClosing || e.link == nil || e.origin.unproven {
 		return nil
 	}
 	return e
