@@ -25,7 +25,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	putFrame(b, id, n)
 	binary.LittleEndian.PutUint64(b[frameLen:], hdr)
 	copy(b[frameLen+wordLen:], payload)
-	e.conn.posted(frameLen + n)
+	e.posted(frameLen + n)
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	}
 	n := p.Pack(b[frameLen : frameLen+room : frameLen+room])
 	putFrame(b, id, n)
-	e.conn.posted(frameLen + n)
+	e.posted(frameLen + n)
 	return n, nil
 }
 
@@ -55,7 +55,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 	if id > uct.MaxAMID || !withoutMem(iov) {
 		return false, uct.ErrInvalidParam
 	}
-	zcopy := data > int(e.it.cfg.SendvThresh)
+	zcopy := data > int(e.it.cfg.SendvThresh) && e.sends
 	if zcopy && e.it.ops.left == 0 && e.state == epReady {
 		return false, uct.ErrNoResource
 	}
@@ -74,7 +74,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 		for i := range iov {
 			b = b[copy(b, iov[i].Buf):]
 		}
-		e.conn.posted(head)
+		e.posted(head)
 		return false, nil
 	}
 	return e.conn.sendPieces(e, head, iov, c), nil
@@ -97,7 +97,7 @@ func (c *Conn) sendPieces(e *EP, head int, iov []uct.IOV, comp *uct.Completion) 
 	q.tail += head
 	q.posts++
 	q.streak++
-	c.unflushed = true
+	e.unflushed = true
 	o.ep = e
 	o.fill(iov)
 	q.zcopy = o

@@ -45,6 +45,8 @@ type Conn struct {
 	from   netip.AddrPort // the other end
 	sn     uint64         // of an interface connection
 	toEP   bool           // an endpoint connection
+	remote uint64         // of an endpoint connection that this side makes: key of the peer's EP
+	early  []byte         // of an EP that was closed before it could send
 
 	requested bool // our connection request is not acknowledged yet
 	peerSends bool // messages of the peer are accepted
@@ -63,11 +65,6 @@ type Conn struct {
 	tx        txQueue
 	rx        rxState
 	taken     uint64 // frames of the peer
-
-	flushes   opList
-	puts      uint32 // empty puts that were sent,
-	putsAcked uint32 // and acknowledged
-	unflushed bool   // messages were sent since the last put
 
 	host    alive.Peer
 	unacked bool // in Iface.unacked
@@ -221,7 +218,7 @@ func (c *Conn) discard() {
 		_ = it.poll.Forget(c.slot)
 		c.fd = -1
 	}
-	c.rx, c.tx.buf, c.ep = rxState{}, nil, nil
+	c.rx, c.tx.buf, c.early, c.ep = rxState{}, nil, nil, nil
 }
 
 // endAll completes what was in flight on a broken connection and tells the EP. It
@@ -239,12 +236,9 @@ func (c *Conn) endAll(st ucs.Status) (n int) {
 		it.complete(o, st)
 		n++
 	}
-	for o := c.flushes.pop(); o != nil; o = c.flushes.pop() {
-		it.complete(o, st)
-		n++
-	}
 	if e != nil && e.conn == c {
 		e.conn = nil
+		n += e.endFlushes(st)
 	}
 	if tell {
 		e.tellFailed()

@@ -32,12 +32,20 @@ type EP struct {
 	err       error // what operations return once it has failed or is closed
 	status    ucs.Status
 
+	early     []byte // room for messages that are posted before it sends; nil: none were
+	earlyLen  int
+	flushes   opList
+	puts      uint32 // empty puts that were sent,
+	putsAcked uint32 // and acknowledged
+	unflushed bool   // messages were sent since the last put
+
 	peer   netip.AddrPort // where the peer listens; the zero AddrPort before Connect
 	sn     uint64         // number of an interface connection to the peer
 	key    uint64         // own key of an endpoint connection; 0 for an interface connection
 	remote uint64         // the peer's
 	stale  *Conn          // connection of the peer that gives way to ours
 	dials  bool           // the EP may connect
+	waits  bool           // no message is taken before it is connected
 	limit  time.Time      // by which it must be connected; zero: no limit
 	within time.Duration  // EPParams.Within
 }
@@ -48,13 +56,7 @@ var (
 )
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops {
-	ops := &uct.Ops{AM: e, Check: e}
-	if e.key != 0 {
-		ops.Connect = e
-	}
-	return ops
-}
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Check: e, Connect: e} }
 
 // NewEP implements uct.Iface. With addresses it takes part in an interface connection: the n-th EP that names
 // the peer matches the n-th one of the peer that names this iface. Without addresses it is half of an
@@ -75,7 +77,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if c := it.unexpected[id]; c != nil && e.peer != it.listen {
 		delete(it.unexpected, id)
 		c.adopt(e)
-	} else if p.Dial == uct.DialNow || p.Dial == uct.DialByPeer {
+	} else if e.waits = p.Dial != uct.DialOnUse; e.waits {
 		e.start()
 	}
 	return e, nil
@@ -122,12 +124,14 @@ func (it *Iface) newKey() uint64 {
 	}
 }
 
-// EPAddr implements uct.EPConnector: an endpoint address of UCX's tcp transport.
+// EPAddr implements uct.EPConnector: an endpoint address of UCX's tcp transport. No peer can use that of an EP
+// that was made with addresses.
 func (e *EP) EPAddr(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(e.it.IfaceAddr(b), e.key)
 }
 
 // Connect implements uct.EPConnector. The side whose iface has the lower address connects, the other one waits.
+// ErrInvalidParam on an EP that was made with addresses.
 func (e *EP) Connect(device, ep []byte) error {
 	it := e.it
 	if e.state != epReady {
@@ -145,8 +149,8 @@ func (e *EP) Connect(device, ep []byte) error {
 	switch {
 	case err != nil:
 		return it.opError("connect ep", err)
-	case e.remote != 0:
-		return it.opError("connect ep", fmt.Errorf("%w: it is connected already", uct.ErrInvalidParam))
+	case e.remote != 0 || e.key == 0:
+		return it.opError("connect ep", fmt.Errorf("%w: it has the address of its peer already", uct.ErrInvalidParam))
 	case peer == it.listen && key == e.key:
 		return it.opError("connect ep", fmt.Errorf("%w: the address is that of the endpoint itself", uct.ErrInvalidParam))
 	}
@@ -154,6 +158,9 @@ func (e *EP) Connect(device, ep []byte) error {
 	if e.conn != nil && e.conn.peer != peer {
 		e.conn.fail(fmt.Errorf("%w: the connection request names %v, and the address of the peer %v", ucs.ErrRejected, e.conn.peer, peer))
 		return nil
+	}
+	if e.conn != nil {
+		e.conn.Resume()
 	}
 	order := it.listen.Compare(peer)
 	e.dials = order < 0 || order == 0 && e.key < key
@@ -213,16 +220,43 @@ func (e *EP) takeSlow(n int) ([]byte, error) {
 		return nil, e.err
 	case e.pending.Blocks():
 	case !e.sends:
-		e.start()
+		if e.start(); e.earlyRoom(n) {
+			return e.early[e.earlyLen : e.earlyLen+n : e.earlyLen+n], nil
+		}
 	default:
 		if b := e.conn.room(n); b != nil {
 			return b, nil
 		}
-		if e.state != epReady {
-			return nil, e.err
-		}
 	}
 	return nil, uct.ErrNoResource
+}
+
+// earlyRoom reports whether a message of n bytes can be taken before the EP is connected.
+func (e *EP) earlyRoom(n int) bool {
+	if e.waits {
+		return false
+	}
+	if e.early == nil {
+		e.early = make([]byte, e.it.cfg.TxBuf)
+	}
+	return e.earlyLen+n <= len(e.early)
+}
+
+// posted adds n bytes that take returned, as one message.
+func (e *EP) posted(n int) {
+	e.unflushed = true
+	if e.sends {
+		e.conn.posted(n)
+		return
+	}
+	e.earlyLen += n
+}
+
+// takeEarly returns the messages that were posted before the EP was connected.
+func (e *EP) takeEarly() []byte {
+	b := e.early[:e.earlyLen]
+	e.early, e.earlyLen = nil, 0
+	return b
 }
 
 // AddPending implements uct.EP.
@@ -238,11 +272,15 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 
 // hasResources reports whether every kind of request could be posted now.
 func (e *EP) hasResources() bool {
-	if !e.sends {
-		e.start()
+	n := int(e.it.cfg.TxSegSize) + frameLen + maxHeader
+	if e.it.ops.left == 0 {
 		return false
 	}
-	return e.it.ops.left > 0 && e.conn.room(int(e.it.cfg.TxSegSize)+frameLen+maxHeader) != nil
+	if !e.sends {
+		e.start()
+		return e.state == epReady && e.earlyRoom(n)
+	}
+	return e.conn.room(n) != nil
 }
 
 // PurgePending implements uct.EP.
@@ -264,8 +302,18 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	e.state, e.status, e.sends = epFailed, st, false
 	e.err = e.it.opError("ep to "+e.peer.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
 	e.connected()
+	e.takeEarly()
 	e.it.arb.Fail(&e.pending)
 	return true
+}
+
+// endFlushes completes the flushes in flight, and returns their number.
+func (e *EP) endFlushes(st ucs.Status) (n int) {
+	for o := e.flushes.pop(); o != nil; o = e.flushes.pop() {
+		e.it.complete(o, st)
+		n++
+	}
+	return n
 }
 
 // tellFailed calls OnError, unless the EP was closed since setFailed.
@@ -309,13 +357,13 @@ func (e *EP) Close() error {
 		delete(it.byPeer, peerID{e.peer, e.sn})
 	}
 	e.dropStale()
+	comps := e.detach()
 	if c := e.conn; c != nil {
-		comps := it.detach(c, e)
-		c.leave(e)
-		e.conn, e.sends = nil, false
-		for _, comp := range comps {
-			comp.Complete(ucs.StatusCanceled)
-		}
+		c.leave(e.takeEarly())
+	}
+	e.conn, e.sends, e.early = nil, false, nil
+	for _, comp := range comps {
+		comp.Complete(ucs.StatusCanceled)
 	}
 	return nil
 }
@@ -328,8 +376,9 @@ func (e *EP) dropStale() {
 	}
 }
 
-// detach makes what e has in flight independent of its callers, and returns the completions.
-func (it *Iface) detach(c *Conn, e *EP) (comps []*uct.Completion) {
+// detach makes what the EP has in flight independent of its callers, and returns the completions.
+func (e *EP) detach() (comps []*uct.Completion) {
+	it := e.it
 	cancel := func(o *op) {
 		if o != nil && o.ep == e {
 			if comp := o.detach(); comp != nil {
@@ -337,9 +386,12 @@ func (it *Iface) detach(c *Conn, e *EP) (comps []*uct.Completion) {
 			}
 		}
 	}
-	cancel(c.tx.zcopy)
-	for o := c.flushes.first; o != nil; o = o.next {
+	if e.conn != nil {
+		cancel(e.conn.tx.zcopy)
+	}
+	for o := e.flushes.pop(); o != nil; o = e.flushes.pop() {
 		cancel(o)
+		it.ops.put(o)
 	}
 	for o := it.done.first; o != nil; o = o.next {
 		cancel(o)

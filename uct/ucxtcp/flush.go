@@ -12,10 +12,10 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	if e.state != epReady {
 		return false, e.err
 	}
-	if e.conn == nil || !e.conn.busy() {
+	if !e.busy() {
 		return false, nil
 	}
-	err := e.conn.requestFlush(e, c)
+	err := e.requestFlush(c)
 	return err == nil, err
 }
 
@@ -28,10 +28,10 @@ func (e *EP) Check(c *uct.Completion) (bool, error) {
 		e.start()
 		return false, uct.ErrNoResource
 	}
-	if !e.conn.busy() {
-		e.conn.unflushed = true
+	if !e.busy() {
+		e.unflushed = true
 	}
-	err := e.conn.requestFlush(e, c)
+	err := e.requestFlush(c)
 	return err == nil, err
 }
 
@@ -51,36 +51,49 @@ func (e *EP) KeepAlive() error {
 }
 
 // busy reports whether there are messages of which it is not known that the peer has handled them.
-func (c *Conn) busy() bool { return c.unflushed || c.puts != c.putsAcked }
+func (e *EP) busy() bool { return e.unflushed || e.puts != e.putsAcked }
 
 // requestFlush sends an empty put if messages were sent since the last one, and completes comp when it is
-// acknowledged. e and comp may be nil.
-func (c *Conn) requestFlush(e *EP, comp *uct.Completion) error {
+// acknowledged. comp may be nil.
+func (e *EP) requestFlush(comp *uct.Completion) error {
 	const whole = frameLen + putLen
-	if comp != nil && c.it.ops.left == 0 {
+	if comp != nil && e.it.ops.left == 0 {
 		return uct.ErrNoResource
 	}
-	if c.unflushed {
-		b := c.tx.take(whole)
+	if e.unflushed {
+		b := e.putRoom()
 		if b == nil {
-			if b = c.room(whole); b == nil {
-				return uct.ErrNoResource
-			}
+			return uct.ErrNoResource
 		}
 		putFrame(b, idPut, putLen)
 		binary.LittleEndian.PutUint64(b[frameLen+offPutAddr:], 0)
 		binary.LittleEndian.PutUint64(b[frameLen+offPutLen:], 0)
-		binary.LittleEndian.PutUint32(b[frameLen+offPutSN:], c.puts)
-		c.puts++
-		c.posted(whole)
-		c.unflushed = false
+		binary.LittleEndian.PutUint32(b[frameLen+offPutSN:], e.puts)
+		e.puts++
+		e.posted(whole)
+		e.unflushed = false
 	}
 	if comp != nil {
-		o := c.it.ops.take()
-		o.ep, o.comp, o.sn = e, comp, c.puts
-		c.flushes.push(o)
+		o := e.it.ops.take()
+		o.ep, o.comp, o.sn = e, comp, e.puts
+		e.flushes.push(o)
 	}
 	return nil
+}
+
+// putRoom returns place for an empty put, which pending requests do not hold back; nil if there is none.
+func (e *EP) putRoom() []byte {
+	const whole = frameLen + putLen
+	if e.sends {
+		if b := e.conn.tx.take(whole); b != nil {
+			return b
+		}
+		return e.conn.room(whole)
+	}
+	if e.start(); !e.earlyRoom(whole) {
+		return nil
+	}
+	return e.early[e.earlyLen : e.earlyLen+whole]
 }
 
 // takePut handles a put of the peer: only an empty one, which is a flush, is accepted.
@@ -96,13 +109,17 @@ func (c *Conn) takePut(b []byte) error {
 
 // takePutAck completes the flushes that the peer has acknowledged.
 func (c *Conn) takePutAck(b []byte) error {
+	e := c.ep
+	if e == nil {
+		return nil
+	}
 	acked := binary.LittleEndian.Uint32(b) + 1
-	if n := acked - c.putsAcked; n == 0 || n > c.puts-c.putsAcked {
+	if n := acked - e.putsAcked; n == 0 || n > e.puts-e.putsAcked {
 		return errUnasked
 	}
-	c.putsAcked = acked
-	for o := c.flushes.first; o != nil && int32(acked-o.sn) >= 0; o = c.flushes.first {
-		c.flushes.pop()
+	e.putsAcked = acked
+	for o := e.flushes.first; o != nil && int32(acked-o.sn) >= 0; o = e.flushes.first {
+		e.flushes.pop()
 		c.it.complete(o, ucs.StatusOK)
 	}
 	return nil
@@ -112,10 +129,10 @@ func (c *Conn) takePutAck(b []byte) error {
 func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 	busy := 0
 	for _, e := range it.eps.All() {
-		if e.state != epReady || e.conn == nil || !e.conn.busy() {
+		if e.state != epReady || !e.busy() {
 			continue
 		}
-		if e.conn.unflushed && e.conn.room(frameLen+putLen) == nil && e.state == epReady {
+		if e.unflushed && e.putRoom() == nil {
 			return false, uct.ErrNoResource
 		}
 		busy++
@@ -131,8 +148,8 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 		g = it.groups.Get(c, busy)
 	}
 	for _, e := range it.eps.All() {
-		if e.state == epReady && e.conn != nil && e.conn.busy() {
-			_ = e.conn.requestFlush(e, g) // there is room
+		if e.state == epReady && e.busy() {
+			_ = e.requestFlush(g) // there is room
 		}
 	}
 	return true, nil

@@ -52,7 +52,8 @@ var (
 // dial begins to connect. Failures show in Progress.
 func (e *EP) dial() {
 	it := e.it
-	c := &Conn{it: it, ep: e, state: connDialing, peer: e.peer, from: e.peer, sn: e.sn, toEP: e.key != 0}
+	c := &Conn{it: it, ep: e, state: connDialing, peer: e.peer, from: e.peer, sn: e.sn, toEP: e.key != 0,
+		remote: e.remote}
 	fd, err := it.connectTo(e.peer)
 	if err == nil {
 		c.fd = fd
@@ -84,6 +85,7 @@ func (c *Conn) dialEnded() {
 	c.state, c.passed = connOpen, true
 	c.setEvents()
 	c.due |= dueRequest
+	c.flush()
 	if c.toEP {
 		c.peerSends = true
 		c.opened()
@@ -91,7 +93,6 @@ func (c *Conn) dialEnded() {
 		c.requested = true
 	}
 	c.it.warm(c)
-	c.flush()
 	c.markDirty()
 }
 
@@ -100,14 +101,31 @@ func (c *Conn) opened() {
 	e := c.ep
 	c.requested = false
 	if e == nil {
+		c.send(c.early)
+		c.early = nil
+		c.sayFin()
 		return
 	}
 	c.tx.growTo(int(c.it.cfg.TxBuf))
 	e.sends = e.state == epReady
 	e.connected()
 	e.dropStale()
+	c.send(e.takeEarly())
 	c.it.freed = true
 	c.it.lookSoon()
+}
+
+// send queues messages that were posted before the connection was open, behind control frames.
+func (c *Conn) send(early []byte) {
+	if len(early) == 0 {
+		return
+	}
+	c.emit()
+	q := &c.tx
+	q.growTo(q.tail + len(early))
+	q.tail += copy(q.buf[q.tail:], early)
+	c.flush()
+	c.markDirty()
 }
 
 // attach gives the connection of a peer that an EP now names to that EP.
@@ -135,7 +153,7 @@ func (c *Conn) adopt(e *EP) {
 func (c *Conn) request() request {
 	r := request{toEP: c.toEP, conn: c.sn, listen: c.it.listen}
 	if c.toEP {
-		r.conn = c.ep.remote
+		r.conn = c.remote
 	}
 	return r
 }
@@ -175,6 +193,9 @@ func (c *Conn) takeEPRequest(key uint64) {
 		e.peer = c.peer
 		c.attach(e)
 		c.accepted()
+		if e.remote == 0 {
+			c.Hold() // until Connect
+		}
 		c.opened()
 	}
 }
@@ -273,13 +294,14 @@ func (c *Conn) takeEvent(b []byte) error {
 	return nil
 }
 
-// leave ends the use of the connection by its EP, which is closed.
-func (c *Conn) leave(e *EP) {
+// leave ends the use of the connection by its EP, which is closed. early is what the EP has posted and the
+// connection could not send yet.
+func (c *Conn) leave(early []byte) {
 	it := c.it
-	c.ep = nil
+	c.ep, c.early = nil, early
 	switch {
 	case c.state >= connBroken:
-	case c.state != connOpen:
+	case c.state != connOpen && len(early) == 0:
 		c.discard()
 	case c.peerSends && !c.toEP && !c.requested:
 		c.sayFin()
@@ -290,6 +312,9 @@ func (c *Conn) leave(e *EP) {
 		}
 		c.closing = true
 		c.limit = time.Now().Add(it.cfg.Linger)
+		if c.state != connOpen || c.requested {
+			c.limit = time.Now().Add(it.cfg.ConnTimeout)
+		}
 		_ = it.tickWithin(deadlineTick)
 		c.markDirty()
 	}

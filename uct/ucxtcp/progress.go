@@ -168,8 +168,8 @@ func (it *Iface) cleanBroken() (n int) {
 	for i := 0; i < len(it.failed); i++ {
 		e := it.failed[i]
 		it.failed[i] = nil
+		n += 1 + e.endFlushes(e.status)
 		e.tellFailed()
-		n++
 	}
 	it.failed = it.failed[:0]
 	it.freed = true

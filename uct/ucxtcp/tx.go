@@ -99,7 +99,6 @@ func (c *Conn) posted(n int) {
 	q := &c.tx
 	q.tail += n
 	q.posts++
-	c.unflushed = true
 	if q.joining && q.tail-q.head < int(c.it.cfg.Join) || q.blocked {
 		c.markDirty()
 		return
@@ -155,7 +154,7 @@ func (c *Conn) settle() bool {
 		}
 		return true
 	}
-	if c.closing {
+	if c.closing && !c.requested {
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
 		return false
 	}
