@@ -63,6 +63,8 @@ type settings struct {
 	output     string
 	plot       string
 	save       string // file
+	rank       float64
+	histogram  bool
 	probe      bool
 	quiet      bool
 	memory     string
@@ -96,6 +98,8 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
 	f.StringVar(&s.save, "save", "", "also append the results to this file, as -o json prints them, for perftest compare")
+	f.Float64VarP(&s.rank, "rank", "R", 0, "percentile of Total in the table, in the place of p99: 99.99")
+	f.BoolVar(&s.histogram, "hist", false, "also print the distribution of the times of latency tests")
 	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
@@ -186,7 +190,7 @@ func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
-		Wildcard: s.wildcard, Unexpected: s.unexpected,
+		Wildcard: s.wildcard, Unexpected: s.unexpected, Rank: s.rank, Histogram: s.histogram,
 	}
 	if err := parseDataLayout(s.dataLayout, p); err != nil {
 		return err
@@ -374,7 +378,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, Variant: j.dataLayout().text, Memory: j.plan.Memory.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+			Window: j.plan.Window, Variant: j.dataLayout().text, Memory: j.plan.Memory.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer, Rank: j.plan.Rank,
 		},
 	}
 }

@@ -45,6 +45,10 @@ type Plan struct {
 	// Wildcard has tagged messages received with any tag, Unexpected only once they have
 	// come.
 	Wildcard, Unexpected bool
+	// Rank is a percentile that records have besides the usual ones; 0 for none.
+	Rank float64
+	// Histogram has records with the distribution of times.
+	Histogram bool
 	// Layouts of messages of ucp, where a test has some.
 	Layouts layer.Layouts
 	// Strict makes what a transport cannot do an error. Else such cells are left out
@@ -67,6 +71,8 @@ func (p *Plan) Check() error {
 		return errors.New("iterations and rounds must be at least 1, warm-up at least 0")
 	case p.Rounds > maxRounds:
 		return fmt.Errorf("%d rounds, at most %d", p.Rounds, maxRounds)
+	case p.Rank < 0 || p.Rank > 100:
+		return fmt.Errorf("percentile %v is outside 0..100", p.Rank)
 	case p.Window < 1 || p.Window > maxWindow:
 		return fmt.Errorf("window %d is outside 1..%d", p.Window, maxWindow)
 	}

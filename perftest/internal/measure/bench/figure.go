@@ -98,6 +98,14 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 		FlushP99NS: ns(flush.Percentile(99), c.flush),
 		LoopCostNS: share * c.whole / r.Clock.PerNS / float64(p.window),
 	}
+	if r.Plan.Rank > 0 {
+		rec.RankNS = share * ns(total.Percentile(r.Plan.Rank), c.total)
+	}
+	if r.Plan.Histogram {
+		for _, b := range total.Bins(func(ticks float64) float64 { return share * ns(ticks, c.total) }) {
+			rec.Histogram = append(rec.Histogram, result.Bin{LoNS: b.Lo, HiNS: b.Hi, Count: b.Count})
+		}
+	}
 	if v, ok := l.op.(layer.Varied); ok {
 		rec.Variant = v.Variant().String()
 	}

@@ -98,6 +98,7 @@ type Settings struct {
 	CPUs       []int    `json:"cpus"`
 	Memory     string   `json:"memory,omitempty"` // class: alloc, mapped or plain
 	StopPeer   bool     `json:"stop_peer"`
+	Rank       float64  `json:"rank,omitempty"` // percentile asked for; 0 for none
 }
 
 // Record is the result of one test of one layer at one size. All times are
@@ -121,6 +122,10 @@ type Record struct {
 	P99NS  float64 `json:"p99_ns"`
 	P999NS float64 `json:"p999_ns"` // 99.9 percent
 	MaxNS  float64 `json:"max_ns"`
+	// RankNS is the percentile of Settings.Rank, likewise.
+	RankNS float64 `json:"rank_ns,omitempty"`
+	// Histogram is the distribution of the same times, if it was asked for.
+	Histogram []Bin `json:"histogram,omitempty"`
 	// PostNS and PostP99NS are percentiles of the time in the posting call.
 	PostNS    float64 `json:"post_ns"`
 	PostP99NS float64 `json:"post_p99_ns"`
@@ -157,6 +162,13 @@ type Record struct {
 	// Counters is what one operation asked of the kernel, in a pass of its own; nil
 	// if that was not wanted.
 	Counters *Counters `json:"counters,omitempty"`
+}
+
+// Bin is how many windows took at least LoNS and less than HiNS for one operation.
+type Bin struct {
+	LoNS  float64 `json:"lo_ns"`
+	HiNS  float64 `json:"hi_ns"`
+	Count int64   `json:"count"`
 }
 
 // Added reports whether the layer differs from the one below by more than the rounds differ from each

@@ -2,6 +2,8 @@
 package stat
 
 import (
+	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -70,6 +72,49 @@ func (d *Digest) count(lo, hi float64) (below, inside float64) {
 	}
 	return below, inside
 }
+
+// Bin is how many samples are at least Lo and below Hi.
+type Bin struct {
+	Lo, Hi float64
+	Count  int64
+}
+
+// binsPerOctave has bins that are 19 percent wide.
+const binsPerOctave = 4
+
+// Bins returns the histogram of the samples after scale, without empty bins, in ascending order. All
+// digests have the same bins: their bounds are powers of the fourth root of two, and the first one has
+// all values below 1.
+func (d *Digest) Bins(scale func(float64) float64) (bins []Bin) {
+	counts := map[int]int64{}
+	for _, bar := range d.h.Distribution() {
+		if bar.Count > 0 {
+			counts[bin(scale(float64(bar.From)))] += bar.Count
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(counts)) {
+		b := Bin{Lo: bound(i), Hi: bound(i + 1), Count: counts[i]}
+		if i == belowOne {
+			b.Lo = 0
+		}
+		bins = append(bins, b)
+	}
+	return bins
+}
+
+// belowOne is the index of the first bin.
+const belowOne = -1
+
+// bin is the index of the bin of a value.
+func bin(v float64) int {
+	if v < 1 {
+		return belowOne
+	}
+	return int(math.Floor(binsPerOctave * math.Log2(v)))
+}
+
+// bound is the lower bound of a bin.
+func bound(index int) float64 { return math.Exp2(float64(index) / binsPerOctave) }
 
 // Max returns the largest sample; 0 without samples.
 func (d *Digest) Max() float64 { return float64(d.h.Max()) }

@@ -87,6 +87,18 @@ func TestDigest_LongValuesAreNotInterpolated(t *testing.T) {
 	assert.GreaterOrEqual(t, NewDigest([]uint64{0, 0, 0}, 26).Percentile(1), 0.0)
 }
 
+func TestDigest_Bins(t *testing.T) {
+	d := NewDigest([]uint64{0, 1, 100, 101, 5000}, 1)
+	bins := d.Bins(func(ticks float64) float64 { return ticks / 2 })
+	require.Len(t, bins, 3)
+	assert.Equal(t, Bin{Lo: 0, Hi: 1, Count: 2}, bins[0])
+	assert.Equal(t, int64(2), bins[1].Count)
+	assert.InEpsilon(t, math.Pow(2, 0.25), bins[1].Hi/bins[1].Lo, 1e-9)
+	assert.LessOrEqual(t, bins[2].Lo, 2500.0)
+	assert.Greater(t, bins[2].Hi, 2500.0)
+	assert.Empty(t, NewDigest(nil, 1).Bins(func(v float64) float64 { return v }))
+}
+
 func TestMedian(t *testing.T) {
 	assert.Zero(t, Median(nil))
 	assert.InDelta(t, 2, Median([]float64{9, 1, 2}), 0)

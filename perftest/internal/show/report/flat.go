@@ -18,13 +18,13 @@ func writeCSV(w io.Writer, run result.Run, records []result.Record) error {
 	}
 	t.AppendHeader(append(table.Row{
 		"layer", "transport", "fabric", "test", "size", "variant", "window", "ops",
-		"p50_ns", "p99_ns", "p999_ns", "max_ns", "post_ns", "post_p99_ns", "flush_ns", "flush_p99_ns", "loop_ns", "loop_cost_ns",
+		"p50_ns", "p99_ns", "p999_ns", "max_ns", "rank_ns", "post_ns", "post_p99_ns", "flush_ns", "flush_p99_ns", "loop_ns", "loop_cost_ns",
 		"msg_per_s", "mib_per_s", "over", "over_ns", "over_pct", "over_lo_ns", "over_hi_ns",
 	}, counterNames(events)...))
 	for _, r := range records {
 		t.AppendRow(append(table.Row{
 			r.Layer, r.Transport, r.Fabric, r.Test, r.Size, r.Variant, r.Window, r.Ops,
-			plain(r.P50NS), plain(r.P99NS), plain(r.P999NS), plain(r.MaxNS), plain(r.PostNS), plain(r.PostP99NS),
+			plain(r.P50NS), plain(r.P99NS), plain(r.P999NS), plain(r.MaxNS), plain(r.RankNS), plain(r.PostNS), plain(r.PostP99NS),
 			plain(r.FlushNS), plain(r.FlushP99NS), plain(r.LoopNS), plain(r.LoopCostNS),
 			plain(r.MsgPerS), plain(r.MiBPerS), r.Over, plain(r.OverNS), plain(r.OverPct), plain(r.OverLoNS), plain(r.OverHiNS),
 		}, counterCells(events, r.Counters)...))

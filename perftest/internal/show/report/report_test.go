@@ -143,14 +143,14 @@ func TestGrids_PackTestsThatFit(t *testing.T) {
 		many = append(many, r)
 	}
 	three := func(g grid) bool { return g.figures() <= 13 }
-	gs := grids(nil, many, three)
+	gs := grids(result.Settings{}, many, three)
 	require.Len(t, gs, 3)
 	assert.Equal(t, []string{"put_lat"}, gs[0].tests)
 	assert.Equal(t, []string{"put_bw", "get_mr"}, gs[1].tests, "rates beside each other")
 	assert.Equal(t, []string{"flush"}, gs[2].tests)
-	assert.Len(t, grids(nil, many[:3], three), 1, "all in one where they fit")
-	assert.Empty(t, grids(nil, nil, three))
-	assert.Len(t, grids(nil, many, func(grid) bool { return false }), 4, "one that is too wide has its own")
+	assert.Len(t, grids(result.Settings{}, many[:3], three), 1, "all in one where they fit")
+	assert.Empty(t, grids(result.Settings{}, nil, three))
+	assert.Len(t, grids(result.Settings{}, many, func(grid) bool { return false }), 4, "one that is too wide has its own")
 }
 
 // worst are results of the default tests with the longest numbers, of times up to ns.
@@ -223,12 +223,12 @@ func wideEnough(grid) bool { return true }
 
 func TestGrid_RowsOfALayerThatComesLate(t *testing.T) {
 	mr := rate("uct", 8, "")
-	g := grids([]string{"verbs", "uct"}, []result.Record{mr, latency("verbs", 8, 1, "")}, wideEnough)[0]
+	g := grids(result.Settings{Layers: []string{"verbs", "uct"}}, []result.Record{mr, latency("verbs", 8, 1, "")}, wideEnough)[0]
 	assert.Equal(t, []key{{8, "rc", "verbs"}, {8, "rc", "uct"}}, g.keys())
 }
 
 func TestGrid_RowWithoutRecordIsBlank(t *testing.T) {
-	g := grids(nil, records, wideEnough)[0]
+	g := grids(result.Settings{}, records, wideEnough)[0]
 	cells := g.cells(key{1 << 20, "rc", "verbs"}, "put_bw")
 	assert.Len(t, cells, len(rateColumns))
 	for _, c := range cells {

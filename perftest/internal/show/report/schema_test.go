@@ -67,6 +67,9 @@ type line struct {
 	OverNS  float64 `json:"over_ns"`
 	OverPct float64 `json:"over_pct"`
 
+	RankNS    float64 `json:"rank_ns"`
+	Histogram []any   `json:"histogram"`
+
 	OverLoNS float64   `json:"over_lo_ns"`
 	OverHiNS float64   `json:"over_hi_ns"`
 	RoundsNS []float64 `json:"rounds_ns"`
@@ -172,7 +175,7 @@ func TestWrite_CSVHasEachRecordOnce(t *testing.T) {
 
 // TestWrite_CSVNamesAreTheJSONNames holds both machine-readable forms together.
 func TestWrite_CSVNamesAreTheJSONNames(t *testing.T) {
-	full := result.Record{Over: "verbs", OverNS: 1, OverPct: 1, OverLoNS: 1, OverHiNS: 1}
+	full := result.Record{RankNS: 1, Over: "verbs", OverNS: 1, OverPct: 1, OverLoNS: 1, OverHiNS: 1}
 	text, err := json.Marshal(full)
 	require.NoError(t, err)
 	var fields map[string]any

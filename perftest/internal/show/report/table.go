@@ -55,8 +55,11 @@ func writeMarkdown(w io.Writer, run result.Run, records []result.Record) error {
 
 func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) error {
 	parts := []string{f.wrap(heading(run)) + "\n"}
-	for _, g := range grids(run.Settings.Layers, records, f.fits) {
+	for _, g := range grids(run.Settings, records, f.fits) {
 		parts = append(parts, f.draw(g)+"\n")
+	}
+	for _, text := range histograms(records, f) {
+		parts = append(parts, text+"\n")
 	}
 	parts = append(parts, f.wrap(legend)+"\n")
 	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
@@ -121,7 +124,7 @@ func processors(cpus []int) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(cpus), "[]")), ",")
 }
 
-const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
+const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 and others are of Total.\n" +
 	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
 	"Mean: a loop without clock readings in it, median over rounds.\n" +
 	"+ns and +%: what the layer adds to the Mean of the layer above it in the table.\n" +
@@ -132,6 +135,8 @@ type grid struct {
 	layers    []string // in the order of rows
 	tests     []string
 	records   []result.Record
+	rank      float64 // percentile asked for; 0 for none
+	narrow    bool    // without p99.9
 	oneHeader bool
 }
 
@@ -147,6 +152,7 @@ var latencyColumns = []column{
 	{"Flush", func(r result.Record) string { return sheet.Nanoseconds(r.FlushNS) }},
 	{"Total", func(r result.Record) string { return sheet.Nanoseconds(r.P50NS) }},
 	{"p99", func(r result.Record) string { return sheet.Nanoseconds(r.P99NS) }},
+	{rareName, func(r result.Record) string { return sheet.Nanoseconds(r.P999NS) }},
 	{"Mean", func(r result.Record) string { return sheet.Nanoseconds(r.LoopNS) }},
 	{"+ns", func(r result.Record) string { return over(r, sheet.Nanoseconds(r.OverNS)) }},
 	{"+%", func(r result.Record) string { return over(r, percent(r.OverPct)) }},
@@ -158,12 +164,23 @@ var rateColumns = []column{
 	{"+%", func(r result.Record) string { return over(r, percent(r.OverPct)) }},
 }
 
-// columns are the figures of a test.
-func columns(latency bool) []column {
-	if latency {
-		return latencyColumns
+// rareName is the column that tables omit first.
+const rareName = "p99.9"
+
+// columns are the figures of a test. The percentile that was asked for is there in the place of p99.
+func (g grid) columns(test string) []column {
+	if !isLatency(test, g.records) {
+		return rateColumns
 	}
-	return rateColumns
+	columns := slices.Clone(latencyColumns)
+	at := slices.IndexFunc(columns, func(c column) bool { return c.name == "p99" })
+	if g.rank > 0 {
+		columns[at] = column{fmt.Sprintf("p%v", g.rank), func(r result.Record) string { return sheet.Nanoseconds(r.RankNS) }}
+	}
+	if g.narrow || g.rank > 0 {
+		columns = slices.Delete(columns, at+1, at+2)
+	}
+	return columns
 }
 
 // over is a difference to the layer below with its sign; nothing if there is none below.
@@ -190,30 +207,41 @@ func percent(v float64) string {
 
 // grids packs the tests of records, in their order, into one table if that fits; else
 // latencies and rates into as few tables of their own as fit.
-func grids(layers []string, records []result.Record, fits func(grid) bool) (all []grid) {
+func grids(s result.Settings, records []result.Record, fits func(grid) bool) (all []grid) {
 	tests := result.Tests(records)
-	if whole := (grid{layers: layers, records: records, tests: tests}); len(tests) > 0 && fits(whole) {
+	empty := grid{layers: s.Layers, rank: s.Rank, records: records}
+	if whole, ok := empty.with(tests, fits); len(tests) > 0 && ok {
 		return []grid{whole}
 	}
 	for i, t := range tests {
 		if i > 0 && isLatency(t, records) == isLatency(tests[i-1], records) {
 			last := &all[len(all)-1]
-			wider := *last
-			wider.tests = append(slices.Clone(last.tests), t)
-			if fits(wider) {
+			if wider, ok := empty.with(append(slices.Clone(last.tests), t), fits); ok {
 				*last = wider
 				continue
 			}
 		}
-		all = append(all, grid{layers: layers, records: records, tests: []string{t}})
+		alone, _ := empty.with([]string{t}, fits)
+		all = append(all, alone)
 	}
 	return all
+}
+
+// with is the grid of tests, without columns that are omitted first if it does not fit with them, and
+// whether it fits.
+func (g grid) with(tests []string, fits func(grid) bool) (grid, bool) {
+	g.tests = tests
+	if fits(g) {
+		return g, true
+	}
+	g.narrow = true
+	return g, fits(g)
 }
 
 // figures is the number of columns beside those that name a row.
 func (g grid) figures() (n int) {
 	for _, t := range g.tests {
-		n += len(columns(isLatency(t, g.records)))
+		n += len(g.columns(t))
 	}
 	return n
 }
@@ -229,7 +257,7 @@ func (g grid) build() table.Writer {
 	top, names := table.Row{"", ""}, table.Row{"Size", "Layer"}
 	configs := []table.ColumnConfig{{Number: 1, Align: text.AlignRight}}
 	for _, test := range g.tests {
-		for _, c := range columns(isLatency(test, g.records)) {
+		for _, c := range g.columns(test) {
 			top = append(top, test)
 			names = append(names, g.columnName(test, c))
 			configs = append(configs, table.ColumnConfig{Number: len(names), Align: text.AlignRight, AlignHeader: text.AlignRight})
@@ -309,7 +337,7 @@ func (g grid) cells(k key, test string) (cells []any) {
 	i := slices.IndexFunc(g.records, func(r result.Record) bool {
 		return r.Test == test && key{r.Size, r.Transport, r.Layer} == k
 	})
-	for _, c := range columns(isLatency(test, g.records)) {
+	for _, c := range g.columns(test) {
 		if i < 0 {
 			cells = append(cells, "")
 			continue
