@@ -89,7 +89,7 @@ perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc u
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers
 perftest/internal/show        perftest/internal/measure
-perftest/internal/probes      perftest/internal/measure perftest/internal/show ucp uct uct/self uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
+perftest/internal/probes      perftest/internal/measure perftest/internal/show perftest/internal/show/quantity ucp uct uct/self uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
 perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
 perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
 perftest/internal/studies/protocol
@@ -99,6 +99,7 @@ perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perfte
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
+perftest/internal/show/quantity ucs
 perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm ucs internal
 perftest/internal/cli         *
 

@@ -73,11 +73,23 @@ func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
 	return errors.Join(failed, jobs[0].write(cmd.OutOrStdout(), all, records))
 }
 
+// joined is a list with one more name, if that is there and is not in the list.
+func joined(list, name string) string {
+	names := strings.Split(list, ",")
+	switch {
+	case list == "":
+		return name
+	case name == "" || slices.Contains(names, name):
+		return list
+	}
+	return list + "," + name
+}
+
 // beside are settings of runs that differ in their transports alone.
 func beside(a, b result.Settings) result.Settings {
 	a.Transport += "," + b.Transport
-	a.Device += "," + b.Device
-	a.Fabric = strings.Trim(a.Fabric+","+b.Fabric, ",")
+	a.Device = joined(a.Device, b.Device)
+	a.Fabric = joined(a.Fabric, b.Fabric)
 	a.Layers = slices.DeleteFunc(layers.Names(), func(n string) bool {
 		return !slices.Contains(a.Layers, n) && !slices.Contains(b.Layers, n)
 	})

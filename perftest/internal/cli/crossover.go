@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
 )
@@ -69,8 +70,8 @@ Exit status: 1 if auto still loses more than --limit percent in a row.`,
 	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two (default 8-4m and the middles between)")
 	f.Float64Var(&x.limit, "limit", 15, "how much longer auto may take than the best protocol, in percent")
 	f.IntVar(&x.again, "again", 2, "how often rows beyond the limit are measured again")
-	f.IntVarP(&s.iterations, "iters", "n", 1000, "messages of each protocol in a row")
-	f.IntVarP(&s.warmup, "warmup", "w", 20, "messages before the clock runs")
+	quantity.Count(f, &s.iterations, "iters", "n", 1000, "messages of each protocol in a row")
+	quantity.Count(f, &s.warmup, "warmup", "w", 20, "messages before the clock runs")
 	f.IntVar(&s.rounds, "rounds", 50, "turns in which the protocols share the messages")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", "))
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/dgemm"
 )
 
@@ -43,7 +44,7 @@ NIC does; --model predicts that.`,
 	f.IntVar(&d.bench.Tile, "tile", 4, "columns of a tile, and rows of one of B; a divisor of the dimension")
 	f.IntVar(&d.bench.Rows, "tile-rows", 0, "rows of a tile of A and C, a divisor of the dimension; 0: as many as columns")
 	d.bind(f)
-	f.IntSliceVarP(&d.threads, "threads", "t", []int{16}, "numbers of threads")
+	quantity.Counts(f, &d.threads, "threads", "t", []int{16}, "numbers of threads")
 	completeSharing(cmd)
 	completeCategories(cmd)
 	return cmd

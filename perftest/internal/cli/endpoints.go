@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
 )
 
@@ -40,7 +41,7 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 	}
 	f := cmd.Flags()
 	e.sharing.bind(f)
-	f.IntSliceVarP(&e.threads, "threads", "t", []int{1, 2, 4, 8, 16}, "numbers of threads")
+	quantity.Counts(f, &e.threads, "threads", "t", []int{1, 2, 4, 8, 16}, "numbers of threads")
 	e.categories.bind(f)
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
 	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")

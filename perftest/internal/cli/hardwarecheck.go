@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/hwcheck"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -52,7 +53,7 @@ mlx5; if there is none, it exits with status 77.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&name, "device", "d", "", "device, or device:port")
-	f.IntVarP(&cfg.Iterations, "iters", "n", 1000, "operations of each measurement")
+	quantity.Count(f, &cfg.Iterations, "iters", "n", 1000, "operations of each measurement")
 	f.DurationVar(&cfg.Timeout, "timeout", 5*time.Second, "longest wait for a completion or an event")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,10 +157,34 @@ func TestMain_TransportsBesideEachOther(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(quick, "-x", "sm,self,rc", "-t", "put_lat")...)
 	require.Equal(t, exitOK, code, errs)
-	assert.Equal(t, 1, strings.Count(out, "put_lat"), "one table")
+	assert.Equal(t, 1, strings.Count(out, "Layer"), "one table")
 	assert.Regexp(t, `(?s) 8 B .*sm uct.*sm ucp.*self uct.*self ucp.*rc verbs.*rc uct.*rc ucp.* 2 KiB .*sm uct`, out)
 	assert.Contains(t, out, "transport sm,self,rc")
-	assert.Contains(t, out, "\nrc: UCP ")
+	assert.Contains(t, out, "device memory,softhca0, transport")
+}
+
+// Empty messages arrive in each layer and layout; tests whose operations move bytes omit the size.
+func TestMain_EmptyMessages(t *testing.T) {
+	t.Setenv(asPerftest, "1")
+	for args, rows := range map[string]int{
+		"-x sm -t am_lat,am_mr,tag_lat,tag_mr,put_lat,stream_lat": 6,
+		"-x rc -f loop -t am_lat,tag_sync_lat":                    4,
+		"-x self -t tag_lat,am_lat -D iov":                        2,
+		"-x self -t tag_lat -D generic,iov":                       1,
+	} {
+		code, out, errs := perftest(t, append(strings.Fields(args), "-s", "0,1", "-n", "200", "-w", "20", "-q", "-c", "off", "-o", "csv")...)
+		require.Equal(t, exitOK, code, errs)
+		lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		require.NoError(t, err)
+		size := slices.Index(lines[0], "size")
+		empty := 0
+		for _, line := range lines[1:] {
+			if line[size] == "0" {
+				empty++
+			}
+		}
+		assert.Equal(t, rows, empty, "%s: %s", args, out)
+	}
 }
 
 func TestMain_WrongUsage(t *testing.T) {
@@ -175,7 +200,9 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-x sm,", `transport "sm,": a name is empty`},
 		{"-x sm,tcp --counters", "take one"},
 		{"-t put_lat,put_lat", "named twice"},
-		{"-s 0", "outside 1.."},
+		{"-s 0", "am and tag alone"},
+		{"-T 2 -s 0", "outside 1.."},
+		{"-n 1x", "for thousands"},
 		{"-s 1k-1", "LOW-HIGH"},
 		{"-s x", `size "x"`},
 		{"-n 0", "at least 1"},
@@ -382,7 +409,7 @@ func TestParseSizes(t *testing.T) {
 		require.NoError(t, err, in)
 		assert.Equal(t, want, got, in)
 	}
-	for _, in := range []string{"", "8/2", "1-8/1", "8-1", "-", "1-", "inf", "auto", "1t", "1,,2", "0-8"} {
+	for _, in := range []string{"", "8/2", "1-8/1", "8-1", "-", "1-", "inf", "auto", "1t", "1,,2", "0-8", "0"} {
 		_, err := parseSizes(in)
 		assert.Error(t, err, in)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
@@ -45,7 +46,7 @@ gives each thread a context of its own and takes --ways as numbers of threads.`,
 	m.bind(f)
 	f.IntVarP(&m.base.Threads, "threads", "t", 16, "threads")
 	f.StringSliceVar(&m.share, "share", shareNames(), "kinds of objects to share")
-	f.IntSliceVar(&m.ways, "ways", []int{1, 2, 4, 8, 16}, "how many threads share one")
+	quantity.Counts(f, &m.ways, "ways", "", []int{1, 2, 4, 8, 16}, "how many threads share one")
 	f.StringSliceVar(&m.features, "features", []string{"all", "postlist"}, `features: all; or names of those to turn off, as in postlist+inline; or each, for all and then each turned off: `+strings.Join(msgrate.FeatureNames(), ", "))
 	f.IntVarP(&m.base.Postlist, "postlist", "p", 32, "work requests in a call")
 	f.IntVar(&m.base.Unsignaled, "unsignaled", 64, "work requests for a completion")

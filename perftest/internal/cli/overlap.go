@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/virtual"
@@ -145,8 +146,8 @@ tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 	f.StringSliceVar(&o.protocols, "protocols", overlap.Protocols().Names(), "protocols to compare")
 	f.StringSliceVar(&o.sides, "sides", overlap.SideNames(), "what the measured side does")
 	f.StringVarP(&o.sizes, "size", "s", "1-1m", "sizes of messages: a list with ranges, such as 8,1k-1m or 1-1m/4")
-	f.IntVarP(&o.iterations, "iters", "n", 0, "iterations of each measurement; 0: 1000, and 10 in virtual time")
-	f.IntVarP(&o.warmup, "warmup", "w", 0, "iterations before those; 0: a tenth, at least 8")
+	quantity.Count(f, &o.iterations, "iters", "n", 0, "iterations of each measurement; 0: 1000, and 10 in virtual time")
+	quantity.Count(f, &o.warmup, "warmup", "w", 0, "iterations before those; 0: a tenth, at least 8")
 	f.IntVar(&o.rounds, "rounds", 3, "how often each is measured in real time; the shortest iteration counts")
 	o.bind(f)
 	o.complete(cmd)

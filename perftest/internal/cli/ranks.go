@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
@@ -76,8 +77,8 @@ that of the program, which has not registered it.`,
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests: "+strings.Join(ranks.Names(2), ", ")+" (default all)")
 	f.StringSliceVar(&s.protocols, "protocols", []string{ranks.Auto}, "protocols of UCP for messages, in turns: "+strings.Join(ranks.Protocols().Names(), ", "))
 	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message or of a rank's part: 8,1k,64k; 1-1m for powers of two")
-	f.IntVarP(&s.study.Iterations, "iters", "n", 200, "rounds")
-	f.IntVarP(&s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
+	quantity.Count(f, &s.study.Iterations, "iters", "n", 200, "rounds")
+	quantity.Count(f, &s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the grammar of GUCX_TLS (default what that says)")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))

@@ -25,6 +25,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
 	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/threads"
 	"github.com/gucx/gucx/uct"
@@ -79,12 +80,12 @@ type settings struct {
 func (s *settings) bind(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests to run, or all: "+strings.Join(bench.TestNames(), " ")+" (default "+strings.Join(bench.DefaultTests(), ",")+")")
-	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them (default "+defaultSizes+")")
+	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them; 0 for empty messages (default "+defaultSizes+")")
 	f.BoolVar(&s.full, "full", false, "all powers of two from 1 B to 1 MiB: -s "+fullSizes)
-	f.IntVarP(&s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer")
-	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
+	quantity.Count(f, &s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer, such as 20k or 1m")
+	quantity.Count(f, &s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
-	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; messages that may be unacknowledged")
+	quantity.Count(f, &s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; messages that may be unacknowledged")
 	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that any tag fits")
 	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only once they have come, as a probe tells")
 	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
@@ -106,7 +107,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
-	f.IntSliceVarP(&s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4,8. ucp alone, tests of am, tag, put, get")
+	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4 or 1-8. ucp alone, tests of am, tag, put, get")
 	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker")
 	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
 	f.StringVar(&s.counters, "counters", "", "count in a pass of its own, after the timed one, what operations ask of the kernel: system calls, context switches, page faults, packets; =SOURCE of "+strings.Join(counters.Choices(), ", "))
@@ -182,7 +183,7 @@ func (s *settings) chosenSizes() ([]int, error) {
 	case s.full:
 		return parseSizes(fullSizes)
 	}
-	return parseSizes(cmp.Or(s.sizes, defaultSizes))
+	return sizesFrom(cmp.Or(s.sizes, defaultSizes), 0)
 }
 
 // makePlan fills in the plan and the transport.

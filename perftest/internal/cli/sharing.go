@@ -21,6 +21,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/launch"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
@@ -58,7 +59,7 @@ func policyNames() []string { return slices.Sorted(maps.Keys(uarPolicies)) }
 
 // bind binds the flags of benchmarks that send messages.
 func (s *sharing) bind(f *pflag.FlagSet) {
-	f.IntVarP(&s.base.Messages, "iters", "n", 100_000, "messages of each thread")
+	quantity.Count(f, &s.base.Messages, "iters", "n", 100_000, "messages of each thread")
 	f.IntVarP(&s.base.Size, "size", "s", 2, "message size in bytes")
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
 	s.bindCommon(f)

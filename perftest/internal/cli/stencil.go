@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/stencil"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -48,7 +49,7 @@ predicts that.`,
 	f.IntVar(&s.problem.Rows, "rows", 64, "rows of the grid")
 	f.IntVar(&s.problem.Cols, "cols", 512, "columns of the grid")
 	f.IntVar(&s.problem.Points, "points", 1, "points of a halo in a message")
-	f.IntVarP(&s.problem.Iterations, "iters", "n", 10, "iterations")
+	quantity.Count(f, &s.problem.Iterations, "iters", "n", 10, "iterations")
 	f.StringSliceVar(&s.hybrids, "hybrid", []string{"16.1", "8.2", "4.4", "2.8", "1.16"}, "ranks.threads of a node")
 	f.BoolVar(&s.processes, "processes", false, "each rank is a process of its own, on the shm fabric")
 	s.bind(f)

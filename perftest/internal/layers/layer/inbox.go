@@ -46,7 +46,9 @@ type Inbox struct {
 func NewInbox(s Spec) Inbox {
 	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough}
 	pattern.Fill(in.want, s.Seed)
-	in.last = in.want[s.Size-1]
+	if s.Size > 0 {
+		in.last = in.want[s.Size-1]
+	}
 	return in
 }
 

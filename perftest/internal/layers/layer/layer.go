@@ -124,6 +124,9 @@ func (k Kind) Tagged() bool { return k == Tag || k == TagPing || k == TagSyncPin
 // Streamed reports whether operations of this kind send bytes of a stream.
 func (k Kind) Streamed() bool { return k == Stream || k == StreamPing }
 
+// CanBeEmpty reports whether operations of this kind may have no bytes: whole messages, which arrive.
+func (k Kind) CanBeEmpty() bool { return k.Message() && !k.Streamed() }
+
 // OneWay reports whether messages of this kind go to the target alone, at most a window of
 // them unacknowledged.
 func (k Kind) OneWay() bool { return k == AM || k == Tag || k == Stream }
@@ -139,7 +142,7 @@ const WordLen = 8
 // Spec says which operation an Op repeats.
 type Spec struct {
 	Kind Kind
-	// Size in bytes, 1..MemLen; WordLen for atomics; ignored for Flush.
+	// Size in bytes, 1..MemLen, and 0 where Kind.CanBeEmpty; WordLen for atomics; ignored for Flush.
 	Size int
 	// Window is how many operations are posted for each Flush, at least 1. A
 	// layer that signals completions itself asks for one at the last of them. Of
@@ -175,6 +178,8 @@ func (s Spec) Check(memLen int) error {
 		return nil
 	case s.Kind.Atomic() && s.Size != WordLen:
 		return fmt.Errorf("%v of %d bytes: atomics work on %d", s.Kind, s.Size, WordLen)
+	case s.Size == 0 && s.Kind.CanBeEmpty():
+		return nil
 	case s.Size < 1 || s.Size > memLen:
 		return fmt.Errorf("%v of %d bytes: the memory has 1..%d", s.Kind, s.Size, memLen)
 	}

@@ -27,7 +27,7 @@ func slotsOf(size, window int) int {
 	if size <= spareLen {
 		window = max(window, 2)
 	}
-	return min(window, max(cachedLen/size, min(fewSlots, slotsLen/size), 1))
+	return min(window, max(cachedLen/max(size, 1), min(fewSlots, slotsLen/max(size, 1)), 1))
 }
 
 // posted is layer.Messenger by messages for which receives are posted, each with a buffer of its

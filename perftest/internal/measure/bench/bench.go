@@ -21,7 +21,7 @@ import (
 // Plan says what to measure.
 type Plan struct {
 	Tests  []Test
-	Sizes  []int    // bytes, each at least 1
+	Sizes  []int    // bytes; 0 is for tests whose messages may be empty
 	Layers []string // from the lowest up
 
 	Device    string
@@ -77,9 +77,12 @@ func (p *Plan) Check() error {
 		return fmt.Errorf("window %d is outside 1..%d", p.Window, maxWindow)
 	}
 	for _, s := range p.Sizes {
-		if s < 1 || s > MaxSize {
-			return fmt.Errorf("size %d is outside 1..%d", s, MaxSize)
+		if s < 0 || s > MaxSize {
+			return fmt.Errorf("size %d is outside 0..%d", s, MaxSize)
 		}
+	}
+	if p.Cells() == 0 {
+		return errEmpty
 	}
 	return nil
 }
@@ -97,6 +100,8 @@ const (
 	// settle even where few operations were asked for.
 	minWarmUp = 200 * time.Microsecond
 )
+
+var errEmpty = errors.New("size 0: of the tests am and tag alone have messages that may be empty")
 
 // Cells is the number of cells of the plan: tests at one size.
 func (p *Plan) Cells() (n int) {

@@ -104,6 +104,8 @@ func (t Test) Sizes(all []int) []int {
 		return []int{0}
 	case t.Kind.Atomic():
 		return []int{layer.WordLen}
+	case !t.Kind.CanBeEmpty():
+		return slices.DeleteFunc(slices.Clone(all), func(n int) bool { return n == 0 })
 	}
 	return all
 }

@@ -246,7 +246,7 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	if err := l.thorough(t, min(max(thoroughLen/size, 1), r.Plan.Iterations)); err != nil {
+	if err := l.thorough(t, min(max(thoroughLen/max(size, 1), 1), r.Plan.Iterations)); err != nil {
 		return err
 	}
 	if err := r.drive(ctx, nil); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 )
 
 // Defaults of the command.
@@ -114,11 +115,11 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ", "))
 	f.Lookup("ops").DefValue = "all but windows"
-	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
+	quantity.SizeList(f, &o.sizes, maxSize, "size", "s", []int{8, 1024}, "message lengths in bytes: 8,1k, 8-64k for powers of two")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
 	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc, sm and self of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.StringVarP(&o.fabric, "fabric", "f", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, ", "))
-	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
+	quantity.Count(f, &o.reps, "reps", "n", defaultReps, "repetitions of each operation")
 	f.BoolVar(&o.noDevice, "no-device", false, "let the software HCA run at full speed, and count each call of it as one instruction (amd64)")
 	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
 	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")

@@ -286,6 +286,9 @@ func (g grid) rows(t table.Writer) {
 	last := -1
 	for _, k := range g.keys() {
 		size := sizeText(k.size)
+		if k.size == 0 && g.sized() {
+			size = "0 B"
+		}
 		if k.size == last {
 			size = ""
 		} else if last >= 0 && !g.oneHeader {
@@ -298,6 +301,13 @@ func (g grid) rows(t table.Writer) {
 		}
 		t.AppendRow(row)
 	}
+}
+
+// sized reports whether rows of no bytes are of tests that could have some.
+func (g grid) sized() bool {
+	return slices.ContainsFunc(g.records, func(r result.Record) bool {
+		return r.Size == 0 && r.Test != "flush" && slices.Contains(g.tests, r.Test)
+	})
 }
 
 // key names a row.
