@@ -9,14 +9,16 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // endpointsFlags are the flags of perftest endpoints.
 type endpointsFlags struct {
 	sharing
 	categories
-	threads  []int
-	noInline bool
+	threads   []int
+	noInline  bool
+	resources bool
 }
 
 func newEndpoints() *cobra.Command {
@@ -46,6 +48,7 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
 	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")
 	f.BoolVar(&e.noInline, "no-inline", false, "have the device fetch payloads")
+	f.BoolVar(&e.resources, "resources", false, "count what the endpoints take of the device, and send nothing")
 	completeSharing(cmd)
 	completeCategories(cmd)
 	return cmd
@@ -75,6 +78,9 @@ func (e *endpointsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	if e.resources {
+		return e.count(cmd, study)
+	}
 	where, err := e.measurer()
 	if err != nil {
 		return err
@@ -84,6 +90,20 @@ func (e *endpointsFlags) run(cmd *cobra.Command) error {
 	rows, err := study.Run(cmd.Context(), where, step)
 	done()
 	return e.writeRows(cmd, "", rows, err)
+}
+
+// count writes what the endpoints of a study take of a device.
+func (e *endpointsFlags) count(cmd *cobra.Command, study *endpoints.Study) error {
+	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.Fabric(e.fabric), Queues: study.Queues})
+	if err != nil {
+		return err
+	}
+	rows, err := study.Resources(dev)
+	if err != nil {
+		return err
+	}
+	c := e.conditions(cmd.Context(), nil)
+	return endpoints.Sheet(c, c.lines(e.rounds), rows, false).Write(cmd.OutOrStdout(), e.output)
 }
 
 // writeRows writes what categories came to, and draws it. It returns err, if that has cut the rows short.

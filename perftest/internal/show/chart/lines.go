@@ -14,6 +14,7 @@ import (
 // Lines is a panel with a line for each series, over a few numbers that double.
 type Lines struct {
 	Title, X, Y string
+	LogY        bool // no value is 0
 	Series      []Series
 }
 
@@ -56,7 +57,9 @@ func SaveLines(file string, panels []Lines) error {
 
 func (l *Lines) plot() (*drawing, error) {
 	out := newDrawing(l.Title, l.X, l.Y)
-	out.Y.Min = 0
+	if !l.LogY {
+		out.Y.Min = 0
+	}
 	out.Add(plotter.NewGrid())
 	for i, s := range l.Series {
 		points := make(plotter.XYs, len(s.X))
@@ -71,8 +74,24 @@ func (l *Lines) plot() (*drawing, error) {
 		out.Add(line, marks)
 		out.legend.Add(s.Name, line, marks)
 	}
-	logAxis(&out.X, doublings{})
+	logAxis(&out.X, l.ticks())
+	if l.LogY {
+		logAxis(&out.Y, decades{})
+	}
 	return out, nil
+}
+
+// mostNumbers is the largest number that is written in digits below an axis; beyond it stands, say, 4Ki.
+const mostNumbers = 512
+
+// ticks marks the numbers of the X axis.
+func (l *Lines) ticks() plot.Ticker {
+	for _, s := range l.Series {
+		if len(s.X) > 0 && slices.Max(s.X) > mostNumbers {
+			return sizeTicks{}
+		}
+	}
+	return doublings{}
 }
 
 // doublings marks powers of two.

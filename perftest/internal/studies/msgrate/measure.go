@@ -89,6 +89,7 @@ func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
 	o.Config = s.Config
 	o.Resources, _ = s.Resources()
 	before, _ := s.Counts()
+	before.Reads = deviceReads(p.rig)
 	s.Restart(n)
 	s.Meter(p.rig.Counter)
 	times, err := p.rig.Run(ctx, s.Steppers())
@@ -97,8 +98,17 @@ func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
 	}
 	o.Rates = NewRates(s.Messages(), times)
 	after, _ := s.Counts()
+	after.Reads = deviceReads(p.rig)
 	o.Counts = after.since(before)
 	return o, s.Verify()
+}
+
+// deviceReads is how often the device of a rig has read memory, if the rig counts that; else 0.
+func deviceReads(rig Rig) uint64 {
+	if r, ok := rig.(interface{ DeviceReads() uint64 }); ok {
+		return r.DeviceReads()
+	}
+	return 0
 }
 
 // Close closes the senders and their target.

@@ -207,7 +207,8 @@ func (s *Senders) Resources() (verbs.Resources, bool) { return s.set.Resources()
 // Counts is what the senders have told the device and been told since Open.
 type Counts struct {
 	verbs.SendCounts
-	CQEs uint64
+	CQEs  uint64
+	Reads uint64 // of memory, by the device; 0 in real time
 }
 
 func (c *Counts) add(o Counts) {
@@ -215,6 +216,7 @@ func (c *Counts) add(o Counts) {
 	c.Doorbells += o.Doorbells
 	c.BlueFlames += o.BlueFlames
 	c.CQEs += o.CQEs
+	c.Reads += o.Reads
 }
 
 // since is what has come to c after before.
@@ -223,6 +225,7 @@ func (c Counts) since(before Counts) Counts {
 	c.Doorbells -= before.Doorbells
 	c.BlueFlames -= before.BlueFlames
 	c.CQEs -= before.CQEs
+	c.Reads -= before.Reads
 	return c
 }
 

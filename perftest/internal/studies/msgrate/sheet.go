@@ -4,7 +4,8 @@ import "github.com/gucx/gucx/perftest/internal/show/sheet"
 
 const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same " +
 	"object and features. CPU ns: processor time of the senders for a message, which does not depend on what " +
-	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies and CQEs are for each message."
+	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies, CQEs and the device's reads of memory, " +
+	"which are counted in virtual time, are for each message."
 
 // Sheet is points to write.
 func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
@@ -30,5 +31,6 @@ var columns = []sheet.Column[Point]{
 	{Name: "doorbells_per_msg", Title: "Doorbells", Rank: 2, Value: func(p Point) any { return p.Doorbells }, Text: sheet.Short},
 	{Name: "blueflames_per_msg", Title: "BlueFlame", Rank: 2, Value: func(p Point) any { return p.BlueFlames }, Text: sheet.Short},
 	{Name: "cqes_per_msg", Title: "CQEs", Rank: 2, Value: func(p Point) any { return p.CQEs }, Text: sheet.Short},
+	{Name: "dma_reads_per_msg", Title: "Reads", Rank: 3, Value: func(p Point) any { return p.Reads }, Text: sheet.Short},
 	{Name: "rounds", Value: func(p Point) any { return p.Rounds }},
 }

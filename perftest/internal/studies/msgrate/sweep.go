@@ -122,6 +122,8 @@ type Point struct {
 	Doorbells  float64 `json:"doorbells_per_msg"`
 	BlueFlames float64 `json:"blueflames_per_msg"`
 	CQEs       float64 `json:"cqes_per_msg"`
+	// Reads are those of memory by the device, for each message; 0 in real time.
+	Reads float64 `json:"dma_reads_per_msg,omitempty"`
 	// Rounds are those that the figures are medians of.
 	Rounds int `json:"rounds"`
 }
@@ -182,4 +184,5 @@ func (p *Point) fill(f Figure) {
 	p.UARPages, p.UUARs, p.Used, p.Memory = r.UARPages, r.UUARs, r.UUARsUsed, r.Bytes.Total()-r.Bytes.UARs
 	n := max(float64(f.Counts.WQEs), 1)
 	p.Doorbells, p.BlueFlames, p.CQEs = float64(f.Counts.Doorbells)/n, float64(f.Counts.BlueFlames)/n, float64(f.Counts.CQEs)/n
+	p.Reads = float64(f.Counts.Reads) / n
 }

@@ -110,3 +110,6 @@ func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nan
 
 // Stats is what has happened on the machine since Device.
 func (r *Rig) Stats() timing.Stats { return r.model.Stats() }
+
+// DeviceReads is how often the NIC has read memory since Devices.
+func (r *Rig) DeviceReads() uint64 { return r.model.Stats().Reads }

@@ -1,0 +1,93 @@
+package paper
+
+import (
+	"errors"
+	"math"
+)
+
+// Outcome is what a comparison came to.
+type Outcome string
+
+// Outcomes.
+const (
+	Holds   Outcome = "holds"
+	Misses  Outcome = "misses"
+	NoValue Outcome = "no value in the paper"
+	NotRun  Outcome = "not measured"
+	// NotShown is that of a figure without values, which says why.
+	NotShown Outcome = "not shown"
+)
+
+// Rule decides whether our value is what the paper says.
+type Rule func(ours, paper float64) bool
+
+// within allows a share of the paper's value.
+func within(share float64) Rule {
+	return func(ours, paper float64) bool { return math.Abs(ours-paper) <= share*math.Abs(paper) }
+}
+
+// near allows an absolute difference.
+func near(d float64) Rule {
+	return func(ours, paper float64) bool { return math.Abs(ours-paper) <= d }
+}
+
+// between ignores the paper's number, which is a text.
+func between(low, high float64) Rule {
+	return func(ours, _ float64) bool { return low <= ours && ours <= high }
+}
+
+func atLeast(ours, paper float64) bool { return ours >= paper }
+func atMost(ours, paper float64) bool  { return ours <= paper }
+func exactly(ours, paper float64) bool { return ours == paper }
+
+// Row is a case with its values.
+type Row struct {
+	Paper   string  `json:"paper"` // its name
+	Figure  string  `json:"figure"`
+	Case    string  `json:"case"`
+	Ours    string  `json:"ours"`
+	Theirs  string  `json:"papers"`
+	Ratio   float64 `json:"ratio,omitempty"` // of ours to the paper's; 0 where the paper has no number
+	Outcome Outcome `json:"verdict"`
+	Place   string  `json:"place,omitempty"`
+	How     How     `json:"how"`
+}
+
+// Rows evaluates all cases of a figure. A figure without any has one row, which says why.
+func (f *Figure) Rows(paper string, res Results) (rows []Row) {
+	for _, c := range f.Cases {
+		r := c.row(res)
+		r.Paper, r.Figure, r.How = paper, f.ID, f.How
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		rows = append(rows, Row{Paper: paper, Figure: f.ID, Case: f.Title, Outcome: NotShown, How: f.How})
+	}
+	return rows
+}
+
+func (c *Case) row(res Results) Row {
+	r := Row{Case: c.Name, Theirs: c.Says, Place: c.Place, Outcome: NoValue}
+	if c.Says == "" && c.Rule != nil {
+		r.Theirs = c.Unit.Text(c.Paper)
+	}
+	v, err := c.Value.of(res)
+	if err != nil {
+		r.Outcome = NotRun
+		if !errors.Is(err, errAbsent) {
+			r.Theirs = err.Error() // the results of a command lack what the figure needs
+		}
+		return r
+	}
+	r.Ours = c.Unit.Text(v)
+	if c.Paper != 0 && c.Rule != nil {
+		r.Ratio = v / c.Paper
+	}
+	if c.Rule != nil {
+		r.Outcome = Misses
+		if c.Rule(v, c.Paper) {
+			r.Outcome = Holds
+		}
+	}
+	return r
+}
