@@ -36,7 +36,7 @@ func (r *Request) Wait(ctx context.Context) error {
 // caller may not make progress for a while.
 func (w *Worker) endBlocking() {
 	w.engine.Push()
-	w.engine.Turn.Give()
+	w.engine.Turn.Release()
 }
 
 // begin begins a blocking form, which has the turn before it starts its operation: another

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Alarm has a worker look at what waits for a time: handshakes without an answer and
-// notices of disconnecting that do not leave. A timer of the runtime raises a flag, so that Progress
-// reads no clock; none runs while nothing waits.
+// Alarm makes a worker handle timeouts: of handshakes without a reply and of
+// DISCONNECT messages that cannot be sent. A runtime timer sets a flag, so that Progress
+// reads no clock. No timer runs while nothing waits.
 type Alarm struct {
 	e     *Engine
 	due   atomic.Bool // stored by the timer's goroutine; pairs with the load in progressAll
-	timer *time.Timer // nil until something waited
+	timer *time.Timer // nil before the first Set
 	armed bool
-	late  bool          // it went off while nobody made progress, and was put off for that
-	at    time.Duration // when the armed timer goes off
-	start time.Time     // when the alarm was first asked for the time
+	late  bool          // it fired while the worker made no progress, and was postponed for that
+	at    time.Duration // when the armed timer fires
+	start time.Time     // of the first Now
 }
 
-// Now is the time since the alarm was first asked, by the monotonic clock.
+// Now is the monotonic time since the first call of Now.
 func (a *Alarm) Now() time.Duration {
 	if a.start.IsZero() {
 		a.start = time.Now()
@@ -26,7 +26,7 @@ func (a *Alarm) Now() time.Duration {
 	return time.Since(a.start)
 }
 
-// Set has the worker look no later than at.
+// Set makes the alarm fire no later than at.
 func (a *Alarm) Set(at time.Duration) {
 	if a.armed && a.at <= at {
 		return
@@ -52,14 +52,14 @@ func (a *Alarm) stop() {
 	}
 }
 
-// A worker that makes progress this long after the alarm went off was away itself:
-// once, it gets AlarmGrace to hear what has arrived meanwhile before peers count as failed.
+// A worker that makes progress this long after the alarm fired was late itself:
+// once, it gets AlarmGrace to receive messages that have arrived before it fails peers.
 const (
 	AlarmLate  = 100 * time.Millisecond
 	AlarmGrace = 100 * time.Millisecond
 )
 
-// rung has the owner look at what waits, unless everything is late.
+// rung calls the owner, or postpones the alarm once if the worker itself was late.
 func (a *Alarm) rung() {
 	a.due.Store(false)
 	a.armed = false
@@ -71,8 +71,8 @@ func (a *Alarm) rung() {
 	a.e.owner.Alarm(now)
 }
 
-// Pending reports whether a time is set, and Due whether it has come.
+// Pending reports whether a time is set.
 func (a *Alarm) Pending() bool { return a.armed }
 
-// Due reports that a time has come and that nobody has looked yet.
+// Due reports whether the alarm has fired and the owner has not been called yet.
 func (a *Alarm) Due() bool { return a.due.Load() }

@@ -1,6 +1,6 @@
-// Package engine makes progress: it polls the ifaces over which something is connected,
-// looks at the events of those that rest, runs deferred work and timers, and has blocking
-// calls spin, yield and park. It knows ifaces and nothing of what is connected over them.
+// Package engine makes progress: it polls the ifaces with endpoints, checks
+// the events of the others, runs deferred work and timers, and lets blocking
+// calls spin, yield and park. It knows ifaces, but not the endpoints over them.
 package engine
 
 import (
@@ -16,39 +16,39 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Owner is what an engine works for.
+// Owner is the worker that an engine belongs to.
 type Owner interface {
-	// Work does what callbacks have left behind, outside of any of them, and returns how
-	// much that was; see Raise.
+	// Work does the work that callbacks have deferred, outside of any callback, and returns how
+	// many items it handled; see Raise.
 	Work() int
-	// Alarm goes on with what waits for a time not after now, and sets the alarm again.
+	// Alarm handles the timeouts that are due at now, and sets the alarm again.
 	Alarm(now time.Duration)
 }
 
 // Engine makes progress for one owner. One goroutine at a time owns it; only Signal may be
 // called by any. Init comes first.
 type Engine struct {
-	// These are for a Progress that has no call to spare; see there.
-	Ticks uint64    // so many calls of Progress, and one, poll only; due if none does
+	// Ticks and Run are for the owner's Progress, which calls Run directly.
+	Ticks uint64    // the number of calls of Progress, plus one, that only poll; due: none
 	Run   [2]poller // what Progress calls, by the highest bit of Ticks; neither is nil
 
 	hot       poller        // the iface that is polled, or all of them; never nil
 	watch     *ucs.Watch    // on hot; nil if there is none
 	inside    bool          // a goroutine makes progress
-	slow      bool          // there is more to do than to poll; see Raise
-	pollIdle  bool          // ifaces on which nothing is connected are polled too
-	stopped   bool          // no iface is polled any more: they are closed, or about to be
+	slow      bool          // there is work besides polling; see Raise
+	pollIdle  bool          // ifaces without endpoints are polled too
+	stopped   bool          // no iface is polled: they are closed or being closed
 	polled    int           // ifaces that are polled
-	kernel    bool          // one of them asks the kernel at each poll
+	kernel    bool          // one of them makes a system call at each poll
 	draining  []*Iface      // ifaces that are polled now and then
-	idle      []*Iface      // ifaces that rest and have a flag
-	unflagged []*Iface      // ifaces that rest and have none
+	idle      []*Iface      // resting ifaces with a flag for events
+	unflagged []*Iface      // resting ifaces without one
 	eventFDs  []unix.PollFd // their descriptors
-	looks     uint          // calls of lookAtIdle
+	looks     uint          // calls of checkIdle
 	ifaces    []*Iface
-	asked     []*Iface     // for events, before the last sleep; of the goroutine that parks
-	pushers   []uct.Pusher // of those that have one
-	resting   []*Iface     // lost their last endpoint
+	armed     []*Iface     // before the last sleep; of the goroutine that parks
+	pushers   []uct.Pusher // of the ifaces that have one
+	resting   []*Iface     // have lost their last endpoint
 	owner     Owner
 
 	// Spin, Turn and Alarm are parts of the engine.
@@ -57,7 +57,7 @@ type Engine struct {
 	Alarm Alarm
 	// ParkLimit bounds one sleep.
 	ParkLimit time.Duration
-	// Sleeps counts waits that had the kernel put the goroutine to sleep.
+	// Sleeps counts the sleeps of blocking calls.
 	Sleeps stats.Counter
 
 	posted atomic.Bool // stored by Post and Park; pairs with the load in runAll
@@ -67,9 +67,9 @@ type Engine struct {
 	park   *parker    // nil until the first sleep
 }
 
-// Init makes the engine of owner. spinPolls is how often a blocking call polls before it
-// parks; 0 adapts, negative never parks. With pollIdle also ifaces are polled on which
-// nothing is connected.
+// Init makes the engine of owner. spinPolls is the number of polls of a blocking call before it
+// parks; 0 adapts, negative never parks. With pollIdle, ifaces without endpoints are polled
+// too.
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
 	e.Run[1] = (*all)(e)
@@ -79,33 +79,33 @@ func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.Alarm.e = e
 }
 
-// Start lets the ifaces rest on which nothing is connected yet: all.
+// Start lets all ifaces rest, since none has an endpoint yet.
 func (e *Engine) Start() {
 	for _, i := range e.ifaces {
 		i.rest()
 	}
 }
 
-// Progress completes operations and delivers what arrived. It returns how much happened.
-// It panics if it finds that it runs already.
+// Progress completes operations and delivers messages. It returns the number of events.
+// It panics if it detects that it is running already.
 func (e *Engine) Progress() int {
 	t := e.Ticks
 	e.Ticks--
 	return e.Run[t>>63].Progress()
 }
 
-// HasPushers reports that Push may have something to do.
+// HasPushers reports whether some iface joins messages; see Push.
 func (e *Engine) HasPushers() bool { return len(e.pushers) > 0 }
 
-// Push sends what the ifaces have joined.
+// Push sends the messages that ifaces have joined.
 func (e *Engine) Push() {
 	for _, p := range e.pushers {
 		p.Push()
 	}
 }
 
-// enter notes that a goroutine makes progress. Another one that does, or a callback, is
-// found as writes to a map are: often, and at no cost.
+// enter records that a goroutine makes progress, to detect a second one or a callback. As for
+// concurrent writes to a map, detection is likely, not certain, and costs nothing.
 func (e *Engine) enter() {
 	if e.inside {
 		panic(uct.TwoAtOnce)
@@ -113,8 +113,8 @@ func (e *Engine) enter() {
 	e.inside = true
 }
 
-// setHot sets what is polled. An iface that finds by itself when two goroutines poll it, and
-// has no watch, is polled without more ado.
+// setHot sets the poller. An iface without a watch that detects concurrent polls by itself
+// is polled directly.
 func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
 	e.hot, e.watch = p, watch
 	switch {
@@ -127,12 +127,12 @@ func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
 	}
 }
 
-// all is an engine of which a call of Progress does all that it may.
+// all is an engine whose Progress polls and does all other work.
 type all Engine
 
 func (a *all) Progress() int { return (*Engine)(a).runAll() }
 
-// unguarded is an engine whose iface does not find when two goroutines poll it.
+// unguarded is an engine whose iface does not detect concurrent polls.
 type unguarded Engine
 
 func (u *unguarded) Progress() int {
@@ -160,7 +160,7 @@ func (w *watched) Progress() int { // as unguarded, which a call would cost
 // poller is the part of an iface that Progress needs.
 type poller interface{ Progress() int }
 
-// nothing stands for the polled iface where there is none.
+// nothing is the poller where no iface is polled.
 type nothing struct{}
 
 func (nothing) Progress() int { return 0 }
@@ -175,13 +175,13 @@ func (s several) Progress() (n int) {
 	return n
 }
 
-// quiet watches nothing.
+// quiet is a watch that is always idle.
 var (
 	quietWord uint32
 	quiet     = &ucs.Watch{Word: &quietWord, Attention: &quietWord}
 )
 
-// watchOf is the watch on an iface with these abilities; nil if there is none.
+// watchOf returns the watch of an iface; nil if it has none.
 func watchOf(i *uct.IfaceExt) *ucs.Watch {
 	if i.Watch == nil {
 		return nil
@@ -189,16 +189,16 @@ func watchOf(i *uct.IfaceExt) *ucs.Watch {
 	return i.Watch.Watch()
 }
 
-// IdleTicks is how many calls of Progress go by between two looks at the flags of
-// resting ifaces while others are polled. Only new connections come that way, and the last
-// acknowledgements of handshakes.
+// IdleTicks is the number of calls of Progress between two checks of the flags of
+// resting ifaces while others are polled. Only new connections and the last
+// acknowledgements of handshakes arrive on resting ifaces.
 const IdleTicks = 64
 
-// due is Ticks when the next call of Progress is to look at everything. What it is less than that
-// after more calls makes no difference.
+// due is the value of Ticks for which the next call of Progress does all work. Later calls decrement it
+// further, which makes no difference.
 const due = 1<<64 - 1
 
-// runAll is Progress with all that is not done each time.
+// runAll is Progress with the work that most calls leave out.
 func (e *Engine) runAll() (n int) {
 	e.enter()
 	if e.Alarm.due.Load() {
@@ -215,12 +215,12 @@ func (e *Engine) runAll() (n int) {
 	if e.polled > 0 && !e.slow {
 		e.Ticks = IdleTicks - 1
 	}
-	n += e.lookAtIdle()
+	n += e.checkIdle()
 	e.inside = false
 	return n
 }
 
-// work handles what callbacks have left behind.
+// work does the work that callbacks have deferred.
 func (e *Engine) work() int {
 	e.slow = false
 	e.pollWoken()
@@ -233,33 +233,33 @@ func (e *Engine) work() int {
 	return n
 }
 
-// Raise has the next Run call the owner's Work.
+// Raise makes the next Run call the owner's Work.
 func (e *Engine) Raise() { e.slow, e.Ticks = true, due }
 
-// Post has one of the next Runs call the owner's Work, and wakes the goroutine that waits in
-// a blocking call. Any goroutine.
+// Post makes one of the next Runs call the owner's Work, and wakes the goroutine that waits in
+// a blocking call. Any goroutine may call it.
 func (e *Engine) Post() {
 	e.posted.Store(true)
 	e.Signal()
 }
 
-// Polled is how many ifaces each Progress polls.
+// Polled is the number of ifaces that each Progress polls.
 func (e *Engine) Polled() int { return e.polled }
 
-// Quiet reports that the only polled iface shows that it has nothing to do, or that none is
+// Quiet reports whether the watch of the only polled iface is idle, or no iface is
 // polled.
 func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
 
-// Leave ends a blocking call as Turn.Give does, also where a callback has left it by a panic: who
-// closes the worker then, as deferred calls do, does not wait for that call. It is for calls that are
-// no data path, as only a deferred call is run then.
+// Leave ends a blocking call as Turn.Release does. As a deferred call it also runs after a panic of a
+// callback, so that closing the worker does not wait for the blocking call. It is not for the data
+// path, which defers no calls.
 func (e *Engine) Leave() {
 	e.inside = false
-	e.Turn.Give()
+	e.Turn.Release()
 }
 
-// BeginClose ends the blocking call that the owner's goroutine is in, if it is in one, and
-// keeps other blocking calls from beginning. It holds a lock until EndClose, which the caller
+// BeginClose ends the blocking call in progress, if there is one, and
+// prevents further blocking calls. It holds a lock until EndClose, which the caller
 // calls when the worker is closed.
 func (e *Engine) BeginClose() {
 	e.Turn.mu.Lock()
@@ -269,8 +269,7 @@ func (e *Engine) BeginClose() {
 	}
 }
 
-// Stop polls no iface any more, and closes all of them: the transports let go of all
-// operations.
+// Stop stops polling and closes all ifaces. The transports then have no operation in flight any more.
 func (e *Engine) Stop() (errs []error) {
 	e.stopped = true
 	for _, i := range slices.Backward(e.ifaces) {
@@ -279,7 +278,7 @@ func (e *Engine) Stop() (errs []error) {
 	return errs
 }
 
-// Close ends what Stop has left. Then calls that wait return ErrClosed.
+// Close releases the rest of the engine after Stop. Calls that wait then return ErrClosed.
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
 	e.setHot(nothing{}, quiet, false)
@@ -291,5 +290,5 @@ func (e *Engine) Close() (err error) {
 	return err
 }
 
-// EndClose lets go of the lock of BeginClose.
+// EndClose releases the lock of BeginClose.
 func (e *Engine) EndClose() { e.Turn.mu.Unlock() }

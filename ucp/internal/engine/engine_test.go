@@ -723,7 +723,7 @@ func TestUntil(t *testing.T) {
 	require.ErrorIs(t, r.Until(t.Context(), never), ucs.ErrIO)
 	f.armErr = nil
 	assert.Zero(t, waiting.spinning.Load())
-	r.Turn.Give()
+	r.Turn.Release()
 }
 
 // TestUntil_Sleeps: a wait that finds nothing polls YieldPolls times, then twice more, calls done after
@@ -796,7 +796,7 @@ func TestTurn_Close(t *testing.T) {
 	testenv.Waits(t, r.BeginClose, func() {
 		testenv.ProgressWithin(t, testenv.Watchdog, r.Turn.closing)
 		assert.ErrorIs(t, r.Until(t.Context(), never), ErrClosed)
-		go r.Turn.Give()
+		go r.Turn.Release()
 	})
 	var err error
 	testenv.Waits(t, func() { err = r.Turn.Take() }, func() { require.NoError(t, r.Close()) })
@@ -819,7 +819,7 @@ func TestBeginClose_Sleeper(t *testing.T) {
 	over := make(chan error)
 	go func() {
 		err := r.Until(context.Background(), never)
-		r.Turn.Give()
+		r.Turn.Release()
 		over <- err
 	}()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return waiting.parked.Load() == 1 })
@@ -836,7 +836,7 @@ func TestAlarm_WakesSleeper(t *testing.T) {
 	r.Alarm.Set(r.Alarm.Now() + time.Millisecond)
 	require.NoError(t, r.Turn.Take())
 	require.NoError(t, r.Until(t.Context(), func() bool { return len(r.owner.alarms) > 0 }))
-	r.Turn.Give()
+	r.Turn.Release()
 }
 
 // TestAlarm: the owner is told when the earliest time has come, not before, and gets a grace if

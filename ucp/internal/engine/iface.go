@@ -9,28 +9,28 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Iface is an open transport. While nothing is connected over it, it rests: Progress does
-// not poll it but looks now and then whether it has an event. An event activates it: it is
-// polled for a while, since a peer that has said something is likely to go on, also one
-// that puts and gets over a connection of which only the transport knows. While its endpoints
-// wait for acknowledgements only, which the peer may send when it likes, it is polled at those
-// looks: events would not tell when to send again.
+// Iface is an open transport. While it has no endpoint, it rests: Progress does
+// not poll it but checks now and then whether it has an event. An event activates it: it is
+// polled for a while, because more messages are likely to follow, and because a peer may
+// put and get over a connection that only the transport knows. While its endpoints
+// only wait for acknowledgements, it is polled at these checks: no event
+// reports that a retransmission is due.
 type Iface struct {
 	uct.Iface
 	e        *Engine
-	users    int  // transport endpoints that are open
-	draining int  // those of them that wait for acknowledgements only
+	users    int  // open transport endpoints
+	draining int  // of users: endpoints that only wait for acknowledgements
 	polled   bool // by each Progress
-	unread   bool // at the last sleep: nobody reads its descriptor; of the goroutine that parks
+	unread   bool // at the last sleep: neither polled nor armed, so its descriptor is not read; of the goroutine that parks
 	cooldown cooldown
 	waker    uct.Waker       // nil if it has no events
 	pender   uct.EventPender // nil if its events cannot be seen without a system call
 	watch    *ucs.Watch      // nil if it has none
-	guarded  bool            // it finds by itself when two goroutines poll it
+	guarded  bool            // it detects concurrent polls by itself
 	woke     atomic.Bool     // its descriptor has ended a sleep while it was unread; stored by Park, pairs with the swap in pollWoken
 }
 
-// Add takes an open iface into the engine, which polls it once Start was called.
+// Add adds an open iface to the engine, which polls it after Start.
 func (e *Engine) Add(i *Iface, u uct.Iface) {
 	ext := u.Ext()
 	i.Iface, i.e = u, e
@@ -42,9 +42,9 @@ func (e *Engine) Add(i *Iface, u uct.Iface) {
 	e.ifaces = append(e.ifaces, i)
 }
 
-// AddLater is Add once Start was called, also while another goroutine parks. The iface is polled until
-// it was found that it may rest. Error: of the kernel, which watches no more descriptors; the iface is
-// not taken then.
+// AddLater is Add after Start, also while another goroutine parks. The iface is polled until
+// the engine finds that it can rest. If the kernel cannot watch its descriptor, AddLater returns the
+// error and does not add the iface.
 func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
 	if waker := u.Ext().Wake; e.park != nil && waker != nil {
 		if err := e.park.watch(waker.EventFD(), int32(len(e.ifaces))); err != nil {
@@ -61,11 +61,11 @@ func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
 // Polled reports whether each Progress polls the iface.
 func (i *Iface) Polled() bool { return i.polled }
 
-// Users is how many transport endpoints are open.
+// Users is the number of open transport endpoints.
 func (i *Iface) Users() int { return i.users }
 
-// Retain counts a transport endpoint; the first one that does not drain makes Progress poll the
-// iface.
+// Retain counts a transport endpoint. Progress polls the iface from the first endpoint that does not
+// drain.
 func (i *Iface) Retain() {
 	if i.users++; i.users == i.draining+1 {
 		i.poll()
@@ -73,8 +73,8 @@ func (i *Iface) Retain() {
 }
 
 // Release is called after a transport endpoint was closed. After the last one the iface
-// rests. An iface at which nothing arrives stays polled: an endpoint of a pair may still have
-// to tell its peer that it is closed.
+// rests. An iface that cannot receive anything stays polled: an endpoint of a pair may still have
+// to send its peer that it is closed.
 func (i *Iface) Release() {
 	switch i.users--; {
 	case i.users > i.draining || i.e.stopped:
@@ -85,38 +85,38 @@ func (i *Iface) Release() {
 	}
 }
 
-// BeginDrain tells that an open endpoint has nothing more to do than to wait for the peer's
-// acknowledgement; EndDrain ends that, before the endpoint is used again or closed. When nothing
-// has come for a while, the iface is polled now and then only, unless other endpoints need more.
+// BeginDrain declares that an open endpoint only waits for the peer's
+// acknowledgement. Call EndDrain before the endpoint is used again or closed. After a while without
+// arrivals the iface is polled only now and then, unless it has other endpoints.
 func (i *Iface) BeginDrain() {
 	if i.draining++; i.draining == i.users {
 		i.poll()
 	}
 }
 
-// EndDrain ends what BeginDrain has begun.
+// EndDrain reverts BeginDrain.
 func (i *Iface) EndDrain() {
 	if i.draining--; !i.e.stopped {
 		i.poll()
 	}
 }
 
-// restSoon has the next Progress try to let an iface rest.
+// restSoon makes the next Progress try to let an iface rest.
 func (e *Engine) restSoon(i *Iface) {
 	e.Raise()
 	e.resting = append(e.resting, i)
 }
 
-// poll has Progress poll the iface.
+// poll makes Progress poll the iface.
 func (i *Iface) poll() {
 	i.polled = true
 	i.cooldown.quiet = 0
 	i.e.repoll()
 }
 
-// rest stops polling the iface if that is possible: it can tell of events, or
-// nothing can arrive since its endpoints are made in pairs and there are none. One with endpoints
-// that drain is polled now and then, and needs events only to wake a sleeper.
+// rest stops polling the iface if it has events, or if
+// nothing can arrive because its endpoints are made in pairs and there are none. An iface with
+// draining endpoints is polled now and then, and needs events only to end a sleep.
 func (i *Iface) rest() {
 	if i.users > i.draining {
 		return
@@ -129,16 +129,16 @@ func (i *Iface) rest() {
 	i.polled = false
 	if i.users == 0 && canReceive && !i.arm() {
 		i.polled = true
-		i.e.restSoon(i) // a flood: try again at the next progress
+		i.e.restSoon(i) // messages keep arriving: try again at the next progress
 	}
 	i.e.repoll()
 }
 
-// canReceive reports that something may arrive while nothing is connected.
+// canReceive reports whether messages can arrive while the iface has no endpoint.
 func (i *Iface) canReceive() bool { return i.Attr().Caps.Has(uct.CapConnectIface) }
 
-// arm asks for an event at the next arrival, after handling what is there. It
-// reports whether that could be done.
+// arm handles messages that have arrived and requests an event for the next arrival. It
+// reports whether the event is armed.
 func (i *Iface) arm() bool {
 	for range armTries {
 		if i.waker.Arm(uct.EventRecv) != uct.ErrBusy {
@@ -152,21 +152,21 @@ func (i *Iface) arm() bool {
 // armTries bounds one attempt to catch up with arrivals.
 const armTries = 64
 
-// activate handles the events of an iface that is not polled, which is from now on.
+// activate handles the events of a resting iface, and polls it from now on.
 func (i *Iface) activate() int {
 	i.poll()
 	return i.cooldown.Progress()
 }
 
-// cooldown is an iface on which nothing is connected, or which only drains, and that is polled
-// since it had an event or began to.
+// cooldown is an iface without endpoints, or with draining ones only, that is polled for a while
+// after an event or after BeginDrain.
 type cooldown struct {
 	i     *Iface
-	quiet int // polls since something happened
+	quiet int // polls since the last event
 }
 
-// CooldownPolls is after how many polls in which nothing happened an active iface
-// rests again: some 100 us, longer than a peer that is awake takes for an answer.
+// CooldownPolls is the number of polls without an event after which an active iface
+// rests again: some 100 us, longer than the reply of a peer that is running takes.
 const CooldownPolls = 4096
 
 // Progress polls the iface, and ends its cooldown.
@@ -181,7 +181,7 @@ func (l *cooldown) Progress() int {
 	return 0
 }
 
-// repoll makes the lists of ifaces that Progress polls, of those that drain and of those that rest.
+// repoll rebuilds the lists of polled, draining and resting ifaces.
 func (e *Engine) repoll() {
 	e.setHot(nothing{}, quiet, false)
 	e.polled, e.kernel = 0, false
@@ -219,9 +219,9 @@ func (e *Engine) pollToo(i *Iface) {
 	}
 }
 
-// lookAtIdle polls those that drain, and activates an iface over which something came: a resting
-// one that has an event, or one of those.
-func (e *Engine) lookAtIdle() int {
+// checkIdle polls draining ifaces and checks the flags of resting ones. It activates the first iface with
+// an event.
+func (e *Engine) checkIdle() int {
 	for _, i := range e.draining {
 		if n := i.Iface.Progress(); n > 0 {
 			i.poll() // the lists have changed
@@ -241,13 +241,13 @@ func (e *Engine) lookAtIdle() int {
 	return 0
 }
 
-// LooksPerPoll is how many looks at flags go by between two system calls that ask
-// about ifaces which have none: a call of 300 ns costs 20 ns a look then.
+// LooksPerPoll is the number of checks of flags for each system call that checks
+// ifaces without flags: a call of 300 ns then adds 20 ns to a check.
 const LooksPerPoll = 16
 
-// listen asks the kernel about resting ifaces whose events only it can tell.
+// listen checks by a system call whether resting ifaces without a flag have events.
 func (e *Engine) listen() int {
-	_, _ = unix.Poll(e.eventFDs, 0) // an error reports no event: the next look will do
+	_, _ = unix.Poll(e.eventFDs, 0) // an error reports no event: the next check finds it
 	for k, i := range e.unflagged {
 		if e.eventFDs[k].Revents != 0 {
 			return i.activate() // the lists have changed

@@ -15,34 +15,34 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// parkLimit bounds one sleep. Transports have their timers in their descriptors; it
-// is for one that has not, and costs nothing that shows.
+// parkLimit bounds one sleep, for transports whose timers do not make their descriptors
+// readable. Its cost is not measurable.
 const parkLimit = time.Second
 
 // parker lets the owner of a worker sleep until a transport has an event or Signal
 // is called. It is made by the first sleep.
 type parker struct {
-	file   *os.File // the epoll descriptor, known to the runtime's poller
-	conn   syscall.RawConn
-	signal int // an eventfd
-	mu     sync.Mutex
-	closed bool
-	leave  func() bool // heeds the context no longer, and reports false if that has ended; under mu
-	heeds  uint        // contexts that were heeded; under mu
+	file    *os.File // the epoll descriptor, known to the runtime's poller
+	conn    syscall.RawConn
+	signal  int // an eventfd
+	mu      sync.Mutex
+	closed  bool
+	unwatch func() bool // stops watching the context; false if the context is done already; under mu
+	watched uint        // contexts that were watched; under mu
 
-	// Of the goroutine that sleeps. Most sleeps have the context of the one before: what costs as much as
-	// the sleep itself is done again only if it differs.
+	// Of the goroutine that sleeps. Most sleeps have the same context as the one before. Watching a context
+	// costs as much as the sleep itself, so it is done only if the context differs.
 	ready [4]unix.EpollEvent // what wait has found; Fd is the index of the descriptor
 	found int                // how many of these
 	look  func(fd uintptr) bool
 	limit time.Time       // the deadline of file; zero if that is another one
-	ends  <-chan struct{} // Done of the context that ends sleeps
+	ends  <-chan struct{} // Done of the watched context
 }
 
-// notAnIface stands for the index of the descriptor that wake makes readable.
+// notAnIface is the index of the descriptor that wake makes readable.
 const notAnIface = -1
 
-// newParker makes a parker over the descriptors; noFD stands for none.
+// newParker makes a parker over the descriptors; noFD means that an iface has none.
 func newParker(fds []int) (_ *parker, err error) {
 	signal, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -52,7 +52,7 @@ func newParker(fds []int) (_ *parker, err error) {
 	if err != nil {
 		return nil, ucs.Join(os.NewSyscallError("epoll_create1", err), unix.Close(signal))
 	}
-	_ = unix.SetNonblock(epfd, true) // os.NewFile gives only such a descriptor to the runtime's poller; cannot fail
+	_ = unix.SetNonblock(epfd, true) // os.NewFile registers only nonblocking descriptors with the runtime's poller; cannot fail
 	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: signal}
 	p.look = p.lookNow
 	defer func() {
@@ -75,7 +75,7 @@ func newParker(fds []int) (_ *parker, err error) {
 // noFD is in the place of the descriptor of an iface that has none.
 const noFD = -1
 
-// watch has epfd report by the index that fd is readable.
+// watch registers fd with epfd under the index.
 func watch(epfd, fd int, index int32) error {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: index}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev))
@@ -89,15 +89,15 @@ func (p *parker) watch(fd int, index int32) (err error) {
 	return err
 }
 
-// wait sleeps until a descriptor is readable, ctx ends or atMost has passed, half of atMost at least. It returns
-// the descriptors that it found readable, until the next call.
+// wait sleeps until a descriptor is readable, ctx is done or a time between half of atMost and atMost has passed. It
+// returns the readable descriptors; the slice is valid until the next call.
 func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEvent, error) {
 	p.found = 0
-	p.heed(ctx)
+	p.watchContext(ctx)
 	if err := p.setLimit(ctx, atMost); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil { // else expire is still to come
+	if ctx.Err() != nil { // otherwise expire will set the deadline
 		return nil, nil
 	}
 	err := p.conn.Read(p.look)
@@ -112,7 +112,7 @@ func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEv
 	return p.ready[:p.found], err
 }
 
-// lookNow finds the descriptors that are readable, and reports whether the sleep is over.
+// lookNow finds the readable descriptors, and reports whether the sleep is over.
 func (p *parker) lookNow(epfd uintptr) bool {
 	n, err := unix.EpollWait(int(epfd), p.ready[:], 0)
 	p.found = max(n, 0)
@@ -135,8 +135,8 @@ func (p *parker) setLimit(ctx context.Context, atMost time.Duration) error {
 	return p.file.SetReadDeadline(limit)
 }
 
-// heed has the end of ctx end sleeps, and that of the context before no longer.
-func (p *parker) heed(ctx context.Context) {
+// watchContext makes the end of ctx end sleeps, instead of the context before.
+func (p *parker) watchContext(ctx context.Context) {
 	ends := ctx.Done()
 	if ends == p.ends {
 		return
@@ -144,33 +144,33 @@ func (p *parker) heed(ctx context.Context) {
 	p.ends = ends
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leave != nil {
-		if !p.leave() {
-			p.limit = time.Time{} // expire has set the deadline, or sets it no more
+	if p.unwatch != nil {
+		if !p.unwatch() {
+			p.limit = time.Time{} // expire may have set the deadline
 		}
-		p.leave = nil
+		p.unwatch = nil
 	}
-	p.heeds++
+	p.watched++
 	if ends != nil && !p.closed {
-		number := p.heeds
-		p.leave = context.AfterFunc(ctx, func() { p.expire(number) })
+		number := p.watched
+		p.unwatch = context.AfterFunc(ctx, func() { p.expire(number) })
 	}
 }
 
-// expire ends the sleep, or the next one, if the context of that number is still the one that ends it.
+// expire ends the current or next sleep, if the context of that number is still watched.
 func (p *parker) expire(number uint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if number == p.heeds {
+	if number == p.watched {
 		_ = p.file.SetReadDeadline(time.Now()) // fails only when closed
 	}
 }
 
-// drain takes back signals.
+// drain clears signals.
 func (p *parker) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed { // else the number may be another descriptor's
+	if !p.closed { // otherwise the number may belong to another descriptor
 		var b [8]byte
 		_, _ = unix.Read(p.signal, b[:]) // EAGAIN if there was none
 	}
@@ -190,14 +190,14 @@ func (p *parker) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	if p.leave != nil {
-		p.leave()
+	if p.unwatch != nil {
+		p.unwatch()
 	}
 	return ucs.Join(p.file.Close(), unix.Close(p.signal))
 }
 
-// sleep parks until there may be work. It returns at once if some iface that is
-// polled cannot tell of events, or has some.
+// sleep parks until there may be work. It returns at once if a polled iface
+// has no events to arm, or has an event.
 func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 	if ready, err := e.ReadyToSleep(done); !ready || err != nil {
 		return err
@@ -205,8 +205,8 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 	return e.Park(ctx)
 }
 
-// ReadyToSleep asks the transports for events. It reports whether there is nothing to do
-// until one comes, and done is not true. It does not call done after done has returned true.
+// ReadyToSleep arms the transports. It reports whether there is nothing to do
+// before an event, and done is false. It does not call done after done has returned true.
 func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {
@@ -218,7 +218,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, err
 		}
 	}
-	for range 2 { // what done has started, and left to Progress, is posted by the second
+	for range 2 { // the second round posts operations that done has started and deferred
 		if e.Progress() > 0 || done() {
 			return false, nil
 		}
@@ -226,19 +226,19 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	if armed, err := e.armAll(); !armed || err != nil {
 		return false, err
 	}
-	// No Progress from here on: it would use up events that were asked for, and start what needs
-	// others. Nor done, which may start something too.
+	// No Progress after arming: it would consume armed events, and start operations that need
+	// other events. No done either, which may start operations too.
 	if e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
 		return false, nil
 	}
 	e.Sleeps.Inc()
-	e.Ticks = due // what wakes may be of an iface that is not polled each time
+	e.Ticks = due // the event may be of an iface that is not polled each time
 	return true, nil
 }
 
-// armAll asks the transports for events. It reports false if one has something to do already.
+// armAll arms the transports. It reports false if one has work already.
 func (e *Engine) armAll() (bool, error) {
-	e.asked = e.ifaces
+	e.armed = e.ifaces
 	for _, i := range e.ifaces {
 		i.unread = !i.polled && i.users == 0 && !i.canReceive()
 		if i.waker == nil || i.unread {
@@ -246,7 +246,7 @@ func (e *Engine) armAll() (bool, error) {
 		}
 		switch err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); {
 		case err == uct.ErrBusy:
-			if !i.polled { // what came before it was armed raises no flag
+			if !i.polled { // a message that arrived before arming sets no flag
 				i.activate()
 			}
 			return false, nil
@@ -257,15 +257,15 @@ func (e *Engine) armAll() (bool, error) {
 	return true, nil
 }
 
-// Park parks until an event that was asked for, Signal, or the end of ctx. Callbacks do
-// not run meanwhile. Other goroutines may make progress meanwhile, but not park.
+// Park parks until an armed event, Signal, or the end of ctx. It runs no callbacks.
+// Other goroutines may make progress during Park, but must not park.
 func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
 	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
 	for i := range ready {
-		if k := ready[i].Fd; k != notAnIface && int(k) < len(e.asked) && e.asked[k].unread {
-			e.asked[k].woke.Store(true)
+		if k := ready[i].Fd; k != notAnIface && int(k) < len(e.armed) && e.armed[k].unread {
+			e.armed[k].woke.Store(true)
 			e.woke.Store(true)
 			e.posted.Store(true)
 		}
@@ -273,9 +273,9 @@ func (e *Engine) Park(ctx context.Context) error {
 	return err
 }
 
-// pollWoken has Progress poll the ifaces whose descriptors have ended a sleep although nothing is
-// connected over them and nothing was asked for: a fault of a connection that is closed, the
-// completion of its last operation, its timer. Descriptors are level-triggered: what is not read ends
+// pollWoken makes Progress poll the ifaces whose descriptors have ended a sleep although they have no
+// endpoint and were not armed: because of an error on a closed connection, the
+// completion of its last operation, or its timer. Descriptors are level-triggered: an unread one ends
 // every sleep.
 func (e *Engine) pollWoken() {
 	if !e.woke.Swap(false) {
@@ -288,8 +288,8 @@ func (e *Engine) pollWoken() {
 	}
 }
 
-// Unsettled reports whether there may be something to do, or to wait for, that a sleeper
-// has not asked for.
+// Unsettled reports whether there may be work, or an event that ReadyToSleep
+// has not armed.
 func (e *Engine) Unsettled() bool { return e.slow || !e.Quiet() }
 
 func (e *Engine) makeParker() error {
@@ -311,7 +311,7 @@ func (e *Engine) makeParker() error {
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which
-// then looks for progress. Any goroutine.
+// then makes progress. Any goroutine may call it.
 func (e *Engine) Signal() {
 	e.parkMu.Lock()
 	p := e.park

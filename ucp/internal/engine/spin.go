@@ -8,41 +8,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A blocking call that finds nothing to do spins for a while before it parks: the answer
-// of a peer that runs comes sooner than a parked goroutine is woken. With more waiters than
-// processors spinning does harm: the waiter has the processor that its peer needs. So each
-// worker learns from its waits how long to spin, as hosts of virtual machines do when a
-// processor of a guest halts. A short wait doubles the time that the next one may spin, a
-// long wait halves it. What counts is how long the whole wait took, and not whether it ended
-// while spinning, so a worker that parks at once still sees that spinning would have paid.
-// And a spinning waiter offers its processor to other processes: if one takes it, the worker
+// A blocking call without work spins for a while before it parks: the reply
+// of a running peer arrives sooner than a parked goroutine wakes up. With more waiters than
+// CPUs spinning does harm: the waiter occupies the CPU that its peer needs. So each
+// worker adapts its spin time to its waits, as hypervisors do when a virtual CPU
+// halts. A short wait doubles the spin time of the next one, a
+// long wait halves it. The duration of the wait counts, and not whether it ended
+// while spinning, so a worker that parks at once still finds that spinning would have paid off.
+// A spinning waiter also yields its CPU to other processes now and then: if one runs, the worker
 // does not spin for a while.
 const (
 	// spinMost bounds the time of spinning before a sleep, at several times what a
 	// sleep costs.
 	spinMost = 100 * time.Microsecond
-	// spinLeast is where growth starts, and spinning for less is none.
+	// spinLeast is the smallest spin time; below it the worker does not spin.
 	spinLeast = 5 * time.Microsecond
-	// spinPays is how long a wait may take, with the sleep, to count as short.
+	// spinPays is the duration up to which a wait, including its sleep, counts as short.
 	spinPays = 2 * spinMost
-	// spinYield is how long a waiter spins before it offers the processor to other
-	// processes, which costs some 300 ns if there are none.
+	// spinYield is the spin time between two yields of the CPU to other
+	// processes, each of which costs some 300 ns if no process waits.
 	spinYield = 5 * time.Microsecond
-	// spinPreempted is how long a round of polls takes only if somebody else had the
-	// processor meanwhile, who would have had it at once from a waiter that parks.
+	// spinPreempted is the duration from which a round of polls counts as preempted: another thread had
+	// the CPU, and would have had it at once from a waiter that parks.
 	spinPreempted = 100 * time.Microsecond
-	// spinRest and spinRestMost bound how long nobody spins after that. It doubles while
-	// it happens again soon.
+	// spinRest and spinRestMost bound the time without spinning after a preemption. It doubles if
+	// the next preemption follows soon.
 	spinRest, spinRestMost = time.Millisecond, 256 * time.Millisecond
 )
 
 // Spinner decides how long the waiters of a worker spin. It belongs to the worker's
 // owner.
 type Spinner struct {
-	Fixed  int           // polls, where configured; 0 adapts, negative spins for ever
-	budget time.Duration // how long the next wait may spin after its first round
-	rest   time.Duration // how long it does not spin after its processor was taken; 0 if it was not lately
-	until  time.Duration // the end of that
+	Fixed  int           // polls, where configured; 0 adapts, negative spins without limit
+	budget time.Duration // spin time of the next wait after its first round
+	rest   time.Duration // time without spinning after the last preemption; 0 if there was none lately
+	until  time.Duration // the end of rest
 }
 
 // IdleTime is the time since a waiter last found something to do. The zero value is its
@@ -51,11 +51,11 @@ type IdleTime struct {
 	Polls    int
 	since    time.Duration // when the first round of polls was over; 0 before that
 	last     time.Duration // when the last round was over, while spinning
-	yielded  time.Duration // when the processor was last offered to others
+	yielded  time.Duration // when the CPU was last yielded
 	spinning bool          // counted in waiting.spinning
 }
 
-// Again reports whether the waiter goes on polling after another round in vain.
+// Again reports whether the waiter should poll again after a round without an event.
 func (p *Spinner) Again(s *IdleTime) bool {
 	if p.Fixed > 0 {
 		return s.Polls < p.Fixed
@@ -78,7 +78,7 @@ func (p *Spinner) Again(s *IdleTime) bool {
 	return s.spinning
 }
 
-// offer offers the processor to other processes now and then.
+// offer yields the CPU to other processes every spinYield.
 func (s *IdleTime) offer(now time.Duration) {
 	if now-s.yielded >= spinYield {
 		s.yielded = now
@@ -86,7 +86,7 @@ func (s *IdleTime) offer(now time.Duration) {
 	}
 }
 
-// Found ends the idle time: there was something to do.
+// Found ends the idle time after an event.
 func (p *Spinner) Found(s *IdleTime) {
 	if s.since != 0 {
 		now := clock()
@@ -98,7 +98,7 @@ func (p *Spinner) Found(s *IdleTime) {
 	*s = IdleTime{}
 }
 
-// End ends the idle time with the wait, which is over or was given up.
+// End ends the idle time with the wait; over: the wait has succeeded, otherwise it was given up.
 func (p *Spinner) End(s *IdleTime, over bool) {
 	if over {
 		p.Found(s)
@@ -106,7 +106,7 @@ func (p *Spinner) End(s *IdleTime, over bool) {
 	s.park()
 }
 
-// learn adapts to how long a wait took.
+// learn adapts the spin time to the duration of a wait.
 func (p *Spinner) learn(took time.Duration) {
 	switch {
 	case took <= spinPays:
@@ -118,8 +118,8 @@ func (p *Spinner) learn(took time.Duration) {
 	}
 }
 
-// preempted notes the time of a round, and reports whether the processor was taken away in
-// it. Then the worker does not spin for a while.
+// preempted records the time of a round, and reports whether the thread was preempted in
+// it. The worker then does not spin for a while.
 func (p *Spinner) preempted(s *IdleTime, now time.Duration) bool {
 	took := now - s.last
 	s.last = now
@@ -142,14 +142,14 @@ func (s *IdleTime) park() {
 	}
 }
 
-// waiting counts the waiters of the process. As long as all processors spin, nobody looks
-// whether parked goroutines can go on (the runtime's poller is asked by a processor that
-// has nothing to run), so one of them does not when some are parked.
+// waiting counts the waiters of the process. While all Ps of the runtime spin, none of them runs the
+// network poller, which wakes parked goroutines. So when goroutines are parked, one P
+// must not spin.
 var waiting waiters
 
 type waiters struct{ spinning, parked atomic.Int32 }
 
-// admit lets one more waiter spin, if there is a processor for it.
+// admit lets one more waiter spin, if there is a P for it.
 func (c *waiters) admit() bool {
 	n := c.spinning.Add(1)
 	if c.parked.Load() == 0 || int(n) < runtime.GOMAXPROCS(0) {
@@ -164,5 +164,5 @@ var clockStart = time.Now()
 // clock is the monotonic clock, from some start; never 0.
 func clock() time.Duration { return time.Since(clockStart) + 1 }
 
-// yieldProcessor lets other threads of the machine run that wait for this processor.
+// yieldProcessor lets other threads run that wait for this CPU.
 func yieldProcessor() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) } // never fails

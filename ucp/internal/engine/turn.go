@@ -9,26 +9,26 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Turn is who has a worker: a goroutine in a blocking call, or one that closes it, for
-// which the former makes way.
+// Turn is the right to use a worker. One goroutine in a blocking call has it, or the goroutine that
+// closes the worker; a blocking call ends for the latter.
 type Turn struct {
 	state  atomic.Uint32
-	left   chan struct{} // closed by the blocking call that makes way
-	closed chan struct{} // closed when Worker.Close is over
+	left   chan struct{} // closed by the blocking call that ended for Close
+	closed chan struct{} // closed when Worker.Close is done
 	mu     sync.Mutex    // held by Engine.Close
 }
 
 // Bits of Turn.state.
 const (
 	turnTaken   = 1 << iota // a goroutine is in a blocking call
-	turnClosing             // the worker is to be closed
+	turnClosing             // Worker.Close waits for the turn or has it
 )
 
 func (t *Turn) init() { t.left, t.closed = make(chan struct{}), make(chan struct{}) }
 
 // Take begins a blocking call. It returns an error that wraps ErrClosed if the worker is
-// closed, and panics if another blocking call has not ended: two goroutines that use a
-// worker at once would destroy its tables.
+// closed, and panics if another blocking call is in progress: two goroutines that use a
+// worker at once would corrupt its tables.
 func (t *Turn) Take() error {
 	if t.state.CompareAndSwap(0, turnTaken) {
 		return nil
@@ -45,11 +45,11 @@ func (t *Turn) refuse() error {
 	return ErrClosed
 }
 
-// ErrClosed is how calls of a worker end that is closed.
+// ErrClosed is the error of calls of a closed worker.
 var ErrClosed = fmt.Errorf("ucp: worker: %w", ucs.ErrClosed)
 
-// Give ends a blocking call. If the worker is to be closed, it waits until it is.
-func (t *Turn) Give() {
+// Release ends a blocking call. If Worker.Close waits for the turn, Release waits until the worker is closed.
+func (t *Turn) Release() {
 	if !t.state.CompareAndSwap(turnTaken, 0) {
 		t.makeWay()
 	}
@@ -62,7 +62,7 @@ func (t *Turn) makeWay() {
 	<-t.closed
 }
 
-// closing reports whether the blocking call is to end.
+// closing reports whether the blocking call must end for Worker.Close.
 func (t *Turn) closing() bool { return t.state.Load()&turnClosing != 0 }
 
 // Taken reports whether a goroutine is in a blocking call.

@@ -5,17 +5,17 @@ import (
 	"runtime"
 )
 
-// YieldPolls is how many idle polls a waiter does between two yields to other
-// goroutines: often enough for peers of the same process, seldom enough not to cost
-// (a yield is some 100 ns, a poll 5 to 50).
+// YieldPolls is the number of idle polls of a waiter between two yields to other
+// goroutines: a compromise between the latency of peers in the same process and the cost
+// (a yield takes some 100 ns, a poll 5 to 50).
 const YieldPolls = 64
 
-// kernelPolls is YieldPolls where a poll is a system call for each connection, of some 200 ns: it takes a
-// microsecond, and not 13.
+// kernelPolls is YieldPolls where a poll makes a system call of some 200 ns for each connection: a round then takes
+// one microsecond instead of 13.
 const kernelPolls = 4
 
-// Round is how many idle polls a waiter of a shared worker does between two yields: YieldPolls, or kernelPolls
-// if an iface that is polled has no flag for its events, as it asks the kernel then.
+// Round is the number of idle polls of a waiter of a shared worker between two yields: YieldPolls, or kernelPolls
+// if a polled iface has no flag for its events, so that each poll makes a system call.
 func (e *Engine) Round() int {
 	if e.kernel {
 		return kernelPolls
@@ -23,8 +23,8 @@ func (e *Engine) Round() int {
 	return YieldPolls
 }
 
-// Until makes progress until done reports true, and does not call done after that. The caller has
-// the turn. It looks at ctx every YieldPolls polls, also if each of them finds something.
+// Until makes progress until done returns true, and does not call done after that. The caller has
+// the turn. It checks ctx every YieldPolls polls, also if each of them finds an event.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 	var s IdleTime
 	for polls, over := 1, false; err == nil && !over && !done(); polls++ {
@@ -49,8 +49,8 @@ func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 	return err
 }
 
-// pause yields after a round of polls that found nothing, and sleeps if the waiter has spun for long
-// enough. It reports whether done, which it calls before the sleep, has returned true.
+// pause yields after a round of polls without an event, and sleeps if the waiter has spun
+// long enough. It reports whether done, which it calls before the sleep, has returned true.
 func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) (over bool, err error) {
 	runtime.Gosched()
 	if e.Spin.Again(s) {
