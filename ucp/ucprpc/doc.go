@@ -1,0 +1,40 @@
+// Package ucprpc has requests and replies over the active messages of package ucp.
+//
+//	var cfg ucprpc.ServerConfig
+//	cfg.Handlers.Handle(echo, ucprpc.HandlerConfig{}, func(c *ucprpc.Call) error {
+//		c.Reply = append(c.Reply, c.Data...)
+//		return nil
+//	})
+//	s, err := ucprpc.Listen(ctx, context, "tcp", "10.0.0.1:7000", cfg)
+//
+//	cl, err := ucprpc.Dial(ctx, context, "tcp", "10.0.0.1:7000", ucprpc.ClientConfig{})
+//	reply, err := cl.Call(ctx, echo, request, buf)
+//
+// Requests and replies have any length up to Limits. A call and its handler allocate nothing of this package if buf
+// has room for the reply. Deadlines travel: the context of a handler ends when its caller has given up.
+//
+// # Goroutines
+//
+// Clients, peers and memory may be used by any goroutine. One that waits makes progress for all, if no other one does;
+// so a single caller needs no switch between goroutines. A client whose callers are idle is driven by a goroutine
+// that sleeps until something arrives.
+//
+// A handler runs in a goroutine, or, if it is quick, inline in the goroutine that makes progress: see HandlerConfig. A
+// handler that panics ends the process.
+//
+// # Limits
+//
+// A server bounds the requests in progress and their bytes, for each peer and for each worker, and rejects what is
+// beyond with CodeBusy. A peer that does not receive its replies uses its own places. A peer that sends malformed
+// messages is disconnected. Server.Stats counts all of these.
+//
+// # Failures
+//
+// A Client connects again, with pauses that grow and vary, when its connection has failed. Requests that were not sent
+// are sent over the next connection. Requests that may have run fail with CodeLost, unless their Method is idempotent.
+// Server.Shutdown lets peers move to another server without an error.
+//
+// # Security
+//
+// As for Listen and Dial of package ucp: without TLS or a token, any process that reaches the address may call.
+package ucprpc

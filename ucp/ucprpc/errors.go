@@ -1,0 +1,126 @@
+package ucprpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Code says why a call failed. It travels with the reply.
+type Code uint16
+
+// Codes below CodeUser are those of this package.
+const (
+	CodeFailed      Code = 1 + iota // the handler returned an error without a code
+	CodeCanceled                    // the context of the caller was canceled
+	CodeDeadline                    // the deadline of the caller has passed
+	CodeBusy                        // a limit of the peer, or MaxCalls here, was reached; the handler has not run
+	CodeDraining                    // the peer shuts down; the handler has not run
+	CodeNoMethod                    // the peer has no such method
+	CodeTooLong                     // the request or the reply is longer than the limit
+	CodeUnavailable                 // there is no connection; the request was not sent
+	CodeLost                        // the connection failed after the request was sent: the handler may have run
+	CodeNoMemory                    // the peer publishes no memory under that name
+	CodeClosed                      // this side is closed
+
+	CodeUser Code = 256 // the first code that is free for applications
+)
+
+var codeTexts = [...]string{
+	CodeFailed: "failed", CodeCanceled: "canceled", CodeDeadline: "deadline exceeded",
+	CodeBusy: "a limit was reached", CodeDraining: "the server shuts down", CodeNoMethod: "no such method",
+	CodeTooLong: "too long", CodeUnavailable: "not connected", CodeLost: "connection lost, the request may have run",
+	CodeNoMemory: "no memory of that name", CodeClosed: "closed",
+}
+
+// String returns the meaning of the code.
+func (c Code) String() string {
+	if int(c) < len(codeTexts) && codeTexts[c] != "" {
+		return codeTexts[c]
+	}
+	return fmt.Sprintf("code %d", uint16(c))
+}
+
+// Error is the error of a call. A handler that returns one sets the code that its caller gets. errors.Is finds
+// context.Canceled in CodeCanceled, context.DeadlineExceeded in CodeDeadline, ucs.ErrClosed in CodeClosed,
+// ucs.ErrTooLong in CodeTooLong, and everything in Err.
+type Error struct {
+	Code Code
+	Text string // of the handler; at most 1 KiB travel
+	Err  error  // the local cause; nil if the peer has sent the error
+}
+
+// Error returns code, text and cause in one line.
+func (e *Error) Error() string {
+	s := "ucprpc: " + e.Code.String()
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the local cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is what the code means.
+func (e *Error) Is(target error) bool {
+	switch e.Code {
+	case CodeCanceled:
+		return target == context.Canceled
+	case CodeDeadline:
+		return target == context.DeadlineExceeded
+	case CodeTooLong:
+		return target == ucs.ErrTooLong
+	case CodeClosed:
+		return target == ucs.ErrClosed
+	}
+	return false
+}
+
+// CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return CodeDeadline
+	case errors.Is(err, context.Canceled):
+		return CodeCanceled
+	}
+	return CodeFailed
+}
+
+// maxErrorText is how much of an error's text travels, in bytes.
+const maxErrorText = 1 << 10
+
+// errorText returns what travels of the error of a handler.
+func errorText(err error) []byte {
+	text := ""
+	if e, ok := err.(*Error); ok {
+		text = e.Text
+	} else {
+		text = err.Error()
+	}
+	return []byte(text[:min(len(text), maxErrorText)])
+}
+
+// ended is the error of a call whose context has ended.
+func ended(ctx context.Context) error {
+	err := context.Cause(ctx)
+	return &Error{Code: codeOfContext(ctx), Err: err}
+}
+
+func codeOfContext(ctx context.Context) Code {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return CodeDeadline
+	}
+	return CodeCanceled
+}

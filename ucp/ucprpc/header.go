@@ -1,0 +1,71 @@
+package ucprpc
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// kind is what a message is.
+type kind uint8
+
+const (
+	kindCall   kind = 1 + iota // a request that gets a reply
+	kindOneWay                 // a request without a reply
+	kindReply
+	kindCancel // the caller of a request has given it up
+	kindDrain  // the sender accepts no more requests
+)
+
+// header is what a message begins with; docs/wire.md has its layout. The data follows as the data of
+// the active message.
+type header struct {
+	kind    kind
+	number  uint16 // of the method; in a reply the code
+	id      callID
+	timeout uint32 // in microseconds; 0 means none
+}
+
+// callID names a request of a peer: the index of its record there, and how often that was used.
+type callID struct{ index, generation uint32 }
+
+const (
+	headerLen = 16  // bytes, without the name of the method
+	maxName   = 255 // bytes of a name
+)
+
+// pack writes the header and the name of a method to b, which has room, and returns the length.
+func (h *header) pack(b []byte, name string) int {
+	_ = b[:headerLen]
+	b[0], b[1] = byte(h.kind), byte(len(name))
+	binary.LittleEndian.PutUint16(b[2:], h.number)
+	binary.LittleEndian.PutUint32(b[4:], h.id.index)
+	binary.LittleEndian.PutUint32(b[8:], h.id.generation)
+	binary.LittleEndian.PutUint32(b[12:], h.timeout)
+	return headerLen + copy(b[headerLen:], name)
+}
+
+// unpack reads a header, which a peer may have filled with anything. name is a part of b, empty if the
+// number names the method.
+func (h *header) unpack(b []byte) (name []byte, ok bool) {
+	if len(b) < headerLen || len(b) != headerLen+int(b[1]) {
+		return nil, false
+	}
+	h.kind = kind(b[0])
+	h.number = binary.LittleEndian.Uint16(b[2:])
+	h.id.index = binary.LittleEndian.Uint32(b[4:])
+	h.id.generation = binary.LittleEndian.Uint32(b[8:])
+	h.timeout = binary.LittleEndian.Uint32(b[12:])
+	name = b[headerLen:]
+	isRequest := h.kind == kindCall || h.kind == kindOneWay
+	return name, h.kind >= kindCall && h.kind <= kindDrain && (isRequest || len(name) == 0)
+}
+
+// timeoutField is the timeout of a header for a call that may take d: at least 1, or 0, which means none,
+// where the field has no room.
+func timeoutField(d time.Duration) uint32 {
+	us := max(d.Microseconds(), 1)
+	if us >= 1<<32 {
+		return 0
+	}
+	return uint32(us)
+}
