@@ -1,0 +1,370 @@
+package ucprpc
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+)
+
+// loop is a worker that any goroutine may use. One goroutine at a time drives it: it makes progress for all. A
+// goroutine that waits drives the loop itself if no other one does; otherwise it submits a task, which the driver
+// runs between two polls, and sleeps until the driver wakes it. A driver whose own wait is over passes the drive
+// to another waiter. So a single caller pays for no switch between goroutines, and many callers share each poll.
+type loop struct {
+	w     *ucp.Worker
+	n     *node
+	stats loopStats
+
+	driven  atomic.Bool          // a goroutine drives, or was woken to do so
+	tasks   atomic.Pointer[task] // submitted, the latest first
+	parked  atomic.Uint32        // notParked, parked or signaled
+	waiting atomic.Int32         // length of waiters
+	uses    atomic.Uint32        // changes as long as callers drive
+
+	mu      sync.Mutex
+	waiters waiter // head of a ring: goroutines that sleep; under mu
+	free    *slot  // under mu
+	made    int    // slots; under mu
+
+	// Of the driver.
+	own       *waiter // its wait; nil if it only serves
+	events    uint    // messages and completions
+	seen      uint    // events before the latest park
+	woken     bool    // it has woken a goroutine since it last yielded
+	pushes    bool    // it has posted messages since the latest poll
+	closed    bool    // the worker is closed
+	ready     func() bool
+	slots     []atomic.Pointer[slot] // by index; set under mu, read by the driver
+	flushes   []*slot                // that wait for a flush
+	active    int                    // slots with an operation in progress
+	inFlight  int                    // calls of peers that have no reply yet
+	bytes     int64                  // that these calls use
+	peers     map[*ucp.EP]*Peer
+	last      *Peer // the peer of the latest message
+	freeCalls *Call
+	draining  bool
+	quiet     []*waiter // wait until nothing is in progress
+	work      chan *Call
+	idle      atomic.Int32   // goroutines that wait for work
+	running   sync.WaitGroup // goroutines of this loop
+}
+
+// task is something for the driver to do. It may be submitted again when it has run.
+type task struct {
+	run  func() // set once
+	next *task
+}
+
+// waiter is a goroutine that waits.
+type waiter struct {
+	wake       chan struct{} // has room for one
+	prev, next *waiter       // in loop.waiters, under its mu; nil if it is not there
+	drives     bool          // it was woken to drive
+	done       bool          // what it waits for is over; of the driver until the waiter is woken
+}
+
+func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
+
+// Values of loop.parked.
+const (
+	notParked = iota
+	parked
+	signaled
+)
+
+// pollsBeforePark is how often the driver polls in vain before it leaves the wait to the worker, which goes on
+// polling or sleeps. Tasks that are submitted meanwhile need no signal. It is as long as a handler of a peer
+// that polls takes, about 1 us.
+const pollsBeforePark = 32
+
+func newLoop(w *ucp.Worker, n *node) *loop {
+	l := &loop{w: w, n: n, peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call)}
+	l.waiters.prev, l.waiters.next = &l.waiters, &l.waiters
+	l.ready = l.hasWork
+	w.OnActive(amID, l.handle)
+	l.stats.addTo(n.stats.Child("worker"))
+	return l
+}
+
+// acquire makes the caller the driver if there is none.
+func (l *loop) acquire() bool { return !l.driven.Load() && l.driven.CompareAndSwap(false, true) }
+
+// submit leaves a task to the driver. Any goroutine.
+func (l *loop) submit(t *task) {
+	for {
+		old := l.tasks.Load()
+		t.next = old
+		if l.tasks.CompareAndSwap(old, t) {
+			break
+		}
+	}
+	if l.parked.Load() == parked && l.parked.CompareAndSwap(parked, signaled) { // pairs with the store in park
+		l.w.Signal()
+	}
+}
+
+// runTasks runs what was submitted, in this order.
+func (l *loop) runTasks() {
+	if l.tasks.Load() == nil {
+		return
+	}
+	var first *task
+	for t := l.tasks.Swap(nil); t != nil; {
+		t.next, first, t = first, t, t.next
+	}
+	for t := first; t != nil; {
+		next := t.next // the task may be submitted again as soon as it runs
+		t.run()
+		t = next
+	}
+}
+
+// await runs start on the loop and returns when w is done. If ctx ends first it runs abandon, which has to end w.
+func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
+	if l.acquire() {
+		l.driveFor(ctx, w, start, abandon)
+		return
+	}
+	l.mu.Lock()
+	l.enqueue(w)
+	l.mu.Unlock()
+	l.submit(start)
+	if l.acquire() { // the driver has left
+		l.mu.Lock()
+		l.dequeue(w)
+		l.mu.Unlock()
+		if w.done { // and has ended the wait before
+			<-w.wake
+		}
+		l.driveFor(ctx, w, nil, abandon)
+		return
+	}
+	for canceled := ctx.Done(); ; {
+		select {
+		case <-w.wake:
+			if !w.drives {
+				return
+			}
+			w.drives = false
+			l.driveFor(ctx, w, nil, abandon)
+			return
+		case <-canceled:
+			canceled = nil
+			l.submit(abandon)
+		}
+	}
+}
+
+// enqueue adds w to the goroutines that sleep; dequeue removes it. mu is locked.
+func (l *loop) enqueue(w *waiter) {
+	w.prev, w.next = l.waiters.prev, &l.waiters
+	w.prev.next, w.next.prev = w, w
+	l.waiting.Add(1)
+}
+
+func (l *loop) dequeue(w *waiter) {
+	if w.next != nil {
+		w.prev.next, w.next.prev = w.next, w.prev
+		w.prev, w.next = nil, nil
+		l.waiting.Add(-1)
+	}
+}
+
+// finish ends the wait of w. Only the driver may call it.
+func (l *loop) finish(w *waiter) {
+	w.done = true
+	if w == l.own {
+		return
+	}
+	l.mu.Lock()
+	l.dequeue(w)
+	l.mu.Unlock()
+	w.wake <- struct{}{}
+	l.woken = true
+}
+
+// driveFor drives until w is done.
+func (l *loop) driveFor(ctx context.Context, w *waiter, start, abandon *task) {
+	l.own = w
+	l.runTasks()
+	if start != nil {
+		start.run()
+	}
+	if l.drive(ctx, w) != nil {
+		abandon.run()
+		_ = l.drive(context.Background(), w) // ends with w
+	}
+	l.own = nil
+	l.release()
+}
+
+// release ends the drive of the caller.
+func (l *loop) release() {
+	l.uses.Add(1)
+	for {
+		if l.pushes && !l.closed {
+			l.pushes = false
+			l.w.Progress()
+		}
+		l.mu.Lock()
+		if w := l.waiters.next; w != &l.waiters {
+			l.dequeue(w)
+			w.drives = true
+			l.mu.Unlock()
+			w.wake <- struct{}{}
+			return
+		}
+		l.driven.Store(false) // before a waiter adds itself, which then finds no driver
+		l.mu.Unlock()
+		if l.tasks.Load() == nil || !l.acquire() {
+			return
+		}
+		l.runTasks()
+	}
+}
+
+// drive makes progress until w is done; with w nil, until the loop is closed or others wait and yields is set.
+// It returns the error of ctx if that ends first.
+func (l *loop) drive(ctx context.Context, w *waiter) error {
+	for polls, idle := 1, 0; ; polls++ {
+		l.runTasks()
+		if l.closed || w != nil && w.done || w == nil && l.yields() {
+			return nil
+		}
+		if polls%pollsBeforePark == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.pushes = false
+		n := l.w.Progress()
+		l.endFlushes()
+		switch {
+		case l.woken && (n == 0 || polls%pollsBeforePark == 0): // the goroutines that were woken may submit more
+			l.woken = false
+			runtime.Gosched()
+		case n > 0:
+			idle = 0
+		default:
+			idle++
+		}
+		if idle < pollsBeforePark || w != nil && w.done {
+			continue
+		}
+		idle = 0
+		if err := l.park(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// park leaves the wait to the worker, which polls or sleeps as it has learned.
+func (l *loop) park(ctx context.Context) error {
+	l.seen = l.events
+	l.parked.Store(parked) // pairs with the load in submit: hasWork sees what was submitted before
+	err := l.w.Until(ctx, l.ready)
+	l.parked.Store(notParked)
+	return err
+}
+
+// hasWork reports that there is more to do than to wait for the worker.
+func (l *loop) hasWork() bool {
+	if l.tasks.Load() != nil || l.events != l.seen {
+		return true
+	}
+	for _, s := range l.flushes {
+		if s.send.Done() {
+			return true
+		}
+	}
+	return false
+}
+
+// yields reports that the goroutine that serves the loop leaves the drive to a waiter.
+func (l *loop) yields() bool { return !l.n.serves && l.waiting.Load() > 0 }
+
+// watchInterval is how long nobody drives the loop of a client after its latest call.
+const watchInterval = time.Millisecond
+
+// serve drives the loop until it is closed. At a client it does so only while there are no callers: callers drive
+// faster.
+func (l *loop) serve() {
+	defer l.running.Done()
+	for seen := l.uses.Load() - 1; ; {
+		uses := l.uses.Load()
+		if (l.n.serves || uses == seen) && l.acquire() {
+			l.own = nil
+			_ = l.drive(context.Background(), nil)
+			closed := l.closed
+			l.release()
+			if closed {
+				return
+			}
+			uses = l.uses.Load()
+		}
+		seen = uses
+		time.Sleep(watchInterval)
+	}
+}
+
+// runOnLoop has the driver run f, outside of callbacks, and waits for it.
+func (l *loop) runOnLoop(f func()) {
+	var w waiter
+	w.init()
+	start := task{run: func() { f(); l.finish(&w) }}
+	l.await(context.Background(), &w, &start, nil)
+}
+
+// drain waits until no call is in progress in either direction and no more can come, or ctx ends.
+func (l *loop) drain(ctx context.Context) {
+	var w waiter
+	w.init()
+	start := task{run: func() { l.quiet = append(l.quiet, &w); l.checkQuiet() }}
+	abandon := task{run: func() {
+		if !w.done {
+			l.finish(&w)
+		}
+	}}
+	l.await(ctx, &w, &start, &abandon)
+}
+
+// checkQuiet ends the waits of drain when nothing is in progress. A server waits for its peers to leave, as requests
+// that were sent before a peer knew of the drain are on their way.
+func (l *loop) checkQuiet() {
+	if len(l.quiet) == 0 || l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
+		return
+	}
+	for _, w := range l.quiet {
+		if !w.done {
+			l.finish(w)
+		}
+	}
+	l.quiet = nil
+}
+
+// flushLimit bounds how long close waits for the last messages to leave.
+const flushLimit = time.Second
+
+// close ends all calls with err, closes the worker, and waits for the goroutines of the loop.
+func (l *loop) close(err error) (closeErr error) {
+	l.runOnLoop(func() {
+		if l.closed {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+		_ = l.w.FlushWait(ctx) // otherwise peers do not get the last replies
+		cancel()
+		for _, p := range l.peers {
+			l.drop(p, err)
+		}
+		closeErr = l.w.Close() // which ends all requests
+		l.closed = true
+		close(l.work)
+		l.active, l.inFlight = 0, 0 // a handler that still runs gets no further
+		l.checkQuiet()
+	})
+	l.running.Wait()
+	return closeErr
+}

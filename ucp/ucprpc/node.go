@@ -1,0 +1,145 @@
+package ucprpc
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
+)
+
+// Method names a handler: by Name, of at most 255 bytes, or by Number if Name is empty. A number is faster by some
+// 20 ns. Numbers from 0xff00 on are of this package.
+type Method struct {
+	Name   string
+	Number uint16
+	// Idempotent says that the handler may run more than once: a Client then repeats calls whose connection failed
+	// before the reply.
+	Idempotent bool
+}
+
+// Handler handles a request, and returns why it failed, or nil. Its caller gets an *Error with the code of the
+// error, or CodeFailed.
+type Handler func(c *Call) error
+
+// HandlerConfig says how a handler runs. The zero value runs it in a goroutine, when the whole request is there.
+type HandlerConfig struct {
+	// Inline runs the handler in the goroutine that makes progress for all peers, which is several times faster for
+	// a handler that takes some microseconds at most. The handler must not wait, nor call methods of Peer, Client or
+	// Server that take a context. It must not use Call.Data after it has returned.
+	Inline bool
+	// OnDemand runs the handler before the data of a large request has come: see Call.Recv. Not with Inline.
+	OnDemand bool
+}
+
+type handler struct {
+	f                Handler
+	inline, onDemand bool
+}
+
+// Handlers are the handlers of a Server or a Client. The zero value has none. Do not change them while they are in
+// use.
+type Handlers struct {
+	byName   map[string]*handler
+	byNumber map[uint16]*handler
+}
+
+// Handle sets the handler of a method.
+func (h *Handlers) Handle(m Method, cfg HandlerConfig, f Handler) {
+	if h.byName == nil {
+		h.byName, h.byNumber = map[string]*handler{}, map[uint16]*handler{}
+	}
+	hd := &handler{f, cfg.Inline, cfg.OnDemand}
+	if m.Name != "" {
+		h.byName[m.Name] = hd
+	} else {
+		h.byNumber[m.Number] = hd
+	}
+}
+
+// find returns the handler that a header names; nil if there is none.
+func (h *Handlers) find(number uint16, name []byte) *handler {
+	if len(name) > 0 {
+		return h.byName[string(name)]
+	}
+	return h.byNumber[number]
+}
+
+// Limits bound what peers and callers may use. 0 means the default of a field.
+type Limits struct {
+	// PeerCalls and WorkerCalls limit the requests in progress of one peer, and of all peers of a worker: those
+	// whose handler has not returned, or whose reply the peer has not received. More are rejected with CodeBusy, or
+	// dropped if they are one-way messages. 1,024 and 16,384.
+	PeerCalls, WorkerCalls int
+	// PeerBytes and WorkerBytes limit the bytes of these requests and their replies. One request may exceed them.
+	// 64 MiB and 256 MiB.
+	PeerBytes, WorkerBytes int64
+	// MaxRequest and MaxReply limit the length of a request that a handler gets, and of a reply that a caller gets,
+	// in bytes. 16 MiB.
+	MaxRequest, MaxReply int
+	// MaxCalls limits the operations in progress of the own callers on a worker; more fail with CodeBusy. 4,096.
+	MaxCalls int
+}
+
+func (c *Limits) setDefaults() error {
+	for _, n := range []int{c.PeerCalls, c.WorkerCalls, c.MaxRequest, c.MaxReply, c.MaxCalls, int(min(c.PeerBytes, c.WorkerBytes))} {
+		if n < 0 {
+			return fmt.Errorf("ucprpc: a limit of %d: %w", n, ucs.ErrInvalidParam)
+		}
+	}
+	c.PeerCalls, c.WorkerCalls = cmp.Or(c.PeerCalls, 1024), cmp.Or(c.WorkerCalls, 16384)
+	c.PeerBytes, c.WorkerBytes = cmp.Or(c.PeerBytes, 64<<20), cmp.Or(c.WorkerBytes, 256<<20)
+	c.MaxRequest, c.MaxReply, c.MaxCalls = cmp.Or(c.MaxRequest, 16<<20), cmp.Or(c.MaxReply, 16<<20), cmp.Or(c.MaxCalls, 4096)
+	return nil
+}
+
+// node is what the loops of a Server or a Client have in common.
+type node struct {
+	c        *ucp.Context
+	cfg      Limits
+	handlers Handlers
+	serves   bool // the loops are driven by a goroutine of their own all the time
+	stats    *stats.Node
+
+	mu     sync.Mutex
+	memory map[string]*ucp.Mem // published; under mu
+}
+
+// loopStats counts requests of peers by what became of them.
+type loopStats struct {
+	requests    stats.Counter // that a handler got
+	busy        stats.Counter // rejected with CodeBusy, or dropped
+	draining    stats.Counter // rejected with CodeDraining
+	unknown     stats.Counter // rejected with CodeNoMethod
+	tooLong     stats.Counter // rejected with CodeTooLong
+	violations  stats.Counter // peers that were disconnected for it
+	lateReplies stats.Counter // to calls that were given up
+}
+
+func (s *loopStats) addTo(n *stats.Node) {
+	n.Add("requests", &s.requests)
+	n.Add("rejected_busy", &s.busy)
+	n.Add("rejected_draining", &s.draining)
+	n.Add("rejected_no_method", &s.unknown)
+	n.Add("rejected_too_long", &s.tooLong)
+	n.Add("violations", &s.violations)
+	n.Add("late_replies", &s.lateReplies)
+}
+
+func (s *loopStats) rejected(c Code) {
+	switch c {
+	case CodeBusy:
+		s.busy.Inc()
+	case CodeDraining:
+		s.draining.Inc()
+	case CodeNoMethod:
+		s.unknown.Inc()
+	default:
+		s.tooLong.Inc()
+	}
+}
+
+// hello begins the private data of a dialer and of a listener; the last byte is the version of the protocol.
+const hello = "ucprpc\x00\x01"
