@@ -1,0 +1,188 @@
+package ucprpc
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// amID is the id of all active messages of this package.
+const amID = 0x7270
+
+// Peer is a connection to another process. Its methods may be called by any goroutine, but not by a handler that
+// runs inline.
+type Peer struct {
+	l    *loop
+	ep   *ucp.EP
+	from ucp.Identity
+
+	// Of the driver.
+	gone      error // why the connection has failed; nil as long as it has not
+	draining  bool  // the peer accepts no more requests
+	running   Call  // head of a ring: calls of the peer that have no reply yet
+	inFlight  int   // of these
+	bytes     int64 // that these use
+	rejecting int   // rejections that have not left
+	onGone    func(p *Peer, err error)
+	onDrain   func(p *Peer)
+}
+
+// Identity returns the identity of the peer, as [ucp.EP.PeerIdentity].
+func (p *Peer) Identity() ucp.Identity { return p.from }
+
+// Call is [Client.Call] over this connection only.
+func (p *Peer) Call(ctx context.Context, m Method, request, buf []byte) (reply []byte, err error) {
+	return p.send(ctx, opCall, m, request, buf)
+}
+
+// Send is [Client.Send] over this connection only.
+func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
+	_, err := p.send(ctx, opOneWay, m, data, nil)
+	return err
+}
+
+func (p *Peer) send(ctx context.Context, op slotOp, m Method, data, buf []byte) (reply []byte, err error) {
+	if len(m.Name) > maxName {
+		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
+	}
+	s, err := p.take(op, data)
+	if err != nil {
+		return nil, err
+	}
+	s.method, s.buf = m, buf
+	err = s.run(ctx)
+	reply = s.reply
+	s.put()
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// add makes the record of a connection.
+func (l *loop) add(ep *ucp.EP, from ucp.Identity) *Peer {
+	p := &Peer{l: l, ep: ep, from: from}
+	p.running.prev, p.running.next = &p.running, &p.running
+	l.peers[ep] = p
+	return p
+}
+
+// drop ends everything that is in progress with a peer that has failed for that reason. The caller closes the EP.
+func (l *loop) drop(p *Peer, err error) {
+	if p.gone != nil {
+		return
+	}
+	p.gone = err
+	l.events++
+	delete(l.peers, p.ep)
+	if l.last == p {
+		l.last = nil
+	}
+	for c := p.running.next; c != &p.running; c = c.next {
+		c.cancel(&Error{Code: CodeLost, Err: err})
+	}
+	for i := range l.slots {
+		s := l.slots[i].Load()
+		if s == nil {
+			break
+		}
+		if s.active && s.p == p {
+			s.end(&Error{Code: CodeLost, Err: err})
+		}
+	}
+	if p.onGone != nil {
+		p.onGone(p, err)
+	}
+	l.checkQuiet()
+}
+
+// dropFailed drops the peer if err says that its EP has failed: ucp may call OnError later.
+func (l *loop) dropFailed(p *Peer, err error) {
+	if errors.Is(err, ucs.ErrEPFailed) {
+		l.drop(p, err)
+	}
+}
+
+// errViolation is why a peer is disconnected that does not follow the protocol.
+var errViolation = errors.New("the peer violates the protocol of ucprpc")
+
+// violate disconnects a peer for a message that no peer sends.
+func (p *Peer) violate(m *ucp.ActiveMessage) {
+	m.Reject()
+	p.l.stats.violations.Inc()
+	p.disconnect(errViolation)
+}
+
+func (p *Peer) disconnect(err error) {
+	p.l.drop(p, err)
+	if r, _ := p.ep.Close(ucp.CloseForce); r != nil { // the error: it is closed already
+		r.Release()
+	}
+}
+
+// notify sends a message that has a header only.
+func (p *Peer) notify(h *header) {
+	b := make([]byte, headerLen)
+	h.pack(b, "")
+	r, _ := p.ep.SendActive(amID, b, nil, nil) // the error: the peer has gone
+	if r != nil {
+		r.Release()
+	}
+	p.l.pushes = true
+}
+
+// peer returns the connection that a message came over; nil if it is closed.
+func (l *loop) peer(ep *ucp.EP) *Peer {
+	if p := l.last; p != nil && p.ep == ep {
+		return p
+	}
+	p := l.peers[ep]
+	if p != nil {
+		l.last = p
+	}
+	return p
+}
+
+// handle handles any message of a peer. It runs inside Progress.
+func (l *loop) handle(m *ucp.ActiveMessage) {
+	l.events++
+	p := l.peer(m.From)
+	if p == nil {
+		m.Reject()
+		return
+	}
+	var h header
+	name, ok := h.unpack(m.Header)
+	if !ok {
+		p.violate(m)
+		return
+	}
+	switch h.kind {
+	case kindReply:
+		l.handleReply(p, &h, m)
+	case kindCancel:
+		p.cancel(h.id)
+	case kindDrain:
+		p.draining = true
+		if p.onDrain != nil {
+			p.onDrain(p)
+		}
+	default:
+		l.handleRequest(p, &h, name, m)
+	}
+}
+
+// cancel ends the context of a call of the peer. A call that has ended meanwhile is not found.
+func (p *Peer) cancel(id callID) {
+	for c := p.running.next; c != &p.running; c = c.next {
+		if c.h.id == id {
+			c.cancel(context.Canceled)
+			return
+		}
+	}
+}
+
+// disconnected is the error of a connection that this side closes.
+var disconnected = &Error{Code: CodeClosed, Err: ucs.ErrClosed}

@@ -1,0 +1,315 @@
+package ucprpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// slot is the record of an operation of a caller: a call, a one-way message, or an access to remote memory. Slots
+// are pooled, with everything that an operation needs, so that operations do not allocate.
+//
+// An operation ends once: when it has a reply or a reason, and ucp uses neither its data nor its buffer.
+type slot struct {
+	waiter
+	l              *loop
+	start, abandon task
+	sending        ucp.OpParams
+	receiving      ucp.OpParams
+	hdr            [headerLen + maxName]byte
+	nextFree       *slot // in loop.free
+
+	// Of the caller until it submits start, and again when done is set.
+	op       slotOp
+	p        *Peer
+	method   Method
+	data     []byte // to send or put, or where a get writes
+	buf      []byte // for the reply
+	ctx      context.Context
+	deadline time.Time
+	msg      *ucp.ActiveMessage
+	key      *ucp.RKey
+	off      uint64
+	reply    []byte
+	err      error
+
+	// Of the driver.
+	id     callID
+	epoch  uint         // grows when callbacks of ucp that are still to come are no longer of interest
+	active bool         // the operation is in progress
+	over   bool         // reply or err is final
+	posted bool         // ucp has accepted the request
+	send   *ucp.Request // uses data, or is the flush of a put; nil if there is none
+	recv   *ucp.Request // writes to the buffer; nil if there is none
+}
+
+// slotOp is what an operation does.
+type slotOp uint8
+
+const (
+	opCall slotOp = iota
+	opOneWay
+	opGet
+	opPut
+	opUnpack // makes a key of data
+	opRecv   // the data of a request, by its handler
+)
+
+// take returns a slot for an operation on the peer. CodeBusy if Config.MaxCalls are in use.
+func (p *Peer) take(op slotOp, data []byte) (*slot, error) {
+	l := p.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.free
+	switch {
+	case s != nil:
+		l.free = s.nextFree
+	case l.made == len(l.slots):
+		return nil, &Error{Code: CodeBusy, Text: "MaxCalls are in progress"}
+	default:
+		s = &slot{l: l, id: callID{index: uint32(l.made)}}
+		s.init()
+		s.start.run, s.abandon.run = s.post, s.giveUp
+		s.renewCallbacks()
+		l.slots[l.made].Store(s)
+		l.made++
+	}
+	s.op, s.p, s.data, s.done = op, p, data, false
+	return s, nil
+}
+
+// put returns the slot to its loop.
+func (s *slot) put() {
+	s.p, s.data, s.buf, s.reply, s.msg, s.key, s.ctx, s.err = nil, nil, nil, nil, nil, nil, nil, nil
+	s.l.mu.Lock()
+	s.nextFree, s.l.free = s.l.free, s
+	s.l.mu.Unlock()
+}
+
+// run executes the operation and returns its error.
+func (s *slot) run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	s.ctx = ctx
+	s.deadline, _ = ctx.Deadline()
+	s.l.await(ctx, &s.waiter, &s.start, &s.abandon)
+	return s.err
+}
+
+// renewCallbacks makes callbacks that do nothing any more when epoch changes.
+func (s *slot) renewCallbacks() {
+	epoch := s.epoch
+	s.sending.OnDone = func(err error) {
+		if s.epoch == epoch {
+			s.onSent(err)
+		}
+	}
+	s.receiving.OnDone = func(err error) {
+		if s.epoch == epoch {
+			s.onReceived(err)
+		}
+	}
+}
+
+// post starts the operation.
+func (s *slot) post() {
+	s.active, s.over, s.posted = true, false, false
+	s.id.generation++
+	s.l.active++
+	if s.p.gone != nil {
+		s.end(&Error{Code: CodeUnavailable, Err: s.p.gone})
+		return
+	}
+	var err error
+	switch s.op {
+	case opCall, opOneWay:
+		s.send, err = s.p.ep.SendActive(amID, s.hdr[:s.packHeader()], s.data, &s.sending)
+		s.l.pushes = true
+	case opGet:
+		s.send, err = s.p.ep.Get(s.data, s.key.Addr()+s.off, s.key, &s.sending)
+	case opPut:
+		s.send, err = s.p.ep.Put(s.data, s.key.Addr()+s.off, s.key, &s.sending)
+	case opUnpack:
+		s.key, err = s.p.ep.Unpack(s.data)
+	case opRecv:
+		s.recv, err = s.msg.Recv(s.data, &s.receiving)
+	}
+	if err != nil {
+		s.end(&Error{Code: CodeUnavailable, Err: err})
+		s.l.dropFailed(s.p, err)
+		return
+	}
+	s.posted = true
+	if s.send == nil {
+		s.sentAll()
+	}
+}
+
+func (s *slot) packHeader() int {
+	h := header{kind: kindCall, number: s.method.Number, id: s.id}
+	if s.op == opOneWay {
+		h.kind = kindOneWay
+	}
+	if !s.deadline.IsZero() {
+		h.timeout = timeoutField(time.Until(s.deadline))
+	}
+	return h.pack(s.hdr[:], s.method.Name)
+}
+
+// sentAll goes on when ucp does not use the data any more.
+func (s *slot) sentAll() {
+	switch s.op {
+	case opCall: // the reply ends it
+		s.endIfOver()
+	case opPut:
+		s.flush()
+	default:
+		s.end(nil)
+	}
+}
+
+// flush waits until a put is in the memory of the peer.
+func (s *slot) flush() {
+	r, err := s.p.ep.Flush()
+	if r == nil {
+		s.end(err)
+		return
+	}
+	s.send = r
+	s.l.flushes = append(s.l.flushes, s)
+}
+
+// endFlushes ends the puts whose flush is complete: a flush has no callback.
+func (l *loop) endFlushes() {
+	for i := 0; i < len(l.flushes); {
+		s := l.flushes[i]
+		if !s.send.Done() {
+			i++
+			continue
+		}
+		l.flushes[i] = l.flushes[len(l.flushes)-1]
+		l.flushes = l.flushes[:len(l.flushes)-1]
+		_, err := s.send.Test()
+		s.send = nil
+		s.end(err)
+	}
+}
+
+// onSent is called when ucp does not use the data any more.
+func (s *slot) onSent(err error) {
+	s.l.events++
+	s.send.Release()
+	s.send = nil
+	if err != nil {
+		s.end(err)
+		return
+	}
+	s.sentAll()
+}
+
+// onReceived is called when the reply is complete.
+func (s *slot) onReceived(err error) {
+	s.l.events++
+	s.recv.Release()
+	s.recv = nil
+	if err != nil {
+		s.err = &Error{Code: CodeLost, Err: err}
+	}
+	s.endIfOver()
+}
+
+// end sets how the operation ends, unless that is known: with err, or nil.
+func (s *slot) end(err error) {
+	if !s.active || s.over {
+		s.endIfOver()
+		return
+	}
+	s.over, s.err = true, err
+	if _, ok := err.(*Error); err != nil && !ok {
+		s.err = &Error{Code: CodeFailed, Err: err} // refused by the target
+		if errors.Is(err, ucs.ErrEPFailed) {
+			s.err = &Error{Code: CodeLost, Err: err}
+			s.l.dropFailed(s.p, err)
+		}
+	}
+	s.endIfOver()
+}
+
+// endIfOver wakes the caller if the result is final and ucp uses no memory of the caller any more.
+func (s *slot) endIfOver() {
+	if !s.active || !s.over || s.send != nil || s.recv != nil {
+		return
+	}
+	s.active = false
+	l := s.l
+	l.active--
+	l.finish(&s.waiter)
+	l.checkQuiet()
+}
+
+// giveUp ends the operation as the context of the caller has ended. The driver runs it outside of callbacks.
+func (s *slot) giveUp() {
+	if !s.active {
+		return
+	}
+	cancels := s.op == opCall && s.posted && !s.over && s.p.gone == nil
+	if !s.over || s.recv != nil {
+		s.over, s.err = true, ended(s.ctx)
+	}
+	send, recv := s.send, s.recv
+	s.send, s.recv = nil, nil
+	if send != nil || recv != nil {
+		s.epoch++
+		s.renewCallbacks()
+	}
+	for i, f := range s.l.flushes {
+		if f == s {
+			s.l.flushes = append(s.l.flushes[:i], s.l.flushes[i+1:]...)
+			break
+		}
+	}
+	send.GiveUp()
+	recv.GiveUp()
+	if cancels {
+		s.p.notify(&header{kind: kindCancel, id: s.id})
+	}
+	s.endIfOver()
+}
+
+// handleReply handles a reply that has arrived.
+func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
+	var s *slot
+	if int(h.id.index) < len(l.slots) {
+		s = l.slots[h.id.index].Load()
+	}
+	switch {
+	case s == nil:
+		p.violate(m)
+		return
+	case !s.active || s.over || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
+		l.stats.lateReplies.Inc()
+		return // the caller has given it up
+	}
+	if h.number != 0 {
+		s.end(&Error{Code: Code(h.number), Text: string(m.Data[:min(len(m.Data), maxErrorText)])})
+		return
+	}
+	if m.Length > l.n.cfg.MaxReply {
+		s.end(&Error{Code: CodeTooLong, Text: "the reply is longer than MaxReply"})
+		return
+	}
+	if cap(s.buf) < m.Length {
+		s.buf = make([]byte, m.Length)
+	}
+	s.reply = s.buf[:m.Length]
+	r, err := m.Recv(s.reply, &s.receiving)
+	s.over, s.err, s.recv = true, nil, r
+	if err != nil {
+		s.err = &Error{Code: CodeLost, Err: err}
+	}
+	s.endIfOver()
+}
