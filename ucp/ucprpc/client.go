@@ -1,0 +1,283 @@
+package ucprpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
+)
+
+// ClientConfig configures a Client. The zero value is the default.
+type ClientConfig struct {
+	// Handlers are for requests of the server: see [Peer.Call].
+	Handlers Handlers
+	Limits   Limits
+	// Workers is how many workers with a connection each share the calls; 0 means 1.
+	Workers int
+	// Worker configures the workers.
+	Worker ucp.WorkerConfig
+	// WaitConnected is how long an operation waits for a connection before it fails with CodeUnavailable. 0 means
+	// 10 s, a negative value means as long as the context of the call permits.
+	WaitConnected time.Duration
+	// MinBackoff and MaxBackoff bound the pause between attempts to connect, which doubles with each and varies by a
+	// half. 0 means 10 ms and 5 s.
+	MinBackoff, MaxBackoff time.Duration
+	// AllowUIDs is as in [ucp.DialConfig].
+	AllowUIDs []uint32
+}
+
+// Client calls a server. It connects again when a connection has failed. All methods may be called by any goroutine,
+// but not by a handler that runs inline.
+type Client struct {
+	node
+	cfg              ClientConfig
+	network, address string
+	links            []*link
+	next             atomic.Uint32 // the link of the next call
+	open             context.Context
+	shut             context.CancelCauseFunc
+	closing          sync.WaitGroup // goroutines of links
+}
+
+// link is a connection of a client, and the next one when that has failed.
+type link struct {
+	cl    *Client
+	state atomic.Pointer[linkState]
+}
+
+// linkState is a connection, or the lack of one.
+type linkState struct {
+	p      *Peer         // nil if there is none
+	failed atomic.Value  // the error of the latest attempt to connect, as a lastError
+	over   chan struct{} // closed when another state has replaced this one
+}
+
+type lastError struct{ err error }
+
+// Dial connects to a server. If ctx ends first its error is returned. For network, address and errors see
+// [ucp.Worker.Dial]; the first attempt must succeed.
+func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
+	cl := &Client{cfg: cfg, network: network, address: address, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers, stats: stats.New("ucprpc")}}
+	if err := cl.node.cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	cl.cfg.WaitConnected = cmp.Or(cfg.WaitConnected, 10*time.Second)
+	cl.cfg.MinBackoff, cl.cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, 10*time.Millisecond), cmp.Or(cfg.MaxBackoff, 5*time.Second)
+	cl.open, cl.shut = context.WithCancelCause(context.Background())
+	for range max(cfg.Workers, 1) {
+		k := &link{cl: cl}
+		k.state.Store(&linkState{over: make(chan struct{})})
+		if err := k.connect(ctx); err != nil {
+			return nil, ucs.Join(err, cl.Close())
+		}
+		cl.links = append(cl.links, k)
+	}
+	return cl, nil
+}
+
+// maxRedirects is how often a dialer is directed to another worker: once, or again if that has closed meanwhile.
+const maxRedirects = 3
+
+// connect makes a connection, with a worker of its own.
+func (k *link) connect(ctx context.Context) error {
+	cl := k.cl
+	w, err := cl.c.NewWorker(cl.cfg.Worker)
+	if err != nil {
+		return err
+	}
+	l := newLoop(w, &cl.node)
+	var p *Peer
+	dial := ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
+		OnError: func(_ *ucp.EP, err error) { l.drop(p, err) },
+	}}
+	address := cl.address
+	for range maxRedirects {
+		var up *ucp.Peer
+		if up, err = w.Dial(ctx, cl.network, address, dial); err == nil {
+			if string(up.Private) != hello {
+				err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
+				break
+			}
+			p = l.add(up.EP, up.From)
+			break
+		}
+		var rejected *ucp.RejectedError
+		to := ""
+		if errors.As(err, &rejected) {
+			to, _ = strings.CutPrefix(string(rejected.Private), hello)
+		}
+		if to == "" {
+			break
+		}
+		address = redirected(cl.network, cl.address, to)
+	}
+	if p == nil {
+		return ucs.Join(err, l.close(disconnected))
+	}
+	p.onGone = func(p *Peer, err error) { k.replace(p, true) }
+	p.onDrain = func(p *Peer) { k.replace(p, false) }
+	l.running.Add(1)
+	old := k.state.Swap(&linkState{p: p, over: make(chan struct{})}) // before the connection can fail
+	close(old.over)
+	go l.serve()
+	return nil
+}
+
+// replace has a goroutine close the loop of a connection that has failed, or whose server drains, and connect again.
+// It is called by the driver of that loop, and does nothing the second time.
+func (k *link) replace(p *Peer, gone bool) {
+	k.cl.mu.Lock() // Close waits for goroutines that are started before it
+	defer k.cl.mu.Unlock()
+	old := k.state.Load()
+	if old.p != p || k.cl.open.Err() != nil || !k.state.CompareAndSwap(old, &linkState{over: make(chan struct{})}) {
+		return
+	}
+	close(old.over)
+	k.cl.closing.Go(func() {
+		if !gone { // calls in progress go on
+			k.cl.closing.Go(func() {
+				p.l.drain(k.cl.open)
+				_ = p.l.close(disconnected)
+			})
+		} else {
+			_ = p.l.close(disconnected) // the error tells of the failed connection
+		}
+		k.reconnect()
+	})
+}
+
+// reconnect tries to connect until it succeeds or the client is closed.
+func (k *link) reconnect() {
+	cl := k.cl
+	for pause := cl.cfg.MinBackoff; cl.open.Err() == nil; pause = min(2*pause, cl.cfg.MaxBackoff) {
+		err := k.connect(cl.open)
+		if err == nil {
+			return
+		}
+		k.state.Load().failed.Store(lastError{err})
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2+1)):
+		case <-cl.open.Done():
+		}
+	}
+}
+
+// connected returns the connection, and waits if there is none.
+func (k *link) connected(ctx context.Context) (*Peer, error) {
+	var limit <-chan time.Time
+	for {
+		s := k.state.Load()
+		if s.p != nil {
+			return s.p, nil
+		}
+		if limit == nil && k.cl.cfg.WaitConnected > 0 {
+			t := time.NewTimer(k.cl.cfg.WaitConnected)
+			defer t.Stop()
+			limit = t.C
+		}
+		why := func(code Code) error {
+			last, _ := s.failed.Load().(lastError)
+			return &Error{Code: code, Err: last.err}
+		}
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			return nil, why(codeOfContext(ctx))
+		case <-limit:
+			return nil, why(CodeUnavailable)
+		case <-k.cl.open.Done():
+			return nil, disconnected
+		}
+	}
+}
+
+// link returns the link for the next operation.
+func (cl *Client) link() *link {
+	if len(cl.links) == 1 {
+		return cl.links[0]
+	}
+	return cl.links[cl.next.Add(1)%uint32(len(cl.links))]
+}
+
+// Call sends a request and returns the reply: in buf if that has the capacity, otherwise in memory of its own. It does
+// not use request and buf any more when it returns. If ctx ends first, the handler sees that by its context, and the
+// call fails with CodeCanceled or CodeDeadline; a large request or reply in transfer may delay that by up to
+// ucs.RevokeLimit.
+//
+// A request that was not sent because the connection had failed, or that a draining server has rejected, is sent
+// again over the next connection. One that may have run fails with CodeLost, unless m is idempotent.
+//
+// Errors: an *Error, whose Code is the handler's or one of this package.
+func (cl *Client) Call(ctx context.Context, m Method, request, buf []byte) (reply []byte, err error) {
+	return cl.send(ctx, opCall, m, request, buf)
+}
+
+// Send sends a one-way message, which has no reply. It returns when it does not use data any more, and does not say
+// whether a handler has run. The server drops the message if a limit is reached.
+func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
+	_, err := cl.send(ctx, opOneWay, m, data, nil)
+	return err
+}
+
+func (cl *Client) send(ctx context.Context, op slotOp, m Method, data, buf []byte) (reply []byte, err error) {
+	k := cl.link()
+	for {
+		p, err := k.connected(ctx)
+		if err != nil {
+			return nil, err
+		}
+		reply, err = p.send(ctx, op, m, data, buf)
+		if err == nil || !k.repeats(p, err, m.Idempotent) {
+			return reply, err
+		}
+	}
+}
+
+// repeats reports whether an operation that failed over p is started again.
+func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
+	var e *Error
+	if k.cl.open.Err() != nil || !errors.As(err, &e) || e.Err == nil && e.Code != CodeDraining {
+		return false
+	}
+	switch e.Code {
+	case CodeDraining:
+		k.replace(p, false)
+		return true
+	case CodeUnavailable:
+		return k.state.Load().p != p
+	case CodeLost:
+		return idempotent && k.state.Load().p != p
+	}
+	return false
+}
+
+// Stats returns the root of a tree of counters, with one node for each connection that was made.
+func (cl *Client) Stats() *stats.Node { return cl.stats }
+
+// Close closes the client. Operations in progress fail with CodeLost.
+func (cl *Client) Close() error {
+	cl.mu.Lock()
+	cl.shut(disconnected)
+	cl.mu.Unlock()
+	var errs []error
+	for _, k := range cl.links {
+		if p := k.state.Load().p; p != nil {
+			errs = append(errs, p.l.close(disconnected))
+		}
+	}
+	cl.closing.Wait()
+	for _, k := range cl.links { // a connection that was made meanwhile
+		if p := k.state.Load().p; p != nil {
+			errs = append(errs, p.l.close(disconnected))
+		}
+	}
+	return errors.Join(errs...)
+}
