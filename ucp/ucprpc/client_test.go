@@ -1,0 +1,207 @@
+package ucprpc
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestClient_Reconnects: a client calls the next server at an address when the first one was killed. Calls that were
+// in progress fail as they may have run, but for those that may run again.
+func TestClient_Reconnects(t *testing.T) {
+	for _, tls := range []string{"sm", "tcp"} {
+		t.Run(tls, func(t *testing.T) {
+			address := freshName()
+			server := startServer(t, tls, address)
+			cl := dial(t, newContext(t, tls), address, ClientConfig{WaitConnected: -1})
+			_, err := cl.Call(t.Context(), methodEcho, nil, nil)
+			require.NoError(t, err)
+
+			failed, repeated := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := cl.Call(t.Context(), methodWait, nil, nil)
+				failed <- err
+			}()
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, err := cl.Call(ctx, Method{Name: methodWait.Name, Idempotent: true}, nil, nil)
+				repeated <- err
+			}()
+			l := cl.links[0].state.Load().p.l
+			eventually(t, func() bool {
+				n := 0
+				l.runOnLoop(func() { n = l.active })
+				return n == 2
+			})
+			server.Kill(t)
+			require.Equal(t, CodeLost, CodeOf(<-failed))
+
+			startServer(t, tls, address)
+			got, err := cl.Call(t.Context(), methodEcho, []byte("again"), nil) // waits for the connection
+			require.NoError(t, err)
+			require.Equal(t, "again", string(got))
+			select {
+			case err := <-repeated:
+				t.Fatal(err)
+			default:
+			}
+			cancel()
+			require.Equal(t, CodeCanceled, CodeOf(<-repeated))
+		})
+	}
+}
+
+// TestClient_NotConnected: without a server, calls fail in the given time, with the reason.
+func TestClient_NotConnected(t *testing.T) {
+	c := newContext(t, "sm")
+	s := listen(t, c, freshName(), testServer())
+	cl := dial(t, c, s.Addr().String(), ClientConfig{WaitConnected: time.Millisecond, MinBackoff: time.Millisecond})
+	require.NoError(t, s.Close())
+	eventually(t, func() bool {
+		_, err := cl.Call(t.Context(), methodEcho, nil, nil)
+		return CodeOf(err) == CodeUnavailable
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := cl.Call(ctx, methodEcho, nil, nil)
+	require.Error(t, err)
+	require.NoError(t, cl.Close())
+	_, err = cl.Call(t.Context(), methodEcho, nil, nil)
+	require.Equal(t, CodeClosed, CodeOf(err))
+}
+
+// TestServer_Shutdown: a server that shuts down replies to what it has accepted; what it rejects goes to the server
+// that listens next.
+func TestServer_Shutdown(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		c, address := newContext(t, tls), freshName()
+		var runs uatomic.Int64
+		config := func() (cfg ServerConfig) {
+			cfg.Handlers.Handle(methodEcho, HandlerConfig{}, func(c *Call) error {
+				runs.Inc()
+				return echo(c)
+			})
+			return cfg
+		}
+		s := listen(t, c, address, config())
+		cl := dial(t, c, address, ClientConfig{MinBackoff: time.Millisecond})
+		const callers, calls = 4, 200
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for range calls {
+					if _, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil); !assert.NoError(t, err) {
+						return
+					}
+				}
+			})
+		}
+		for range 5 {
+			n := runs.Load()
+			eventually(t, func() bool { return runs.Load() >= min(n+callers, callers*calls) })
+			require.NoError(t, s.Shutdown(t.Context()))
+			s = listen(t, c, address, config())
+		}
+		all.Wait()
+		require.EqualValues(t, callers*calls, runs.Load()) // none was lost, and none ran twice
+	})
+}
+
+// TestServer_Workers: dialers are spread over the workers.
+func TestServer_Workers(t *testing.T) {
+	c := newContext(t, "sm,tcp")
+	for _, network := range []string{"unix", "tcp"} {
+		address := freshName()
+		if network == "tcp" {
+			address = "127.0.0.1:0"
+		}
+		cfg := testServer()
+		cfg.Workers = 3
+		s, err := Listen(t.Context(), c, network, address, cfg)
+		require.NoError(t, err)
+		cl, err := Dial(t.Context(), c, network, s.Addr().String(), ClientConfig{Workers: 6})
+		require.NoError(t, err)
+		for _, l := range s.loops {
+			assert.EqualValues(t, 2, l.peers.Load(), network)
+		}
+		for range 12 {
+			_, err := cl.Call(t.Context(), methodInline, nil, nil)
+			require.NoError(t, err)
+		}
+		for _, l := range s.loops {
+			assert.EqualValues(t, 4, l.stats.requests.Load(), network)
+		}
+		require.NoError(t, cl.Close())
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestPeer_Call: a server calls its client, and sends it one-way messages.
+func TestPeer_Call(t *testing.T) {
+	c := newContext(t, "sm")
+	peers := make(chan *Peer, 1)
+	s := listen(t, c, freshName(), ServerConfig{OnPeer: func(p *Peer) { peers <- p }})
+	var cfg ClientConfig
+	cfg.Handlers.Handle(methodEcho, HandlerConfig{}, echo)
+	came := make(chan string, 1)
+	cfg.Handlers.Handle(methodInline, HandlerConfig{Inline: true}, func(c *Call) error {
+		came <- string(c.Data)
+		return nil
+	})
+	dial(t, c, s.Addr().String(), cfg)
+	p := <-peers
+	require.NoError(t, p.Send(t.Context(), methodInline, []byte("notice")))
+	require.Equal(t, "notice", <-came)
+	got, err := p.Call(t.Context(), methodEcho, []byte("x"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(got))
+	require.NotZero(t, p.Identity().PID)
+}
+
+// TestMemory: memory of the server by name, also with the next server.
+func TestMemory(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		c, address := newContext(t, tls), freshName()
+		mem, err := c.MemAlloc(4096)
+		require.NoError(t, err)
+		defer mem.Close()
+		s := listen(t, c, address, testServer())
+		require.NoError(t, s.Publish("board", mem))
+		cl := dial(t, c, address, ClientConfig{})
+		_, err = cl.Open(t.Context(), "none")
+		require.Equal(t, CodeNoMemory, CodeOf(err))
+		m, err := cl.Open(t.Context(), "board")
+		require.NoError(t, err)
+		require.EqualValues(t, 4096, m.Len())
+
+		for i := range 2 {
+			want := testenv.Pattern(1000, i)
+			require.NoError(t, m.Put(t.Context(), want, 96))
+			s.loops[0].runOnLoop(func() { require.Equal(t, want, mem.Bytes()[96:1096]) }) // over tcp the server writes
+			got := make([]byte, 1000)
+			require.NoError(t, m.Get(t.Context(), got, 96))
+			require.Equal(t, want, got)
+			require.ErrorIs(t, m.Get(t.Context(), got, 3097), ucs.ErrRemoteAccess)
+			if i == 0 {
+				require.NoError(t, s.Close())
+				s = listen(t, c, address, testServer())
+				require.NoError(t, s.Publish("board", mem))
+			}
+		}
+		if tls == "sm" {
+			got := make([]byte, 8)
+			testenv.NoAllocs(t, "get", func() { require.NoError(t, m.Get(context.Background(), got, 0)) })
+			testenv.NoAllocs(t, "put", func() { require.NoError(t, m.Put(context.Background(), got, 0)) })
+		}
+		require.NoError(t, cl.Close())
+		require.NoError(t, s.Close())
+	})
+}

@@ -1,0 +1,216 @@
+package ucprpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx/ucp"
+)
+
+// attacker is a peer that speaks to a server by active messages of its own.
+type attacker struct {
+	t       *testing.T
+	w       *ucp.Worker
+	ep      *ucp.EP
+	gone    uatomic.Bool
+	replies int
+}
+
+func newAttacker(t *testing.T, c *ucp.Context, s *Server) *attacker {
+	t.Helper()
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	a := &attacker{t: t, w: w}
+	t.Cleanup(func() { _ = w.Close() }) // the error tells of the connection that failed
+	w.OnActive(amID, func(*ucp.ActiveMessage) { a.replies++ })
+	p, err := w.Dial(t.Context(), "unix", s.Addr().String(), ucp.DialConfig{Private: []byte(hello), EP: ucp.EPConfig{
+		OnError: func(*ucp.EP, error) { a.gone.Store(true) },
+	}})
+	require.NoError(t, err)
+	a.ep = p.EP
+	return a
+}
+
+// send sends a message and makes no progress.
+func (a *attacker) send(header, data []byte) error {
+	r, err := a.ep.SendActive(amID, header, data, nil)
+	r.Release()
+	return err
+}
+
+func (a *attacker) until(done func() bool) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), hang)
+	defer cancel()
+	require.NoError(a.t, a.w.Until(ctx, done))
+}
+
+func packed(h header, name string) []byte {
+	b := make([]byte, headerLen+len(name))
+	h.pack(b, name)
+	return b
+}
+
+// TestHostile_Garbage: a peer that sends what no peer sends is disconnected and counted, and others are served.
+func TestHostile_Garbage(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		s, cl := newPair(t, tls, testServer())
+		wrongName := packed(header{kind: kindCall}, "echo")
+		wrongName[1] = 200
+		messages := map[string][]byte{
+			"nothing":          {},
+			"short":            make([]byte, headerLen-1),
+			"zeros":            make([]byte, headerLen),
+			"unknown kind":     packed(header{kind: kindDrain + 1}, ""),
+			"a reply to none":  packed(header{kind: kindReply, id: callID{index: 1 << 30}}, ""),
+			"a reply too":      packed(header{kind: kindReply, id: callID{index: 7}}, ""),
+			"a name too long":  wrongName,
+			"a cancel by name": packed(header{kind: kindCancel}, "echo"),
+		}
+		c := newContext(t, tls)
+		for name, m := range messages {
+			a := newAttacker(t, c, s)
+			require.NoError(t, a.send(m, nil), name)
+			a.until(a.gone.Load)
+		}
+		got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(got))
+		assert.EqualValues(t, len(messages), s.loops[0].stats.violations.Load())
+		assert.EqualValues(t, 1, s.loops[0].peers.Load())
+	})
+}
+
+// TestHostile_Flood: requests beyond the limits of a peer are rejected, and other peers are served meanwhile.
+func TestHostile_Flood(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		cfg := testServer()
+		cfg.Limits = Limits{PeerCalls: 10, PeerBytes: 1000, MaxRequest: 100_000}
+		s, cl := newPair(t, tls, cfg)
+		a := newAttacker(t, newContext(t, tls), s)
+		for i := range 100 {
+			require.NoError(t, a.send(packed(header{kind: kindCall, id: callID{uint32(i), 1}}, "wait"), nil))
+		}
+		a.until(func() bool { return a.replies == 90 })
+		stats := &s.loops[0].stats
+		assert.EqualValues(t, 90, stats.busy.Load())
+		require.NoError(t, a.send(packed(header{kind: kindOneWay}, "echo"), nil)) // dropped
+		a.until(func() bool { return stats.busy.Load() == 91 })
+		_, err := cl.Call(t.Context(), methodEcho, nil, nil)
+		require.NoError(t, err)
+
+		for i := range 10 { // the places are free again
+			require.NoError(t, a.send(packed(header{kind: kindCancel, id: callID{uint32(i), 1}}, ""), nil))
+		}
+		a.until(func() bool { return a.replies == 100 })
+
+		b := newAttacker(t, newContext(t, tls), s)
+		require.NoError(t, b.send(packed(header{kind: kindCall}, "wait"), make([]byte, 900)))
+		require.NoError(t, b.send(packed(header{kind: kindCall}, "wait"), make([]byte, 101)))
+		require.NoError(t, b.send(packed(header{kind: kindCall}, "wait"), make([]byte, 100_001)))
+		b.until(func() bool { return b.replies == 2 })
+		assert.EqualValues(t, 92, stats.busy.Load())
+		assert.EqualValues(t, 1, stats.tooLong.Load())
+	})
+}
+
+// TestHostile_ReadsNothing: a peer that sends requests and receives no replies is limited, and harms no other peer.
+func TestHostile_ReadsNothing(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		cfg := testServer()
+		cfg.Limits = Limits{PeerCalls: 20}
+		s, cl := newPair(t, tls, cfg)
+		a := newAttacker(t, newContext(t, tls), s)
+		stats, peers := &s.loops[0].stats, &s.loops[0].peers
+		large := make([]byte, 4000)
+		for i := 0; peers.Load() == 2 && i < 100_000; i++ {
+			if a.send(packed(header{kind: kindCall, id: callID{uint32(i), 1}}, "echo"), large) != nil {
+				break
+			}
+			if i%64 == 0 {
+				_, err := cl.Call(t.Context(), methodEcho, large, nil)
+				require.NoError(t, err)
+			}
+			if i%1000 == 0 && stats.busy.Load() > 0 {
+				break
+			}
+		}
+		in := -1
+		s.loops[0].runOnLoop(func() { in = s.loops[0].inFlight })
+		assert.LessOrEqual(t, in, 20)
+		_, err := cl.Call(t.Context(), methodEcho, large, nil)
+		require.NoError(t, err)
+	})
+}
+
+// TestHostile_AnnouncesOnly: a peer that announces large requests and sends no data keeps their places only, and they
+// are free when it has gone.
+func TestHostile_AnnouncesOnly(t *testing.T) {
+	s, cl := newPair(t, "tcp", testServer())
+	a := newAttacker(t, newContext(t, "tcp"), s)
+	for i := range 8 {
+		require.NoError(t, a.send(packed(header{kind: kindCall, id: callID{uint32(i), 1}}, "echo"), make([]byte, 1<<20)))
+	}
+	_, err := cl.Call(t.Context(), methodEcho, nil, nil)
+	require.NoError(t, err)
+	_ = a.w.Close()
+	eventually(t, func() bool {
+		n := -1
+		s.loops[0].runOnLoop(func() { n = s.loops[0].inFlight })
+		return n == 0 && s.loops[0].peers.Load() == 1
+	})
+}
+
+// TestHostile_LateReply: the reply to a call that was given up is counted and changes nothing.
+func TestHostile_LateReply(t *testing.T) {
+	release := make(chan struct{})
+	var cfg ServerConfig
+	cfg.Handlers.Handle(methodWait, HandlerConfig{}, func(c *Call) error {
+		<-release
+		c.Reply = append(c.Reply, "late"...)
+		return nil
+	})
+	cfg.Handlers.Handle(methodInline, HandlerConfig{Inline: true}, echo)
+	_, cl := newPair(t, "sm", cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := cl.Call(ctx, methodWait, nil, nil)
+	require.True(t, errors.Is(err, context.DeadlineExceeded))
+	close(release)
+	l := cl.links[0].state.Load().p.l
+	eventually(t, func() bool {
+		got, err := cl.Call(t.Context(), methodInline, []byte("x"), nil)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(got))
+		return l.stats.lateReplies.Load() == 1
+	})
+}
+
+// FuzzHeader: any header is refused, or packs to the same bytes again.
+func FuzzHeader(f *testing.F) {
+	f.Add(packed(header{kind: kindCall, number: 7, id: callID{1, 2}, timeout: 3}, "name"))
+	f.Add(packed(header{kind: kindReply}, ""))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h header
+		name, ok := h.unpack(b)
+		if ok {
+			assert.Equal(t, b, packed(h, string(name)))
+		}
+	})
+}
+
+// TestHeader_Bytes: the bytes on the wire.
+func TestHeader_Bytes(t *testing.T) {
+	want := []byte{1, 2, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 0x40, 0x42, 0x0f, 0, 'a', 'b'}
+	h := header{kind: kindCall, number: 0x1234, id: callID{0x05060708, 0x01020304}, timeout: timeoutField(time.Second)}
+	assert.Equal(t, want, packed(h, "ab"))
+	assert.EqualValues(t, 1, timeoutField(-time.Second))
+	assert.EqualValues(t, 0, timeoutField(3*time.Hour))
+}
