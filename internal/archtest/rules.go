@@ -44,7 +44,8 @@ uct/ucttest           uct uct/base uct/wrap ucs internal              | internal
 uct/self              uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
 uct/sm                uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
 uct/tcp               uct uct/base uct/targetop uct/internal uct/tcp/internal ucs internal | uct/ucttest
-uct/tcp/internal      ucs internal
+uct/ucxtcp            uct uct/base uct/internal ucs internal                       | uct/ucttest
+uct/tcp/internal      uct/internal ucs internal
 uct/ib                uct uct/base uct/internal uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
 uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault internal
@@ -89,7 +90,7 @@ perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc u
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers
 perftest/internal/show        perftest/internal/measure
-perftest/internal/probes      perftest/internal/measure perftest/internal/show ucp uct uct/self uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
+perftest/internal/probes      perftest/internal/measure perftest/internal/show perftest/internal/show/quantity ucp uct uct/self uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
 perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
 perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
 perftest/internal/studies/protocol
@@ -99,6 +100,7 @@ perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perfte
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
+perftest/internal/show/quantity ucs
 perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm ucs internal
 perftest/internal/cli         *
 
@@ -120,6 +122,7 @@ github.com/jedib0t/go-pretty  perftest
 github.com/vbauerster/mpb     perftest
 github.com/HdrHistogram/hdrhistogram-go perftest
 gonum.org/v1                  perftest
+golang.org/x/perf             perftest
 google.golang.org/grpc        examples/grpc
 google.golang.org/protobuf    examples/grpc
 `
