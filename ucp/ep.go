@@ -605,7 +605,7 @@ type EPConfig struct {
 
 // answerDue counts an answer that cannot leave yet. A peer that takes none loses the EP.
 func (e *EP) answerDue() {
-	if e.link.answers++; e.link.answers == conn.MaxAnswers {
+	if e.link.answers++; e.link.answers == conn.MaxReplies {
 		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }

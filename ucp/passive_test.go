@@ -197,10 +197,10 @@ func TestAnswers_AreBounded(t *testing.T) {
 	for _, i := range f.ifaces {
 		i.stuck = true
 	}
-	for range 2 * conn.MaxAnswers {
+	for range 2 * conn.MaxReplies {
 		p.b.w.handleRequest(m, nil)
 		p.b.w.Progress()
-		require.LessOrEqual(t, inUse(p.b.w), before+conn.MaxAnswers)
+		require.LessOrEqual(t, inUse(p.b.w), before+conn.MaxReplies)
 	}
 	assert.Equal(t, before, inUse(p.b.w))
 	assert.ErrorIs(t, e.failed.err, ucs.ErrRNR)

@@ -52,7 +52,7 @@ func (p *pair) tags(count int) (tags []uint64) {
 // TestTuple_ManyResent: a queue can be closed whatever number of messages waits in it.
 func TestTuple_ManyResent(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	const count = conn.MaxAnswers + 100
+	const count = conn.MaxReplies + 100
 	cfg := tupleq
 	cfg.EagerWindow = 16 << 20 // credit for all of them
 	p := newPair(t, queues(), cfg).connect()

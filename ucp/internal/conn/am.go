@@ -11,28 +11,28 @@ import (
 
 // Host is the part of a worker that an AM carrier needs.
 type Host interface {
-	// Open makes the endpoint of a path and polls its iface. The carrier is told of a
-	// failure by Fail.
+	// Open makes the endpoint of a path and polls its iface. The host calls Fail when the
+	// endpoint fails.
 	Open(p Path, c *AM) (uct.EP, error)
 	// Close closes the endpoint and lets its iface rest.
 	Close(p Path, ep uct.EP)
-	// Excluded reports that a lane over the path has failed: another path is better.
+	// Excluded reports whether a lane over the path has failed: other paths are better.
 	Excluded(p Path) bool
-	// Drain says whether the endpoint of a path only waits for the peer's acknowledgement, so
-	// that its iface need not be polled each time.
+	// Drain declares whether the endpoint of a path only waits for the peer's acknowledgement, so
+	// that the host need not poll its iface each time.
 	Drain(p Path, drains bool)
 	// Limit is the longest active message of a path in bytes.
 	Limit(p Path) int
-	// Name has an error say which transport failed.
+	// Name adds the name of the transport to an error.
 	Name(p Path, err error) error
-	// Attention has the worker look at the carrier at its next progress.
+	// Attention makes the next progress of the worker call the carrier's Settle.
 	Attention()
 }
 
 // AM is the [Carrier] over the auxiliary lane: active messages of a transport that
 // connects without a handshake. It is opened by the first message and closed when the
-// handshake is over, so that its iface need not be polled. When its transport fails, or the
-// peer does not answer over it, the next best takes over.
+// handshake is over, so that its iface need not be polled. If its transport fails, or the
+// peer does not reply, AM uses the next best path.
 type AM struct {
 	host  Host
 	paths []Path // best first
@@ -45,47 +45,48 @@ type AM struct {
 	pend   uct.PendingReq
 	flush  *amFlush // before closing; nil since the last message
 	queued bool
-	drains bool // the host knows that ep only waits
+	drains bool // Drain(true) was called
 	state  amState
-	err    error   // the lane broke
-	at     int     // in paths; noPath before the first is chosen
-	ways   []way   // how each of paths went; nil if no path was left in this handshake
-	failed []error // why
+	err    error       // why the current path must be abandoned
+	at     int         // current path, an index of paths; noPath before the first is chosen
+	states []pathState // of paths; nil: all pathOpen
+	failed []error     // why paths were abandoned
 
-	unanswered int // repetitions over the present path, in this handshake
+	retransmits int // over the current path, in this handshake
 }
 
-// way is how a path went in a handshake.
-type way uint8
+// pathState is the state of a path in a handshake.
+type pathState uint8
 
 const (
-	wayOpen   way = iota
-	waySilent     // the peer did not answer: other paths are better
-	wayLater      // ErrNotYet: to be tried when another path was silent
-	wayFailed
+	pathOpen   pathState = iota // not tried, or to be tried again
+	pathSilent                  // the peer did not reply: other paths are better
+	pathLater                   // ErrNotYet: try it after another path was silent
+	pathFailed
 )
 
-// mostUnanswered is how many repetitions a path gets. The third is due 7 s after the first message, and
-// 3 s after that which goes over another path: a peer that is only busy has answered by then, and
-// a connection that times out after a minute, as by default, has tried 17 paths (see maxPaths in wireup).
-const mostUnanswered = 3
+// maxRetransmits is the number of retransmissions after which a path is abandoned. The third is due 7 s
+// after the first message over the first path, and 3 s after the first message over each further path: a
+// busy peer has replied by then, and a connection with the default timeout of a minute tries 17 paths (see
+// maxPaths in wireup).
+const maxRetransmits = 3
 
-// errSilent is why a path is left that may be good.
-var errSilent = fmt.Errorf("%w: the peer has not answered", ucs.ErrTimedOut)
+// errSilent is the reason to abandon a path without a reply.
+var errSilent = fmt.Errorf("%w: the peer has not replied", ucs.ErrTimedOut)
 
-// ErrNotYet is wrapped by what [Host].Open returns for a path that only the peer can open, and has not.
+// ErrNotYet is in the error of [Host].Open for a path that only the peer can open and has not opened yet.
 var ErrNotYet = errors.New("not yet")
 
-// noPath is the place of AM.at where no path is chosen.
+// noPath is the value of AM.at while no path is chosen.
 const noPath = -1
 
-// amState is what became of the messages that were sent.
+// amState is the state of the messages that were sent.
 type amState uint8
 
 const (
 	amDirty    amState = iota // some may not have arrived
 	amAwaiting                // the same; pend waits for resources of the transport to flush
-	amFlushing                // flush will tell when all have
+	amFlushing                // flush completes when all have arrived
 	amClean                   // all have arrived
 )
 
@@ -96,10 +97,10 @@ func NewAM(host Host, paths []Path, id uint8) *AM {
 	return a
 }
 
-// EP is the endpoint that is open; nil if there is none.
+// EP is the open endpoint; nil if there is none.
 func (a *AM) EP() uct.EP { return a.ep }
 
-// Path is where the endpoint is open.
+// Path is the path of the open endpoint.
 func (a *AM) Path() Path { return a.paths[a.at] }
 
 // Err implements Carrier.
@@ -120,7 +121,7 @@ func (a *AM) Posted() bool { return len(a.out) == 0 }
 // Send implements Carrier.
 func (a *AM) Send(msg []byte, repeat bool) {
 	if repeat {
-		a.repeated()
+		a.countRetransmit()
 		if len(a.out) > 0 {
 			return
 		}
@@ -132,33 +133,33 @@ func (a *AM) Send(msg []byte, repeat bool) {
 	a.push()
 }
 
-// repeated notes that the peer has not answered yet, and leaves a path that seems to lead nowhere
-// if there is another one.
-func (a *AM) repeated() {
-	a.unanswered++
-	if a.unanswered >= mostUnanswered && a.err == nil && a.at != noPath && a.hasOther() {
+// countRetransmit counts a retransmission, and abandons a silent path if there is another
+// one.
+func (a *AM) countRetransmit() {
+	a.retransmits++
+	if a.retransmits >= maxRetransmits && a.err == nil && a.at != noPath && a.hasOther() {
 		a.Fail(errSilent)
 	}
 }
 
-// hasOther reports that a path has not failed that is not the present one.
+// hasOther reports whether a path other than the current one has not failed.
 func (a *AM) hasOther() bool {
 	for i := range a.paths {
-		if i != a.at && a.way(i) != wayFailed {
+		if i != a.at && a.stateOf(i) != pathFailed {
 			return true
 		}
 	}
 	return false
 }
 
-func (a *AM) way(i int) way {
-	if a.ways == nil {
-		return wayOpen
+func (a *AM) stateOf(path int) pathState {
+	if a.states == nil {
+		return pathOpen
 	}
-	return a.ways[i]
+	return a.states[path]
 }
 
-// push sends what it can.
+// push sends queued messages until the transport has no resources.
 func (a *AM) push() {
 	if a.queued || a.err != nil || len(a.out) == 0 {
 		return
@@ -216,7 +217,7 @@ func (a *AM) open() error {
 	return nil
 }
 
-// resume goes on when the lane has resources.
+// resume continues when the transport has resources.
 func (a *AM) resume() error {
 	if a.state == amAwaiting {
 		return a.flushQueued()
@@ -255,8 +256,8 @@ func (a *AM) Settle(quiet bool) (done bool) {
 	return true
 }
 
-// startFlush flushes the endpoint. If nothing is in flight, or the transport has failed, the state stays
-// as it is: the endpoint can be closed. ErrNoResource.
+// startFlush flushes the endpoint. If nothing is in flight, or the transport has failed, the state does
+// not change and the endpoint can be closed. Error: ErrNoResource.
 func (a *AM) startFlush() error {
 	if a.flush == nil {
 		a.flush = newAMFlush(a)
@@ -269,8 +270,8 @@ func (a *AM) startFlush() error {
 	return err
 }
 
-// awaitResources has the transport call resume when the endpoint may have resources. It reports
-// false if it may have some now.
+// awaitResources makes the transport call resume when the endpoint may have resources. It returns
+// false if the endpoint may have some now.
 func (a *AM) awaitResources() bool {
 	if !a.queued {
 		a.queued = a.ep.AddPending(&a.pend) == nil
@@ -281,8 +282,8 @@ func (a *AM) awaitResources() bool {
 	return a.queued
 }
 
-// flushQueued flushes the endpoint in turn with the others that wait for resources, so that one that is refused
-// again costs no more than this call.
+// flushQueued flushes the endpoint when the transport dispatches its pending request. If the transport
+// still has no resources, the attempt costs one call.
 func (a *AM) flushQueued() error {
 	err := a.startFlush()
 	if err == uct.ErrNoResource {
@@ -296,7 +297,7 @@ func (a *AM) flushQueued() error {
 	return nil
 }
 
-// drain tells the host whether the endpoint only waits for an acknowledgement, if that is new.
+// drain calls Host.Drain if drains has changed.
 func (a *AM) drain(drains bool) {
 	if a.drains != drains {
 		a.drains = drains
@@ -304,8 +305,8 @@ func (a *AM) drain(drains bool) {
 	}
 }
 
-// amFlush is one flush of the lane. The transport has it until it has ended, which may
-// be after the lane was closed and another one opened.
+// amFlush is one flush of the endpoint. It belongs to the transport until it completes, which may
+// be after the endpoint was closed and another one opened.
 type amFlush struct {
 	uct.Completion
 	a *AM
@@ -317,7 +318,7 @@ func newAMFlush(a *AM) *amFlush {
 	return f
 }
 
-// ended runs when everything sent before the flush has arrived, or will not.
+// ended runs when all messages sent before the flush have arrived or failed.
 func (f *amFlush) ended() {
 	a := f.a
 	if a.flush != f || a.state != amFlushing {
@@ -327,19 +328,19 @@ func (f *amFlush) ended() {
 	a.host.Attention()
 }
 
-// next is the best path that has not failed in this handshake, in paths. One over which a lane has
-// failed comes after the others, and one over which the peer was silent last. noPath if there is none.
+// next is the index of the best path that has not failed in this handshake. Paths over which a lane has
+// failed come after the others, and silent paths last. noPath if there is none.
 func (a *AM) next() int {
 	best, least := noPath, 0
 	for i, p := range a.paths {
-		if a.way(i) >= wayLater {
+		if a.stateOf(i) >= pathLater {
 			continue
 		}
 		faults := 0
 		if a.host.Excluded(p) {
 			faults++
 		}
-		if a.way(i) == waySilent {
+		if a.stateOf(i) == pathSilent {
 			faults += 2
 		}
 		if best == noPath || faults < least {
@@ -354,7 +355,7 @@ func (a *AM) Recover(disconnecting bool) (ok bool, why error) {
 	err := a.err
 	if a.at != noPath {
 		err = a.host.Name(a.paths[a.at], err)
-		a.leave(a.err)
+		a.abandon(a.err)
 	}
 	a.failed = append(a.failed, err)
 	next := a.next()
@@ -363,36 +364,36 @@ func (a *AM) Recover(disconnecting bool) (ok bool, why error) {
 		return false, ucs.Join(a.failed...)
 	}
 	a.shut()
-	a.at, a.err, a.unanswered = next, nil, 0
+	a.at, a.err, a.retransmits = next, nil, 0
 	return true, nil
 }
 
-// leave notes how the present path went. When the peer was silent over it, others that were left may have
-// become good.
-func (a *AM) leave(why error) {
-	if a.ways == nil {
-		a.ways = make([]way, len(a.paths))
+// abandon sets the state of the current path. If the path was silent, paths that were not ready or silent
+// before may be tried again.
+func (a *AM) abandon(why error) {
+	if a.states == nil {
+		a.states = make([]pathState, len(a.paths))
 	}
 	switch {
 	case errors.Is(why, errSilent):
-		a.ways[a.at] = waySilent
-		a.reopen(wayLater)
-		if !slices.Contains(a.ways, wayOpen) {
-			a.reopen(waySilent)
-			a.ways[a.at] = waySilent
+		a.states[a.at] = pathSilent
+		a.reopen(pathLater)
+		if !slices.Contains(a.states, pathOpen) {
+			a.reopen(pathSilent)
+			a.states[a.at] = pathSilent
 		}
 	case errors.Is(why, ErrNotYet):
-		a.ways[a.at] = wayLater
+		a.states[a.at] = pathLater
 	default:
-		a.ways[a.at] = wayFailed
+		a.states[a.at] = pathFailed
 	}
 }
 
-// reopen gives paths that went in a certain way another turn.
-func (a *AM) reopen(went way) {
-	for i, w := range a.ways {
-		if w == went {
-			a.ways[i] = wayOpen
+// reopen makes all paths in a state open again.
+func (a *AM) reopen(state pathState) {
+	for i, s := range a.states {
+		if s == state {
+			a.states[i] = pathOpen
 		}
 	}
 }
@@ -400,7 +401,7 @@ func (a *AM) reopen(went way) {
 // Close implements Carrier.
 func (a *AM) Close() {
 	a.shut()
-	a.out, a.err, a.at, a.ways, a.failed, a.unanswered = nil, nil, noPath, nil, nil, 0
+	a.out, a.err, a.at, a.states, a.failed, a.retransmits = nil, nil, noPath, nil, nil, 0
 }
 
 // shut closes the transport endpoint.
@@ -419,7 +420,7 @@ func (a *AM) shut() {
 	a.host.Close(a.paths[a.at], ep)
 }
 
-// packer is a message on its way into a transport buffer.
+// packer packs a message into a transport buffer.
 type packer struct{ b []byte }
 
 // Pack copies the message.

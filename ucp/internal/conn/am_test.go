@@ -449,7 +449,7 @@ func TestAM_Silent(t *testing.T) {
 			n++
 		}
 		if len(order) == 1 {
-			assert.Equal(t, mostUnanswered, n)
+			assert.Equal(t, maxRetransmits, n)
 		}
 	}
 	assert.Equal(t, []Path{paths[0], paths[1], paths[2], paths[0], paths[1]}, order)
@@ -465,7 +465,7 @@ func TestAM_SilentAlone(t *testing.T) {
 	a.Fail(errors.New("fault"))
 	ok, _ := a.Recover(false)
 	require.True(t, ok)
-	for range 3 * mostUnanswered {
+	for range 3 * maxRetransmits {
 		a.Send([]byte("request"), true)
 		require.NoError(t, a.Err())
 	}
@@ -482,7 +482,7 @@ func TestAM_NotYet(t *testing.T) {
 	require.True(t, ok)
 	send(a, "reply")
 	assert.NotEqual(t, first, a.Path())
-	for range mostUnanswered {
+	for range maxRetransmits {
 		require.NoError(t, a.Err())
 		a.Send([]byte("reply"), true)
 	}

@@ -1,17 +1,17 @@
 package conn
 
-// Bounds of what untrusted peers may make a worker keep.
+// Limits of memory that untrusted peers can make a worker use.
 const (
-	// MaxAnswers bounds the answers that wait for one peer to take them: more than the
-	// atomics that it can have under way.
-	MaxAnswers = 8192
-	// maxInbox and maxInboxLen bound the messages between two calls of Progress, and their bytes.
+	// MaxReplies limits the replies that wait to be sent to one peer: more than the
+	// atomics that it can have in flight.
+	MaxReplies = 8192
+	// maxInbox and maxInboxLen limit the messages between two calls of Progress, and their bytes.
 	maxInbox    = 4096
 	maxInboxLen = 4 << 20
 )
 
-// Inbox has the handshake messages that arrived since the last progress: handling one
-// makes and closes endpoints of the transport that delivers it.
+// Inbox queues the handshake messages that arrived since the last progress. They are not handled at
+// once, because that makes and closes endpoints of the transport that delivers them.
 type Inbox struct {
 	msgs [][]byte
 	len  int // bytes

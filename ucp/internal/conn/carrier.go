@@ -1,36 +1,36 @@
 // Package conn has the parts of a worker's connections that are neither lanes nor operations:
-// the peers that the worker knows, the names by which messages find a connection, the carrier
-// of the handshake, and bounds for what untrusted peers may ask. It knows neither endpoints
+// the peers that the worker knows, the ids by which messages find a connection, the carrier
+// of the handshake, and limits for untrusted peers. It knows neither endpoints
 // nor requests of package ucp.
 //
 // Everything belongs to the goroutine that owns the worker.
 package conn
 
-// Carrier takes the handshake messages of one connection to the peer. It keeps their order
-// while it works. A new one, and one that is closed, costs nothing: the first message has
-// it open what it needs.
+// Carrier sends the handshake messages of one connection to the peer, in order as long as no path
+// fails. A new or closed carrier has no resources: the first message makes it open an
+// endpoint.
 type Carrier interface {
-	// Send takes a message, of which it keeps the slice. It leaves now or later. repeat
-	// says that it repeats what may have arrived: it is dropped while others wait.
+	// Send sends or queues a message. The slice belongs to the carrier. repeat
+	// marks a retransmission, which is dropped while other messages wait.
 	Send(msg []byte, repeat bool)
-	// Err is why what was sent may not arrive; nil while all is well. The carrier asks
-	// for attention when that changes, as when Settle has something to do.
+	// Err is the reason why messages may not arrive; nil if there is none. The carrier calls
+	// Host.Attention when Err changes or Settle has work.
 	Err() error
-	// Recover goes on in another way after Err. What did not leave goes that way; what
-	// did is to be repeated. It returns false with all reasons if there is none, or if the
-	// reason says that the peer is gone; disconnecting has it try in that case, too, as the peer may
-	// only have refused this way.
+	// Recover continues over another path after Err. Queued messages use that path; the caller
+	// must repeat messages that were sent. It returns false with all reasons if there is no other path, or if
+	// the reason means that the peer is gone. With disconnecting it tries another path also in that
+	// case, because the peer may only have rejected this path.
 	Recover(disconnecting bool) (ok bool, why error)
-	// Posted reports that every message is on its way.
+	// Posted reports whether no message is queued.
 	Posted() bool
-	// Idle reports that all messages have arrived, as far as that is known, and that the
-	// carrier holds nothing.
+	// Idle reports whether all messages have arrived, as far as known, and the
+	// carrier has no endpoint open.
 	Idle() bool
-	// Settle goes on with what has not left. quiet says that no message will follow soon:
-	// once all have arrived the carrier gives up what it holds. done says that it need
-	// not be called again before it asks for attention.
+	// Settle sends queued messages. quiet means that no message will follow soon:
+	// when all messages have arrived, the carrier closes its endpoint. done means that Settle need
+	// not be called again before the next Host.Attention.
 	Settle(quiet bool) (done bool)
-	// Close drops what has not left and gives up what the carrier holds. It may be used
+	// Close drops queued messages and closes the endpoint. The carrier may be used
 	// again.
 	Close()
 }

@@ -10,24 +10,24 @@ type Source struct {
 	// Host is the device address to which the reply goes, as the sender states it. A sender that
 	// states another host gets no reply.
 	Host string
-	// Worker is the UUID of the worker, which the sender has proven.
+	// Worker is the UUID of the worker, authenticated by the proof of the message.
 	Worker uint64
 }
 
-// Limits of connections that are half open.
+// Limits of half-open connections.
 const (
-	// MaxHalfOpen is how many connections without a lane peers may have asked for.
+	// MaxHalfOpen limits the connections without a lane that peers have requested.
 	MaxHalfOpen = 1024
-	// maxHalfOpenHost and maxHalfOpenWorker are how many of them may be of one host, and of
+	// maxHalfOpenHost and maxHalfOpenWorker limit those of one host, and of
 	// one worker.
 	maxHalfOpenHost   = MaxHalfOpen / 2
 	maxHalfOpenWorker = MaxHalfOpen / 4
-	// evictAfter is for how long a half-open connection cannot be evicted: a handshake takes
-	// milliseconds, and this much on an overloaded machine.
+	// evictAfter is the age before which a half-open connection is not evicted: a handshake takes
+	// milliseconds, and up to this long on an overloaded machine.
 	evictAfter = time.Second
 )
 
-// HalfOpen is the connections that peers have asked for and that have no lane yet. The zero value
+// HalfOpen is the set of connections that peers have requested and that have no lane yet. The zero value
 // is empty. It is not safe for concurrent use.
 type HalfOpen[E comparable] struct {
 	all     []halfOpen[E] // oldest first
@@ -44,7 +44,7 @@ type halfOpen[E comparable] struct {
 // Len is the number of connections.
 func (h *HalfOpen[E]) Len() int { return len(h.all) }
 
-// Add enters a connection. The caller has made room for it.
+// Add adds a connection. The caller has checked Room.
 func (h *HalfOpen[E]) Add(e E, from Source, now time.Duration) {
 	if h.hosts == nil {
 		h.hosts, h.workers = map[string]int{}, map[Source]int{}
@@ -79,12 +79,12 @@ func (h *HalfOpen[E]) Room(from Source) bool {
 	return len(h.all) < MaxHalfOpen && h.hosts[from.Host] < maxHalfOpenHost && h.workers[from] < maxHalfOpenWorker
 }
 
-// EvictableAt is when the oldest connection may be evicted. There is one.
+// EvictableAt is the time from which the oldest connection may be evicted. The set must not be empty.
 func (h *HalfOpen[E]) EvictableAt() time.Duration { return h.all[0].at + evictAfter }
 
-// Victim returns the connection to evict so that there is room for one of a source: the oldest of the
-// same worker or host if that has as many as it may have, or else the oldest of the host that has
-// most. It reports false if that is younger than evictAfter.
+// Victim returns the connection to evict to make room for a connection of a source: the oldest of the
+// same worker or host if that has reached its limit, otherwise the oldest of the host with the most
+// connections. It returns false if that one is younger than evictAfter.
 func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool) {
 	for i := range h.all {
 		if x := &h.all[i]; now-x.at < evictAfter {
@@ -96,8 +96,8 @@ func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool)
 	return victim, false
 }
 
-// makesRoom reports whether there is room for a connection of a source when x has gone, and no other
-// host has more connections than that of x.
+// makesRoom reports whether evicting x makes room for a connection of a source, and no other
+// host has more connections than the host of x.
 func (h *HalfOpen[E]) makesRoom(x *halfOpen[E], from Source) bool {
 	switch {
 	case h.workers[from] >= maxHalfOpenWorker:

@@ -2,10 +2,10 @@ package conn
 
 import "time"
 
-// Late is the REQUESTs for which there was no room among the connections that are half open. They
-// wait for room, each source in a queue of its own. The zero value is empty.
+// Late queues REQUESTs that arrived while HalfOpen had no room. Each source has a queue of its
+// own. The zero value is empty.
 type Late struct {
-	queues []*lateQueue // in the order in which they are looked at
+	queues []*lateQueue // in the order in which Next checks them
 	of     map[Source]*lateQueue
 	hosts  map[string]int // bytes
 	bytes  int
@@ -22,21 +22,21 @@ type lateMsg struct {
 }
 
 const (
-	// maxLate is how many bytes of messages wait: some 10,000 messages of workers with a handful
+	// maxLate limits the bytes of queued messages: some 10,000 messages of workers with a handful
 	// of transports.
 	maxLate = 4 << 20
-	// maxLateHost is how many of them may be of one host.
+	// maxLateHost limits the bytes of one host.
 	maxLateHost = maxLate / 2
-	// lateFor is how long a message waits. By then a sender that is still there repeats it.
+	// lateFor is how long a message waits. By then a live sender has repeated it.
 	lateFor = time.Second
-	// lateLooks is how many queues one call of Next looks at.
+	// lateLooks limits the queues that one call of Next checks.
 	lateLooks = 64
 )
 
-// Empty reports that no message waits.
+// Empty reports whether no message is queued.
 func (l *Late) Empty() bool { return len(l.queues) == 0 }
 
-// Add keeps a message, which it takes over. It drops the message if too many wait.
+// Add queues a message, which then belongs to l. It drops the message at the limits.
 func (l *Late) Add(from Source, now time.Duration, msg []byte) {
 	if l.bytes+len(msg) > maxLate || l.hosts[from.Host]+len(msg) > maxLateHost {
 		return

@@ -1,54 +1,54 @@
 package conn
 
-// Names finds the connection that a message is about without naming it. The zero E stands
-// for none.
+// Names finds the connection of a message that does not contain this side's id of the connection. The zero
+// E means none.
 //
-// Both sides number the connections between them, and those of the same number are one. So a
-// number is not given again as long as the peer may have a connection under it: that of a
-// side which has failed stays until its user closes it. Numbers are remembered for the peers
-// that have a connection here, and for the latest maxGone of the others. A peer that comes back
-// later begins anew with number 0. If it has not forgotten, connections of the two sides do not
-// find each other by number, and each side has one of its own.
+// Both sides number the connections between them, and the same number means the same connection. So a
+// number is not reused while the peer may have a connection with it: a failed connection
+// exists until its user closes it. Names stores the next number of the peers
+// that have a connection here, and of the last maxGone other peers. For a peer that returns
+// later, numbers start at 0 again. If the peer has stored its number, the numbers of the two sides
+// differ, and each side gets a connection of its own.
 type Names[E comparable] struct {
 	next   map[uint64]numbered // by peer
 	gone   []departure         // peers without a connection, a ring
-	oldest int                 // in gone, once that is full
+	oldest int                 // index in gone, when that is full
 	serial uint64              // of departures
 	bySeq  map[seqName]E
 	byPeer map[peerName]E
 }
 
-// maxGone is how many peers without a connection have their numbers remembered: 32 KiB.
+// maxGone limits the peers without a connection whose numbers are stored: 32 KiB.
 const maxGone = 1024
 
-// numbered is what is known of the connections to a peer.
+// numbered has the counts of the connections to a peer.
 type numbered struct {
-	next uint32 // number
-	held uint32 // connections that there are
-	made uint32 // of these, connections that the peer has made
+	next uint32 // number of the next connection
+	held uint32 // connections
+	made uint32 // of held: connections that the peer has made
 	gone uint64 // serial number of the latest departure
 
 	granted, all int64 // credit of these connections, in bytes; see Grant
 }
 
-// departure is that a peer's last connection has gone.
+// departure records that the last connection to a peer was dropped.
 type departure struct{ uuid, serial uint64 }
 
-// seqName names a connection by the peer and the number it was made under.
+// seqName identifies a connection by its peer and number.
 type seqName struct {
 	uuid uint64
 	seq  uint32
 }
 
-// peerName names a connection by the peer's own name for it.
+// peerName identifies a connection by its peer and the peer's id.
 type peerName struct{ uuid, ep uint64 }
 
-// Init is called once, before anything else.
+// Init must be called once, before any other method.
 func (n *Names[E]) Init() {
 	n.next, n.bySeq, n.byPeer = map[uint64]numbered{}, map[seqName]E{}, map[peerName]E{}
 }
 
-// Take numbers the next connection to a peer.
+// Take returns the number of the next connection to a peer.
 func (n *Names[E]) Take(uuid uint64) uint32 {
 	p := n.next[uuid]
 	p.next++
@@ -56,7 +56,7 @@ func (n *Names[E]) Take(uuid uint64) uint32 {
 	return p.next - 1
 }
 
-// Hold counts a connection to a peer.
+// Hold counts a connection to a peer. Each Hold needs a Drop.
 func (n *Names[E]) Hold(uuid uint64) {
 	p := n.next[uuid]
 	p.held++
@@ -70,7 +70,7 @@ func (n *Names[E]) CountMade(uuid uint64, d int) {
 	n.next[uuid] = p
 }
 
-// Made is how many connections a peer has made.
+// Made is the number of connections that a peer has made.
 func (n *Names[E]) Made(uuid uint64) int { return int(n.next[uuid].made) }
 
 // Grant adds bytes to the credit that the connections to a peer have beyond their first windows, and to that beyond
@@ -88,14 +88,14 @@ func (n *Names[E]) Granted(uuid uint64) (beyondFirst, all int64) {
 	return p.granted, p.all
 }
 
-// Drop is called when a connection that was counted has gone.
+// Drop uncounts a connection.
 func (n *Names[E]) Drop(uuid uint64) {
 	p := n.next[uuid]
 	if p.held--; p.held > 0 {
 		n.next[uuid] = p
 		return
 	}
-	if p.next == 0 { // there is nothing to remember
+	if p.next == 0 { // as for a peer that is not stored
 		delete(n.next, uuid)
 		return
 	}
@@ -105,8 +105,8 @@ func (n *Names[E]) Drop(uuid uint64) {
 	n.depart(departure{uuid, p.gone})
 }
 
-// depart enters a departure, in the place of the oldest where there are too many. The peer of
-// that is forgotten, unless it has come back since.
+// depart adds a departure, in the place of the oldest at the limit. It removes the peer of
+// the oldest, unless that has a connection again.
 func (n *Names[E]) depart(d departure) {
 	if len(n.gone) < maxGone {
 		n.gone = append(n.gone, d)
@@ -120,22 +120,22 @@ func (n *Names[E]) depart(d departure) {
 	}
 }
 
-// Next is the connection that the peer has made under the number that Take would give.
+// Next is the connection that the peer has made with the number that Take would return.
 func (n *Names[E]) Next(uuid uint64) E { return n.bySeq[seqName{uuid, n.next[uuid].next}] }
 
-// At is the connection of a number.
+// At is the connection with a number.
 func (n *Names[E]) At(uuid uint64, seq uint32) E { return n.bySeq[seqName{uuid, seq}] }
 
-// Enter gives a number to a connection.
+// Enter adds a connection with its number.
 func (n *Names[E]) Enter(uuid uint64, seq uint32, e E) { n.bySeq[seqName{uuid, seq}] = e }
 
-// Called is the connection that the peer calls ep.
+// Called is the connection with the peer's id ep.
 func (n *Names[E]) Called(uuid, ep uint64) E { return n.byPeer[peerName{uuid, ep}] }
 
-// Call notes what the peer calls a connection.
+// Call sets the peer's id of a connection.
 func (n *Names[E]) Call(uuid, ep uint64, e E) { n.byPeer[peerName{uuid, ep}] = e }
 
-// Forget removes a connection with its number and the peer's name for it.
+// Forget removes a connection with its number and the peer's id.
 func (n *Names[E]) Forget(e E, uuid uint64, seq uint32, ep uint64) {
 	if k := (seqName{uuid, seq}); n.bySeq[k] == e {
 		delete(n.bySeq, k)
@@ -145,5 +145,5 @@ func (n *Names[E]) Forget(e E, uuid uint64, seq uint32, ep uint64) {
 	}
 }
 
-// Len is how many connections have a number, and how many a name of the peer.
+// Len is the number of connections with a number, and with an id of the peer.
 func (n *Names[E]) Len() (numbered, called int) { return len(n.bySeq), len(n.byPeer) }

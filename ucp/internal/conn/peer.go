@@ -5,19 +5,19 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Peer is what a worker knows of another one; connections to the same worker share it.
+// Peer is the state of another worker; connections to the same worker share it.
 type Peer struct {
 	Addr *wireup.Address
 	Best [wireup.Aux + 1]Choice // by role
-	Aux  []Path                 // what can carry handshakes, best first
+	Aux  []Path                 // paths for handshakes, best first
 
 	packed string
 	refs   int
 	pair   *keypair.Pair  // of this side
-	secret keypair.Secret // shared with the peer; nil until it is needed, see proof.go
+	secret keypair.Secret // shared with the peer; nil before its first use, see proof.go
 }
 
-// Is reports that this is the peer's address: who only knows its name is another one.
+// Is reports whether packed is the peer's whole address. Another worker may only know its UUID.
 func (p *Peer) Is(packed []byte) bool { return p.packed == string(packed) }
 
 // Path is a pair of resources, by index.
@@ -25,7 +25,7 @@ type Path struct{ Local, Remote int }
 
 // Choice is the best path for a role.
 type Choice struct {
-	OK bool // there is one
+	OK bool // false: there is no path
 	Path
 }
 
@@ -48,8 +48,8 @@ type Peers struct {
 }
 
 // Init must be called once, before any other method. It makes the key pair of this side and
-// sets the public key in local, which is the address of this side. reach says which ifaces
-// reach each other. Errors: those of package crypto.
+// sets the public key in local, which is the address of this side. reach reports which ifaces
+// can reach each other. Errors: those of package crypto.
 func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) (err error) {
 	t.local, t.reach, t.known = local, reach, map[string]*Peer{}
 	if t.pair, err = keypair.New(); err == nil {
@@ -58,19 +58,19 @@ func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.R
 	return err
 }
 
-// SetLocal replaces the address of this side for peers that Find returns from now on. local has the key of
-// the address before.
+// SetLocal replaces the address of this side for peers that Find returns later. local must have the same
+// key.
 func (t *Peers) SetLocal(local *wireup.Address) { t.local = local }
 
-// Len is how many peers are known.
+// Len is the number of known peers.
 func (t *Peers) Len() int { return len(t.known) }
 
-// Find returns the peer of an address, which it checks. ErrInvalidAddr. Who does not Hold
-// it passes it to Unused.
+// Find returns the peer with an address, which it validates; ErrInvalidAddr. A caller that does not Hold
+// the peer must pass it to Unused.
 func (t *Peers) Find(packed []byte) (*Peer, error) { return t.FindAs(packed, nil) }
 
-// FindAs is Find with a function that edits the address of a peer that is not known yet, as this side uses
-// it. nil edits nothing.
+// FindAs is Find with a function that edits the address of a new peer to the form that this side
+// uses. nil edits nothing.
 func (t *Peers) FindAs(packed []byte, edit func(*wireup.Address)) (*Peer, error) {
 	if p := t.known[string(packed)]; p != nil {
 		return p, nil
@@ -105,13 +105,13 @@ func (t *Peers) Hold(p *Peer) { p.refs++ }
 // Held reports whether there is a connection to the peer.
 func (p *Peer) Held() bool { return p.refs > 0 }
 
-// Drop is called when a connection is gone. It forgets a peer that has no other.
+// Drop uncounts a connection. It removes a peer without a connection.
 func (t *Peers) Drop(p *Peer) {
 	p.refs--
 	t.Unused(p)
 }
 
-// Unused forgets a peer that nobody holds.
+// Unused removes a peer without a connection.
 func (t *Peers) Unused(p *Peer) {
 	if p.refs == 0 {
 		delete(t.known, p.packed)

@@ -9,7 +9,7 @@ import (
 
 // Each worker has a random key pair. Its address contains the public key, and each of its
 // handshake messages ends with a proof: a code that only the two workers can compute. So no other worker
-// can ask for, change or close a connection in the name of this one; docs/design/0008-identity.md.
+// can request, change or close a connection in the name of this one; see docs/design/0008-identity.md.
 
 // ProofLen is the length of a proof in bytes.
 const ProofLen = 16
