@@ -29,20 +29,48 @@ const (
 	messageLen   = 64
 )
 
-// variant is one way of connecting two processes.
-type variant struct{ name, over, transport string }
+// variant is one way of connecting two processes, with GUCX_TLS and GUCX_SPIN_POLLS of both.
+type variant struct{ name, over, transport, polls string }
 
-var variants = []variant{{"unix", "unix", ""}, {"tcp", "tcp", ""}, {"gucx sm", "gucx", "sm"}, {"gucx tcp", "gucx", "tcp"}}
+var variants = []variant{
+	{"unix", "unix", "", "0"}, {"tcp", "tcp", "", "0"}, {"gucx sm", "gucx", "sm", "0"}, {"gucx tcp", "gucx", "tcp", "0"},
+	{"gucx sm, sleeps at once", "gucx", "sm", "1"}, {"gucx sm, never sleeps", "gucx", "sm", "-1"},
+}
 
-// services are what is measured: how a server serves a listener, and how a client connects for one caller.
-var services = []struct {
-	name    string
-	serve   func(net.Listener) error
-	connect func(n *network, address string) (call func() error, end func() error, err error)
-}{
-	{fmt.Sprintf("net.Conn echo %d B", echoLen), serveEcho, connectEcho},
-	{fmt.Sprintf("http GET %d KiB", pageLen>>10), servePage, connectPage},
-	{fmt.Sprintf("gRPC unary %d B", messageLen), func(l net.Listener) error { return newServer().Serve(l) }, connectUnary},
+// sleeping is how many variants are measured in turns. The others, which use all CPUs all the time, come afterwards.
+const sleeping = 5
+
+// service is what is measured: how a server listens, and how a client connects for one caller.
+type service struct {
+	name     string
+	serve    func(n *network, address string) (at string, err error)
+	connect  func(n *network, address string) (call func() error, end func() error, err error)
+	gucxOnly bool
+}
+
+var services = []service{
+	{fmt.Sprintf("net.Conn echo %d B", echoLen), listening(serveEcho), connectEcho, false},
+	{fmt.Sprintf("http GET %d KiB", pageLen>>10), listening(servePage), connectPage, false},
+	{fmt.Sprintf("gRPC unary %d B", messageLen), listening(func(l net.Listener) error { return newServer().Serve(l) }), connectUnary, false},
+	{fmt.Sprintf("net/rpc %d B", messageLen), listening(serveNetRPC), connectNetRPC, false},
+	{fmt.Sprintf("ucprpc %d B", messageLen), serveCalls, connectCalls(echoMethod), true},
+	{fmt.Sprintf("ucprpc inline %d B", messageLen), serveCalls, connectCalls(inlineMethod), true},
+	{fmt.Sprintf("active messages %d B", messageLen), serveActive, connectActive, true},
+}
+
+// over reports whether the service works over a network.
+func (s *service) over(n string) bool { return n == "gucx" || !s.gucxOnly }
+
+// listening serves a listener of a network.
+func listening(serve func(net.Listener) error) func(n *network, address string) (at string, err error) {
+	return func(n *network, address string) (at string, err error) {
+		l, err := n.listen(address)
+		if err != nil {
+			return "", err
+		}
+		go serve(l)
+		return l.Addr().String(), nil
+	}
 }
 
 // benchServer serves all services over one network until its standard input ends, and says where.
@@ -58,12 +86,13 @@ func benchServer(over string) error {
 		if over != "tcp" {
 			address = fmt.Sprintf("@gucx-example-grpc-%d-%d", os.Getpid(), i)
 		}
-		l, err := n.listen(address)
-		if err != nil {
-			return err
+		where := "-"
+		if s.over(over) {
+			if where, err = s.serve(n, address); err != nil {
+				return err
+			}
 		}
-		at = append(at, l.Addr().String())
-		go s.serve(l)
+		at = append(at, where)
 	}
 	fmt.Println(strings.Join(at, " "))
 	_, err = io.Copy(io.Discard, os.Stdin)
@@ -161,36 +190,54 @@ type result struct {
 
 // runBench measures for a number of rounds, in each of which every variant of a service is called for a time by one
 // caller and then by benchCallers, and prints the table.
-func runBench(w io.Writer, rounds int, each time.Duration) (err error) {
+func runBench(w io.Writer, only string, rounds int, each time.Duration) error {
 	var parties []*party
-	for _, v := range variants {
-		p := &party{variant: v, best: make([]result, len(services))}
-		end, e := p.start()
-		defer func() { err = errors.Join(err, end()) }()
-		if e != nil {
-			return fmt.Errorf("%s: %w", v.name, e)
+	for _, group := range [][]variant{variants[:sleeping], variants[sleeping:]} {
+		more, err := measureGroup(group, only, rounds, each)
+		if err != nil {
+			return err
 		}
-		parties = append(parties, p)
-	}
-	for range rounds {
-		for i := range services {
-			for _, p := range parties {
-				if err := p.measure(i, each); err != nil {
-					return fmt.Errorf("%s: %s: %w", p.name, services[i].name, err)
-				}
-			}
-		}
+		parties = append(parties, more...)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "\tp50 us\tp99 us\tcalls/s\tCPU us/call\tcalls/s of %d\tCPU us/call\n", benchCallers)
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	for i, s := range services {
 		for _, p := range parties {
+			if !s.over(p.over) || !strings.Contains(s.name, only) {
+				continue
+			}
 			r := p.best[i]
 			fmt.Fprintf(table, "%s, %s\t%.1f\t%.1f\t%.0f\t%.1f\t%.0f\t%.1f\n", s.name, p.name, us(r.p50), us(r.p99), r.rate, us(r.cpu), r.many, us(r.most))
 		}
 	}
 	return table.Flush()
+}
+
+// measureGroup measures variants in turns.
+func measureGroup(group []variant, only string, rounds int, each time.Duration) (parties []*party, err error) {
+	for _, v := range group {
+		p := &party{variant: v, best: make([]result, len(services))}
+		end, e := p.start()
+		defer func() { err = errors.Join(err, end()) }()
+		if e != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, e)
+		}
+		parties = append(parties, p)
+	}
+	for range rounds {
+		for i := range services {
+			for _, p := range parties {
+				if !services[i].over(p.over) || !strings.Contains(services[i].name, only) {
+					continue
+				}
+				if err := p.measure(i, each); err != nil {
+					return nil, fmt.Errorf("%s: %s: %w", p.name, services[i].name, err)
+				}
+			}
+		}
+	}
+	return parties, nil
 }
 
 // start starts the server and connects to it. end ends both, also after an error.
@@ -204,6 +251,9 @@ func (p *party) start() (end func() error, err error) {
 		return errors.Join(errs...)
 	}
 	if err := os.Setenv("GUCX_TLS", p.transport); err != nil { // gucx reads it when the network is opened
+		return end, err
+	}
+	if err := os.Setenv("GUCX_SPIN_POLLS", p.polls); err != nil {
 		return end, err
 	}
 	p.server = exec.Command(os.Args[0], "-over", p.over, "-benchserver")
@@ -233,6 +283,9 @@ func (p *party) start() (end func() error, err error) {
 	for i, address := range strings.Fields(line) {
 		var calls []func() error
 		for range benchCallers {
+			if !services[i].over(p.over) {
+				break
+			}
 			call, end, err := services[i].connect(n, address)
 			if err != nil {
 				return end, err

@@ -30,6 +30,7 @@ func main() {
 	dialTo := flag.String("dial", "", "call the server at this address with the arguments")
 	over := flag.String("over", "gucx", "gucx, or sockets: tcp, unix")
 	compare := flag.Bool("bench", false, "print a table that compares gucx with sockets")
+	only := flag.String("only", "", "with -bench: services whose name contains this")
 	benchServes := flag.Bool("benchserver", false, "be a server for -bench")
 	flag.Parse()
 	var err error
@@ -37,7 +38,7 @@ func main() {
 	case *benchServes:
 		err = benchServer(*over)
 	case *compare:
-		err = runBench(os.Stdout, 5, 300*time.Millisecond)
+		err = runBench(os.Stdout, *only, 5, 300*time.Millisecond)
 	case *listenAt != "":
 		err = serve(*over, *listenAt)
 	case *dialTo != "":

@@ -17,6 +17,7 @@ type network struct {
 	listen func(address string) (net.Listener, error)
 	dial   func(ctx context.Context, address string) (net.Conn, error)
 	close  func() error
+	c      *ucp.Context // nil with sockets
 }
 
 // kindOf is the network of an address: that of a unix socket is a path, or a name after @.
@@ -55,5 +56,6 @@ func open(over string) (*network, error) {
 			return ucpnet.Dial(ctx, w, kindOf(address), address)
 		},
 		close: func() error { return errors.Join(w.Close(), c.Close()) },
+		c:     c,
 	}, nil
 }
