@@ -23,13 +23,17 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct"
 )
 
 // slots is how many values the server has room for.
 const slots = 1 << 12
 
-// patience is how long a client waits for its server.
-const patience = 30 * time.Second
+// patience is how long a client waits for its server, drainLimit how long a server waits for its clients to leave.
+const (
+	patience   = 30 * time.Second
+	drainLimit = 5 * time.Second
+)
 
 func main() {
 	log.SetFlags(0)
@@ -59,18 +63,22 @@ func run(ctx context.Context, out io.Writer, listen, dial string, args []string)
 	}
 }
 
-// serve is a server until ctx ends.
+// serve is a server until ctx ends. Clients that are connected then get their replies.
 func serve(ctx context.Context, c *ucp.Context, out io.Writer, addr string) error {
-	s, err := newServer(ctx, c, addr)
+	mem, err := c.MemAllocAccess(slots*slotLen, uct.AccessRemoteRead)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	fmt.Fprintln(out, "listening on", s.addr)
-	if err := s.serve(ctx); !errors.Is(err, context.Canceled) {
+	defer mem.Close()
+	s, err := newServer(ctx, c, addr, mem)
+	if err != nil {
 		return err
 	}
-	return nil
+	fmt.Fprintln(out, "listening on", s.Addr())
+	<-ctx.Done()
+	limit, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	return s.Shutdown(limit)
 }
 
 // command runs one command as a client.
@@ -81,7 +89,7 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addr string, ar
 	if err != nil {
 		return err
 	}
-	defer cl.close()
+	defer cl.calls.Close()
 	switch {
 	case len(args) == 3 && args[0] == "set":
 		return cl.set(ctx, args[1], args[2])
@@ -97,20 +105,23 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addr string, ar
 
 // both is a server with a client.
 func both(ctx context.Context, c *ucp.Context, out io.Writer) error {
-	s, err := newServer(ctx, c, "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer s.close()
 	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	lines, says := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- s.serve(ctx) }()
-	err = errors.Join(
-		command(ctx, c, out, s.addr, []string{"set", "colour", "blue"}),
-		command(ctx, c, out, s.addr, []string{"set", "shape", "round"}),
-		command(ctx, c, out, s.addr, []string{"get", "colour"}),
+	go func() {
+		err := serve(ctx, c, says, "127.0.0.1:0")
+		served <- errors.Join(err, says.Close())
+	}()
+	var addr string
+	if _, err := fmt.Fscanf(lines, "listening on %s\n", &addr); err != nil {
+		return errors.Join(err, <-served)
+	}
+	err := errors.Join(
+		command(ctx, c, out, addr, []string{"set", "colour", "blue"}),
+		command(ctx, c, out, addr, []string{"set", "shape", "round"}),
+		command(ctx, c, out, addr, []string{"get", "colour"}),
 	)
 	stop()
-	<-served
-	return err
+	return errors.Join(err, <-served)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx"
-	"github.com/gucx/gucx/ucs"
 )
 
 // roleEnv has the test's program be the command.
@@ -45,8 +44,8 @@ func process(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // startServer starts a server in a process of its own.
-func startServer(t *testing.T) (cmd *exec.Cmd, addr string) {
-	cmd = process(t, "-listen", "127.0.0.1:0")
+func startServer(t *testing.T, at string) (cmd *exec.Cmd, addr string) {
+	cmd = process(t, "-listen", at)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -59,7 +58,7 @@ func startServer(t *testing.T) (cmd *exec.Cmd, addr string) {
 
 // TestProcesses: clients of other processes write and read, and the server ends in order.
 func TestProcesses(t *testing.T) {
-	server, addr := startServer(t)
+	server, addr := startServer(t, "127.0.0.1:0")
 	for _, step := range []struct{ command, want string }{
 		{"get colour", "keyvalue: no such key\n"},
 		{"set colour blue", ""},
@@ -81,7 +80,7 @@ func openClient(t *testing.T, ctx context.Context, addr string) *client {
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	cl, err := dialServer(ctx, c, addr)
 	require.NoError(t, err)
-	t.Cleanup(cl.close)
+	t.Cleanup(func() { assert.NoError(t, cl.calls.Close()) })
 	return cl
 }
 
@@ -90,7 +89,7 @@ func openClient(t *testing.T, ctx context.Context, addr string) *client {
 func TestReadsWhileWritten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
-	_, addr := startServer(t)
+	_, addr := startServer(t, "127.0.0.1:0")
 	reader, writer := openClient(t, ctx, addr), openClient(t, ctx, addr)
 	value := func(i int) string { return strings.Repeat(string(rune('a'+i%26)), 1+i%200) }
 	require.NoError(t, writer.set(ctx, "k", value(0)))
@@ -122,38 +121,35 @@ func TestReadsWhileWritten(t *testing.T) {
 	assert.Equal(t, value(writes-1), got)
 }
 
-// TestServerKilled: a client is told that its server has died, also while it waits for a reply.
-func TestServerKilled(t *testing.T) {
+// TestServerRestarted: a client whose server was killed goes on with the next one at the address, whose table is empty.
+func TestServerRestarted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
-	server, addr := startServer(t)
+	server, addr := startServer(t, "127.0.0.1:0")
 	cl := openClient(t, ctx, addr)
 	require.NoError(t, cl.set(ctx, "k", "v"))
 	require.NoError(t, server.Process.Kill())
 	_ = server.Wait()
-	_, err := cl.reply(ctx)
-	assert.ErrorIs(t, err, ucs.ErrConnReset)
-	assert.ErrorIs(t, cl.set(ctx, "k", "v"), ucs.ErrEPFailed)
-	_, err = cl.get(ctx, "k")
-	assert.ErrorIs(t, err, ucs.ErrEPFailed)
+	startServer(t, addr)
+	_, err := cl.get(ctx, "k")
+	require.ErrorIs(t, err, errNoKey)
+	require.NoError(t, cl.set(ctx, "k", "w"))
+	value, err := cl.get(ctx, "k")
+	require.NoError(t, err)
+	assert.Equal(t, "w", value)
 }
 
-// TestServer_Set: whatever a request holds, the server answers, and its table stays as it is.
-func TestServer_Set(t *testing.T) {
-	c, err := gucx.Open()
-	require.NoError(t, err)
-	defer c.Close()
-	s, err := newServer(t.Context(), c, "127.0.0.1:0")
-	require.NoError(t, err)
-	defer s.close()
+// TestTable_Set: whatever a request holds, the table stays as it is.
+func TestTable_Set(t *testing.T) {
+	table := make(table, slots*slotLen)
 	for _, request := range []string{"", "\x01", "\x02\x00k", "\x00\x00value", "\xff\xffk", "\x01\x00k" + strings.Repeat("x", maxContent)} {
-		assert.ErrorIs(t, s.set([]byte(request)), errTooLong, "%q", request)
+		assert.ErrorIs(t, table.set([]byte(request)), errTooLong, "%q", request)
 	}
 	for i := range slots {
-		require.NoError(t, s.set(fmt.Appendf(nil, "\x06\x00%06dvalue", i)))
+		require.NoError(t, table.set(fmt.Appendf(nil, "\x06\x00%06dvalue", i)))
 	}
-	assert.ErrorIs(t, s.set([]byte("\x01\x00kvalue")), errFull)
-	assert.NoError(t, s.set([]byte("\x06\x00000007other")))
+	assert.ErrorIs(t, table.set([]byte("\x01\x00kvalue")), errFull)
+	assert.NoError(t, table.set([]byte("\x06\x00000007other")))
 }
 
 // FuzzReadSlot: a slot may hold anything, as it comes from a peer.
