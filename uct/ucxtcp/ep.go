@@ -62,7 +62,7 @@ func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Check: e, Connect: e} }
 // the peer matches the n-th one of the peer that names this iface. Without addresses it is half of an
 // endpoint connection.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
-	e := &EP{it: it, dials: true, within: p.Within}
+	e := &EP{it: it, dials: true, waits: p.Dial != uct.DialOnUse, within: p.Within}
 	if err := e.address(&p); err != nil {
 		return nil, it.opError("new ep", err)
 	}
@@ -77,7 +77,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if c := it.unexpected[id]; c != nil && e.peer != it.listen {
 		delete(it.unexpected, id)
 		c.adopt(e)
-	} else if e.waits = p.Dial != uct.DialOnUse; e.waits {
+	} else if e.waits {
 		e.start()
 	}
 	return e, nil

@@ -1,0 +1,164 @@
+package ucxtcp
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+//go:embed testdata/captures.txt
+var captures string
+
+// TestFrame_Captures: what UCX has sent is decoded, and encoded to the same bytes again.
+func TestFrame_Captures(t *testing.T) {
+	n := 0
+	for line := range strings.Lines(captures) {
+		f := strings.Fields(line)
+		if f[0] == "#" {
+			continue
+		}
+		n++
+		want, err := hex.DecodeString(f[2])
+		require.NoError(t, err)
+		assert.Equal(t, want, recode(t, f[1], want), line)
+	}
+	assert.Greater(t, n, 15)
+}
+
+// recode decodes a frame and encodes what that returned.
+func recode(t *testing.T, what string, b []byte) []byte {
+	if what == "magic" {
+		return binary.LittleEndian.AppendUint64(nil, magic)
+	}
+	id, n, ok := parseFrame(b, longestFrame)
+	require.True(t, ok)
+	require.Len(t, b, frameLen+n)
+	body := b[frameLen:]
+	switch id {
+	case idCM:
+		if e := binary.LittleEndian.Uint32(body); e != eventRequest {
+			return event(e)
+		}
+		r, ok := parseRequest(body)
+		require.True(t, ok)
+		out := make([]byte, r.bodyLen())
+		r.put(out)
+		return frame(idCM, out...)
+	case idPut:
+		if binary.LittleEndian.Uint64(body[offPutLen:]) > 0 {
+			return b // not sent by this package
+		}
+		return putFrameOf(0, binary.LittleEndian.Uint32(body[offPutSN:]))
+	}
+	return putAckFrame(binary.LittleEndian.Uint32(body))
+}
+
+func TestParseFrame(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		id   uint8
+		n    uint32
+		ok   bool
+	}{
+		{"empty message", 0, 0, true},
+		{"longest message", 31, longestFrame, true},
+		{"message too long", 2, longestFrame + 1, false},
+		{"longest length", 2, math.MaxUint32, false},
+		{"event", idCM, eventLen, true},
+		{"request", idCM, requestLen4, true},
+		{"request, IPv6", idCM, requestLen6, true},
+		{"empty event", idCM, 0, false},
+		{"request cut short", idCM, requestLen4 - 1, false},
+		{"long event", idCM, math.MaxUint32, false},
+		{"put", idPut, putLen, true},
+		{"long put", idPut, putLen + 1, false},
+		{"ack", idPutAck, putAckLen, true},
+		{"empty ack", idPutAck, 0, false},
+		{"keepalive", idKeepAlive, 0, true},
+		{"keepalive with a body", idKeepAlive, 1, false},
+		{"unknown id", idKeepAlive + 1, 0, false},
+		{"last id", 255, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := []byte{tc.id, 0, 0, 0, 0}
+			binary.LittleEndian.PutUint32(b[offLen:], tc.n)
+			id, n, ok := parseFrame(b, longestFrame)
+			assert.Equal(t, tc.ok, ok)
+			assert.Equal(t, tc.id, id)
+			if ok {
+				assert.Equal(t, int(tc.n), n)
+			}
+		})
+	}
+}
+
+// sink takes everything that is written to it.
+type sink struct{}
+
+func (sink) Send(_ int, b []byte) (int, syscall.Errno) { return len(b), 0 }
+
+func (sink) Sendv(_ int, iov []unix.Iovec) (n int, _ syscall.Errno) {
+	for i := range iov {
+		n += int(iov[i].Len)
+	}
+	return n, 0
+}
+
+func (sink) Recv(int, []byte) (int, syscall.Errno) { return 0, unix.EAGAIN }
+
+func (sink) Recvv(int, []unix.Iovec) (int, syscall.Errno) { return 0, unix.EAGAIN }
+
+// FuzzConn feeds accepted connections with bytes, in pieces: whatever comes, the buffer is bounded and messages
+// are delivered only on a connection that was asked for.
+func FuzzConn(f *testing.F) {
+	e := newEnd(f, Config{MaxFrame: 1 << 10, AnySource: true, sys: sink{}})
+	good := first(4242, false, 0)
+	f.Add(good, uint8(7))
+	f.Add(append(good, message("hello")...), uint8(200))
+	f.Add(append(append(good, event(eventFin)...), message("late")...), uint8(3))
+	f.Add(append(good, putFrameOf(0, 1)...), uint8(64))
+	f.Add(append(good, putFrameOf(8, 1)...), uint8(64))
+	f.Add(append(first(4242, true, 9), event(eventAck)...), uint8(255))
+	f.Add(append(good, idKeepAlive, 0xff, 0xff, 0xff, 0xff), uint8(1))
+	it := e.it
+	f.Fuzz(func(t *testing.T, data []byte, piece uint8) {
+		c := &Conn{it: it, fd: -1, state: connMagic}
+		c.rx.buf = make([]byte, smallRx)
+		c.unnamed = it.unnamed.add(c, time.Time{})
+		delivered := false
+		_ = it.SetAMHandler(msgID, uct.AMHandlerFunc(func(b []byte, _ uct.Desc) bool {
+			delivered = true
+			if !c.passed || it.Source() != c || len(b) > it.maxAM {
+				t.Errorf("message of %d bytes on a connection in state %d", len(b), c.state)
+			}
+			return false
+		}))
+		for rest := data; len(rest) > 0 && c.state < connBroken; {
+			n := copy(c.rx.buf[c.rx.tail:], rest[:min(len(rest), int(piece)+1)])
+			require.Positive(t, n, "no room to read")
+			c.rx.tail += n
+			rest = rest[n:]
+			c.parse()
+			require.LessOrEqual(t, len(c.rx.buf), int(it.cfg.RxBuf))
+			require.LessOrEqual(t, len(c.tx.buf), controlRoom)
+		}
+		if delivered {
+			require.Greater(t, len(data), len(good))
+		}
+		it.broken, it.dirty = it.broken[:0], it.dirty[:0]
+		c.discard()
+		require.Empty(t, it.unnamed.all)
+		require.Empty(t, it.unexpected)
+	})
+}

@@ -1,0 +1,393 @@
+package ucxtcp
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+func hi(t testing.TB, ep *EP) {
+	t.Helper()
+	require.NoError(t, ep.AMShort(msgID, 0x2020202020206968, nil)) // "hi      "
+}
+
+var hiFrame = message("hi      ")
+
+// TestDial: the bytes of a connection that this side makes, in the order of UCX's.
+func TestDial(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialOnUse)
+	hi(t, ep)
+	s := p.accept()
+	want := first(e.it.listen.Port(), false, 0)
+	assert.Equal(t, want, s.hear(len(want)))
+	s.say(event(eventAck))
+	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	done := 0
+	c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { done++ }}
+	pending, err := ep.Flush(c)
+	require.NoError(t, err)
+	require.True(t, pending)
+	assert.Equal(t, putFrameOf(0, 0), s.hear(frameLen+putLen))
+	assert.Zero(t, done)
+	s.say(putAckFrame(0))
+	until(t, "flush", func() bool { return done == 1 }, e)
+	pending, err = ep.Flush(nil)
+	assert.False(t, pending, "nothing was sent since")
+	require.NoError(t, err)
+
+	require.NoError(t, ep.KeepAlive())
+	assert.Equal(t, frame(idKeepAlive), s.hear(frameLen))
+	require.NoError(t, ep.Close())
+	assert.Equal(t, event(eventFin), s.ended())
+}
+
+// TestDial_Serials: the EPs to one peer number their connections.
+func TestDial_Serials(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	for i := range uint64(3) {
+		ep := e.to(p.port, uct.DialNow)
+		want := first(e.it.listen.Port(), false, i)
+		assert.Equal(t, want, p.accept().hear(len(want)))
+		require.NoError(t, ep.Close())
+	}
+}
+
+// TestDial_PeerJoins: by ACK_WITH_REQ, or by a request of its own.
+func TestDial_PeerJoins(t *testing.T) {
+	for _, joins := range []bool{true, false} {
+		e := newEnd(t, Config{})
+		p := newRawPeer(t, e)
+		ep := e.to(p.port, uct.DialNow)
+		s := p.accept()
+		s.hear(len(first(0, false, 0)))
+		if joins {
+			s.say(event(eventAckRequest))
+		} else {
+			s.say(event(eventAck))
+			s.say(requestFrame(p.port, false, 0))
+			assert.Equal(t, event(eventAck), s.hear(frameLen+eventLen))
+		}
+		s.say(message("hello"))
+		until(t, "message", func() bool { return len(e.got) == 1 }, e)
+		s.say(event(eventFin))
+		until(t, "FIN", func() bool { return ep.conn.left }, e)
+		hi(t, ep) // the peer still receives
+		assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+		require.NoError(t, s.c.Close())
+		until(t, "error", func() bool { return len(e.errs) > 0 }, e)
+		assert.ErrorIs(t, e.errs[0], uct.ErrPeerClosed)
+		require.NoError(t, ep.Close())
+	}
+}
+
+// TestAccept_ThenEP: a peer that no EP names is answered, its messages are delivered, and an EP that is made
+// later uses the same connection.
+func TestAccept_ThenEP(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 0))
+	assert.Equal(t, event(eventAck), s.hear(frameLen+eventLen))
+	s.say(message("hello"))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	require.Len(t, e.it.unnamed.all, 1)
+	ep := e.to(p.port, uct.DialedByPeer)
+	assert.Equal(t, requestFrame(e.it.listen.Port(), false, 0), s.hear(len(requestFrame(0, false, 0))))
+	assert.Empty(t, e.it.unnamed.all)
+	assert.Equal(t, uct.ErrNoResource, errOf(ep.AMBcopy(msgID, nil)), "not before the answer")
+	s.say(event(eventAck))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	hi(t, ep)
+	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	s.say(message("again"))
+	until(t, "message", func() bool { return len(e.got) == 2 }, e)
+	require.NoError(t, ep.Close())
+	assert.Equal(t, event(eventFin), s.hear(frameLen+eventLen))
+	s.say(message("after FIN"))
+	until(t, "message", func() bool { return len(e.got) == 3 }, e)
+	s.say(event(eventFin))
+	s.ended()
+	until(t, "leave", func() bool { return len(e.left) == 1 }, e)
+	assert.ErrorIs(t, e.left[0], uct.ErrPeerClosed)
+}
+
+func errOf(_ int, err error) error { return err }
+
+// TestAccept_ForEP: an EP that has not connected joins the connection of its peer.
+func TestAccept_ForEP(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialByPeer)
+	s := p.dial(first(p.port, false, 0))
+	assert.Equal(t, event(eventAckRequest), s.hear(frameLen+eventLen))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	hi(t, ep)
+	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	require.NoError(t, ep.Close())
+}
+
+// TestDialedByPeer: the address of a peer that has not connected is only its own claim.
+func TestDialedByPeer(t *testing.T) {
+	e := newEnd(t, Config{})
+	_, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: []byte{1, 1}, Dial: uct.DialedByPeer})
+	assert.ErrorIs(t, err, uct.ErrUnreachable)
+}
+
+// TestSimultaneous: of attempts that cross, that of the side with the lower address goes on.
+func TestSimultaneous(t *testing.T) {
+	t.Run("greater", func(t *testing.T) {
+		e, p := orderedPair(t, true)
+		ep := e.to(p.port, uct.DialOnUse)
+		hi(t, ep)
+		own := p.accept()
+		s := p.dial(first(p.port, false, 0))
+		assert.Equal(t, event(eventAckRequest), s.hear(frameLen+eventLen))
+		assert.Equal(t, hiFrame, s.hear(len(hiFrame)), "what was posted before moves")
+		assert.Equal(t, first(e.it.listen.Port(), false, 0), own.ended())
+		s.say(message("hello"))
+		until(t, "message", func() bool { return len(e.got) == 1 }, e)
+		require.NoError(t, ep.Close())
+	})
+	t.Run("lower", func(t *testing.T) {
+		e, p := orderedPair(t, false)
+		ep := e.to(p.port, uct.DialOnUse)
+		hi(t, ep)
+		own := p.accept()
+		own.hear(len(first(0, false, 0)))
+		s := p.dial(first(p.port, false, 0))
+		until(t, "stale", func() bool { return ep.stale != nil }, e)
+		assert.Empty(t, e.it.unnamed.all)
+		own.say(event(eventAckRequest))
+		own.say(message("hello"))
+		assert.Equal(t, hiFrame, own.hear(len(hiFrame)))
+		assert.Empty(t, s.ended(), "no answer to the attempt that gives way")
+		until(t, "message", func() bool { return len(e.got) == 1 }, e)
+		assert.Equal(t, 1, e.it.conns.Len())
+		require.NoError(t, ep.Close())
+	})
+}
+
+// TestSelf: an EP to its own iface.
+func TestSelf(t *testing.T) {
+	e := newEnd(t, Config{})
+	ep := e.to(e.it.listen.Port(), uct.DialOnUse)
+	hi(t, ep)
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	require.NoError(t, ep.Close())
+	until(t, "closed", func() bool { return e.it.conns.Len() == 0 }, e)
+}
+
+// TestEndpointConnection: a request with the key of an EP is not answered, and both sides send.
+func TestEndpointConnection(t *testing.T) {
+	t.Run("accepts", func(t *testing.T) {
+		e, p := orderedPair(t, true)
+		made, err := e.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		ep := made.(*EP)
+		s := p.dial(first(p.port, true, ep.key))
+		s.say(message("early"))
+		until(t, "attached", func() bool { return ep.conn != nil }, e)
+		assert.Empty(t, e.got, "nothing is read before Connect")
+		require.NoError(t, ep.Connect(e.it.DeviceAddr(nil), epAddrOf(p.port, 77)))
+		until(t, "message", func() bool { return len(e.got) == 1 }, e)
+		hi(t, ep)
+		assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+		require.NoError(t, ep.Close())
+		assert.Empty(t, s.ended(), "no FIN")
+	})
+	t.Run("dials", func(t *testing.T) {
+		e, p := orderedPair(t, false)
+		made, err := e.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		ep := made.(*EP)
+		require.NoError(t, ep.Connect(e.it.DeviceAddr(nil), epAddrOf(p.port, 77)))
+		hi(t, ep)
+		s := p.accept()
+		want := append(first(e.it.listen.Port(), true, 77), hiFrame...)
+		assert.Equal(t, want, s.hear(len(want)))
+		s.say(message("hello"))
+		until(t, "message", func() bool { return len(e.got) == 1 }, e)
+		require.NoError(t, s.c.Close())
+		until(t, "error", func() bool { return len(e.errs) == 1 }, e)
+		assert.ErrorIs(t, e.errs[0], ucs.ErrConnReset)
+		require.NoError(t, ep.Close())
+	})
+	t.Run("another peer", func(t *testing.T) {
+		e, p := orderedPair(t, true)
+		made, err := e.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		ep := made.(*EP)
+		require.NoError(t, ep.Connect(e.it.DeviceAddr(nil), epAddrOf(p.port, 77)))
+		p.dial(first(p.port, true, ep.key+1)).ended()
+		p.dial(first(p.port+1, true, ep.key)).ended()
+		assert.Nil(t, ep.conn)
+		assert.Equal(t, uint64(2), e.it.limits.refused.Load())
+		require.NoError(t, ep.Close())
+	})
+}
+
+func epAddrOf(port uint16, key byte) []byte {
+	return []byte{byte(port >> 8), byte(port), key, 0, 0, 0, 0, 0, 0, 0}
+}
+
+// TestUnreachable: nobody listens.
+func TestUnreachable(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	require.NoError(t, p.l.Close())
+	ep := e.to(p.port, uct.DialNow)
+	until(t, "error", func() bool { return len(e.errs) == 1 }, e)
+	assert.ErrorIs(t, e.errs[0], uct.ErrUnreachable)
+	_, err := ep.Flush(nil)
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	require.NoError(t, ep.Close())
+}
+
+// TestCut_Accept: a peer goes away after each byte of its first ones.
+func TestCut_Accept(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	head := first(p.port, false, 0)
+	all := append(append(append([]byte{}, head...), message("hello")...), event(eventFin)...)
+	for n := range len(all) + 1 {
+		e.left = nil
+		s := p.dial(all[:n])
+		if n < len(head) {
+			require.NoError(t, s.c.CloseWrite())
+			assert.Empty(t, s.ended(), "%d bytes", n)
+			assert.Empty(t, e.left, "%d bytes", n)
+		} else {
+			if n < len(all) { // else it ends before the answer
+				s.hear(frameLen + eventLen)
+			}
+			require.NoError(t, s.c.CloseWrite())
+			until(t, "leave", func() bool { return len(e.left) == 1 }, e)
+			want := ucs.ErrConnReset
+			if n == len(all) {
+				want = uct.ErrPeerClosed
+			}
+			assert.ErrorIs(t, e.left[0], want, "%d bytes", n)
+		}
+		assert.Zero(t, e.it.conns.Len(), "%d bytes", n)
+		assert.Empty(t, e.it.unnamed.all, "%d bytes", n)
+		assert.Empty(t, e.it.unexpected, "%d bytes", n)
+	}
+}
+
+// TestCut_Dial: the peer goes away after each byte of its answer; the EP fails once, with the reason, and what
+// is in flight completes.
+func TestCut_Dial(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	all := append(append(event(eventAckRequest), message("hello")...), event(eventFin)...)
+	for n := range len(all) + 1 {
+		e.errs = nil
+		ep := e.to(p.port, uct.DialOnUse)
+		hi(t, ep)
+		ends := []uct.Status(nil)
+		c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { ends = append(ends, c.Status) }}
+		_, err := ep.Flush(c)
+		require.NoError(t, err)
+		s := p.accept()
+		s.say(all[:n])
+		require.NoError(t, s.c.CloseWrite())
+		until(t, "error", func() bool { return len(e.errs) == 1 && len(ends) == 1 }, e)
+		want := ucs.ErrConnReset
+		if n == len(all) {
+			want = uct.ErrPeerClosed
+		}
+		assert.ErrorIs(t, e.errs[0], want, "%d bytes", n)
+		assert.ErrorIs(t, ends[0].Err(), want, "%d bytes", n)
+		require.NoError(t, ep.Close())
+		s.ended()
+		assert.Zero(t, e.it.conns.Len(), "%d bytes", n)
+	}
+	assert.Len(t, e.got, len(event(eventFin))+1)
+}
+
+// TestConformance_IPv6 runs the checks of the suite that depend on addresses.
+func TestConformance_IPv6(t *testing.T) {
+	if d, err := findDevice(loopbackDevice, familyName6); err != nil || !d.ip.Is6() {
+		t.Skip("the loopback device has no IPv6 address")
+	}
+	for _, mk := range []func() ucttest.Harness{harness, endpointHarness} {
+		h := mk()
+		h.StartPeer = nil
+		h.Config = func(o ucttest.Options) any {
+			c := tiny(o).(Config)
+			c.Family = familyName6
+			return c
+		}
+		for _, r := range ucttest.Results(h, "open", "addr/reachable", "addr/both-at-once", "am/sizes", "am/both-ways", "close/in-flight") {
+			assert.False(t, r.Failed || r.Skipped, "%v", r)
+		}
+	}
+}
+
+// TestDeviceAddr_Captures: device addresses as UCX has sent them, and the boot id in them.
+func TestDeviceAddr_Captures(t *testing.T) {
+	for _, b := range [][]byte{
+		{0, 2, 0x0a, 0x4d, 0, 1},
+		{1, 2, 0x12, 0xf1, 0x52, 0x51, 0x42, 0xac, 0x28, 0x9f, 0xf9, 0xff, 0xff, 0xef, 0, 0, 0, 0},
+		{1, 2, 0x12, 0xf1, 0x52, 0x51, 0x42, 0xac, 0x28, 0x9f, 0xf9, 0xff, 0xff, 0xef},
+		{1, 10, 0x12, 0xf1, 0x52, 0x51, 0x42, 0xac, 0x28, 0x9f, 0xf9, 0xff, 0xff, 0xef},
+	} {
+		a, err := parseDeviceAddr(b)
+		require.NoError(t, err)
+		assert.Equal(t, b, a.append(nil, len(b) == devLenWide))
+	}
+	_, err := parseDeviceAddr([]byte{2, 2, 1, 1, 1, 1})
+	assert.ErrorIs(t, err, uct.ErrInvalidAddr)
+	a := deviceAddr{ip: netip.MustParseAddr("fd00::2")}
+	b := a.append(nil, true)
+	got, err := parseDeviceAddr(b)
+	require.NoError(t, err)
+	assert.Equal(t, a, got)
+
+	id, err := bootID("01234567-89ab-cdef-0123-456789abcdef")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(0xcdef89ab01234567^0xefcdab8967450123), id)
+	for _, bad := range []string{"", "0-0-0-0", "0-0-0-0-0", "x-0-0-0-000000000000"} {
+		_, err = bootID(bad)
+		assert.Error(t, err, bad)
+	}
+}
+
+// TestOpen_Params: what cannot be opened, with the reason.
+func TestOpen_Params(t *testing.T) {
+	md, err := openMD()
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		p    uct.IfaceParams
+		want error
+	}{
+		{uct.IfaceParams{Transport: Name, Device: "none"}, uct.ErrInvalidParam},
+		{uct.IfaceParams{Transport: "tcp", Device: "lo"}, uct.ErrInvalidParam},
+		{uct.IfaceParams{Transport: Name, Device: "lo", Token: "x"}, uct.ErrUnsupported},
+		{uct.IfaceParams{Transport: Name, Device: "lo", Config: Config{Family: "ipx"}}, uct.ErrInvalidParam},
+		{uct.IfaceParams{Transport: Name, Device: "lo", Config: Config{LoopbackAddr: "broad"}}, uct.ErrInvalidParam},
+		{uct.IfaceParams{Transport: Name, Device: "lo", Config: Config{Port: 1 << 16}}, uct.ErrInvalidParam},
+		{uct.IfaceParams{Transport: Name, Device: "lo", Config: Config{MaxFrame: 1}}, uct.ErrInvalidParam},
+	} {
+		_, err := md.OpenIface(tc.p)
+		assert.True(t, errors.Is(err, tc.want), "%v", err)
+	}
+	only, err := New(Config{}).OpenMD(Name)
+	require.NoError(t, err)
+	all, err := only.Resources()
+	require.NoError(t, err)
+	for _, r := range all {
+		assert.Equal(t, loopbackDevice, r.Device, "nothing else without being asked")
+	}
+	require.NoError(t, md.Close())
+	require.NoError(t, only.Close())
+}
