@@ -1,0 +1,324 @@
+package ucxtcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// lengthOf is the start of a frame of n bytes that never come.
+func lengthOf(id uint8, n uint32) []byte {
+	return binary.LittleEndian.AppendUint32([]byte{id}, n)
+}
+
+func concat(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
+// TestHostile_Frames: a peer that breaks the rules loses its connection; those of others work on.
+func TestHostile_Frames(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ok := newRawPeer(t, e)
+	good := ok.dial(first(ok.port, false, 0))
+	good.hear(frameLen + eventLen)
+	head := first(p.port, false, 0)
+	badMagic := concat(head)
+	badMagic[7] ^= 1
+	otherIP := concat(head)
+	otherIP[magicLen+frameLen+offSockaddr+offIP4] = 10
+	otherFamily := concat(head)
+	otherFamily[magicLen+frameLen+offSockaddr] = 1
+	noPort := concat(head)
+	copy(noPort[magicLen+frameLen+offSockaddr+offPort:], []byte{0, 0})
+	for _, tc := range []struct {
+		name    string
+		say     []byte
+		refused bool // in the handshake
+	}{
+		{"magic", badMagic, true},
+		{"first byte of another protocol", []byte("G"), true},
+		{"message before the request", concat(head[:magicLen], message("x")), true},
+		{"ack before the request", concat(head[:magicLen], event(eventAck)), true},
+		{"unknown frame before the request", concat(head[:magicLen], lengthOf(99, 0)), true},
+		{"address of another host", otherIP, true},
+		{"family of no address", otherFamily, true},
+		{"port 0", noPort, true},
+		{"key of no endpoint", first(p.port, true, 1), true},
+		{"unknown id", concat(head, lengthOf(36, 0)), false},
+		{"last id", concat(head, lengthOf(255, 0)), false},
+		{"longest length", concat(head, lengthOf(2, 0xffffffff)), false},
+		{"longest length of an event", concat(head, lengthOf(idCM, 0xffffffff)), false},
+		{"message too long", concat(head, lengthOf(2, longestFrame+1)), false},
+		{"second request", concat(head, requestFrame(p.port, false, 0)), false},
+		{"request of an endpoint", concat(head, requestFrame(p.port, true, 1)), false},
+		{"ack of nothing", concat(head, event(eventAck)), false},
+		{"unknown event", concat(head, event(5)), false},
+		{"event 1 without a request", concat(head, event(eventRequest)), false},
+		{"put with data", concat(head, putFrameOf(8, 0), make([]byte, 8)), false},
+		{"put of 2^64-1 bytes", concat(head, putFrameOf(1<<64-1, 0)), false},
+	} {
+		refused, malformed := e.it.limits.refused.Load(), e.it.limits.malformed.Load()
+		p.dial(tc.say).ended()
+		until(t, "cleaned", func() bool { return e.it.conns.Len() == 1 }, e)
+		if tc.refused {
+			refused++
+		} else {
+			malformed++
+		}
+		assert.Equal(t, refused, e.it.limits.refused.Load(), tc.name)
+		assert.Equal(t, malformed, e.it.limits.malformed.Load(), tc.name)
+		assert.Empty(t, e.got, tc.name)
+	}
+	good.say(message("still here"))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	assert.Empty(t, e.errs)
+}
+
+// TestHostile_EP: what a peer must not say to an EP that has connected to it.
+func TestHostile_EP(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	for _, tc := range []struct {
+		name string
+		say  []byte
+	}{
+		{"message without a request", message("x")},
+		{"message after an ack", concat(event(eventAck), message("x"))},
+		{"second ack", concat(event(eventAck), event(eventAck))},
+		{"fin without a request", concat(event(eventAck), event(eventFin))},
+		{"request after fin", concat(event(eventAckRequest), event(eventFin), requestFrame(p.port, false, 0))},
+		{"message after fin", concat(event(eventAckRequest), event(eventFin), message("x"))},
+		{"ack of no put", concat(event(eventAck), putAckFrame(0))},
+		{"ack of a later put", concat(event(eventAck), putAckFrame(7))},
+		{"request with another number", concat(event(eventAck), requestFrame(p.port, false, 99))},
+		{"request of another peer", concat(event(eventAck), requestFrame(p.port+1, false, 0))},
+		{"put with data", concat(event(eventAckRequest), putFrameOf(1, 0), []byte{1})},
+	} {
+		e.errs = nil
+		ep := e.to(p.port, uct.DialNow)
+		s := p.accept()
+		s.say(tc.say)
+		until(t, tc.name, func() bool { return len(e.errs) == 1 }, e)
+		assert.ErrorIs(t, e.errs[0], ucs.ErrConnReset, tc.name)
+		require.NoError(t, ep.Close())
+		assert.Empty(t, e.got, tc.name)
+	}
+}
+
+// TestHostile_Ids: messages of ids that no handler has are dropped and counted, and an empty message is one.
+func TestHostile_Ids(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(concat(first(p.port, false, 0), frame(29, 1), frame(30), frame(31, 1, 2), frame(msgID)))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	assert.Equal(t, []string{""}, e.got)
+	s.say(putFrameOf(0, 41))
+	assert.Equal(t, concat(event(eventAck), putAckFrame(41)), s.hear(2*frameLen+eventLen+putAckLen))
+}
+
+// TestHostile_FloodOfPuts: a peer that flushes without end and reads nothing costs a buffer.
+func TestHostile_FloodOfPuts(t *testing.T) {
+	e := newEnd(t, Config{SndBuf: 4 << 10})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 0))
+	flood := bytes.Repeat(putFrameOf(0, 9), 1000)
+	require.NoError(t, s.c.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+	over := make(chan bool)
+	go func() {
+		for range 200 {
+			if _, err := s.c.Write(flood); err != nil {
+				break
+			}
+		}
+		close(over)
+	}()
+	until(t, "flood", func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	}, e)
+	require.Len(t, e.it.unnamed.all, 1)
+	c := e.it.unnamed.all[0].c
+	assert.LessOrEqual(t, len(c.tx.buf), controlRoom)
+	assert.LessOrEqual(t, len(c.rx.buf), smallRx)
+}
+
+// TestHostile_HalfFrame: a peer that no EP names and that stops in the middle of a frame is dropped.
+func TestHostile_HalfFrame(t *testing.T) {
+	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
+	p := newRawPeer(t, e)
+	idle := p.dial(first(p.port, false, 1))
+	idle.hear(frameLen + eventLen)
+	p.dial(concat(first(p.port, false, 0), message("half")[:7])).ended()
+	assert.Equal(t, uint64(1), e.it.limits.stalled.Load())
+	p.dial(first(p.port, false, 0)[:9]).ended()
+	assert.Equal(t, uint64(1), e.it.limits.refused.Load())
+	idle.say(message("idle is no fault"))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+}
+
+// TestHostile_FloodOfConnections: the oldest half-open one makes room; peers that an EP names stay.
+func TestHostile_FloodOfConnections(t *testing.T) {
+	e := newEnd(t, Config{MaxUnnamed: 4})
+	named, p := newRawPeer(t, e), newRawPeer(t, e)
+	ep := e.to(named.port, uct.DialByPeer)
+	kept := named.dial(first(named.port, false, 0))
+	kept.hear(frameLen + eventLen)
+	answered := p.dial(first(p.port, false, 0))
+	answered.hear(frameLen + eventLen)
+	var half []*stream
+	for i := range 8 {
+		half = append(half, p.dial(nil))
+		until(t, "accepted", func() bool { return int(e.it.limits.evicted.Load()) == max(0, i-2) }, e)
+	}
+	until(t, "accepted", func() bool { return len(e.it.unnamed.all) == 4 && e.it.limits.evicted.Load() == 5 }, e)
+	for _, s := range half[:5] {
+		s.ended()
+	}
+	answered.say(message("first"))
+	kept.say(message("second"))
+	until(t, "messages", func() bool { return len(e.got) == 2 }, e)
+	for i := range uint64(4) { // answered ones evict the half-open ones, then the oldest
+		p.dial(first(p.port, false, i+1)).hear(frameLen + eventLen)
+	}
+	answered.ended()
+	assert.Len(t, e.it.unnamed.all, 4)
+	assert.Len(t, e.left, 1)
+	hi(t, ep)
+	assert.Equal(t, hiFrame, kept.hear(len(hiFrame)))
+	require.NoError(t, ep.Close())
+}
+
+// TestHostile_MaxConns: connections of peers that EPs name are not evicted.
+func TestHostile_MaxConns(t *testing.T) {
+	e := newEnd(t, Config{MaxConns: 2})
+	a, b, p := newRawPeer(t, e), newRawPeer(t, e), newRawPeer(t, e)
+	for _, peer := range []*rawPeer{a, b} {
+		e.to(peer.port, uct.DialByPeer)
+		peer.dial(first(peer.port, false, 0)).hear(frameLen + eventLen)
+	}
+	p.dial(first(p.port, false, 0)).ended()
+	assert.Equal(t, 2, e.it.conns.Len())
+	assert.Empty(t, e.errs)
+}
+
+// TestHostile_Memory: long frames of peers that no EP names have a budget together.
+func TestHostile_Memory(t *testing.T) {
+	e := newEnd(t, Config{RxBuf: 8 << 20})
+	p := newRawPeer(t, e)
+	for i := range uint64(5) {
+		s := p.dial(concat(first(p.port, false, i), lengthOf(msgID, longestFrame)))
+		s.hear(frameLen + eventLen)
+		until(t, "memory", func() bool { return e.it.unnamed.memory <= unnamedMemory && e.it.conns.Len() == min(int(i)+1, 2) }, e)
+	}
+	assert.Equal(t, uint64(3), e.it.limits.evicted.Load())
+}
+
+// TestAccept_NoDescriptors: an iface that can accept no more serves its connections, and accepts again when
+// there are descriptors.
+func TestAccept_NoDescriptors(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 0))
+	s.say(message("one"))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	waiting, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(e.it.listen))
+	require.NoError(t, err)
+	testenv.WithoutDescriptors(t, func() {
+		until(t, "pause", func() bool { return e.it.listener.paused }, e)
+		s.say(message("two"))
+		until(t, "message", func() bool { return len(e.got) == 2 }, e)
+	})
+	w := p.stream(waiting)
+	w.say(first(p.port, false, 1))
+	assert.Equal(t, event(eventAck), w.hear(frameLen+eventLen))
+}
+
+// TestHold: a connection that is held is not read beyond its buffer, and loses nothing.
+func TestHold(t *testing.T) {
+	e := newEnd(t, Config{MaxFrame: 1 << 10, RxBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10)})
+	p := newRawPeer(t, e)
+	n, held := 0, true
+	var source *Conn
+	require.NoError(t, e.it.SetAMHandler(msgID, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		n++
+		if source = e.it.Source(); held {
+			source.Hold()
+		}
+		return false
+	})))
+	s := p.dial(first(p.port, false, 0))
+	require.NoError(t, s.c.SetWriteBuffer(4<<10))
+	const count = 1000
+	text := message(string(make([]byte, 500)))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := s.c.Write(bytes.Repeat(text, count))
+		sent <- err
+	}()
+	until(t, "first message", func() bool { return n == 1 }, e)
+	for range 1000 {
+		e.it.Progress()
+	}
+	assert.Equal(t, 1, n)
+	assert.LessOrEqual(t, len(source.rx.buf), 4<<10)
+	assert.Empty(t, sent, "the peer is held back")
+	for i := 2; i < 10; i++ {
+		source.Resume()
+		until(t, "next message", func() bool { return n == i }, e)
+		e.it.Progress()
+		assert.Equal(t, i, n)
+	}
+	held = false
+	source.Resume()
+	until(t, "the rest", func() bool { return n == count }, e)
+	require.NoError(t, <-sent)
+	assert.Nil(t, e.it.Source())
+	source.Drop(errMalformed)
+	until(t, "leave", func() bool { return len(e.left) == 1 }, e)
+	source.Hold()
+	source.Resume()
+}
+
+// TestNoAllocs: nothing is allocated once the connection is there.
+func TestNoAllocs(t *testing.T) {
+	testenv.SkipRace(t, "the race detector allocates")
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b.it.listen.Port(), uct.DialOnUse)
+	n := 0
+	require.NoError(t, b.it.SetAMHandler(msgID, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { n++; return false })))
+	done := &uct.Completion{Func: func(*uct.Completion) {}}
+	data := make([]byte, 32<<10)
+	iov := []uct.IOV{{Buf: data}}
+	exchange := func() {
+		want := n + 2
+		_ = ep.AMShort(msgID, 1, data[:16])
+		done.Count = 1
+		if pending, _ := ep.AMZcopy(msgID, data[:8], iov, done); !pending {
+			done.Count = 0
+		}
+		until(t, "messages", func() bool { return n == want && done.Count == 0 }, a, b)
+		done.Count = 1
+		if pending, _ := ep.Flush(done); !pending {
+			done.Count = 0
+		}
+		until(t, "flush", func() bool { return done.Count == 0 }, a, b)
+	}
+	for range 10 {
+		exchange()
+	}
+	testenv.NoAllocs(t, "message, zero-copy message and flush", exchange)
+	require.NoError(t, ep.Close())
+}
