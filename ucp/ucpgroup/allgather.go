@@ -5,22 +5,22 @@ import "context"
 // Limits between algorithms of Allgather, in bytes of all ranks together; see reduceShort for
 // the source.
 const (
-	// gatherShort is the longest for which the least number of rounds counts.
+	// gatherShort is the largest size for which the number of rounds matters most.
 	gatherShort = 80 << 10
-	// gatherLong is the least for which neighbors are the best peers, also where the number of
+	// gatherLong is the smallest size for which neighbors are the best peers, also if the number of
 	// ranks is a power of two.
 	gatherLong = 512 << 10
 )
 
-// Allgather gives each rank what all have in send, which is equally long everywhere, in the
-// order of ranks in recv. recv is Size times as long. send may be this rank's place in recv.
+// Allgather collects send of all ranks in recv of each rank, in the order of ranks. send has the same
+// length on all ranks; recv is Size times as long. send may be this rank's part of recv.
 // See also "Collective operations" in the package documentation.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte) error {
 	s, err := c.allgather(send, recv)
 	return c.run(ctx, s, err)
 }
 
-// Iallgather begins Allgather. send and recv are the group's until the request has ended.
+// Iallgather begins Allgather. send and recv belong to the group until the request is complete.
 func (c *Comm) Iallgather(send, recv []byte) (*Request, error) {
 	s, err := c.allgather(send, recv)
 	return c.start(s, err)
@@ -62,8 +62,8 @@ func (b blocks) at(rank int) []byte { return b.span(rank, rank+1) }
 // span is the parts of ranks from i to just before j.
 func (b blocks) span(i, j int) []byte { return b.b[i*len(b.b)/b.n : j*len(b.b)/b.n] }
 
-// doublingAllgather has ranks at distance 1, 2, 4 ... exchange all that they have. The number of
-// ranks, which count from first on, is a power of two.
+// doublingAllgather exchanges all collected parts between ranks at distance 1, 2, 4 ... The number of
+// ranks, which are counted from first on, is a power of two.
 func (s *schedule) doublingAllgather(b blocks, first int) {
 	n := s.c.Size()
 	me := s.from(first)
@@ -76,10 +76,10 @@ func (s *schedule) doublingAllgather(b blocks, first int) {
 	}
 }
 
-// from is this rank where ranks count from first on, around.
+// from is this rank's number if ranks are counted from first on, modulo Size.
 func (s *schedule) from(first int) int { return (s.c.rank - first + s.c.Size()) % s.c.Size() }
 
-// ringAllgather passes parts to the next rank, one in a round. Ranks count from first on.
+// ringAllgather passes parts to the next rank, one in a round. Ranks are counted from first on.
 func (s *schedule) ringAllgather(b blocks, first int) {
 	n, rank := s.c.Size(), s.c.rank
 	me := s.from(first)
@@ -90,8 +90,8 @@ func (s *schedule) ringAllgather(b blocks, first int) {
 	}
 }
 
-// bruckAllgather doubles what each rank has in each round, for any number of ranks, and then
-// turns it so that it begins with rank 0 (Bruck and others, "Efficient Algorithms for All-to-All
+// bruckAllgather doubles the parts of each rank in each round, for any number of ranks, and then
+// rotates them so that they begin with rank 0 (Bruck and others, "Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems", 1997).
 func (s *schedule) bruckAllgather(b blocks, send []byte) {
 	n, me := s.c.Size(), s.c.rank

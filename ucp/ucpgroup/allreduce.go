@@ -5,27 +5,27 @@ import (
 	"math/bits"
 )
 
-// Limits between algorithms of reductions, in bytes of a rank's numbers. As MPICH has them, after
+// Limits between algorithms of reductions, in bytes of a rank's numbers. They are MPICH's, after
 // Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
 // (2005); that of the ring after Rabenseifner and Träff, "More Efficient Reduction Algorithms for
 // Non-Power-of-Two Number of Processors" (2004).
 const (
-	// reduceShort is the longest for which latency counts more than bandwidth.
+	// reduceShort is the largest size for which latency matters more than bandwidth.
 	reduceShort = 2 << 10
-	// reduceRing is the least for which a ring pays where the number of ranks is no power of
-	// two, as it sends nothing twice.
+	// reduceRing is the smallest size for which a ring is faster if the number of ranks is not a power of
+	// two, because it sends nothing twice.
 	reduceRing = 512 << 10
 )
 
-// Allreduce folds the numbers of all ranks and gives the result to each, in recv. send and recv
-// are equally long, on all ranks, and do not overlap; where send is nil, recv holds this rank's
+// Allreduce folds the numbers of all ranks and stores the result in recv of each rank. send and recv
+// have the same length on all ranks and must not overlap. If send is nil, recv contains this rank's
 // numbers. See also "Collective operations" in the package documentation.
 func Allreduce[T Number](ctx context.Context, c *Comm, send, recv []T, op Op[T]) error {
 	s, err := allreduce(c, send, recv, op)
 	return c.run(ctx, s, err)
 }
 
-// Iallreduce begins Allreduce. send and recv are the group's until the request has ended.
+// Iallreduce begins Allreduce. send and recv belong to the group until the request is complete.
 func Iallreduce[T Number](c *Comm, send, recv []T, op Op[T]) (*Request, error) {
 	s, err := allreduce(c, send, recv, op)
 	return c.start(s, err)
@@ -48,7 +48,7 @@ func allreduce[T Number](c *Comm, send, recv []T, op Op[T]) (*schedule, error) {
 	return s, nil
 }
 
-// allreduce writes down the algorithm for numbers of some size in b.
+// allreduce adds the steps of the algorithm for numbers of some size in b.
 func (s *schedule) allreduce(b []byte, size int) {
 	n := s.c.Size()
 	if n == 1 {
@@ -82,9 +82,9 @@ func (v vector) blocks(i, j, n int) (b, tmp []byte) {
 	return v.b[from:to], v.tmp[from:to]
 }
 
-// core is the largest power of two of ranks that are not more than n. In the ranks beyond, and as
-// many of the others, pairs act as one: an even rank gives its numbers to the next one, and is
-// given the result.
+// core is the largest power of two of ranks that is at most n. The remaining ranks form pairs with as
+// many of the others: the even rank sends its numbers to the next one, and receives
+// the result.
 type core struct {
 	size  int // a power of two
 	extra int // ranks beyond
@@ -113,7 +113,7 @@ func (k core) real(rank int) int {
 	return rank + k.extra
 }
 
-// foldIn has the core hold all numbers. It reports whether this rank is of it.
+// foldIn folds the numbers of all ranks into the core. It reports whether this rank is in the core.
 func (s *schedule) foldIn(v vector, k core) bool {
 	me := s.c.rank
 	if k.rank < 0 {
@@ -129,7 +129,7 @@ func (s *schedule) foldIn(v vector, k core) bool {
 	return true
 }
 
-// giveBack gives the result to the ranks outside of the core. It is the last part of a schedule.
+// giveBack sends the result to the ranks outside of the core. It is the last part of a schedule.
 func (s *schedule) giveBack(v vector, k core) {
 	switch me := s.c.rank; {
 	case k.rank < 0:
@@ -139,8 +139,8 @@ func (s *schedule) giveBack(v vector, k core) {
 	}
 }
 
-// recursiveDoubling has ranks at distance 1, 2, 4 ... exchange and fold all that they have: the
-// least number of rounds.
+// recursiveDoubling exchanges and folds all numbers between ranks at distance 1, 2, 4 ...: the
+// smallest number of rounds.
 func (s *schedule) recursiveDoubling(v vector) {
 	k := coreOf(s.c.rank, s.c.Size())
 	if s.foldIn(v, k) {
@@ -156,8 +156,8 @@ func (s *schedule) recursiveDoubling(v vector) {
 }
 
 // rabenseifner folds by recursive halving, after which each rank of the core has the result of one
-// block, and collects the blocks by recursive doubling: each number is sent about twice, whatever
-// the number of ranks.
+// block, and collects the blocks by recursive doubling: each number is sent about twice, for any
+// number of ranks.
 func (s *schedule) rabenseifner(v vector) {
 	k := coreOf(s.c.rank, s.c.Size())
 	if s.foldIn(v, k) {

@@ -5,25 +5,24 @@ import "context"
 // Limits between algorithms of Alltoall, in bytes from one rank to another; see reduceShort for
 // the source.
 const (
-	// alltoallShort is the longest for which the least number of messages counts.
+	// alltoallShort is the largest size for which the number of messages matters most.
 	alltoallShort = 256
-	// alltoallMedium is the longest for which all messages are under way at a time.
+	// alltoallMedium is the largest size for which all messages are in flight at the same time.
 	alltoallMedium = 32 << 10
-	// alltoallFew is the least number of ranks for which it pays to pass data on.
+	// alltoallFew is the smallest number of ranks for which forwarding data is faster.
 	alltoallFew = 8
-	// alltoallAtOnce is how many messages each way are under way at a time.
+	// alltoallAtOnce limits the messages in flight in each direction.
 	alltoallAtOnce = 32
 )
 
-// Alltoall gives each rank q the q-th part of what every rank has in send; what rank q has sent
-// is the q-th part of recv. Both are Size times as long as a part, which is equally long
-// everywhere, and do not overlap. See also "Collective operations" in the package documentation.
+// Alltoall sends part q of send to each rank q, and stores the part from rank q as part q of
+// recv. Both have Size parts of the same length on all ranks, and must not overlap. See also "Collective operations" in the package documentation.
 func (c *Comm) Alltoall(ctx context.Context, send, recv []byte) error {
 	s, err := c.alltoall(send, recv)
 	return c.run(ctx, s, err)
 }
 
-// Ialltoall begins Alltoall. send and recv are the group's until the request has ended.
+// Ialltoall begins Alltoall. send and recv belong to the group until the request is complete.
 func (c *Comm) Ialltoall(send, recv []byte) (*Request, error) {
 	s, err := c.alltoall(send, recv)
 	return c.start(s, err)
@@ -53,7 +52,7 @@ func (c *Comm) alltoall(send, recv []byte) (*schedule, error) {
 	return s, nil
 }
 
-// spreadAlltoall has all messages under way, each rank beginning with its neighbor.
+// spreadAlltoall sends all messages at the same time. Each rank begins with its neighbor.
 func (s *schedule) spreadAlltoall(out, in blocks) {
 	n, me := s.c.Size(), s.c.rank
 	for i := 1; i < n; i += alltoallAtOnce {
@@ -82,7 +81,7 @@ func (s *schedule) pairwiseAlltoall(out, in blocks) {
 	}
 }
 
-// bruckAlltoall passes data on by way of other ranks (Bruck and others 1997). There is a step for
+// bruckAlltoall forwards data by way of other ranks (Bruck and others 1997). There is a step for
 // each bit of a distance between ranks. In the step of bit k a rank sends one message to the rank
 // 2^k after it, with all the data whose distance has that bit set.
 func (s *schedule) bruckAlltoall(out, in blocks) {

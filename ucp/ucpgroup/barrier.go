@@ -9,14 +9,14 @@ func (c *Comm) Barrier(ctx context.Context) error {
 	return c.run(ctx, s, err)
 }
 
-// Ibarrier begins a barrier, which has ended when every rank has begun it.
+// Ibarrier begins a barrier. Its request is complete when every rank has begun the barrier.
 func (c *Comm) Ibarrier() (*Request, error) {
 	s, err := c.barrier()
 	return c.start(s, err)
 }
 
-// barrier is a dissemination barrier: in round k each rank tells the one 2^k after it, so that
-// after log2(n) rounds each has been told of all (Hensgen, Finkel and Manber 1988).
+// barrier is a dissemination barrier: in round k each rank notifies the rank 2^k after it, so that
+// after log2(n) rounds each has heard from all, directly or not (Hensgen, Finkel and Manber 1988).
 func (c *Comm) barrier() (*schedule, error) {
 	if err := c.usable("barrier"); err != nil {
 		return nil, err

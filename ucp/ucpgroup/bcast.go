@@ -4,23 +4,23 @@ import "context"
 
 // Limits between algorithms of Bcast, in bytes; see reduceShort for the source.
 const (
-	// bcastShort is the longest for which latency counts more than bandwidth.
+	// bcastShort is the largest size for which latency matters more than bandwidth.
 	bcastShort = 12 << 10
-	// bcastLong is the least for which neighbors are the best peers, also where the number of
+	// bcastLong is the smallest size for which neighbors are the best peers, also if the number of
 	// ranks is a power of two.
 	bcastLong = 512 << 10
-	// bcastFew is the least number of ranks for which it pays to cut the data into pieces.
+	// bcastFew is the smallest number of ranks for which splitting the data is faster.
 	bcastFew = 8
 )
 
-// Bcast gives all ranks what root has in buf, which is equally long everywhere. See also
+// Bcast copies buf of root to buf of all ranks, which has the same length on all ranks. See also
 // "Collective operations" in the package documentation.
 func (c *Comm) Bcast(ctx context.Context, root int, buf []byte) error {
 	s, err := c.bcast(root, buf)
 	return c.run(ctx, s, err)
 }
 
-// Ibcast begins Bcast. buf is the group's until the request has ended.
+// Ibcast begins Bcast. buf belongs to the group until the request is complete.
 func (c *Comm) Ibcast(root int, buf []byte) (*Request, error) {
 	s, err := c.bcast(root, buf)
 	return c.start(s, err)
@@ -46,7 +46,7 @@ func (c *Comm) bcast(root int, buf []byte) (*schedule, error) {
 	return s, nil
 }
 
-// checkRoot is why a collective operation with a root is refused; nil if it is not.
+// checkRoot returns the error of a collective operation with an invalid root; nil if it is valid.
 func (c *Comm) checkRoot(op string, root int) error {
 	if uint(root) >= uint(c.Size()) {
 		return invalid(op, "root", root)
@@ -64,7 +64,7 @@ func subtree(me, n int) int {
 	return d
 }
 
-// binomialBcast doubles the ranks that have the data in each round.
+// binomialBcast doubles the number of ranks with the data in each round.
 func (s *schedule) binomialBcast(root int, buf []byte) {
 	n, me := s.c.Size(), s.from(root)
 	width := subtree(me, n)
@@ -79,8 +79,8 @@ func (s *schedule) binomialBcast(root int, buf []byte) {
 	}
 }
 
-// scatterParts gives each rank its part of what the root has, along a binomial tree. Ranks
-// count from the root on.
+// scatterParts sends each rank its part of the root's data, along a binomial tree. Ranks
+// are counted from the root on.
 func (s *schedule) scatterParts(root int, b blocks) {
 	n, me := s.c.Size(), s.from(root)
 	width := subtree(me, n)

@@ -9,29 +9,29 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Bootstrap is how ranks find each other before they can send messages: a table that all of
-// them fill, and a fence. It belongs to one goroutine.
+// Bootstrap lets ranks exchange addresses before they can send messages: a table that all ranks
+// write to, and a fence. One goroutine owns it.
 type Bootstrap interface {
 	// Rank is the rank of this process, from 0.
 	Rank() int
-	// Size is how many there are.
+	// Size is the number of ranks.
 	Size() int
 	// Put publishes a value under a key of this rank, once for each key. It copies value.
-	// What others may see of it before the next fence is not said.
+	// Whether others see it before the next fence is undefined.
 	Put(ctx context.Context, key string, value []byte) error
-	// Fence returns when every rank has called it. What was put before that can be got after
-	// it. If ctx ends first, here and in Put and Get, its error is returned, and the
-	// bootstrap is of no use any more.
+	// Fence returns when every rank has called it. Get then returns the values that were put before the
+	// fence. If ctx is done first, Fence, Put and Get return its error, and the
+	// bootstrap is not usable any more.
 	Fence(ctx context.Context) error
-	// Get returns what a rank has put. An error that wraps ErrInvalidParam if there is none.
+	// Get returns a value that a rank has put. The error wraps ErrInvalidParam if there is none.
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
-	// Close leaves: who has started the ranks does not wait for this one any more. The
-	// group stays.
+	// Close ends the use of the bootstrap: the launcher does not wait for this rank any more. The
+	// group is not affected.
 	Close() error
 }
 
-// InProcess returns the bootstraps of n ranks that are goroutines of this process. A rank that
-// closes its bootstrap without having come to a fence ends that of the others with
+// InProcess returns the bootstraps of n ranks that are goroutines of this process. If a rank
+// closes its bootstrap, the fences of the others fail with
 // ErrPeerClosed.
 func InProcess(n int) []Bootstrap {
 	t := &table{n: n, values: map[tableKey][]byte{}, round: newRound()}

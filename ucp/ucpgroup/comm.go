@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Comm is a communicator: some ranks of a group in an order, with a matching of their own. Its
-// messages match receives of the same communicator only. It belongs to the goroutine that owns
+// Comm is a communicator: an ordered set of ranks of a group. Its
+// messages match only receives of the same communicator. It belongs to the goroutine that owns
 // the worker.
 type Comm struct {
 	g       *Group
@@ -36,14 +36,14 @@ func newComm(g *Group, context uint16, rank int, ranks []int32) *Comm {
 // Rank is this process's rank in the communicator.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is how many ranks it has.
+// Size is the number of ranks of the communicator.
 func (c *Comm) Size() int { return len(c.ranks) }
 
-// Group is the group that it is of.
+// Group is the group of the communicator.
 func (c *Comm) Group() *Group { return c.g }
 
-// WorldRank is the rank in the world of a rank of the communicator. It panics if there is
-// none.
+// WorldRank is the rank in the world of a rank of the communicator. It panics if the rank does not
+// exist.
 func (c *Comm) WorldRank(rank int) int { return int(c.ranks[rank]) }
 
 // rankOf is the rank in the communicator of a rank in the world; -1 if that is not in it.
@@ -54,21 +54,21 @@ func (c *Comm) rankOf(world int) int {
 	return int(c.inverse[world])
 }
 
-// EP is the endpoint to a rank of the communicator, for operations of package ucp. It stays
-// the group's: do not close it. It panics if there is no such rank.
+// EP is the endpoint to a rank of the communicator, for operations of package ucp. It belongs to
+// the group: the caller must not close it. It panics if the rank does not exist.
 func (c *Comm) EP(rank int) *ucp.EP { return c.g.peers[c.ranks[rank]].ep }
 
 // peer is a rank of the communicator.
 func (c *Comm) peer(rank int) *peer { return &c.g.peers[c.ranks[rank]] }
 
-// dial is the endpoint to a rank to which a message goes.
+// dial returns the endpoint to a rank, and makes it for the first message.
 func (c *Comm) dial(rank int) *ucp.EP {
 	p := c.peer(rank)
 	p.used = true
 	return p.ep
 }
 
-// usable is why the communicator takes no operation; nil if it does.
+// usable returns the error of operations of the communicator; nil if it is usable.
 func (c *Comm) usable(op string) error {
 	switch {
 	case c.freed || c.g.closed:
@@ -88,7 +88,7 @@ func (c *Comm) failForeign(op string, tag uint64) error {
 	return opError(op, &RankError{q, err})
 }
 
-// allGone is why a receive from any rank cannot end well: all other ranks are gone.
+// allGone is the error of a receive from any rank after all other ranks are gone.
 func (c *Comm) allGone() error {
 	var last error
 	for rank, q := range c.ranks {

@@ -14,7 +14,7 @@ import (
 // worldContext is the context of the world.
 const worldContext = 0
 
-// contextSet are the contexts that a rank uses, as bits.
+// contextSet is a bit set of the contexts that a rank uses.
 type contextSet [MaxComms / 64]uint64
 
 func (x *contextSet) take(context uint16) { x[context/64] |= 1 << (context % 64) }
@@ -31,7 +31,7 @@ func (x *contextSet) lowestFree() (uint16, bool) {
 	return 0, false
 }
 
-// agree takes the lowest context that no rank of the communicator uses.
+// agree allocates the lowest context that no rank of the communicator uses.
 func (c *Comm) agree(ctx context.Context) (uint16, error) {
 	used := c.g.contexts
 	if err := Allreduce(ctx, c, nil, used[:], Or[uint64]); err != nil {
@@ -45,8 +45,8 @@ func (c *Comm) agree(ctx context.Context) (uint16, error) {
 	return context, nil
 }
 
-// Dup makes a communicator of the same ranks whose messages do not match those of this one:
-// what a library wants for itself. Every rank calls it. Errors: ErrNoMemory if there are
+// Dup makes a communicator of the same ranks whose messages do not match those of this one,
+// for example for a library. Every rank must call it. Errors: ErrNoMemory if there are
 // MaxComms; see "Collective operations" in the package documentation.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	context, err := c.agree(ctx)
@@ -56,11 +56,11 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	return newComm(c.g, context, c.rank, c.ranks), nil
 }
 
-// NoColor has a rank be in no communicator that Split makes.
+// NoColor is the color of a rank that is in none of the communicators that Split makes.
 const NoColor = -1
 
-// Split makes a communicator of the ranks that give the same color, which is not negative, in
-// the order of their keys and where those are equal of their ranks. Every rank calls it. It
+// Split makes a communicator of the ranks with the same color, which must not be negative, in
+// the order of their keys, and of their ranks if keys are equal. Every rank must call it. It
 // returns nil for [NoColor]. Errors are those of Dup.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
@@ -90,13 +90,13 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return newComm(c.g, context, rank, ranks), nil
 }
 
-// splitter is what a rank says to Split.
+// splitter is the argument of a rank to Split.
 type splitter struct {
 	rank       int
 	color, key int64
 }
 
-// colors tells each rank the colors and keys of all.
+// colors exchanges the colors and keys of all ranks.
 func (c *Comm) colors(ctx context.Context, color, key int) ([]splitter, error) {
 	const size = 16
 	mine, all := make([]byte, size), make([]byte, size*c.Size())
@@ -113,8 +113,8 @@ func (c *Comm) colors(ctx context.Context, color, key int) ([]splitter, error) {
 	return list, nil
 }
 
-// Free gives the context of the communicator back, for another one, when every rank of it has
-// called Free. Nothing may be under way in it, and it must not be used any more. The world
+// Free releases the context of the communicator, for another one, when every rank of it has
+// called Free. No operation may be in flight in it, and it must not be used any more. The world
 // cannot be freed.
 func (c *Comm) Free() {
 	if c.freed || c.context == worldContext {

@@ -1,13 +1,13 @@
 package ucpgroup
 
 // Op folds the numbers of one rank into those of others: into[i] becomes into[i] ∘ from[i]. The
-// slices are equally long and do not overlap. It must be associative and commutative: which
-// ranks are folded first depends on the algorithm. Of floating-point sums the last bits
-// therefore depend on the number of ranks and of elements, but not on the run, and Allreduce
-// gives every rank the same.
+// slices have the same length and do not overlap. Op must be associative and commutative: the order
+// of ranks depends on the algorithm. So the last bits of floating-point sums
+// depend on the number of ranks and of elements, but they are the same in each run, and Allreduce
+// has the same result on every rank.
 type Op[T Number] func(into, from []T)
 
-// Integer is what bits can be taken of.
+// Integer is the numbers with bit operations.
 type Integer interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint | ~uintptr
 }
@@ -26,35 +26,35 @@ func Product[T Number](into, from []T) {
 	}
 }
 
-// Min takes the lesser one; NaN if one is NaN.
+// Min is the smaller one; NaN if one is NaN.
 func Min[T Number](into, from []T) {
 	for i, x := range from {
 		into[i] = min(into[i], x)
 	}
 }
 
-// Max takes the greater one; NaN if one is NaN.
+// Max is the larger one; NaN if one is NaN.
 func Max[T Number](into, from []T) {
 	for i, x := range from {
 		into[i] = max(into[i], x)
 	}
 }
 
-// And takes the bits that are set in both.
+// And is the bitwise and.
 func And[T Integer](into, from []T) {
 	for i, x := range from {
 		into[i] &= x
 	}
 }
 
-// Or takes the bits that are set in one of them.
+// Or is the bitwise or.
 func Or[T Integer](into, from []T) {
 	for i, x := range from {
 		into[i] |= x
 	}
 }
 
-// Xor takes the bits that are set in just one of them.
+// Xor is the bitwise exclusive or.
 func Xor[T Integer](into, from []T) {
 	for i, x := range from {
 		into[i] ^= x

@@ -7,10 +7,10 @@ import (
 )
 
 // Recv receives a message from source, or [AnySource], with tag, or [AnyTag], and returns when
-// it is in buf. A message that is longer than buf fills it and ends with ErrTruncated; the
-// status has its length. If ctx ends first, its error is returned, and buf is the caller's: a
-// message that was coming into it is lost, any other stays for the next receive. Errors
-// besides: a [RankError] if source is gone, or every other rank is where it is AnySource; why
+// it is in buf. If the message is longer than buf, Recv fills buf and returns ErrTruncated; the
+// status has the length of the message. If ctx is done first, Recv returns its error, and buf belongs to the
+// caller: a message that was being received into buf is lost, any other stays for the next receive. Other
+// errors: a [RankError] if source is gone, or if all other ranks are gone and source is AnySource; the reason why
 // the group has failed; ErrInvalidParam.
 func (c *Comm) Recv(ctx context.Context, source, tag int, buf []byte) (Status, error) {
 	r, err := c.Irecv(source, tag, buf, nil)
@@ -20,9 +20,9 @@ func (c *Comm) Recv(ctx context.Context, source, tag int, buf []byte) (Status, e
 	return r.waitOrGiveUp(ctx)
 }
 
-// Irecv begins a receive. buf is the group's until the request has ended, which is never nil:
-// a status belongs to it. p may be nil. It does not block, and looks at no clock. What Recv
-// returns the request does.
+// Irecv begins a receive. buf belongs to the group until the request is complete. The request is never nil,
+// because it has the status. p may be nil. Irecv does not block and reads no clock. The request completes with the
+// errors of Recv.
 func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, error) {
 	if err := c.checkRecv(source, tag); err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, er
 	return r, nil
 }
 
-// abortIfDead ends a receive for which no message can come any more.
+// abortIfDead fails a receive for which no message can arrive any more.
 func (r *Request) abortIfDead() {
 	if err := r.cannotEnd(); err != nil {
 		r.abort(err)
 	}
 }
 
-// checkRecv refuses what cannot be received.
+// checkRecv returns the error of an invalid receive.
 func (c *Comm) checkRecv(source, tag int) error {
 	if c.freed || c.g.closed || c.g.failed != nil {
 		return c.usable("receive")
@@ -66,9 +66,9 @@ func (c *Comm) checkRecv(source, tag int) error {
 	return nil
 }
 
-// Sendrecv sends a message and receives one, which do not wait for each other, and returns when
-// both have ended: what an exchange with neighbors needs. The buffers must not overlap. Errors
-// are those of Send and Recv; that of the receive if both fail.
+// Sendrecv sends a message and receives another one at the same time, and returns when
+// both are complete, as an exchange with neighbors needs. The buffers must not overlap. Errors
+// are those of Send and Recv; the error of the receive if both fail.
 func (c *Comm) Sendrecv(ctx context.Context, dst, sendTag int, send []byte, source, recvTag int, recv []byte) (Status, error) {
 	in, err := c.Irecv(source, recvTag, recv, nil)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Comm) Sendrecv(ctx context.Context, dst, sendTag int, send []byte, sour
 	return st, err
 }
 
-// Probe waits for a message that Recv with the same source and tag would get, and leaves it.
+// Probe waits for a message that Recv with the same source and tag would receive, and does not receive it.
 // Errors are those of Recv.
 func (c *Comm) Probe(ctx context.Context, source, tag int) (st Status, err error) {
 	found := false
@@ -104,7 +104,7 @@ func (c *Comm) Probe(ctx context.Context, source, tag int) (st Status, err error
 	return st, err
 }
 
-// Iprobe is Probe that makes progress once and does not wait. It looks at no clock.
+// Iprobe is Probe that makes progress once and does not wait. It reads no clock.
 func (c *Comm) Iprobe(source, tag int) (st Status, found bool, err error) {
 	c.g.Progress()
 	return c.probe(source, tag)

@@ -2,16 +2,16 @@ package ucpgroup
 
 import "context"
 
-// Reduce folds the numbers of all ranks and gives the result to root, in recv, which is not used
-// elsewhere. send is equally long on all ranks, as is recv at the root, and they do not overlap;
-// where send is nil at the root, recv holds its numbers. See also "Collective operations" in the
+// Reduce folds the numbers of all ranks and stores the result in recv of root; other ranks do not use
+// recv. send, and recv of root, have the same length on all ranks and must not overlap.
+// If send is nil at the root, recv contains its numbers. See also "Collective operations" in the
 // package documentation.
 func Reduce[T Number](ctx context.Context, c *Comm, root int, send, recv []T, op Op[T]) error {
 	s, err := reduce(c, root, send, recv, op)
 	return c.run(ctx, s, err)
 }
 
-// Ireduce begins Reduce. send and recv are the group's until the request has ended.
+// Ireduce begins Reduce. send and recv belong to the group until the request is complete.
 func Ireduce[T Number](c *Comm, root int, send, recv []T, op Op[T]) (*Request, error) {
 	s, err := reduce(c, root, send, recv, op)
 	return c.start(s, err)
@@ -35,8 +35,8 @@ func reduce[T Number](c *Comm, root int, send, recv []T, op Op[T]) (*schedule, e
 	return s, nil
 }
 
-// reduceTo writes down the algorithm for numbers of some size in send, or where that is nil in
-// recv, which is nil but at the root.
+// reduceTo adds the steps of the algorithm for numbers of some size in send, or in recv if send is
+// nil. recv is nil except at the root.
 func (s *schedule) reduceTo(root int, send, recv []byte, size int) {
 	n := s.c.Size()
 	length := max(len(send), len(recv))
@@ -60,7 +60,7 @@ func (s *schedule) reduceTo(root int, send, recv []byte, size int) {
 // roundUp is n rounded up so that what follows is aligned for every Number.
 func roundUp(n int) int { return (n + 7) &^ 7 }
 
-// binomialReduce folds along a binomial tree. Ranks count from the root on.
+// binomialReduce folds along a binomial tree. Ranks are counted from the root on.
 func (s *schedule) binomialReduce(root int, v vector) {
 	n, me := s.c.Size(), s.from(root)
 	width := subtree(me, n)

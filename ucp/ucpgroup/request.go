@@ -9,16 +9,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Request is an operation that has not ended when the call returned, or a receive. It is
-// pooled: Wait, and Test when it reports done, give it back, and it must not be touched after
-// that. A nil Request is one that has ended well; all methods take it.
+// Request is an operation that was not complete when its call returned, or a receive. It is
+// pooled: Wait, and Test when it returns done, release it, and it must not be used after
+// that. A nil Request is complete without error; all methods accept it.
 type Request struct {
 	g    *Group
 	c    *Comm
-	u    *ucp.Request // of a message; nil if it has ended
+	u    *ucp.Request // of a message; nil if it is complete
 	s    *schedule    // of a collective operation
 	info ucp.TagInfo  // of a receive
-	err  error        // how it ended, or why it was cut off
+	err  error        // the result, or why it was aborted
 	kind requestKind
 	peer int32 // rank in the world that it needs, or AnySource
 
@@ -27,7 +27,7 @@ type Request struct {
 	listed     bool
 }
 
-// requestKind is what a request does.
+// requestKind is the operation of a request.
 type requestKind uint8
 
 const (
@@ -42,7 +42,7 @@ func (k requestKind) String() string {
 	return [...]string{"send", "receive", "collective operation", "free request"}[k]
 }
 
-// requestChunk is how many requests the pool grows by.
+// requestChunk is the number of requests by which the pool grows.
 const requestChunk = 32
 
 // newRequest takes a request from the pool.
@@ -76,13 +76,13 @@ func (g *Group) recycle(r *Request) {
 	r.next, g.free = g.free, r
 }
 
-// underway enters a request that package ucp has a part of.
+// underway adds a request with an operation of package ucp in flight.
 func (r *Request) underway(u *ucp.Request) {
 	r.u = u
 	r.g.pending.add(r)
 }
 
-// Done reports whether the operation has ended. It makes no progress.
+// Done reports whether the operation is complete. It makes no progress.
 func (r *Request) Done() bool {
 	switch {
 	case r == nil:
@@ -99,8 +99,8 @@ func (r *Request) finished() bool {
 	return r.Done()
 }
 
-// Test makes progress and reports whether the operation has ended; if so, st and err say how,
-// and the request is given back. It does not block, and looks at no clock.
+// Test makes progress and reports whether the operation is complete; if so, it returns st and err
+// and releases the request. It does not block and reads no clock.
 func (r *Request) Test() (done bool, st Status, err error) {
 	if !r.Done() {
 		if r.g.Progress(); !r.Done() {
@@ -111,10 +111,10 @@ func (r *Request) Test() (done bool, st Status, err error) {
 	return true, st, err
 }
 
-// Wait makes progress until the operation has ended, and returns how; the request is then given
-// back. If ctx ends first, its error is returned and the request goes on: wait again, or Cancel
+// Wait makes progress until the operation is complete, returns its result and releases the
+// request. If ctx is done first, Wait returns its error and the request is still in flight: wait again, or Cancel
 // it. Errors: ErrTruncated, with the length of the message in the status; ErrCanceled;
-// a [RankError] if a rank that it needs is gone; ErrClosed if the worker is closed meanwhile.
+// a [RankError] if a rank that the operation needs is gone; ErrClosed if the worker is closed.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	if !r.Done() {
 		if err := r.g.w.Until(ctx, r.done); err != nil {
@@ -124,7 +124,7 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 	return r.take()
 }
 
-// take returns how an ended request ended and gives it back.
+// take returns the result of a complete request and releases it.
 func (r *Request) take() (st Status, err error) {
 	if r == nil {
 		return Status{}, nil
@@ -136,7 +136,7 @@ func (r *Request) take() (st Status, err error) {
 	switch {
 	case r.s != nil:
 		if err = r.s.err; err != nil {
-			g.step() // the others are told
+			g.step() // notify the others
 		}
 		r.s.recycle()
 	case r.u != nil:
@@ -155,7 +155,7 @@ func (r *Request) take() (st Status, err error) {
 	return st, err
 }
 
-// takeMessage returns how the request of a message has ended.
+// takeMessage returns the result of the request of a message.
 func (r *Request) takeMessage() error {
 	_, err := r.u.Test()
 	if err == nil {
@@ -164,7 +164,7 @@ func (r *Request) takeMessage() error {
 	return r.failure(err)
 }
 
-// failure is why an operation has ended with err, which is what package ucp says.
+// failure is the error of an operation of which package ucp returned err.
 func (r *Request) failure(err error) error {
 	g, op := r.g, r.kind.String()
 	g.findLost(err)
@@ -179,8 +179,8 @@ func (r *Request) failure(err error) error {
 	return opError(op, err)
 }
 
-// Cancel ends a receive for which there is no message yet, or a send of which nothing was
-// posted, with ErrCanceled, and reports whether it did. The request is still to be given back.
+// Cancel cancels a receive without a message, or a send of which nothing was
+// posted, and reports whether it did. The request completes with ErrCanceled; Wait or Test must still release it.
 // Collective operations cannot be canceled.
 func (r *Request) Cancel() bool {
 	if r.Done() || r.s != nil {
@@ -189,8 +189,8 @@ func (r *Request) Cancel() bool {
 	return r.u.Cancel()
 }
 
-// giveUp ends the request of a blocking call whose context has ended. The buffer is the
-// caller's again.
+// giveUp aborts the request of a blocking call whose context is done. The buffer then belongs to the
+// caller.
 func (r *Request) giveUp() {
 	if r.u != nil {
 		r.u.GiveUp()
@@ -198,7 +198,7 @@ func (r *Request) giveUp() {
 	r.g.recycle(r)
 }
 
-// cannotEnd is why the request cannot end well any more; nil if it may.
+// cannotEnd is the reason why the request cannot succeed any more; nil if it can.
 func (r *Request) cannotEnd() error {
 	g := r.g
 	switch {
@@ -212,7 +212,7 @@ func (r *Request) cannotEnd() error {
 	return r.c.allGone()
 }
 
-// abort ends a request that cannot end well. A part of it that a transport has ends with the
+// abort fails a request that cannot succeed. Operations of it that a transport has in flight complete with the
 // endpoint.
 func (r *Request) abort(err error) {
 	if r.u.Done() || r.err != nil {
@@ -231,7 +231,7 @@ func (r *Request) abort(err error) {
 	}
 }
 
-// cancelAll ends all requests when the group closes.
+// cancelAll aborts all requests when the group closes.
 func (g *Group) cancelAll() {
 	for r := g.pending.first; r != nil; r = r.next {
 		if !r.u.Done() && r.err == nil {
@@ -269,9 +269,9 @@ func (l *requestList) remove(r *Request) {
 	r.listed, r.prev, r.next = false, nil, nil
 }
 
-// WaitAll makes progress until all requests have ended, and gives them back. The error is that
-// of the first in the list that has not ended well. If ctx ends first, its error is returned,
-// and the requests that had not ended are still in reqs, the others replaced by nil.
+// WaitAll makes progress until all requests are complete, and releases them. It returns the error
+// of the first request in the list that failed. If ctx is done first, WaitAll returns its error;
+// reqs then contains the requests that are still in flight, and nil for the others.
 func WaitAll(ctx context.Context, reqs ...*Request) error {
 	var first error
 	for i, r := range reqs {
@@ -289,9 +289,9 @@ func WaitAll(ctx context.Context, reqs ...*Request) error {
 	return first
 }
 
-// WaitAny makes progress until one of the requests has ended, which is given back, and returns
-// its index; the others go on. A nil request is passed over. The index is -1 if there is none,
-// or ctx ends first, whose error is returned.
+// WaitAny makes progress until one of the requests is complete, releases it and returns
+// its index. nil requests are skipped. The index is -1 if there is no other request,
+// or if ctx is done first; WaitAny then returns its error.
 func WaitAny(ctx context.Context, reqs ...*Request) (int, Status, error) {
 	var g *Group
 	for _, r := range reqs {

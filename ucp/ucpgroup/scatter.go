@@ -2,15 +2,14 @@ package ucpgroup
 
 import "context"
 
-// Scatter gives each rank its part of what root has in send: that of rank q is the q-th, in recv,
-// which is equally long everywhere. send is Size times as long at the root, and not used
-// elsewhere. See also "Collective operations" in the package documentation.
+// Scatter sends part q of the root's send to recv of each rank q. recv has the same length on all
+// ranks. send is Size times as long at the root; other ranks do not use it. See also "Collective operations" in the package documentation.
 func (c *Comm) Scatter(ctx context.Context, root int, send, recv []byte) error {
 	s, err := c.scatter(root, send, recv)
 	return c.run(ctx, s, err)
 }
 
-// Iscatter begins Scatter. send and recv are the group's until the request has ended.
+// Iscatter begins Scatter. send and recv belong to the group until the request is complete.
 func (c *Comm) Iscatter(root int, send, recv []byte) (*Request, error) {
 	s, err := c.scatter(root, send, recv)
 	return c.start(s, err)
@@ -33,7 +32,7 @@ func (c *Comm) scatter(root int, send, recv []byte) (*schedule, error) {
 	return s, nil
 }
 
-// directScatter has the root send to each rank.
+// directScatter sends from the root to each rank.
 func (s *schedule) directScatter(root int, send, recv []byte) {
 	c := s.c
 	if c.rank != root {
@@ -49,7 +48,7 @@ func (s *schedule) directScatter(root int, send, recv []byte) {
 	s.copy(recv, all.at(root))
 }
 
-// binomialScatter passes parts along a binomial tree. Ranks count from the root on.
+// binomialScatter forwards parts along a binomial tree. Ranks are counted from the root on.
 func (s *schedule) binomialScatter(root int, send, recv []byte) {
 	n, me, size := s.c.Size(), s.from(root), len(recv)
 	width := subtree(me, n)

@@ -9,11 +9,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// schedule is a collective operation as one rank sees it: a list of steps that the algorithm
-// writes down when the operation begins, and that is worked off whenever its rank makes
-// progress. Sends and receives that follow each other go on at the same time; a wait lets all
-// before it end. As every rank has its schedule, an operation needs no goroutine, and may go on
-// behind others.
+// schedule is one rank's part of a collective operation: a list of steps that the algorithm
+// makes when the operation begins, and that are executed whenever the rank makes
+// progress. Consecutive sends and receives are in flight at the same time; a wait waits for all
+// steps before it. So an operation needs no goroutine, and several may be in flight.
 type schedule struct {
 	c     *Comm
 	op    string
@@ -21,17 +20,17 @@ type schedule struct {
 	steps []step
 	at    int // the next step
 	flows []*flow
-	busy  int // flows before that are under way
+	busy  int // flows in flight
 	fold  func(into, from []byte)
 	spare []byte // scratch memory, kept for the next operation
 
-	aborting bool // nothing more is started: it ends with err
+	aborting bool // no further step is started: it fails with err
 	ended    bool
 	err      error
 	next     *schedule // in schedules, or in Comm.spare
 }
 
-// step is one thing to do.
+// step is one step of a schedule.
 type step struct {
 	kind stepKind
 	peer int // rank in the communicator
@@ -39,18 +38,18 @@ type step struct {
 	from []byte // of copy and fold
 }
 
-// stepKind says what a step does.
+// stepKind is the action of a step.
 type stepKind uint8
 
 const (
 	stepSend stepKind = iota // buf to peer
 	stepRecv                 // buf from peer, just as long
-	stepWait                 // until all before have ended
+	stepWait                 // until all steps before are complete
 	stepCopy                 // from to buf
 	stepFold                 // the operation's fold of buf and from, into buf
 )
 
-// flow is a message of a step. The worker fills info: it must not move.
+// flow is a message of a step. The worker writes to info, so a flow must not move.
 type flow struct {
 	u    *ucp.Request
 	info ucp.TagInfo
@@ -59,19 +58,19 @@ type flow struct {
 	want int // length of a message to be received
 }
 
-// send sends buf, as it is then, to a rank.
+// send adds a step that sends buf to a rank.
 func (s *schedule) send(peer int, buf []byte) { s.add(step{kind: stepSend, peer: peer, buf: buf}) }
 
-// recv receives into buf from a rank.
+// recv adds a step that receives into buf from a rank.
 func (s *schedule) recv(peer int, buf []byte) { s.add(step{kind: stepRecv, peer: peer, buf: buf}) }
 
-// wait lets all before end. The end of a schedule is a wait too.
+// wait adds a step that waits for all steps before. A schedule ends with an implicit wait.
 func (s *schedule) wait() { s.add(step{kind: stepWait}) }
 
-// copy copies from into buf.
+// copy adds a step that copies from into buf.
 func (s *schedule) copy(buf, from []byte) { s.add(step{kind: stepCopy, buf: buf, from: from}) }
 
-// reduce folds from into buf.
+// reduce adds a step that folds from into buf.
 func (s *schedule) reduce(buf, from []byte) { s.add(step{kind: stepFold, buf: buf, from: from}) }
 
 func (s *schedule) add(x step) { s.steps = append(s.steps, x) }
@@ -84,7 +83,7 @@ func (s *schedule) scratch(n int) []byte {
 	return s.spare[:n]
 }
 
-// schedules are the collective operations under way, in the order in which they began.
+// schedules are the collective operations in flight, in the order in which they began.
 type schedules struct{ first, last *schedule }
 
 // begin makes the schedule of the next collective operation of the communicator.
@@ -99,7 +98,7 @@ func (c *Comm) begin(op string) *schedule {
 	return s
 }
 
-// start starts an operation, unless it was refused.
+// start starts an operation, unless it was rejected.
 func (c *Comm) start(s *schedule, refused error) (*Request, error) {
 	if refused != nil {
 		return nil, c.refuse(refused)
@@ -107,7 +106,7 @@ func (c *Comm) start(s *schedule, refused error) (*Request, error) {
 	return s.start(), nil
 }
 
-// run is start that waits for the end.
+// run is start, and waits until the operation is complete.
 func (c *Comm) run(ctx context.Context, s *schedule, refused error) error {
 	if refused != nil {
 		return c.refuse(refused)
@@ -115,7 +114,7 @@ func (c *Comm) run(ctx context.Context, s *schedule, refused error) error {
 	return s.run(ctx)
 }
 
-// refuse ends the group because of a parameter that a collective operation refuses here: the
+// refuse ends the group because of an invalid parameter of a collective operation: the
 // other ranks may have begun it, and would wait for this one.
 func (c *Comm) refuse(err error) error {
 	var e *opErr
@@ -126,7 +125,7 @@ func (c *Comm) refuse(err error) error {
 	return err
 }
 
-// start starts the operation whose steps are written down.
+// start starts the operation after its steps were added.
 func (s *schedule) start() *Request {
 	g := s.c.g
 	s.advance()
@@ -138,7 +137,7 @@ func (s *schedule) start() *Request {
 	return r
 }
 
-// list enters an operation that goes on.
+// list adds an operation that is in flight.
 func (g *Group) list(s *schedule) {
 	if g.last != nil {
 		g.last.next = s
@@ -148,8 +147,8 @@ func (g *Group) list(s *schedule) {
 	g.last = s
 }
 
-// run starts the operation and waits for it. One that is given up ends the group, as the other
-// ranks cannot go on.
+// run starts the operation and waits for it. If it is abandoned, the group ends, because the other
+// ranks would wait for it.
 func (s *schedule) run(ctx context.Context) error {
 	r := s.start()
 	if !r.Done() {
@@ -164,7 +163,7 @@ func (s *schedule) run(ctx context.Context) error {
 	return err
 }
 
-// abandon ends a collective operation that was cut off, whose buffers are the caller's again.
+// abandon aborts a collective operation. Its buffers then belong to the caller.
 func (r *Request) abandon() {
 	for _, f := range r.s.flows {
 		if f.u != nil {
@@ -178,7 +177,7 @@ func (r *Request) abandon() {
 	r.g.recycle(r)
 }
 
-// advanceAll goes on with all operations.
+// advanceAll advances all operations.
 func (g *Group) advanceAll() {
 	var before *schedule
 	for s := g.first; s != nil; {
@@ -201,7 +200,7 @@ func (g *Group) advanceAll() {
 	}
 }
 
-// advance does what can be done now.
+// advance executes the steps that can be executed now.
 func (s *schedule) advance() {
 	if s.ended {
 		return
@@ -218,7 +217,7 @@ func (s *schedule) advance() {
 	s.ended = s.busy == 0
 }
 
-// do does one step, or begins it.
+// do executes or starts one step.
 func (s *schedule) do(x *step) {
 	switch x.kind {
 	case stepSend:
@@ -258,7 +257,7 @@ func (s *schedule) doRecv(x *step) {
 	}
 }
 
-// flow is for a message that is about to be under way.
+// flow returns a flow for a message that will be posted.
 func (s *schedule) flow(peer int) *flow {
 	s.busy++
 	for _, f := range s.flows {
@@ -272,7 +271,7 @@ func (s *schedule) flow(peer int) *flow {
 	return f
 }
 
-// collect takes the messages that have ended.
+// collect removes complete messages.
 func (s *schedule) collect() {
 	if s.busy == 0 {
 		return
@@ -288,7 +287,7 @@ func (s *schedule) collect() {
 	}
 }
 
-// received looks at a message that has ended.
+// received checks a message that was received.
 func (s *schedule) received(f *flow, err error) {
 	if err == nil && f.recv && f.info.Length != f.want {
 		err = fmt.Errorf("%d bytes where %d were to come: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
@@ -305,7 +304,7 @@ func (s *schedule) received(f *flow, err error) {
 	}
 }
 
-// broke has the operation end with an error, and the group with it: the other ranks of the
+// broke fails the operation with an error and ends the group: the other ranks of the
 // communicator would wait for this one.
 func (s *schedule) broke(err error) {
 	if s.aborting {
@@ -319,7 +318,7 @@ func (s *schedule) broke(err error) {
 	s.c.g.fail(err)
 }
 
-// abort has the operation end with an error when nothing of it is under way any more.
+// abort fails the operation with an error when none of its messages is in flight any more.
 func (s *schedule) abort(err error) {
 	if s.ended || s.aborting {
 		return
@@ -332,7 +331,7 @@ func (s *schedule) abort(err error) {
 	}
 }
 
-// abortSchedules ends operations that cannot end well any more.
+// abortSchedules fails operations that cannot succeed any more.
 func (g *Group) abortSchedules() {
 	for s := g.first; s != nil; s = s.next {
 		switch {
@@ -347,7 +346,7 @@ func (g *Group) abortSchedules() {
 	}
 }
 
-// abortWithoutPeer ends an operation that waits for a rank that is gone.
+// abortWithoutPeer fails an operation that waits for a rank that is gone.
 func (s *schedule) abortWithoutPeer() {
 	for _, f := range s.flows {
 		gone := s.c.peer(f.peer).gone
@@ -358,7 +357,7 @@ func (s *schedule) abortWithoutPeer() {
 	}
 }
 
-// hangUp ends messages that could not be canceled, after the group has failed.
+// hangUp aborts messages that could not be canceled, after the group has failed.
 func (s *schedule) hangUp() {
 	for _, f := range s.flows {
 		if f.u != nil && !f.u.Done() {
@@ -367,10 +366,10 @@ func (s *schedule) hangUp() {
 	}
 }
 
-// maxSpare is how much scratch memory a schedule keeps between operations, in bytes.
+// maxSpare limits the scratch memory that a schedule stores between operations, in bytes.
 const maxSpare = 1 << 20
 
-// recycle keeps the schedule for the next operation of its communicator.
+// recycle stores the schedule for the next operation of its communicator.
 func (s *schedule) recycle() {
 	clear(s.steps)
 	s.steps, s.at, s.fold = s.steps[:0], 0, nil

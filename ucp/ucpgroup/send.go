@@ -6,16 +6,16 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Send sends a message to a rank and returns when buf is the caller's again: when the message
-// is on its way, or kept by the receiver, or received, as [ucp.EP.TagSend] describes. A long
+// Send sends a message to a rank and returns when buf belongs to the caller again: when the message
+// is sent, stored by the receiver, or received, as [ucp.EP.TagSend] describes. A large
 // message, and one for which the receiver has no room, waits for its receive. tag is from 0 to
-// [MaxTag]. Messages of one communicator from one rank to another are received in the order in
-// which they are sent by receives that both would match. A rank may send to itself.
+// [MaxTag]. If two messages of one communicator from one rank to another match the same receive, it gets the one
+// that was sent first. A rank may send to itself.
 //
-// If ctx ends first, its error is returned, and buf is the caller's then too. If a long message is
-// announced by then, that takes until the endpoint lets go, and with it ends the group: see
+// If ctx is done first, Send returns its error, and buf belongs to the caller. If a large message was
+// offered to the receiver by then (RTS), this waits until the endpoint has failed, which ends the group: see
 // [ucp.Request.GiveUp]. Errors: a
-// [RankError] if the rank is gone; why the group has failed; ErrInvalidParam.
+// [RankError] if the rank is gone; the reason why the group has failed; ErrInvalidParam.
 func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	return c.finishSend(ctx, dst, u, err)
 }
 
-// SendSync is Send that returns when the message is matched with a receive.
+// SendSync is Send, but returns when a receive has matched the message.
 func (c *Comm) SendSync(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (c *Comm) SendSync(ctx context.Context, dst, tag int, buf []byte) error {
 	return c.finishSend(ctx, dst, u, err)
 }
 
-// Isend begins a send. A nil request says that buf is the caller's again; otherwise it is
-// when the request has ended. p may be nil. It does not block, and looks at no clock. Errors
+// Isend begins a send. If the request is nil, buf belongs to the caller again; otherwise
+// when the request is complete. p may be nil. Isend does not block and reads no clock. Errors
 // are those of Send.
 func (c *Comm) Isend(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, error) {
 	if err := c.checkSend(dst, tag); err != nil {
@@ -47,7 +47,7 @@ func (c *Comm) Isend(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, error
 	return c.started(dst, u, err)
 }
 
-// IsendSync is Isend whose request ends when the message is matched with a receive.
+// IsendSync is Isend, but its request completes when a receive has matched the message.
 func (c *Comm) IsendSync(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, error) {
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (c *Comm) IsendSync(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, e
 	return c.started(dst, u, err)
 }
 
-// checkSend refuses what cannot be sent.
+// checkSend returns the error of an invalid send.
 func (c *Comm) checkSend(dst, tag int) error {
 	if c.freed || c.g.closed || c.g.failed != nil {
 		return c.usable("send")
@@ -70,7 +70,7 @@ func (c *Comm) checkSend(dst, tag int) error {
 	return nil
 }
 
-// started returns what a send gives to its caller.
+// started returns the result of the call that begins a send.
 func (c *Comm) started(dst int, u *ucp.Request, err error) (*Request, error) {
 	if err != nil {
 		return nil, c.sendError(dst, err)
@@ -83,7 +83,7 @@ func (c *Comm) started(dst int, u *ucp.Request, err error) (*Request, error) {
 	return r, nil
 }
 
-// sendError is the error of a send that package ucp refuses.
+// sendError is the error of a send that package ucp has rejected.
 func (c *Comm) sendError(dst int, err error) error {
 	c.g.findLost(err)
 	q := c.WorldRank(dst)
@@ -105,7 +105,7 @@ func (c *Comm) finishSend(ctx context.Context, dst int, u *ucp.Request, err erro
 	return err
 }
 
-// waitOrGiveUp is Wait for a call that is over when ctx ends.
+// waitOrGiveUp is Wait for a call that aborts the operation when ctx is done.
 func (r *Request) waitOrGiveUp(ctx context.Context) (Status, error) {
 	if !r.Done() {
 		if err := r.g.w.Until(ctx, r.done); err != nil {

@@ -9,9 +9,9 @@ package ucpgroup
 //	|          |    |              | collective          |
 //	+----------+----+--------------+---------------------+
 //
-// context is the communicator, co says that the message is of a collective operation. The source
-// rank is that in the world, so that it depends on the sender only: the worker drops a message whose
-// source rank is not that of its sender (ucp.Worker.RestrictTags).
+// context is the communicator; co is set in messages of collective operations. The source
+// rank is the rank in the world, so that it only depends on the sender: the worker drops a message with
+// another source rank than its sender's (ucp.Worker.RestrictTags).
 const (
 	userBits    = 31
 	rankBits    = 20
@@ -27,12 +27,12 @@ const (
 
 // Limits.
 const (
-	// MaxTag is the highest tag of a message; tags are not negative. As MPI_TAG_UB of the
-	// usual implementations on 64-bit machines, a positive int32.
+	// MaxTag is the largest tag of a message; tags are not negative. It is MPI_TAG_UB of the
+	// usual implementations on 64-bit machines, the largest int32.
 	MaxTag = userMask
-	// MaxRanks is the most ranks of a group.
+	// MaxRanks limits the ranks of a group.
 	MaxRanks = 1 << rankBits
-	// MaxComms is the most communicators that a rank is in at a time, the world included.
+	// MaxComms limits the communicators that contain a rank, the world included.
 	MaxComms = 1 << contextBits
 )
 
@@ -42,7 +42,7 @@ const (
 	AnyTag    = -1 // a message with any tag
 )
 
-// Status tells of a message that was received or found.
+// Status describes a message that was received or probed.
 type Status struct {
 	Source int // rank in the communicator
 	Tag    int
@@ -55,10 +55,10 @@ func (c *Comm) statusOf(tag uint64, n int) Status {
 	return Status{Source: c.rankOf(sourceOf(tag)), Tag: int(tag & userMask), Len: n}
 }
 
-// sourceOf is the rank in the world of the sender of a message.
+// sourceOf is the sender's rank in the world.
 func sourceOf(tag uint64) int { return int(tag & rankMask >> rankShift) }
 
-// sendTag is the tag of a message of the user's that a rank of the world sends.
+// sendTag is the tag of a user's message from a rank of the world.
 func sendTag(context uint16, rank, tag int) uint64 {
 	return uint64(context)<<contextShift | uint64(rank)<<rankShift | uint64(tag)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Addr is the address of an end of a connection whose ends did not find each other by a socket.
+// Addr is the address of an end of a connection that was not made by Dial and Listen.
 type Addr struct{}
 
 // Network is "ucp".

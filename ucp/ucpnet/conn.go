@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Conn is a connection over the stream of an EP. All methods may be called by any goroutine,
-// at the same time too. Writes do not mix, and reads share what comes.
+// Conn is a connection over the stream of an EP. Any goroutines may call all methods concurrently.
+// The bytes of one Write stay together; concurrent Reads each get a part of the stream.
 type Conn struct {
 	w             *ucp.SharedWorker
 	ep            *ucp.EP
@@ -27,19 +27,19 @@ type Conn struct {
 	endWrite context.CancelCauseFunc
 	reading  deadline
 	writing  deadline
-	listener *Listener // that has accepted it; nil if none has
+	listener *Listener // that accepted it; nil if none has
 
-	// Of an accepted connection whose EP has failed and is closed; the worker's lock is
-	// theirs.
-	gone error             // why; nil as long as the EP is there
-	rest []*ucp.StreamData // what had come
+	// Set for an accepted connection when its EP has failed and is closed. Protected by the worker's
+	// lock.
+	gone error             // the reason; nil while the EP is open
+	rest []*ucp.StreamData // received and not read
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// NewConn makes a connection of an EP of the worker, for ends that found each other in
-// another way than Dial and Listen. Use the EP for nothing else that changes its stream, and
-// do not close it. To call within SharedWorker.Do is permitted.
+// NewConn makes a connection of an EP of the worker, for EPs that were not connected by Dial and
+// Listen of this package. The caller must not use the stream of the EP otherwise, and must
+// not close the EP. NewConn may be called within SharedWorker.Do.
 func NewConn(w *ucp.SharedWorker, ep *ucp.EP) *Conn {
 	remote := net.Addr(Addr{})
 	if ep.PeerIdentity().Network != "" {
@@ -57,8 +57,8 @@ func newConn(w *ucp.SharedWorker, ep *ucp.EP, local, remote net.Addr) *Conn {
 	return c
 }
 
-// LocalAddr is the address of this end of the socket by which the ends found each other: a *net.TCPAddr or
-// *net.UnixAddr as a connection of package net has it, an Addr if there was no socket.
+// LocalAddr is the local address of the socket of Dial or Listen: a *net.TCPAddr or
+// *net.UnixAddr as for a connection of package net, or an Addr if the connection is from NewConn.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr is the address of the other end, as LocalAddr.
@@ -75,8 +75,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline has reads end with os.ErrDeadlineExceeded at that time, also those that
-// wait now. The zero time means never.
+// SetReadDeadline sets the time at which reads fail with os.ErrDeadlineExceeded, including reads that
+// are blocked now. The zero time means no deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reading, t) }
 
 // SetWriteDeadline is SetReadDeadline for writes.
@@ -90,8 +90,8 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 	return nil
 }
 
-// Read receives at least one byte. io.EOF if the peer has called Close or CloseWrite and everything was
-// read.
+// Read blocks until it has read at least one byte. It returns io.EOF after the peer has called Close or CloseWrite
+// and all bytes were read.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	ctx := c.reading.context()
 	if ctx.Err() != nil {
@@ -112,7 +112,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	return n, c.failure("read", err)
 }
 
-// receive reads from the EP, or what had come when it went.
+// receive reads from the EP, or the rest that was received before the EP failed.
 func (c *Conn) receive(ctx context.Context, b []byte) (n int, err error) {
 	n, err = c.w.StreamRecv(ctx, c.ep, b)
 	if n > 0 || err == nil {
@@ -122,7 +122,7 @@ func (c *Conn) receive(ctx context.Context, b []byte) (n int, err error) {
 	return n, err
 }
 
-// why is why the EP has failed, if it has and is closed, or err. The worker is the caller's.
+// why returns the reason why the EP has failed and was closed, or otherwise err. The caller has the worker.
 func (c *Conn) why(err error) error {
 	if c.gone != nil {
 		return c.gone
@@ -130,7 +130,7 @@ func (c *Conn) why(err error) error {
 	return err
 }
 
-// readRest reads what had come when the EP went.
+// readRest reads bytes that were received before the EP failed.
 func (c *Conn) readRest(b []byte) (n int) {
 	for len(c.rest) > 0 && n < len(b) {
 		d := c.rest[0]
@@ -145,7 +145,7 @@ func (c *Conn) readRest(b []byte) (n int) {
 	return n
 }
 
-// lost is called, from Progress, when the EP has failed and is about to be closed.
+// lost is called from Progress when the EP has failed and will be closed.
 func (c *Conn) lost(why error) {
 	c.gone = why
 	for d := c.ep.StreamData(); d != nil; d = c.ep.StreamData() {
@@ -153,8 +153,8 @@ func (c *Conn) lost(why error) {
 	}
 }
 
-// Write sends b. It returns when b is the caller's again. An error at the deadline says how
-// much was sent. An error that is syscall.EPIPE after CloseWrite, or if the peer has closed.
+// Write sends b, and returns when b belongs to the caller again. At the deadline it returns the number of
+// bytes sent and an error. The error matches syscall.EPIPE after CloseWrite, or if the peer has closed.
 func (c *Conn) Write(b []byte) (n int, err error) {
 	ctx := c.writing.context()
 	if ctx.Err() != nil {
@@ -172,8 +172,8 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	return n, c.failure("write", err)
 }
 
-// CloseWrite ends the stream to the peer, whose Read returns io.EOF behind all that was written, and writes that
-// wait or come later. Read works as before. It waits for the end to leave as Close does.
+// CloseWrite ends the stream to the peer: the peer's Read returns io.EOF after all written bytes, and blocked and
+// later writes fail. Read still works. CloseWrite waits for transmission as Close does.
 func (c *Conn) CloseWrite() error {
 	var r *ucp.Request
 	var err error
@@ -190,19 +190,19 @@ func (c *Conn) CloseWrite() error {
 	if r != nil {
 		ctx, cancel := context.WithTimeout(c.open, closeLimit)
 		defer cancel()
-		_ = c.w.Until(ctx, r.Done) // otherwise it leaves later
+		_ = c.w.Until(ctx, r.Done) // after ctx it is sent later
 		c.w.Do(func(*ucp.Worker) { r.Release() })
 	}
 	return c.failure("close", err)
 }
 
-// closeLimit is how long Close waits for what was written to leave: as long as the kernel
-// is given by many programs, and more than any peer takes that reads.
+// closeLimit limits how long Close waits for transmission: a common value of SO_LINGER, and longer than any
+// peer that reads needs.
 const closeLimit = 5 * time.Second
 
-// Close ends calls that wait, and tells the peer, which can still read what was written. It
-// waits for that as the package documentation says. An error that is net.ErrClosed if the
-// connection is closed already.
+// Close closes the connection: blocked calls fail with net.ErrClosed, and the peer can still read all written
+// bytes. It waits for transmission as the package documentation says. If the
+// connection is closed already, the error matches net.ErrClosed.
 func (c *Conn) Close() error {
 	var r *ucp.Request
 	first := false
@@ -224,12 +224,11 @@ func (c *Conn) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // it goes on leaving
+	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // it is still sent after ctx
 	return nil
 }
 
-// closeEP begins to close the EP, and lets go of what was not read. The worker is the
-// caller's.
+// closeEP begins to close the EP, and releases data that was not read. The caller has the worker.
 func (c *Conn) closeEP() *ucp.Request {
 	if c.listener != nil {
 		delete(c.listener.conns, c.ep)
@@ -238,11 +237,11 @@ func (c *Conn) closeEP() *ucp.Request {
 		d.Release()
 	}
 	c.rest = nil
-	r, _ := c.ep.Close(ucp.CloseFlush) // the error: it is closed already
+	r, _ := c.ep.Close(ucp.CloseFlush) // an error means that it is closed already
 	return r
 }
 
-// failure is the error of a call as package net returns it; nil if err is nil.
+// failure wraps the error of a call in a *net.OpError; nil if err is nil.
 func (c *Conn) failure(op string, err error) error {
 	if err == nil {
 		return nil
@@ -250,7 +249,7 @@ func (c *Conn) failure(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.remote.Network(), Source: c.local, Addr: c.remote, Err: asNet(op, err)}
 }
 
-// asNet adds the error to an error of ucp by which programs that know package net recognize it.
+// asNet adds to an error of ucp the error that package net would return.
 func asNet(op string, err error) error {
 	errno := syscall.Errno(0)
 	switch {

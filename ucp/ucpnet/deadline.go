@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// deadline is the context of the reads or the writes of a connection: it ends when the
-// deadline that was set last has passed, or the connection is closed.
+// deadline is the context of the reads or the writes of a connection: it is done when the
+// last deadline that was set has passed, or the connection is closed.
 type deadline struct {
 	parent context.Context // ends with the connection
 
@@ -17,7 +17,7 @@ type deadline struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // of the deadline; nil if there is none
-	set    int         // how often it was set: an older timer has nothing to say
+	set    int         // number of calls of at: an older timer has no effect
 }
 
 func (d *deadline) init(parent context.Context) {
@@ -25,19 +25,19 @@ func (d *deadline) init(parent context.Context) {
 	d.ctx, d.cancel = context.WithCancelCause(parent)
 }
 
-// context is what a call that begins now obeys.
+// context returns the context of a call that begins now.
 func (d *deadline) context() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ctx
 }
 
-// cause is why a call with ctx, which has ended, fails: that the connection is closed comes first.
+// cause is the error of a call whose ctx is done: net.ErrClosed if the connection is closed, otherwise the deadline.
 func (d *deadline) cause(ctx context.Context) error {
 	return cmp.Or(context.Cause(d.parent), context.Cause(ctx))
 }
 
-// at sets the deadline, for calls that wait as for later ones; zero means none.
+// at sets the deadline of blocked and later calls; zero means none.
 func (d *deadline) at(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +59,7 @@ func (d *deadline) at(t time.Time) {
 	}
 }
 
-// passed ends the context, unless the deadline was set again meanwhile.
+// passed cancels the context, unless the deadline was set again.
 func (d *deadline) passed(set int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *deadline) passed(set int) {
 	}
 }
 
-// stop lets go of the timer and the context.
+// stop releases the timer and the context.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// backlog is how many connections wait for Accept; more are rejected. As the kernel's
+// backlog limits the connections that wait for Accept; further ones are rejected. It is the kernel's
 // default for sockets (net.core.somaxconn before Linux 5.4).
 const backlog = 128
 
@@ -21,9 +21,9 @@ type Listener struct {
 	open context.Context // ends with Close
 	shut context.CancelCauseFunc
 
-	// The worker's lock is theirs.
+	// Protected by the worker's lock.
 	waiting []*Conn           // for Accept
-	conns   map[*ucp.EP]*Conn // whose EP has not gone
+	conns   map[*ucp.EP]*Conn // with an open EP
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -36,7 +36,7 @@ func Listen(ctx context.Context, w *ucp.SharedWorker, network, address string) (
 	})
 }
 
-// ListenOn is Listen with a socket that is open, of another process or of systemd: see [ucp.Worker.ListenOn].
+// ListenOn is Listen on an open socket, inherited from another process or systemd: see [ucp.Worker.ListenOn].
 func ListenOn(w *ucp.SharedWorker, socket net.Listener) (*Listener, error) {
 	return listen(w, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.ListenOn(socket, cfg)
@@ -61,7 +61,7 @@ func listen(w *ucp.SharedWorker, open func(*ucp.Worker, ucp.ListenConfig) (*ucp.
 	return l, nil
 }
 
-// come takes a peer that has connected.
+// come adds the connection of a peer.
 func (l *Listener) come(p *ucp.Peer) {
 	local := l.addr
 	if p.Local.IsValid() {
@@ -73,7 +73,7 @@ func (l *Listener) come(p *ucp.Peer) {
 	l.waiting = append(l.waiting, c)
 }
 
-// gone keeps what a peer has sent whose EP has failed.
+// gone moves data that the peer sent before its EP failed to the connection.
 func (l *Listener) gone(p *ucp.Peer, err error) {
 	if c := l.conns[p.EP]; c != nil {
 		delete(l.conns, p.EP)
@@ -81,8 +81,8 @@ func (l *Listener) gone(p *ucp.Peer, err error) {
 	}
 }
 
-// Accept returns the next connection, a *Conn, when the Dial of the peer can return, whatever this
-// side does then. net.ErrClosed if the listener is closed.
+// Accept returns the next connection, a *Conn, as soon as the Dial of the peer can return without
+// progress of this side. The error matches net.ErrClosed if the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	var c *Conn
 	err := l.w.Until(l.open, func() bool { return l.take(&c) })
@@ -95,8 +95,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: asNet("accept", err)}
 }
 
-// take takes the next connection for a call of Accept, unless that has one: one whose peer needs no
-// more progress of this side for its Dial to return, or that is gone, with what the peer has sent.
+// take removes the next connection for a call of Accept, unless the call has one: a connection whose Dial needs no
+// more progress of this side, or one whose peer is gone, with the data that the peer sent.
 func (l *Listener) take(c **Conn) bool {
 	if *c != nil || len(l.waiting) == 0 || l.open.Err() != nil {
 		return *c != nil
@@ -110,20 +110,20 @@ func (l *Listener) take(c **Conn) bool {
 	return true
 }
 
-// Addr is where it listens, as Dial takes it.
+// Addr is the address of the listener, which can be passed to Dial.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Detach accepts no more dialers and returns the socket, for another process that makes a listener of it by
-// net.FileListener and ListenOn: dialers wait in the socket until then. The caller closes it. A socket file is not
-// removed. Accept goes on with those that have reached this listener: see Drain.
+// Detach stops accepting dialers and returns the socket, for another process that makes a listener of it by
+// net.FileListener and ListenOn. Dialers wait in the socket until then. The caller must close it. A socket file is not
+// removed. Accept still returns connections that have reached this listener: see Drain.
 func (l *Listener) Detach() (f *os.File, err error) {
 	l.w.Do(func(*ucp.Worker) { f, err = l.l.Detach() })
 	return f, err
 }
 
-// Drain accepts no more dialers and returns when Accept has returned all those that had reached the listener,
-// or they have gone: so another goroutine has to be in Accept. Then Close loses none of them. Call it once. If ctx ends
-// first, its error is returned.
+// Drain stops accepting dialers and returns when Accept has returned all connections that had reached the listener,
+// or their peers are gone. Another goroutine must call Accept meanwhile. Close then loses no connection. Call it
+// once. If ctx is done first, Drain returns its error.
 func (l *Listener) Drain(ctx context.Context) error {
 	var served <-chan struct{}
 	l.w.Do(func(*ucp.Worker) { served = l.l.Drain() })
@@ -137,8 +137,8 @@ func (l *Listener) Drain(ctx context.Context) error {
 	})
 }
 
-// Close listens no more and closes what nobody has accepted. Connections that were accepted
-// stay.
+// Close stops listening and closes connections that Accept has not returned. Accepted connections
+// are not affected.
 func (l *Listener) Close() (err error) {
 	l.shut(net.ErrClosed)
 	var waiting []*Conn
@@ -147,7 +147,7 @@ func (l *Listener) Close() (err error) {
 		waiting, l.waiting = l.waiting, nil
 	})
 	for _, c := range waiting {
-		_ = c.Close() // nobody has it
+		_ = c.Close() // Accept has not returned it
 	}
 	return err
 }
