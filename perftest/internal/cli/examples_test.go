@@ -44,8 +44,14 @@ func TestExamples_OfHelp(t *testing.T) {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 			continue
 		}
-		found := 0
-		for line := range strings.SplitSeq(c.Example, "\n") {
+		if c.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		text, found := c.Example, 0
+		if c == root {
+			text += "\n" + examples
+		}
+		for line := range strings.SplitSeq(text, "\n") {
 			if requireFlags(t, line) {
 				found++
 			}

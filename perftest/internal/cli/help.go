@@ -3,22 +3,40 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-const longHelp = `Measure what each layer of gucx costs.
+const longHelp = `Measure what each layer of gucx costs: verbs, UCT and UCP beside each other.`
 
-Without a subcommand perftest starts a second process, the target, and runs the
+// overview are the examples in the help of root.
+const overview = `  perftest                              the comparison: less than 20 s
+  perftest -x sm,tcp -t am_lat -s 8-1k  transports, tests, sizes
+  perftest --save a.json                for perftest compare a.json b.json
+  perftest ranks                        messages and collectives of ranks`
+
+// topic is a text of perftest help.
+type topic struct{ name, short, text string }
+
+// topics are the texts that belong to no command, but for those about flags and commands.
+var topics = []topic{
+	{"method", "how the comparison measures", methodHelp},
+	{"examples", "more of them", examples},
+	{"status", "the exit status", statusHelp},
+}
+
+const methodHelp = `Without a subcommand perftest starts a second process, the target, and runs the
 same one-sided operations against its memory three times: over verbs, over UCT
 and over UCP, on the same device. It prints tables: for each size the latency
 of a put with remote completion, split into Post (the posting call) and Flush
 (until the data is in the target's memory), then bandwidth and message rate of
 puts and gets with a window of operations for each flush, and what each layer
-adds to the one below it, and says so in words at 8 bytes. Data is verified on
-both sides. It takes less than 20 s; with --full, at every power of two, a
-minute; longer where others use the processors.
+adds to the one below it. Sentences have an interval of 95 % and omit layers
+that cannot be told apart. Data is verified on both sides. The run takes less
+than 20 s on an idle machine, and with --full a minute.
 
 The layers take turns in rounds (verbs, uct, ucp, verbs, ...) after a warm-up,
 so that a noisy machine is equally noisy to all of them, and overhead is the
@@ -33,12 +51,11 @@ would call it:
          blocking flush
 
 -x measures any transport that perftest info -d lists, through the layers that
-it has; several, as in -x sm,tcp, one after the other into one table. In tests
-of messages (am_, tag_, stream_) and in put_pp the target takes part, in a
-polling loop of its own; in the other tests only if the transport needs it. -D
-picks the variant of UCT, or the layout of UCP's messages on both sides. What a
-transport cannot do is an error when one size is asked for, and left out of a
-range.
+it has. In tests of messages (am_, tag_, stream_) and in put_pp the target
+takes part, in a polling loop of its own; in the other tests only if the
+transport needs it. -D picks the variant of UCT, or the layout of UCP's messages
+on both sides. What a transport cannot do is an error if -s has one size, and
+omitted otherwise.
 
 Queue lengths are the same in all layers and come from the variables of the
 transport, such as GUCX_RC_*; see perftest info -c. Without -x, GUCX_TLS and
@@ -49,22 +66,30 @@ off. While the clock runs there is no garbage collection and nothing allocates.
 the same number of bytes.
 
 -T N has N goroutines on each side post and wait at once, through ucp, and
-prints what all did and what each one did; several numbers (-T 1,2,4,8), or
-several modes, make one table of what all did. Goroutine i talks to goroutine i
-of the target. -M says how they have workers: single, one each, as in
-ucx_perftest; serialized, one worker under a lock of the program; multi, one
-SharedWorker. Nothing is pinned then, and flags of other measurements are
-refused. Tests are those of am, tag, put and get.
+prints what all did and what each one did; several numbers (-T 1-8), or several
+modes, make one table of what all did. Goroutine i talks to goroutine i of the
+target. -M says how they have workers: single, one each, as in ucx_perftest;
+serialized, one worker under a lock of the program; multi, one SharedWorker.
+Nothing is pinned then, and flags of other measurements are refused. Tests are
+those of am, tag, put and get.
 
---counters runs the operations once more and tells for each row how many system
-calls, context switches, page faults and packets one operation takes, on both
-sides. With root or CAP_BPF it counts by eBPF programs, else by the kernel's
-software counters or getrusage, and says which and why.
+--counters runs the operations once more and counts for each row the system
+calls, context switches, page faults and packets of one operation, on both
+sides: with root or CAP_BPF by eBPF programs, else by the kernel's software
+counters or getrusage. The table names the source and why it was chosen.
 
-Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 77 skipped,
-128+n signal n. A run that ends early prints the rows that it has measured, says
-so in its heading, and ends with that status. docs/perftest.md explains method
-and columns.`
+docs/perftest.md explains method and columns.`
+
+const statusHelp = `  0      success
+  1      failure, with the reason
+  2      wrong usage or environment
+  3      wrong data
+  4      compare: something takes longer than before
+  77     skipped: what the command needs is not there
+  128+n  ended by signal n
+
+A run that ends early prints the rows that it has measured, says so in its
+heading, and ends with the status of the reason.`
 
 const examples = `  perftest                                  the comparison
   perftest --full                           at all powers of two up to 1 MiB
@@ -92,6 +117,84 @@ const helpWidth = 80
 
 // wrapFlags changes cobra's template for it.
 var wrapFlags = strings.NewReplacer("Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth))
+
+// groups are the commands of the overview, in lines. A command in none of them is in the last line.
+var groups = []struct{ title, names string }{
+	{"Compare", "compare compare-ucx crossover instructions"},
+	{"Two hosts", "server client"},
+	{"Programs", "ranks overlap sp dgemm stencil"},
+	{"Threads", "endpoints msgrate"},
+	{"Machine", "info hardware-check"},
+	{"Others", "completion help"},
+}
+
+// addTopics adds the texts of help that belong to no command, and has root print an overview.
+func addTopics(root *cobra.Command) {
+	root.InitDefaultHelpFlag()
+	all := append([]topic{
+		{"flags", "all flags of the comparison", strings.TrimRight(root.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")},
+		{"commands", "the commands, with a line on each", commandList(root)},
+	}, topics...)
+	for _, t := range all {
+		c := &cobra.Command{Use: t.name, Short: t.short, Long: t.text}
+		c.SetUsageTemplate("")
+		c.SetHelpTemplate("{{.Long}}\n")
+		root.AddCommand(c)
+	}
+	ofCommands := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root {
+			ofCommands(cmd, args)
+			return
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), nameInText.ReplaceAllString(overviewText(root), root.Name()+"$1"))
+	})
+}
+
+// commandList has a line for each command.
+func commandList(root *cobra.Command) string {
+	var lines []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			lines = append(lines, fmt.Sprintf("  %-14s %s", c.Name(), c.Short))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// overviewText is the help of root, which fits on a terminal of 24 lines.
+func overviewText(root *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", longHelp, overview)
+	for i, g := range groups {
+		names := strings.Fields(g.names)
+		if i == len(groups)-1 {
+			names = append(names, ungrouped(root)...)
+		}
+		fmt.Fprintf(&b, "  %-10s %s\n", g.title, strings.Join(names, ", "))
+	}
+	fmt.Fprintf(&b, "\nperftest COMMAND --help explains a command, perftest help TOPIC one of\n")
+	for _, c := range root.Commands() {
+		if c.IsAdditionalHelpTopicCommand() {
+			fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
+		}
+	}
+	return b.String()
+}
+
+// ungrouped are the commands that groups do not name.
+func ungrouped(root *cobra.Command) (names []string) {
+	for _, c := range root.Commands() {
+		grouped := false
+		for _, g := range groups {
+			grouped = grouped || slices.Contains(strings.Fields(g.names), c.Name())
+		}
+		if c.IsAvailableCommand() && !grouped {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
 
 // helpPrinter prints the help of commands. cobra by itself does not tell that it could not.
 type helpPrinter struct {

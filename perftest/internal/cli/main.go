@@ -192,7 +192,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 		Use:           p.Name,
 		Short:         "Measure what each layer of gucx costs",
 		Long:          longHelp,
-		Example:       examples,
+		Example:       overview,
 		Args:          usage(noCommand),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -216,6 +216,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))
+	addTopics(root)
 	p.rename(root)
 	return root
 }

@@ -328,7 +328,10 @@ func TestMain_Info(t *testing.T) {
 		{"info --resources", []string{"QP, depth 64", "bytes", "MPI-everywhere", "256", "MPI+threads"}},
 		{"info --resources --fabric loop", []string{"softhca-loop", "SharedDynamic", "do not reach each other"}},
 		{"info --fabric loop", []string{"softhca-loop"}},
-		{"--help", []string{"Exit status", "--stop-peer", "instructions"}},
+		{"--help", []string{"perftest help TOPIC", "instructions"}},
+		{"help flags", []string{"--stop-peer", "--version"}},
+		{"help status", []string{"wrong data"}},
+		{"help commands", []string{"stencil "}},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := perftest(t, strings.Fields(c.args)...)
@@ -359,6 +362,23 @@ func TestHelp_Width(t *testing.T) {
 		for _, line := range strings.Split(out.String(), "\n") {
 			assert.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth, "%s: %s", c.Name(), line)
 		}
+	}
+}
+
+// The overview fits on one screen, and has each command and topic once.
+func TestHelp_Overview(t *testing.T) {
+	code, out, errs := perftest(t, "--help")
+	require.Equal(t, exitOK, code, errs)
+	assert.LessOrEqual(t, strings.Count(out, "\n"), 24)
+	for _, c := range (Program{Name: defaultName}).newRoot(nil).Commands() {
+		if !c.Hidden {
+			assert.Regexp(t, `(?m)(, |^  |^  \w+( \w+)? +)`+c.Name()+`(,|\s*$|  )`, out)
+		}
+	}
+	for _, topic := range topics {
+		code, text, errs := perftest(t, "help", topic.name)
+		require.Equal(t, exitOK, code, errs)
+		assert.Equal(t, topic.text+"\n", text)
 	}
 }
 

@@ -6,9 +6,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -83,24 +86,70 @@ func gogc(env string) string {
 // gitTimeout bounds the look into a repository.
 const gitTimeout = 2 * time.Second
 
-// Commit names the source of this build: the stamp that the go command left, or
-// else what git says of the current directory, which is asked once in a process. A
-// trailing "+" marks changes that are not committed.
+// Commit names the source of this program: the stamp that the go command left. A program that go run
+// or go test has just built has none: it is that of the current directory, if that is in the module of
+// the program. A trailing "+" marks changes that are not committed. Any other program without a stamp is
+// named by its own bytes: "build-" and 12 digits of their SHA-256.
 func Commit(ctx context.Context) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
+	info, ok := debug.ReadBuildInfo()
+	if ok {
 		if c := stamp(info.Settings); c != "" {
 			return c
 		}
 	}
 	asked.mu.Lock()
 	defer asked.mu.Unlock()
-	if asked.commit == "" {
+	if asked.commit != "" {
+		return asked.commit
+	}
+	program, err := os.Executable()
+	asked.commit = unknown
+	switch {
+	case err != nil:
+	case ok && justBuilt(program) && inModule(info.Main.Path):
 		asked.commit = gitCommit(ctx)
+	default:
+		asked.commit = digest(program)
 	}
 	return asked.commit
 }
 
-// asked is what git has said.
+// justBuilt reports whether the go command has built a program to run it at once: in a folder of its own.
+func justBuilt(program string) bool { return strings.Contains(filepath.ToSlash(program), "/go-build") }
+
+// inModule reports whether the current directory, or one above it, is the root of a module of that path.
+func inModule(module string) bool {
+	dir, err := os.Getwd()
+	for err == nil {
+		text, failed := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if failed == nil {
+			first, _, _ := strings.Cut(string(text), "\n")
+			return strings.TrimSpace(first) == "module "+module
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			break
+		}
+		dir = above
+	}
+	return false
+}
+
+// digest names a file by its contents.
+func digest(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return unknown
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return unknown
+	}
+	return fmt.Sprintf("build-%x", h.Sum(nil)[:6])
+}
+
+// asked is the name of a program without a stamp.
 var asked struct {
 	mu     sync.Mutex
 	commit string

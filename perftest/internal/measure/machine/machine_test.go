@@ -51,6 +51,22 @@ func TestCommit_NeverEmpty(t *testing.T) {
 	assert.NotEmpty(t, Commit(t.Context()))
 }
 
+// A program is not named after the repository that somebody happens to be in.
+func TestCommit_OfTheProgramItself(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.org/other\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
+	t.Chdir(filepath.Join(dir, "below"))
+	assert.True(t, inModule("example.org/other"))
+	assert.False(t, inModule("github.com/gucx/gucx"))
+	assert.True(t, justBuilt("/tmp/go-build1234/b001/exe/perftest"))
+	assert.False(t, justBuilt("/usr/local/bin/perftest"))
+	file := filepath.Join(dir, "program")
+	require.NoError(t, os.WriteFile(file, []byte("abc"), 0o600))
+	assert.Equal(t, "build-ba7816bf8f01", digest(file))
+	assert.Equal(t, unknown, digest(file+".absent"))
+}
+
 // TestGitCommit: git only looks. It writes the index anew, under a lock, where that knows other times
 // of a file than the file has, if nobody tells it not to.
 func TestGitCommit(t *testing.T) {
