@@ -64,6 +64,10 @@ func TestRun_ReadsItsTables(t *testing.T) {
 func TestRun_Name(t *testing.T) {
 	code, _, out, errs := run("--help")
 	require.Zero(t, code, errs)
+	assert.Contains(t, out, "mine help TOPIC")
+	assert.NotRegexp(t, `\bperftest( |$)`, out)
+	code, _, out, errs = run("help", "method")
+	require.Zero(t, code, errs)
 	assert.Contains(t, out, "mine info -d")
 	assert.Contains(t, out, "ucx_perftest", "the program that it is compared with keeps its name")
 	assert.NotRegexp(t, `\bperftest( |$)`, out)

@@ -202,7 +202,7 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-t put_lat,put_lat", "named twice"},
 		{"-s 0", "am and tag alone"},
 		{"-T 2 -s 0", "outside 1.."},
-		{"-n 1x", "for thousands"},
+		{"-n 1x", "--iters 1x: want a whole number"},
 		{"-s 1k-1", "LOW-HIGH"},
 		{"-s x", `size "x"`},
 		{"-n 0", "at least 1"},

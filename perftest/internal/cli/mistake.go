@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
+	"github.com/gucx/gucx/perftest/internal/show/quantity"
 )
 
 var errNothing = errors.New("nothing to measure: a list is empty")
@@ -47,8 +48,13 @@ func meant(cmd *cobra.Command, arg string) string {
 func flagError(_ *cobra.Command, err error) error {
 	var flag *pflag.InvalidValueError
 	var number *strconv.NumError
-	if errors.As(err, &flag) && errors.As(err, &number) {
+	var quantity *quantity.Error
+	switch {
+	case !errors.As(err, &flag):
+	case errors.As(err, &number):
 		err = fmt.Errorf("--%s %s: want %s", flag.GetFlag().Name, flag.GetValue(), wanted(number))
+	case errors.As(err, &quantity):
+		err = fmt.Errorf("--%s %s: %w", flag.GetFlag().Name, flag.GetValue(), quantity)
 	}
 	return &usageError{err}
 }

@@ -127,7 +127,7 @@ func TestStencil_Output(t *testing.T) {
 		"dgemm --model connectx4,Rails=0": "at least 1",
 		"dgemm --categories none":         "MPI-everywhere",
 		"dgemm -t 0":                      "0 threads",
-		"endpoints -t 4,-1":               "-1 threads",
+		"endpoints -t 4,-1":               "--threads 4,-1: want a whole number",
 		"stencil --cq -1":                 "-1 threads share",
 		"stencil --cols 9 --hybrid 1.2":   "9 columns",
 		"stencil --categories everything": "MPI-everywhere",

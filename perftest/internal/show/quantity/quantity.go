@@ -29,11 +29,18 @@ func Sizes(list string, least, most int) (sizes []int, err error) {
 	return slices.Compact(sizes), nil
 }
 
+// Error says of a text what it should have been.
+type Error struct{ Wanted string }
+
+// Error implements error.
+func (e *Error) Error() string { return "want " + e.Wanted }
+
 var (
-	errRange  = errors.New("want LOW-HIGH or LOW-HIGH/FACTOR, with LOW of 1 or more and a factor of 2 or more")
-	errFactor = errors.New("a factor belongs to a range")
-	errSize   = errors.New("want a number of bytes, with k, m or g")
-	errCount  = errors.New("want a number, with k, m or g for thousands, millions or more")
+	errRange  = &Error{"LOW-HIGH or LOW-HIGH/FACTOR, with LOW of 1 or more and a factor of 2 or more"}
+	errFactor = &Error{"a range before the factor"}
+	errSize   = &Error{"a number of bytes, with k, m or g"}
+	errCount  = &Error{"a whole number"}
+	errLarge  = &Error{"a smaller number"}
 )
 
 func parseList(list string, parse func(string) (int, error)) (numbers []int, err error) {
@@ -51,8 +58,6 @@ func parseRange(part string, parse func(string) (int, error)) (numbers []int, er
 	bounds, factorText, hasFactor := strings.Cut(part, "/")
 	loText, hiText, isRange := strings.Cut(bounds, "-")
 	switch {
-	case loText == "": // a negative number is none
-		return nil, errRange
 	case !isRange && hasFactor:
 		return nil, errFactor
 	}
@@ -105,7 +110,10 @@ func parseCount(text string) (int, error) {
 		text = text[:n-1]
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n > math.MaxInt/unit || n < math.MinInt/unit {
+	switch {
+	case errors.Is(err, strconv.ErrRange) || n > math.MaxInt/unit || n < math.MinInt/unit:
+		return 0, errLarge
+	case err != nil:
 		return 0, errCount
 	}
 	return n * unit, nil
