@@ -122,8 +122,8 @@ var wrapFlags = strings.NewReplacer("Flags.FlagUsages ", fmt.Sprintf("Flags.Flag
 var groups = []struct{ title, names string }{
 	{"Compare", "compare compare-ucx crossover instructions"},
 	{"Two hosts", "server client"},
-	{"Programs", "ranks overlap sp dgemm stencil"},
-	{"Threads", "endpoints msgrate"},
+	{"Ranks", "ranks"},
+	{"Papers", "paper endpoints msgrate dgemm stencil overlap sp"},
 	{"Machine", "info hardware-check"},
 	{"Others", "completion help"},
 }
