@@ -14,7 +14,8 @@
 // rank's own calls and nowhere else. What costs time: posts and polls as package timing has
 // them, copies between buffers by bytes, computation as the program says. Instructions of
 // ucp besides these are free. Connections are made, and memory is registered, before time
-// begins. A run depends on its inputs alone: nothing in it reads a clock.
+// begins. A run depends on its inputs alone: workers send no keepalives, and no timeout of real time
+// expires.
 package cluster
 
 import (
@@ -26,6 +27,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -44,7 +46,8 @@ type Config struct {
 	Ranks int
 	// Seed decides when ranks start, within a microsecond.
 	Seed uint64
-	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced.
+	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced; KeepaliveInterval and
+	// WireupTimeout of UCP have no effect.
 	UCP ucp.Config
 	UCT all.Config
 }
@@ -69,6 +72,8 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	if cfg.Ranks < 1 || cfg.Nodes < 1 || cfg.Nodes > cfg.Ranks {
 		return nil, fmt.Errorf("cluster: %d ranks on %d nodes", cfg.Ranks, cfg.Nodes)
 	}
+	// A keepalive and a timeout of real time would post messages into virtual time.
+	cfg.UCP.KeepaliveInterval, cfg.UCP.WireupTimeout = config.Infinite, config.Infinite
 	c := &Cluster{cfg: cfg, senderCopies: cfg.UCP.TagProto == copyingProto}
 	defer func() {
 		if err != nil {

@@ -62,6 +62,31 @@ func swap(r *Rank) error {
 	return receive(r, peer, buf, nil)
 }
 
+// A run in virtual time does not depend on how long it takes: no keepalive and no timeout of real time
+// posts anything into it.
+func TestRun_KeepaliveOfRealTime(t *testing.T) {
+	run := func(pause time.Duration) (end time.Duration, stats timing.Stats) {
+		c := open(t, Config{Ranks: 2, UCP: ucp.Config{KeepaliveInterval: time.Millisecond}})
+		require.NoError(t, c.Prepare(swap))
+		_, err := c.Run(func(r *Rank) error {
+			for range 5 {
+				if err := swap(r); err != nil {
+					return err
+				}
+				time.Sleep(pause)
+			}
+			end = max(end, r.Now())
+			return nil
+		})
+		require.NoError(t, err)
+		return end, c.Stats()
+	}
+	fast, posts := run(0)
+	slow, same := run(3 * time.Millisecond)
+	assert.Equal(t, fast, slow)
+	assert.Equal(t, posts, same)
+}
+
 // pingPong is the time of half a round trip.
 func pingPong(t *testing.T, c *Cluster, n int) time.Duration {
 	t.Helper()
