@@ -127,10 +127,10 @@ const (
 // PairCost is what a pair of resources costs for a role, in picoseconds: the terms of
 // its score.
 type PairCost struct {
-	Latency  uint64 // one way; the mean of both sides
-	Overhead uint64 // of the CPU: the sum of both sides for am, am_bw and aux, else the mean
-	Transfer uint64 // of Size bytes at the smaller bandwidth
-	Size     int    // 0 if bandwidth does not count
+	Latency  uint64 `json:"latency_ps"`     // one way; the mean of both sides
+	Overhead uint64 `json:"overhead_ps"`    // of the CPU: the sum of both sides for am, am_bw and aux, else the mean
+	Transfer uint64 `json:"transfer_ps"`    // of Size bytes at the smaller bandwidth
+	Size     int    `json:"size,omitempty"` // in bytes; 0 if bandwidth does not count
 }
 
 // CostOf is the cost of a pair for a role. Both sides compute the same value. It

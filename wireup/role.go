@@ -1,6 +1,12 @@
 package wireup
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/ucs"
+)
 
 // Role is what a lane is used for. Its number is on the wire.
 type Role uint8
@@ -25,6 +31,19 @@ func (r Role) String() string {
 		return roleNames[r]
 	}
 	return "unknown"
+}
+
+// MarshalText implements encoding.TextMarshaler: the text of String.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText returns.
+func (r *Role) UnmarshalText(text []byte) error {
+	at := slices.Index(roleNames[:], string(text))
+	if at < 0 {
+		return fmt.Errorf("wireup: no role %q: %w", text, ucs.ErrInvalidParam)
+	}
+	*r = Role(at)
+	return nil
 }
 
 // shared reports whether r is a bandwidth role. It has lanes besides those of the other roles,
