@@ -162,18 +162,23 @@ func (b *builder) pieces(r Range) {
 	b.add(r)
 }
 
-// String has a line for each range: "    97..8256    bcopy  one copy"; each further reason, behind
-// a semicolon, has one of its own below.
+// String has a line for each range; see Line.
 func (t Table) String() string {
 	var text strings.Builder
 	for i := range t {
 		r := &t[i]
-		to := strconv.Itoa(r.Max)
-		if r.Max == math.MaxInt {
-			to = "inf"
-		}
-		why := strings.ReplaceAll(r.Why, "; ", fmt.Sprintf(";\n%34s", ""))
-		fmt.Fprintf(&text, "  %10d..%-12s %-6v %s\n", r.Min, to, r.Protocol, why)
+		text.WriteString(Line(r.Min, r.Max, r.Protocol.String(), r.Why))
 	}
 	return text.String()
+}
+
+// Line describes a range: "    97..8256    bcopy  one copy"; each further reason, behind a semicolon, has a line
+// of its own below. math.MaxInt stands for no limit.
+func Line(least, most int, protocol, why string) string {
+	to := strconv.Itoa(most)
+	if most == math.MaxInt {
+		to = "inf"
+	}
+	why = strings.ReplaceAll(why, "; ", fmt.Sprintf(";\n%34s", ""))
+	return fmt.Sprintf("  %10d..%-12s %-6s %s\n", least, to, protocol, why)
 }

@@ -47,6 +47,10 @@ type Window struct {
 	// Quota is what may be charged to messages that are not held before Due has to be returned. It was
 	// measured once: what it is less since then is due. See Left.
 	Quota, measured int64
+
+	granted  int64 // by the peer, in all
+	returned int64 // of Due to the peer, in all
+	gained   int64 // of that, what the window grew by
 }
 
 // noRoom is the Room and Quota of a connection over which no message may come unchecked. What is charged
@@ -69,6 +73,7 @@ func (a *Window) Resize(size int64) {
 // Enlarge is Resize of an admitted window: what it gains is due to the peer.
 func (a *Window) Enlarge(size int64) {
 	a.Due += size - a.Size
+	a.gained += size - a.Size
 	a.Room += size + Reserve(size) - a.Size - Reserve(a.Size)
 	a.Resize(size)
 }
@@ -118,12 +123,22 @@ func (a *Window) Overdrawn() bool { return a.Held > a.Size+Reserve(a.Size) }
 func (a *Window) Grant(but int64) (n int64) {
 	n = a.Due - but
 	a.Due = but
+	a.returned += n
 	return n
 }
+
+// Sent is what was charged to all messages that were sent. It is derived from the credit that was granted and
+// the credit that is left: sending a message costs nothing for it.
+func (a *Window) Sent() int64 { return a.granted - a.Credit }
+
+// Received is what was charged to all messages of the peer: those that are held, and those whose charge was
+// returned or is due.
+func (a *Window) Received() int64 { return a.Held + a.TotalDue() + a.returned - a.gained }
 
 // Granted adds what the peer has granted.
 func (a *Window) Granted(n int64) {
 	a.Credit += n
+	a.granted += n
 	a.Most = max(a.Most, a.Credit)
 }
 
