@@ -3,7 +3,6 @@ package ucp
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -13,65 +12,207 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-func (w *Worker) explain(addr *wireup.Address) string {
-	return w.explainChoice() + wireup.Explain(w.net.addr, addr, w.reacher(addr), w.ctx.cfg.rails())
-}
-
-// Explain tells which transports the configuration selects, which lanes would be
+// Explain describes which transports the configuration selects, which lanes would be
 // chosen to the worker with that address, and why not the others. ErrInvalidAddr.
 func (w *Worker) Explain(addr []byte) (string, error) {
 	a, err := wireup.UnpackAddress(addr)
 	if err != nil {
 		return "", err
 	}
-	return w.explain(a), nil
+	i := EPInfo{
+		Worker: w.net.addr.UUID(), Peer: a.UUID(), Transports: w.transportInfos(),
+		Choices: wireup.Choices(w.net.addr, a, w.reacher(a), w.ctx.cfg.rails()),
+	}
+	return i.String(), nil
 }
 
-// Explain tells which transports the configuration selects, which lanes the EP uses
+// Explain is the text of Info: which transports the configuration selects, which lanes the EP uses
 // or would use, and why not the others.
-func (e *EP) Explain() string {
-	text := e.w.explain(e.peer.Addr)
-	if i := e.transport(wireup.RMA); i != nil {
-		text += i.explainTransfers()
+func (e *EP) Explain() string { return e.Info().String() }
+
+// String describes the EP in lines for people.
+func (i *EPInfo) String() string {
+	var b strings.Builder
+	if i.Transports != nil {
+		b.WriteString(transportsText(i.Transports))
 	}
-	if i := e.transport(wireup.AM); i != nil {
-		text += e.explainMessages(i)
+	fmt.Fprintf(&b, "worker %#x to worker %#x\n", i.Worker, i.Peer)
+	for _, c := range i.Choices {
+		b.WriteString(c.String())
 	}
-	text += e.explainRails()
-	if e.link != nil {
-		for _, why := range e.link.tried {
-			text += fmt.Sprintf("given up: %v\n", why)
+	for k := range i.Lanes {
+		b.WriteString(i.Lanes[k].String())
+	}
+	for k := range i.Protocols {
+		b.WriteString(i.Protocols[k].String())
+	}
+	b.WriteString(sharingText(i.Sharing))
+	b.WriteString(i.InFlight.String())
+	if i.Credit != nil {
+		b.WriteString(i.Credit.String())
+	}
+	for _, why := range i.GivenUp {
+		fmt.Fprintf(&b, "given up: %s\n", why)
+	}
+	if i.Err != "" {
+		fmt.Fprintf(&b, "failed: %s\n", i.Err)
+	}
+	return b.String()
+}
+
+// String describes the worker, and then each EP, in lines for people.
+func (i *WorkerInfo) String() string {
+	var b strings.Builder
+	b.WriteString(transportsText(i.Transports))
+	for _, l := range i.Listeners {
+		fmt.Fprintf(&b, "listens on %s\n", l)
+	}
+	fmt.Fprintf(&b, "tagged messages: receives posted %d, unexpected %d; bytes of peers that have gone %d\n", i.Receives, i.Unexpected, i.Left)
+	for k := range i.EPs {
+		e := &i.EPs[k]
+		fmt.Fprintf(&b, "\nendpoint %#x to worker %#x: %s\n%s", e.ID, e.Peer, strings.Join(e.Conditions, ", "), e)
+	}
+	return b.String()
+}
+
+// transportsText lists transports, and whether and why they are used.
+func transportsText(all []TransportInfo) string {
+	var b strings.Builder
+	b.WriteString("transports:\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, x := range all {
+		fmt.Fprintf(t, "  %s/%s\t%s\n", x.Transport, x.Device, x.Why)
+	}
+	t.Flush() // a strings.Builder does not fail
+	head := "by the system:\n"
+	for _, x := range all {
+		if x.System != "" {
+			fmt.Fprintf(&b, "%s  %s %s: %s\n", head, x.Transport, x.Device, x.System)
+			head = ""
 		}
+	}
+	return b.String()
+}
+
+// String describes the lane in a line.
+func (i *LaneInfo) String() string {
+	what := strings.Join(i.Roles, "|")
+	switch {
+	case i.Retired:
+		what = "out of use"
+	case !i.Active:
+		what = "not connected yet"
+	}
+	text := fmt.Sprintf("lane %d: %s %s, %s", i.Number, i.Transport, i.Device, what)
+	if i.Pending > 0 {
+		text += fmt.Sprintf(", operations that wait for resources: %d", i.Pending)
+	}
+	if i.System != "" {
+		text += "; " + i.System
+	}
+	return text + "\n"
+}
+
+// String lists the ranges of lengths.
+func (i *ProtocolInfo) String() string {
+	over := i.Transport + " " + i.Device
+	text := i.Op + " over " + over
+	if i.Buffer != "" {
+		text += ", " + i.Buffer
+	}
+	text += ":\n"
+	for _, r := range i.Ranges {
+		most := r.Max
+		if most == 0 {
+			most = math.MaxInt
+		}
+		text += proto.Line(r.Min, most, r.Protocol, r.Why)
+	}
+	if i.RegisteredFrom > 0 {
+		text += fmt.Sprintf("  %10d..%-12s is registered for the operation\n", i.RegisteredFrom, "inf")
+	}
+	if i.Costs != "" {
+		text += fmt.Sprintf("costs by which %s go over %s: %s\n", i.Op, over, i.Costs)
 	}
 	return text
 }
 
-// explainRails says which lanes share what takes long, from which length on, and the part of
-// each.
-func (e *EP) explainRails() string {
-	if e.transport(wireup.RMA) == nil {
+// sharingText says which lanes share long operations, from which length on, and the part of each.
+func sharingText(all []SharingInfo) string {
+	if len(all) == 0 {
 		return ""
 	}
-	cfg := &e.w.ctx.cfg
-	return "shared by several lanes:\n" +
-		e.explainShares("put, get", cfg.rmaSharing(), "MAX_RMA_RAILS") +
-		e.explainShares("data of announced messages", cfg.rndvSharing(), "MAX_RNDV_RAILS")
+	text := "shared by several lanes:\n"
+	for _, s := range all {
+		if s.Never != "" {
+			text += fmt.Sprintf("  %s: never, %s\n", s.Op, s.Never)
+			continue
+		}
+		text += fmt.Sprintf("  %s of %d bytes or more:", s.Op, s.From)
+		for _, l := range s.Lanes {
+			text += fmt.Sprintf(" %s %d%%", l.Lane, l.Percent)
+		}
+		text += "\n"
+	}
+	return text
 }
 
-func (e *EP) explainShares(what string, how sharing, setting string) string {
+// String lists the operations that have not ended; it is empty if there is none.
+func (i *InFlightInfo) String() (text string) {
+	for _, c := range []struct {
+		what string
+		all  []OperationInfo
+	}{{"in progress", i.Listed}, {"waiting for a lane, credit or a fence", i.Waiting}, {"waiting for a reply of the peer", i.Awaited}} {
+		if len(c.all) == 0 {
+			continue
+		}
+		text += c.what + ":"
+		for _, o := range c.all {
+			text += fmt.Sprintf(" %s %d", o.Op, o.N)
+		}
+		text += "\n"
+	}
+	if i.Direct > 0 {
+		text += fmt.Sprintf("posted in one call and not complete: %d\n", i.Direct)
+	}
+	return text
+}
+
+// String describes the credit in a line.
+func (i *CreditInfo) String() string {
+	return fmt.Sprintf("credit for messages: %d of %d bytes left; granted to the peer: %d bytes, %d held by messages, %d due; used: %d sent, %d received\n",
+		i.Left, i.Most, i.Window, i.Held, i.Due, i.Sent, i.Received)
+}
+
+// sharingInfos describes which lanes share what takes long.
+func (e *EP) sharingInfos() []SharingInfo {
+	if e.transport(wireup.RMA) == nil {
+		return nil
+	}
+	cfg := &e.w.ctx.cfg
+	return []SharingInfo{
+		e.sharingInfo("put, get", cfg.rmaSharing(), "MAX_RMA_RAILS"),
+		e.sharingInfo("data of announced messages", cfg.rndvSharing(), "MAX_RNDV_RAILS"),
+	}
+}
+
+func (e *EP) sharingInfo(op string, how sharing, setting string) SharingInfo {
+	i := SharingInfo{Op: op}
 	names, use := e.plannedRails()
 	use.Limit(how.rails)
 	switch {
 	case how.rails < 2:
-		return fmt.Sprintf("  %s: never, %s=%d\n", what, setting, how.rails)
+		i.Never = fmt.Sprintf("%s=%d", setting, how.rails)
+		return i
 	case use.Len() < 2:
-		return fmt.Sprintf("  %s: never, no second device of the same transport is fast enough\n", what)
+		i.Never = "no second device of the same transport is fast enough"
+		return i
 	}
-	text := fmt.Sprintf("  %s of %d bytes or more:", what, use.From(how.chunk))
-	for i := range use.Len() {
-		text += fmt.Sprintf(" %s %d%%", names[i], use.Share(i))
+	i.From = use.From(how.chunk)
+	for k := range use.Len() {
+		i.Lanes = append(i.Lanes, ShareInfo{Lane: names[k], Percent: use.Share(k)})
 	}
-	return text + "\n"
+	return i
 }
 
 // plannedRails are the lanes that share work, or would, and the names of their transports.
@@ -89,13 +230,38 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 	return names, use
 }
 
-// explainMessages lists how messages of this side go over a transport, and how the data of
-// those that are announced comes, if the peer has the same configuration.
-func (e *EP) explainMessages(i *iface) (text string) {
-	for class := range memoryClasses {
-		text += fmt.Sprintf("messages over %s, %v:\n%v", i, class, e.messageTable(i, class))
+// protocolInfos describes how puts, gets and messages move, and how the data of announced messages does if the
+// peer has the same configuration.
+func (e *EP) protocolInfos() (all []ProtocolInfo) {
+	if i := e.transport(wireup.RMA); i != nil {
+		t := i.transfers()
+		all = i.transferInfos(all, "put", &t.put, uct.PutShort)
+		all = i.transferInfos(all, "get", &t.get, uct.GetShort)
 	}
-	return text + fmt.Sprintf("costs by which messages go over %s: %s\n", i, i.costsFrom())
+	i := e.transport(wireup.AM)
+	if i == nil {
+		return all
+	}
+	for class := range memoryClasses {
+		all = append(all, i.protocolInfo("messages", class.String(), e.messageTable(i, class)))
+	}
+	all[len(all)-1].Costs = i.costsFrom()
+	return all
+}
+
+// transferInfos appends how a put or get goes over the transport, from and to each class of buffers.
+func (i *iface) transferInfos(all []ProtocolInfo, op string, tables *[2]proto.Table, first uct.Variant) []ProtocolInfo {
+	if !i.transfers().domain.Attr.NeedMemH {
+		return append(all, i.protocolInfo(op, "", tables[registered]))
+	}
+	plain := i.protocolInfo(op, "buffer not registered", tables[unregistered])
+	plain.RegisteredFrom = i.leasedFrom(tables, first)
+	return append(all, plain, i.protocolInfo(op, "buffer in OpParams.Mem", tables[registered]))
+}
+
+func (i *iface) protocolInfo(op, buffer string, t proto.Table) ProtocolInfo {
+	r := &i.attr.Resource
+	return ProtocolInfo{Op: op, Transport: r.Transport, Device: r.Device, Buffer: buffer, Ranges: rangeInfos(t)}
 }
 
 // longestShort is the longest data, in bytes, of a message that goes short.
@@ -127,35 +293,4 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 		return best, why
 	}
 	return m.Table()
-}
-
-// explainChoice says of each transport that was found whether it is used and why.
-func (w *Worker) explainChoice() string {
-	var b strings.Builder
-	b.WriteString("transports:\n")
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, o := range slices.Concat(w.ctx.found, w.net.offers, w.net.excluded) {
-		why := o.why
-		switch {
-		case o.selected:
-			why = "TLS=" + o.selectedBy(w.ctx.cfg.TLS)
-		case w.opened(&o.Resource):
-			why += ", open for handshakes only"
-		}
-		fmt.Fprintf(t, "  %s/%s\t%s\n", o.Transport, o.Device, why)
-	}
-	t.Flush() // a strings.Builder does not fail
-	w.explainSystem(&b)
-	return b.String()
-}
-
-// explainSystem says of the open transports how they work as the system allows, where that differs between systems.
-func (w *Worker) explainSystem(b *strings.Builder) {
-	head := "by the system:\n"
-	for _, i := range w.ifaces {
-		if x := i.Ext().Explain; x != nil {
-			fmt.Fprintf(b, "%s  %s: %s\n", head, i, x.Explain())
-			head = ""
-		}
-	}
 }

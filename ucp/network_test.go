@@ -122,7 +122,7 @@ func TestNetwork_Listen(t *testing.T) {
 	for _, at := range ownListeners(t) {
 		assert.Contains(t, own, at)
 	}
-	assert.Contains(t, p.a.w.explainChoice(), "tcp/"+device)
+	assert.Contains(t, transportsText(p.a.w.transportInfos()), "tcp/"+device)
 }
 
 // TestNetwork_TwoHosts: a process in another network namespace dials, without any configuration, and

@@ -2,12 +2,10 @@ package ucp
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/wireup"
 )
 
 // State describes what the worker waits for: of each EP its lanes, credit in both directions, operations
@@ -76,25 +74,9 @@ func (s *stateText) lanes(e *EP) {
 	if e.link == nil {
 		return
 	}
-	for n := range e.link.lanes.All {
-		x := &e.link.lanes.All[n]
-		if x.EP == nil {
-			continue
-		}
-		var roles wireup.Roles
-		for role, use := range e.link.lanes.Use {
-			if use == x {
-				roles |= wireup.Set(wireup.Role(role))
-			}
-		}
-		queued := 0
-		for r := range e.ops.all {
-			if r.flags&reqQueued != 0 && r.waitsOn() == x {
-				queued++
-			}
-		}
-		s.line("    lane %d: %v for %v, active %t, proven %t, retired %t, %d operations in its pending queue",
-			n, x.Iface, roles, x.Active, x.Proven, x.Retired, queued)
+	for _, x := range e.laneInfos() {
+		s.line("    lane %d: %s %s for %s, active %t, proven %t, retired %t, %d operations in its pending queue",
+			x.Number, x.Transport, x.Device, strings.Join(x.Roles, "|"), x.Active, x.Proven, x.Retired, x.Pending)
 	}
 	if l := e.link; l.answers > 0 || len(l.undecided) > 0 || l.losses > 0 {
 		s.line("    %d replies to send, %d transfers to repeat or fail, %d broken lanes", l.answers, len(l.undecided), l.losses)
@@ -149,23 +131,20 @@ const maxNamed = 3
 
 // operations counts operations by what they do, and names the oldest. Nothing for none.
 func (s *stateText) operations(what string, all func(func(*Request) bool)) {
-	counts := map[string]int{}
 	var oldest []string
 	total := 0
 	for r := range all {
 		if total++; total <= maxNamed {
 			oldest = append(oldest, r.describe())
 		}
-		counts[r.stage.name]++
 	}
 	if total == 0 {
 		return
 	}
 	var kinds []string
-	for name, n := range counts {
-		kinds = append(kinds, fmt.Sprintf("%s %d", name, n))
+	for _, c := range countOperations(all) {
+		kinds = append(kinds, fmt.Sprintf("%s %d", c.Op, c.N))
 	}
-	slices.Sort(kinds)
 	s.line("    %s: %d (%s); the oldest: %s", what, total, strings.Join(kinds, ", "), strings.Join(oldest, "; "))
 }
 

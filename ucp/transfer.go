@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"fmt"
-
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
@@ -67,27 +65,6 @@ func (t *transfers) of(mem *region.Mem) int {
 		return registered
 	}
 	return unregistered
-}
-
-// explainTransfers lists the ranges of sizes.
-func (i *iface) explainTransfers() (text string) {
-	t, over := i.transfers(), i.String()
-	for _, op := range []struct {
-		name   string
-		tables *[2]proto.Table
-		first  uct.Variant
-	}{{"put", &t.put, uct.PutShort}, {"get", &t.get, uct.GetShort}} {
-		if t.domain.Attr.NeedMemH {
-			text += fmt.Sprintf("%s over %s, buffer not registered:\n%v", op.name, over, op.tables[unregistered])
-			if n := i.leasedFrom(op.tables, op.first); n > 0 {
-				text += fmt.Sprintf("  %10d..%-12s is registered for the operation\n", n, "inf")
-			}
-			text += fmt.Sprintf("%s over %s, buffer in OpParams.Mem:\n%v", op.name, over, op.tables[registered])
-		} else {
-			text += fmt.Sprintf("%s over %s:\n%v", op.name, over, op.tables[registered])
-		}
-	}
-	return text
 }
 
 // transfer checks a put or get, which needs a right at the target, and makes its request;

@@ -1,0 +1,327 @@
+package ucp
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/wireup"
+)
+
+// EPInfo describes an EP at one moment, for people and for programs that show it: they marshal it as JSON. A new
+// version may add fields. The text of String is what [EP.Explain] returns.
+type EPInfo struct {
+	ID     uint64 `json:"id"`            // unique among the EPs of the worker that are open
+	Worker uint64 `json:"worker,string"` // UUIDs of the worker and
+	Peer   uint64 `json:"peer,string"`   // of the peer's
+
+	State      string   `json:"state"`              // "open", "closing", "failed" or "closed"
+	Conditions []string `json:"conditions"`         // State, and what holds the EP up
+	Err        string   `json:"err,omitempty"`      // why it failed
+	ByPeer     bool     `json:"by_peer"`            // the peer made the connection
+	Identity   string   `json:"identity,omitempty"` // of the peer, where a socket has shown it
+
+	// Transports are those of the worker. In the EPs of a WorkerInfo it is nil.
+	Transports []TransportInfo `json:"transports,omitempty"`
+	// Choices are the pairs of transports from which lanes are chosen, by role.
+	Choices []wireup.Choice `json:"choices"`
+	// Lanes are the connections of the EP over transports. There is none before the first operation.
+	Lanes []LaneInfo `json:"lanes"`
+	// Protocols are how puts, gets and messages move, by length and by class of buffer.
+	Protocols []ProtocolInfo `json:"protocols"`
+	// Sharing is what several lanes share. It is empty if no lane has puts and gets.
+	Sharing []SharingInfo `json:"sharing,omitempty"`
+	// InFlight are the operations in progress.
+	InFlight InFlightInfo `json:"in_flight"`
+	// Credit is the flow control of messages; nil before the first message.
+	Credit *CreditInfo `json:"credit,omitempty"`
+	// GivenUp are the errors for which transports were given up, in the order in which that happened.
+	GivenUp []string `json:"given_up,omitempty"`
+}
+
+// TransportInfo is a transport on a device of this host.
+type TransportInfo struct {
+	Transport string `json:"transport"`
+	Device    string `json:"device"`
+	Selected  bool   `json:"selected"`         // by the configuration
+	Open      bool   `json:"open"`             // the worker uses it: it is selected, or carries handshakes
+	Why       string `json:"why"`              // the setting that selects or excludes it
+	System    string `json:"system,omitempty"` // how it works on this host, where that depends on what the system permits
+}
+
+// LaneInfo is a connection of an EP over one transport.
+type LaneInfo struct {
+	Number    int      `json:"number"` // at both sides
+	Transport string   `json:"transport"`
+	Device    string   `json:"device"`
+	Roles     []string `json:"roles"`            // "rma", "amo", "am", "rma_bw", "am_bw": see wireup.Role
+	Active    bool     `json:"active"`           // operations use it
+	Proven    bool     `json:"proven"`           // its transport has connected
+	Retired   bool     `json:"retired"`          // it broke, or came to nothing
+	Pending   int      `json:"pending"`          // operations that wait for its resources
+	System    string   `json:"system,omitempty"` // how it works, where that depends on what the system permits
+}
+
+// ProtocolInfo is how an operation goes over the transport that it uses, or would use.
+type ProtocolInfo struct {
+	Op        string      `json:"op"` // "put", "get" or "messages"
+	Transport string      `json:"transport"`
+	Device    string      `json:"device"`
+	Buffer    string      `json:"buffer,omitempty"` // class of buffers; empty if there is one
+	Ranges    []RangeInfo `json:"ranges"`           // by length, without gaps, from 1 byte on
+	// RegisteredFrom is the length in bytes from which on the buffer is registered for the operation; 0: it is not.
+	RegisteredFrom int    `json:"registered_from,omitempty"`
+	Costs          string `json:"costs,omitempty"` // of messages: where the costs are from by which protocols are chosen
+}
+
+// RangeInfo is a protocol, and the lengths for which it is used.
+type RangeInfo struct {
+	Min      int    `json:"min"`           // in bytes
+	Max      int    `json:"max,omitempty"` // in bytes; 0: there is no limit
+	Protocol string `json:"protocol"`      // "short", "bcopy", "zcopy", "rndv" or "none"
+	Why      string `json:"why"`
+}
+
+// SharingInfo is how lanes share an operation.
+type SharingInfo struct {
+	Op    string      `json:"op"`             // "put, get" or "data of announced messages"
+	From  int         `json:"from,omitempty"` // length in bytes from which on they do
+	Lanes []ShareInfo `json:"lanes,omitempty"`
+	Never string      `json:"never,omitempty"` // why they do not, whatever the length
+}
+
+// ShareInfo is the part of one lane.
+type ShareInfo struct {
+	Lane    string `json:"lane"` // transport and device: "rc mlx5_0:1"
+	Percent int    `json:"percent"`
+}
+
+// InFlightInfo counts operations of an EP that have not ended.
+type InFlightInfo struct {
+	Listed  []OperationInfo `json:"listed,omitempty"`  // with a request, in progress
+	Waiting []OperationInfo `json:"waiting,omitempty"` // for a lane, for credit, or behind a fence
+	Awaited []OperationInfo `json:"awaited,omitempty"` // for a reply of the peer
+	Direct  int             `json:"direct"`            // posted in one call, without a place in a list
+}
+
+// OperationInfo counts operations of one class.
+type OperationInfo struct {
+	Op string `json:"op"`
+	N  int    `json:"n"`
+}
+
+// CreditInfo is the flow control of messages, in bytes. Each message uses its length and 400 bytes.
+type CreditInfo struct {
+	Left     int64 `json:"left"`     // of the credit that the peer has granted; negative if the reserve is in use
+	Most     int64 `json:"most"`     // the greatest Left so far
+	Window   int64 `json:"window"`   // granted to the peer
+	Held     int64 `json:"held"`     // by messages of the peer that were not received
+	Due      int64 `json:"due"`      // to the peer
+	Sent     int64 `json:"sent"`     // used by all messages that were sent
+	Received int64 `json:"received"` // used by all messages of the peer
+}
+
+// WorkerInfo describes a worker at one moment; see [EPInfo]. String returns the texts of all EPs.
+type WorkerInfo struct {
+	UUID       uint64          `json:"uuid,string"`
+	Transports []TransportInfo `json:"transports"`
+	Listeners  []string        `json:"listeners,omitempty"` // addresses
+	EPs        []EPInfo        `json:"eps"`
+
+	Receives     int   `json:"receives"`                // posted receives of tags
+	Unexpected   int   `json:"unexpected"`              // tagged messages that match no receive yet
+	Blocked      int   `json:"blocked"`                 // peers that lack credit for tagged messages
+	Left         int64 `json:"left_bytes"`              // bytes of messages of peers that have gone
+	Requests     int   `json:"requests"`                // in the pool of requests, with those in use
+	Await        int   `json:"await_reply"`             // operations to which peers may reply
+	EagerGranted int64 `json:"eager_granted,omitempty"` // bytes of Config.EagerBudget that windows of peers use
+}
+
+// ContextInfo describes a context at one moment; see [EPInfo].
+type ContextInfo struct {
+	Version    string          `json:"version"` // of gucx
+	Transports []TransportInfo `json:"transports"`
+	Domains    []string        `json:"domains"` // memory domains that are open: component and name
+	Workers    int             `json:"workers"` // that are open
+	Memory     int             `json:"memory"`  // regions of MemMap and MemAlloc that are open
+	Closed     bool            `json:"closed"`
+}
+
+// Info describes the EP. It allocates, may make system calls, and makes no progress. It must be called by the
+// goroutine that owns the worker, also in a callback; for other goroutines, see [Worker.Inspect].
+func (e *EP) Info() *EPInfo {
+	info := e.info()
+	info.Transports = e.w.transportInfos()
+	return &info
+}
+
+// info is Info without what all EPs of the worker have in common.
+func (e *EP) info() EPInfo {
+	i := EPInfo{
+		ID: e.id, Worker: e.w.net.addr.UUID(), Peer: e.peer.Addr.UUID(),
+		State: e.state.String(), Conditions: e.conditions(), ByPeer: e.origin.counted,
+		Choices: wireup.Choices(e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()),
+		Lanes:   e.laneInfos(), Protocols: e.protocolInfos(), Sharing: e.sharingInfos(), InFlight: e.inFlight(),
+	}
+	if e.failed.err != nil {
+		i.Err = e.failed.err.Error()
+	}
+	if e.identity != nil {
+		i.Identity = e.identity.String()
+	}
+	if m := e.msgs; m != nil {
+		i.Credit = m.creditInfo()
+	}
+	if e.link != nil {
+		for _, why := range e.link.tried {
+			i.GivenUp = append(i.GivenUp, why.Error())
+		}
+	}
+	return i
+}
+
+// laneInfos describes the lanes of the EP, also those that are out of use.
+func (e *EP) laneInfos() (all []LaneInfo) {
+	if e.link == nil {
+		return nil
+	}
+	for n := range e.link.lanes.All {
+		x := &e.link.lanes.All[n]
+		if x.EP == nil {
+			continue
+		}
+		r := &x.Iface.attr.Resource
+		info := LaneInfo{
+			Number: n, Transport: r.Transport, Device: r.Device, Roles: []string{},
+			Active: x.Active, Proven: x.Proven, Retired: x.Retired,
+		}
+		for role, use := range e.link.lanes.Use {
+			if use == x {
+				info.Roles = append(info.Roles, wireup.Role(role).String())
+			}
+		}
+		for r := range e.ops.all {
+			if r.flags&reqQueued != 0 && r.waitsOn() == x {
+				info.Pending++
+			}
+		}
+		if why := x.EP.Ops().Explain; why != nil && !x.Retired {
+			info.System = why.Explain()
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
+// inFlight counts the operations in progress.
+func (e *EP) inFlight() InFlightInfo {
+	i := InFlightInfo{Listed: countOperations(e.ops.all), Awaited: countOperations(e.awaited.all), Direct: int(e.counts.direct)}
+	if q := e.waiting; !q.Empty() {
+		i.Waiting = countOperations(q.All)
+	}
+	return i
+}
+
+// countOperations counts operations by what they do, in the order of their names.
+func countOperations(all func(func(*Request) bool)) (counts []OperationInfo) {
+	for r := range all {
+		at, found := slices.BinarySearchFunc(counts, r.stage.name, func(c OperationInfo, name string) int {
+			return strings.Compare(c.Op, name)
+		})
+		if !found {
+			counts = slices.Insert(counts, at, OperationInfo{Op: r.stage.name})
+		}
+		counts[at].N++
+	}
+	return counts
+}
+
+func (m *messages) creditInfo() *CreditInfo {
+	return &CreditInfo{
+		Left: m.Credit, Most: m.Most, Window: m.Size, Held: m.Held, Due: m.TotalDue(),
+		Sent: m.Sent(), Received: m.Received(),
+	}
+}
+
+// transportInfos describes each transport that was found: whether the worker uses it, and why.
+func (w *Worker) transportInfos() []TransportInfo {
+	all := []TransportInfo{}
+	for _, o := range slices.Concat(w.ctx.found, w.net.offers, w.net.excluded) {
+		t := o.info(&w.ctx.cfg)
+		for _, i := range w.ifaces {
+			if r := &i.attr.Resource; r.Transport != o.Transport || r.Device != o.Device {
+				continue
+			}
+			t.Open = true
+			if why := i.Ext().Explain; why != nil && !w.closed {
+				t.System = why.Explain()
+			}
+		}
+		if t.Open && !t.Selected {
+			t.Why += ", open for handshakes only"
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// info describes the transport as the configuration cfg has it.
+func (o *offer) info(cfg *Config) TransportInfo {
+	t := TransportInfo{Transport: o.Transport, Device: o.Device, Selected: o.selected, Why: o.why}
+	if o.selected {
+		t.Why = "TLS=" + o.selectedBy(cfg.TLS)
+	}
+	return t
+}
+
+// Info describes the worker and its EPs, without those that are closed. It takes time for each EP: some 100 µs.
+// Otherwise as [EP.Info].
+func (w *Worker) Info() *WorkerInfo {
+	i := &WorkerInfo{
+		UUID: w.net.addr.UUID(), Transports: w.transportInfos(), EPs: []EPInfo{},
+		Blocked: len(w.tag.blocked), Left: w.messages.leftBytes, Requests: w.pool.made, Await: w.pool.remote.Len(),
+		EagerGranted: w.messages.granted,
+	}
+	for _, l := range w.connecting.listening.listeners {
+		i.Listeners = append(i.Listeners, l.Addr().Network()+" "+l.Addr().String())
+	}
+	for range w.tag.table.Receives() {
+		i.Receives++
+	}
+	for range w.tag.table.Messages() {
+		i.Unexpected++
+	}
+	for e := range w.eps.All() {
+		i.EPs = append(i.EPs, e.info())
+	}
+	return i
+}
+
+// Info describes the context. Any goroutine.
+func (c *Context) Info() *ContextInfo {
+	i := &ContextInfo{Version: Version, Transports: []TransportInfo{}, Domains: []string{}, Memory: c.memory.Len()}
+	for k := range c.found {
+		i.Transports = append(i.Transports, c.found[k].info(&c.cfg))
+	}
+	for _, d := range c.memory.Domains {
+		i.Domains = append(i.Domains, d.Attr.Component)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i.Workers, i.Closed = c.workers, c.closed
+	return i
+}
+
+// rangeInfos describes a table of protocols.
+func rangeInfos(t proto.Table) []RangeInfo {
+	all := make([]RangeInfo, len(t))
+	for k := range t {
+		r := &t[k]
+		all[k] = RangeInfo{Min: r.Min, Max: r.Max, Protocol: r.Protocol.String(), Why: r.Why}
+		if r.Max == math.MaxInt {
+			all[k].Max = 0
+		}
+	}
+	return all
+}
