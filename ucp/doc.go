@@ -136,6 +136,11 @@
 // receive. With MAX_SIZE=0 the key is taken back when the message has ended. The key of an
 // operation that has failed is always taken back.
 //
+// # Looking inside
+//
+// [EP.Info], [Worker.Info] and [Context.Info] describe what there is and what it does, as data; [EP.Explain] is the
+// text of that. [Worker.Inspect] has the owner of a worker call them for another goroutine.
+//
 // # Counters
 //
 // [Worker.Stats] is a tree of what was refused, broke or slept, with the counters of

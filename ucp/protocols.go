@@ -4,7 +4,7 @@ package ucp
 // its operations end: see TestEndOrder.
 var protocols = []*protocol{
 	&transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
-	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol,
+	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol, &inspectProtocol,
 }
 
 // NewWorker opens the transports that the context's configuration selects.

@@ -49,6 +49,9 @@ type sharedWaiter struct {
 func (w *Worker) Share() *SharedWorker {
 	w.shared = &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
 	w.shared.setParked(false)
+	w.inspections.mu.Lock()
+	w.inspections.shared = w.shared
+	w.inspections.mu.Unlock()
 	return w.shared
 }
 

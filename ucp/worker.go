@@ -57,6 +57,7 @@ type Worker struct {
 	transfers     transferState
 	rma           rmaState
 	connecting    connectState
+	inspections   inspections
 }
 
 // todo is the deferred work of a worker.

@@ -1,0 +1,114 @@
+package ucp
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/ucp/internal/engine"
+)
+
+// inspections are the functions that other goroutines want the owner of a worker to run.
+type inspections struct {
+	wanted atomic.Bool // there are some; stored by any goroutine, pairs with the load in runInspections
+
+	mu     sync.Mutex
+	queue  []*inspection
+	closed bool
+	shared *SharedWorker // that has the worker; nil if there is none
+}
+
+// inspection is a function that the owner is to run.
+type inspection struct {
+	run  func(w *Worker)
+	done chan struct{} // closed when it has run, or never will
+	ran  bool
+}
+
+var inspectProtocol = protocol{
+	work:   (*Worker).runInspections,
+	closed: (*Worker).endInspections,
+}
+
+// Inspect has the owner of the worker run f, within [Worker.Progress], and returns when it has. f may read what the
+// owner may read, such as [Worker.Info], and must neither block nor call Progress. Any goroutine but the owner's.
+// While the owner makes no progress, it waits. If ctx ends first, f does not run and the error of ctx is
+// returned. ErrClosed if the worker is closed. A [SharedWorker] needs no goroutine that makes progress.
+func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
+	in := &w.inspections
+	call := &inspection{run: f, done: make(chan struct{})}
+	in.mu.Lock()
+	if in.closed {
+		in.mu.Unlock()
+		return engine.ErrClosed
+	}
+	in.queue = append(in.queue, call)
+	in.wanted.Store(true)
+	shared := in.shared
+	in.mu.Unlock()
+	w.engine.Post()
+	if shared != nil {
+		go shared.Do(func(w *Worker) { w.runInspections() })
+	}
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		if in.withdraw(call) {
+			return ctx.Err()
+		}
+		<-call.done
+	}
+	if !call.ran {
+		return engine.ErrClosed
+	}
+	return nil
+}
+
+// withdraw takes a call out of the queue. It reports false if the owner has taken it.
+func (in *inspections) withdraw(call *inspection) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	at := slices.Index(in.queue, call)
+	if at < 0 {
+		return false
+	}
+	in.queue = slices.Delete(in.queue, at, at+1)
+	return true
+}
+
+// take empties the queue.
+func (in *inspections) take() []*inspection {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.wanted.Store(false)
+	queue := in.queue
+	in.queue = nil
+	return queue
+}
+
+// runInspections runs what other goroutines want, and returns how much that was.
+func (w *Worker) runInspections() int {
+	in := &w.inspections
+	if !in.wanted.Load() {
+		return 0
+	}
+	queue := in.take()
+	for _, call := range queue {
+		call.run(w)
+		call.ran = true
+		close(call.done)
+	}
+	return len(queue)
+}
+
+// endInspections ends what was not run before the worker has closed.
+func (w *Worker) endInspections() {
+	in := &w.inspections
+	in.mu.Lock()
+	in.closed = true
+	in.mu.Unlock()
+	for _, call := range in.take() {
+		close(call.done)
+	}
+}

@@ -1,0 +1,70 @@
+package ucp
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// serving has a goroutine own the worker of a until the test ends.
+func serving(t *testing.T, w *Worker) {
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = w.Serve(ctx) })
+	t.Cleanup(func() { stop(); wg.Wait() })
+}
+
+// TestInspect: the owner runs the function while it sleeps, polls, or waits; many goroutines may ask.
+func TestInspect(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	serving(t, p.a.w)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				eps := 0
+				assert.NoError(t, p.a.w.Inspect(t.Context(), func(w *Worker) { eps = len(w.Info().EPs) }))
+				assert.Equal(t, 1, eps)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestInspect_OwnerIsElsewhere: a function does not run after its caller has given up.
+func TestInspect_OwnerIsElsewhere(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorIs(t, p.a.w.Inspect(ctx, func(*Worker) { t.Error("it has run") }), context.Canceled)
+	p.step()
+}
+
+// TestInspect_Shared: a worker that is shared runs functions also when nobody makes progress.
+func TestInspect_Shared(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p.a.w.Share()
+	eps := 0
+	require.NoError(t, p.a.w.Inspect(t.Context(), func(w *Worker) { eps = len(w.Info().EPs) }))
+	assert.Equal(t, 1, eps)
+}
+
+// TestInspect_Closed: what waits when the worker closes ends, and what comes later is refused.
+func TestInspect_Closed(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	var wg sync.WaitGroup
+	ran := false
+	var err error
+	wg.Go(func() { err = p.a.w.Inspect(t.Context(), func(*Worker) { ran = true }) })
+	require.NoError(t, p.a.w.Close())
+	wg.Wait()
+	if !ran {
+		require.ErrorIs(t, err, ucs.ErrClosed)
+	}
+	require.ErrorIs(t, p.a.w.Inspect(t.Context(), func(*Worker) { t.Error("it has run") }), ucs.ErrClosed)
+}
