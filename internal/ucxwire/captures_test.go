@@ -1,6 +1,7 @@
 package ucxwire
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/hex"
 	"strings"
@@ -160,6 +161,22 @@ func TestDecodePrivate_FindsTheLayout(t *testing.T) {
 				assert.Equal(t, 2, p.Version)
 				assert.True(t, p.Resource)
 				assert.Equal(t, uint8(1), p.Address.Devices[0].Ifaces[0].EPs[0].Lane)
+			}
+		}
+	}
+}
+
+// TestDecodePrivate_AnyPort: no port makes one layout look like the other.
+func TestDecodePrivate_AnyPort(t *testing.T) {
+	for port := range 1 << 16 {
+		addr := []byte{byte(port >> 8), byte(port)}
+		for _, resource := range []bool{false, true} {
+			p := Private{Version: 2, EP: 3, ErrMode: ErrModePeer, Resource: resource, Address: Address{Version: 1, Release: NoRelease,
+				Devices: []Device{{SysDev: NoSysDev, Ifaces: []Iface{{Transport: TransportSum("tcp"), Attr: TCPAttr, Addr: addr,
+					EPs: []EPAddr{{Addr: append(addr, 3, 0, 0, 0, 0, 0, 0, 0), Lane: 1}}}}}}}}
+			got, err := DecodePrivate(AppendPrivate(nil, &p))
+			if err != nil || got.Resource != resource || !bytes.Equal(addr, got.Address.Devices[0].Ifaces[0].Addr) {
+				t.Fatalf("port %d: %+v, %v", port, got, err)
 			}
 		}
 	}

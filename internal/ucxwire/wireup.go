@@ -84,8 +84,8 @@ const (
 	sockStatusOffset = 8
 )
 
-// DecodePrivate decodes private data. It finds out whether the address has the index of a resource: only
-// one of the two layouts fits its length.
+// DecodePrivate decodes private data. It finds out whether the address has the index of a resource: in only one of the
+// two layouts has it the length that is there, and addresses of transport tcp the lengths that these have.
 func DecodePrivate(b []byte) (p Private, err error) {
 	if len(b) < privateV2 {
 		return p, malformed("private data", "they end early")
@@ -105,11 +105,33 @@ func DecodePrivate(b []byte) (p Private, err error) {
 	}
 	for _, p.Resource = range [...]bool{true, false} {
 		var n int
-		if p.Address, n, err = DecodeAddress(b[at:], Layout{Resource: p.Resource}); err == nil && n == len(b)-at {
+		if p.Address, n, err = DecodeAddress(b[at:], Layout{Resource: p.Resource}); err == nil && n == len(b)-at && p.Address.plausible() {
 			return p, nil
 		}
 	}
 	return p, malformed("private data", "no layout of the address fits")
+}
+
+// Lengths of addresses of transport tcp, in bytes.
+const (
+	tcpIfaceAddrLen = 2
+	tcpEPAddrLen    = 10
+)
+
+// plausible reports that each interface of tcp has one endpoint or more, and addresses of the right length.
+func (a *Address) plausible() bool {
+	tcp := TransportSum("tcp")
+	for _, d := range a.Devices {
+		for _, i := range d.Ifaces {
+			if i.Transport != tcp {
+				continue
+			}
+			if len(i.Addr) != tcpIfaceAddrLen || len(i.EPs) == 0 || len(i.EPs[0].Addr) != tcpEPAddrLen {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // AppendPrivate appends private data.
