@@ -1,0 +1,465 @@
+package ucxpeer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucxtcp"
+)
+
+// EP is a connection to an endpoint of a worker of UCX. The goroutine that owns the worker uses it.
+type EP struct {
+	w       *Worker
+	id      uint64 // how the peer names it
+	remote  uint64 // how it names the peer's endpoint; 0: not known
+	errMode ucxwire.ErrMode
+	peer    *peer
+	sn      uint16
+	state   epState
+	cause   ucs.Status
+	err     error
+	adopted bool // the user has it: by NewEP, Dial, Listen or an active message
+
+	lane    uct.EP
+	am      uct.AMSender
+	pending uct.PendingReq
+	waiting bool // pending is queued at the transport
+	posting bool // flushQueue runs
+
+	first, last *Request // queue of operations that are not posted
+	control     []control
+	live        *Request // all that have not ended
+	requested   bool     // a wireup request was sent
+
+	issued, completed uint64 // operations on the peer's memory
+	flushes           []*Request
+	held              []heldArrival // requests of the peer that wait until control is shorter
+	stalled           *source       // that is not read because of held
+	from              *ucxtcp.Conn  // of the last request for memory
+	active            map[uint64]*activeInbound
+	activeBytes       int
+	activeRndv        int
+	stream            stream
+	sock              *sock // of the connection manager; nil: none
+	closing           *Request
+}
+
+type epState uint8
+
+const (
+	epOpen epState = iota
+	epClosing
+	epFailed
+	epClosed
+)
+
+// NewEP connects to a worker of UCX whose address is addr, as ucp_worker_get_address returned it. It returns
+// before the connection is there. Errors: ErrInvalidAddr, ErrUnreachable with the reason, ErrUnsupported for
+// the address of this worker.
+func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
+	fail := func(err error) (*EP, error) { return nil, &ucs.OpError{TL: "ucx", Op: "new endpoint", Err: err} }
+	if w.closed {
+		return fail(ucs.ErrClosed)
+	}
+	a, _, err := ucxwire.DecodeAddress(addr, ucxwire.Layout{})
+	if err != nil {
+		return fail(fmt.Errorf("%w: %w", ucs.ErrInvalidAddr, err))
+	}
+	if !a.HasUUID {
+		return fail(fmt.Errorf("%w: no UUID", ucs.ErrInvalidAddr))
+	}
+	if a.UUID == w.uuid {
+		return fail(fmt.Errorf("%w: it is the address of this worker", ucs.ErrUnsupported))
+	}
+	p := w.peerOf(a.UUID)
+	mode := ucxwire.ErrModeNone
+	if cfg.PeerErrors {
+		mode = ucxwire.ErrModePeer
+	}
+	if e := p.unadopted(); e != nil {
+		if e.errMode != mode {
+			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
+		}
+		e.adopted = true
+		return e, nil
+	}
+	e, err := w.connect(p, &a, uct.DialOnUse)
+	if err != nil {
+		w.dropPeer(p)
+		return fail(err)
+	}
+	e.errMode, e.adopted = mode, true
+	if cfg.PeerErrors {
+		e.request()
+	}
+	return e, nil
+}
+
+// connect makes an EP to the first interface of an address that is reachable.
+func (w *Worker) connect(p *peer, a *ucxwire.Address, dial uct.DialMode) (*EP, error) {
+	why := "the address has no tcp interface"
+	for _, d := range a.Devices {
+		for _, i := range d.Ifaces {
+			if i.Transport != tcpSum {
+				continue
+			}
+			ok, reason := w.tcp.Reachable(d.Addr, i.Addr)
+			if !ok {
+				why = reason
+				continue
+			}
+			lane, err := w.tcp.NewEP(uct.EPParams{DeviceAddr: d.Addr, IfaceAddr: i.Addr, Dial: dial})
+			if err != nil {
+				return nil, err
+			}
+			e := w.newEP(lane)
+			e.peer, e.sn = p, p.add(e)
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
+}
+
+// newEP makes the record of an EP with a lane.
+func (w *Worker) newEP(lane uct.EP) *EP {
+	e := &EP{w: w, lane: lane, am: lane.Ops().AM}
+	e.pending.Func = e.retry
+	e.id = w.eps.Add(e)
+	w.lanes[lane] = e
+	w.iface.Retain()
+	return e
+}
+
+// Worker is the worker of the EP.
+func (e *EP) Worker() *Worker { return e.w }
+
+// Err is why the EP failed; nil if it did not.
+func (e *EP) Err() error { return e.err }
+
+// Connected reports that the peer's endpoint is known, so that operations that name it are sent at once.
+func (e *EP) Connected() bool { return e.remote != 0 && e.state == epOpen }
+
+// start posts an operation or queues it. A nil Request: it completed.
+func (e *EP) start(r *Request) (*Request, error) {
+	if e.state != epOpen {
+		return nil, e.refuse(r.op.name)
+	}
+	r.w, r.ep, r.status = e.w, e, ucs.StatusInProgress
+	r.comp.Func = r.zcopyDone
+	if e.first == nil && len(e.control) == 0 && (!r.op.remote || e.remote != 0) {
+		switch err := r.op.post(r); err {
+		case nil:
+			r.posted = true
+			if r.comp.Count == 0 && !r.waits {
+				r.status = ucs.StatusOK
+				return nil, nil
+			}
+			e.list(r)
+			return r, nil
+		case uct.ErrNoResource:
+		default:
+			e.failLater(err)
+			return nil, e.refuse(r.op.name)
+		}
+	}
+	e.list(r)
+	if e.last == nil {
+		e.first = r
+	} else {
+		e.last.queued = r
+	}
+	e.last = r
+	if r.op.remote && e.remote == 0 {
+		e.request()
+	}
+	e.sendQueued()
+	return r, nil
+}
+
+// refuse is the error of an operation on an EP that takes none.
+func (e *EP) refuse(name string) error {
+	err := e.err
+	if err == nil {
+		err = ucs.ErrClosed
+	}
+	return &ucs.OpError{TL: "ucx", Op: name, Err: err}
+}
+
+// unqueue removes an operation of which nothing was posted; false if it is not queued.
+func (e *EP) unqueue(r *Request) bool {
+	for at, before := e.first, (*Request)(nil); at != nil; before, at = at, at.queued {
+		if at != r {
+			continue
+		}
+		if before == nil {
+			e.first = r.queued
+		} else {
+			before.queued = r.queued
+		}
+		if e.last == r {
+			e.last = before
+		}
+		r.queued = nil
+		return true
+	}
+	return false
+}
+
+func (e *EP) list(r *Request) {
+	r.listed, r.next = true, e.live
+	if e.live != nil {
+		e.live.prev = r
+	}
+	e.live = r
+}
+
+func (e *EP) unlist(r *Request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		e.live = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	r.listed, r.prev, r.next = false, nil, nil
+}
+
+// sendQueued sends what is queued, as far as there is room.
+func (e *EP) sendQueued() {
+	if e.waiting || e.posting || e.state >= epFailed {
+		return
+	}
+	for e.flushQueue() == uct.ErrNoResource {
+		switch err := e.lane.AddPending(&e.pending); err {
+		case nil:
+			e.waiting = true
+			return
+		case uct.ErrBusy: // there is room now
+		default:
+			e.failLater(err)
+			return
+		}
+	}
+}
+
+// retry is called by the transport when there may be room.
+func (e *EP) retry(*uct.PendingReq) error {
+	if e.state >= epFailed {
+		e.waiting = false
+		return nil
+	}
+	err := e.flushQueue()
+	e.waiting = err == uct.ErrNoResource
+	return err
+}
+
+// flushQueue sends what is queued. nil: there is nothing more that can be sent. Callbacks that it runs may queue
+// more.
+func (e *EP) flushQueue() error {
+	e.posting = true
+	defer func() { e.posting = false }()
+	for {
+		if err := e.flushControl(); err != nil {
+			return err
+		}
+		if err := e.flushOps(); err != nil || len(e.control) == 0 {
+			return err
+		}
+	}
+}
+
+// flushOps sends queued operations.
+func (e *EP) flushOps() error {
+	for r := e.first; r != nil && (!r.op.remote || e.remote != 0); r = e.first {
+		switch err := r.op.post(r); err {
+		case nil:
+		case uct.ErrNoResource:
+			return err
+		default:
+			e.failLater(err)
+			return nil
+		}
+		if e.first = r.queued; e.first == nil {
+			e.last = nil
+		}
+		r.queued, r.posted = nil, true
+		r.endIfDone()
+		if e.state >= epFailed {
+			return nil
+		}
+	}
+	return nil
+}
+
+// failLater fails the EP at the next progress: a caller that starts an operation does not expect that others end.
+func (e *EP) failLater(err error) {
+	if e.state < epFailed {
+		e.w.todo = append(e.w.todo, func() { e.fail(statusOf(err), err) })
+		e.w.engine.Raise()
+	}
+}
+
+// misbehaved fails the EP of a peer that sent what it must not send, and breaks the connection, so that the peer learns
+// it too.
+func (e *EP) misbehaved(st ucs.Status, what string) {
+	if e.state >= epFailed {
+		return
+	}
+	e.w.stats.Malformed++
+	err := ucs.Because(st, fmt.Errorf("the peer sent %s", what))
+	e.failLater(err)
+	c := e.w.tcp.Source()
+	if c == nil {
+		c = e.from
+	}
+	if c != nil {
+		c.Drop(err)
+	}
+}
+
+// fail ends all operations of the EP, and its connection.
+func (e *EP) fail(st ucs.Status, err error) {
+	if e.state >= epFailed {
+		return
+	}
+	e.state, e.cause, e.err = epFailed, st, ucs.EPFailed(ucs.Because(st, err))
+	e.release(st, err)
+	if e.closing != nil {
+		e.closing.end(st, err)
+	}
+	if e.w.onError != nil && e.adopted {
+		e.w.onError(e, e.err)
+	}
+}
+
+// release ends what the EP has, and closes its lane. The state is set.
+func (e *EP) release(st ucs.Status, err error) {
+	e.lane.PurgePending(func(*uct.PendingReq) {})
+	e.waiting, e.first, e.last, e.control = false, nil, nil, nil
+	if e.sock != nil {
+		e.sock.close()
+	}
+	delete(e.w.lanes, e.lane)
+	e.w.eps.Remove(e.id)
+	if cerr := e.lane.Close(); cerr != nil && err == nil {
+		err = cerr
+	}
+	e.w.iface.Release()
+	e.dropHeld()
+	e.stream.drop()
+	e.active = nil
+	for e.live != nil {
+		e.live.end(st, err)
+	}
+	e.w.dropMessages(e)
+	e.w.dropEP(e)
+}
+
+// CloseMode says how an EP is closed.
+type CloseMode uint8
+
+// Modes of closing.
+const (
+	// CloseFlush first completes all operations, at the peer too.
+	CloseFlush CloseMode = iota
+	// CloseForce closes at once. Operations end with StatusCanceled.
+	CloseForce
+)
+
+// Close closes the EP. Operations that were started before complete first, with CloseFlush. The EP takes no more
+// operations. Closing an EP that failed does nothing.
+func (e *EP) Close(mode CloseMode) (*Request, error) {
+	switch {
+	case e.state >= epFailed:
+		e.state = epClosed
+		return nil, nil
+	case mode == CloseForce:
+		e.state = epClosed
+		e.release(ucs.StatusCanceled, nil)
+		return nil, nil
+	case e.state == epClosing:
+		return e.closing, nil
+	}
+	r, err := e.start(&Request{op: &opClose, onDone: func(error) {
+		if e.state == epClosing {
+			e.w.todo = append(e.w.todo, func() { e.closed() })
+			e.w.engine.Raise()
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		e.state = epClosed
+		e.release(ucs.StatusCanceled, nil)
+		return nil, nil
+	}
+	e.state = epClosing
+	e.closing = &Request{w: e.w, op: &opClose, status: ucs.StatusInProgress}
+	return e.closing, nil
+}
+
+// closed ends a close whose flush has ended.
+func (e *EP) closed() {
+	r := e.closing
+	if e.state == epClosing {
+		e.state = epClosed
+		e.release(ucs.StatusCanceled, nil)
+	}
+	r.end(ucs.StatusOK, nil)
+}
+
+// Flush returns a Request that completes when all operations that were started before have completed at the
+// peer: the peer's process has received messages, and its memory has changed.
+func (e *EP) Flush() (*Request, error) { return e.start(&Request{op: &opFlush}) }
+
+var (
+	opFlush = op{name: "flush"}
+	opClose = op{name: "close"}
+)
+
+func init() { opFlush.post, opClose.post = postFlush, postFlush }
+
+// postFlush flushes the lane, and then waits for the replies of the peer that are due.
+func postFlush(r *Request) error {
+	e := r.ep
+	r.comp.Count++
+	pending, err := e.lane.Flush(&r.comp)
+	if !pending || err != nil {
+		r.comp.Count--
+	}
+	if err != nil {
+		return err
+	}
+	if e.completed < e.issued {
+		r.waits, r.word = true, e.issued
+		e.flushes = append(e.flushes, r)
+	}
+	return nil
+}
+
+// remoteCompleted counts an operation on the peer's memory that has completed there.
+func (e *EP) remoteCompleted() {
+	if e.completed == e.issued {
+		e.misbehaved(ucs.StatusRemoteInvalid, "a completion of nothing")
+		return
+	}
+	e.completed++
+	done := 0
+	for _, r := range e.flushes {
+		if r.word > e.completed {
+			break
+		}
+		done++
+	}
+	ended := e.flushes[:done]
+	e.flushes = slices.Clone(e.flushes[done:])
+	for _, r := range ended {
+		r.waits = false
+		r.endIfDone()
+	}
+}

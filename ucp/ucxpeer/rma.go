@@ -1,0 +1,208 @@
+package ucxpeer
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucp/internal/data"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// RKey is a remote key that UCX's ucp_rkey_pack returned. UCX does not say which memory it is for, and does not
+// check addresses: a put to a wrong address writes any memory of the peer.
+type RKey struct{ key ucxwire.Key }
+
+// Unpack reads a remote key. ErrInvalidRKey if it is malformed, ErrUnsupported if the memory is not the host's.
+func (e *EP) Unpack(packed []byte) (*RKey, error) {
+	k, err := ucxwire.DecodeKey(packed)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ucs.ErrInvalidRKey, err)
+	case k.Memory != ucxwire.HostMemory:
+		err = fmt.Errorf("%w: memory of type %d", ucs.ErrUnsupported, k.Memory)
+	default:
+		return &RKey{k}, nil
+	}
+	return nil, &ucs.OpError{TL: "ucx", Op: "unpack remote key", Err: err}
+}
+
+// remoteOp is what an operation on the peer's memory, or a message in pieces, needs.
+type remoteOp struct {
+	msgID   uint64 // of a message in pieces
+	peerReq uint64 // of a rendezvous: the request of the receiver
+	result  *uint64
+	atomic  ucxwire.Atomic
+}
+
+// Put writes buf to memory of the peer. It completes when buf may be reused; Flush completes when the memory has
+// changed.
+func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	if err := keyed(&opPut, key); err != nil || len(buf) == 0 {
+		return nil, err
+	}
+	return e.start(&Request{op: &opPut, buf: data.Bytes(buf), word: raddr, onDone: p.onDone()})
+}
+
+// Get reads memory of the peer into buf, which belongs to the operation until that has completed.
+func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	if err := keyed(&opGet, key); err != nil || len(buf) == 0 {
+		return nil, err
+	}
+	return e.start(&Request{op: &opGet, buf: data.Bytes(buf), word: raddr, onDone: p.onDone()})
+}
+
+// AtomicPost applies an operation to a word of 4 or 8 bytes of the peer's memory, without a result. raddr is a
+// multiple of size. uct.AtomicCSwap has a result only.
+func (e *EP) AtomicPost(o uct.AtomicOp, size int, value, raddr uint64, key *RKey) (*Request, error) {
+	if o == uct.AtomicCSwap {
+		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
+	}
+	return e.atomic(ucxwire.Atomic{Op: uint8(o), Size: size, Value: value, Addr: raddr}, nil, key)
+}
+
+// AtomicFetch is AtomicPost that stores the old value in *result before the request completes. For compare-and-swap use
+// AtomicCSwap.
+func (e *EP) AtomicFetch(o uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
+	if o == uct.AtomicCSwap || result == nil {
+		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
+	}
+	return e.atomic(ucxwire.Atomic{Op: uint8(o), Size: size, Value: value, Addr: raddr}, result, key)
+}
+
+// AtomicCSwap stores swap in the word if it equals compare. The old value goes to *result in both cases.
+func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
+	if result == nil {
+		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
+	}
+	return e.atomic(ucxwire.Atomic{Op: ucxwire.OpCSwap, Size: size, Value: swap, Compare: compare, Addr: raddr}, result, key)
+}
+
+func (e *EP) atomic(a ucxwire.Atomic, result *uint64, key *RKey) (*Request, error) {
+	if err := keyed(&opAtomic, key); err != nil {
+		return nil, err
+	}
+	// UCX's process aborts on anything else.
+	if a.Size != 4 && a.Size != 8 || a.Addr%uint64(a.Size) != 0 || a.Op > ucxwire.OpCSwap {
+		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
+	}
+	r := &Request{op: &opAtomic}
+	r.remote.atomic, r.remote.result = a, result
+	return e.start(r)
+}
+
+func keyed(o *op, key *RKey) error {
+	if key == nil {
+		return &ucs.OpError{TL: "ucx", Op: o.name, Err: ucs.ErrInvalidRKey}
+	}
+	return nil
+}
+
+var (
+	opPut    = op{name: "put", remote: true}
+	opGet    = op{name: "get", remote: true}
+	opAtomic = op{name: "atomic", remote: true}
+)
+
+func init() { opPut.post, opGet.post, opAtomic.post = postPut, postGet, postAtomic }
+
+func postPut(r *Request) error {
+	e := r.ep
+	for r.off < r.buf.Len() {
+		var head [ucxwire.PutLen]byte
+		ucxwire.AppendPut(head[:0], ucxwire.Put{Addr: r.word + uint64(r.off), EP: e.remote, Memory: ucxwire.HostMemory})
+		n, err := r.zcopy(ucxwire.IDPut, head[:], r.w.attr.AM.MaxZcopy, nil)
+		if err != nil {
+			return err
+		}
+		if r.off += n; n == 0 {
+			p := e.packet()
+			p.n0 = copy(p.head[:], head[:])
+			if err := r.sendPiece(ucxwire.IDPut, p); err != nil {
+				return err
+			}
+		}
+		e.issued++
+	}
+	return nil
+}
+
+func postGet(r *Request) error {
+	p := r.ep.packet()
+	p.n0 = len(ucxwire.AppendGetRequest(p.head[:0], &ucxwire.GetRequest{
+		Addr: r.word, Size: uint64(r.buf.Len()), EP: r.ep.remote, Req: r.name(), Memory: ucxwire.HostMemory}))
+	if err := r.ep.send(ucxwire.IDGetRequest); err != nil {
+		return err
+	}
+	r.waits = true
+	r.ep.issued++
+	return nil
+}
+
+func (w *Worker) handleGetReply(a arrival) bool {
+	f, ok := ucxwire.DecodeFragment(a.data)
+	if !ok {
+		return false
+	}
+	r := w.reqs.Find(f.Name)
+	if r == nil || r.op != &opGet || !r.waits {
+		return w.late()
+	}
+	if f.Offset != uint64(r.off) || len(f.Data) == 0 || len(f.Data) > r.buf.Len()-r.off {
+		r.ep.misbehaved(ucs.StatusRemoteInvalid, "a piece of memory that was not asked for")
+		return true
+	}
+	n, _ := r.buf.Unpack(r.off, f.Data) // it fits
+	if r.off += n; r.off < r.buf.Len() {
+		return true
+	}
+	r.waits = false
+	r.endIfDone()
+	r.ep.remoteCompleted()
+	return true
+}
+
+func postAtomic(r *Request) error {
+	m := &r.remote.atomic
+	m.EP = r.ep.remote
+	if r.remote.result != nil {
+		m.Req = r.name()
+	}
+	p := r.ep.packet()
+	p.n0 = len(ucxwire.AppendAtomic(p.head[:0], m))
+	if err := r.ep.send(ucxwire.IDAtomic); err != nil {
+		return err
+	}
+	r.waits = r.remote.result != nil
+	r.ep.issued++
+	return nil
+}
+
+func (w *Worker) handleAtomicReply(a arrival) bool {
+	m, ok := ucxwire.DecodeAtomicReply(a.data)
+	if !ok {
+		return false
+	}
+	r := w.reqs.Find(m.Req)
+	if r == nil || r.op != &opAtomic || !r.waits || m.Size != r.remote.atomic.Size {
+		return w.late()
+	}
+	*r.remote.result = m.Value
+	r.waits = false
+	r.endIfDone()
+	r.ep.remoteCompleted()
+	return true
+}
+
+func (w *Worker) handleCompletion(a arrival) bool {
+	id, ok := ucxwire.DecodeCompletion(a.data)
+	if !ok {
+		return false
+	}
+	e := w.eps.Find(id)
+	if e == nil {
+		return w.late()
+	}
+	e.remoteCompleted()
+	return true
+}

@@ -1,0 +1,112 @@
+package ucxpeer
+
+import (
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucs"
+)
+
+// A rendezvous never names an address of memory: the sender announces the message (RTS), the receiver asks for it
+// (RTR without an address) and the sender sends fragments. An ATS ends it early.
+
+// postTagRTS announces a tagged message.
+func postTagRTS(r *Request) error {
+	return r.postRTS(ucxwire.RTS{Header: r.word, Opcode: ucxwire.RTSOpcodeTag})
+}
+
+func (r *Request) postRTS(m ucxwire.RTS) error {
+	m.EP, m.Req, m.Size = r.ep.remote, r.name(), uint64(r.buf.Len())
+	p := r.ep.packet()
+	p.long = ucxwire.AppendRTS(nil, &m)
+	if err := r.ep.send(ucxwire.IDRTS); err != nil {
+		return err
+	}
+	r.waits = true
+	return nil
+}
+
+// isRndv reports that the request is a send by rendezvous which waits for the peer.
+func (r *Request) isRndv() bool { return (r.op == &opTagRndv || r.op == &opActiveRndv) && r.waits }
+
+// handleRTR sends the data that the receiver of a rendezvous asks for: all of them, as the peer knows no other way
+// to get the rest.
+func (w *Worker) handleRTR(a arrival) bool {
+	m, ok := ucxwire.DecodeRTR(a.data)
+	if !ok || m.Receiver == 0 || m.Offset != 0 {
+		return false
+	}
+	r := w.reqs.Find(m.Sender)
+	if r == nil || !r.isRndv() {
+		return w.late()
+	}
+	if m.Size > uint64(r.buf.Len()) {
+		r.ep.misbehaved(ucs.StatusRemoteInvalid, "a request for more than the message has")
+		return true
+	}
+	r.waits, r.posted, r.remote.peerReq = false, false, m.Receiver
+	r.ep.control = append(r.ep.control, control{send: r})
+	r.ep.sendQueued()
+	return true
+}
+
+func (e *EP) postRndvData(r *Request) error {
+	if r.status != ucs.StatusInProgress {
+		return nil
+	}
+	return r.postPieces(ucxwire.IDRndvData, r.remote.peerReq)
+}
+
+// handleATS ends a send by rendezvous for which the receiver needs no data.
+func (w *Worker) handleATS(a arrival) bool {
+	m, ok := ucxwire.DecodeReply(a.data)
+	if !ok {
+		return false
+	}
+	r := w.reqs.Find(m.Req)
+	if r == nil || !r.isRndv() {
+		return w.late()
+	}
+	r.waits = false
+	r.end(m.Status.Local(), nil)
+	return true
+}
+
+// handleRTS announces a tagged or active message of a peer.
+func (w *Worker) handleRTS(a arrival) bool {
+	m, ok := ucxwire.DecodeRTS(a.data)
+	if !ok || m.Req == 0 || m.Size > maxMessage {
+		return false
+	}
+	e := w.eps.Find(m.EP)
+	if e == nil {
+		return w.late()
+	}
+	switch m.Opcode {
+	case ucxwire.RTSOpcodeTag:
+		return w.arrive(a, &message{total: int(m.Size), ep: e, req: m.Req, rndv: true}, m.Header, nil)
+	case ucxwire.RTSOpcodeAM:
+		w.activeRTS(e, &m)
+		return true
+	}
+	return false
+}
+
+// handleRndvData stores a fragment that was asked for.
+func (w *Worker) handleRndvData(a arrival) bool {
+	f, ok := ucxwire.DecodeFragment(a.data)
+	if !ok {
+		return false
+	}
+	r := w.reqs.Find(f.Name)
+	if r == nil || r.msg == nil || !r.msg.rndv {
+		return w.late()
+	}
+	m := r.msg
+	if f.Offset != uint64(m.got) || len(f.Data) == 0 || len(f.Data) > m.total-m.got {
+		m.ep.misbehaved(ucs.StatusRemoteInvalid, "a fragment that was not asked for")
+		return true
+	}
+	if m.write(f.Data); r.status != ucs.StatusInProgress {
+		delete(w.rndv, m)
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package ucxpeer
+
+import (
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucp/internal/data"
+	"github.com/gucx/gucx/ucs"
+)
+
+// stream is the bytes that a peer sent to an EP and the receives that wait for them.
+type stream struct {
+	pieces []piece
+	first  *Request // receives, linked by queued
+	last   *Request
+}
+
+// streamRecv is what a receive of a stream needs.
+type streamRecv struct {
+	all bool // it completes only when the buffer is full
+}
+
+// StreamSend sends bytes to the stream of the peer's endpoint.
+func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
+	if len(buf) == 0 {
+		return nil, nil
+	}
+	return e.start(&Request{op: &opStreamSend, buf: data.Bytes(buf), onDone: p.onDone()})
+}
+
+// StreamRecv receives bytes of the stream into buf: with all, as many as buf holds; else those that are there, but
+// at least one. Request.Count is how many. The receives of a stream complete in order.
+func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
+	if e.state != epOpen {
+		return nil, e.refuse(opStreamRecv.name)
+	}
+	r := &Request{w: e.w, ep: e, op: &opStreamRecv, buf: data.Bytes(buf), status: ucs.StatusInProgress, onDone: p.onDone()}
+	r.stream.all = all
+	e.list(r)
+	e.adopted = true
+	s := &e.stream
+	if s.last == nil {
+		s.first = r
+	} else {
+		s.last.queued = r
+	}
+	s.last = r
+	for s.first != nil && len(s.pieces) > 0 {
+		n := s.write(s.pieces[0].data)
+		if n < len(s.pieces[0].data) {
+			s.pieces[0].data = s.pieces[0].data[n:]
+			break
+		}
+		s.pieces[0].release()
+		s.pieces = s.pieces[1:]
+	}
+	s.endPartial()
+	return r, nil
+}
+
+var (
+	opStreamSend = op{name: "stream send", remote: true}
+	opStreamRecv = op{name: "stream receive"}
+)
+
+func init() { opStreamSend.post = postStream }
+
+func postStream(r *Request) error {
+	for r.off < r.buf.Len() {
+		var head [ucxwire.StreamLen]byte
+		ucxwire.AppendStream(head[:0], ucxwire.Stream{EP: r.ep.remote})
+		n, err := r.zcopy(ucxwire.IDStream, head[:], r.w.attr.AM.MaxZcopy, nil)
+		if r.off += n; err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		p := r.ep.packet()
+		p.n0 = copy(p.head[:], head[:])
+		if err := r.sendPiece(ucxwire.IDStream, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) handleStream(a arrival) bool {
+	m, ok := ucxwire.DecodeStream(a.data)
+	if !ok {
+		return false
+	}
+	e := w.eps.Find(m.EP)
+	if e == nil {
+		return w.late()
+	}
+	s := &e.stream
+	n := 0
+	if len(s.pieces) == 0 {
+		n = s.write(m.Data)
+		s.endPartial()
+	}
+	if n == len(m.Data) {
+		return true
+	}
+	s.pieces = append(s.pieces, w.hold(a, m.Data[n:]))
+	return true
+}
+
+// write gives bytes to the receives, and ends those that are full. It returns how many there was room for.
+func (s *stream) write(b []byte) (n int) {
+	for s.first != nil {
+		r := s.first
+		room := r.buf.Len() - r.off
+		k := min(room, len(b)-n)
+		_, _ = r.buf.Unpack(r.off, b[n:n+k]) // there is room
+		r.off += k
+		n += k
+		if r.off < r.buf.Len() {
+			break
+		}
+		s.shift()
+		r.end(ucs.StatusOK, nil)
+	}
+	return n
+}
+
+// endPartial ends the first receive if it has bytes and need not be full.
+func (s *stream) endPartial() {
+	if r := s.first; r != nil && r.off > 0 && !r.stream.all {
+		s.shift()
+		r.end(ucs.StatusOK, nil)
+	}
+}
+
+func (s *stream) shift() {
+	r := s.first
+	if s.first = r.queued; s.first == nil {
+		s.last = nil
+	}
+	r.queued = nil
+}
+
+// cancel removes a receive; false if it is not there.
+func (s *stream) cancel(r *Request) bool {
+	for at, before := s.first, (*Request)(nil); at != nil; before, at = at, at.queued {
+		if at != r {
+			continue
+		}
+		if before == nil {
+			s.first = r.queued
+		} else {
+			before.queued = r.queued
+		}
+		if s.last == r {
+			s.last = before
+		}
+		r.queued = nil
+		return true
+	}
+	return false
+}
+
+// drop releases the bytes that nobody received. The EP ends the receives.
+func (s *stream) drop() {
+	for i := range s.pieces {
+		s.pieces[i].release()
+	}
+	*s = stream{}
+}

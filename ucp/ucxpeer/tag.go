@@ -1,0 +1,504 @@
+package ucxpeer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucp/internal/data"
+	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucs"
+)
+
+// TagInfo describes a tagged message. UCX does not say which endpoint sent it.
+type TagInfo struct {
+	Tag    uint64 // that the sender gave
+	Length int    // of the message in bytes, also if it is longer than the buffer
+}
+
+// TagSend sends a tagged message. buf belongs to the operation until that has completed, which is when the
+// transport has it: at once, with a nil Request, if it is small and there is room.
+func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	return e.tagSend(tag, data.Bytes(buf), false, p)
+}
+
+// TagSendSync is TagSend of a message that completes when the peer has matched it with a receive.
+func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	return e.tagSend(tag, data.Bytes(buf), true, p)
+}
+
+// TagSendData is TagSend of any data.
+func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	return e.tagSend(tag, d.buffer, false, p)
+}
+
+// TagSendSyncData is TagSendSync of any data.
+func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	return e.tagSend(tag, d.buffer, true, p)
+}
+
+func (e *EP) tagSend(tag uint64, buf data.Buffer, sync bool, p *OpParams) (*Request, error) {
+	op := &opTagSend
+	switch {
+	case e.w.useRndv(&buf):
+		op = &opTagRndv
+	case sync:
+		op = &opTagSync
+	case buf.Len()+ucxwire.EagerLen > e.w.attr.AM.MaxBcopy:
+		op = &opTagFirst
+	}
+	if err := buf.Validate(); err != nil {
+		return nil, &ucs.OpError{TL: "ucx", Op: op.name, Err: err}
+	}
+	return e.start(&Request{op: op, buf: buf, word: tag, onDone: p.onDone()})
+}
+
+// useRndv reports whether a message of this length is sent by rendezvous.
+func (w *Worker) useRndv(buf *data.Buffer) bool {
+	return w.cfg.RndvThresh >= 0 && buf.Len() > 0 && buf.Len() >= w.cfg.RndvThresh
+}
+
+var (
+	opTagSend  = op{name: "tag send"}
+	opTagFirst = op{name: "tag send"}
+	opTagSync  = op{name: "tag send sync", remote: true}
+	opTagRndv  = op{name: "tag send", remote: true}
+	opTagRecv  = op{name: "tag receive"}
+)
+
+func init() {
+	opTagSend.post = postTag
+	opTagFirst.post = postTagFirst
+	opTagSync.post = postTagSync
+	opTagRndv.post = postTagRTS
+}
+
+// postTag sends a message in one piece.
+func postTag(r *Request) error {
+	p := r.ep.packet()
+	p.n0 = len(ucxwire.AppendEager(p.head[:0], ucxwire.Eager{Tag: r.word}))
+	p.buf, p.off, p.n = &r.buf, 0, r.buf.Len()
+	if err := r.ep.send(ucxwire.IDEager); err != nil {
+		return err
+	}
+	r.off = r.buf.Len()
+	return nil
+}
+
+// postTagFirst sends a message in several pieces.
+func postTagFirst(r *Request) error {
+	if r.off == 0 {
+		if r.remote.msgID == 0 {
+			r.remote.msgID = r.w.nextMsgID()
+		}
+		p := r.ep.packet()
+		p.n0 = len(ucxwire.AppendEagerFirst(p.head[:0], ucxwire.EagerFirst{Tag: r.word, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID}))
+		if err := r.sendPiece(ucxwire.IDEagerFirst, p); err != nil {
+			return err
+		}
+	}
+	return r.postPieces(ucxwire.IDEagerMiddle, r.remote.msgID)
+}
+
+// postTagSync sends a message that is acknowledged when it is matched.
+func postTagSync(r *Request) error {
+	if r.buf.Len() == 0 {
+		p := r.ep.packet()
+		p.n0 = len(ucxwire.AppendSync(p.head[:0], ucxwire.Sync{Tag: r.word, EP: r.ep.remote, Req: r.name()}))
+		err := r.ep.send(ucxwire.IDSync)
+		r.waits = err == nil
+		return err
+	}
+	if r.remote.msgID == 0 {
+		r.remote.msgID = r.w.nextMsgID()
+		p := r.ep.packet()
+		p.n0 = len(ucxwire.AppendSyncFirst(p.head[:0], ucxwire.SyncFirst{
+			Tag: r.word, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID, EP: r.ep.remote, Req: r.name()}))
+		if err := r.sendPiece(ucxwire.IDSyncFirst, p); err != nil {
+			r.remote.msgID = 0
+			return err
+		}
+		r.waits = true
+	}
+	return r.postPieces(ucxwire.IDEagerMiddle, r.remote.msgID)
+}
+
+// nextMsgID is the number of the next message in pieces, which is never 0.
+func (w *Worker) nextMsgID() uint64 {
+	if w.msgID++; w.msgID == 0 {
+		w.msgID++
+	}
+	return w.msgID
+}
+
+// sendPiece sends as much as fits behind the header in p.
+func (r *Request) sendPiece(id uint8, p *packet) error {
+	p.buf, p.off = &r.buf, r.off
+	p.n = min(r.buf.Len()-r.off, r.w.attr.AM.MaxBcopy-p.n0-len(p.tail)-p.n1)
+	if err := r.ep.send(id); err != nil {
+		return err
+	}
+	r.off += p.n
+	return nil
+}
+
+// postPieces sends what is left of the data as fragments.
+func (r *Request) postPieces(id uint8, name uint64) error {
+	for r.off < r.buf.Len() {
+		var head [ucxwire.FragmentLen]byte
+		ucxwire.AppendFragment(head[:0], ucxwire.Fragment{Name: name, Offset: uint64(r.off)})
+		n, err := r.zcopy(id, head[:], r.w.attr.AM.MaxZcopy, nil)
+		if r.off += n; err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		p := r.ep.packet()
+		p.n0 = copy(p.head[:], head[:])
+		if err := r.sendPiece(id, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handleSyncAck ends a send that the peer has matched.
+func (w *Worker) handleSyncAck(a arrival) bool {
+	m, ok := ucxwire.DecodeReply(a.data)
+	if !ok {
+		return false
+	}
+	r := w.reqs.Find(m.Req)
+	if r == nil || r.op != &opTagSync || !r.waits {
+		return w.late()
+	}
+	r.waits = false
+	if st := m.Status.Local(); st != ucs.StatusOK && r.comp.Status == ucs.StatusOK {
+		r.comp.Status = st
+	}
+	r.endIfDone()
+	return true
+}
+
+// TagRecv receives a message whose tag has the bits of tag where mask has ones, into buf, which belongs to the
+// operation until that has completed. A message that is longer fills buf, and the receive fails with
+// ErrTruncated. info, if it is not nil, is set before the request completes. A nil Request: the message was
+// there.
+func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	return w.tagRecv(data.Bytes(buf), tag, mask, info, p)
+}
+
+// TagRecvData is TagRecv into any place for data.
+func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	return w.tagRecv(d.buffer, tag, mask, info, p)
+}
+
+func (w *Worker) tagRecv(buf data.Buffer, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	err := buf.Validate()
+	if w.closed {
+		err = ucs.ErrClosed
+	}
+	if err != nil {
+		return nil, &ucs.OpError{TL: "ucx", Op: opTagRecv.name, Err: err}
+	}
+	r := &Request{w: w, op: &opTagRecv, buf: buf, status: ucs.StatusInProgress, info: info, onDone: p.onDone()}
+	r.recv.Owner, r.recv.Tag, r.recv.Mask = r, tag, mask
+	if w.tags.Unexpected() > 0 {
+		if m := w.tags.Take(tag, mask); m != nil {
+			done := r.onDone
+			r.onDone = nil
+			m.Owner.match(r)
+			switch {
+			case r.status == ucs.StatusInProgress:
+				r.onDone = done
+			case r.status == ucs.StatusOK:
+				return nil, nil
+			default:
+				return nil, r.Err()
+			}
+			return r, nil
+		}
+	}
+	w.tags.Expect(&r.recv)
+	return r, nil
+}
+
+// TagProbe looks for a message without a receive whose tag fits. With remove, the message is no longer matched with
+// receives: the caller receives it with Recv, or discards it with Release.
+func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
+	found := w.tags.Peek(tag, mask)
+	if found == nil {
+		return nil, TagInfo{}, false
+	}
+	if remove {
+		w.tags.Remove(found)
+		m = &TagMessage{found.Owner}
+	}
+	return m, found.Owner.info(), true
+}
+
+// TagMessage is a message that TagProbe removed.
+type TagMessage struct{ m *message }
+
+// Info describes the message.
+func (t *TagMessage) Info() TagInfo { return t.m.info() }
+
+// Recv receives the message, once, as TagRecv does.
+func (t *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
+	w := t.m.w
+	r := &Request{w: w, op: &opTagRecv, buf: data.Bytes(buf), status: ucs.StatusInProgress, info: info}
+	r.recv.Owner = r
+	t.m.match(r)
+	r.onDone = p.onDone()
+	switch r.status {
+	case ucs.StatusInProgress:
+		return r, nil
+	case ucs.StatusOK:
+		return nil, nil
+	}
+	return nil, r.Err()
+}
+
+// Release discards the message. A sender that waits for it is told that it was canceled.
+func (t *TagMessage) Release() { t.m.discard(ucs.StatusCanceled) }
+
+// message is a tagged message that arrives, or an active message that is fetched.
+type message struct {
+	w      *Worker
+	msg    match.Msg[*message]
+	total  int
+	got    int
+	name   uint64 // message id of pieces; 0: it came in one piece, or by rendezvous
+	pieces []piece
+	recv   *Request
+	broken bool // the rest is discarded
+
+	ep   *EP    // of a sync or a rendezvous
+	req  uint64 // of the sender
+	rndv bool
+	sync bool
+	over ucs.Status // how the receive ends when all has arrived
+}
+
+func (m *message) info() TagInfo { return TagInfo{Tag: m.msg.Tag, Length: m.total} }
+
+// arrive matches a message whose first piece is payload, or keeps it.
+func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool {
+	m.w, m.msg.Tag, m.msg.Owner = w, tag, m
+	inPieces := len(payload) < m.total && !m.rndv
+	key := pieceOf{a.conn, m.name}
+	if inPieces && (w.inbound[key] != nil || len(w.inbound) >= maxInbound) {
+		return false
+	}
+	r := w.tags.Arrive(tag)
+	if inPieces {
+		w.inbound[key] = m
+	}
+	if r == nil {
+		m.keep(a, payload)
+		w.tags.Keep(&m.msg)
+		return true
+	}
+	m.match(r.Owner)
+	m.write(payload)
+	return true
+}
+
+// maxInbound bounds how many messages in pieces are not whole.
+const maxInbound = 1 << 16
+
+// keep holds a piece, or the announcement of a rendezvous, until there is a receive.
+func (m *message) keep(a arrival, payload []byte) {
+	m.pieces = append(m.pieces, m.w.hold(a, payload))
+	m.got += len(payload)
+}
+
+// match starts to receive the message.
+func (m *message) match(r *Request) {
+	m.recv, r.msg = r, m
+	if r.info != nil {
+		*r.info = m.info()
+	}
+	if m.broken {
+		r.end(m.over, nil)
+		return
+	}
+	if m.sync {
+		m.ep.reply(ucxwire.IDSyncAck, replyBytes(ucxwire.Reply{Req: m.req}))
+	}
+	if m.rndv {
+		m.releasePieces()
+		m.fetch()
+		return
+	}
+	held := m.pieces
+	m.pieces, m.got = nil, 0
+	for i := range held {
+		m.write(held[i].data)
+		held[i].release()
+	}
+	if m.total == 0 {
+		m.write(nil)
+	}
+}
+
+// write stores the next piece; the last one ends the receive.
+func (m *message) write(b []byte) {
+	if m.recv == nil || m.recv.status != ucs.StatusInProgress {
+		return
+	}
+	r := m.recv
+	if len(b) > 0 && !m.broken {
+		n, err := r.buf.Unpack(m.got, b)
+		if r.off += n; err != nil {
+			m.broken, m.over, r.detail = true, ucs.StatusIOError, err
+			if errors.Is(err, ucs.ErrTruncated) {
+				m.over = ucs.StatusTruncated
+			}
+		}
+	}
+	if m.got += len(b); m.got >= m.total {
+		r.end(m.over, r.detail)
+	}
+}
+
+func (m *message) releasePieces() {
+	for i := range m.pieces {
+		m.pieces[i].release()
+	}
+	m.pieces = nil
+}
+
+// drop forgets a message without a receive.
+func (m *message) drop() {
+	m.releasePieces()
+	m.broken = true
+}
+
+// discard drops a message, of which pieces may still come, and tells a sender that waits.
+func (m *message) discard(st ucs.Status) {
+	m.drop()
+	switch {
+	case m.ep == nil || m.ep.state >= epFailed:
+	case m.sync:
+		m.ep.reply(ucxwire.IDSyncAck, replyBytes(ucxwire.Reply{Req: m.req, Status: ucxwire.StatusOf(st)}))
+	case m.rndv:
+		m.ep.reply(ucxwire.IDATS, replyBytes(ucxwire.Reply{Req: m.req, Status: ucxwire.StatusOf(st)}))
+	}
+}
+
+// late counts a message that names an EP or a request which is not there any more, or never was.
+func (w *Worker) late() bool {
+	w.stats.Late++
+	return true
+}
+
+func (w *Worker) handleEager(a arrival) bool {
+	e, ok := ucxwire.DecodeEager(a.data)
+	return ok && w.arrive(a, &message{total: len(e.Data)}, e.Tag, e.Data)
+}
+
+func (w *Worker) handleEagerFirst(a arrival) bool {
+	e, ok := ucxwire.DecodeEagerFirst(a.data)
+	if !ok || e.Total > maxMessage {
+		return false
+	}
+	return w.arrive(a, &message{total: int(e.Total), name: e.MsgID}, e.Tag, e.Data)
+}
+
+// maxMessage is the longest message in bytes; lengths above it are malformed.
+const maxMessage = 1 << 46
+
+func (w *Worker) handleSync(a arrival) bool {
+	e, ok := ucxwire.DecodeSync(a.data)
+	if !ok {
+		return false
+	}
+	ep := w.eps.Find(e.EP)
+	if ep == nil {
+		return w.late()
+	}
+	return w.arrive(a, &message{total: len(e.Data), ep: ep, req: e.Req, sync: true}, e.Tag, e.Data)
+}
+
+func (w *Worker) handleSyncFirst(a arrival) bool {
+	e, ok := ucxwire.DecodeSyncFirst(a.data)
+	if !ok || e.Total > maxMessage {
+		return false
+	}
+	ep := w.eps.Find(e.EP)
+	if ep == nil {
+		return w.late()
+	}
+	return w.arrive(a, &message{total: int(e.Total), name: e.MsgID, ep: ep, req: e.Req, sync: true}, e.Tag, e.Data)
+}
+
+// handleEagerMiddle adds a piece to a message. Those of a message come in order.
+func (w *Worker) handleEagerMiddle(a arrival) bool {
+	f, ok := ucxwire.DecodeFragment(a.data)
+	key := pieceOf{a.conn, f.Name}
+	m := w.inbound[key]
+	if !ok || m == nil || f.Offset != uint64(m.got) || len(f.Data) == 0 || len(f.Data) > m.total-m.got {
+		return false
+	}
+	if m.got+len(f.Data) == m.total {
+		delete(w.inbound, key)
+	}
+	switch {
+	case m.recv != nil:
+		m.write(f.Data)
+	case m.broken:
+		m.got += len(f.Data)
+	default:
+		m.keep(a, f.Data)
+	}
+	return true
+}
+
+// fetch asks the sender of a rendezvous for the data.
+func (m *message) fetch() {
+	r := m.recv
+	if m.ep.state >= epFailed {
+		r.end(m.ep.cause, m.ep.err)
+		return
+	}
+	if r.buf.Len() < m.total && !r.buf.Generic() { // UCX's sender has no error for this
+		m.ep.reply(ucxwire.IDATS, replyBytes(ucxwire.Reply{Req: m.req}))
+		r.end(ucs.StatusTruncated, fmt.Errorf("%w: %d bytes into %d", ucs.ErrTruncated, m.total, r.buf.Len()))
+		return
+	}
+	if m.total == 0 {
+		m.ep.reply(ucxwire.IDATS, replyBytes(ucxwire.Reply{Req: m.req}))
+		r.end(ucs.StatusOK, nil)
+		return
+	}
+	m.w.rndv[m] = struct{}{}
+	m.ep.reply(ucxwire.IDRTR, ucxwire.AppendRTR(nil, &ucxwire.RTR{Sender: m.req, Receiver: r.name(), Size: uint64(m.total)}))
+}
+
+// dropMessages ends receives from an EP that is closed or failed, and forgets messages that it would have to fetch.
+func (w *Worker) dropMessages(e *EP) {
+	st := e.cause
+	if st == ucs.StatusOK {
+		st = ucs.StatusCanceled
+	}
+	for m := range w.rndv {
+		if m.ep == e {
+			delete(w.rndv, m)
+			if m.recv != nil {
+				m.recv.end(st, e.err)
+			}
+		}
+	}
+	var lost []*message
+	for m := range w.tags.Messages() {
+		if m.Owner.ep == e && m.Owner.rndv {
+			lost = append(lost, m.Owner)
+		}
+	}
+	for _, m := range lost {
+		w.tags.Remove(&m.msg)
+		m.drop()
+	}
+}

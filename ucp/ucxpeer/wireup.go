@@ -1,0 +1,215 @@
+package ucxpeer
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// peer is a worker of UCX. Its n-th endpoint to this worker is matched with the n-th EP to it.
+type peer struct {
+	uuid uint64
+	eps  map[uint16]*EP
+	next uint16
+}
+
+// maxEPsByPeers bounds the EPs that peers made and nobody adopted.
+const maxEPsByPeers = 4096
+
+func (w *Worker) peerOf(uuid uint64) *peer {
+	p := w.peers[uuid]
+	if p == nil {
+		p = &peer{uuid: uuid, eps: map[uint16]*EP{}}
+		w.peers[uuid] = p
+	}
+	return p
+}
+
+// add enters an EP and returns its number.
+func (p *peer) add(e *EP) uint16 {
+	for p.eps[p.next] != nil || p.next == ucxwire.NoConnSN {
+		p.next++
+	}
+	sn := p.next
+	p.eps[sn] = e
+	p.next++
+	return sn
+}
+
+// unadopted is the first EP that the peer made and nobody adopted; nil: there is none.
+func (p *peer) unadopted() *EP {
+	var first *EP
+	for _, e := range p.eps {
+		if !e.adopted && (first == nil || e.sn < first.sn) {
+			first = e
+		}
+	}
+	return first
+}
+
+func (w *Worker) dropPeer(p *peer) {
+	if len(p.eps) == 0 && p.next == 0 {
+		delete(w.peers, p.uuid)
+	}
+}
+
+// dropEP removes an EP from its peer, which is forgotten with the last one.
+func (w *Worker) dropEP(e *EP) {
+	if p := e.peer; p != nil && p.eps[e.sn] == e {
+		if delete(p.eps, e.sn); len(p.eps) == 0 {
+			delete(w.peers, p.uuid)
+		}
+	}
+}
+
+// request asks the peer for its endpoint, once.
+func (e *EP) request() {
+	if e.requested || e.peer == nil {
+		return
+	}
+	e.requested = true
+	e.sendWireup(ucxwire.WireupRequest, e.w.address())
+}
+
+func (e *EP) sendWireup(t ucxwire.WireupType, a ucxwire.Address) {
+	e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
+		Type: t, ErrMode: e.errMode, ConnSN: e.connSN(), SrcEP: e.id, DstEP: e.remote, Address: a}))
+}
+
+func (e *EP) connSN() uint16 {
+	if e.sock != nil {
+		return ucxwire.NoConnSN
+	}
+	return e.sn
+}
+
+// bareAddress is the address of the worker without devices.
+func (w *Worker) bareAddress() ucxwire.Address {
+	return ucxwire.Address{Version: 1, Release: ucxwire.NoRelease, HasUUID: true, UUID: w.uuid}
+}
+
+func (w *Worker) handleWireup(a arrival) bool {
+	m, err := ucxwire.DecodeWireup(a.data)
+	if err != nil {
+		return false
+	}
+	switch m.Type {
+	case ucxwire.WireupRequest:
+		return w.wireupRequest(&m)
+	case ucxwire.WireupPreRequest:
+		e := w.eps.Find(m.DstEP)
+		if e == nil || e.sock == nil {
+			return w.late()
+		}
+		e.sendWireup(ucxwire.WireupRequest, e.sockAddress())
+	case ucxwire.WireupReply, ucxwire.WireupReplyReconfig:
+		e := w.eps.Find(m.DstEP)
+		if e == nil {
+			return w.late()
+		}
+		if m.SrcEP == 0 || !e.setRemote(m.SrcEP) {
+			return false
+		}
+		if e.sock != nil || m.Type == ucxwire.WireupReplyReconfig {
+			e.sendWireup(ucxwire.WireupAck, w.bareAddress())
+		}
+		e.sendQueued()
+	case ucxwire.WireupEPCheck:
+		w.checkEP(&m)
+	case ucxwire.WireupEPRemoved:
+		if e := w.eps.Find(m.DstEP); e != nil {
+			e.failLater(fmt.Errorf("%w: the peer has no such endpoint", ucs.ErrConnReset))
+		}
+	}
+	return true
+}
+
+// setRemote learns the id of the peer's endpoint; false if it has another one already.
+func (e *EP) setRemote(id uint64) bool {
+	if e.remote != 0 {
+		return e.remote == id
+	}
+	e.remote = id
+	return true
+}
+
+func (w *Worker) wireupRequest(m *ucxwire.WireupMsg) bool {
+	if m.SrcEP == 0 {
+		return false
+	}
+	e := w.eps.Find(m.DstEP)
+	if m.DstEP == 0 {
+		e = w.requested(m)
+	}
+	if e == nil {
+		return w.late()
+	}
+	if !e.setRemote(m.SrcEP) {
+		return false
+	}
+	if e.errMode != m.ErrMode {
+		e.failLater(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrRejected))
+		return true
+	}
+	address := w.bareAddress()
+	if e.sock != nil {
+		address = e.sockAddress()
+	}
+	e.sendWireup(ucxwire.WireupReply, address)
+	return true
+}
+
+// requested is the EP that a request without a target is for: the one with the same number, else a new one.
+func (w *Worker) requested(m *ucxwire.WireupMsg) *EP {
+	if m.Address.UUID == w.uuid || m.ConnSN == ucxwire.NoConnSN {
+		return nil
+	}
+	p := w.peerOf(m.Address.UUID)
+	if e := p.eps[m.ConnSN]; e != nil {
+		return e
+	}
+	defer w.dropPeer(p)
+	if w.eps.Len() >= maxEPsByPeers && w.countUnadopted() >= maxEPsByPeers {
+		w.stats.Refused++
+		return nil
+	}
+	e, err := w.connect(p, &m.Address, uct.DialByPeer)
+	if err != nil {
+		w.stats.Refused++
+		return nil
+	}
+	delete(p.eps, e.sn)
+	if p.next == e.sn+1 && m.ConnSN != e.sn {
+		p.next = e.sn
+	}
+	e.sn, e.errMode, e.requested = m.ConnSN, m.ErrMode, true
+	p.eps[e.sn] = e
+	return e
+}
+
+func (w *Worker) countUnadopted() (n int) {
+	for e := range w.eps.All() {
+		if !e.adopted {
+			n++
+		}
+	}
+	return n
+}
+
+// checkEP replies to a check of an endpoint that is not there, by any EP to that peer.
+func (w *Worker) checkEP(m *ucxwire.WireupMsg) {
+	if w.eps.Find(m.DstEP) != nil {
+		return
+	}
+	p := w.peers[m.Address.UUID]
+	if p == nil {
+		return
+	}
+	for _, e := range p.eps {
+		e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
+			Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, DstEP: m.SrcEP, Address: w.bareAddress()}))
+		return
+	}
+}
