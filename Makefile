@@ -14,7 +14,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 
 
 lab: ## tests of verbs, of rc and of ud on rxe, the device of the kernel, in a virtual machine, where LAB has one; 10 minutes
 	.ci/lab
+
+ucx: ## ucxpeer against the UCX that is installed, in all roles; skips with its reason where there is none
+	@.ci/ucx
 
 storm: ## peers of a long-lived server are killed, come and go, and lose memory under transfers, 1,000 times; an hour
 	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp

@@ -199,7 +199,7 @@ func (w *Worker) Until(ctx context.Context, done func() bool) error {
 	}
 	err := w.engine.Until(ctx, done)
 	w.engine.Push()
-	w.engine.Turn.Give()
+	w.engine.Turn.Release()
 	return err
 }
 

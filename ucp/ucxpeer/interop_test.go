@@ -1,0 +1,521 @@
+package ucxpeer_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/ucxpeer"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// includeEnv names a folder with UCX's headers, where they are not installed; libEnv one with its libraries.
+const (
+	includeEnv = "GUCX_TEST_UCX_INCLUDE"
+	libEnv     = "GUCX_TEST_UCX_LIB"
+)
+
+// TestUCX runs all tests against programs with the UCX that is here.
+func TestUCX(t *testing.T) {
+	testenv.SkipShort(t, "runs programs with UCX")
+	ucx := buildPeer(t)
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, ucx string)
+	}{
+		{"Tag", testTag},
+		{"Tag Unexpected", testTagUnexpected},
+		{"Sync", testSync},
+		{"Tag Truncated", testTagTruncated},
+		{"Active", testActive},
+		{"Active Reply", testActiveReply},
+		{"Dial Finds The Layout", testDialFindsTheLayout},
+		{"Stream", testStream},
+		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
+		{"Put Get Of Go Memory", testPutGetOfGoMemory},
+		{"Atomics On UCXMemory", testAtomicsOnUCXMemory},
+		{"Atomics On Go Memory", testAtomicsOnGoMemory},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, ucx) })
+	}
+}
+
+// buildPeer builds testdata/peer.c. The test skips if that cannot be built here.
+func buildPeer(t *testing.T) (binary string) {
+	binary = filepath.Join(t.TempDir(), "peer")
+	args := []string{"-O1", "-o", binary, "testdata/peer.c"}
+	if include := os.Getenv(includeEnv); include != "" {
+		args = append(args, "-I", include)
+	}
+	if lib := os.Getenv(libEnv); lib != "" {
+		args = append(args, "-L", lib)
+	}
+	args = append(args, "-l:libucp.so.0", "-l:libucs.so.0", "-Wl,--allow-shlib-undefined")
+	if out, err := exec.Command(testenv.Command(t, "gcc"), args...).CombinedOutput(); err != nil {
+		t.Skipf("no program with UCX can be built here: %v\n%.300s", err, out)
+	}
+	return binary
+}
+
+// program is a process with UCX.
+type program struct {
+	t       *testing.T
+	w       *ucxpeer.Worker
+	version string
+	in      io.WriteCloser
+	lines   chan string
+	cmd     *exec.Cmd
+}
+
+// startUCX starts a process with UCX.
+func startUCX(t *testing.T, ucx string, w *ucxpeer.Worker, env ...string) *program {
+	cmd := exec.Command(ucx)
+	cmd.Env = append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_LOG_FILE=stderr", "UCX_LOG_LEVEL=error")
+	if lib := os.Getenv(libEnv); lib != "" {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+lib)
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	runtime.LockOSThread() // Pdeathsig is that of the thread
+	err = cmd.Start()
+	require.NoError(t, err)
+	p := &program{t: t, w: w, in: in, lines: make(chan string, 16), cmd: cmd}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for s := bufio.NewScanner(out); s.Scan(); w.Signal() {
+			p.lines <- s.Text()
+		}
+		close(p.lines)
+		w.Signal()
+	})
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		reading.Wait()
+		_ = cmd.Wait()
+		runtime.UnlockOSThread()
+	})
+	p.version = p.result()
+	return p
+}
+
+// tell sends a command.
+func (p *program) tell(format string, args ...any) {
+	_, err := fmt.Fprintf(p.in, format+"\n", args...)
+	require.NoError(p.t, err)
+}
+
+// result makes progress until the program has replied, and returns what it said behind ok.
+func (p *program) result() string {
+	p.t.Helper()
+	line, ok := "", false
+	p.until(func() bool {
+		select {
+		case line, ok = <-p.lines:
+			return true
+		default:
+			return false
+		}
+	})
+	rest, fine := strings.CutPrefix(line, "ok")
+	require.True(p.t, ok && fine, "the program with UCX: %s", line)
+	return strings.TrimSpace(rest)
+}
+
+// do is tell and result.
+func (p *program) do(format string, args ...any) string {
+	p.t.Helper()
+	p.tell(format, args...)
+	return p.result()
+}
+
+func (p *program) until(done func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(p.t, p.w.Until(ctx, done), "no progress")
+}
+
+// wait waits for an operation that has started.
+func (p *program) wait(r *ucxpeer.Request, err error) error {
+	p.t.Helper()
+	if err != nil {
+		return err
+	}
+	p.until(r.Done)
+	return r.Err()
+}
+
+func newWorker(t *testing.T, cfg ucxpeer.Config) *ucxpeer.Worker {
+	w, err := ucxpeer.NewWorker(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.Close()) })
+	return w
+}
+
+// pattern is the bytes that testdata/peer.c sends.
+func pattern(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + seed + i>>8)
+	}
+	return b
+}
+
+// pair is a worker with an EP to a process with UCX, which has one to the worker.
+type pair struct {
+	*program
+	ep *ucxpeer.EP
+}
+
+// modes are the ways in which the two connect.
+var modes = []struct {
+	name    string
+	connect func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP
+}{
+	{"addresses", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
+		p.do("connect %x", w.Address())
+		return connectTo(t, w, p, ucxpeer.EPConfig{})
+	}},
+	{"peer errors", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
+		p.do("errors")
+		ep := connectTo(t, w, p, ucxpeer.EPConfig{PeerErrors: true})
+		p.do("connect %x", w.Address())
+		return ep
+	}},
+	{"listener in Go", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
+		var ep *ucxpeer.EP
+		l, err := w.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{
+			OnConnect: func(e *ucxpeer.EP) { ep = e },
+			OnRefuse:  func(from net.Addr, err error) { assert.NoError(t, err, "client %v", from) },
+		})
+		require.NoError(t, err)
+		_, port, _ := strings.Cut(l.Addr().String(), ":")
+		p.do("dial 127.0.0.1 %s", port)
+		p.until(func() bool { return ep != nil })
+		require.NoError(t, l.Close())
+		return ep
+	}},
+	{"listener with UCX", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
+		port := p.do("listen 127.0.0.1")
+		p.tell("accept")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ep, err := w.Dial(ctx, "tcp4", "127.0.0.1:"+port, ucxpeer.DialConfig{Layout: p.layout()})
+		require.NoError(t, err)
+		p.result()
+		return ep
+	}},
+}
+
+// layout is the form of private data that the program expects.
+func (p *program) layout() ucxpeer.Layout {
+	if strings.HasPrefix(p.version, "1.12.") || strings.HasPrefix(p.version, "1.13.") {
+		return ucxpeer.LayoutBefore14
+	}
+	return ucxpeer.LayoutSince14
+}
+
+func connectTo(t *testing.T, w *ucxpeer.Worker, p *program, cfg ucxpeer.EPConfig) *ucxpeer.EP {
+	addr, err := hex.DecodeString(p.do("address"))
+	require.NoError(t, err)
+	ep, err := w.NewEP(addr, cfg)
+	require.NoError(t, err)
+	return ep
+}
+
+// onPairs runs a test in all modes.
+func onPairs(t *testing.T, ucx string, cfg ucxpeer.Config, test func(t *testing.T, p *pair)) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			w := newWorker(t, cfg)
+			p := startUCX(t, ucx, w)
+			test(t, &pair{p, m.connect(t, w, p)})
+		})
+	}
+}
+
+// close closes both sides, this one first if it is to. If the endpoints were connected by a socket, the end of
+// that fails the close of UCX if it has not ended.
+func (p *pair) close(first bool) {
+	p.t.Helper()
+	if !first {
+		p.do("close")
+		return
+	}
+	p.do("flush")
+	require.NoError(p.t, p.wait(p.ep.Close(ucxpeer.CloseFlush)))
+	p.tell("close")
+	p.until(func() bool { return len(p.lines) > 0 })
+}
+
+var sizes = []int{0, 1, 8, 8000, 8184, 8185, 20000, 1 << 16, 1 << 20}
+
+func testTag(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		for i, n := range sizes {
+			buf := make([]byte, n)
+			var info ucxpeer.TagInfo
+			r, err := p.w.TagRecv(buf, uint64(i), ^uint64(0), &info, nil)
+			require.NoError(t, err)
+			p.tell("tagsend %d %d %d", i, n, i)
+			require.NoError(t, p.wait(r, err), "%d bytes", n)
+			p.result()
+			assert.Equal(t, pattern(n, i), buf)
+			assert.Equal(t, ucxpeer.TagInfo{Tag: uint64(i), Length: n}, info)
+
+			p.tell("tagrecv %d %d %d", i, n, i+1)
+			require.NoError(t, p.wait(p.ep.TagSend(uint64(i), pattern(n, i+1), nil)), "%d bytes", n)
+			p.result()
+		}
+		p.close(true)
+	})
+}
+
+func testTagUnexpected(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		for i, n := range sizes {
+			p.tell("tagsend %d %d %d", i, n, i) // completes with a receive if it is a rendezvous
+			p.until(func() bool { _, info, ok := p.w.TagProbe(uint64(i), ^uint64(0), false); return ok && info.Length == n })
+			buf := make([]byte, n)
+			require.NoError(t, p.wait(p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)))
+			p.result()
+			assert.Equal(t, pattern(n, i), buf)
+		}
+		p.close(false)
+	})
+}
+
+func testSync(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		for i, n := range sizes {
+			buf := make([]byte, n)
+			p.tell("syncsend %d %d %d", i, n, i)
+			require.NoError(t, p.wait(p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)))
+			p.result()
+			assert.Equal(t, pattern(n, i), buf)
+
+			r, err := p.ep.TagSendSync(uint64(i), pattern(n, i+1), nil)
+			require.NoError(t, err)
+			require.NotNil(t, r, "completed before the receive")
+			p.do("tagrecv %d %d %d", i, n, i+1)
+			require.NoError(t, p.wait(r, err))
+		}
+		p.close(true)
+	})
+}
+
+func testTagTruncated(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		for i, n := range []int{8, 20000, 1 << 20} {
+			buf := make([]byte, n-1)
+			r, err := p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
+			p.tell("tagsend %d %d %d", i, n, i)
+			assert.ErrorIs(t, p.wait(r, err), ucs.ErrTruncated)
+			p.result()
+		}
+		p.close(true)
+	})
+}
+
+func testActive(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		var got []byte
+		var fetch *ucxpeer.Request
+		arrived := false
+		p.w.OnActive(7, func(m *ucxpeer.ActiveMessage) {
+			assert.Equal(t, "header", string(m.Header))
+			got = make([]byte, m.Length)
+			var err error
+			fetch, err = m.Recv(got, nil)
+			assert.NoError(t, err)
+			arrived = true
+		})
+		for i, n := range sizes {
+			for _, reply := range []bool{false, true} {
+				p.tell("amsend %d %d %d header", n, i, map[bool]int{true: 1}[reply])
+				p.until(func() bool { return arrived && fetch.Done() })
+				require.NoError(t, fetch.Err())
+				arrived = false
+				p.result()
+				require.Equal(t, pattern(n, i), got)
+
+				p.tell("amrecv %d %d header", n, i+1)
+				require.NoError(t, p.wait(p.ep.SendActive(7, []byte("header"), pattern(n, i+1), &ucxpeer.OpParams{Reply: reply})), "%d bytes", n)
+				if has := p.result(); reply {
+					assert.Equal(t, "1", has)
+				}
+			}
+		}
+		p.close(true)
+	})
+}
+
+// testActiveReply replies to a peer to which this side has made no EP.
+func testActiveReply(t *testing.T, ucx string) {
+	w := newWorker(t, ucxpeer.Config{})
+	p := startUCX(t, ucx, w)
+	p.do("connect %x", w.Address())
+	w.OnActive(7, func(m *ucxpeer.ActiveMessage) {
+		require.NotNil(t, m.From)
+		_, err := m.From.SendActive(7, []byte("back"), pattern(100, 5), nil)
+		require.NoError(t, err)
+	})
+	p.do("amsend 100 1 1 header")
+	p.do("amrecv 100 5 back")
+	p.do("close")
+}
+
+// testDialFindsTheLayout dials a listener of a release that is not known: one that rejects the first form gets the
+// other one.
+func testDialFindsTheLayout(t *testing.T, ucx string) {
+	w := newWorker(t, ucxpeer.Config{})
+	p := startUCX(t, ucx, w)
+	port := p.do("listen 127.0.0.1")
+	p.tell("accept")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ep, err := w.Dial(ctx, "tcp4", "127.0.0.1:"+port, ucxpeer.DialConfig{})
+	require.NoError(t, err)
+	p.result()
+	require.NoError(t, p.wait(ep.TagSend(1, pattern(8, 1), nil)))
+	p.do("tagrecv 1 8 1")
+}
+
+func testStream(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		for i, n := range sizes[1:] {
+			buf := make([]byte, n)
+			r, err := p.ep.StreamRecv(buf, true, nil)
+			p.tell("streamsend %d %d", n, i)
+			require.NoError(t, p.wait(r, err))
+			p.result()
+			assert.Equal(t, n, r.Count())
+			assert.Equal(t, pattern(n, i), buf)
+
+			p.tell("streamrecv %d %d", n, i+1)
+			require.NoError(t, p.wait(p.ep.StreamSend(pattern(n, i+1), nil)))
+			p.result()
+		}
+		p.close(true)
+	})
+}
+
+func testPutGetOfUCXMemory(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		addr, key := p.memory()
+		for i, n := range sizes {
+			require.NoError(t, p.wait(p.ep.Put(pattern(n, i), addr, key, nil)))
+			require.NoError(t, p.wait(p.ep.Flush()))
+			p.do("check %d %d", n, i)
+			p.do("fill %d %d", n, i+1)
+			buf := make([]byte, n)
+			require.NoError(t, p.wait(p.ep.Get(buf, addr, key, nil)))
+			assert.Equal(t, pattern(n, i+1), buf)
+		}
+		p.close(true)
+	})
+}
+
+// memory is the memory of the process with UCX.
+func (p *pair) memory() (addr uint64, key *ucxpeer.RKey) {
+	f := strings.Fields(p.do("memory"))
+	require.Len(p.t, f, 2)
+	addr, err := strconv.ParseUint(f[0], 10, 64)
+	require.NoError(p.t, err)
+	b, err := hex.DecodeString(f[1])
+	require.NoError(p.t, err)
+	key, err = p.ep.Unpack(b)
+	require.NoError(p.t, err)
+	return addr, key
+}
+
+func testPutGetOfGoMemory(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		mem, err := p.w.MemMap(make([]byte, 2<<20), uct.AccessAll)
+		require.NoError(t, err)
+		p.do("key %d %x", mem.Addr(), mem.Pack())
+		for i, n := range sizes {
+			p.do("put %d %d 0", n, i)
+			p.do("flush")
+			assert.Equal(t, pattern(n, i), mem.Bytes()[:n])
+			copy(mem.Bytes(), pattern(n, i+1))
+			if n > 0 {
+				p.do("get %d %d", n, i+1)
+			}
+		}
+		p.close(true)
+		require.NoError(t, mem.Close())
+	})
+}
+
+var atomics = []uct.AtomicOp{uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap, uct.AtomicCSwap}
+
+func testAtomicsOnUCXMemory(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		addr, key := p.memory()
+		for _, size := range []int{4, 8} {
+			for _, op := range atomics {
+				const before, value = 0x1234, 0xff0f
+				p.do("word 64 %d", before)
+				var old uint64
+				var r *ucxpeer.Request
+				var err error
+				if op == uct.AtomicCSwap {
+					r, err = p.ep.AtomicCSwap(size, before, value, &old, addr+64, key)
+				} else {
+					r, err = p.ep.AtomicFetch(op, size, value, &old, addr+64, key)
+				}
+				require.NoError(t, p.wait(r, err))
+				assert.Equal(t, uint64(before), old, "%v of %d bytes", op, size)
+				assert.Equal(t, strconv.FormatUint(op.Apply(size, before, before, value), 10), p.do("word 64 0"), "%v of %d bytes", op, size)
+			}
+		}
+		p.do("word 64 5")
+		require.NoError(t, p.wait(p.ep.AtomicPost(uct.AtomicAdd, 8, 7, addr+64, key)))
+		require.NoError(t, p.wait(p.ep.Flush()))
+		assert.Equal(t, "12", p.do("word 64 0"))
+		p.close(true)
+	})
+}
+
+func testAtomicsOnGoMemory(t *testing.T, ucx string) {
+	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
+		words := make([]byte, 128)
+		mem, err := p.w.MemMap(words, uct.AccessAll)
+		require.NoError(t, err)
+		p.do("key %d %x", mem.Addr(), mem.Pack())
+		for _, size := range []int{4, 8} {
+			for _, op := range atomics {
+				const before, value = 0x1234, 0xff0f
+				put(words[64:], before)
+				assert.Equal(t, strconv.Itoa(before), p.do("atomic %v %d %d %d 64", op, size, value, before))
+				assert.Equal(t, op.Apply(size, before, before, value), word(words[64:]), "%v of %d bytes", op, size)
+			}
+		}
+		p.close(false)
+	})
+}

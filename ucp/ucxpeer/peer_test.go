@@ -1,0 +1,429 @@
+package ucxpeer_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/ucxpeer"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// two are two workers in this process, each with an EP to the other.
+type two struct {
+	t    *testing.T
+	a, b *ucxpeer.Worker
+	ab   *ucxpeer.EP
+	ba   *ucxpeer.EP
+}
+
+func connectTwo(t *testing.T, cfg ucxpeer.Config, mode ucxpeer.EPConfig) *two {
+	p := &two{t: t, a: newWorker(t, cfg), b: newWorker(t, cfg)}
+	var err error
+	p.ab, err = p.a.NewEP(p.b.Address(), mode)
+	require.NoError(t, err)
+	p.ba, err = p.b.NewEP(p.a.Address(), mode)
+	require.NoError(t, err)
+	return p
+}
+
+// until makes progress on both sides.
+func (p *two) until(done func() bool) {
+	p.t.Helper()
+	testenv.ProgressWithin(p.t, time.Minute, func() bool {
+		p.a.Progress()
+		p.b.Progress()
+		return done()
+	})
+}
+
+func (p *two) wait(r *ucxpeer.Request, err error) error {
+	p.t.Helper()
+	if err != nil {
+		return err
+	}
+	p.until(r.Done)
+	return r.Err()
+}
+
+const all = ^uint64(0)
+
+func TestTag(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for i, n := range sizes {
+		for _, expected := range []bool{true, false} {
+			buf := make([]byte, n)
+			var info ucxpeer.TagInfo
+			var recv *ucxpeer.Request
+			var err error
+			if expected {
+				recv, err = p.b.TagRecv(buf, 5, all, &info, nil)
+				require.NoError(t, err)
+			}
+			send, err := p.ab.TagSend(5, pattern(n, i), nil)
+			require.NoError(t, err)
+			if !expected {
+				p.until(func() bool { _, _, ok := p.b.TagProbe(5, all, false); return ok })
+				recv, err = p.b.TagRecv(buf, 5, all, &info, nil)
+			}
+			require.NoError(t, p.wait(recv, err))
+			require.NoError(t, p.wait(send, nil))
+			require.Equal(t, pattern(n, i), buf)
+			assert.Equal(t, ucxpeer.TagInfo{Tag: 5, Length: n}, info)
+		}
+	}
+	assert.Zero(t, p.b.Stats())
+}
+
+func TestTag_Order(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for i := range 100 {
+		_, err := p.ab.TagSend(uint64(i%2), pattern(i*300, i), nil)
+		require.NoError(t, err)
+	}
+	for i := range 100 {
+		buf := make([]byte, i*300)
+		require.NoError(t, p.wait(p.b.TagRecv(buf, uint64(i%2), all, nil, nil)))
+		require.Equal(t, pattern(i*300, i), buf)
+	}
+}
+
+func TestTag_SyncWaitsForTheReceive(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for _, n := range sizes {
+		done := false
+		send, err := p.ab.TagSendSync(1, pattern(n, 1), &ucxpeer.OpParams{OnDone: func(error) { done = true }})
+		require.NoError(t, err)
+		p.until(func() bool { _, _, ok := p.b.TagProbe(1, all, false); return ok })
+		assert.False(t, send.Done())
+		require.NoError(t, p.wait(p.b.TagRecv(make([]byte, n), 1, all, nil, nil)))
+		require.NoError(t, p.wait(send, nil))
+		assert.True(t, done)
+	}
+}
+
+func TestTag_CancelAndTruncate(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
+	require.NoError(t, err)
+	assert.True(t, r.Cancel())
+	assert.ErrorIs(t, r.Err(), ucs.ErrCanceled)
+	assert.False(t, r.Cancel())
+
+	for _, n := range []int{8, 20000, 1 << 20} {
+		buf := make([]byte, n/2)
+		var info ucxpeer.TagInfo
+		r, err := p.b.TagRecv(buf, 1, all, &info, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.TagSend(1, pattern(n, 1), nil)))
+		assert.ErrorIs(t, p.wait(r, nil), ucs.ErrTruncated)
+		assert.Equal(t, n, info.Length)
+	}
+}
+
+func TestTag_ProbeRemoves(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for _, n := range []int{8, 20000, 1 << 20} {
+		var m *ucxpeer.TagMessage
+		probe := func() (ok bool) { m, _, ok = p.b.TagProbe(0, 0, true); return ok }
+		send, err := p.ab.TagSend(9, pattern(n, 1), nil)
+		require.NoError(t, err)
+		p.until(probe)
+		buf := make([]byte, n)
+		require.NoError(t, p.wait(m.Recv(buf, nil, nil)))
+		assert.Equal(t, pattern(n, 1), buf)
+		require.NoError(t, p.wait(send, nil))
+
+		send, err = p.ab.TagSendSync(9, pattern(n, 1), nil)
+		require.NoError(t, err)
+		p.until(probe)
+		m.Release()
+		assert.ErrorIs(t, p.wait(send, nil), ucs.ErrCanceled, "%d bytes", n)
+	}
+}
+
+func TestTag_Buffers(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for _, n := range []int{100, 30000, 600000} {
+		b := pattern(n, 3)
+		got := [][]byte{make([]byte, 7), make([]byte, n/2), make([]byte, n-n/2-7)}
+		r, err := p.b.TagRecvData(ucxpeer.Buffers(got), 1, all, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.TagSendData(1, ucxpeer.Buffers([][]byte{b[:n/3], b[n/3 : n/2], b[n/2:]}), nil)))
+		require.NoError(t, p.wait(r, nil))
+		assert.Equal(t, b, append(append(append([]byte(nil), got[0]...), got[1]...), got[2]...))
+	}
+}
+
+func TestActive(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	var got []byte
+	var from *ucxpeer.EP
+	var fetch *ucxpeer.Request
+	arrived := false
+	p.b.OnActive(3, func(m *ucxpeer.ActiveMessage) {
+		assert.Equal(t, "head", string(m.Header))
+		got, from = make([]byte, m.Length), m.From
+		var err error
+		fetch, err = m.Recv(got, nil)
+		assert.NoError(t, err)
+		arrived = true
+	})
+	for i, n := range sizes {
+		for _, reply := range []bool{false, true} {
+			arrived = false
+			require.NoError(t, p.wait(p.ab.SendActive(3, []byte("head"), pattern(n, i), &ucxpeer.OpParams{Reply: reply})))
+			p.until(func() bool { return arrived && fetch.Done() })
+			require.NoError(t, fetch.Err())
+			require.Equal(t, pattern(n, i), got)
+			if reply {
+				assert.Equal(t, p.ba, from)
+			} else {
+				assert.Nil(t, from)
+			}
+		}
+	}
+	require.ErrorIs(t, p.wait(p.ab.SendActive(3, make([]byte, 9000), nil, nil)), ucs.ErrTooLong)
+}
+
+func TestActive_WithoutHandler(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	require.NoError(t, p.wait(p.ab.SendActive(3, nil, []byte("lost"), nil)))
+	p.until(func() bool { return p.b.Stats().Unhandled == 1 })
+	assert.ErrorIs(t, p.wait(p.ab.SendActive(3, nil, make([]byte, 1<<20), nil)), ucs.ErrRejected)
+}
+
+func TestStream(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	for i, n := range sizes[1:] {
+		buf := make([]byte, n)
+		r, err := p.ba.StreamRecv(buf, true, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.StreamSend(pattern(n, i), nil)))
+		require.NoError(t, p.wait(r, nil))
+		require.Equal(t, pattern(n, i), buf)
+	}
+	require.NoError(t, p.wait(p.ab.StreamSend([]byte("some"), nil)))
+	buf := make([]byte, 100)
+	r, err := p.ba.StreamRecv(buf, false, nil)
+	require.NoError(t, p.wait(r, err))
+	assert.Equal(t, "some", string(buf[:r.Count()]))
+
+	r, err = p.ba.StreamRecv(buf, false, nil)
+	require.NoError(t, err)
+	assert.True(t, r.Cancel())
+}
+
+func TestMemory(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	mem, err := p.b.MemMap(make([]byte, 1<<20), uct.AccessAll)
+	require.NoError(t, err)
+	key, err := p.ab.Unpack(mem.Pack())
+	require.NoError(t, err)
+	for i, n := range sizes {
+		require.NoError(t, p.wait(p.ab.Put(pattern(n, i), mem.Addr(), key, nil)))
+		require.NoError(t, p.wait(p.ab.Flush()))
+		require.Equal(t, pattern(n, i), mem.Bytes()[:n])
+		buf := make([]byte, n)
+		require.NoError(t, p.wait(p.ab.Get(buf, mem.Addr(), key, nil)))
+		require.Equal(t, pattern(n, i), buf)
+	}
+	for _, size := range []int{4, 8} {
+		put(mem.Bytes(), 40)
+		var old uint64
+		require.NoError(t, p.wait(p.ab.AtomicFetch(uct.AtomicAdd, size, 2, &old, mem.Addr(), key)))
+		assert.Equal(t, uint64(40), old)
+		require.NoError(t, p.wait(p.ab.AtomicCSwap(size, 42, 7, &old, mem.Addr(), key)))
+		assert.Equal(t, uint64(42), old)
+		require.NoError(t, p.wait(p.ab.AtomicPost(uct.AtomicXor, size, 1, mem.Addr(), key)))
+		require.NoError(t, p.wait(p.ab.Flush()))
+		assert.Equal(t, uint64(6), word(mem.Bytes()))
+	}
+	_, err = p.ab.AtomicPost(uct.AtomicAdd, 8, 1, mem.Addr()+1, key)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = p.ab.AtomicPost(uct.AtomicAdd, 2, 1, mem.Addr(), key)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// TestMemory_Refuses: a peer that names memory which is not registered, or without the right, loses its EP, and
+// nothing is read or written.
+func TestMemory_Refuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		access uct.Access
+		op     func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error)
+	}{
+		{"put behind the end", uct.AccessAll, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.Put(make([]byte, 9), m.Addr()+120, key, nil)
+		}},
+		{"put before the begin", uct.AccessAll, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.Put(make([]byte, 8), m.Addr()-1, key, nil)
+		}},
+		{"get of the largest address", uct.AccessAll, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.Get(make([]byte, 8), ^uint64(0)-3, key, nil)
+		}},
+		{"get without the right", uct.AccessRemoteWrite, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.Get(make([]byte, 8), m.Addr(), key, nil)
+		}},
+		{"put without the right", uct.AccessRemoteRead, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.Put(make([]byte, 8), m.Addr(), key, nil)
+		}},
+		{"atomic without the right", uct.AccessRemoteWrite, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			return e.AtomicPost(uct.AtomicAdd, 8, 1, m.Addr(), key)
+		}},
+		{"put to memory that was deregistered", uct.AccessAll, func(e *ucxpeer.EP, m *ucxpeer.Mem, key *ucxpeer.RKey) (*ucxpeer.Request, error) {
+			_ = m.Close()
+			return e.Put(make([]byte, 8), m.Addr(), key, nil)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+			whole := pattern(256, 1)
+			mem, err := p.b.MemMap(whole[64:192], c.access)
+			require.NoError(t, err)
+			key, err := p.ab.Unpack(mem.Pack())
+			require.NoError(t, err)
+			_, err = c.op(p.ab, mem, key)
+			require.NoError(t, err)
+			flush, err := p.ab.Flush()
+			require.NoError(t, err)
+			p.until(func() bool { return flush.Done() && p.ba.Err() != nil })
+			assert.ErrorIs(t, p.ba.Err(), ucs.ErrRemoteAccess)
+			assert.Error(t, flush.Err())
+			assert.Equal(t, pattern(256, 1), whole)
+		})
+	}
+}
+
+func TestListenDial(t *testing.T) {
+	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
+	p := &two{t: t, a: a, b: b}
+	l, err := b.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{OnConnect: func(e *ucxpeer.EP) { p.ba = e }})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- b.Serve(ctx) }()
+	p.ab, err = a.Dial(t.Context(), "tcp4", l.Addr().String(), ucxpeer.DialConfig{})
+	cancel()
+	assert.ErrorIs(t, <-served, context.Canceled)
+	require.NoError(t, err)
+	p.until(func() bool { return p.ba != nil })
+	require.NoError(t, l.Close())
+
+	buf := make([]byte, 1<<20)
+	r, err := b.TagRecv(buf, 1, all, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.wait(p.ab.TagSend(1, pattern(len(buf), 1), nil)))
+	require.NoError(t, p.wait(r, nil))
+	assert.Equal(t, pattern(len(buf), 1), buf)
+
+	require.NoError(t, p.wait(p.ab.Close(ucxpeer.CloseFlush)))
+	p.until(func() bool { return p.ba.Err() != nil })
+	assert.ErrorIs(t, p.ba.Err(), ucs.ErrPeerClosed)
+}
+
+func TestListen_Refuses(t *testing.T) {
+	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
+	refused := make(chan error, 2)
+	l, err := b.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{
+		OnConnect: func(*ucxpeer.EP) { t.Error("accepted") },
+		Accept:    func(netip.AddrPort) bool { return false },
+		OnRefuse:  func(_ net.Addr, err error) { refused <- err },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- b.Serve(ctx) }()
+	_, err = a.Dial(t.Context(), "tcp4", l.Addr().String(), ucxpeer.DialConfig{})
+	assert.ErrorIs(t, err, ucs.ErrRejected)
+	assert.ErrorIs(t, <-refused, ucs.ErrRejected)
+	cancel()
+	<-served
+}
+
+// TestPeerLeaves: every operation ends when the peer has gone, with the reason.
+func TestPeerLeaves(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{RndvThresh: -1}, ucxpeer.EPConfig{})
+	key, err := p.ab.Unpack(make([]byte, 9))
+	require.NoError(t, err)
+	var pending []*ucxpeer.Request
+	add := func(r *ucxpeer.Request, err error) {
+		require.NoError(t, err)
+		pending = append(pending, r)
+	}
+	p.until(func() bool { // both know the other's endpoint
+		if !p.ab.Connected() {
+			_, err := p.ab.StreamSend([]byte("x"), nil)
+			require.NoError(t, err)
+		}
+		return p.ab.Connected() && p.ba.Connected()
+	})
+	add(p.ab.TagSendSync(1, make([]byte, 8), nil))
+	add(p.ab.StreamRecv(make([]byte, 8), true, nil))
+	add(p.ab.Get(make([]byte, 8), 1<<20, key, nil))
+	add(p.ab.Flush())
+	add(p.ab.TagSend(1, make([]byte, 32<<20), nil))
+	require.NoError(t, p.b.Close())
+	testenv.ProgressWithin(t, time.Minute, func() bool {
+		p.a.Progress()
+		for _, r := range pending {
+			if !r.Done() {
+				return false
+			}
+		}
+		return true
+	})
+	for _, r := range pending {
+		err := r.Err()
+		assert.True(t, errors.Is(err, ucs.ErrPeerClosed) || errors.Is(err, ucs.ErrConnReset), "%v", err)
+	}
+	require.Error(t, p.ab.Err())
+	_, err = p.ab.TagSend(1, nil, nil)
+	assert.ErrorIs(t, err, ucs.ErrEPFailed)
+}
+
+// TestMaxHeld: what has no receive is held up to the limit; then the peer waits.
+func TestMaxHeld(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{MaxHeld: 1 << 20}, ucxpeer.EPConfig{})
+	const messages, n = 4000, 4096
+	sent := 0
+	for i := range messages {
+		_, err := p.ab.TagSend(uint64(i), pattern(n, i), &ucxpeer.OpParams{OnDone: func(error) { sent++ }})
+		require.NoError(t, err)
+	}
+	p.until(func() bool { return p.b.Stats().Paused > 0 })
+	for range 1000 {
+		p.a.Progress()
+		p.b.Progress()
+	}
+	assert.Less(t, sent, messages, "the flood is not held back")
+	for i := range messages {
+		buf := make([]byte, n)
+		require.NoError(t, p.wait(p.b.TagRecv(buf, uint64(i), all, nil, nil)))
+		require.Equal(t, pattern(n, i), buf)
+	}
+}
+
+func TestNewEP_Refuses(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	_, err := w.NewEP(nil, ucxpeer.EPConfig{})
+	assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
+	_, err = w.NewEP(w.Address(), ucxpeer.EPConfig{})
+	assert.ErrorIs(t, err, ucs.ErrUnsupported)
+}
+
+func TestAddressVersion2(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{AddressVersion: 2}, ucxpeer.EPConfig{})
+	r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.wait(p.ab.TagSend(1, make([]byte, 8), nil)))
+	require.NoError(t, p.wait(r, nil))
+}
