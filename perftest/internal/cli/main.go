@@ -212,7 +212,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
 	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()), newCompare())
-	root.AddCommand(newPaper())
+	root.AddCommand(newPaper(), newFootprint())
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))

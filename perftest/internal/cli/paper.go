@@ -174,7 +174,7 @@ func runSelf(ctx context.Context, r *paper.Run) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := strings.Fields(r.Args)
+	args := r.Words()
 	if !r.Lines {
 		args = append(args, "-q", "-o", "csv")
 	}

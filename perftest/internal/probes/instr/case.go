@@ -151,7 +151,7 @@ type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
-	// Transports are those to count UCT over, and UCP over rc, sm and self of them; none
+	// Transports are those to count UCT over, and UCP over rc, rc_mlx5, sm and self of them; none
 	// means rc, and for messages all.
 	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
@@ -162,8 +162,8 @@ type Plan struct {
 // datagrams have messages only.
 var transports = []string{rc.Name, dv.RCName, sm.Name, self.Name, ud.Name, dv.UDName}
 
-// ucpTransports are what UCP can be counted over.
-var ucpTransports = []string{rc.Name, sm.Name, self.Name}
+// ucpTransports are what UCP can be counted over. With rc the handshake takes ud, with rc_mlx5 ud_mlx5.
+var ucpTransports = []string{rc.Name, dv.RCName, sm.Name, self.Name}
 
 // deviceless are the transports without a device, where an operation ends in the call that
 // posts it.
@@ -179,7 +179,7 @@ func (p Plan) Cases() (cases []Case) {
 			for _, api := range p.APIs {
 				cases = append(cases, p.defaults(op, api, size)...)
 				if p.Switches {
-					cases = append(cases, switched(op, api, size)...)
+					cases = append(cases, p.switched(op, api, size)...)
 				}
 			}
 		}
@@ -216,9 +216,9 @@ func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 }
 
 // switched lists the alternatives that change op.
-func switched(op Op, api Part, size int) (cases []Case) {
+func (p Plan) switched(op Op, api Part, size int) (cases []Case) {
 	for _, s := range switches {
-		if s.api == api && slices.Contains(s.ops, op) {
+		if s.api == api && slices.Contains(s.ops, op) && (s.over == "" || slices.Contains(p.Transports, s.over)) {
 			cases = append(cases, Case{Op: op, API: api, Size: size, Switch: s.name})
 		}
 	}
@@ -232,6 +232,8 @@ const (
 	switchPollTx      = "poll-tx" // poll send queues on which nothing is outstanding
 	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
 	switchShared      = "shared"  // call through a SharedWorker that nobody else uses
+	// overDirect is what comes before the first three over rc_mlx5.
+	overDirect = dv.RCName + "+"
 )
 
 // switches are the alternatives with the operations that they change.
@@ -239,9 +241,13 @@ var switches = []struct {
 	name string
 	api  Part
 	ops  []Op
+	over string // the transport that must be counted too; "" if that is the default
 }{
-	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}},
-	{switchPollTx, UCP, []Op{Flush, Idle, Busy}},
-	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}},
-	{switchShared, UCP, []Op{Put}},
+	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}, ""},
+	{switchPollTx, UCP, []Op{Flush, Idle, Busy}, ""},
+	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}, ""},
+	{switchShared, UCP, []Op{Put}, ""},
+	{overDirect + switchResolve, UCP, []Op{Put, Get}, dv.RCName},
+	{overDirect + switchPollTx, UCP, []Op{Flush, Idle}, dv.RCName},
+	{overDirect + switchProgressAll, UCP, []Op{Flush, Idle}, dv.RCName},
 }

@@ -33,7 +33,7 @@ func TestPlan_Cases(t *testing.T) {
 		if c.Op == AMBcopyRecv && c.Size == 8 {
 			continue // SendActive chooses, and sends these short
 		}
-		for _, c.Switch = range []string{"", "sm", "self"} {
+		for _, c.Switch = range []string{"", "rc_mlx5", "sm", "self"} {
 			c.API = UCP
 			want = append(want, c)
 		}
@@ -42,6 +42,10 @@ func TestPlan_Cases(t *testing.T) {
 	p = Plan{Ops: []Op{Put, FAdd, Idle}, APIs: []Part{Verbs, UCP}, Sizes: []int{8, 1024}, Switches: true}
 	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCP, Size: 8, Switch: "resolve"})
 	assert.Contains(t, p.Cases(), Case{Op: Idle, API: UCP, Switch: "idle-ud"})
+	direct := Case{Op: Idle, API: UCP, Switch: "rc_mlx5+idle-ud"}
+	assert.NotContains(t, p.Cases(), direct)
+	p.Transports = []string{"rc", "rc_mlx5"}
+	assert.Contains(t, p.Cases(), direct)
 }
 
 func TestCase_String(t *testing.T) {

@@ -155,7 +155,7 @@ func (m *measurer) count(w ptrace.Window) error {
 	c := &m.collectors[w.Tag]
 	p, ok := m.syms.profile(w.Steps, detail)
 	if ok {
-		c.add(p, w.Syscalls)
+		c.add(p, w.Syscalls, func() map[Place]Mix { return m.syms.mix(w.Steps, detail) })
 	} else {
 		c.interrupted++
 	}

@@ -137,8 +137,8 @@ func TestRunChild_NotTraced(t *testing.T) {
 // selfCheck is a measurer with one window of each check.
 func selfCheck(empty, known int) *measurer {
 	m := &measurer{collectors: make([]collector, tagCase)}
-	m.collectors[tagEmpty].add(Profile{{Part: harness}: 20, {Part: UCT}: empty}, 0)
-	m.collectors[tagKnown].add(Profile{{Part: harness, Function: knownFunction}: known}, 0)
+	m.collectors[tagEmpty].add(Profile{{Part: harness}: 20, {Part: UCT}: empty}, 0, noKinds)
+	m.collectors[tagKnown].add(Profile{{Part: harness, Function: knownFunction}: known}, 0, noKinds)
 	return m
 }
 

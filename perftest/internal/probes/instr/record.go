@@ -22,6 +22,10 @@ type record struct {
 	Reps         int            `json:"reps"`
 	Interrupted  int            `json:"interrupted"`
 	Syscalls     int            `json:"syscalls"`
+	Branches     int            `json:"branches"` // of the layers' instructions, on amd64
+	Calls        int            `json:"calls"`
+	Indirect     int            `json:"indirect_calls"`
+	Loads        int            `json:"loads"`
 	Parts        map[string]int `json:"parts,omitempty"`
 	Places       []placeRecord  `json:"places,omitempty"`
 	Skip         string         `json:"skip,omitempty"`
@@ -47,6 +51,8 @@ func newRecord(fabric string, r Result) record {
 	if r.Skip != "" {
 		return rec
 	}
+	m := r.Sample.Mix()
+	rec.Branches, rec.Calls, rec.Indirect, rec.Loads = m.Branches, m.Calls, m.Indirect, m.Loads
 	rec.Parts = map[string]int{}
 	for part := range harness {
 		if n := r.Sample.Profile.Part(part); n > 0 {
@@ -83,12 +89,14 @@ func writeJSON(w io.Writer, m *Measurement, about map[string]any) error {
 // function.
 func writeCSV(w io.Writer, m *Measurement) error {
 	c := csv.NewWriter(w)
-	lines := [][]string{{"op", "size", "layer", "switch", "fabric", "part", "function", "line", "instructions"}}
+	lines := [][]string{{"op", "size", "layer", "switch", "fabric", "part", "function", "line", "instructions", "branches", "calls", "indirect_calls", "loads"}}
 	for _, r := range m.Results {
 		head := []string{r.Case.Op.String(), strconv.Itoa(r.Case.Size), r.Case.API.String(), r.Case.Switch, m.Fabric}
 		for _, at := range r.Sample.Profile.places() {
+			m := r.Sample.mix[at]
 			lines = append(lines, append(head[:len(head):len(head)],
-				at.Part.String(), at.Function, at.Line, strconv.Itoa(r.Sample.Profile[at])))
+				at.Part.String(), at.Function, at.Line, strconv.Itoa(r.Sample.Profile[at]),
+				strconv.Itoa(m.Branches), strconv.Itoa(m.Calls), strconv.Itoa(m.Indirect), strconv.Itoa(m.Loads)))
 		}
 	}
 	return c.WriteAll(lines)

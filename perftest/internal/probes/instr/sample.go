@@ -12,6 +12,8 @@ type Sample struct {
 	Min, Max int
 	// Syscalls is the number of kernel entries in Profile's repetition.
 	Syscalls int
+
+	mix map[Place]Mix // of Profile's repetition
 }
 
 // Total is the number of instructions of one operation.
@@ -29,19 +31,21 @@ type collector struct {
 // group is the repetitions with one count, device included.
 type group struct {
 	first    Profile
+	mix      map[Place]Mix // of first
 	syscalls int
 	reps     int
 	min, max int // of Total
 }
 
-func (c *collector) add(p Profile, syscalls int) {
+// add enters a repetition. kinds counts its instructions by kind, if it is the first with its count.
+func (c *collector) add(p Profile, syscalls int, kinds func() map[Place]Mix) {
 	if c.byCount == nil {
 		c.byCount = map[int]*group{}
 	}
 	total := p.Total()
 	g := c.byCount[p.WithDevice()]
 	if g == nil {
-		g = &group{first: p, syscalls: syscalls, min: total, max: total}
+		g = &group{first: p, mix: kinds(), syscalls: syscalls, min: total, max: total}
 		c.byCount[p.WithDevice()] = g
 	}
 	g.reps++
@@ -60,7 +64,7 @@ func (c *collector) sample() Sample {
 		s.Reps += g.reps
 		if g.reps > mode || g.reps == mode && count < s.Profile.WithDevice() {
 			mode = g.reps
-			s.Profile, s.Syscalls = g.first, g.syscalls
+			s.Profile, s.mix, s.Syscalls = g.first, g.mix, g.syscalls
 		}
 	}
 	return s

@@ -9,7 +9,7 @@ import (
 func collect(totals ...int) Sample {
 	var c collector
 	for _, n := range totals {
-		c.add(Profile{{Part: UCT}: n, {Part: harness}: 7}, n/100)
+		c.add(Profile{{Part: UCT}: n, {Part: harness}: 7}, n/100, noKinds)
 	}
 	return c.sample()
 }
@@ -44,7 +44,7 @@ func TestSample(t *testing.T) {
 func TestSample_DeviceDecidesAmongEqualTotals(t *testing.T) {
 	var c collector
 	for _, device := range []int{500, 80, 80} {
-		c.add(Profile{{Part: UCT}: 40, {Part: Device}: device}, 0)
+		c.add(Profile{{Part: UCT}: 40, {Part: Device}: device}, 0, noKinds)
 	}
 	s := c.sample()
 	assert.Equal(t, 120, s.Profile.WithDevice())

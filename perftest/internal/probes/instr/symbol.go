@@ -9,6 +9,7 @@ type symbol struct {
 	line     int
 	part     Part   // of that function, or services
 	entry    uint64 // of the function that it was compiled into
+	kind     kind
 }
 
 // resolver finds symbols of this program and remembers them.
@@ -34,7 +35,7 @@ func lookUp(pc uint64) symbol {
 	}
 	return symbol{
 		function: frame.Function, file: frame.File, line: frame.Line,
-		part: partOf(packageOf(frame.Function)), entry: entryOf(pc),
+		part: partOf(packageOf(frame.Function)), entry: entryOf(pc), kind: kindAt(pc),
 	}
 }
 

@@ -95,8 +95,8 @@ func TestWriteCSV(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, writeCSV(&b, example()))
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	assert.Equal(t, "op,size,layer,switch,fabric,part,function,line,instructions", lines[0])
-	assert.Contains(t, lines, "put,8,ucp,resolve,loop,ucp,ucp.(*EP).Put,,42")
+	assert.Equal(t, "op,size,layer,switch,fabric,part,function,line,instructions,branches,calls,indirect_calls,loads", lines[0])
+	assert.Contains(t, lines, "put,8,ucp,resolve,loop,ucp,ucp.(*EP).Put,,42,0,0,0,0")
 	assert.Len(t, lines, 1+3+4+5+5+0+1)
 }
 

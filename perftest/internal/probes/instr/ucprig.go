@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -18,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// ucpRig counts calls of ucp, with rc for operations and ud for the handshake, or over a
+// ucpRig counts calls of ucp, with rc or rc_mlx5 for operations and ud or ud_mlx5 for the handshake, or over a
 // transport without a device.
 type ucpRig struct {
 	active ucpMessages
@@ -41,16 +42,23 @@ type ucpRig struct {
 
 // alternatives are the settings behind the names in switches.
 var alternatives = map[string]struct {
-	ucp ucp.Config
-	ib  ib.Config
+	ucp    ucp.Config
+	ib     ib.Config
+	direct bool // rc_mlx5 and ud_mlx5 instead of rc and ud
 }{
 	"":                {},
 	switchResolve:     {ucp: ucp.Config{Study: ucp.Study{KeyResolve: ucp.ResolveAtOp}}},
 	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
 	switchProgressAll: {ucp: ucp.Config{Study: ucp.Study{ProgressIdle: true}}},
 	switchShared:      {}, // see share
-	sm.Name:           {}, // transports, with components of their own
-	self.Name:         {},
+	dv.RCName:         {direct: true},
+
+	overDirect + switchResolve:     {direct: true, ucp: ucp.Config{Study: ucp.Study{KeyResolve: ucp.ResolveAtOp}}},
+	overDirect + switchPollTx:      {direct: true, ib: ib.Config{PollIdleTx: true}},
+	overDirect + switchProgressAll: {direct: true, ucp: ucp.Config{Study: ucp.Study{ProgressIdle: true}}},
+
+	sm.Name:   {}, // transports, with components of their own
+	self.Name: {},
 }
 
 func openUCP(fabric, alternative string) (_ rig, err error) {
@@ -66,7 +74,7 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	}
 	ctxs := make([]*ucp.Context, ends(fabric, alternative))
 	for i := range ctxs {
-		component, err := overIB(fabric, cfg.ib)
+		component, err := overIB(fabric, cfg.ib, cfg.direct)
 		if open := deviceless[alternative]; open != nil {
 			component, err = open(), nil
 		}
@@ -112,12 +120,15 @@ func (r *ucpRig) share() func() error {
 }
 
 // overIB makes the component of a new device.
-func overIB(fabric string, cfg ib.Config) (uct.Component, error) {
+func overIB(fabric string, cfg ib.Config, direct bool) (uct.Component, error) {
 	dev, err := device(fabric)
 	if err != nil {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	if direct {
+		return cfg.New(list, dv.RC(dv.RCConfig{}), dv.UD(dv.UDConfig{})), nil
+	}
 	return cfg.New(list, rc.Transport(rc.Config{}), ud.Transport(ud.Config{})), nil
 }
 

@@ -1,10 +1,181 @@
 package paper
 
+// Commands of the study of direct verbs.
+var (
+	dvInstr = &Run{Args: "instructions --ops put,get,am_short,am_short_recv,am_bcopy,am_bcopy_recv --layers uct --no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5 -s 8,64,128,1024,4096"}
+	dvTag   = &Run{Args: "instructions --ops tag,tag_recv --layers ucp --no-device -n 3 -x rc,rc_mlx5 -s 1,8,64,128,1024,4096,8192,16384"}
+	dvMsg   = &Run{Args: "-x rc,rc_mlx5 --layers ucp -t tag_lat,tag_bw -s 8,512,4k,16k,64k --rounds 5"}
+
+	dvRanksVerbs  = &Run{Args: `ranks --ranks 2 -x '\rc,\ud' -t pingpong,allgather,scatter,gather,alltoall,allreduce,bcast -s 8,1k,16k,64k`}
+	dvRanksDirect = &Run{Args: `ranks --ranks 2 -x '\rc_mlx5,\ud_mlx5' -t pingpong,allgather,scatter,gather,alltoall,allreduce,bcast -s 8,1k,16k,64k`}
+
+	dvFootprint = &Run{Args: "footprint --peers 1,8,64,512"}
+)
+
+// ofOp is a column of an operation of uct, or of ucp for tags.
+func ofOp(op, size, transport, column string) Value {
+	r := dvInstr
+	if op == "tag" || op == "tag_recv" {
+		r = dvTag
+	}
+	return sum(r, "op="+op+",size="+size+",switch="+transport+layerParts, column)
+}
+
+// direct compares a column of direct verbs with that of verbs.
+func direct(name, op, size, verbs, dv, column, says string, rule Rule) Case {
+	return Case{Name: name, Value: over(ofOp(op, size, dv, column), ofOp(op, size, verbs, column)), Unit: Times, Says: says, Place: "section IV-B", Rule: rule}
+}
+
+// tagTime compares medians of tagged messages.
+func tagTime(test, size string) Value {
+	at := func(tl string) Value {
+		return pick(dvMsg, "test="+test+",transport="+tl+",size="+size, "p50_ns")
+	}
+	return change(at("rc_mlx5"), at("rc"))
+}
+
+// collective compares mean times of ranks.
+func collective(test, size string) Value {
+	where := "test=" + test + ",size=" + size
+	return change(pick(dvRanksDirect, where, "mean_ns"), pick(dvRanksVerbs, where, "mean_ns"))
+}
+
+func collectiveCase(test, size, says string) Case {
+	return Case{Name: test + " " + size + " B, time", Value: collective(test, size), Unit: Points, Says: says, Place: "section IV-A", Noisy: true}
+}
+
+func heapOf(tl, peers, column string) Value {
+	return pick(dvFootprint, "transport="+tl+",peers="+peers, column)
+}
+
+func dvPlot(op, title string) Plot {
+	r := dvInstr
+	if op == "tag" || op == "tag_recv" {
+		r = dvTag
+	}
+	return Plot{Run: r, Where: "op=" + op, Title: title, X: "size", Y: "instructions", Series: "layer,switch", Sum: layerParts[1:], XLabel: "bytes", YLabel: "instructions"}
+}
+
+const fewCPUs = "Two processes on two CPUs, which the device in software shares with them: times of collective operations are those of the scheduler, and differ by more than the transports do."
+
+const noCluster = "More nodes than one: times of 8 to 128 nodes need a cluster, and the model of perftest (overlap, sp) does not yet know costs of rc and rc_mlx5 apart."
+
 func directVerbsPaper() *Paper {
 	return &Paper{
 		Name:    "direct-verbs",
 		Title:   "In-Depth Evaluation of a Lower-Level Direct-Verbs API on InfiniBand-based Clusters: Early Experiences",
 		Authors: "B. Michalowicz, K. K. Suresh, B. Ramesh, A. Shafi, H. Subramoni, M. Abduljabbar, D. K. Panda, 2023",
-		Machine: "32 cores a node, ConnectX-6 HDR100",
+		Machine: "two Xeon E5-2697A v4 a node, ConnectX-6 HDR100, MVAPICH2 over UCX 1.13.1",
+		Intro: "Direct verbs give a program the queues of the device: it writes work requests itself and rings the doorbell, without the layers of the verbs library. " +
+			"The paper compares an MPI library over UCX with either, in time, processor counters and heap. " +
+			"In gucx rc and ud use its verbs library, rc_mlx5 and ud_mlx5 write the queues; instructions, branches and loads of each operation are counted exactly, on both sides.",
+		Figures: append(dvTimes(), dvCounts()...),
+	}
+}
+
+func dvTimes() []Figure {
+	return []Figure{
+		{ID: "1a", Title: "Latency of messages", How: RealTime, Note: realNote,
+			Lesson: "Direct verbs are faster for small and medium messages; the gain is below 5 % beyond 4 KiB and negligible beyond 16 KiB.",
+			Cases: []Case{
+				{Name: "tagged, 8 B", Value: tagTime("tag_lat", "8"), Unit: Points, Says: "faster", Place: "figure 1(a)", Rule: between(-0.9, 0)},
+				{Name: "tagged, 512 B", Value: tagTime("tag_lat", "512"), Unit: Points, Says: "faster", Place: "figure 1(a)", Rule: between(-0.9, 0)},
+				{Name: "tagged, 4 KiB", Value: tagTime("tag_lat", "4096"), Unit: Points, Says: "less than 5 %", Place: "section IV-A", Rule: between(-0.1, 0.05)},
+				{Name: "tagged, 64 KiB", Value: tagTime("tag_lat", "65536"), Unit: Points, Says: "negligible", Place: "section IV-A", Rule: between(-0.1, 0.1)},
+			},
+			Plots: []Plot{{Run: dvMsg, Where: "test=tag_lat", Title: "Figure 1(a): latency", X: "size", Y: "p50_ns", Series: "transport", LogY: true, XLabel: "bytes", YLabel: "ns, median"}}},
+		{ID: "1b", Title: "Bandwidth, one direction", How: RealTime, Note: realNote,
+			Lesson: "Small messages gain most.",
+			Cases: []Case{
+				{Name: "tagged, 8 B, time of a message", Value: tagTime("tag_bw", "8"), Unit: Points, Says: "faster", Place: "figure 1(b)", Rule: between(-0.9, 0)},
+				{Name: "tagged, 64 KiB, time of a message", Value: tagTime("tag_bw", "65536"), Unit: Points, Says: "small", Place: "figure 1(b)", Rule: between(-0.15, 0.15)},
+			},
+			Plots: []Plot{{Run: dvMsg, Where: "test=tag_bw", Title: "Figure 1(b): bandwidth", X: "size", Y: "mib_per_s", Series: "transport", LogY: true, XLabel: "bytes", YLabel: "MiB/s"}}},
+		{ID: "1c", Title: "Bandwidth, both directions", How: Structure,
+			Lesson:  "Here the paper finds a tenth of the stalled cycles.",
+			Missing: "Both directions at a time need a CPU for each side and for each device; on two CPUs the rate is that of the scheduler. Instructions of both sides are in figure 6."},
+		{ID: "2", Title: "Allgather: gains", How: RealTime, Note: fewCPUs, Missing: noCluster,
+			Lesson: "Up to 30 % less time.",
+			Cases: []Case{
+				collectiveCase("allgather", "8", "up to -30 %"),
+				collectiveCase("allgather", "16384", "up to -30 %"),
+			}},
+		{ID: "3", Title: "Allgather: fluctuations", How: RealTime, Note: fewCPUs, Missing: noCluster,
+			Lesson: "With all cores in use the helper thread of UCX has none, and differences are of both signs.",
+			Cases:  []Case{collectiveCase("allgather", "65536", "of both signs")}},
+		{ID: "4", Title: "Collective operations, one process a node", How: RealTime, Note: fewCPUs, Missing: noCluster,
+			Lesson: "One process a node gains or is as fast; the gain falls with size.",
+			Cases: []Case{
+				collectiveCase("gather", "8", "equal or less"), collectiveCase("bcast", "8", "equal or less"),
+				collectiveCase("allreduce", "8", "equal or less"), collectiveCase("allreduce", "65536", "little"),
+			}},
+		{ID: "5", Title: "Scatter and alltoall with all cores", How: RealTime, Note: fewCPUs, Missing: noCluster,
+			Lesson: "Scatter takes half of the time on 16 nodes; alltoall varies.",
+			Cases: []Case{
+				collectiveCase("scatter", "65536", "up to -50 %"), collectiveCase("alltoall", "65536", "varies"),
+			}},
+	}
+}
+
+func dvCounts() []Figure {
+	less := between(0, 0.99)
+	return []Figure{
+		{ID: "6", Title: "Processor counters of point-to-point messages", How: Instructions,
+			Lesson:  "Direct verbs need fewer instructions and cycles, and stall less.",
+			Note:    "Sender and receiver are counted apart. A short message over rc_mlx5 is one basic block; from 29 bytes on it takes the way of rc as far as the encoder of the work request.",
+			Missing: "Cycles, stalled cycles, misses of the cache and mispredicted branches: this machine gives a guest no processor counters, and the HCA in software would be counted with them. Branches and loads are what mispredicts and stalls.",
+			Cases: []Case{
+				direct("tag 8 B, sender: instructions", "tag", "8", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("tag 8 B, sender: branches", "tag", "8", "", "rc_mlx5", "branches", "fewer", less),
+				direct("tag 8 B, sender: loads", "tag", "8", "", "rc_mlx5", "loads", "fewer", less),
+				direct("tag 8 B, receiver: instructions", "tag_recv", "8", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("tag 4 KiB, sender: instructions", "tag", "4096", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("put 8 B: instructions", "put", "8", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("put 8 B: loads", "put", "8", "", "rc_mlx5", "loads", "fewer", less),
+				direct("put 64 B: instructions", "put", "64", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("put 4 KiB: instructions", "put", "4096", "", "rc_mlx5", "instructions", "fewer", less),
+				direct("get 1 KiB: instructions", "get", "1024", "", "rc_mlx5", "instructions", "fewer", less),
+			},
+			Plots: []Plot{dvPlot("put", "Figure 6: instructions of a put"), dvPlot("tag", "Figure 6: instructions of a tagged send"), dvPlot("tag_recv", "Figure 6: instructions of the receiver's progress")}},
+		{ID: "7", Title: "Counters of allgather", How: Instructions, Lesson: "Fewer stalled cycles for small messages; instructions matter less.",
+			Note: "A collective operation sends tagged messages; what it adds is the same for both.", Missing: "Cycles and stalls, as in figure 6.",
+			Cases: []Case{
+				direct("message of 8 B, sender: loads", "tag", "8", "", "rc_mlx5", "loads", "fewer", less),
+				direct("message of 1 KiB, receiver: loads", "tag_recv", "1024", "", "rc_mlx5", "loads", "fewer", less),
+			}},
+		{ID: "8", Title: "Counters of allgather that fluctuates", How: Structure, Lesson: "The counters follow the time.", Missing: "Cycles and stalls, as in figure 6; times that fluctuate have no counted cause."},
+		{ID: "9", Title: "Counters of scatter and alltoall", How: Instructions, Lesson: "Scatter's time follows its stalls and misses.",
+			Note: "Datagrams, which UCX takes for many processes, are counted here: ud against ud_mlx5.", Missing: "Cycles and stalls, as in figure 6.",
+			Cases: []Case{
+				direct("ud, message of 8 B, sender: instructions", "am_short", "8", "ud", "ud_mlx5", "instructions", "fewer", less),
+				direct("ud, message of 8 B, receiver: instructions", "am_short_recv", "8", "ud", "ud_mlx5", "instructions", "fewer", less),
+				direct("ud, message of 1 KiB, sender: instructions", "am_bcopy", "1024", "ud", "ud_mlx5", "instructions", "fewer", less),
+				direct("ud, message of 1 KiB, receiver: instructions", "am_bcopy_recv", "1024", "ud", "ud_mlx5", "instructions", "fewer", less),
+			},
+			Plots: []Plot{dvPlot("am_bcopy", "Figure 9: instructions of a copied message"), dvPlot("am_bcopy_recv", "Figure 9: instructions of its receiver")}},
+		{ID: "10", Title: "Heap on 8 nodes", How: Counted,
+			Lesson: "The heap of direct verbs is constant where that of verbs grows with processes.",
+			Note:   "An endpoint of rc or rc_mlx5 is a queue pair, so that both grow alike; queues lie outside the heap. rc_mlx5 adds a ring of numbers of work requests. Structures of the verbs library, which the paper blames, are the same for both here.",
+			Cases: []Case{
+				{Name: "rc: heap of 512 peers over 8", Value: over(heapOf("rc", "512", "heap"), heapOf("rc", "8", "heap")), Unit: Times, Says: "grows", Place: "figure 10", Rule: between(2, 1000)},
+				{Name: "rc_mlx5: heap of 512 peers over 8", Value: over(heapOf("rc_mlx5", "512", "heap"), heapOf("rc_mlx5", "8", "heap")), Unit: Times, Says: "constant", Paper: 1, Place: "figure 10", Rule: within(0.2)},
+				{Name: "rc_mlx5 over rc: heap, 512 peers", Value: over(heapOf("rc_mlx5", "512", "heap"), heapOf("rc", "512", "heap")), Unit: Times, Says: "less", Place: "figure 10", Rule: less},
+				{Name: "rc: heap of a peer", Value: scaled(heapOf("rc", "512", "heap"), 1.0/512), Unit: KiB},
+				{Name: "rc: queues of a peer", Value: scaled(heapOf("rc", "512", "qp_bytes"), 1.0/512), Unit: KiB},
+			},
+			Plots: []Plot{{Run: dvFootprint, Title: "Figure 10: heap", X: "peers", Y: "heap", Series: "transport", Scale: 1.0 / (1 << 20), XLabel: "peers", YLabel: "MiB"}}},
+		{ID: "11", Title: "Heap on 32 nodes", How: Counted,
+			Lesson: "Beyond 512 processes UCX takes UD by itself, and the heap of verbs falls.",
+			Cases: []Case{
+				{Name: "512 peers: heap of ud over rc", Value: over(heapOf("ud", "512", "heap"), heapOf("rc", "512", "heap")), Unit: Times, Says: "falls", Place: "section IV-C", Rule: between(0, 0.5)},
+				{Name: "512 peers: queue pairs of ud", Value: heapOf("ud", "512", "qps"), Says: "one for all", Paper: 1, Place: "section IV-C", Rule: exactly},
+				{Name: "ud: heap of a peer", Value: scaled(heapOf("ud", "512", "heap"), 1.0/512), Unit: KiB},
+				{Name: "ud_mlx5 over ud: heap, 512 peers", Value: over(heapOf("ud_mlx5", "512", "heap"), heapOf("ud", "512", "heap")), Unit: Times, Says: "the same with UD and RC", Place: "section VI-A", Rule: within(1)},
+			}},
+		{ID: "12", Title: "Collective operations on 128 nodes", How: Structure, Lesson: "Up to 20 % at large scale, now for large messages.", Missing: noCluster},
+		{ID: "13", Title: "MILC", How: Structure, Lesson: "A lattice computation gains less than 1 %, of either sign.",
+			Missing: "gucx has no such application. `perftest sp -x rc` and `-x rc_mlx5` run the SP benchmark of NAS over either."},
+		{ID: "14", Title: "LAMMPS", How: Structure, Lesson: "Molecular dynamics gain a little more, and neither wins clearly.",
+			Missing: "gucx has no such application; see figure 13."},
 	}
 }

@@ -55,6 +55,8 @@ type Case struct {
 	Says  string
 	Place string // in the paper
 	Rule  Rule   // nil: the paper has no value to compare with
+	// Noisy says that the effect is smaller than what disturbs its measurement on few CPUs.
+	Noisy bool
 }
 
 // Run is a command of perftest whose rows a figure reads.
@@ -70,6 +72,15 @@ func (r *Run) Command() string {
 	return strings.Join(append(slices.Clone(r.Env), "perftest", r.Args), " ")
 }
 
+// Words splits the arguments as a shell does: quotes are around whole words, and keep backslashes.
+func (r *Run) Words() []string {
+	words := strings.Fields(r.Args)
+	for i, w := range words {
+		words[i] = strings.Trim(w, "'")
+	}
+	return words
+}
+
 // Plot is a picture of rows of a run: a line for each series.
 type Plot struct {
 	Run    *Run
@@ -79,6 +90,8 @@ type Plot struct {
 	Series string  // columns, separated by commas
 	Scale  float64 // of Y; 0 means 1
 	LogY   bool
+	// Sum, if not "", adds up those of the rows with the same X and series that have these values.
+	Sum    string
 	XLabel string
 	YLabel string
 }

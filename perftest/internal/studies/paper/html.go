@@ -2,9 +2,12 @@ package paper
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/gucx/gucx/perftest/internal/show/chart"
@@ -95,7 +98,7 @@ func (p *Plot) lines(res Results) chart.Lines {
 	if scale == 0 {
 		scale = 1
 	}
-	for _, row := range res[p.Run.Command()].where(p.Where) {
+	for _, row := range res[p.Run.Command()].where(p.Where).summed(p) {
 		x, errX := number(row, p.X)
 		y, errY := number(row, p.Y)
 		if errX != nil || errY != nil || x <= 0 || p.LogY && y <= 0 {
@@ -104,6 +107,28 @@ func (p *Plot) lines(res Results) chart.Lines {
 		l.Add(series(row, p.Series), x, y*scale)
 	}
 	return l
+}
+
+// summed adds up rows where the plot says so.
+func (t Table) summed(p *Plot) (rows Table) {
+	if p.Sum == "" {
+		return t
+	}
+	at := map[string]map[string]string{}
+	for _, row := range t.where(p.Sum) {
+		key := row[p.X] + " " + series(row, p.Series)
+		if at[key] == nil {
+			at[key] = maps.Clone(row)
+			rows = append(rows, at[key])
+			continue
+		}
+		a, errA := number(at[key], p.Y)
+		b, errB := number(row, p.Y)
+		if errors.Join(errA, errB) == nil {
+			at[key][p.Y] = strconv.FormatFloat(a+b, 'g', -1, 64)
+		}
+	}
+	return rows
 }
 
 // series is the name of a row's line.

@@ -14,6 +14,8 @@ const (
 	Misses  Outcome = "misses"
 	NoValue Outcome = "no value in the paper"
 	NotRun  Outcome = "not measured"
+	// Noise is that of a time that differs more from run to run than the effect is large.
+	Noise Outcome = "within noise"
 	// NotShown is that of a figure without values, which says why.
 	NotShown Outcome = "not shown"
 )
@@ -83,7 +85,10 @@ func (c *Case) row(res Results) Row {
 	if c.Paper != 0 && c.Rule != nil {
 		r.Ratio = v / c.Paper
 	}
-	if c.Rule != nil {
+	switch {
+	case c.Noisy:
+		r.Outcome = Noise
+	case c.Rule != nil:
 		r.Outcome = Misses
 		if c.Rule(v, c.Paper) {
 			r.Outcome = Holds
