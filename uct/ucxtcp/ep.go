@@ -272,15 +272,14 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 
 // hasResources reports whether every kind of request could be posted now.
 func (e *EP) hasResources() bool {
-	n := int(e.it.cfg.TxSegSize) + frameLen + maxHeader
 	if e.it.ops.left == 0 {
 		return false
 	}
 	if !e.sends {
 		e.start()
-		return e.state == epReady && e.earlyRoom(n)
+		return e.state == epReady && e.earlyRoom(frameLen+e.it.maxAM) // zero-copy messages are copied
 	}
-	return e.conn.room(n) != nil
+	return e.conn.room(frameLen+maxHeader+int(e.it.cfg.TxSegSize)) != nil
 }
 
 // PurgePending implements uct.EP.

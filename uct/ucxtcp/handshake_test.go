@@ -50,6 +50,28 @@ func TestDial(t *testing.T) {
 	assert.Equal(t, event(eventFin), s.ended())
 }
 
+// TestDial_LongMessages: an EP that has no room for a long message before it is connected queues a request.
+func TestDial_LongMessages(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialOnUse)
+	iov := []uct.IOV{{Buf: make([]byte, longestFrame)}}
+	post := func() error { _, err := ep.AMZcopy(msgID, nil, iov, nil); return err }
+	sent := 0
+	for ; post() == nil; sent++ {
+		require.Less(t, sent, 100)
+	}
+	require.NoError(t, ep.AMShort(msgID, 0, nil), "a short one has room")
+	r := &uct.PendingReq{Func: func(*uct.PendingReq) error { return post() }}
+	require.NoError(t, ep.AddPending(r), "not ErrBusy")
+	s := p.accept()
+	s.hear(len(first(0, false, 0)))
+	s.say(event(eventAck))
+	s.hear((sent+1)*(frameLen+longestFrame) + frameLen + wordLen)
+	assert.Nil(t, r.Next)
+	require.NoError(t, ep.Close())
+}
+
 // TestDial_Serials: the EPs to one peer number their connections.
 func TestDial_Serials(t *testing.T) {
 	e := newEnd(t, Config{})
