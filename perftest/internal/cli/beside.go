@@ -13,12 +13,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-var errBeside = errors.New("-x with several transports: --plot and --counters take one")
+var errBeside = errors.New("-x with several transports: --counters takes one")
 
 // jobs are those of the transports that the flag names, each of which has passed all checks.
 func (s *settings) jobs() (jobs []*job, err error) {
 	names := strings.Split(s.transport, ",")
-	if len(names) > 1 && (s.plot != "" || s.counters != "") {
+	if len(names) > 1 && s.counters != "" {
 		return nil, &usageError{errBeside}
 	}
 	for i, name := range names {

@@ -198,7 +198,7 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-x sm,nothing", `no transport "nothing"`},
 		{"-x sm,self,sm", `transport "sm" is named twice`},
 		{"-x sm,", `transport "sm,": a name is empty`},
-		{"-x sm,tcp --counters", "take one"},
+		{"-x sm,tcp --counters", "takes one"},
 		{"-t put_lat,put_lat", "named twice"},
 		{"-s 0", "am and tag alone"},
 		{"-T 2 -s 0", "outside 1.."},

@@ -283,5 +283,5 @@ func (j *job) write(w io.Writer, run result.Run, records []result.Record) error 
 	if j.settings.plot == "" {
 		return nil
 	}
-	return chart.Save(j.settings.plot, records)
+	return chart.Save(j.settings.plot, run, records)
 }

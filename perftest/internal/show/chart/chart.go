@@ -12,9 +12,11 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
 
 	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/measure/stat"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
 // ErrNothing says that no test was run at two sizes or more.
@@ -47,12 +49,12 @@ func checkName(file string) error {
 	return fmt.Errorf("plot %q: the name must end in .svg or .png", file)
 }
 
-// Save draws records into a file, whose name must pass Check.
-func Save(file string, records []result.Record) error {
+// Save draws the records of a run into a file, whose name must pass Check.
+func Save(file string, run result.Run, records []result.Record) error {
 	if err := checkName(file); err != nil {
 		return err
 	}
-	panels, err := panelsOf(records)
+	panels, err := panelsOf(run, records)
 	if err != nil {
 		return err
 	}
@@ -69,20 +71,44 @@ func save(file string, panels []*drawing) (err error) {
 	return render(f, strings.EqualFold(filepath.Ext(file), ".svg"), panels)
 }
 
-// figure is what a panel shows of a record; without ok it has no such point.
-type figure func(result.Record) (y float64, ok bool)
+// figure is what a panel shows of a record, with the bounds of its interval; without ok it has no such
+// point.
+type figure func(result.Record) (y, lo, hi float64, ok bool)
 
-func totalNS(r result.Record) (float64, bool)  { return r.P50NS, r.P50NS > 0 }
-func mibPerS(r result.Record) (float64, bool)  { return r.MiBPerS, r.MiBPerS > 0 }
-func overhead(r result.Record) (float64, bool) { return r.OverPct, r.Over != "" }
+// meanNS is the median of the rounds.
+func meanNS(r result.Record) (y, lo, hi float64, ok bool) {
+	lo, hi = stat.Interval(r.RoundsNS)
+	if lo == 0 {
+		lo, hi = r.LoopNS, r.LoopNS
+	}
+	return r.LoopNS, lo, hi, r.LoopNS > 0
+}
+
+// mibPerS is that of the same median.
+func mibPerS(r result.Record) (y, lo, hi float64, ok bool) {
+	ns, shortest, longest, ok := meanNS(r)
+	if !ok || r.MiBPerS <= 0 {
+		return 0, 0, 0, false
+	}
+	return r.MiBPerS, r.MiBPerS * ns / longest, r.MiBPerS * ns / shortest, true
+}
+
+// overhead is in percent of the layer below, whose time without the difference is the base.
+func overhead(r result.Record) (y, lo, hi float64, ok bool) {
+	if r.OverNS == 0 || r.OverLoNS == 0 && r.OverHiNS == 0 {
+		return r.OverPct, r.OverPct, r.OverPct, r.Over != ""
+	}
+	perNS := r.OverPct / r.OverNS
+	return r.OverPct, r.OverLoNS * perNS, r.OverHiNS * perNS, r.Over != ""
+}
 
 // panelsOf makes the panels for every test with at least two sizes.
-func panelsOf(records []result.Record) (panels []*drawing, err error) {
+func panelsOf(run result.Run, records []result.Record) (panels []*drawing, err error) {
 	for _, test := range swept(records) {
 		mine := slices.DeleteFunc(slices.Clone(records), func(r result.Record) bool { return r.Test != test })
-		top := panel{title: test, y: "bandwidth, MiB/s", value: mibPerS, logY: true}
+		top := panel{title: test + caption(run, mine), y: "bandwidth, MiB/s", value: mibPerS, logY: true}
 		if mine[0].Latency() {
-			top = panel{title: test, y: "median latency, ns", value: totalNS, logY: true}
+			top.y, top.value = "time of one operation, ns", meanNS
 		}
 		below := panel{title: test + ": overhead of each layer over the one below", y: "%", value: overhead}
 		for _, p := range []panel{top, below} {
@@ -100,6 +126,19 @@ func panelsOf(records []result.Record) (panels []*drawing, err error) {
 	}
 	return panels, nil
 }
+
+// caption says where the results of a test are from: transports, machine and commit.
+func caption(run result.Run, records []result.Record) string {
+	text := " over " + strings.Join(result.Transports(records), ", ")
+	if w := records[0].Window; w > 1 {
+		text += fmt.Sprintf(", windows of %d", w)
+	}
+	where := fmt.Sprintf("%s, %d cores; gucx %s; bars: 95 %%", run.Machine.CPU, run.Machine.Cores, run.Commit)
+	return text + "\n" + sheet.Wrap(where, captionWidth)
+}
+
+// captionWidth is how many characters of a title fit above a panel.
+const captionWidth = 64
 
 // swept lists the tests that have at least two sizes.
 func swept(records []result.Record) (tests []string) {
@@ -122,24 +161,36 @@ type panel struct {
 	logY     bool
 }
 
-// plot draws a line for each layer that has points; nil if none has.
+// plot draws a line for each layer of each transport that has points; nil if none has.
 func (p panel) plot(records []result.Record) (*drawing, error) {
 	out := newDrawing(p.title, "message size, bytes", p.y)
 	out.Add(plotter.NewGrid())
+	transports := result.Transports(records)
 	lines := 0
-	for i, layer := range result.Layers(records) {
-		points := p.points(records, layer)
-		if len(points) == 0 {
-			continue
+	for i, layer := range layersOf(records) {
+		for j, transport := range transports {
+			points := p.points(records, layer, transport)
+			if len(points.XYs) == 0 {
+				continue
+			}
+			line, marks, err := plotter.NewLinePoints(points)
+			if err != nil {
+				return nil, fmt.Errorf("plot %s of %s: %w", p.title, layer, err)
+			}
+			bars, err := plotter.NewYErrorBars(points)
+			if err != nil {
+				return nil, fmt.Errorf("plot %s of %s: %w", p.title, layer, err)
+			}
+			line.LineStyle, marks.GlyphStyle = styleOf(layer, i, j)
+			bars.Color, bars.CapWidth = line.Color, vg.Points(3)
+			out.Add(line, bars, marks)
+			name := layer
+			if len(transports) > 1 {
+				name = transport + " " + layer
+			}
+			out.legend.Add(name, line, marks)
+			lines++
 		}
-		line, marks, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return nil, fmt.Errorf("plot %s of %s: %w", p.title, layer, err)
-		}
-		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
-		out.Add(line, marks)
-		out.legend.Add(layer, line, marks)
-		lines++
 	}
 	if lines == 0 {
 		return nil, nil
@@ -151,13 +202,52 @@ func (p panel) plot(records []result.Record) (*drawing, error) {
 	return out, nil
 }
 
-func (p panel) points(records []result.Record, layer string) (xys plotter.XYs) {
+// points are those of a series, with the distances of the bounds.
+type points struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func (p panel) points(records []result.Record, layer, transport string) (all points) {
 	for _, r := range records {
-		if y, ok := p.value(r); ok && r.Layer == layer && r.Size > 0 {
-			xys = append(xys, plotter.XY{X: float64(r.Size), Y: y})
+		y, lo, hi, ok := p.value(r)
+		if !ok || r.Layer != layer || r.Transport != transport || r.Size <= 0 {
+			continue
 		}
+		all.XYs = append(all.XYs, plotter.XY{X: float64(r.Size), Y: y})
+		all.YErrors = append(all.YErrors, struct{ Low, High float64 }{max(0, y-lo), max(0, hi-y)})
 	}
-	return xys
+	all.clamp()
+	return all
+}
+
+// leastSpan is the range of values, of which a bar shows at least so much.
+const leastSpan = 10
+
+// clamp cuts bars that are longer than all points are apart: they would hide the curves.
+func (p *points) clamp() {
+	if len(p.XYs) == 0 {
+		return
+	}
+	_, _, lowest, highest := plotter.XYRange(p.XYs)
+	span := max(highest-lowest, leastSpan)
+	for i := range p.YErrors {
+		p.YErrors[i].Low = min(p.YErrors[i].Low, span)
+		p.YErrors[i].High = min(p.YErrors[i].High, span)
+	}
+}
+
+// layersOf are the layers of records, from the lowest.
+func layersOf(records []result.Record) []string {
+	layers := result.Layers(records)
+	place := func(name string) int {
+		if i, ok := layerColors[name]; ok {
+			return i
+		}
+		return len(layerColors)
+	}
+	slices.SortStableFunc(layers, func(a, b string) int { return place(a) - place(b) })
+	return layers
 }
 
 // sizeTicks marks powers of two and names every second of them.

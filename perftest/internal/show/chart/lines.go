@@ -70,7 +70,8 @@ func (l *Lines) plot() (*drawing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+		line.LineStyle, marks.GlyphStyle = styleOf(s.Name, i, 0)
+		marks.Shape = plotutil.Shape(i)
 		out.Add(line, marks)
 		out.legend.Add(s.Name, line, marks)
 	}

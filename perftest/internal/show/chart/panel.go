@@ -14,6 +14,9 @@ const (
 	panelWidth  = 16 * vg.Centimeter // without the legend
 	panelHeight = 9 * vg.Centimeter
 	panelGap    = 5 * vg.Millimeter
+
+	titleSize = 11 // points
+	labelSize = 9
 )
 
 // drawing is a plot with its legend, which stands beside it, so that no curve is
@@ -26,6 +29,10 @@ type drawing struct {
 func newDrawing(title, x, y string) *drawing {
 	d := &drawing{Plot: plot.New(), legend: plot.NewLegend()}
 	d.Title.Text, d.X.Label.Text, d.Y.Label.Text = title, x, y
+	d.Title.TextStyle.Font.Size = titleSize
+	// Readers of SVG may have another font, whose digits are wider.
+	d.X.Tick.Label.Font.Size, d.Y.Tick.Label.Font.Size = labelSize, labelSize
+	d.Title.Padding, d.Y.Padding = vg.Points(4), vg.Points(6)
 	d.legend.Left, d.legend.Top, d.legend.Padding = true, true, vg.Millimeter
 	return d
 }
@@ -34,6 +41,7 @@ func newDrawing(title, x, y string) *drawing {
 func render(w io.Writer, svg bool, panels []*drawing) error {
 	var beside vg.Length
 	for _, p := range panels {
+		p.Y.Tick.Marker = spaced{p.Y.Tick.Marker}
 		beside = max(beside, p.legend.Rectangle(draw.Canvas{}).Size().X)
 	}
 	width, height := panelWidth+beside, panelHeight*vg.Length(len(panels))

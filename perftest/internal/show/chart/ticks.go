@@ -27,7 +27,7 @@ func (decades) Ticks(lo, hi float64) []plot.Tick {
 				continue
 			}
 			if few || factor == 1 {
-				t.Label = strconv.FormatFloat(t.Value, 'g', 6, 64)
+				t.Label = shortNumber(t.Value)
 				labels++
 			}
 			ticks = append(ticks, t)
@@ -37,6 +37,33 @@ func (decades) Ticks(lo, hi float64) []plot.Tick {
 		return plot.DefaultTicks{}.Ticks(lo, hi)
 	}
 	return ticks
+}
+
+// spaced puts a space that is not dropped between labels and the axis on their right: readers of SVG may
+// have a font whose digits are wider.
+type spaced struct{ plot.Ticker }
+
+// Ticks implements plot.Ticker.
+func (s spaced) Ticks(lo, hi float64) []plot.Tick {
+	ticks := s.Ticker.Ticks(lo, hi)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label += "\u00a0"
+		}
+	}
+	return ticks
+}
+
+// shortNumber prints thousands and millions with their letter, so that labels have few characters.
+func shortNumber(v float64) string {
+	letter := ""
+	for _, unit := range []string{"k", "M", "G", "T"} {
+		if v < 1000 {
+			break
+		}
+		v, letter = v/1000, unit
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64) + letter
 }
 
 // logMargin is by which factor a logarithmic axis goes beyond the points, so that the
