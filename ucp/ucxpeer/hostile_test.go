@@ -1,0 +1,324 @@
+package ucxpeer_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucp/ucxpeer"
+	"github.com/gucx/gucx/uct"
+)
+
+var le = binary.LittleEndian
+
+// hostile is a peer that sends any bytes over a connection of UCX's transport.
+type hostile struct {
+	t      *testing.T
+	w      *ucxpeer.Worker
+	listen net.Listener // where it says that it listens
+	conn   net.Conn
+	ep     uint64 // an endpoint of the worker, which it has asked for
+	uuid   uint64
+	serial uint64          // of the next connection
+	target ucxwire.Address // of the worker
+}
+
+// Frames of the transport.
+const (
+	frameCM     = 32
+	framePut    = 33
+	connRequest = 1
+	connAck     = 2
+)
+
+func newHostile(t *testing.T, w *ucxpeer.Worker) *hostile {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := &hostile{t: t, w: w, listen: l, uuid: rand.Uint64()}
+	h.target, _, err = ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.hangUp(); _ = l.Close() })
+	return h
+}
+
+func (h *hostile) hangUp() {
+	if h.conn != nil {
+		_ = h.conn.Close()
+		h.conn = nil
+	}
+}
+
+// connect opens a connection and asks for an endpoint.
+func (h *hostile) connect() {
+	h.hangUp()
+	port := binary.BigEndian.Uint16(h.target.Devices[0].Ifaces[0].Addr)
+	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
+	require.NoError(h.t, err)
+	h.conn = conn
+	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
+	request := le.AppendUint32(nil, connRequest)
+	request = append(request, 0)
+	request = le.AppendUint64(request, h.serial)
+	h.serial++
+	request = append(request, 2, 0, byte(own>>8), byte(own), 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+	_, err = conn.Write(le.AppendUint64(nil, 0xCAFEBABE12345678))
+	require.NoError(h.t, err)
+	h.send(frameCM, request)
+
+	address := h.target
+	address.UUID = h.uuid
+	address.Devices[0].Ifaces[0].Addr = []byte{byte(own >> 8), byte(own)}
+	defer func() { address.Devices[0].Ifaces[0].Addr = []byte{byte(port >> 8), byte(port)} }()
+	h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, Address: address}))
+	for h.ep = 0; h.ep == 0; {
+		id, body := h.read()
+		if id == frameCM && le.Uint32(body)&connRequest != 0 { // it sends on this connection too
+			h.send(frameCM, le.AppendUint32(nil, connAck))
+		}
+		if m, err := ucxwire.DecodeWireup(body); id == ucxwire.IDWireup && err == nil {
+			h.ep = m.SrcEP
+		}
+	}
+}
+
+// send writes a frame; errors are those of a connection that the worker has broken.
+func (h *hostile) send(id uint8, body []byte) bool {
+	frame := le.AppendUint32([]byte{id}, uint32(len(body)))
+	_ = h.conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_, err := h.conn.Write(append(frame, body...))
+	return err == nil
+}
+
+// read returns the next frame while the worker makes progress.
+func (h *hostile) read() (id uint8, body []byte) {
+	var head [5]byte
+	full := func(b []byte) {
+		for n := 0; n < len(b); {
+			_ = h.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+			k, err := h.conn.Read(b[n:])
+			n += k
+			require.NotErrorIs(h.t, err, io.EOF)
+			h.w.Progress()
+		}
+	}
+	full(head[:])
+	body = make([]byte, le.Uint32(head[1:]))
+	full(body)
+	return head[0], body
+}
+
+// broken reports that the worker has broken the connection.
+func (h *hostile) broken() bool {
+	var b [4096]byte
+	_ = h.conn.SetReadDeadline(time.Now().Add(50 * time.Microsecond))
+	_, err := h.conn.Read(b[:])
+	var timeout net.Error
+	return err != nil && (!errors.As(err, &timeout) || !timeout.Timeout())
+}
+
+func (h *hostile) expectBroken() {
+	h.t.Helper()
+	testenv.ProgressWithin(h.t, time.Minute, func() bool {
+		h.w.Progress()
+		return h.broken()
+	})
+}
+
+// guarded is memory of which peers may use the middle only.
+type guarded struct {
+	whole []byte
+	mem   *ucxpeer.Mem
+}
+
+func newGuarded(t *testing.T, w *ucxpeer.Worker, access uct.Access) *guarded {
+	g := &guarded{whole: pattern(3*4096, 9)}
+	var err error
+	g.mem, err = w.MemMap(g.whole[4096:8192], access)
+	require.NoError(t, err)
+	return g
+}
+
+func (g *guarded) check(t *testing.T, window bool) {
+	t.Helper()
+	want := pattern(3*4096, 9)
+	assert.True(t, bytes.Equal(want[:4096], g.whole[:4096]) && bytes.Equal(want[8192:], g.whole[8192:]), "written outside of the window")
+	if window {
+		assert.True(t, bytes.Equal(want, g.whole), "written without the right")
+	}
+}
+
+// TestHostile: each message breaks the connection, and touches no memory.
+func TestHostile(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{MaxActive: 1 << 20})
+	g := newGuarded(t, w, uct.AccessRemoteRead)
+	h := newHostile(t, w)
+	u64 := func(v uint64) []byte { return le.AppendUint64(nil, v) }
+	for _, c := range []struct {
+		name string
+		id   uint8
+		body func() []byte
+	}{
+		{"put of the transport", framePut, func() []byte {
+			return le.AppendUint32(append(u64(g.mem.Addr()), u64(8)...), 0)
+		}},
+		{"short header", ucxwire.IDEager, func() []byte { return make([]byte, 7) }},
+		{"put without the right", ucxwire.IDPut, func() []byte {
+			return append(ucxwire.AppendPut(nil, ucxwire.Put{Addr: g.mem.Addr(), EP: h.ep}), make([]byte, 100)...)
+		}},
+		{"get behind the end", ucxwire.IDGetRequest, func() []byte {
+			return ucxwire.AppendGetRequest(nil, &ucxwire.GetRequest{Addr: g.mem.Addr() + 4000, Size: 97, EP: h.ep, Req: 1})
+		}},
+		{"get of all memory", ucxwire.IDGetRequest, func() []byte {
+			return ucxwire.AppendGetRequest(nil, &ucxwire.GetRequest{Addr: g.mem.Addr(), Size: 1 << 63, EP: h.ep, Req: 1})
+		}},
+		{"get of other memory", ucxwire.IDGetRequest, func() []byte {
+			return ucxwire.AppendGetRequest(nil, &ucxwire.GetRequest{Addr: g.mem.Addr(), Size: 8, EP: h.ep, Req: 1, Memory: 3})
+		}},
+		{"atomic of 2 bytes", ucxwire.IDAtomic, func() []byte {
+			return append(ucxwire.AppendAtomic(nil, &ucxwire.Atomic{Addr: g.mem.Addr(), EP: h.ep, Size: 8})[:24], 2, 0, 1, 0)
+		}},
+		{"unknown atomic", ucxwire.IDAtomic, func() []byte {
+			return ucxwire.AppendAtomic(nil, &ucxwire.Atomic{Addr: g.mem.Addr(), EP: h.ep, Size: 8, Op: 9})
+		}},
+		{"atomic without the right", ucxwire.IDAtomic, func() []byte {
+			return ucxwire.AppendAtomic(nil, &ucxwire.Atomic{Addr: g.mem.Addr(), EP: h.ep, Size: 8, Value: 1})
+		}},
+		{"fragment of no message", ucxwire.IDEagerMiddle, func() []byte {
+			return append(ucxwire.AppendFragment(nil, ucxwire.Fragment{Name: 1}), 1)
+		}},
+		{"message of 2^60 bytes", ucxwire.IDEagerFirst, func() []byte {
+			return ucxwire.AppendEagerFirst(nil, ucxwire.EagerFirst{Tag: 1, Total: 1 << 60, MsgID: 1})
+		}},
+		{"active message of 2 MiB", ucxwire.IDAMFirst, func() []byte {
+			return ucxwire.AppendAMFirstTail(ucxwire.AppendAMHead(nil, 1, 0, 0), 1, h.ep, 2<<20)
+		}},
+		{"active header longer than the message", ucxwire.IDAM, func() []byte { return ucxwire.AppendAMHead(nil, 1, 0, 1<<31) }},
+		{"completion of nothing", ucxwire.IDCompletion, func() []byte { return ucxwire.AppendCompletion(nil, h.ep) }},
+		{"wireup of an unknown type", ucxwire.IDWireup, func() []byte { return bytes.Repeat([]byte{9}, 40) }},
+		{"another endpoint for the same EP", ucxwire.IDWireup, func() []byte {
+			return ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupReply, SrcEP: 77, DstEP: h.ep,
+				Address: ucxwire.Address{Version: 1, Release: ucxwire.NoRelease, HasUUID: true, UUID: h.uuid}})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.t = t
+			h.connect()
+			before := w.Stats().Malformed
+			require.True(t, h.send(c.id, c.body()))
+			h.expectBroken()
+			if c.id != framePut {
+				assert.Equal(t, before+1, w.Stats().Malformed)
+			}
+			g.check(t, true)
+		})
+	}
+}
+
+// TestHostile_UnknownNames: messages that name endpoints and requests which are not there do nothing.
+func TestHostile_UnknownNames(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	h.connect()
+	for id := uint8(2); id <= ucxwire.LargestID; id++ {
+		body := make([]byte, 64)
+		body[8], body[16] = 1, 1
+		switch id {
+		case ucxwire.IDEager, ucxwire.IDEagerMiddle, ucxwire.IDAM: // name nothing, or a message
+			continue
+		case ucxwire.IDGetRequest:
+			body = body[:ucxwire.GetRequestLen]
+		case ucxwire.IDAtomic:
+			body = ucxwire.AppendAtomic(nil, &ucxwire.Atomic{Addr: 1, EP: 1, Size: 8})
+		case ucxwire.IDAtomicReply:
+			body = body[:16]
+		case ucxwire.IDCompletion:
+			body = body[:8]
+		case ucxwire.IDEagerFirst:
+			le.PutUint64(body[8:], 40)
+		case ucxwire.IDSyncFirst:
+			le.PutUint64(body[8:], 24)
+		case ucxwire.IDAMFirst, ucxwire.IDAMFirstPSN:
+			le.PutUint64(body[56:], 100)
+		case ucxwire.IDRTR:
+			clear(body[32:40])
+			body[8] = 1
+		}
+		require.True(t, h.send(id, body), "message %d", id)
+		for range 50 {
+			w.Progress()
+		}
+		assert.False(t, h.broken(), "message %d", id)
+	}
+	assert.Greater(t, w.Stats().Late, uint64(10))
+	assert.Zero(t, w.Stats().Malformed)
+}
+
+// TestHostile_Random sends messages that are nearly right. The worker survives, writes nothing outside of its window
+// and remembers a bounded number of bytes.
+func TestHostile_Random(t *testing.T) {
+	const held = 1 << 20
+	w := newWorker(t, ucxpeer.Config{MaxActive: held, MaxHeld: held})
+	g := newGuarded(t, w, uct.AccessAll)
+	w.OnActive(1, func(m *ucxpeer.ActiveMessage) { m.Reject() })
+	h := newHostile(t, w)
+	random := rand.New(rand.NewPCG(1, 2))
+	words := []uint64{0, 1, 7, 8, 4096, 1 << 20, 1 << 31, 1 << 32, 1 << 63, ^uint64(0), ^uint64(7)}
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range testenv.Rounds(200, 100000) {
+		if h.conn == nil || h.broken() {
+			h.connect()
+		}
+		id := uint8(random.IntN(36))
+		var body []byte
+		for range random.IntN(8) {
+			v := words[random.IntN(len(words))]
+			switch random.IntN(4) {
+			case 0:
+				v = h.ep
+			case 1:
+				v = g.mem.Addr() + uint64(random.IntN(5000)) - 200
+			}
+			body = le.AppendUint64(body, v)
+		}
+		body = append(body, pattern(random.IntN(300), random.IntN(256))...)
+		if len(body) > 0 && random.IntN(4) == 0 {
+			body = body[:random.IntN(len(body))]
+		}
+		if !h.send(id, body) {
+			h.hangUp()
+		}
+		for range 3 {
+			w.Progress()
+		}
+	}
+	g.check(t, false)
+	var after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(64<<20), "what the peer has sent is kept")
+
+	// An honest peer is served as before.
+	a := newWorker(t, ucxpeer.Config{})
+	ep, err := a.NewEP(w.Address(), ucxpeer.EPConfig{})
+	require.NoError(t, err)
+	p := &two{t: t, a: a, b: w, ab: ep}
+	buf := make([]byte, 100)
+	r, err := w.TagRecv(buf, 0xabcdef12345, all, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.wait(ep.TagSend(0xabcdef12345, pattern(100, 1), nil)))
+	require.NoError(t, p.wait(r, nil))
+	assert.Equal(t, pattern(100, 1), buf)
+}
