@@ -81,8 +81,8 @@ arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 
 lab: ## tests of verbs, of rc and of ud on rxe, the device of the kernel, in a virtual machine, where LAB has one; 10 minutes
 	.ci/lab
 
-ucx: ## ucxpeer against the UCX that is installed, in all roles; skips with its reason where there is none
-	@.ci/ucx
+ucx: ## ucxpeer against the UCX that is installed, or that in the folder UCX_LIB, in all roles; skips with its reason where there is none
+	@$(if $(UCX_LIB),GUCX_TEST_UCX_LIB=$(UCX_LIB)) .ci/ucx
 
 storm: ## peers of a long-lived server are killed, come and go, and lose memory under transfers, 1,000 times; an hour
 	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp

@@ -3,7 +3,7 @@
 // connection manager, remote keys, and the headers of all protocols.
 //
 // The layouts are those of UCX 1.13 to 1.23, whose integers are little-endian. [Releases] has in
-// what these differ, and which of them were tried.
+// what these differ, and which of them were tried; docs/ucx.md says what works with each.
 //
 // Everything that is decoded may come from an untrusted peer. A decoder checks lengths and counts,
 // and returns views: byte slices of what it returns are parts of its argument. It reports false, or
