@@ -43,7 +43,7 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	if err != nil {
 		return err
 	}
-	r.value = value
+	*recordOf[atomicRecord](r) = atomicRecord{value: value}
 	if r, err = r.start(); r != nil {
 		r.Release()
 	}
@@ -56,8 +56,8 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &fetchStage
-		r.result, r.op, r.size = result, op, uint8(size)
-		pending, err := key.amo.AtomicFetch(op, size, value, &r.word, raddr, key.amoKey, &r.comp)
+		r.old.result, r.atomic = result, atomicOp{op, uint8(size)}
+		pending, err := key.amo.AtomicFetch(op, size, value, &r.old.word, raddr, key.amoKey, &r.comp)
 		if err == nil {
 			if pending {
 				return r.underway(), nil
@@ -81,8 +81,8 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &fetchStage
-		r.result, r.op, r.size = result, uct.AtomicCSwap, uint8(size)
-		pending, err := key.amo.AtomicCSwap(size, compare, swap, &r.word, raddr, key.amoKey, &r.comp)
+		r.old.result, r.atomic = result, atomicOp{uct.AtomicCSwap, uint8(size)}
+		pending, err := key.amo.AtomicCSwap(size, compare, swap, &r.old.word, raddr, key.amoKey, &r.comp)
 		if err == nil {
 			if pending {
 				return r.underway(), nil
@@ -119,8 +119,16 @@ func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result 
 	if r, err = e.newAtomic(&fetchStage, op, size, raddr, key); err != nil {
 		return nil, err
 	}
-	r.compare, r.value, r.result = compare, value, result
+	*recordOf[atomicRecord](r) = atomicRecord{value: value, compare: compare}
+	r.old.result = result
 	return r.start()
+}
+
+// atomicRecord is what an atomic notes that does not go in one call.
+type atomicRecord struct {
+	value   uint64 // the operand
+	compare uint64 // the other one of compare-and-swap
+	seen    uint64 // what the word is believed to hold, where compare-and-swap is repeated until it succeeds
 }
 
 // wordText says why no atomic is of size bytes at raddr.
@@ -153,7 +161,7 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 		s = &remoteStage
 	}
 	r := e.w.newRequest(e, s)
-	r.op, r.size, r.raddr, r.key = op, uint8(size), raddr, key
+	r.atomic, r.target = atomicOp{op, uint8(size)}, peerRange{key, raddr}
 	return r, nil
 }
 
@@ -162,27 +170,51 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 var (
 	postStage   stage // without result, by the transport
 	fetchStage  stage // with result, by the transport
-	swapStage   stage // by compare-and-swap until it succeeds
 	remoteStage stage // by the target
+
+	swapWords  swapLoop // by compare-and-swap until it succeeds
+	swapHalves swapLoop // the same for a 4-byte word, in the 8 bytes around it
 )
+
+// swapLoop is the stages of an atomic by compare-and-swap.
+type swapLoop struct {
+	read stage // swaps 0 for 0, which reads the word
+	swap stage // swaps what was seen last for what the operation makes of it
+	wide bool  // the 8 bytes around a 4-byte word are swapped
+}
 
 func init() { // they name each other
 	atomic := stage{class: &keyClass, name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
-	postStage, fetchStage, swapStage, remoteStage = atomic, atomic, atomic, atomic
+	postStage, fetchStage, remoteStage = atomic, atomic, atomic
 	postStage.choose, postStage.post = choosePost, (*Request).postAtomic
 	fetchStage.choose, fetchStage.post = chooseFetch, (*Request).fetchAtomic
-	swapStage.post, swapStage.done, swapStage.steps = (*Request).postSwap, (*Request).swapped, true
 	remoteStage.role, remoteStage.post, remoteStage.steps = wireup.AM, (*Request).sendRemote, true
+	atomic.steps = true
+	swapHalves.wide = true
+	swapWords.init(atomic)
+	swapHalves.init(atomic)
+}
+
+// init makes the stages from what all atomics have.
+func (s *swapLoop) init(atomic stage) {
+	s.read, s.swap = atomic, atomic
+	s.read.post = func(r *Request) error {
+		recordOf[atomicRecord](r).seen = 0
+		return s.post(r, 0)
+	}
+	s.swap.post = func(r *Request) error { return s.post(r, s.applied(r, recordOf[atomicRecord](r).seen)) }
+	s.read.done = func(r *Request) { s.found(r, false) }
+	s.swap.done = func(r *Request) { s.found(r, r.old.word == recordOf[atomicRecord](r).seen) }
 }
 
 // choosePost chooses the way of an atomic without result.
 func choosePost(r *Request) {
 	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
 	post := a.Post64
-	if r.size == 4 {
+	if r.atomic.size == 4 {
 		post = a.Post32
 	}
-	if !post.Has(r.op) {
+	if !post.Has(r.atomic.op) {
 		chooseFetch(r)
 	}
 }
@@ -191,27 +223,25 @@ func choosePost(r *Request) {
 func chooseFetch(r *Request) {
 	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
 	fetch := a.Fetch64
-	if r.size == 4 {
+	if r.atomic.size == 4 {
 		fetch = a.Fetch32
 	}
 	switch {
-	case fetch.Has(r.op):
+	case fetch.Has(r.atomic.op):
 		r.stage = &fetchStage
 	case fetch.Has(uct.AtomicCSwap):
-		r.stage = &swapStage
-	case r.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.key.packed.Holds(r.raddr&^7, 8):
-		r.stage = &swapStage
-		r.flags |= reqWide
+		r.stage = &swapWords.read
+	case r.atomic.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.target.key.packed.Holds(r.target.addr&^7, 8):
+		r.stage = &swapHalves.read
 	default:
 		r.stage = &remoteStage
 	}
-	r.expect = 0
 }
 
 // atomicLane is the lane of atomics, with the key for it.
 func (r *Request) atomicLane() (*lane, uct.RKey, error) {
 	l := r.ep.link.lanes.Use[wireup.AMO]
-	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	return l, key, err
 }
 
@@ -221,7 +251,7 @@ func (r *Request) postAtomic() error {
 	if err != nil {
 		return err
 	}
-	return l.AMO.AtomicPost(r.op, int(r.size), r.value, r.raddr, key)
+	return l.AMO.AtomicPost(r.atomic.op, int(r.atomic.size), recordOf[atomicRecord](r).value, r.target.addr, key)
 }
 
 // fetchAtomic posts an operation with result that the transport has.
@@ -231,48 +261,42 @@ func (r *Request) fetchAtomic() error {
 		return err
 	}
 	r.comp.Count++
-	if r.op == uct.AtomicCSwap {
-		return r.took(l.AMO.AtomicCSwap(int(r.size), r.compare, r.value, &r.word, r.raddr, key, &r.comp))
+	a := recordOf[atomicRecord](r)
+	if r.atomic.op == uct.AtomicCSwap {
+		return r.took(l.AMO.AtomicCSwap(int(r.atomic.size), a.compare, a.value, &r.old.word, r.target.addr, key, &r.comp))
 	}
-	return r.took(l.AMO.AtomicFetch(r.op, int(r.size), r.value, &r.word, r.raddr, key, &r.comp))
+	return r.took(l.AMO.AtomicFetch(r.atomic.op, int(r.atomic.size), a.value, &r.old.word, r.target.addr, key, &r.comp))
 }
 
-// postSwap posts one round of a loop: the first swaps 0 for 0, which reads the
-// word, the others the value that the operation makes of the last one seen.
-func (r *Request) postSwap() error {
+// post swaps what was seen last for another value.
+func (s *swapLoop) post(r *Request, swap uint64) error {
 	l, key, err := r.atomicLane()
 	if err != nil {
 		return err
 	}
-	swap := uint64(0)
-	if r.flags&reqRead != 0 {
-		swap = r.applied(r.expect)
-	}
-	addr, size := r.raddr, int(r.size)
-	if r.flags&reqWide != 0 {
+	addr, size := r.target.addr, int(r.atomic.size)
+	if s.wide {
 		addr, size = addr&^7, 8
 	}
 	r.comp.Count++
-	return r.took(l.AMO.AtomicCSwap(size, r.expect, swap, &r.word, addr, key, &r.comp))
+	return r.took(l.AMO.AtomicCSwap(size, recordOf[atomicRecord](r).seen, swap, &r.old.word, addr, key, &r.comp))
 }
 
-// swapped looks at what a round found, and ends the loop or goes on.
-func (r *Request) swapped() {
-	seen := r.word
-	done := r.flags&reqRead != 0 && seen == r.expect
+// found looks at what a round found, and ends the loop or goes on.
+func (s *swapLoop) found(r *Request, swapped bool) {
+	found := r.old.word
 	switch {
 	case r.comp.Status != ucs.StatusOK || r.flags&reqDone != 0:
 		r.settle(r.comp.Status)
 		return
-	case done || r.applied(seen) == seen: // nothing to change is done by looking
-		if r.flags&reqWide != 0 {
-			r.word = uint64(uint32(seen >> r.shift()))
+	case swapped || s.applied(r, found) == found: // nothing to change is done by looking
+		if s.wide {
+			r.old.word = uint64(uint32(found >> r.shift()))
 		}
 		r.settle(ucs.StatusOK)
 		return
 	}
-	r.flags |= reqRead
-	r.expect = seen
+	recordOf[atomicRecord](r).seen, r.stage = found, &s.swap
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
 	if st := r.stopped(); st != ucs.StatusOK {
 		r.settle(st)
@@ -282,16 +306,17 @@ func (r *Request) swapped() {
 }
 
 // applied is the word, or the 8 bytes around it, after the operation on old.
-func (r *Request) applied(old uint64) uint64 {
-	if r.flags&reqWide == 0 {
-		return r.op.Apply(int(r.size), old, r.compare, r.value)
+func (s *swapLoop) applied(r *Request, old uint64) uint64 {
+	a := recordOf[atomicRecord](r)
+	if !s.wide {
+		return r.atomic.op.Apply(int(r.atomic.size), old, a.compare, a.value)
 	}
-	s := r.shift()
-	return old&^(0xffffffff<<s) | r.op.Apply(4, old>>s&0xffffffff, r.compare, r.value)<<s
+	at := r.shift()
+	return old&^(0xffffffff<<at) | r.atomic.op.Apply(4, old>>at&0xffffffff, a.compare, a.value)<<at
 }
 
 // shift is where a 4-byte word lies in the 8 bytes around it.
-func (r *Request) shift() uint { return uint(r.raddr&4) * 8 }
+func (r *Request) shift() uint { return uint(r.target.addr&4) * 8 }
 
 // AtomicFetchWait is AtomicFetch that returns the old value.
 func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {

@@ -6,18 +6,18 @@ import "github.com/gucx/gucx/ucs"
 // leaves the list of operations, since flushes and fences do not wait for receives of the peer.
 func (r *Request) awaitPeer() {
 	e := r.ep
-	if r.flags&reqListed != 0 {
+	if r.place() == placeListed {
 		e.unlist(r)
 	}
 	r.comp.Count++
-	r.flags |= reqAwaited
+	r.moveTo(placeAwaited)
 	e.awaited.add(r)
 }
 
 // unawait removes a request that has ended from the awaited ones.
 func (r *Request) unawait() {
 	e := r.ep
-	r.flags &^= reqAwaited
+	r.moveTo(placeNone)
 	e.awaited.remove(r)
 	e.answeredAll()
 	e.emptied()
@@ -47,7 +47,7 @@ func (e *EP) goOnLeaving() {
 func (e *EP) endAwaited(st ucs.Status) {
 	for r := e.awaited.first; r != nil; {
 		next := r.next
-		if r.flags&reqLed == 0 { // else it ends with the request that it has led
+		if r.place() != placeLed { // else it ends with the request that it has led
 			r.comp.Complete(st)
 		}
 		r = next

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"math/bits"
+	"reflect"
 	"testing"
 	"unsafe"
 
@@ -22,6 +24,13 @@ func TestSizes(t *testing.T) {
 	} {
 		assert.LessOrEqual(t, tc.size, tc.budget, tc.name)
 	}
+}
+
+// TestFields holds how much a reader has to know of an EP and of a request.
+func TestFields(t *testing.T) {
+	assert.LessOrEqual(t, reflect.TypeFor[EP]().NumField(), 22, "fields of EP")
+	assert.LessOrEqual(t, reflect.TypeFor[Request]().NumField(), 20, "fields of Request")
+	assert.LessOrEqual(t, bits.OnesCount32(uint32(reqUnreached|(reqUnreached-1))&^uint32(reqPlace)), 16, "flags of Request")
 }
 
 // TestLines holds what a plain receive of a tagged message touches to a line of its request and

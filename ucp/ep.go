@@ -48,7 +48,7 @@ type EP struct {
 
 // opCounts are numbers of operations in progress.
 type opCounts struct {
-	direct   int32 // that are not listed; see reqDirect
+	direct   int32 // that are not listed; see placeDirect
 	unposted int32 // that are not posted completely, or take several steps
 }
 
@@ -207,14 +207,14 @@ func (e *EP) lane(p wireup.Role) *lane {
 
 // list enters a request as the latest operation of the EP.
 func (e *EP) list(r *Request) {
-	r.flags |= reqListed
+	r.flags |= placeListed
 	e.ops.add(r)
 }
 
 // unlist removes an operation that has ended, and starts a flush that waited for
 // it.
 func (e *EP) unlist(r *Request) {
-	r.flags &^= reqListed
+	r.moveTo(placeNone)
 	e.ops.remove(r)
 	switch f := e.ops.first; {
 	case f == nil:
@@ -610,10 +610,11 @@ func (e *EP) answerDue() {
 	}
 }
 
-// answered is called when an answer has left, or will not.
+// answered is called when an answer has left, or will not. One that could not leave at once was counted,
+// and released.
 func (r *Request) answered() {
 	e := r.ep
-	if r.flags&reqAnswerDue == 0 || e.link == nil {
+	if r.flags&reqReleased == 0 || e.link == nil {
 		return
 	}
 	if e.link.answers--; e.closing.notifies {

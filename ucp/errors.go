@@ -73,8 +73,8 @@ func bytesText(n int) string {
 // action is what the request does.
 func (r *Request) action() action {
 	switch {
-	case r.size != 0:
-		return action{r.stage, r.op, int(r.size)}
+	case r.stage.opped:
+		return action{r.stage, r.atomic.op, int(r.atomic.size)}
 	case r.buf != nil:
 		return action{stage: r.stage, n: len(r.buf)}
 	}

@@ -75,6 +75,9 @@ func (l *link) retire(x *lane, st ucs.Status) {
 		return
 	}
 	l.losses++
+	for r := range l.e.ops.all {
+		r.flags |= reqLost
+	}
 	l.findRails()
 	l.e.lanesChanged()
 	if had&l.e.roles.pinned != 0 && proven {
@@ -185,12 +188,12 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 		e.markFailed(statusOf(why), why, i)
 		return st
 	}
-	if r.flags&(reqAwaited|reqZcopy) == reqAwaited { // the peer says so, or the request that it leads, which has told
+	if r.awaits() && r.flags&reqZcopy == 0 { // the peer says so, or the request that it leads, which has told
 		return st
 	}
 	if l := e.link; l != nil {
 		why := l.whyLost(r)
-		if why != ucs.StatusOK && r.flags&(reqPosted|reqFlushing) != 0 && l.wentWith(st) {
+		if why != ucs.StatusOK && r.flags&reqPosted != 0 && l.wentWith(st) {
 			st = why
 		}
 		if r.stage.tells {
@@ -278,7 +281,7 @@ func (e *EP) goesOn(r *Request) bool {
 func (r *Request) repeats(st ucs.Status) bool {
 	e := r.ep
 	switch {
-	case r.flags&reqDecided != 0:
+	case e.link != nil && e.link.decided == r:
 		return false
 	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.unwanted():
 		return false
@@ -304,9 +307,9 @@ func (r *Request) repeat() {
 	} else if s := r.stage.again; s != nil {
 		r.stage = s
 	}
-	r.off, r.expect = 0, r.ep.link.losses
+	r.off = 0
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
-	r.flags = r.flags&^reqPosted | reqAhead
+	r.flags = r.flags&^(reqPosted|reqLost) | reqAhead
 	r.launch()
 }
 
@@ -332,9 +335,10 @@ func (l *link) decide() {
 	l.undecided = nil
 	for _, r := range list {
 		switch {
-		case r.expect == l.losses && r.flags&reqUnreached == 0:
-			r.flags |= reqDecided
+		case r.flags&(reqLost|reqUnreached) == 0:
+			l.decided = r
 			r.stage.done(r)
+			l.decided = nil
 		case l.retiring():
 			l.undecided = append(l.undecided, r)
 		default:

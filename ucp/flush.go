@@ -74,10 +74,10 @@ func (e *EP) flush(parent *Request) (*Request, error) {
 // flushStart runs when every operation before the flush has ended: what is left is
 // what completes without a request, which the lanes flush.
 func (r *Request) flushStart() {
-	if r.flags&(reqFlushing|reqDone|reqWaiting) != 0 {
+	if r.flags&(reqPosted|reqDone|reqWaiting) != 0 {
 		return
 	}
-	r.flags |= reqFlushing
+	r.flags |= reqPosted
 	if st := r.ep.closing.aborting; st != ucs.StatusOK {
 		r.settle(st)
 		return

@@ -119,7 +119,7 @@ var (
 //go:noinline
 func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	r := e.w.newRequest(e, s)
-	r.buf, r.raddr, r.key = buf, raddr, key
+	r.buf, r.target = buf, peerRange{key, raddr}
 	if p != nil {
 		r.mem = (*region.Mem)(p.Mem)
 	}
@@ -134,7 +134,7 @@ func postImpliedPut(r *Request) error {
 	}
 	i := r.ep.implied()
 	i.comp.Count++
-	return r.implied(l.Put.PutZcopy(iov, r.raddr, key, &i.comp))
+	return r.implied(l.Put.PutZcopy(iov, r.target.addr, key, &i.comp))
 }
 
 func postImpliedGet(r *Request) error {
@@ -145,7 +145,7 @@ func postImpliedGet(r *Request) error {
 	}
 	i := r.ep.implied()
 	i.comp.Count++
-	return r.implied(l.Get.GetZcopy(iov, r.raddr, key, &i.comp))
+	return r.implied(l.Get.GetZcopy(iov, r.target.addr, key, &i.comp))
 }
 
 // whole returns what one call over l takes to move all of r without a copy; ok is false if
@@ -155,7 +155,7 @@ func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool)
 	if n < b.min || n > b.max || r.off > 0 || t.domain.Attr.NeedMemH && t.of(r.mem) != registered {
 		return 0, nil, false
 	}
-	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return 0, nil, false // as the usual way says
 	}

@@ -148,7 +148,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	w.pool.remote.Remove(r.remote)
 	r.remote = 0
 	st := c.Status()
-	if st == ucs.StatusCanceled && !r.msg.acked && r.flags&reqCanceling == 0 {
+	if st == ucs.StatusCanceled && !r.msg.acked && !r.msg.recalls {
 		st = ucs.StatusOK // the peer has dropped it, which is nothing to its sender
 	}
 	r.comp.Complete(st)
@@ -162,7 +162,7 @@ func (w *Worker) sent(e *EP, id uint64) *Request {
 	if e == nil || r == nil || r.ep != e {
 		return nil
 	}
-	if r.flags&(reqAwaited|reqFetching|reqLed) != reqAwaited {
+	if r.place() != placeAwaited || r.stage.fetches {
 		if c := r.stage.class; c == nil || c.answered == nil || !c.answered(r) {
 			return nil
 		}

@@ -139,7 +139,7 @@ func (x *lies) begin(scheme string) {
 	b.spin() // the last progress that b makes: a has not replied yet
 	x.track(a.ep.StreamRecv(make([]byte, 10), true, new(int), nil))
 	x.track(a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), a.key.Addr(), a.key))
-	x.without(func() bool { return fetching.flags&reqFetching != 0 && a.ep.msgs.inbound != nil })
+	x.without(func() bool { return fetching.stage.fetches && a.ep.msgs.inbound != nil })
 	for range 1000 {
 		x.a.w.Progress()
 	}

@@ -32,6 +32,7 @@ type link struct {
 	within     time.Duration // in which each transport connection is made; see within.go
 	losses     uint64        // lanes that broke
 	undecided  []*Request    // transfers that have failed and may be repeated
+	decided    *Request      // one that is not repeated, and ends now
 	pause      int           // rounds of Progress until that is decided
 	askedRails bool          // lanes that share work were asked for
 

@@ -168,7 +168,7 @@ func (r *Request) moveList(op *listOp) error {
 		return errNoPieces
 	}
 	x := r.pieces
-	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *Request) moveList(op *listOp) error {
 	for total := x.len(); r.off < total; {
 		n := x.take(r.off, op.limits(l.Iface.attr))
 		r.comp.Count++
-		if err := r.took(op.call(l, x.iov, r.raddr+uint64(r.off), key, &r.comp)); err != nil {
+		if err := r.took(op.call(l, x.iov, r.target.addr+uint64(r.off), key, &r.comp)); err != nil {
 			return err
 		}
 		r.off += n

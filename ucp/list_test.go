@@ -189,7 +189,7 @@ func TestList_WantsNothing(t *testing.T) {
 	p := newPair(t, real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
 	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
 	require.NoError(t, err)
-	p.until(func() bool { return sent.flags&reqAwaited != 0 })
+	p.until(func() bool { return sent.awaits() })
 	rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: 1, Addr: p.b.mem.Addr(), Key: p.b.mem.Pack()}
 	p.a.w.handleRTR(rtr.Append(nil), nil)
 	require.NoError(t, p.finish(sent, nil))

@@ -315,7 +315,7 @@ func (r *Request) echoed() {
 func (m *messages) endUnmatched() {
 	for r := m.e.awaited.first; r != nil; {
 		next := r.next
-		if r.msg != nil && r.msg.acked && !r.stage.announces && r.flags&reqLed == 0 {
+		if r.msg != nil && r.msg.acked && !r.stage.announces && r.place() != placeLed {
 			r.comp.Complete(ucs.StatusPeerClosed)
 		}
 		r = next

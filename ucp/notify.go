@@ -26,6 +26,14 @@ var (
 	notifyWordStage = stage{class: &keyClass, name: "notification", role: wireup.AM, post: (*Request).sendWord}
 )
 
+// notifyRecord is what a put with notification notes.
+type notifyRecord struct {
+	word uint64
+}
+
+// notification is the word of a put with notification.
+func (r *Request) notification() uint64 { return recordOf[notifyRecord](r).word }
+
 // PutNotify is Put after which the peer's worker gets word as an event; see
 // [Worker.OnNotify]. The event comes when all of the data is visible at the peer, and not
 // at all if the put fails. No [EP.Fence] is needed. A message that is sent after a plain Put may
@@ -42,9 +50,9 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 	}
 	if r == nil { // no data, but a word
 		r = e.w.newRequest(e, &notifyStage)
-		r.raddr, r.key, r.onDone = raddr, key, p.onDone()
+		r.target, r.onDone = peerRange{key, raddr}, p.onDone()
 	}
-	r.value = word
+	*recordOf[notifyRecord](r) = notifyRecord{word}
 	return r.start()
 }
 
@@ -62,9 +70,9 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 func (r *Request) putNotify() error {
 	x := r.ep.link.ordered()
 	if r.off == 0 {
-		r.expect = r.ep.link.losses
+		r.flags &^= reqLost
 	}
-	if x != nil && r.value <= math.MaxUint32 {
+	if x != nil && r.notification() <= math.MaxUint32 {
 		return r.putWithWord(x)
 	}
 	if err := postPut(r); err != nil || x == nil {
@@ -86,7 +94,7 @@ func (r *Request) putWithWord(x *lane) error {
 	if r.off < len(r.buf) {
 		err = r.move(putTables, &notifyCalls)
 	} else if err = x.EP.Fence(); err == nil {
-		err = x.Notify.NotifyBcopy(nil, 0, 0, uint32(r.value))
+		err = x.Notify.NotifyBcopy(nil, 0, 0, uint32(r.notification()))
 	}
 	if err == nil {
 		r.stage = &notifyWordStage // nothing of that is left
@@ -105,7 +113,7 @@ func notifyBcopy(r *Request, l *lane, key uct.RKey, n int) error {
 		return err
 	}
 	buf, raddr := r.part(n)
-	return l.Notify.NotifyBcopy(buf, raddr, key, uint32(r.value))
+	return l.Notify.NotifyBcopy(buf, raddr, key, uint32(r.notification()))
 }
 
 func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
@@ -117,7 +125,7 @@ func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	}
 	iov, raddr := r.piece(l, n)
 	r.comp.Count++
-	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.value), &r.comp))
+	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.notification()), &r.comp))
 }
 
 // behindPieces has the word, which comes with the last piece of the data, come behind the others.
@@ -133,7 +141,7 @@ func (r *Request) dataPut() { r.goOn(&notifyOrderStage) }
 
 // dataThere runs when the data is at the peer, unless a lane broke that may have had a part.
 func (r *Request) dataThere() {
-	if l := r.ep.link; l != nil && r.expect != l.losses {
+	if l := r.ep.link; l != nil && r.flags&reqLost != 0 {
 		r.fail(l.lanes.LastLost())
 	}
 	r.goOn(&notifyWordStage)
@@ -142,7 +150,7 @@ func (r *Request) dataThere() {
 // sendWord sends the word.
 func (r *Request) sendWord() error {
 	w, l := r.worker, r.ep.link
-	m := wire.Notify{EP: l.conn.MessageEP(), Word: r.value}
+	m := wire.Notify{EP: l.conn.MessageEP(), Word: r.notification()}
 	w.msg.b = m.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMNotify, &w.msg)
 	return err

@@ -41,7 +41,7 @@ func (r *Request) sharedBy(how sharing) (use railSet) {
 // local buffer if that is registered at all.
 func (r *Request) reaches(x *lane) bool {
 	d, md := x.Iface.domain, r.ep.peer.Addr.Resources[x.Remote].MD
-	if d.Attr.RKeyLen > 0 && r.key.packed.Find(int(md)) == nil {
+	if d.Attr.RKeyLen > 0 && r.target.key.packed.Find(int(md)) == nil {
 		return false
 	}
 	return r.mem == nil || !d.Attr.NeedMemH || r.mem.In(d) != nil
@@ -76,8 +76,8 @@ func (r *Request) postSplit() error {
 	ends := use.Bounds(len(r.buf))
 	for i := range use.Len() {
 		part := r.worker.newRequest(r.ep, r.stage.part)
-		part.buf, part.raddr, part.key, part.mem = r.buf[from:ends[i]], r.raddr+uint64(from), r.key, r.mem
-		part.lane, part.expect, part.parent = use.lanes[i], r.ep.link.losses, r
+		part.buf, part.mem, part.target = r.buf[from:ends[i]], r.mem, peerRange{r.target.key, r.target.addr + uint64(from)}
+		part.lane, part.parent = use.lanes[i], r
 		r.comp.Count++
 		if part, _ = part.start(); part != nil { // an error is the parent's, too
 			part.Release()
@@ -111,7 +111,7 @@ func (r *Request) keyed(x *lane, err error) error {
 	if err == nil || err == uct.ErrNoResource {
 		return err
 	}
-	_, unknown := r.key.resolve(x.Iface.index, x.Remote)
+	_, unknown := r.target.key.resolve(x.Iface.index, x.Remote)
 	if unknown == nil && !errors.Is(err, errNoPieces) {
 		return err
 	}

@@ -331,7 +331,7 @@ func TestRails_LaneBreaksBeforeTheFlush(t *testing.T) {
 	cfg.RndvScheme = "put_zcopy"
 	p := newPair(t, fakes("fakes", twoFast()...), cfg).onRails()
 	send, recv := p.startTagged(t, memLen, 5)
-	p.until(func() bool { return recv.flags&reqFetching != 0 })
+	p.until(func() bool { return recv.stage.fetches })
 	first, second := p.a.freeze(0), p.a.railLanes()[1].EP.(*fakeEP)
 	second.i.loses = true
 	p.until(func() bool { return second.i.lost > 0 })

@@ -33,13 +33,13 @@ var rmaProtocol = protocol{
 // sendRemote asks the target to execute the atomic. The operation ends with the
 // answer.
 func (r *Request) sendRemote() error {
-	w, l := r.worker, r.ep.link
+	w, l, a := r.worker, r.ep.link, recordOf[atomicRecord](r)
 	if r.remote == 0 {
 		r.remote = w.pool.remote.Add(r)
 	}
 	m := wire.Request{
-		Op: r.op, Size: r.size, EP: l.conn.MessageEP(), ID: r.remote,
-		Region: r.key.packed.Region, Addr: r.raddr, Value: r.value, Compare: r.compare,
+		Op: r.atomic.op, Size: r.atomic.size, EP: l.conn.MessageEP(), ID: r.remote,
+		Region: r.target.key.packed.Region, Addr: r.target.addr, Value: a.value, Compare: a.compare,
 	}
 	w.msg.b = m.Append(w.msg.b[:0])
 	if _, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMRequest, &w.msg); err != nil {
@@ -63,15 +63,20 @@ func (w *Worker) handleRequest(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	r := w.newRequest(e, &answerStage)
-	r.raddr = m.ID
 	old, st := w.ctx.memory.Execute(&m)
-	r.word, r.value = old, uint64(st)
+	*recordOf[answerRecord](r) = answerRecord{id: m.ID, old: old, status: st}
 	if r, _ = r.start(); r != nil {
-		r.flags |= reqAnswerDue
 		e.answerDue()
 		r.Release()
 	}
 	return false
+}
+
+// answerRecord is the result of an atomic for a peer.
+type answerRecord struct {
+	id     uint64 // the peer's name of its request
+	old    uint64
+	status ucs.Status
 }
 
 // answerStage gives a peer the result of its atomic.
@@ -81,8 +86,8 @@ var answerStage = stage{
 
 // sendAnswer sends the result of an atomic back.
 func (r *Request) sendAnswer() error {
-	w, l := r.worker, r.ep.link
-	m := wire.Answer{Status: ucs.Status(r.value), EP: l.conn.MessageEP(), ID: r.raddr, Value: r.word}
+	w, l, a := r.worker, r.ep.link, recordOf[answerRecord](r)
+	m := wire.Answer{Status: a.status, EP: l.conn.MessageEP(), ID: a.id, Value: a.old}
 	w.msg.b = m.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMAnswer, &w.msg)
 	return err
@@ -96,12 +101,12 @@ func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	r := w.pool.remote.Find(m.ID)
-	if r == nil || r.ep.id != m.EP || r.size == 0 || r.flags&reqPosted == 0 {
+	if r == nil || r.ep.id != m.EP || !r.stage.opped || r.flags&reqPosted == 0 {
 		w.stats.badMessages.Inc()
 		return false
 	}
 	w.pool.remote.Remove(r.remote)
-	r.remote, r.word = 0, m.Value
+	r.remote, r.old.word = 0, m.Value
 	r.comp.Complete(m.Status)
 	return false
 }

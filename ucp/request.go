@@ -26,73 +26,102 @@ type Request struct {
 	flags  reqFlags
 	status ucs.Status
 	lane   uint8 // the next lane to flush; that of a part
-	op     uct.AtomicOp
-	size   uint8    // of the atomic; 0 if it is none
+	atomic atomicOp
 	next   *Request // in EP.ops or EP.awaited, in the order in which operations were issued; in the pool
 	recv   *tagRecv // of a receive, for good; nil for all others
 	worker *Worker
 
-	prev   *Request // as next
-	pend   uct.PendingReq
-	ep     *EP // nil for a request of a worker
-	key    *RKey
-	parent *Request // counts this one as its child
-	stage  *stage
+	prev  *Request // as next
+	pend  uct.PendingReq
+	ep    *EP // nil for a request of a worker
+	stage *stage
 
+	toTell
+	localData
+	target peerRange
+	old    oldWord
+	remote uint64   // name by which the peer calls the request; 0 if it has none
+	msg    *message // nil for what is none
+	record record
+}
+
+// toTell is who is told of the end.
+type toTell struct {
+	parent *Request    // counts the request as its child
+	onDone func(error) // OpParams.OnDone; called if reqTells is set
+}
+
+// localData is what is moved at this side.
+type localData struct {
 	buf    []byte
-	off    int    // bytes posted
-	raddr  uint64 // of a receive of data that is in no buffer: its length
+	off    int // bytes posted
 	mem    *region.Mem
 	leased *lease     // of mem, if it was registered for the request
 	pieces *pieceList // of a put or get of data in pieces, instead of buf
 	iov    [1]uct.IOV
-
-	value   uint64  // operand of an atomic
-	compare uint64  // the other one of compare-and-swap
-	expect  uint64  // compare-and-swap: what the word is believed to hold; a transfer: link.losses when it was posted
-	word    uint64  // where the transport stores the old value
-	result  *uint64 // where the caller wants it
-
-	remote uint64 // name of an atomic that the target executes
-
-	msg *message // nil for what is none
-
-	onDone func(error) // OpParams.OnDone; called if reqTells is set
 }
 
-// reqFlags are the places where a request is known, and what was asked of it.
+// peerRange is memory of the peer.
+type peerRange struct {
+	key  *RKey
+	addr uint64
+}
+
+// atomicOp is what an atomic does, if the stage is one (stage.opped).
+type atomicOp struct {
+	op   uct.AtomicOp
+	size uint8 // of the word, in bytes
+}
+
+// oldWord is the value of a word before the atomic that fetches it.
+type oldWord struct {
+	word   uint64  // where the transport stores it
+	result *uint64 // where the caller wants it; nil if it does not
+}
+
+// reqFlags are what is known of a request: its place, a number in the lowest bits, and flags.
 type reqFlags uint32
 
+// The places of a request. They are tested by bits where said.
 const (
-	reqListed    reqFlags = 1 << iota // in EP.ops
-	reqQueued                         // in the pending queue of a lane
+	placeNone    reqFlags = 0 // in no list, and counted nowhere
+	placeListed  reqFlags = 1 // in EP.ops
+	placeAwaited reqFlags = 2 // in EP.awaited: the peer replies. This bit is set in placeLed, and in no other
+	placeLed     reqFlags = 3 // there, and another request, whose parent it is, does what it waits for
+	placeDirect  reqFlags = 4 // posted in one call: counted in EP.counts; or a receive that its message has ended
+	placeFree    reqFlags = 5 // in the pool
+
+	reqPlace reqFlags = 7 // the bits of the place
+)
+
+const (
+	reqQueued    reqFlags = 8 << iota // in the pending queue of a lane
 	reqWaiting                        // in EP.waiting
 	reqInTurn                         // taken out of that, and started now
 	reqUnposted                       // counted in EP.counts: not all of it is posted
-	reqPosted                         // something of it was posted
+	reqPosted                         // something of it was posted; a flush or fence: all operations before it have ended
 	reqDone                           // ended; status is final
 	reqReleased                       // goes back to the pool when it has ended
 	reqGivenUp                        // the caller has: post no more, do not touch its buffer
 	reqZcopy                          // a put: a transport got a piece of the buffer itself
-	reqFree                           // in the pool
-	reqFlushing                       // all operations before the flush have ended
 	reqAhead                          // no fence holds it back any more
-	reqWide                           // compare-and-swap: a 4-byte word, swapped in the 8 bytes around it
-	reqRead                           // compare-and-swap: the word has been read
-	reqAnswerDue                      // an answer: counted in link.answers
-	reqDirect                         // posted in one call: counted in EP.counts, and in no list
-	reqAwaited                        // in EP.awaited
-	reqLed                            // another request, whose parent it is, does what it waits for
-	reqFetching                       // a receive of a message that was announced
-	reqTruncated                      // of one that is longer than the buffer
 	reqTells                          // onDone is to be called: the caller has the request
 	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
-	reqTyped                          // a receive into data that is not in one piece
-	reqCanceling                      // ends with ErrCanceled when the queue of the transport, or the peer, gives it back
-	reqDecided                        // a transfer that has failed and is not repeated
+	reqLost                           // a lane of the EP has broken since the request was made, or posted anew
 	reqUnreached                      // the lane that is left has no key for the memory of the message
-	reqReceived                       // a receive that its message has ended and nothing else knows of
 )
+
+// reqFree are the flags of a request in the pool.
+const reqFree = placeFree | reqDone
+
+// place is where the request is known.
+func (r *Request) place() reqFlags { return r.flags & reqPlace }
+
+// moveTo notes where the request is known from now on.
+func (r *Request) moveTo(to reqFlags) { r.flags = r.flags&^reqPlace | to }
+
+// awaits reports that the request is in EP.awaited.
+func (r *Request) awaits() bool { return r.flags&placeAwaited != 0 }
 
 // requestPool is the requests of a worker.
 type requestPool struct {
@@ -168,7 +197,7 @@ func (w *Worker) recycleReceived(r *Request) {
 // recycleDirect is recycle for a request that was posted in one call, of a buffer that is
 // copied, and ended well. It keeps its EP until it is used again.
 func (w *Worker) recycleDirect(r *Request) {
-	r.result, r.off, r.size = nil, 0, 0
+	r.old.result, r.off = nil, 0
 	r.comp.Count = 1
 	r.flags = reqFree
 	r.next, w.pool.free = w.pool.free, r
@@ -178,14 +207,14 @@ func (w *Worker) recycleDirect(r *Request) {
 var errGivenBack = fmt.Errorf("ucp: request: %w: it was given back already", ucs.ErrInvalidParam)
 
 // Done reports whether the operation has ended. It makes no progress.
-func (r *Request) Done() bool { return r == nil || r.flags&(reqDone|reqFree) != 0 }
+func (r *Request) Done() bool { return r == nil || r.flags&reqDone != 0 }
 
 // Status is StatusInProgress, or how the operation ended.
 func (r *Request) Status() ucs.Status {
 	switch {
 	case r == nil:
 		return ucs.StatusOK
-	case r.flags&reqFree != 0:
+	case r.place() == placeFree:
 		return ucs.StatusInvalidParam
 	case r.flags&reqDone == 0:
 		return ucs.StatusInProgress
@@ -213,10 +242,10 @@ func (r *Request) Test() (done bool, err error) {
 }
 
 // directDone are the flags of a request that was posted in one call and has ended.
-const directDone = reqPosted | reqDirect | reqDone
+const directDone = reqPosted | placeDirect | reqDone
 
 // recvDone are the flags of a receive that its message has ended, and nothing was asked of it.
-const recvDone = reqReceived | reqDone
+const recvDone = placeDirect | reqDone
 
 // take returns how an ended request ended and gives it back.
 func (r *Request) take() error {
@@ -228,7 +257,7 @@ func (r *Request) take() error {
 		r.worker.recycleReceived(r)
 		return nil
 	}
-	if r.flags&reqFree != 0 {
+	if r.place() == placeFree {
 		return errGivenBack
 	}
 	err := r.err()
@@ -250,7 +279,7 @@ func (r *Request) Release() {
 		r.worker.recycleReceived(r)
 		return
 	}
-	if r.flags&reqFree != 0 {
+	if r.place() == placeFree {
 		invariants.Assert(false, "a request was released twice")
 		return
 	}
@@ -311,7 +340,7 @@ func (r *Request) lent() bool {
 
 // collect recycles a request that has ended, was released, and is in no queue.
 func (r *Request) collect() {
-	const held = reqQueued | reqListed | reqWaiting | reqAwaited
+	const held = reqQueued | reqWaiting | placeListed | placeAwaited // bits, which placeDirect has not
 	if r.flags&(reqDone|reqReleased) == reqDone|reqReleased && r.flags&held == 0 {
 		r.worker.recycle(r)
 	}
@@ -337,7 +366,7 @@ func (r *Request) started() (*Request, error) {
 // underway returns what an operation gives to its caller that was posted in one call and
 // goes on. It is in no list of its EP, which counts it.
 func (r *Request) underway() *Request {
-	r.flags = reqPosted | reqDirect
+	r.flags = reqPosted | placeDirect
 	r.ep.counts.direct++
 	return r
 }
@@ -345,15 +374,15 @@ func (r *Request) underway() *Request {
 // endedAtOnce gives back the request of an operation that is not under way after the call in
 // which it was posted: it has ended well, and nobody has seen the request.
 func (r *Request) endedAtOnce() {
-	if r.result != nil {
-		*r.result = r.word
+	if r.old.result != nil {
+		*r.old.result = r.old.word
 	}
 	r.worker.recycleDirect(r)
 }
 
 // underwayBare is underway for an operation that is not copied.
 func (r *Request) underwayBare() *Request {
-	r.flags = reqPosted | reqDirect | reqZcopy
+	r.flags = reqPosted | placeDirect | reqZcopy
 	r.tells()
 	r.ep.counts.direct++
 	return r
@@ -382,14 +411,14 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 func completed(c *uct.Completion) {
 	r := requestOf(c)
 	e := r.ep
-	if r.flags&^reqZcopy != reqPosted|reqDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.closing.ending {
+	if r.flags&^reqZcopy != reqPosted|placeDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.closing.ending {
 		r.ended()
 		return
 	}
 	e.counts.direct--
 	r.flags |= reqDone
-	if r.result != nil {
-		*r.result = r.word
+	if r.old.result != nil {
+		*r.old.result = r.old.word
 	}
 }
 
@@ -399,9 +428,9 @@ func completed(c *uct.Completion) {
 //go:noinline
 func (r *Request) ended() {
 	switch e := r.ep; {
-	case r.flags&^reqZcopy == reqPosted|reqDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.closing.ending:
+	case r.flags&^reqZcopy == reqPosted|placeDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.closing.ending:
 		r.endedAlone()
-	case r.flags&reqDirect != 0:
+	case r.place() == placeDirect:
 		e.counts.direct--
 		r.settle(r.comp.Status)
 		e.emptied()
@@ -416,8 +445,8 @@ func (r *Request) ended() {
 // that nobody waits for: the caller has released it, as one does with many before a flush.
 func (r *Request) endedAlone() {
 	r.ep.counts.direct--
-	if r.result != nil {
-		*r.result = r.word
+	if r.old.result != nil {
+		*r.old.result = r.old.word
 	}
 	if r.flags&reqZcopy != 0 {
 		r.worker.recycle(r)

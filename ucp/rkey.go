@@ -37,7 +37,7 @@ type RKey struct {
 }
 
 // keyClass is operations with a key.
-var keyClass = class{free: func(r *Request) { r.key = nil }}
+var keyClass = class{free: func(r *Request) { r.target.key = nil }}
 
 // sized are atomics by the size of their word: 4 or 8; other places are empty.
 type sized [9]uct.AtomicOps

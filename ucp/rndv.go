@@ -146,9 +146,17 @@ func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages
 	by[proto.Get].instead = func(r *Request) { r.stage = &by[askAnew] }
 	by[askAnew].post = func(r *Request) error { return r.askAnew(by) }
 	for i := range by {
-		by[i].class, by[i].name, by[i].sized, by[i].settled = c, name, true, settled
+		by[i].class, by[i].name, by[i].sized, by[i].fetches, by[i].settled = c, name, true, true, settled
 	}
 	return by
+}
+
+// fetchRecord is what a receive notes of a message that was announced.
+type fetchRecord struct {
+	id        uint64 // the sender's name of it
+	n         int    // how much of it the receive takes, if it takes it in order
+	inOrder   bool   // it has no buffer: it takes the data as it comes, or gets it into pieces
+	truncated bool   // the message is longer than what the receive takes
 }
 
 // fetch brings the data into the buffer of r, a receive that nothing knows yet and that
@@ -156,9 +164,7 @@ func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages
 // the buffer, which has the first bytes then. The record is not used any more when fetch returns.
 func (a *announced) fetch(r *Request, by *schemeStages) {
 	e := a.e
-	if a.n > len(r.buf) {
-		r.flags |= reqTruncated
-	}
+	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, truncated: a.n > len(r.buf)}
 	r.ep, r.buf, r.off = e, r.buf[:min(len(r.buf), a.n)], 0
 	if len(r.buf) == 0 {
 		a.refuse(ucs.StatusOK)
@@ -175,7 +181,6 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	if s != proto.Get && key != nil {
 		keyDone(key)
 	}
-	r.flags |= reqFetching
 	r.awaitPeer()
 	if s == proto.Get {
 		r.get(a, key)
@@ -197,13 +202,14 @@ func (r *Request) askAnew(by *schemeStages) error {
 		l.end()
 	}
 	s := proto.Fragments
-	if !r.inOrder() { // else the data was to come into pieces, which take it as it comes
+	f := recordOf[fetchRecord](r)
+	if !f.inOrder { // else the data was to come into pieces, which take it as it comes
 		s = r.ep.scheme(r, nil)
 	}
 	r.stage = &by[s]
-	r.flags &^= reqLed
+	r.moveTo(placeAwaited)
 	r.comp.Count++ // it waits for the peer
-	r.request(r.value, s)
+	r.request(f.id, s)
 	return nil
 }
 
@@ -227,7 +233,7 @@ func (a *announced) open(n int) *RKey {
 
 // fetchStatus is how a receive ends whose data is there.
 func (r *Request) fetchStatus() ucs.Status {
-	if r.flags&reqTruncated != 0 {
+	if recordOf[fetchRecord](r).truncated {
 		return ucs.StatusTruncated
 	}
 	return ucs.StatusOK
@@ -236,7 +242,7 @@ func (r *Request) fetchStatus() ucs.Status {
 // lead starts a request that does what its parent r waits for: it has the parent's place
 // with the peer.
 func (r *Request) lead(child *Request) {
-	r.flags |= reqLed
+	r.moveTo(placeLed)
 	child.parent = r
 	if child, _ = child.start(); child != nil { // an error is the parent's, too
 		child.Release()
@@ -250,7 +256,7 @@ func (r *Request) fetched() {
 		return
 	}
 	if e := r.ep; e.state <= epClosing {
-		e.control(ackControl, r.value, uint64(st))
+		e.control(ackControl, recordOf[fetchRecord](r).id, uint64(st))
 	}
 	r.arrived()
 }
@@ -264,8 +270,14 @@ func (r *Request) arrived() {
 	r.settle(st)
 }
 
-// rtrStage has the sender of a message put or send the data of the receive that is called
-// Request.value.
+// rtrRecord is what the sender of a message is asked for.
+type rtrRecord struct {
+	id   uint64 // its name of the message
+	recv uint64 // the name of the receive
+	n    int    // how much it is to send, if there is no memory to put it in
+}
+
+// rtrStage has the sender of a message put or send its data.
 var rtrStage = stage{
 	name: "receive", role: wireup.AM, ahead: true, settled: (*Request).answered, post: (*Request).sendRTR,
 }
@@ -274,18 +286,19 @@ var rtrStage = stage{
 func (r *Request) request(id uint64, s proto.Scheme) {
 	r.nameIt()
 	rtr := r.worker.newRequest(r.ep, &rtrStage)
-	rtr.raddr, rtr.value = id, r.remote
+	q := recordOf[rtrRecord](rtr)
+	*q = rtrRecord{id: id, recv: r.remote}
 	if s == proto.Put {
 		rtr.buf, rtr.mem = r.buf, r.mem
 	} else {
-		rtr.off = r.wanted()
+		q.n = r.wanted()
 	}
 	rtr.answer()
 }
 
 func (r *Request) sendRTR() error {
-	x, w := r.ep.lane(wireup.AM), r.worker
-	m := wire.RTR{EP: r.ep.link.conn.MessageEP(), ID: r.raddr, Recv: r.value, Length: uint64(r.off)}
+	x, w, q := r.ep.lane(wireup.AM), r.worker, recordOf[rtrRecord](r)
+	m := wire.RTR{EP: r.ep.link.conn.MessageEP(), ID: q.id, Recv: q.recv, Length: uint64(q.n)}
 	w.msg.b = w.msg.b[:0]
 	if r.mem != nil {
 		m.Length, m.Addr = uint64(len(r.buf)), r.mem.AddrOf(r.buf)
@@ -314,7 +327,7 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	}
 	switch {
 	case r.flags&reqGivenUp != 0:
-	case r.inOrder():
+	case recordOf[fetchRecord](r).inOrder:
 		if r.stage.class.write(r, r.off, part); w.fetching(e, f.ID) != r { // the Unpacker has closed the EP
 			return false
 		}
@@ -329,20 +342,17 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 
 // wanted is how much of the data of a message a receive takes that asks for it.
 func (r *Request) wanted() int {
-	if r.inOrder() {
-		return int(r.raddr)
+	if f := recordOf[fetchRecord](r); f.inOrder {
+		return f.n
 	}
 	return len(r.buf)
 }
-
-// inOrder reports that a receive takes the data of a message as it comes.
-func (r *Request) inOrder() bool { return r.flags&reqTyped != 0 && r.buf == nil }
 
 // fetching is the receive that a peer is to put or send data for, by the name that it was
 // told; nil if there is none.
 func (w *Worker) fetching(e *EP, id uint64) *Request {
 	r := w.pool.remote.Find(id)
-	if e == nil || r == nil || r.ep != e || r.flags&(reqFetching|reqAwaited|reqLed) != reqFetching|reqAwaited {
+	if e == nil || r == nil || r.ep != e || r.place() != placeAwaited || !r.stage.fetches {
 		return nil
 	}
 	return r

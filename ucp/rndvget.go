@@ -50,8 +50,8 @@ func (r *Request) gettingBy(child *Request, a *announced, key *RKey) {
 	child.buf, child.mem, child.off = r.buf, r.mem, len(r.buf)
 	child.flags = reqPosted | reqZcopy | reqReleased
 	r.ep.list(child)
-	r.flags |= reqFetching | reqLed
 	r.awaitPeer()
+	r.moveTo(placeLed)
 	child.parent = r
 	r.posted()
 }
@@ -92,7 +92,7 @@ func (r *Request) getData() (err error) {
 }
 
 // closeKey gives back a key that came with a message.
-func (r *Request) closeKey() { keyDone(r.key) }
+func (r *Request) closeKey() { keyDone(r.target.key) }
 
 // get gets the data of a message.
 func (r *Request) get(a *announced, key *RKey) {
@@ -111,9 +111,8 @@ func (r *Request) getting(a *announced, key *RKey) *Request {
 
 // adopt has child get the data of a message for r.
 func (r *Request) adopt(child *Request, a *announced, key *RKey) {
-	r.value = a.id
 	child.ep, child.stage = r.ep, &getDataStage
-	child.raddr, child.key, child.expect = a.addr, key, r.ep.link.losses
+	child.target = peerRange{key, a.addr}
 }
 
 // fetchPieces is fetch into data in pieces, without a copy. It reports false if that is not
@@ -137,12 +136,8 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 		keyDone(key)
 		return false
 	}
-	if a.n > n {
-		r.flags |= reqTruncated
-	}
 	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
-	r.raddr = uint64(n)
-	r.flags |= reqFetching
+	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: n, inOrder: true, truncated: a.n > n}
 	r.awaitPeer()
 	child := r.getting(a, key)
 	child.pieces = x

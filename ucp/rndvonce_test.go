@@ -49,7 +49,7 @@ func TestRndv_AtOnce(t *testing.T) {
 			sent, err := e.TagSend(1, from.Bytes(), &OpParams{Mem: from})
 			require.NoError(t, err)
 			require.NotNil(t, sent)
-			assert.Equal(t, tc.atOnce, sent.flags == reqPosted|reqAwaited, "flags %#x", sent.flags)
+			assert.Equal(t, tc.atOnce, sent.flags == reqPosted|placeAwaited, "flags %#x", sent.flags)
 			if tc.atOnce {
 				assert.Equal(t, credit-messageCharge, e.msgs.Credit)
 				p.b.w.Progress()

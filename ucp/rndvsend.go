@@ -25,7 +25,7 @@ func withAnnouncements(c *channel) *channel {
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
 	r.nameIt()
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
+	h := wire.Head{Word: m.word, EP: r.ep.link.conn.MessageEP()}
 	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
 	if room < 0 {
 		return ucs.ErrTooLong
@@ -80,7 +80,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		w.recycle(r)
 		return nil
 	}
-	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|reqAwaited
+	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|placeAwaited
 	e.awaited.add(r)
 	r.tells()
 	return r
@@ -136,13 +136,18 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 	return false
 }
 
+// dataRecord is what a request notes that puts or sends the data of a message.
+type dataRecord struct {
+	recv uint64 // the peer's name of the receive
+	n    int    // how much that takes
+}
+
 // reply is the request that puts or sends the data of the message.
 func (r *Request) reply(m *wire.RTR) *Request {
 	child := r.worker.newRequest(r.ep, &dataStage)
-	child.value, child.expect = m.Recv, r.ep.link.losses
+	*recordOf[dataRecord](child) = dataRecord{recv: m.Recv, n: int(m.Length)}
 	key, d := r.ep.target(m), r.data()
 	if d != nil {
-		child.raddr = m.Length
 		if key != nil && !child.putPieces(d, m.Addr, int(m.Length), key) {
 			keyDone(key)
 		}
@@ -150,7 +155,7 @@ func (r *Request) reply(m *wire.RTR) *Request {
 	}
 	child.buf, child.mem = r.buf[:m.Length], r.mem
 	if key != nil {
-		child.stage, child.key, child.raddr = &putDataStage, key, m.Addr
+		child.stage, child.target = &putDataStage, peerRange{key, m.Addr}
 		if child.mem == nil && len(child.buf) > 0 {
 			child.leaseLocal(putTables, uct.PutShort, 0)
 		}
@@ -186,9 +191,10 @@ var dataStage = stage{
 func (r *Request) sendData() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	piece := x.Iface.sends().data
-	f := wire.Frag{EP: r.ep.link.conn.MessageEP(), ID: r.value}
-	for total := r.total(); r.off < total; {
-		n := min(total-r.off, piece)
+	d := recordOf[dataRecord](r)
+	f := wire.Frag{EP: r.ep.link.conn.MessageEP(), ID: d.recv}
+	for r.off < d.n {
+		n := min(d.n-r.off, piece)
 		f.Offset = uint64(r.off)
 		w.msg.b = f.Append(w.msg.b[:0])
 		if err := r.sendPart(x, wire.AMData, w.msg.b, r.off, n); err != nil {
@@ -237,7 +243,7 @@ func (r *Request) putData() error {
 	if err := x.EP.Fence(); err != nil {
 		return err
 	}
-	if err := r.ep.sendControl(x, wire.AMPutDone, r.value, uint64(ucs.StatusOK)); err != nil {
+	if err := r.ep.sendControl(x, wire.AMPutDone, recordOf[dataRecord](r).recv, uint64(ucs.StatusOK)); err != nil {
 		return err
 	}
 	r.stage = &putToldStage // the receiver needs nothing more
@@ -260,7 +266,8 @@ func (r *Request) sendInstead() {
 		n = r.pieces.len()
 	}
 	r.dataMoved()
-	r.stage, r.key, r.raddr = &dataStage, nil, uint64(n)
+	r.stage, r.target = &dataStage, peerRange{}
+	recordOf[dataRecord](r).n = n
 }
 
 // dataPosted runs when what was put has left the buffer, or the put has failed.
@@ -275,7 +282,7 @@ func (r *Request) dataPosted() {
 // dataArrived tells the receiver that the data is there, or will not be.
 func (r *Request) dataArrived() {
 	st, l := r.comp.Status, r.ep.link
-	lost := st == ucs.StatusOK && l != nil && r.expect != l.losses // what was put and not flushed
+	lost := st == ucs.StatusOK && l != nil && r.flags&reqLost != 0 // what was put and not flushed
 	if lost {
 		st = ucs.StatusCanceled // whatever the lane broke for, which this put was not
 	}
@@ -286,7 +293,7 @@ func (r *Request) dataArrived() {
 		st = l.lanes.LastLost()
 	}
 	if e := r.ep; e.state <= epClosing {
-		e.control(putDoneControl, r.value, uint64(st))
+		e.control(putDoneControl, recordOf[dataRecord](r).recv, uint64(st))
 	}
 	r.settle(st)
 }
@@ -307,6 +314,6 @@ func (r *Request) putPieces(d *data.Buffer, addr uint64, n int, key *RKey) bool 
 	if x == nil {
 		return false
 	}
-	r.stage, r.key, r.raddr, r.pieces = &putDataStage, key, addr, x
+	r.stage, r.target, r.pieces = &putDataStage, peerRange{key, addr}, x
 	return true
 }

@@ -64,8 +64,8 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 
 // fetchInOrder has the sender send the data to r, a receive of data without addresses.
 func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
-	r.ep, r.buf, r.off, r.raddr, r.stage = a.e, nil, 0, uint64(a.n), &by[proto.Fragments]
-	r.flags |= reqFetching
+	r.ep, r.buf, r.off, r.stage = a.e, nil, 0, &by[proto.Fragments]
+	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: a.n, inOrder: true}
 	r.awaitPeer()
 	r.request(a.id, proto.Fragments)
 	r.posted()

@@ -115,10 +115,12 @@ func (i *iface) chooseSends() *sends {
 // message is what a request has besides if it is a message.
 type message struct {
 	ch      *channel
+	word    uint64      // that it begins with: the tag of a tagged one
 	header  []byte      // of an active message; the caller's again when the request has ended
 	data    data.Buffer // that is not in one piece; no bytes if it is in Request.buf
 	charged int64       // to the window; 0 if it is not yet
 	acked   bool        // ends when the peer has received it
+	recalls bool        // canceled: ends with ErrCanceled when the queue of the transport, or the peer, gives it back
 	id      uint64      // name of one that goes in fragments
 	queued  *queuedTag  // its place among the tagged messages that wait; nil if it does not
 	number  uint64      // of a tagged message where some go through queues; 0 otherwise
@@ -143,8 +145,8 @@ func (w *Worker) newMessageRecord() *message {
 // newMessage takes a request for sending data.
 func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpParams) *Request {
 	r := w.newRequest(e, &c.send)
-	r.msg, r.value, r.buf = w.newMessageRecord(), word, data
-	r.msg.ch = c
+	r.msg, r.buf = w.newMessageRecord(), data
+	r.msg.ch, r.msg.word = c, word
 	if p != nil {
 		r.mem, r.onDone = (*region.Mem)(p.Mem), p.OnDone
 	}
@@ -245,7 +247,7 @@ func (r *Request) refund() {
 // sendWhole sends the message in one call.
 func (r *Request) sendWhole() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
+	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
 	if r.data() == nil {
 		return w.messages.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
 	}
@@ -256,7 +258,7 @@ func (r *Request) sendWhole() error {
 // sendBare sends the message in one call without a copy.
 func (r *Request) sendBare() error {
 	x := r.ep.lane(wireup.AM)
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
+	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
 	w := r.worker
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
 	iov := r.bare(r.buf, r.mem, x.Iface.domain)
@@ -296,7 +298,7 @@ func (r *Request) sendPiece(x *lane, n int) error {
 	id, name := wire.AMFrag, r.ep.link.conn.MessageEP()
 	if r.off == 0 {
 		id = int(m.ch.first)
-		h, p := wire.Head{Word: r.value, EP: name}, wire.Part{Value: uint64(r.total()), ID: m.id}
+		h, p := wire.Head{Word: m.word, EP: name}, wire.Part{Value: uint64(r.total()), ID: m.id}
 		w.msg.b = append(p.Append(h.Append(w.msg.b[:0])), m.header...)
 	} else {
 		f := wire.Frag{EP: name, ID: m.id, Offset: uint64(r.off)}
@@ -309,7 +311,7 @@ func (r *Request) sendPiece(x *lane, n int) error {
 func (r *Request) sendSync() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	r.nameIt()
-	h, p := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}, wire.Part{ID: r.remote}
+	h, p := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}, wire.Part{ID: r.remote}
 	w.msg.b = p.Append(h.Append(w.msg.b[:0]))
 	err := r.sendPart(x, r.msg.ch.sync, w.msg.b, 0, r.total())
 	if err == nil {
@@ -353,14 +355,10 @@ func (r *Request) data() *data.Buffer {
 
 // total is how many bytes of data the request is to send.
 func (r *Request) total() int {
-	switch d := r.data(); {
-	case d == nil:
-		return len(r.buf)
-	case r.msg == nil:
-		return int(r.raddr) // what its receiver wants
-	default:
+	if d := r.data(); d != nil {
 		return d.Len()
 	}
+	return len(r.buf)
 }
 
 // sendPart sends a header and n bytes of the message from an offset on, by one copy.

@@ -92,7 +92,7 @@ func (q *sendQueue) enter(r *Request) {
 		q.free = t.next
 	}
 	q.next++
-	t.node.Tag, t.r, t.number = r.value, r, q.next
+	t.node.Tag, t.r, t.number = r.msg.word, r, q.next
 	t.prev, t.next = q.last, nil
 	if q.last != nil {
 		q.last.next = t
@@ -154,7 +154,7 @@ func (r *Request) admitTag() bool {
 // askTagBack is askBack for a tagged message. An offered one ends when the receiver has returned it.
 func (r *Request) askTagBack() bool {
 	if r.isOffered() {
-		r.flags |= reqCanceling
+		r.msg.recalls = true
 		return true
 	}
 	return r.askBack()
@@ -330,7 +330,7 @@ func (q *sendQueue) sendList(x *lane) error {
 func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	r, w := t.r, q.m.e.w
 	r.nameIt()
-	o := wire.Offer{EP: r.ep.link.conn.MessageEP(), Query: q.query.Number, Message: t.number, Tag: r.value}
+	o := wire.Offer{EP: r.ep.link.conn.MessageEP(), Query: q.query.Number, Message: t.number, Tag: r.msg.word}
 	rts := r.rts(x.Iface.attr.AM.MaxBcopy - wire.OfferLen - wire.RTSLen)
 	w.msg.b = rts.Append(o.Append(w.msg.b[:0]))
 	if _, err := x.AM.AMBcopy(wire.AMOffer, &w.msg); err != nil {
@@ -363,7 +363,7 @@ func (q *sendQueue) matched() {
 	}
 	r, e := t.r, q.m.e
 	r.comp.Count--
-	r.flags &^= reqCanceling // the receive was first
+	r.msg.recalls = false // the receive was first
 	e.dropWaiting(r)
 	r.awaitPeer()
 	r.posted()
@@ -392,7 +392,7 @@ func (q *sendQueue) returned() {
 	r.flags &^= reqPosted
 	r.unannounce()
 	r.stage = &r.msg.ch.send
-	if r.flags&(reqCanceling|reqGivenUp) != 0 {
+	if r.msg.recalls || r.flags&reqGivenUp != 0 {
 		e.dropWaiting(r)
 		r.settle(ucs.StatusCanceled)
 	}

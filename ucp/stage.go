@@ -66,6 +66,7 @@ type stage struct {
 
 	inOrder   bool // a message: it does not pass those before it
 	announces bool // it says that there is a message, and keeps the data
+	fetches   bool // a receive of a message that was announced
 	filled    bool // the peer writes to the buffer itself, and says when it has
 }
 
@@ -267,16 +268,16 @@ func (r *Request) settle(st ucs.Status) {
 	if st != ucs.StatusOK && r.ep != nil {
 		r.status = r.ep.failureStatus(r, st)
 	}
-	if r.result != nil && st == ucs.StatusOK && r.flags&reqGivenUp == 0 {
-		*r.result = r.word
+	if r.old.result != nil && st == ucs.StatusOK && r.flags&reqGivenUp == 0 {
+		*r.old.result = r.old.word
 	}
 	if r.remote != 0 {
 		r.worker.pool.remote.Remove(r.remote)
 	}
-	if r.flags&reqListed != 0 {
+	if r.place() == placeListed {
 		r.ep.unlist(r)
 	}
-	if r.flags&reqAwaited != 0 {
+	if r.awaits() {
 		r.unawait()
 	}
 	if r.leased != nil {

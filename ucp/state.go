@@ -156,11 +156,14 @@ func (r *Request) describe() string {
 		text string
 	}{
 		{reqWaiting, "waits"}, {reqQueued, "in the pending queue"}, {reqUnposted, "not posted completely"}, {reqPosted, "posted"},
-		{reqFlushing, "all before it have completed"}, {reqCanceling, "canceled"}, {reqDone, "done"},
+		{reqDone, "done"},
 	} {
 		if r.flags&f.flag != 0 {
 			text += ", " + f.text
 		}
+	}
+	if r.msg != nil && r.msg.recalls {
+		text += ", canceled"
 	}
 	if r.comp.Count > 0 {
 		text += fmt.Sprintf(", %d completions to come", r.comp.Count)

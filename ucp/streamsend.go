@@ -164,7 +164,7 @@ func (r *Request) streamBegins() bool {
 // streamWhole sends the bytes in one message.
 func (r *Request) streamWhole() error {
 	s := r.ep.msgs.stream
-	r.value = s.sent
+	r.msg.word = s.sent
 	err := r.sendWhole()
 	if err == nil {
 		r.msg.charged = 0

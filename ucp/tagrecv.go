@@ -48,7 +48,7 @@ func init() { tagRecvClass.recycle = (*Request).recycleRecv } // it names a stag
 
 // recycleRecv puts the request of a receive back into its pool.
 func (r *Request) recycleRecv() {
-	r.result, r.off, r.stage = nil, 0, &tagRecvStage
+	r.old.result, r.off, r.stage = nil, 0, &tagRecvStage
 	r.comp.Count = 1
 	r.worker.recycleReceived(r)
 }
@@ -224,7 +224,7 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	switch {
 	case n > v.room():
 		r.settle(ucs.StatusTruncated)
-	case r.flags != 0:
+	case r.flags != 0 || v.typed:
 		r.settle(ucs.StatusOK)
 	default:
 		v.release()
@@ -293,7 +293,6 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
 	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
-	r.flags = reqTyped
 	if x := w.tag.matcher; x != nil {
 		return x.receive(v, tag, mask)
 	}

@@ -94,7 +94,7 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 		return nil, nil
 	}
 	r := e.w.newRequest(e, s)
-	r.buf, r.raddr, r.key, r.mem, r.onDone = buf, raddr, key, mem, p.onDone()
+	r.buf, r.target, r.mem, r.onDone = buf, peerRange{key, raddr}, mem, p.onDone()
 	switch {
 	case mem != nil:
 	case right == uct.AccessRemoteWrite:
@@ -117,7 +117,7 @@ func (r *Request) move(tables func(*transfers) *[2]proto.Table, by *calls) error
 }
 
 func (r *Request) moveOver(l *lane, tables func(*transfers) *[2]proto.Table, by *calls) error {
-	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *Request) moveOver(l *lane, tables func(*transfers) *[2]proto.Table, by 
 
 // part is the next n bytes and where they are at the target.
 func (r *Request) part(n int) ([]byte, uint64) {
-	return r.buf[r.off : r.off+n], r.raddr + uint64(r.off)
+	return r.buf[r.off : r.off+n], r.target.addr + uint64(r.off)
 }
 
 // piece is the scatter list of the next n bytes; it lives in the request.

@@ -82,7 +82,20 @@ func (r *Request) uncount() {
 // tupleStage tells the peer something about a queue, in the order of messages.
 var tupleStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
-	unsent: (*Request).moveUp,
+}
+
+// tupleNextStage tells the peer the place of a message that goes through a queue. It is no answer: there are
+// as many as the user's messages.
+var tupleNextStage = stage{
+	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, post: (*Request).sendTuple, unsent: (*Request).moveUp,
+}
+
+// tupleRecord is what the peer is told of a queue.
+type tupleRecord struct {
+	tag    uint64
+	value  uint64
+	number uint32
+	kind   wire.TupleKind
 }
 
 // Tell implements tuple.Peer.
@@ -92,11 +105,15 @@ func (l *tupleLink) Tell(tag uint64, kind wire.TupleKind, number uint32, value u
 		return
 	}
 	l.x.stats.Messages.Inc()
-	r := e.w.newRequest(e, &tupleStage)
-	r.raddr, r.value, r.compare, r.expect = tag, value, uint64(number), uint64(kind)
+	s := &tupleStage
+	if kind == wire.TupleNext {
+		s = &tupleNextStage
+	}
+	r := e.w.newRequest(e, s)
+	*recordOf[tupleRecord](r) = tupleRecord{tag: tag, value: value, number: number, kind: kind}
 	if kind != wire.TupleNext {
 		r.answer()
-	} else if r, _ = r.start(); r != nil { // no answer: there are as many as the user's messages
+	} else if r, _ = r.start(); r != nil {
 		r.Release()
 	}
 }
@@ -104,14 +121,13 @@ func (l *tupleLink) Tell(tag uint64, kind wire.TupleKind, number uint32, value u
 // moveUp changes a place that is told when the number-th message of the usual way was not
 // sent.
 func (r *Request) moveUp(number uint64) {
-	if wire.TupleKind(r.expect) == wire.TupleNext {
-		r.value = uint64(tuple.Place(r.value).Without(number))
-	}
+	t := recordOf[tupleRecord](r)
+	t.value = uint64(tuple.Place(t.value).Without(number))
 }
 
 func (r *Request) sendTuple() error {
-	w, l := r.worker, r.ep.link
-	c := wire.Tuple{EP: l.conn.MessageEP(), Tag: r.raddr, Value: r.value, Kind: wire.TupleKind(r.expect), Number: uint32(r.compare)}
+	w, l, t := r.worker, r.ep.link, recordOf[tupleRecord](r)
+	c := wire.Tuple{EP: l.conn.MessageEP(), Tag: t.tag, Value: t.value, Kind: t.kind, Number: t.number}
 	w.msg.b = c.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMTuple, &w.msg)
 	return err

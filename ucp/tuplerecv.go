@@ -11,6 +11,8 @@ type queuedRecv struct {
 	tuple.Recv[*tagRecv, *TagMessage]
 	iov [2]uct.IOV
 	reg *lease // of the buffer; nil if the caller has registered it
+
+	recalls bool // canceled: ends with ErrCanceled when the queue gives it back
 }
 
 // tupleRecvStage is a receive in a queue. It can be canceled only by closing the queue.
@@ -23,8 +25,9 @@ var tupleRecvStage = stage{
 // receive has ended by that; otherwise it ends with ErrCanceled as soon as the queue gives
 // it back, unless it has a message.
 func (r *Request) cancelQueued() bool {
-	r.flags |= reqCanceling
-	if q := r.recv.queue; q.Cancel() {
+	q := r.recv.queue
+	q.recalls = true
+	if q.Cancel() {
 		q.release()
 		r.ep = nil
 		return true
@@ -51,6 +54,7 @@ func (l *tupleLink) Prepare(v *tagRecv) *tuple.Recv[*tagRecv, *TagMessage] {
 		q = newQueuedRecv()
 		v.queue = q
 	}
+	q.recalls = false
 	d := l.iface.domain
 	var part uct.Mem
 	if v.mem != nil {
@@ -109,10 +113,10 @@ func (l *tupleLink) Received(v *tagRecv, n int) {
 
 // Returned implements tuple.Conn.
 func (l *tupleLink) Returned(v *tagRecv) bool {
-	v.queue.release()
-	r := v.req
+	q, r := v.queue, v.req
+	q.release()
 	r.stage, r.ep = &tagRecvStage, nil
-	if r.flags&(reqCanceling|reqGivenUp) != 0 || l.x.w.closed {
+	if q.recalls || r.flags&reqGivenUp != 0 || l.x.w.closed {
 		r.settle(ucs.StatusCanceled)
 		return false
 	}

@@ -24,8 +24,8 @@ type tupleSend struct {
 // receive yet, is taken back.
 var tupleSendStage = stage{
 	class: &messageClass, name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
-		r.flags |= reqCanceling
-		r.ep.msgs.tuple.out.Cancel(r.value)
+		r.msg.recalls = true
+		r.ep.msgs.tuple.out.Cancel(r.msg.word)
 		return r.flags&reqDone != 0 // not if that has given it back
 	},
 }
@@ -60,7 +60,7 @@ func (l *tupleLink) inOneCall(tag uint64, buf []byte, p *OpParams) bool {
 
 // start implements tagMatcher.
 func (x *tuples) start(r *Request) (*Request, error) {
-	l, tag := r.ep.msgs.tuple, r.value
+	l, tag := r.ep.msgs.tuple, r.msg.word
 	t := l.out.Find(tag)
 	if !t.Usual() {
 		return x.through(t, r)
@@ -81,8 +81,9 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	}
 	x.idle, s.next, s.r = s.next, nil, r
 	r.stage = &tupleSendStage
-	r.flags |= reqPosted | reqLed
+	r.flags |= reqPosted
 	r.awaitPeer()
+	r.moveTo(placeLed)
 	r.posted()
 	t.Send(&s.Send)
 	if s.slot != nil && !r.msg.acked { // it was copied: the caller has nothing to wait for
@@ -133,13 +134,13 @@ func (s *tupleSend) Pieces(most int) ([]uct.IOV, bool) {
 }
 
 // GivenUp implements tuple.Request.
-func (s *tupleSend) GivenUp() bool { return s.r.flags&(reqGivenUp|reqCanceling) != 0 }
+func (s *tupleSend) GivenUp() bool { return s.r.flags&reqGivenUp != 0 || s.r.msg.recalls }
 
 // End implements tuple.Request.
 func (s *tupleSend) End(st ucs.Status) {
 	r := s.r
 	s.release()
-	r.flags &^= reqLed
+	r.moveTo(placeAwaited)
 	r.comp.Complete(st)
 }
 
@@ -150,7 +151,7 @@ func (s *tupleSend) Again() {
 		r.buf = append([]byte(nil), r.buf...)
 	}
 	s.release()
-	r.flags &^= reqPosted | reqLed | reqZcopy | reqAwaited
+	r.flags &^= reqPosted | reqZcopy | reqPlace
 	r.stage = &tagChannel.send
 	e := r.ep
 	e.awaited.remove(r)

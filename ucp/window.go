@@ -339,8 +339,16 @@ var (
 func newControl(name string, am uint8) *controlMsg {
 	return &controlMsg{am: am, stage: stage{
 		name: name, role: wireup.AM, ahead: true, settled: (*Request).answered,
-		post: func(r *Request) error { return r.ep.sendControl(r.stage.lane(r.ep), am, r.raddr, r.value) },
+		post: func(r *Request) error {
+			c := recordOf[controlRecord](r)
+			return r.ep.sendControl(r.stage.lane(r.ep), am, c.id, c.value)
+		},
 	}}
+}
+
+// controlRecord is what a control message says.
+type controlRecord struct {
+	id, value uint64
 }
 
 // control tells the peer something about the message or receive that it calls id: in the call,
@@ -351,7 +359,7 @@ func (e *EP) control(c *controlMsg, id, value uint64) {
 		return
 	}
 	r := e.w.newRequest(e, &c.stage)
-	r.raddr, r.value = id, value
+	*recordOf[controlRecord](r) = controlRecord{id, value}
 	r.answer()
 }
 
@@ -359,7 +367,6 @@ func (e *EP) control(c *controlMsg, id, value uint64) {
 func (r *Request) answer() {
 	e := r.ep
 	if r, _ = r.start(); r != nil {
-		r.flags |= reqAnswerDue
 		e.answerDue()
 		r.Release()
 	}

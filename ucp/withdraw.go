@@ -17,7 +17,7 @@ var errWithdrawn = fmt.Errorf("%w: its sender has withdrawn it", ucs.ErrCanceled
 // waitsForReceive reports that the request is a message that was announced, and that as far as is
 // known here no receive has begun.
 func (r *Request) waitsForReceive() bool {
-	return r != nil && r.flags&(reqAwaited|reqLed|reqDone|reqFree) == reqAwaited && r.stage.announces
+	return r != nil && r.flags&(reqPlace|reqDone) == placeAwaited && r.stage.announces
 }
 
 // withAskBack is the class of messages that may be announced: canceling such a message asks the peer for it.
@@ -37,8 +37,8 @@ func (r *Request) askBack() bool {
 
 // withdraw asks the peer for the message, once.
 func (r *Request) withdraw() {
-	if e := r.ep; r.flags&reqCanceling == 0 && e.state <= epClosing {
-		r.flags |= reqCanceling
+	if e := r.ep; !r.msg.recalls && e.state <= epClosing {
+		r.msg.recalls = true
 		e.control(withdrawControl, r.remote, 0)
 	}
 }

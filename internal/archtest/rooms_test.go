@@ -28,6 +28,9 @@ func TestRooms(t *testing.T) {
 	require.NoError(t, err, "rooms/ucp.txt")
 	p, err := LoadPackage("../../ucp")
 	require.NoError(t, err)
+	for _, b := range p.BadRecords() {
+		t.Error(b)
+	}
 	illegal, broken := rooms.Illegal(p)
 	for _, b := range broken {
 		t.Error("rooms/ucp.txt:", b)

@@ -106,7 +106,9 @@ func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importe
 		}
 		p.files = append(p.files, f)
 	}
-	p.info = types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	p.info = types.Info{
+		Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{},
+	}
 	conf := types.Config{Importer: imports}
 	var err error
 	p.types, err = conf.Check(p.path, p.fileSet, p.files, &p.info)
@@ -115,6 +117,47 @@ func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importe
 	}
 	p.nameFields()
 	return nil
+}
+
+// BadRecords lists the types of records of requests, those that recordOf is called for, that have a
+// pointer, which the garbage collector would not see, or are longer than a record.
+func (p *TypedPackage) BadRecords() (bad []string) {
+	room := types.SizesFor("gc", "amd64")
+	most := room.Sizeof(p.types.Scope().Lookup("record").Type())
+	seen := map[types.Type]bool{}
+	for id, instance := range p.info.Instances {
+		t := instance.TypeArgs.At(0)
+		if id.Name != "recordOf" || seen[t] {
+			continue
+		}
+		seen[t] = true
+		if n := room.Sizeof(t); n > most {
+			bad = append(bad, fmt.Sprintf("%v has %d bytes, a record %d", t, n, most))
+		}
+		if hasPointer(t) {
+			bad = append(bad, fmt.Sprintf("%v has a pointer", t))
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// hasPointer reports whether values of the type may refer to memory.
+func hasPointer(t types.Type) bool {
+	switch t := t.Underlying().(type) {
+	case *types.Basic:
+		return t.Info()&(types.IsNumeric|types.IsBoolean) == 0
+	case *types.Array:
+		return hasPointer(t.Elem())
+	case *types.Struct:
+		for f := range t.Fields() {
+			if hasPointer(f.Type()) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
 }
 
 // nameFields names the fields of all structs that are declared in the package.
