@@ -306,7 +306,7 @@ func (c *Call) onSent(error) {
 }
 
 // maxKept is how long buffers are that stay with a free record, in bytes.
-const maxKept = 64 << 10
+const maxKept = 16 << 10
 
 // free ends the call and returns its record.
 func (c *Call) free() {

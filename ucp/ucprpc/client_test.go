@@ -205,3 +205,19 @@ func TestMemory(t *testing.T) {
 		require.NoError(t, s.Close())
 	})
 }
+
+// TestServer_Close: calls in progress fail, and their handlers see it.
+func TestServer_Close(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		s, cl := newPair(t, tls, testServer())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := cl.Call(t.Context(), methodWait, nil, nil)
+			failed <- err
+		}()
+		eventually(t, func() bool { return s.loops[0].stats.requests.Load() == 1 })
+		require.NoError(t, s.Close())
+		require.Equal(t, CodeLost, CodeOf(<-failed))
+		require.NoError(t, cl.Close())
+	})
+}

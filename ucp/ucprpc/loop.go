@@ -65,6 +65,7 @@ type waiter struct {
 	prev, next *waiter       // in loop.waiters, under its mu; nil if it is not there
 	drives     bool          // it was woken to drive
 	done       bool          // what it waits for is over; of the driver until the waiter is woken
+	abandons   bool          // its abandon has run before that; as done
 }
 
 func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
@@ -143,19 +144,33 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 		l.driveFor(ctx, w, nil, abandon)
 		return
 	}
+	submitted := false
 	for canceled := ctx.Done(); ; {
 		select {
 		case <-w.wake:
-			if !w.drives {
-				return
+			switch {
+			case w.drives:
+				w.drives = false
+				l.driveFor(ctx, w, nil, abandon)
+			case submitted && !w.abandons:
+				<-w.wake // see abandon: the task has to run before it may be submitted again
 			}
-			w.drives = false
-			l.driveFor(ctx, w, nil, abandon)
 			return
 		case <-canceled:
-			canceled = nil
+			canceled, submitted = nil, true
 			l.submit(abandon)
 		}
+	}
+}
+
+// abandon runs f, which ends the wait of w, unless that is over. Tasks that await gets as abandon call it.
+func (l *loop) abandon(w *waiter, f func()) {
+	switch {
+	case !w.done:
+		w.abandons = true
+		f()
+	case w != l.own:
+		w.wake <- struct{}{}
 	}
 }
 
@@ -322,11 +337,7 @@ func (l *loop) drain(ctx context.Context) {
 	var w waiter
 	w.init()
 	start := task{run: func() { l.quiet = append(l.quiet, &w); l.checkQuiet() }}
-	abandon := task{run: func() {
-		if !w.done {
-			l.finish(&w)
-		}
-	}}
+	abandon := task{run: func() { l.abandon(&w, func() { l.finish(&w) }) }}
 	l.await(ctx, &w, &start, &abandon)
 }
 

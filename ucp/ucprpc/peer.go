@@ -80,6 +80,9 @@ func (l *loop) drop(p *Peer, err error) {
 	if l.last == p {
 		l.last = nil
 	}
+	if p.onGone != nil { // first: callers that are woken below look for the next connection
+		p.onGone(p, err)
+	}
 	for c := p.running.next; c != &p.running; c = c.next {
 		c.cancel(&Error{Code: CodeLost, Err: err})
 	}
@@ -91,9 +94,6 @@ func (l *loop) drop(p *Peer, err error) {
 		if s.active && s.p == p {
 			s.end(&Error{Code: CodeLost, Err: err})
 		}
-	}
-	if p.onGone != nil {
-		p.onGone(p, err)
 	}
 	l.checkQuiet()
 }

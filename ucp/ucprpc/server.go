@@ -36,6 +36,7 @@ type Server struct {
 	node
 	cfg   ServerConfig
 	loops []*serverLoop
+	turn  int // of the driver of the first loop
 }
 
 // serverLoop is a loop that listens.
@@ -43,8 +44,8 @@ type serverLoop struct {
 	*loop
 	s     *Server
 	l     *ucp.Listener
-	peers atomic.Int64 // peers, and dialers that were directed here
-	at    string       // where dialers are directed to
+	peers atomic.Int64
+	at    string // where dialers are directed to
 }
 
 // Listen makes a server and begins to serve. For network and address see [ucp.Worker.Listen]; ctx is for looking up a
@@ -134,7 +135,8 @@ func (l *serverLoop) accept(r *ucp.ConnRequest) bool {
 	if l != l.s.loops[0] {
 		return true
 	}
-	least := l
+	l.s.turn++
+	least := l.s.loops[l.s.turn%len(l.s.loops)] // another one for each dialer of many at once
 	for _, o := range l.s.loops {
 		if o.peers.Load() < least.peers.Load() {
 			least = o

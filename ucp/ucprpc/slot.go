@@ -42,6 +42,7 @@ type slot struct {
 	active bool         // the operation is in progress
 	over   bool         // reply or err is final
 	posted bool         // ucp has accepted the request
+	leaves bool         // giveUp is making progress, and ends the operation afterwards
 	send   *ucp.Request // uses data, or is the flush of a put; nil if there is none
 	recv   *ucp.Request // writes to the buffer; nil if there is none
 }
@@ -72,12 +73,13 @@ func (p *Peer) take(op slotOp, data []byte) (*slot, error) {
 	default:
 		s = &slot{l: l, id: callID{index: uint32(l.made)}}
 		s.init()
-		s.start.run, s.abandon.run = s.post, s.giveUp
+		giveUp := s.giveUp
+		s.start.run, s.abandon.run = s.post, func() { l.abandon(&s.waiter, giveUp) }
 		s.renewCallbacks()
 		l.slots[l.made].Store(s)
 		l.made++
 	}
-	s.op, s.p, s.data, s.done = op, p, data, false
+	s.op, s.p, s.data, s.done, s.abandons = op, p, data, false, false
 	return s, nil
 }
 
@@ -139,8 +141,9 @@ func (s *slot) post() {
 		s.recv, err = s.msg.Recv(s.data, &s.receiving)
 	}
 	if err != nil {
-		s.end(&Error{Code: CodeUnavailable, Err: err})
+		s.over, s.err = true, &Error{Code: CodeUnavailable, Err: err}
 		s.l.dropFailed(s.p, err)
+		s.endIfOver()
 		return
 	}
 	s.posted = true
@@ -241,7 +244,7 @@ func (s *slot) end(err error) {
 
 // endIfOver wakes the caller if the result is final and ucp uses no memory of the caller any more.
 func (s *slot) endIfOver() {
-	if !s.active || !s.over || s.send != nil || s.recv != nil {
+	if !s.active || !s.over || s.send != nil || s.recv != nil || s.leaves {
 		return
 	}
 	s.active = false
@@ -253,10 +256,7 @@ func (s *slot) endIfOver() {
 
 // giveUp ends the operation as the context of the caller has ended. The driver runs it outside of callbacks.
 func (s *slot) giveUp() {
-	if !s.active {
-		return
-	}
-	cancels := s.op == opCall && s.posted && !s.over && s.p.gone == nil
+	cancels := s.op == opCall && s.posted && !s.over
 	if !s.over || s.recv != nil {
 		s.over, s.err = true, ended(s.ctx)
 	}
@@ -272,9 +272,11 @@ func (s *slot) giveUp() {
 			break
 		}
 	}
+	s.leaves = true
 	send.GiveUp()
 	recv.GiveUp()
-	if cancels {
+	s.leaves = false
+	if cancels && s.p.gone == nil {
 		s.p.notify(&header{kind: kindCancel, id: s.id})
 	}
 	s.endIfOver()
