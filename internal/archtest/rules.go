@@ -107,7 +107,7 @@ perftest/internal/show/info   perftest/internal/measure perftest/internal/layers
 perftest/internal/cli         *
 
 # programs
-examples              gucx ucp ucp/ucpnet ucp/ucprpc ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
+examples              gucx ucp ucp/ucpnet ucp/ucprpc ucp/ucxpeer ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *

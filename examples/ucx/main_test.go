@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const limit = 60 * time.Second
+
+// includeEnv names a folder with UCX's headers, where they are not installed.
+const includeEnv = "GUCX_TEST_UCX_INCLUDE"
+
+// buildSum builds testdata/sum.c. The test skips if that cannot be built here.
+func buildSum(t *testing.T) string {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("there is no gcc to build testdata/sum.c")
+	}
+	binary := filepath.Join(t.TempDir(), "sum")
+	args := []string{"-O1", "-o", binary, "testdata/sum.c"}
+	if include := os.Getenv(includeEnv); include != "" {
+		args = append(args, "-I", include)
+	}
+	args = append(args, "-l:libucp.so.0", "-l:libucs.so.0", "-Wl,--allow-shlib-undefined")
+	if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+		t.Skipf("testdata/sum.c cannot be built here, as libucx-dev is not installed: %v\n%.300s", err, out)
+	}
+	return binary
+}
+
+// sumCommand runs it over tcp of loopback, as long as this process lives.
+func sumCommand(ctx context.Context, binary string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_LOG_LEVEL=error")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// TestGoServesC has clients with UCX call the service in Go, with requests of all lengths.
+func TestGoServesC(t *testing.T) {
+	binary := buildSum(t)
+	runtime.LockOSThread() // Pdeathsig is that of the thread
+	defer runtime.UnlockOSThread()
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer stop()
+	addr := make(chan string, 1)
+	serving.Go(func() { assert.NoError(t, serve(ctx, "127.0.0.1:0", func(a string) { addr <- a })) })
+	_, port, err := net.SplitHostPort(<-addr)
+	require.NoError(t, err)
+	for _, length := range []string{"0", "1", "10000", "1000000"} {
+		out, err := sumCommand(ctx, binary, "call", port, length, "3").Output()
+		require.NoError(t, err, "%s bytes", length)
+		assert.True(t, strings.HasPrefix(string(out), "sum: "), "%s", out)
+	}
+}
+
+// TestGoCallsC has the client in Go call a service with UCX.
+func TestGoCallsC(t *testing.T) {
+	binary := buildSum(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	defer stop()
+	cmd := sumCommand(ctx, binary, "serve", "0")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	addr := strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	for _, n := range []int{0, 1, 10000, 1000000} {
+		data := make([]byte, n)
+		want := uint64(0)
+		for i := range data {
+			data[i] = byte(i * 7)
+			want += uint64(data[i])
+		}
+		sum, err := call(ctx, addr, data)
+		require.NoError(t, err, "%d bytes", n)
+		assert.Equal(t, want, sum)
+	}
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
+}
+
+// TestGoCallsGo needs no UCX.
+func TestGoCallsGo(t *testing.T) {
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer stop()
+	addr := make(chan string, 1)
+	serving.Go(func() { assert.NoError(t, serve(ctx, "127.0.0.1:0", func(a string) { addr <- a })) })
+	sum, err := call(ctx, <-addr, []byte{1, 2, 3})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(6), sum)
+}
