@@ -27,8 +27,8 @@ func (it *Iface) Close() error {
 	}
 	it.finish()
 	for it.conns.Len() > 0 || len(it.broken) > 0 {
-		for _, c := range it.broken {
-			c.endAll(ucs.StatusCanceled)
+		for i := 0; i < len(it.broken); i++ { // callbacks may add more
+			it.broken[i].endAll(ucs.StatusCanceled)
 		}
 		it.broken = it.broken[:0]
 		if it.conns.Len() > 0 {

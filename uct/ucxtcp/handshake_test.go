@@ -261,6 +261,50 @@ func epAddrOf(port uint16, key byte) []byte {
 	return []byte{byte(port >> 8), byte(port), key, 0, 0, 0, 0, 0, 0, 0}
 }
 
+// TestClose_DeliversAfterFin: what an EP has sent before it was closed arrives, also if the peer says meanwhile that it
+// sends no more.
+func TestClose_DeliversAfterFin(t *testing.T) {
+	e := newEnd(t, Config{SndBuf: 4 << 10})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialNow)
+	s := p.accept()
+	s.hear(len(first(0, false, 0)))
+	s.say(event(eventAckRequest))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	iov := []uct.IOV{{Buf: make([]byte, longestFrame)}}
+	sent := 0
+	for ; !ep.conn.tx.blocked || ep.conn.tx.empty(); sent++ {
+		_, err := ep.AMZcopy(msgID, nil, iov, nil)
+		require.NoError(t, err)
+	}
+	c := ep.conn
+	require.NoError(t, ep.Close())
+	s.say(event(eventFin))
+	until(t, "FIN", func() bool { return c.left }, e)
+	all := s.ended()
+	assert.Len(t, all, sent*(frameLen+longestFrame)+frameLen+eventLen)
+}
+
+// TestClose_CallbackDrops: a callback of Close may break other connections.
+func TestClose_CallbackDrops(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	var all []*Conn
+	for i := range uint64(3) {
+		p.dial(first(p.port, false, i)).hear(frameLen + eventLen)
+		all = append(all, e.it.unnamed.all[i].c)
+	}
+	left := 0
+	e.it.OnLeave(func(*Conn, error) {
+		left++
+		for _, c := range all {
+			c.Drop(errMalformed)
+		}
+	})
+	require.NoError(t, e.it.Close())
+	assert.Equal(t, 3, left)
+}
+
 // TestUnreachable: nobody listens.
 func TestUnreachable(t *testing.T) {
 	e := newEnd(t, Config{})

@@ -284,8 +284,12 @@ func (c *Conn) takeEvent(b []byte) error {
 			return errUnasked
 		}
 		c.peerSends, c.left = false, true
-		if c.ep == nil && !c.closing {
+		switch {
+		case c.ep != nil || c.closing:
+		case c.tx.empty():
 			c.fail(ucs.ErrPeerClosed)
+		default: // of an EP that was closed
+			c.closeSoon()
 		}
 	default:
 		return errUnasked
@@ -310,14 +314,20 @@ func (c *Conn) leave(early []byte) {
 		if !c.requested {
 			c.sayFin()
 		}
-		c.closing = true
-		c.limit = time.Now().Add(it.cfg.Linger)
-		if c.state != connOpen || c.requested {
-			c.limit = time.Now().Add(it.cfg.ConnTimeout)
-		}
-		_ = it.tickWithin(deadlineTick)
-		c.markDirty()
+		c.closeSoon()
 	}
+}
+
+// closeSoon closes the connection when everything is written and the peer has closed it too.
+func (c *Conn) closeSoon() {
+	it := c.it
+	c.closing = true
+	c.limit = time.Now().Add(it.cfg.Linger)
+	if c.state != connOpen || c.requested {
+		c.limit = time.Now().Add(it.cfg.ConnTimeout)
+	}
+	_ = it.tickWithin(deadlineTick)
+	c.markDirty()
 }
 
 // sayFin queues the last frame of an interface connection behind everything else.
