@@ -48,7 +48,7 @@ func (c Code) String() string {
 // ucs.ErrTooLong in CodeTooLong, and everything in Err.
 type Error struct {
 	Code Code
-	Text string // of the handler; at most 1 KiB travel
+	Text string // of the handler; at most 1 KiB travel, and nothing if this side grants the peer no credit
 	Err  error  // the local cause; nil if the peer has sent the error
 }
 
