@@ -8,7 +8,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ActiveMessage is an active message of a peer. Header and Data are valid until the handler returns.
+// ActiveMessage is an active message of a peer. It is valid until the handler returns, with Header and Data, unless the
+// sender keeps the data.
 type ActiveMessage struct {
 	ID     uint16
 	Header []byte
@@ -58,7 +59,8 @@ func (e *EP) sendActive(id uint16, header []byte, buf data.Buffer, p *OpParams) 
 	if err != nil {
 		return nil, &ucs.OpError{TL: "ucx", Op: opActive.name, Err: err}
 	}
-	r := &Request{op: &opActive, buf: buf, amID: id, onDone: p.onDone(), header: header}
+	r := e.w.request(&opActive, p.onDone())
+	r.buf, r.amID, r.header = buf, id, header
 	single := ucxwire.AMLen + buf.Len() + len(header)
 	if p.reply() {
 		r.flags, r.op = ucxwire.FlagAMReply, &opActiveReply
@@ -158,10 +160,17 @@ func (w *Worker) deliver(m *ActiveMessage) {
 	f(m)
 }
 
+// deliverEager runs the handler of a message that is here, which the handler must not keep.
+func (w *Worker) deliverEager(m *ucxwire.AM, from *EP) {
+	w.eager = ActiveMessage{ID: m.ID, Header: m.Header, Data: m.Data, Length: len(m.Data), From: from}
+	w.deliver(&w.eager)
+	w.eager = ActiveMessage{}
+}
+
 func (w *Worker) handleAM(a arrival) bool {
 	m, ok := ucxwire.DecodeAM(a.data)
 	if ok {
-		w.deliver(&ActiveMessage{ID: m.ID, Header: m.Header, Data: m.Data, Length: len(m.Data)})
+		w.deliverEager(&m, nil)
 	}
 	return ok
 }
@@ -175,7 +184,7 @@ func (w *Worker) handleAMReply(a arrival) bool {
 	if e == nil {
 		return w.late()
 	}
-	w.deliver(&ActiveMessage{ID: m.ID, Header: m.Header, Data: m.Data, Length: len(m.Data), From: e})
+	w.deliverEager(&m, e)
 	return true
 }
 

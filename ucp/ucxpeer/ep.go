@@ -147,14 +147,13 @@ func (e *EP) start(r *Request) (*Request, error) {
 	if e.state != epOpen {
 		return nil, e.refuse(r.op.name)
 	}
-	r.w, r.ep, r.status = e.w, e, ucs.StatusInProgress
-	r.comp.Func = r.zcopyDone
+	r.ep, r.status = e, ucs.StatusInProgress
 	if e.first == nil && len(e.control) == 0 && (!r.op.remote || e.remote != 0) {
 		switch err := r.op.post(r); err {
 		case nil:
 			r.posted = true
 			if r.comp.Count == 0 && !r.waits {
-				r.status = ucs.StatusOK
+				e.w.recycle(r)
 				return nil, nil
 			}
 			e.list(r)
@@ -384,12 +383,12 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	case e.state == epClosing:
 		return e.closing, nil
 	}
-	r, err := e.start(&Request{op: &opClose, onDone: func(error) {
+	r, err := e.start(e.w.request(&opClose, func(error) {
 		if e.state == epClosing {
 			e.w.todo = append(e.w.todo, func() { e.closed() })
 			e.w.engine.Raise()
 		}
-	}})
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +398,8 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 		return nil, nil
 	}
 	e.state = epClosing
-	e.closing = &Request{w: e.w, op: &opClose, status: ucs.StatusInProgress}
+	e.closing = e.w.request(&opClose, nil)
+	e.closing.status = ucs.StatusInProgress
 	return e.closing, nil
 }
 
@@ -415,7 +415,7 @@ func (e *EP) closed() {
 
 // Flush returns a Request that completes when all operations that were started before have completed at the
 // peer: the peer's process has received messages, and its memory has changed.
-func (e *EP) Flush() (*Request, error) { return e.start(&Request{op: &opFlush}) }
+func (e *EP) Flush() (*Request, error) { return e.start(e.w.request(&opFlush, nil)) }
 
 var (
 	opFlush = op{name: "flush"}

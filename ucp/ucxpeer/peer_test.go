@@ -201,6 +201,23 @@ func TestActive_WithoutHandler(t *testing.T) {
 	assert.ErrorIs(t, p.wait(p.ab.SendActive(3, nil, make([]byte, 1<<20), nil)), ucs.ErrRejected)
 }
 
+func TestSendActive_Allocs(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	came, sent := 0, 0
+	p.b.OnActive(3, func(*ucxpeer.ActiveMessage) { came++ })
+	header, data := []byte("head"), make([]byte, 8)
+	exchange := func() {
+		_, _ = p.ab.SendActive(3, header, data, nil)
+		sent++
+		for came < sent {
+			p.a.Progress()
+			p.b.Progress()
+		}
+	}
+	exchange()
+	testenv.NoAllocs(t, "send and receive an active message", exchange)
+}
+
 func TestStream(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
 	for i, n := range sizes[1:] {

@@ -43,6 +43,28 @@ type Request struct {
 	remote remoteOp
 }
 
+// request returns a Request for an operation, which has not started.
+func (w *Worker) request(o *op, onDone func(error)) *Request {
+	r := w.idle
+	if r != nil {
+		w.idle = nil
+	} else {
+		r = &Request{w: w}
+		r.comp.Func = r.zcopyDone
+	}
+	r.op, r.onDone = o, onDone
+	return r
+}
+
+// recycle reuses the Request of an operation that completed at once: nobody has seen it. One is enough, as there is
+// one at a time.
+func (w *Worker) recycle(r *Request) {
+	done := r.comp.Func
+	*r = Request{w: w}
+	r.comp.Func = done
+	w.idle = r
+}
+
 // op is a type of operation.
 type op struct {
 	name string

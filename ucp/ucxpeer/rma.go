@@ -41,7 +41,9 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 	if err := keyed(&opPut, key); err != nil || len(buf) == 0 {
 		return nil, err
 	}
-	return e.start(&Request{op: &opPut, buf: data.Bytes(buf), word: raddr, onDone: p.onDone()})
+	r := e.w.request(&opPut, p.onDone())
+	r.buf, r.word = data.Bytes(buf), raddr
+	return e.start(r)
 }
 
 // Get reads memory of the peer into buf, which belongs to the operation until that has completed.
@@ -49,7 +51,9 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 	if err := keyed(&opGet, key); err != nil || len(buf) == 0 {
 		return nil, err
 	}
-	return e.start(&Request{op: &opGet, buf: data.Bytes(buf), word: raddr, onDone: p.onDone()})
+	r := e.w.request(&opGet, p.onDone())
+	r.buf, r.word = data.Bytes(buf), raddr
+	return e.start(r)
 }
 
 // AtomicPost applies an operation to a word of 4 or 8 bytes of the peer's memory, without a result. raddr is a
@@ -86,7 +90,7 @@ func (e *EP) atomic(a ucxwire.Atomic, result *uint64, key *RKey) (*Request, erro
 	if a.Size != 4 && a.Size != 8 || a.Addr%uint64(a.Size) != 0 || a.Op > ucxwire.OpCSwap {
 		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
 	}
-	r := &Request{op: &opAtomic}
+	r := e.w.request(&opAtomic, nil)
 	r.remote.atomic, r.remote.result = a, result
 	return e.start(r)
 }

@@ -23,7 +23,9 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	if len(buf) == 0 {
 		return nil, nil
 	}
-	return e.start(&Request{op: &opStreamSend, buf: data.Bytes(buf), onDone: p.onDone()})
+	r := e.w.request(&opStreamSend, p.onDone())
+	r.buf = data.Bytes(buf)
+	return e.start(r)
 }
 
 // StreamRecv receives bytes of the stream into buf: with all, as many as buf holds; else those that are there, but

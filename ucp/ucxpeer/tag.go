@@ -50,7 +50,9 @@ func (e *EP) tagSend(tag uint64, buf data.Buffer, sync bool, p *OpParams) (*Requ
 	if err := buf.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: "ucx", Op: op.name, Err: err}
 	}
-	return e.start(&Request{op: op, buf: buf, word: tag, onDone: p.onDone()})
+	r := e.w.request(op, p.onDone())
+	r.buf, r.word = buf, tag
+	return e.start(r)
 }
 
 // useRndv reports whether a message of this length is sent by rendezvous.
@@ -308,6 +310,26 @@ func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool 
 // maxInbound bounds how many messages in pieces are not whole.
 const maxInbound = 1 << 16
 
+// receive ends a receive with a message that is whole.
+func (r *Request) receive(tag uint64, b []byte) {
+	if r.info != nil {
+		*r.info = TagInfo{Tag: tag, Length: len(b)}
+	}
+	st, err := ucs.StatusOK, error(nil)
+	if r.off, err = r.buf.Unpack(0, b); err != nil {
+		st = receiveStatus(err)
+	}
+	r.end(st, err)
+}
+
+// receiveStatus is the status of a receive whose buffer refused bytes.
+func receiveStatus(err error) ucs.Status {
+	if errors.Is(err, ucs.ErrTruncated) {
+		return ucs.StatusTruncated
+	}
+	return ucs.StatusIOError
+}
+
 // keep holds a piece, or the announcement of a rendezvous, until there is a receive.
 func (m *message) keep(a arrival, payload []byte) {
 	m.pieces = append(m.pieces, m.w.hold(a, payload))
@@ -352,10 +374,7 @@ func (m *message) write(b []byte) {
 	if len(b) > 0 && !m.broken {
 		n, err := r.buf.Unpack(m.got, b)
 		if r.off += n; err != nil {
-			m.broken, m.over, r.detail = true, ucs.StatusIOError, err
-			if errors.Is(err, ucs.ErrTruncated) {
-				m.over = ucs.StatusTruncated
-			}
+			m.broken, m.over, r.detail = true, receiveStatus(err), err
 		}
 	}
 	if m.got += len(b); m.got >= m.total {
@@ -396,7 +415,18 @@ func (w *Worker) late() bool {
 
 func (w *Worker) handleEager(a arrival) bool {
 	e, ok := ucxwire.DecodeEager(a.data)
-	return ok && w.arrive(a, &message{total: len(e.Data)}, e.Tag, e.Data)
+	if !ok {
+		return false
+	}
+	if r := w.tags.Arrive(e.Tag); r != nil {
+		r.Owner.receive(e.Tag, e.Data)
+		return true
+	}
+	m := &message{w: w, total: len(e.Data)}
+	m.msg.Tag, m.msg.Owner = e.Tag, m
+	m.keep(a, e.Data)
+	w.tags.Keep(&m.msg)
+	return true
 }
 
 func (w *Worker) handleEagerFirst(a arrival) bool {

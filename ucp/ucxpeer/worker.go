@@ -33,6 +33,8 @@ type Worker struct {
 	zcopyMin int // bytes from which on data are not copied
 	engine   engine.Engine
 	out      packet
+	idle     *Request      // see recycle
+	eager    ActiveMessage // that a handler has
 	closed   bool
 
 	eps   handle.Table[*EP]
