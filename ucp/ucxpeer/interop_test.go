@@ -62,7 +62,7 @@ func TestUCX(t *testing.T) {
 }
 
 // buildPeer builds testdata/peer.c. The test skips if that cannot be built here.
-func buildPeer(t *testing.T) (binary string) {
+func buildPeer(t testing.TB) (binary string) {
 	binary = filepath.Join(t.TempDir(), "peer")
 	args := []string{"-O1", "-o", binary, "testdata/peer.c"}
 	if include := os.Getenv(includeEnv); include != "" {
@@ -77,7 +77,7 @@ func buildPeer(t *testing.T) (binary string) {
 
 // program is a process with UCX.
 type program struct {
-	t       *testing.T
+	t       testing.TB
 	w       *ucxpeer.Worker
 	version string
 	in      io.WriteCloser
@@ -86,7 +86,7 @@ type program struct {
 }
 
 // startUCX starts a process with UCX.
-func startUCX(t *testing.T, ucx string, w *ucxpeer.Worker, env ...string) *program {
+func startUCX(t testing.TB, ucx string, w *ucxpeer.Worker, env ...string) *program {
 	lib := os.Getenv(libEnv)
 	cmd := exec.Command(ucx)
 	if loader := filepath.Join(lib, "ld-linux-x86-64.so.2"); lib != "" {
@@ -174,7 +174,7 @@ func (p *program) wait(r *ucxpeer.Request, err error) error {
 	return r.Err()
 }
 
-func newWorker(t *testing.T, cfg ucxpeer.Config) *ucxpeer.Worker {
+func newWorker(t testing.TB, cfg ucxpeer.Config) *ucxpeer.Worker {
 	w, err := ucxpeer.NewWorker(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
@@ -195,6 +195,50 @@ type pair struct {
 	*program
 	ep   *ucxpeer.EP
 	mode string
+}
+
+// BenchmarkUCX measures tagged messages between this process and one with UCX over loopback.
+func BenchmarkUCX(b *testing.B) {
+	ucx := buildPeer(b)
+	for _, n := range []int{8, 4096, 1 << 20} {
+		w := newWorker(b, ucxpeer.Config{})
+		p := startUCX(b, ucx, w)
+		p.do("connect %x", w.Address())
+		ep := connectTo(b, w, p, ucxpeer.EPConfig{})
+		buf := make([]byte, n)
+		b.Run(fmt.Sprintf("latency/%dB", n), func(b *testing.B) {
+			b.ReportAllocs()
+			p.tell("echo 1 %d %d", b.N, n)
+			for range b.N {
+				recv, err := w.TagRecv(buf, 1, ^uint64(0), nil, nil)
+				require.NoError(b, err)
+				require.NoError(b, p.poll(ep.TagSend(1, buf, nil)))
+				require.NoError(b, p.poll(recv, nil))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/msg")
+			p.result()
+		})
+		b.Run(fmt.Sprintf("send/%dB", n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(n))
+			p.tell("sink 2 %d %d", b.N, n)
+			for range b.N {
+				require.NoError(b, p.poll(ep.TagSend(2, buf, nil)))
+			}
+			p.result()
+		})
+	}
+}
+
+// poll makes progress until an operation has ended, without a limit.
+func (p *program) poll(r *ucxpeer.Request, err error) error {
+	for err == nil && !r.Done() {
+		p.w.Progress()
+	}
+	if err != nil {
+		return err
+	}
+	return r.Err()
 }
 
 // modes are the ways in which the two connect.
@@ -266,7 +310,7 @@ func (p *pair) settle() {
 	p.result()
 }
 
-func connectTo(t *testing.T, w *ucxpeer.Worker, p *program, cfg ucxpeer.EPConfig) *ucxpeer.EP {
+func connectTo(t testing.TB, w *ucxpeer.Worker, p *program, cfg ucxpeer.EPConfig) *ucxpeer.EP {
 	addr, err := hex.DecodeString(p.do("address"))
 	require.NoError(t, err)
 	ep, err := w.NewEP(addr, cfg)

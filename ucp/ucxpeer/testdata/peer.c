@@ -230,6 +230,19 @@ static void execute(char *line) {
         ucs_status_t st = finish(ucp_tag_recv_nbx(worker, buffer, b, a, ~0ul, &p));
         if (st == UCS_OK && !matches(buffer, b, c)) reply("failed: wrong bytes");
         else report(st);
+    } else if (!strcmp(word, "echo")) { /* tag count length: returns so many messages */
+        ucs_status_t st = UCS_OK;
+        sscanf(rest, "%lu %lu %lu", &a, &b, &c);
+        for (; b > 0 && st == UCS_OK; b--) {
+            st = finish(ucp_tag_recv_nbx(worker, buffer, c, a, ~0ul, &p));
+            if (st == UCS_OK) st = finish(ucp_tag_send_nbx(ep, buffer, c, a, &p));
+        }
+        report(st);
+    } else if (!strcmp(word, "sink")) { /* tag count length: receives so many messages */
+        ucs_status_t st = UCS_OK;
+        sscanf(rest, "%lu %lu %lu", &a, &b, &c);
+        for (; b > 0 && st == UCS_OK; b--) st = finish(ucp_tag_recv_nbx(worker, buffer, c, a, ~0ul, &p));
+        report(st);
     } else if (!strcmp(word, "amsend")) { /* length seed reply header */
         sscanf(rest, "%lu %lu %lu %255s", &a, &b, &c, text);
         pattern(buffer, a, b);
