@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucp/ucxpeer"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -364,6 +366,33 @@ func TestListen_Refuses(t *testing.T) {
 	assert.ErrorIs(t, <-refused, ucs.ErrRejected)
 	cancel()
 	<-served
+}
+
+// TestListen_CloseWorker closes a worker while clients are in each state of the exchange.
+func TestListen_CloseWorker(t *testing.T) {
+	w, err := ucxpeer.NewWorker(ucxpeer.Config{})
+	require.NoError(t, err)
+	l, err := w.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{OnConnect: func(*ucxpeer.EP) { t.Error("connected") }})
+	require.NoError(t, err)
+	private := ucxwire.AppendPrivate(nil, &ucxwire.Private{Version: 2, EP: 3, ErrMode: ucxwire.ErrModePeer, Resource: true,
+		Address: ucxwire.Address{Version: 1, Release: ucxwire.NoRelease, Devices: []ucxwire.Device{{SysDev: ucxwire.NoSysDev,
+			Ifaces: []ucxwire.Iface{{Transport: ucxwire.TransportSum("tcp"), Attr: ucxwire.TCPAttr, Addr: []byte{1, 1},
+				EPs: []ucxwire.EPAddr{{Addr: []byte{1, 1, 3, 0, 0, 0, 0, 0, 0, 0}, Lane: 1}}}}}}}})
+	frame := append(ucxwire.AppendSockHeader(nil, ucxwire.SockHeader{Len: len(private)}), private...)
+	for _, sent := range [][]byte{nil, frame[:10], frame, frame} {
+		conn, err := net.Dial("tcp4", l.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write(sent)
+		require.NoError(t, err)
+		for range 100 { // clients get to any state; nothing depends on it
+			w.Progress()
+			runtime.Gosched()
+		}
+	}
+	began := time.Now()
+	require.NoError(t, w.Close())
+	assert.Less(t, time.Since(began), 15*time.Second, "Close has waited for a client")
 }
 
 // TestPeerLeaves: every operation ends when the peer has gone, with the reason.

@@ -127,6 +127,9 @@ func (s *sock) ended(err error) {
 
 // endpoint makes the EP of the socket, without a connection.
 func (s *sock) endpoint() error {
+	if s.w.closed {
+		return ucs.ErrClosed
+	}
 	lane, err := s.w.tcp.NewEP(uct.EPParams{})
 	if err != nil {
 		return err
@@ -387,6 +390,11 @@ func (l *Listener) serve() {
 
 // accept starts the goroutine of a client.
 func (l *Listener) accept(conn net.Conn) {
+	if l.w.closed {
+		<-l.slots
+		_ = conn.Close() // nothing was written to it
+		return
+	}
 	s := l.w.newSock(conn)
 	go func() {
 		defer close(s.done)
@@ -434,7 +442,7 @@ func (s *sock) accepted(l *Listener) error {
 		return ucs.Join(err, h.Status.Local().Err())
 	}
 	return s.onOwner(func() error {
-		if s.e.state != epOpen {
+		if s.w.closed || s.e.state != epOpen {
 			return ucs.ErrClosed
 		}
 		s.e.sendWireup(ucxwire.WireupPreRequest, s.e.sockAddress())

@@ -300,6 +300,7 @@ func (w *Worker) Close() error {
 	w.posted.Lock()
 	w.posted.closed = true
 	w.posted.Unlock()
+	w.Work() // what other goroutines wait for; nothing new begins
 	for l := range w.listeners {
 		_ = l.shut() // the listener is closed, whatever the kernel says
 	}
