@@ -260,6 +260,14 @@ func (s *ranksFlags) conditions(ctx context.Context, n int, err error) ranksCond
 	return c
 }
 
+// sharedCPUs warns of ranks that take turns; none if each may have a CPU.
+func (c ranksConditions) sharedCPUs() []string {
+	if c.Ranks <= c.Machine.Cores {
+		return nil
+	}
+	return []string{fmt.Sprintf("Warning: this host has %d cores for %d ranks; ranks that share a core wait for each other, and times are those of the scheduler too", c.Machine.Cores, c.Ranks)}
+}
+
 func (c ranksConditions) lines() []string {
 	m, over, are := c.Machine, c.Transports, "processes"
 	if over == "" {
@@ -272,5 +280,5 @@ func (c ranksConditions) lines() []string {
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; transports %s; %d ranks that are %s", c.Commit, over, c.Ranks, are),
 		fmt.Sprintf("%d rounds after %d", c.Iterations, c.Warmup),
-	}, c.Lines()...)
+	}, append(c.sharedCPUs(), c.Lines()...)...)
 }

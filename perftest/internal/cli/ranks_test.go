@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
@@ -34,6 +35,13 @@ func requireRanks(t *testing.T, out, n string) {
 }
 
 const quickRanks = "ranks -q -n 3 -w 1 -s 8,40k -o csv"
+
+func TestRanksConditions_SharedCPUs(t *testing.T) {
+	c := ranksConditions{Machine: result.Machine{Cores: 2}, Ranks: 4}
+	assert.Contains(t, strings.Join(c.lines(), "\n"), "Warning: this host has 2 cores for 4 ranks")
+	c.Ranks = 2
+	assert.NotContains(t, strings.Join(c.lines(), "\n"), "Warning")
+}
 
 func TestRanks(t *testing.T) {
 	code, out, errs := perftest(t, strings.Fields(quickRanks+" --ranks 3 -x sm")...)

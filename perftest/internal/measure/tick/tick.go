@@ -10,9 +10,8 @@
 //	work()
 //	ns := c.NS(tick.Now() - a)
 //
-// The counter is not fenced: the processor may read it while earlier instructions
-// are still in flight, as with every such benchmark (UCX reads it so too). That
-// blurs one interval by a few nanoseconds and cancels over a loop.
+// A reading waits until all earlier loads have their values, by a fence before it. Stores may still be on
+// their way to the cache. Clock.Cost is the time of a reading with its fence.
 package tick
 
 import (
