@@ -173,7 +173,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	own := w.own()
 	err = w.aside(ctx, until, func(ctx context.Context) error {
 		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private, Within: wholeMillis(w.ctx.cfg.wireupTimeout())}
-		return asRejected(socket.Swap(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token}))
+		return asRejected(socket.Exchange(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token}))
 	})
 	if err != nil {
 		return nil, err

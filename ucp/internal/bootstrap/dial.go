@@ -12,26 +12,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ErrUnauthenticated says that one side does not accept the credentials of the other: a
-// certificate or a token is missing, or not trusted.
+// ErrUnauthenticated means that one side does not accept the credentials of the other: a
+// certificate or a token is missing or not trusted.
 var ErrUnauthenticated = errors.New("the two sides do not authenticate each other")
 
-// ErrTryAgain says that the listener is busy with other dialers.
+// ErrTryAgain means that the listener is busy with other dialers.
 var ErrTryAgain = errors.New("the listener is busy, try again later")
 
-// RejectedError says that the listener has turned the dialer away, and why. Besides ErrRejected,
-// errors.Is finds what Code means: CodeUnreachable is ErrUnreachable, and not ErrRejected; CodeTooMany
+// RejectedError means that the listener has rejected the dialer. Besides ErrRejected,
+// it matches the error of its Code: CodeUnreachable is ErrUnreachable, and not ErrRejected; CodeTooMany
 // and CodeNoFiles are ErrTryAgain; CodeTLS, CodeNoTLS, CodeToken, CodeNoToken
 // and CodeWrongToken are ErrUnauthenticated; CodeForeignUser is
 // ErrForeignUser; CodeVersion is ErrUnsupported.
 type RejectedError struct {
 	Code Code
-	// Reasons are why the transports of the listener do not reach the dialer, with CodeUnreachable.
+	// Reasons is set with CodeUnreachable: why the transports of the listener do not reach the dialer.
 	Reasons []Reason
-	Private []byte // what the listener's application says to that
+	Private []byte // private data of the listener's application
 }
 
-// Error says why, with the reasons.
+// Error returns the code in words, with the reasons.
 func (e *RejectedError) Error() string {
 	text := "the listener rejects the connection: " + e.Code.String()
 	for i, r := range e.Reasons {
@@ -45,36 +45,36 @@ func (e *RejectedError) Error() string {
 	return text
 }
 
-// Unwrap returns the errors that the rejection is.
+// Unwrap returns the errors that the rejection matches.
 func (e *RejectedError) Unwrap() []error { return e.Code.errors() }
 
 // Conn is the socket of a dialer. It stays open until the EPs have connected.
 type Conn struct {
-	Answer *Answer  // nil before Swap
-	From   Identity // the listener, after Swap
+	Answer *Answer  // nil before Exchange
+	From   Identity // the listener, after Exchange
 
 	socket  net.Conn
 	session *session // nil without a token
 }
 
-// Local is the address of this side, and Remote that at which it has reached the listener; the zero
+// Local is the address of this side, Remote the address at which it has reached the listener; the zero
 // AddrPort over a unix socket.
 func (c *Conn) Local() netip.AddrPort  { return addrOf(c.socket.LocalAddr()) }
 func (c *Conn) Remote() netip.AddrPort { return addrOf(c.socket.RemoteAddr()) }
 
-// DialConfig configures Swap. The zero value is the default.
+// DialConfig configures Exchange. The zero value is the default.
 type DialConfig struct {
-	// AllowUIDs are users beside the effective one that may listen at a unix socket: anybody
-	// may bind a name.
+	// AllowUIDs are users besides the effective one that may listen at a unix socket: any user
+	// can bind a name.
 	AllowUIDs []uint32
-	// TLS, if it is not nil, is demanded of listeners at tcp addresses.
+	// TLS, if it is not nil, is required from listeners at tcp addresses.
 	TLS TLSConfigs
-	// Token, if it is not empty, is demanded of all listeners: MinTokenLen bytes or more.
+	// Token, if it is not empty, is required from all listeners: MinTokenLen bytes or more.
 	Token string
 }
 
-// Connect connects to a listener until ctx ends, and says nothing yet. Errors: those of ctx;
-// ErrUnreachable if nobody listens there; ErrInvalidParam.
+// Connect connects to a listener and sends nothing. Errors: those of ctx;
+// ErrUnreachable if no process listens there; ErrInvalidParam.
 func Connect(ctx context.Context, network, address string) (*Conn, error) {
 	socket, err := connect(ctx, network, address)
 	if err != nil {
@@ -83,25 +83,25 @@ func Connect(ctx context.Context, network, address string) (*Conn, error) {
 	return &Conn{socket: socket}, nil
 }
 
-// Swap sends hello and waits for the answer, until ctx ends. The caller closes c whatever comes of it.
+// Exchange sends hello and waits for the reply. The caller must close c, also after an error.
 // Errors: those of ctx; *RejectedError; ErrUnauthenticated; ErrUnsupported if the listener speaks
-// another protocol; ErrConnReset if it hung up; ErrInvalidParam if its answer is malformed;
+// another protocol; ErrConnReset if it closed the socket; ErrInvalidParam if its reply is malformed;
 // ErrForeignUser.
-func (c *Conn) Swap(ctx context.Context, hello *Hello, cfg *DialConfig) error {
+func (c *Conn) Exchange(ctx context.Context, hello *Hello, cfg *DialConfig) error {
 	socket := c.socket // secure replaces it
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(past) })
-	err := c.swap(hello, cfg)
-	if !stop() { // the socket has the deadline, or gets it
+	err := c.exchange(hello, cfg)
+	if !stop() { // the deadline of the socket is set or will be
 		return ctx.Err()
 	}
 	return err
 }
 
-// ErrForeignUser says that one side is of a user whom the other does not permit.
+// ErrForeignUser means that one side belongs to a user that the other does not permit.
 var ErrForeignUser = errors.New("the process there is of another user, whom AllowUIDs does not name")
 
-// swap sends the HELLO and receives the answer.
-func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
+// exchange sends the HELLO and receives the reply.
+func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
 	if c.From, err = identify(c.socket); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
 		return dialError(err)
 	}
 	_, werr := c.socket.Write(c.session.seal(hello.append(nil)))
-	h, body, err := c.session.receive(c.socket) // a listener may answer, and hang up, before it has heard all
+	h, body, err := c.session.receive(c.socket) // a listener may reply, and close, before it has read everything
 	switch {
 	case err != nil && werr != nil:
 		return reset(werr)
@@ -141,7 +141,7 @@ func dialError(err error) error {
 	return reset(err)
 }
 
-// reset adds ErrConnReset to errors of the kernel that say so.
+// reset adds ErrConnReset to errors of the kernel for a closed connection.
 func reset(err error) error {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
@@ -149,9 +149,9 @@ func reset(err error) error {
 	return err
 }
 
-// Wait waits for what the listener says last, or until Close is called. nil: it knows that the
-// dialer has connected. Errors: *RejectedError if another dialer took the place of this one;
-// ErrConnReset if the listener hung up.
+// Wait waits for the last message of the listener, or until Close is called. It returns nil when the listener's EP
+// is connected. Errors: *RejectedError if this dialer was evicted for another one;
+// ErrConnReset if the listener closed the socket.
 func (c *Conn) Wait() error {
 	h, body, err := c.session.receive(c.socket)
 	switch {
@@ -163,11 +163,11 @@ func (c *Conn) Wait() error {
 	return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
 }
 
-// Close hangs up.
+// Close closes the socket.
 func (c *Conn) Close() error { return c.socket.Close() }
 
-// backlogPause is how long a dialer waits while the backlog of a unix socket is full; the
-// kernel offers no event for that.
+// backlogPause is the time between attempts while the backlog of a unix socket is full; the
+// kernel has no event for that.
 const backlogPause = 5 * time.Millisecond
 
 // connect makes the connection.
@@ -182,7 +182,7 @@ func connect(ctx context.Context, network, address string) (net.Conn, error) {
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded): // the clock is past the deadline of ctx, whose timer has not run
+		case errors.Is(err, context.DeadlineExceeded): // the deadline of ctx has passed, and its timer has not run yet
 			return nil, context.DeadlineExceeded
 		case errors.Is(err, syscall.EAGAIN):
 			sleep(ctx, backlogPause)
@@ -194,7 +194,7 @@ func connect(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 }
 
-// sleep waits for d, or for the end of ctx.
+// sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,32 +15,32 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Defaults of the limits on what untrusted dialers occupy, and for how long.
+// Default limits of what untrusted dialers can occupy, and for how long.
 const (
 	DefaultMaxHandshakes = 512
 	DefaultHelloTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
 )
 
-// Config configures a [Listener]. The zero value is the default, but for Notify and Stats.
+// Config configures a [Listener]. The zero value is the default, except for Notify and Stats, which are required.
 type Config struct {
-	AllowUIDs     []uint32      // unix: users beside the effective one that may connect
-	MaxHandshakes int           // connections at a time; 0 means DefaultMaxHandshakes
+	AllowUIDs     []uint32      // unix: users besides the effective one that may connect
+	MaxHandshakes int           // concurrent connections; 0 means DefaultMaxHandshakes
 	MaxPerSource  int           // of these, from one source; 0 means half of MaxHandshakes
-	HelloTimeout  time.Duration // up to the end of the HELLO, and to send an answer; 0 means DefaultHelloTimeout
-	TLS           TLSConfigs    // demanded of tcp dialers; nil means no TLS
-	Token         string        // demanded of all dialers, MinTokenLen bytes or more; empty means none
-	// Deliver passes on a data connection over tcp, whose preface names an id; false if nobody has that id.
-	// It runs on goroutines of the listener and must not block. nil: there is nobody.
+	HelloTimeout  time.Duration // up to the end of the HELLO, and to send a reply; 0 means DefaultHelloTimeout
+	TLS           TLSConfigs    // required from tcp dialers; nil means no TLS
+	Token         string        // required from all dialers, MinTokenLen bytes or more; empty means none
+	// Deliver delivers a data connection over tcp to the transport with the id in its preface; false if there is
+	// none. It runs on goroutines of the listener and must not block. nil: there is no transport.
 	Deliver func(id uint64, c *DataConn) bool
-	// Notify is called when Take has something. It runs on a goroutine of the listener and
+	// Notify is called when Take has a request. It runs on a goroutine of the listener and
 	// must not block.
 	Notify func()
-	// Stats counts what was refused; several listeners may share one.
+	// Stats counts rejected connections; several listeners may share one.
 	Stats *Stats
 }
 
-// Stats counts connections that came to nothing before the worker learned of them, and those
-// that it rejected.
+// Stats counts connections that failed before Take returned them, and those
+// that the worker rejected.
 type Stats struct {
 	mu sync.Mutex // counters have one writer at a time
 
@@ -69,25 +69,25 @@ func (s *Stats) count(c *stats.Counter) {
 	c.Inc()
 }
 
-// Listener accepts connections and reads their HELLOs in goroutines of its own. Methods may
-// be called by any goroutine.
+// Listener accepts connections and reads their HELLOs in goroutines of its own. Any goroutine may
+// call its methods.
 type Listener struct {
 	cfg     Config
 	socket  net.Listener
-	ctx     context.Context // ends with the listener
+	ctx     context.Context // canceled by Close
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	live    []*Request // that have a place, the oldest first
-	waiting []*Request // that wait for a place, the next one first
+	live    []*Request // with a place, the oldest first
+	waiting []*Request // waiting for a place, the next one first
 	queue   []*Request // for Take
-	lobby   lobby      // of those that have no place
+	lobby   lobby      // connections without a place
 }
 
-// Listen listens. network is "tcp", whose address without a host is loopback, or "unix",
-// where a name that begins with @ is abstract. A socket file is removed by Close, and is
-// for other users only with AllowUIDs. One that a killed process of the same user has left is
+// Listen listens. network is "tcp", for which an address without a host means loopback, or "unix",
+// for which a name that begins with @ is abstract. Close removes a socket file. Other users can connect to it
+// only with AllowUIDs. A socket file of a killed process of the same user is
 // replaced. Errors: ErrInvalidParam, those of package net.
 func Listen(ctx context.Context, network, address string, cfg Config) (*Listener, error) {
 	socket, err := listen(ctx, network, address, len(cfg.AllowUIDs) > 0)
@@ -97,8 +97,8 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	return ListenOn(socket, cfg), nil
 }
 
-// ListenOn is Listen with a socket that is open: a *net.TCPListener or *net.UnixListener, which the Listener
-// owns from then on.
+// ListenOn is Listen with an open socket: a *net.TCPListener or *net.UnixListener, which then belongs to the
+// Listener.
 func ListenOn(socket net.Listener, cfg Config) *Listener {
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
 	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
@@ -109,9 +109,9 @@ func ListenOn(socket net.Listener, cfg Config) *Listener {
 	return l
 }
 
-// Detach is Drain that returns the socket for another listener, and does not remove a socket file. Connections wait
-// in it. It must not be used by two processes at once: who passes its descriptor on, as package os/exec does, makes
-// calls of Accept block that cannot be interrupted.
+// Detach is Drain, but returns the socket for another listener and does not remove a socket file. Connections wait
+// in the socket. Two processes must not use it at once: passing the descriptor to another process, as package os/exec
+// does, makes it blocking, so that calls of Accept cannot be interrupted.
 func (l *Listener) Detach() (f *os.File, err error) {
 	switch s := l.socket.(type) {
 	case *net.TCPListener:
@@ -130,11 +130,11 @@ func (l *Listener) Detach() (f *os.File, err error) {
 	return f, nil
 }
 
-// Drain accepts no more connections. served is closed, and Notify called, when the connections that were accepted have been
-// served. Their worker must make progress for that, and Close cuts it short.
+// Drain stops accepting connections. When the accepted connections have been served, served is closed and Notify
+// called. This needs progress of their worker. Close ends it early.
 func (l *Listener) Drain() (served <-chan struct{}) {
 	over := make(chan struct{})
-	_ = l.socket.Close() // an error says that it is closed
+	_ = l.socket.Close() // an error means that it is closed already
 	go func() {
 		l.running.Wait()
 		close(over)
@@ -149,7 +149,7 @@ func listen(ctx context.Context, network, address string, public bool) (net.List
 		return nil, err
 	}
 	switch {
-	case network == "unix" && address == "": // package net would choose a name that nobody knows
+	case network == "unix" && address == "": // package net would choose a random name
 		return nil, fmt.Errorf("no name: %w", ucs.ErrInvalidParam)
 	case network == "unix" && address[0] != '@':
 		return listenFile(ctx, address, public)
@@ -160,20 +160,20 @@ func listen(ctx context.Context, network, address string, public bool) (net.List
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
 	}
-	if host == "" { // package net would listen to the whole world
+	if host == "" { // package net would listen on all addresses
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	return new(net.ListenConfig).Listen(ctx, network, address)
 }
 
-// Addr is where it listens.
+// Addr is the address of the socket.
 func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
 
 // Local is the address that it listens on; the zero AddrPort over a unix socket.
 func (l *Listener) Local() netip.AddrPort { return addrOf(l.Addr()) }
 
-// Close hangs up on every connection and waits for the goroutines, which takes no longer
-// than their being scheduled. Idempotent.
+// Close closes every connection and waits for the goroutines, which only need to be scheduled
+// for that. Idempotent.
 func (l *Listener) Close() error {
 	l.stop()
 	err := l.socket.Close()
@@ -184,8 +184,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Take returns the requests of which there is news since the last call: those that wait for
-// an answer, and those answered ones whose dialers have gone; see [Request.Gone].
+// Take returns the requests that have changed since the last call: new ones, which wait for
+// a reply, and accepted or rejected ones with a closed socket; see [Request.Gone].
 func (l *Listener) Take() []*Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +200,7 @@ const (
 	acceptPauseMax = time.Second
 )
 
-// acceptLoop takes connections until the socket is closed.
+// acceptLoop accepts connections until the socket is closed.
 func (l *Listener) acceptLoop() {
 	pause := acceptPauseMin
 	for l.ctx.Err() == nil {
@@ -240,7 +240,7 @@ func (l *Listener) admit(conn net.Conn) {
 	l.running.Go(r.serve)
 }
 
-// put enters a request for Take.
+// put queues a request for Take.
 func (l *Listener) put(r *Request) {
 	l.mu.Lock()
 	l.queue = append(l.queue, r)

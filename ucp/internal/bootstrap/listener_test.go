@@ -120,7 +120,7 @@ type dialed struct {
 func (l *listener) dial(ctx context.Context) <-chan dialed {
 	c := make(chan dialed, 1)
 	go func() {
-		conn, err := dialAndSwap(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), &DialConfig{TLS: l.tls, Token: l.token})
+		conn, err := dialAndExchange(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), &DialConfig{TLS: l.tls, Token: l.token})
 		c <- dialed{conn, err}
 	}()
 	return c
@@ -248,7 +248,7 @@ func TestClose_HangsUpOnAll(t *testing.T) {
 		assert.ErrorIs(t, (<-result).err, ucs.ErrConnReset)
 		_, err := silent.Read(make([]byte, 1))
 		assert.Error(t, err)
-		_, err = dialAndSwap(t.Context(), network, l.Addr().String(), sampleHello(), &DialConfig{})
+		_, err = dialAndExchange(t.Context(), network, l.Addr().String(), sampleHello(), &DialConfig{})
 		require.ErrorIs(t, err, ucs.ErrUnreachable)
 		assert.ErrorContains(t, err, "start the listener first")
 	})
@@ -257,7 +257,7 @@ func TestClose_HangsUpOnAll(t *testing.T) {
 func TestDial_NoListener(t *testing.T) {
 	for _, n := range networks[1:] {
 		t.Run(n.name, func(t *testing.T) {
-			_, err := dialAndSwap(t.Context(), n.network, n.address(t), sampleHello(), &DialConfig{})
+			_, err := dialAndExchange(t.Context(), n.network, n.address(t), sampleHello(), &DialConfig{})
 			require.ErrorIs(t, err, ucs.ErrUnreachable)
 			assert.ErrorContains(t, err, "start the listener first")
 		})
@@ -271,7 +271,7 @@ func TestListen_Refuses(t *testing.T) {
 		_, err := Listen(t.Context(), tc.network, tc.address, Config{})
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%v", tc)
 	}
-	_, err := dialAndSwap(t.Context(), "udp", ":1", sampleHello(), &DialConfig{})
+	_, err := dialAndExchange(t.Context(), "udp", ":1", sampleHello(), &DialConfig{})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
@@ -495,7 +495,7 @@ func TestDial_BadListeners(t *testing.T) {
 		{"a reject of a later version", edit(rejection(CodeVersion, nil), 4, 9), ucs.ErrRejected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := dialAndSwap(t.Context(), "unix", fakeListener(t, tc.in), sampleHello(), &DialConfig{})
+			_, err := dialAndExchange(t.Context(), "unix", fakeListener(t, tc.in), sampleHello(), &DialConfig{})
 			assert.ErrorIs(t, err, tc.want)
 		})
 	}
@@ -505,7 +505,7 @@ func TestDial_ContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l := open(t, "tcp", ":0", Config{})
-	_, err := dialAndSwap(ctx, "tcp", l.Addr().String(), sampleHello(), &DialConfig{})
+	_, err := dialAndExchange(ctx, "tcp", l.Addr().String(), sampleHello(), &DialConfig{})
 	assert.Equal(t, context.Canceled, err)
 }
 
@@ -517,13 +517,13 @@ func TestPermitted(t *testing.T) {
 	assert.True(t, Identity{Network: "unix", UID: own + 1}.permitted([]uint32{own + 1}))
 }
 
-// dialAndSwap connects to a listener, and swaps a HELLO for its answer.
-func dialAndSwap(ctx context.Context, network, address string, hello *Hello, cfg *DialConfig) (*Conn, error) {
+// dialAndExchange connects to a listener, and exchanges a HELLO for its reply.
+func dialAndExchange(ctx context.Context, network, address string, hello *Hello, cfg *DialConfig) (*Conn, error) {
 	c, err := Connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Swap(ctx, hello, cfg); err != nil {
+	if err := c.Exchange(ctx, hello, cfg); err != nil {
 		_ = c.Close()
 		return nil, err
 	}

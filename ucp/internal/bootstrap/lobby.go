@@ -15,20 +15,20 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A connection that was accepted is in the lobby until its first bytes say what it is: a dialer, which then
-// waits there for a place, or a data connection, which waits for the worker to take it. A data connection
-// needs no place: it may be the one for which a dialer that has a place waits. All connections are accepted
-// at once, so that a data connection is not behind dialers in the queue of the kernel.
+// An accepted connection is in the lobby. Its first bytes decide what it is: a dialer, which then
+// waits in the lobby for a place, or a data connection, which waits until the worker takes it. A data connection
+// needs no place, because a dialer with a place may wait for it. All connections are accepted
+// at once, so that data connections do not wait behind dialers in the kernel's queue.
 
-// The lobby has lobbyShare connections for each of MaxHandshakes, and no fewer than lobbyLeast, half of them
-// of one source; but at most 1/lobbyFiles of the descriptors of the process.
+// The lobby has room for lobbyShare connections for each of MaxHandshakes, and at least lobbyLeast, half of them
+// of one source; but at most for 1/lobbyFiles of the descriptors of the process.
 const (
 	lobbyShare = 8
 	lobbyLeast = 1024
 	lobbyFiles = 4
 )
 
-// lobby is the connections without a place.
+// lobby is the set of connections without a place.
 type lobby struct {
 	most  int
 	in    []*Request // the oldest first
@@ -44,7 +44,7 @@ func newLobby(maxHandshakes int) lobby {
 	return lobby{most: max(most, 2), count: map[source]int{}}
 }
 
-// enterLobby takes in a connection, for which it may evict another one; false if there is no room. The
+// enterLobby adds a connection, and may evict another one for it; false if there is no room. The
 // connection has HelloTimeout for its first bytes.
 func (l *Listener) enterLobby(r *Request, now time.Time) bool {
 	l.mu.Lock()
@@ -63,8 +63,8 @@ func (l *Listener) enterLobby(r *Request, now time.Time) bool {
 	return true
 }
 
-// inTheWay reports whether there is no room for a connection of a source, and returns which one to evict
-// for it: of the same source if that has half of the lobby, else of the source that has most. nil if all
+// inTheWay reports whether there is no room for a connection of a source, and returns the connection to evict
+// for it: of the same source if that has half of the lobby, otherwise of the source with the most. nil if all
 // wait for a place.
 func (b *lobby) inTheWay(from source) (x *Request, full bool) {
 	switch {
@@ -74,7 +74,7 @@ func (b *lobby) inTheWay(from source) (x *Request, full bool) {
 		return nil, false
 	}
 	most := from
-	for _, r := range b.in { // in order: the same each time
+	for _, r := range b.in { // in order, so that the result is deterministic
 		if b.count[r.source] > b.count[most] {
 			most = r.source
 		}
@@ -82,8 +82,8 @@ func (b *lobby) inTheWay(from source) (x *Request, full bool) {
 	return b.oldest(most), true
 }
 
-// oldest is the oldest connection of a source that does not wait for a place: one that has said nothing if
-// there is one.
+// oldest is the oldest connection of a source that does not wait for a place, preferably one that has sent
+// nothing.
 func (b *lobby) oldest(from source) (x *Request) {
 	for _, r := range b.in {
 		switch {
@@ -97,7 +97,7 @@ func (b *lobby) oldest(from source) (x *Request) {
 	return x
 }
 
-// leaveLobby takes r out, which may be out already. l.mu is held.
+// leaveLobby removes r, if it is in the lobby. l.mu is held.
 func (l *Listener) leaveLobby(r *Request) {
 	if i := slices.Index(l.waiting, r); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
@@ -113,7 +113,7 @@ func (l *Listener) leaveLobby(r *Request) {
 	}
 }
 
-// readFirst reads the first bytes, and reports whether they may be those of a dialer. It deals with a data
+// readFirst reads the first bytes, and reports whether they can be those of a dialer. It delivers a data
 // connection itself.
 func (r *Request) readFirst() bool {
 	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
@@ -138,8 +138,8 @@ func (r *Request) readFirst() bool {
 	return false
 }
 
-// deliver passes on a data connection, and returns when it was taken or is over. ErrInvalidParam if nobody
-// takes it.
+// deliver delivers a data connection, and returns when the connection was taken or closed. ErrInvalidParam if no
+// transport has its id.
 func (r *Request) deliver(first [preface.Len]byte) error {
 	id, err := preface.Parse(first)
 	if err != nil {
@@ -158,12 +158,12 @@ func (r *Request) deliver(first [preface.Len]byte) error {
 	return nil
 }
 
-// DataConn is a connection that is not of a dialer: another connection of a peer, or one to another
-// worker. It is open until Take or Drop is called, the listener is closed, or others need its room.
+// DataConn is a connection of a transport, to this or another worker. It is open until Take or Drop is called, the
+// listener is closed, or the connection is evicted.
 type DataConn struct{ r *Request }
 
-// Take returns the socket, which is the caller's from then on, and the address of its other end. Once, by
-// any goroutine. Errors: ErrClosed if the connection is over; those of the kernel.
+// Take returns the socket, which then belongs to the caller, and the address of its other end. Any goroutine may
+// call it, once. Errors: ErrClosed if the connection is closed; those of the kernel.
 func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
 	defer close(c.r.taken)
 	sock, ok := c.r.conn.(syscall.Conn)
@@ -181,13 +181,13 @@ func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
 	return fd, c.r.From.Addr.Addr().Unmap(), err
 }
 
-// Over reports whether Take would fail: the listener is closed, or others have got the room.
+// Over reports whether Take would fail: the listener is closed, or the connection was evicted.
 func (c *DataConn) Over() bool { return c.r.ctx.Err() != nil }
 
 // Drop closes the connection, in place of Take.
 func (c *DataConn) Drop() { c.r.cancel() }
 
-// replay is a connection of which the first bytes were read before.
+// replay is a connection that returns bytes again that were read before.
 type replay struct {
 	net.Conn
 	first []byte

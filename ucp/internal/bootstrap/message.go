@@ -12,12 +12,12 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Limits of what is swapped.
+// Limits of messages.
 const (
 	MaxPrivate  = 4096           // bytes of private data
 	MaxName     = math.MaxUint8  // bytes of the name of a key, at least 1
 	MaxKeyLen   = math.MaxUint16 // bytes of a packed key
-	MaxKeysLen  = 1 << 20        // bytes of all keys with their names, as they travel
+	MaxKeysLen  = 1 << 20        // bytes of all keys with their names, encoded
 	MaxHelloLen = headerLen + helloFixed + wireup.MaxAddrLen + MaxPrivate
 )
 
@@ -36,14 +36,14 @@ const (
 	maxAcceptBody = acceptFixed + wireup.MaxAddrLen + MaxPrivate + MaxKeysLen
 )
 
-// kind is what a message is.
+// kind is the type of a message.
 type kind uint8
 
 const (
 	kindHello  kind = 1
 	kindAccept kind = 2
 	kindReject kind = 3
-	kindDone   kind = 4 // the dialer has connected, as far as the listener can tell
+	kindDone   kind = 4 // the EP of the listener is connected
 
 	kindChallenge kind = 5 // a random number
 	kindProof     kind = 6 // that the sender has the token and has sent the message before
@@ -59,36 +59,36 @@ const (
 	maxRefusal = 1 + MaxReasons*(whyFixed+2*math.MaxUint8+maxWhy) + MaxPrivate
 )
 
-// maxBody is the longest body of a message, by its kind.
+// maxBody is the maximum length of a body, by kind.
 var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRefusal,
 	kindChallenge: nonceLen, kindProof: proofLen}
 
-// fixedBody is the length of the body of a message that has always the same; 0 for others.
+// fixedBody is the length of bodies of a fixed length; 0 for other kinds.
 var fixedBody = [kindEnd]int{kindChallenge: nonceLen, kindProof: proofLen}
 
-// Code says why a dialer is rejected.
+// Code is the reason why a dialer is rejected.
 type Code uint8
 
 // Codes by their number on the wire.
 const (
 	CodeRejected    Code = 1  // by the application
-	CodeVersion     Code = 2  // the version is not spoken here
-	CodeMalformed   Code = 3  // not a HELLO, or with a worker address that is none
-	CodeForeignUser Code = 4  // of a user who may not
+	CodeVersion     Code = 2  // the listener does not support the version
+	CodeMalformed   Code = 3  // not a HELLO, or with an invalid worker address
+	CodeForeignUser Code = 4  // the user is not permitted
 	CodeUnreachable Code = 5  // no transport of both workers has active messages
-	CodeTooMany     Code = 6  // too many connections are being made
-	CodeTLS         Code = 7  // the listener demands TLS, the dialer does not use it
-	CodeNoTLS       Code = 8  // the dialer demands TLS, the listener does not use it
+	CodeTooMany     Code = 6  // too many concurrent handshakes
+	CodeTLS         Code = 7  // the listener requires TLS, the dialer does not use it
+	CodeNoTLS       Code = 8  // the dialer requires TLS, the listener does not use it
 	CodeNoFiles     Code = 9  // the listener is out of file descriptors
-	CodeToken       Code = 10 // the listener demands a token, the dialer has none
-	CodeNoToken     Code = 11 // the dialer demands a token, the listener has none
+	CodeToken       Code = 10 // the listener requires a token, the dialer has none
+	CodeNoToken     Code = 11 // the dialer requires a token, the listener has none
 	CodeWrongToken  Code = 12 // the dialer has another token
-	CodeTooManyEPs  Code = 13 // the dialer has made as many EPs as it may
+	CodeTooManyEPs  Code = 13 // the dialer has reached its limit of EPs
 
 	codeEnd Code = 14
 )
 
-// codes has for each code what it says about the dialer, and the errors that it is.
+// codes has the text about the dialer of each code, and the errors that it matches.
 var codes = [codeEnd]struct {
 	text string
 	errs []error
@@ -110,7 +110,7 @@ var codes = [codeEnd]struct {
 	CodeNoFiles:    {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
 }
 
-// String says it about the dialer.
+// String is the code in words, about the dialer.
 func (c Code) String() string {
 	if c < codeEnd && codes[c].text != "" {
 		return codes[c].text
@@ -118,7 +118,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("for the unknown reason %d", uint8(c))
 }
 
-// errors are the errors that a rejection with the code is.
+// errors are the errors that a rejection with the code matches.
 func (c Code) errors() []error {
 	if c < codeEnd && codes[c].errs != nil {
 		return codes[c].errs
@@ -126,7 +126,7 @@ func (c Code) errors() []error {
 	return []error{ucs.ErrRejected}
 }
 
-// header is what every message begins with.
+// header is the header of every message.
 type header struct {
 	version uint16
 	kind    kind
@@ -134,8 +134,8 @@ type header struct {
 	bodyLen int
 }
 
-// parseHeader checks and decodes a header. ErrUnsupported for another protocol or
-// version, ErrInvalidParam for what makes no sense.
+// parseHeader validates and decodes a header. ErrUnsupported for another protocol or
+// version, ErrInvalidParam for invalid fields.
 func parseHeader(b *[headerLen]byte) (h header, err error) {
 	le := binary.LittleEndian
 	switch {
@@ -149,7 +149,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 	switch {
 	case h.kind == 0 || h.kind >= kindEnd:
 		return h, malformed("message of kind %d", h.kind)
-	case h.version != version && h.kind != kindReject: // a REJECT has one form for good
+	case h.version != version && h.kind != kindReject: // the form of a REJECT never changes
 		return h, fmt.Errorf("%w: %d, this side %d", errVersion, h.version, version)
 	case (h.kind == kindReject) == (h.code == 0):
 		return h, malformed("message of kind %d with code %d", h.kind, h.code)
@@ -163,7 +163,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 	return h, nil
 }
 
-// Why a message is refused.
+// Errors of invalid messages.
 var (
 	errProtocol = fmt.Errorf("it does not speak this protocol: %w", ucs.ErrUnsupported)
 	errVersion  = fmt.Errorf("it speaks another version of this protocol: %w", ucs.ErrUnsupported)
@@ -174,7 +174,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("bootstrap: "+format+": %w", append(args, ucs.ErrInvalidParam)...)
 }
 
-// appendMessage appends a message whose body add appends.
+// appendMessage appends a message; add appends the body.
 func appendMessage(b []byte, k kind, c Code, add func(b []byte) []byte) []byte {
 	le, start := binary.LittleEndian, len(b)
 	b = le.AppendUint32(b, magic)
@@ -185,12 +185,12 @@ func appendMessage(b []byte, k kind, c Code, add func(b []byte) []byte) []byte {
 	return b
 }
 
-// Hello is what a dialer says.
+// Hello is the HELLO of a dialer.
 type Hello struct {
 	Addr    []byte // of its worker
 	Private []byte // of its application
-	// Within is how long it would take to connect when it has an ACCEPT, in whole milliseconds; 0 means
-	// as long as it may.
+	// Within is the time in which the dialer wants to connect after an ACCEPT, in milliseconds; 0 means
+	// that the listener decides.
 	Within time.Duration
 }
 
@@ -214,14 +214,14 @@ func parseHello(b []byte) (h Hello, err error) {
 	return h, nil
 }
 
-// Answer is what a listener says to a dialer that it accepts.
+// Answer is the ACCEPT of a listener.
 type Answer struct {
-	EP      uint64            // its name of the connection, not 0
+	EP      uint64            // the listener's id of the connection, not 0
 	Addr    []byte            // of its worker
 	Private []byte            // of its application
 	Keys    map[string][]byte // packed
-	// Within is how long the dialer may take to connect, in whole milliseconds; not 0. Both sides derive
-	// their time limits from it.
+	// Within is the time limit for the dialer to connect, in milliseconds; not 0. Both sides derive
+	// their timeouts from it.
 	Within time.Duration
 }
 
@@ -258,7 +258,7 @@ func parseAnswer(b []byte) (*Answer, error) {
 	for range count {
 		nameLen, keyLen := int(c.u8()), c.u16()
 		name, key := string(c.take(nameLen)), c.take(keyLen)
-		if c.bad || name <= last { // in order, none twice, none empty
+		if c.bad || name <= last { // sorted, unique, not empty
 			return nil, malformed("key %q after %q", name, last)
 		}
 		a.Keys[name], last = key, name
@@ -269,15 +269,15 @@ func parseAnswer(b []byte) (*Answer, error) {
 	return a, nil
 }
 
-// appendMillis appends a time in milliseconds. More than 49 days are as many.
+// appendMillis appends a time in milliseconds, at most 49 days.
 func appendMillis(b []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(min(d.Milliseconds(), math.MaxUint32)))
 }
 
-// KeyLen is what a key counts of MaxKeysLen.
+// KeyLen is the encoded length of a key, which counts for MaxKeysLen.
 func KeyLen(name string, key []byte) int { return keyFixed + len(name) + len(key) }
 
-// cursor takes a message apart. bad says that it was shorter than what it was asked for.
+// cursor decodes a message. bad is set after a read beyond its end.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -293,7 +293,7 @@ func (c *cursor) take(n int) []byte {
 	return part
 }
 
-// number takes a number of n bytes, at most 8.
+// number decodes a number of n bytes, at most 8.
 func (c *cursor) number(n int) uint64 {
 	var b [8]byte
 	copy(b[:], c.take(n))

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// stage is what a connection waits for.
+// stage is the step that a connection waits for.
 type stage uint8
 
 const (
 	stageHello   stage = iota // the dialer: TLS, token and HELLO
-	stageOwner                // the owner of the listener: an answer
+	stageOwner                // the owner of the listener: a reply
 	stageConnect              // the dialer: it has an ACCEPT and connects over the transports
 
 	// Without a place; see lobby.go.
 	stageFirst // the dialer: the first bytes
 	stagePlace // a place
-	stageData  // who takes the data connection
+	stageData  // the owner of the data connection: Take
 )
 
-// source is whom the connections of a dialer count for: an IPv4 address, an IPv6 /64, or a process.
+// source is the unit of limits per dialer: an IPv4 address, an IPv6 /64, or a process.
 type source struct {
 	addr netip.Addr
 	uid  uint32
 	pid  int
 }
 
-// sourcePrefix is how many bits of an IPv6 address one host can choose: the rest of a /64.
+// sourcePrefix is the prefix length of a source; a host can choose the other bits of its IPv6 address.
 const sourcePrefix = 64
 
 // source is the source of a dialer.
@@ -40,14 +40,14 @@ func (i *Identity) source() source {
 	return source{addr, i.UID, i.PID}
 }
 
-// graceShare is which part of HelloTimeout a connection waits at least, in each stage, before
-// another one may take its place: longer than an honest dialer takes for it.
+// graceShare divides HelloTimeout: in each stage a connection is not evicted
+// before that time, which is longer than an honest dialer needs for the stage.
 const graceShare = 50
 
 func (l *Listener) grace() time.Duration { return l.cfg.HelloTimeout / graceShare }
 
-// awaitPlace returns when r has a place; false if the listener is closed first. Those that wait get one in
-// the order in which they have said something.
+// awaitPlace returns when r has a place; false if the listener is closed first. Places are assigned in
+// the order in which dialers have sent their first bytes.
 func (l *Listener) awaitPlace(r *Request) bool {
 	l.mu.Lock()
 	r.stage = stagePlace
@@ -67,8 +67,8 @@ func (l *Listener) awaitPlace(r *Request) bool {
 	return false
 }
 
-// enter gives r a place, for which it evicts another connection if there is none. Otherwise in is
-// after which time one may be evicted.
+// enter assigns a place to r, and evicts another connection for it if there is none. If that is not possible, in is
+// the time after which a connection may be evicted.
 func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,8 +92,8 @@ func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) 
 	return true, 0
 }
 
-// inTheWay reports whether there is no place for a connection of a source, and returns which one
-// to evict for it: of the same source if that has MaxPerSource, else of the source that has most.
+// inTheWay reports whether there is no place for a connection of a source, and returns the connection
+// to evict for it: of the same source if that has MaxPerSource, otherwise of the source with the most.
 // nil if all wait for the owner.
 func (l *Listener) inTheWay(from source) (x *Request, full bool) {
 	count, evictable := map[source]int{}, map[source]int{}
@@ -110,7 +110,7 @@ func (l *Listener) inTheWay(from source) (x *Request, full bool) {
 		return nil, false
 	}
 	most := source{}
-	for _, r := range l.live { // in order: the same each time
+	for _, r := range l.live { // in order, so that the result is deterministic
 		if evictable[r.source] > evictable[most] {
 			most = r.source
 		}
@@ -118,8 +118,8 @@ func (l *Listener) inTheWay(from source) (x *Request, full bool) {
 	return l.oldest(most), true
 }
 
-// oldest is the oldest connection of a source that may be evicted: one without a HELLO if there is
-// one. nil if all wait for the owner.
+// oldest is the oldest connection of a source that may be evicted, preferably one without a
+// HELLO. nil if all wait for the owner.
 func (l *Listener) oldest(from source) (x *Request) {
 	for _, r := range l.live {
 		switch {
@@ -133,7 +133,7 @@ func (l *Listener) oldest(from source) (x *Request) {
 	return x
 }
 
-// evict ends a connection for another one.
+// evict closes a connection to make room for another one.
 func (l *Listener) evict(r *Request) {
 	l.leavePlace(r)
 	l.cfg.Stats.count(&l.cfg.Stats.evicted)
@@ -149,15 +149,15 @@ func (l *Listener) leavePlace(r *Request) {
 	}
 }
 
-// answered notes that the owner has answered r: it may be evicted from now on.
-func (l *Listener) answered(r *Request) {
+// replied records that the owner has replied to r, which may be evicted from now on.
+func (l *Listener) replied(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.stage, r.staged = stageConnect, time.Now()
 	l.noteFreed()
 }
 
-// noteFreed has awaitPlace look again.
+// noteFreed makes awaitPlace check again.
 func (l *Listener) noteFreed() {
 	if len(l.waiting) == 0 {
 		return
@@ -168,7 +168,7 @@ func (l *Listener) noteFreed() {
 	}
 }
 
-// hangUp ends reads and writes of a connection.
+// hangUp makes reads and writes of a connection fail.
 func (l *Listener) hangUp(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

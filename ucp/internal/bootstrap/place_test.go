@@ -96,7 +96,7 @@ func TestPlace_SilentFirst(t *testing.T) {
 	start := time.Now()
 	waits, accepted, silent := l.enterAt(from("10.0.0.1"), start), l.enterAt(from("10.0.0.1"), start), l.enterAt(from("10.0.0.1"), start)
 	waits.stage = stageOwner
-	l.answered(accepted)
+	l.replied(accepted)
 	accepted.staged = start
 	later := start.Add(l.grace())
 	x := l.enterAt(from("10.0.0.1"), later)
@@ -192,7 +192,7 @@ func TestFlood(t *testing.T) {
 				h := sampleHello()
 				h.Private = []byte("honest")
 				served := func() bool { // a dialer that stood still in the middle tries again
-					conn, err := dialAndSwap(t.Context(), network, l.Addr().String(), h, &DialConfig{})
+					conn, err := dialAndExchange(t.Context(), network, l.Addr().String(), h, &DialConfig{})
 					if err != nil {
 						return false
 					}

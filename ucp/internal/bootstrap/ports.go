@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Ports are the transports whose peers may connect to the port of a Listener, and the connections that wait
-// for them. The zero value has none. Methods may be called by any goroutine.
+// Ports is the set of transports with peers that may connect to the port of a Listener, and the connections that
+// wait for them. The zero value is empty. Any goroutine may call its methods.
 type Ports struct {
 	mu    sync.Mutex
 	known map[uint64]*port // by the id in a preface
@@ -18,7 +18,7 @@ type port struct {
 	waiting []*DataConn
 }
 
-// Add enters a transport with an id. notify is called, by any goroutine, when a connection waits for it.
+// Add adds a transport with an id. notify is called, by any goroutine, when a connection waits for it.
 func (p *Ports) Add(id uint64, notify func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *Ports) Deliver(id uint64, c *DataConn) bool {
 	if s == nil {
 		return false
 	}
-	if len(s.waiting) == cap(s.waiting) { // a worker that makes no progress has no more of them than the listeners have
+	if len(s.waiting) == cap(s.waiting) { // the listeners' limits bound those of a worker that makes no progress
 		s.waiting = slices.DeleteFunc(s.waiting, (*DataConn).Over)
 	}
 	s.waiting = append(s.waiting, c)
@@ -56,7 +56,7 @@ func (p *Ports) Deliver(id uint64, c *DataConn) bool {
 	return true
 }
 
-// Take returns the connections that wait for a transport, which wait no more.
+// Take removes and returns the connections that wait for a transport.
 func (p *Ports) Take(id uint64) []*DataConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Ports) Take(id uint64) []*DataConn {
 	return waiting
 }
 
-// Waiting is how many connections wait for a transport; known is false if there is no such transport.
+// Waiting is the number of connections that wait for a transport; known is false if there is no such transport.
 func (p *Ports) Waiting(id uint64) (n int, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Reason is why a transport of the listener does not reach the dialer: the criterion that failed, seen
-// from the listener, and the setting that may change it.
+// Reason explains why a transport of the listener does not reach the dialer: the criterion that failed, from the
+// view of the listener, and the setting that may change it.
 type Reason struct {
 	Transport, Device string // at most 255 bytes each
 	Why               string // at most 512 bytes
@@ -18,7 +18,7 @@ type Reason struct {
 // String is the reason in one line.
 func (r Reason) String() string { return strings.TrimSpace(r.Transport+" "+r.Device) + ": " + r.Why }
 
-// rejection is a REJECT. Texts that are too long are cut off.
+// rejection is a REJECT. Texts that are too long are truncated.
 func rejection(why Code, private []byte, reasons ...Reason) []byte {
 	reasons = reasons[:min(len(reasons), MaxReasons)]
 	return appendMessage(nil, kindReject, why, func(b []byte) []byte {
@@ -33,7 +33,7 @@ func rejection(why Code, private []byte, reasons ...Reason) []byte {
 	})
 }
 
-// printable is the begin of s, at most so many bytes, with ? for what cannot be printed.
+// printable is s truncated to a number of bytes, with ? for characters that cannot be printed.
 func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Request is a dialer that waits for an answer, or has one and has not connected yet. Hello,
-// From and Local do not change. Its methods may be called by any goroutine.
+// Request is a dialer that waits for a reply, or has been accepted and has not connected yet. Hello,
+// From and Local do not change. Any goroutine may call its methods.
 type Request struct {
 	Hello Hello
 	From  Identity
@@ -22,23 +22,23 @@ type Request struct {
 
 	session *session        // nil without a token; of the goroutine of serve
 	conn    net.Conn        // the socket
-	plain   net.Conn        // what is read from conn, the first bytes included
-	secret  net.Conn        // what is read from and written to: plain, or TLS over it
-	answer  chan []byte     // has room for one
+	plain   net.Conn        // conn, which returns the first bytes again
+	secret  net.Conn        // plain, or TLS over it
+	answer  chan []byte     // capacity one
 	done    chan struct{}   // closed by Connected
-	ctx     context.Context // ends with the listener, or by Close
+	ctx     context.Context // canceled with the listener, or by Close
 	cancel  context.CancelFunc
-	hungUp  chan struct{} // closed when nothing more can be read
-	freed   chan struct{} // a place is free, or one may be evicted; has room for one
+	hungUp  chan struct{} // closed when the socket is closed or reads fail
+	freed   chan struct{} // a place is free, or one may be evicted; capacity one
 	taken   chan struct{} // of a data connection: closed by DataConn.Take
 
 	// Under l.mu.
 	stage   stage
 	staged  time.Time // when stage began
 	evicted bool      // for another connection
-	hanging bool      // no more bytes are read or written
+	hanging bool      // reads and writes fail
 	closed  bool      // the listener is closed or has decided: events of the socket have no effect
-	gone    bool      // the dialer has hung up, or gets no answer any more
+	gone    bool      // the dialer has closed, or gets no reply any more
 }
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
@@ -51,19 +51,19 @@ func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	return r
 }
 
-// Gone reports that the dialer has hung up, without having connected as far as the owner has
-// told by Close.
+// Gone reports whether the dialer has closed its socket before the owner called Connected or
+// Drop.
 func (r *Request) Gone() bool {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	return r.gone
 }
 
-// Accept answers that the dialer may connect. Once, and not after Reject.
+// Accept replies that the dialer may connect. Call it once, and not after Reject.
 func (r *Request) Accept(a *Answer) { r.answer <- a.append(nil) }
 
-// Reject answers that it may not, with private data of MaxPrivate bytes at most and the first
-// MaxReasons reasons. Once, and not after Accept.
+// Reject replies that the dialer may not connect, with private data of at most MaxPrivate bytes and the first
+// MaxReasons reasons. Call it once, and not after Accept.
 func (r *Request) Reject(why Code, private []byte, reasons ...Reason) {
 	r.l.cfg.Stats.count(&r.l.cfg.Stats.rejected)
 	r.close()
@@ -77,7 +77,7 @@ func (r *Request) Connected() {
 	close(r.done)
 }
 
-// Drop hangs up: nothing came of the request. Idempotent.
+// Drop closes the socket of a request that failed. Idempotent.
 func (r *Request) Drop() {
 	r.close()
 	r.cancel()
@@ -90,7 +90,7 @@ func (r *Request) close() {
 	r.l.queue = slices.DeleteFunc(r.l.queue, func(o *Request) bool { return o == r })
 }
 
-// serve deals with the connection until it is over.
+// serve handles the connection until it is closed.
 func (r *Request) serve() {
 	defer r.remove()
 	defer r.cancel()
@@ -100,7 +100,7 @@ func (r *Request) serve() {
 	}
 	go func() {
 		defer close(r.hungUp)
-		_, _ = r.conn.Read(make([]byte, 1)) // a dialer has nothing more to say
+		_, _ = r.conn.Read(make([]byte, 1)) // a dialer sends nothing more, so this is the end
 	}()
 	r.l.put(r)
 	r.respond()
@@ -108,7 +108,7 @@ func (r *Request) serve() {
 	<-r.hungUp
 }
 
-// remove gives the place of the connection back.
+// remove releases the place of the connection.
 func (r *Request) remove() {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Request) remove() {
 	r.l.leavePlace(r)
 }
 
-// readHello reads the HELLO, within the time that Listener.enter has given. It reports false
+// readHello reads the HELLO within the time limit that Listener.enter has set. It returns false
 // if there is none.
 func (r *Request) readHello() bool {
 	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
@@ -156,7 +156,7 @@ func (r *Request) receiveHello() (Hello, error) {
 	return parseHello(body)
 }
 
-// turnAway counts a connection without a HELLO, and answers if that makes sense.
+// turnAway counts a connection without a HELLO, and replies if the dialer can read the reply.
 func (r *Request) turnAway(err error) {
 	s := r.l.cfg.Stats
 	switch {
@@ -190,20 +190,20 @@ func (r *Request) turnAway(err error) {
 	}
 }
 
-// wasEvicted reports whether another connection has the place of this one.
+// wasEvicted reports whether the connection was evicted.
 func (r *Request) wasEvicted() bool {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	return r.evicted
 }
 
-// answerable reports whether the dialer understands a message: not before a TLS handshake is over.
+// answerable reports whether the dialer can read a message: not before the TLS handshake is complete.
 func (r *Request) answerable() bool {
 	return r.secret != r.plain || !r.demandsTLS()
 }
 
-// respond sends the answer when the owner has one. After an ACCEPT it waits until the dialer has
-// connected or has hung up, or the owner has, and says why it hangs up.
+// respond sends the reply of the owner. After an ACCEPT it waits until the dialer has
+// connected or one side has closed, and sends the reason if this side closes.
 func (r *Request) respond() {
 	var answer []byte
 	select {
@@ -213,7 +213,7 @@ func (r *Request) respond() {
 	case <-r.ctx.Done():
 		return
 	}
-	r.l.answered(r)
+	r.l.replied(r)
 	if !r.send(answer) || kind(answer[kindAt]) == kindReject {
 		return
 	}
@@ -228,7 +228,7 @@ func (r *Request) respond() {
 	}
 }
 
-// send sends an answer, which a dialer that takes nothing does not hold up.
+// send sends a reply without blocking on a dialer that does not read.
 func (r *Request) send(answer []byte) bool {
 	_ = r.conn.SetWriteDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
 	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetWriteDeadline(past) })
@@ -237,16 +237,16 @@ func (r *Request) send(answer []byte) bool {
 	return err == nil
 }
 
-// leave tells the owner that the dialer has gone, if it has taken the request and wants to
-// know.
+// leave notifies the owner that the dialer is gone, if the owner has taken the request and waits
+// for the dialer.
 func (r *Request) leave() {
 	if r.note() {
 		r.l.cfg.Notify()
 	}
 }
 
-// note enters the request for Take once more, and reports whether it did. One that was not
-// taken yet is forgotten.
+// note queues the request for Take again, and reports whether it did. A request that was not
+// taken yet is removed.
 func (r *Request) note() bool {
 	l := r.l
 	l.mu.Lock()
@@ -267,8 +267,8 @@ func (r *Request) note() bool {
 // doneMessage is a DONE.
 var doneMessage = appendMessage(nil, kindDone, 0, func(b []byte) []byte { return b })
 
-// refuse answers a connection that has no request. The answer fits into the empty buffer of the
-// socket, so that the write does not wait: a time limit would only lose it where the process is
+// refuse replies to a connection without a request. The reply fits into the empty buffer of the
+// socket, so the write does not block. A time limit would only lose the reply if the process is
 // stopped before the write.
 func refuse(conn net.Conn, why Code) { writeNow(conn, rejection(why, nil)) }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Protocol is the application protocol (ALPN) of the sockets: a certificate or a connection for
-// another service of the same authority is of no use here.
+// Protocol is the application protocol (ALPN) of the sockets: a connection for
+// another service with the same certificate authority is rejected.
 const Protocol = "gucx-bootstrap/1"
 
-// TLSConfigs makes configurations that demand a certificate of the peer and verify it, such as a
-// *tlspolicy.Policy. Methods may be called by any goroutine.
+// TLSConfigs makes configurations that require a certificate of the peer and verify it, such as a
+// *tlspolicy.Policy. Any goroutine may call its methods.
 type TLSConfigs interface {
 	// Client is for the side that connects to a peer at an address.
 	Client(peer netip.Addr) *tls.Config
@@ -29,10 +29,10 @@ type TLSConfigs interface {
 // tlsRecord is how a TLS handshake begins: a handshake record of version 3.x (RFC 8446, 5.1).
 var tlsRecord = [...]byte{22, 3}
 
-// errNoTLS says that a dialer has sent its HELLO in clear to a listener that demands TLS.
+// errNoTLS means that a dialer has sent its HELLO unencrypted to a listener that requires TLS.
 var errNoTLS = fmt.Errorf("it does not use TLS: %w", ErrUnauthenticated)
 
-// secure makes the TLS handshake of a dialer, over tcp and if TLS is demanded.
+// secure makes the TLS handshake of a dialer, over tcp and if TLS is required.
 func (c *Conn) secure(configs TLSConfigs) error {
 	if configs == nil || c.From.Network != "tcp" {
 		return nil
@@ -65,14 +65,14 @@ func refusedTLS(err error) error {
 // isOurs reports whether a message of this protocol begins with b.
 func isOurs(b [5]byte) bool { return binary.LittleEndian.Uint32(b[:]) == magic }
 
-// isAlert reports whether err is a TLS alert: a dialer of TLS 1.3 gets one that its certificate is
-// refused when it reads the answer.
+// isAlert reports whether err is a TLS alert: in TLS 1.3 a dialer receives the alert for a rejected
+// certificate when it reads the reply.
 func isAlert(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"
 }
 
-// secure makes the TLS handshake of a listener, over tcp and if TLS is demanded. Errors:
+// secure makes the TLS handshake of a listener, over tcp and if TLS is required. Errors:
 // errNoTLS, ErrUnauthenticated, os.ErrDeadlineExceeded, ErrConnReset.
 func (r *Request) secure() error {
 	if !r.demandsTLS() {
@@ -93,7 +93,7 @@ func (r *Request) secure() error {
 	return nil
 }
 
-// demandsTLS reports whether the dialer has to use TLS.
+// demandsTLS reports whether the dialer must use TLS.
 func (r *Request) demandsTLS() bool { return r.l.cfg.TLS != nil && r.From.Network == "tcp" }
 
 // nameOf is the identity in the certificate of the peer.

@@ -166,7 +166,7 @@ func TestTLS_OtherListener(t *testing.T) {
 		_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 		_ = conn.Close()
 	}()
-	_, err = dialAndSwap(t.Context(), "tcp", server.Addr().String(), sampleHello(), &DialConfig{TLS: policy(t, a.Good(), "")})
+	_, err = dialAndExchange(t.Context(), "tcp", server.Addr().String(), sampleHello(), &DialConfig{TLS: policy(t, a.Good(), "")})
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 	<-done
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Identity says who is at the other end of a socket.
+// Identity identifies the peer at the other end of a socket.
 type Identity struct {
 	Network  string         // "tcp" or "unix"
-	Addr     netip.AddrPort // tcp: where it is
+	Addr     netip.AddrPort // tcp: its address
 	Name     string         // tcp with TLS: the first URI, DNS name or IP address in its certificate, or else the common name
-	PID      int            // unix: the process, as the kernel tells; 0 outside of the own namespace
-	UID, GID uint32         // unix: its effective user and group, as the kernel tells
+	PID      int            // unix: the process, from the kernel; 0 if it is outside of our PID namespace
+	UID, GID uint32         // unix: its effective user and group, from the kernel
 }
 
 // String names the peer for people.
@@ -37,7 +37,7 @@ func (i Identity) String() string {
 	return i.Addr.String()
 }
 
-// identify finds out who is at the other end.
+// identify returns the identity of the peer.
 func identify(conn net.Conn) (Identity, error) {
 	switch c := conn.(type) {
 	case *net.UnixConn:
@@ -60,8 +60,8 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// permitted reports whether a peer is of this process's effective user, or one of the
-// users. Over tcp nobody tells.
+// permitted reports whether a peer belongs to this process's effective user, or to one of the
+// users. Over tcp the user is unknown and always permitted.
 func (i Identity) permitted(users []uint32) bool {
 	return i.Network != "unix" || i.UID == uint32(os.Geteuid()) || slices.Contains(users, i.UID)
 }
@@ -70,8 +70,8 @@ func (i Identity) permitted(users []uint32) bool {
 // unix(7) less the byte that ends a path.
 const maxUnixLen = 107
 
-// checkAddress returns ErrInvalidParam unless package bootstrap knows the network, and
-// ErrTooLong for an address that the kernel would refuse without saying why.
+// checkAddress returns ErrInvalidParam for an unknown network, and
+// ErrTooLong for an address for which the kernel's error would be unclear.
 func checkAddress(network, address string) error {
 	switch {
 	case network != "tcp" && network != "unix":
@@ -82,7 +82,7 @@ func checkAddress(network, address string) error {
 	return nil
 }
 
-// past is a deadline that ends reads and writes under way.
+// past is a deadline that makes blocked reads and writes fail.
 var past = time.Unix(1, 0)
 
 // receive reads a message without a proof.
@@ -102,11 +102,11 @@ func atEnd(err error) error {
 	return err
 }
 
-// arrived is a connection from which is read what has arrived, also when the deadline has passed: a
-// process that stood still has not looked before.
+// arrived is a connection from which bytes that have arrived can be read after the deadline: a
+// process that was stopped could not read them earlier.
 type arrived struct{ net.Conn }
 
-// Read reads, or looks once more without waiting. os.ErrDeadlineExceeded if there was nothing.
+// Read reads; after the deadline it reads without blocking. os.ErrDeadlineExceeded if there was nothing.
 func (c arrived) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -118,7 +118,7 @@ func (c arrived) Read(b []byte) (int, error) {
 	return 0, err
 }
 
-// readNow reads without waiting; 0 if there is nothing, or no descriptor.
+// readNow reads without blocking; 0 if there is nothing, or no descriptor.
 func readNow(conn net.Conn, b []byte) (n int) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -128,7 +128,7 @@ func readNow(conn net.Conn, b []byte) (n int) {
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { // an error says that it is closed
+	_ = raw.Control(func(fd uintptr) { // an error means that it is closed
 		for {
 			var err error
 			if n, err = unix.Read(int(fd), b); !errors.Is(err, unix.EINTR) {

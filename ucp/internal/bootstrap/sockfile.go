@@ -17,17 +17,17 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Modes of a socket file. Connecting takes the right to write.
+// Modes of a socket file. Connecting requires write permission.
 const (
 	ownerMode  fs.FileMode = 0o600
 	publicMode fs.FileMode = 0o666
 )
 
-// reclaimAge is how old a socket file is at least that may be removed: longer than a process
-// takes from bind to listen.
+// reclaimAge is the minimum age of a socket file that may be removed: longer than the time of a process
+// from bind to listen.
 const reclaimAge = time.Second
 
-// listenFile listens on a socket file. Without public it is for this user alone.
+// listenFile listens on a socket file. Without public only this user can connect.
 func listenFile(ctx context.Context, path string, public bool) (net.Listener, error) {
 	l, err := bindFile(ctx, path)
 	if errors.Is(err, syscall.EADDRINUSE) && reclaim(path) {
@@ -45,8 +45,8 @@ func listenFile(ctx context.Context, path string, public bool) (net.Listener, er
 	return l, nil
 }
 
-// bindFile makes the socket and its file, which is for this user alone from the first moment
-// on: fchmod of a socket that has no name yet sets the mode that bind uses.
+// bindFile makes the socket and its file, which only this user can access from the beginning: fchmod of
+// an unbound socket sets the mode that bind uses.
 func bindFile(ctx context.Context, path string) (net.Listener, error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var modeErr error
@@ -56,8 +56,8 @@ func bindFile(ctx context.Context, path string) (net.Listener, error) {
 	return cfg.Listen(ctx, "unix", path)
 }
 
-// reclaim removes a socket file that a killed process of this user has left, and reports
-// whether it did. The lock keeps another process that does the same from removing the file
+// reclaim removes a socket file of a killed process of this user, and reports
+// whether it did. The lock prevents another process that reclaims too from removing the file
 // that this one makes next.
 func reclaim(path string) bool {
 	dir, err := os.Open(filepath.Dir(path))

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// With a token, each side proves that it has the token before it says anything else, the dialer
-// first, and every message that follows has a proof behind it: docs/design/0011-bootstrap.md.
+// With a token, each side proves that it has the token before it sends anything else, the dialer
+// first, and a proof follows every later message: docs/design/0011-bootstrap.md.
 //
 //	dialer                            listener
 //	CHALLENGE  random  ------------->
@@ -23,7 +23,7 @@ import (
 //	HELLO, PROOF ------------------>  and so on
 
 const (
-	// MinTokenLen is the least length of a token in bytes: who sees a proof may try tokens.
+	// MinTokenLen is the minimum length of a token in bytes: an eavesdropper can try tokens against a proof.
 	MinTokenLen = 16
 
 	nonceLen = 32
@@ -45,8 +45,8 @@ func newSession(token string, dialer bool, dialerNonce, listenerNonce []byte) *s
 	return &session{key: mac.Sum(nil), dialer: dialer}
 }
 
-// proof authenticates a message by its sender and its number: neither side takes its own messages
-// for those of the other, or an earlier one for a later one.
+// proof authenticates a message, its sender and its number: reflected and repeated messages are
+// detected.
 func (s *session) proof(byDialer bool, number uint64, msg []byte) []byte {
 	mac := hmac.New(sha256.New, s.key)
 	var head [9]byte
@@ -69,7 +69,7 @@ func (s *session) seal(msg []byte) []byte {
 	return appendMessage(msg[:len(msg):len(msg)], kindProof, 0, func(b []byte) []byte { return append(b, proof...) })
 }
 
-// receive reads a message and its proof, where there has to be one. ErrUnauthenticated if the proof is
+// receive reads a message, and its proof if the session requires one. ErrUnauthenticated if the proof is
 // wrong or missing.
 func (s *session) receive(conn net.Conn) (header, []byte, error) {
 	h, msg, err := receiveWhole(conn)
@@ -84,7 +84,7 @@ func (s *session) receive(conn net.Conn) (header, []byte, error) {
 	return h, bodyOf(msg), err
 }
 
-// Why a side is not authenticated.
+// Errors of authentication.
 var (
 	errWrongProof = fmt.Errorf("it does not have the same token: %w", ErrUnauthenticated)
 	errNoToken    = fmt.Errorf("it has no token: %w", ErrUnauthenticated)
@@ -94,11 +94,11 @@ var (
 // challenge is a CHALLENGE with a random number.
 func challenge() (msg, nonce []byte) {
 	nonce = make([]byte, nonceLen)
-	_, _ = rand.Read(nonce) // never fails: it ends the process instead
+	_, _ = rand.Read(nonce) // never fails: it crashes the process instead
 	return appendMessage(nil, kindChallenge, 0, func(b []byte) []byte { return append(b, nonce...) }), nonce
 }
 
-// authenticate makes the handshake of a dialer with a token, if there is one.
+// authenticate makes the token handshake of a dialer, if there is a token.
 func (c *Conn) authenticate(token string) error {
 	if token == "" {
 		return nil
@@ -127,7 +127,7 @@ func (c *Conn) authenticate(token string) error {
 	return nil
 }
 
-// authenticate makes the handshake of a listener with a token, if there is one. Errors: errNoToken,
+// authenticate makes the token handshake of a listener, if there is a token. Errors: errNoToken,
 // errWrongProof, and those of receive.
 func (r *Request) authenticate() error {
 	token := r.l.cfg.Token
@@ -179,7 +179,7 @@ func receiveKind(conn net.Conn, want kind) ([]byte, error) {
 	return bodyOf(msg), nil
 }
 
-// receiveWhole reads a message, and returns it with its header.
+// receiveWhole reads a message and its header.
 func receiveWhole(conn net.Conn) (h header, msg []byte, err error) {
 	if h, msg, err = receiveHead(conn); err != nil {
 		return h, nil, err
@@ -198,7 +198,7 @@ func receiveHead(conn net.Conn) (header, []byte, error) {
 	return h, b, err
 }
 
-// receiveBody reads the body behind a header, no more than the kind may have, and returns both.
+// receiveBody reads the body after a header, with the limit of its kind, and returns both.
 func receiveBody(conn io.Reader, h header, msg []byte) ([]byte, error) {
 	msg = append(msg, make([]byte, h.bodyLen)...)
 	if err := readFull(conn, msg[headerLen:]); err != nil {
@@ -207,7 +207,7 @@ func receiveBody(conn io.Reader, h header, msg []byte) ([]byte, error) {
 	return msg, nil
 }
 
-// bodyOf is the body of a whole message.
+// bodyOf is the body of a complete message.
 func bodyOf(msg []byte) []byte {
 	if len(msg) < headerLen {
 		return nil

@@ -129,7 +129,7 @@ func TestToken_Reflection(t *testing.T) {
 		_, _ = io.Copy(onlyConn{conn}, onlyConn{conn})
 		_ = conn.Close()
 	}()
-	_, err = dialAndSwap(t.Context(), "unix", server.Addr().String(), sampleHello(), &DialConfig{Token: token})
+	_, err = dialAndExchange(t.Context(), "unix", server.Addr().String(), sampleHello(), &DialConfig{Token: token})
 	assert.ErrorIs(t, err, ErrUnauthenticated)
 	<-done
 

@@ -90,7 +90,7 @@ func TestSwap_UnknownPeer(t *testing.T) {
 	defer there.Close()
 	defer here.Close()
 	require.NoError(t, here.SetDeadline(past)) // a write fails
-	err := (&Conn{socket: here}).Swap(t.Context(), sampleHello(), &DialConfig{})
+	err := (&Conn{socket: here}).Exchange(t.Context(), sampleHello(), &DialConfig{})
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
@@ -118,7 +118,7 @@ func TestAwaitPlace(t *testing.T) {
 		assert.EqualValues(t, 1, l.cfg.Stats.evicted.Load())
 
 		third.stage = stageOwner
-		time.AfterFunc(time.Minute, func() { l.answered(third) }) // from now on it can, after its time
+		time.AfterFunc(time.Minute, func() { l.replied(third) }) // from now on it can, after its time
 		require.True(t, l.awaitPlace(second))
 		assert.Equal(t, 2*grace+2*time.Minute, elapsed())
 
