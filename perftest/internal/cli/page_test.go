@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of docs/papers/tupleq.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the tables of docs/papers anew")
 
 const tupleqPage = "../../../docs/papers/tupleq.md"
 

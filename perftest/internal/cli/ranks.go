@@ -53,10 +53,12 @@ such a process manager, and Slurm's srun with --mpi=pmi2. With --in-process
 ranks are goroutines.
 
 pingpong is a message between ranks 0 and 1, ring one that goes around all
-ranks; the others are collective operations. Each round follows a barrier that
-is not counted. Data is checked after the rounds. A rank that ends before the
-others ends them, with the reason. Where there are more ranks than processors,
-times are those of the scheduler.
+ranks, bw a window of 64 from the first rank to that in the middle, bibw the
+same in both directions, mbw_mr as bw for all pairs; the others are collective
+operations. -o osu prints as the micro-benchmarks of OSU do. Each round follows
+a barrier that is not counted. Data is checked after the rounds. A rank that
+ends before the others ends them, with the reason. Where there are more ranks
+than processors, times are those of the scheduler.
 
 --protocols compares how messages may go: auto is what ucp chooses by cost,
 eager does not announce them, the others are schemes of rendezvous. Memory is
@@ -81,11 +83,11 @@ that of the program, which has not registered it.`,
 	quantity.Count(f, &s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the grammar of GUCX_TLS (default what that says)")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(ranksFormats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })
 	complete.List(cmd, "protocols", ranks.Protocols().Names)
-	complete.One(cmd, "output", sheet.Formats)
+	complete.One(cmd, "output", ranksFormats)
 	return cmd
 }
 
@@ -118,7 +120,24 @@ func (s *ranksFlags) check(n int) (err error) {
 	if err := s.study.Check(n, len(s.protocols)); err != nil {
 		return err
 	}
+	if s.output == osuFormat {
+		return nil
+	}
 	return sheet.CheckFormat(s.output)
+}
+
+// osuFormat is that of the micro-benchmarks of OSU.
+const osuFormat = "osu"
+
+func ranksFormats() []string { return append(sheet.Formats(), osuFormat) }
+
+// write writes rows, which failed, if it is not nil, has cut short.
+func (s *ranksFlags) write(cmd *cobra.Command, rows []ranks.Row, n int, failed error) error {
+	if s.output == osuFormat {
+		return ranks.WriteOSU(cmd.OutOrStdout(), rows, s.study.Iterations)
+	}
+	c := s.conditions(cmd.Context(), n, failed)
+	return ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
 }
 
 // checkTransports refuses transports that are not there.
@@ -181,8 +200,7 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 	m.Close()
 	failed := err
 	if b.Rank() == 0 && len(rows) > 0 {
-		c := s.conditions(cmd.Context(), b.Size(), failed)
-		err = errors.Join(err, ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output))
+		err = errors.Join(err, s.write(cmd, rows, b.Size(), failed))
 	}
 	return errors.Join(err, ranks.Leave(ctx, groups, failed))
 }

@@ -96,8 +96,8 @@ type Plot struct {
 	YLabel string
 }
 
-// runs lists the commands of a figure, each once.
-func (f *Figure) runs() (list []*Run) {
+// Runs lists the commands of a figure, each once.
+func (f *Figure) Runs() (list []*Run) {
 	add := func(r *Run) {
 		if r != nil && !slices.Contains(list, r) {
 			list = append(list, r)

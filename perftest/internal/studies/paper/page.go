@@ -49,16 +49,26 @@ func Page(w io.Writer, papers []*Paper, res Results) error {
 
 func (p *Paper) page(b *strings.Builder, res Results) {
 	fmt.Fprintf(b, "# %s\n\n%s.\nThe paper's machine: %s.\n\n%s\n", p.Title, p.Authors, p.Machine, wrap(p.Intro))
-	fmt.Fprintf(b, "\n`perftest paper %s` prints the values of this page; `perftest paper %s 5` those of one figure.\n", p.Name, p.Name)
+	fmt.Fprintf(b, "\n`perftest paper %s` prints these values; `perftest paper %s %s` those of one figure.\n", p.Name, p.Name, p.example())
 	for i := range p.Figures {
 		p.Figures[i].page(b, p.Name, res)
 	}
 }
 
+// example is the first figure with values.
+func (p *Paper) example() string {
+	for i := range p.Figures {
+		if len(p.Figures[i].Cases) > 0 {
+			return p.Figures[i].ID
+		}
+	}
+	return ""
+}
+
 func (f *Figure) page(b *strings.Builder, paper string, res Results) {
 	fmt.Fprintf(b, "\n## %s: %s\n\n%s\n", f.label(), f.Title, wrap(f.Lesson))
 	if len(f.Cases) > 0 {
-		fmt.Fprintf(b, "\nOurs: %s.\n\n| | ours | paper | ratio | verdict | place |\n|---|---|---|---|---|---|\n", f.How)
+		fmt.Fprintf(b, "\nOurs: %s.\n\n| | ours | paper | ratio | result | place |\n|---|---|---|---|---|---|\n", f.How)
 		for _, r := range f.Rows(paper, res) {
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", r.Case, r.Ours, r.Theirs, blankZero(r.Ratio), r.Outcome, r.Place)
 		}

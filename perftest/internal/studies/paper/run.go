@@ -15,7 +15,7 @@ func Todo(papers []*Paper, s *Store) (list []*Run) {
 	seen := map[string]bool{}
 	for _, p := range papers {
 		for i := range p.Figures {
-			for _, r := range p.Figures[i].runs() {
+			for _, r := range p.Figures[i].Runs() {
 				if c := r.Command(); !seen[c] && !s.Has(r) {
 					seen[c] = true
 					list = append(list, r)
@@ -50,7 +50,7 @@ func Measure(ctx context.Context, papers []*Paper, s *Store, run Runner, step fu
 
 // Commands lists the commands of a figure.
 func (f *Figure) Commands() (list []string) {
-	for _, r := range f.runs() {
+	for _, r := range f.Runs() {
 		if c := r.Command(); !slices.Contains(list, c) {
 			list = append(list, c)
 		}

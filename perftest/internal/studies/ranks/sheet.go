@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Microseconds of one round, and for pingpong and ring of one message of it, by the clock of rank 0: the mean of each rank's rounds, then the mean, " +
+const legend = "Microseconds of one round, and for pingpong, ring, bw, bibw and mbw_mr of one message of it, by the clock of rank 0: the mean of each rank's rounds, then the mean, " +
 	"the least and the most of the ranks; best is the quickest round of any. Bytes are those of a message, or of a rank's part. Before each round is a barrier that is not counted."
 
 const behindLegend = " Protocols take turns; +% is how much longer the best round took than that of the quickest protocol."

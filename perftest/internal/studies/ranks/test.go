@@ -36,6 +36,9 @@ func Tests() []Test {
 	return []Test{
 		{Name: "pingpong", sized: true, ranks: 1, least: 2, hops: func(int) int { return 2 }, prepare: pingPong},
 		{Name: "ring", sized: true, ranks: 1, least: 2, hops: func(n int) int { return n }, prepare: ring},
+		{Name: "bw", sized: true, ranks: 1, least: 2, hops: func(int) int { return window }, prepare: bandwidth(1, false)},
+		{Name: "bibw", sized: true, ranks: 1, least: 2, hops: func(int) int { return 2 * window }, prepare: bandwidth(1, true)},
+		{Name: "mbw_mr", sized: true, ranks: 1, least: 2, hops: func(int) int { return window }, prepare: bandwidth(0, false)},
 		{Name: "barrier", prepare: barrier},
 		{Name: "bcast", sized: true, prepare: bcast},
 		{Name: "gather", sized: true, prepare: gather},
