@@ -223,8 +223,8 @@ func (w *Worker) setHandlers(i *iface) error {
 		return nil
 	}
 	return ucs.Join(
-		w.protocolHandlers(i),
 		w.setUnknown(i),
+		w.protocolHandlers(i), // may replace those: a protocol may have an id of its own, from wire.AMUnknown on
 	)
 }
 

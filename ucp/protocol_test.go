@@ -1,0 +1,92 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/uct"
+)
+
+// headed is a protocol that exists in this test only: messages with a tag and a 64-bit header.
+type headed struct {
+	w       *Worker
+	channel *channel
+	arrived func(tag, header uint64, data []byte)
+}
+
+// amHeaded is an id that the protocols of NewWorker leave free.
+const amHeaded = wire.AMUnknown
+
+func newHeaded() *headed {
+	return &headed{channel: newChannel("headed send", &messageClass, channel{whole: amHeaded})}
+}
+
+// row is what the worker calls.
+func (h *headed) row() *protocol {
+	return &protocol{
+		init:     func(w *Worker) { h.w = w },
+		handlers: func(*Worker) []handler { return []handler{{amHeaded, uct.AMHandlerFunc(h.handle)}} },
+	}
+}
+
+func (h *headed) send(e *EP, tag, header uint64, data []byte) (*Request, error) {
+	r, err := e.newSend(h.channel, tag, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.header = binary.LittleEndian.AppendUint64(nil, header)
+	return r.start()
+}
+
+func (h *headed) handle(data []byte, _ uct.Desc) bool {
+	var head wire.Head
+	rest, ok := head.Unpack(data)
+	if !ok || len(rest) < 8 {
+		h.w.stats.badMessages.Inc()
+		return false
+	}
+	if e := h.w.accept(head.EP, len(rest)); e != nil {
+		h.arrived(head.Word, binary.LittleEndian.Uint64(rest), rest[8:])
+		e.msgs.received(len(rest))
+	}
+	return false
+}
+
+// TestProtocol_Another: a protocol that this package does not have needs its row in the list of a worker and an
+// id. Its messages have the credit, the order and the end of all others.
+func TestProtocol_Another(t *testing.T) {
+	ctx, err := NewContext(Config{Costs: CostsDeclared}, newFabric(likeRC(), likeUD()))
+	require.NoError(t, err)
+	h := newHeaded()
+	w, err := ctx.newWorker(WorkerConfig{}, append(slices.Clone(protocols), h.row()))
+	require.NoError(t, err)
+	e, err := w.NewEP(w.Address(), EPConfig{})
+	require.NoError(t, err)
+
+	const n = 300
+	came := uint64(0)
+	h.arrived = func(tag, header uint64, data []byte) {
+		assert.EqualValues(t, 7, tag)
+		assert.Equal(t, 1<<63+came, header)
+		assert.Equal(t, "data", string(data))
+		came++
+	}
+	for i := range uint64(n) {
+		r, err := h.send(e, 7, 1<<63+i, []byte("data"))
+		require.NoError(t, err)
+		r.Release()
+	}
+	require.NoError(t, w.Until(t.Context(), func() bool { return came == n }))
+
+	r, err := e.Close(CloseFlush)
+	require.NoError(t, err)
+	require.NoError(t, r.Wait(t.Context()))
+	assert.Zero(t, inUse(w))
+	require.NoError(t, w.Close())
+	require.NoError(t, ctx.Close())
+}
