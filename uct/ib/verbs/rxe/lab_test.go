@@ -1,6 +1,7 @@
 package rxe_test
 
 import (
+	"cmp"
 	"os"
 	"testing"
 	"time"
@@ -15,27 +16,53 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ucttest.PeerMain(suites())
+	ucttest.PeerMain(suites(1))
 	testenv.Main(m)
 }
 
-// deviceEnv names a device of the kernel to test with.
-const deviceEnv = "GUCX_TEST_RXE"
+const (
+	// deviceEnv names a device of the kernel to test with.
+	deviceEnv = "GUCX_TEST_RXE"
+	// peerEnv names the device of the other side, where there is one; without it both sides use the device of deviceEnv.
+	// Packets cross a network interface only between two devices.
+	peerEnv = "GUCX_TEST_RXE_PEER"
+	// lossyEnv is set where packets get lost: then attempts have a timeout of lossyTimeout.
+	lossyEnv = "GUCX_TEST_RXE_LOSSY"
+)
 
-func suite(tl ib.Transport, config func(o ucttest.Options) any) ucttest.Harness {
-	name := os.Getenv(deviceEnv)
+// suite is the harness of a transport. Its memory domains are those of the two devices in turn, from the first-th on.
+func suite(tl ib.Transport, first int, config func(o ucttest.Options) any) ucttest.Harness {
+	devices := [2]string{os.Getenv(deviceEnv), cmp.Or(os.Getenv(peerEnv), os.Getenv(deviceEnv))}
+	opened := first
 	return ucttest.Harness{
-		OpenMD:    func() (uct.MD, error) { return ib.New(rxe.Devices, tl).OpenMD(name) },
+		OpenMD: func() (uct.MD, error) {
+			opened++
+			return ib.New(rxe.Devices, tl).OpenMD(devices[(opened-1)%2])
+		},
 		Transport: tl.Name(),
-		Device:    name + ":1",
 		Config:    config,
-		Watchdog:  time.Minute,
+		Watchdog:  2 * time.Minute,
 		StartPeer: ucttest.ExecPeer(tl.Name()),
 	}
 }
 
-// dyingTimeout is the timeout of one attempt for peers that die, of which there are 8.
-const dyingTimeout = time.Second / 2
+const (
+	// dyingTimeout is the timeout of one attempt for peers that die, of which there are 8.
+	dyingTimeout = time.Second / 2
+	// lossyTimeout is that for peers that live. With 8 attempts a connection fails if 8 packets in a row get lost.
+	lossyTimeout = time.Second / 10
+)
+
+// attempt is the timeout of one attempt for o; 0, the default, unless silence is what the check is about.
+func attempt(o ucttest.Options) time.Duration {
+	switch {
+	case o.PeerDies:
+		return dyingTimeout
+	case os.Getenv(lossyEnv) != "":
+		return lossyTimeout
+	}
+	return 0
+}
 
 // rxDepth is the length of the receive queue for o; 0, the default, if o has none.
 func rxDepth(o ucttest.Options) int {
@@ -46,16 +73,12 @@ func rxDepth(o ucttest.Options) int {
 }
 
 // Conformance of rc and ud on a device of the kernel.
-func suites() map[string]ucttest.Harness {
+func suites(first int) map[string]ucttest.Harness {
 	return map[string]ucttest.Harness{
-		rc.Name: suite(rc.Transport(rc.Config{}), func(o ucttest.Options) any {
-			c := rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: rxDepth(o), SegSize: 1 << 10}
-			if o.PeerDies { // only the timeout and its retries tell
-				c.Timeout = dyingTimeout
-			}
-			return c
+		rc.Name: suite(rc.Transport(rc.Config{}), first, func(o ucttest.Options) any {
+			return rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: rxDepth(o), SegSize: 1 << 10, Timeout: attempt(o)}
 		}),
-		ud.Name: suite(ud.Transport(ud.Config{}), func(o ucttest.Options) any {
+		ud.Name: suite(ud.Transport(ud.Config{}), first, func(o ucttest.Options) any {
 			c := ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: rxDepth(o)}
 			if o.PeerDies {
 				c.Timeout = 8 * dyingTimeout
@@ -69,7 +92,7 @@ func testSuite(t *testing.T, name string) {
 	if os.Getenv(deviceEnv) == "" {
 		t.Skipf("%s names no device of the kernel", deviceEnv)
 	}
-	ucttest.Test(t, suites()[name])
+	ucttest.Test(t, suites(0)[name])
 }
 
 func TestConformance_RC(t *testing.T) { testSuite(t, rc.Name) }

@@ -2,6 +2,8 @@ package rxe_test
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -25,27 +27,26 @@ import (
 const (
 	pingpongPort = 18515
 	pingpongQKey = 0x11111111
+	pingpongPSN  = 0x123456 // ours; that of a program is random
 	pingpongSize = 1024
 	pingpongRuns = 200
 	pingpongWait = testenv.Watchdog
 	grhLen       = 40
 )
 
-// peerEnv names the device of the program that TestPingpong runs; without it, the program uses the device of deviceEnv.
-// Only packets between two devices cross a network interface.
-const peerEnv = "GUCX_TEST_RXE_PEER"
-
-// TestPingpong plays the other side of ibv_rc_pingpong, with and without an SRQ, and of ibv_ud_pingpong, as client and as
-// server.
-func TestPingpong(t *testing.T) {
-	name := os.Getenv(deviceEnv)
+// pingpongDevices are our device and that of the program.
+func pingpongDevices(t *testing.T) (name, peer string) {
+	name = os.Getenv(deviceEnv)
 	if name == "" {
 		t.Skipf("%s names no device of the kernel", deviceEnv)
 	}
-	peer := name
-	if other := os.Getenv(peerEnv); other != "" {
-		peer = other
-	}
+	return name, cmp.Or(os.Getenv(peerEnv), name)
+}
+
+// TestPingpong plays the other side of ibv_rc_pingpong, with and without an SRQ on our side, and of ibv_ud_pingpong, as
+// client and as server.
+func TestPingpong(t *testing.T) {
+	name, peer := pingpongDevices(t)
 	for _, c := range []struct {
 		program string
 		typ     verbs.QPType
@@ -153,37 +154,52 @@ func (p *pingpong) recv(t *testing.T) {
 
 // run plays against a run of the program.
 func (p *pingpong) run(t *testing.T, path string, args []string, server bool) {
+	againstProgram(t, path, args, server, p.serve, p.client)
+	p.play(t, !server)
+}
+
+// againstProgram runs a program of ibverbs-utils as the client of serve, or as the server of client. The test fails if
+// the program does not succeed within twice pingpongWait.
+func againstProgram(t *testing.T, path string, args []string, server bool, serve func(*testing.T, net.Listener), client func(*testing.T)) {
 	var out bytes.Buffer
-	if !server {
-		cmd := exec.Command(path, args...)
+	start := func(args []string) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*pingpongWait)
+		cmd := exec.CommandContext(ctx, path, args...)
 		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &out, diesWithUs()
 		require.NoError(t, cmd.Start())
-		p.client(t)
-		p.play(t, true)
-		assert.NoError(t, cmd.Wait(), "%s", &out)
+		t.Cleanup(func() {
+			assert.NoError(t, cmd.Wait(), "%s", &out)
+			cancel()
+		})
+	}
+	if !server {
+		start(args)
+		client(t)
 		return
 	}
 	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", pingpongPort))
 	require.NoError(t, err)
 	defer l.Close()
-	cmd := exec.Command(path, append(args, "127.0.0.1")...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &out, diesWithUs()
-	require.NoError(t, cmd.Start())
-	p.serve(t, l)
-	p.play(t, false)
-	assert.NoError(t, cmd.Wait(), "%s", &out)
+	start(append(args, "127.0.0.1"))
+	serve(t, l)
 }
 
 // message is 51 characters and a zero byte, which a side writes at once.
-func (p *pingpong) message() []byte {
-	gid := p.gid.GID
-	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", 0, p.qp.Number(), 0x123456, gid[:])
+func (a *pingpongAddr) message() []byte {
+	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", 0, a.qpn, a.psn, a.gid[:])
 }
 
-func (p *pingpong) read(t *testing.T, c net.Conn) {
-	text := make([]byte, len(p.message()))
+// skipPingpongAddr reads a message of any content.
+func skipPingpongAddr(t *testing.T, c net.Conn) []byte {
+	text := make([]byte, len((&pingpongAddr{}).message()))
 	_, err := io.ReadFull(c, text)
 	require.NoError(t, err)
+	return text
+}
+
+// readPingpongAddr reads a message.
+func readPingpongAddr(t *testing.T, c net.Conn) (a pingpongAddr) {
+	text := skipPingpongAddr(t, c)
 	parts := bytes.Split(text[:len(text)-1], []byte(":"))
 	require.Len(t, parts, 4, "%s", text)
 	number := func(b []byte) uint32 {
@@ -191,15 +207,32 @@ func (p *pingpong) read(t *testing.T, c net.Conn) {
 		require.NoError(t, err)
 		return uint32(n)
 	}
-	p.peer.qpn, p.peer.psn = number(parts[1]), number(parts[2])
-	_, err = hex.Decode(p.peer.gid[:], parts[3])
+	a.qpn, a.psn = number(parts[1]), number(parts[2])
+	_, err := hex.Decode(a.gid[:], parts[3])
 	require.NoError(t, err)
+	return a
+}
+
+// own is our address.
+func (p *pingpong) own() pingpongAddr {
+	return pingpongAddr{p.qp.Number(), pingpongPSN, p.gid.GID}
 }
 
 // done is what a client writes when it has the address of the server.
 const done = "done\x00"
 
 func (p *pingpong) client(t *testing.T) {
+	own := p.own()
+	dialPingpong(t, func(c net.Conn) {
+		_, err := c.Write(own.message())
+		require.NoError(t, err)
+		p.peer = readPingpongAddr(t, c)
+	})
+	p.connect(t)
+}
+
+// dialPingpong connects to the program, which may have just been started, and has exchange exchange addresses.
+func dialPingpong(t *testing.T, exchange func(c net.Conn)) {
 	var c net.Conn
 	require.Eventually(t, func() (ok bool) {
 		var err error
@@ -207,41 +240,57 @@ func (p *pingpong) client(t *testing.T) {
 		return err == nil
 	}, pingpongWait, 100*time.Millisecond)
 	defer c.Close()
-	_, err := c.Write(p.message())
+	exchange(c)
+	_, err := c.Write([]byte(done))
 	require.NoError(t, err)
-	p.read(t, c)
-	_, err = c.Write([]byte(done))
-	require.NoError(t, err)
-	p.connect(t)
 }
 
 func (p *pingpong) serve(t *testing.T, l net.Listener) {
+	own := p.own()
+	acceptPingpong(t, l, func(c net.Conn) {
+		p.peer = readPingpongAddr(t, c)
+		p.connect(t)
+		_, err := c.Write(own.message())
+		require.NoError(t, err)
+	})
+}
+
+// acceptPingpong accepts the program and has exchange exchange addresses. The server must be connected before the client
+// has its address.
+func acceptPingpong(t *testing.T, l net.Listener, exchange func(c net.Conn)) {
 	c, err := l.Accept()
 	require.NoError(t, err)
 	defer c.Close()
-	p.read(t, c)
-	p.connect(t)
-	_, err = c.Write(p.message())
-	require.NoError(t, err)
+	exchange(c)
 	_, err = io.ReadFull(c, make([]byte, len(done)))
 	require.NoError(t, err)
 }
 
 func (p *pingpong) connect(t *testing.T) {
-	addr := verbs.AHAttr{DGID: p.peer.gid, SGIDIndex: p.gid.Index, Global: true, Port: 1, HopLimit: 1}
-	const st = verbs.QPMaskState
-	if p.head > 0 {
-		require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, st))
-		require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456}, st|verbs.QPMaskSQPSN))
-		var err error
-		p.ah, err = p.pd.CreateAH(addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, p.ah.Close()) })
+	if p.head == 0 {
+		connectPingpong(t, p.qp, p.peer, p.gid.Index)
 		return
 	}
-	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, AH: addr, PathMTU: verbs.MTU1024, DestQPN: p.peer.qpn, RQPSN: p.peer.psn, MaxDestRD: 1, MinRNRTimer: 12},
+	const st = verbs.QPMaskState
+	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, st))
+	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: pingpongPSN}, st|verbs.QPMaskSQPSN))
+	var err error
+	p.ah, err = p.pd.CreateAH(p.peer.path(p.gid.Index))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.ah.Close()) })
+}
+
+// path is how a side with an entry of the GID table sends to a.
+func (a *pingpongAddr) path(gidIndex uint8) verbs.AHAttr {
+	return verbs.AHAttr{DGID: a.gid, SGIDIndex: gidIndex, Global: true, Port: 1, HopLimit: 1}
+}
+
+// connectPingpong moves an RC QP to RTS.
+func connectPingpong(t *testing.T, qp *verbs.QP, peer pingpongAddr, gidIndex uint8) {
+	const st = verbs.QPMaskState
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, AH: peer.path(gidIndex), PathMTU: verbs.MTU1024, DestQPN: peer.qpn, RQPSN: peer.psn, MaxDestRD: 1, MinRNRTimer: 12},
 		st|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
-	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 14, RetryCnt: 6, RNRRetry: 7, MaxRDAtomic: 1},
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: pingpongPSN, Timeout: 14, RetryCnt: 6, RNRRetry: 7, MaxRDAtomic: 1},
 		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
 }
 
