@@ -36,6 +36,8 @@ func codecOf(f reflect.StructField) (codec, error) {
 		return valueCodec(f.Type), nil
 	case f.Type == durationType:
 		return durationCodec, nil
+	case reflect.PointerTo(f.Type).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return codec{}, fmt.Errorf("field %s: type %v has UnmarshalText but is no Value", f.Name, f.Type)
 	}
 	switch f.Type.Kind() {
 	case reflect.Bool:

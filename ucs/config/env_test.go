@@ -31,6 +31,11 @@ func (c *colour) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// half lacks Grammar, so it would be read as a number.
+type half uint8
+
+func (*half) UnmarshalText([]byte) error { return nil }
+
 type hidden struct {
 	Secret bool `env:"SECRET"`
 }
@@ -174,6 +179,9 @@ func TestFromEnv_SeveralTables(t *testing.T) {
 }
 
 func TestFromEnv_MistakesOfTheProgram(t *testing.T) {
+	var halfValue struct {
+		H half `env:"H"`
+	}
 	var channel struct {
 		C chan int `env:"C"`
 	}
@@ -193,6 +201,7 @@ func TestFromEnv_MistakesOfTheProgram(t *testing.T) {
 		"a struct":    {sample{}, "no pointer to a struct"},
 		"nil pointer": {(*sample)(nil), "no pointer to a struct"},
 		"type":        {&channel, "field C: type chan int"},
+		"grammar":     {&halfValue, "field H: type config.half has UnmarshalText but is no Value"},
 		"default":     {&badDefault, `field N: default "many": not in the grammar (integer)`},
 		"nested type": {&inner, "field F: type float32"},
 	} {

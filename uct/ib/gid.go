@@ -25,10 +25,10 @@ func (g GIDIndex) String() string {
 	return strconv.Itoa(int(g) - 1)
 }
 
-// MarshalText implements encoding.TextMarshaler.
+// MarshalText implements config.Value.
 func (g GIDIndex) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements config.Value. ErrInvalidParam.
 func (g *GIDIndex) UnmarshalText(text []byte) error {
 	if string(text) == "auto" {
 		*g = GIDAuto
@@ -36,11 +36,14 @@ func (g *GIDIndex) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseUint(string(text), 10, 8)
 	if err != nil {
-		return fmt.Errorf("%w: GID index %q: want auto or 0 to 255", uct.ErrInvalidParam, text)
+		return fmt.Errorf("%w: no GID index", uct.ErrInvalidParam)
 	}
 	*g = GIDAt(uint8(n))
 	return nil
 }
+
+// Grammar implements config.Value.
+func (GIDIndex) Grammar() string { return "auto or 0 to 255" }
 
 // openGID returns the entry of a port's GID table that g selects, and why it was chosen; "" if there was no choice. On
 // InfiniBand, auto is the entry 0.
