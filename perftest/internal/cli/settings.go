@@ -138,7 +138,11 @@ func (s *settings) job() (*job, error) {
 	if err := j.makePlan(); err != nil {
 		return nil, &usageError{err}
 	}
-	if j.cpus, err = affinity.Pair(s.cpus); err != nil {
+	cpus := s.cpus
+	if cpus == "auto" && device.PollsMemory() {
+		cpus = "off"
+	}
+	if j.cpus, err = affinity.Pair(cpus); err != nil {
 		return nil, &usageError{err}
 	}
 	if err := sheet.CheckFormat(s.output); err != nil {

@@ -25,17 +25,24 @@ func Fabrics() []string {
 // adapter reads it.
 const FakeEnv = "PERFTEST_FAKE_MLX5"
 
+// silicon is the value of FakeEnv for a device that polls memory.
+const silicon = "silicon"
+
+// PollsMemory reports whether FakeEnv asks for a device that polls memory. Its goroutines need a CPU beside that of
+// the initiator or target, which poll too.
+func PollsMemory() bool { return os.Getenv(FakeEnv) == silicon }
+
 // fake lists the device of the kernel in software, if FakeEnv is set.
 func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 	mode := os.Getenv(FakeEnv)
 	switch mode {
 	case "":
 		return nil, nil
-	case "direct", "silicon":
+	case "direct", silicon:
 	default:
 		return nil, fmt.Errorf("%s=%q: want direct or silicon", FakeEnv, mode)
 	}
-	k := fakekernel.New(fakekernel.Config{Device: softhca.Config{Fabric: softhca.Fabric(fabric)}, Silicon: mode == "silicon"})
+	k := fakekernel.New(fakekernel.Config{Device: softhca.Config{Fabric: softhca.Fabric(fabric)}, Silicon: mode == silicon})
 	return connectx.DevicesOf(k, queues)
 }
 

@@ -66,7 +66,8 @@ type conn struct {
 	local  *verbs.MR
 	slots  *verbs.MR // of receives, and the last one for notes; nil before the first message
 	psn    uint32
-	gid    verbs.GIDEntry // set by Address
+	link   verbs.PortAttr // set by Address
+	gid    verbs.GIDEntry // set by Address; zero on InfiniBand
 	peer   *address
 	undo   cleanup.Stack
 
@@ -157,16 +158,22 @@ func (c *conn) openQueues() (err error) {
 }
 
 func (c *conn) Address() ([]byte, error) {
-	list, err := c.ctx.GIDs(c.port)
-	if err != nil {
+	var err error
+	if c.link, err = c.ctx.QueryPort(c.port); err != nil {
 		return nil, err
 	}
-	var ok bool
-	if c.gid, ok = verbs.ChooseGID(list); !ok {
-		return nil, errors.New("the port has no GID to send from")
+	if c.link.Ethernet {
+		list, err := c.ctx.GIDs(c.port)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if c.gid, ok = verbs.ChooseGID(list); !ok {
+			return nil, errors.New("the port has no GID to send from")
+		}
 	}
 	return address{
-		GID: c.gid.GID, QPN: c.qp.Number(), PSN: c.psn, RKey: c.memory.RKey(),
+		GID: c.gid.GID, LID: c.link.LID, QPN: c.qp.Number(), PSN: c.psn, RKey: c.memory.RKey(),
 		Memory: layer.Region{Addr: c.memory.Addr(), Len: uint64(len(c.memory.Bytes()))},
 	}.append(nil), nil
 }
@@ -179,19 +186,24 @@ const (
 	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
 )
 
+// path is how packets reach peer: by its GID on Ethernet, by its LID, without a global route header, on InfiniBand.
+func (c *conn) path(peer *address) verbs.AHAttr {
+	if !c.link.Ethernet {
+		return verbs.AHAttr{Port: c.port, DLID: peer.LID}
+	}
+	return verbs.AHAttr{Port: c.port, Global: true, SGIDIndex: c.gid.Index, DGID: peer.GID, HopLimit: 1}
+}
+
+// Connect is called after Address.
 func (c *conn) Connect(b []byte) error {
 	peer, err := parseAddress(b, c.cfg.MemLen)
 	if err != nil {
 		return err
 	}
-	port, err := c.ctx.QueryPort(c.port)
-	if err != nil {
-		return err
-	}
 	err = c.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
+		State: verbs.QPStateRTR, PathMTU: c.link.ActiveMTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
 		MaxDestRD: uint8(c.queues.reads), MinRNRTimer: rnrTimerCode,
-		AH: verbs.AHAttr{Port: c.port, Global: true, SGIDIndex: c.gid.Index, DGID: peer.GID, HopLimit: 1},
+		AH: c.path(&peer),
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
 	if err != nil {
