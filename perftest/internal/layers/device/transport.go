@@ -80,6 +80,9 @@ func FindTransport(components []uct.Component, name, device string) (Transport, 
 		}
 		names = append(names, t.Resource.Transport)
 	}
+	if why := whyNot(components, name, device); why != nil {
+		return Transport{}, fmt.Errorf("no transport %q on device %q: %w", name, device, why)
+	}
 	if len(devices) > 0 {
 		return Transport{}, fmt.Errorf("no device %q with transport %s; there is %s", device, name, strings.Join(devices, ", "))
 	}
@@ -89,4 +92,29 @@ func FindTransport(components []uct.Component, name, device string) (Transport, 
 		err = fmt.Errorf("%w (%w)", err, failed)
 	}
 	return Transport{}, err
+}
+
+// whyNot returns why a device that exists does not have the transport: its error, such as that its port is down. nil if
+// there is no such device.
+func whyNot(components []uct.Component, name, device string) error {
+	base, _, hasPort := strings.Cut(device, ":")
+	if !hasPort {
+		device = base + ":1"
+	}
+	for _, c := range components {
+		mds, _ := c.MDs() // FindTransport reports the error
+		if !slices.ContainsFunc(mds, func(m uct.MDResource) bool { return m.Name == base }) {
+			continue
+		}
+		md, err := c.OpenMD(base)
+		if err != nil {
+			return err
+		}
+		iface, err := md.OpenIface(uct.IfaceParams{Transport: name, Device: device})
+		if err == nil {
+			err = iface.Close()
+		}
+		return errors.Join(err, md.Close())
+	}
+	return nil
 }

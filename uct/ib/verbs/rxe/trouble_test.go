@@ -1,6 +1,7 @@
 package rxe_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -45,13 +46,29 @@ func openContext(t *testing.T, name string) *verbs.Context {
 	return ctx
 }
 
+// otherUserEnv is set in a test that runs as nobody.
+const otherUserEnv = "GUCX_TEST_OTHER_USER"
+
+// asNobody runs the test again as a user without rights.
+func asNobody(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), otherUserEnv+"=1")
+	cmd.SysProcAttr = diesWithUs()
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+}
+
 // A process with another user ID may open the device only if its file says so.
 func TestTrouble_NoPermission(t *testing.T) {
-	const otherUserEnv = "GUCX_TEST_OTHER_USER"
 	if os.Getenv(otherUserEnv) != "" {
-		_, err := findDevice(t, os.Getenv(deviceEnv)).Open()
+		name := os.Getenv(deviceEnv)
+		_, err := findDevice(t, name).Open()
 		assert.ErrorIs(t, err, fs.ErrPermission)
 		assert.ErrorContains(t, err, "this user may not use the device")
+		_, err = ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD(name)
+		assert.ErrorIs(t, err, fs.ErrPermission)
 		return
 	}
 	kernelDevice(t)
@@ -61,12 +78,21 @@ func TestTrouble_NoPermission(t *testing.T) {
 		require.NoError(t, os.Chmod(f, 0o600))
 		defer os.Chmod(f, 0o666)
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), otherUserEnv+"=1")
-	cmd.SysProcAttr = diesWithUs()
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	out, err := cmd.CombinedOutput()
-	assert.NoError(t, err, "%s", out)
+	asNobody(t)
+}
+
+// A transport whose buffers exceed RLIMIT_MEMLOCK of a user is not opened.
+func TestTrouble_LockedMemoryOfUser(t *testing.T) {
+	if os.Getenv(otherUserEnv) != "" {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}))
+		err := openIface(t, os.Getenv(deviceEnv), ib.GIDAuto)
+		assert.ErrorIs(t, err, ucs.ErrNoMemory)
+		assert.ErrorContains(t, err, "64 KiB")
+		assert.ErrorContains(t, err, "ulimit -l")
+		return
+	}
+	kernelDevice(t)
+	asNobody(t)
 }
 
 // Registered memory beyond RLIMIT_MEMLOCK is refused, with the limit in the text.
@@ -166,6 +192,49 @@ func TestTrouble_PortDown(t *testing.T) {
 	assert.ErrorContains(t, err, "port is down")
 	run(t, "ip", "link", "set", link, "up")
 	testenv.ProgressWithin(t, testenv.Watchdog, isUp)
+}
+
+// The port goes down under an EP with traffic: its operations end, and it fails.
+func TestTrouble_PortDownInUse(t *testing.T) {
+	name := kernelDevice(t)
+	if os.Getenv(peerEnv) == "" {
+		t.Skipf("packets of one device do not cross its port; %s names no other device", peerEnv)
+	}
+	link, err := os.ReadFile(filepath.Join("/sys/class/infiniband", name, "parent"))
+	require.NoError(t, err)
+	var failure error
+	open := func(name string) (uct.Iface, uct.EP) {
+		md, err := ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD(name)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, md.Close()) })
+		iface, err := md.OpenIface(uct.IfaceParams{Transport: rc.Name, Device: name + ":1", Config: rc.Config{Timeout: lossyTimeout},
+			OnError: func(_ uct.EP, err error) { failure = err }})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, iface.Close()) })
+		ep, err := iface.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		return iface, ep
+	}
+	a, ab := open(name)
+	b, ba := open(os.Getenv(peerEnv))
+	require.NoError(t, ab.Ops().Connect.Connect(b.Ext().Address.DeviceAddr(nil), ba.Ops().Connect.EPAddr(nil)))
+	require.NoError(t, ba.Ops().Connect.Connect(a.Ext().Address.DeviceAddr(nil), ab.Ops().Connect.EPAddr(nil)))
+	sent := 0
+	progress := func() error {
+		err := ab.Ops().AM.AMShort(1, 0, nil)
+		if err == nil {
+			sent++
+		}
+		a.Progress()
+		b.Progress()
+		return err
+	}
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { _ = progress(); return sent > 100 })
+	run(t, "ip", "link", "set", strings.TrimSpace(string(link)), "down")
+	defer run(t, "ip", "link", "set", strings.TrimSpace(string(link)), "up")
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return errors.Is(progress(), uct.ErrEPFailed) })
+	t.Logf("after %d messages: %v", sent, failure)
+	assert.Error(t, failure)
 }
 
 // The kernel removes a device that is in use when the last process has closed it: until then operations end, and nothing
