@@ -84,10 +84,10 @@ func transportsText(all []TransportInfo) string {
 		fmt.Fprintf(t, "  %s/%s\t%s\n", x.Transport, x.Device, x.Why)
 	}
 	t.Flush() // a strings.Builder does not fail
-	head := "by the system:\n"
+	head := "by the system:\n" // transports separate their statements by semicolons
 	for _, x := range all {
 		if x.System != "" {
-			fmt.Fprintf(&b, "%s  %s %s: %s\n", head, x.Transport, x.Device, x.System)
+			fmt.Fprintf(&b, "%s  %s %s\n    %s\n", head, x.Transport, x.Device, strings.ReplaceAll(x.System, "; ", "\n    "))
 			head = ""
 		}
 	}

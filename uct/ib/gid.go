@@ -93,5 +93,5 @@ type explainer struct{ *Port }
 
 // Explain implements uct.Explainer.
 func (x explainer) Explain() string {
-	return fmt.Sprintf("sends from GID %d, %v: %s", x.gidIndex, x.Addr.GID, x.gidWhy)
+	return fmt.Sprintf("sends from GID %d, %v; chosen: %s", x.gidIndex, x.Addr.GID, x.gidWhy)
 }

@@ -63,6 +63,6 @@ func TestWhyGID(t *testing.T) {
 			assert.Nil(t, p.Explainer())
 			continue
 		}
-		assert.Contains(t, p.Explainer().Explain(), fmt.Sprintf("sends from GID %d, %v: %s", c.index, e.GID, c.why))
+		assert.Contains(t, p.Explainer().Explain(), fmt.Sprintf("sends from GID %d, %v; chosen: %s", c.index, e.GID, c.why))
 	}
 }
