@@ -78,7 +78,7 @@ arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 
 	.ci/arm64 $(PKGS)
 	.ci/arm64 --16k $(PKGS)
 
-lab: ## tests of verbs, of rc and of ud on rxe, the device of the kernel, in a virtual machine, where LAB has one; 10 minutes
+lab: ## tests of verbs, of rc and of ud on rxe, the device of the kernel, in virtual machines, where LAB has one; 20 minutes
 	.ci/lab
 
 ucx: ## ucxpeer against the UCX that is installed, or that in the folder UCX_LIB, in all roles; skips with its reason where there is none
