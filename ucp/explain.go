@@ -83,7 +83,7 @@ func transportsText(all []TransportInfo) string {
 	for _, x := range all {
 		fmt.Fprintf(t, "  %s/%s\t%s\n", x.Transport, x.Device, x.Why)
 	}
-	t.Flush() // a strings.Builder does not fail
+	t.Flush()                  // a strings.Builder does not fail
 	head := "by the system:\n" // transports separate their statements by semicolons
 	for _, x := range all {
 		if x.System != "" {

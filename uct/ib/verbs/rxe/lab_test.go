@@ -26,7 +26,7 @@ const (
 	// peerEnv names the device of the other side, where there is one; without it both sides use the device of deviceEnv.
 	// Packets cross a network interface only between two devices.
 	peerEnv = "GUCX_TEST_RXE_PEER"
-	// lossyEnv is set where packets get lost: then attempts have a timeout of lossyTimeout, and largeReads are left out.
+	// lossyEnv is set where packets get lost: then attempts have a timeout of lossyTimeout, and largeTransfers are left out.
 	lossyEnv = "GUCX_TEST_RXE_LOSSY"
 )
 
@@ -43,17 +43,17 @@ func suite(tl ib.Transport, first int, config func(o ucttest.Options) any) uctte
 		Config:    config,
 		Watchdog:  2 * time.Minute,
 		StartPeer: ucttest.ExecPeer(tl.Name()),
-		Except:    largeReads(),
+		Except:    largeTransfers(),
 	}
 }
 
-// largeReads is the check with a read of 8 MiB, where packets get lost: Linux 6.1 does not complete it. See the design note
-// on devices of the kernel.
-func largeReads() []string {
+// largeTransfers are the checks with a read and a write of 8 MiB, where packets get lost or come out of order. Linux 6.1 does
+// not complete the read, and has too few retries for the write. See the design note on devices of the kernel.
+func largeTransfers() []string {
 	if os.Getenv(lossyEnv) == "" {
 		return nil
 	}
-	return []string{"limit/get"}
+	return []string{"limit/get", "limit/put"}
 }
 
 const (
