@@ -49,8 +49,8 @@ func openContext(t *testing.T, name string) *verbs.Context {
 // otherUserEnv is set in a test that runs as nobody.
 const otherUserEnv = "GUCX_TEST_OTHER_USER"
 
-// asNobody runs the test again as a user without rights.
-func asNobody(t *testing.T) {
+// runUnprivileged runs the test again as the user nobody.
+func runUnprivileged(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), otherUserEnv+"=1")
@@ -78,7 +78,7 @@ func TestTrouble_NoPermission(t *testing.T) {
 		require.NoError(t, os.Chmod(f, 0o600))
 		defer os.Chmod(f, 0o666)
 	}
-	asNobody(t)
+	runUnprivileged(t)
 }
 
 // A transport whose buffers exceed RLIMIT_MEMLOCK of a user is not opened.
@@ -92,7 +92,7 @@ func TestTrouble_LockedMemoryOfUser(t *testing.T) {
 		return
 	}
 	kernelDevice(t)
-	asNobody(t)
+	runUnprivileged(t)
 }
 
 // Registered memory beyond RLIMIT_MEMLOCK is refused, with the limit in the text.
