@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 	"github.com/gucx/gucx/perftest/internal/peers/target"
+	"github.com/gucx/gucx/uct"
 )
 
 const (
@@ -203,12 +206,48 @@ func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	} else if err != nil {
 		return err
 	}
+	if err := j.checkReach(conn.RemoteAddr()); err != nil {
+		return errors.Join(&usageError{err}, conn.Close())
+	}
 	sess, err := j.greet(cmd, conn)
 	if err != nil {
 		return err
 	}
 	j.remote = true
 	return errors.Join(j.measure(cmd, sess, nil), sess.Close())
+}
+
+// softDevice begins the names of devices of the software HCA.
+const softDevice = "softhca"
+
+// checkReach refuses a server on another host if the transport does not leave this one.
+func (j *job) checkReach(server net.Addr) error {
+	if isLocal(server) {
+		return nil
+	}
+	switch {
+	case strings.HasPrefix(j.transport.Device, softDevice):
+		return fmt.Errorf("%v is another host, and the %s fabric of the software HCA reaches processes of this one alone: take -x tcp, or a device of rxe (hardware.md)", server, j.plan.Fabric)
+	case j.transport.Kind == uct.DeviceShm:
+		return fmt.Errorf("%v is another host, and %s reaches processes of this one alone: take -x tcp", server, j.plan.Transport)
+	}
+	return nil
+}
+
+// isLocal reports whether an address is one of this host.
+func isLocal(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // let the transport find out
+	}
+	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
+		n, ok := own.(*net.IPNet)
+		return ok && n.IP.Equal(tcp.IP)
+	})
 }
 
 // greet opens a session with a server, and says so if that lets it wait.
