@@ -103,7 +103,7 @@ perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/int
 perftest/internal/studies/footprint ucp uct uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca perftest/internal/show internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
 perftest/internal/show/quantity ucs
-perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm ucs internal
+perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm uct/ucxtcp ucs internal
 perftest/internal/cli         *
 
 # programs

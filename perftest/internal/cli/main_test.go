@@ -317,7 +317,7 @@ func TestMain_Info(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"info", []string{"# gucx ", "softhca0", "Transport: rc", "put_short", "atomic fetch 64"}},
+		{"info", []string{"# gucx ", "softhca0", "Transport: rc", "Transport: ucxtcp", "put_short", "atomic fetch 64"}},
 		{"info -d -t ud", []string{"Transport: ud", "am_short"}},
 		{"info -d -t sm", []string{"Memory domain: sm", "Transport: sm"}},
 		{"info -p -t tcp", []string{"* tcp/lo", "put over tcp lo", "rndv", "data of announced messages"}},

@@ -20,6 +20,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // Query says what to print. Nothing chosen means version and devices.
@@ -127,7 +128,9 @@ func (p *printer) devices(cfg layers.Config, q Query) error {
 	if err != nil {
 		return err
 	}
-	if q.Transport != "" {
+	if q.Transport == "" { // with that of package ucxpeer, which contexts of ucp do not use
+		components = append(components, ucxtcp.New(ucxtcp.Config{}))
+	} else {
 		t, err := device.FindTransport(components, q.Transport, "")
 		if err != nil {
 			return err
