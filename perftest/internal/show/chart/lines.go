@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -76,6 +77,7 @@ func (l *Lines) plot() (*drawing, error) {
 		out.legend.Add(s.Name, line, marks)
 	}
 	logAxis(&out.X, l.ticks())
+	out.Y.Tick.Marker = wholeNumbers{}
 	if l.LogY {
 		logAxis(&out.Y, decades{})
 	}
@@ -103,6 +105,20 @@ func (doublings) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	for n := 1; float64(n) <= hi; n *= 2 {
 		if float64(n) >= lo {
 			ticks = append(ticks, plot.Tick{Value: float64(n), Label: strconv.Itoa(n)})
+		}
+	}
+	return ticks
+}
+
+// wholeNumbers marks an axis of equal steps, and writes no decimals that are all zeros.
+type wholeNumbers struct{ plot.DefaultTicks }
+
+// Ticks implements plot.Ticker.
+func (t wholeNumbers) Ticks(lo, hi float64) []plot.Tick {
+	ticks := t.DefaultTicks.Ticks(lo, hi)
+	for i := range ticks {
+		if whole, decimals, ok := strings.Cut(ticks[i].Label, "."); ok && strings.Trim(decimals, "0") == "" {
+			ticks[i].Label = whole
 		}
 	}
 	return ticks

@@ -30,3 +30,17 @@ func TestSaveLines(t *testing.T) {
 	assert.Error(t, SaveLines("a.pdf", panels))
 	assert.Error(t, SaveLines(filepath.Join(t.TempDir(), "a.svg"), nil))
 }
+
+func TestWholeNumbers(t *testing.T) {
+	assert.Equal(t, []string{"0", "250", "500"}, labels(wholeNumbers{}.Ticks(0, 550)))
+	for _, l := range labels(wholeNumbers{}.Ticks(0, 1)) {
+		assert.NotEqual(t, "1.00", l)
+	}
+}
+
+func TestLines_LargeNumbersHaveUnits(t *testing.T) {
+	l := Lines{Series: []Series{{Name: "a", X: []float64{1, 4096}}}}
+	assert.Equal(t, sizeTicks{}, l.ticks())
+	l.Series[0].X = []float64{1, 16}
+	assert.Equal(t, doublings{}, l.ticks())
+}

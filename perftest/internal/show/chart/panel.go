@@ -17,6 +17,10 @@ const (
 
 	titleSize = 11 // points
 	labelSize = 9
+
+	// legendRoom is the width of a legend's place by that of its text: a reader without the font of the
+	// picture takes another, which may be wider.
+	legendRoom = 1.2
 )
 
 // drawing is a plot with its legend, which stands beside it, so that no curve is
@@ -42,7 +46,7 @@ func render(w io.Writer, svg bool, panels []*drawing) error {
 	var beside vg.Length
 	for _, p := range panels {
 		p.Y.Tick.Marker = spaced{p.Y.Tick.Marker}
-		beside = max(beside, p.legend.Rectangle(draw.Canvas{}).Size().X)
+		beside = max(beside, p.legend.Rectangle(draw.Canvas{}).Size().X*legendRoom)
 	}
 	width, height := panelWidth+beside, panelHeight*vg.Length(len(panels))
 	var canvas interface {
