@@ -51,6 +51,7 @@ func TestUCX(t *testing.T) {
 		{"Active", testActive},
 		{"Active Reply", testActiveReply},
 		{"Dial Finds The Layout", testDialFindsTheLayout},
+		{"Several EPs", testSeveralEPs},
 		{"Stream", testStream},
 		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
 		{"Put Get Of Go Memory", testPutGetOfGoMemory},
@@ -474,6 +475,27 @@ func testDialFindsTheLayout(t *testing.T, ucx string) {
 	p.result()
 	require.NoError(t, p.wait(ep.TagSend(1, pattern(8, 1), nil)))
 	p.do("tagrecv 1 8 1")
+}
+
+// testSeveralEPs has three endpoints at each side between the same two workers: the n-th ones belong together.
+func testSeveralEPs(t *testing.T, ucx string) {
+	w := newWorker(t, ucxpeer.Config{})
+	p := startUCX(t, ucx, w)
+	for i := range 3 {
+		p.do("connect %x", w.Address()) // later commands use this one
+		ep := connectTo(t, w, p, ucxpeer.EPConfig{})
+		p.tell("syncsend 1 100 %d", i)
+		buf := make([]byte, 100)
+		require.NoError(t, p.wait(w.TagRecv(buf, 1, ^uint64(0), nil, nil)))
+		p.result()
+		require.Equal(t, pattern(100, i), buf)
+		stream, err := ep.StreamRecv(buf, true, nil)
+		require.NoError(t, err)
+		p.tell("streamsend 100 %d", i+1)
+		require.NoError(t, p.wait(stream, nil), "the endpoints do not match")
+		p.result()
+		require.Equal(t, pattern(100, i+1), buf)
+	}
 }
 
 func testStream(t *testing.T, ucx string) {
