@@ -414,7 +414,8 @@ func (m *ActiveMessage) copied(a, b []byte) (_, _ []byte) {
 // that makes no sense, or that its sender may not send.
 func (m *ActiveMessage) Reject() { m.w.stats.badMessages.Inc() }
 
-// Release gives back a message that Keep has returned.
+// Release gives back a message that Keep has returned, and its credit to the sender. The message and its data
+// must not be used after it. It must be called by the goroutine that owns the worker.
 func (m *ActiveMessage) Release() {
 	w := m.w
 	m.over()
@@ -535,7 +536,8 @@ func (e *EP) longestHeader() int {
 	return MaxActiveHeader
 }
 
-// SendActiveData is [EP.SendActive] of any data; as [EP.TagSendData].
+// SendActiveData is [EP.SendActive] of any data: in one piece, in several, or what a [Packer] makes. The data is
+// gucx's until the request has ended. Errors: as SendActive; ErrInvalidParam for data to receive into.
 func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.SendActive(id, header, b, p)

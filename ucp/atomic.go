@@ -318,7 +318,9 @@ func (s *swapLoop) applied(r *Request, old uint64) uint64 {
 // shift is where a 4-byte word lies in the 8 bytes around it.
 func (r *Request) shift() uint { return uint(r.target.addr&4) * 8 }
 
-// AtomicFetchWait is AtomicFetch that returns the old value.
+// AtomicFetchWait is [EP.AtomicFetch] that returns the old value, zero-extended for 4 bytes. It makes progress
+// meanwhile. If ctx ends first, its error is returned: the operation takes effect or not, and old is not
+// defined. Errors besides: as AtomicFetch.
 func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err
@@ -329,7 +331,8 @@ func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, val
 	return *result, err
 }
 
-// AtomicCSwapWait is AtomicCSwap that returns the old value.
+// AtomicCSwapWait is [EP.AtomicCSwap] that returns the old value: the word has swap if that equals compare, and
+// is unchanged otherwise. If ctx ends first: as [EP.AtomicFetchWait].
 func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err

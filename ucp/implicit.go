@@ -89,7 +89,9 @@ func (e *EP) AtomicFetchImplicit(op uct.AtomicOp, size int, value uint64, result
 	return letGo(e.AtomicFetch(op, size, value, result, raddr, key))
 }
 
-// AtomicCSwapImplicit is AtomicCSwap without a request, as AtomicFetchImplicit.
+// AtomicCSwapImplicit is [EP.AtomicCSwap] without a request: the old value is in *result, which is gucx's until
+// then, when the next flush of the EP or of the worker has ended. After a failure, and for errors: as
+// [EP.AtomicFetchImplicit].
 func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) error {
 	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {
 		i := e.implied()

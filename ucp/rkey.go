@@ -204,7 +204,9 @@ func (k *RKey) Len() uint64 { return k.packed.Length }
 // Addr is the address of the first byte at the target.
 func (k *RKey) Addr() uint64 { return k.packed.Addr }
 
-// Close gives the key back. Operations with it must have ended. Idempotent.
+// Close gives the key back. Operations with it must have ended; those that are started later are refused with
+// ErrInvalidRKey. It must be called by the goroutine that owns the worker, and does not block. A second call
+// does nothing. The memory at the peer stays registered.
 func (k *RKey) Close() {
 	e := k.ep
 	if e == nil {

@@ -55,7 +55,8 @@ func (w *Worker) Share() *SharedWorker {
 	return w.shared
 }
 
-// Do runs f while no other goroutine has the worker. f should not block.
+// Do runs f while no other goroutine has the worker; until then it waits. f may start operations and close EPs.
+// It must not call methods of s, and should not block: all other goroutines wait for it.
 func (s *SharedWorker) Do(f func(w *Worker)) {
 	if s.driven.Load() { // as acquire, which a call would cost
 		s.await()

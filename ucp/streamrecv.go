@@ -123,7 +123,8 @@ func (e *EP) StreamData() *StreamData {
 	return nil
 }
 
-// Release gives the bytes back. The EP may have gone.
+// Release gives the bytes back, and their credit to the sender. They must not be used after it. The EP may have
+// gone. It must be called by the goroutine that owns the worker.
 func (d *StreamData) Release() {
 	m, n := d.m, d.charge
 	m.e.w.freeStreamData(d)

@@ -339,7 +339,8 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	return r.startTagged()
 }
 
-// TagSendSyncData is [EP.TagSendSync] of any data; as [EP.TagSendData].
+// TagSendSyncData is [EP.TagSendSync] of any data, as [EP.TagSendData] takes it: the request ends when a receive
+// has matched the message, and the data is the caller's again then.
 func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.TagSendSync(tag, b, p)

@@ -104,7 +104,9 @@ func (e *EP) CloseWait(ctx context.Context, mode CloseMode) error {
 	return e.w.finish(ctx, r, err)
 }
 
-// FlushWait is Flush that returns when everything is complete at the peers.
+// FlushWait is [Worker.Flush] that returns when all operations issued before on all EPs are complete at the
+// peers. It makes progress meanwhile. If ctx ends first, its error is returned, and the operations go on. Errors
+// besides: ErrClosed; why an EP has failed while it was flushed.
 func (w *Worker) FlushWait(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
