@@ -19,7 +19,7 @@ var (
 	errCut       = fmt.Errorf("%w: the connection ended without CONN_FIN", ucs.ErrConnReset)
 	errMalformed = errors.New("malformed frame")
 	errPut       = errors.New("put with data: UCX's puts name addresses without a key, and are refused")
-	errUnasked2  = errors.New("message on a connection that the peer has not asked to send on")
+	errNotSender = errors.New("message on a connection that the peer has not asked to send on")
 )
 
 func (r *rxState) growTo(n int) {
@@ -141,7 +141,7 @@ func (c *Conn) wrongFrame(ok bool) {
 func (c *Conn) handle(id uint8, body []byte) error {
 	if id < idCM {
 		if !c.peerSends {
-			return errUnasked2
+			return errNotSender
 		}
 		it := c.it
 		it.source = c
