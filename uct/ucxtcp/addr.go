@@ -35,9 +35,10 @@ const (
 // hostFlag of the host identity: the network namespace is not the first one.
 const hostFlag = 1 << 63
 
-// firstNamespace is the inode that UCX takes for that of the first network namespace (ucs/sys/sys.c). Kernels give it
-// other numbers too; then the flag is set in the first namespace.
-const firstNamespace = 0xF0000075
+// firstNamespace is the inode number by which UCX recognizes the first network namespace
+// (UCS_PROCESS_NS_NET_DFLT in ucs/sys/sys.c). On kernels that give that namespace another number, the
+// flag is set in it too.
+const firstNamespace = 0xF0000080
 
 // host is what peers on loopback have in common.
 type host struct {
