@@ -186,6 +186,9 @@ func (x *crossoverFlags) cells() (cells []cell, err error) {
 	if x.settings.sizes == "" {
 		x.settings.sizes = sizeList(crossover.Sizes(leastCrossover, mostCrossover))
 	}
+	if _, err := parseSizes(x.settings.sizes); err != nil {
+		return nil, err
+	}
 	for i, transport := range x.transports {
 		if slices.Contains(x.transports[:i], transport) {
 			return nil, fmt.Errorf("transport %q is named twice", transport)
