@@ -139,6 +139,7 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 // dial is Dial that makes progress as until does.
 func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (*Peer, error) {
 	p, err := w.find(ctx, network, address, cfg, until)
+	w.dialed(err)
 	if err != nil {
 		return nil, &Error{Op: "dial " + network + " " + address, Err: err}
 	}

@@ -143,9 +143,10 @@
 //
 // # Counters
 //
-// [Worker.Stats] is a tree of what was refused, broke or slept, with the counters of
-// each transport below it. It costs operations nothing, any goroutine may read it, and
-// expvar.Publish takes it.
+// [Worker.Stats] is a tree of what was refused, broke, waited or slept, with the EPs by who has made them, calls of
+// Dial by result, and the counters of each transport below it. A peer that leaves in order counts in left_peers and
+// closed_lanes, and not as a failure. It costs operations that go in one call nothing, any goroutine may read it, and
+// expvar.Publish takes it. Bytes of messages follow from the credit of each connection; [Worker.Snapshot] counts them.
 //
 // # Errors
 //

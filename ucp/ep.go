@@ -310,7 +310,11 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	if e.state >= epFailed || e.closing.ending {
 		return
 	}
-	e.w.stats.failedEPs.Inc()
+	if st == ucs.StatusPeerClosed {
+		e.w.stats.leftPeers.Inc()
+	} else {
+		e.w.stats.failedEPs.Inc()
+	}
 	e.state = epFailed
 	e.because(st, reason, i)
 	e.unbind()

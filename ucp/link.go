@@ -43,6 +43,8 @@ type link struct {
 	rerouting          bool            // operations are purged from a lane to go to another one
 	answers            int             // to the peer's atomics, that have not left
 	disconnectDeadline time.Duration   // when an EP that ends no longer waits for the peer; 0 if never
+
+	connected bool // a lane was activated: the EP is counted in Worker.stats
 }
 
 // lane is one transport endpoint of an EP.

@@ -103,6 +103,8 @@ type messages struct {
 	queue   *sendQueue                     // nil until there was no credit for a tagged message
 	sender  *blockedSender                 // nil until the peer had no credit for one
 	joined  joinedWords                    // words of a lane that has none
+	counted countedBytes                   // in Worker.stats
+	stalled bool                           // a message lacked credit since the peer granted some
 
 	byName map[uint64]*announced // of rndv, by the sender's name; nil until one is withdrawn
 	steps  uint64                // messages that were entered there

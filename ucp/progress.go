@@ -162,7 +162,11 @@ func (e *EP) carrierFailed() {
 
 // laneBroke is told by transports of an endpoint that failed.
 func (w *Worker) laneBroke(ep uct.EP, err error) {
-	w.stats.brokenLanes.Inc()
+	if statusOf(err) == ucs.StatusPeerClosed {
+		w.stats.closedLanes.Inc()
+	} else {
+		w.stats.brokenLanes.Inc()
+	}
 	w.todo.broken = append(w.todo.broken, brokenLane{ep, err})
 	w.engine.Raise()
 }

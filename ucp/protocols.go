@@ -3,7 +3,7 @@ package ucp
 // protocols are those of every worker. An EP that ends calls them in this order, which decides in which order
 // its operations end: see TestEndOrder.
 var protocols = []*protocol{
-	&transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
+	&trafficProtocol, &transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
 	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol, &inspectProtocol,
 }
 

@@ -15,6 +15,7 @@ type connectState struct {
 	inbox     conn.Inbox
 	late      conn.Late
 	listening listening
+	dials     *dialStats // nil before the first call of Dial
 }
 
 // connectProtocol is how EPs connect: handshakes, and the sockets of Listen and Dial.

@@ -175,6 +175,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	key := a.open(len(r.buf))
 	s := e.scheme(r, key)
 	r.stage = &by[s]
+	e.w.stats.fetched[s].Inc()
 	if s == proto.Get && r.gotAtOnce(a, key) {
 		return
 	}

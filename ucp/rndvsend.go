@@ -36,6 +36,7 @@ func (r *Request) sendRTS() error {
 		return err
 	}
 	r.flags |= reqPosted
+	w.stats.announced.Inc()
 	r.awaitPeer()
 	return nil
 }
@@ -82,6 +83,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	}
 	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|placeAwaited
 	e.awaited.add(r)
+	w.stats.announced.Inc()
 	r.tells()
 	return r
 }

@@ -230,6 +230,10 @@ func (r *Request) admitted() bool {
 		n, below = charge(len(m.header)), window.Reserve(a.Most)
 	}
 	if !a.Afford(n, below) {
+		if !a.stalled {
+			a.stalled = true
+			r.worker.stats.waitsCredit.Inc()
+		}
 		return false
 	}
 	m.charged = n

@@ -135,6 +135,7 @@ func (r *Request) startFull() (*Request, error) {
 	if e.fence.count == 0 && e.closing.aborting == ucs.StatusOK && r.waitsOn().EP.AddPending(&r.pend) == nil {
 		r.trackUnposted()
 		r.flags |= reqQueued
+		r.worker.stats.waitsResource.Inc()
 		return r, nil
 	}
 	r.launch()
@@ -174,6 +175,7 @@ func (r *Request) proceed() {
 		err := r.waitsOn().EP.AddPending(&r.pend)
 		if err == nil {
 			r.flags |= reqQueued
+			r.worker.stats.waitsResource.Inc()
 			return
 		}
 		if err != uct.ErrBusy {

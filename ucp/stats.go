@@ -1,12 +1,13 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 )
 
 // workerStats counts what explains why something is slow or does not come: nothing on
-// the way of an operation.
+// the way of an operation that is posted or arrives in one call.
 type workerStats struct {
 	root *stats.Node
 
@@ -20,6 +21,14 @@ type workerStats struct {
 	evictedEPs        stats.Counter // connections that a peer asked for and that made room for others
 	rejectedEPs       stats.Counter // connections of peers that had made as many as they may
 	refusedPeers      stats.Counter // requests for a connection that found too many half open, and had to wait or were dropped
+
+	// These are no faults.
+	closedLanes   stats.Counter                      // transport endpoints that the peer has closed in order
+	leftPeers     stats.Counter                      // EPs whose peer has closed them, or its worker
+	waitsResource stats.Counter                      // operations that waited for resources of a transport
+	waitsCredit   stats.Counter                      // times that messages of an EP waited for the peer to grant credit
+	announced     stats.Counter                      // messages that were announced (RTS)
+	fetched       [proto.Fragments + 1]stats.Counter // announced messages of peers, by scheme
 }
 
 // init makes the tree. sleeps counts the waits that had the kernel put the goroutine to
@@ -37,6 +46,14 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("rejected_eps", &s.rejectedEPs)
 	s.root.Add("refused_peers", &s.refusedPeers)
 	s.root.Add("sleeps", sleeps)
+	s.root.Add("closed_lanes", &s.closedLanes)
+	s.root.Add("left_peers", &s.leftPeers)
+	s.root.Add("waits_for_resources", &s.waitsResource)
+	s.root.Add("waits_for_credit", &s.waitsCredit)
+	s.root.Add("announced_messages", &s.announced)
+	s.root.Add("fetched_by_get", &s.fetched[proto.Get])
+	s.root.Add("fetched_by_put", &s.fetched[proto.Put])
+	s.root.Add("fetched_by_copies", &s.fetched[proto.Fragments])
 }
 
 // addIface adds the counters of a transport that has some.

@@ -58,6 +58,7 @@ type Worker struct {
 	rma           rmaState
 	connecting    connectState
 	inspections   inspections
+	traffic       [epClasses]classStats
 }
 
 // todo is the deferred work of a worker.

@@ -1,0 +1,117 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestTraffic: both sides count the same bytes, by class of EP, also of EPs that are closed.
+func TestTraffic(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		if p.oneself() {
+			return
+		}
+		const n, size = 50, 100
+		buf := make([]byte, size)
+		for k := range n {
+			send, err := p.a.ep.TagSend(7, pattern(size, k), nil)
+			require.NoError(t, err)
+			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, 0, nil, nil)))
+			require.NoError(t, p.finish(send, nil))
+		}
+		p.a.w.countTraffic()
+		p.b.w.countTraffic()
+		a, b := counters(p.a.w), counters(p.b.w)
+		assert.EqualValues(t, n*(size+messageCharge), a["worker/ep@made.sent_bytes"])
+		assert.EqualValues(t, n*(size+messageCharge), b["worker/ep@accepted.received_bytes"])
+		assert.EqualValues(t, 1, a["worker/ep@made.connected"])
+		assert.EqualValues(t, 1, b["worker/ep@accepted.connected"])
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.until(func() bool { return counters(p.b.w)["worker/ep@accepted.closed"] == 1 })
+		p.until(func() bool { return counters(p.a.w)["worker/ep@made.closed"] == 1 })
+		p.a.w.countTraffic()
+		assert.EqualValues(t, n*(size+messageCharge), counters(p.a.w)["worker/ep@made.sent_bytes"])
+	})
+}
+
+// TestStats_OrderlyExit: a peer that closes its worker is no fault.
+func TestStats_OrderlyExit(t *testing.T) {
+	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
+		t.Run(tls, func(t *testing.T) {
+			p := newPair(t, real(tls, tls), Config{}).both().warm()
+			require.NoError(t, p.b.w.Close())
+			p.until(func() bool { return p.a.ep.Err() != nil })
+			require.ErrorIs(t, p.a.ep.Err(), ucs.ErrPeerClosed)
+			all := counters(p.a.w)
+			for _, name := range []string{"broken_lanes", "replaced_lanes", "failed_eps", "bad_messages"} {
+				assert.Zero(t, all["worker."+name], name)
+			}
+			assert.EqualValues(t, 1, all["worker.left_peers"])
+		})
+	}
+}
+
+// TestStats_Waits: messages that wait for credit, and rendezvous, are counted once.
+func TestStats_Waits(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p.b.w.OnActive(1, func(m *ActiveMessage) {
+		if m.Data == nil {
+			r, err := m.Recv(make([]byte, m.Length), nil)
+			require.NoError(t, err)
+			if r != nil {
+				r.Release()
+			}
+		}
+	})
+	var sends []*Request
+	for range 3000 {
+		r, err := p.a.ep.SendActive(1, nil, make([]byte, 64), nil)
+		require.NoError(t, err)
+		if r != nil {
+			sends = append(sends, r)
+		}
+	}
+	require.NotEmpty(t, sends)
+	for _, r := range sends {
+		require.NoError(t, p.finish(r, nil))
+	}
+	all := counters(p.a.w)
+	assert.Positive(t, all["worker.waits_for_credit"])
+	assert.Positive(t, all["worker.announced_messages"], "those without credit are announced")
+	assert.Equal(t, all["worker.announced_messages"], counters(p.b.w)["worker.fetched_by_get"]+counters(p.b.w)["worker.fetched_by_put"]+counters(p.b.w)["worker.fetched_by_copies"])
+}
+
+// TestStats_Dials: each call of Dial is counted by what came of it.
+func TestStats_Dials(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", "@"+t.Name(), ListenConfig{Accept: func(r *ConnRequest) bool { return string(r.Private) == "friend" }})
+	for _, private := range []string{"friend", "foe"} {
+		_, _ = p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{Private: []byte(private)}, p.within)
+	}
+	_, _ = p.a.w.dial(t.Context(), "unix", "@nothing listens here", &DialConfig{}, p.within)
+	all := counters(p.a.w)
+	for _, name := range []string{"connected", "rejected_program", "failed"} {
+		assert.EqualValues(t, 1, all["worker/dial."+name], name)
+	}
+}
+
+// TestSnapshot: any goroutine gets the counters that are derived.
+func TestSnapshot(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, 1), nil)))
+	serving(t, p.a.w)
+	s, err := p.a.w.Snapshot(t.Context())
+	require.NoError(t, err)
+	found := false
+	for path, n := range s.All() {
+		if path == "worker/ep@made.sent_bytes" {
+			found = n == 100+messageCharge
+		}
+	}
+	assert.True(t, found, "%v", s)
+}
