@@ -77,6 +77,8 @@ ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data
 ucp/ucxpeer           ucp/internal/data ucp/internal/engine ucp/internal/match uct uct/targetop uct/ucxtcp ucs internal
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucprpc            ucp ucs                                        | uct uct/all gucx internal
+ucp/ucpdebug          ucp ucs                                        | uct uct/all gucx internal
+ucp/ucpprom           ucp ucp/ucpdebug ucs                           | gucx
 ucp/ucpgroup          ucp ucs internal                               | uct uct/all gucx ucp/ucpgroup/pmi
 ucp/ucpgroup/pmi      ucp ucp/ucpgroup ucs                           | internal uct/all gucx
 
@@ -125,6 +127,7 @@ github.com/vbauerster/mpb     perftest
 github.com/HdrHistogram/hdrhistogram-go perftest
 gonum.org/v1                  perftest
 golang.org/x/perf             perftest
+github.com/prometheus/client_golang ucp/ucpprom
 google.golang.org/grpc        examples/grpc
 google.golang.org/protobuf    examples/grpc
 `
