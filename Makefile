@@ -40,7 +40,7 @@ lint: ## staticcheck
 build: ## the build: no cgo
 	CGO_ENABLED=0 $(GO) build $(PKGS)
 
-modules: ## vet and tests of the examples that are modules of their own (gRPC, net/http), where their modules can be downloaded
+modules: ## vet and tests of packages and examples that are modules of their own (Prometheus, gRPC, net/http), where their modules can be downloaded
 	@.ci/modules
 
 test: ## all tests, in random order
