@@ -77,7 +77,7 @@ ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data
 ucp/ucxpeer           ucp/internal/data ucp/internal/engine ucp/internal/match uct uct/targetop uct/ucxtcp ucs internal
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucprpc            ucp ucs                                        | uct uct/all gucx internal
-ucp/ucpdebug          ucp ucs                                        | uct uct/all gucx internal
+ucp/ucpdebug          ucp ucs                                        | uct uct/all uct/sm gucx internal
 ucp/ucpprom           ucp ucp/ucpdebug ucs                           | gucx
 ucp/ucpgroup          ucp ucs internal                               | uct uct/all gucx ucp/ucpgroup/pmi
 ucp/ucpgroup/pmi      ucp ucp/ucpgroup ucs                           | internal uct/all gucx

@@ -13,14 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpdebug"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
 
 func newContext(t *testing.T) *ucp.Context {
 	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm")}, all.Config{}.Components()...)
