@@ -19,7 +19,6 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-
 func newContext(t *testing.T) *ucp.Context {
 	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm")}, all.Config{}.Components()...)
 	require.NoError(t, err)
