@@ -42,9 +42,6 @@ const (
 	Structure    How = "nothing is measured"
 )
 
-// Deterministic reports whether each run of a build has the same values.
-func (h How) Deterministic() bool { return h != RealTime }
-
 // Case is one value of a figure beside that of the paper.
 type Case struct {
 	Name  string

@@ -43,7 +43,7 @@ func tupleqPaper() *Paper {
 				Lesson: "A receive queue for each peer, with 5 buffers of 8 KiB, takes 40 MB in a process of a job of 1,000; a shared queue takes the same for any number.",
 				Note:   "rc of gucx has a shared queue, so its receive buffers do not grow with peers.",
 				Cases: []Case{
-					{Name: "5 buffers of 8 KiB for each of 999 peers", Value: scaled(fixed(999*5*8<<10), 1), Unit: KiB, Says: "over 40 MB", Paper: 40e6, Place: "section 3.3", Rule: atLeast},
+					{Name: "5 buffers of 8 KiB for each of 999 peers", Value: fixed(999 * 5 * 8 << 10), Unit: KiB, Says: "over 40 MB", Paper: 40e6, Place: "section 3.3", Rule: atLeast},
 				}},
 			{ID: "5a", Title: "Application availability", How: Virtual,
 				Lesson: "TupleQ leaves nearly all of the CPU to the application at each size; rendezvous, which begins at 8 KiB, leaves hardly any at the side that must answer.",

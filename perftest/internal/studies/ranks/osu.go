@@ -26,11 +26,11 @@ func bandwidth(pairs int, both bool) func(c *ucpgroup.Comm, size int) (round, fu
 			n = min(pairs, half)
 		}
 		me := c.Rank()
-		sender, peer := me < half, me+half
+		sender, peer, pair := me < half, me+half, me
 		if !sender {
-			peer = me - half
+			peer, pair = me-half, me-half
 		}
-		if sender && me >= n || !sender && (peer >= n || peer >= half) {
+		if pair >= n {
 			return func(context.Context) error { return nil }, func() error { return nil }
 		}
 		x := &exchange{c: c, peer: peer, sends: sender || both, receives: !sender || both, acknowledges: !sender,
