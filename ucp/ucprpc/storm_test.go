@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ const (
 // none hangs.
 func TestStorm_Kills(t *testing.T) {
 	kills := stormKills
-	if os.Getenv("GUCX_TEST_SOAK") != "" {
+	if testenv.Soak() {
 		kills = 100
 	}
 	for _, tls := range []string{"sm", "tcp"} {
