@@ -12,17 +12,17 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// ActiveMessage is a message that a handler gets. It is the handler's until that returns,
-// unless it keeps it. Its fields must not be changed.
+// ActiveMessage is the argument of a handler. It is valid until the handler returns; Keep
+// extends that. Its fields must not be changed.
 type ActiveMessage struct {
-	// ID is the id that the sender named.
+	// ID is the id of the message, which the sender chose.
 	ID uint16
-	// Header and Data are what the sender gave. They must not be written to. Data is nil
-	// while it is still with the sender: see Recv.
+	// Header and Data are the arguments of the sender. They must not be written to. Data is nil
+	// if the sender still has it: see Recv.
 	Header, Data []byte
 	// Length is the length of the data in bytes.
 	Length int
-	// From is the connection to the sender, over which it can be answered.
+	// From is the connection to the sender, for replies.
 	From *EP
 
 	w      *Worker
@@ -37,7 +37,7 @@ type ActiveMessage struct {
 // uncharged is the charge of a further copy of a message: the first one is charged.
 const uncharged = -1
 
-// ActiveHandler takes active messages, from Progress of the worker. It may start
+// ActiveHandler handles active messages, called by Progress of the worker. It may start
 // operations, make and close EPs, and receive and keep the message; it must not call
 // Progress.
 type ActiveHandler func(m *ActiveMessage)
@@ -95,8 +95,8 @@ func (h *activeHandlers) inHand(m *messages) int64 {
 	return min(charge(h.short.Length), m.Due)
 }
 
-// OnActive has f take the active messages of an id; nil drops them, as do messages of an
-// id that has no handler, which are counted as bad. Call it before peers get the worker's
+// OnActive sets the handler of active messages with an id; nil removes it. Messages without a handler
+// are dropped and counted as bad. Call OnActive before peers get the worker's
 // address.
 func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	if f == nil {
@@ -112,8 +112,8 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	}
 }
 
-// MaxActiveHeader is the longest header of an active message in bytes; less fits where a transport
-// has short messages, as ud with an MTU of 1 KiB.
+// MaxActiveHeader is the maximum length of the header of an active message in bytes. A transport with small
+// messages, such as ud with an MTU of 1 KiB, has a lower limit.
 const MaxActiveHeader = 2 << 10
 
 const _ = uint(window.LongestHeader - MaxActiveHeader) // a window has room for it
@@ -147,12 +147,12 @@ var activeClass = withAskBack(messageClass)
 // activeWord is the first word of an active message.
 func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(len(header))<<32 }
 
-// SendActive sends an active message: the handler of that id at the peer gets header, of at most
-// MaxActiveHeader bytes, and data. Messages of an EP come in the order in which they are sent. A
-// nil request says that header and data are the caller's again; nothing says that the message was
-// handled. Of a message from Config.RndvThresh bytes on, or for which the peer has no room, the
-// handler gets the announcement; the request ends when the peer has received the data, in the
-// handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
+// SendActive sends an active message: the peer's handler of the id gets header, of at most
+// MaxActiveHeader bytes, and data. Messages of an EP are handled in the order in which they are sent. If the
+// request is nil, header and data belong to the caller again; the sender does not learn whether the message was
+// handled. If data has Config.RndvThresh bytes or more, or the peer has no room, the
+// handler gets the message without its data (rendezvous), and the request completes when the peer has received the
+// data, in the handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
@@ -323,15 +323,16 @@ func (m *ActiveMessage) over() {
 	}
 }
 
-// Recv writes the data of the message to buf. That works once; for a message whose data is
-// there (Data is not nil, or Length is 0) it is a copy. Otherwise the data is fetched from
-// the sender, and buf is gucx's until the request has ended; the message may be released
-// before. A nil request says that the data is there. Call it in the handler, or later on
-// what Keep has returned: a message that was neither received nor kept is dropped, and its
-// sender cannot tell. A receive under way ends with the reason if From fails or is closed.
-// Errors: ErrTruncated if the data is longer than buf, which has the first bytes then;
-// ErrInvalidParam, if OpParams.Mem does not cover buf or the message was received already;
-// as [EP.Err] if From takes no operations, and ErrPeerClosed if it has started over.
+// Recv writes the data of the message to buf. It can be called once. If the data has arrived (Data is
+// not nil, or Length is 0), Recv copies it. Otherwise it fetches the data from
+// the sender, and buf belongs to gucx until the request is complete; the message may be released
+// before that. If the request is nil, the data is in buf. Call Recv in the handler, or later on
+// the result of Keep: a message that was neither received nor kept is dropped, and its
+// sender does not learn that. If From fails or is closed, the request completes with the reason.
+// Errors: ErrTruncated if the data is longer than buf, which then has the first bytes;
+// ErrInvalidParam if OpParams.Mem does not cover buf or the message was received already;
+// as [EP.Err] if From has failed or is closed; ErrPeerClosed if the peer has closed the connection and From is
+// to be connected again.
 func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	e, act := m.From, action{stage: &activeRecv, n: len(buf)}
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
@@ -368,9 +369,9 @@ func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 	return nil
 }
 
-// Keep returns a copy of the message that is the caller's until it releases it; m stays
-// the handler's. What is kept counts once against what its sender may send, for as long as
-// the first copy is kept.
+// Keep returns a copy of the message that belongs to the caller until Release. m is still valid only until
+// the handler returns. The bytes of the message count once against the window of its sender, until
+// the first copy is released.
 func (m *ActiveMessage) Keep() *ActiveMessage {
 	w := m.w
 	k := w.active.take()
@@ -410,12 +411,12 @@ func (m *ActiveMessage) copied(a, b []byte) (_, _ []byte) {
 	return m.buf[:n:n], m.buf[n:]
 }
 
-// Reject counts the message in bad_messages of [Worker.Stats]. A handler calls it for a message
-// that makes no sense, or that its sender may not send.
+// Reject counts the message in bad_messages of [Worker.Stats]. A handler calls it for an invalid
+// message, or one that its sender is not permitted to send.
 func (m *ActiveMessage) Reject() { m.w.stats.badMessages.Inc() }
 
-// Release gives back a message that Keep has returned, and its credit to the sender. The message and its data
-// must not be used after it. It must be called by the goroutine that owns the worker.
+// Release releases a message that Keep has returned, and returns credit to its sender. The message and its data
+// must not be used afterwards. The goroutine that owns the worker must call it.
 func (m *ActiveMessage) Release() {
 	w := m.w
 	m.over()
@@ -536,8 +537,8 @@ func (e *EP) longestHeader() int {
 	return MaxActiveHeader
 }
 
-// SendActiveData is [EP.SendActive] of any data: in one piece, in several, or what a [Packer] makes. The data is
-// gucx's until the request has ended. Errors: as SendActive; ErrInvalidParam for data to receive into.
+// SendActiveData is [EP.SendActive] with any [Data]: one buffer, a list, or a [Packer]. The data belongs to
+// gucx until the request is complete. Errors: as SendActive; ErrInvalidParam for data to receive into.
 func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.SendActive(id, header, b, p)

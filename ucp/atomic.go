@@ -10,9 +10,9 @@ import (
 )
 
 // AtomicPost applies op (not compare-and-swap) with value to the word of size
-// bytes, 4 or 8, at raddr. It takes effect before the next flush ends. Errors:
+// bytes, 4 or 8, at raddr. It takes effect before the next flush is complete. Errors:
 // ErrInvalidParam for a wrong op, size or alignment; otherwise as [EP.Put]. If the
-// operation fails later, flush tells.
+// operation fails later, the flush returns the error.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key *RKey) error {
 	if key != nil && key.ep == e && uint(size) < uint(len(key.post)) && key.post[size].Has(op) && key.opens(raddr, uint64(size)) {
 		err := key.amo.AtomicPost(op, size, value, raddr, key.amoKey)
@@ -50,8 +50,8 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	return err
 }
 
-// AtomicFetch is AtomicPost that stores the old value in *result, zero-extended for 4 bytes, when
-// the request ends; result is gucx's until then. A nil request says that the old value is there.
+// AtomicFetch is AtomicPost, and stores the old value in *result, zero-extended for 4 bytes. result belongs to gucx
+// until the request is complete. If the request is nil, the old value is in *result.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
 		r := e.w.newDirect()
@@ -75,8 +75,8 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 	return e.fetchSlow(op, size, 0, value, result, raddr, key)
 }
 
-// AtomicCSwap stores swap in the word if it equals compare. The old value goes to
-// *result in both cases, as in [EP.AtomicFetch].
+// AtomicCSwap stores swap in the word if the word equals compare. It stores the old value in
+// *result in both cases, as [EP.AtomicFetch] does.
 func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {
 		r := e.w.newDirect()
@@ -318,9 +318,9 @@ func (s *swapLoop) applied(r *Request, old uint64) uint64 {
 // shift is where a 4-byte word lies in the 8 bytes around it.
 func (r *Request) shift() uint { return uint(r.target.addr&4) * 8 }
 
-// AtomicFetchWait is [EP.AtomicFetch] that returns the old value, zero-extended for 4 bytes. It makes progress
-// meanwhile. If ctx ends first, its error is returned: the operation takes effect or not, and old is not
-// defined. Errors besides: as AtomicFetch.
+// AtomicFetchWait is [EP.AtomicFetch], and returns the old value, zero-extended for 4 bytes. It makes
+// progress. If ctx is done first, it returns the error of ctx: the operation takes effect or not, and old is
+// undefined. Other errors: as AtomicFetch.
 func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err
@@ -331,8 +331,8 @@ func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, val
 	return *result, err
 }
 
-// AtomicCSwapWait is [EP.AtomicCSwap] that returns the old value: the word has swap if that equals compare, and
-// is unchanged otherwise. If ctx ends first: as [EP.AtomicFetchWait].
+// AtomicCSwapWait is [EP.AtomicCSwap], and returns the old value. If it equals compare, the word is now swap;
+// otherwise the word is unchanged. If ctx is done first: as [EP.AtomicFetchWait].
 func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err

@@ -25,103 +25,103 @@ type Config struct {
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
 
 	// ZcopyThresh is the length in bytes from which put and get move registered
-	// memory without a copy, when OpParams.Mem is given. The zero value means from where
-	// that is cheaper, by the costs that the transport declares; EP.Explain tells.
+	// memory without a copy, when OpParams.Mem is set. The zero value means the length from which
+	// that is faster, by the declared costs of the transport; EP.Explain shows it.
 	ZcopyThresh config.MemSize `env:"ZCOPY_THRESH" default:"auto" doc:"Length from which put and get with registered memory are not copied; auto means where that is cheaper."`
 
-	// WireupTimeout is how long an operation waits for the peer to go on with the
-	// handshake before the EP fails with ErrTimedOut, and how long a connection that a
-	// peer asks for may take to come about. 0 means one minute, and config.Infinite for
-	// ever.
+	// WireupTimeout is how long an operation waits for progress of the
+	// handshake before the EP fails with ErrTimedOut, and the time limit of a connection that a
+	// peer requests. 0 means one minute, config.Infinite no
+	// limit.
 	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long, and a connection that a peer asked for is forgotten that has not come about by then; inf waits for ever."`
 
-	// MaxEPsPerPeer is how many EPs that it has made here a peer worker may have. Its next connection
-	// is rejected. 0 means 4096. EPs that this side makes do not count.
+	// MaxEPsPerPeer limits the EPs that one peer worker has made to this one. Further connections
+	// are rejected. 0 means 4096. EPs that this side makes do not count.
 	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"How many endpoints a peer worker may make at a worker; more are rejected. Each may hold 5k of memory for messages that are not received, and more within PEER_BUDGET."`
 
-	// KeepaliveInterval is how often an EP asks whether its peer lives, where the transport
-	// tells of a dead one only to who sends; config.Infinite means never. 0 means every 20 s
-	// where the device of the peer answers. Any other time holds for all such transports:
-	// over ud a peer then counts as dead that makes no progress for 30 s (GUCX_UD_TIMEOUT).
+	// KeepaliveInterval is the time between checks of the peer, over transports that detect a
+	// dead peer only when this side sends; config.Infinite means never. 0 means 20 s
+	// over transports where the device of the peer replies. Any other value applies to all such transports:
+	// over ud, a peer without progress for 30 s (GUCX_UD_TIMEOUT) then counts as dead.
 	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
 
-	// SpinPolls is how often a blocking call of a worker looks for progress before it
-	// parks; negative means never park, for waiters that have a CPU each: with fewer CPUs
-	// they take the CPU from their peers. 0 lets each worker learn from its waits how long
-	// that pays, for at most some 100 us.
+	// SpinPolls is the number of polls of a blocking call before it
+	// parks; negative means that it never parks, for waiters that have a CPU each: with fewer CPUs
+	// they take the CPU from their peers. 0 adapts to the duration of recent waits, up to
+	// some 100 us.
 	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps, which needs a CPU for each waiter."`
 
-	// RndvThresh is the length of a message in bytes from which its data stays with the
-	// sender until the receiver asks for it (rendezvous). The zero value means where that takes
-	// no longer than sending it, by the costs of the lanes, and 128 KiB at the latest: half of
+	// RndvThresh is the length of a message in bytes from which its data stays at the
+	// sender until the receiver has a matching receive (rendezvous). The zero value means the length from which that
+	// is not slower than eager, by the costs of the lanes, at most 128 KiB: half of
 	// the default EagerWindow. EP.Explain shows the length.
 	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 128k at the latest. A message for which the receiver has no room is announced whatever its length."`
 
-	// RndvScheme is how the data of an announced message comes to its receiver. get_zcopy: the
+	// RndvScheme determines how the data of a rendezvous message is transferred. get_zcopy: the
 	// receiver gets it, if the sender's memory is registered. put_zcopy: the sender puts it, if
 	// the receiver's memory is registered. am: in active messages, which is always possible,
-	// and is what happens where the others are not. Empty means auto: by cost. Only with
-	// get_zcopy and auto does a sender hand out keys.
+	// and the fallback of the others. Empty means auto: by cost. A sender sends
+	// keys only with get_zcopy and auto.
 	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
 
-	// Costs says by which costs messages choose when to be announced and how their data comes:
-	// those measured on this machine (uct.Measurer), or those that transports declare, which are
-	// the same everywhere. The process measures once, when it sends the first message that one
-	// call does not take, or that has 1 KiB or more in registered memory. Empty means measured.
-	// Lanes are always chosen by those that are declared.
+	// Costs selects the costs for the choice between eager and rendezvous, and of the scheme:
+	// measured on this machine (uct.Measurer), or declared by transports, which are
+	// the same everywhere. The process measures once, when it sends the first message that needs more than one
+	// call, or that has 1 KiB or more in registered memory. Empty means measured.
+	// Lanes are always chosen by declared costs.
 	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"By which costs messages choose when to be announced and how their data comes: measured on this machine, when the first long message is sent, or declared by the transports, and so the same everywhere."`
 
-	// MaxRndvRails is how many lanes over different devices share the data of an announced
-	// message, where both sides have them: 1 to 4. 0 means 2.
+	// MaxRndvRails limits the lanes over different devices that share the data of a rendezvous
+	// message, if both sides have them: 1 to 4. 0 means 2.
 	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Lanes over different devices that share the data of an announced message; at most 4."`
 
-	// MaxRMARails is how many lanes over different devices share a long put or get: 1 to 4. 0
-	// means 1. With several, a flush and a fence take longer.
+	// MaxRMARails limits the lanes over different devices that share a large put or get: 1 to 4. 0
+	// means 1. With several lanes a flush and a fence take longer.
 	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Lanes over different devices that share a long put or get; at most 4."`
 
-	// EagerWindow is how many bytes of messages a peer may send before they are received;
-	// with what is beyond, and every longer message, it waits. It holds for what is sent
-	// to this process. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
+	// EagerWindow limits the bytes of messages that a peer may send to this process before they are
+	// received; further and larger messages wait at the
+	// sender. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
 	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that each peer may have sent and that were not received; auto means 256k. Less than 16k is 16k."`
 
-	// EagerBudget is how many bytes the windows of all peers of a worker have together;
-	// peers that come later have 16 KiB for each connection. The zero value means 64 MiB.
+	// EagerBudget limits the sum of the windows of all peers of a worker, in bytes; beyond it, new
+	// connections have 16 KiB each. The zero value means 64 MiB.
 	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
 
-	// PeerBudget is how many bytes of memory the messages of one peer worker use at most that were not
-	// received, over all its connections and those that it has closed. A peer with many connections
+	// PeerBudget limits the memory, in bytes, of messages of one peer worker that were not
+	// received, on all its connections including closed ones. A peer with many connections
 	// gets smaller windows, down to 2 KiB each. The zero value means 32 MiB. The limit holds if it is at
 	// least 5 KiB for each of MaxEPsPerPeer. The only connection of a peer has EagerWindow in any case.
 	PeerBudget config.MemSize `env:"PEER_BUDGET" default:"auto" doc:"Bytes of memory that messages of one peer worker use at most that were not received; auto means 32m. A peer with many endpoints gets smaller windows."`
 
-	// AuthToken is a secret that all processes of a job have, of 16 bytes or more. Listen and Dial
-	// then demand of the other side a proof that it has the same, before they say anything of this
-	// side, and refuse connections of workers that neither Dial and Listen nor NewEP name here. The tcp
-	// transport refuses connections of processes that do not have the same token.
-	// Nothing is encrypted by that. AuthTokenFile is a file with the token, without the white space
-	// around it. Set one of the two.
+	// AuthToken is a secret that all processes of a job share, of 16 bytes or more. Listen and Dial
+	// then require a proof that the other side has the same token before they send anything about this
+	// side, and the worker rejects connections of workers that it knows neither from Dial or Listen nor from NewEP. The
+	// tcp transport rejects connections of processes that do not have the same token.
+	// It encrypts nothing. AuthTokenFile is a file with the token; white space
+	// around the token is ignored. Set one of the two.
 	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of 16 bytes or more that all processes of a job have: sockets of Listen and Dial, and connections of tcp, demand that the other side proves that it has it too. It encrypts nothing. AUTH_TOKEN_FILE is the better place."`
 	AuthTokenFile string        `env:"AUTH_TOKEN_FILE" doc:"File with the secret of AUTH_TOKEN, which only its owner should be able to read."`
 
-	// RCache is about memory that operations register themselves: see the package
-	// documentation, "Memory that is registered for an operation".
+	// RCache configures memory that operations register themselves: see the package
+	// documentation, "Registration of buffers".
 	RCache RCacheConfig `env:"RCACHE"`
 
-	// TagProto has tagged messages go through receive queues of the transport, where that
-	// has some (TupleQ); empty or auto: they do not. See docs/design/0007-tupleq.md.
+	// TagProto selects receive queues of the transport for tagged messages, if the transport
+	// has some (TupleQ); empty or auto: none. See docs/design/0007-tupleq.md.
 	TagProto string `env:"TAG_PROTO" default:"auto" enum:"auto,tupleq,tupleq_copy" doc:"How tagged messages go: auto, eager and by rendezvous; tupleq, also from the sender's buffer into the receive's through a queue for each tag, where the transport has queues; tupleq_copy, so, but what is up to 8k is copied by the sender."`
 
-	// TupleqMax is how many tags of one worker have a queue at the same time; the one that
-	// was not used for the longest time makes room. 0 means 1024.
+	// TupleqMax limits the tags of one worker that have a queue; the least recently used one is
+	// evicted. 0 means 1024.
 	TupleqMax int `env:"TUPLEQ_MAX" default:"1024" doc:"Tags that have a queue at the same time (tupleq)."`
 
-	// TupleqMaxMessage is how long a message through a queue may be, in bytes. The zero
-	// value means 1 MiB. So much memory is kept for the rest of messages that are longer
+	// TupleqMaxMessage is the maximum length of a message through a queue, in bytes. The zero
+	// value means 1 MiB. The worker allocates as much memory for the rest of messages that are longer
 	// than their receive.
 	TupleqMaxMessage config.MemSize `env:"TUPLEQ_MAX_MESSAGE" default:"auto" doc:"Longest message that goes through a queue (tupleq); auto means 1m."`
 
-	// TupleqNoWildcards promises that no receive has a mask that is not full: such a
-	// receive is then ErrInvalidParam.
+	// TupleqNoWildcards promises that every receive has a full mask: a receive
+	// with another mask then fails with ErrInvalidParam.
 	TupleqNoWildcards bool `env:"TUPLEQ_NO_WILDCARDS" default:"n" doc:"Promises that all receives have a full mask (tupleq); others are refused."`
 
 	Connect ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
@@ -130,23 +130,23 @@ type Config struct {
 	Study Study `env:"STUDY"`
 }
 
-// Study keeps alternatives measurable that are slower. The zero value is what programs want.
+// Study has slower alternatives for measurements. Programs use the zero value.
 type Study struct {
 	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool       `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
 }
 
 // RCacheConfig configures the registration cache: UCP registers buffers of large operations by
-// itself and keeps them registered for the next ones. It limits idle registrations only, those
-// that no operation uses. The zero value is the default.
+// itself and caches the registrations for later ones. The limits apply to idle registrations, which
+// no operation uses. The zero value is the default.
 type RCacheConfig struct {
-	// Enable permits registrations that the caller has not asked for; No has no cache. Empty
+	// Enable permits registrations by UCP itself; No disables them and the cache. Empty
 	// means Try.
 	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register memory of the caller for operations where that pays, and keep it registered; n leaves it as it is: only memory that the caller has registered is not copied."`
-	// Overhead is what registering adds to an operation, for the choice between registering and
-	// copying. 0 means a lookup in the cache, and a share of what registering costs once.
+	// Overhead is the cost that registration adds to an operation, for the choice between registering and
+	// copying. 0 means a lookup in the cache, and a share of the cost of one registration.
 	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"What it is taken to cost an operation that its buffer is registered for it; auto is a lookup, 40 ns, and 1/64 of what registering costs once, as buffers are used again."`
-	// MaxSize is in bytes. MemZero keeps nothing.
+	// MaxSize is in bytes. With MemZero nothing is cached.
 	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Bytes of memory that stay registered while no operation uses them; 0 deregisters at once."`
 	// MaxRegions is a number of entries; 0 means 256.
 	MaxRegions int `env:"MAX_REGIONS" default:"256" doc:"Regions of memory that stay registered while no operation uses them."`
@@ -155,7 +155,7 @@ type RCacheConfig struct {
 // Validate checks ranges. ErrInvalidParam.
 func (c *RCacheConfig) Validate() error { return (*regcache.Config)(c).Validate() }
 
-// CostSource says where costs come from.
+// CostSource is the source of costs.
 type CostSource string
 
 // Sources of costs; empty means measured.
@@ -164,7 +164,7 @@ const (
 	CostsDeclared CostSource = "declared"
 )
 
-// ConnectMode says when an EP connects its lanes.
+// ConnectMode determines when an EP connects its lanes.
 type ConnectMode string
 
 // Connect modes; empty means lazy.
@@ -173,7 +173,7 @@ const (
 	ConnectEager ConnectMode = "eager"
 )
 
-// KeyResolve says when a remote key is bound to a lane and a transport key.
+// KeyResolve determines when a remote key is bound to a lane and a transport key.
 type KeyResolve string
 
 // Ways to bind keys; empty means at unpack.
@@ -270,8 +270,8 @@ func (c *Config) devices(kind uct.DeviceKind) (config.List, string) {
 
 // WorkerConfig configures a [Worker]. The zero value is the default.
 type WorkerConfig struct {
-	// SpinPolls is how often a blocking call looks for progress before it parks on
-	// the worker's descriptor; negative means never park. 0 means Config.SpinPolls.
+	// SpinPolls is the number of polls of a blocking call before it parks on
+	// the worker's descriptor; negative means that it never parks. 0 means Config.SpinPolls.
 	SpinPolls int
 }
 

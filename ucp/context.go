@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Context holds what the workers of a process share: open memory domains and
-// registered memory. Methods may be called by any goroutine.
+// Context has the resources that the workers of a process share: open memory domains and
+// registered memory. Any goroutine may call its methods.
 type Context struct {
 	cfg      Config
 	offers   []offer    // on open domains
@@ -51,9 +51,9 @@ type offer struct {
 }
 
 // NewContext opens the memory domains of the components whose transports cfg
-// selects. Blocking: devices are opened. With nothing to use, or a transport or
-// device in cfg that is not there, it returns an error that says what there is and
-// which criterion failed; errors.Is ErrUnreachable. Close it after its workers and
+// selects. It may block while it opens devices. If no transport is usable, or cfg names a transport or
+// device that does not exist, the error matches ErrUnreachable and lists the existing ones and
+// the criteria that failed. Close the context after its workers and
 // memory.
 func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error) {
 	if err := cmp.Or(cfg.Validate(), cfg.RCache.Validate()); err != nil {
@@ -244,9 +244,9 @@ func (c *Context) closeUnused() error {
 	return err
 }
 
-// Close closes the memory domains. ErrBusy while a worker or memory of the context
-// is open, and, joined with *ucs.InUseError, while a peer is in the middle of an access to
-// memory that an operation had registered: close it again. Idempotent.
+// Close closes the memory domains. It returns ErrBusy while a worker or memory of the context
+// is open, and ErrBusy joined with *ucs.InUseError while a peer is in the middle of an access to
+// memory that an operation has registered: call Close again. Idempotent.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

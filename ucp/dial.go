@@ -14,8 +14,8 @@ import (
 )
 
 // RejectedError is the cause of an error of [Worker.Dial] if the listener rejected the dialer.
-// errors.Is finds in it what Code means: ErrUnreachable for CodeUnreachable, ErrRejected for all
-// others; besides, ErrTryAgain for CodeTooMany and CodeNoFiles; ErrUnauthenticated for CodeTLS,
+// It matches the errors of its Code: ErrUnreachable for CodeUnreachable, ErrRejected for all
+// others; also ErrTryAgain for CodeTooMany and CodeNoFiles; ErrUnauthenticated for CodeTLS,
 // CodeNoTLS, CodeToken, CodeNoToken and CodeWrongToken; ErrForeignUser for CodeForeignUser;
 // ErrUnsupported for CodeVersion.
 type RejectedError struct {
@@ -27,7 +27,7 @@ type RejectedError struct {
 // Error returns the meaning of the code and the reasons.
 func (e *RejectedError) Error() string { return e.inner().Error() }
 
-// Unwrap returns the errors that errors.Is finds.
+// Unwrap returns the errors that it matches.
 func (e *RejectedError) Unwrap() []error { return e.inner().Unwrap() }
 
 func (e *RejectedError) inner() *bootstrap.RejectedError {
@@ -51,7 +51,7 @@ func asRejected(err error) error {
 	return e
 }
 
-// Reason says why a transport of the listener does not reach the dialer, as the listener sees it,
+// Reason explains why a transport of the listener does not reach the dialer, from the view of the listener,
 // and names the setting that may change it.
 type Reason struct {
 	Transport, Device string // at most 255 bytes each
@@ -61,7 +61,7 @@ type Reason struct {
 // String returns the reason in one line.
 func (r Reason) String() string { return bootstrap.Reason(r).String() }
 
-// Code says why a listener rejects a dialer.
+// Code is the reason why a listener rejects a dialer.
 type Code uint8
 
 // Codes of a RejectedError.
@@ -84,48 +84,48 @@ const (
 // String returns the meaning of the code, for an error message about the listener.
 func (c Code) String() string { return bootstrap.Code(c).String() }
 
-// ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs
-// does not name.
+// ErrForeignUser means that the process at a unix socket belongs to a user that DialConfig.AllowUIDs
+// does not contain.
 var ErrForeignUser = bootstrap.ErrForeignUser
 
-// ErrTryAgain says that the listener is busy with other dialers, and that the same call may succeed
+// ErrTryAgain means that the listener is busy with other dialers, and that the same call may succeed
 // later.
 var ErrTryAgain = bootstrap.ErrTryAgain
 
-// ErrUnauthenticated says that the listener or the dialer does not accept the credentials of the
-// other side: a certificate or token is missing or not trusted, or only one side demands one.
+// ErrUnauthenticated means that the listener or the dialer does not accept the credentials of the
+// other side: a certificate or token is missing or not trusted, or only one side requires one.
 var ErrUnauthenticated = bootstrap.ErrUnauthenticated
 
 // DialConfig configures [Worker.Dial]. The zero value is the default.
 type DialConfig struct {
-	// Private goes to the listener. At most MaxPrivate bytes.
+	// Private is sent to the listener. At most MaxPrivate bytes.
 	Private []byte
 	// EP configures the EP.
 	EP EPConfig
-	// AllowUIDs are users beside this process's effective one that may listen at the other
-	// end of a unix socket: anybody may listen under an abstract name.
+	// AllowUIDs are users besides this process's effective one that may listen at the other
+	// end of a unix socket: any user can listen on an abstract name.
 	AllowUIDs []uint32
 }
 
 // Dial connects to a worker that listens; see [Worker.Listen] for networks and addresses. It
-// returns when the EP is connected and the listener knows of the peer, with what the listener
-// has sent along: private data, and the keys that it publishes. The socket is closed then.
-// The own worker may be dialed too.
+// returns when the EPs of both sides are connected, with the private data and the published keys of the
+// listener. The socket is then closed.
+// A worker may dial itself.
 //
-// Dial blocks and makes progress itself. If ctx ends first its error is returned, and nothing
-// is left. Without an end Dial waits for the answer as long as the listener's worker makes no
-// progress, and then, for the EPs to connect, as long as the listener permits
-// (ListenConfig.HelloTimeout), but Config.WireupTimeout at most.
+// Dial blocks and makes progress. If ctx is done first, Dial returns its error and leaves nothing
+// behind. Without a deadline Dial waits for the reply while the listener's worker makes no
+// progress, and then for the EPs to connect, as long as the listener permits
+// (ListenConfig.HelloTimeout), but at most Config.WireupTimeout.
 // Errors, besides those of [EP.Err] if the EP does not connect:
 //
-//   - ErrUnreachable, at once: nothing listens there, or the workers have no transport in
+//   - ErrUnreachable, at once: no process listens there, or the workers have no transport in
 //     common.
-//   - *RejectedError: the listener refused. It is ErrRejected, or ErrUnreachable; and ErrTryAgain, if
+//   - *RejectedError: the listener rejected the dialer. It matches ErrRejected or ErrUnreachable; and ErrTryAgain if
 //     the listener is busy or out of file descriptors.
-//   - ErrUnsupported: what listens there speaks another protocol.
-//   - ErrForeignUser: one of the two refuses processes of the other's user.
+//   - ErrUnsupported: the listener speaks another protocol.
+//   - ErrForeignUser: one side does not permit the user of the other.
 //   - ErrUnauthenticated: see [Worker.Listen], "TLS".
-//   - ErrConnReset: the listener hung up or was closed.
+//   - ErrConnReset: the listener closed the socket.
 //   - ErrTimedOut: the EPs have not connected in that time.
 //   - ErrTooLong, ErrClosed.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {

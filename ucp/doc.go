@@ -1,5 +1,5 @@
 // Package ucp is the layer that applications use: put, get and atomics on memory
-// of other processes, over the best transports that both sides have.
+// of other processes, messages and streams, over the best transports that both sides have.
 //
 //	Context    open devices, registered memory           any goroutine
 //	   |  NewWorker
@@ -11,187 +11,185 @@
 //
 // # Operations
 //
-// [EP.Put], [EP.Get] and the atomics return (nil, nil) when nothing is left to do:
-// the buffer is the caller's again. Otherwise they return a [Request], and the
-// buffer is the caller's when that has ended; ask with Done or Test, or block with
-// Wait. An operation of any size is cut into what the transport takes; one that
-// finds queues full goes on by itself when [Worker.Progress] is called. Puts and
-// posted atomics are at the peer when a Flush has ended. Operations are not ordered
+// [EP.Put], [EP.Get] and the atomics return (nil, nil) when they are complete: the buffer
+// belongs to the caller again. Otherwise they return a [Request], and the
+// buffer belongs to gucx until the request is complete. Check it with Done or Test, or block in
+// Wait. An operation may have any size; gucx splits it into what the transport accepts. If
+// queues are full, [Worker.Progress] continues it. When a Flush is complete, all earlier puts
+// and posted atomics are complete at the peer. Operations are not ordered
 // unless a Fence or a Flush is between them.
 //
-// The blocking forms (PutWait and so on) make progress themselves and obey their context. A call
-// that returns as its context has ended is given up: what was not posted is not posted any more,
-// what was posted takes effect or not, and no transport reads or writes the buffer after the
-// return. So a call whose buffer a transport still uses waits until that has ended: a get of more
-// than 8 KiB, or an operation that moves the buffer without a copy. It waits for ucs.RevokeLimit
-// at most; then the EP fails with ErrCanceled, which ends the use. A target takes no part in put
-// and get, and none in atomics that the transport can do; but its worker must make progress to be
-// connected to, and for what the transport cannot do by itself, which over tcp is everything.
-// [Worker.Serve] does that in a goroutine.
+// The blocking forms (PutWait and so on) make progress and return early when their context is
+// done. The operation is then abandoned: parts that were not posted are not posted any more,
+// posted parts take effect or not, and no transport accesses the buffer after the
+// return. If a transport is using the buffer, the call first waits until it has stopped: for a get of more
+// than 8 KiB, and for operations without a copy. It waits at most ucs.RevokeLimit;
+// then the EP fails with ErrCanceled, which ends the use.
+//
+// The target's CPU does not take part in puts, gets, and atomics of the transport. But the target's worker must
+// make progress to accept connections, and for operations that the transport cannot do by itself;
+// over tcp these are all operations. [Worker.Serve] makes progress in a goroutine.
 //
 // [EP.PutImplicit], [EP.GetImplicit], [EP.AtomicFetchImplicit] and [EP.AtomicCSwapImplicit] make
-// no request: many of them before a flush cost less, and only the flush says that they are done.
+// no request. Many of them before a flush are cheaper; only the flush reports that they are complete.
 //
-// [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
-// when the data is there; see [Worker.OnNotify]. Over rc a word below 2^32 travels with the data.
+// [EP.PutNotify] puts data and then notifies the peer: its worker receives a 64-bit word
+// when the data is there; see [Worker.OnNotify]. Over rc a word below 2^32 is sent with the data.
 //
 // # Messages
 //
-// [EP.TagSend] sends a message with a tag of 64 bits; [Worker.TagRecv] receives one whose tag
-// agrees in the bits of a mask, from any peer. A message takes the earliest posted receive
-// that it fits, a receive the earliest message. [EP.TagSendSync] ends when the message is
-// matched, [Worker.TagProbe] looks for one and can take it out. [EP.SendActive] has a
-// handler of the peer run instead, see [Worker.OnActive]. Messages of an EP keep their
-// order.
+// [EP.TagSend] sends a message with a 64-bit tag. [Worker.TagRecv] receives a message from any peer whose tag
+// equals the given one in the bits of a mask. A message matches the earliest posted receive
+// that fits, a receive the earliest message. The request of [EP.TagSendSync] completes when the message
+// is matched. [Worker.TagProbe] finds an unexpected message and can remove it. [EP.SendActive] sends an active
+// message, which runs a handler of the peer; see [Worker.OnActive]. Messages of an EP are ordered.
 //
-// A short message goes in one call and without a request; it is eager, as is all below
-// Config.RndvThresh: what no receive waits for is kept by the peer, within a budget of bytes
-// (Config.EagerWindow and Config.EagerBudget). What is longer, or finds no room, is announced and
-// stays here until it is received (rendezvous). So memory is bounded, and a peer that does not
-// receive holds up those that send to it, and nobody else. When its window is used up, a sender
-// may still have some 40 announcements outstanding; after those it sends nothing until messages
-// are received. So a receiver that takes messages in another order than they come must not wait
-// for one that is sent behind more than these.
+// Messages below Config.RndvThresh are eager: the peer stores them if no receive is posted,
+// within a budget of bytes (Config.EagerWindow and Config.EagerBudget). For larger messages, and without
+// credit for eager ones, the sender sends a request to send (RTS) and keeps the data until it is received
+// (rendezvous). So the memory of unexpected messages is bounded, and a peer that does not
+// receive blocks only its own senders. When the window of the peer is used up, a sender queues
+// messages locally. A receive or a repeated probe also matches queued tagged messages, at the cost of a round trip and
+// of progress of the sender: messages can be received in any order. Connections with
+// Config.TagProto TupleQ are an exception; see docs/design/0012-order.md.
 //
-// Messages are bytes in one piece, or a list ([Buffers]), or made and taken by callbacks
+// The data of a message is one buffer, a list ([Buffers]), or produced and consumed by callbacks
 // ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData].
 //
 // # Requests
 //
-// A nil request has ended well, and may be waited for as any other. A request is waited for by
-// [Request.Wait], [WaitAny] or [WaitAll], tested by
-// [Request.Test], canceled by [Request.Cancel] as long as nothing has happened, and then
-// given back. OpParams.OnDone is called from Progress when the operation has ended; not for
-// one that had ended when the call returned.
+// A nil request is complete without an error; all waiting calls accept it. Wait for requests with
+// [Request.Wait], [WaitAny] or [WaitAll], test them with
+// [Request.Test], cancel them with [Request.Cancel] before anything was posted. Wait and Test release a
+// complete request. Progress calls OpParams.OnDone when the operation completes, but not for
+// an operation that was complete when its call returned.
 //
 // # Streams
 //
-// [EP.StreamSend] and [EP.StreamRecv] move bytes in order and without bounds, as a
-// connection of TCP does: a receive takes some or all of what it has room for, however the
-// sender has cut it. Bytes go into the buffer of a receive that waits; what comes before
-// that is kept, [EP.StreamData] lends it without another copy, and [Worker.StreamReady]
-// tells on which EP there is some. A peer that does not read holds back the sender of that
-// EP, with all messages behind, and nobody else. A flush waits for bytes to be on their
-// way, not to be read. When the peer has closed its EP in order, what it had sent can still
-// be received.
+// [EP.StreamSend] and [EP.StreamRecv] transfer a stream of bytes without message boundaries, as
+// TCP does: a receive completes with as many bytes as are there, up to the length of its buffer.
+// Bytes that arrive before a receive are stored. [EP.StreamData] lends them
+// without another copy, and [Worker.StreamReady] returns an EP that has some. A peer that does not read
+// blocks the sender of that EP, with all its later messages, and no other. A flush waits
+// until bytes are sent, not until they are read. After the peer has closed its EP in order, bytes that it
+// has sent can still be received.
 //
 // # Atomics
 //
-// Atomics work on remote words of 4 or 8 bytes, aligned to their size, little
-// endian. How an operation is done depends on what the lane has:
+// Atomics operate on remote words of 4 or 8 bytes, aligned to their size, little
+// endian. The implementation depends on the lane:
 //
 //  1. the transport's own operation;
-//  2. otherwise a loop around the transport's compare-and-swap. A 4-byte word is
-//     swapped within the aligned 8 bytes around it if the region holds them. This
-//     too goes without the target's help and is atomic with (1);
+//  2. otherwise a loop around the transport's compare-and-swap. For a 4-byte word it swaps
+//     the aligned 8 bytes around it, if the region contains them. This
+//     needs no help of the target either and is atomic with (1);
 //  3. otherwise, if no transport has atomics, or the 8 bytes are not all in the
-//     region, the target executes the operation when it makes progress, by CPU
-//     atomics.
+//     region, the target executes the operation with CPU atomics when it makes progress.
 //
-// With AtomicDomain "device", (3) is not atomic with (1) and (2): reach a word
-// near the edge of a region through that region only.
+// With AtomicDomain "device", (3) is not atomic with (1) and (2): access a word
+// near the edge of a region only through that region.
 //
 // # Connections
 //
 // NewEP sends nothing and opens nothing. The first operation that needs a lane
-// (a transport endpoint for put and get, for atomics, or for active messages) has
-// the next Progress connect it; until then operations wait. Package wireup chooses
-// the lanes, [EP.Explain] tells why. A transport that cannot carry the handshake is
-// replaced by the next best. The data of long messages is shared by lanes over two devices of the
-// same transport where both sides have them (Config.MaxRndvRails), long puts and gets if
-// Config.MaxRMARails says so. When the handshake is over, the transport that carried it
+// (a transport endpoint for put and get, for atomics, or for active messages) makes
+// the next Progress connect it; until then operations wait. Package wireup selects
+// the lanes; [EP.Explain] explains the selection. If a transport cannot carry the handshake, the
+// next best is used. If both sides have two devices of a transport, the data of large
+// messages uses lanes over both (Config.MaxRndvRails), and large puts and gets too if
+// Config.MaxRMARails permits it. After the handshake the transport that carried it
 // is no longer polled.
 //
-// # Finding each other
+// # Listen and Dial
 //
-// [Worker.Listen] has peers find a worker over tcp, unix and abstract unix sockets, and
-// [Worker.Dial] finds one: the two swap addresses, private data, and the keys that the
-// listener publishes by name, and connect; then the socket is closed. The listener decides
-// about each dialer and is told who comes, over which EP, and who goes. Nothing listens beyond
-// loopback unless the address says so, and unix sockets are for the same user. Programs with
-// other means hand addresses and keys over themselves, and use NewEP.
+// [Worker.Listen] listens on tcp, unix or abstract unix sockets, and
+// [Worker.Dial] connects to a listener: the two workers exchange addresses, private data, and the keys that the
+// listener publishes by name, and connect; then the socket is closed. The listener accepts or rejects
+// each dialer, and has callbacks for connected and disconnected peers. It listens beyond
+// loopback only if the address says so; unix sockets accept only the same user. Programs with
+// another way to exchange addresses and keys use NewEP.
 //
 // # Keys
 //
-// A key is bound when it is unpacked and again when a lane becomes active: the
-// lane's methods, the transport's form of the key, the length up to which a put goes
-// out in one call. Nothing is looked up later. Switches bring
-// back, for measurements, what UCX did when it was studied (Papadopoulou and others,
-// CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the
+// A key is resolved when it is unpacked, and again when a lane becomes active: the
+// lane's methods, the transport's form of the key, the maximum length of a put in one call. Operations look nothing
+// up. Switches restore, for measurements, the behavior of the UCX that Papadopoulou and others studied
+// (CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the
 // configuration of uct/ib.
 //
-// # Memory that is registered for an operation
+// # Registration of buffers
 //
-// Some transports and peers reach only registered memory. If the caller has not registered
-// the buffer of a long message, put or get (OpParams.Mem), the operation does so where that
-// takes less time than copies, by Config.Costs for messages and by the declared costs for put and
-// get. The buffer stays registered for the next operation, in a cache for each worker and memory
-// domain: GUCX_RCACHE_ENABLE, _OVERHEAD, _MAX_SIZE, _MAX_REGIONS. Registered memory of the heap
-// cannot be collected; the bounds say how much that is at most, and [Worker.Purge] lets go of all.
-// Other memory must be given to [Worker.Invalidate] before it is unmapped or freed.
+// Some transports and peers can only access registered memory. If the caller has not registered
+// the buffer of a large message, put or get (OpParams.Mem), gucx registers it if that
+// is faster than copying; Config.Costs decides for messages, the declared costs of the transport for put and
+// get. The registration is cached for the next operation, for each worker and memory
+// domain: GUCX_RCACHE_ENABLE, _OVERHEAD, _MAX_SIZE, _MAX_REGIONS. The garbage collector cannot free registered
+// memory of the heap; these limits bound its size, and [Worker.Purge] deregisters all of it.
+// Call [Worker.Invalidate] for other memory before it is unmapped or freed.
 //
-// A peer that gets the data of a message has a key to read the buffer, and nothing else, for as
-// long as the buffer stays registered: an untrusted peer can read what the program writes there
-// later. A peer that puts the data of a message likewise has a key to write to the buffer of the
-// receive. With MAX_SIZE=0 the key is taken back when the message has ended. The key of an
-// operation that has failed is always taken back.
+// A peer that gets the data of a message has a key to read the buffer, and nothing else, while
+// the buffer is registered: an untrusted peer can read what the program writes there
+// later. A peer that puts the data of a message likewise has a key to write to the receive
+// buffer. With MAX_SIZE=0 the key is revoked when the message is complete. The key of a
+// failed operation is always revoked.
 //
-// # Looking inside
+// # Inspection
 //
-// [EP.Info], [Worker.Info] and [Context.Info] describe what there is and what it does, as data; [EP.Explain] is the
-// text of that. [Worker.Inspect] has the owner of a worker call them for another goroutine.
+// [EP.Info], [Worker.Info] and [Context.Info] describe configuration and state as data; [EP.Explain] is their
+// text. [Worker.Inspect] lets the owner of a worker call them for another goroutine.
 //
 // # Counters
 //
-// [Worker.Stats] is a tree of what was refused, broke, waited or slept, with the EPs by who has made them, calls of
-// Dial by result, and the counters of each transport below it. A peer that leaves in order counts in left_peers and
-// closed_lanes, and not as a failure. It costs operations that go in one call nothing, any goroutine may read it, and
-// expvar.Publish takes it. Bytes of messages follow from the credit of each connection; [Worker.Snapshot] counts them.
+// [Worker.Stats] is a tree of counters: rejections, failures, waits and sleeps, EPs by the side that made them, results
+// of Dial, and the counters of each transport. A peer that disconnects in order counts in left_peers and
+// closed_lanes, and not as a failure. The counters cost nothing in operations that complete in one call. Any goroutine
+// may read them, and expvar.Publish accepts the tree. [Worker.Snapshot] also counts bytes of messages, which it derives
+// from the credit of each connection.
 //
 // # Errors
 //
-// Every operation ends exactly once, when no transport has any part of it any more: one
-// that is cut off, by a failure or by CloseForce, ends a little later than its EP. An
-// operation that is refused had no effect and its error is returned at once. When a lane
-// breaks and another transport of both sides can do its work, that takes over: what had
-// not been posted moves, what had been posted ends with the reason, and the next flush
-// reports it, since puts without a request may be lost. [EP.Explain] tells which transports
-// were given up. With no transport left, and at once when the reason says that the peer is
-// gone, the EP fails: every request of it ends with the reason, [EP.Err] tells it, as a rule
-// before the first of them has ended, and what remains is to close the EP. Other EPs work
-// on. What was complete stays complete: some requests may end with StatusOK. The reason is
+// Every operation completes exactly once, when no transport uses its buffers any more: an operation
+// that is aborted by a failure or by CloseForce completes a little later than its EP fails. A call that
+// returns an error had no effect. If a lane
+// fails and another transport of both sides can replace it, gucx uses that: operations that
+// were not posted move to it, posted ones fail with the reason, and the next flush
+// reports the failure, because puts without a request may be lost. [EP.Explain] lists transports
+// that failed. If no transport is left, or the reason means that the peer is
+// gone, the EP fails: all its requests complete with the reason, [EP.Err] returns it, usually
+// before the first of them completes, and the caller must close the EP. Other EPs are not
+// affected. Some requests may still complete with StatusOK. The reason is
 //
-//   - ErrPeerClosed if the peer left in order: it closed its EP or its worker;
-//   - ErrConnReset if its process ended otherwise, also by a kill, or vanished;
-//   - ErrTimedOut if an operation needs a lane and the peer did not go on with the
-//     handshake for Config.WireupTimeout, or if a transport that has no other way to find
-//     out got no answer;
-//   - ErrRemoteAccess if the target refused an access that the key seemed to permit.
+//   - ErrPeerClosed if the peer closed its EP or its worker;
+//   - ErrConnReset if the peer's process ended otherwise, for example by a kill, or became unreachable;
+//   - ErrTimedOut if an operation needs a lane and the handshake has not progressed
+//     for Config.WireupTimeout, or if a transport got no reply and has no other way to detect
+//     the reason;
+//   - ErrRemoteAccess if the target rejected an access that the key seemed to permit.
 //
 // An error is an [Error]: one line with the operation, the peer, the transport and the
-// cause, which errors.Is finds, as it finds ErrEPFailed if the EP has failed.
+// cause. errors.Is matches the cause, and ErrEPFailed if the EP has failed.
 //
 // # Goroutines
 //
-// One goroutine at a time owns a worker with everything made from it; nothing is locked. Only
-// Worker.Address and Worker.Signal may be called by any goroutine, and Worker.Close while the
-// owner is in a blocking call, which then ends with ErrClosed. Callbacks run inside Progress and
-// must not call it. A second blocking call on a worker while one goes on panics, and so may all
-// else that two goroutines do at once. After a panic in a callback the worker cannot be used any
+// One goroutine at a time owns a worker and everything made from it; there are no locks. Any goroutine may call
+// Worker.Address, Worker.Signal and Worker.Inspect, and also Worker.Close while the
+// owner is in a blocking call, which then returns ErrClosed. Callbacks run inside Progress and
+// must not call it. A second blocking call on a worker panics, and so may any
+// other concurrent use. After a panic in a callback the worker is not usable any
 // more, even if the program recovers: end the process. A deferred Worker.Close does not wait for a
-// Serve that such a panic has ended; it may panic too. [SharedWorker] lets several goroutines take
+// Serve that such a panic has ended; it may panic too. With [SharedWorker] several goroutines use a worker in
 // turns.
 //
-// A blocking call polls, yields, and parks. How long it polls before it parks adapts to
-// how long waits have taken lately, and is less while there are more waiters than
-// processors; Config.SpinPolls (GUCX_SPIN_POLLS) fixes it. A parked worker costs nothing.
+// A blocking call polls, yields, and parks. The time that it polls before it parks adapts to
+// the duration of recent waits, and is shorter while there are more waiters than
+// CPUs; Config.SpinPolls (GUCX_SPIN_POLLS) fixes it. A parked worker uses no CPU.
 //
 // # Threads
 //
-// A thread has a worker of its own. Workers of one Context share its devices and its
-// registered memory; a Context for each thread shares nothing and registers the memory
-// once for each. What workers have in common of an InfiniBand device is its category of
-// endpoints (ib.Config.Endpoints, GUCX_IB_ENDPOINTS):
+// Each thread has its own worker. Workers of one Context share its devices and its
+// registered memory; with a Context for each thread nothing is shared and each registers memory
+// for itself. The category of endpoints (ib.Config.Endpoints, GUCX_IB_ENDPOINTS) determines what workers share of
+// an InfiniBand device:
 //
 //	MPI-everywhere   a device context for each: a Context for each thread
 //	2xDynamic        one device context; a UAR page and queues for each, and as much unused
@@ -201,5 +199,5 @@
 //	MPI+threads      one worker for all threads: Worker.Share
 //
 // The default is Dynamic. With the first and the last a Context has one worker, and a
-// second one is refused with ErrBusy. Transports without a device to share do not care.
+// second one is rejected with ErrBusy. The category has no effect on other transports.
 package ucp

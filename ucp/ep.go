@@ -10,12 +10,12 @@ import (
 )
 
 // EP is a connection to one peer worker. It belongs to the goroutine that owns the
-// worker. Until an operation needs a lane it is a few words of memory: making one
-// sends nothing and opens nothing.
+// worker. Making one sends nothing and opens nothing; it is a few words of memory until an operation
+// needs a lane.
 //
-// Operations return (nil, nil) when nothing more is to be done: the buffer is the
-// caller's again. Otherwise they return a [Request], or an error that says that
-// the operation was refused and had no effect.
+// Operations return (nil, nil) when they are complete: the buffer belongs to the
+// caller again. Otherwise they return a [Request], or an error, which means that
+// the operation had no effect.
 type EP struct {
 	w    *Worker
 	peer *conn.Peer
@@ -100,11 +100,11 @@ const (
 	epClosed
 )
 
-// NewEP makes an endpoint to the worker whose address this is. It copies addr,
-// which may come from an untrusted peer. Nothing is sent and no transport endpoint is
-// opened before the first operation, unless Config.Connect says eager. The address may be that of w
-// itself: the EP is a loop-back then, whose messages and streams arrive on itself. Errors: ErrInvalidAddr;
-// ErrUnreachable, with the criteria that failed, if no transport of both sides can carry anything; ErrClosed.
+// NewEP makes an endpoint to the worker with this address. It copies addr,
+// which may come from an untrusted peer. It sends nothing and opens no transport endpoint
+// before the first operation, unless Config.Connect is eager. With the address of w
+// itself the EP is a loop-back: its messages and streams arrive on the same EP. Errors: ErrInvalidAddr;
+// ErrUnreachable, with the criteria that failed, if the workers have no usable transport in common; ErrClosed.
 func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if w.closed {
 		return nil, &Error{Op: "new endpoint", Err: ucs.ErrClosed}
@@ -172,10 +172,10 @@ func (w *Worker) hasTooManyEPs(p *conn.Peer) bool {
 	return w.names.Made(p.Addr.UUID()) >= w.ctx.cfg.maxEPsPerPeer()
 }
 
-// Worker is the worker that the EP was made from.
+// Worker is the worker of the EP.
 func (e *EP) Worker() *Worker { return e.w }
 
-// Err is nil, or why the EP takes no more operations: an error that wraps
+// Err is nil while the EP accepts operations. Afterwards it is an error that wraps
 // ErrEPFailed and the reason, or ErrClosed.
 func (e *EP) Err() error {
 	switch e.state {
@@ -193,8 +193,8 @@ var errClosed = fmt.Errorf("ucp: endpoint: %w", ucs.ErrClosed)
 // Connected reports whether put and get have a lane. It makes no progress.
 func (e *EP) Connected() bool { return e.lane(wireup.RMA) != nil }
 
-// Established reports whether the EP has a lane for messages: the handshake is over, and the peer can
-// go on without this side's progress. It makes no progress.
+// Established reports whether the EP has a lane for messages: the handshake is complete, and the peer needs
+// no further progress of this side for it. It makes no progress.
 func (e *EP) Established() bool { return e.lane(wireup.AM) != nil }
 
 // lane is the lane that is active for a role, or nil.
@@ -397,7 +397,7 @@ func (e *EP) laneOf(ep uct.EP) *lane {
 	return e.link.lanes.Of(ep)
 }
 
-// CloseMode says what becomes of operations in progress when an EP is closed.
+// CloseMode determines the fate of operations in progress when an EP is closed.
 type CloseMode uint8
 
 // Close modes.
@@ -409,16 +409,16 @@ const (
 // closeStage is the caller's Close: it ends with the EP.
 var closeStage = stage{name: "close", role: noRole}
 
-// Close ends the connection and tells the peer, whose EP then fails with ErrPeerClosed. The EP
-// takes no more operations from now on. The request ends when every operation has ended and the
-// notice to the peer is on its way, which the peer need not have taken; or when the peer has
-// taken nothing for Config.WireupTimeout. A nil request says that it is closed already. Closing
-// an EP that has failed always succeeds. Closing twice is ErrClosed, except for CloseForce after
-// a CloseFlush whose operations have not ended: it ends them, and both requests with them. Called
-// by a [Packer], it begins when that has returned.
+// Close closes the connection and notifies the peer, whose EP then fails with ErrPeerClosed. The EP
+// accepts no further operations. The request completes when every operation is complete and the
+// notification was sent, even if the peer has not received it; or when the peer has
+// received nothing for Config.WireupTimeout. A nil request means that the EP is closed. Closing
+// an EP that has failed always succeeds. A second Close returns ErrClosed, except for CloseForce after
+// a CloseFlush with operations in progress: it aborts them and completes both requests. If a
+// [Packer] calls Close, it begins when the Packer has returned.
 //
-// CloseFlush of an EP to the own worker waits for no receive that is not posted yet: eager messages can
-// be received later, by tag; unread stream data is discarded; other sends end as they do when a peer closes
+// CloseFlush of a loop-back EP does not wait for receives that are not posted: eager messages can
+// be received later, by tag; unread stream data is discarded; other sends complete as if a peer had closed
 // its EP.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	forced := e.closing.later && e.closing.mode == CloseForce
@@ -601,7 +601,7 @@ func (e *EP) dropAnswers() {
 
 // EPConfig configures an [EP]. The zero value is the default.
 type EPConfig struct {
-	// OnError is told once that the EP has failed, from Worker.Progress or from an
+	// OnError is called once when the EP has failed, from Worker.Progress or from an
 	// operation on the EP. It may start operations on other EPs and must not call
 	// Progress.
 	OnError func(ep *EP, err error)

@@ -15,9 +15,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Error says in one line what failed, with which peer, over what and why:
+// Error is an error in one line, with the operation, the peer, the transport and the reason:
 // "ucp: put 8 bytes to worker 0x1f over rc_mlx5 softhca0:1: connection reset by remote
-// peer". It is ErrEPFailed if the EP takes no more operations.
+// peer". It matches ErrEPFailed if the EP has failed.
 type Error struct {
 	Op   string // what failed, as "put 8 bytes" or "endpoint"
 	Peer uint64 // the peer worker, as Explain calls it; 0 if there is none
@@ -42,7 +42,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports that a failed EP is ErrEPFailed, which the text does not say.
+// Is matches ErrEPFailed if the EP has failed; the text does not contain that.
 func (e *Error) Is(target error) bool { return e.failed && target == ucs.ErrEPFailed }
 
 // action names an operation in errors.

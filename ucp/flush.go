@@ -26,10 +26,10 @@ var (
 // groupStage waits for the requests whose parent it is, which flush an EP each.
 var groupStage = stage{name: "flush of the worker", role: noRole}
 
-// Flush asks for the remote completion of all operations issued on the EP before:
-// when the request ends, puts and atomics are visible at the peer and gets are
-// done. A nil request says that they are already. Errors: as [EP.Err]; the request
-// gets the reason if the EP fails meanwhile.
+// Flush completes all operations issued on the EP before: when its request is complete,
+// puts and atomics are visible at the peer and gets are
+// complete. A nil request means that they are already. Errors: as [EP.Err]. If the EP fails, the request
+// completes with the reason.
 func (e *EP) Flush() (*Request, error) {
 	if x := e.link.only(); x != nil && e.ops.first == nil && e.state == epOpen {
 		r := e.w.newDirect()
@@ -124,10 +124,10 @@ func (r *Request) drained() {
 	}
 }
 
-// Fence orders: operations issued on the EP after it take effect at the peer after
-// those issued before it. It waits for nothing; where the transport cannot order
+// Fence orders operations: those issued on the EP after it take effect at the peer after
+// those issued before it. It does not block. If the transport cannot order them
 // by itself (several lanes, or operations that are not all posted), later
-// operations are held back until the earlier ones are complete. Errors: as Err.
+// operations wait until the earlier ones are complete. Errors: as Err.
 func (e *EP) Fence() error {
 	if e.state != epOpen {
 		return e.refuses(action{stage: &fenceStage})

@@ -20,8 +20,8 @@ var getSplitStage = stage{
 }
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
-// A nil request says that the data is there; otherwise buf is gucx's until the
-// request has ended. Errors as [EP.Put].
+// If the request is nil, the data is in buf; otherwise buf belongs to gucx until the
+// request is complete. Errors as [EP.Put].
 func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
 		r := e.w.newDirect()
@@ -73,9 +73,9 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	return r.start()
 }
 
-// GetWait is Get that returns when the data is there. If ctx ends first, its error is returned
-// and buf is the caller's; where buf is longer than 8 KiB, or registered, the call waits as
-// [EP.PutWait] until the transports use it no more.
+// GetWait is Get, and returns when the data is in buf. If ctx is done first, it returns the error of ctx
+// and buf belongs to the caller; if buf is longer than 8 KiB or registered, the call first waits as
+// [EP.PutWait] does until the transports have stopped using it.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if err := e.w.begin(); err != nil {
 		return err

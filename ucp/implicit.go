@@ -6,9 +6,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// PutImplicit is Put without a request, for many of them before a flush: buf is the
-// caller's again, and the data at the peer, when the next flush of the EP or of the worker
-// has ended. A put that fails later fails its lane, which the flush reports. UCX calls it
+// PutImplicit is Put without a request, for many puts before a flush: buf belongs to the
+// caller again, and the data is at the peer, when the next flush of the EP or of the worker
+// is complete. A put that fails later fails its lane, which the flush reports. It is UCX's
 // ucp_put_nbi. Errors: as [EP.Put].
 func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.put == nil {
@@ -37,9 +37,9 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	return letGo(e.Put(buf, raddr, key, p))
 }
 
-// GetImplicit is Get without a request, for many of them before a flush: the data is in
-// buf, which is gucx's until then, when the next flush of the EP or of the worker has ended.
-// UCX calls it ucp_get_nbi. Errors: as [EP.Put].
+// GetImplicit is Get without a request, for many gets before a flush: the data is in
+// buf when the next flush of the EP or of the worker is complete; buf belongs to gucx until then.
+// It is UCX's ucp_get_nbi. Errors: as [EP.Put].
 func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.get == nil {
 		return letGo(e.Get(buf, raddr, key, p))
@@ -70,9 +70,9 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	return letGo(e.Get(buf, raddr, key, p)) // has to wait, or says what is wrong
 }
 
-// AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result, which is
-// gucx's until then, when the next flush of the EP or of the worker has ended. What *result
-// holds after a failure, which the flush reports, is not defined. Errors: as [EP.AtomicFetch].
+// AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result when the next
+// flush of the EP or of the worker is complete; result belongs to gucx until then. If the operation
+// fails, the flush reports it and *result is undefined. Errors: as [EP.AtomicFetch].
 func (e *EP) AtomicFetchImplicit(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) error {
 	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
 		i := e.implied()
@@ -89,8 +89,8 @@ func (e *EP) AtomicFetchImplicit(op uct.AtomicOp, size int, value uint64, result
 	return letGo(e.AtomicFetch(op, size, value, result, raddr, key))
 }
 
-// AtomicCSwapImplicit is [EP.AtomicCSwap] without a request: the old value is in *result, which is gucx's until
-// then, when the next flush of the EP or of the worker has ended. After a failure, and for errors: as
+// AtomicCSwapImplicit is [EP.AtomicCSwap] without a request: the old value is in *result when the next flush of the EP
+// or of the worker is complete; result belongs to gucx until then. Failures and errors: as
 // [EP.AtomicFetchImplicit].
 func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) error {
 	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {

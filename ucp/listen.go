@@ -19,22 +19,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// MaxPrivate is the most private data, in bytes, that a dialer and a listener may send.
+// MaxPrivate is the maximum length of private data of a dialer or listener, in bytes.
 const MaxPrivate = bootstrap.MaxPrivate
 
-// Peer is a worker at the other end of a socket that [Worker.Dial] has found, or that has
-// found a [Listener].
+// Peer is a worker that [Worker.Dial] has connected to, or that has connected to a
+// [Listener].
 type Peer struct {
 	EP      *EP
 	From    Identity
 	Local   netip.AddrPort // address of this side of the socket; the zero AddrPort over unix
 	Private []byte         // what it has sent along; the caller's
-	// Keys are those that the listener publishes, by name, for EP; nil at the listener. They
-	// are the caller's to close.
+	// Keys are the published keys of the listener, by name, unpacked for EP; nil at the listener. The
+	// caller must close them.
 	Keys map[string]*RKey
 }
 
-// ConnRequest is a dialer that ListenConfig.Accept decides about.
+// ConnRequest is a dialer that ListenConfig.Accept accepts or rejects.
 type ConnRequest struct {
 	From    Identity
 	Private []byte // what it has sent along; the caller's
@@ -43,8 +43,8 @@ type ConnRequest struct {
 	answered bool
 }
 
-// Answer sets the private data that goes with the decision: instead of that of the ListenConfig if
-// the dialer is accepted, instead of none if it is not. It copies b. ErrTooLong over MaxPrivate bytes.
+// Answer sets the private data of the reply, which replaces that of the ListenConfig if
+// the dialer is accepted; a rejection has none by default. It copies b. ErrTooLong over MaxPrivate bytes.
 func (r *ConnRequest) Answer(b []byte) error {
 	if err := checkPrivate(b); err != nil {
 		return err
@@ -64,44 +64,44 @@ func checkPrivate(b []byte) error {
 // permits. Callbacks run inside Progress of the worker: they may start operations, open and
 // close EPs and listeners, and must not call Progress.
 type ListenConfig struct {
-	// Private goes to dialers that are accepted, unless Accept says otherwise. At most
+	// Private is sent to accepted dialers, unless Accept sets other data. At most
 	// MaxPrivate bytes; copied.
 	Private []byte
-	// Keys are published from the begin; see Listener.Publish.
+	// Keys are published from the beginning; see Listener.Publish.
 	Keys map[string]*Mem
-	// AllowUIDs are users beside this process's effective one that may dial over a unix
-	// socket. Over tcp nobody knows the user: Accept has to find out by other means whom it
-	// trusts.
+	// AllowUIDs are users besides this process's effective one that may dial over a unix
+	// socket. Over tcp the user is unknown: Accept must use other means to decide whom to
+	// trust.
 	AllowUIDs []uint32
 
-	// Accept decides about a dialer. nil accepts all. One that it rejects learns nothing of this
-	// worker but what Accept has set by ConnRequest.Answer. One that it does not reject may still
-	// not connect.
+	// Accept accepts or rejects a dialer. nil accepts all. A rejected dialer gets nothing of this
+	// worker except the data of ConnRequest.Answer. An accepted dialer may still fail to
+	// connect.
 	Accept func(r *ConnRequest) bool
-	// OnPeer is told of each peer when it has connected: before Dial returns at the peer, and
-	// before anything that the peer sends over the EP.
+	// OnPeer is called for each peer when it has connected: before Dial returns at the peer, and
+	// before any message of the peer arrives on the EP.
 	OnPeer func(p *Peer)
-	// OnPeerGone is told once that the EP of a peer has failed, and why: an error that wraps
-	// ErrPeerClosed if the peer left in order, ErrConnReset if it died. Over rc and ud, where
-	// an idle connection tells nothing, that shows when the EP is used. The EP is closed when
-	// OnPeerGone returns, as it is without one. It is not told of EPs that are closed here.
+	// OnPeerGone is called once when the EP of a peer has failed, with the reason: an error that wraps
+	// ErrPeerClosed if the peer closed, ErrConnReset if it died. Over rc and ud a dead peer is detected
+	// when the EP is used. The EP is closed when
+	// OnPeerGone returns, also if OnPeerGone is nil. It is not called for EPs that this side closes.
 	OnPeerGone func(p *Peer, err error)
 
-	// MaxHandshakes limits the dialers that have not connected yet, at most MaxPerSource from one
-	// source. Others wait for a place, up to 8 times as many, or 1024: dialers lose theirs that keep the listener waiting for
-	// 1/50 of HelloTimeout, those of the source that has most and those without a HELLO first. A
+	// MaxHandshakes limits the dialers that have not connected yet, MaxPerSource those of one
+	// source. Up to 8 times as many, or 1024, wait for a place. A dialer for which the listener has waited
+	// 1/50 of HelloTimeout can be evicted, first those of the source with the most and those without a HELLO. A
 	// source is an IPv4 address, an IPv6 /64 or, over unix sockets, a process. 0 means 512, and
-	// half of that.
+	// half of MaxHandshakes.
 	MaxHandshakes, MaxPerSource int
-	// HelloTimeout is how long a dialer may take for TLS and its HELLO, then to read the answer.
-	// It may take 8 times as long to connect, or Config.WireupTimeout of one of the two if that is
-	// less: a network device of the dialer that does not lead here costs it a part of that time, or
-	// GUCX_TCP_CONN_TIMEOUT (10 s) if that is less, before it tries the next one. 0 means 5 s.
+	// HelloTimeout limits the time of a dialer for TLS and its HELLO, and then the time to read the reply.
+	// To connect it has 8 times as long, or Config.WireupTimeout of one of the two sides if that is
+	// shorter. A network device of the dialer that does not reach the listener takes a part of that time, or
+	// GUCX_TCP_CONN_TIMEOUT (10 s) if that is shorter, before the dialer tries the next one. 0 means 5 s.
 	HelloTimeout time.Duration
 }
 
-// Listener has peers find a worker. It belongs to the goroutine that owns the worker, which
-// must make progress for dialers to be answered: a blocking call, such as Serve, wakes up for
+// Listener accepts connections to a worker. It belongs to the goroutine that owns the worker, which
+// must make progress to reply to dialers: a blocking call, such as Serve, wakes up for
 // them.
 type Listener struct {
 	w    *Worker
@@ -128,34 +128,33 @@ type expected struct {
 	req *bootstrap.Request
 }
 
-// Listen lets peers find the worker by [Worker.Dial]: over "tcp", or over "unix", where an
-// address that begins with @ is an abstract name. ctx is for looking up a host name only. An
-// empty host in tcp means loopback: nothing listens beyond it unless the address says so, as
-// "0.0.0.0:7000" does. Port 0 has the kernel choose one, see Addr. A unix socket is for
-// processes of the same effective user and of AllowUIDs; its file is removed by Close, and one
-// that a killed process has left is replaced. The listener closes with the worker. Blocking only
-// to look up a name.
+// Listen lets peers connect to the worker by [Worker.Dial]: over "tcp", or over "unix", where an
+// address that begins with @ is an abstract name. ctx is only used to resolve a host name, which may block. An
+// empty host in tcp means loopback: Listen only listens beyond it if the address says so, for example
+// "0.0.0.0:7000". With port 0 the kernel chooses one, see Addr. A unix socket accepts
+// processes of the same effective user and of AllowUIDs. Close removes its file; the file of
+// a killed process is replaced. Closing the worker closes the listener.
 //
-// Network: at an address that is not loopback, data comes over the network too. Listen has transports
-// that use loopback only until then, which is tcp without GUCX_TCP_DEVICES, open the device of the
-// address; of 0.0.0.0 or [::], every device that leads to other hosts. They are open until the worker is
-// closed, and in its Address from then on. Dial does the same with the device by which it reaches the
-// listener. GUCX_NET_DEVICES is obeyed.
+// Network: with an address that is not loopback, data connections use the network too. Listen makes transports
+// that only use loopback by default (tcp without GUCX_TCP_DEVICES) open the device of the
+// address; for 0.0.0.0 or [::], every device that reaches other hosts. These devices are open until the worker is
+// closed, and in its Address. Dial does the same with the device on the route to the
+// listener. GUCX_NET_DEVICES applies.
 //
-// Ports: the tcp connections of peers that have dialed come to the listener too, at the address that they have
-// dialed, so no other port has to be open. tcp has a port of its own besides (GUCX_TCP_PORT), for peers that
-// NewEP connects and when the listener is closed, unless GUCX_TCP_SHARE_PORT is y.
+// Ports: the tcp data connections of dialers use the port of the listener too, at the address that they have
+// dialed, so no other port must be open. tcp also has a port of its own (GUCX_TCP_PORT), for peers that
+// use NewEP and after the listener is closed, unless GUCX_TCP_SHARE_PORT is y.
 //
-// TLS: without it, everybody who reaches a tcp address may dial, on loopback every user of the
-// host, and worker addresses, private data and keys go in clear. With the TLS settings of a
+// TLS: without it, any process that reaches a tcp address may dial, on loopback every user of the
+// host, and worker addresses, private data and keys are sent unencrypted. With the TLS settings of a
 // transport (GUCX_TCP_TLS_CERT, _KEY and _CA), Listen and Dial use TLS 1.3 with the same
 // certificates over tcp before anything else is sent. Both sides need a certificate of the
 // authorities which carries GUCX_TCP_TLS_NAME or, without that, the IP address that the other
 // side sees. Its name is in ConnRequest.From, Peer.From and EP.PeerIdentity. Unix sockets do not
 // use TLS.
 //
-// Token: with Config.AuthToken, which authenticates and does not encrypt, both sides prove over any
-// socket that they have the same token before they say anything else.
+// Token: with Config.AuthToken both sides prove, over any
+// socket, that they have the same token before they send anything else. It authenticates and does not encrypt.
 //
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
@@ -164,10 +163,10 @@ func (w *Worker) Listen(ctx context.Context, network, address string, cfg Listen
 	})
 }
 
-// ListenOn is [Worker.Listen] with a socket that is open: a *net.TCPListener or *net.UnixListener, such as
-// net.FileListener makes of the descriptor of another process ([Listener.Detach]) or of systemd. The Listener owns
-// it from then on. AllowUIDs does not change the mode of a socket file. Errors: ErrInvalidParam, ErrTooLong,
-// ErrClosed; the socket is the caller's then.
+// ListenOn is [Worker.Listen] with an open socket: a *net.TCPListener or *net.UnixListener, for example from
+// net.FileListener with a descriptor of another process ([Listener.Detach]) or of systemd. The socket then belongs to
+// the Listener. AllowUIDs does not change the mode of a socket file. Errors: ErrInvalidParam, ErrTooLong,
+// ErrClosed; after an error the socket belongs to the caller.
 func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, error) {
 	at := socket.Addr()
 	return w.listen(at.Network(), at.String(), cfg, func(c bootstrap.Config) (*bootstrap.Listener, error) {
@@ -232,12 +231,12 @@ func (w *Worker) listenStats() *bootstrap.Stats {
 	return w.connecting.listening.stats
 }
 
-// Addr is where it listens, as Dial at the peer takes it: Addr().Network() and
+// Addr is the address of the listener. Peers dial Addr().Network() and
 // Addr().String().
 func (l *Listener) Addr() net.Addr { return l.boot.Addr() }
 
-// Detach is Drain that returns the socket, which stays open: dialers wait in it until a process listens on it by
-// ListenOn, this one or another one that gets the descriptor. The caller closes it. A socket file is not removed.
+// Detach is Drain, but returns the socket, which stays open: dialers wait in it until a process listens on it by
+// ListenOn, this process or another one with the descriptor. The caller must close it. A socket file is not removed.
 // Errors: those of package net.
 func (l *Listener) Detach() (*os.File, error) {
 	f, err := l.boot.Detach()
@@ -247,14 +246,14 @@ func (l *Listener) Detach() (*os.File, error) {
 	return f, nil
 }
 
-// Drain accepts no more dialers, and serves those that it has accepted: served is closed when each of them has
-// connected or failed, if the worker makes progress until then. Close is for afterwards, and turns away those
-// that are not served yet. To be called once.
+// Drain stops accepting dialers and serves those that it has accepted: served is closed when each of them has
+// connected or failed. This needs progress of the worker. Call Close afterwards; it rejects dialers that are not
+// served yet. Call Drain once.
 func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain() }
 
-// Publish has dialers that are accepted from now on get the key of mem under a name of 1 to
-// 255 bytes; one that was published under it is replaced. All who may dial then have the
-// rights of mem. Unpublish it before mem is closed. Errors: ErrInvalidParam; ErrTooLong if
+// Publish sends the key of mem to dialers that are accepted later, under a name of 1 to
+// 255 bytes; it replaces a key with the same name. Every process that may dial then has the access
+// rights of mem. Unpublish the name before mem is closed. Errors: ErrInvalidParam; ErrTooLong if
 // keys and names are more than 1 MiB.
 func (l *Listener) Publish(name string, mem *Mem) error {
 	if err := l.publish(name, mem); err != nil {
@@ -286,8 +285,8 @@ func (l *Listener) publish(name string, mem *Mem) error {
 	return nil
 }
 
-// Unpublish withdraws a key: dialers that are accepted from now on do not get it. Peers that have
-// it keep it until the memory is closed.
+// Unpublish removes a key: dialers that are accepted later do not get it. For peers that have
+// the key it is valid until the memory is closed.
 func (l *Listener) Unpublish(name string) {
 	if key, ok := l.keys[name]; ok {
 		l.keysLen -= bootstrap.KeyLen(name, key)
@@ -295,8 +294,8 @@ func (l *Listener) Unpublish(name string) {
 	}
 }
 
-// Close listens no more. Dialers that have not connected are turned away; peers that have
-// connected stay. Idempotent.
+// Close stops listening. It rejects dialers that have not connected; connected peers
+// are not affected. Idempotent.
 func (l *Listener) Close() error {
 	if l.closed {
 		return nil

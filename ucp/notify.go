@@ -34,11 +34,11 @@ type notifyRecord struct {
 // notification is the word of a put with notification.
 func (r *Request) notification() uint64 { return recordOf[notifyRecord](r).word }
 
-// PutNotify is Put after which the peer's worker gets word as an event; see
-// [Worker.OnNotify]. The event comes when all of the data is visible at the peer, and not
-// at all if the put fails. No [EP.Fence] is needed. A message that is sent after a plain Put may
-// arrive before the data, as the two may take different transports. buf may be empty. Errors: as Put; ErrUnsupported also if no
-// transport of both sides has active messages.
+// PutNotify is Put, and then notifies the peer's worker with word; see
+// [Worker.OnNotify]. The notification arrives when all of the data is visible at the peer, and not
+// at all if the put fails. No [EP.Fence] is needed. (A message that is sent after a plain Put may
+// arrive before the data, because the two may use different transports.) buf may be empty. Errors: as Put; ErrUnsupported
+// also if no transport of both sides has active messages.
 func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) (*Request, error) {
 	if !e.peer.Best[wireup.AM].OK && e.state == epOpen {
 		a := action{stage: &notifyStage, n: len(buf)}
@@ -56,8 +56,8 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 	return r.start()
 }
 
-// PutNotifyWait is PutNotify that returns when buf is the caller's again and the word is
-// on its way. If ctx ends first: as [EP.PutWait].
+// PutNotifyWait is PutNotify, and returns when buf belongs to the caller again and the notification was
+// sent. If ctx is done first: as [EP.PutWait].
 func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) error {
 	if err := e.w.begin(); err != nil {
 		return err
@@ -157,10 +157,10 @@ func (r *Request) sendWord() error {
 }
 
 // OnNotify sets f, which Progress calls with the word of each [EP.PutNotify] of a peer, when the
-// data is visible to the caller. ep is the connection that the word came over. Words of one
-// connection come in the order of the puts if the peer starts each after the one before it has
-// ended. f may start operations, on ep too, and must not call Progress. A nil f removes it;
-// without one words are dropped and counted as bad messages, so call it before peers get the
+// data is visible to the caller. ep is the connection on which the word arrived. Words of one
+// connection arrive in the order of the puts if the peer starts each put after the one before is
+// complete. f may start operations, also on ep, and must not call Progress. A nil f removes the callback;
+// words without a callback are dropped and counted as bad messages, so call OnNotify before peers get the
 // worker's address.
 func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.rma.onNotify = f }
 

@@ -7,15 +7,15 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Put writes buf to raddr at the peer, in the region of key. A nil request says
-// that buf is the caller's again; the data is at the peer after a flush. A message that is sent
-// after the put may arrive before the data, as it may take another transport: call [EP.Fence]
+// Put writes buf to raddr at the peer, in the region of key. If the request is nil, buf belongs to the
+// caller again. The data is at the peer after a flush. A message that is sent
+// after the put may arrive before the data, because it may use another transport: call [EP.Fence]
 // between the two, or use [EP.PutNotify]. buf may have any length. Errors, besides those of [EP.Err]:
 //
-//   - ErrInvalidRKey: key is nil, closed or of another EP.
+//   - ErrInvalidRKey: key is nil, closed or belongs to another EP.
 //   - ErrRemoteAccess: the range is outside the region of the key, or the key lacks the
-//     right. The put had no effect, and the EP goes on. The target may also find that the
-//     region was closed or is not what the key says; that may fail the EP.
+//     right. The put had no effect, and the EP works on. If the target finds that the
+//     region was closed or does not match the key, the EP may fail.
 //   - ErrUnsupported: no transport of both sides can put and get.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	if key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
@@ -90,11 +90,11 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	return r.start()
 }
 
-// PutWait is Put that returns when buf is the caller's again. If ctx ends first, its
-// error is returned: nothing more of the operation is posted, what was posted takes
-// effect or not, and buf is the caller's then too. If a transport has buf, since it moves
-// without a copy, the call waits until it lets go, for ucs.RevokeLimit at most, after
-// which the EP fails with ErrCanceled.
+// PutWait is Put, and returns when buf belongs to the caller again. If ctx is done first, it returns
+// the error of ctx: no further part of the operation is posted, posted parts take
+// effect or not, and buf belongs to the caller. If a transport uses buf (a put without a
+// copy), the call first waits until the transport has stopped, at most ucs.RevokeLimit; then
+// the EP fails with ErrCanceled.
 func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if err := e.w.begin(); err != nil {
 		return err

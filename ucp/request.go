@@ -10,12 +10,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Request is an operation that has not ended when the call returned. It is pooled: Wait, and Test
-// when it reports done, give it back, and Release does at any time. After that it must not be
-// touched, since another operation may have it; as long as none has, Wait and Test return
+// Request is an operation that was not complete when its call returned. It is pooled: Wait, Test
+// when it returns done, and Release release it. After that it must not be
+// used, because another operation may have it; until then Wait and Test return
 // ErrInvalidParam. It belongs to the goroutine that owns the worker.
 //
-// It ends once, when no transport uses its buffer any more, also when its EP fails or is closed.
+// It completes once, when no transport uses its buffer any more, also when its EP fails or is closed.
 type Request struct {
 	// comp, the first field, counts the transport operations that are under way, and one more while
 	// some are still to be posted. The transports have it until all of them have ended.
@@ -206,10 +206,10 @@ func (w *Worker) recycleDirect(r *Request) {
 // errGivenBack is the error of a request that is in the pool.
 var errGivenBack = fmt.Errorf("ucp: request: %w: it was given back already", ucs.ErrInvalidParam)
 
-// Done reports whether the operation has ended. It makes no progress.
+// Done reports whether the operation is complete. It makes no progress.
 func (r *Request) Done() bool { return r == nil || r.flags&reqDone != 0 }
 
-// Status is StatusInProgress, or how the operation ended.
+// Status is StatusInProgress, or the result of the operation.
 func (r *Request) Status() ucs.Status {
 	switch {
 	case r == nil:
@@ -222,8 +222,8 @@ func (r *Request) Status() ucs.Status {
 	return r.status
 }
 
-// Test makes progress and reports whether the operation has ended; if so, err says
-// how, and the request is given back.
+// Test makes progress and reports whether the operation is complete; if so, err is its
+// result, and the request is released.
 func (r *Request) Test() (done bool, err error) {
 	if r == nil {
 		return true, nil
@@ -265,8 +265,8 @@ func (r *Request) take() error {
 	return err
 }
 
-// Release gives the request back, now or when the operation has ended. The
-// operation goes on and its buffer stays in use until EP.Flush or EP.Close.
+// Release releases the request, now or when the operation is complete. The
+// operation continues, and its buffer belongs to gucx until EP.Flush or EP.Close is complete.
 func (r *Request) Release() {
 	if r == nil {
 		return
@@ -287,11 +287,11 @@ func (r *Request) Release() {
 	r.collect()
 }
 
-// Cancel ends an operation of which nothing was posted yet with StatusCanceled and
-// reports whether it did. An operation that the transport has begun cannot be
-// canceled, nor can a flush or a close. A message whose data waits here until the peer
-// receives it is asked back: Cancel reports false, the buffer stays gucx's, and the
-// request ends when the peer has answered, with ErrCanceled unless a receive was first.
+// Cancel completes an operation of which nothing was posted yet with StatusCanceled and
+// reports whether it did. An operation that a transport has begun cannot be
+// canceled, nor can a flush or a close. If the operation is a rendezvous message that the peer has not received,
+// Cancel asks the peer to drop it and returns false; the buffer still belongs to gucx, and the
+// request completes with the reply of the peer: with ErrCanceled, unless a receive matched first.
 func (r *Request) Cancel() bool {
 	if r.Done() {
 		return false
@@ -455,23 +455,23 @@ func (r *Request) endedAlone() {
 	r.worker.recycleDirect(r)
 }
 
-// OpParams are the rarely used parameters of an operation; nil means none.
+// OpParams are optional parameters of an operation; nil means none.
 type OpParams struct {
-	// Mem covers the local buffer. Transfers then move the buffer without a copy where
-	// that is cheaper, and it belongs to gucx until the request has ended. Without it
-	// transfers are copied, or register the buffer where that is cheaper: see the package
-	// documentation, "Memory that is registered for an operation".
+	// Mem is registered memory that contains the local buffer. Transfers then move the buffer without a copy
+	// if that is faster, and it belongs to gucx until the request is complete. Without Mem
+	// transfers are copied, or the buffer is registered if that is faster: see the package
+	// documentation, "Registration of buffers".
 	//
-	// A long message, and a receive of one, hands the key of Mem to the peer, which has the
-	// rights of Mem in all of it until Mem is closed. Memory without the right to read from
-	// outside is not got, and memory without the right to write is not put into.
+	// A large message, and a receive of one, sends the key of Mem to the peer, which then has the
+	// access rights of Mem in all of it until Mem is closed. Without the right of remote
+	// reads the peer does not use gets, and without the right of remote writes no puts.
 	Mem *Mem
 
-	// OnDone is called once, from Progress, when an operation that has returned a request ends,
+	// OnDone is called once, from Progress, when an operation that has returned a request completes,
 	// with the error that Wait returns. It is not called for an operation that returned no
 	// request, nor for one that never has a request (PutImplicit). It may start operations and
-	// close EPs, and must not call Progress. The request, if it was not released, is still to be
-	// given back.
+	// close EPs, and must not call Progress. The caller must still release the request, unless it
+	// has done so.
 	OnDone func(err error)
 }
 

@@ -204,8 +204,8 @@ func (k *RKey) Len() uint64 { return k.packed.Length }
 // Addr is the address of the first byte at the target.
 func (k *RKey) Addr() uint64 { return k.packed.Addr }
 
-// Close gives the key back. Operations with it must have ended; those that are started later are refused with
-// ErrInvalidRKey. It must be called by the goroutine that owns the worker, and does not block. A second call
+// Close releases the key. Its operations must be complete; later ones return
+// ErrInvalidRKey. The goroutine that owns the worker must call it; it does not block. A second call
 // does nothing. The memory at the peer stays registered.
 func (k *RKey) Close() {
 	e := k.ep

@@ -12,13 +12,13 @@ import (
 )
 
 // SharedWorker lets several goroutines use one worker, with its EPs, keys and
-// requests: they take turns under a lock. It is what MPI+threads is among the
-// categories of endpoints, and what it costs. Methods may be called by any goroutine,
-// but not from a callback of the worker.
+// requests: they take turns under a lock. It is the category MPI+threads of
+// endpoints, and has its cost. Any goroutine may call its methods,
+// but callbacks of the worker must not.
 //
 // One of the goroutines that are blocked in Run and Serve makes progress for all of them: it
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
-// their operation has ended or because it is their turn to make progress.
+// their operation is complete or because they must make progress next.
 type SharedWorker struct {
 	mu    sync.Mutex
 	wants atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
@@ -44,8 +44,8 @@ type sharedWaiter struct {
 	drives bool          // it is told to make progress; under mu
 }
 
-// Share gives the worker to a SharedWorker, which owns it from then on: use it, and
-// everything made from it, through that only, until it is closed.
+// Share returns a SharedWorker, which then owns the worker: use the worker and
+// everything made from it only through the SharedWorker, until that is closed.
 func (w *Worker) Share() *SharedWorker {
 	w.shared = &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
 	w.shared.setParked(false)
@@ -55,7 +55,7 @@ func (w *Worker) Share() *SharedWorker {
 	return w.shared
 }
 
-// Do runs f while no other goroutine has the worker; until then it waits. f may start operations and close EPs.
+// Do waits until no other goroutine uses the worker and runs f. f may start operations and close EPs.
 // It must not call methods of s, and should not block: all other goroutines wait for it.
 func (s *SharedWorker) Do(f func(w *Worker)) {
 	if s.driven.Load() { // as acquire, which a call would cost
@@ -67,11 +67,11 @@ func (s *SharedWorker) Do(f func(w *Worker)) {
 	f(s.w)
 }
 
-// Run starts an operation with start, which may return a request or nothing, and
-// returns when that has ended, and how. Others have the worker while it waits. If ctx
-// ends first, its error is returned, and the operation is given up as by the
-// blocking forms of EP. ErrClosed if the worker is closed meanwhile. The request is given back, so
-// one goroutine may wait for it; others look at it in Until.
+// Run starts an operation with start, which may return a request or nil, waits until it is complete and
+// returns its result. Other goroutines can use the worker while it waits. If ctx
+// is done first, Run returns its error and abandons the operation as the
+// blocking forms of EP do. ErrClosed if the worker is closed. Run releases the request, so
+// only one goroutine may wait for it; others check it in Until.
 //
 //	err := shared.Run(ctx, func() (*ucp.Request, error) {
 //		return ep.Put(buf, raddr, key, nil)
@@ -98,9 +98,9 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	return err
 }
 
-// Until makes progress until done reports true. done is called often, by any goroutine that has
-// the worker, and must be quick. It is not called after it has returned true. If ctx ends first,
-// its error is returned. ErrClosed if the worker is closed meanwhile.
+// Until makes progress until done returns true. done is called often, by any goroutine that uses
+// the worker, and must be fast. It is not called after it has returned true. If ctx is done first,
+// Until returns its error. ErrClosed if the worker is closed.
 func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 	s.acquire()
 	defer s.release()
@@ -111,24 +111,23 @@ func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 	})
 }
 
-// StreamSend sends bytes of the EP's stream and returns when buf is the caller's again, as
-// [EP.StreamSendWait]. Others have the worker while it waits.
+// StreamSend sends bytes on the EP's stream and returns when buf belongs to the caller again, as
+// [EP.StreamSendWait]. Other goroutines can use the worker while it waits.
 func (s *SharedWorker) StreamSend(ctx context.Context, e *EP, buf []byte) (n int, err error) {
 	err = s.Run(ctx, func() (*Request, error) { return e.streamSend(buf, nil, &n) })
 	return n, err
 }
 
-// StreamRecv receives at least one byte of the EP's stream, as [EP.StreamRecvWait]. Others
-// have the worker while it waits. A call that is given up may have received bytes; then n is
+// StreamRecv receives at least one byte of the EP's stream, as [EP.StreamRecvWait]. Other goroutines
+// can use the worker while it waits. A call that ctx ends may have received bytes; then n is
 // not 0.
 func (s *SharedWorker) StreamRecv(ctx context.Context, e *EP, buf []byte) (n int, err error) {
 	err = s.Run(ctx, func() (*Request, error) { return e.StreamRecv(buf, false, &n, nil) })
 	return n, err
 }
 
-// Serve makes progress until ctx ends, and returns its error, or until the worker is
-// closed, and returns an error that wraps ErrClosed. Other goroutines have the worker
-// meanwhile.
+// Serve makes progress until ctx is done, and returns the error of ctx, or until the worker is
+// closed, and returns an error that wraps ErrClosed. Other goroutines can use the worker.
 func (s *SharedWorker) Serve(ctx context.Context) error {
 	s.acquire()
 	defer s.release()
@@ -397,7 +396,7 @@ func (s *SharedWorker) forget(r *Request) {
 	s.blocked--
 }
 
-// Dial is [Worker.Dial]. Others have the worker while it waits.
+// Dial is [Worker.Dial]. Other goroutines can use the worker while it waits.
 func (s *SharedWorker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
 	s.mu.Lock()
 	defer s.release()

@@ -231,9 +231,9 @@ func (l *streams) remove(s *stream) {
 	s.nextReady, s.prevReady = nil, nil
 }
 
-// StreamReady returns an EP with stream data that was not received, or nil; all of them in
-// turn if it is called again and again. It may be one that a peer has made and NewEP has
-// not returned: it is the caller's to use, until the peer closes it. UCX calls it
+// StreamReady returns an EP with stream data that was not received, or nil; repeated calls return all of them in
+// turn. It may be an EP that a peer has made and NewEP has
+// not returned; the caller may use it until the peer closes it. It is UCX's
 // ucp_stream_worker_poll. It makes no progress.
 func (w *Worker) StreamReady() *EP {
 	s := w.streams.ready.first

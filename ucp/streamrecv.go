@@ -14,14 +14,14 @@ var streamReceive = stage{
 	stop: func(*Request) bool { return true }, settled: (*Request).streamReceived,
 }
 
-// StreamRecv receives bytes of the EP's stream into buf: if all, as many as it holds, else
-// at least one. *n is how many there are when it returns no request, or when that has
-// ended; also after an error, when they are lost to others. Several receives get what comes
-// in the order in which they were posted. A receive that is canceled, or whose EP fails or
-// is closed, ends at once, and nothing writes to buf after that. Of p only OnDone
+// StreamRecv receives bytes of the EP's stream into buf: with all set exactly len(buf) bytes, otherwise
+// at least one. *n is the number of received bytes when StreamRecv returns no request, or when the request is
+// complete, also after an error; these bytes cannot be received again. Several receives get bytes
+// in the order in which they were posted. If a receive is canceled, or its EP fails or
+// is closed, it completes at once, and nothing writes to buf after that. Of p only OnDone
 // is used.
 //
-// When the peer has ended its stream ([EP.StreamEnd]) or closed its EP, what it had sent can be received;
+// After the peer has ended its stream ([EP.StreamEnd]) or closed its EP, bytes that it has sent can still be received;
 // then the error is ErrStreamEnded or, after the EP has failed, that of [EP.Err].
 func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, error) {
 	*n = 0
@@ -50,8 +50,8 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 	return r, nil
 }
 
-// StreamRecvWait is StreamRecv, of at least one byte, that returns when it is there. If ctx
-// ends first, its error is returned.
+// StreamRecvWait is StreamRecv without all, and returns when it has received at least one byte. If ctx
+// is done first, it returns the error of ctx.
 func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (s *stream) pop() *StreamData {
 
 // StreamData is bytes of a stream that gucx has received into a buffer of its own.
 type StreamData struct {
-	// Bytes are the data, until it is released.
+	// Bytes is the data, valid until Release.
 	Bytes []byte
 
 	m      *messages
@@ -113,9 +113,9 @@ type StreamData struct {
 	next   *StreamData
 }
 
-// StreamData returns bytes of the EP's stream that have come and were not received, nil if
-// there are none: what a receive would have copied. It is the caller's until it releases
-// it, and counts against what the peer may send. UCX calls it ucp_stream_recv_data_nb.
+// StreamData returns bytes of the EP's stream that have arrived and were not received, nil if
+// there are none. They belong to the caller until Release,
+// and count against the peer's window. It is UCX's ucp_stream_recv_data_nb.
 func (e *EP) StreamData() *StreamData {
 	if m := e.msgs; m != nil && m.stream != nil && m.stream.unread.first != nil {
 		return m.stream.pop()
@@ -123,8 +123,8 @@ func (e *EP) StreamData() *StreamData {
 	return nil
 }
 
-// Release gives the bytes back, and their credit to the sender. They must not be used after it. The EP may have
-// gone. It must be called by the goroutine that owns the worker.
+// Release releases the bytes and returns credit to the sender. They must not be used afterwards. The EP may be
+// closed. The goroutine that owns the worker must call it.
 func (d *StreamData) Release() {
 	m, n := d.m, d.charge
 	m.e.w.freeStreamData(d)

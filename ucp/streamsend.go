@@ -24,12 +24,12 @@ func newStreamChannel() *channel {
 	return c
 }
 
-// StreamSend sends bytes of the EP's stream, which come at the peer in order, behind all bytes
-// that were sent before. Where a send ends is not seen there. A nil request says that buf is the
-// caller's again; nothing says that the peer has read it. A peer that does not read holds the
-// sender back: what it has not read is bounded by Config.EagerWindow, the request then ends when
-// it reads, and messages that follow on the EP wait, too. A request that is canceled may have
-// sent a part of buf. Long data in memory of MemAlloc may stay here until the peer's next
+// StreamSend sends bytes on the EP's stream. They arrive at the peer in order, after all bytes
+// that were sent before; the peer does not see where a send ends. If the request is nil, buf belongs to the
+// caller again; the sender does not learn whether the peer has read it. Config.EagerWindow limits the bytes
+// that the peer has not read. Beyond that the request completes when
+// the peer reads, and later messages of the EP wait too. A canceled request may have
+// sent a part of buf. Large data in memory of MemAlloc may stay at the sender until the peer's next
 // Progress reads it; until then the request cannot be canceled. Errors: as [EP.Err];
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
@@ -42,8 +42,8 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	return e.streamSend(buf, p, nil)
 }
 
-// StreamSendWait is StreamSend that returns when buf is the caller's again. If ctx ends
-// first, its error is returned, and n is how many bytes were sent.
+// StreamSendWait is StreamSend, and returns when buf belongs to the caller again. If ctx is done
+// first, it returns the error of ctx, and n is the number of bytes that were sent.
 func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) {
 	if err := e.w.begin(); err != nil {
 		return 0, err
@@ -98,9 +98,9 @@ var streamEndChannel = &channel{send: stage{
 	class: &messageClass, name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
 }}
 
-// StreamEnd ends the stream that this side sends, behind all bytes that were sent before. The peer can
-// receive those; then its receives fail with ErrStreamEnded. The EP stays open, and the peer may send: sockets
-// call this shutdown. UCX has no such operation. A nil request says that the end was sent. Later calls of
+// StreamEnd ends the stream to the peer after all bytes that were sent before. The peer can
+// receive those; then its receives fail with ErrStreamEnded. The EP stays open, and the peer may send: it is the
+// shutdown of sockets. UCX has no such operation. A nil request means that the end was sent. Later calls of
 // StreamSend and StreamEnd fail with ErrClosed, also if the request is canceled. Of p only OnDone is used. Other
 // errors: as StreamSend.
 func (e *EP) StreamEnd(p *OpParams) (*Request, error) {

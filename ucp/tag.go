@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TagInfo tells of a tagged message.
+// TagInfo describes a tagged message.
 type TagInfo struct {
 	Tag    uint64 // that the sender gave
 	Length int    // of the message in bytes, also if it is longer than the buffer
@@ -103,12 +103,12 @@ var tagClass = func() class {
 	return c
 }()
 
-// TagSend sends a message to the peer's worker, where a receive gets it whose tag agrees with
-// this one in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP come in the
-// order in which they are sent. A nil request says that buf is the caller's again; the request of
-// [EP.TagSendSync] says that the message was matched. The data of a message from
-// Config.RndvThresh bytes on, or for which the peer has no room, stays here until there is a
-// receive for it; until then [Request.Cancel] asks for it back. Errors: as [EP.Err];
+// TagSend sends a message to the peer's worker, where it matches a receive with the same tag
+// in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP are matched in the
+// order in which they are sent. If the request is nil, buf belongs to the caller again; only the request of
+// [EP.TagSendSync] reports that the message was matched. If the message has
+// Config.RndvThresh bytes or more, or the peer has no room, the data stays at the sender until a
+// receive matches (rendezvous); until then [Request.Cancel] can withdraw it. Errors: as [EP.Err];
 // ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
 // sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
@@ -144,8 +144,8 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	return r.start()
 }
 
-// TagSendSync is TagSend whose request ends when the peer has matched the message with a
-// receive, and with ErrCanceled when the peer drops it. A flush does not wait for that, a
+// TagSendSync is TagSend, but its request completes when a receive of the peer has matched the message, or
+// with ErrCanceled when the peer drops the message. A flush does not wait for that, a
 // Close does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if x := e.w.tag.matcher; x != nil {
@@ -159,8 +159,8 @@ func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	return r.start()
 }
 
-// TagSendWait is TagSend that returns when buf is the caller's again. If ctx ends first, its
-// error is returned, and buf is the caller's then too: a message of which nothing was
+// TagSendWait is TagSend, and returns when buf belongs to the caller again. If ctx is done first, it returns the
+// error of ctx, and buf belongs to the caller: a message of which nothing was
 // posted is not sent.
 func (e *EP) TagSendWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
 	if err := e.w.begin(); err != nil {
@@ -170,8 +170,8 @@ func (e *EP) TagSendWait(ctx context.Context, tag uint64, buf []byte, p *OpParam
 	return e.w.finish(ctx, r, err)
 }
 
-// TagSendSyncWait is TagSendSync that returns when the message is matched. If ctx ends
-// first, its error is returned; a message that was posted stays sent.
+// TagSendSyncWait is TagSendSync, and returns when the message is matched. If ctx is done
+// first, it returns the error of ctx; a message that was posted is still delivered.
 func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
 	if err := e.w.begin(); err != nil {
 		return err
@@ -324,10 +324,10 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// TagSendData is [EP.TagSend] of any data. What is not in one piece is copied, unless it is a list that
-// is announced and put into the receiver's buffer; a Packer is
-// called until the request has ended, by this call or from Progress. A Packer that breaks
-// its contract fails the EP with ErrInvalidParam, since the peer has a part of the message.
+// TagSendData is [EP.TagSend] with any [Data]. Data other than one buffer is copied, except for a list
+// that is put into the receiver's buffer by rendezvous. A Packer is
+// called until the request is complete, by this call or from Progress. A Packer that violates
+// its contract fails the EP with ErrInvalidParam, because the peer has received a part of the message.
 func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.TagSend(tag, b, p)
@@ -339,8 +339,8 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	return r.startTagged()
 }
 
-// TagSendSyncData is [EP.TagSendSync] of any data, as [EP.TagSendData] takes it: the request ends when a receive
-// has matched the message, and the data is the caller's again then.
+// TagSendSyncData is [EP.TagSendSync] with any [Data], as in [EP.TagSendData]: the request completes when a receive
+// has matched the message; the data then belongs to the caller again.
 func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.TagSendSync(tag, b, p)

@@ -53,15 +53,15 @@ func (r *Request) recycleRecv() {
 	r.worker.recycleReceived(r)
 }
 
-// TagRecv receives a message whose tag agrees with tag in the bits of mask, from any peer:
-// the earliest that has come, or else the first that comes. Of the receives that a message
-// fits the one that was posted first gets it.
+// TagRecv receives a message whose tag equals tag in the bits of mask, from any peer:
+// the earliest unexpected message, or otherwise the next that arrives. A message matches the
+// receive that was posted first.
 //
-// With a nil request the message is in buf, and info, which may be nil, is filled.
-// Otherwise buf and info are the worker's until the request has ended. It ends when the
-// message is in buf. It ends with an error if the EP that brings the message fails or closes,
-// and with ErrCanceled by [Worker.Close] and by [Request.Cancel], which succeeds until a message
-// is there for it. A message that is longer than buf fills it and ends with ErrTruncated;
+// If the request is nil, the message is in buf, and info, which may be nil, is set.
+// Otherwise buf and info belong to the worker until the request is complete: when the
+// message is in buf, or with an error if the EP of the message fails or closes,
+// or with ErrCanceled by [Worker.Close] or by [Request.Cancel], which succeeds before a message
+// has matched. A message that is longer than buf fills it and completes with ErrTruncated;
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
@@ -117,8 +117,8 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	return r, nil
 }
 
-// TagRecvWait is TagRecv that returns when the message is in buf. If ctx ends first, its
-// error is returned, and buf is the caller's: a message that was coming into it is lost,
+// TagRecvWait is TagRecv, and returns when the message is in buf. If ctx is done first, it returns the error of
+// ctx, and buf belongs to the caller: a message that was being received into buf is lost,
 // any other stays for the next receive.
 func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, p *OpParams) (TagInfo, error) {
 	if err := w.begin(); err != nil {
@@ -275,11 +275,11 @@ func (w *Worker) cancelReceives() {
 	}
 }
 
-// TagRecvData is [Worker.TagRecv] into any data. An Unpacker is called from Progress, or by
-// this call; its last call, which tells it to finish, comes before the request ends. If it
-// returns an error, the receive ends with the status of that error (StatusInternal if ucs has
-// none for it). The data of an announced message is put together in a buffer first, unless it
-// is got into the pieces of a list.
+// TagRecvData is [Worker.TagRecv] into any [Data]. An Unpacker is called from Progress, or by
+// this call; its last call, Finish, is before the request completes. If it
+// returns an error, the receive completes with the status of that error (StatusInternal if ucs has
+// none for it). The data of a rendezvous message is assembled in a buffer first, unless gets write it
+// to the buffers of a list.
 func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return w.TagRecv(b, tag, mask, info, p)

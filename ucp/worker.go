@@ -16,10 +16,10 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Worker drives communication: it owns the ifaces, and all EPs are made from one.
-// One goroutine at a time owns a worker with all its EPs, keys and requests; the
-// owner may change if the hand-over synchronises. Only Address and Signal may be
-// called by any goroutine, and Close while the owner is in a blocking call.
+// Worker drives communication: it owns the ifaces and makes EPs.
+// One goroutine at a time owns a worker with all its EPs, keys and requests. The
+// owner may change if the goroutines synchronize. Any goroutine may call Address, Signal and
+// Inspect, and Close while the owner is in a blocking call.
 type Worker struct {
 	engine engine.Engine
 	pool   requestPool
@@ -229,28 +229,28 @@ func (w *Worker) setHandlers(i *iface) error {
 	)
 }
 
-// Context is the context that the worker was made from.
+// Context is the context of the worker.
 func (w *Worker) Context() *Context { return w.ctx }
 
-// Address is what a peer passes to NewEP. It is the caller's. Listen and Dial may add network devices
-// to it; see [Worker.Listen], "Network". Any goroutine.
+// Address returns the address of the worker, which peers pass to NewEP. The slice belongs to the caller. Listen and
+// Dial may add network devices to the address; see [Worker.Listen], "Network". Any goroutine may call it.
 func (w *Worker) Address() []byte {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	return slices.Clone(w.net.packed)
 }
 
-// Close closes the worker and its EPs. Operations in progress end with StatusCanceled; flush
-// first to avoid that. Each transport tells the peers that are connected over it, which takes
-// microseconds, and some 100 ms where a peer does not take the notice; that peer finds out by
-// itself. Close memory after the worker: a peer in the middle of an access then has
-// ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error tells of everything that did not
-// close in order, transport endpoints since the worker was made included: the first 16, and how
-// many more.
+// Close closes the worker and its EPs. Operations in progress complete with StatusCanceled; flush
+// first to avoid that. Each transport notifies connected peers, which takes
+// microseconds, or some 100 ms if a peer does not receive the notification; that peer detects the end by
+// itself. Close memory after the worker: a peer in the middle of an access then gets
+// ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error lists failures of closing, also of
+// transport endpoints that were closed earlier: the first 16 and the number of
+// others.
 //
 // Any goroutine may close a worker whose owner is in a blocking call, such as Serve: the
-// call ends with an error that wraps ErrClosed once the worker is closed. Otherwise, and where the
-// owner may be in [EP.FlushWait], it is the owner's to call. Never from a callback.
+// call returns an error that wraps ErrClosed when the worker is closed. Otherwise, and if the
+// owner may be in [EP.FlushWait], only the owner may call Close. Callbacks must not.
 func (w *Worker) Close() error {
 	w.engine.BeginClose()
 	defer w.engine.EndClose()
@@ -283,7 +283,7 @@ func (w *Worker) Close() error {
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which
-// then looks for progress. Any goroutine.
+// then makes progress. Any goroutine may call it.
 func (w *Worker) Signal() { w.engine.Signal() }
 
 // disconnectPolls bounds how long Close tries to get its last messages out: some
