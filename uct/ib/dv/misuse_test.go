@@ -89,13 +89,14 @@ func TestMisuse_TwoPoll(t *testing.T) {
 	}
 }
 
-// TestMisuse_TooManyIfaces: an iface has a UAR page; where the device has none left,
-// the error says so, and a page that comes back serves the next one.
+// TestMisuse_TooManyIfaces: an iface of the category Dynamic has a UAR page. When the device has none left,
+// the error says so, and the next iface can use a page that was released.
 func TestMisuse_TooManyIfaces(t *testing.T) {
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", UARPages: 24})
 	require.NoError(t, err)
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	md, err := ib.New(list, RC(RCConfig{Config: rc.Config{TxDepth: 16, TxCQDepth: 64, RxDepth: 16, TxBuffers: 16}})).OpenMD("dev")
+	dynamic := ib.PathConfig{Endpoints: ib.EndpointsDynamic}
+	md, err := ib.New(list, RC(RCConfig{Config: rc.Config{TxDepth: 16, TxCQDepth: 64, RxDepth: 16, TxBuffers: 16, IB: dynamic}})).OpenMD("dev")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, md.Close()) }()
 	open := func() (uct.Iface, error) {
