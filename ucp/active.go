@@ -34,7 +34,7 @@ type ActiveMessage struct {
 	next   *ActiveMessage // in Worker.active.free
 }
 
-// uncharged is the charge of a further copy of a message: the first one is charged.
+// uncharged is the charge of a further copy of a message: only the first copy is charged.
 const uncharged = -1
 
 // ActiveHandler handles active messages, called by Progress of the worker. It may start
@@ -52,7 +52,7 @@ type activeHandlers struct {
 
 type handlerPage [256]ActiveHandler
 
-// noHandlers is a page where there are none.
+// noHandlers is a page without handlers.
 var noHandlers = func() (p handlerPage) {
 	for i := range p {
 		p[i] = dropActive
@@ -60,7 +60,7 @@ var noHandlers = func() (p handlerPage) {
 	return p
 }()
 
-// dropActive is the handler of messages that have none.
+// dropActive handles messages without a handler.
 func dropActive(m *ActiveMessage) { m.w.stats.badMessages.Inc() }
 
 func (h *activeHandlers) init(w *Worker) {
@@ -72,8 +72,8 @@ func (h *activeHandlers) init(w *Worker) {
 
 func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id&0xff] }
 
-// forget drops what is known of a connection that has gone: but for what a handler may have,
-// which tidy drops when none runs.
+// forget drops the state of a closed connection, except for a message that a running handler may use:
+// tidy drops that when no handler runs.
 func (h *activeHandlers) forget(m *messages) {
 	if h.short.from == m {
 		h.short.from = unconnected
@@ -86,8 +86,8 @@ func (h *activeHandlers) tidy() {
 	}
 }
 
-// inHand is what the latest short message of a connection was to be charged, which its handler
-// may keep.
+// inHand is the charge of the latest short message of a connection, while its handler may still
+// keep the message.
 func (h *activeHandlers) inHand(m *messages) int64 {
 	if h.short.msgs != m || h.short.kept {
 		return 0
@@ -118,7 +118,7 @@ const MaxActiveHeader = 2 << 10
 
 const _ = uint(window.LongestHeader - MaxActiveHeader) // a window has room for it
 
-// activeProtocol is active messages.
+// activeProtocol is the protocol of active messages.
 var activeProtocol = protocol{
 	init: func(w *Worker) { w.active.init(w) },
 	handlers: func(w *Worker) []handler {
@@ -193,11 +193,11 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	return r.start()
 }
 
-// activeArrivals is the worker as the handler of active messages that come whole: a method
+// activeArrivals is the worker as the handler of active messages in one piece: a method
 // value would cost two more calls.
 type activeArrivals Worker
 
-// HandleAM hands an active message over.
+// HandleAM calls the handler of an active message.
 func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w := (*Worker)(a)
 	var h wire.Head
@@ -211,8 +211,8 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// shortArrivals is the handler of short active messages. It knows what the latest one was about,
-// as the next one nearly always is.
+// shortArrivals is the handler of short active messages. It caches the connection and id of the latest one,
+// because the next one usually has the same.
 type shortArrivals struct {
 	ActiveMessage               // of the handler; w stays, msgs, From and ID are as the word says
 	word          uint64        // its name and id
@@ -220,9 +220,9 @@ type shortArrivals struct {
 	to            ActiveHandler // of that id
 }
 
-// HandleAM hands a short active message over, in a few instructions if it has the word of
-// the latest one. What it was to be charged is given back before: then nothing is left to do
-// after the handler, for which a call would have to keep what it takes.
+// HandleAM calls the handler of a short active message, in a few instructions if it has the word of
+// the latest one. It returns the charge before the call: then the call of the handler is the last
+// thing it does, and it need not save registers.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	if n := len(data) - wire.WordLen; n > 0 && binary.LittleEndian.Uint64(data) == a.word {
 		if left := a.from.Left(n); left >= 0 {
@@ -236,7 +236,7 @@ func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// handleShort hands over any short active message.
+// handleShort calls the handler of any short active message.
 //
 //go:noinline
 func (w *Worker) handleShort(data []byte) {
@@ -260,7 +260,7 @@ func (w *Worker) handleShort(data []byte) {
 	msgs.passed(0)
 }
 
-// runActive calls the handler of a message that is all here, over the connection of a name.
+// runActive calls the handler of a complete message on the connection with an id.
 func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	h, n := &w.active, len(header)+len(data)
 	msgs := w.from(name, n)
@@ -277,7 +277,7 @@ func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	}
 }
 
-// runCharged is runActive for a message that has to be charged first.
+// runCharged is runActive for a message that must be charged first.
 func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	n := len(header) + len(data)
 	if e := w.accept(name, n); e != nil {
@@ -297,7 +297,7 @@ func (w *Worker) runAside(e *EP, what ActiveMessage) {
 	w.active.put(m)
 }
 
-// take takes an empty record.
+// take returns an empty record.
 func (h *activeHandlers) take() *ActiveMessage {
 	m := h.free
 	if m == nil {
@@ -312,7 +312,7 @@ func (h *activeHandlers) put(m *ActiveMessage) {
 	h.free = m
 }
 
-// over is called when the user has no part of the message any more.
+// over is called when the user does not use the message any more.
 func (m *ActiveMessage) over() {
 	if m.rndv != nil {
 		m.rndv.refuse(ucs.StatusCanceled)
@@ -358,7 +358,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 // activeRecv names the receive of an active message in errors.
 var activeRecv = stage{name: "receive", sized: true, role: wireup.AM}
 
-// copyTo is Recv of what is here.
+// copyTo is Recv of data that has arrived.
 func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 	if m.Data == nil && m.Length > 0 {
 		return m.From.wrong(act, uct.ErrInvalidParam, "the message was received already, or kept")
@@ -424,8 +424,8 @@ func (m *ActiveMessage) Release() {
 	w.active.put(m)
 }
 
-// handleActiveFirst begins an active message that comes in fragments. Its handler gets it
-// when all of it is there.
+// handleActiveFirst handles the first fragment of an active message. The handler runs
+// when all fragments have arrived.
 func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.Part
@@ -452,7 +452,7 @@ func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// handleActiveRTS hands over an active message whose data is still with its sender.
+// handleActiveRTS calls the handler of an active message with data that is still at its sender.
 func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.RTS
@@ -473,7 +473,7 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// activeSink keeps an active message that comes in fragments: its header, then its data.
+// activeSink assembles an active message from fragments: its header, then its data.
 type activeSink struct {
 	word uint64
 	buf  []byte
@@ -528,8 +528,8 @@ func (e *EP) headerTooLong(header []byte, n int) error {
 	return e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), e.longestHeader()))
 }
 
-// longestHeader is how long the header of an active message may be: it has to go with an
-// announcement, or with the first fragment, which takes less.
+// longestHeader is the maximum length of the header of an active message: it must fit into an RTS, or
+// into the first fragment, which has less room.
 func (e *EP) longestHeader() int {
 	if i := e.transport(wireup.AM); i != nil {
 		return min(MaxActiveHeader, i.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen)

@@ -146,7 +146,7 @@ func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialCon
 	return p, nil
 }
 
-// find swaps what connects two workers, and connects them.
+// find exchanges addresses with a listener and connects to it.
 func (w *Worker) find(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (_ *Peer, err error) {
 	if w.closed {
 		return nil, ucs.ErrClosed
@@ -196,7 +196,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 }
 
 // aside runs f in a goroutine of its own while the worker makes progress, and returns when
-// f has: its error, or why the wait for it ended early, which ends the context of f.
+// f has returned: the error of f, or the reason why the wait ended early, which cancels the context of f.
 func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -215,7 +215,7 @@ func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Cont
 	return err
 }
 
-// newDialed makes the EP to a listener that waits for it, and knows the own address.
+// newDialed makes the EP to a listener, which waits for it and has the address own of this side.
 func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error) {
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
@@ -240,7 +240,7 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 	return e, nil
 }
 
-// join waits until the EP has connected. The listener hangs up if it has given up before.
+// join waits until the EP is connected. If the listener gives up before, it closes the socket.
 func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until untilFunc) error {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -286,7 +286,7 @@ func (e *EP) unpackAll(packed map[string][]byte) (map[string]*RKey, error) {
 	return keys, nil
 }
 
-// discard closes an EP that the user does not get, with its keys.
+// discard closes an EP that is not returned to the user, with its keys.
 func (e *EP) discard() {
 	for e.keys != nil {
 		e.keys.Close()

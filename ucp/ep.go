@@ -58,7 +58,7 @@ type epRoles struct {
 	pinned wireup.Roles // whose lanes cannot be replaced: what is lost of them leaves a gap that nobody knows of
 }
 
-// epOrigin is who has made the EP, and what is known of the peer by that.
+// epOrigin is the side that made the EP, and what this side knows of the peer from that.
 type epOrigin struct {
 	counted    bool // made by the peer: counted in Worker.names
 	passive    bool // made by a peer's REQUEST; no user holds it
@@ -67,20 +67,20 @@ type epOrigin struct {
 	adopted    bool // was passive, and its user has not used it yet
 }
 
-// epFence is the fences that wait for operations to complete.
+// epFence is the state of fences that wait for operations to complete.
 type epFence struct {
 	barrier *Request // the one that operations wait behind
 	count   int32
 }
 
-// epFailure is why the EP has failed.
+// epFailure is the reason why the EP has failed.
 type epFailure struct {
 	err      *Error     // for the user
 	cause    ucs.Status // the same, for operations
 	tellPeer bool       // the peer is there, and no transport may tell it
 }
 
-// epClose is how the EP ends.
+// epClose is the state of Close.
 type epClose struct {
 	request  *Request   // the caller's Close
 	mode     CloseMode  // of that, if it is done later
@@ -90,7 +90,7 @@ type epClose struct {
 	aborting ucs.Status // set when operations in progress are to end with it
 }
 
-// epState is how far an EP has come. It only grows.
+// epState is the state of an EP. It only increases.
 type epState uint8
 
 const (
@@ -127,7 +127,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	return e, nil
 }
 
-// connectEagerly has the EP connect now, if that is what Config.Connect says.
+// connectEagerly connects the EP now, if Config.Connect is eager.
 func (e *EP) connectEagerly() {
 	if e.w.ctx.cfg.Connect != ConnectEager {
 		return
@@ -139,7 +139,7 @@ func (e *EP) connectEagerly() {
 	}
 }
 
-// addEP makes an EP and enters it in the worker's tables.
+// addEP makes an EP and adds it to the worker's tables.
 func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	e := &EP{w: w, peer: p, seq: seq}
 	w.hold(e)
@@ -147,14 +147,14 @@ func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	return e
 }
 
-// hold counts an EP for its peer, and names it, until it is destroyed.
+// hold counts an EP for its peer, and assigns its id, until it is destroyed.
 func (w *Worker) hold(e *EP) {
 	w.peers.Hold(e.peer)
 	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
 }
 
-// countMade counts the EP among those that its peer has made, or not any more.
+// countMade counts or uncounts the EP among those that its peer has made.
 func (e *EP) countMade(made bool) {
 	if e.origin.counted == made {
 		return
@@ -167,7 +167,7 @@ func (e *EP) countMade(made bool) {
 	e.w.names.CountMade(e.peer.Addr.UUID(), d)
 }
 
-// hasTooManyEPs reports that a peer has made as many EPs as it may.
+// hasTooManyEPs reports whether a peer has reached its limit of EPs.
 func (w *Worker) hasTooManyEPs(p *conn.Peer) bool {
 	return w.names.Made(p.Addr.UUID()) >= w.ctx.cfg.maxEPsPerPeer()
 }
@@ -205,13 +205,13 @@ func (e *EP) lane(p wireup.Role) *lane {
 	return e.link.lanes.Use[p]
 }
 
-// list enters a request as the latest operation of the EP.
+// list adds a request as the latest operation of the EP.
 func (e *EP) list(r *Request) {
 	r.flags |= placeListed
 	e.ops.add(r)
 }
 
-// unlist removes an operation that has ended, and starts a flush that waited for
+// unlist removes a complete operation, and starts a flush that waited for
 // it.
 func (e *EP) unlist(r *Request) {
 	r.moveTo(placeNone)
@@ -224,7 +224,7 @@ func (e *EP) unlist(r *Request) {
 	}
 }
 
-// busy reports that operations are in progress.
+// busy reports whether operations are in progress.
 func (e *EP) busy() bool {
 	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.underway() || e.awaited.first != nil
 }
@@ -236,7 +236,7 @@ func (e *EP) emptied() {
 	}
 }
 
-// holdIface keeps the iface of a lane that is closed polled as long as operations are in progress.
+// holdIface makes the engine poll the iface of a closed lane while operations are in progress.
 func (e *EP) holdIface(i *iface) {
 	if e.held == nil {
 		e.held = new([]*iface)
@@ -244,8 +244,8 @@ func (e *EP) holdIface(i *iface) {
 	*e.held = append(*e.held, i)
 }
 
-// unheld is called when no operation is left: the ifaces of lanes that were closed
-// have told all there is, and an EP that waited for that can end.
+// unheld is called when no operation is left: the ifaces of closed lanes have
+// reported all completions, and an EP that waited for them can be destroyed.
 func (e *EP) unheld() {
 	if e.held != nil {
 		for _, i := range *e.held {
@@ -258,13 +258,13 @@ func (e *EP) unheld() {
 	}
 }
 
-// need asks for a lane at the next progress.
+// need requests a lane at the next progress.
 func (e *EP) need(p wireup.Role) {
 	e.roles.needed |= wireup.Set(p)
 	e.w.schedule(e)
 }
 
-// wait keeps a request until its lane is active and no fence is in the way.
+// wait queues a request until its lane is active and no fence blocks it.
 func (e *EP) wait(r *Request) {
 	r.flags |= reqWaiting
 	r.trackUnposted()
@@ -274,7 +274,7 @@ func (e *EP) wait(r *Request) {
 	}
 }
 
-// used notes that the user of an EP that took over the peer's connection uses it.
+// used records that the user uses an EP that adopted the peer's connection.
 func (e *EP) used() {
 	if e.origin.adopted {
 		e.origin.adopted = false
@@ -282,8 +282,8 @@ func (e *EP) used() {
 	}
 }
 
-// startOver makes an EP that took over the peer's connection, and was not used yet,
-// one that is not connected: that the peer has closed its EP is nothing to its user.
+// startOver makes an EP that adopted the peer's connection, and was not used yet,
+// unconnected again: the user need not notice that the peer has closed its EP.
 func (e *EP) startOver() {
 	e.w.forget(e)
 	e.abort(ucs.StatusPeerClosed) // answers to the peer
@@ -296,15 +296,15 @@ func (e *EP) startOver() {
 	e.w.names.Enter(e.peer.Addr.UUID(), e.seq, e)
 }
 
-// fail ends the EP for a reason, which transport i has told, if any: every lane is closed,
-// every operation ends as soon as its transport lets go. What the user holds is then only
-// to be closed; the rest goes by itself.
+// fail fails the EP for a reason, from transport i if that is not nil: every lane is closed,
+// and every operation completes as soon as its transport has stopped using it. The user must then close
+// the EP.
 func (e *EP) fail(st ucs.Status, reason error, i *iface) {
 	e.markFailed(st, reason, i)
 	e.closeFailed()
 }
 
-// markFailed has the EP take no more operations, and tell why. It may be called within a
+// markFailed makes the EP reject operations with the reason. It may be called within a
 // transport; closeFailed does the rest, at the next Progress at the latest.
 func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	if e.state >= epFailed || e.closing.ending {
@@ -322,19 +322,19 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	e.w.schedule(e)
 }
 
-// because notes why the EP has failed.
+// because records the reason why the EP has failed.
 func (e *EP) because(st ucs.Status, reason error, i *iface) {
 	e.failed.cause, e.failed.tellPeer = st, i != nil && !wireup.PeerGone(st)
 	e.failed.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }
 
-// onlyClosed reports that the EP has failed since a transport has told that the peer has closed it,
-// and that the user has not been told yet: why the peer has done so may be known before.
+// onlyClosed reports whether the EP has failed because a transport reported that the peer has closed it,
+// and OnError was not called yet: the peer's own reason may still arrive before that.
 func (e *EP) onlyClosed() bool {
 	return e.state == epFailed && e.failed.cause == ucs.StatusPeerClosed && e.closing.aborting == ucs.StatusOK
 }
 
-// closeFailed closes the lanes of an EP that has failed, and tells the user.
+// closeFailed closes the lanes of a failed EP, and calls OnError.
 func (e *EP) closeFailed() {
 	if e.state != epFailed || e.closing.aborting != ucs.StatusOK {
 		return
@@ -352,7 +352,7 @@ func (e *EP) closeFailed() {
 	}
 }
 
-// abort ends every operation with st and closes the lanes.
+// abort aborts every operation with st and closes the lanes.
 func (e *EP) abort(st ucs.Status) {
 	e.closing.aborting = st
 	e.unbind()
@@ -375,8 +375,8 @@ func (e *EP) abort(st ucs.Status) {
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.aborted })
 }
 
-// endAnswered ends the atomics that wait for an answer of the peer, which does not come
-// any more over this lane. The others are the transports', or flushes behind them.
+// endAnswered fails the atomics that wait for a reply of the peer, which cannot arrive
+// on this lane any more. Other operations belong to transports, or are flushes that wait for these.
 func (e *EP) endAnswered(st ucs.Status) {
 	var waiting []*Request
 	for r := e.ops.first; r != nil; r = r.next {
@@ -406,7 +406,7 @@ const (
 	CloseForce                  // they end with StatusCanceled
 )
 
-// closeStage is the caller's Close: it ends with the EP.
+// closeStage is the stage of the caller's Close, which completes with the EP.
 var closeStage = stage{name: "close", role: noRole}
 
 // Close closes the connection and notifies the peer, whose EP then fails with ErrPeerClosed. The EP
@@ -438,7 +438,7 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	return r.started()
 }
 
-// closeLater has the EP take no more operations, and the next Progress do the rest of Close: until a
+// closeLater makes the EP reject operations, and defers the rest of Close to the next Progress: until a
 // Packer has returned, a transport needs the lane for its message.
 func (e *EP) closeLater(mode CloseMode) {
 	e.closing.later, e.closing.mode = true, mode
@@ -449,7 +449,7 @@ func (e *EP) closeLater(mode CloseMode) {
 	e.w.schedule(e)
 }
 
-// closePostponed does what closeLater has left.
+// closePostponed does the rest of closeLater.
 func (e *EP) closePostponed() {
 	if e.closing.later {
 		e.closing.later = false
@@ -457,7 +457,7 @@ func (e *EP) closePostponed() {
 	}
 }
 
-// close does what Close says.
+// close is Close without checks.
 func (e *EP) close(mode CloseMode) {
 	switch {
 	case e.state == epFailed:
@@ -473,7 +473,7 @@ func (e *EP) close(mode CloseMode) {
 	}
 }
 
-// closeAnyway is Close where an earlier one still waits for operations.
+// closeAnyway is CloseForce while an earlier Close waits for operations.
 func (e *EP) closeAnyway() (*Request, error) {
 	r := e.w.newRequest(e, &closeStage)
 	e.closing.request.parent = r
@@ -486,7 +486,7 @@ func (e *EP) closeAnyway() (*Request, error) {
 	return r.started()
 }
 
-// stop has the EP take no more operations.
+// stop makes the EP reject operations.
 func (e *EP) stop() {
 	e.state = epClosing
 	e.w.forget(e)
@@ -499,7 +499,7 @@ func (e *EP) stop() {
 	e.endEach(ucs.StatusCanceled, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 }
 
-// drain waits for the operations in progress, then leaves.
+// drain waits for the operations in progress, then disconnects.
 func (e *EP) drain() {
 	r := e.w.newRequest(e, &drainStage)
 	e.list(r)
@@ -509,26 +509,26 @@ func (e *EP) drain() {
 	}
 }
 
-// cutOff cancels the operations in progress, and leaves.
+// cutOff aborts the operations in progress, and disconnects.
 func (e *EP) cutOff() {
 	e.stop()
 	e.abort(ucs.StatusCanceled)
 	e.leave()
 }
 
-// leave tells the peer, if it may know of the connection, and ends the EP.
+// leave notifies the peer, if it may know the connection, and ends the EP.
 func (e *EP) leave() {
 	e.closing.notifies = e.link != nil
 	e.end()
 }
 
-// over reports that nothing keeps an EP that ends: no operation, and no message.
+// over reports whether an EP that is closing can be destroyed: it has no operation and no message.
 func (e *EP) over() bool {
 	return !e.busy() && !e.closing.notifies && (e.link == nil || e.link.carrier.Idle())
 }
 
-// end destroys the EP, at once or when its last operation has ended and its last
-// message is out.
+// end destroys the EP, at once or when its last operation is complete and its last
+// message was sent.
 func (e *EP) end() {
 	e.closing.ending = true
 	if e.over() {
@@ -546,15 +546,15 @@ func (e *EP) end() {
 	}
 }
 
-// disconnect tells the peer that the EP is closed, if it knows of it. Answers that wait for room
-// go before: the notice may take another lane.
+// disconnect notifies the peer that the EP is closed, if the peer knows it. Replies that wait for room
+// are sent before, because the notification may use another lane.
 func (e *EP) disconnect() {
 	e.closing.notifies = false
 	e.handle(wireup.Event{Kind: wireup.Closed})
 }
 
-// destroy takes the EP out of the worker, and ends the caller's Close if no operation is
-// left; otherwise that ends with the last of them.
+// destroy removes the EP from the worker, and completes the caller's Close if no operation is
+// left; otherwise Close completes with the last of them.
 func (e *EP) destroy() {
 	if e.state == epClosed {
 		return
@@ -578,8 +578,8 @@ func (e *EP) destroy() {
 	e.finishClose()
 }
 
-// finishClose ends the caller's Close: the peer's notice is on its way, and the transports
-// have let go of all operations. The EP stays in the worker until the notice has arrived.
+// finishClose completes the caller's Close: the notification was sent, and no transport
+// has an operation any more. The EP stays in the worker until the notification has arrived.
 func (e *EP) finishClose() {
 	if e.link != nil {
 		e.dropAnswers()
@@ -591,8 +591,8 @@ func (e *EP) finishClose() {
 	}
 }
 
-// dropAnswers ends the answers to the peer that wait for room in a lane which is about to be
-// closed: the peer has taken nothing for too long, or has left.
+// dropAnswers drops the replies to the peer that wait for room in a lane that will be
+// closed: the peer has received nothing for too long, or has disconnected.
 func (e *EP) dropAnswers() {
 	if e.link.answers > 0 && e.closing.aborting == ucs.StatusOK {
 		e.abort(ucs.StatusCanceled)
@@ -607,15 +607,15 @@ type EPConfig struct {
 	OnError func(ep *EP, err error)
 }
 
-// answerDue counts an answer that cannot leave yet. A peer that takes none loses the EP.
+// answerDue counts a reply that cannot be sent yet. If the peer receives none, its EP fails at the limit.
 func (e *EP) answerDue() {
 	if e.link.answers++; e.link.answers == conn.MaxReplies {
 		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }
 
-// answered is called when an answer has left, or will not. One that could not leave at once was counted,
-// and released.
+// answered is called when a reply was sent or dropped. A reply that could not be sent at once was counted by
+// answerDue, and its request released.
 func (r *Request) answered() {
 	e := r.ep
 	if r.flags&reqReleased == 0 || e.link == nil {

@@ -114,7 +114,7 @@ type Listener struct {
 	closed  bool
 }
 
-// listening is what a worker has of its listeners.
+// listening is the state of a worker's listeners.
 type listening struct {
 	listeners []*Listener
 	expected  map[*EP]*expected // peers that were accepted and have not connected yet
@@ -122,7 +122,7 @@ type listening struct {
 	news      atomic.Bool       // stored by goroutines of listeners; pairs with the load in answerDialers
 }
 
-// expected is a peer that is about to connect.
+// expected is an accepted dialer that has not connected yet.
 type expected struct {
 	l   *Listener
 	req *bootstrap.Request
@@ -178,7 +178,7 @@ func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, err
 	})
 }
 
-// openFunc begins to listen.
+// openFunc opens or adopts the socket and begins to listen.
 type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 
 func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc) (*Listener, error) {
@@ -319,13 +319,13 @@ func (w *Worker) stopListening() {
 	}
 }
 
-// dialersWait has the worker look for news of its listeners. Any goroutine.
+// dialersWait makes the worker call answerDialers. Any goroutine may call it.
 func (w *Worker) dialersWait() {
 	w.connecting.listening.news.Store(true)
 	w.engine.Post()
 }
 
-// answerDialers deals with the news of all listeners, and returns how much that was.
+// answerDialers handles the changed requests of all listeners, and returns their number.
 func (w *Worker) answerDialers() (n int) {
 	if !w.connecting.listening.news.Load() {
 		return 0
@@ -341,7 +341,7 @@ func (w *Worker) answerDialers() (n int) {
 	return n
 }
 
-// news deals with a dialer that waits for an answer, or has gone.
+// news handles a dialer that waits for a reply, or has closed its socket.
 func (l *Listener) news(r *bootstrap.Request) {
 	switch {
 	case l.closed:
@@ -357,14 +357,14 @@ func (l *Listener) news(r *bootstrap.Request) {
 	}
 }
 
-// giveUpHalfOpen forgets a connection that no user holds. The peer is not told: it has gone,
-// or sees that its socket closes.
+// giveUpHalfOpen drops a connection that no user has. It does not notify the peer, which is gone,
+// or sees that its socket is closed.
 func (e *EP) giveUpHalfOpen() {
 	e.abort(ucs.StatusCanceled)
 	e.destroy()
 }
 
-// decide answers a dialer.
+// decide accepts or rejects a dialer.
 func (l *Listener) decide(r *bootstrap.Request) {
 	w := l.w
 	p, err := w.peers.Find(r.Hello.Addr)
@@ -401,8 +401,8 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 }
 
-// rejectUnreachable sends a dialer that the program has admitted the reasons why no transport leads to it. The
-// reasons name the devices of this side, which others are not to know.
+// rejectUnreachable sends a dialer that the program has accepted the reasons why no transport reaches it. The
+// reasons contain devices of this side, which are not sent to other dialers.
 func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	switch {
 	case outOfFiles():
@@ -414,8 +414,8 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	}
 }
 
-// expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
-// peer has sent the first message of the handshake to it. The peer knows the address own.
+// expect makes the EP to an accepted dialer. It is half open, and the user does not have it, until the
+// first handshake message of the peer arrives. The peer has the address own of this side.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, within time.Duration) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, origin: epOrigin{passive: true, unproven: true, unverified: true}, identity: new(Identity(r.From))}
@@ -431,8 +431,8 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, 
 	return e
 }
 
-// arrived hands an EP out, if it is that of an expected peer, which asks for lanes now and has
-// no answer yet. It reports false if the EP was closed in turn.
+// arrived passes the EP of an expected peer to the user, when the peer's first handshake message has arrived and
+// before the reply to it. It returns false if the user closed the EP.
 func (w *Worker) arrived(e *EP) bool {
 	x := w.connecting.listening.expected[e]
 	if x == nil || e.state != epOpen {
@@ -450,7 +450,7 @@ func (w *Worker) arrived(e *EP) bool {
 	return e.link != nil && e.state < epFailed
 }
 
-// gone tells that a peer has gone, and closes its EP.
+// gone calls OnPeerGone and closes the EP of the peer.
 func (l *Listener) gone(p *Peer, err error) {
 	if l.cfg.OnPeerGone != nil {
 		l.cfg.OnPeerGone(p, err)
@@ -460,7 +460,7 @@ func (l *Listener) gone(p *Peer, err error) {
 	}
 }
 
-// unexpect is called when an EP is destroyed: nothing has come of its peer.
+// unexpect is called when an EP is destroyed before its peer has connected.
 func (w *Worker) unexpect(e *EP) {
 	if x := w.connecting.listening.expected[e]; x != nil {
 		delete(w.connecting.listening.expected, e)

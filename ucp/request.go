@@ -120,7 +120,7 @@ func (r *Request) place() reqFlags { return r.flags & reqPlace }
 // moveTo notes where the request is known from now on.
 func (r *Request) moveTo(to reqFlags) { r.flags = r.flags&^reqPlace | to }
 
-// awaits reports that the request is in EP.awaited.
+// awaits reports whether the request is in EP.awaited.
 func (r *Request) awaits() bool { return r.flags&placeAwaited != 0 }
 
 // requestPool is the requests of a worker.
@@ -131,10 +131,10 @@ type requestPool struct {
 	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
 }
 
-// chunk is how many requests the pool grows by.
+// chunk is the number of requests by which the pool grows.
 const chunk = 32
 
-// newRequest takes a request from the pool.
+// newRequest returns a request from the pool.
 func (w *Worker) newRequest(e *EP, s *stage) *Request {
 	r := w.newDirect()
 	r.ep, r.stage, r.flags = e, s, 0
@@ -169,7 +169,7 @@ func (w *Worker) growPool() *Request {
 	return w.pool.free
 }
 
-// recycle puts a request that nobody refers to back into the pool, as new.
+// recycle returns an unreferenced request to the pool, reset.
 func (w *Worker) recycle(r *Request) {
 	c := r.stage.class
 	if c != nil && c.free != nil {
@@ -203,7 +203,7 @@ func (w *Worker) recycleDirect(r *Request) {
 	r.next, w.pool.free = w.pool.free, r
 }
 
-// errGivenBack is the error of a request that is in the pool.
+// errGivenBack is the error of a request that was released.
 var errGivenBack = fmt.Errorf("ucp: request: %w: it was given back already", ucs.ErrInvalidParam)
 
 // Done reports whether the operation is complete. It makes no progress.
@@ -247,7 +247,7 @@ const directDone = reqPosted | placeDirect | reqDone
 // recvDone are the flags of a receive that its message has ended, and nothing was asked of it.
 const recvDone = placeDirect | reqDone
 
-// take returns how an ended request ended and gives it back.
+// take returns the result of a complete request and releases it.
 func (r *Request) take() error {
 	if r.flags == directDone && r.status == ucs.StatusOK {
 		r.worker.recycleDirect(r)
@@ -317,7 +317,7 @@ func (r *Request) Cancel() bool {
 	return true
 }
 
-// stopped says why no more of the request is to be posted; StatusOK if it goes on.
+// stopped is the reason to post no further part of the request; StatusOK if there is none.
 func (r *Request) stopped() ucs.Status {
 	if st := r.ep.closing.aborting; st != ucs.StatusOK {
 		return st
@@ -328,8 +328,8 @@ func (r *Request) stopped() ucs.Status {
 	return ucs.StatusOK
 }
 
-// lent reports that a transport reads or writes the caller's buffer itself: that of a get
-// as long as anything is under way, that of a put which is not copied.
+// lent reports whether a transport accesses the caller's buffer: the buffer of a get
+// while any part is in flight, and that of a put without a copy.
 func (r *Request) lent() bool {
 	under := r.comp.Count
 	if r.flags&reqUnposted != 0 { // a part is still to be posted
@@ -338,7 +338,7 @@ func (r *Request) lent() bool {
 	return (r.stage.lends || r.flags&reqZcopy != 0) && r.flags&reqDone == 0 && under > 0
 }
 
-// collect recycles a request that has ended, was released, and is in no queue.
+// collect recycles a request that is complete, released, and in no queue.
 func (r *Request) collect() {
 	const held = reqQueued | reqWaiting | placeListed | placeAwaited // bits, which placeDirect has not
 	if r.flags&(reqDone|reqReleased) == reqDone|reqReleased && r.flags&held == 0 {
@@ -346,15 +346,15 @@ func (r *Request) collect() {
 	}
 }
 
-// fail notes why the request cannot go on. It ends when what was posted has.
+// fail stores the reason of a failure. The request completes when its posted parts have.
 func (r *Request) fail(st ucs.Status) {
 	if r.comp.Status == ucs.StatusOK {
 		r.comp.Status = st
 	}
 }
 
-// started returns what an operation gives to its caller: nothing if it has ended
-// well, its error if it has ended otherwise, or the request.
+// started returns the result of a call that starts an operation: nothing if it is
+// complete, its error if it has failed, otherwise the request.
 func (r *Request) started() (*Request, error) {
 	if r.flags&reqDone == 0 {
 		r.tells()
@@ -363,16 +363,16 @@ func (r *Request) started() (*Request, error) {
 	return nil, r.take()
 }
 
-// underway returns what an operation gives to its caller that was posted in one call and
-// goes on. It is in no list of its EP, which counts it.
+// underway returns the request of an operation that was posted in one call and
+// is in flight. It is in no list of its EP, which counts it.
 func (r *Request) underway() *Request {
 	r.flags = reqPosted | placeDirect
 	r.ep.counts.direct++
 	return r
 }
 
-// endedAtOnce gives back the request of an operation that is not under way after the call in
-// which it was posted: it has ended well, and nobody has seen the request.
+// endedAtOnce recycles the request of an operation that was complete when its only
+// post returned: nothing refers to the request.
 func (r *Request) endedAtOnce() {
 	if r.old.result != nil {
 		*r.old.result = r.old.word
@@ -380,7 +380,7 @@ func (r *Request) endedAtOnce() {
 	r.worker.recycleDirect(r)
 }
 
-// underwayBare is underway for an operation that is not copied.
+// underwayBare is underway for an operation without a copy.
 func (r *Request) underwayBare() *Request {
 	r.flags = reqPosted | placeDirect | reqZcopy
 	r.tells()
@@ -407,7 +407,7 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 	return nil, false, e.refused(a, err)
 }
 
-// completed runs when everything that was posted has ended.
+// completed runs when all posted parts are complete.
 func completed(c *uct.Completion) {
 	r := requestOf(c)
 	e := r.ep

@@ -24,7 +24,7 @@ type SharedWorker struct {
 	wants atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
 	w     *Worker
 
-	// All below under mu.
+	// Protected by mu.
 	driven  atomic.Bool // a goroutine makes progress; acquire looks at it before it has mu
 	parked  bool        // it sleeps, or is about to, and nobody has woken it
 	attends bool        // parked, or transports join messages: release has more to do
@@ -169,11 +169,11 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 	return err
 }
 
-// sharedLooks is how often a goroutine looks for the end of its operation before it
-// leaves that to the one that makes progress: a software device is done at the first.
+// sharedLooks is the number of checks of a goroutine for the completion of its operation before it
+// sleeps: a software device completes before the first.
 const sharedLooks = 4
 
-// looks is sharedLooks, or 1 where each asks the kernel.
+// looks is sharedLooks, or 1 if each check makes a system call.
 func (s *SharedWorker) looks() int {
 	if s.w.engine.Round() < engine.YieldPolls {
 		return 1
@@ -181,7 +181,7 @@ func (s *SharedWorker) looks() int {
 	return sharedLooks
 }
 
-// block waits to be told. It reports whether this goroutine is to make progress now;
+// block sleeps until it is woken. It reports whether this goroutine must make progress now;
 // otherwise the wait is over.
 func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) (drive bool, err error) {
 	if done() {
@@ -216,7 +216,7 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 	return false, s.over(ctx)
 }
 
-// drive makes progress for all until done reports true. Others have the worker between
+// drive makes progress for all until done returns true. Others can use the worker between
 // any two polls.
 func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
 	var x engine.IdleTime
@@ -246,7 +246,7 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 	return err
 }
 
-// over says why nobody is to make progress any more; nil if somebody is.
+// over is the reason to stop making progress; nil if there is none.
 func (s *SharedWorker) over(ctx context.Context) error {
 	if s.w.closed {
 		return engine.ErrClosed
@@ -254,15 +254,15 @@ func (s *SharedWorker) over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// yield lets others have the worker. It leaves the processor to the one that it has woken: a mutex
-// is whose who takes it first, and that would be this goroutine again.
+// yield lets others use the worker. It yields the CPU to the goroutine that it has woken; otherwise
+// this goroutine would lock the mutex again first.
 func (s *SharedWorker) yield() {
 	s.mu.Unlock()
 	runtime.Gosched()
 	s.mu.Lock()
 }
 
-// pause is what the goroutine that makes progress does after a round of polls in vain.
+// pause spins, yields or parks after a round of polls without an event.
 func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) error {
 	s.tell()
 	s.yield()
@@ -285,7 +285,7 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	return err
 }
 
-// acquire takes the worker for a goroutine that does not make progress for all.
+// acquire locks the worker for a goroutine that does not make progress for all.
 func (s *SharedWorker) acquire() {
 	if s.driven.Load() {
 		s.await()
@@ -294,14 +294,14 @@ func (s *SharedWorker) acquire() {
 	}
 }
 
-// await is acquire where a goroutine makes progress, which learns that it is waited for.
+// await is acquire while a goroutine makes progress, which it notifies that it waits.
 func (s *SharedWorker) await() {
 	s.wants.Add(1)
 	s.mu.Lock()
 	s.wants.Add(-1)
 }
 
-// release gives the worker back after a goroutine has had it.
+// release unlocks the worker.
 func (s *SharedWorker) release() {
 	if s.blocked > 0 || s.attends {
 		s.wake()
@@ -310,14 +310,14 @@ func (s *SharedWorker) release() {
 	s.mu.Unlock()
 }
 
-// push sends what transports have joined, unless a goroutine makes progress.
+// push sends messages that transports have joined, unless a goroutine makes progress.
 func (s *SharedWorker) push() {
 	if !s.driven.Load() {
 		s.w.engine.Push()
 	}
 }
 
-// sharedProtocol has a SharedWorker see that its worker opens transports.
+// sharedProtocol notifies a SharedWorker when its worker opens transports.
 var sharedProtocol = protocol{
 	ifaceOpened: func(w *Worker, _ *iface) {
 		if s := w.shared; s != nil {
@@ -326,14 +326,14 @@ var sharedProtocol = protocol{
 	},
 }
 
-// setParked sets parked, and attends, which also depends on the transports that there are.
+// setParked sets parked, and attends, which also depends on the open transports.
 func (s *SharedWorker) setParked(parked bool) {
 	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()
 }
 
-// wake is called by the goroutine that has the worker, before it gives the worker back. It wakes
-// the goroutines whose operations have ended. It also wakes the one that is parked, in two cases:
-// its operation has ended, or there is something to do that need not raise an event, as it was
+// wake is called by the goroutine that uses the worker, before it unlocks the worker. It wakes
+// the goroutines with complete operations. It also wakes the parked goroutine if
+// its operation is complete, or if there is work that may raise no event, because it was
 // posted after the transports were armed.
 func (s *SharedWorker) wake() {
 	s.tell()
@@ -343,8 +343,8 @@ func (s *SharedWorker) wake() {
 	}
 }
 
-// tell wakes the goroutines whose wait is over and, if nobody makes progress, one that
-// will. mu is held.
+// tell wakes the goroutines whose wait is over and, if none makes progress, one that
+// then does. mu is held.
 func (s *SharedWorker) tell() {
 	if s.blocked == 0 {
 		return
@@ -377,7 +377,7 @@ func (s *SharedWorker) tell() {
 	}
 }
 
-// next takes out the goroutine that will make progress; there must be one.
+// next removes the goroutine that will make progress; there must be one.
 func (s *SharedWorker) next() *sharedWaiter {
 	for r, x := range s.ends {
 		s.forget(r)
@@ -389,7 +389,7 @@ func (s *SharedWorker) next() *sharedWaiter {
 	return x
 }
 
-// forget has nobody be told of the end of a request, for which a goroutine slept.
+// forget stops waking a goroutine for the completion of a request.
 func (s *SharedWorker) forget(r *Request) {
 	delete(s.ends, r)
 	r.flags &^= reqWakes

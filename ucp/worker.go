@@ -48,7 +48,7 @@ type Worker struct {
 	errs      closeErrors
 	stats     workerStats
 
-	// State of protocols; that of tagged messages is above.
+	// State of protocols; the state of tagged messages is above.
 	messages      messageState
 	freeAnnounced *announced
 	tuples        *tuples // nil if messages go through no queues; see tuple.go
@@ -68,7 +68,7 @@ type todo struct {
 	spare    []*EP // deferred, while it is worked off
 }
 
-// laneTable is the lanes of all EPs of a worker.
+// laneTable is the table of lanes of all EPs of a worker.
 type laneTable struct {
 	links  []*link // of EPs that have one, in no particular order
 	byEP   map[uct.EP]laneOwner
@@ -145,8 +145,8 @@ func (w *Worker) open(undo *cleanup.Stack) error {
 	return nil
 }
 
-// lacksAux reports that transports of a domain need handshakes and none of the
-// open ones carries them.
+// lacksAux reports whether transports of a domain need handshakes and none of the
+// open ones can carry them.
 func (w *Worker) lacksAux(d *region.Domain) bool {
 	need := false
 	for _, i := range w.ifaces {
@@ -159,11 +159,11 @@ func (w *Worker) lacksAux(d *region.Domain) bool {
 	return need
 }
 
-// capsAux are what carries handshakes.
+// capsAux are the capabilities of a transport that can carry handshakes.
 const capsAux = uct.CapAMBcopy | uct.CapConnectIface
 
-// openIface opens a transport. One that is for handshakes only, and cannot carry
-// them, is closed again.
+// openIface opens a transport. If it is only for handshakes, and cannot carry
+// them, it is closed again.
 func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	u, err := w.openOffer(o)
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 	return u, nil
 }
 
-// newIface makes the record of an open transport, which the engine is to take next.
+// newIface makes the record of an open transport, which is then added to the engine.
 func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	ext := u.Ext()
 	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address, port: ext.Port}
@@ -202,7 +202,7 @@ func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	return i
 }
 
-// enterIface adds an iface that the engine has to those of the worker and to its address.
+// enterIface adds an iface of the engine to the worker and to its address.
 func (w *Worker) enterIface(o *offer, i *iface) error {
 	res := wireup.NewResource(i.attr, o.domain.Index)
 	res.AuxOnly = o.auxOnly
@@ -286,8 +286,8 @@ func (w *Worker) Close() error {
 // then makes progress. Any goroutine may call it.
 func (w *Worker) Signal() { w.engine.Signal() }
 
-// disconnectPolls bounds how long Close tries to get its last messages out: some
-// tens of microseconds, enough for a peer that listens.
+// disconnectPolls limits the polls in which Close tries to send its last messages: some
+// tens of microseconds, enough for a peer that makes progress.
 const disconnectPolls = 1000
 
 // forceClose closes an EP at the end of its worker.
@@ -303,16 +303,16 @@ func (w *Worker) forceClose(e *EP) {
 	e.cutOff()
 }
 
-// keep notes an error for Close.
+// keep stores an error for Close.
 func (w *Worker) keep(err error) { w.errs.add(err) }
 
-// closeErrors are errors of what was closed while the worker was in use.
+// closeErrors are errors of objects that were closed before the worker.
 type closeErrors struct {
 	first []error // at most maxCloseErrors
 	more  int     // that came after them
 }
 
-// maxCloseErrors bounds them where each of many EPs leaves one.
+// maxCloseErrors limits them, as each of many EPs may add one.
 const maxCloseErrors = 16
 
 func (c *closeErrors) add(err error) {
@@ -325,7 +325,7 @@ func (c *closeErrors) add(err error) {
 	}
 }
 
-// all lists the errors that were kept, and how many were not.
+// all lists the stored errors, and the number of others.
 func (c *closeErrors) all() []error {
 	if c.more == 0 {
 		return c.first
@@ -333,9 +333,9 @@ func (c *closeErrors) all() []error {
 	return append(c.first, fmt.Errorf("and %d errors more", c.more))
 }
 
-// adopt hands out a connection that the peer has made already under the number
-// that the next one of ours would have; nil if there is none. One that a worker of the same
-// name has made which says that it is elsewhere is not the peer's.
+// adopt returns the connection that the peer has made already with the number
+// of our next one; nil if there is none. A connection of a worker with the same
+// UUID and another address is not the peer's.
 func (w *Worker) adopt(p *conn.Peer) *EP {
 	uuid := p.Addr.UUID()
 	if uuid == w.net.addr.UUID() {
@@ -353,7 +353,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	return e
 }
 
-// forget takes an EP out of the tables by which messages find it without naming it.
+// forget removes an EP from the tables that find it by the peer's id or number.
 func (w *Worker) forget(e *EP) {
 	called := uint64(0)
 	if e.link != nil {
@@ -362,8 +362,8 @@ func (w *Worker) forget(e *EP) {
 	w.names.Forget(e, e.peer.Addr.UUID(), e.seq, called)
 }
 
-// sender is the EP from which a message comes, by the name that the peer has for it; nil,
-// which is counted, if there is none that takes messages.
+// sender is the EP of a message, by the id in the message; if no EP with that id accepts messages, it counts
+// that and returns nil.
 func (w *Worker) sender(name uint64) *EP {
 	e := w.eps.Find(name)
 	if e == nil || e.state != epOpen || e.link == nil || e.origin.unproven {
@@ -372,8 +372,8 @@ func (w *Worker) sender(name uint64) *EP {
 	return e
 }
 
-// connected is the EP over which a peer goes on with a message, by the name that the peer
-// has for it; nil if there is none. It may be one that closes when its messages have ended.
+// connected is the EP of a further part of a message, by the id in it;
+// nil if there is none. The EP may be closing after its messages are complete.
 func (w *Worker) connected(name uint64) *EP {
 	e := w.eps.Find(name)
 	if e == nil || e.state > epClosing || e.link == nil || e.origin.unproven {
