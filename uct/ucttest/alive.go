@@ -28,7 +28,7 @@ var aliveChecks = []check{
 	},
 	{
 		name: "peer/idle",
-		rule: "with CapErrPeerIdle the death of a peer is told on an EP that does nothing",
+		rule: "with CapErrPeerIdle OnError reports the death of a peer on an idle EP",
 		need: uct.CapErrPeer | uct.CapErrPeerIdle, opts: Options{PeerDies: true}, run: checkPeerIdle,
 	},
 }
@@ -116,7 +116,7 @@ func checkPeerChecked(t T, p *Pair) {
 
 func checkPeerIdle(t T, p *Pair) {
 	p.dieIdle(t, func(f *far, t T) {
-		p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.told(f.l) > 0 })
+		p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.failures(f.l) > 0 })
 		p.refuses(t, f.l, "to a dead peer")
 	})
 }

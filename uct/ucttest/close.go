@@ -138,17 +138,17 @@ func checkPeerCloses(t T, p *Pair) {
 	})
 	assert.ErrorIs(t, err, uct.ErrEPFailed, "a post to a peer that has closed")
 	assert.ErrorIs(t, err, uct.ErrPeerClosed, "a post to a peer that has closed")
-	p.eventually(t, "OnError was not called", func() bool { return p.told(l) > 0 })
+	p.eventually(t, "OnError was not called", func() bool { return p.failures(l) > 0 })
 	p.oneFailure(t, l, uct.ErrPeerClosed)
 	p.closeLink(t, l)
 	p.works(t, p.AB, "another ep")
 }
 
-// oneFailure checks that OnError was told once of the failure of l, why, in one line.
+// oneFailure checks that OnError was called once for l, with the reason why, in one line.
 func (p *Pair) oneFailure(t T, l *Link, reasons ...error) {
 	t.Helper()
 	p.settle()
-	require.Equal(t, 1, p.told(l), "calls of OnError")
+	require.Equal(t, 1, p.failures(l), "calls of OnError")
 	for _, e := range l.From.Errors {
 		if e.EP != l.EP {
 			continue

@@ -107,19 +107,19 @@ func (p *Pair) denied(t T, what string, x *access, raddr uint64, key uct.RKey) {
 		return
 	}
 	l.failed = true
-	p.until(t, what+": nothing happened", func() bool { return p.told(l) > 0 && (c == nil || c.fired > 0 || c.expect == 0) })
+	p.until(t, what+": nothing happened", func() bool { return p.failures(l) > 0 && (c == nil || c.fired > 0 || c.expect == 0) })
 	if c != nil && c.expect > 0 {
 		assert.Equal(t, ucs.StatusRemoteAccess, c.Status, what)
 	}
 	p.refuses(t, l, what)
 	p.settle()
-	assert.Equal(t, 1, p.told(l), "%s: calls of OnError", what)
+	assert.Equal(t, 1, p.failures(l), "%s: calls of OnError", what)
 	p.closeLink(t, l)
 	p.closeLink(t, back)
 }
 
-// told is how often OnError was called for l.
-func (p *Pair) told(l *Link) int {
+// failures is the number of calls of OnError for l.
+func (p *Pair) failures(l *Link) int {
 	n := 0
 	for _, e := range l.From.Errors {
 		if e.EP == l.EP {
@@ -264,7 +264,7 @@ func checkFailedEP(t T, p *Pair) {
 	for i := 0; i < exhaustLimit && p.post(l, i) == nil; i++ {
 	}
 	queued, seen := p.queueBehind(l)
-	p.until(t, "the failure was not told", func() bool { return p.told(l) > 0 })
+	p.until(t, "OnError was not called", func() bool { return p.failures(l) > 0 })
 	p.until(t, "pending requests of a failed ep were not dispatched", func() bool { return len(*seen) == queued })
 	for _, err := range *seen {
 		if err != nil { // nil: it was dispatched before the failure was known
@@ -278,7 +278,7 @@ func checkFailedEP(t T, p *Pair) {
 	p.refuses(t, l, "after the failure")
 	p.works(t, p.AB, "another ep")
 	p.settle()
-	assert.Equal(t, 1, p.told(l), "calls of OnError")
+	assert.Equal(t, 1, p.failures(l), "calls of OnError")
 }
 
 // queueBehind queues requests on l as far as it takes them; seen gets the results

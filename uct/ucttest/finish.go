@@ -36,7 +36,7 @@ func (p *Pair) comp(n int) *comp {
 func (p *Pair) complain(format string, args ...any) { p.t.Errorf(format, args...) }
 
 // finish ends a check that got through: all EPs that work flush, nothing is left
-// waiting, no completion fires twice or is told of an end twice, and everything closes without complaint.
+// waiting, no completion fires or is completed twice, and everything closes without complaint.
 func (p *Pair) finish(t T) {
 	t.Helper()
 	for _, l := range p.links {

@@ -200,7 +200,7 @@ func checkNotifyFailed(t T, p *Pair) {
 				require.ErrorIs(t, err, uct.ErrEPFailed, v.name)
 			}
 		}
-		p.until(t, "the put did not fail", func() bool { return p.told(l) > 0 })
+		p.until(t, "the put did not fail", func() bool { return p.failures(l) > 0 })
 		p.settle()
 		assert.Empty(t, box.got, "%s: a word came", v.name)
 		assert.Zero(t, messages, "%s: a message came", v.name)

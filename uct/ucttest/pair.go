@@ -19,7 +19,7 @@ type Side struct {
 	// Mem is regionLen bytes with all rights that the other sides reach; nil
 	// where the transport has neither put, get nor atomics.
 	Mem uct.Mem
-	// Errors is what OnError was told.
+	// Errors are the calls of OnError.
 	Errors []EPError
 
 	staged  stage               // registered buffers for zcopy operations of this side

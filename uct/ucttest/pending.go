@@ -81,7 +81,7 @@ type waiting struct {
 	done  bool
 }
 
-// queue makes a request that posts message i on l and queues it. log is told of
+// queue makes a request that posts message i on l and queues it. log records
 // each success.
 func (p *Pair) queue(t T, l *Link, i int, log func(*waiting)) *waiting {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 var queueChecks = []check{
 	{
 		name: "queue/sizes",
-		rule: "a message to a queue, of any number of pieces, fills the pieces of the first receive in order; both ends are told once, with the length",
+		rule: "a message to a queue, of any number of pieces, fills the pieces of the first receive in order; both ends complete once, the receive with the length",
 		need: uct.CapQueue, run: checkQueueSizes,
 	},
 	{
@@ -75,7 +75,7 @@ var queueChecks = []check{
 	},
 }
 
-// queueEnd is a queue of a side, with what its receives were told.
+// queueEnd is a queue of a side, with the results of its receives.
 type queueEnd struct {
 	p    *Pair
 	s    *Side
@@ -127,10 +127,10 @@ func (e *queueEnd) post(t T, id, n int) {
 	t.Helper()
 	buf := e.buffer(t, n)
 	r := &uct.QueueRecv{}
-	told := 0
+	completions := 0
 	r.Func = func(r *uct.QueueRecv) {
-		if told++; told > 1 {
-			e.p.complain("a receive was told %d times", told)
+		if completions++; completions > 1 {
+			e.p.complain("a receive completed %d times", completions)
 		}
 		e.got = append(e.got, received{id, append([]byte{}, buf[:min(n, r.Len)]...), r.Len, r.Status})
 	}
@@ -257,7 +257,7 @@ func checkQueueOrder(t T, p *Pair) {
 	for k := range count {
 		s := p.newSend(t, p.AB, pattern(k, n), 1+k%2)
 		p.until(t, "the connection stays full", func() bool {
-			feed() // sends can be ahead of what the receives were told
+			feed() // sends can complete before the receives
 			return p.start(t, c, s)
 		})
 		sends = append(sends, s)

@@ -16,7 +16,7 @@ var queuePeerChecks = []check{
 	},
 	{
 		name: "peer/queue-killed",
-		rule: "when a peer dies sends that wait for its receives end once, with an error, as does a recall; OnError is told once",
+		rule: "when a peer dies sends that wait for its receives complete once, with an error, as does a recall; OnError is called once",
 		need: uct.CapQueue | uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerQueueKilled,
 	},
 }

@@ -76,7 +76,7 @@ func checkQueueRecall(t T, p *Pair) {
 		p.recall(t, c)
 		came := 0
 		for k, s := range sends {
-			require.Equal(t, 1, s.fired, "send %d, when Recall has told", k)
+			require.Equal(t, 1, s.fired, "send %d, when Recall is complete", k)
 			if s.Status == ucs.StatusOK {
 				came++
 			} else {

@@ -278,13 +278,13 @@ func checkCloseInError(t T, p *Pair) {
 		links[i], back = p.connect(t, p.A, p.B)
 		links[i].mayFail, back.mayFail = true, true
 	}
-	told, fresh := 0, []*Link{}
+	failures, fresh := 0, []*Link{}
 	p.A.onError = func(ep uct.EP, _ error) {
-		told++
+		failures++
 		l, _ := p.connect(t, p.A, p.B)
 		fresh = append(fresh, l)
 		for _, x := range []*Link{p.AB, l} {
-			if err := p.post(x, told); err != uct.ErrNoResource {
+			if err := p.post(x, failures); err != uct.ErrNoResource {
 				require.NoError(t, err, "a post in OnError")
 			}
 		}
@@ -303,9 +303,9 @@ func checkCloseInError(t T, p *Pair) {
 			_ = p.post(l, i)
 		}
 	}
-	p.until(t, "a failure was not told", func() bool { return told == len(links) })
+	p.until(t, "OnError was not called", func() bool { return failures == len(links) })
 	p.settle()
-	assert.Equal(t, len(links), told, "calls of OnError")
+	assert.Equal(t, len(links), failures, "calls of OnError")
 	for _, l := range fresh {
 		p.works(t, l, "an ep that OnError has opened")
 	}

@@ -24,7 +24,7 @@ var peerChecks = []check{
 	},
 	{
 		name: "peer/killed",
-		rule: "when a peer dies operations end once, with an error; OnError is told once for each EP: of ErrConnReset, of ErrTimedOut where silence is all there is to notice, of ErrUnreachable before there was a connection; the EP then refuses work; other EPs work on",
+		rule: "when a peer dies operations complete once, with an error; OnError is called once for each EP: with ErrConnReset, with ErrTimedOut where the transport only sees missing replies, with ErrUnreachable before there was a connection; the EP then refuses work; other EPs work on",
 		need: uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerKilled,
 	},
 	{
@@ -366,5 +366,5 @@ func (f *far) dead(t T) {
 		return err != nil && err != uct.ErrNoResource
 	})
 	assert.True(t, errors.Is(err, uct.ErrEPFailed), "a post to a dead peer: %v", err)
-	f.p.eventually(t, "OnError was not called", func() bool { return f.p.told(f.l) > 0 })
+	f.p.eventually(t, "OnError was not called", func() bool { return f.p.failures(f.l) > 0 })
 }
