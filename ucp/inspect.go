@@ -31,10 +31,11 @@ var inspectProtocol = protocol{
 	closed: (*Worker).endInspections,
 }
 
-// Inspect has the owner of the worker run f, within [Worker.Progress], and returns when it has. f may read what the
-// owner may read, such as [Worker.Info], and must neither block nor call Progress. Any goroutine but the owner's.
-// While the owner makes no progress, it waits. If ctx ends first, f does not run and the error of ctx is
-// returned. ErrClosed if the worker is closed. A [SharedWorker] needs no goroutine that makes progress.
+// Inspect makes the owner of the worker run f, within [Worker.Progress], and returns when f has returned. f may read what the
+// owner may read, such as [Worker.Info], and must neither block nor call Progress. Any goroutine except the owner may
+// call Inspect. It waits while the owner makes no progress. If ctx is done first, f does not run and Inspect returns the
+// error of ctx. ErrClosed if the worker is closed, or if f or an earlier function has panicked. A [SharedWorker] needs no
+// goroutine that makes progress.
 func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
 	in := &w.inspections
 	call := &inspection{run: f, done: make(chan struct{})}
@@ -93,10 +94,16 @@ func (w *Worker) runInspections() int {
 	if !in.wanted.Load() {
 		return 0
 	}
-	queue := in.take()
+	queue, next := in.take(), 0
+	defer func() { // one that panics, and those behind it, have not run
+		for _, call := range queue[next:] {
+			close(call.done)
+		}
+	}()
 	for _, call := range queue {
 		call.run(w)
 		call.ran = true
+		next++
 		close(call.done)
 	}
 	return len(queue)

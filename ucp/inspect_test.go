@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -67,4 +69,23 @@ func TestInspect_Closed(t *testing.T) {
 		require.ErrorIs(t, err, ucs.ErrClosed)
 	}
 	require.ErrorIs(t, p.a.w.Inspect(t.Context(), func(*Worker) { t.Error("it has run") }), ucs.ErrClosed)
+}
+
+// TestInspect_Panics: a function that panics ends the calls that wait, its own and those behind it.
+func TestInspect_Panics(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	w, ended := p.a.w, make(chan error, 2)
+	for range cap(ended) {
+		go func() { ended <- w.Inspect(context.Background(), func(*Worker) { panic("by the test") }) }()
+	}
+	waiting := func() int {
+		w.inspections.mu.Lock()
+		defer w.inspections.mu.Unlock()
+		return len(w.inspections.queue)
+	}
+	require.Eventually(t, func() bool { return waiting() == cap(ended) }, testenv.Watchdog, time.Millisecond)
+	assert.Panics(t, func() { w.runInspections() })
+	for range cap(ended) {
+		require.ErrorIs(t, <-ended, ucs.ErrClosed)
+	}
 }

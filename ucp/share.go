@@ -52,6 +52,7 @@ func (w *Worker) Share() *SharedWorker {
 	w.inspections.mu.Lock()
 	w.inspections.shared = w.shared
 	w.inspections.mu.Unlock()
+	w.runInspections() // from now on no goroutine need make progress
 	return w.shared
 }
 
