@@ -60,7 +60,8 @@ type epRoles struct {
 
 // epOrigin is the side that made the EP, and what this side knows of the peer from that.
 type epOrigin struct {
-	counted    bool // made by the peer: counted in Worker.names
+	counted    bool // made by the peer, and not returned by NewEP yet: counted in Worker.names
+	accepted   bool // the peer has made the connection; also after NewEP has returned the EP
 	passive    bool // made by a peer's REQUEST; no user holds it
 	unproven   bool // a dialer knows its id, and has not proven yet that it is the peer
 	unverified bool // the addresses of the peer are its own claim: no program named them
@@ -162,7 +163,7 @@ func (e *EP) countMade(made bool) {
 	e.origin.counted = made
 	d := -1
 	if made {
-		d = 1
+		d, e.origin.accepted = 1, true
 	}
 	e.w.names.CountMade(e.peer.Addr.UUID(), d)
 }
@@ -310,11 +311,6 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	if e.state >= epFailed || e.closing.ending {
 		return
 	}
-	if st == ucs.StatusPeerClosed {
-		e.w.stats.leftPeers.Inc()
-	} else {
-		e.w.stats.failedEPs.Inc()
-	}
 	e.state = epFailed
 	e.because(st, reason, i)
 	e.unbind()
@@ -338,6 +334,11 @@ func (e *EP) onlyClosed() bool {
 func (e *EP) closeFailed() {
 	if e.state != epFailed || e.closing.aborting != ucs.StatusOK {
 		return
+	}
+	if e.failed.cause == ucs.StatusPeerClosed { // only now it is known that no other reason follows
+		e.w.stats.leftPeers.Inc()
+	} else {
+		e.w.stats.failedEPs.Inc()
 	}
 	if l := e.link; l != nil && (e.failed.tellPeer || l.connecting()) {
 		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.failed.cause})

@@ -160,7 +160,7 @@ func (e *EP) Info() *EPInfo {
 func (e *EP) info() EPInfo {
 	i := EPInfo{
 		ID: e.id, Worker: e.w.net.addr.UUID(), Peer: e.peer.Addr.UUID(),
-		State: e.state.String(), Conditions: e.conditions(), ByPeer: e.origin.counted,
+		State: e.state.String(), Conditions: e.conditions(), ByPeer: e.origin.accepted,
 		Choices: wireup.Choices(e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()),
 		Lanes:   e.laneInfos(), Protocols: e.protocolInfos(), Sharing: e.sharingInfos(), InFlight: e.inFlight(),
 	}

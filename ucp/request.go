@@ -109,6 +109,7 @@ const (
 	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
 	reqLost                           // a lane of the EP has broken since the request was made, or posted anew
 	reqUnreached                      // the lane that is left has no key for the memory of the message
+	reqEnd                            // behind the last flag
 )
 
 // reqFree are the flags of a request in the pool.

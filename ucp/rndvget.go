@@ -136,6 +136,7 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 		keyDone(key)
 		return false
 	}
+	e.w.stats.fetched[proto.Get].Inc()
 	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: n, inOrder: true, truncated: a.n > n}
 	r.awaitPeer()

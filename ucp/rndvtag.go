@@ -66,6 +66,7 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.ep, r.buf, r.off, r.stage = a.e, nil, 0, &by[proto.Fragments]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: a.n, inOrder: true}
+	a.e.w.stats.fetched[proto.Fragments].Inc()
 	r.awaitPeer()
 	r.request(a.id, proto.Fragments)
 	r.posted()

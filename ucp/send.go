@@ -230,14 +230,19 @@ func (r *Request) admitted() bool {
 		n, below = charge(len(m.header)), window.Reserve(a.Most)
 	}
 	if !a.Afford(n, below) {
-		if !a.stalled {
-			a.stalled = true
-			r.worker.stats.waitsCredit.Inc()
-		}
+		a.stall()
 		return false
 	}
 	m.charged = n
 	return true
+}
+
+// stall counts a wait for the peer to grant credit: once until it does.
+func (m *messages) stall() {
+	if !m.stalled {
+		m.stalled = true
+		m.e.w.stats.waitsCredit.Inc()
+	}
 }
 
 // refund takes the charge of a message back that will not be sent, or not as it was charged.

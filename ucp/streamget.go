@@ -59,6 +59,7 @@ func (r *Request) streamAsks() error {
 	n := m.nextPiece(len(rest), int(m.Most/2))
 	if n == 0 {
 		s.starved = true
+		m.stall()
 		return errNoCredit
 	}
 	h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}

@@ -152,6 +152,7 @@ func (r *Request) streamBegins() bool {
 	m := r.ep.msgs
 	if m.nextPiece(len(r.buf), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
 		if !r.ep.deliversLast() {
+			m.stall()
 			return false
 		}
 		r.off = len(r.buf) // nobody reads it
@@ -182,6 +183,7 @@ func (r *Request) streamPieces() error {
 		n := m.nextPiece(len(r.buf)-r.off, limit)
 		if n == 0 {
 			s.starved = true
+			m.stall()
 			return errNoCredit
 		}
 		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}

@@ -22,7 +22,7 @@ func (e *EP) class() epClass {
 	switch {
 	case e.peer.Addr.UUID() == e.w.net.addr.UUID():
 		return epToSelf
-	case e.origin.counted:
+	case e.origin.accepted:
 		return epAccepted
 	}
 	return epMade
@@ -65,7 +65,8 @@ var trafficProtocol = protocol{
 		e.msgs.stalled = false
 		e.classStats().creditIn.Inc()
 	},
-	granted: func(e *EP) { e.classStats().creditOut.Inc() },
+	granted:     func(e *EP) { e.classStats().creditOut.Inc() },
+	startedOver: func(e *EP) { e.origin.accepted = false },
 	destroyed: func(e *EP) {
 		e.countTraffic()
 		if e.link != nil && e.link.connected {

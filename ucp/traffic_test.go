@@ -39,6 +39,21 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
+// TestTraffic_Adopted: an EP that the peer has made stays in its class when NewEP returns it.
+func TestTraffic_Adopted(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	require.NoError(t, p.finish(p.a.ep.TagSend(7, nil, nil)))
+	require.NoError(t, p.finish(p.b.w.TagRecv(nil, 7, 0, nil, nil)))
+	ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	require.True(t, ep.Info().ByPeer)
+	require.NoError(t, p.finish(ep.Close(CloseFlush)))
+	p.until(func() bool { return counters(p.b.w)["worker/ep@accepted.closed"] == 1 })
+	all := counters(p.b.w)
+	assert.EqualValues(t, 1, all["worker/ep@accepted.connected"])
+	assert.Zero(t, all["worker/ep@made.closed"])
+}
+
 // TestStats_OrderlyExit: a peer that closes its worker is no fault.
 func TestStats_OrderlyExit(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
