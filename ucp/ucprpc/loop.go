@@ -159,6 +159,11 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 		case <-canceled:
 			canceled, submitted = nil, true
 			l.submit(abandon)
+			if l.acquire() { // the last driver has ended the wait, and left before it could run abandon
+				<-w.wake
+				l.driveFor(ctx, w, nil, abandon)
+				return
+			}
 		}
 	}
 }

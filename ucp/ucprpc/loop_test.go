@@ -1,0 +1,57 @@
+package ucprpc
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/stats"
+)
+
+// hookedContext calls hook when a goroutine begins to wait for its end.
+type hookedContext struct {
+	context.Context
+	hook func()
+}
+
+func (c hookedContext) Done() <-chan struct{} {
+	c.hook()
+	return c.Context.Done()
+}
+
+// TestLoop_CanceledWhenDone: a context ends just when the last driver has ended the wait and left. Nobody drives the
+// loop again, and the wait returns.
+func TestLoop_CanceledWhenDone(t *testing.T) {
+	w, err := newContext(t, "sm").NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	defer w.Close()
+	n := &node{stats: stats.New("test")}
+	require.NoError(t, n.cfg.setDefaults())
+	l := newLoop(w, n)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		for range 64 { // select takes either event
+			var own waiter
+			own.init()
+			l.acquire() // as another goroutine that drives
+			ctx, cancel := context.WithCancel(t.Context())
+			start := task{run: func() {}}
+			abandon := task{run: func() { l.abandon(&own, func() { l.finish(&own) }) }}
+			l.await(hookedContext{ctx, func() {
+				l.runTasks()
+				l.finish(&own)
+				l.release()
+				cancel()
+			}}, &own, &start, &abandon)
+		}
+	}()
+	select {
+	case <-returned:
+	case <-time.After(hang):
+		t.Fatal("the wait hangs")
+	}
+}
