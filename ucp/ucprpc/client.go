@@ -65,7 +65,7 @@ type lastError struct{ err error }
 // Dial connects to a server. If ctx ends first its error is returned. For network, address and errors see
 // [ucp.Worker.Dial]; the first attempt must succeed.
 func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
-	cl := &Client{cfg: cfg, network: network, address: address, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers, stats: stats.New("ucprpc")}}
+	cl := &Client{cfg: cfg, network: network, address: address, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers.clone(), stats: stats.New("ucprpc")}}
 	if err := cl.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package ucprpc
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/gucx/gucx/ucp"
@@ -39,8 +40,8 @@ type handler struct {
 	inline, onDemand bool
 }
 
-// Handlers are the handlers of a Server or a Client. The zero value has none. Do not change them while they are in
-// use.
+// Handlers are the handlers of a Server or a Client. The zero value has none. Listen and Dial copy them, so several
+// servers and clients may be made of one configuration.
 type Handlers struct {
 	byName   map[string]*handler
 	byNumber map[uint16]*handler
@@ -57,6 +58,11 @@ func (h *Handlers) Handle(m Method, cfg HandlerConfig, f Handler) {
 	} else {
 		h.byNumber[m.Number] = hd
 	}
+}
+
+// clone returns handlers that later changes of h do not affect.
+func (h *Handlers) clone() Handlers {
+	return Handlers{byName: maps.Clone(h.byName), byNumber: maps.Clone(h.byNumber)}
 }
 
 // find returns the handler that a header names; nil if there is none.

@@ -67,7 +67,7 @@ func ListenOn(c *ucp.Context, socket net.Listener, cfg ServerConfig) (*Server, e
 type listenFunc func(w *ucp.Worker, address string, cfg ucp.ListenConfig) (*ucp.Listener, error)
 
 func newServer(c *ucp.Context, cfg ServerConfig, network, address string, listen listenFunc) (_ *Server, err error) {
-	s := &Server{cfg: cfg, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers, serves: true, stats: stats.New("ucprpc"), memory: map[string]*ucp.Mem{}}}
+	s := &Server{cfg: cfg, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers.clone(), serves: true, stats: stats.New("ucprpc"), memory: map[string]*ucp.Mem{}}}
 	if err := s.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}
