@@ -69,6 +69,8 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 	if err := cl.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	cl.closed = &loopStats{}
+	cl.closed.addTo(cl.stats.Child("closed"))
 	cl.cfg.WaitConnected = cmp.Or(cfg.WaitConnected, 10*time.Second)
 	cl.cfg.MinBackoff, cl.cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, 10*time.Millisecond), cmp.Or(cfg.MaxBackoff, 5*time.Second)
 	cl.open, cl.shut = context.WithCancelCause(context.Background())
@@ -259,7 +261,8 @@ func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
 	return false
 }
 
-// Stats returns the root of a tree of counters, with one node for each connection that was made.
+// Stats returns the root of a tree of counters, with one node for each connection, and the node
+// "closed" with the sums of the connections that are closed.
 func (cl *Client) Stats() *stats.Node { return cl.stats }
 
 // Close closes the client. Operations in progress fail with CodeLost.

@@ -221,3 +221,25 @@ func TestServer_Close(t *testing.T) {
 		require.NoError(t, cl.Close())
 	})
 }
+
+// TestClient_Stats: connections that are closed, or were not made, keep no node; their counts remain.
+func TestClient_Stats(t *testing.T) {
+	c := newContext(t, "sm")
+	peers := make(chan *Peer, 1)
+	s := listen(t, c, freshName(), ServerConfig{OnPeer: func(p *Peer) { peers <- p }})
+	var cfg ClientConfig
+	cfg.Handlers.Handle(methodEcho, HandlerConfig{}, echo)
+	cl := dial(t, c, s.Addr().String(), cfg)
+	_, err := (<-peers).Call(t.Context(), methodEcho, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	for range 5 {
+		require.Error(t, cl.links[0].connect(t.Context()))
+	}
+	require.NoError(t, cl.Close())
+	nodes := cl.Stats().Snapshot().Children
+	require.Len(t, nodes, 1)
+	require.Equal(t, "closed", nodes[0].Name)
+	require.Equal(t, "requests", nodes[0].Counters[0].Name)
+	require.EqualValues(t, 1, nodes[0].Counters[0].N)
+}

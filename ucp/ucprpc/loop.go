@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/stats"
 )
 
 // loop is a worker that any goroutine may use. One goroutine at a time drives it: it makes progress for all. A
@@ -18,6 +19,7 @@ type loop struct {
 	w     *ucp.Worker
 	n     *node
 	stats loopStats
+	shown *stats.Node // refers to stats
 
 	driven  atomic.Bool          // a goroutine drives, or was woken to do so
 	tasks   atomic.Pointer[task] // submitted, the latest first
@@ -83,11 +85,11 @@ const (
 const pollsBeforePark = 32
 
 func newLoop(w *ucp.Worker, n *node) *loop {
-	l := &loop{w: w, n: n, peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call)}
+	l := &loop{w: w, n: n, peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call), shown: n.stats.Child("worker")}
 	l.waiters.prev, l.waiters.next = &l.waiters, &l.waiters
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)
-	l.stats.addTo(n.stats.Child("worker"))
+	l.stats.addTo(l.shown)
 	return l
 }
 
@@ -379,6 +381,7 @@ func (l *loop) close(err error) (closeErr error) {
 		l.closed = true
 		close(l.work)
 		l.active, l.inFlight = 0, 0 // a handler that still runs gets no further
+		l.n.retire(l)
 		l.checkQuiet()
 	})
 	l.running.Wait()

@@ -111,6 +111,19 @@ type node struct {
 
 	mu     sync.Mutex
 	memory map[string]*ucp.Mem // published; under mu
+	closed *loopStats          // the sums of closed loops; nil at a server, whose loops all live as long as it; under mu
+}
+
+// retire removes the counters of a loop that is closed, and adds them to closed: otherwise the tree would refer to the
+// loop, and grow with each attempt to connect.
+func (n *node) retire(l *loop) {
+	if n.closed == nil {
+		return
+	}
+	l.shown.Remove()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed.add(&l.stats)
 }
 
 // loopStats counts requests of peers by what became of them.
@@ -132,6 +145,16 @@ func (s *loopStats) addTo(n *stats.Node) {
 	n.Add("rejected_too_long", &s.tooLong)
 	n.Add("violations", &s.violations)
 	n.Add("late_replies", &s.lateReplies)
+}
+
+func (s *loopStats) add(o *loopStats) {
+	s.requests.Add(o.requests.Load())
+	s.busy.Add(o.busy.Load())
+	s.draining.Add(o.draining.Load())
+	s.unknown.Add(o.unknown.Load())
+	s.tooLong.Add(o.tooLong.Load())
+	s.violations.Add(o.violations.Load())
+	s.lateReplies.Add(o.lateReplies.Load())
 }
 
 func (s *loopStats) rejected(c Code) {
