@@ -42,7 +42,7 @@ type slot struct {
 	active bool         // the operation is in progress
 	over   bool         // reply or err is final
 	posted bool         // ucp has accepted the request
-	leaves bool         // giveUp is making progress, and ends the operation afterwards
+	held   bool         // the driver works on the operation, which may fail meanwhile, and ends it afterwards
 	send   *ucp.Request // uses data, or is the flush of a put; nil if there is none
 	recv   *ucp.Request // writes to the buffer; nil if there is none
 }
@@ -126,6 +126,7 @@ func (s *slot) post() {
 		s.end(&Error{Code: CodeUnavailable, Err: s.p.gone})
 		return
 	}
+	s.held = true // an EP that fails here calls OnError, and so drop
 	var err error
 	switch s.op {
 	case opCall, opOneWay:
@@ -140,16 +141,18 @@ func (s *slot) post() {
 	case opRecv:
 		s.recv, err = s.msg.Recv(s.data, &s.receiving)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.over, s.err = true, &Error{Code: CodeUnavailable, Err: err}
 		s.l.dropFailed(s.p, err)
-		s.endIfOver()
-		return
-	}
-	s.posted = true
-	if s.send == nil {
+	case s.send == nil:
+		s.posted = true
 		s.sentAll()
+	default:
+		s.posted = true
 	}
+	s.held = false
+	s.endIfOver()
 }
 
 func (s *slot) packHeader() int {
@@ -211,7 +214,10 @@ func (s *slot) onSent(err error) {
 		s.end(err)
 		return
 	}
+	s.held = true // as in post
 	s.sentAll()
+	s.held = false
+	s.endIfOver()
 }
 
 // onReceived is called when the reply is complete.
@@ -244,7 +250,7 @@ func (s *slot) end(err error) {
 
 // endIfOver wakes the caller if the result is final and ucp uses no memory of the caller any more.
 func (s *slot) endIfOver() {
-	if !s.active || !s.over || s.send != nil || s.recv != nil || s.leaves {
+	if !s.active || !s.over || s.send != nil || s.recv != nil || s.held {
 		return
 	}
 	s.active = false
@@ -272,10 +278,10 @@ func (s *slot) giveUp() {
 			break
 		}
 	}
-	s.leaves = true
+	s.held = true
 	send.GiveUp()
 	recv.GiveUp()
-	s.leaves = false
+	s.held = false
 	if cancels && s.p.gone == nil {
 		s.p.notify(&header{kind: kindCancel, id: s.id})
 	}
@@ -308,7 +314,9 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 		s.buf = make([]byte, m.Length)
 	}
 	s.reply = s.buf[:m.Length]
+	s.held = true // as in post
 	r, err := m.Recv(s.reply, &s.receiving)
+	s.held = false
 	s.over, s.err, s.recv = true, nil, r
 	if err != nil {
 		s.err = &Error{Code: CodeLost, Err: err}
