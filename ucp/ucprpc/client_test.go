@@ -243,3 +243,17 @@ func TestClient_Stats(t *testing.T) {
 	require.Equal(t, "requests", nodes[0].Counters[0].Name)
 	require.EqualValues(t, 1, nodes[0].Counters[0].N)
 }
+
+// TestPeer_Draining: a request to a peer that has announced that it shuts down is not sent.
+func TestPeer_Draining(t *testing.T) {
+	s, cl := newPair(t, "sm", testServer())
+	p := cl.links[0].state.Load().p
+	p.l.runOnLoop(func() { p.draining = true })
+	_, err := p.Call(t.Context(), methodEcho, nil, nil)
+	require.Equal(t, CodeDraining, CodeOf(err))
+	require.Equal(t, CodeDraining, CodeOf(p.Send(t.Context(), methodEcho, nil)))
+	got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil) // over the next connection
+	require.NoError(t, err)
+	require.Equal(t, "x", string(got))
+	require.EqualValues(t, 1, s.loops[0].stats.requests.Load())
+}

@@ -126,6 +126,10 @@ func (s *slot) post() {
 		s.end(&Error{Code: CodeUnavailable, Err: s.p.gone})
 		return
 	}
+	if s.p.draining && (s.op == opCall || s.op == opOneWay) {
+		s.end(&Error{Code: CodeDraining})
+		return
+	}
 	s.held = true // an EP that fails here calls OnError, and so drop
 	var err error
 	switch s.op {
