@@ -270,6 +270,9 @@ func (s *slot) giveUp() {
 	if !s.over || s.recv != nil {
 		s.over, s.err = true, ended(s.ctx)
 	}
+	if s.send.Cancel() { // nothing was posted: the peer knows of no call
+		cancels = false
+	}
 	send, recv := s.send, s.recv
 	s.send, s.recv = nil, nil
 	if send != nil || recv != nil {

@@ -1,0 +1,94 @@
+package ucprpc
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx/ucp"
+)
+
+// silent is a listener whose worker makes progress only in serve and until.
+type silent struct {
+	w     *ucp.Worker
+	l     *ucp.Listener
+	kinds [kindDrain + 1]int // messages received
+	last  bool               // the message with number 99 was received
+}
+
+func newSilent(t *testing.T, c *ucp.Context, cfg ucp.ListenConfig) *silent {
+	t.Helper()
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.Close()) })
+	s := &silent{w: w}
+	w.OnActive(amID, func(m *ucp.ActiveMessage) {
+		var h header
+		_, ok := h.unpack(m.Header)
+		assert.True(t, ok)
+		s.kinds[h.kind]++
+		s.last = s.last || h.number == 99
+	})
+	s.l, err = w.Listen(t.Context(), "unix", freshName(), cfg)
+	require.NoError(t, err)
+	return s
+}
+
+// serve makes progress while f runs.
+func (s *silent) serve(t *testing.T, f func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.w.Serve(ctx)
+	}()
+	f()
+	cancel()
+	<-served
+}
+
+// canceledAtOnce is a context that ends after the first look at it.
+type canceledAtOnce struct {
+	context.Context
+	looks *uatomic.Int64
+}
+
+func newCanceledAtOnce(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return canceledAtOnce{ctx, uatomic.NewInt64(0)}
+}
+
+func (c canceledAtOnce) Err() error {
+	if c.looks.Inc() == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// TestCancel_NotSent: canceling a call that was not sent sends nothing. Otherwise a peer that grants no credit makes
+// the queue of its messages grow.
+func TestCancel_NotSent(t *testing.T) {
+	s := newSilent(t, newContext(t, "sm"), ucp.ListenConfig{Private: []byte(hello)})
+	var cl *Client
+	s.serve(t, func() { cl = dial(t, newContext(t, "sm"), s.l.Addr().String(), ClientConfig{}) })
+	const calls = 10_000
+	m := Method{Name: strings.Repeat("x", maxName)}
+	for range calls {
+		_, err := cl.Call(newCanceledAtOnce(t), m, nil, nil)
+		require.Equal(t, CodeCanceled, CodeOf(err))
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- cl.Send(t.Context(), Method{Number: 99}, nil) }()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, s.w.Until(ctx, func() bool { return s.last }))
+	require.NoError(t, <-sent)
+	require.Positive(t, s.kinds[kindCall])
+	require.Less(t, s.kinds[kindCall], calls)
+	require.Equal(t, s.kinds[kindCall], s.kinds[kindCancel])
+}
