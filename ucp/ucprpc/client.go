@@ -212,7 +212,7 @@ func (cl *Client) link() *link {
 // Call sends a request and returns the reply: in buf if that has the capacity, otherwise in memory of its own. It does
 // not use request and buf any more when it returns. If ctx ends first, the handler sees that by its context, and the
 // call fails with CodeCanceled or CodeDeadline; a large request or reply in transfer may delay that by up to
-// ucs.RevokeLimit.
+// ucs.RevokeLimit, after which the connection is closed.
 //
 // A request that was not sent because the connection had failed, or that a draining server has rejected, is sent
 // again over the next connection. One that may have run fails with CodeLost, unless m is idempotent.

@@ -44,6 +44,9 @@ func (a *attacker) send(header, data []byte) error {
 	return err
 }
 
+// push lets messages leave that a transport joins, without progress.
+func (a *attacker) push() { _ = a.w.Until(a.t.Context(), func() bool { return true }) }
+
 func (a *attacker) until(done func() bool) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), hang)
@@ -165,6 +168,48 @@ func TestHostile_AnnouncesOnly(t *testing.T) {
 		s.loops[0].runOnLoop(func() { n = s.loops[0].inFlight })
 		return n == 0 && s.loops[0].peers.Load() == 1
 	})
+}
+
+// TestHostile_KeepsMemory: a peer announces a large request, cancels it, and sends nothing while a handler receives the
+// data. The worker serves others meanwhile, and disconnects the peer after a time.
+func TestHostile_KeepsMemory(t *testing.T) {
+	s, cl := newPair(t, "tcp", testServer())
+	l := s.loops[0].loop
+	count := func(counted func(s *slot) bool) (n int) {
+		l.runOnLoop(func() {
+			for i := range l.slots {
+				if s := l.slots[i].Load(); s != nil && s.active && counted(s) {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	all, givenUp := func(*slot) bool { return true }, func(s *slot) bool { return s.givenUp }
+	attack := func(before int) *attacker {
+		a := newAttacker(t, newContext(t, "tcp"), s)
+		id := callID{1, 1}
+		require.NoError(t, a.send(packed(header{kind: kindCall, id: id}, "large"), make([]byte, 1<<20)))
+		a.push()
+		eventually(t, func() bool { return count(all) == before+1 })
+		require.NoError(t, a.send(packed(header{kind: kindCancel, id: id}, ""), nil))
+		a.push()
+		return a
+	}
+	l.runOnLoop(func() { l.revokeLimit = 100 * hang })
+	a := attack(0)
+	eventually(t, func() bool { return count(givenUp) == 1 })
+	_, err := cl.Call(t.Context(), methodEcho, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, count(givenUp))
+
+	l.runOnLoop(func() { l.revokeLimit = time.Millisecond })
+	b := attack(1)
+	eventually(t, func() bool { return count(all) == 1 })
+	require.EqualValues(t, 2, s.loops[0].peers.Load())
+	b.until(b.gone.Load)
+	_ = a.w.Close()
+	eventually(t, func() bool { return count(all) == 0 })
 }
 
 // TestHostile_LateReply: the reply to a call that was given up is counted and changes nothing.

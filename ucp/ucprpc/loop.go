@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/stats"
 )
 
@@ -20,6 +21,8 @@ type loop struct {
 	n     *node
 	stats loopStats
 	shown *stats.Node // refers to stats
+
+	revokeLimit time.Duration // how long a peer may use memory of an operation that was given up
 
 	driven  atomic.Bool          // a goroutine drives, or was woken to do so
 	tasks   atomic.Pointer[task] // submitted, the latest first
@@ -85,7 +88,10 @@ const (
 const pollsBeforePark = 32
 
 func newLoop(w *ucp.Worker, n *node) *loop {
-	l := &loop{w: w, n: n, peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call), shown: n.stats.Child("worker")}
+	l := &loop{
+		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
+		peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call),
+	}
 	l.waiters.prev, l.waiters.next = &l.waiters, &l.waiters
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)

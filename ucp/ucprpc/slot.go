@@ -3,6 +3,7 @@ package ucprpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gucx/gucx/ucp"
@@ -37,14 +38,14 @@ type slot struct {
 	err      error
 
 	// Of the driver.
-	id     callID
-	epoch  uint         // grows when callbacks of ucp that are still to come are no longer of interest
-	active bool         // the operation is in progress
-	over   bool         // reply or err is final
-	posted bool         // ucp has accepted the request
-	held   bool         // the driver works on the operation, which may fail meanwhile, and ends it afterwards
-	send   *ucp.Request // uses data, or is the flush of a put; nil if there is none
-	recv   *ucp.Request // writes to the buffer; nil if there is none
+	id      callID
+	active  bool         // the operation is in progress
+	over    bool         // reply or err is final
+	posted  bool         // ucp has accepted the request
+	givenUp bool         // the context of the caller has ended first
+	held    bool         // the driver works on the operation, which may fail meanwhile, and ends it afterwards
+	send    *ucp.Request // uses data, or is the flush of a put; nil if there is none
+	recv    *ucp.Request // writes to the buffer; nil if there is none
 }
 
 // slotOp is what an operation does.
@@ -75,7 +76,7 @@ func (p *Peer) take(op slotOp, data []byte) (*slot, error) {
 		s.init()
 		giveUp := s.giveUp
 		s.start.run, s.abandon.run = s.post, func() { l.abandon(&s.waiter, giveUp) }
-		s.renewCallbacks()
+		s.sending.OnDone, s.receiving.OnDone = s.onSent, s.onReceived
 		l.slots[l.made].Store(s)
 		l.made++
 	}
@@ -102,24 +103,9 @@ func (s *slot) run(ctx context.Context) error {
 	return s.err
 }
 
-// renewCallbacks makes callbacks that do nothing any more when epoch changes.
-func (s *slot) renewCallbacks() {
-	epoch := s.epoch
-	s.sending.OnDone = func(err error) {
-		if s.epoch == epoch {
-			s.onSent(err)
-		}
-	}
-	s.receiving.OnDone = func(err error) {
-		if s.epoch == epoch {
-			s.onReceived(err)
-		}
-	}
-}
-
 // post starts the operation.
 func (s *slot) post() {
-	s.active, s.over, s.posted = true, false, false
+	s.active, s.over, s.posted, s.givenUp = true, false, false, false
 	s.id.generation++
 	s.l.active++
 	if s.p.gone != nil {
@@ -172,10 +158,10 @@ func (s *slot) packHeader() int {
 
 // sentAll goes on when ucp does not use the data any more.
 func (s *slot) sentAll() {
-	switch s.op {
-	case opCall: // the reply ends it
+	switch {
+	case s.op == opCall, s.over: // the reply ends a call
 		s.endIfOver()
-	case opPut:
+	case s.op == opPut:
 		s.flush()
 	default:
 		s.end(nil)
@@ -229,7 +215,7 @@ func (s *slot) onReceived(err error) {
 	s.l.events++
 	s.recv.Release()
 	s.recv = nil
-	if err != nil {
+	if err != nil && !s.givenUp {
 		s.err = &Error{Code: CodeLost, Err: err}
 	}
 	s.endIfOver()
@@ -264,35 +250,60 @@ func (s *slot) endIfOver() {
 	l.checkQuiet()
 }
 
-// giveUp ends the operation as the context of the caller has ended. The driver runs it outside of callbacks.
+// giveUp ends the operation as the context of the caller has ended, when ucp does not use its memory any more. It does
+// not wait for that. It may be called again.
 func (s *slot) giveUp() {
+	if s.givenUp {
+		return
+	}
+	s.givenUp = true
 	cancels := s.op == opCall && s.posted && !s.over
 	if !s.over || s.recv != nil {
 		s.over, s.err = true, ended(s.ctx)
 	}
-	if s.send.Cancel() { // nothing was posted: the peer knows of no call
-		cancels = false
-	}
-	send, recv := s.send, s.recv
-	s.send, s.recv = nil, nil
-	if send != nil || recv != nil {
-		s.epoch++
-		s.renewCallbacks()
-	}
 	for i, f := range s.l.flushes {
-		if f == s {
+		if f == s { // the put does not use the data any more
 			s.l.flushes = append(s.l.flushes[:i], s.l.flushes[i+1:]...)
+			s.send.Release()
+			s.send = nil
 			break
 		}
 	}
 	s.held = true
-	send.GiveUp()
-	recv.GiveUp()
-	s.held = false
+	if s.send.Cancel() { // nothing was posted: the peer knows of no call
+		cancels = false
+	}
+	s.recv.Cancel()
 	if cancels && s.p.gone == nil {
 		s.p.notify(&header{kind: kindCancel, id: s.id})
 	}
+	if s.send != nil || s.recv != nil {
+		s.limitUse()
+	}
+	s.held = false
 	s.endIfOver()
+}
+
+// errInUse is why a peer is disconnected that keeps using the memory of an operation that was given up.
+var errInUse = fmt.Errorf("the peer uses memory of a call that was given up: %w", ucs.ErrTimedOut)
+
+// limitUse disconnects the peer if the operation, which was given up, has not ended in revokeLimit. It looks several
+// times: while this process stands still, at most one of them passes.
+func (s *slot) limitUse() {
+	const looks = 8
+	id, l, n := s.id, s.l, 0
+	look := &task{}
+	wait := func() { time.AfterFunc(l.revokeLimit/looks, func() { l.submit(look) }) }
+	look.run = func() {
+		switch n++; {
+		case !s.active || s.id != id: // it has ended
+		case n < looks:
+			wait()
+		default:
+			s.p.disconnect(errInUse)
+		}
+	}
+	wait()
 }
 
 // handleReply handles a reply that has arrived.
