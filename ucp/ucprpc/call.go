@@ -270,6 +270,9 @@ func (c *Call) finish() {
 	}
 	h := header{kind: kindReply, id: c.h.id}
 	if c.err != nil {
+		if !c.rejected && CodeOf(c.err) == CodeDraining { // of a server that the handler has called: this call has run
+			c.err = &Error{Code: CodeFailed, Text: c.err.Error()}
+		}
 		h.number = uint16(CodeOf(c.err))
 		c.Reply, c.shared = append(c.Reply[:0], errorText(c.err)...), nil
 	}

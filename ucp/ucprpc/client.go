@@ -28,7 +28,8 @@ type ClientConfig struct {
 	// 10 s, a negative value means as long as the context of the call permits.
 	WaitConnected time.Duration
 	// MinBackoff and MaxBackoff bound the pause between attempts to connect, which doubles with each and varies by a
-	// half. 0 means 10 ms and 5 s.
+	// half. A connection that has failed within MaxBackoff, or whose server has shut down within MinBackoff, counts as
+	// such an attempt; after any other one there is no pause. 0 means 10 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 	// AllowUIDs is as in [ucp.DialConfig].
 	AllowUIDs []uint32
@@ -56,6 +57,8 @@ type link struct {
 // linkState is a connection, or the lack of one.
 type linkState struct {
 	p      *Peer         // nil if there is none
+	since  time.Time     // when it was made
+	pause  time.Duration // before that
 	failed atomic.Value  // the error of the latest attempt to connect, as a lastError
 	over   chan struct{} // closed when another state has replaced this one
 }
@@ -77,7 +80,7 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 	for range max(cfg.Workers, 1) {
 		k := &link{cl: cl}
 		k.state.Store(&linkState{over: make(chan struct{})})
-		if err := k.connect(ctx); err != nil {
+		if err := k.connect(ctx, 0); err != nil {
 			return nil, ucs.Join(err, cl.Close())
 		}
 		cl.links = append(cl.links, k)
@@ -88,8 +91,8 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 // maxRedirects is how often a dialer is directed to another worker: once, or again if that has closed meanwhile.
 const maxRedirects = 3
 
-// connect makes a connection, with a worker of its own.
-func (k *link) connect(ctx context.Context) error {
+// connect makes a connection, with a worker of its own. pause is what it was delayed by.
+func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	cl := k.cl
 	w, err := cl.c.NewWorker(cl.cfg.Worker)
 	if err != nil {
@@ -127,7 +130,7 @@ func (k *link) connect(ctx context.Context) error {
 	p.onGone = func(p *Peer, err error) { k.replace(p, true) }
 	p.onDrain = func(p *Peer) { k.replace(p, false) }
 	l.running.Add(1)
-	old := k.state.Swap(&linkState{p: p, over: make(chan struct{})}) // before the connection can fail
+	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})}) // before the connection can fail
 	close(old.over)
 	go l.serve()
 	return nil
@@ -143,6 +146,10 @@ func (k *link) replace(p *Peer, gone bool) {
 		return
 	}
 	close(old.over)
+	pause, lived := time.Duration(0), time.Since(old.since)
+	if gone && lived < k.cl.cfg.MaxBackoff || lived < k.cl.cfg.MinBackoff {
+		pause = k.cl.nextPause(old.pause)
+	}
 	k.cl.closing.Go(func() {
 		if !gone { // calls in progress go on
 			k.cl.closing.Go(func() {
@@ -152,24 +159,32 @@ func (k *link) replace(p *Peer, gone bool) {
 		} else {
 			_ = p.l.close(disconnected) // the error tells of the failed connection
 		}
-		k.reconnect()
+		k.reconnect(pause)
 	})
 }
 
-// reconnect tries to connect until it succeeds or the client is closed.
-func (k *link) reconnect() {
+// reconnect tries to connect until it succeeds or the client is closed, after a pause if that is not 0.
+func (k *link) reconnect(pause time.Duration) {
 	cl := k.cl
-	for pause := cl.cfg.MinBackoff; cl.open.Err() == nil; pause = min(2*pause, cl.cfg.MaxBackoff) {
-		err := k.connect(cl.open)
+	for ; cl.open.Err() == nil; pause = cl.nextPause(pause) {
+		if pause > 0 {
+			select {
+			case <-time.After(pause/2 + rand.N(pause/2+1)):
+			case <-cl.open.Done():
+				return
+			}
+		}
+		err := k.connect(cl.open, pause)
 		if err == nil {
 			return
 		}
 		k.state.Load().failed.Store(lastError{err})
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2+1)):
-		case <-cl.open.Done():
-		}
 	}
+}
+
+// nextPause is the pause after an attempt that was made after the given one, and was in vain.
+func (cl *Client) nextPause(pause time.Duration) time.Duration {
+	return min(max(2*pause, cl.cfg.MinBackoff), cl.cfg.MaxBackoff)
 }
 
 // connected returns the connection, and waits if there is none.

@@ -2,6 +2,7 @@ package ucprpc
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -234,7 +235,7 @@ func TestClient_Stats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	for range 5 {
-		require.Error(t, cl.links[0].connect(t.Context()))
+		require.Error(t, cl.links[0].connect(t.Context(), 0))
 	}
 	require.NoError(t, cl.Close())
 	nodes := cl.Stats().Snapshot().Children
@@ -256,4 +257,42 @@ func TestPeer_Draining(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "x", string(got))
 	require.EqualValues(t, 1, s.loops[0].stats.requests.Load())
+}
+
+// TestClient_PausesAfterShortConnection: a client pauses before it connects again when its connection was short.
+func TestClient_PausesAfterShortConnection(t *testing.T) {
+	c := newContext(t, "sm")
+	var peers uatomic.Int64
+	cfg := testServer()
+	cfg.OnPeer = func(*Peer) { peers.Inc() }
+	methodDrop := Method{Name: "drop"}
+	cfg.Handlers.Handle(methodDrop, HandlerConfig{Inline: true}, func(c *Call) error {
+		c.Peer().disconnect(errViolation)
+		return nil
+	})
+	s := listen(t, c, freshName(), cfg)
+	const pause = time.Hour
+	cl := dial(t, c, s.Addr().String(), ClientConfig{WaitConnected: 100 * time.Millisecond, MinBackoff: pause, MaxBackoff: 2 * pause})
+	_, err := cl.Call(t.Context(), methodDrop, nil, nil)
+	require.Equal(t, CodeLost, CodeOf(err))
+	_, err = cl.Call(t.Context(), methodEcho, nil, nil)
+	require.Equal(t, CodeUnavailable, CodeOf(err))
+	require.EqualValues(t, 1, peers.Load())
+	require.Equal(t, pause, cl.nextPause(0))
+	require.Equal(t, 2*pause, cl.nextPause(pause))
+	require.Equal(t, 2*pause, cl.nextPause(2*pause))
+}
+
+// TestClient_HandlerDraining: a handler that has called a server that shuts down does not run again.
+func TestClient_HandlerDraining(t *testing.T) {
+	var cfg ServerConfig
+	var runs uatomic.Int64
+	cfg.Handlers.Handle(methodFail, HandlerConfig{}, func(*Call) error {
+		runs.Inc()
+		return fmt.Errorf("store: %w", &Error{Code: CodeDraining})
+	})
+	_, cl := newPair(t, "sm", cfg)
+	_, err := cl.Call(t.Context(), methodFail, nil, nil)
+	require.EqualError(t, err, "ucprpc: failed: store: ucprpc: the server shuts down")
+	require.EqualValues(t, 1, runs.Load())
 }

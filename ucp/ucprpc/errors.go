@@ -43,7 +43,8 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint16(c))
 }
 
-// Error is the error of a call. A handler that returns one sets the code that its caller gets. errors.Is finds
+// Error is the error of a call. A handler that returns one sets the code that its caller gets, except that CodeDraining
+// becomes CodeFailed: the handler has run. errors.Is finds
 // context.Canceled in CodeCanceled, context.DeadlineExceeded in CodeDeadline, ucs.ErrClosed in CodeClosed,
 // ucs.ErrTooLong in CodeTooLong, and everything in Err.
 type Error struct {
