@@ -136,7 +136,7 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
-// replace has a goroutine close the loop of a connection that has failed, or whose server drains, and connect again.
+// replace closes the loop of a connection that has failed, or whose server drains, and connects again, in goroutines.
 // It is called by the driver of that loop, and does nothing the second time.
 func (k *link) replace(p *Peer, gone bool) {
 	k.cl.mu.Lock() // Close waits for goroutines that are started before it
@@ -150,17 +150,13 @@ func (k *link) replace(p *Peer, gone bool) {
 	if gone && lived < k.cl.cfg.MaxBackoff || lived < k.cl.cfg.MinBackoff {
 		pause = k.cl.nextPause(old.pause)
 	}
-	k.cl.closing.Go(func() {
+	k.cl.closing.Go(func() { // it waits for handlers, which may wait for the next connection
 		if !gone { // calls in progress go on
-			k.cl.closing.Go(func() {
-				p.l.drain(k.cl.open)
-				_ = p.l.close(disconnected)
-			})
-		} else {
-			_ = p.l.close(disconnected) // the error tells of the failed connection
+			p.l.drain(k.cl.open)
 		}
-		k.reconnect(pause)
+		_ = p.l.close(disconnected) // the error tells of the failed connection
 	})
+	k.cl.closing.Go(func() { k.reconnect(pause) })
 }
 
 // reconnect tries to connect until it succeeds or the client is closed, after a pause if that is not 0.
@@ -280,7 +276,8 @@ func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
 // "closed" with the sums of the connections that are closed.
 func (cl *Client) Stats() *stats.Node { return cl.stats }
 
-// Close closes the client. Operations in progress fail with CodeLost.
+// Close closes the client. Operations in progress fail with CodeLost. It returns when all handlers have returned, so no
+// handler may call it.
 func (cl *Client) Close() error {
 	cl.mu.Lock()
 	cl.shut(disconnected)

@@ -296,3 +296,33 @@ func TestClient_HandlerDraining(t *testing.T) {
 	require.EqualError(t, err, "ucprpc: failed: store: ucprpc: the server shuts down")
 	require.EqualValues(t, 1, runs.Load())
 }
+
+// TestClient_HandlerWaitsForConnection: a handler whose connection has failed calls the server over the next one.
+func TestClient_HandlerWaitsForConnection(t *testing.T) {
+	c := newContext(t, "sm")
+	peers := make(chan *Peer, 2)
+	server := testServer()
+	server.OnPeer = func(p *Peer) { peers <- p }
+	s := listen(t, c, freshName(), server)
+	connected, replied := make(chan *Client, 1), make(chan error, 1)
+	var cfg ClientConfig
+	cfg.Handlers.Handle(methodWait, HandlerConfig{}, func(c *Call) error {
+		<-c.Context().Done()
+		_, err := (<-connected).Call(t.Context(), methodEcho, nil, nil)
+		replied <- err
+		return err
+	})
+	cl := dial(t, c, s.Addr().String(), cfg)
+	connected <- cl
+	p := <-peers
+	require.NoError(t, p.Send(t.Context(), methodWait, nil))
+	l := cl.links[0].state.Load().p.l
+	eventually(t, func() bool { return l.stats.requests.Load() == 1 })
+	p.l.runOnLoop(func() { p.disconnect(errViolation) })
+	select {
+	case err := <-replied:
+		require.NoError(t, err)
+	case <-time.After(hang):
+		t.Fatal("the call hangs")
+	}
+}

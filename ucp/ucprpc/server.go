@@ -201,7 +201,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close closes the server. Calls in progress fail at their callers with CodeLost, and their handlers see that the
-// context of the call has ended. It returns when they have returned.
+// context of the call has ended. It returns when they have returned, so no handler may call it or Shutdown.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range s.loops {
