@@ -117,7 +117,9 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 		var rejected *ucp.RejectedError
 		to := ""
 		if errors.As(err, &rejected) {
-			to, _ = strings.CutPrefix(string(rejected.Private), hello)
+			if rest, ok := strings.CutPrefix(string(rejected.Private), hello); ok {
+				to = rest
+			}
 		}
 		if to == "" {
 			break

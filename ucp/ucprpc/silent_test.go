@@ -10,6 +10,7 @@ import (
 	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 )
 
 // silent is a listener whose worker makes progress only in serve and until.
@@ -91,4 +92,18 @@ func TestCancel_NotSent(t *testing.T) {
 	require.Positive(t, s.kinds[kindCall])
 	require.Less(t, s.kinds[kindCall], calls)
 	require.Equal(t, s.kinds[kindCall], s.kinds[kindCancel])
+}
+
+// TestDial_ForeignRejection: what a listener of another protocol sends with a rejection is no address.
+func TestDial_ForeignRejection(t *testing.T) {
+	c := newContext(t, "sm")
+	other := listen(t, c, freshName(), testServer())
+	s := newSilent(t, c, ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
+		_ = r.Answer([]byte(other.Addr().String()))
+		return false
+	}})
+	s.serve(t, func() {
+		_, err := Dial(t.Context(), c, "unix", s.l.Addr().String(), ClientConfig{})
+		require.ErrorIs(t, err, ucs.ErrRejected)
+	})
 }
