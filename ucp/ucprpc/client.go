@@ -99,9 +99,14 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 		return err
 	}
 	l := newLoop(w, &cl.node)
+	l.connects = true
 	var p *Peer
 	dial := ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
-		OnError: func(_ *ucp.EP, err error) { l.drop(p, err) },
+		OnError: func(_ *ucp.EP, err error) {
+			if p != nil {
+				l.drop(p, err)
+			}
+		},
 	}}
 	address := cl.address
 	for range maxRedirects {
@@ -109,9 +114,9 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 		if up, err = w.Dial(ctx, cl.network, address, dial); err == nil {
 			if string(up.Private) != hello {
 				err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
-				break
+			} else if err = up.EP.Err(); err == nil { // otherwise OnError may have been called already
+				p = l.add(up.EP, up.From)
 			}
-			p = l.add(up.EP, up.From)
 			break
 		}
 		var rejected *ucp.RejectedError
@@ -126,15 +131,23 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 		}
 		address = redirected(cl.network, cl.address, to)
 	}
+	l.connects = false
 	if p == nil {
+		l.releaseEarly()
 		return ucs.Join(err, l.close(disconnected))
 	}
 	p.onGone = func(p *Peer, err error) { k.replace(p, true) }
 	p.onDrain = func(p *Peer) { k.replace(p, false) }
+	l.acquire() // until early messages are handled, which come before others
 	l.running.Add(1)
 	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})}) // before the connection can fail
 	close(old.over)
 	go l.serve()
+	for _, m := range l.early {
+		l.handle(m)
+	}
+	l.releaseEarly()
+	l.release()
 	return nil
 }
 

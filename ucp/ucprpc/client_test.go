@@ -326,3 +326,37 @@ func TestClient_HandlerWaitsForConnection(t *testing.T) {
 		t.Fatal("the call hangs")
 	}
 }
+
+// TestClient_EarlyMessages: a client handles messages that its server sends at once when it has connected, in order.
+func TestClient_EarlyMessages(t *testing.T) {
+	const dials, messages = 20, 10
+	c := newContext(t, "sm")
+	var server ServerConfig
+	server.OnPeer = func(p *Peer) {
+		for i := range messages {
+			b := packed(header{kind: kindOneWay, number: methodInline.Number}, "")
+			r, err := p.ep.SendActive(amID, b, []byte{byte(i)}, nil)
+			r.Release()
+			assert.NoError(t, err)
+		}
+	}
+	s := listen(t, c, freshName(), server)
+	came := make(chan byte, messages)
+	var cfg ClientConfig
+	cfg.Handlers.Handle(methodInline, HandlerConfig{Inline: true}, func(c *Call) error {
+		came <- c.Data[0]
+		return nil
+	})
+	for range dials {
+		cl := dial(t, c, s.Addr().String(), cfg)
+		for i := range messages {
+			select {
+			case got := <-came:
+				require.EqualValues(t, i, got)
+			case <-time.After(hang):
+				t.Fatal("a message is lost")
+			}
+		}
+		require.NoError(t, cl.Close())
+	}
+}

@@ -36,12 +36,14 @@ type loop struct {
 	made    int    // slots; under mu
 
 	// Of the driver.
-	own       *waiter // its wait; nil if it only serves
-	events    uint    // messages and completions
-	seen      uint    // events before the latest park
-	woken     bool    // it has woken a goroutine since it last yielded
-	pushes    bool    // it has posted messages since the latest poll
-	closed    bool    // the worker is closed
+	own       *waiter              // its wait; nil if it only serves
+	events    uint                 // messages and completions
+	seen      uint                 // events before the latest park
+	woken     bool                 // it has woken a goroutine since it last yielded
+	pushes    bool                 // it has posted messages since the latest poll
+	closed    bool                 // the worker is closed
+	connects  bool                 // a client connects: messages are kept in early
+	early     []*ucp.ActiveMessage // at most what a window permits
 	ready     func() bool
 	slots     []atomic.Pointer[slot] // by index; set under mu, read by the driver
 	flushes   []*slot                // that wait for a flush

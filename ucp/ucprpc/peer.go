@@ -150,7 +150,11 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	l.events++
 	p := l.peer(m.From)
 	if p == nil {
-		m.Reject()
+		if l.connects {
+			l.early = append(l.early, m.Keep())
+		} else {
+			m.Reject()
+		}
 		return
 	}
 	var h header
@@ -172,6 +176,14 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	default:
 		l.handleRequest(p, &h, name, m)
 	}
+}
+
+// releaseEarly releases the messages that have come before the record of their connection.
+func (l *loop) releaseEarly() {
+	for _, m := range l.early {
+		m.Release()
+	}
+	l.early = nil
 }
 
 // cancel ends the context of a call of the peer. A call that has ended meanwhile is not found.
