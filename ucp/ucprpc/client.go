@@ -202,6 +202,9 @@ func (cl *Client) nextPause(pause time.Duration) time.Duration {
 func (k *link) connected(ctx context.Context) (*Peer, error) {
 	var limit <-chan time.Time
 	for {
+		if k.cl.open.Err() != nil {
+			return nil, disconnected
+		}
 		s := k.state.Load()
 		if s.p != nil {
 			return s.p, nil

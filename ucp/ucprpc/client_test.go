@@ -2,6 +2,7 @@ package ucprpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -36,12 +37,12 @@ func TestClient_Reconnects(t *testing.T) {
 				_, err := cl.Call(ctx, Method{Name: methodWait.Name, Idempotent: true}, nil, nil)
 				repeated <- err
 			}()
-			l := cl.links[0].state.Load().p.l
-			eventually(t, func() bool {
-				n := 0
+			active := func() (n int) {
+				l := cl.links[0].state.Load().p.l
 				l.runOnLoop(func() { n = l.active })
-				return n == 2
-			})
+				return n
+			}
+			eventually(t, func() bool { return active() == 2 })
 			server.Kill(t)
 			require.Equal(t, CodeLost, CodeOf(<-failed))
 
@@ -49,11 +50,7 @@ func TestClient_Reconnects(t *testing.T) {
 			got, err := cl.Call(t.Context(), methodEcho, []byte("again"), nil) // waits for the connection
 			require.NoError(t, err)
 			require.Equal(t, "again", string(got))
-			select {
-			case err := <-repeated:
-				t.Fatal(err)
-			default:
-			}
+			eventually(t, func() bool { return active() == 1 })
 			cancel()
 			require.Equal(t, CodeCanceled, CodeOf(<-repeated))
 		})
@@ -68,7 +65,7 @@ func TestClient_NotConnected(t *testing.T) {
 	require.NoError(t, s.Close())
 	eventually(t, func() bool {
 		_, err := cl.Call(t.Context(), methodEcho, nil, nil)
-		return CodeOf(err) == CodeUnavailable
+		return CodeOf(err) == CodeUnavailable && errors.Is(err, ucs.ErrUnreachable)
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -76,6 +73,20 @@ func TestClient_NotConnected(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, cl.Close())
 	_, err = cl.Call(t.Context(), methodEcho, nil, nil)
+	require.Equal(t, CodeClosed, CodeOf(err))
+}
+
+// TestClient_Closed: calls of a client that is closed fail with CodeClosed.
+func TestClient_Closed(t *testing.T) {
+	_, cl := newPair(t, "sm", testServer())
+	m, err := cl.Open(t.Context(), "none")
+	require.Nil(t, m)
+	require.Equal(t, CodeNoMemory, CodeOf(err))
+	require.NoError(t, cl.Close())
+	_, err = cl.Call(t.Context(), methodEcho, nil, nil)
+	require.Equal(t, CodeClosed, CodeOf(err))
+	require.ErrorIs(t, err, ucs.ErrClosed)
+	_, err = cl.Open(t.Context(), "none")
 	require.Equal(t, CodeClosed, CodeOf(err))
 }
 

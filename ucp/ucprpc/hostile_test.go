@@ -2,7 +2,6 @@ package ucprpc
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -160,14 +159,16 @@ func TestHostile_AnnouncesOnly(t *testing.T) {
 	for i := range 8 {
 		require.NoError(t, a.send(packed(header{kind: kindCall, id: callID{uint32(i), 1}}, "echo"), make([]byte, 1<<20)))
 	}
+	inFlight := func() (n int) {
+		s.loops[0].runOnLoop(func() { n = s.loops[0].inFlight })
+		return n
+	}
+	a.push()
+	eventually(t, func() bool { return inFlight() == 8 })
 	_, err := cl.Call(t.Context(), methodEcho, nil, nil)
 	require.NoError(t, err)
 	_ = a.w.Close()
-	eventually(t, func() bool {
-		n := -1
-		s.loops[0].runOnLoop(func() { n = s.loops[0].inFlight })
-		return n == 0 && s.loops[0].peers.Load() == 1
-	})
+	eventually(t, func() bool { return inFlight() == 0 && s.loops[0].peers.Load() == 1 })
 }
 
 // TestHostile_KeepsMemory: a peer announces a large request, cancels it, and sends nothing while a handler receives the
@@ -214,19 +215,23 @@ func TestHostile_KeepsMemory(t *testing.T) {
 
 // TestHostile_LateReply: the reply to a call that was given up is counted and changes nothing.
 func TestHostile_LateReply(t *testing.T) {
-	release := make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	var cfg ServerConfig
 	cfg.Handlers.Handle(methodWait, HandlerConfig{}, func(c *Call) error {
+		close(started)
 		<-release
 		c.Reply = append(c.Reply, "late"...)
 		return nil
 	})
 	cfg.Handlers.Handle(methodInline, HandlerConfig{Inline: true}, echo)
 	_, cl := newPair(t, "sm", cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-started
+		cancel()
+	}()
 	_, err := cl.Call(ctx, methodWait, nil, nil)
-	require.True(t, errors.Is(err, context.DeadlineExceeded))
+	require.ErrorIs(t, err, context.Canceled)
 	close(release)
 	l := cl.links[0].state.Load().p.l
 	eventually(t, func() bool {
