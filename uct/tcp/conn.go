@@ -267,7 +267,7 @@ func (c *conn) checkPeer(name string) error {
 // Ready implements epoll.Watcher.
 func (c *conn) Ready(events uint32) int {
 	c.it.warm(c)
-	if c.tx.blocked {
+	if c.tx.blocked || c.watched {
 		c.unblock()
 	}
 	return c.receive()

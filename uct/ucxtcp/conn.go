@@ -165,7 +165,7 @@ func (c *Conn) Ready(events uint32) int {
 	if c.state == connOpen {
 		c.it.warm(c)
 	}
-	if c.tx.blocked {
+	if c.tx.blocked || c.tx.watched {
 		c.unblock()
 	}
 	return c.receive()
