@@ -311,7 +311,7 @@ func (c *Conn) leave(early []byte) {
 		c.sayFin()
 		c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
 	default:
-		if !c.requested {
+		if c.state == connOpen && !c.requested { // else opened says it, behind early
 			c.sayFin()
 		}
 		c.closeSoon()
