@@ -23,7 +23,7 @@ type EP struct {
 	err     error
 	adopted bool // the user has it: by NewEP, Dial, Listen or an active message
 
-	lane    uct.EP
+	lane    *ucxtcp.EP
 	am      uct.AMSender
 	pending uct.PendingReq
 	waiting bool // pending is queued at the transport
@@ -86,7 +86,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		e.adopted = true
 		return e, nil
 	}
-	e, err := w.connect(p, &a, uct.DialOnUse)
+	e, err := w.connect(p, &a)
 	if err != nil {
 		w.dropPeer(p)
 		return fail(err)
@@ -99,7 +99,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 }
 
 // connect makes an EP to the first interface of an address that is reachable.
-func (w *Worker) connect(p *peer, a *ucxwire.Address, dial uct.DialMode) (*EP, error) {
+func (w *Worker) connect(p *peer, a *ucxwire.Address) (*EP, error) {
 	why := "the address has no tcp interface"
 	for _, d := range a.Devices {
 		for _, i := range d.Ifaces {
@@ -111,11 +111,11 @@ func (w *Worker) connect(p *peer, a *ucxwire.Address, dial uct.DialMode) (*EP, e
 				why = reason
 				continue
 			}
-			lane, err := w.tcp.NewEP(uct.EPParams{DeviceAddr: d.Addr, IfaceAddr: i.Addr, Dial: dial})
+			lane, err := w.tcp.NewEP(uct.EPParams{DeviceAddr: d.Addr, IfaceAddr: i.Addr})
 			if err != nil {
 				return nil, err
 			}
-			e := w.newEP(lane)
+			e := w.newEP(lane.(*ucxtcp.EP))
 			e.peer, e.sn = p, p.add(e)
 			return e, nil
 		}
@@ -124,7 +124,7 @@ func (w *Worker) connect(p *peer, a *ucxwire.Address, dial uct.DialMode) (*EP, e
 }
 
 // newEP makes the record of an EP with a lane.
-func (w *Worker) newEP(lane uct.EP) *EP {
+func (w *Worker) newEP(lane *ucxtcp.EP) *EP {
 	e := &EP{w: w, lane: lane, am: lane.Ops().AM}
 	e.pending.Func = e.retry
 	e.id = w.eps.Add(e)

@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // sock is the socket of a connection manager: by it two endpoints exchange their addresses, and its end is the
@@ -134,7 +135,7 @@ func (s *sock) endpoint() error {
 	if err != nil {
 		return err
 	}
-	s.e = s.w.newEP(lane)
+	s.e = s.w.newEP(lane.(*ucxtcp.EP))
 	s.e.sock, s.e.errMode, s.e.adopted = s, ucxwire.ErrModePeer, true
 	return nil
 }

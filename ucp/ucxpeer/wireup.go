@@ -5,7 +5,6 @@ import (
 
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct"
 )
 
 // peer is a worker of UCX. Its n-th endpoint to this worker is matched with the n-th EP to it.
@@ -97,7 +96,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 	}
 	switch m.Type {
 	case ucxwire.WireupRequest:
-		return w.wireupRequest(&m)
+		return w.wireupRequest(a, &m)
 	case ucxwire.WireupPreRequest:
 		e := w.eps.Find(m.DstEP)
 		if e == nil || e.sock == nil {
@@ -135,13 +134,13 @@ func (e *EP) setRemote(id uint64) bool {
 	return true
 }
 
-func (w *Worker) wireupRequest(m *ucxwire.WireupMsg) bool {
+func (w *Worker) wireupRequest(a arrival, m *ucxwire.WireupMsg) bool {
 	if m.SrcEP == 0 {
 		return false
 	}
 	e := w.eps.Find(m.DstEP)
 	if m.DstEP == 0 {
-		e = w.requested(m)
+		e = w.requested(a, m)
 	}
 	if e == nil {
 		return w.late()
@@ -161,8 +160,9 @@ func (w *Worker) wireupRequest(m *ucxwire.WireupMsg) bool {
 	return true
 }
 
-// requested is the EP that a request without a target is for: the one with the same number, else a new one.
-func (w *Worker) requested(m *ucxwire.WireupMsg) *EP {
+// requested is the EP that a request without a target is for: the one with the same number, else one on the connection
+// that brought the request.
+func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 	if m.Address.UUID == w.uuid || m.ConnSN == ucxwire.NoConnSN {
 		return nil
 	}
@@ -170,21 +170,21 @@ func (w *Worker) requested(m *ucxwire.WireupMsg) *EP {
 	if e := p.eps[m.ConnSN]; e != nil {
 		return e
 	}
+	if e := w.lanes[a.conn.EP()]; e != nil && e.peer == p && e.remote == 0 {
+		return e
+	}
 	defer w.dropPeer(p)
 	if w.eps.Len() >= maxEPsByPeers && w.countUnadopted() >= maxEPsByPeers {
 		w.stats.Refused++
 		return nil
 	}
-	e, err := w.connect(p, &m.Address, uct.DialByPeer)
+	lane, err := w.tcp.Accept(a.conn)
 	if err != nil {
 		w.stats.Refused++
 		return nil
 	}
-	delete(p.eps, e.sn)
-	if p.next == e.sn+1 && m.ConnSN != e.sn {
-		p.next = e.sn
-	}
-	e.sn, e.errMode, e.requested = m.ConnSN, m.ErrMode, true
+	e := w.newEP(lane)
+	e.peer, e.sn, e.errMode, e.requested = p, m.ConnSN, m.ErrMode, true
 	p.eps[e.sn] = e
 	return e
 }

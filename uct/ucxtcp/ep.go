@@ -72,7 +72,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return e, nil
 	}
 	id := peerID{e.peer, e.sn}
-	it.nextSN[e.peer]++
+	it.nextSN[e.peer] = e.sn + 1
 	it.byPeer[id] = e
 	if c := it.unexpected[id]; c != nil && e.peer != it.listen {
 		delete(it.unexpected, id)
@@ -80,6 +80,29 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	} else if e.waits {
 		e.start()
 	}
+	return e, nil
+}
+
+// Accept makes an EP that sends on a connection which the peer has made and no EP names, whatever its serial is. It
+// connects to no other address than that. ErrInvalidState if the connection has ended, or has or had an EP.
+func (it *Iface) Accept(c *Conn) (*EP, error) {
+	id := peerID{c.peer, c.sn}
+	err := error(nil)
+	switch {
+	case it.closed:
+		err = uct.ErrClosed
+	case c.state != connOpen || it.unexpected[id] != c || it.byPeer[id] != nil:
+		err = fmt.Errorf("%w: the connection has ended, or has or had an EP", ucs.ErrInvalidState)
+	}
+	if err != nil {
+		return nil, it.opError("accept", err)
+	}
+	e := &EP{it: it, peer: c.peer, sn: c.sn, waits: true}
+	it.eps.Add(e)
+	it.nextSN[e.peer] = max(it.nextSN[e.peer], e.sn+1)
+	it.byPeer[id] = e
+	delete(it.unexpected, id)
+	c.adopt(e)
 	return e, nil
 }
 
@@ -106,6 +129,9 @@ func (e *EP) address(p *uct.EPParams) error {
 	}
 	e.peer = netip.AddrPortFrom(d.ip, port)
 	e.sn, e.dials = it.nextSN[e.peer], p.Dial.Trusted()
+	for it.byPeer[peerID{e.peer, e.sn}] != nil { // the peer chose the serial of an accepted one
+		e.sn++
+	}
 	if p.Dial == uct.DialedByPeer && it.unexpected[peerID{e.peer, e.sn}] == nil {
 		return fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)
 	}

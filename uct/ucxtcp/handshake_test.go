@@ -457,3 +457,59 @@ func TestOpen_Params(t *testing.T) {
 	require.NoError(t, md.Close())
 	require.NoError(t, only.Close())
 }
+
+// TestAccept_Serial: an EP that is made for a connection sends on that one, whatever its serial is.
+func TestAccept_Serial(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 1))
+	s.hear(frameLen + eventLen)
+	c := e.it.unexpected[peerID{addr: e.it.unnamed.all[0].c.peer, sn: 1}]
+	require.NotNil(t, c)
+	ep, err := e.it.Accept(c)
+	require.NoError(t, err)
+	assert.Same(t, ep, c.EP())
+	s.hear(len(requestFrame(0, false, 1)))
+	s.say(event(eventAck))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	hi(t, ep)
+	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	_, err = e.it.Accept(c)
+	assert.ErrorIs(t, err, ucs.ErrInvalidState)
+
+	other := e.to(p.port, uct.DialNow)
+	assert.Equal(t, uint64(2), other.sn)
+	require.NoError(t, ep.Close())
+	require.NoError(t, other.Close())
+	_, err = e.it.Accept(c)
+	assert.ErrorIs(t, err, ucs.ErrInvalidState)
+}
+
+// TestClose_BeforeConnected: what an EP has taken before it was connected goes out before it says that it sends no more.
+func TestClose_BeforeConnected(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialOnUse)
+	hi(t, ep)
+	require.NoError(t, ep.Close())
+	s := p.accept()
+	s.hear(len(first(0, false, 0)))
+	s.say(event(eventAck))
+	want := append(append([]byte{}, hiFrame...), event(eventFin)...)
+	assert.Equal(t, want, s.hear(len(want)))
+}
+
+// TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
+func TestRoom_WatchEnds(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialNow)
+	s := p.accept()
+	s.hear(len(first(0, false, 0)))
+	s.say(event(eventAck))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	ep.conn.tx.watched = true // of a full socket, to which a retry has written
+	ep.conn.setEvents()
+	until(t, "quiet", func() bool { return !ep.conn.tx.watched && e.it.Arm(0) == nil }, e)
+	require.NoError(t, ep.Close())
+}
