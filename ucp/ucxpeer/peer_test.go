@@ -241,6 +241,49 @@ func TestStream(t *testing.T) {
 	assert.True(t, r.Cancel())
 }
 
+// TestStream_CallbackReceives: OnDone of a receive that finds its bytes there may receive more, in order, and close.
+func TestStream_CallbackReceives(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	want := pattern(64, 1)
+	for i := range want { // one piece each
+		require.NoError(t, p.wait(p.ab.StreamSend(want[i:i+1], nil)))
+	}
+	require.NoError(t, p.wait(p.ab.TagSend(1, nil, nil)))
+	require.NoError(t, p.wait(p.b.TagRecv(nil, 1, all, nil, nil))) // behind them all
+	var got []byte
+	var receive func()
+	receive = func() {
+		buf := make([]byte, 4)
+		_, err := p.ba.StreamRecv(buf, true, &ucxpeer.OpParams{OnDone: func(err error) {
+			if assert.NoError(t, err); len(got)+len(buf) <= len(want) {
+				got = append(got, buf...)
+			}
+			if len(got) < len(want)/2 {
+				receive()
+				return
+			}
+			_, _ = p.ba.Close(ucxpeer.CloseForce)
+		}})
+		assert.NoError(t, err)
+	}
+	receive()
+	assert.Equal(t, want[:len(want)/2], got)
+}
+
+// TestStream_CallbackCloses: a receive that a message ends may close the EP, whose other bytes are dropped.
+func TestStream_CallbackCloses(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+	closed := false
+	_, err := p.ba.StreamRecv(make([]byte, 4), true, &ucxpeer.OpParams{OnDone: func(error) {
+		_, _ = p.ba.Close(ucxpeer.CloseForce)
+		closed = true
+	}})
+	require.NoError(t, err)
+	_, err = p.ab.StreamSend(make([]byte, 100), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return closed })
+}
+
 func TestMemory(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
 	mem, err := p.b.MemMap(make([]byte, 1<<20), uct.AccessAll)

@@ -34,7 +34,7 @@ func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
 	if e.state != epOpen {
 		return nil, e.refuse(opStreamRecv.name)
 	}
-	r := &Request{w: e.w, ep: e, op: &opStreamRecv, buf: data.Bytes(buf), status: ucs.StatusInProgress, onDone: p.onDone()}
+	r := &Request{w: e.w, ep: e, op: &opStreamRecv, buf: data.Bytes(buf), status: ucs.StatusInProgress}
 	r.stream.all = all
 	e.list(r)
 	e.adopted = true
@@ -55,6 +55,9 @@ func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
 		s.pieces = s.pieces[1:]
 	}
 	s.endPartial()
+	if r.onDone = p.onDone(); r.Done() && r.onDone != nil { // not before: it may receive more, or close the EP
+		r.onDone(r.Err())
+	}
 	return r, nil
 }
 
@@ -100,7 +103,7 @@ func (w *Worker) handleStream(a arrival) bool {
 		n = s.write(m.Data)
 		s.endPartial()
 	}
-	if n == len(m.Data) {
+	if n == len(m.Data) || e.state >= epFailed { // a callback has closed it
 		return true
 	}
 	s.pieces = append(s.pieces, w.hold(a, m.Data[n:]))
