@@ -45,6 +45,7 @@ type EP struct {
 	stream            stream
 	sock              *sock // of the connection manager; nil: none
 	closing           *Request
+	flushed           bool // while it closes: by the flush of Close
 }
 
 type epState uint8
@@ -363,14 +364,15 @@ type CloseMode uint8
 
 // Modes of closing.
 const (
-	// CloseFlush first completes all operations, at the peer too.
+	// CloseFlush first completes all operations, at the peer too: it waits until the peer has matched synchronous
+	// sends and rendezvous. Receives of the stream end with StatusCanceled.
 	CloseFlush CloseMode = iota
 	// CloseForce closes at once. Operations end with StatusCanceled.
 	CloseForce
 )
 
 // Close closes the EP. Operations that were started before complete first, with CloseFlush. The EP takes no more
-// operations. Closing an EP that failed does nothing.
+// operations. Closing an EP that failed does nothing. CloseForce ends the Request of a CloseFlush with StatusCanceled.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	switch {
 	case e.state >= epFailed:
@@ -379,31 +381,47 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	case mode == CloseForce:
 		e.state = epClosed
 		e.release(ucs.StatusCanceled, nil)
+		if e.closing != nil {
+			e.closing.end(ucs.StatusCanceled, nil)
+		}
 		return nil, nil
 	case e.state == epClosing:
 		return e.closing, nil
 	}
-	r, err := e.start(e.w.request(&opClose, func(error) {
-		if e.state == epClosing {
-			e.w.todo = append(e.w.todo, func() { e.closed() })
-			e.w.engine.Raise()
-		}
-	}))
+	r, err := e.start(e.w.request(&opClose, func(error) { e.flushed = true }))
 	if err != nil {
 		return nil, err
 	}
-	if r == nil {
+	if e.flushed = e.flushed || r == nil; e.flushed && !e.busy() {
 		e.state = epClosed
 		e.release(ucs.StatusCanceled, nil)
 		return nil, nil
 	}
 	e.state = epClosing
-	e.closing = e.w.request(&opClose, nil)
-	e.closing.status = ucs.StatusInProgress
+	e.closing = &Request{w: e.w, op: &opClose, status: ucs.StatusInProgress}
 	return e.closing, nil
 }
 
-// closed ends a close whose flush has ended.
+// busy reports that an operation has not ended. Receives of the stream do not count: they wait for the peer.
+func (e *EP) busy() bool {
+	for r := e.live; r != nil; r = r.next {
+		if r.op != &opStreamRecv {
+			return true
+		}
+	}
+	return false
+}
+
+// closeIfIdle ends a close, at the next progress, once all operations have ended. The flush does not wait for messages
+// that the peer has not matched.
+func (e *EP) closeIfIdle() {
+	if e.state == epClosing && e.flushed && !e.busy() {
+		e.w.todo = append(e.w.todo, e.closed)
+		e.w.engine.Raise()
+	}
+}
+
+// closed ends a close whose operations have ended.
 func (e *EP) closed() {
 	r := e.closing
 	if e.state == epClosing {

@@ -438,6 +438,51 @@ func TestListen_CloseWorker(t *testing.T) {
 	assert.Less(t, time.Since(began), 15*time.Second, "Close has waited for a client")
 }
 
+// TestClose_WaitsForMatches: a close waits for the sends that the peer has not received yet.
+func TestClose_WaitsForMatches(t *testing.T) {
+	for _, n := range []int{8, 1 << 20} {
+		p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+		send, err := p.ab.TagSendSync(1, pattern(n, 1), nil)
+		require.NoError(t, err)
+		p.until(func() bool { _, _, ok := p.b.TagProbe(1, all, false); return ok })
+		closing, err := p.ab.Close(ucxpeer.CloseFlush)
+		require.NoError(t, err)
+		again, err := p.ab.Close(ucxpeer.CloseFlush)
+		require.NoError(t, err)
+		assert.Same(t, closing, again)
+		for range 100 { // a close that does not wait has ended by then
+			p.a.Progress()
+			p.b.Progress()
+		}
+		assert.False(t, send.Done())
+		buf := make([]byte, n)
+		require.NoError(t, p.wait(p.b.TagRecv(buf, 1, all, nil, nil)))
+		require.NoError(t, p.wait(send, nil))
+		require.NoError(t, p.wait(closing, nil))
+		assert.Equal(t, pattern(n, 1), buf)
+	}
+}
+
+// TestClose_Twice: a close that waits ends when the EP or the worker is closed at once.
+func TestClose_Twice(t *testing.T) {
+	for _, worker := range []bool{false, true} {
+		p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
+		_, err := p.ab.TagSendSync(1, make([]byte, 8), nil)
+		require.NoError(t, err)
+		closing, err := p.ab.Close(ucxpeer.CloseFlush)
+		require.NoError(t, err)
+		require.False(t, closing.Done())
+		if worker {
+			require.NoError(t, p.a.Close())
+		} else {
+			_, err = p.ab.Close(ucxpeer.CloseForce)
+			require.NoError(t, err)
+		}
+		require.True(t, closing.Done())
+		assert.ErrorIs(t, closing.Err(), ucs.ErrCanceled)
+	}
+}
+
 // TestPeerLeaves: every operation ends when the peer has gone, with the reason.
 func TestPeerLeaves(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{RndvThresh: -1}, ucxpeer.EPConfig{})

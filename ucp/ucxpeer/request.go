@@ -159,6 +159,9 @@ func (r *Request) end(st ucs.Status, detail error) {
 	if r.onDone != nil {
 		r.onDone(r.Err())
 	}
+	if r.ep != nil {
+		r.ep.closeIfIdle()
+	}
 }
 
 // endIfDone ends a send of which all was posted and released, and for which no reply is due.

@@ -29,7 +29,8 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 }
 
 // StreamRecv receives bytes of the stream into buf: with all, as many as buf holds; else those that are there, but
-// at least one. Request.Count is how many. The receives of a stream complete in order.
+// at least one. Request.Count is how many. The receives of a stream complete in order. If the bytes are there, OnDone is
+// called before StreamRecv returns.
 func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
 	if e.state != epOpen {
 		return nil, e.refuse(opStreamRecv.name)
