@@ -84,7 +84,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		if e.errMode != mode {
 			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
 		}
-		e.adopted = true
+		p.named, e.adopted = true, true
 		return e, nil
 	}
 	e, err := w.connect(p, &a)
@@ -92,7 +92,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		w.dropPeer(p)
 		return fail(err)
 	}
-	e.errMode, e.adopted = mode, true
+	p.named, e.errMode, e.adopted = true, mode, true
 	if cfg.PeerErrors {
 		e.request()
 	}

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -76,11 +76,7 @@ func (h *hostile) connect() {
 	require.NoError(h.t, err)
 	h.send(frameCM, request)
 
-	address := h.target
-	address.UUID = h.uuid
-	address.Devices[0].Ifaces[0].Addr = []byte{byte(own >> 8), byte(own)}
-	defer func() { address.Devices[0].Ifaces[0].Addr = []byte{byte(port >> 8), byte(port)} }()
-	h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, Address: address}))
+	h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, Address: h.address()}))
 	for h.ep = 0; h.ep == 0; {
 		id, body := h.read()
 		if id == frameCM && le.Uint32(body)&connRequest != 0 { // it sends on this connection too
@@ -93,9 +89,12 @@ func (h *hostile) connect() {
 }
 
 // send writes a frame; errors are those of a connection that the worker has broken.
-func (h *hostile) send(id uint8, body []byte) bool {
+func (h *hostile) send(id uint8, body []byte) bool { return h.sendWithin(testenv.Watchdog, id, body) }
+
+// sendWithin is send to a worker that may have stopped to read.
+func (h *hostile) sendWithin(limit time.Duration, id uint8, body []byte) bool {
 	frame := le.AppendUint32([]byte{id}, uint32(len(body)))
-	_ = h.conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_ = h.conn.SetWriteDeadline(time.Now().Add(limit))
 	_, err := h.conn.Write(append(frame, body...))
 	return err == nil
 }
@@ -103,19 +102,26 @@ func (h *hostile) send(id uint8, body []byte) bool {
 // read returns the next frame while the worker makes progress.
 func (h *hostile) read() (id uint8, body []byte) {
 	var head [5]byte
-	full := func(b []byte) {
-		for n := 0; n < len(b); {
-			_ = h.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-			k, err := h.conn.Read(b[n:])
-			n += k
-			require.NotErrorIs(h.t, err, io.EOF)
-			h.w.Progress()
-		}
-	}
-	full(head[:])
+	h.full(head[:])
 	body = make([]byte, le.Uint32(head[1:]))
-	full(body)
+	h.full(body)
 	return head[0], body
+}
+
+// full reads so many bytes while the worker makes progress.
+func (h *hostile) full(b []byte) {
+	n := 0
+	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool {
+		if h.w.Progress(); n == len(b) {
+			return true
+		}
+		_ = h.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		k, err := h.conn.Read(b[n:])
+		if n += k; err != nil {
+			require.ErrorIs(h.t, err, os.ErrDeadlineExceeded)
+		}
+		return n == len(b)
+	})
 }
 
 // broken reports that the worker has broken the connection.
@@ -297,7 +303,7 @@ func TestHostile_Random(t *testing.T) {
 		if len(body) > 0 && random.IntN(4) == 0 {
 			body = body[:random.IntN(len(body))]
 		}
-		if !h.send(id, body) {
+		if !h.sendWithin(time.Millisecond, id, body) {
 			h.hangUp()
 		}
 		for range 3 {
@@ -321,4 +327,56 @@ func TestHostile_Random(t *testing.T) {
 	require.NoError(t, p.wait(ep.TagSend(0xabcdef12345, pattern(100, 1), nil)))
 	require.NoError(t, p.wait(r, nil))
 	assert.Equal(t, pattern(100, 1), buf)
+}
+
+// accept takes the connection that the worker makes to the peer.
+func (h *hostile) accept() {
+	h.hangUp()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, err := h.listen.Accept()
+		assert.NoError(h.t, err)
+		accepted <- conn
+	}()
+	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool {
+		h.w.Progress()
+		select {
+		case h.conn = <-accepted:
+		default:
+		}
+		return h.conn != nil
+	})
+	h.full(make([]byte, 8)) // the magic number
+	id, _ := h.read()
+	require.Equal(h.t, uint8(frameCM), id)
+	h.send(frameCM, le.AppendUint32(nil, connAck))
+}
+
+// address is that of the peer, as a worker of UCX would have it.
+func (h *hostile) address() ucxwire.Address {
+	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
+	a, _, err := ucxwire.DecodeAddress(h.w.Address(), ucxwire.Layout{})
+	require.NoError(h.t, err)
+	a.UUID = h.uuid
+	a.Devices[0].Ifaces[0].Addr = []byte{byte(own >> 8), byte(own)}
+	return a
+}
+
+// TestNewEP_Serials: the EPs to a worker are numbered on when the ones before are closed, as UCX's are.
+func TestNewEP_Serials(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	address := h.address()
+	for i := range uint16(3) {
+		e, err := w.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), ucxpeer.EPConfig{PeerErrors: true})
+		require.NoError(t, err)
+		h.accept()
+		id, body := h.read()
+		require.Equal(t, ucxwire.IDWireup, id)
+		m, err := ucxwire.DecodeWireup(body)
+		require.NoError(t, err)
+		assert.Equal(t, i, m.ConnSN)
+		_, err = e.Close(ucxpeer.CloseForce)
+		require.NoError(t, err)
+	}
 }

@@ -12,6 +12,8 @@ type peer struct {
 	uuid uint64
 	eps  map[uint16]*EP
 	next uint16
+	// named: the program has its address. The record is kept then: UCX never counts its endpoints to a worker anew.
+	named bool
 }
 
 // maxEPsByPeers bounds the EPs that peers made and nobody adopted.
@@ -48,18 +50,18 @@ func (p *peer) unadopted() *EP {
 	return first
 }
 
+// dropPeer forgets a peer without EPs, unless the program named it.
 func (w *Worker) dropPeer(p *peer) {
-	if len(p.eps) == 0 && p.next == 0 {
+	if len(p.eps) == 0 && !p.named {
 		delete(w.peers, p.uuid)
 	}
 }
 
-// dropEP removes an EP from its peer, which is forgotten with the last one.
+// dropEP removes an EP from its peer.
 func (w *Worker) dropEP(e *EP) {
 	if p := e.peer; p != nil && p.eps[e.sn] == e {
-		if delete(p.eps, e.sn); len(p.eps) == 0 {
-			delete(w.peers, p.uuid)
-		}
+		delete(p.eps, e.sn)
+		w.dropPeer(p)
 	}
 }
 
