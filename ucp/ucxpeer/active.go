@@ -150,8 +150,9 @@ func postActiveRTS(r *Request) error {
 func (w *Worker) deliver(m *ActiveMessage) {
 	f := w.handlers[m.ID]
 	if f == nil {
-		w.stats.Unhandled++
-		m.Reject()
+		if w.stats.Unhandled++; m.ep == nil || m.ep.mayAnswer() {
+			m.Reject()
+		}
 		return
 	}
 	if m.From != nil {
@@ -261,12 +262,14 @@ const maxActiveRndv = 4096
 
 func (w *Worker) activeRTS(e *EP, r *ucxwire.RTS) {
 	am := r.AM()
-	m := &ActiveMessage{ID: am.ID, Header: am.Header, Length: int(r.Size), ep: e, req: r.Req}
+	m := &ActiveMessage{ID: am.ID, Header: append([]byte(nil), am.Header...), Length: int(r.Size), ep: e, req: r.Req}
 	if am.Flags&ucxwire.FlagAMReply != 0 {
 		m.From = e
 	}
 	if e.activeRndv++; e.activeRndv > maxActiveRndv {
-		m.Reject()
+		if e.mayAnswer() {
+			m.Reject()
+		}
 		return
 	}
 	w.deliver(m)

@@ -65,9 +65,22 @@ type control struct {
 	send  *Request  // a rendezvous whose data the peer asked for
 }
 
-// maxControl is how many such messages may wait. Requests of the peer that need more are held, so that the
-// transport stops reading from a peer that does not read its replies.
-const maxControl = 256
+const (
+	// maxControl is how many such messages may wait. Requests of the peer for memory that need more are held, and
+	// count as messages without a receive: a peer that does not read its replies is not read in the end.
+	maxControl = 256
+	// maxAnswers is how many may wait when the peer asks for an answer that costs it nothing. It is broken then.
+	maxAnswers = 1 << 16
+)
+
+// mayAnswer reports whether one more answer may be queued, and breaks the peer if not.
+func (e *EP) mayAnswer() bool {
+	if len(e.control) < maxAnswers {
+		return true
+	}
+	e.misbehaved(ucs.StatusRemoteInvalid, "more requests than it reads answers to")
+	return false
+}
 
 // reply sends or queues a message of the EP's own.
 func (e *EP) reply(id uint8, bytes []byte) {

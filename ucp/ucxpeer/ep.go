@@ -37,7 +37,6 @@ type EP struct {
 	issued, completed uint64 // operations on the peer's memory
 	flushes           []*Request
 	held              []heldArrival // requests of the peer that wait until control is shorter
-	stalled           *source       // that is not read because of held
 	from              *ucxtcp.Conn  // of the last request for memory
 	active            map[uint64]*activeInbound
 	activeBytes       int

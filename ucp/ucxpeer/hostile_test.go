@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucp/ucxpeer"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 var le = binary.LittleEndian
@@ -379,4 +380,23 @@ func TestNewEP_Serials(t *testing.T) {
 		_, err = e.Close(ucxpeer.CloseForce)
 		require.NoError(t, err)
 	}
+}
+
+// TestHostile_Answers: a peer that does not read the answers to its requests for endpoints is cut off.
+func TestHostile_Answers(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}})
+	h := newHostile(t, w)
+	h.connect()
+	frame := ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, DstEP: h.ep, Address: h.address()})
+	frame = append(le.AppendUint32([]byte{ucxwire.IDWireup}, uint32(len(frame))), frame...)
+	flood := bytes.Repeat(frame, 64)
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		_ = h.conn.SetWriteDeadline(time.Now().Add(testenv.Watchdog))
+		_, err := h.conn.Write(flood)
+		for range 8 {
+			w.Progress()
+		}
+		return err != nil
+	})
+	assert.Equal(t, uint64(1), w.Stats().Malformed)
 }

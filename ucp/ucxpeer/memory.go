@@ -98,8 +98,8 @@ type heldArrival struct {
 	p  piece
 }
 
-// handleTarget returns the handler of requests of a type for memory of this process. A peer that does not read its
-// replies is not read.
+// handleTarget returns the handler of requests of a type for memory of this process. They are held as long as too many
+// replies wait, so that a peer that does the same here goes on reading.
 func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 	return func(a arrival) bool {
 		name := targetEP(id, a.data)
@@ -116,11 +116,6 @@ func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 			return true
 		}
 		e.held = append(e.held, heldArrival{id, w.hold(a, a.data)})
-		if e.stalled == nil {
-			e.stalled = w.source(a.conn)
-			e.stalled.stalls++
-			e.stalled.pause()
-		}
 		return true
 	}
 }
@@ -131,16 +126,6 @@ func (e *EP) dropHeld() {
 		e.held[i].p.release()
 	}
 	e.held = nil
-	e.readAgain()
-}
-
-// readAgain ends the pause of a connection whose requests were held.
-func (e *EP) readAgain() {
-	if s := e.stalled; s != nil {
-		e.stalled = nil
-		s.stalls--
-		s.resume()
-	}
 }
 
 // targetEP is the EP that a request names; 0 if it is malformed.
@@ -169,9 +154,6 @@ func (e *EP) resumeHeld() {
 		e.held = e.held[1:]
 		e.target(h.id, h.p.data)
 		h.p.release()
-	}
-	if len(e.held) == 0 {
-		e.readAgain()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucxpeer"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // two are two workers in this process, each with an EP to the other.
@@ -315,6 +316,40 @@ func TestMemory(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
+// TestMemory_BothPut: two workers that write to each other without pause get on: each reads the other's requests
+// while its own replies wait.
+func TestMemory_BothPut(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{TCP: ucxtcp.Config{SndBuf: 16 << 10, RcvBuf: 16 << 10}}, ucxpeer.EPConfig{})
+	type side struct {
+		ep  *ucxpeer.EP
+		mem *ucxpeer.Mem
+		key *ucxpeer.RKey
+	}
+	var sides [2]side
+	for i, from := range []*ucxpeer.EP{p.ab, p.ba} {
+		mem, err := []*ucxpeer.Worker{p.b, p.a}[i].MemMap(make([]byte, 8), uct.AccessAll)
+		require.NoError(t, err)
+		key, err := from.Unpack(mem.Pack())
+		require.NoError(t, err)
+		require.NoError(t, p.wait(from.Put(make([]byte, 8), mem.Addr(), key, nil)))
+		sides[i] = side{from, mem, key}
+	}
+	var flushes [2]*ucxpeer.Request
+	for i, s := range sides {
+		for range 50000 {
+			_, err := s.ep.Put(pattern(8, i), s.mem.Addr(), s.key, nil)
+			require.NoError(t, err)
+		}
+		var err error
+		flushes[i], err = s.ep.Flush()
+		require.NoError(t, err)
+	}
+	for i, s := range sides {
+		require.NoError(t, p.wait(flushes[i], nil))
+		assert.Equal(t, pattern(8, i), s.mem.Bytes())
+	}
+}
+
 // TestMemory_Refuses: a peer that names memory which is not registered, or without the right, loses its EP, and
 // nothing is read or written.
 func TestMemory_Refuses(t *testing.T) {
@@ -526,12 +561,14 @@ func TestPeerLeaves(t *testing.T) {
 
 // TestMaxHeld: what has no receive is held up to the limit; then the peer waits.
 func TestMaxHeld(t *testing.T) {
-	p := connectTwo(t, ucxpeer.Config{MaxHeld: 1 << 20}, ucxpeer.EPConfig{})
+	p := connectTwo(t, ucxpeer.Config{MaxHeld: 1 << 20, TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}}, ucxpeer.EPConfig{})
 	const messages, n = 4000, 4096
 	sent := 0
 	for i := range messages {
-		_, err := p.ab.TagSend(uint64(i), pattern(n, i), &ucxpeer.OpParams{OnDone: func(error) { sent++ }})
-		require.NoError(t, err)
+		r, err := p.ab.TagSend(uint64(i), pattern(n, i), &ucxpeer.OpParams{OnDone: func(error) { sent++ }})
+		if require.NoError(t, err); r == nil {
+			sent++
+		}
 	}
 	p.until(func() bool { return p.b.Stats().Paused > 0 })
 	for range 1000 {
@@ -544,6 +581,7 @@ func TestMaxHeld(t *testing.T) {
 		require.NoError(t, p.wait(p.b.TagRecv(buf, uint64(i), all, nil, nil)))
 		require.Equal(t, pattern(n, i), buf)
 	}
+	assert.Equal(t, messages, sent)
 }
 
 func TestNewEP_Refuses(t *testing.T) {

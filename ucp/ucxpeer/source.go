@@ -15,11 +15,10 @@ type arrival struct {
 
 // source tracks what a connection has sent that waits here. Above the limit it is not read, so that its peer waits.
 type source struct {
-	w      *Worker
-	conn   *ucxtcp.Conn // nil: it has ended
-	held   int          // bytes, with what it costs to hold them
-	full   bool         // held is above the limit
-	stalls int          // EPs that wait until their replies have left
+	w    *Worker
+	conn *ucxtcp.Conn // nil: it has ended
+	held int          // bytes, with what it costs to hold them
+	full bool         // held is above the limit
 }
 
 // pieceOf names a message in pieces: ids are those of the sender.
@@ -80,7 +79,7 @@ func (s *source) pause() {
 }
 
 func (s *source) resume() {
-	if s.conn != nil && !s.full && s.stalls == 0 {
+	if s.conn != nil && !s.full {
 		s.conn.Resume()
 		s.w.engine.Raise()
 	}

@@ -104,7 +104,9 @@ func (w *Worker) handleWireup(a arrival) bool {
 		if e == nil || e.sock == nil {
 			return w.late()
 		}
-		e.sendWireup(ucxwire.WireupRequest, e.sockAddress())
+		if e.mayAnswer() {
+			e.sendWireup(ucxwire.WireupRequest, e.sockAddress())
+		}
 	case ucxwire.WireupReply, ucxwire.WireupReplyReconfig:
 		e := w.eps.Find(m.DstEP)
 		if e == nil {
@@ -113,7 +115,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 		if m.SrcEP == 0 || !e.setRemote(m.SrcEP) {
 			return false
 		}
-		if e.sock != nil || m.Type == ucxwire.WireupReplyReconfig {
+		if (e.sock != nil || m.Type == ucxwire.WireupReplyReconfig) && e.mayAnswer() {
 			e.sendWireup(ucxwire.WireupAck, w.bareAddress())
 		}
 		e.sendQueued()
@@ -158,7 +160,9 @@ func (w *Worker) wireupRequest(a arrival, m *ucxwire.WireupMsg) bool {
 	if e.sock != nil {
 		address = e.sockAddress()
 	}
-	e.sendWireup(ucxwire.WireupReply, address)
+	if e.mayAnswer() {
+		e.sendWireup(ucxwire.WireupReply, address)
+	}
 	return true
 }
 
@@ -210,8 +214,10 @@ func (w *Worker) checkEP(m *ucxwire.WireupMsg) {
 		return
 	}
 	for _, e := range p.eps {
-		e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
-			Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, DstEP: m.SrcEP, Address: w.bareAddress()}))
+		if e.mayAnswer() {
+			e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
+				Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, DstEP: m.SrcEP, Address: w.bareAddress()}))
+		}
 		return
 	}
 }
