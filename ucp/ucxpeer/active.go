@@ -181,7 +181,7 @@ func (w *Worker) handleAMReply(a arrival) bool {
 	if !ok {
 		return false
 	}
-	e := w.eps.Find(m.EP)
+	e := w.epOf(a, m.EP)
 	if e == nil {
 		return w.late()
 	}
@@ -204,7 +204,7 @@ func (w *Worker) handleAMFirst(a arrival) bool {
 	if !ok {
 		return false
 	}
-	e := w.eps.Find(m.EP)
+	e := w.epOf(a, m.EP)
 	if e == nil {
 		return w.late()
 	}
@@ -229,7 +229,7 @@ func (w *Worker) handleAMMiddle(a arrival) bool {
 	if !ok {
 		return false
 	}
-	e := w.eps.Find(m.EP)
+	e := w.epOf(a, m.EP)
 	if e == nil {
 		return w.late()
 	}

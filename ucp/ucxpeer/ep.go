@@ -2,6 +2,7 @@ package ucxpeer
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/gucx/gucx/internal/ucxwire"
@@ -21,7 +22,8 @@ type EP struct {
 	state   epState
 	cause   ucs.Status
 	err     error
-	adopted bool // the user has it: by NewEP, Dial, Listen or an active message
+	source  netip.Prefix // of an EP that a peer made and NewEP has not returned
+	adopted bool         // the user has it: by NewEP, Dial, Listen or an active message
 
 	lane    *ucxtcp.EP
 	am      uct.AMSender
@@ -74,16 +76,18 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if a.UUID == w.uuid {
 		return fail(fmt.Errorf("%w: it is the address of this worker", ucs.ErrUnsupported))
 	}
+	from := ifaces(&a)
 	p := w.peerOf(a.UUID)
 	mode := ucxwire.ErrModeNone
 	if cfg.PeerErrors {
 		mode = ucxwire.ErrModePeer
 	}
-	if e := p.unadopted(); e != nil {
+	if e := p.unadopted(from); e != nil {
 		if e.errMode != mode {
 			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
 		}
-		p.named, e.adopted = true, true
+		p.named, p.ifaces, e.adopted = true, from, true
+		e.uncount()
 		return e, nil
 	}
 	e, err := w.connect(p, &a)
@@ -91,7 +95,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		w.dropPeer(p)
 		return fail(err)
 	}
-	p.named, e.errMode, e.adopted = true, mode, true
+	p.named, p.ifaces, e.errMode, e.adopted = true, from, mode, true
 	if cfg.PeerErrors {
 		e.request()
 	}
@@ -355,6 +359,7 @@ func (e *EP) release(st ucs.Status, err error) {
 		e.live.end(st, err)
 	}
 	e.w.dropMessages(e)
+	e.uncount()
 	e.w.dropEP(e)
 }
 

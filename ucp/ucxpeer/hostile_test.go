@@ -60,8 +60,22 @@ func (h *hostile) hangUp() {
 	}
 }
 
-// connect opens a connection and asks for an endpoint.
+// connect opens a connection and gets an endpoint.
 func (h *hostile) connect() {
+	h.open()
+	for h.ep = 0; h.ep == 0; {
+		id, body := h.read()
+		if id == frameCM && le.Uint32(body)&connRequest != 0 { // it sends on this connection too
+			h.send(frameCM, le.AppendUint32(nil, connAck))
+		}
+		if m, err := ucxwire.DecodeWireup(body); id == ucxwire.IDWireup && err == nil {
+			h.ep = m.SrcEP
+		}
+	}
+}
+
+// open opens a connection and asks for an endpoint.
+func (h *hostile) open() {
 	h.hangUp()
 	port := binary.BigEndian.Uint16(h.target.Devices[0].Ifaces[0].Addr)
 	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
@@ -78,15 +92,6 @@ func (h *hostile) connect() {
 	h.send(frameCM, request)
 
 	h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, Address: h.address()}))
-	for h.ep = 0; h.ep == 0; {
-		id, body := h.read()
-		if id == frameCM && le.Uint32(body)&connRequest != 0 { // it sends on this connection too
-			h.send(frameCM, le.AppendUint32(nil, connAck))
-		}
-		if m, err := ucxwire.DecodeWireup(body); id == ucxwire.IDWireup && err == nil {
-			h.ep = m.SrcEP
-		}
-	}
 }
 
 // send writes a frame; errors are those of a connection that the worker has broken.
@@ -390,13 +395,91 @@ func TestHostile_Answers(t *testing.T) {
 	frame := ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, DstEP: h.ep, Address: h.address()})
 	frame = append(le.AppendUint32([]byte{ucxwire.IDWireup}, uint32(len(frame))), frame...)
 	flood := bytes.Repeat(frame, 64)
+	rest := flood
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		_ = h.conn.SetWriteDeadline(time.Now().Add(testenv.Watchdog))
-		_, err := h.conn.Write(flood)
-		for range 8 {
-			w.Progress()
+		_ = h.conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		n, err := h.conn.Write(rest)
+		if rest = rest[n:]; len(rest) == 0 {
+			rest = flood
 		}
-		return err != nil
+		w.Progress()
+		return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 	})
 	assert.Equal(t, uint64(1), w.Stats().Malformed)
+}
+
+// TestHostile_OtherPeersNames: a peer that names the endpoint of another one does nothing to it.
+func TestHostile_OtherPeersNames(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	mem, err := w.MemMap(make([]byte, 8), uct.AccessAll)
+	require.NoError(t, err)
+	victim, h := newHostile(t, w), newHostile(t, w)
+	victim.connect()
+	h.connect()
+	bare := ucxwire.Address{Version: 1, Release: ucxwire.NoRelease, HasUUID: true, UUID: victim.uuid}
+	removed := ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, DstEP: victim.ep, Address: bare})
+	h.send(ucxwire.IDWireup, removed)
+	h.send(ucxwire.IDStream, append(ucxwire.AppendStream(nil, ucxwire.Stream{EP: victim.ep}), 1))
+	h.send(ucxwire.IDPut, append(ucxwire.AppendPut(nil, ucxwire.Put{Addr: mem.Addr(), EP: victim.ep, Memory: ucxwire.HostMemory}), 1))
+	h.send(ucxwire.IDCompletion, ucxwire.AppendCompletion(nil, victim.ep))
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		return w.Stats().Late >= 3
+	})
+	assert.Equal(t, make([]byte, 8), mem.Bytes())
+	assert.Zero(t, w.Stats().Malformed)
+	assert.False(t, h.broken())
+
+	put := append(ucxwire.AppendPut(nil, ucxwire.Put{Addr: mem.Addr(), EP: victim.ep, Memory: ucxwire.HostMemory}), 7)
+	victim.send(ucxwire.IDPut, put)
+	id, _ := victim.read()
+	assert.Equal(t, ucxwire.IDCompletion, id, "the victim is served as before")
+	assert.Equal(t, byte(7), mem.Bytes()[0])
+}
+
+// TestHostile_ClaimsUUID: who claims to be another worker does not get what the program sends to that one.
+func TestHostile_ClaimsUUID(t *testing.T) {
+	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
+	address, _, err := ucxwire.DecodeAddress(b.Address(), ucxwire.Layout{})
+	require.NoError(t, err)
+	h := newHostile(t, a)
+	h.uuid = address.UUID
+	h.connect()
+	p := &two{t: t, a: a, b: b}
+	p.ab, err = a.NewEP(b.Address(), ucxpeer.EPConfig{})
+	require.NoError(t, err)
+	_, err = p.ab.TagSend(1, []byte("secret"), nil)
+	require.NoError(t, err)
+	buf := make([]byte, 6)
+	require.NoError(t, p.wait(b.TagRecv(buf, 1, all, nil, nil)))
+	assert.Equal(t, "secret", string(buf))
+}
+
+// TestHostile_ManyEPs: a source gets so many EPs and no more, until one is closed.
+func TestHostile_ManyEPs(t *testing.T) {
+	const most = 256
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	for range most + 10 { // EPs that are gone do not count
+		h.connect()
+		h.uuid++
+	}
+	h.hangUp()
+	for range most {
+		h.connect()
+		conns = append(conns, h.conn)
+		h.conn, h.uuid = nil, h.uuid+1
+	}
+	assert.Zero(t, w.Stats().Refused)
+	h.open()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		return w.Stats().Refused == 1
+	})
 }

@@ -106,7 +106,7 @@ func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 		if name == 0 {
 			return false
 		}
-		e := w.eps.Find(name)
+		e := w.epOf(a, name)
 		if e == nil || e.remote == 0 {
 			return w.late()
 		}

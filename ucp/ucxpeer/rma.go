@@ -148,7 +148,7 @@ func (w *Worker) handleGetReply(a arrival) bool {
 	if !ok {
 		return false
 	}
-	r := w.reqs.Find(f.Name)
+	r := w.requestOf(a, f.Name)
 	if r == nil || r.op != &opGet || !r.waits {
 		return w.late()
 	}
@@ -187,7 +187,7 @@ func (w *Worker) handleAtomicReply(a arrival) bool {
 	if !ok {
 		return false
 	}
-	r := w.reqs.Find(m.Req)
+	r := w.requestOf(a, m.Req)
 	if r == nil || r.op != &opAtomic || !r.waits || m.Size != r.remote.atomic.Size {
 		return w.late()
 	}
@@ -203,7 +203,7 @@ func (w *Worker) handleCompletion(a arrival) bool {
 	if !ok {
 		return false
 	}
-	e := w.eps.Find(id)
+	e := w.epOf(a, id)
 	if e == nil {
 		return w.late()
 	}

@@ -34,7 +34,7 @@ func (w *Worker) handleRTR(a arrival) bool {
 	if !ok || m.Receiver == 0 || m.Offset != 0 {
 		return false
 	}
-	r := w.reqs.Find(m.Sender)
+	r := w.requestOf(a, m.Sender)
 	if r == nil || !r.isRndv() {
 		return w.late()
 	}
@@ -61,7 +61,7 @@ func (w *Worker) handleATS(a arrival) bool {
 	if !ok {
 		return false
 	}
-	r := w.reqs.Find(m.Req)
+	r := w.requestOf(a, m.Req)
 	if r == nil || !r.isRndv() {
 		return w.late()
 	}
@@ -76,7 +76,7 @@ func (w *Worker) handleRTS(a arrival) bool {
 	if !ok || m.Req == 0 || m.Size > maxMessage {
 		return false
 	}
-	e := w.eps.Find(m.EP)
+	e := w.epOf(a, m.EP)
 	if e == nil {
 		return w.late()
 	}
@@ -96,7 +96,7 @@ func (w *Worker) handleRndvData(a arrival) bool {
 	if !ok {
 		return false
 	}
-	r := w.reqs.Find(f.Name)
+	r := w.requestOf(a, f.Name)
 	if r == nil || r.msg == nil || !r.msg.rndv {
 		return w.late()
 	}

@@ -94,7 +94,7 @@ func (w *Worker) handleStream(a arrival) bool {
 	if !ok {
 		return false
 	}
-	e := w.eps.Find(m.EP)
+	e := w.epOf(a, m.EP)
 	if e == nil {
 		return w.late()
 	}

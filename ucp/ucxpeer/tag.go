@@ -171,7 +171,7 @@ func (w *Worker) handleSyncAck(a arrival) bool {
 	if !ok {
 		return false
 	}
-	r := w.reqs.Find(m.Req)
+	r := w.requestOf(a, m.Req)
 	if r == nil || r.op != &opTagSync || !r.waits {
 		return w.late()
 	}
@@ -445,7 +445,7 @@ func (w *Worker) handleSync(a arrival) bool {
 	if !ok {
 		return false
 	}
-	ep := w.eps.Find(e.EP)
+	ep := w.epOf(a, e.EP)
 	if ep == nil {
 		return w.late()
 	}
@@ -457,7 +457,7 @@ func (w *Worker) handleSyncFirst(a arrival) bool {
 	if !ok || e.Total > maxMessage {
 		return false
 	}
-	ep := w.eps.Find(e.EP)
+	ep := w.epOf(a, e.EP)
 	if ep == nil {
 		return w.late()
 	}

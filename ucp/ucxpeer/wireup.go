@@ -2,9 +2,12 @@ package ucxpeer
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // peer is a worker of UCX. Its n-th endpoint to this worker is matched with the n-th EP to it.
@@ -12,12 +15,88 @@ type peer struct {
 	uuid uint64
 	eps  map[uint16]*EP
 	next uint16
+	// ifaces are where it listens, by the address that the program has; nil: none.
+	ifaces []netip.AddrPort
 	// named: the program has its address. The record is kept then: UCX never counts its endpoints to a worker anew.
 	named bool
 }
 
-// maxEPsByPeers bounds the EPs that peers made and nobody adopted.
-const maxEPsByPeers = 4096
+// Bounds of the EPs that peers made and that the program has not asked for by NewEP: one makes its connection
+// exempt from the transport's limits.
+const (
+	maxEPsByPeers  = 1024
+	maxEPsBySource = 256
+)
+
+// mayAccept reports whether a connection may get one more.
+func (w *Worker) mayAccept(c *ucxtcp.Conn) bool {
+	return w.byPeers < maxEPsByPeers && w.bySource[c.Network()] < maxEPsBySource
+}
+
+// count has the EP count as one that a peer made.
+func (e *EP) count(source netip.Prefix) {
+	e.source = source
+	e.w.byPeers++
+	e.w.bySource[source]++
+}
+
+// uncount ends that the EP counts as one that a peer made.
+func (e *EP) uncount() {
+	if !e.source.IsValid() {
+		return
+	}
+	w := e.w
+	w.byPeers--
+	if w.bySource[e.source]--; w.bySource[e.source] == 0 {
+		delete(w.bySource, e.source)
+	}
+	e.source = netip.Prefix{}
+}
+
+// of reports that a connection is from the peer of the EP, as far as UCX's protocol tells: names of EPs and
+// operations in messages over others count for nothing.
+func (e *EP) of(c *ucxtcp.Conn) bool {
+	return c == e.lane.Conn() || c.Peer() == e.lane.Peer() || e.peer != nil && slices.Contains(e.peer.ifaces, c.Peer())
+}
+
+// epOf is the EP that a message names; nil if there is none with the peer that sent the message.
+func (w *Worker) epOf(a arrival, id uint64) *EP {
+	if e := w.eps.Find(id); e != nil && e.of(a.conn) {
+		return e
+	}
+	return nil
+}
+
+// requestOf is the operation that a message names; nil if there is none with the peer that sent the message.
+func (w *Worker) requestOf(a arrival, id uint64) *Request {
+	r := w.reqs.Find(id)
+	if r == nil {
+		return nil
+	}
+	e := r.ep
+	if e == nil && r.msg != nil { // a receive
+		e = r.msg.ep
+	}
+	if e == nil || !e.of(a.conn) {
+		return nil
+	}
+	return r
+}
+
+// ifaces are where the tcp interfaces of an address listen.
+func ifaces(a *ucxwire.Address) (all []netip.AddrPort) {
+	for _, d := range a.Devices {
+		for _, i := range d.Ifaces {
+			if i.Transport != tcpSum {
+				continue
+			}
+			if at, err := ucxtcp.ParseAddr(d.Addr, i.Addr); err == nil {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
 
 func (w *Worker) peerOf(uuid uint64) *peer {
 	p := w.peers[uuid]
@@ -39,11 +118,11 @@ func (p *peer) add(e *EP) uint16 {
 	return sn
 }
 
-// unadopted is the first EP that the peer made and nobody adopted; nil: there is none.
-func (p *peer) unadopted() *EP {
+// unadopted is the first EP that the peer made from one of the interfaces and nobody adopted; nil: there is none.
+func (p *peer) unadopted(from []netip.AddrPort) *EP {
 	var first *EP
 	for _, e := range p.eps {
-		if !e.adopted && (first == nil || e.sn < first.sn) {
+		if !e.adopted && slices.Contains(from, e.lane.Peer()) && (first == nil || e.sn < first.sn) {
 			first = e
 		}
 	}
@@ -100,7 +179,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 	case ucxwire.WireupRequest:
 		return w.wireupRequest(a, &m)
 	case ucxwire.WireupPreRequest:
-		e := w.eps.Find(m.DstEP)
+		e := w.epOf(a, m.DstEP)
 		if e == nil || e.sock == nil {
 			return w.late()
 		}
@@ -108,7 +187,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 			e.sendWireup(ucxwire.WireupRequest, e.sockAddress())
 		}
 	case ucxwire.WireupReply, ucxwire.WireupReplyReconfig:
-		e := w.eps.Find(m.DstEP)
+		e := w.epOf(a, m.DstEP)
 		if e == nil {
 			return w.late()
 		}
@@ -120,9 +199,9 @@ func (w *Worker) handleWireup(a arrival) bool {
 		}
 		e.sendQueued()
 	case ucxwire.WireupEPCheck:
-		w.checkEP(&m)
+		w.checkEP(a, &m)
 	case ucxwire.WireupEPRemoved:
-		if e := w.eps.Find(m.DstEP); e != nil {
+		if e := w.epOf(a, m.DstEP); e != nil {
 			e.failLater(fmt.Errorf("%w: the peer has no such endpoint", ucs.ErrConnReset))
 		}
 	}
@@ -142,19 +221,19 @@ func (w *Worker) wireupRequest(a arrival, m *ucxwire.WireupMsg) bool {
 	if m.SrcEP == 0 {
 		return false
 	}
-	e := w.eps.Find(m.DstEP)
+	e := w.epOf(a, m.DstEP)
 	if m.DstEP == 0 {
 		e = w.requested(a, m)
 	}
 	if e == nil {
 		return w.late()
 	}
-	if !e.setRemote(m.SrcEP) {
-		return false
-	}
 	if e.errMode != m.ErrMode {
 		e.failLater(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrRejected))
 		return true
+	}
+	if !e.setRemote(m.SrcEP) {
+		return false
 	}
 	address := w.bareAddress()
 	if e.sock != nil {
@@ -174,13 +253,16 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 	}
 	p := w.peerOf(m.Address.UUID)
 	if e := p.eps[m.ConnSN]; e != nil {
+		if !e.of(a.conn) {
+			return nil
+		}
 		return e
 	}
 	if e := w.lanes[a.conn.EP()]; e != nil && e.peer == p && e.remote == 0 {
 		return e
 	}
 	defer w.dropPeer(p)
-	if w.eps.Len() >= maxEPsByPeers && w.countUnadopted() >= maxEPsByPeers {
+	if !w.mayAccept(a.conn) {
 		w.stats.Refused++
 		return nil
 	}
@@ -192,20 +274,12 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 	e := w.newEP(lane)
 	e.peer, e.sn, e.errMode, e.requested = p, m.ConnSN, m.ErrMode, true
 	p.eps[e.sn] = e
+	e.count(a.conn.Network())
 	return e
 }
 
-func (w *Worker) countUnadopted() (n int) {
-	for e := range w.eps.All() {
-		if !e.adopted {
-			n++
-		}
-	}
-	return n
-}
-
-// checkEP replies to a check of an endpoint that is not there, by any EP to that peer.
-func (w *Worker) checkEP(m *ucxwire.WireupMsg) {
+// checkEP replies to a check of an endpoint that is not there, by an EP with the peer that checks.
+func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	if w.eps.Find(m.DstEP) != nil {
 		return
 	}
@@ -214,6 +288,9 @@ func (w *Worker) checkEP(m *ucxwire.WireupMsg) {
 		return
 	}
 	for _, e := range p.eps {
+		if !e.of(a.conn) {
+			continue
+		}
 		if e.mayAnswer() {
 			e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
 				Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, DstEP: m.SrcEP, Address: w.bareAddress()}))

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,6 +43,9 @@ type Worker struct {
 	lanes map[uct.EP]*EP
 	peers map[uint64]*peer
 	msgID uint64
+
+	byPeers  int // EPs that peers made,
+	bySource map[netip.Prefix]int
 
 	tags     match.Table[*Request, *message]
 	inbound  map[pieceOf]*message // tagged messages of which pieces are missing
@@ -81,7 +85,7 @@ func NewWorker(cfg Config) (_ *Worker, err error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, lanes: map[uct.EP]*EP{}, peers: map[uint64]*peer{}, inbound: map[pieceOf]*message{}, sources: map[*ucxtcp.Conn]*source{},
+		cfg: cfg, lanes: map[uct.EP]*EP{}, peers: map[uint64]*peer{}, bySource: map[netip.Prefix]int{}, inbound: map[pieceOf]*message{}, sources: map[*ucxtcp.Conn]*source{},
 		rndv: map[*message]struct{}{}, handlers: map[uint16]ActiveHandler{}, listeners: map[*Listener]struct{}{}, socks: map[*sock]struct{}{},
 	}
 	w.uuid, w.msgID = randomWord(), randomWord()

@@ -166,6 +166,16 @@ func parseIfaceAddr(b []byte) (port uint16, err error) {
 	return port, nil
 }
 
+// ParseAddr returns where an interface with these addresses listens. ErrInvalidAddr.
+func ParseAddr(device, iface []byte) (netip.AddrPort, error) {
+	d, err := parseDeviceAddr(device)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	port, err := parseIfaceAddr(iface)
+	return netip.AddrPortFrom(d.ip, port), err
+}
+
 // parseEPAddr decodes the port and the key of the EP of a peer. ErrInvalidAddr.
 func parseEPAddr(b []byte) (port uint16, key uint64, err error) {
 	if len(b) == epAddrLen {

@@ -80,6 +80,9 @@ func (c *Conn) Peer() netip.AddrPort { return c.peer }
 // From is the address at the other end of the connection.
 func (c *Conn) From() netip.AddrPort { return c.from }
 
+// Network tells sources of connections apart: the IPv4 address at the other end, or its network of IPv6 (/64).
+func (c *Conn) Network() netip.Prefix { return sourceOf(c.from.Addr()) }
+
 // Serial is the number of an interface connection among those with the peer, and 0 of an endpoint connection.
 func (c *Conn) Serial() uint64 { return c.sn }
 
