@@ -23,6 +23,8 @@ type sock struct {
 	e    *EP // of the owner; nil: none yet
 	done chan struct{}
 
+	cancel context.CancelFunc // ends the attempt to connect; nil: a client's
+
 	mu     sync.Mutex
 	conn   net.Conn // nil until it is connected
 	closed bool
@@ -48,6 +50,9 @@ func (s *sock) close() {
 		return
 	}
 	s.closed = true
+	if s.cancel != nil {
+		s.cancel()
+	}
 	if s.conn != nil {
 		_ = s.conn.Close() // of a socket to which nothing more is written
 	}
@@ -242,9 +247,12 @@ func (w *Worker) dial(ctx context.Context, network, address string, resource boo
 	var result error
 	over := false
 	private := s.private(2, resource)
+	dialing, cancel := context.WithTimeout(ctx, sockTimeout)
+	s.cancel = cancel
 	go func() {
 		defer close(s.done)
-		err := s.dialed(ctx, network, address, private)
+		err := s.dialed(dialing, network, address, private)
+		cancel()
 		s.w.call(func() { result, over = err, true })
 		if err == nil {
 			s.untilClosed()
@@ -266,8 +274,6 @@ func (w *Worker) dial(ctx context.Context, network, address string, resource boo
 
 // dialed connects the socket and exchanges private data.
 func (s *sock) dialed(ctx context.Context, network, address string, private []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, sockTimeout)
-	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return err
