@@ -2,6 +2,7 @@ package ucxpeer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ucxtcp"
@@ -28,6 +29,10 @@ type Config struct {
 	// the connection is not read until receives have released half of it: the peer waits, with all that it sends
 	// over that connection. 0: 64 MiB.
 	MaxHeld int
+	// MaxHeldTotal bounds the same for all connections together, also of those that have ended, whose messages remain to
+	// be received. Above it no connection is read that sends more of them, until receives have released half of it. A
+	// message that would exceed it by MaxHeld breaks its connection. 0: 16 times MaxHeld.
+	MaxHeldTotal int
 	// SpinPolls is how often a method that waits polls before it sleeps; 0 adapts, negative never sleeps.
 	SpinPolls int
 }
@@ -36,11 +41,12 @@ const (
 	loopback          = "lo"
 	defaultRndvThresh = 256 << 10
 	defaultMaxBytes   = 64 << 20
+	heldTotal         = 16 // default of MaxHeldTotal, in MaxHeld
 )
 
 // withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() (Config, error) {
-	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxHeld < 0 {
+	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxHeld < 0 || c.MaxHeldTotal < 0 {
 		return c, fmt.Errorf("ucxpeer: configuration: %w", ucs.ErrInvalidParam)
 	}
 	set := func(v *int, to int) {
@@ -55,6 +61,7 @@ func (c Config) withDefaults() (Config, error) {
 	set(&c.RndvThresh, defaultRndvThresh)
 	set(&c.MaxActive, defaultMaxBytes)
 	set(&c.MaxHeld, defaultMaxBytes)
+	set(&c.MaxHeldTotal, min(c.MaxHeld, math.MaxInt/heldTotal)*heldTotal)
 	return c, nil
 }
 

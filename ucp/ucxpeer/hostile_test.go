@@ -483,3 +483,72 @@ func TestHostile_ManyEPs(t *testing.T) {
 		return w.Stats().Refused == 1
 	})
 }
+
+// TestHostile_LeavesMessages: a peer that connects, sends and leaves again and again is cut off in the end; when the
+// messages are received, peers are served as before.
+func TestHostile_LeavesMessages(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{MaxHeld: 64 << 10, MaxHeldTotal: 128 << 10})
+	h := newHostile(t, w)
+	eager := func(tag uint64) []byte {
+		return append(ucxwire.AppendEager(nil, ucxwire.Eager{Tag: tag}), make([]byte, 4096)...)
+	}
+	for range 200 {
+		h.connect()
+		for range 10 {
+			h.send(ucxwire.IDEager, eager(1))
+		}
+		for range 20 {
+			w.Progress()
+		}
+		h.hangUp()
+		if w.Stats().Overflows > 0 {
+			break
+		}
+	}
+	require.Positive(t, w.Stats().Overflows)
+	for ok := true; ok; {
+		w.Progress()
+		var m *ucxpeer.TagMessage
+		if m, _, ok = w.TagProbe(1, all, true); ok {
+			m.Release()
+		}
+	}
+	h.connect()
+	h.send(ucxwire.IDEager, eager(2))
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		m, _, ok := w.TagProbe(1, all, true) // of a connection that is read again
+		if ok {
+			m.Release()
+		}
+		_, _, ok = w.TagProbe(2, all, false)
+		return ok
+	})
+}
+
+// TestHostile_ManyCut: the messages in pieces that a connection has begun are bounded, for itself.
+func TestHostile_ManyCut(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	honest, h := newHostile(t, w), newHostile(t, w)
+	honest.connect()
+	h.connect()
+	begin := func(tag, id uint64) []byte {
+		return ucxwire.AppendEagerFirst(nil, ucxwire.EagerFirst{Tag: tag, Total: 1, MsgID: id})
+	}
+	for id := range uint64(1025) {
+		h.send(ucxwire.IDEagerFirst, begin(1, id+1))
+		w.Progress()
+	}
+	h.expectBroken()
+	honest.send(ucxwire.IDEagerFirst, begin(2, 1))
+	honest.send(ucxwire.IDEagerMiddle, append(ucxwire.AppendFragment(nil, ucxwire.Fragment{Name: 1}), 7))
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		m, _, ok := w.TagProbe(2, all, true)
+		if !ok {
+			return false
+		}
+		r, err := m.Recv(make([]byte, 1), nil, nil)
+		return assert.NoError(t, err) && assert.True(t, r.Done())
+	})
+}

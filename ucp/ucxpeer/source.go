@@ -18,7 +18,8 @@ type source struct {
 	w    *Worker
 	conn *ucxtcp.Conn // nil: it has ended
 	held int          // bytes, with what it costs to hold them
-	full bool         // held is above the limit
+	full bool         // held, or that of the worker, is above the limit
+	cut  int          // messages in pieces of which some are missing
 }
 
 // pieceOf names a message in pieces: ids are those of the sender.
@@ -47,11 +48,25 @@ type piece struct {
 	cost int
 }
 
+// mayHold reports whether a message without a receive may be kept, and breaks its connection if not: those of
+// connections that have ended are above the limit for all.
+func (w *Worker) mayHold(a arrival) bool {
+	if w.held-w.cfg.MaxHeldTotal <= w.cfg.MaxHeld {
+		return true
+	}
+	w.stats.Overflows++
+	a.conn.Drop(fmt.Errorf("%w: too many messages without a receive", ucs.ErrNoMemory))
+	return false
+}
+
 // hold copies b, a part of the arrival, so that it outlives the handler. One message may exceed the limit.
 func (w *Worker) hold(a arrival, b []byte) piece {
 	s := w.source(a.conn)
 	p := piece{data: append([]byte(nil), b...), from: s, cost: len(b) + pieceCost}
-	if s.held += p.cost; s.held > w.cfg.MaxHeld && !s.full {
+	s.held += p.cost
+	w.held += p.cost
+	w.tooMuch = w.tooMuch || w.held > w.cfg.MaxHeldTotal
+	if !s.full && (s.held > w.cfg.MaxHeld || w.tooMuch) {
 		s.full = true
 		w.stats.Paused++
 		s.pause()
@@ -59,17 +74,24 @@ func (w *Worker) hold(a arrival, b []byte) piece {
 	return p
 }
 
-// release frees the bytes. At half of the limit the connection is read again.
+// release frees the bytes. At half of the limit the connection is read again, and at half of that for all, the others.
 func (p *piece) release() {
 	s := p.from
 	if s == nil {
 		return
 	}
-	if s.held -= p.cost; s.full && s.held <= s.w.cfg.MaxHeld/2 {
-		s.full = false
-		s.resume()
-	}
+	w := s.w
+	s.held -= p.cost
+	w.held -= p.cost
 	*p = piece{}
+	if w.tooMuch && w.held <= w.cfg.MaxHeldTotal/2 {
+		w.tooMuch = false
+		for _, s := range w.sources {
+			s.resume()
+		}
+		return
+	}
+	s.resume()
 }
 
 func (s *source) pause() {
@@ -78,8 +100,13 @@ func (s *source) pause() {
 	}
 }
 
+// resume reads the connection again if there is room.
 func (s *source) resume() {
-	if s.conn != nil && !s.full {
+	if !s.full || s.held > s.w.cfg.MaxHeld/2 || s.w.tooMuch {
+		return
+	}
+	s.full = false
+	if s.conn != nil {
 		s.conn.Resume()
 		s.w.engine.Raise()
 	}

@@ -290,12 +290,16 @@ func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool 
 	m.w, m.msg.Tag, m.msg.Owner = w, tag, m
 	inPieces := len(payload) < m.total && !m.rndv
 	key := pieceOf{a.conn, m.name}
-	if inPieces && (w.inbound[key] != nil || len(w.inbound) >= maxInbound) {
+	if inPieces && (w.inbound[key] != nil || w.source(a.conn).cut >= maxInbound) {
 		return false
 	}
 	r := w.tags.Arrive(tag)
+	if r == nil && !w.mayHold(a) {
+		return true
+	}
 	if inPieces {
 		w.inbound[key] = m
+		w.source(a.conn).cut++
 	}
 	if r == nil {
 		m.keep(a, payload)
@@ -307,8 +311,8 @@ func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool 
 	return true
 }
 
-// maxInbound bounds how many messages in pieces are not whole.
-const maxInbound = 1 << 16
+// maxInbound bounds how many messages in pieces of a connection are not whole.
+const maxInbound = 1024
 
 // receive ends a receive with a message that is whole.
 func (r *Request) receive(tag uint64, b []byte) {
@@ -422,6 +426,9 @@ func (w *Worker) handleEager(a arrival) bool {
 		r.Owner.receive(e.Tag, e.Data)
 		return true
 	}
+	if !w.mayHold(a) {
+		return true
+	}
 	m := &message{w: w, total: len(e.Data)}
 	m.msg.Tag, m.msg.Owner = e.Tag, m
 	m.keep(a, e.Data)
@@ -474,6 +481,7 @@ func (w *Worker) handleEagerMiddle(a arrival) bool {
 	}
 	if m.got+len(f.Data) == m.total {
 		delete(w.inbound, key)
+		w.source(a.conn).cut--
 	}
 	switch {
 	case m.recv != nil:

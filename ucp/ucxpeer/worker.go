@@ -50,6 +50,8 @@ type Worker struct {
 	tags     match.Table[*Request, *message]
 	inbound  map[pieceOf]*message // tagged messages of which pieces are missing
 	sources  map[*ucxtcp.Conn]*source
+	held     int  // bytes that all sources hold, also of those that have ended
+	tooMuch  bool // held is above the limit
 	rndv     map[*message]struct{}
 	handlers map[uint16]ActiveHandler
 	windows  []*Mem
@@ -74,7 +76,8 @@ type Stats struct {
 	Late      uint64 // messages that name an EP or a request that is not there, such as one that was closed
 	Unhandled uint64 // active messages without a handler
 	Refused   uint64 // endpoints of peers that were not made
-	Paused    uint64 // times that a connection was not read because its messages had no receive
+	Paused    uint64 // times that a connection was not read because messages had no receive
+	Overflows uint64 // connections that were broken because of Config.MaxHeldTotal
 }
 
 // NewWorker opens the transport on a device and makes a worker. Errors: ErrInvalidParam, also if there is no such
