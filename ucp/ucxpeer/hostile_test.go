@@ -552,3 +552,16 @@ func TestHostile_ManyCut(t *testing.T) {
 		return assert.NoError(t, err) && assert.True(t, r.Done())
 	})
 }
+
+// TestRequest_AnyConnection: a request for an endpoint is answered on the connection that brought it, also if others
+// of the same peer have come before or its number is far from what is next here.
+func TestRequest_AnyConnection(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	for _, serial := range []uint64{1, 7, 0, 3} {
+		h.serial = serial
+		h.connect()
+		h.uuid++
+		assert.NotZero(t, h.ep)
+	}
+}

@@ -316,3 +316,13 @@ func TestEPFails_BeforeCompletions(t *testing.T) {
 	assert.Zero(t, later.fired)
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
+
+// TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
+func TestRoom_WatchEnds(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	until(t, func() bool { return ep.AMShort(msgID, 1, nil) == nil }, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	ep.conn.watchOut(true) // of a full socket, to which a retry has written
+	until(t, func() bool { return !ep.conn.watched && a.it.Arm(0) == nil }, a, b)
+}
