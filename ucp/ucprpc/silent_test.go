@@ -2,7 +2,7 @@ package ucprpc
 
 import (
 	"context"
-	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,17 +77,35 @@ func TestCancel_NotSent(t *testing.T) {
 	s := newSilent(t, newContext(t, "sm"), ucp.ListenConfig{Private: []byte(hello)})
 	var cl *Client
 	s.serve(t, func() { cl = dial(t, newContext(t, "sm"), s.l.Addr().String(), ClientConfig{}) })
-	const calls = 10_000
-	m := Method{Name: strings.Repeat("x", maxName)}
+	l := cl.links[0].state.Load().p.l
+	l.runOnLoop(func() { l.revokeLimit = 100 * hang })
+	const calls = 1000
+	var callers sync.WaitGroup
+	var returned uatomic.Int64
 	for range calls {
-		_, err := cl.Call(newCanceledAtOnce(t), m, nil, nil)
-		require.Equal(t, CodeCanceled, CodeOf(err))
+		callers.Go(func() { // some return when the peer has made progress
+			_, err := cl.Call(newCanceledAtOnce(t), methodEcho, nil, nil)
+			assert.Equal(t, CodeCanceled, CodeOf(err))
+			returned.Inc()
+		})
 	}
+	eventually(t, func() bool {
+		n := int(returned.Load())
+		l.runOnLoop(func() {
+			for i := range l.slots {
+				if s := l.slots[i].Load(); s != nil && s.active && s.givenUp {
+					n++
+				}
+			}
+		})
+		return n == calls
+	})
 	sent := make(chan error, 1)
 	go func() { sent <- cl.Send(t.Context(), Method{Number: 99}, nil) }()
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	require.NoError(t, s.w.Until(ctx, func() bool { return s.last }))
+	s.serve(t, callers.Wait)
 	require.NoError(t, <-sent)
 	require.Positive(t, s.kinds[kindCall])
 	require.Less(t, s.kinds[kindCall], calls)
