@@ -50,18 +50,23 @@ func sumCommand(ctx context.Context, binary string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// startService runs the service in Go until the test ends. It returns the context of the service and its address.
+func startService(t *testing.T) (context.Context, string) {
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	addr := make(chan string, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() { assert.NoError(t, serve(ctx, "127.0.0.1:0", func(a string) { addr <- a })) })
+	t.Cleanup(func() { stop(); serving.Wait() })
+	return ctx, <-addr
+}
+
 // TestGoServesC has clients with UCX call the service in Go, with requests of all lengths.
 func TestGoServesC(t *testing.T) {
 	binary := buildSum(t)
 	runtime.LockOSThread() // Pdeathsig is that of the thread
 	defer runtime.UnlockOSThread()
-	ctx, stop := context.WithTimeout(context.Background(), limit)
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer stop()
-	addr := make(chan string, 1)
-	serving.Go(func() { assert.NoError(t, serve(ctx, "127.0.0.1:0", func(a string) { addr <- a })) })
-	_, port, err := net.SplitHostPort(<-addr)
+	ctx, addr := startService(t)
+	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	for _, length := range []string{"0", "1", "10000", "1000000"} {
 		out, err := sumCommand(ctx, binary, "call", port, length, "3").Output()
@@ -103,13 +108,8 @@ func TestGoCallsC(t *testing.T) {
 
 // TestGoCallsGo needs no UCX.
 func TestGoCallsGo(t *testing.T) {
-	ctx, stop := context.WithTimeout(context.Background(), limit)
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer stop()
-	addr := make(chan string, 1)
-	serving.Go(func() { assert.NoError(t, serve(ctx, "127.0.0.1:0", func(a string) { addr <- a })) })
-	sum, err := call(ctx, <-addr, []byte{1, 2, 3})
+	ctx, addr := startService(t)
+	sum, err := call(ctx, addr, []byte{1, 2, 3})
 	require.NoError(t, err)
 	assert.Equal(t, uint64(6), sum)
 }
