@@ -87,7 +87,7 @@ type epClose struct {
 	mode     CloseMode  // of that, if it is done later
 	later    bool       // Close was called within a transport: the next Progress does what it says
 	ending   bool       // to be destroyed when nothing keeps it
-	notifies bool       // the peer is to be told first
+	notifies bool       // the peer must be notified first
 	aborting ucs.Status // set when operations in progress are to end with it
 }
 

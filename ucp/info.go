@@ -275,7 +275,7 @@ func (o *offer) info(cfg *Config) TransportInfo {
 	return t
 }
 
-// Info describes the worker and its EPs, without those that are closed. It takes time for each EP: some 100 µs.
+// Info describes the worker and its EPs, without those that are closed. Its time grows with the number of EPs.
 // Otherwise as [EP.Info].
 func (w *Worker) Info() *WorkerInfo {
 	i := &WorkerInfo{

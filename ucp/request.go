@@ -45,7 +45,7 @@ type Request struct {
 	record record
 }
 
-// toTell is who is told of the end.
+// toTell has the receivers of the result.
 type toTell struct {
 	parent *Request    // counts the request as its child
 	onDone func(error) // OpParams.OnDone; called if reqTells is set

@@ -103,7 +103,7 @@ func (r *Request) Count() int {
 }
 
 // Wait makes progress until the operation has ended or ctx has, and returns how it ended. If ctx ends first, its
-// error is returned, and the operation goes on with its buffer: Cancel it, or wait again.
+// error is returned, and the operation and the use of its buffer continue: Cancel it, or wait again.
 func (r *Request) Wait(ctx context.Context) error {
 	if r.Done() {
 		return r.Err()

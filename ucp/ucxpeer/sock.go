@@ -312,7 +312,7 @@ type ListenConfig struct {
 	// Accept reports whether a client may connect; nil: all may. It is called from Progress. An address is no
 	// identity: see the package, "Trusted networks only".
 	Accept func(from netip.AddrPort) bool
-	// OnRefuse is called, from Progress, with the reason for which a client did not get an EP; nil: nobody learns it.
+	// OnRefuse is called, from Progress, with the reason why a client did not get an EP; nil drops the reason.
 	OnRefuse func(from net.Addr, err error)
 }
 

@@ -262,7 +262,7 @@ func (t *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, r.Err()
 }
 
-// Release discards the message. A sender that waits for it is told that it was canceled.
+// Release discards the message. The send of a sender that waits for it completes with ErrCanceled at the sender.
 func (t *TagMessage) Release() { t.m.discard(ucs.StatusCanceled) }
 
 // message is a tagged message that arrives, or an active message that is fetched.
@@ -399,7 +399,7 @@ func (m *message) drop() {
 	m.broken = true
 }
 
-// discard drops a message, of which pieces may still come, and tells a sender that waits.
+// discard drops a message, although pieces of it may still arrive, and notifies a sender that waits.
 func (m *message) discard(st ucs.Status) {
 	m.drop()
 	switch {

@@ -53,8 +53,8 @@ func (e *EP) uncount() {
 	e.source = netip.Prefix{}
 }
 
-// of reports that a connection is from the peer of the EP, as far as UCX's protocol tells: names of EPs and
-// operations in messages over others count for nothing.
+// of reports whether a connection is from the peer of the EP, as far as UCX's protocol identifies peers. Ids of EPs
+// and operations in messages of other connections are ignored.
 func (e *EP) of(c *ucxtcp.Conn) bool {
 	return c == e.lane.Conn() || c.Peer() == e.lane.Peer() || e.peer != nil && slices.Contains(e.peer.ifaces, c.Peer())
 }
