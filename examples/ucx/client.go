@@ -8,8 +8,9 @@ import (
 	"github.com/gucx/gucx/ucp/ucxpeer"
 )
 
-// call has a server add up data.
-func call(ctx context.Context, address string, data []byte) (sum uint64, err error) {
+// call has a server add up data. LayoutAuto works with each release of UCX; naming the layout saves a connection that
+// the listener rejects.
+func call(ctx context.Context, address string, layout ucxpeer.Layout, data []byte) (sum uint64, err error) {
 	w, err := ucxpeer.NewWorker(ucxpeer.Config{})
 	if err != nil {
 		return 0, err
@@ -24,7 +25,7 @@ func call(ctx context.Context, address string, data []byte) (sum uint64, err err
 			answered, sum = true, binary.LittleEndian.Uint64(m.Header[8:])
 		}
 	})
-	ep, err := w.Dial(ctx, "tcp", address, ucxpeer.DialConfig{})
+	ep, err := w.Dial(ctx, "tcp", address, ucxpeer.DialConfig{Layout: layout})
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,8 @@ import (
 	"log"
 	"os"
 	"os/signal"
+
+	"github.com/gucx/gucx/ucp/ucxpeer"
 )
 
 // Ids of active messages. Headers are numbers of 8 bytes, little endian.
@@ -31,7 +33,7 @@ func main() {
 		err = serve(ctx, os.Args[2], func(addr string) { fmt.Println("listening on", addr) })
 	case len(os.Args) == 4 && os.Args[1] == "call":
 		var sum uint64
-		sum, err = call(ctx, os.Args[2], []byte(os.Args[3]))
+		sum, err = call(ctx, os.Args[2], ucxpeer.LayoutAuto, []byte(os.Args[3]))
 		fmt.Println("sum:", sum)
 	default:
 		log.Fatal("usage: ucx serve ADDRESS | ucx call ADDRESS TEXT")

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/ucxpeer"
 )
 
 const limit = 60 * time.Second
@@ -75,9 +78,24 @@ func TestGoServesC(t *testing.T) {
 	}
 }
 
+// layoutOf is the layout of the release that the program uses: 1.13 can abort when it has rejected a client, as
+// LayoutAuto makes it do.
+func layoutOf(t *testing.T, binary string) ucxpeer.Layout {
+	out, err := exec.Command(binary, "version").Output()
+	require.NoError(t, err)
+	_, minor, _ := strings.Cut(strings.TrimSpace(string(out)), ".")
+	n, err := strconv.Atoi(minor)
+	require.NoError(t, err)
+	if n < 14 {
+		return ucxpeer.LayoutBefore14
+	}
+	return ucxpeer.LayoutSince14
+}
+
 // TestGoCallsC has the client in Go call a service with UCX.
 func TestGoCallsC(t *testing.T) {
 	binary := buildSum(t)
+	layout := layoutOf(t, binary)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithTimeout(context.Background(), limit)
@@ -98,7 +116,7 @@ func TestGoCallsC(t *testing.T) {
 			data[i] = byte(i * 7)
 			want += uint64(data[i])
 		}
-		sum, err := call(ctx, addr, data)
+		sum, err := call(ctx, addr, layout, data)
 		require.NoError(t, err, "%d bytes", n)
 		assert.Equal(t, want, sum)
 	}
@@ -109,7 +127,7 @@ func TestGoCallsC(t *testing.T) {
 // TestGoCallsGo needs no UCX.
 func TestGoCallsGo(t *testing.T) {
 	ctx, addr := startService(t)
-	sum, err := call(ctx, addr, []byte{1, 2, 3})
+	sum, err := call(ctx, addr, ucxpeer.LayoutAuto, []byte{1, 2, 3})
 	require.NoError(t, err)
 	assert.Equal(t, uint64(6), sum)
 }

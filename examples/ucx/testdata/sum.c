@@ -160,6 +160,12 @@ int main(int argc, char **argv) {
     ucp_params_t cp = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM};
     ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE};
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (argc == 2 && !strcmp(argv[1], "version")) {
+        unsigned major, minor, release;
+        ucp_get_version(&major, &minor, &release);
+        printf("%u.%u\n", major, minor);
+        return 0;
+    }
     if (argc < 3) return 2;
     addr.sin_port = htons(atoi(argv[2]));
     check(ucp_init(&cp, NULL, &context), "context");
