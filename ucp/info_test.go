@@ -44,7 +44,8 @@ func TestInfo_ExplainIsItsText(t *testing.T) {
 	})
 }
 
-// TestInfo_Credit: both sides count the same messages, also while some are not received.
+// TestInfo_Credit: both sides count the same messages, also while some are not received. A message that waits
+// for credit while its receive is posted is announced: then its data is not charged.
 func TestInfo_Credit(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -65,9 +66,11 @@ func TestInfo_Credit(t *testing.T) {
 		a, b := p.a.ep.Info().Credit, p.b.ep.Info().Credit
 		require.NotNil(t, a)
 		require.NotNil(t, b)
-		assert.EqualValues(t, n*(size+messageCharge), a.Sent)
+		assert.GreaterOrEqual(t, a.Sent, int64(n*messageCharge))
+		assert.LessOrEqual(t, a.Sent, int64(n*(size+messageCharge)))
 		assert.Equal(t, a.Sent, b.Received)
-		assert.EqualValues(t, 10*(size+messageCharge), b.Held)
+		assert.GreaterOrEqual(t, b.Held, int64(10*messageCharge))
+		assert.LessOrEqual(t, b.Held, int64(10*(size+messageCharge)))
 		assert.Equal(t, 10, p.b.w.Info().Unexpected)
 	})
 }
