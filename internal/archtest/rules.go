@@ -108,8 +108,9 @@ perftest/internal/show/quantity ucs
 perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm uct/ucxtcp ucs internal
 perftest/internal/cli         *
 
-# programs
-examples              gucx ucp ucp/ucpnet ucp/ucprpc ucp/ucxpeer ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
+# programs, and a store that perftest measures
+examples              examples/kv/kvstore gucx ucp ucp/ucpnet ucp/ucprpc ucp/ucxpeer ucp/ucpgroup ucp/ucpgroup/pmi uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
+examples/kv/kvstore   ucp ucp/ucprpc uct ucs                         | gucx internal
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *

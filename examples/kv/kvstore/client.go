@@ -1,0 +1,293 @@
+package kvstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucp/ucprpc"
+	"github.com/gucx/gucx/ucs"
+)
+
+// ClientConfig configures a Client.
+type ClientConfig struct {
+	// Network is as in Config; Addresses are those of the replicas.
+	Network   string
+	Addresses []string
+}
+
+// Client is a client of a store. When its connection has failed, it connects again, to the replica that serves then. All
+// methods may be called by any goroutine. They wait for a server until their context ends.
+type Client struct {
+	c   *ucp.Context
+	cfg ClientConfig
+
+	session atomic.Pointer[session] // the latest
+	mu      sync.Mutex              // of the goroutine that connects
+	open    context.Context
+	shut    context.CancelFunc
+	stats   Stats
+}
+
+// Stats counts lookups.
+type Stats struct {
+	Torn   atomic.Uint64 // slots that were read while they were written
+	Moved  atomic.Uint64 // searches in vain while keys moved
+	Called atomic.Uint64 // lookups by a call
+}
+
+// session is a connection to a server that serves.
+type session struct {
+	cl     *Client
+	server info
+	rpc    *ucprpc.Client
+	table  *ucprpc.Memory
+	moves  atomic.Uint64 // of the header, at some time since the session began
+}
+
+// Dial connects to a store.
+func Dial(ctx context.Context, c *ucp.Context, cfg ClientConfig) (*Client, error) {
+	cfg.Network = cmp.Or(cfg.Network, "tcp")
+	if len(cfg.Addresses) == 0 {
+		return nil, fmt.Errorf("kvstore: no address: %w", ucs.ErrInvalidParam)
+	}
+	cl := &Client{c: c, cfg: cfg}
+	cl.open, cl.shut = context.WithCancel(context.Background())
+	if _, err := cl.connected(ctx, nil); err != nil {
+		return nil, ucs.Join(err, cl.Close())
+	}
+	return cl, nil
+}
+
+// Pauses between attempts to connect to any replica, and how long each may take.
+const (
+	connectPause = 10 * time.Millisecond
+	connectLimit = 2 * time.Second
+)
+
+// connected returns a session other than failed, and connects if there is none.
+func (cl *Client) connected(ctx context.Context, failed *session) (*session, error) {
+	if s := cl.session.Load(); s != failed {
+		return s, nil
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if s := cl.session.Load(); s != failed {
+		return s, nil
+	}
+	if failed != nil {
+		_ = failed.rpc.Close() // the error tells of the failed connection
+	}
+	for cl.open.Err() == nil {
+		var errs []error
+		for _, address := range cl.cfg.Addresses {
+			s, err := cl.dial(ctx, address)
+			if err == nil {
+				cl.session.Store(s)
+				return s, nil
+			}
+			errs = append(errs, err)
+		}
+		select {
+		case <-time.After(connectPause):
+		case <-cl.open.Done():
+		case <-ctx.Done():
+			return nil, ucs.Join(append(errs, ctx.Err())...)
+		}
+	}
+	return nil, ucs.ErrClosed
+}
+
+// dial connects to a server. The client of ucprpc does not wait for a next connection: that may be to a server which
+// does not serve.
+func (cl *Client) dial(ctx context.Context, address string) (_ *session, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	defer context.AfterFunc(cl.open, cancel)()
+	s := &session{cl: cl}
+	s.rpc, err = ucprpc.Dial(ctx, cl.c, cl.cfg.Network, address, ucprpc.ClientConfig{WaitConnected: time.Nanosecond})
+	if err != nil {
+		return nil, err
+	}
+	if err = s.start(ctx); err != nil {
+		return nil, ucs.Join(fmt.Errorf("kvstore: %s: %w", address, err), s.rpc.Close())
+	}
+	return s, nil
+}
+
+// start opens the table of the server.
+func (s *session) start(ctx context.Context) error {
+	reply, err := s.rpc.Call(ctx, methodInfo, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err = json.Unmarshal(reply, &s.server); err != nil {
+		return err
+	}
+	if s.table, err = s.rpc.Open(ctx, s.server.ID); err != nil {
+		return err
+	}
+	if h := s.server.shape; h.Slots < 1 || h.SlotLen < slotHead || s.table.Len() > 1<<40 ||
+		h.Slots > int(s.table.Len()) || h.SlotLen > int(s.table.Len()) || uint64(h.len()) > s.table.Len() {
+		return fmt.Errorf("a table of %d slots of %d bytes in %d bytes", h.Slots, h.SlotLen, s.table.Len())
+	}
+	_, err = s.moved(ctx, nil, 0)
+	return err
+}
+
+// Get returns the value of a key: in buf, if that has a capacity of SlotLen bytes, otherwise in memory of its own.
+func (cl *Client) Get(ctx context.Context, key string, buf []byte) ([]byte, error) {
+	var failed *session
+	for {
+		s, err := cl.connected(ctx, failed)
+		if err != nil {
+			return nil, err
+		}
+		value, err := s.get(ctx, key, buf)
+		if !s.hasFailed(ctx, err) {
+			return value, decodeError(err)
+		}
+		failed = s
+	}
+}
+
+// SlotLen is how many bytes a lookup reads.
+func (cl *Client) SlotLen() int { return cl.session.Load().server.SlotLen }
+
+// Limits of a lookup without the server, which then calls it.
+const (
+	maxSearches = 8
+	maxReads    = 32 // of slots, in one search
+)
+
+// errCall says that a search is left to the server.
+var errCall = errors.New("call the server")
+
+func (s *session) get(ctx context.Context, key string, buf []byte) ([]byte, error) {
+	if len(key) == 0 || len(key) > s.server.Key {
+		return nil, ErrTooLong
+	}
+	if n := s.server.SlotLen; cap(buf) < n {
+		buf = make([]byte, n)
+	}
+	for range maxSearches {
+		moves := s.moves.Load()
+		value, err := s.search(ctx, key, buf[:s.server.SlotLen])
+		if err == ErrNoKey {
+			var moved bool
+			if moved, err = s.moved(ctx, buf, moves); err == nil && !moved {
+				return nil, ErrNoKey
+			}
+			s.cl.stats.Moved.Add(1)
+			continue
+		}
+		if err != errCall {
+			return value, err
+		}
+		break
+	}
+	s.cl.stats.Called.Add(1)
+	return s.rpc.Call(ctx, methodGet, []byte(key), buf)
+}
+
+// search reads the slots that may have the key. If keys move meanwhile it may miss the key.
+func (s *session) search(ctx context.Context, key string, slot []byte) ([]byte, error) {
+	h := s.server.shape
+	for i, reads := home(key, h.Slots), 0; i < h.Slots+spareSlots; reads++ {
+		if reads == maxReads {
+			return nil, errCall
+		}
+		if err := s.table.Get(ctx, slot, uint64(h.offset(i))); err != nil {
+			return nil, err
+		}
+		e, err := readSlot(slot)
+		switch {
+		case err != nil:
+			s.cl.stats.Torn.Add(1) // read it again
+		case string(e.key) == key:
+			return e.value, nil
+		case len(e.key) == 0:
+			return nil, ErrNoKey
+		default:
+			i++
+		}
+	}
+	return nil, ErrNoKey
+}
+
+// moved reports whether keys may have moved since s.moves was before.
+func (s *session) moved(ctx context.Context, buf []byte, before uint64) (bool, error) {
+	head := append(buf[:0], make([]byte, 8)...)
+	if err := s.table.Get(ctx, head, headMoves); err != nil {
+		return false, err
+	}
+	now := binary.LittleEndian.Uint64(head)
+	s.moves.Store(now)
+	return now != before || now%2 == 1, nil
+}
+
+// Put writes the value of a key. When it returns nil, every later Get of any client gets that value, or a later one.
+// ErrUnknown if the connection fails before the reply.
+func (cl *Client) Put(ctx context.Context, key string, value []byte) error {
+	if len(key) > MaxKey || len(value) > MaxValue {
+		return ErrTooLong
+	}
+	return cl.update(ctx, methodPut, appendPut(make([]byte, 0, 2+len(key)+len(value)), key, value))
+}
+
+// Remove removes a key. ErrNoKey if there is none; ErrUnknown as for Put.
+func (cl *Client) Remove(ctx context.Context, key string) error {
+	return cl.update(ctx, methodRemove, []byte(key))
+}
+
+func (cl *Client) update(ctx context.Context, m ucprpc.Method, request []byte) error {
+	var failed *session
+	for {
+		s, err := cl.connected(ctx, failed)
+		if err != nil {
+			return err
+		}
+		_, err = s.rpc.Call(ctx, m, request, nil)
+		switch {
+		case ucprpc.CodeOf(err) == ucprpc.CodeLost:
+			return fmt.Errorf("%w: %w", ErrUnknown, err)
+		case !s.hasFailed(ctx, err):
+			return decodeError(err)
+		}
+		failed = s
+	}
+}
+
+// hasFailed reports whether an error means that the session cannot be used any more, and another one may.
+func (s *session) hasFailed(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	switch ucprpc.CodeOf(err) {
+	case ucprpc.CodeLost, ucprpc.CodeUnavailable, ucprpc.CodeClosed, ucprpc.CodeDraining, ucprpc.CodeNoMemory:
+		return true
+	}
+	return false
+}
+
+// Stats returns the counters of the client.
+func (cl *Client) Stats() *Stats { return &cl.stats }
+
+// Close closes the client. Operations in progress fail.
+func (cl *Client) Close() error {
+	cl.shut()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	s := cl.session.Load()
+	if s == nil {
+		return nil
+	}
+	return s.rpc.Close()
+}

@@ -1,0 +1,132 @@
+package kvstore
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/ucp"
+)
+
+// roleEnv makes this test binary a server in a process of its own. Its value is a Config in JSON.
+const roleEnv = "KVSTORE_TEST_SERVER"
+
+// hang is after how long nothing will happen any more.
+const hang = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleEnv)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveRole(role); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveRole serves until standard input ends.
+func serveRole(role string) error {
+	var cfg Config
+	if err := json.Unmarshal([]byte(role), &cfg); err != nil {
+		return err
+	}
+	c, err := gucx.Open()
+	if err != nil {
+		return err
+	}
+	s, err := Listen(context.Background(), c, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	bufio.NewScanner(os.Stdin).Scan()
+	return s.Close()
+}
+
+// process is a server in a process of its own, which is killed when the test ends.
+type process struct {
+	t    testing.TB
+	cfg  Config
+	cmd  *exec.Cmd
+	stop func()
+}
+
+func startProcess(t testing.TB, cfg Config) *process {
+	t.Helper()
+	p := &process{t: t, cfg: cfg}
+	p.start()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// start starts the process, and waits until it listens.
+func (p *process) start() {
+	p.t.Helper()
+	role, err := json.Marshal(p.cfg)
+	require.NoError(p.t, err)
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), roleEnv+"="+string(role), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := p.cmd.StdinPipe()
+	require.NoError(p.t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.cmd.Start())
+	p.stop = func() { _ = in.Close() }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(p.t, err)
+	require.Equal(p.t, "ready\n", line)
+}
+
+// kill ends the process at once.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+var names uatomic.Int64
+
+// freshName is an abstract name of a unix socket that no other test has.
+func freshName() string { return fmt.Sprintf("@gucx-kvstore-%d-%d", os.Getpid(), names.Inc()) }
+
+func newContext(t testing.TB) *ucp.Context {
+	t.Helper()
+	c, err := gucx.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// dial connects a client that is closed when the test ends.
+func dial(t testing.TB, addresses ...string) *Client {
+	t.Helper()
+	cl, err := Dial(t.Context(), newContext(t), ClientConfig{Network: "unix", Addresses: addresses})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cl.Close()) })
+	return cl
+}
+
+// eventually waits until ok reports true.
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !ok(); time.Sleep(time.Millisecond) {
+		require.False(t, time.Now().After(end), "it does not happen")
+	}
+}
+
+// long is a text that no limit permits.
+var long = strings.Repeat("x", MaxValue+1)

@@ -1,0 +1,76 @@
+package kvstore
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/gucx/gucx/ucp/ucprpc"
+)
+
+// Methods of a server. A key is the whole request of methodGet and methodRemove; that of methodPut is the length of the
+// key (u16), the key and the value. methodInfo replies with an info in JSON.
+var (
+	methodInfo   = ucprpc.Method{Number: 1, Idempotent: true}
+	methodGet    = ucprpc.Method{Number: 2, Idempotent: true}
+	methodPut    = ucprpc.Method{Number: 3}
+	methodRemove = ucprpc.Method{Number: 4}
+)
+
+// Errors of clients.
+var (
+	ErrNoKey   = errors.New("kvstore: no such key")
+	ErrFull    = errors.New("kvstore: the table is full")
+	ErrTooLong = errors.New("kvstore: the key is empty or too long, or the value is too long")
+	// ErrUnknown is the error of an update whose connection failed before the reply: it may have run, or may not.
+	ErrUnknown = errors.New("kvstore: the connection failed: the update may have run")
+)
+
+// codes are the errors that travel.
+var codes = map[ucprpc.Code]error{
+	ucprpc.CodeUser:     ErrNoKey,
+	ucprpc.CodeUser + 1: ErrFull,
+	ucprpc.CodeUser + 2: ErrTooLong,
+}
+
+// encodeError returns the error of a handler, with its code.
+func encodeError(err error) error {
+	for code, e := range codes {
+		if err == e {
+			return &ucprpc.Error{Code: code}
+		}
+	}
+	return err
+}
+
+// decodeError returns the error that the code of err stands for, or err.
+func decodeError(err error) error {
+	if e := codes[ucprpc.CodeOf(err)]; e != nil {
+		return e
+	}
+	return err
+}
+
+// info is what a server says of itself.
+type info struct {
+	ID         string // of this start of the server; its table is published under this name
+	Key, Value int    // maximum lengths in bytes
+	shape
+}
+
+// appendPut appends the request of methodPut.
+func appendPut(b []byte, key string, value []byte) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+	return append(append(b, key...), value...)
+}
+
+// parsePut takes a request of methodPut apart, which may be anything.
+func parsePut(b []byte) (key, value []byte, err error) {
+	if len(b) < 2 {
+		return nil, nil, ErrTooLong
+	}
+	n := int(binary.LittleEndian.Uint16(b))
+	if b = b[2:]; n > len(b) {
+		return nil, nil, ErrTooLong
+	}
+	return b[:n], b[n:], nil
+}
