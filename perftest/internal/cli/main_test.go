@@ -47,6 +47,15 @@ var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", 
 // of what they do, and under the race detector some such runs take minutes.
 const furtherRun = "one more run of two processes"
 
+// TestBothDirections: messages go in both directions at once, inline and from registered memory, and their data is right.
+func TestBothDirections(t *testing.T) {
+	code, out, errs := perftest(t, with(quick, "-x", "rc", "-t", "am_bibw,tag_bibw", "-o", "csv")...)
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"verbs,rc,shm,am_bibw,2048,", "uct,rc,shm,am_bibw,8,", "ucp,rc,shm,tag_bibw,2048,"} {
+		assert.Contains(t, out, want)
+	}
+}
+
 // perftest runs Program in this process; the target is a process of its own.
 func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer

@@ -75,6 +75,7 @@ type settings struct {
 	batch      string // file
 	threads    []int
 	modes      []string
+	pairs      []int
 }
 
 func (s *settings) bind(f *pflag.FlagSet) {
@@ -108,7 +109,8 @@ func (s *settings) bind(f *pflag.FlagSet) {
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
 	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4 or 1-8. ucp alone, tests of am, tag, put, get")
-	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker")
+	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker, a process each")
+	quantity.Counts(f, &s.pairs, "pairs", "", nil, "pairs of processes that measure at once, as osu_mbw_mr: 1,2,4; it is -T 1,2,4 -M processes")
 	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
 	f.StringVar(&s.counters, "counters", "", "count in a pass of its own, after the timed one, what operations ask of the kernel: system calls, context switches, page faults, packets; =SOURCE of "+strings.Join(counters.Choices(), ", "))
 	f.Lookup("counters").NoOptDefVal = counters.Auto

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -25,20 +27,35 @@ import (
 // threadTargetName is the hidden command that the target of -T runs.
 const threadTargetName = "threads-target"
 
+// threadInitiatorName is the hidden command that the initiators of --pairs run.
+const threadInitiatorName = "threads-initiator"
+
 // defaultThreadTests are those of -T without -t.
 var defaultThreadTests = []string{"put_mr", "get_mr", "am_mr", "tag_mr"}
 
 // flagsWithThreads are those that -T knows; the others mean nothing for it.
-var flagsWithThreads = []string{"threads", "thread-mode", "test", "size", "full", "iters", "warmup", "rounds", "window", "transport", "layers", "device", "fabric", "output", "quiet"}
+var flagsWithThreads = []string{"threads", "thread-mode", "pairs", "test", "size", "full", "iters", "warmup", "rounds", "window", "transport", "layers", "device", "fabric", "output", "quiet"}
 
 // threaded reports whether -T is asked for, or its mode.
 func (s *settings) threaded(f *pflag.FlagSet) bool {
-	return f.Changed("threads") || f.Changed("thread-mode")
+	return f.Changed("threads") || f.Changed("thread-mode") || f.Changed("pairs")
 }
 
 // newThreadTarget is the target of -T.
 func (p Program) newThreadTarget() *cobra.Command {
-	return &cobra.Command{Use: threadTargetName, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+	return p.newThreadEnd(threadTargetName, threads.Serve)
+}
+
+// newThreadInitiator is an initiator of --pairs.
+func (p Program) newThreadInitiator() *cobra.Command {
+	return p.newThreadEnd(threadInitiatorName, func(ctx context.Context, c net.Conn, open threads.Open) error {
+		return threads.ServeInitiator(ctx, c, open, starter(threadTargetName))
+	})
+}
+
+// newThreadEnd is a process of -T.
+func (p Program) newThreadEnd(name string, serve func(context.Context, net.Conn, threads.Open) error) *cobra.Command {
+	return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		cfg, err := p.config()
 		if err != nil {
 			return err
@@ -47,7 +64,7 @@ func (p Program) newThreadTarget() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return threads.Serve(cmd.Context(), conn, threadContext(cfg))
+		return serve(cmd.Context(), conn, threadContext(cfg))
 	}}
 }
 
@@ -69,6 +86,12 @@ func (s *settings) checkThreadFlags(f *pflag.FlagSet) (err error) {
 	switch {
 	case err != nil:
 		return err
+	case f.Changed("pairs") && (f.Changed("threads") || f.Changed("thread-mode")):
+		return errors.New("--pairs N is -T N -M processes: without these")
+	case f.Changed("pairs"):
+		s.threads, s.modes = s.pairs, []string{string(threads.Processes)}
+	}
+	switch {
 	case len(s.threads) == 0:
 		return errors.New("-M is for goroutines: say how many, by -T")
 	case strings.Contains(s.transport, ","):
@@ -152,7 +175,7 @@ func (s *settings) runThreads(cmd *cobra.Command) error {
 	}
 	m := meter.New(os.Stderr, t.study.Cases()*t.study.Rounds, s.quiet)
 	defer m.Close()
-	start := starter(threadTargetName)
+	start := threads.Starts{Target: starter(threadTargetName), Initiator: starter(threadInitiatorName)}
 	rows, err := t.study.Run(cmd.Context(), threadContext(t.config), start, m.Step)
 	m.Close()
 	if len(rows) == 0 {
@@ -172,9 +195,13 @@ type threadConditions struct {
 
 func (c threadConditions) lines() []string {
 	m, s := c.Machine, c.Study
+	who := "two processes"
+	if slices.Contains(s.Modes, threads.Processes) {
+		who = "with processes a pair of them for each thread, else two"
+	}
 	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
-		fmt.Sprintf("gucx %s; ucp over %s; two processes, nothing is pinned", c.Commit, s.Where.Transport),
+		fmt.Sprintf("gucx %s; ucp over %s; %s, nothing is pinned", c.Commit, s.Where.Transport, who),
 		fmt.Sprintf("%d operations of each thread after %d, in %d rounds; window %d", s.Iterations, s.Warmup, s.Rounds, s.Window),
 	}, c.Lines()...)
 }

@@ -34,6 +34,15 @@ func TestThreads(t *testing.T) {
 	}
 }
 
+// Pairs of processes measure at once, beside threads of one process.
+func TestThreads_Pairs(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields("-q --pairs 1,2 -t tag_mr,put_lat -s 8 -n 8 -w 4 --rounds 2 -W 4 -o csv -x sm")...)
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"tag_mr,8,processes,1,all,", "tag_mr,8,processes,2,all,", "put_lat,8,processes,2,all,"} {
+		assert.Contains(t, out, want)
+	}
+}
+
 // A batch has no lines with threads, nor threads for all its lines.
 func TestThreads_NotInABatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
@@ -85,8 +94,10 @@ func TestThreads_Refuses(t *testing.T) {
 		"-T 0":                    "0 threads are outside 1..256",
 		"-T 257":                  "257 threads are outside 1..256",
 		"-T two":                  "two",
-		"-T 2 -M both":            `thread mode "both": there are single, serialized, multi`,
+		"-T 2 -M both":            `thread mode "both": there are single, serialized, multi, processes`,
 		"-M multi":                "say how many, by -T",
+		"--pairs 2 -T 2":          "--pairs N is -T N -M processes",
+		"--pairs 0":               "0 threads are outside 1..256",
 		"-T 2 -o yaml":            "unknown output format",
 		"client -T 2":             "unknown shorthand flag",
 		"-T 2 -s 128m -t put_lat": "size 134217728 is outside",

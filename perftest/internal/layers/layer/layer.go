@@ -88,7 +88,7 @@ const (
 	CSwap                   // compare with how many were posted before, swap for that plus 1
 	Flush                   // post nothing: Flush with nothing outstanding
 	AM                      // send an active message of Size bytes, numbered
-	AMPing                  // send one, and get one of the same size back
+	AMPing                  // send one, and get one of the same size back; in a window of them, in both directions at once
 	PutPing                 // write Local[:Size] to the peer's Memory, which does the same
 	Tag                     // send a tagged message of Size bytes, numbered
 	TagPing                 // send one, and get one of the same size back

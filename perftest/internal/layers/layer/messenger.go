@@ -87,6 +87,9 @@ func (x *exchange) State() string {
 func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, loopback bool) Op {
 	x := exchange{Messenger: m, in: in, note: note}
 	if !s.Kind.OneWay() {
+		if s.Window > 1 {
+			return &duplex{pinger{x}, uint64(s.Window)}
+		}
 		return &pinger{x}
 	}
 	if !loopback {
@@ -122,7 +125,31 @@ func (p *pinger) Flush() error {
 	return p.in.Err
 }
 
-// echo is the target of a ping-pong.
+// duplex is a pinger with a window of messages of which the answer has not come.
+type duplex struct {
+	pinger
+	window uint64
+}
+
+// Post implements Op.
+func (d *duplex) Post() error {
+	for d.sent-d.in.Count >= d.window {
+		if err := d.Poll(); err != nil {
+			return err
+		}
+	}
+	return d.push()
+}
+
+// Flush waits for all answers.
+func (d *duplex) Flush() error {
+	if err := d.pinger.Flush(); err != nil {
+		return err
+	}
+	return d.Finish()
+}
+
+// echo is the target of a ping-pong, and of messages in both directions.
 type echo struct{ exchange }
 
 // Progress implements Part.

@@ -22,7 +22,10 @@ func newPinger(o *op, s layer.Spec) (layer.Op, error) {
 		return nil, err
 	}
 	p := &pinger{sender: m, in: newInbox(s)}
-	return p, o.iface.SetAMHandler(idEcho, p.in)
+	if err := o.iface.SetAMHandler(idEcho, p.in); err != nil || s.Window == 1 {
+		return p, err
+	}
+	return &duplex{p, uint64(s.Window)}, nil
 }
 
 // Post implements layer.Op.
@@ -38,7 +41,33 @@ func (p *pinger) Flush() error {
 	return p.in.Err
 }
 
-// echo is the target of a ping-pong.
+// duplex is a pinger with a window of messages of which the answer has not come.
+type duplex struct {
+	*pinger
+	window uint64
+}
+
+// Post implements layer.Op.
+func (d *duplex) Post() error {
+	for d.sent-d.in.Count >= d.window {
+		if err := d.progress(); err != nil {
+			return err
+		}
+	}
+	return d.push()
+}
+
+// Flush waits for all answers, and until no buffer is in use.
+func (d *duplex) Flush() error {
+	for d.in.Count != d.sent || d.comp.Count != 0 {
+		if err := d.progress(); err != nil {
+			return err
+		}
+	}
+	return d.in.Err
+}
+
+// echo is the target of a ping-pong, and of messages in both directions.
 type echo struct {
 	*sender
 	in *inbox

@@ -88,14 +88,15 @@ func (m *messenger) noteSlot() int { return m.receives() * slotLen }
 func (m *messenger) noteBytes() []byte { return m.slots.Bytes()[m.noteSlot():][:layer.NoteLen] }
 
 // Send implements layer.Messenger. A buffer that is not copied is in use until its work request
-// has ended; messages that follow until then have the same number.
+// has ended; messages that follow until then have the same number. The first one of an operation
+// finds the buffer free: all messages of the one before have arrived, also those without a completion.
 func (m *messenger) Send(number uint64) (bool, error) {
 	if m.wr[0].Inline == nil && m.done != m.posted {
 		if err := m.reap(); err != nil {
 			return false, err
 		}
 	}
-	if m.wr[0].Inline != nil || m.done == m.posted {
+	if m.wr[0].Inline != nil || m.done == m.posted || number == 0 {
 		layer.PutNumber(m.buf, number)
 	}
 	err := m.Post()

@@ -21,6 +21,8 @@ const (
 	Rate
 	// PingPong waits for an answer to each operation; half of that is reported.
 	PingPong
+	// Both is Bandwidth in both directions: the target returns each message. Each of them counts.
+	Both
 )
 
 // Test is one thing to measure.
@@ -49,13 +51,16 @@ var tests = []Test{
 	{"am_lat", layer.AMPing, PingPong, "ping-pong of active messages, half the round trip"},
 	{"am_bw", layer.AM, Bandwidth, "active messages, at most a window of them unacknowledged"},
 	{"am_mr", layer.AM, Rate, "the same, as a message rate"},
+	{"am_bibw", layer.AMPing, Both, "active messages in both directions, as osu_bibw: each is returned, at most a window under way"},
 	{"put_pp", layer.PutPing, PingPong, "ping-pong of puts, each side watches its memory, half the round trip"},
 	{"tag_lat", layer.TagPing, PingPong, "ping-pong of tagged messages, half the round trip"},
 	{"tag_bw", layer.Tag, Bandwidth, "tagged messages, at most a window of them unacknowledged"},
 	{"tag_mr", layer.Tag, Rate, "the same, as a message rate"},
+	{"tag_bibw", layer.TagPing, Both, "tagged messages in both directions, likewise"},
 	{"tag_sync_lat", layer.TagSyncPing, PingPong, "tag_lat with synchronous sends"},
 	{"stream_lat", layer.StreamPing, PingPong, "ping-pong of bytes of a stream, half the round trip"},
 	{"stream_bw", layer.Stream, Bandwidth, "bytes of a stream, at most a window of sends unacknowledged"},
+	{"stream_bibw", layer.StreamPing, Both, "bytes of a stream in both directions: each send is returned"},
 }
 
 // aliases are names of ucx_perftest that mean one of ours.
@@ -121,12 +126,12 @@ func (t Test) Window(window int) int {
 
 // Stream reports whether the operations of a batch follow each other without a flush
 // but at the end: where a window bounds what is on its way.
-func (t Test) Stream() bool { return t.Kind.OneWay() }
+func (t Test) Stream() bool { return t.Kind.OneWay() || t.Mode == Both }
 
 // share is the part of the time between post and end of flush that counts for the
 // operation.
 func (t Test) share() float64 {
-	if t.Mode == PingPong {
+	if t.Mode == PingPong || t.Mode == Both {
 		return 0.5
 	}
 	return 1

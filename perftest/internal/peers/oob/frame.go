@@ -10,7 +10,7 @@ import (
 const (
 	magic = 0x67757078 // "gupx"
 	// Version of the protocol. Both sides must have the same.
-	Version = 3
+	Version = 4
 	// MaxPayload bounds a message in bytes. Addresses are the longest content
 	// and take a few hundred bytes.
 	MaxPayload = 64 << 10

@@ -17,7 +17,7 @@ import (
 // worker permits.
 type Mode string
 
-// Modes.
+// Modes. ucx_perftest has no Processes, which is what osu_mbw_mr measures.
 const (
 	// Single gives each goroutine a worker of its own.
 	Single Mode = "single"
@@ -26,10 +26,13 @@ const (
 	Serialized Mode = "serialized"
 	// Multi gives all of them one ucp.SharedWorker.
 	Multi Mode = "multi"
+	// Processes gives each goroutine a process, with a target process of its own: pairs of processes that
+	// measure at the same time.
+	Processes Mode = "processes"
 )
 
 // Modes are all of them.
-func Modes() []Mode { return []Mode{Single, Serialized, Multi} }
+func Modes() []Mode { return []Mode{Single, Serialized, Multi, Processes} }
 
 // ModeNames are the names that ParseMode takes.
 func ModeNames() (names []string) {

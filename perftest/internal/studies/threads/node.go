@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucp"
 )
@@ -162,8 +164,8 @@ func firstOf(a, b error) error {
 }
 
 // run does a part as the initiator, and returns how long each lane has taken after all had
-// warmed up, and all together. ctx is of all of them: the first error ends the others.
-func (n *node) run(ctx context.Context, p Part) (t times, err error) {
+// warmed up and ready has returned, and all together. ctx is of all of them: the first error ends the others.
+func (n *node) run(ctx context.Context, p Part, ready func() error) (t times, err error) {
 	t.Each = make([]time.Duration, len(n.lanes))
 	begin := make(chan struct{})
 	var warm sync.WaitGroup
@@ -183,11 +185,20 @@ func (n *node) run(ctx context.Context, p Part) (t times, err error) {
 		return err
 	})
 	warm.Wait()
-	start := time.Now()
+	failed := ready()
+	t.Begin = monotonic()
 	close(begin)
-	err = done()
-	t.All = time.Since(start)
+	err = firstOf(failed, done())
+	t.End = monotonic()
+	t.All = t.End - t.Begin
 	return t, err
+}
+
+// monotonic is the clock that all processes of a host have in common.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // never fails
+	return time.Duration(now.Nano())
 }
 
 // steps does windows from..to-1.
@@ -232,6 +243,7 @@ func never() bool { return false }
 
 // times are those of one part.
 type times struct {
-	All  time.Duration
-	Each []time.Duration
+	All        time.Duration
+	Each       []time.Duration
+	Begin, End time.Duration // of All, by monotonic
 }

@@ -50,14 +50,17 @@ func newPair(ctx context.Context, j job, open Open, start children.Start) (_ *pa
 }
 
 // run does a part.
-func (p *pair) run(part Part) (times, error) {
+func (p *pair) run(part Part) (times, error) { return p.runOnce(part, func() error { return nil }) }
+
+// runOnce does a part, of which the timed windows begin when ready, which is called after the warm-up, has returned.
+func (p *pair) runOnce(part Part, ready func() error) (times, error) {
 	if err := p.node.begin(part, true); err != nil {
 		return times{}, err
 	}
 	if _, err := children.Ask[struct{}](p.target, func(int) any { return part }); err != nil {
 		return times{}, err
 	}
-	t, err := p.node.run(p.ctx, part)
+	t, err := p.node.run(p.ctx, part, ready)
 	if err != nil {
 		return times{}, p.why(err)
 	}

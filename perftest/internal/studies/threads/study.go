@@ -87,24 +87,51 @@ type Row struct {
 	Fastest float64 `json:"fastest_msg_per_s"`
 }
 
+// Starts starts processes.
+type Starts struct {
+	Target    children.Start // one that calls Serve
+	Initiator children.Start // one that calls ServeInitiator, for Processes
+}
+
+// measured is a number of threads in a mode.
+type measured struct {
+	runner
+	job job
+}
+
+// runner is the processes of one number of threads in one mode.
+type runner interface {
+	run(part Part) (times, error)
+	close() error
+}
+
+// measuredOf starts and connects the processes of a job.
+func measuredOf(ctx context.Context, j job, open Open, start Starts) (runner, error) {
+	if j.Mode == Processes {
+		return newPairs(ctx, j, start.Initiator)
+	}
+	return newPair(ctx, j, open, start.Target)
+}
+
 // All is Row.Thread of all of them together.
 const All = -1
 
 // Run measures everything: in each round all numbers of threads and modes take turns. step,
 // which may be nil, is called before each round. Rows are one for all threads, then one for
 // each. With an error come those of the tests and sizes that were measured to their end.
-func (s *Study) Run(ctx context.Context, open Open, start children.Start, step func(test string, size int)) (rows []Row, err error) {
+func (s *Study) Run(ctx context.Context, open Open, start Starts, step func(test string, size int)) (rows []Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	var pairs []*pair
+	var pairs []measured
 	for _, n := range s.Threads {
 		for _, m := range s.Modes {
-			p, err := newPair(ctx, job{Where: s.Where, Mode: m, Threads: n, Memory: s.memory()}, open, start)
+			j := job{Where: s.Where, Mode: m, Threads: n, Memory: s.memory()}
+			p, err := measuredOf(ctx, j, open, start)
 			if err != nil {
 				return nil, fmt.Errorf("%d threads, %s: %w", n, m, err)
 			}
 			undo.Add(p.close)
-			pairs = append(pairs, p)
+			pairs = append(pairs, measured{p, j})
 		}
 	}
 	for _, t := range s.Tests {
@@ -140,7 +167,7 @@ func (s *Study) part(t Test, size, round int) Part {
 }
 
 // cell measures a test at a size with all pairs.
-func (s *Study) cell(pairs []*pair, t Test, size int, step func(test string, size int)) (rows []Row, err error) {
+func (s *Study) cell(pairs []measured, t Test, size int, step func(test string, size int)) (rows []Row, err error) {
 	defer quiet()()
 	taken := make([][]times, len(pairs))
 	for round := range s.Rounds {
@@ -150,7 +177,7 @@ func (s *Study) cell(pairs []*pair, t Test, size int, step func(test string, siz
 			}
 			one, err := p.run(s.part(t, size, round))
 			if err != nil {
-				return nil, fmt.Errorf("%d threads, %s: %w", p.node.job.Threads, p.node.job.Mode, err)
+				return nil, fmt.Errorf("%d threads, %s: %w", p.job.Threads, p.job.Mode, err)
 			}
 			taken[i] = append(taken[i], one)
 		}
@@ -158,7 +185,7 @@ func (s *Study) cell(pairs []*pair, t Test, size int, step func(test string, siz
 	last := s.part(t, size, s.Rounds)
 	ops := last.Windows * t.windowOf(s.Window, size) * t.hops()
 	for i, p := range pairs {
-		rows = append(rows, rowsOf(p.node.job, t, size, ops, taken[i])...)
+		rows = append(rows, rowsOf(p.job, t, size, ops, taken[i])...)
 	}
 	return rows, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +53,17 @@ func startTarget(ctx context.Context, serve func(ctx context.Context, c net.Conn
 
 func target(ctx context.Context, c net.Conn) error { return Serve(ctx, c, open) }
 
+func initiator(ctx context.Context, c net.Conn) error {
+	return ServeInitiator(ctx, c, open, startTarget(ctx, target))
+}
+
+func startBoth(ctx context.Context) Starts {
+	return Starts{Target: startTarget(ctx, target), Initiator: startTarget(ctx, initiator)}
+}
+
+// inOneProcess are the modes of which the initiator is this process.
+func inOneProcess() []Mode { return []Mode{Single, Serialized, Multi} }
+
 // bounded ends what hangs.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
@@ -75,7 +87,7 @@ func TestStudy(t *testing.T) {
 			}
 			require.NoError(t, s.Check())
 			ctx := bounded(t)
-			rows, err := s.Run(ctx, open, startTarget(ctx, target), nil)
+			rows, err := s.Run(ctx, open, startBoth(ctx), nil)
 			require.NoError(t, err)
 			each := 0
 			for _, n := range s.Threads {
@@ -137,7 +149,7 @@ func (l *lane) spoil(at int) {
 
 // A process that cannot have its memory keeps nothing open: TestMain looks for what is left.
 func TestOpenNode_Fails(t *testing.T) {
-	for _, m := range Modes() {
+	for _, m := range inOneProcess() {
 		_, err := openNode(job{Where: Where{Transport: "sm"}, Mode: m, Threads: 2, Memory: 1 << 60}, open)
 		require.ErrorContains(t, err, "invalid parameter", "%s", m)
 	}
@@ -146,7 +158,7 @@ func TestOpenNode_Fails(t *testing.T) {
 // When the target dies, the goroutines end, and so does the measurement.
 func TestStudy_TargetDies(t *testing.T) {
 	ctx := bounded(t)
-	for _, m := range Modes() {
+	for _, m := range inOneProcess() {
 		for _, name := range []string{"am_lat", "tag_mr", "get_lat"} {
 			t.Run(string(m)+"/"+name, func(t *testing.T) {
 				test, err := ParseTest(name)
@@ -195,6 +207,39 @@ func mortal(_ context.Context, c net.Conn) error {
 	err = errors.Join(line.Reply(n.contact(), nil), line.Receive(&theirs), n.connect(theirs), line.Reply(nil, nil),
 		line.Receive(&Part{}), line.Reply(nil, nil), c.Close())
 	return errors.Join(err, n.undo.Run())
+}
+
+// TestPairs_WrongData: what a pair finds wrong is ErrData for all of them.
+func TestPairs_WrongData(t *testing.T) {
+	_, err := together([]outcome{{}, {Wrong: "byte 3"}})
+	require.ErrorIs(t, err, ErrData)
+	assert.ErrorContains(t, err, "pair 1: byte 3")
+}
+
+// TestPairs_Together: the pairs together take from the first to begin until the last to end.
+func TestPairs_Together(t *testing.T) {
+	all, err := together([]outcome{{Times: times{All: 30, Begin: 20, End: 50}}, {Times: times{All: 25, Begin: 10, End: 35}}})
+	require.NoError(t, err)
+	assert.Equal(t, times{All: 40, Each: []time.Duration{30, 25}, Begin: 10, End: 50}, all)
+}
+
+// TestPairs_InitiatorDies: the measurement ends with an initiator, and so do the others.
+func TestPairs_InitiatorDies(t *testing.T) {
+	ctx := bounded(t)
+	var dead atomic.Bool
+	p, err := newPairs(ctx, job{Where: Where{Transport: "sm"}, Mode: Processes, Threads: 2, Memory: 1 << 10}, startTarget(ctx, func(ctx context.Context, c net.Conn) error {
+		if dead.Swap(true) {
+			return initiator(ctx, c)
+		}
+		line := children.NewLine(c)
+		return errors.Join(line.Receive(&job{}), line.Reply(nil, nil), line.Receive(&Part{}), c.Close())
+	}))
+	require.NoError(t, err)
+	test, err := ParseTest("am_lat")
+	require.NoError(t, err)
+	_, err = p.run(Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2})
+	require.ErrorIs(t, err, children.ErrGone)
+	require.NoError(t, p.close())
 }
 
 func TestRowsOf(t *testing.T) {
