@@ -104,8 +104,9 @@ perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/s
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
 perftest/internal/studies/footprint ucp uct uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca perftest/internal/show internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
+perftest/internal/studies/interop ucp/ucxpeer uct ucs perftest/internal/measure perftest/internal/show internal
 perftest/internal/show/quantity ucs
-perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm uct/ucxtcp ucs internal
+perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies perftest/internal/studies/interop ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm uct/ucxtcp ucs internal
 perftest/internal/cli         *
 
 # programs, and a store that perftest measures

@@ -79,6 +79,8 @@ func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error
 		failed = fmt.Errorf("%q is no flag", f.Arg(0))
 	case s.batch != "" && s.batch != cmd.Flag("batch").Value.String():
 		failed = errors.New("a batch file cannot name another")
+	case s.peer != "":
+		failed = errors.New("--peer is not for batch files")
 	case s.threaded(f) || s.threaded(cmd.Flags()):
 		failed = errors.New("-T and -M are not for batch files")
 	}

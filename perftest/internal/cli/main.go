@@ -26,6 +26,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
 	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
+	"github.com/gucx/gucx/perftest/internal/studies/interop"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
@@ -134,13 +135,13 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData):
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // a rank has done what this program did
 	case errors.As(err, &slower):
 		return exitSlower
-	case errors.Is(err, compare.ErrMissing), errors.As(err, &skip):
+	case errors.Is(err, compare.ErrMissing), errors.Is(err, interop.ErrNoUCX), errors.As(err, &skip):
 		return exitSkipped
 	}
 	return exitFailure
@@ -211,7 +212,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newThreadInitiator(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()), newCompare())
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newThreadInitiator(), newUCXSide(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()), newCompare())
 	root.AddCommand(newPaper(), newFootprint())
 	p.addCompletion(root)
 	addHelp(root)

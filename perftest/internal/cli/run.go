@@ -39,6 +39,9 @@ func (s *settings) runLocal(cmd *cobra.Command) error {
 	if s.batch != "" {
 		return s.runBatch(cmd)
 	}
+	if s.peer != "" {
+		return s.runWithUCX(cmd)
+	}
 	if s.threaded(cmd.Flags()) {
 		return s.runThreads(cmd)
 	}

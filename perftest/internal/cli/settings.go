@@ -27,6 +27,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/interop"
 	"github.com/gucx/gucx/perftest/internal/studies/threads"
 	"github.com/gucx/gucx/uct"
 )
@@ -74,6 +75,7 @@ type settings struct {
 	counters   string // a choice of package counters; empty for none
 	batch      string // file
 	threads    []int
+	peer       string // what the other process is; empty: gucx
 	modes      []string
 	pairs      []int
 }
@@ -109,6 +111,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
 	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4 or 1-8. ucp alone, tests of am, tag, put, get")
+	f.StringVar(&s.peer, "peer", "", "measure with UCX over its tcp, in the tests "+strings.Join(interop.Names(), " ")+": "+peerUCX+" builds a program with it, by gcc, "+peerUCX+"=FILE names one that speaks the same protocol")
 	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker, a process each")
 	quantity.Counts(f, &s.pairs, "pairs", "", nil, "pairs of processes that measure at once, as osu_mbw_mr: 1,2,4; it is -T 1,2,4 -M processes")
 	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")

@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/interop"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -51,7 +52,7 @@ func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 		p.system()
 	}
 	if q.Devices {
-		if err := p.devices(cfg, q); err != nil {
+		if err := p.devices(ctx, cfg, q); err != nil {
 			return err
 		}
 	}
@@ -122,7 +123,7 @@ func (p *printer) protocols(cfg layers.Config, q Query) error {
 	return nil
 }
 
-func (p *printer) devices(cfg layers.Config, q Query) error {
+func (p *printer) devices(ctx context.Context, cfg layers.Config, q Query) error {
 	components := cfg.Components(q.Fabric)
 	devs, err := device.List(q.Fabric)
 	if err != nil {
@@ -149,7 +150,20 @@ func (p *printer) devices(cfg layers.Config, q Query) error {
 			return err
 		}
 	}
+	if q.Transport == "" {
+		p.ucx(ctx)
+	}
 	return nil
+}
+
+// ucx prints whether processes with UCX can be measured with.
+func (p *printer) ucx(ctx context.Context) {
+	p.line("#\n# UCX")
+	text := "perftest --peer ucx builds a program and measures with it"
+	if why := interop.Lacking(ctx); why != "" {
+		text = "perftest --peer ucx is skipped: " + why
+	}
+	p.item("peer", text)
 }
 
 // device prints the limits of a verbs device, or why it cannot be opened.

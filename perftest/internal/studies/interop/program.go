@@ -1,0 +1,254 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+)
+
+// Program is one that can be a side of a measurement.
+type Program struct {
+	// Name in the table.
+	Name string
+	// Command is its path and arguments.
+	Command []string
+	// Env is added to the environment.
+	Env []string
+}
+
+// UCX is the program at path, restricted to what a worker of ucxpeer has.
+func UCX(path string) Program {
+	return Program{Name: "UCX", Command: []string{path}, Env: []string{
+		"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_LOG_LEVEL=error", "UCX_LOG_FILE=stderr", "UCX_WARN_UNUSED_ENV_VARS=n"}}
+}
+
+// process is a program that runs.
+type process struct {
+	name    string
+	version string
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	lines   chan string // closed when it has exited
+	ended   error       // valid once lines is closed
+}
+
+// errEnded says that a program has exited.
+var errEnded = errors.New("the process has exited")
+
+// start runs a program on a processor; negative: on any. The caller's goroutine must be locked to its thread until the process
+// ends, as the process ends with that.
+func (p Program) start(ctx context.Context, cpu int) (_ *process, err error) {
+	cmd := exec.Command(p.Command[0], p.Command[1:]...)
+	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C reaches the parent alone
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if cpu >= 0 {
+		undo, err := affinity.Thread(cpu)
+		if err != nil {
+			return nil, err
+		}
+		defer undo()
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	s := &process{name: p.Name, cmd: cmd, in: in, lines: make(chan string)}
+	go s.read(out)
+	if s.version, err = s.result(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// read passes on the lines of the program until it exits.
+func (s *process) read(out io.Reader) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		s.lines <- lines.Text()
+	}
+	s.ended = s.cmd.Wait()
+	close(s.lines)
+}
+
+// tell sends a command.
+func (s *process) tell(format string, args ...any) error {
+	_, err := fmt.Fprintf(s.in, format+"\n", args...)
+	if errors.Is(err, syscall.EPIPE) {
+		return nil // the result has the reason
+	}
+	return err
+}
+
+// result waits for the result of a command.
+func (s *process) result(ctx context.Context) (string, error) {
+	select {
+	case line, open := <-s.lines:
+		rest, ok := strings.CutPrefix(line, "ok")
+		switch {
+		case !open:
+			return "", fmt.Errorf("%s: %w: %w", s.name, errEnded, s.ended)
+		case !ok:
+			return "", fmt.Errorf("%s: %s", s.name, line)
+		}
+		return strings.TrimSpace(rest), nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// do is tell and result.
+func (s *process) do(ctx context.Context, format string, args ...any) (string, error) {
+	if err := s.tell(format, args...); err != nil {
+		return "", err
+	}
+	return s.result(ctx)
+}
+
+// close ends the process.
+func (s *process) close() error {
+	err := errors.Join(s.in.Close(), s.cmd.Process.Kill())
+	for range s.lines {
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// Version runs the program and returns what it says that it is.
+func (p Program) Version(ctx context.Context) (string, error) {
+	unlock := lockThread()
+	defer unlock()
+	s, err := p.start(ctx, -1)
+	if err != nil {
+		return "", err
+	}
+	return s.version, s.close()
+}
+
+// Narrow reports that the version is of a release whose addresses of loopback have the narrow form.
+func Narrow(version string) bool {
+	major, minor := 0, 0
+	if _, err := fmt.Sscanf(version, "UCX %d.%d", &major, &minor); err != nil {
+		return false
+	}
+	for _, r := range ucxwire.Releases {
+		if r.First <= minor && minor <= r.Last {
+			return !r.WideNamespace
+		}
+	}
+	return false
+}
+
+// pair is two programs that are connected.
+type pair struct {
+	name              string
+	initiator, target *process
+}
+
+// newPair starts two programs and connects them.
+func newPair(ctx context.Context, initiator, target Program, s *Study) (_ *pair, err error) {
+	p := &pair{name: initiator.Name + "-" + target.Name}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", p.name, errors.Join(err, p.close()))
+		}
+	}()
+	cpus := slices.Concat(s.CPUs, []int{-1, -1})
+	if p.initiator, err = initiator.start(ctx, cpus[0]); err != nil {
+		return nil, err
+	}
+	if p.target, err = target.start(ctx, cpus[1]); err != nil {
+		return nil, err
+	}
+	for _, step := range []struct{ ask, tell string }{{"address", "connect"}, {fmt.Sprintf("memory %d %d", slices.Max(s.Sizes), s.Window), "key"}} {
+		for _, side := range [][2]*process{{p.initiator, p.target}, {p.target, p.initiator}} {
+			what, err := side[0].do(ctx, "%s", step.ask)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := side[1].do(ctx, "%s %s", step.tell, what); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p *pair) close() (err error) {
+	for _, s := range []*process{p.initiator, p.target} {
+		if s != nil {
+			err = errors.Join(err, s.close())
+		}
+	}
+	return err
+}
+
+// run measures so many operations after others that warm up, and returns nanoseconds for one.
+func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (ns float64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	both := []*process{p.initiator, p.target}
+	for _, s := range both {
+		if _, err := s.do(ctx, "prepare %s %d", t.Name, size); err != nil {
+			return 0, err
+		}
+	}
+	var text string
+	for _, n := range []int{warm, count} {
+		if n == 0 {
+			continue
+		}
+		if err := p.target.tell("serve %s %d %d %d", t.Name, size, n, width); err != nil {
+			return 0, err
+		}
+		if err := p.initiator.tell("run %s %d %d %d", t.Name, size, n, width); err != nil {
+			return 0, err
+		}
+		served := make(chan struct{})
+		go func() { // whichever fails first ends the wait for the other
+			defer close(served)
+			if _, err := p.target.result(ctx); err != nil {
+				cancel(err)
+			}
+		}()
+		text, err = p.initiator.result(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		<-served
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+	for i, s := range both {
+		if i == 0 && !t.PingPong && !t.FromTarget || i == 1 && t.FromTarget {
+			continue // nothing arrives there
+		}
+		if _, err := s.do(ctx, "check %s %d", t.Name, size); err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrData, err)
+		}
+	}
+	total := 0.0
+	if _, err := fmt.Sscan(text, &total); err != nil {
+		return 0, fmt.Errorf("%s: %q is no time: %w", p.initiator.name, text, err)
+	}
+	return max(total, 1) / float64(count*t.hops()), nil
+}
