@@ -34,6 +34,10 @@ type Client struct {
 	open    context.Context
 	shut    context.CancelFunc
 	stats   Stats
+
+	watching    sync.Mutex // of what follows
+	watches     map[uint32]func(Change)
+	watchNumber uint32 // of the latest watch
 }
 
 // Stats counts lookups.
@@ -58,7 +62,7 @@ func Dial(ctx context.Context, c *ucp.Context, cfg ClientConfig) (*Client, error
 	if len(cfg.Addresses) == 0 {
 		return nil, fmt.Errorf("kvstore: no address: %w", ucs.ErrInvalidParam)
 	}
-	cl := &Client{c: c, cfg: cfg}
+	cl := &Client{c: c, cfg: cfg, watches: map[uint32]func(Change){}}
 	cl.open, cl.shut = context.WithCancel(context.Background())
 	if _, err := cl.connected(ctx, nil); err != nil {
 		return nil, ucs.Join(err, cl.Close())
@@ -112,7 +116,9 @@ func (cl *Client) dial(ctx context.Context, address string) (_ *session, err err
 	defer cancel()
 	defer context.AfterFunc(cl.open, cancel)()
 	s := &session{cl: cl}
-	s.rpc, err = ucprpc.Dial(ctx, cl.c, cl.cfg.Network, address, ucprpc.ClientConfig{WaitConnected: time.Nanosecond})
+	rpc := ucprpc.ClientConfig{WaitConnected: time.Nanosecond}
+	rpc.Handlers.Handle(methodChange, ucprpc.HandlerConfig{Inline: true}, cl.handleChange)
+	s.rpc, err = ucprpc.Dial(ctx, cl.c, cl.cfg.Network, address, rpc)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +254,16 @@ func (cl *Client) Remove(ctx context.Context, key string) error {
 }
 
 func (cl *Client) update(ctx context.Context, m ucprpc.Method, request []byte) error {
+	err := cl.call(ctx, m, request)
+	if ucprpc.CodeOf(err) == ucprpc.CodeLost {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
+
+// call calls the server that serves, and the next one if the connection fails before the request was sent, or m is
+// idempotent.
+func (cl *Client) call(ctx context.Context, m ucprpc.Method, request []byte) error {
 	var failed *session
 	for {
 		s, err := cl.connected(ctx, failed)
@@ -255,10 +271,7 @@ func (cl *Client) update(ctx context.Context, m ucprpc.Method, request []byte) e
 			return err
 		}
 		_, err = s.rpc.Call(ctx, m, request, nil)
-		switch {
-		case ucprpc.CodeOf(err) == ucprpc.CodeLost:
-			return fmt.Errorf("%w: %w", ErrUnknown, err)
-		case !s.hasFailed(ctx, err):
+		if !s.hasFailed(ctx, err) || ucprpc.CodeOf(err) == ucprpc.CodeLost && !m.Idempotent {
 			return decodeError(err)
 		}
 		failed = s

@@ -34,8 +34,9 @@ type Server struct {
 	mem *ucp.Mem
 
 	mu      sync.Mutex
-	table   table  // written under mu; clients read it without
-	updates uint64 // how many there were; under mu
+	table   table           // written under mu; clients read it without
+	updates uint64          // how many there were; under mu
+	watches map[*watch]bool // under mu
 }
 
 // Listen makes a server with an empty table and begins to serve. ctx is for looking up a host name only.
@@ -45,7 +46,7 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (_ *Server, err err
 	if cfg.Keys < 1 || cfg.Key < 1 || cfg.Key > MaxKey || cfg.Value < 1 || cfg.Value > MaxValue {
 		return nil, fmt.Errorf("kvstore: %d keys of %d bytes with values of %d bytes: %w", cfg.Keys, cfg.Key, cfg.Value, ucs.ErrInvalidParam)
 	}
-	s := &Server{cfg: cfg, id: rand.Text()}
+	s := &Server{cfg: cfg, id: rand.Text(), watches: map[*watch]bool{}}
 	s.table.shape = shapeFor(cfg.Keys, cfg.Key, cfg.Value)
 	if s.mem, err = c.MemAllocAccess(s.table.len(), uct.AccessRemoteRead); err != nil {
 		return nil, err
@@ -70,6 +71,7 @@ func (s *Server) handlers() (h ucprpc.Handlers) {
 	handle(methodGet, inline, s.handleGet)
 	handle(methodPut, inline, s.handlePut)
 	handle(methodRemove, inline, s.handleRemove)
+	handle(methodWatch, ucprpc.HandlerConfig{}, s.handleWatch)
 	return h
 }
 
@@ -116,6 +118,7 @@ func (s *Server) update(key, value []byte, remove bool) error {
 	if !remove {
 		s.table.put(entry{key: key, value: value, update: s.updates})
 	}
+	s.report(key, remove)
 	return nil
 }
 

@@ -1,0 +1,147 @@
+package kvstore
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+
+	"github.com/gucx/gucx/ucp/ucprpc"
+)
+
+// methodWatch makes the server send a methodChange, which is a one-way message, for each change of a key with a prefix.
+// The request is a number that the client chooses (u32), and the prefix. The call lasts as long as the watch. The
+// message is the number, flags (u8) and the key.
+var (
+	methodWatch  = ucprpc.Method{Number: 5, Idempotent: true}
+	methodChange = ucprpc.Method{Number: 6}
+)
+
+const (
+	watchHead   = 4
+	changeHead  = 5
+	flagRemoved = 1
+	flagMissed  = 2
+)
+
+// Change is a change of a key. The value is not part of it: see [Client.Get].
+type Change struct {
+	Key     string
+	Removed bool
+	// Missed says that there may have been changes that were not reported; Key is empty then. A watch begins so, and
+	// goes on so when the client has connected again, or when it received more slowly than keys have changed.
+	Missed bool
+}
+
+// maxPending is how many changes the server stores for a watch.
+const maxPending = 256
+
+// watch is a watch at the server.
+type watch struct {
+	prefix  string
+	wake    chan struct{} // has room for one
+	pending []Change      // under Server.mu
+	missed  bool          // there were more than pending has room for; under Server.mu
+}
+
+// handleWatch sends changes until the client is gone, or ends the watch. A client that does not receive stops this
+// goroutine, and nothing else.
+func (s *Server) handleWatch(c *ucprpc.Call) error {
+	if len(c.Data) < watchHead || len(c.Data) > watchHead+MaxKey {
+		return ErrTooLong
+	}
+	w := &watch{prefix: string(c.Data[watchHead:]), wake: make(chan struct{}, 1), missed: true}
+	w.wake <- struct{}{}
+	s.mu.Lock()
+	s.watches[w] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watches, w)
+		s.mu.Unlock()
+	}()
+	ctx, message := c.Context(), append([]byte(nil), c.Data[:watchHead]...)
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		pending, missed := w.pending, w.missed
+		w.pending, w.missed = nil, false
+		s.mu.Unlock()
+		if missed {
+			pending = append(pending, Change{Missed: true})
+		}
+		for _, change := range pending {
+			message = appendChange(message[:watchHead], change)
+			if err := c.Peer().Send(ctx, methodChange, message); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// report reports a change to all watches. The caller holds s.mu.
+func (s *Server) report(key []byte, removed bool) {
+	for w := range s.watches {
+		switch {
+		case !strings.HasPrefix(string(key), w.prefix):
+			continue
+		case len(w.pending) < maxPending && !w.missed:
+			w.pending = append(w.pending, Change{Key: string(key), Removed: removed})
+		default:
+			w.missed = true
+		}
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// appendChange appends flags and key to the number of a watch.
+func appendChange(b []byte, c Change) []byte {
+	flags := byte(0)
+	if c.Removed {
+		flags |= flagRemoved
+	}
+	if c.Missed {
+		flags |= flagMissed
+	}
+	return append(append(b, flags), c.Key...)
+}
+
+// Watch calls f for each change of a key that begins with prefix, until ctx ends. It watches at the next server when
+// the connection has failed. f runs in a goroutine that makes progress: it must return soon, and must not use cl.
+func (cl *Client) Watch(ctx context.Context, prefix string, f func(Change)) error {
+	if len(prefix) > MaxKey {
+		return ErrTooLong
+	}
+	cl.watching.Lock()
+	cl.watchNumber++
+	number := cl.watchNumber
+	cl.watches[number] = f
+	cl.watching.Unlock()
+	defer func() {
+		cl.watching.Lock()
+		delete(cl.watches, number)
+		cl.watching.Unlock()
+	}()
+	return cl.call(ctx, methodWatch, append(binary.LittleEndian.AppendUint32(nil, number), prefix...))
+}
+
+// handleChange passes on a message, which may be anything.
+func (cl *Client) handleChange(c *ucprpc.Call) error {
+	if len(c.Data) < changeHead {
+		return ErrTooLong
+	}
+	cl.watching.Lock()
+	f := cl.watches[binary.LittleEndian.Uint32(c.Data)]
+	cl.watching.Unlock()
+	if f != nil {
+		flags := c.Data[watchHead]
+		f(Change{Key: string(c.Data[changeHead:]), Removed: flags&flagRemoved != 0, Missed: flags&flagMissed != 0})
+	}
+	return nil
+}
