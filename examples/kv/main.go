@@ -1,11 +1,14 @@
 // Command kv is a server or a client of a key-value store. Lookups are gets from the memory of the server, updates are
-// calls: see package kvstore.
+// calls, and a second server has all updates: see package kvstore.
 //
-//	kv -listen 127.0.0.1:7000
-//	kv -dial 127.0.0.1:7000 put colour blue
-//	kv -dial 127.0.0.1:7000 get colour
+//	kv -listen 127.0.0.1:7000 -other 127.0.0.1:7001 -new &
+//	kv -listen 127.0.0.1:7001 -other 127.0.0.1:7000 &
+//	kv -dial 127.0.0.1:7000,127.0.0.1:7001 put colour blue
+//	kv -dial 127.0.0.1:7000,127.0.0.1:7001 get colour
 //
-// Without flags it is a server and a client in one.
+// Kill a server, and clients go on with the other one. Start it again without -new, and it gets what it has missed.
+//
+// Without flags the program is two servers and a client, and closes the first server.
 package main
 
 import (
@@ -33,6 +36,8 @@ func main() {
 	log.SetFlags(0)
 	var cfg kvstore.Config
 	flag.StringVar(&cfg.Address, "listen", "", "be a server at this address")
+	flag.StringVar(&cfg.Other, "other", "", "be a replica of the server at this address")
+	flag.BoolVar(&cfg.New, "new", false, "begin with an empty table, unless the other server has one")
 	dial := flag.String("dial", "", "be a client of the servers at these addresses, separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,6 +57,7 @@ func run(ctx context.Context, out io.Writer, cfg kvstore.Config, dial string, ar
 	case dial != "":
 		return command(ctx, c, out, strings.Split(dial, ","), args)
 	case cfg.Address != "":
+		cfg.Network = network(cfg.Address)
 		return serve(ctx, c, out, cfg)
 	default:
 		return both(ctx, c, out)
@@ -65,15 +71,30 @@ func serve(ctx context.Context, c *ucp.Context, out io.Writer, cfg kvstore.Confi
 		return err
 	}
 	fmt.Fprintln(out, "listening on", s.Addr())
-	<-ctx.Done()
+	if waitServing(ctx, s) == nil {
+		fmt.Fprintln(out, "serving")
+		<-ctx.Done()
+	}
 	return s.Close()
+}
+
+// waitServing waits until a server has all that it needs to serve.
+func waitServing(ctx context.Context, s *kvstore.Server) error {
+	for s.Serving() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return s.Serving()
+		}
+	}
+	return nil
 }
 
 // command runs one command as a client.
 func command(ctx context.Context, c *ucp.Context, out io.Writer, addresses, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cl, err := kvstore.Dial(ctx, c, kvstore.ClientConfig{Addresses: addresses})
+	cl, err := kvstore.Dial(ctx, c, kvstore.ClientConfig{Network: network(addresses[0]), Addresses: addresses})
 	if err != nil {
 		return err
 	}
@@ -83,6 +104,8 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addresses, args
 		return cl.Put(ctx, args[1], []byte(args[2]))
 	case len(args) == 2 && args[0] == "remove":
 		return cl.Remove(ctx, args[1])
+	case len(args) == 2 && args[0] == "watch":
+		return cl.Watch(ctx, args[1], func(c kvstore.Change) { fmt.Fprintf(out, "%+v\n", c) })
 	case len(args) == 2 && args[0] == "get":
 		value, err := cl.Get(ctx, args[1], nil)
 		if err == nil {
@@ -90,20 +113,29 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addresses, args
 		}
 		return err
 	}
-	return errors.New("kv: want put KEY VALUE, get KEY, or remove KEY")
+	return errors.New("kv: want put KEY VALUE, get KEY, remove KEY, or watch PREFIX")
 }
 
-// both is a server with a client.
+// both is two servers with clients, of which one server is closed.
 func both(ctx context.Context, c *ucp.Context, out io.Writer) error {
-	s, err := kvstore.Listen(ctx, c, kvstore.Config{})
+	a, b := fmt.Sprintf("@gucx-kv-a-%d", os.Getpid()), fmt.Sprintf("@gucx-kv-b-%d", os.Getpid())
+	first, err := kvstore.Listen(ctx, c, kvstore.Config{Network: "unix", Address: a, Other: b, New: true})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	for _, args := range [][]string{{"put", "colour", "blue"}, {"put", "shape", "round"}, {"get", "colour"}} {
-		if err := command(ctx, c, out, []string{s.Addr().String()}, args); err != nil {
-			return err
-		}
+	second, err := kvstore.Listen(ctx, c, kvstore.Config{Network: "unix", Address: b, Other: a})
+	if err != nil {
+		return errors.Join(err, first.Close())
 	}
-	return nil
+	do := func(args ...string) error { return command(ctx, c, out, []string{a, b}, args) }
+	err = errors.Join(waitServing(ctx, second), do("put", "colour", "blue"), do("put", "shape", "round"))
+	return errors.Join(err, first.Close(), do("get", "colour"), second.Close())
+}
+
+// network is that of an address: unix for the name or the path of a socket.
+func network(address string) string {
+	if strings.HasPrefix(address, "@") || strings.HasPrefix(address, "/") {
+		return "unix"
+	}
+	return "tcp"
 }

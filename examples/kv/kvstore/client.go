@@ -54,6 +54,12 @@ type session struct {
 	rpc    *ucprpc.Client
 	table  *ucprpc.Memory
 	moves  atomic.Uint64 // of the header, at some time since the session began
+
+	lease   time.Duration // see lease
+	until   atomic.Int64  // how long the server is the primary for certain, as sinceStart
+	renewal sync.Mutex    // of what follows
+	beat    uint64        // of the header
+	seen    time.Duration // when the latest get of it began
 }
 
 // Dial connects to a store.
@@ -130,6 +136,7 @@ func (cl *Client) dial(ctx context.Context, address string) (_ *session, err err
 
 // start opens the table of the server.
 func (s *session) start(ctx context.Context) error {
+	s.seen = sinceStart()
 	reply, err := s.rpc.Call(ctx, methodInfo, nil, nil)
 	if err != nil {
 		return err
@@ -137,6 +144,11 @@ func (s *session) start(ctx context.Context) error {
 	if err = json.Unmarshal(reply, &s.server); err != nil {
 		return err
 	}
+	if s.server.Role != primary {
+		return errNotPrimary
+	}
+	s.lease = s.server.Lease / 2 // the clocks differ by less
+	s.until.Store(int64(s.seen + s.lease))
 	if s.table, err = s.rpc.Open(ctx, s.server.ID); err != nil {
 		return err
 	}
@@ -186,10 +198,13 @@ func (s *session) get(ctx context.Context, key string, buf []byte) ([]byte, erro
 	for range maxSearches {
 		moves := s.moves.Load()
 		value, err := s.search(ctx, key, buf[:s.server.SlotLen])
+		if (err == nil || err == ErrNoKey) && !s.hasLease(ctx) {
+			break
+		}
 		if err == ErrNoKey {
 			var moved bool
-			if moved, err = s.moved(ctx, buf, moves); err == nil && !moved {
-				return nil, ErrNoKey
+			if moved, err = s.moved(ctx, buf, moves); err != nil || !moved {
+				return nil, cmp.Or(err, ErrNoKey)
 			}
 			s.cl.stats.Moved.Add(1)
 			continue
@@ -239,6 +254,41 @@ func (s *session) moved(ctx context.Context, buf []byte, before uint64) (bool, e
 	return now != before || now%2 == 1, nil
 }
 
+// start is when sinceStart is 0.
+var start = time.Now()
+
+func sinceStart() time.Duration { return time.Since(start) }
+
+// hasLease reports that the server is still the primary. A table may be readable when its server has ended, and another
+// one serves; but that waits for a lease, and the header has changed: the server was alive since the get of the header
+// before it.
+func (s *session) hasLease(ctx context.Context) bool {
+	now := sinceStart()
+	until := time.Duration(s.until.Load())
+	if now > until-s.lease/2 && s.renewal.TryLock() {
+		s.renew(ctx)
+		s.renewal.Unlock()
+		now, until = sinceStart(), time.Duration(s.until.Load())
+	}
+	return now < until
+}
+
+// renew reads the header, unless it has done so a moment ago.
+func (s *session) renew(ctx context.Context) {
+	now, head := sinceStart(), make([]byte, 8)
+	if now-s.seen < s.lease/16 {
+		return
+	}
+	if s.table.Get(ctx, head, headBeat) != nil {
+		return // the call that follows fails, too
+	}
+	if beat := binary.LittleEndian.Uint64(head); beat != s.beat {
+		s.until.Store(int64(s.seen + s.lease))
+		s.beat = beat
+	}
+	s.seen = now
+}
+
 // Put writes the value of a key. When it returns nil, every later Get of any client gets that value, or a later one.
 // ErrUnknown if the connection fails before the reply.
 func (cl *Client) Put(ctx context.Context, key string, value []byte) error {
@@ -284,7 +334,7 @@ func (s *session) hasFailed(ctx context.Context, err error) bool {
 		return false
 	}
 	switch ucprpc.CodeOf(err) {
-	case ucprpc.CodeLost, ucprpc.CodeUnavailable, ucprpc.CodeClosed, ucprpc.CodeDraining, ucprpc.CodeNoMemory:
+	case ucprpc.CodeLost, ucprpc.CodeUnavailable, ucprpc.CodeClosed, ucprpc.CodeDraining, ucprpc.CodeNoMemory, codeNotPrimary:
 		return true
 	}
 	return false

@@ -10,11 +10,21 @@
 //
 // A lookup is a get from the table of the server, whose program takes no part: see table.go. The client notices by a
 // checksum that the server was writing the slot, and by a counter that the server has moved keys. It reads again, and
-// calls the server after some attempts. Updates are calls.
+// calls the server after some attempts. It reads only while it knows that the server is alive: see [Config.Lease].
+//
+// Updates are calls. With a second server they are acknowledged when both have them; when one of them ends the other one
+// goes on, and one that starts gets all before it serves: see replica.go. Clients connect again by themselves.
+//
+// [Client.Watch] reports changes by one-way messages.
 //
 // # What a real store would need
 //
-// Limits of memory by user, a table that grows, values of any length, and updates that clients can repeat: one whose
-// connection fails before the reply returns ErrUnknown, as it may have run. Without TLS or a token of ucp any process
-// that reaches the address may read and write everything.
+//   - A third party that decides which server is the primary. Here a server that does not hear of the other one, but
+//     does not know either that it has ended, waits: no update is lost, but a host that fails stops the store.
+//   - Disks. If both servers end, or one of them while the other one is not in sync, the table is lost.
+//   - Updates that a client can repeat. One whose connection fails before the reply returns ErrUnknown, as it may have
+//     run; a number of the client for each update would let the server recognize a repetition.
+//   - A table that grows, values of any length, and several tables, each with a lock and a worker.
+//   - Limits for each user, and TLS or a token of ucp: without, any process that reaches the address may read and write
+//     everything, and pretend to be a replica.
 package kvstore

@@ -51,17 +51,22 @@ func serveRole(role string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	fmt.Println("listening")
+	go func() {
+		for ; s.Serving() != nil; time.Sleep(time.Millisecond) {
+		}
+		fmt.Println("serving")
+	}()
 	bufio.NewScanner(os.Stdin).Scan()
 	return s.Close()
 }
 
 // process is a server in a process of its own, which is killed when the test ends.
 type process struct {
-	t    testing.TB
-	cfg  Config
-	cmd  *exec.Cmd
-	stop func()
+	t   testing.TB
+	cfg Config
+	cmd *exec.Cmd
+	out *bufio.Reader
 }
 
 func startProcess(t testing.TB, cfg Config) *process {
@@ -69,6 +74,20 @@ func startProcess(t testing.TB, cfg Config) *process {
 	p := &process{t: t, cfg: cfg}
 	p.start()
 	t.Cleanup(p.kill)
+	return p
+}
+
+// startReplicas starts two servers, of which the first one is the primary, and waits until they are in sync.
+func startReplicas(t testing.TB, cfg Config) [2]*process {
+	t.Helper()
+	cfg.Network = "unix"
+	a, b := cfg, cfg
+	a.Address, b.Address = freshName(), freshName()
+	a.Other, b.Other = b.Address, a.Address
+	a.New = true
+	p := [2]*process{startProcess(t, a), startProcess(t, b)}
+	p[0].line("serving")
+	p[1].line("serving")
 	return p
 }
 
@@ -81,15 +100,21 @@ func (p *process) start() {
 	p.cmd.Env = append(os.Environ(), roleEnv+"="+string(role), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := p.cmd.StdinPipe()
+	_, err = p.cmd.StdinPipe() // ends with this process
 	require.NoError(p.t, err)
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(p.t, err)
 	require.NoError(p.t, p.cmd.Start())
-	p.stop = func() { _ = in.Close() }
-	line, err := bufio.NewReader(out).ReadString('\n')
+	p.out = bufio.NewReader(out)
+	p.line("listening")
+}
+
+// line waits for a line of the process.
+func (p *process) line(want string) {
+	p.t.Helper()
+	line, err := p.out.ReadString('\n')
 	require.NoError(p.t, err)
-	require.Equal(p.t, "ready\n", line)
+	require.Equal(p.t, want+"\n", line)
 }
 
 // kill ends the process at once.
@@ -118,14 +143,6 @@ func dial(t testing.TB, addresses ...string) *Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, cl.Close()) })
 	return cl
-}
-
-// eventually waits until ok reports true.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !ok(); time.Sleep(time.Millisecond) {
-		require.False(t, time.Now().After(end), "it does not happen")
-	}
 }
 
 // long is a text that no limit permits.

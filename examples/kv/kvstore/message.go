@@ -3,12 +3,13 @@ package kvstore
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
 // Methods of a server. A key is the whole request of methodGet and methodRemove; that of methodPut is the length of the
-// key (u16), the key and the value. methodInfo replies with an info in JSON.
+// key (u16), the key and the value. methodInfo has an info of the caller, or nothing, and replies with one, in JSON.
 var (
 	methodInfo   = ucprpc.Method{Number: 1, Idempotent: true}
 	methodGet    = ucprpc.Method{Number: 2, Idempotent: true}
@@ -25,11 +26,18 @@ var (
 	ErrUnknown = errors.New("kvstore: the connection failed: the update may have run")
 )
 
+// errNotPrimary says that a server does not serve.
+var errNotPrimary = errors.New("kvstore: the server does not serve")
+
+const codeNotPrimary = ucprpc.CodeUser + 4
+
 // codes are the errors that travel.
 var codes = map[ucprpc.Code]error{
 	ucprpc.CodeUser:     ErrNoKey,
 	ucprpc.CodeUser + 1: ErrFull,
 	ucprpc.CodeUser + 2: ErrTooLong,
+	ucprpc.CodeUser + 3: ErrUnknown,
+	codeNotPrimary:      errNotPrimary,
 }
 
 // encodeError returns the error of a handler, with its code.
@@ -52,8 +60,10 @@ func decodeError(err error) error {
 
 // info is what a server says of itself.
 type info struct {
-	ID         string // of this start of the server; its table is published under this name
-	Key, Value int    // maximum lengths in bytes
+	ID         string // of this start of the server; the table of a primary is published under this name
+	Role       role
+	Lease      time.Duration
+	Key, Value int // maximum lengths in bytes
 	shape
 }
 

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucprpc"
@@ -24,65 +26,121 @@ type Config struct {
 	// Key and Value are the maximum lengths of a key and of a value in bytes, up to MaxKey and MaxValue. 0 means 64
 	// and 256. Each slot of the table has room for both.
 	Key, Value int
+
+	// Other is the address of the other replica; "" means that there is none. Start one of them with New, which makes it
+	// the primary unless the other one has updates.
+	Other string
+	New   bool
+	// Lease is how long a backup waits before it becomes the primary. A primary that gets no CPU time for a quarter of
+	// it is called for each lookup. 0 means 500 ms. Both replicas must have the same.
+	Lease time.Duration
 }
 
 // Server has a table and serves it. All methods may be called by any goroutine.
 type Server struct {
-	cfg Config
-	id  string
-	rpc *ucprpc.Server
-	mem *ucp.Mem
+	cfg     Config
+	c       *ucp.Context
+	id      string
+	rpc     *ucprpc.Server
+	mem     *ucp.Mem
+	open    context.Context
+	shut    context.CancelFunc
+	closing sync.WaitGroup // goroutines
 
-	mu      sync.Mutex
-	table   table           // written under mu; clients read it without
-	updates uint64          // how many there were; under mu
-	watches map[*watch]bool // under mu
+	queued sync.Mutex
+	queue  []*update // under queued
+
+	commits sync.Mutex    // held while updates are executed; locked before queued and mu
+	backup  *ucprpc.Peer  // gets all updates; nil if there is none; under commits
+	dropped chan struct{} // closed when that is not the backup any more; under commits
+
+	mu       sync.Mutex
+	table    table             // written under mu; clients read it without
+	updates  uint64            // number of the latest; under mu
+	watches  map[*watch]bool   // under mu
+	role     role              // under mu
+	followed string            // ID of the primary; under mu
+	stay     int               // of which stay as a backup; changes when a primary drops this server; under mu
+	removed  map[string]uint64 // keys that were removed while syncing, and by which update; under mu
+	why      error             // why the server does not serve; under mu
 }
 
 // Listen makes a server with an empty table and begins to serve. ctx is for looking up a host name only.
-func Listen(ctx context.Context, c *ucp.Context, cfg Config) (_ *Server, err error) {
+func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 	cfg.Network, cfg.Address = cmp.Or(cfg.Network, "tcp"), cmp.Or(cfg.Address, "127.0.0.1:0")
+	cfg.Lease = cmp.Or(cfg.Lease, 500*time.Millisecond)
 	cfg.Keys, cfg.Key, cfg.Value = cmp.Or(cfg.Keys, 4096), cmp.Or(cfg.Key, 64), cmp.Or(cfg.Value, 256)
-	if cfg.Keys < 1 || cfg.Key < 1 || cfg.Key > MaxKey || cfg.Value < 1 || cfg.Value > MaxValue {
+	if cfg.Keys < 1 || cfg.Key < 1 || cfg.Key > MaxKey || cfg.Value < 1 || cfg.Value > MaxValue || cfg.Lease < time.Millisecond {
 		return nil, fmt.Errorf("kvstore: %d keys of %d bytes with values of %d bytes: %w", cfg.Keys, cfg.Key, cfg.Value, ucs.ErrInvalidParam)
 	}
-	s := &Server{cfg: cfg, id: rand.Text(), watches: map[*watch]bool{}}
+	s := &Server{cfg: cfg, c: c, id: rand.Text(), role: syncing, watches: map[*watch]bool{}}
+	s.open, s.shut = context.WithCancel(context.Background())
 	s.table.shape = shapeFor(cfg.Keys, cfg.Key, cfg.Value)
+	var err error
 	if s.mem, err = c.MemAllocAccess(s.table.len(), uct.AccessRemoteRead); err != nil {
 		return nil, err
 	}
 	s.table.mem = s.mem.Bytes()
-	s.rpc, err = ucprpc.Listen(ctx, c, cfg.Network, cfg.Address, ucprpc.ServerConfig{Handlers: s.handlers()})
-	if err == nil {
-		err = s.rpc.Publish(s.id, s.mem)
+	if s.rpc, err = ucprpc.Listen(ctx, c, cfg.Network, cfg.Address, ucprpc.ServerConfig{Handlers: s.handlers()}); err != nil {
+		return nil, ucs.Join(err, s.mem.Close())
 	}
-	if err != nil {
-		return nil, ucs.Join(err, s.Close())
+	if cfg.Other == "" {
+		s.lead()
+	} else {
+		s.closing.Go(s.replicate)
 	}
 	return s, nil
 }
 
+// handlers are those of all methods. With a backup updates wait for it, so they need goroutines.
 func (s *Server) handlers() (h ucprpc.Handlers) {
 	inline := ucprpc.HandlerConfig{Inline: true}
+	updates := ucprpc.HandlerConfig{Inline: s.cfg.Other == ""}
 	handle := func(m ucprpc.Method, cfg ucprpc.HandlerConfig, f ucprpc.Handler) {
 		h.Handle(m, cfg, func(c *ucprpc.Call) error { return encodeError(f(c)) })
 	}
 	handle(methodInfo, inline, s.handleInfo)
 	handle(methodGet, inline, s.handleGet)
-	handle(methodPut, inline, s.handlePut)
-	handle(methodRemove, inline, s.handleRemove)
+	handle(methodPut, updates, s.handlePut)
+	handle(methodRemove, updates, s.handleRemove)
 	handle(methodWatch, ucprpc.HandlerConfig{}, s.handleWatch)
+	handle(methodJoin, ucprpc.HandlerConfig{}, s.handleJoin)
+	handle(methodFollow, ucprpc.HandlerConfig{}, s.handleFollow)
 	return h
 }
 
+// info is what the server says of itself.
+func (s *Server) info() info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return info{ID: s.id, Role: s.role, Lease: s.cfg.Lease, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape}
+}
+
+// handleInfo replies with the info of this server. A primary that calls has dropped its backup.
 func (s *Server) handleInfo(c *ucprpc.Call) (err error) {
-	c.Reply, err = json.Marshal(info{ID: s.id, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape})
+	var caller info
+	if len(c.Data) > 0 {
+		if err := json.Unmarshal(c.Data, &caller); err != nil {
+			return err
+		}
+	}
+	if caller.Role == primary {
+		s.mu.Lock()
+		if s.stay++; s.role == backup {
+			s.role = syncing
+		}
+		s.mu.Unlock()
+	}
+	c.Reply, err = json.Marshal(s.info())
 	return err
 }
 
 func (s *Server) handleGet(c *ucprpc.Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.role != primary {
+		return errNotPrimary
+	}
 	i, found := s.table.find(c.Data)
 	if !found {
 		return ErrNoKey
@@ -96,40 +154,84 @@ func (s *Server) handlePut(c *ucprpc.Call) error {
 	if err != nil {
 		return err
 	}
-	return s.update(key, value, false)
+	return s.update(&update{entry: entry{key: key, value: value}})
 }
 
-func (s *Server) handleRemove(c *ucprpc.Call) error { return s.update(c.Data, nil, true) }
+func (s *Server) handleRemove(c *ucprpc.Call) error {
+	return s.update(&update{entry: entry{key: c.Data}, remove: true})
+}
 
-// update writes or removes a key, which may be anything.
-func (s *Server) update(key, value []byte, remove bool) error {
-	if len(key) == 0 || len(key) > s.cfg.Key || len(value) > s.cfg.Value {
+// update executes an update, whose key and value may be anything.
+func (s *Server) update(u *update) error {
+	if len(u.key) == 0 || len(u.key) > s.cfg.Key || len(u.value) > s.cfg.Value {
 		return ErrTooLong
+	}
+	if s.cfg.Other != "" {
+		return s.commit(u)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !remove && !s.table.hasRoom(key, 0):
+	if !u.remove && !s.table.hasRoom(u.key) {
 		return ErrFull
-	case remove && !s.table.remove(key):
-		return ErrNoKey
 	}
 	s.updates++
-	if !remove {
-		s.table.put(entry{key: key, value: value, update: s.updates})
+	u.number = s.updates
+	return s.apply(u)
+}
+
+// apply changes the table, which has room. The caller holds s.mu.
+func (s *Server) apply(u *update) error {
+	if u.remove && !s.table.remove(u.key) {
+		return ErrNoKey
 	}
-	s.report(key, remove)
+	if !u.remove {
+		s.table.put(u.entry)
+	}
+	s.report(u.key, u.remove)
 	return nil
+}
+
+// beats is how often the header changes in a lease.
+const beats = 64
+
+// beat changes the header until the server is closed.
+func (s *Server) beat() {
+	for n := uint64(1); s.open.Err() == nil; n++ {
+		binary.LittleEndian.PutUint64(s.mem.Bytes()[headBeat:], n)
+		s.pause(s.cfg.Lease / beats)
+	}
+}
+
+// pause waits, or until the server is closed.
+func (s *Server) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.open.Done():
+	}
+}
+
+// Serving returns nil if the server is the primary, or a backup that has all updates, and why not otherwise.
+func (s *Server) Serving() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.role == syncing {
+		return cmp.Or(s.why, errNotPrimary)
+	}
+	return nil
+}
+
+func (s *Server) setWhy(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.why = err
 }
 
 // Addr returns where the server listens.
 func (s *Server) Addr() net.Addr { return s.rpc.Addr() }
 
-// Close closes the server. Its table is lost.
+// Close closes the server. Its table is lost; the other replica goes on.
 func (s *Server) Close() error {
-	var err error
-	if s.rpc != nil {
-		err = s.rpc.Close()
-	}
-	return ucs.Join(err, s.mem.Close())
+	s.shut()
+	s.closing.Wait() // before the address is free, by which the other replica knows that clients read no more
+	return ucs.Join(s.rpc.Close(), s.mem.Close())
 }

@@ -12,6 +12,7 @@ import (
 // Header:
 //
 //	0  u64  how often keys began or ended to move; odd while they move
+//	8  u64  changes while the server is the primary, and alive
 //
 // Slot:
 //
@@ -33,10 +34,11 @@ const (
 	slotHead   = 16
 
 	headMoves  = 0
+	headBeat   = 8
 	slotSum    = 0
 	slotKeyLen = 4
 	slotValLen = 6
-	slotUpdate = 8
+	slotNumber = 8
 )
 
 // Config.Key and Config.Value are at most MaxKey and MaxValue bytes.
@@ -54,7 +56,7 @@ var errTorn = errors.New("kvstore: the slot was being written")
 // entry is what a slot has. key and value are in the slot.
 type entry struct {
 	key, value []byte
-	update     uint64
+	number     uint64 // of the update that has written the entry
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -69,14 +71,14 @@ func readSlot(slot []byte) (entry, error) {
 	case end > len(slot), binary.LittleEndian.Uint32(slot) != crc32.Checksum(slot[slotKeyLen:end], castagnoli):
 		return entry{}, errTorn
 	}
-	return entry{slot[slotHead : slotHead+k], slot[slotHead+k : end], binary.LittleEndian.Uint64(slot[slotUpdate:])}, nil
+	return entry{slot[slotHead : slotHead+k], slot[slotHead+k : end], binary.LittleEndian.Uint64(slot[slotNumber:])}, nil
 }
 
 // writeSlot writes an entry that fits.
 func writeSlot(slot []byte, e entry) {
 	binary.LittleEndian.PutUint16(slot[slotKeyLen:], uint16(len(e.key)))
 	binary.LittleEndian.PutUint16(slot[slotValLen:], uint16(len(e.value)))
-	binary.LittleEndian.PutUint64(slot[slotUpdate:], e.update)
+	binary.LittleEndian.PutUint64(slot[slotNumber:], e.number)
 	n := slotHead + copy(slot[slotHead:], e.key)
 	n += copy(slot[n:], e.value)
 	binary.LittleEndian.PutUint32(slot[slotSum:], crc32.Checksum(slot[slotKeyLen:n], castagnoli))
@@ -139,10 +141,10 @@ func (t *table) find(key []byte) (i int, found bool) {
 	return i, false
 }
 
-// hasRoom reports whether the key is in the table, or can be added after others that are not in it yet.
-func (t *table) hasRoom(key []byte, others int) bool {
+// hasRoom reports whether the key is in the table, or can be added.
+func (t *table) hasRoom(key []byte) bool {
 	i, found := t.find(key)
-	return found || i+others < t.end() && (t.used+others)*100 < t.Slots*maxLoad
+	return found || i < t.end() && t.used*100 < t.Slots*maxLoad
 }
 
 // put writes an entry, for which there is room.
@@ -178,4 +180,10 @@ func (t *table) countMove() {
 	t.fence.Add(1)
 	binary.LittleEndian.PutUint64(t.mem[headMoves:], binary.LittleEndian.Uint64(t.mem[headMoves:])+1)
 	t.fence.Add(1)
+}
+
+// clear removes all keys.
+func (t *table) clear() {
+	clear(t.mem[headerLen:])
+	t.used = 0
 }

@@ -1,0 +1,383 @@
+package kvstore
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/gucx/gucx/ucp/ucprpc"
+)
+
+// Two servers are replicas: a primary, which serves, and its backup, which has every update before the client gets its
+// reply.
+//
+//	backup                                primary
+//	connects, methodJoin              ->  sends its updates from now on
+//	                                  <-  methodApply: updates, before the primary applies them
+//	reads the table of the primary
+//	is in sync, methodFollow          ->  replies when it has dropped this backup
+//
+// A server acts alone only if the other one has certainly ended: if nobody listens at its address, or another start of
+// it replies. A connection that fails, or no reply, is no evidence: then it waits. So there are never two primaries, but
+// a host that has failed stops the store.
+//
+//   - A backup in sync whose primary has ended becomes the primary, after a lease: clients read from the table of a
+//     primary for less than a lease since they last knew that it was alive.
+//   - A primary whose backup has ended, or knows now that it is out of sync, goes on without it.
+//   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync.
+var (
+	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
+	methodApply  = ucprpc.Method{Number: 8} // updates
+	methodFollow = ucprpc.Method{Number: 9}
+)
+
+// role is what a server does.
+type role string
+
+const (
+	syncing role = "syncing" // the table lacks updates
+	backup  role = "backup"  // it has all
+	primary role = "primary" // it serves
+)
+
+// errEnded says that no server listens at an address: the one that did has ended.
+var errEnded = errors.New("kvstore: no server listens there")
+
+// update is an update, and what has become of it.
+type update struct {
+	entry
+	remove bool
+	done   bool // under Server.commits
+	err    error
+}
+
+// commit executes an update. Updates that arrive while others are with the backup are sent to it together.
+func (s *Server) commit(u *update) error {
+	s.queued.Lock()
+	s.queue = append(s.queue, u)
+	s.queued.Unlock()
+	s.commits.Lock()
+	defer s.commits.Unlock()
+	for !u.done {
+		s.commitQueue()
+	}
+	return u.err
+}
+
+// maxBatch is how many bytes of updates are sent to the backup together, or one update more.
+const maxBatch = 1 << 20
+
+// commitQueue executes queued updates: at the backup and then here, so that nobody reads what can still be lost. The
+// caller holds s.commits.
+func (s *Server) commitQueue() {
+	batch, message := s.nextBatch()
+	var err error
+	if s.backup != nil && len(batch) > 0 {
+		if _, err = s.backup.Call(s.open, methodApply, message, nil); err != nil {
+			err = s.dropBackup()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range batch {
+		if u.err = err; err == nil {
+			u.err = s.apply(u)
+		}
+		u.done = true
+	}
+}
+
+// nextBatch takes updates from the queue, and rejects those that cannot be executed. A key that is added begins a batch:
+// others of the batch do not use the room that the table has for it.
+func (s *Server) nextBatch() (batch []*update, message []byte) {
+	s.queued.Lock()
+	defer s.queued.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, u := range s.queue {
+		_, found := s.table.find(u.key)
+		adds := !u.remove && !found
+		if n > 0 && (adds || len(message) > maxBatch) {
+			break
+		}
+		n++
+		switch {
+		case s.role != primary:
+			u.err, u.done = errNotPrimary, true
+		case adds && !s.table.hasRoom(u.key):
+			u.err, u.done = ErrFull, true
+		default:
+			s.updates++
+			u.number = s.updates
+			batch, message = append(batch, u), appendUpdate(message, u)
+		}
+	}
+	s.queue = s.queue[n:]
+	return batch, message
+}
+
+// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server goes on without it.
+// ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
+func (s *Server) dropBackup() error {
+	for s.open.Err() == nil {
+		other, err := s.callOther()
+		if errors.Is(err, errEnded) || err == nil && other.Role == syncing {
+			s.backup = nil
+			close(s.dropped)
+			return nil
+		}
+		s.pause(retryPause)
+	}
+	return ErrUnknown
+}
+
+// handleJoin makes the caller the backup.
+func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
+	var joins info
+	if err := json.Unmarshal(c.Data, &joins); err != nil {
+		return err
+	}
+	s.commits.Lock()
+	defer s.commits.Unlock()
+	switch me := s.info(); {
+	case me.Role != primary:
+		return errNotPrimary
+	case joins.shape != me.shape || joins.Key != me.Key || joins.Value != me.Value:
+		return fmt.Errorf("a table of %d slots of %d bytes: the primary has %d of %d", joins.Slots, joins.SlotLen, me.Slots, me.SlotLen)
+	}
+	if s.backup != nil {
+		close(s.dropped)
+	}
+	s.backup, s.dropped = c.Peer(), make(chan struct{})
+	return nil
+}
+
+// handleFollow replies when the caller is not the backup any more.
+func (s *Server) handleFollow(c *ucprpc.Call) error {
+	s.commits.Lock()
+	dropped, current := s.dropped, s.backup == c.Peer()
+	s.commits.Unlock()
+	if !current {
+		return errDropped
+	}
+	select {
+	case <-dropped:
+	case <-c.Context().Done():
+	}
+	return errDropped
+}
+
+// errDropped says that the primary goes on without the backup.
+var errDropped = errors.New("kvstore: the primary has dropped the backup")
+
+// Pauses and limits of the procedure below.
+const (
+	retryPause = 10 * time.Millisecond
+	callLimit  = 2 * time.Second
+)
+
+// replicate makes the server a backup until it is the primary, or closed.
+func (s *Server) replicate() {
+	for s.open.Err() == nil {
+		other, err := s.callOther()
+		ended := errors.Is(err, errEnded)
+		s.mu.Lock()
+		role, followed := s.role, s.followed
+		s.mu.Unlock()
+		switch {
+		case role == backup && (ended || err == nil && other.ID != followed):
+			s.pause(s.cfg.Lease)
+			s.lead()
+			return
+		case role == syncing && s.cfg.New && (ended || err == nil && other.Role == syncing):
+			s.lead()
+			return
+		case err == nil && other.Role == primary:
+			err = s.follow(other.ID)
+		case err == nil:
+			err = fmt.Errorf("kvstore: no primary: the other server is %s", other.Role)
+		}
+		s.setWhy(err)
+		s.pause(retryPause)
+	}
+}
+
+// callOther returns what the other server says of itself. errEnded if nobody listens at its address. If this server is a
+// primary, the other one knows then that it is not its backup any more.
+func (s *Server) callOther() (other info, err error) {
+	ctx, cancel := context.WithTimeout(s.open, callLimit)
+	defer cancel()
+	rpc, err := ucprpc.Dial(ctx, s.c, s.cfg.Network, s.cfg.Other, ucprpc.ClientConfig{})
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return other, fmt.Errorf("%w: %w", errEnded, err)
+	case err != nil:
+		return other, err
+	}
+	defer rpc.Close()
+	me, err := json.Marshal(s.info())
+	if err != nil {
+		return other, err
+	}
+	reply, err := rpc.Call(ctx, methodInfo, me, nil)
+	if err == nil {
+		err = json.Unmarshal(reply, &other)
+	}
+	return other, err
+}
+
+// lead makes the server the primary.
+func (s *Server) lead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role = primary
+	s.closing.Go(s.beat)
+	_ = s.rpc.Publish(s.id, s.mem) // the error is for no memory
+}
+
+// follow is a backup of the primary with that id as long as the connection lasts.
+func (s *Server) follow(id string) error {
+	ctx, cancel := context.WithCancel(s.open)
+	defer cancel()
+	s.mu.Lock()
+	s.role, s.followed, s.updates = syncing, id, 0
+	s.stay++
+	stay := s.stay
+	s.table.clear()
+	s.removed = map[string]uint64{}
+	s.mu.Unlock()
+
+	var cfg ucprpc.ClientConfig
+	cfg.WaitConnected = time.Nanosecond
+	cfg.Handlers.Handle(methodApply, ucprpc.HandlerConfig{Inline: true}, func(c *ucprpc.Call) error { return s.handleApply(stay, c.Data) })
+	rpc, err := ucprpc.Dial(ctx, s.c, s.cfg.Network, s.cfg.Other, cfg)
+	if err != nil {
+		return err
+	}
+	defer rpc.Close()
+	me, err := json.Marshal(s.info())
+	if err != nil {
+		return err
+	}
+	if _, err := rpc.Call(ctx, methodJoin, me, nil); err != nil {
+		return err
+	}
+	table, err := rpc.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.copyTable(ctx, table); err != nil {
+		return err
+	}
+	if !s.inSync(stay) {
+		return errDropped
+	}
+	_, err = rpc.Call(ctx, methodFollow, nil, nil)
+	return err
+}
+
+// inSync makes the server a backup, unless the primary has dropped it.
+func (s *Server) inSync(stay int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stay != stay {
+		return false
+	}
+	s.role, s.removed = backup, nil
+	return true
+}
+
+// copyTable copies the table of the primary, which changes meanwhile. A key that moves there moves to a lower slot, so no
+// key moves past a reader that begins with the last slot.
+func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
+	slot := make([]byte, s.table.SlotLen)
+	for i := s.table.end() - 1; i >= 0; {
+		if err := from.Get(ctx, slot, uint64(s.table.offset(i))); err != nil {
+			return err
+		}
+		e, err := readSlot(slot)
+		if err != nil {
+			continue // it was being written
+		}
+		if len(e.key) > 0 {
+			if err := s.copyEntry(e); err != nil {
+				return err
+			}
+		}
+		i--
+	}
+	return nil
+}
+
+// copyEntry adds an entry that the primary had, unless a later update of the key has arrived.
+func (s *Server) copyEntry(e entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, found := s.table.find(e.key); s.removed[string(e.key)] > e.number || found && s.table.at(i).number >= e.number {
+		return nil
+	}
+	if !s.table.hasRoom(e.key) {
+		return ErrFull
+	}
+	s.table.put(e)
+	s.updates = max(s.updates, e.number)
+	return nil
+}
+
+// handleApply executes updates of the primary.
+func (s *Server) handleApply(stay int, message []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stay != stay {
+		return errDropped
+	}
+	for len(message) > 0 {
+		u, rest, ok := cutUpdate(message)
+		if !ok || len(u.key) == 0 || len(u.key) > s.cfg.Key || len(u.value) > s.cfg.Value || !u.remove && !s.table.hasRoom(u.key) {
+			return ErrTooLong
+		}
+		if s.role == syncing && u.remove {
+			s.removed[string(u.key)] = u.number
+		}
+		_ = s.apply(u) // ErrNoKey is for the caller of the primary
+		s.updates, message = u.number, rest
+	}
+	return nil
+}
+
+// updateHead is the length of the head of an update: number (u64), 1 if the key is removed (u8), and the lengths of the
+// key (u16) and of the value (u16).
+const updateHead = 13
+
+func appendUpdate(b []byte, u *update) []byte {
+	b = binary.LittleEndian.AppendUint64(b, u.number)
+	removes := byte(0)
+	if u.remove {
+		removes = 1
+	}
+	b = binary.LittleEndian.AppendUint16(append(b, removes), uint16(len(u.key)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(u.value)))
+	return append(append(b, u.key...), u.value...)
+}
+
+// cutUpdate takes the first update from a message, which may be anything.
+func cutUpdate(b []byte) (u *update, rest []byte, ok bool) {
+	if len(b) < updateHead {
+		return nil, nil, false
+	}
+	k, v := int(binary.LittleEndian.Uint16(b[9:])), int(binary.LittleEndian.Uint16(b[11:]))
+	if len(b) < updateHead+k+v {
+		return nil, nil, false
+	}
+	u = &update{remove: b[8] == 1}
+	u.number = binary.LittleEndian.Uint64(b)
+	b = b[updateHead:]
+	u.key, u.value = b[:k], b[k:k+v]
+	return u, b[k+v:], true
+}

@@ -1,0 +1,141 @@
+package kvstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestReplicas_Restarts: each server is killed in turn, and restarted. What was written before is there.
+func TestReplicas_Restarts(t *testing.T) {
+	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	changes := startWatch(t, cl, "", 100)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	put := func(i int) { require.NoError(t, cl.Put(ctx, fmt.Sprint(i), fmt.Append(nil, "value", i))) }
+	for i := range 4 {
+		put(2 * i)
+		require.NoError(t, cl.Put(ctx, "removed", nil))
+		require.NoError(t, cl.Remove(ctx, "removed"))
+		p[i%2].kill()
+		for j := 0; j <= 2*i; j++ {
+			got, err := cl.Get(ctx, fmt.Sprint(j), nil)
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprint("value", j), string(got))
+		}
+		_, err := cl.Get(ctx, "removed", nil)
+		require.Equal(t, ErrNoKey, err)
+		for !(<-changes).Missed { // the client watches at the other server
+		}
+		put(2*i + 1)
+		for (<-changes).Key != fmt.Sprint(2*i+1) {
+		}
+		p[i%2].start()
+		p[i%2].line("serving")
+	}
+}
+
+// TestReplicas_BackupIsKilled: the primary goes on alone, and the backup that comes back gets what it has missed.
+func TestReplicas_BackupIsKilled(t *testing.T) {
+	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, cl.Put(ctx, "before", nil))
+	p[1].kill()
+	require.NoError(t, cl.Put(ctx, "alone", nil))
+	require.NoError(t, cl.Remove(ctx, "before"))
+	p[1].start()
+	p[1].line("serving")
+	p[0].kill()
+	_, err := cl.Get(ctx, "alone", nil)
+	assert.NoError(t, err)
+	_, err = cl.Get(ctx, "before", nil)
+	assert.Equal(t, ErrNoKey, err)
+}
+
+// TestReplicas_BackupIsStopped: an update is not acknowledged before the backup has it, or has certainly ended.
+func TestReplicas_BackupIsStopped(t *testing.T) {
+	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, cl.Put(ctx, "k", []byte("old")))
+	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, unix.Waitid(unix.P_PID, p[1].cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	written := make(chan error, 1)
+	go func() { written <- cl.Put(ctx, "k", []byte("new")) }()
+	for range 100 {
+		got, err := cl.Get(ctx, "k", nil)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(got))
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, <-written)
+	got, err := cl.Get(ctx, "k", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(got))
+}
+
+// TestReplicas_SyncUnderLoad: a backup that reads the table while it changes has all of it.
+func TestReplicas_SyncUnderLoad(t *testing.T) {
+	p := startReplicas(t, Config{Keys: 100, Lease: 100 * time.Millisecond})
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	want := map[string]string{}
+	write := func(rounds int) {
+		for i := range rounds {
+			key, value := fmt.Sprint(rand.N(100)), fmt.Sprint("value", i)
+			if _, found := want[key]; found && rand.N(2) == 0 {
+				require.NoError(t, cl.Remove(ctx, key))
+				delete(want, key)
+			} else {
+				require.NoError(t, cl.Put(ctx, key, []byte(value)))
+				want[key] = value
+			}
+		}
+	}
+	write(200)
+	p[1].kill()
+	p[1].start()
+	write(400)
+	p[1].line("serving")
+	write(50)
+	p[0].kill()
+	for i := range 100 {
+		key := fmt.Sprint(i)
+		value, found := want[key]
+		got, err := cl.Get(ctx, key, nil)
+		if !found {
+			assert.Equal(t, ErrNoKey, err)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, value, string(got))
+	}
+}
+
+// TestServer_Config: what cannot work is refused.
+func TestServer_Config(t *testing.T) {
+	c := newContext(t)
+	for _, cfg := range []Config{{Keys: -1}, {Key: MaxKey + 1}, {Value: MaxValue + 1}, {Lease: time.Nanosecond}, {Network: "pigeon"}} {
+		_, err := Listen(t.Context(), c, cfg)
+		assert.Error(t, err, "%+v", cfg)
+	}
+	_, err := Dial(t.Context(), c, ClientConfig{})
+	assert.Error(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = Dial(ctx, c, ClientConfig{Network: "unix", Addresses: []string{freshName()}})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
