@@ -14,7 +14,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx storm kills idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ ucx: ## ucxpeer against the UCX that is installed, or that in the folder UCX_LIB
 
 storm: ## peers of a long-lived server are killed, come and go, and lose memory under transfers, 1,000 times; an hour
 	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp
+
+kills: ## servers of examples/kv are killed and restarted under load, 200 times, and what clients saw is checked; five minutes
+	GUCX_TEST_SOAK=1 $(GO) test -run '^TestKills' -count 1 -timeout 1h -v ./examples/kv/kvstore
 
 idle: ## CPU time of idle workers with peers and after them, over each transport, 10 s each; 25 minutes
 	GUCX_TEST_SOAK=1 GUCX_UCP_IDLE=10 $(GO) test -run '^TestIdle' -count 1 -timeout 1h -v ./ucp

@@ -61,7 +61,7 @@ func TestWatch_ClientThatDoesNotReceive(t *testing.T) {
 	p := startProcess(t, Config{Network: "unix", Address: freshName()})
 	slow, other := dial(t, p.cfg.Address), dial(t, p.cfg.Address)
 	changes := startWatch(t, slow, "", 1)
-	const puts = 8000 // several times what a window has room for
+	const puts = 5000 // several times what a window has room for
 	key := func(i int) string { return fmt.Sprintf("%060d", i%100) }
 	for i := range puts {
 		require.NoError(t, other.Put(t.Context(), key(i), []byte("value")))
