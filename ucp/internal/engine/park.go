@@ -23,6 +23,7 @@ const parkLimit = time.Second
 // is called. It is made by the first sleep.
 type parker struct {
 	file    *os.File // the epoll descriptor, known to the runtime's poller
+	epfd    int      // its number: file.Fd would make it blocking
 	conn    syscall.RawConn
 	signal  int // an eventfd
 	mu      sync.Mutex
@@ -53,7 +54,7 @@ func newParker(fds []int) (_ *parker, err error) {
 		return nil, ucs.Join(os.NewSyscallError("epoll_create1", err), unix.Close(signal))
 	}
 	_ = unix.SetNonblock(epfd, true) // os.NewFile registers only nonblocking descriptors with the runtime's poller; cannot fail
-	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: signal}
+	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), epfd: epfd, signal: signal}
 	p.look = p.lookNow
 	defer func() {
 		if err != nil {
@@ -104,12 +105,25 @@ func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEv
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.limit, err = time.Time{}, nil // expire may have set the deadline
 	}
+	p.drainFound()
+	return p.ready[:p.found], err
+}
+
+// poll returns the readable descriptors without waiting, and clears signals. The slice is valid until the next
+// call.
+func (p *parker) poll() []unix.EpollEvent {
+	p.lookNow(uintptr(p.epfd))
+	p.drainFound()
+	return p.ready[:p.found]
+}
+
+// drainFound clears signals if they are among the readable descriptors.
+func (p *parker) drainFound() {
 	for i := range p.ready[:p.found] {
 		if p.ready[i].Fd == notAnIface {
 			p.drain()
 		}
 	}
-	return p.ready[:p.found], err
 }
 
 // lookNow finds the readable descriptors, and reports whether the sleep is over.
@@ -213,16 +227,23 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, nil
 		}
 	}
-	if e.park == nil {
-		if err := e.makeParker(); err != nil {
-			return false, err
-		}
+	if err := e.makeParker(); err != nil {
+		return false, err
 	}
 	for range 2 { // the second round posts operations that done has started and deferred
 		if e.Progress() > 0 || done() {
 			return false, nil
 		}
 	}
+	ready, err := e.canSleep()
+	if ready {
+		e.Sleeps.Inc()
+	}
+	return ready, err
+}
+
+// canSleep arms the transports and reports whether there is nothing to do before an event.
+func (e *Engine) canSleep() (bool, error) {
 	if armed, err := e.armAll(); !armed || err != nil {
 		return false, err
 	}
@@ -231,7 +252,6 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	if e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
 		return false, nil
 	}
-	e.Sleeps.Inc()
 	e.Ticks = due // the event may be of an iface that is not polled each time
 	return true, nil
 }
@@ -247,7 +267,7 @@ func (e *Engine) armAll() (bool, error) {
 		switch err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); {
 		case err == uct.ErrBusy:
 			if !i.polled { // a message that arrived before arming sets no flag
-				i.activate()
+				i.poll()
 			}
 			return false, nil
 		case err != nil:
@@ -263,14 +283,25 @@ func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
 	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
+	e.noteWoken(ready)
+	return err
+}
+
+// noteWoken makes a later Progress poll the ifaces with readable descriptors that were not armed. It reports whether there
+// are any, or signals.
+func (e *Engine) noteWoken(ready []unix.EpollEvent) (any bool) {
 	for i := range ready {
-		if k := ready[i].Fd; k != notAnIface && int(k) < len(e.armed) && e.armed[k].unread {
+		k := ready[i].Fd
+		if k == notAnIface {
+			any = true
+		} else if int(k) < len(e.armed) && e.armed[k].unread {
 			e.armed[k].woke.Store(true)
 			e.woke.Store(true)
 			e.posted.Store(true)
+			any = true
 		}
 	}
-	return err
+	return any
 }
 
 // pollWoken makes Progress poll the ifaces whose descriptors have ended a sleep although they have no
@@ -292,7 +323,11 @@ func (e *Engine) pollWoken() {
 // has not armed.
 func (e *Engine) Unsettled() bool { return e.slow || !e.Quiet() }
 
+// makeParker makes the parker unless there is one.
 func (e *Engine) makeParker() error {
+	if e.park != nil {
+		return nil
+	}
 	fds := make([]int, len(e.ifaces))
 	for k, i := range e.ifaces {
 		fds[k] = noFD

@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// EventFD returns the descriptor that is readable when Park would return. It belongs to the engine, stays the
+// same until Close and is level-triggered.
+func (e *Engine) EventFD() (int, error) {
+	if err := e.makeParker(); err != nil {
+		return 0, err
+	}
+	return e.park.epfd, nil
+}
+
+// Arm is ReadyToSleep for an owner that waits on EventFD and not in Park. It makes no progress and runs no callbacks.
+// ErrBusy if Progress may have something to do, or if Signal was called since the last Arm; an error that wraps
+// ErrUnsupported if a polled iface has no events.
+func (e *Engine) Arm() error {
+	if err := e.makeParker(); err != nil {
+		return err
+	}
+	for _, i := range e.ifaces {
+		if i.polled && i.waker == nil {
+			r := i.Attr().Resource
+			return fmt.Errorf("ucp: arm: %s %s has no events: %w", r.Transport, r.Device, ucs.ErrUnsupported)
+		}
+	}
+	e.Push()
+	if e.noteWoken(e.park.poll()) {
+		return e.busy()
+	}
+	ready, err := e.canSleep()
+	if !ready && err == nil {
+		err = e.busy()
+	}
+	return err
+}
+
+// busy makes the next Progress check everything, and returns ErrBusy.
+func (e *Engine) busy() error {
+	e.Ticks = due
+	return uct.ErrBusy
+}
