@@ -18,20 +18,32 @@ import (
 	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
-// Config is what the environment can set.
-type Config struct{ gucx.Config }
+// Config is what the environment can set, and the verbs devices.
+type Config struct {
+	gucx.Config
+	// Devices lists the verbs devices of a fabric; nil means device.List.
+	Devices device.Lister
+}
 
 // Components makes the components, with the verbs devices of a fabric. Those of the
 // program come last.
 func (c Config) Components(fabric string) []uct.Component {
-	c.UCT.Devices = func() ([]*verbs.Device, error) { return device.List(fabric) }
+	list := c.devices()
+	c.UCT.Devices = func() ([]*verbs.Device, error) { return list(fabric) }
 	return c.Config.Components()
+}
+
+func (c Config) devices() device.Lister {
+	if c.Devices == nil {
+		return device.List
+	}
+	return c.Devices
 }
 
 // FromEnv reads GUCX_ variables, such as os.Environ.
 func FromEnv(environ []string, own gucx.Own) (Config, error) {
 	c, err := gucx.FromEnv(environ, own)
-	return Config{c}, err
+	return Config{Config: c}, err
 }
 
 // Names lists the layers from the lowest up.
@@ -73,7 +85,7 @@ func (c Config) Explain(fabric, transport string) (string, error) {
 // Set makes the layers.
 func (c Config) Set() layer.Set {
 	s := layer.Set{Names: Names(), Open: map[string]layer.Opener{
-		verbslayer.Name: verbslayer.New(c.reliable).Open,
+		verbslayer.Name: verbslayer.New(c.reliable, c.devices()).Open,
 		uctlayer.Name:   uctlayer.New(c.Components).Open,
 		ucplayer.Name:   ucplayer.New(c.UCP, c.Components).Open,
 	}}

@@ -86,10 +86,18 @@ func List(fabric string) ([]*verbs.Device, error) {
 	return devices, nil
 }
 
+// Lister lists the verbs devices of a fabric, as List does.
+type Lister func(fabric string) ([]*verbs.Device, error)
+
+// Find is Lister.Find of List.
+func Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
+	return Lister(List).Find(fabric, name)
+}
+
 // Find returns the device with that name and the port that it names: "softhca0"
 // or "softhca0:1". An empty name means the first device; without port it is 1.
-func Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
-	devices, err := List(fabric)
+func (l Lister) Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
+	devices, err := l(fabric)
 	if err != nil {
 		return nil, 0, err
 	}

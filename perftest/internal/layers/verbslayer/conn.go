@@ -33,12 +33,15 @@ const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.Acces
 // Layer opens connections over verbs.
 type Layer struct {
 	tuning   func(transport string) rc.Config
+	devices  device.Lister
 	contexts layer.Share[*verbs.Context]
 }
 
-// New makes the layer. tuning is the configuration of the transport above verbs that
-// it is compared with, whose queue lengths it takes.
-func New(tuning func(transport string) rc.Config) *Layer { return &Layer{tuning: tuning} }
+// New makes the layer over devices. The queues are as long as in tuning, the configuration
+// of the transport that verbs are compared with.
+func New(tuning func(transport string) rc.Config, devices device.Lister) *Layer {
+	return &Layer{tuning: tuning, devices: devices}
+}
 
 // queues are lengths and limits of a QP.
 type queues struct{ depth, inline, moderation, reads int }
@@ -81,7 +84,7 @@ const pollBatch = 16
 
 // Open implements layer.Opener.
 func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
-	dev, port, err := device.Find(cfg.Fabric, cfg.Device)
+	dev, port, err := l.devices.Find(cfg.Fabric, cfg.Device)
 	if err != nil {
 		return nil, err
 	}
