@@ -43,8 +43,8 @@ type restricted struct {
 	caps uct.Caps
 }
 
-// conn is one end: a worker and two buffers; with a peer, an EP and its key.
-type conn struct {
+// Conn is one end: a worker and two buffers; with a peer, an EP and its key.
+type Conn struct {
 	cfg    layer.Config
 	ctx    *restricted
 	worker *ucp.Worker
@@ -60,7 +60,7 @@ type conn struct {
 
 // Open implements layer.Opener.
 func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
-	c := &conn{cfg: cfg}
+	c := &Conn{cfg: cfg}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.undo.Run())
@@ -126,7 +126,7 @@ func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 }
 
 // slotted is the memory of receives, made when it is needed first.
-func (c *conn) slotted() (_ buffer, err error) {
+func (c *Conn) slotted() (_ buffer, err error) {
 	if c.slots.bytes == nil {
 		c.slots, err = c.newBuffer(max(slotsLen, c.cfg.MemLen))
 	}
@@ -134,12 +134,12 @@ func (c *conn) slotted() (_ buffer, err error) {
 }
 
 // Address has two parts: worker address and packed key.
-func (c *conn) Address() ([]byte, error) {
+func (c *Conn) Address() ([]byte, error) {
 	return layer.AppendBlobs(nil, c.worker.Address(), c.memory.Pack())
 }
 
 // Connect makes an EP, which sends nothing yet: the first operation connects it.
-func (c *conn) Connect(peer []byte) (err error) {
+func (c *Conn) Connect(peer []byte) (err error) {
 	var addr, packed []byte
 	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (c *conn) Connect(peer []byte) (err error) {
 
 // closeEP disconnects. A peer that does not take that in time is not waited for, nor
 // one that is gone: the worker's Close ends everything.
-func (c *conn) closeEP() error {
+func (c *Conn) closeEP() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if c.failed != nil || c.cfg.Context.Err() != nil {
@@ -172,13 +172,13 @@ func (c *conn) closeEP() error {
 	return nil
 }
 
-func (c *conn) Memory() []byte { return c.memory.Bytes() }
-func (c *conn) Local() []byte  { return c.local.bytes }
+func (c *Conn) Memory() []byte { return c.memory.Bytes() }
+func (c *Conn) Local() []byte  { return c.local.bytes }
 
-func (c *conn) Progress() int { return c.worker.Progress() }
+func (c *Conn) Progress() int { return c.worker.Progress() }
 
 // State implements layer.Stater.
-func (c *conn) State() string { return c.worker.State() }
+func (c *Conn) State() string { return c.worker.State() }
 
-func (c *conn) Transport() string { return c.cfg.Transport }
-func (c *conn) Close() error      { return c.undo.Run() }
+func (c *Conn) Transport() string { return c.cfg.Transport }
+func (c *Conn) Close() error      { return c.undo.Run() }

@@ -18,7 +18,7 @@ import (
 func notePair(t *testing.T) (near, far *exchange) {
 	a, b := connPair(t, layer.Config{Transport: "sm", Device: "memory", Context: t.Context()})
 	spec := layer.Spec{Kind: layer.AM, Size: 1 << 10, Window: 127}
-	exchangeOf := func(c *conn) *exchange {
+	exchangeOf := func(c *Conn) *exchange {
 		o, err := c.newOp(spec)
 		require.NoError(t, err)
 		return newExchange(o, spec, newInbox(spec), &layer.Note{})
@@ -27,17 +27,17 @@ func notePair(t *testing.T) (near, far *exchange) {
 }
 
 // connPair is two connected ends. No operation has been issued.
-func connPair(t *testing.T, cfg layer.Config) (a, b *conn) {
+func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) {
 	l := New(ucp.Config{}, components)
 	cfg.MemLen, cfg.Beside = 1<<10, true
-	open := func() *conn {
+	open := func() *Conn {
 		c, err := l.Open(cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
-		return c.(*conn)
+		return c.(*Conn)
 	}
 	a, b = open(), open()
-	for c, peer := range map[*conn]*conn{a: b, b: a} {
+	for c, peer := range map[*Conn]*Conn{a: b, b: a} {
 		addr, err := peer.Address()
 		require.NoError(t, err)
 		require.NoError(t, c.Connect(addr))

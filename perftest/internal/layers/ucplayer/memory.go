@@ -17,7 +17,7 @@ type buffer struct {
 func (b *buffer) params() ucp.OpParams { return ucp.OpParams{Mem: b.mem} }
 
 // newBuffer returns n bytes of the class of the connection.
-func (c *conn) newBuffer(n int) (buffer, error) {
+func (c *Conn) newBuffer(n int) (buffer, error) {
 	if c.cfg.Memory == layer.Plain {
 		return buffer{bytes: pages(n)}, nil
 	}
@@ -29,7 +29,7 @@ func (c *conn) newBuffer(n int) (buffer, error) {
 }
 
 // newMem returns n bytes that peers reach: also plain memory is registered for that.
-func (c *conn) newMem(n int) (m *ucp.Mem, err error) {
+func (c *Conn) newMem(n int) (m *ucp.Mem, err error) {
 	if c.cfg.Memory == layer.Allocated {
 		m, err = c.ctx.MemAlloc(n)
 	} else {

@@ -11,7 +11,7 @@ import (
 
 // op repeats one operation.
 type op struct {
-	*conn
+	*Conn
 	kind   layer.Kind
 	buf    []byte
 	params ucp.OpParams
@@ -21,7 +21,7 @@ type op struct {
 	word   uint64 // old value of the last fetch
 }
 
-func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newInbox(s layer.Spec) *layer.Inbox {
 }
 
 // newOp makes what all operations have in common.
-func (c *conn) newOp(s layer.Spec) (*op, error) {
+func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
@@ -73,13 +73,13 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
 	}
-	return &op{conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg),
+	return &op{Conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: c.local.params(), raddr: c.key.Addr()}, nil
 }
 
 // has reports whether ucp has an operation over the transport. Atomics that this one lacks
 // are executed by the target, if there is a way to its memory at all.
-func (c *conn) has(k layer.Kind) bool {
+func (c *Conn) has(k layer.Kind) bool {
 	switch {
 	case k == layer.Put || k == layer.PutPing:
 		return c.ctx.caps&uct.CapPut != 0
@@ -92,7 +92,7 @@ func (c *conn) has(k layer.Kind) bool {
 }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+func (c *Conn) Part(s layer.Spec) (layer.Part, error) {
 	if !s.Kind.TwoSided() {
 		return nil, nil
 	}

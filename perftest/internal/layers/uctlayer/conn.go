@@ -26,8 +26,8 @@ type Layer struct {
 // New makes the layer over the transports of components.
 func New(components device.Source) *Layer { return &Layer{components: components} }
 
-// conn is one end: an iface with one EP and two buffers.
-type conn struct {
+// Conn is one end: an iface with one EP and two buffers.
+type Conn struct {
 	cfg    layer.Config
 	res    uct.Resource
 	md     uct.MD
@@ -44,7 +44,7 @@ type conn struct {
 
 // Open implements layer.Opener.
 func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
-	c := &conn{cfg: cfg}
+	c := &Conn{cfg: cfg}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.undo.Run())
@@ -63,7 +63,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 }
 
 // openMD opens the memory domain that has the transport on the device.
-func (l *Layer) openMD(c *conn) error {
+func (l *Layer) openMD(c *Conn) error {
 	t, err := device.FindTransport(l.components(c.cfg.Fabric), c.cfg.Transport, c.cfg.Device)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (l *Layer) openMD(c *conn) error {
 	return nil
 }
 
-func (c *conn) alloc() (m uct.Mem, err error) {
+func (c *Conn) alloc() (m uct.Mem, err error) {
 	switch c.cfg.Memory {
 	case layer.Allocated:
 		m, err = c.allocate()
@@ -94,7 +94,7 @@ func (c *conn) alloc() (m uct.Mem, err error) {
 	return m, nil
 }
 
-func (c *conn) allocate() (uct.Mem, error) {
+func (c *Conn) allocate() (uct.Mem, error) {
 	a := c.md.Ext().Alloc
 	if a == nil {
 		return nil, fmt.Errorf("memory domain %s allocates no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
@@ -102,7 +102,7 @@ func (c *conn) allocate() (uct.Mem, error) {
 	return a.Alloc(c.cfg.MemLen, uct.AccessAll)
 }
 
-func (c *conn) register() (uct.Mem, error) {
+func (c *Conn) register() (uct.Mem, error) {
 	r := c.md.Ext().Reg
 	if r == nil {
 		return nil, fmt.Errorf("memory domain %s registers no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
@@ -110,7 +110,7 @@ func (c *conn) register() (uct.Mem, error) {
 	return r.Reg(make([]byte, c.cfg.MemLen), uct.AccessAll)
 }
 
-func (c *conn) openIface() (err error) {
+func (c *Conn) openIface() (err error) {
 	c.iface, err = c.md.OpenIface(uct.IfaceParams{Transport: c.res.Transport, Device: c.res.Device,
 		OnError: func(_ uct.EP, err error) { c.failed = err }})
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *conn) openIface() (err error) {
 	return fmt.Errorf("transport %s connects neither endpoints nor ifaces: %w", c.res.Transport, errors.ErrUnsupported)
 }
 
-func (c *conn) newEP(p uct.EPParams) (err error) {
+func (c *Conn) newEP(p uct.EPParams) (err error) {
 	if c.ep, err = c.iface.NewEP(p); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *conn) newEP(p uct.EPParams) (err error) {
 }
 
 // Address has four parts: device address, EP or iface address, rkey, region.
-func (c *conn) Address() ([]byte, error) {
+func (c *Conn) Address() ([]byte, error) {
 	rkey, err := c.memory.PackRKey(nil)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (c *conn) Address() ([]byte, error) {
 	return layer.AppendBlobs(nil, dev, end, rkey, region.Append(nil))
 }
 
-func (c *conn) Connect(peer []byte) error {
+func (c *Conn) Connect(peer []byte) error {
 	var dev, end, rkey, regionBytes []byte
 	if err := layer.CutBlobs(peer, &dev, &end, &rkey, &regionBytes); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (c *conn) Connect(peer []byte) error {
 	return nil
 }
 
-func (c *conn) unpackKey(rkey []byte) (err error) {
+func (c *Conn) unpackKey(rkey []byte) (err error) {
 	u := c.md.Ext().Keys
 	if u == nil {
 		return nil // memory of this domain needs no key
@@ -185,7 +185,7 @@ func (c *conn) unpackKey(rkey []byte) (err error) {
 	return nil
 }
 
-func (c *conn) join(dev, end []byte) error {
+func (c *Conn) join(dev, end []byte) error {
 	if c.ep == nil {
 		return c.newEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: end})
 	}
@@ -196,8 +196,8 @@ func (c *conn) join(dev, end []byte) error {
 	return e.Connect(dev, end)
 }
 
-func (c *conn) Memory() []byte    { return c.memory.Bytes() }
-func (c *conn) Local() []byte     { return c.local.Bytes() }
-func (c *conn) Progress() int     { return c.iface.Progress() }
-func (c *conn) Transport() string { return c.res.Transport }
-func (c *conn) Close() error      { return c.undo.Run() }
+func (c *Conn) Memory() []byte    { return c.memory.Bytes() }
+func (c *Conn) Local() []byte     { return c.local.Bytes() }
+func (c *Conn) Progress() int     { return c.iface.Progress() }
+func (c *Conn) Transport() string { return c.res.Transport }
+func (c *Conn) Close() error      { return c.undo.Run() }

@@ -9,7 +9,7 @@ import (
 
 // op repeats one operation; each kind posts in its own way.
 type op struct {
-	*conn
+	*Conn
 	post    func(*op) error
 	variant layer.Variant
 	idle    layer.Idle
@@ -25,7 +25,7 @@ type op struct {
 	atomic uct.Atomics
 }
 
-func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 }
 
 // newOp makes what all operations have in common.
-func (c *conn) newOp(s layer.Spec) (*op, error) {
+func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if !c.joined {
 		return nil, layer.ErrNotConnected
 	}
-	o := &op{conn: c, idle: layer.NewIdle(c.cfg), buf: c.local.Bytes()[:s.Size]}
+	o := &op{Conn: c, idle: layer.NewIdle(c.cfg), buf: c.local.Bytes()[:s.Size]}
 	o.comp.Func = func(*uct.Completion) {}
 	o.iov[0] = uct.IOV{Buf: o.buf, Mem: c.local}
 	ops := c.ep.Ops()

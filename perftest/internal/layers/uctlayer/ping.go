@@ -102,7 +102,7 @@ func (e *echo) Progress() (int, error) {
 func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+func (c *Conn) Part(s layer.Spec) (layer.Part, error) {
 	if !s.Kind.TwoSided() {
 		return nil, nil
 	}

@@ -24,7 +24,7 @@ func TestAddress_RoundTrip(t *testing.T) {
 // TestConn_Path: packets have a global route header only where the link needs one.
 func TestConn_Path(t *testing.T) {
 	peer := &address{GID: verbs.GID{15: 1}, LID: 3}
-	c := conn{port: 2, gid: verbs.GIDEntry{Index: 4}}
+	c := Conn{port: 2, gid: verbs.GIDEntry{Index: 4}}
 	assert.Equal(t, verbs.AHAttr{Port: 2, DLID: 3}, c.path(peer))
 	c.link.Ethernet = true
 	assert.Equal(t, verbs.AHAttr{Port: 2, Global: true, SGIDIndex: 4, DGID: peer.GID, HopLimit: 1}, c.path(peer))

@@ -55,8 +55,8 @@ func queuesOf(tuning rc.Config) queues {
 	}
 }
 
-// conn is one end: a QP and two buffers.
-type conn struct {
+// Conn is one end: a QP and two buffers.
+type Conn struct {
 	queues queues
 	cfg    layer.Config
 	ctx    *verbs.Context
@@ -88,7 +88,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{queues: queuesOf(l.tuning(cfg.Transport)), cfg: cfg, port: port, psn: rand.Uint32() & maxPSN}
+	c := &Conn{queues: queuesOf(l.tuning(cfg.Transport)), cfg: cfg, port: port, psn: rand.Uint32() & maxPSN}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.undo.Run())
@@ -106,7 +106,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, c.openQueues()
 }
 
-func (c *conn) openMemory() (err error) {
+func (c *Conn) openMemory() (err error) {
 	if c.pd, err = c.ctx.AllocPD(); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *conn) openMemory() (err error) {
 	return err
 }
 
-func (c *conn) alloc(n int) (*verbs.MR, error) {
+func (c *Conn) alloc(n int) (*verbs.MR, error) {
 	buf, err := c.ctx.AllocBuffer(n)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (c *conn) alloc(n int) (*verbs.MR, error) {
 	return mr, nil
 }
 
-func (c *conn) openQueues() (err error) {
+func (c *Conn) openQueues() (err error) {
 	var td *verbs.TD
 	if c.ctx.HasTD() {
 		if td, err = c.ctx.AllocTD(verbs.TDInitAttr{}); err != nil {
@@ -160,7 +160,7 @@ func (c *conn) openQueues() (err error) {
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
 }
 
-func (c *conn) Address() ([]byte, error) {
+func (c *Conn) Address() ([]byte, error) {
 	var err error
 	if c.link, err = c.ctx.QueryPort(c.port); err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ const (
 )
 
 // path is how packets reach peer: by its GID on Ethernet, by its LID, without a global route header, on InfiniBand.
-func (c *conn) path(peer *address) verbs.AHAttr {
+func (c *Conn) path(peer *address) verbs.AHAttr {
 	if !c.link.Ethernet {
 		return verbs.AHAttr{Port: c.port, DLID: peer.LID}
 	}
@@ -198,7 +198,7 @@ func (c *conn) path(peer *address) verbs.AHAttr {
 }
 
 // Connect is called after Address.
-func (c *conn) Connect(b []byte) error {
+func (c *Conn) Connect(b []byte) error {
 	peer, err := parseAddress(b, c.cfg.MemLen)
 	if err != nil {
 		return err
@@ -224,11 +224,11 @@ func (c *conn) Connect(b []byte) error {
 	return nil
 }
 
-func (c *conn) Memory() []byte    { return c.memory.Bytes() }
-func (c *conn) Local() []byte     { return c.local.Bytes() }
-func (c *conn) Transport() string { return c.cfg.Transport }
+func (c *Conn) Memory() []byte    { return c.memory.Bytes() }
+func (c *Conn) Local() []byte     { return c.local.Bytes() }
+func (c *Conn) Transport() string { return c.cfg.Transport }
 
 // Progress polls, and so drives a software device.
-func (c *conn) Progress() int { return c.cq.Poll(c.wc[:]) }
+func (c *Conn) Progress() int { return c.cq.Poll(c.wc[:]) }
 
-func (c *conn) Close() error { return c.undo.Run() }
+func (c *Conn) Close() error { return c.undo.Run() }

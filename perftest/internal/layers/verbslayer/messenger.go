@@ -21,7 +21,7 @@ const (
 
 // receives is how many the QP has: always one for each message on its way, so that the
 // sender is never told to wait.
-func (c *conn) receives() int { return c.queues.depth + spareReceives }
+func (c *Conn) receives() int { return c.queues.depth + spareReceives }
 
 // messenger is layer.Messenger by send and receive. A note has an immediate, whose value does not
 // matter.

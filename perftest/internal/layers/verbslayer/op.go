@@ -11,7 +11,7 @@ import (
 
 // op repeats one work request.
 type op struct {
-	*conn
+	*Conn
 	wr   [1]verbs.SendWR
 	nop  [1]verbs.SendWR // a signaled write of no bytes
 	idle layer.Idle
@@ -25,7 +25,7 @@ type op struct {
 	count      uint64 // compare value of the next compare-and-swap
 }
 
-func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 }
 
 // newOp makes what all operations have in common.
-func (c *conn) newOp(s layer.Spec) (*op, error) {
+func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(len(c.Memory())); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	case s.Kind.Tagged() || s.Kind.Streamed():
 		return nil, layer.ErrNoSuchOp
 	}
-	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
+	o := &op{Conn: c, kind: s.Kind, window: s.Window, left: s.Window,
 		idle: layer.NewIdle(c.cfg), signaled: c.posted,
 		depth: uint64(c.queues.depth), moderation: uint64(c.queues.moderation)}
 	remote := verbs.SendWR{RemoteAddr: c.peer.Memory.Addr, RKey: c.peer.RKey}
@@ -66,7 +66,7 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+func (c *Conn) Part(s layer.Spec) (layer.Part, error) {
 	if !s.Kind.TwoSided() {
 		return nil, nil
 	}
