@@ -43,7 +43,8 @@ type restricted struct {
 	caps uct.Caps
 }
 
-// Conn is one end: a worker and two buffers; with a peer, an EP and its key.
+// Conn is one end: a worker and two buffers; with a peer, an EP and its key. Its methods other than those of
+// layer.Conn are for programs that call ucp themselves.
 type Conn struct {
 	cfg    layer.Config
 	ctx    *restricted
@@ -133,12 +134,12 @@ func (c *Conn) slotted() (_ buffer, err error) {
 	return c.slots, err
 }
 
-// Address has two parts: worker address and packed key.
+// Address implements layer.Conn. It has two parts: worker address and packed key.
 func (c *Conn) Address() ([]byte, error) {
 	return layer.AppendBlobs(nil, c.worker.Address(), c.memory.Pack())
 }
 
-// Connect makes an EP, which sends nothing yet: the first operation connects it.
+// Connect implements layer.Conn. It makes an EP, which sends nothing yet: the first operation connects it.
 func (c *Conn) Connect(peer []byte) (err error) {
 	var addr, packed []byte
 	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
@@ -172,13 +173,32 @@ func (c *Conn) closeEP() error {
 	return nil
 }
 
+// Memory implements layer.Conn.
 func (c *Conn) Memory() []byte { return c.memory.Bytes() }
-func (c *Conn) Local() []byte  { return c.local.bytes }
 
+// Local implements layer.Conn.
+func (c *Conn) Local() []byte { return c.local.bytes }
+
+// Progress implements layer.Conn.
 func (c *Conn) Progress() int { return c.worker.Progress() }
 
 // State implements layer.Stater.
 func (c *Conn) State() string { return c.worker.State() }
 
+// Transport implements layer.Conn.
 func (c *Conn) Transport() string { return c.cfg.Transport }
-func (c *Conn) Close() error      { return c.undo.Run() }
+
+// Close implements layer.Conn.
+func (c *Conn) Close() error { return c.undo.Run() }
+
+// Worker returns the worker.
+func (c *Conn) Worker() *ucp.Worker { return c.worker }
+
+// EP returns the endpoint; nil before Connect.
+func (c *Conn) EP() *ucp.EP { return c.ep }
+
+// Key returns the key of the peer's memory; nil before Connect.
+func (c *Conn) Key() *ucp.RKey { return c.key }
+
+// Mems returns the registrations of Memory and of Local; local is nil if that is plain memory.
+func (c *Conn) Mems() (memory, local *ucp.Mem) { return c.memory, c.local.mem }

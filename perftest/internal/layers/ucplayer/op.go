@@ -21,6 +21,7 @@ type op struct {
 	word   uint64 // old value of the last fetch
 }
 
+// Op implements layer.Conn.
 func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {

@@ -26,7 +26,8 @@ type Layer struct {
 // New makes the layer over the transports of components.
 func New(components device.Source) *Layer { return &Layer{components: components} }
 
-// Conn is one end: an iface with one EP and two buffers.
+// Conn is one end: an iface with one EP and two buffers. Its methods other than those of layer.Conn are for
+// programs that call uct themselves.
 type Conn struct {
 	cfg    layer.Config
 	res    uct.Resource
@@ -134,7 +135,7 @@ func (c *Conn) newEP(p uct.EPParams) (err error) {
 	return nil
 }
 
-// Address has four parts: device address, EP or iface address, rkey, region.
+// Address implements layer.Conn. It has four parts: device address, EP or iface address, rkey, region.
 func (c *Conn) Address() ([]byte, error) {
 	rkey, err := c.memory.PackRKey(nil)
 	if err != nil {
@@ -154,6 +155,7 @@ func (c *Conn) Address() ([]byte, error) {
 	return layer.AppendBlobs(nil, dev, end, rkey, region.Append(nil))
 }
 
+// Connect implements layer.Conn.
 func (c *Conn) Connect(peer []byte) error {
 	var dev, end, rkey, regionBytes []byte
 	if err := layer.CutBlobs(peer, &dev, &end, &rkey, &regionBytes); err != nil {
@@ -196,8 +198,26 @@ func (c *Conn) join(dev, end []byte) error {
 	return e.Connect(dev, end)
 }
 
-func (c *Conn) Memory() []byte    { return c.memory.Bytes() }
-func (c *Conn) Local() []byte     { return c.local.Bytes() }
-func (c *Conn) Progress() int     { return c.iface.Progress() }
+// Memory implements layer.Conn.
+func (c *Conn) Memory() []byte { return c.memory.Bytes() }
+
+// Local implements layer.Conn.
+func (c *Conn) Local() []byte { return c.local.Bytes() }
+
+// Progress implements layer.Conn.
+func (c *Conn) Progress() int { return c.iface.Progress() }
+
+// Transport implements layer.Conn.
 func (c *Conn) Transport() string { return c.res.Transport }
-func (c *Conn) Close() error      { return c.undo.Run() }
+
+// Close implements layer.Conn.
+func (c *Conn) Close() error { return c.undo.Run() }
+
+// Iface returns the iface.
+func (c *Conn) Iface() uct.Iface { return c.iface }
+
+// EP returns the endpoint: nil before Connect on a transport that connects ifaces.
+func (c *Conn) EP() uct.EP { return c.ep }
+
+// Remote returns the address of the peer's memory and its key. Valid after Connect.
+func (c *Conn) Remote() (uint64, uct.RKey) { return c.raddr, c.key }

@@ -25,6 +25,7 @@ type op struct {
 	atomic uct.Atomics
 }
 
+// Op implements layer.Conn.
 func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {

@@ -7,6 +7,7 @@ package verbslayer
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/gucx/gucx/internal/cleanup"
@@ -160,6 +161,7 @@ func (c *Conn) openQueues() (err error) {
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
 }
 
+// Address implements layer.Conn.
 func (c *Conn) Address() ([]byte, error) {
 	var err error
 	if c.link, err = c.ctx.QueryPort(c.port); err != nil {
@@ -197,7 +199,7 @@ func (c *Conn) path(peer *address) verbs.AHAttr {
 	return verbs.AHAttr{Port: c.port, Global: true, SGIDIndex: c.gid.Index, DGID: peer.GID, HopLimit: 1}
 }
 
-// Connect is called after Address.
+// Connect implements layer.Conn. It must be called after Address.
 func (c *Conn) Connect(b []byte) error {
 	peer, err := parseAddress(b, c.cfg.MemLen)
 	if err != nil {
@@ -224,11 +226,40 @@ func (c *Conn) Connect(b []byte) error {
 	return nil
 }
 
-func (c *Conn) Memory() []byte    { return c.memory.Bytes() }
-func (c *Conn) Local() []byte     { return c.local.Bytes() }
+// Memory implements layer.Conn.
+func (c *Conn) Memory() []byte { return c.memory.Bytes() }
+
+// Local implements layer.Conn.
+func (c *Conn) Local() []byte { return c.local.Bytes() }
+
+// Transport implements layer.Conn.
 func (c *Conn) Transport() string { return c.cfg.Transport }
 
-// Progress polls, and so drives a software device.
+// Progress implements layer.Conn. It polls, and so drives a software device.
 func (c *Conn) Progress() int { return c.cq.Poll(c.wc[:]) }
 
+// CQ returns the completion queue of sends. A caller that polls it must pass the completions to Complete.
+func (c *Conn) CQ() *verbs.CQ { return c.cq }
+
+// Complete completes the work requests of wc, of which there is at least one. It returns the error of the first that
+// failed.
+func (c *Conn) Complete(wc []verbs.WC) error {
+	for i := range wc {
+		if wc[i].Status != verbs.WCSuccess {
+			return failed(&wc[i])
+		}
+	}
+	c.done = wc[len(wc)-1].ID
+	return nil
+}
+
+//go:noinline
+func failed(wc *verbs.WC) error {
+	return fmt.Errorf("work request %d of qp %#x: %w", wc.ID, wc.QPN, wc.Status.Err())
+}
+
+// Outstanding returns how many work requests were posted and are not complete, as far as was polled.
+func (c *Conn) Outstanding() int { return int(c.posted - c.done) }
+
+// Close implements layer.Conn.
 func (c *Conn) Close() error { return c.undo.Run() }

@@ -159,7 +159,7 @@ func (m *messenger) Progress() (int, error) {
 // take takes a message or a note, and posts its receive again.
 func (m *messenger) take(wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess {
-		return m.failed(wc)
+		return failed(wc)
 	}
 	data := m.slots.Bytes()[int(wc.ID)*slotLen:][:wc.ByteLen]
 	if wc.Flags&verbs.WCWithImm != 0 {

@@ -3,7 +3,6 @@ package verbslayer
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -25,6 +24,7 @@ type op struct {
 	count      uint64 // compare value of the next compare-and-swap
 }
 
+// Op implements layer.Conn.
 func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {
@@ -196,21 +196,10 @@ func (o *op) ended(n int) error {
 	if n < 0 {
 		return errOverrun
 	}
-	for i := range o.wc[:n] {
-		if o.wc[i].Status != verbs.WCSuccess {
-			return o.failed(&o.wc[i])
-		}
-	}
-	o.done = o.wc[n-1].ID
-	return nil
+	return o.Complete(o.wc[:n])
 }
 
 var errOverrun = errors.New("completion queue overrun")
-
-//go:noinline
-func (o *op) failed(wc *verbs.WC) error {
-	return fmt.Errorf("work request %d of qp %#x: %w", wc.ID, wc.QPN, wc.Status.Err())
-}
 
 // Result is what the last fetching atomic scattered to the local buffer.
 func (o *op) Result() uint64 {

@@ -138,7 +138,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 	for _, r := range m.Results {
 		s := sampleOf(t, m, r.Case)
 		assert.Positive(t, s.Profile.Part(UCT), r.Case)
-		assert.Equal(t, deviceless[r.Case.Switch] == nil, s.Profile.Part(Device) > 0, r.Case)
+		assert.Equal(t, !deviceless[r.Case.Switch], s.Profile.Part(Device) > 0, r.Case)
 	}
 	if t.Failed() {
 		t.Log(tables(t, m))

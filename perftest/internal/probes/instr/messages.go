@@ -26,11 +26,11 @@ const headerLen = 8
 // open installs the handler at the far end, and sends a first message: some transports
 // connect meanwhile.
 func (m *messages) open(r *uctRig) error {
-	m.last = make([]byte, 0, maxSize)
-	if err := r.peer.SetAMHandler(amID, m); err != nil {
+	m.sender, m.last = r.ep.Ops().AM, make([]byte, 0, maxSize)
+	if err := r.far.Iface().SetAMHandler(amID, m); err != nil {
 		return err
 	}
-	r.size = headerLen
+	r.buf = r.near.Local()[:headerLen]
 	for range polls {
 		_, err := m.sender.AMBcopy(amID, r)
 		if err == nil {
@@ -65,7 +65,7 @@ func (m *messages) steps(r *uctRig, c Case) (steps, error) {
 		return m.posted(err)
 	}
 	if short {
-		buf := r.near.Bytes()[:c.Size]
+		buf := r.buf
 		send = func() error {
 			return m.posted(m.sender.AMShort(amID, binary.LittleEndian.Uint64(buf), buf[headerLen:]))
 		}
@@ -122,7 +122,7 @@ func (m *messages) makeRoom(r *uctRig) error {
 
 // receive is one progress of the far end, which must hand over the message.
 func (m *messages) receive(r *uctRig) error {
-	r.peer.Progress()
+	r.far.Progress()
 	if m.arrived == 0 {
 		return errVoid
 	}
@@ -143,7 +143,7 @@ func (m *messages) deliver(r *uctRig) error {
 	switch {
 	case m.arrived != 1:
 		return fmt.Errorf("%d messages have come: %w", m.arrived, errStuck)
-	case !bytes.Equal(m.last, r.near.Bytes()[:r.size]):
+	case !bytes.Equal(m.last, r.buf):
 		return errCorrupt
 	}
 	return nil

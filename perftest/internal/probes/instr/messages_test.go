@@ -18,7 +18,7 @@ func TestMessages_WithoutRoom(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, opened.Close()) }()
 			r := opened.(*uctRig)
-			require.NoError(t, r.peer.SetAMHandler(fillID, uct.AMHandlerFunc(drop)))
+			require.NoError(t, r.far.Iface().SetAMHandler(fillID, uct.AMHandlerFunc(drop)))
 			for _, op := range []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv} {
 				s, err := r.steps(Case{Op: op, API: UCT, Size: 8, Switch: tl})
 				require.NoError(t, err)

@@ -23,10 +23,11 @@ const (
 
 // steps are those of one message. What is kept is waited for with a probe.
 func (t *tagMessages) steps(r *ucpRig, op Op) steps {
-	t.into = r.far.Bytes()[:len(r.buf)]
+	t.into = r.far.Memory()[:len(r.buf)]
 	t.with, t.intoWith = nil, nil
 	if op >= Rndv {
-		t.with, t.intoWith = &r.params, &ucp.OpParams{Mem: r.far}
+		mem, _ := r.far.Mems()
+		t.with, t.intoWith = &r.params, &ucp.OpParams{Mem: mem}
 	}
 	send := func() error { return t.send(r) }
 	post := func() error { return t.post(r) }

@@ -1,34 +1,31 @@
 package instr
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 
-	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/dv"
-	"github.com/gucx/gucx/uct/ib/rc"
-	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/self"
-	"github.com/gucx/gucx/uct/sm"
 )
 
-// ucpRig counts calls of ucp, with rc or rc_mlx5 for operations and ud or ud_mlx5 for the handshake, or over a
-// transport without a device.
+// ucpRig counts calls of ucp over one transport. What the layer has no operation for, the rig calls itself.
 type ucpRig struct {
+	*pair[*ucplayer.Conn]
 	active ucpMessages
 	tags   tagMessages
-	worker *ucp.Worker
+	worker *ucp.Worker // of the near end, as ep and key
 	peer   *ucp.Worker
 	ep     *ucp.EP
-	near   *ucp.Mem
-	far    *ucp.Mem
 	key    *ucp.RKey
 	raddr  uint64
 	buf    []byte       // of the case
@@ -37,79 +34,71 @@ type ucpRig struct {
 	req    *ucp.Request // of the counted operation; nil when it has ended
 	post   func() error // a put, as it is counted
 	atOnce bool         // puts and flushes end while they are posted
-	undo   cleanup.Stack
 }
 
-// alternatives are the settings behind the names in switches.
-var alternatives = map[string]struct {
-	ucp    ucp.Config
-	ib     ib.Config
-	direct bool // rc_mlx5 and ud_mlx5 instead of rc and ud
-}{
-	"":                {},
-	switchResolve:     {ucp: ucp.Config{Study: ucp.Study{KeyResolve: ucp.ResolveAtOp}}},
-	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
-	switchProgressAll: {ucp: ucp.Config{Study: ucp.Study{ProgressIdle: true}}},
-	switchShared:      {}, // see share
-	dv.RCName:         {direct: true},
-
-	overDirect + switchResolve:     {direct: true, ucp: ucp.Config{Study: ucp.Study{KeyResolve: ucp.ResolveAtOp}}},
-	overDirect + switchPollTx:      {direct: true, ib: ib.Config{PollIdleTx: true}},
-	overDirect + switchProgressAll: {direct: true, ucp: ucp.Config{Study: ucp.Study{ProgressIdle: true}}},
-
-	sm.Name:   {}, // transports, with components of their own
-	self.Name: {},
+// alternative returns the transport and the configuration of a name in switches or ucpTransports.
+func alternative(name string) (transport string, cfg layers.Config, err error) {
+	transport = transports[0]
+	change := name
+	if tl, after, both := strings.Cut(name, "+"); both {
+		transport, change = tl, after
+	} else if slices.Contains(ucpTransports, name) {
+		transport, change = name, ""
+	}
+	switch change {
+	case "", switchShared: // see share
+	case switchResolve:
+		cfg.UCP.Study.KeyResolve = ucp.ResolveAtOp
+	case switchPollTx:
+		cfg.UCT.IB.PollIdleTx = true
+	case switchProgressAll:
+		cfg.UCP.Study.ProgressIdle = true
+	default:
+		return "", cfg, fmt.Errorf("alternative %q: %w", name, errors.ErrUnsupported)
+	}
+	return transport, cfg, nil
 }
 
-func openUCP(fabric, alternative string) (_ rig, err error) {
-	r := &ucpRig{atOnce: deviceless[alternative] != nil}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.undo.Run())
-		}
-	}()
-	cfg, ok := alternatives[alternative]
-	if !ok {
-		return nil, fmt.Errorf("alternative %q: %w", alternative, errors.ErrUnsupported)
-	}
-	ctxs := make([]*ucp.Context, ends(fabric, alternative))
-	for i := range ctxs {
-		component, err := overIB(fabric, cfg.ib, cfg.direct)
-		if open := deviceless[alternative]; open != nil {
-			component, err = open(), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if ctxs[i], err = r.openContext(cfg.ucp, component); err != nil {
-			return nil, err
-		}
-	}
-	if err = r.openEnds(ctxs[0], ctxs[len(ctxs)-1], loops(alternative)); err != nil {
+func openUCP(fabric, name string) (rig, error) {
+	transport, cfg, err := alternative(name)
+	if err != nil {
 		return nil, err
 	}
+	cfg.Devices = devices
+	p, err := openPair[*ucplayer.Conn](func() layer.Opener {
+		return ucplayer.New(cfg.UCP, componentsFor(transport, cfg)).Open
+	}, fabric, transport)
+	if err != nil {
+		return nil, err
+	}
+	r := &ucpRig{pair: p, worker: p.near.Worker(), peer: p.far.Worker(), ep: p.near.EP(), key: p.near.Key(),
+		atOnce: deviceless[transport]}
+	r.raddr, r.buf = r.key.Addr(), p.near.Local()[:wordLen]
+	_, r.params.Mem = p.near.Mems()
 	r.post = r.put
-	if alternative == switchShared {
+	if name == switchShared {
 		r.post = r.share()
 	}
-	return r, r.connect()
+	if err := r.connect(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return r, nil
 }
 
-// openEnds opens a worker and memory of each end; one worker if it sends to itself.
-func (r *ucpRig) openEnds(near, far *ucp.Context, one bool) (err error) {
-	if r.worker, err = r.openWorker(near); err != nil {
-		return err
+// componentsFor makes the components for a transport. Over rc_mlx5 the handshake takes ud_mlx5, as there is no ud.
+func componentsFor(transport string, cfg layers.Config) device.Source {
+	if transport != dv.RCName {
+		return cfg.Components
 	}
-	if r.peer = r.worker; !one {
-		if r.peer, err = r.openWorker(far); err != nil {
-			return err
-		}
+	return func(fabric string) []uct.Component {
+		list := func() ([]*verbs.Device, error) { return devices(fabric) }
+		return []uct.Component{cfg.UCT.IB.New(list, dv.RC(dv.RCConfig{}), dv.UD(dv.UDConfig{}))}
 	}
-	if r.near, err = r.alloc(near); err != nil {
-		return err
-	}
-	r.far, err = r.alloc(far)
-	return err
+}
+
+// connect connects the lanes by a first put.
+func (r *ucpRig) connect() error {
+	return inTurn(r.put, r.finish, r.flushBoth, r.idle, func() error { return r.active.open(r) })()
 }
 
 // share makes the put of one goroutine of several, while the others do something else.
@@ -117,65 +106,6 @@ func (r *ucpRig) share() func() error {
 	ctx, shared := context.Background(), r.worker.Share()
 	start := func() (*ucp.Request, error) { return r.ep.Put(r.buf, r.raddr, r.key, nil) }
 	return func() error { return shared.Run(ctx, start) }
-}
-
-// overIB makes the component of a new device.
-func overIB(fabric string, cfg ib.Config, direct bool) (uct.Component, error) {
-	dev, err := device(fabric)
-	if err != nil {
-		return nil, err
-	}
-	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	if direct {
-		return cfg.New(list, dv.RC(dv.RCConfig{}), dv.UD(dv.UDConfig{})), nil
-	}
-	return cfg.New(list, rc.Transport(rc.Config{}), ud.Transport(ud.Config{})), nil
-}
-
-func (r *ucpRig) openContext(cfg ucp.Config, component uct.Component) (*ucp.Context, error) {
-	ctx, err := ucp.NewContext(cfg, component)
-	if err != nil {
-		return nil, err
-	}
-	r.undo.Add(ctx.Close)
-	return ctx, nil
-}
-
-func (r *ucpRig) openWorker(ctx *ucp.Context) (*ucp.Worker, error) {
-	w, err := ctx.NewWorker(ucp.WorkerConfig{})
-	if err != nil {
-		return nil, err
-	}
-	r.undo.Add(w.Close)
-	return w, nil
-}
-
-func (r *ucpRig) alloc(ctx *ucp.Context) (*ucp.Mem, error) {
-	mem, err := ctx.MemAlloc(maxSize)
-	if err != nil {
-		return nil, err
-	}
-	r.undo.Add(mem.Close)
-	return mem, nil
-}
-
-// connect makes the EP, and its lanes by a first put.
-func (r *ucpRig) connect() (err error) {
-	if r.ep, err = r.worker.NewEP(r.peer.Address(), ucp.EPConfig{}); err != nil {
-		return err
-	}
-	if r.key, err = r.ep.Unpack(r.far.Pack()); err != nil {
-		return err
-	}
-	r.undo.Add(func() error { r.key.Close(); return nil })
-	r.raddr, r.buf = r.far.Addr(), r.near.Bytes()[:wordLen]
-	if err = r.put(); err != nil {
-		return err
-	}
-	if err = r.finish(); err != nil {
-		return err
-	}
-	return errors.Join(r.flushBoth(), r.idle(), r.active.open(r))
 }
 
 // idle progresses both ends until nothing is left to do.
@@ -189,18 +119,9 @@ func (r *ucpRig) idle() error {
 	return errStuck
 }
 
-// Close implements rig. The EP is closed first, while both ends progress.
-func (r *ucpRig) Close() error {
-	var err error
-	if r.req, err = r.ep.Close(ucp.CloseFlush); err == nil {
-		err = errors.Join(r.finish(), r.idle())
-	}
-	return errors.Join(err, r.undo.Run())
-}
-
 // steps implements rig. The buffers of Put and Get are given without their Mem: they copy.
 func (r *ucpRig) steps(c Case) (steps, error) {
-	r.buf, r.params.Mem = r.near.Bytes()[:c.Size], r.near
+	r.buf = r.near.Local()[:c.Size]
 	switch c.Op {
 	case AMShort, AMBcopy:
 		return r.active.sends(r), nil
@@ -217,18 +138,6 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		return steps{before: r.change, op: r.post, after: r.verify}, nil
 	case Get:
 		return steps{before: r.change, op: r.get, after: r.verify}, nil
-	case PutZcopy:
-		return steps{before: r.change, op: r.putZcopy, after: r.verify}, nil
-	case GetZcopy:
-		return steps{before: r.change, op: r.getZcopy, after: r.verify}, nil
-	case PutWindow:
-		return steps{before: r.change, op: r.window(r.putZcopy), after: r.verify}, nil
-	case GetWindow:
-		return steps{before: r.change, op: r.window(r.getZcopy), after: r.verify}, nil
-	case FAddWindow:
-		return steps{op: r.window(r.fetchAddImplicit)}, nil
-	case Add:
-		return steps{op: r.add, after: r.flushBoth}, nil
 	case FAdd:
 		return steps{op: r.fetchAdd, after: r.finish}, nil
 	case Flush:
@@ -241,7 +150,28 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		}
 		return steps{before: r.putAndFlush, op: r.progressOnce, after: r.finish}, nil
 	}
-	return steps{}, unsupported(c)
+	return r.layerSteps(c)
+}
+
+// layerSteps are the steps of operations that the layer has.
+func (r *ucpRig) layerSteps(c Case) (steps, error) {
+	spec, ok := c.spec()
+	if !ok {
+		return steps{}, unsupported(c)
+	}
+	op, err := r.near.Op(spec)
+	if err != nil {
+		return steps{}, err
+	}
+	switch c.Op {
+	case PutWindow, GetWindow:
+		return steps{before: r.change, op: window(op), after: r.verify}, nil
+	case FAddWindow:
+		return steps{op: window(op)}, nil
+	case Add:
+		return steps{op: op.Post, after: r.flushBoth}, nil
+	}
+	return steps{before: r.change, op: op.Post, after: r.verify}, nil // PutZcopy, GetZcopy
 }
 
 func (r *ucpRig) put() (err error) {
@@ -254,34 +184,9 @@ func (r *ucpRig) get() (err error) {
 	return err
 }
 
-func (r *ucpRig) putZcopy() error { return r.ep.PutImplicit(r.buf, r.raddr, r.key, &r.params) }
-
-func (r *ucpRig) getZcopy() error { return r.ep.GetImplicit(r.buf, r.raddr, r.key, &r.params) }
-
-func (r *ucpRig) add() error {
-	return r.ep.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)
-}
-
 func (r *ucpRig) fetchAdd() (err error) {
 	r.req, err = r.ep.AtomicFetch(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key)
 	return err
-}
-
-func (r *ucpRig) fetchAddImplicit() error {
-	return r.ep.AtomicFetchImplicit(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key)
-}
-
-// window posts a window of operations and blocks until it is flushed.
-func (r *ucpRig) window(post func() error) func() error {
-	ctx := context.Background()
-	return func() error {
-		for range windowLen {
-			if err := post(); err != nil {
-				return err
-			}
-		}
-		return r.ep.FlushWait(ctx)
-	}
 }
 
 // flush waits for the remote completion of everything issued, as a caller does that
@@ -349,21 +254,7 @@ func (r *ucpRig) flushBoth() (err error) {
 	return r.finish()
 }
 
-func (r *ucpRig) change() error {
-	change(r.near.Bytes(), r.far.Bytes())
-	return nil
-}
-
 // verify completes a put or get and compares what it moved.
 func (r *ucpRig) verify() error {
-	if err := r.finish(); err != nil {
-		return err
-	}
-	if err := r.flushBoth(); err != nil {
-		return err
-	}
-	if !bytes.Equal(r.buf, r.far.Bytes()[:len(r.buf)]) {
-		return errCorrupt
-	}
-	return nil
+	return inTurn(r.finish, r.flushBoth, func() error { return r.compare(len(r.buf)) })()
 }

@@ -1,236 +1,75 @@
 package instr
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"runtime"
 
-	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/verbslayer"
 	"github.com/gucx/gucx/uct/ib/verbs"
-)
-
-// Attributes of the verbs rig: those that uct/ib/rc uses too.
-const (
-	verbsSendDepth  = 256
-	verbsInline     = 128
-	verbsReads      = 16
-	verbsPort       = 1
-	verbsModeration = 64
-	verbsBatch      = 16 // work completions of one poll
 )
 
 // verbsRig counts verbs calls on an RC QP that is in a thread domain, with a
 // single-threaded CQ: no locks, as in uct/ib/rc.
 type verbsRig struct {
-	near, far *verbsEnd
-	wr        [1]verbs.SendWR // what the counted call posts
-	wc        [verbsBatch]verbs.WC
-	found     int // completions of the counted poll
-	undo      cleanup.Stack
+	*pair[*verbslayer.Conn]
+	cq    *verbs.CQ // of the near end
+	op    layer.Op  // of the case
+	wc    [verbsBatch]verbs.WC
+	found int // completions of the counted poll
 }
 
-// verbsEnd is one end of the connection.
-type verbsEnd struct {
-	ctx *verbs.Context
-	pd  *verbs.PD
-	cq  *verbs.CQ
-	qp  *verbs.QP
-	mr  *verbs.MR
-}
+const (
+	// verbsBatch is how many work completions one poll takes.
+	verbsBatch = 16
+	// windowSignals is how many work requests of a window are signaled: one of 64, as in uct/ib/rc, and the last.
+	windowSignals = windowLen/64 + 1
+)
 
-func openVerbs(fabric, _ string) (_ rig, err error) {
-	r := &verbsRig{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.undo.Run())
-		}
-	}()
-	dev, err := device(fabric)
+func openVerbs(fabric, _ string) (rig, error) {
+	p, err := openPair[*verbslayer.Conn](ofDefaults(verbslayer.Name), fabric, transports[0])
 	if err != nil {
 		return nil, err
 	}
-	ctxs := make([]*verbs.Context, ends(fabric, ""))
-	for i := range ctxs {
-		if ctxs[i], err = dev.Open(); err != nil {
-			return nil, err
-		}
-		r.undo.Add(ctxs[i].Close)
-	}
-	if r.near, err = r.openEnd(ctxs[0]); err != nil {
-		return nil, err
-	}
-	if r.far, err = r.openEnd(ctxs[len(ctxs)-1]); err != nil {
-		return nil, err
-	}
-	if err = r.near.connect(r.far); err != nil {
-		return nil, err
-	}
-	return r, r.far.connect(r.near)
+	return &verbsRig{pair: p, cq: p.near.CQ()}, nil
 }
 
-// openEnd makes the objects of one end.
-func (r *verbsRig) openEnd(ctx *verbs.Context) (e *verbsEnd, err error) {
-	e = &verbsEnd{ctx: ctx}
-	if e.pd, err = ctx.AllocPD(); err != nil {
-		return nil, err
-	}
-	r.undo.Add(e.pd.Close)
-	buf, err := ctx.AllocBuffer(maxSize)
-	if err != nil {
-		return nil, err
-	}
-	r.undo.Add(buf.Close)
-	all := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	if e.mr, err = e.pd.RegMR(buf.Bytes(), all); err != nil {
-		return nil, err
-	}
-	r.undo.Add(e.mr.Close)
-	return e, r.openQueues(e, all)
-}
-
-func (r *verbsRig) openQueues(e *verbsEnd, access verbs.Access) (err error) {
-	if e.cq, err = e.ctx.CreateCQ(verbs.CQInitAttr{Depth: verbsSendDepth, SingleThreaded: true}); err != nil {
-		return err
-	}
-	r.undo.Add(e.cq.Close)
-	td, err := e.ctx.AllocTD(verbs.TDInitAttr{})
-	if err != nil {
-		return err
-	}
-	r.undo.Add(td.Close)
-	e.qp, err = e.pd.CreateQP(verbs.QPInitAttr{
-		Type: verbs.QPTypeRC, SendCQ: e.cq, RecvCQ: e.cq, TD: td,
-		Cap: verbs.QPCap{MaxSendWR: verbsSendDepth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: verbsInline},
-	})
-	if err != nil {
-		return err
-	}
-	r.undo.Add(e.qp.Close)
-	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: verbsPort, AccessFlags: access},
-		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
-}
-
-// connect takes the QP to RTS, towards peer.
-func (e *verbsEnd) connect(peer *verbsEnd) error {
-	gid, err := peer.ctx.QueryGID(verbsPort, 0)
-	if err != nil {
-		return err
-	}
-	err = e.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: peer.qp.Number(), MaxDestRD: verbsReads,
-		AH: verbs.AHAttr{Port: verbsPort, Global: true, DGID: gid, HopLimit: 1},
-	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
-		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
-	if err != nil {
-		return err
-	}
-	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, MaxRDAtomic: verbsReads},
-		verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
-			verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
-}
-
-// Close implements rig.
-func (r *verbsRig) Close() error { return r.undo.Run() }
-
-// steps implements rig. All work requests are signaled, as those of uct/ib/rc are
-// on an idle endpoint.
+// steps implements rig. All work requests but those of windows are signaled, as those of uct/ib/rc are
+// on an idle endpoint. The polls that are counted are the rig's own: CQ.Poll is inlined, so that the layer's
+// poll takes other instructions.
 func (r *verbsRig) steps(c Case) (steps, error) {
+	if c.Op == Idle {
+		return steps{op: func() error { return want(r.cq.Poll(r.wc[:]), 0) }}, nil
+	}
+	spec, ok := c.spec()
+	if !ok {
+		return steps{}, unsupported(c)
+	}
+	op, err := r.near.Op(spec)
+	if err != nil {
+		return steps{}, err
+	}
+	r.op = op
+	verify := func() error { return r.compare(c.Size) }
 	switch c.Op {
-	case Put, PutZcopy:
-		r.wr[0] = r.write(c.Size)
-		return steps{before: r.change, op: r.post, after: r.verify(c.Size)}, nil
-	case Get, GetZcopy:
-		r.wr[0] = r.request(verbs.OpRDMARead, c.Size)
-		return steps{before: r.change, op: r.post, after: r.verify(c.Size)}, nil
-	case Add, FAdd: // one operation: the adapter always returns the old value
-		r.wr[0] = r.request(verbs.OpAtomicFetchAdd, wordLen)
-		return steps{op: r.post, after: r.complete}, nil
+	case Put, PutZcopy, Get, GetZcopy:
+		return steps{before: r.change, op: op.Post, after: inTurn(op.Flush, verify)}, nil
+	case Add, FAdd:
+		return steps{op: op.Post, after: op.Flush}, nil
 	case Flush:
-		r.wr[0] = r.write(c.Size)
-		return steps{before: r.post, op: r.complete}, nil
-	case PutWindow:
-		r.wr[0] = r.write(c.Size)
-		return steps{before: r.change, op: r.window, after: r.compare(c.Size)}, nil
-	case GetWindow:
-		r.wr[0] = r.request(verbs.OpRDMARead, c.Size)
-		return steps{before: r.change, op: r.window, after: r.compare(c.Size)}, nil
+		return steps{before: op.Post, op: r.complete, after: inTurn(r.account, op.Flush)}, nil
+	case PutWindow, GetWindow:
+		return steps{before: r.change, op: r.window, after: inTurn(r.account, op.Flush, verify)}, nil
 	case FAddWindow:
-		r.wr[0] = r.request(verbs.OpAtomicFetchAdd, wordLen)
-		return steps{op: r.window}, nil
-	case Idle:
-		return steps{op: func() error { return want(r.near.cq.Poll(r.wc[:]), 0) }}, nil
-	case Busy:
-		r.wr[0] = r.write(c.Size)
-		return steps{before: r.postOne, op: r.pollOne, after: r.completeRest}, nil
+		return steps{op: r.window, after: inTurn(r.account, op.Flush)}, nil
 	}
-	return steps{}, unsupported(c)
+	return steps{before: op.Post, op: r.pollOne, after: inTurn(r.account, op.Flush)}, nil // Busy
 }
 
-// want makes the repetition void if progress found something else.
-func want(got, want int) error {
-	if got != want {
-		return errVoid
-	}
-	return nil
-}
-
-func (r *verbsRig) postOne() error {
-	r.found = 0
-	return r.post()
-}
-
-func (r *verbsRig) pollOne() error {
-	r.found = r.near.cq.Poll(r.wc[:])
-	return want(r.found, 1)
-}
-
-// completeRest takes the completion that pollOne did not find.
-func (r *verbsRig) completeRest() error {
-	if r.found == 0 {
-		return r.complete()
-	}
-	return r.check(r.found)
-}
-
-// write is an RDMA write of the first n bytes: inline up to the limit.
-func (r *verbsRig) write(n int) verbs.SendWR {
-	wr := r.request(verbs.OpRDMAWrite, n)
-	if n <= verbsInline {
-		wr.Flags, wr.SGList, wr.Inline = wr.Flags|verbs.SendInline, nil, r.near.mr.Bytes()[:n]
-	}
-	return wr
-}
-
-func (r *verbsRig) request(op verbs.Opcode, n int) verbs.SendWR {
-	return verbs.SendWR{
-		Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{r.near.mr.SGE(0, n)}, CompareAdd: 1,
-		RemoteAddr: r.far.mr.Addr(), RKey: r.far.mr.RKey(),
-	}
-}
-
-func (r *verbsRig) post() error {
-	_, err := r.near.qp.PostSend(r.wr[:])
-	return err
-}
-
-// window posts a window, of which each verbsModeration-th and the last one are signaled, and
-// polls until it is complete.
-func (r *verbsRig) window() error {
-	wr := &r.wr[0]
-	left := 0
-	for i := 1; i <= windowLen; i++ {
-		wr.Flags &^= verbs.SendSignaled
-		if i%verbsModeration == 0 || i == windowLen {
-			wr.Flags |= verbs.SendSignaled
-			left++
-		}
-		if err := r.post(); err != nil {
-			return err
-		}
-	}
+// complete polls until a completion has come.
+func (r *verbsRig) complete() error {
 	for range polls {
-		if left -= r.near.cq.Poll(r.wc[:]); left == 0 {
+		if r.found = r.cq.Poll(r.wc[:]); r.found != 0 {
 			return r.wc[0].Status.Err()
 		}
 		runtime.Gosched()
@@ -238,52 +77,37 @@ func (r *verbsRig) window() error {
 	return errStuck
 }
 
-// complete polls until one completion has come.
-func (r *verbsRig) complete() error {
+// window posts a window of operations, and polls until it is complete.
+func (r *verbsRig) window() error {
+	for range windowLen {
+		if err := r.op.Post(); err != nil {
+			return err
+		}
+	}
+	left := windowSignals
 	for range polls {
-		if n := r.near.cq.Poll(r.wc[:]); n != 0 {
-			return r.check(n)
+		n := r.cq.Poll(r.wc[:])
+		if left -= n; left == 0 {
+			r.found = n
+			return r.wc[0].Status.Err()
 		}
 		runtime.Gosched()
 	}
 	return errStuck
 }
 
-// check wants exactly one good completion.
-func (r *verbsRig) check(n int) error {
-	if n != 1 {
-		return fmt.Errorf("%d completions instead of one", n)
-	}
-	return r.wc[0].Status.Err()
+func (r *verbsRig) pollOne() error {
+	r.found = r.cq.Poll(r.wc[:])
+	return want(r.found, 1)
 }
 
-// change makes both memories differ, and from the last repetition.
-func (r *verbsRig) change() error {
-	change(r.near.mr.Bytes(), r.far.mr.Bytes())
-	return nil
-}
-
-func change(near, far []byte) {
-	near[0]++
-	far[0] = ^near[0]
-}
-
-// verify completes a put or get and compares what it moved.
-func (r *verbsRig) verify(n int) func() error {
-	return func() error {
-		if err := r.complete(); err != nil {
-			return err
-		}
-		return r.compare(n)()
-	}
-}
-
-// compare compares what a put or get has moved.
-func (r *verbsRig) compare(n int) func() error {
-	return func() error {
-		if !bytes.Equal(r.near.mr.Bytes()[:n], r.far.mr.Bytes()[:n]) {
-			return errCorrupt
-		}
+// account passes the completions of the counted poll to the layer.
+func (r *verbsRig) account() error {
+	switch {
+	case r.found < 0:
+		return errors.New("completion queue overrun")
+	case r.found == 0:
 		return nil
 	}
+	return r.near.Complete(r.wc[:r.found])
 }
