@@ -338,3 +338,14 @@ func (c *conn) toRTS(target uint32) error {
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 }
+
+// lost ends what is under way, of an EP that has failed or is closed.
+func (c *conn) lost() {
+	_ = c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
+	c.e.it.poster.ResetSend(c.queue)
+	c.link, c.posted = linkNone, c.tail
+	for !c.idle() {
+		c.pop().Complete(ucs.StatusIOError)
+	}
+	c.settle()
+}

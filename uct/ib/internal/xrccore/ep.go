@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -70,36 +69,6 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	return err
 }
 
-// Attach implements uct.QueueSender. A connection that is up is taken first; the first use of
-// one makes its QP.
-func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
-	if !e.Ready() {
-		return nil, e.Err()
-	}
-	var free *conn
-	for i := range e.conns {
-		c := &e.conns[i]
-		if c.attached {
-			continue
-		}
-		if c.link == linkUp {
-			free = c
-			break
-		}
-		if free == nil || free.link == linkNone {
-			free = c
-		}
-	}
-	if free == nil {
-		return nil, uct.ErrBusy
-	}
-	if err := free.open(); err != nil {
-		return nil, err
-	}
-	free.attached, free.number = true, number
-	return free, nil
-}
-
 // work sends the control messages that are due, and ends sends of an EP that has failed or
 // is closed.
 func (e *EP) work() (n int) {
@@ -145,22 +114,6 @@ func (e *EP) Close() error {
 	return errors.Join(errs, e.domain.release(), e.base.Close())
 }
 
-// openDomain opens the domain of the EP, if it has none.
-func (e *EP) openDomain() error {
-	if e.domain != nil {
-		return nil
-	}
-	d := e.it.spare
-	if d == nil {
-		var err error
-		if d, err = openPrivate(e.it.MD()); err != nil {
-			return err
-		}
-	}
-	e.it.spare, e.domain = nil, &domain{d, 1}
-	return nil
-}
-
 // Control implements rccore.Extension.
 func (it *Iface) Control(outer uct.EP, data []byte) bool {
 	e := outer.(*EP)
@@ -180,68 +133,4 @@ func (it *Iface) Control(outer uct.EP, data []byte) bool {
 		return true
 	}
 	return int(m.conn) < len(e.conns) && e.conns[m.conn].answered(m)
-}
-
-// accept connects the target of one of the peer's connections, and returns the answer, with
-// QPN 0 if that does not go.
-func (e *EP) accept(m message) message {
-	answer := message{kind: kindAnswer, conn: m.conn}
-	for len(e.targets) <= int(m.conn) {
-		e.targets = append(e.targets, nil)
-	}
-	t, err := e.target(int(m.conn))
-	if err == nil {
-		err = e.connectTarget(t, m)
-	}
-	if err != nil {
-		logger.Info("target not connected", "device", e.it.Port().Name, "reason", err)
-		return answer
-	}
-	answer.qpn = t.Number()
-	return answer
-}
-
-// target is the one for a connection of the peer, in RESET.
-func (e *EP) target(i int) (*verbs.QP, error) {
-	if t := e.targets[i]; t != nil {
-		return t, t.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
-	}
-	if err := e.openDomain(); err != nil {
-		return nil, err
-	}
-	t, err := e.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
-	if err == nil {
-		e.targets[i] = t
-	}
-	return t, err
-}
-
-// connectTarget takes a target to RTR: it sends nothing.
-func (e *EP) connectTarget(t *verbs.QP, m message) error {
-	port, cfg := e.it.Port(), e.it.Config()
-	err := t.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: port.Num, AccessFlags: verbs.AccessLocalWrite},
-		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
-	if err != nil {
-		return err
-	}
-	return t.Modify(verbs.QPAttr{
-		State:       verbs.QPStateRTR,
-		AH:          port.AH(e.peer),
-		PathMTU:     min(e.mtu, m.mtu),
-		DestQPN:     m.qpn,
-		RQPSN:       m.psn,
-		MaxDestRD:   1,
-		MinRNRTimer: ib.RNRTimerCode(cfg.RNRTimeout),
-	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
-		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
-}
-
-// status is what becomes of a send that the device ended: that a queue is not there, or is
-// stopped, is not a fault.
-func status(wc *verbs.WC) ucs.Status {
-	switch wc.Status {
-	case verbs.WCRemInvReqErr, verbs.WCWRFlushErr:
-		return ucs.StatusCanceled
-	}
-	return ib.CompletionStatus(wc)
 }

@@ -2,11 +2,9 @@ package xrccore
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/gucx/gucx/internal/timelimit"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -74,28 +72,6 @@ func (it *Iface) closeDomains() error {
 		err = errors.Join(err, it.node.domain.Close())
 	}
 	return err
-}
-
-// domain is the private XRC domain of an EP. Its queues and the targets of its peer are there and no others, so
-// the device refuses messages of other peers. The EP and its queues use it; the last one closes it.
-type domain struct {
-	*verbs.XRCD
-	users int
-}
-
-func openPrivate(md *ib.MD) (*verbs.XRCD, error) {
-	return md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
-}
-
-// release is called by each user, once. d may be nil.
-func (d *domain) release() error {
-	if d == nil {
-		return nil
-	}
-	if d.users--; d.users > 0 {
-		return nil
-	}
-	return d.Close()
 }
 
 // openQueues declares what the core does not have; overhead is that of a post.
@@ -206,14 +182,6 @@ func (it *Iface) Failed(outer uct.EP) {
 	it.later(e)
 }
 
-// later has the next Progress call e.work.
-func (it *Iface) later(e *EP) {
-	if !e.listed {
-		e.listed = true
-		it.busy = append(it.busy, e)
-	}
-}
-
 // closeTimeout bounds how long Close waits for a device that is broken: flushing a queue
 // takes microseconds.
 const closeTimeout = 5 * time.Second
@@ -252,25 +220,16 @@ func (it *Iface) drain() {
 	_ = limit.Poll(func() bool { return it.closing == 0 && !it.deferred() }, it.Progress)
 }
 
-// endDrained ends the receives of queues that were stopped before this round, once what had
-// come by then has been polled: the completion queue was empty, or so many rounds have
-// found enough in it.
-func (it *Iface) endDrained(drained bool) (n int) {
-	if it.lost {
-		return it.endLost()
+// Lost implements rccore.Extension. What connections have under way ends here, when the device has let go
+// of it, and the receives of queues in endLost.
+func (it *Iface) Lost() {
+	it.lost = true
+	for _, c := range it.conns.all() {
+		c.lost()
 	}
-	for i := 0; i < len(it.draining); {
-		q := it.draining[i]
-		if rounds := it.round - q.stoppedIn; rounds == 0 || !drained && rounds <= it.allPolled {
-			i++
-			continue
+	for _, q := range it.queues.all() {
+		if !q.stopped { // else it is listed, or its receives have ended
+			it.draining = append(it.draining, q)
 		}
-		it.draining = slices.Delete(it.draining, i, i+1)
-		n += q.endRest(ucs.StatusCanceled)
 	}
-	return n
-}
-
-func (it *Iface) opError(op string, err error) error {
-	return &ucs.OpError{TL: it.name, Dev: it.Port().Name, Op: op, Err: err}
 }

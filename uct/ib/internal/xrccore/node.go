@@ -1,7 +1,6 @@
 package xrccore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -125,42 +124,6 @@ func (n *node) work() (done int) {
 		}
 	}
 	return done
-}
-
-// completions is the completion queue, as the core sees it.
-type completions struct {
-	verbs.CQProvider
-	f Filter
-}
-
-// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. Fewer
-// than there is room for mean that the queue was empty, and not that nothing of a batch is to be
-// told: a caller waits for an event then, or ends the receives of a queue that was stopped.
-func (q *completions) Poll(wc []verbs.WC) (kept int) {
-	for kept < len(wc) {
-		room := wc[kept:]
-		count := q.CQProvider.Poll(room)
-		if count <= 0 {
-			return cmp.Or(kept, count)
-		}
-		if kept += q.filter(room[:count]); kept > 0 && count < len(room) {
-			break // it was empty
-		}
-	}
-	return kept
-}
-
-// filter moves those of which there is something to be told to the front.
-func (q *completions) filter(wc []verbs.WC) (kept int) {
-	for i := range wc {
-		if q.f.Filter(&wc[i]) {
-			if kept != i {
-				wc[kept] = wc[i]
-			}
-			kept++
-		}
-	}
-	return kept
 }
 
 // Filter implements Filter.

@@ -1,8 +1,6 @@
 package xrccore
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/gucx/gucx/internal/guard"
@@ -39,58 +37,6 @@ type recvSlot struct {
 }
 
 var _ uct.Queue = (*recvQueue)(nil)
-
-// NewQueue implements uct.Queuer.
-func (e *EP) NewQueue(depth int) (uct.Queue, error) {
-	first, spare := e.domain == nil, e.it.spare
-	q, err := e.newQueue(depth)
-	if err == nil {
-		return q, nil
-	}
-	if first && e.domain != nil { // as before
-		if e.it.spare = spare; spare == nil {
-			err = errors.Join(err, e.domain.release())
-		}
-		e.domain = nil
-	}
-	return nil, e.it.opError("new queue", err)
-}
-
-func (e *EP) newQueue(depth int) (*recvQueue, error) {
-	it := e.it
-	switch {
-	case e.closed:
-		return nil, uct.ErrClosed
-	case it.lost:
-		return nil, rccore.ErrCQLost
-	case depth < 1 || depth > it.attr.Queue.MaxDepth:
-		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.attr.Queue.MaxDepth)
-	case it.queues.live == it.attr.Queue.MaxQueues:
-		return nil, fmt.Errorf("%w: %d queues are open", uct.ErrNoMemory, it.queues.live)
-	case depth > it.cqFree:
-		return nil, fmt.Errorf("%w: QUEUE_CQ_LEN of %d is used up", uct.ErrNoMemory, it.cfg.QueueCQDepth)
-	}
-	if err := e.openDomain(); err != nil {
-		return nil, err
-	}
-	srq, err := it.MD().PD().CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: e.domain.XRCD, CQ: it.VerbsCQ(),
-		MaxWR: depth, MaxSGE: it.attr.Queue.MaxRecvIOV})
-	if err != nil {
-		return nil, fmt.Errorf("create srq: %w", err)
-	}
-	queue, err := it.poster.OpenRecv(srq)
-	if err != nil {
-		return nil, errors.Join(err, srq.Close())
-	}
-	it.cqFree -= depth
-	e.domain.users++
-	q := &recvQueue{it: it, domain: e.domain, srq: srq, queue: queue, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
-	for i := range q.free {
-		q.free[i] = uint32(depth - 1 - i)
-	}
-	q.index = it.queues.add(q)
-	return q, nil
-}
 
 // Number implements uct.Queue.
 func (q *recvQueue) Number() uint32 { return q.number }
