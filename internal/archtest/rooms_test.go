@@ -16,24 +16,32 @@ import (
 )
 
 // -rewrite writes the counts of now, which shows in review; without it they may not differ.
-var rewrite = flag.Bool("rewrite", false, "write rooms/ucp.count")
+var rewrite = flag.Bool("rewrite", false, "write rooms/*.count")
 
-// TestRooms holds package ucp to the directions between its rooms. With -v it lists
+// TestRooms holds packages to the directions between their rooms. With -v it lists
 // all illegal uses.
 func TestRooms(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine reads all files")
-	text, err := os.ReadFile("rooms/ucp.txt")
+	for name, folder := range map[string]string{"ucp": "../../ucp", "xrccore": "../../uct/ib/internal/xrccore"} {
+		t.Run(name, func(t *testing.T) { checkRooms(t, name, folder) })
+	}
+}
+
+// checkRooms checks a package by rooms/<name>.txt and rooms/<name>.count.
+func checkRooms(t *testing.T, name, folder string) {
+	assignment, count := "rooms/"+name+".txt", "rooms/"+name+".count"
+	text, err := os.ReadFile(assignment)
 	require.NoError(t, err)
 	rooms, err := ParseRooms(string(text))
-	require.NoError(t, err, "rooms/ucp.txt")
-	p, err := LoadPackage("../../ucp")
+	require.NoError(t, err, assignment)
+	p, err := LoadPackage(folder)
 	require.NoError(t, err)
 	for _, b := range p.BadRecords() {
 		t.Error(b)
 	}
 	illegal, broken := rooms.Illegal(p)
 	for _, b := range broken {
-		t.Error("rooms/ucp.txt:", b)
+		t.Error(assignment+":", b)
 	}
 	if t.Failed() {
 		return // the counts say nothing
@@ -44,7 +52,7 @@ func TestRooms(t *testing.T) {
 		}
 		t.Logf("%d illegal uses", len(illegal))
 	}
-	compareCounts(t, "rooms/ucp.count", illegal)
+	compareCounts(t, count, illegal)
 }
 
 // compareCounts holds illegal uses to the numbers in a file.

@@ -120,10 +120,15 @@ func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importe
 }
 
 // BadRecords lists the types of records of requests, those that recordOf is called for, that have a
-// pointer, which the garbage collector would not see, or are longer than a record.
+// pointer, which the garbage collector would not see, or are longer than a record. None if the package has no
+// type record.
 func (p *TypedPackage) BadRecords() (bad []string) {
+	record := p.types.Scope().Lookup("record")
+	if record == nil {
+		return nil
+	}
 	room := types.SizesFor("gc", "amd64")
-	most := room.Sizeof(p.types.Scope().Lookup("record").Type())
+	most := room.Sizeof(record.Type())
 	seen := map[types.Type]bool{}
 	for id, instance := range p.info.Instances {
 		t := instance.TypeArgs.At(0)

@@ -52,7 +52,8 @@ func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) 
 		return nil, &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
 	}
 	b := &own.Base
-	it := &Iface{Iface: b.Core, base: b.Iface, poster: b.Poster, name: own.Name, cfg: cfg, cqFree: cfg.QueueCQDepth}
+	it := &Iface{base: b.Iface, ifaceCore: ifaceCore{Iface: b.Core, poster: b.Poster, name: own.Name, cfg: cfg},
+		queueSet: queueSet{cqFree: cfg.QueueCQDepth}}
 	core := rccore.Params{
 		Name: own.Name, Port: port, Config: cfg.Config, Overhead: own.Overhead, Driver: driver{b.Driver, it}, Self: it,
 		Extension: it, ExtensionCQ: cfg.QueueCQDepth,
@@ -90,15 +91,12 @@ func (d driver) MakeEP(l rccore.Link) (_ uct.EP, _ *rccore.EP, send rccore.SendQ
 	e := &EP{it: d.it}
 	if p, ok := l.(*path); ok {
 		e.EP = new(rccore.EP)
-		e.base, e.path, p.ep, p.e, send = e.EP, p, e, e.EP, p
+		e.base, e.path, p.e, p.task, send = e.EP, p, e.EP, &e.task, p
 	} else if e.base, e.EP, send, err = d.Driver.MakeEP(l); err != nil {
 		return nil, nil, nil, err
 	}
-	e.conns = make([]conn, d.it.cfg.QueueConns)
-	for i := range e.conns {
-		c := &e.conns[i]
-		c.e, c.index = e, uint8(i)
-	}
+	e.task.run = e.work
+	e.open(&d.it.queueSet, e.EP, &e.task)
 	d.it.eps = append(d.it.eps, e)
 	return e, e.EP, send, nil
 }

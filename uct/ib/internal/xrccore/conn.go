@@ -26,7 +26,7 @@ const (
 
 // conn is a connection to the queues of the peer, one at a time: an XRC initiator.
 type conn struct {
-	e        *EP
+	e        *queueEP
 	index    uint8
 	attached bool
 	link     link
@@ -70,7 +70,7 @@ func (c *conn) open() error {
 }
 
 func (c *conn) create() (err error) {
-	it, maxIOV := c.e.it, c.e.it.attr.Queue.MaxIOV
+	it, maxIOV := c.e.it, c.e.it.limits.MaxIOV
 	c.qp, err = it.MD().PD().CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: it.VerbsCQ(),
 		Cap: verbs.QPCap{MaxSendWR: it.cfg.QueueTxDepth, MaxSendSGE: maxIOV}})
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *conn) create() (err error) {
 // ask has the peer asked for a target, for the QP from its first state on.
 func (c *conn) ask() {
 	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
-	c.e.it.later(c.e)
+	c.e.it.later(c.e.task)
 }
 
 func (c *conn) at(i uint64) *send { return &c.sends[i%uint64(len(c.sends))] }
@@ -105,7 +105,7 @@ func (c *conn) at(i uint64) *send { return &c.sends[i%uint64(len(c.sends))] }
 // SendZcopy implements uct.QueueConn.
 func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err error) {
 	it := c.e.it
-	q := &it.attr.Queue
+	q := it.limits
 	if len(iov) > q.MaxIOV || uct.IOVLen(iov) > q.MaxMessage {
 		return false, uct.ErrTooLong
 	}
@@ -126,7 +126,7 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	case linkUp:
 		c.post()
 	case linkNone: // the peer had no target, and nobody asks again before the next Attach
-		it.later(c.e)
+		it.later(c.e.task)
 	}
 	return true, nil
 }
@@ -139,7 +139,7 @@ func (c *conn) post() {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
 			c.link = linkNone // the device and the connection disagree: work ends the rest
 			c.stop()
-			c.e.it.later(c.e)
+			c.e.it.later(c.e.task)
 			return
 		}
 	}
@@ -284,7 +284,7 @@ func (c *conn) sendAsk() int {
 	}
 	m := message{kind: kindAsk, conn: c.index, mtu: c.e.mtu, qpn: c.qp.Number(), psn: c.psn}
 	if c.e.SendControl(m.encode()) != nil {
-		c.e.it.later(c.e)
+		c.e.it.later(c.e.task)
 		return 0
 	}
 	c.link = linkAsked

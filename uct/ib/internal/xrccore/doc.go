@@ -12,6 +12,9 @@
 // One without a receive waits in the sender's device (RNR, retried for ever), and with it what
 // is behind it on its connection; other connections and the RC QP do not.
 //
+// The files have rooms (internal/archtest/rooms/xrccore.txt): queueSet and queueEP are the queues, node, path and
+// initiator the shared nodes. Neither of both uses the other; Iface and EP put them together.
+//
 // # Connections to nodes
 //
 // With Config.ShareDomain there are no RC QPs: the iface is in an XRC domain, a node, that ifaces

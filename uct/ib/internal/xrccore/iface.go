@@ -14,30 +14,13 @@ import (
 // Iface is an open transport: that of rccore, with an XRC domain. It implements
 // rccore.Extension.
 type Iface struct {
-	*rccore.Iface
+	ifaceCore
+	queueSet
 	base   BaseIface
-	poster Poster
-	name   string
-	cfg    Config
 	attr   uct.IfaceAttr
-	spare  *verbs.XRCD // a private domain that no EP has taken yet; may be nil
-	node   *node       // nil: EPs have RC QPs
-
+	node   *node // nil: EPs have RC QPs
 	eps    []*EP // not closed
-	conns  table[conn]
-	queues table[recvQueue]
-	cqFree int // completions that no queue or connection has taken
-	sges   []verbs.SGE
-	recv   [1]verbs.RecvWR
-
-	round     uint64 // calls of Progress
-	allPolled uint64 // rounds in which a full completion queue has been polled
-	busy      []*EP  // have deferred work
-	working   []*EP  // busy, while it is done
-	draining  []*recvQueue
-	closing   int  // connections of closed EPs that have sends under way
-	lost      bool // the completion queue has failed
-	closed    bool
+	closed bool
 }
 
 var (
@@ -59,7 +42,7 @@ func (it *Iface) openDomains(md *ib.MD) (err error) {
 	if err != nil {
 		return errors.Join(err, it.closeDomains())
 	}
-	it.node = newNode(it, d)
+	it.node = newNode(&it.ifaceCore, d)
 	return nil
 }
 
@@ -76,8 +59,6 @@ func (it *Iface) closeDomains() error {
 
 // openQueues declares what the core does not have; overhead is that of a post.
 func (it *Iface) openQueues(overhead time.Duration) {
-	dev := it.MD().DeviceAttr()
-	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
 	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
 	it.attr = *it.Iface.Attr()
 	it.attr.Resource.Explicit = true
@@ -85,14 +66,7 @@ func (it *Iface) openQueues(overhead time.Duration) {
 	if it.node != nil {
 		it.attr.Caps &^= uct.CapNotify
 	}
-	it.attr.Queue = uct.QueueAttr{
-		MaxMessage: it.MD().MaxMessage(),
-		MaxIOV:     it.Config().TxMaxSGE,
-		MaxRecvIOV: min(maxRecvIOV, dev.MaxSRQSGE),
-		MaxDepth:   min(maxQueueDepth, it.cfg.QueueCQDepth/2, dev.MaxSRQWR),
-		MaxQueues:  min(maxQueues, it.cfg.QueueCQDepth/2, dev.MaxSRQ),
-		MaxConns:   it.cfg.QueueConns,
-	}
+	it.queueSet.open(&it.ifaceCore, &it.attr.Queue)
 	costs := it.Port().Costs(overhead)
 	costs.Set(costs[uct.PutZcopy], uct.QueueZcopy)
 	it.attr.Declare(costs)
@@ -141,12 +115,7 @@ func (it *Iface) Fence() error { return it.base.Fence() }
 // work does what was deferred. drained says that the completion queue was empty in this
 // round.
 func (it *Iface) work(drained bool) (n int) {
-	it.working, it.busy = it.busy, it.working[:0]
-	for i, e := range it.working {
-		it.working[i] = nil
-		e.listed = false
-		n += e.work()
-	}
+	n = it.runTasks()
 	if it.node != nil {
 		n += it.node.work()
 	}
@@ -155,19 +124,7 @@ func (it *Iface) work(drained bool) (n int) {
 
 // Completed implements rccore.Extension.
 func (it *Iface) Completed(wc verbs.WC) {
-	if it.lost { // it came between the poll that found none and the error, and has ended
-		return
-	}
-	id := workID(wc.ID)
-	if id.isRecv() {
-		if q := it.queues.at(id.number()); q != nil {
-			q.completed(id.slot(), &wc)
-		}
-		return
-	}
-	if c := it.conns.at(id.number()); c != nil {
-		c.completed(&wc)
-	}
+	it.completed(&wc)
 }
 
 // Failed implements rccore.Extension: what the connections have under way ends.
@@ -176,10 +133,7 @@ func (it *Iface) Failed(outer uct.EP) {
 	if e.path != nil {
 		e.path.failed()
 	}
-	for i := range e.conns {
-		e.conns[i].stop()
-	}
-	it.later(e)
+	e.stopConns()
 }
 
 // closeTimeout bounds how long Close waits for a device that is broken: flushing a queue
@@ -199,18 +153,13 @@ func (it *Iface) Close() error {
 	if it.node != nil {
 		it.node.leaving = true
 	}
-	for _, q := range it.queues.all() {
-		if err := q.await(); err != nil {
-			return err
-		}
+	if err := it.await(); err != nil {
+		return err
 	}
 	it.drain()
-	var errs error
-	for _, q := range it.queues.all() {
-		errs = errors.Join(errs, q.Close())
-	}
+	err := it.closeAll()
 	it.closed = true
-	return errors.Join(errs, it.base.Close(), it.closeDomains())
+	return errors.Join(err, it.base.Close(), it.closeDomains())
 }
 
 // drain drives the iface until nothing is under way on connections and queues.
@@ -220,16 +169,5 @@ func (it *Iface) drain() {
 	_ = limit.Poll(func() bool { return it.closing == 0 && !it.deferred() }, it.Progress)
 }
 
-// Lost implements rccore.Extension. What connections have under way ends here, when the device has let go
-// of it, and the receives of queues in endLost.
-func (it *Iface) Lost() {
-	it.lost = true
-	for _, c := range it.conns.all() {
-		c.lost()
-	}
-	for _, q := range it.queues.all() {
-		if !q.stopped { // else it is listed, or its receives have ended
-			it.draining = append(it.draining, q)
-		}
-	}
-}
+// Lost implements rccore.Extension.
+func (it *Iface) Lost() { it.cqLost() }

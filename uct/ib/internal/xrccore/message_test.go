@@ -90,7 +90,7 @@ func TestProgress_CountsAnswers(t *testing.T) {
 	a, _ := connected(t, softhca.FabricLoop, Config{})
 	require.True(t, a.ep.Ready())
 	a.ep.answers = append(a.ep.answers, answer, answer) // which the peer drops, as it has asked for none
-	a.it.later(a.ep)
+	a.it.later(&a.ep.task)
 	assert.Equal(t, 2, a.it.work(false))
 	assert.Zero(t, a.it.work(false))
 }

@@ -15,7 +15,7 @@ import (
 // node is the iface as a member of an XRC domain that others share: it implements
 // rccore.Links, so that EPs are paths over initiators, one to each domain of peers, and not RC QPs.
 type node struct {
-	it         *Iface
+	it         *ifaceCore
 	domain     *ib.Domain
 	initiators map[rcwire.Domain]*initiator // those that are connected and have not ended
 	all        table[initiator]
@@ -27,7 +27,7 @@ type node struct {
 
 var _ rccore.Links = (*node)(nil)
 
-func newNode(it *Iface, d *ib.Domain) *node {
+func newNode(it *ifaceCore, d *ib.Domain) *node {
 	return &node{it: it, domain: d, initiators: map[rcwire.Domain]*initiator{}, next: 1}
 }
 

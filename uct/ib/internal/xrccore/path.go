@@ -17,8 +17,8 @@ import (
 // and the target, when the peer is known to come over another.
 type path struct {
 	n         *node
-	ep        *EP
-	e         *rccore.EP // of ep
+	e         *rccore.EP
+	task      *task // of the EP
 	number    uint16
 	connected bool
 	moved     bool // source is another one than was offered last
@@ -201,14 +201,14 @@ func (p *path) sourceFailed(st ucs.Status) {
 // peerGone is told that the peer's device is gone.
 func (p *path) peerGone() {
 	p.lost = p.n.it.round
-	p.n.it.later(p.ep)
+	p.n.it.later(p.task)
 }
 
 // endLost fails the EP whose peer's device is gone, when what had come from it before has been
 // polled: the last of that may be that the EP there is closed.
 func (p *path) endLost() {
 	if p.n.it.round-p.lost <= p.n.it.allPolled {
-		p.n.it.later(p.ep)
+		p.n.it.later(p.task)
 		return
 	}
 	p.told = true // there is nobody
@@ -241,7 +241,7 @@ func (p *path) replace() {
 	p.replaced = p.source.Number()
 	p.setSource(t)
 	p.moved, p.offerDue = false, true
-	p.n.it.later(p.ep)
+	p.n.it.later(p.task)
 }
 
 // control takes a message of the peer's path; false if it is none.
@@ -293,7 +293,7 @@ func (p *path) tell(m *message) bool {
 		return true // there is nobody to tell any more
 	}
 	if p.e.SendControl(m.encode()) != nil {
-		p.n.it.later(p.ep)
+		p.n.it.later(p.task)
 		return false
 	}
 	return true
@@ -322,7 +322,7 @@ func (p *path) reconnected(offered bool) {
 		return
 	}
 	if p.sourceDue = !offered && !p.via.isLocal(); p.sourceDue {
-		p.n.it.later(p.ep)
+		p.n.it.later(p.task)
 	}
 }
 

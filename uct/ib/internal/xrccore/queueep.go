@@ -11,9 +11,98 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
+// queueEP is the part of an EP with connections to queues of its peer, and the targets of those that the peer
+// has to queues here.
+type queueEP struct {
+	*rccore.EP
+	it      *queueSet
+	task    *task // of the EP
+	conns   []conn
+	targets []*verbs.QP // by the peer's index
+	domain  *domain     // of queues for the peer and of targets; nil until it is needed
+	answers []message   // not sent yet
+	peer    ib.DeviceAddr
+	mtu     verbs.MTU // of the path: the smaller one
+	closed  bool
+}
+
+// open makes the connections, which have no QPs yet.
+func (e *queueEP) open(it *queueSet, ep *rccore.EP, t *task) {
+	e.it, e.EP, e.task = it, ep, t
+	e.conns = make([]conn, it.cfg.QueueConns)
+	for i := range e.conns {
+		c := &e.conns[i]
+		c.e, c.index = e, uint8(i)
+	}
+}
+
+// connect prepares the path to the peer's queues.
+func (e *queueEP) connect(deviceAddr []byte, mtu verbs.MTU) (err error) {
+	e.mtu = min(e.it.Port().Attr.ActiveMTU, mtu)
+	e.peer, err = e.it.Port().Peer(deviceAddr)
+	return err
+}
+
+// workQueues sends the control messages that are due, and ends sends of an EP that has failed or
+// is closed.
+func (e *queueEP) workQueues() (n int) {
+	for len(e.answers) > 0 && e.Ready() {
+		if e.SendControl(e.answers[0].encode()) != nil {
+			e.it.later(e.task)
+			return n
+		}
+		e.answers = e.answers[1:]
+		n++
+	}
+	for i := range e.conns {
+		n += e.conns[i].work()
+	}
+	return n
+}
+
+// stopConns flushes what connections have posted, of an EP that has failed.
+func (e *queueEP) stopConns() {
+	for i := range e.conns {
+		e.conns[i].stop()
+	}
+	e.it.later(e.task)
+}
+
+// closeQueues closes the targets. Sends to queues end in a later Progress, or the Close of the iface.
+func (e *queueEP) closeQueues() (errs error) {
+	e.closed = true
+	for i := range e.conns {
+		c := &e.conns[i]
+		if c.stop(); c.qp != nil {
+			e.it.closing++
+		}
+	}
+	e.it.later(e.task)
+	for _, t := range e.targets {
+		if t != nil {
+			errs = errors.Join(errs, t.Close())
+		}
+	}
+	e.targets = nil
+	return errors.Join(errs, e.domain.release())
+}
+
+// control takes an ask or an answer of the peer; false if it is not valid.
+func (e *queueEP) control(m message) bool {
+	if m.kind == kindAsk {
+		if len(e.answers) == maxQueueConns { // one for each connection is the most that there can be
+			return false
+		}
+		e.answers = append(e.answers, e.accept(m))
+		e.it.later(e.task)
+		return true
+	}
+	return int(m.conn) < len(e.conns) && e.conns[m.conn].answered(m)
+}
+
 // Attach implements uct.QueueSender. A connection that is up is taken first; the first use of
 // one makes its QP.
-func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
+func (e *queueEP) Attach(number uint32) (uct.QueueConn, error) {
 	if !e.Ready() {
 		return nil, e.Err()
 	}
@@ -42,7 +131,7 @@ func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
 }
 
 // openDomain opens the domain of the EP, if it has none.
-func (e *EP) openDomain() error {
+func (e *queueEP) openDomain() error {
 	if e.domain != nil {
 		return nil
 	}
@@ -59,7 +148,7 @@ func (e *EP) openDomain() error {
 
 // accept connects the target of one of the peer's connections, and returns the answer, with
 // QPN 0 if that does not go.
-func (e *EP) accept(m message) message {
+func (e *queueEP) accept(m message) message {
 	answer := message{kind: kindAnswer, conn: m.conn}
 	for len(e.targets) <= int(m.conn) {
 		e.targets = append(e.targets, nil)
@@ -77,7 +166,7 @@ func (e *EP) accept(m message) message {
 }
 
 // target is the one for a connection of the peer, in RESET.
-func (e *EP) target(i int) (*verbs.QP, error) {
+func (e *queueEP) target(i int) (*verbs.QP, error) {
 	if t := e.targets[i]; t != nil {
 		return t, t.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
 	}
@@ -92,7 +181,7 @@ func (e *EP) target(i int) (*verbs.QP, error) {
 }
 
 // connectTarget takes a target to RTR: it sends nothing.
-func (e *EP) connectTarget(t *verbs.QP, m message) error {
+func (e *queueEP) connectTarget(t *verbs.QP, m message) error {
 	port, cfg := e.it.Port(), e.it.Config()
 	err := t.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: port.Num, AccessFlags: verbs.AccessLocalWrite},
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
@@ -122,7 +211,7 @@ func status(wc *verbs.WC) ucs.Status {
 }
 
 // NewQueue implements uct.Queuer.
-func (e *EP) NewQueue(depth int) (uct.Queue, error) {
+func (e *queueEP) NewQueue(depth int) (uct.Queue, error) {
 	first, spare := e.domain == nil, e.it.spare
 	q, err := e.newQueue(depth)
 	if err == nil {
@@ -137,16 +226,16 @@ func (e *EP) NewQueue(depth int) (uct.Queue, error) {
 	return nil, e.it.opError("new queue", err)
 }
 
-func (e *EP) newQueue(depth int) (*recvQueue, error) {
+func (e *queueEP) newQueue(depth int) (*recvQueue, error) {
 	it := e.it
 	switch {
 	case e.closed:
 		return nil, uct.ErrClosed
 	case it.lost:
 		return nil, rccore.ErrCQLost
-	case depth < 1 || depth > it.attr.Queue.MaxDepth:
-		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.attr.Queue.MaxDepth)
-	case it.queues.live == it.attr.Queue.MaxQueues:
+	case depth < 1 || depth > it.limits.MaxDepth:
+		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.limits.MaxDepth)
+	case it.queues.live == it.limits.MaxQueues:
 		return nil, fmt.Errorf("%w: %d queues are open", uct.ErrNoMemory, it.queues.live)
 	case depth > it.cqFree:
 		return nil, fmt.Errorf("%w: QUEUE_CQ_LEN of %d is used up", uct.ErrNoMemory, it.cfg.QueueCQDepth)
@@ -155,7 +244,7 @@ func (e *EP) newQueue(depth int) (*recvQueue, error) {
 		return nil, err
 	}
 	srq, err := it.MD().PD().CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: e.domain.XRCD, CQ: it.VerbsCQ(),
-		MaxWR: depth, MaxSGE: it.attr.Queue.MaxRecvIOV})
+		MaxWR: depth, MaxSGE: it.limits.MaxRecvIOV})
 	if err != nil {
 		return nil, fmt.Errorf("create srq: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // recvQueue is an XRC SRQ. Messages of several connections may complete in another order
 // than that of their receives, so these have slots that are free or not.
 type recvQueue struct {
-	it       *Iface
+	it       *queueSet
 	domain   *domain
 	srq      *verbs.SRQ
 	queue    ib.RecvPoster // of srq
@@ -52,7 +52,7 @@ func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 		return rccore.ErrCQLost
 	case q.stopped:
 		return uct.ErrClosed
-	case len(iov) > it.attr.Queue.MaxRecvIOV:
+	case len(iov) > it.limits.MaxRecvIOV:
 		return uct.ErrTooLong
 	}
 	sges, ok := it.MD().SGEs(it.sges[:0], iov)
