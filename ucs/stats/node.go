@@ -9,15 +9,16 @@ import (
 	"sync"
 )
 
-// Node is an object in the tree: a name, counters, and objects below it. Its
+// Node is an object in the tree: a name, counters, histograms, and objects below it. Its
 // methods are for the control path; any goroutine may call them.
 type Node struct {
 	name string
 	tree *sync.Mutex // of the whole tree
 
-	counters []namedCounter
-	children []*Node
-	parent   *Node
+	counters   []namedCounter
+	histograms []namedHistogram
+	children   []*Node
+	parent     *Node
 }
 
 type namedCounter struct {
@@ -86,12 +87,13 @@ type Value struct {
 
 // Snapshot is a copy of a tree and its values.
 type Snapshot struct {
-	Name     string     `json:"name"`
-	Counters []Value    `json:"counters,omitempty"`
-	Children []Snapshot `json:"children,omitempty"`
+	Name       string           `json:"name"`
+	Counters   []Value          `json:"counters,omitempty"`
+	Histograms []HistogramValue `json:"histograms,omitempty"`
+	Children   []Snapshot       `json:"children,omitempty"`
 }
 
-// Snapshot reads the counters of n and of what is below it.
+// Snapshot reads the counters and histograms of n and of what is below it.
 func (n *Node) Snapshot() Snapshot {
 	n.tree.Lock()
 	defer n.tree.Unlock()
@@ -103,6 +105,11 @@ func (n *Node) snapshot() Snapshot {
 	s := Snapshot{Name: n.name}
 	for _, c := range n.counters {
 		s.Counters = append(s.Counters, Value{c.name, c.counter.Load()})
+	}
+	for _, h := range n.histograms {
+		v := h.histogram.Load()
+		v.Name = h.name
+		s.Histograms = append(s.Histograms, v)
 	}
 	for _, c := range n.children {
 		s.Children = append(s.Children, c.snapshot())
@@ -123,6 +130,27 @@ func (n *Node) String() string {
 // with slashes, then a dot and the name of the counter: "ucp/worker/ep#2.sends".
 func (s Snapshot) All() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) { s.walk("", yield) }
+}
+
+// AllHistograms is All for histograms.
+func (s Snapshot) AllHistograms() iter.Seq2[string, HistogramValue] {
+	return func(yield func(string, HistogramValue) bool) { s.walkHistograms("", yield) }
+}
+
+// walkHistograms yields the histograms below a path; false ends it.
+func (s Snapshot) walkHistograms(above string, yield func(string, HistogramValue) bool) bool {
+	path := above + s.Name
+	for _, v := range s.Histograms {
+		if !yield(path+"."+v.Name, v) {
+			return false
+		}
+	}
+	for _, c := range s.Children {
+		if !c.walkHistograms(path+"/", yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // walk yields the counters below a path; false ends it.
