@@ -26,11 +26,14 @@ type endedOps struct {
 	woken       []*Request // those that have ended while a goroutine slept for them; see SharedWorker
 }
 
-// tell has the next Progress tell the caller of the end, and the SharedWorker wake who sleeps.
+// tell has the next Progress tell the caller of the end, and the SharedWorker wake who sleeps. It ends what is measured.
 //
 //go:noinline
 func (r *Request) tell() {
 	w := r.worker
+	if r.flags&reqSpans != 0 {
+		w.stats.spans.endOf(r)
+	}
 	if r.flags&reqWakes != 0 {
 		w.ended.woken = append(w.ended.woken, r)
 	}
@@ -39,7 +42,7 @@ func (r *Request) tell() {
 		r.onDone = nil
 		w.engine.Raise()
 	}
-	r.flags &^= reqTells | reqWakes
+	r.flags &^= reqTells | reqWakes | reqSpans
 }
 
 // takeWoken returns the requests that have ended while a goroutine slept for them. The list is

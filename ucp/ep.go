@@ -210,6 +210,9 @@ func (e *EP) lane(p wireup.Role) *lane {
 func (e *EP) list(r *Request) {
 	r.flags |= placeListed
 	e.ops.add(r)
+	if s := &e.w.stats.spans; s.measures() {
+		s.beginOperation(r)
+	}
 }
 
 // unlist removes a complete operation, and starts a flush that waited for

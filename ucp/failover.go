@@ -70,6 +70,9 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
 	proven := x.Proven
+	if active {
+		l.e.w.stats.spans.begin(spanOf{spanFailover, l.e}, "failover")
+	}
 	had := l.lanes.Retire(x, st)
 	if !active {
 		return
@@ -91,6 +94,19 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	if had.Has(wireup.AM) {
 		l.e.endAnswered(st)
 	}
+	if !l.e.lacksAny(had) {
+		l.e.w.stats.spans.end(spanOf{spanFailover, l.e})
+	}
+}
+
+// lacksAny reports that there is no lane for one of the roles.
+func (e *EP) lacksAny(roles wireup.Roles) bool {
+	for p := range wireup.Aux {
+		if roles.Has(p) && e.lane(p) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // leaveLane has an operation that waits for the resources of a lane which broke go on

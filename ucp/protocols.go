@@ -4,7 +4,7 @@ package ucp
 // its operations end: see TestEndOrder.
 var protocols = []*protocol{
 	&trafficProtocol, &transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
-	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol, &inspectProtocol,
+	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol, &inspectProtocol, &spanProtocol,
 }
 
 // NewWorker opens the transports that the context's configuration selects.

@@ -106,6 +106,7 @@ const (
 	reqZcopy                          // a put: a transport got a piece of the buffer itself
 	reqAhead                          // no fence holds it back any more
 	reqTells                          // onDone is to be called: the caller has the request
+	reqSpans                          // how long it takes is measured, or traced
 	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
 	reqLost                           // a lane of the EP has broken since the request was made, or posted anew
 	reqUnreached                      // the lane that is left has no key for the memory of the message

@@ -101,7 +101,7 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
-	if e.fence.count > 0 || e.state != epOpen || e.w.transfers.lateKeys {
+	if e.fence.count > 0 || e.state != epOpen || e.w.transfers.lateKeys || e.w.stats.spans.measures() {
 		return
 	}
 	if l := e.lane(wireup.RMA); l != nil && l.Proven {

@@ -36,7 +36,7 @@ func (r *Request) sendRTS() error {
 		return err
 	}
 	r.flags |= reqPosted
-	w.stats.announced.Inc()
+	w.stats.announcedBy(r)
 	r.awaitPeer()
 	return nil
 }
@@ -83,7 +83,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	}
 	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|placeAwaited
 	e.awaited.add(r)
-	w.stats.announced.Inc()
+	w.stats.announcedBy(r)
 	r.tells()
 	return r
 }

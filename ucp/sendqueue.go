@@ -362,7 +362,7 @@ func (q *sendQueue) matched() {
 		return
 	}
 	r, e := t.r, q.m.e
-	e.w.stats.announced.Inc()
+	e.w.stats.announcedBy(r)
 	r.comp.Count--
 	r.msg.recalls = false // the receive was first
 	e.dropWaiting(r)

@@ -292,7 +292,7 @@ func (r *Request) settle(st ucs.Status) {
 		r.parent = nil
 		p.comp.Complete(r.status)
 	}
-	if r.flags&(reqTells|reqWakes) != 0 {
+	if r.flags&(reqTells|reqWakes|reqSpans) != 0 {
 		r.tell()
 	}
 	r.collect()

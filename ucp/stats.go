@@ -9,7 +9,8 @@ import (
 // workerStats counts what explains why something is slow or does not come: nothing on
 // the way of an operation that is posted or arrives in one call.
 type workerStats struct {
-	root *stats.Node
+	root  *stats.Node
+	spans spans
 
 	badMessages       stats.Counter // of peers, that made no sense or came late
 	droppedMessages   stats.Counter // of peers that have gone, beyond the budget

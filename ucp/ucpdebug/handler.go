@@ -177,6 +177,9 @@ func (h *Handler) serveText(w http.ResponseWriter, r *http.Request) {
 				fmt.Fprintf(w, "counter %s %d\n", path, n)
 			}
 		}
+		for path, h := range x.Counters.AllHistograms() {
+			fmt.Fprintf(w, "latency %s %d times, p50 below %v, p99 below %v\n", path, h.Count(), h.Quantile(0.5), h.Quantile(0.99))
+		}
 		if x.Err != "" {
 			fmt.Fprintf(w, "%s\n", x.Err)
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 func newContext(t *testing.T) *ucp.Context {
-	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm")}, all.Config{}.Components()...)
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm"), LatencyStats: true}, all.Config{}.Components()...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
@@ -91,6 +91,7 @@ func TestHandler(t *testing.T) {
 	text := get(t, h, "/explain")
 	assert.Contains(t, text, r.Workers[0].Info.EPs[0].Choices[0].String())
 	assert.Contains(t, text, "counter worker/ep@made.sent_bytes 500\n")
+	assert.Contains(t, text, "latency worker/latency.tag_send 1 times, p50 below ")
 	assert.Contains(t, get(t, h, "/"), "info.json")
 
 	h.Publish("ucpdebug test")

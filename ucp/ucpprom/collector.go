@@ -7,7 +7,7 @@
 //
 // A counter of a worker is gucx_worker_NAME_total, of a class of endpoints gucx_ep_NAME_total, of a transport
 // gucx_transport_NAME_total, and of another part of a worker (listen, dial, tupleq, caches) gucx_PART_NAME_total.
-// Gauges are gucx_up, which is 0 if the owner of the worker makes no progress, and then, of the rest,
+// With Config.LatencyStats of ucp the histograms are gucx_latency_NAME_seconds. Gauges are gucx_up, which is 0 if the owner of the worker makes no progress, and then, of the rest,
 // gucx_endpoints, gucx_receives_posted, gucx_messages_unexpected and gucx_left_bytes.
 package ucpprom
 
@@ -74,6 +74,9 @@ func (s sink) node(part string, n stats.Snapshot) {
 		desc := prometheus.NewDesc("gucx_"+name(part)+"_"+name(c.Name)+"_total", "Counter "+c.Name+" of ucp.Worker.Stats.", s.labels, nil)
 		s.out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(c.N), s.values...)
 	}
+	for _, h := range n.Histograms {
+		s.histogram("gucx_"+name(part)+"_"+name(h.Name)+"_seconds", h)
+	}
 	for _, c := range n.Children {
 		kind, device, found := strings.Cut(c.Name, "@")
 		switch {
@@ -85,6 +88,16 @@ func (s sink) node(part string, n stats.Snapshot) {
 			s.node(c.Name, c)
 		}
 	}
+}
+
+func (s sink) histogram(name string, h stats.HistogramValue) {
+	desc := prometheus.NewDesc(name, "Histogram "+h.Name+" of ucp.Worker.Stats.", s.labels, nil)
+	below, buckets := uint64(0), map[float64]uint64{}
+	for k, n := range h.Buckets[:len(h.Buckets)-1] {
+		below += n
+		buckets[stats.Bound(k).Seconds()] = below
+	}
+	s.out <- prometheus.MustNewConstHistogram(desc, h.Count(), float64(h.SumNS)/1e9, buckets, s.values...)
 }
 
 func (s sink) gauge(name, help string, n int) {

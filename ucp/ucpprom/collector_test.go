@@ -16,6 +16,7 @@ import (
 
 // TestCollector: a registry takes the metrics, and their values are those of the worker.
 func TestCollector(t *testing.T) {
+	t.Setenv("GUCX_LATENCY_STATS", "y")
 	c, err := gucx.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -62,4 +63,18 @@ gucx_up{worker="b"} 1
 `), "gucx_ep_sent_bytes_total", "gucx_up"); err != nil {
 		t.Fatal(err)
 	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "gucx_latency_tag_send_seconds" {
+			continue
+		}
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() <= 0 {
+			t.Fatal(h)
+		}
+		return
+	}
+	t.Fatal("no latency of the message")
 }
