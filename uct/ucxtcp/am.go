@@ -49,7 +49,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
 	data := uct.IOVLen(iov)
 	n := len(hdr) + data
-	if len(hdr) > maxHeader || n > e.it.maxAM || len(iov) > maxIOV {
+	if len(hdr) > maxHeader || n > e.it.attr.AM.MaxZcopy || len(iov) > maxIOV {
 		return false, uct.ErrTooLong
 	}
 	if id > uct.MaxAMID || !withoutMem(iov) {

@@ -25,11 +25,11 @@ const caps = uct.CapAM | uct.CapPending | uct.CapConnectIface | uct.CapConnectEP
 	uct.CapEventFD
 
 func (it *Iface) fillAttr() {
-	seg, frame := int(it.cfg.TxSegSize), int(it.cfg.MaxFrame)
+	seg := int(it.cfg.TxSegSize)
 	it.attr = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: Name, Device: it.dev.name, Kind: uct.DeviceNet, Explicit: true},
 		Caps:     caps,
-		AM:       uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: frame, MaxIOV: maxIOV, MaxHeader: maxHeader},
+		AM:       uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: it.maxZcopy(), MaxIOV: maxIOV, MaxHeader: maxHeader},
 
 		DeviceAddrLen: len(it.DeviceAddr(nil)),
 		IfaceAddrLen:  ifaceAddrLen,
@@ -43,4 +43,14 @@ func (it *Iface) fillAttr() {
 	var cs uct.Costs
 	cs.Set(cost, uct.AMShort, uct.AMBcopy, uct.AMZcopy)
 	it.attr.Declare(cs)
+}
+
+// maxZcopy is the longest message whose frame fills packets of the device: the kernel sends the rest of each write in a
+// packet of its own, which costs as much as a full one. On loopback a frame is one packet then, and not two.
+func (it *Iface) maxZcopy() int {
+	frame, seg := int(it.cfg.MaxFrame), it.dev.segment()
+	if seg <= 0 || frame+frameLen < seg {
+		return frame
+	}
+	return min((frame+frameLen)/seg*seg-frameLen, frame)
 }

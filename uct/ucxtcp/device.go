@@ -13,6 +13,18 @@ type device struct {
 	name     string
 	loopback bool
 	ip       netip.Addr
+	mtu      int // bytes
+}
+
+// segment is how many bytes of a stream a packet of the device has at most, as the kernel computes it: without headers of
+// IP and TCP, of which timestamps are a part.
+func (d *device) segment() int {
+	const maxIP, ip4, ip6, tcp = 65535, 20, 40, 20 + 12
+	n := min(d.mtu, maxIP) - tcp
+	if d.ip.Is6() {
+		return n - ip6
+	}
+	return n - ip4
 }
 
 // listDevices returns the usable devices in the order of their numbers.
@@ -47,7 +59,7 @@ func findDevice(name, family string) (device, error) {
 // family, else the first one. Link-local addresses mean nothing to a peer that does not know the link.
 func describe(link *net.Interface, family string) device {
 	const want = net.FlagUp | net.FlagRunning
-	d := device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0}
+	d := device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0, mtu: link.MTU}
 	if link.Flags&want != want {
 		return d
 	}

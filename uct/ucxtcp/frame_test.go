@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -161,4 +163,28 @@ func FuzzConn(f *testing.F) {
 		require.Empty(t, it.unnamed.all)
 		require.Empty(t, it.unexpected)
 	})
+}
+
+// The longest zero-copy message fills packets of the device, so that no write leaves a small rest.
+func TestMaxZcopy(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	for _, c := range []struct {
+		mtu   int
+		ip    netip.Addr
+		frame config.MemSize
+		want  int
+	}{
+		{65536, v4, 65536, 65483 - frameLen}, // the segment of loopback, as ss -ti shows it
+		{65536, v6, 65536, 65463 - frameLen},
+		{1500, v4, 65536, 45*1448 - frameLen},
+		{9000, v4, 65536, 7*8948 - frameLen},
+		{65536, v4, 8192, 8192}, // shorter than a packet
+		{65536, v4, 128 << 10, 2*65483 - frameLen},
+		{1500, v4, 2000, 1448 - frameLen},
+		{1500, v4, 1448, 1448 - frameLen},
+		{0, v4, 65536, 65536}, // not known
+	} {
+		it := &Iface{dev: device{ip: c.ip, mtu: c.mtu}, cfg: Config{MaxFrame: c.frame}}
+		assert.Equal(t, c.want, it.maxZcopy(), "%+v", c)
+	}
 }

@@ -55,7 +55,7 @@ func TestDial_LongMessages(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialOnUse)
-	iov := []uct.IOV{{Buf: make([]byte, longestFrame)}}
+	iov := []uct.IOV{{Buf: make([]byte, e.it.attr.AM.MaxZcopy)}}
 	post := func() error { _, err := ep.AMZcopy(msgID, nil, iov, nil); return err }
 	sent := 0
 	for ; post() == nil; sent++ {
@@ -67,7 +67,7 @@ func TestDial_LongMessages(t *testing.T) {
 	s := p.accept()
 	s.hear(len(first(0, false, 0)))
 	s.say(event(eventAck))
-	s.hear((sent+1)*(frameLen+longestFrame) + frameLen + wordLen)
+	s.hear((sent+1)*(frameLen+len(iov[0].Buf)) + frameLen + wordLen)
 	assert.Nil(t, r.Next)
 	require.NoError(t, ep.Close())
 }
@@ -271,7 +271,7 @@ func TestClose_DeliversAfterFin(t *testing.T) {
 	s.hear(len(first(0, false, 0)))
 	s.say(event(eventAckRequest))
 	until(t, "connected", func() bool { return ep.sends }, e)
-	iov := []uct.IOV{{Buf: make([]byte, longestFrame)}}
+	iov := []uct.IOV{{Buf: make([]byte, e.it.attr.AM.MaxZcopy)}}
 	sent := 0
 	for ; !ep.conn.tx.blocked || ep.conn.tx.empty(); sent++ {
 		_, err := ep.AMZcopy(msgID, nil, iov, nil)
@@ -282,7 +282,7 @@ func TestClose_DeliversAfterFin(t *testing.T) {
 	s.say(event(eventFin))
 	until(t, "FIN", func() bool { return c.left }, e)
 	all := s.ended()
-	assert.Len(t, all, sent*(frameLen+longestFrame)+frameLen+eventLen)
+	assert.Len(t, all, sent*(frameLen+len(iov[0].Buf))+frameLen+eventLen)
 }
 
 // TestClose_CallbackDrops: a callback of Close may break other connections.
