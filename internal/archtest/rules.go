@@ -103,6 +103,7 @@ perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perfte
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
 perftest/internal/studies/footprint ucp uct uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca perftest/internal/show internal
+perftest/internal/studies/kv examples/kv/kvstore gucx ucp perftest/internal/peers perftest/internal/show internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
 perftest/internal/studies/interop ucp/ucxpeer uct ucs perftest/internal/measure perftest/internal/show internal
 perftest/internal/show/quantity ucs

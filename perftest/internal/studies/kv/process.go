@@ -1,0 +1,158 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/examples/kv/kvstore"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
+)
+
+// ServeServer is a server of examples/kv until conn ends. It closes conn.
+func ServeServer(ctx context.Context, conn net.Conn) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	line := children.NewLine(conn)
+	ctx = line.Follow(ctx)
+	var cfg kvstore.Config
+	if err := line.Receive(&cfg); err != nil {
+		return line.Ended(err)
+	}
+	c, err := gucx.Open()
+	if err != nil {
+		return line.Reply(nil, err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	s, err := kvstore.Listen(ctx, c, cfg)
+	if err != nil {
+		return line.Reply(nil, err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for s.Serving() != nil && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := line.Reply(os.Getpid(), nil); err != nil {
+		return line.Ended(err)
+	}
+	<-ctx.Done()
+	return line.Ended(context.Cause(ctx))
+}
+
+// job is what a client does.
+type job struct {
+	Store     string
+	Addresses []string
+	Records   int
+	Value     int
+	Reads     int // in percent
+	// Client is the number of the client, of Clients.
+	Client, Clients int
+	// Load says that the clients write all records, and no more.
+	Load bool
+	// Warmup is before Time, of which results are.
+	Warmup, Time time.Duration
+}
+
+// outcome is what a client has done.
+type outcome struct {
+	All     int64 // operations, with those to warm up
+	Wrong   int64 // reads of a wrong value
+	Elapsed time.Duration
+	// Latency is that of operations, in ns; nil if the client has loaded.
+	Latency *hdrhistogram.Snapshot
+}
+
+// ServeClient is a client of a store: it replies when it has connected, and to the next request with its outcome. It
+// closes conn.
+func ServeClient(ctx context.Context, conn net.Conn) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	line := children.NewLine(conn)
+	ctx = line.Follow(ctx)
+	var j job
+	if err := line.Receive(&j); err != nil {
+		return line.Ended(err)
+	}
+	store, err := dial(ctx, j.Store, j.Addresses)
+	if failed := line.Reply(nil, err); failed != nil || err != nil {
+		return line.Ended(failed)
+	}
+	defer func() { err = errors.Join(err, store.close()) }()
+	if err := line.Receive(&struct{}{}); err != nil {
+		return line.Ended(err)
+	}
+	run := j.measure
+	if j.Load {
+		run = j.load
+	}
+	if err := line.Reply(run(ctx, store)); err != nil {
+		return line.Ended(err)
+	}
+	<-ctx.Done()
+	return line.Ended(context.Cause(ctx))
+}
+
+// load writes the records that are the client's.
+func (j *job) load(ctx context.Context, store connection) (o outcome, err error) {
+	value := make([]byte, j.Value)
+	for i := j.Client; i < j.Records && ctx.Err() == nil; i += j.Clients {
+		k := key(i)
+		fillValue(value, k)
+		if err := store.put(k, value); err != nil {
+			return o, err
+		}
+		o.All++
+	}
+	return o, context.Cause(ctx)
+}
+
+// maxLatency is the highest that is told from others; digits is to how many digits.
+const (
+	maxLatency = time.Minute
+	digits     = 3
+)
+
+// measure reads and updates.
+func (j *job) measure(ctx context.Context, store connection) (o outcome, err error) {
+	keys := make([]string, j.Records)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	r := rand.New(rand.NewPCG(uint64(j.Client), 1))
+	z, h := newZipf(j.Records, r), hdrhistogram.New(1, int64(maxLatency), digits)
+	value, buf := make([]byte, j.Value), make([]byte, maxValue)
+	begin := time.Now()
+	from, to := begin.Add(j.Warmup), begin.Add(j.Warmup+j.Time)
+	for now := begin; now.Before(to); o.All++ {
+		k := keys[z.next()]
+		if r.IntN(100) < j.Reads {
+			got, err := store.get(k, buf)
+			if err != nil {
+				return o, err
+			}
+			if !checkValue(got, k, j.Value) {
+				o.Wrong++
+			}
+		} else {
+			fillValue(value, k)
+			if err := store.put(k, value); err != nil {
+				return o, err
+			}
+		}
+		end := time.Now()
+		if now.After(from) {
+			_ = h.RecordValue(min(int64(end.Sub(now)), int64(maxLatency))) // in range
+		}
+		now = end
+		if o.All%1024 == 0 && ctx.Err() != nil {
+			return o, context.Cause(ctx)
+		}
+	}
+	o.Elapsed, o.Latency = time.Since(from), h.Export()
+	return o, nil
+}
