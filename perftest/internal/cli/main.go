@@ -27,6 +27,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/interop"
+	"github.com/gucx/gucx/perftest/internal/studies/kv"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
@@ -135,7 +136,7 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData), errors.Is(err, kv.ErrData):
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // a rank has done what this program did

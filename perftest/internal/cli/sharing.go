@@ -23,6 +23,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/meter"
 	"github.com/gucx/gucx/perftest/internal/show/quantity"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/kv"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/stencil"
@@ -208,7 +209,7 @@ func starter(name string) children.Start {
 	}
 }
 
-// newSharing makes the commands about threads that share, and those that their
+// newSharing makes the commands about threads that share and others that start processes, and those that these
 // processes run.
 func newSharing() []*cobra.Command {
 	serve := func(name string, f func(context.Context, net.Conn) error) *cobra.Command {
@@ -221,10 +222,11 @@ func newSharing() []*cobra.Command {
 		}}
 	}
 	return []*cobra.Command{
-		newEndpoints(), newMsgrate(), newDgemm(), newStencil(), newOverlap(),
+		newEndpoints(), newMsgrate(), newDgemm(), newStencil(), newOverlap(), newKV(),
 		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
 		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
 		serve(rankName, stencil.ServeRank), serve(nodeName, overlap.ServeNode),
+		serve(kvServerName, kv.ServeServer), serve(kvClientName, kv.ServeClient),
 	}
 }
 
