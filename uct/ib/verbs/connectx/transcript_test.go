@@ -358,7 +358,7 @@ func (k *transcriptKernel) pipe(recorded uint64) uint64 {
 }
 
 // Write implements uverbs.File.
-func (k *transcriptKernel) Write([]byte) error { return unix.EOPNOTSUPP }
+func (k *transcriptKernel) Write([]byte, bool) error { return unix.EOPNOTSUPP }
 
 // Map implements uverbs.File.
 func (k *transcriptKernel) Map(offset int64, n int) ([]byte, error) {

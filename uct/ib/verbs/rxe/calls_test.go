@@ -117,3 +117,46 @@ func TestCalls_Playback(t *testing.T) {
 	require.NoError(t, p.Err())
 	assert.Zero(t, p.Left())
 }
+
+// briefKernel is a player that does not play writes. It records the argument brief of each.
+type briefKernel struct {
+	*playback.Player
+	brief []bool
+}
+
+func (k *briefKernel) Open(path string) (uverbs.File, error) {
+	f, err := k.Player.Open(path)
+	return &briefFile{File: f, k: k}, err
+}
+
+type briefFile struct {
+	uverbs.File
+	k *briefKernel
+}
+
+func (f *briefFile) Write(_ []byte, brief bool) error {
+	f.k.brief = append(f.k.brief, brief)
+	return nil
+}
+
+// A post of up to 64 KiB keeps the goroutine's P during the call. A larger one, which takes longer, releases it.
+func TestPostSend_BriefUpTo64KiB(t *testing.T) {
+	k := &briefKernel{Player: player(t)}
+	useAll(t, k, func(o *objects) {
+		post := func(lens ...uint32) {
+			wrs := make([]verbs.SendWR, len(lens))
+			for i, n := range lens {
+				wrs[i] = verbs.SendWR{Opcode: verbs.OpRDMARead, SGList: []verbs.SGE{{Length: n}}}
+			}
+			n, err := o.rc.Provider().PostSend(wrs)
+			require.NoError(t, err)
+			require.Equal(t, len(lens), n)
+		}
+		post(8)
+		post(briefLen)
+		post(briefLen + 1)
+		post(briefLen/2, briefLen/2+1)
+		require.NoError(t, o.cq.Arm(false))
+	})
+	assert.Equal(t, []bool{true, true, false, false, true}, k.brief)
+}

@@ -234,7 +234,7 @@ func (c *compQueue) Arm(solicitedOnly bool) error {
 	}
 	if c.isEmpty() {
 		c.armed.Store(armedAny + int32(flag(solicitedOnly)))
-		if err := c.arm[flag(solicitedOnly)].Run(); err != nil {
+		if err := c.arm[flag(solicitedOnly)].Run(true); err != nil {
 			return err
 		}
 	}

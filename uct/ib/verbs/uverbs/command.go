@@ -54,10 +54,13 @@ func (c *Context) NewCommand(number CommandNumber, body []byte, replyLen int) (*
 	return cmd, nil
 }
 
-// Run runs the command.
-func (cmd *Command) Run() error {
+// Run runs the command. Set brief if the kernel executes the command in less than about a millisecond: the goroutine then keeps
+// its P during the call, and the Go runtime cannot stop the world until the call returns. Without brief, the runtime's monitor
+// (sysmon) takes the P from calls longer than 20 us if GOMAXPROCS is 1, as in a process bound to one CPU. As long as it
+// does so, sysmon wakes up every 20 us and delays the goroutine that polls on the same CPU.
+func (cmd *Command) Run(brief bool) error {
 	if !cmd.byIoctl.Load() {
-		err := cmd.ctx.file.Write(cmd.written)
+		err := cmd.ctx.file.Write(cmd.written, brief)
 		if err == nil {
 			return nil
 		}

@@ -23,8 +23,8 @@ type File interface {
 	// unix.Errno.
 	Ioctl(m Method, driver Driver, attrs []Attr) error
 	// Write passes a command of the write ABI, in memory that is off the Go heap. The error is a
-	// unix.Errno. It does not allocate.
-	Write(command []byte) error
+	// unix.Errno. It does not allocate. brief: see Command.Run.
+	Write(command []byte, brief bool) error
 	// Map maps n bytes of the device at an offset that it has named. Unmap undoes it.
 	Map(offset int64, n int) ([]byte, error)
 	Unmap(mem []byte) error
@@ -143,9 +143,13 @@ func (f *deviceFile) Ioctl(m Method, driver Driver, attrs []Attr) error {
 }
 
 // Write implements File.
-func (f *deviceFile) Write(command []byte) error {
+func (f *deviceFile) Write(command []byte, brief bool) error {
+	write := unix.Write
+	if brief {
+		write = writeBrief
+	}
 	for {
-		n, err := unix.Write(f.fd, command)
+		n, err := write(f.fd, command)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:

@@ -208,7 +208,7 @@ func (f *file) Ioctl(m uverbs.Method, driver uverbs.Driver, attrs []uverbs.Attr)
 }
 
 // Write implements uverbs.File. The driver mlx5 has no commands that are written.
-func (f *file) Write([]byte) error { return unix.EOPNOTSUPP }
+func (f *file) Write([]byte, bool) error { return unix.EOPNOTSUPP }
 
 // Map implements uverbs.File.
 func (f *file) Map(offset int64, n int) ([]byte, error) {

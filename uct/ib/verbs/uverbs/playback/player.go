@@ -201,7 +201,7 @@ func errnoOf(s string) unix.Errno {
 }
 
 // Write implements uverbs.File. The address of the reply, after the header, differs in each run.
-func (f *playedFile) Write(command []byte) error {
+func (f *playedFile) Write(command []byte, _ bool) error {
 	p := (*Player)(f)
 	p.mu.Lock()
 	defer p.mu.Unlock()

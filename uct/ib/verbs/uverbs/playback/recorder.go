@@ -91,8 +91,8 @@ func describe(a *uverbs.Attr) string {
 }
 
 // Write implements uverbs.File.
-func (f *recordedFile) Write(command []byte) error {
-	err := f.File.Write(command)
+func (f *recordedFile) Write(command []byte, brief bool) error {
+	err := f.File.Write(command, brief)
 	f.r.add("write errno %d %x", errno(err), command)
 	return err
 }
