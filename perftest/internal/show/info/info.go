@@ -260,16 +260,17 @@ func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	return nil
 }
 
-// transport opens an iface and prints its attributes.
+// transport opens an iface and prints its attributes, or why it does not open.
 func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
+	p.line("#\n#   Transport: %s", r.Transport)
+	p.item("device", r.Device)
 	iface, err := md.OpenIface(uct.IfaceParams{Transport: r.Transport, Device: r.Device})
 	if err != nil {
-		return err
+		p.line("#   not usable: %v", err)
+		return nil
 	}
 	defer func() { err = errors.Join(err, iface.Close()) }()
 	a := iface.Attr()
-	p.line("#\n#   Transport: %s", r.Transport)
-	p.item("device", r.Device)
 	p.item("type", r.Kind)
 	p.costs(a, iface.Ext().Measure)
 	p.class("put", a.Put, a.Caps, uct.CapPutShort, uct.CapPutBcopy, uct.CapPutZcopy)
