@@ -238,8 +238,8 @@ func (j *job) targetProcess(pid int) int {
 	return otherProcess(pid)
 }
 
-// pinned runs f on a thread of its own, bound to the initiator's processor where there is
-// one, with all other threads of this process kept off it where there is another.
+// pinned runs f on a thread of its own, bound to the initiator's CPU if one is chosen. The other threads of this process run on
+// CPUs that the measurement does not use, or on the initiator's if there are none.
 func (j *job) pinned(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -251,10 +251,7 @@ func (j *job) pinned(f func() error) error {
 	if err != nil {
 		return err
 	}
-	rest := slices.DeleteFunc(slices.Clone(allowed), func(c int) bool { return c == j.cpus[0] })
-	if len(rest) == 0 {
-		rest = allowed
-	}
+	rest := restCPUs(allowed, j.cpus)
 	// The next line of a batch has all processors again. Best effort: they were
 	// allowed before.
 	defer func() { _ = affinity.Process(allowed) }()
@@ -267,6 +264,17 @@ func (j *job) pinned(f func() error) error {
 	}
 	defer undo()
 	return f()
+}
+
+// restCPUs are the CPUs of the threads that do not measure: those of allowed that are not in cpus, or cpus[0] if there are none.
+// The Go runtime interrupts a goroutine every 10 ms, and if it is locked to its thread another thread must run before it continues.
+// On the CPU of the target, which polls, that thread would wait for its turn, and delay the target.
+func restCPUs(allowed, cpus []int) []int {
+	rest := slices.DeleteFunc(slices.Clone(allowed), func(c int) bool { return slices.Contains(cpus, c) })
+	if len(rest) == 0 {
+		return cpus[:1]
+	}
+	return rest
 }
 
 // write writes the results. A picture has no place that says that it is not whole, and a part of a run
