@@ -6,41 +6,40 @@ import (
 )
 
 const (
-	// minBuckets is the length of the first hash table of an index.
+	// minBuckets is the initial length of the hash table of an index.
 	minBuckets = 16
-	// keepBuckets is the length to which a hash table shrinks: 8 KiB are kept, so that
+	// keepBuckets is the least length to which a hash table shrinks. These 8 KiB are not freed, so that
 	// queues that fill and drain again and again do not allocate.
 	keepBuckets = 1024
-	// sparse is how many buckets there are for a key when a hash table shrinks. It
-	// then has a quarter of the length, thus two for a key: it neither grows nor
-	// shrinks again soon.
+	// sparse is the number of buckets for each key at which a hash table shrinks to a quarter. It then has
+	// two buckets for each key, so that it neither grows nor shrinks again soon.
 	sparse = 8
 )
 
-// index finds entries by their tags under one mask. An entry is in it by a link; those
-// with the same key are a queue, the queues of a bucket are chained by their first links.
+// index finds entries by their tags under one mask. Each entry has a link. Entries
+// with the same key form a queue; the queues of a bucket are chained by their first links.
 type index[E any] struct {
 	mask    uint64
 	factors [2]uint64  // of the hash: random and odd
 	shift   uint       // 64 minus log2 of the number of buckets
 	buckets []queue[E] // a power of two of them, or none
 	keys    int        // different keys
-	steps   uint64     // queues passed while looking for one, and moved
+	steps   uint64     // queues that searches passed, and queues moved
 }
 
-// init draws the factors of the hash.
+// init chooses random factors.
 func (x *index[E]) init() {
 	for i := range x.factors {
 		x.factors[i] = rand.Uint64() | 1
 	}
 }
 
-// bucket is where the queues of the key's bucket begin. There are buckets.
+// bucket returns the first queue of the key's bucket. There must be buckets.
 //
-// The last step, the high bits of a product with a random odd number, is universal: two numbers,
-// whatever they are, are in the same bucket with a probability of at most two in the number of
-// buckets. By itself it has bad luck, rare but then very bad, with numbers at equal distances,
-// which is what tags are like; so the halves of a first product are folded and mixed before.
+// The last step, the high bits of a product with a random odd number, is universal: any two numbers
+// are in the same bucket with a probability of at most two divided by the number of
+// buckets. That step alone collides often, for a few factors, if numbers have equal distances, as
+// tags often have. So the two halves of a first product are folded and mixed before.
 func (x *index[E]) bucket(key uint64) *queue[E] {
 	high, low := bits.Mul64(key, x.factors[0])
 	key = high ^ low
@@ -48,7 +47,7 @@ func (x *index[E]) bucket(key uint64) *queue[E] {
 	return &x.buckets[key*x.factors[1]>>(x.shift&63)]
 }
 
-// queue is the queue of the key, or the empty one in which it would be. There are buckets.
+// queue returns the queue of the key, or the empty queue for a new one. There must be buckets.
 func (x *index[E]) queue(key uint64) *queue[E] {
 	q := x.bucket(key)
 	for q.head != nil && q.head.key != key {
@@ -58,7 +57,7 @@ func (x *index[E]) queue(key uint64) *queue[E] {
 	return q
 }
 
-// first is the earliest entry whose tag is that under the mask; nil: none.
+// first returns the earliest entry whose tag under the mask is the given one, or nil.
 func (x *index[E]) first(tag uint64) *E {
 	if x.keys == 0 {
 		return nil
@@ -69,7 +68,7 @@ func (x *index[E]) first(tag uint64) *E {
 	return nil
 }
 
-// add puts an entry behind all others, by a link that is in no queue.
+// add appends an entry by a link that is in no queue.
 func (x *index[E]) add(l *link[E], e *E, tag uint64) {
 	if x.keys == len(x.buckets) {
 		x.resize(max(minBuckets, 2*len(x.buckets)))
@@ -82,7 +81,7 @@ func (x *index[E]) add(l *link[E], e *E, tag uint64) {
 	q.push(l)
 }
 
-// remove takes an entry out by its link, which is in the index.
+// remove removes an entry by its link, which must be in the index.
 func (x *index[E]) remove(l *link[E]) {
 	q := x.queue(l.key)
 	rest := q.head.rest
@@ -116,7 +115,7 @@ func (x *index[E]) resize(n int) {
 	}
 }
 
-// reset makes the index one of another mask, without entries. The caller clears the links.
+// reset empties the index and gives it another mask. The caller clears the links.
 func (x *index[E]) reset(mask uint64) {
 	x.mask, x.keys = mask, 0
 	if len(x.buckets) > keepBuckets {

@@ -2,47 +2,46 @@ package match
 
 import "github.com/gucx/gucx/internal/invariants"
 
-// MessageMasks is how many masks that receives search messages with have an index at the same
-// time. Each is 40 bytes in every message, of which peers decide how many there are, and one
-// more queue to take a message out of. A message-passing library uses four (exact, any source, any
-// tag, both). A search with a fifth mask takes over the index that was used least recently if that is
-// idle (see idleSearches), and otherwise goes through the messages in order.
+// MessageMasks is the maximum number of masks for which messages have an index at the same
+// time. Each index takes 40 bytes in every message, and peers decide how many messages there are. Each is also one
+// more queue to remove a message from. A message-passing library uses four masks (exact, any source, any
+// tag, both). A search with a fifth mask reuses the least recently used index if that is
+// idle (see idleSearches). Otherwise it compares the messages one by one, in order.
 const MessageMasks = 4
 
-// idleSearches is the number of searches after which an index that none of them used may
-// be taken over by another mask. To index all messages anew costs some times what going through
-// them does: with masks in rotation, one more than there are indexes, it would be done for every
-// search.
+// idleSearches is the number of searches after which an index that none of them used is idle. Indexing
+// all messages again costs several times as much as comparing them one by one. Without this limit, a rotation of
+// one mask more than there are indexes would do so at every search.
 const idleSearches = 64
 
-// Msg is a message that no receive expected, a part of the caller's record of it. It must not
+// Msg is an unexpected message, a part of the caller's record. It must not
 // be copied or reused while it is in a table.
 type Msg[M any] struct {
 	Owner M // the caller's
 	// Tag must not change while the message is in a table.
 	Tag uint64
 
-	order   link[Msg[M]] // among all
-	indexed uint64       // a bit for each index that it is in
+	order   link[Msg[M]] // among all messages
+	indexed uint64       // a bit for each index that has it
 	same    [MessageMasks]link[Msg[M]]
 }
 
-// messageIndex is the index of a mask that messages are searched with.
+// messageIndex is the index of a mask that receives search messages with.
 type messageIndex[M any] struct {
 	index[Msg[M]]
-	lastUse uint64 // the number of the last search that used it; 0: it was never used
-	indexed uint64 // the sequence number up to which messages are in it
+	lastUse uint64 // number of the last search that used it; 0: none
+	indexed uint64 // sequence number up to which messages are indexed
 }
 
 // messages is the side of the unexpected messages.
 type messages[M any] struct {
 	order queue[Msg[M]]
 	count int
-	seq   uint64 // of the last one that was kept
+	seq   uint64 // of the last message that was added
 
 	indexes  [MessageMasks]messageIndex[M]
-	searches uint64 // that went beyond the first messages
-	steps    uint64 // messages looked at one by one, and put into an index
+	searches uint64 // searches beyond the first messages
+	steps    uint64 // messages compared one by one, and messages added to an index
 }
 
 func (s *messages[M]) init() {
@@ -51,7 +50,7 @@ func (s *messages[M]) init() {
 	}
 }
 
-// add keeps a message.
+// add appends a message.
 func (s *messages[M]) add(m *Msg[M]) {
 	if invariants.Enabled && m.order.prev != nil {
 		invariants.Assert(false, "message %#x is kept twice", m.Tag)
@@ -62,7 +61,7 @@ func (s *messages[M]) add(m *Msg[M]) {
 	s.order.push(&m.order)
 }
 
-// remove takes out a message that is kept.
+// remove removes a message, which must be in the table.
 func (s *messages[M]) remove(m *Msg[M]) {
 	s.count--
 	s.order.remove(&m.order)
@@ -71,8 +70,8 @@ func (s *messages[M]) remove(m *Msg[M]) {
 	}
 }
 
-// take takes out the earliest message that fits a receive; nil: none fits. There are messages.
-// The first one, not indexed, is nearly always it, and goes in a few instructions.
+// take removes and returns the earliest message that matches a receive; nil: none matches. There must be messages.
+// Nearly always it is the first one, not indexed: that case takes a few instructions.
 func (s *messages[M]) take(tag, mask uint64) *Msg[M] {
 	l := s.order.head
 	if m := l.entry; (m.Tag^tag)&mask == 0 && m.indexed == 0 {
@@ -83,7 +82,7 @@ func (s *messages[M]) take(tag, mask uint64) *Msg[M] {
 	return s.takeAny(tag, mask)
 }
 
-// takeAny is take for wherever the message is.
+// takeAny implements take for all other cases.
 func (s *messages[M]) takeAny(tag, mask uint64) *Msg[M] {
 	m := s.find(tag, mask)
 	if m != nil {
@@ -92,7 +91,7 @@ func (s *messages[M]) takeAny(tag, mask uint64) *Msg[M] {
 	return m
 }
 
-// find is the earliest message that fits a receive; nil: none.
+// find returns the earliest message that matches a receive; nil: none.
 func (s *messages[M]) find(tag, mask uint64) *Msg[M] {
 	l := s.order.head
 	for range scanLimit {
@@ -110,7 +109,7 @@ func (s *messages[M]) find(tag, mask uint64) *Msg[M] {
 	return s.search(l, tag, mask)
 }
 
-// search is find by an index, or one by one from the given message on.
+// search implements find with an index, or one by one from the given message on.
 func (s *messages[M]) search(from *link[Msg[M]], tag, mask uint64) *Msg[M] {
 	s.searches++
 	slot := s.indexOf(mask)
@@ -122,7 +121,7 @@ func (s *messages[M]) search(from *link[Msg[M]], tag, mask uint64) *Msg[M] {
 	return s.indexes[slot].first(tag)
 }
 
-// scan is find one by one.
+// scan implements find one by one.
 func (s *messages[M]) scan(l *link[Msg[M]], tag, mask uint64) *Msg[M] {
 	for ; l != nil; l = l.next {
 		s.steps++
@@ -133,8 +132,8 @@ func (s *messages[M]) scan(l *link[Msg[M]], tag, mask uint64) *Msg[M] {
 	return nil
 }
 
-// indexOf is the number of the mask's index, which may be that of another mask before;
-// -1 if it gets none.
+// indexOf returns the number of the mask's index, which may reuse that of another mask;
+// -1 if there is none.
 func (s *messages[M]) indexOf(mask uint64) int {
 	least := 0
 	for i := range s.indexes {
@@ -154,8 +153,8 @@ func (s *messages[M]) indexOf(mask uint64) int {
 	return least
 }
 
-// takeOver makes an index that of another mask, without messages. indexNew follows, which puts all of
-// them in: their bits of the index remain set.
+// takeOver reuses an index for another mask. The caller must call indexNew next, which adds all messages
+// to it: their bits of the index remain set.
 func (s *messages[M]) takeOver(slot int, mask uint64) {
 	x := &s.indexes[slot]
 	if x.keys > 0 {
@@ -168,7 +167,7 @@ func (s *messages[M]) takeOver(slot int, mask uint64) {
 	x.indexed = 0
 }
 
-// indexNew puts the messages that came since the last time into an index.
+// indexNew adds the messages that arrived since the last call to an index.
 func (s *messages[M]) indexNew(slot int) {
 	x := &s.indexes[slot]
 	for l := s.order.after(x.indexed); l != nil; l = l.next {
@@ -180,7 +179,7 @@ func (s *messages[M]) indexNew(slot int) {
 	x.indexed = s.seq
 }
 
-// removeFromIndex takes a message out of all indexes.
+// removeFromIndex removes a message from all indexes.
 func (s *messages[M]) removeFromIndex(m *Msg[M]) {
 	for i := range s.indexes {
 		if m.indexed&(1<<i) != 0 {

@@ -2,19 +2,19 @@ package match
 
 // link holds an entry of type E in one queue.
 type link[E any] struct {
-	next  *link[E] // nil: it is the last
-	prev  *link[E] // of the first the last; nil: it is in no queue
-	rest  queue[E] // of the first of a queue in an index: the next queue of the bucket
+	next  *link[E] // nil for the last link
+	prev  *link[E] // of the first link the last one; nil: in no queue
+	rest  queue[E] // of the first link of a queue in an index: the next queue of the bucket
 	entry *E
-	// key is what the queue is in the order of, or has in common: in a list in order
-	// the sequence number, from 1; in an index the tag under the mask.
+	// key is the sequence number, from 1, in a list in order; in an index it is the tag under the mask, which all
+	// entries of the queue have.
 	key uint64
 }
 
-// queue is a list of entries from which any can be taken. The zero value is empty.
+// queue is a doubly linked list. The zero value is empty.
 type queue[E any] struct{ head *link[E] }
 
-// push makes l, which is in no queue, the last.
+// push appends l, which must be in no queue.
 func (q *queue[E]) push(l *link[E]) {
 	head := q.head
 	if head == nil {
@@ -25,7 +25,7 @@ func (q *queue[E]) push(l *link[E]) {
 	last.next, l.prev, head.prev = l, last, l
 }
 
-// remove takes l out, which is in q.
+// remove removes l, which must be in q.
 func (q *queue[E]) remove(l *link[E]) {
 	next, prev, head := l.next, l.prev, q.head
 	if l == head {
@@ -42,7 +42,7 @@ func (q *queue[E]) remove(l *link[E]) {
 	l.next, l.prev = nil, nil
 }
 
-// shift takes the first out of the queue, which is l.
+// shift removes l, which must be the first of the queue.
 func (q *queue[E]) shift(l *link[E]) {
 	next := l.next
 	if next != nil {
@@ -51,11 +51,11 @@ func (q *queue[E]) shift(l *link[E]) {
 	q.head, l.next, l.prev = next, nil, nil
 }
 
-// last is the last of the queue, which is not empty.
+// last returns the last link of the queue, which must not be empty.
 func (q *queue[E]) last() *link[E] { return q.head.prev }
 
-// after is the first of a list in order whose sequence number is above seq; nil if there is
-// none. It goes back from the end, as callers want what was added lately.
+// after returns the first link of a list in order whose sequence number is above seq; nil if there is
+// none. It searches from the end, as callers look for recent entries.
 func (q *queue[E]) after(seq uint64) *link[E] {
 	if q.head == nil || q.last().key <= seq {
 		return nil
@@ -67,8 +67,8 @@ func (q *queue[E]) after(seq uint64) *link[E] {
 	return l
 }
 
-// all yields what is in a list in order now, unless it is gone when its turn comes.
-// yield may add and remove entries, also the one that it is given.
+// all yields the entries that are in a list in order now, except those that are removed before their turn.
+// yield may add and remove entries, including its own.
 func (q *queue[E]) all(yield func(*E) bool) {
 	if q.head == nil {
 		return

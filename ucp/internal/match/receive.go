@@ -2,19 +2,19 @@ package match
 
 import "github.com/gucx/gucx/internal/invariants"
 
-// ReceiveMasks is how many masks of receives have an index at the same time. A message that
-// finds no receive among the first looks in each of them, so they are few; applications use
-// fewer: a message-passing library has four (exact, any source, any tag, both). Receives with
-// one mask more are in a list that each such message searches, until an index is empty: that
-// one is then of the next mask that needs one.
+// ReceiveMasks is the maximum number of masks for which receives have an index at the same time. A message that
+// does not match one of the first receives looks in each index, so there are few. Applications use
+// fewer masks: a message-passing library has four (exact, any source, any tag, both). Receives with
+// a further mask are in a list that each such message searches, until an index is empty and
+// is reused for the next such mask.
 const ReceiveMasks = 8
 
-// scanLimit is how many entries at the front of a list in order are looked at before an
-// index is. An entry costs a quarter of what an index does, and those at the front are in the
+// scanLimit is the number of entries at the front of a list in order that a search compares before it uses an
+// index. Comparing an entry costs a quarter of a lookup in an index, and the first entries are in the CPU's
 // cache.
 const scanLimit = 4
 
-// Recv is a receive, a part of the caller's record of it. It must not be copied or reused
+// Recv is a receive, a part of the caller's record. It must not be copied or reused
 // while it is in a table.
 type Recv[R any] struct {
 	Owner R // the caller's
@@ -22,32 +22,32 @@ type Recv[R any] struct {
 	// where Mask has ones. They must not change while the receive is in a table.
 	Tag, Mask uint64
 
-	order link[Recv[R]]   // among all
+	order link[Recv[R]]   // among all receives
 	same  link[Recv[R]]   // in the index, or among the unindexed
 	index *index[Recv[R]] // nil: in none
 }
 
-// fits says whether a message with that tag is for r.
+// fits reports whether a message with that tag matches r.
 func (r *Recv[R]) fits(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 }
 
-// Ready says, of the earliest receive, whether a message with that tag is for it and TakeFirst can
-// take it out, as is nearly always so.
+// Ready reports whether r, which must be the earliest receive, matches a message with that tag and TakeFirst can
+// remove it. This is nearly always so.
 func (r *Recv[R]) Ready(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 && r.same.prev == nil }
 
-// Seq is the number of a receive that is in a table: from 1, in the order in which receives were
-// posted.
+// Seq returns the number of a receive that is in a table. Receives are numbered from 1 in the order in which they
+// were posted.
 func (r *Recv[R]) Seq() uint64 { return r.order.key }
 
-// receives is the side of the receives.
+// receives is the side of the posted receives.
 type receives[R any] struct {
 	order   queue[Recv[R]]
-	seq     uint64 // of the last one that was posted
-	indexed uint64 // up to which they are in an index, or unindexed for good
+	seq     uint64 // of the last receive that was posted
+	indexed uint64 // number up to which receives are in an index, or in unindexed
 
 	indexes   [ReceiveMasks]index[Recv[R]]
-	used      int            // indexes that ever had entries: the first ones
-	unindexed queue[Recv[R]] // those for whose mask there was no index
-	steps     uint64         // receives looked at in unindexed, and put into an index
+	used      int            // number of indexes that ever had entries: the first ones
+	unindexed queue[Recv[R]] // receives for whose mask there was no index
+	steps     uint64         // receives compared in unindexed, and receives added to an index
 }
 
 func (s *receives[R]) init() {
@@ -56,20 +56,20 @@ func (s *receives[R]) init() {
 	}
 }
 
-// add posts a receive.
+// add appends a receive.
 func (s *receives[R]) add(r *Recv[R]) {
 	if invariants.Enabled && r.order.prev != nil {
 		invariants.Assert(false, "receive %#x/%#x is posted twice", r.Tag, r.Mask)
 	}
 	s.seq++
 	r.order.key = s.seq
-	if r.order.entry == nil { // to store it each time would ask the collector
+	if r.order.entry == nil { // a store each time would need a write barrier
 		r.order.entry = r
 	}
 	s.order.push(&r.order)
 }
 
-// remove takes out a receive that is posted.
+// remove removes a receive, which must be posted.
 func (s *receives[R]) remove(r *Recv[R]) {
 	s.order.remove(&r.order)
 	if r.same.prev != nil {
@@ -77,8 +77,8 @@ func (s *receives[R]) remove(r *Recv[R]) {
 	}
 }
 
-// take takes out the earliest receive that a message with that tag fits; nil: none fits. There
-// are receives. The first one, not indexed, is nearly always it, and goes in a few instructions.
+// take removes and returns the earliest receive that a message with that tag matches; nil: none. There
+// must be receives. Nearly always it is the first one, not indexed: that case takes a few instructions.
 func (s *receives[R]) take(tag uint64) *Recv[R] {
 	if r := s.order.head.entry; r.Ready(tag) {
 		s.order.shift(&r.order)
@@ -87,7 +87,7 @@ func (s *receives[R]) take(tag uint64) *Recv[R] {
 	return s.takeAny(tag)
 }
 
-// takeAny is take for wherever the receive is.
+// takeAny implements take for all other cases.
 func (s *receives[R]) takeAny(tag uint64) *Recv[R] {
 	r := s.find(tag)
 	if r != nil {
@@ -96,7 +96,7 @@ func (s *receives[R]) takeAny(tag uint64) *Recv[R] {
 	return r
 }
 
-// find is the earliest receive that a message with that tag fits; nil: none.
+// find returns the earliest receive that a message with that tag matches; nil: none.
 func (s *receives[R]) find(tag uint64) *Recv[R] {
 	l := s.order.head
 	for range scanLimit {
@@ -114,7 +114,7 @@ func (s *receives[R]) find(tag uint64) *Recv[R] {
 	return s.search(tag)
 }
 
-// search is find by the indexes.
+// search implements find with the indexes.
 func (s *receives[R]) search(tag uint64) (best *Recv[R]) {
 	s.indexNew()
 	for i := range s.indexes[:s.used] {
@@ -131,7 +131,7 @@ func (s *receives[R]) search(tag uint64) (best *Recv[R]) {
 	return best
 }
 
-// indexNew puts those that were posted since the last time into an index.
+// indexNew adds the receives that were posted since the last call to an index.
 func (s *receives[R]) indexNew() {
 	for l := s.order.after(s.indexed); l != nil; l = l.next {
 		s.steps++
@@ -140,7 +140,7 @@ func (s *receives[R]) indexNew() {
 	s.indexed = s.seq
 }
 
-// addToIndex puts a receive into the index of its mask.
+// addToIndex adds a receive to the index of its mask.
 func (s *receives[R]) addToIndex(r *Recv[R]) {
 	if r.index = s.indexOf(r.Mask); r.index != nil {
 		r.index.add(&r.same, r, r.Tag)
@@ -150,7 +150,7 @@ func (s *receives[R]) addToIndex(r *Recv[R]) {
 	s.unindexed.push(&r.same)
 }
 
-// removeFromIndex takes a receive out of where addToIndex has put it.
+// removeFromIndex undoes addToIndex.
 func (s *receives[R]) removeFromIndex(r *Recv[R]) {
 	if r.index != nil {
 		r.index.remove(&r.same)
@@ -161,7 +161,7 @@ func (s *receives[R]) removeFromIndex(r *Recv[R]) {
 	r.same.entry = nil
 }
 
-// indexOf is the index of a mask, an empty one if it has none; nil if none is empty.
+// indexOf returns the index of a mask, or an empty index that it can have; nil if there is none.
 func (s *receives[R]) indexOf(mask uint64) *index[Recv[R]] {
 	empty := -1
 	for i := range s.indexes {

@@ -2,27 +2,27 @@ package match
 
 import "iter"
 
-// Table holds receives and unexpected messages; R and M are what their owners are, as a
-// rule pointers. Init makes it ready. One goroutine at a time uses it, and nothing blocks.
+// Table holds receives and unexpected messages. R and M are the types of their owners, usually
+// pointers. Init makes it ready. One goroutine at a time uses it, and no method blocks.
 //
-// The caller tries to match before it adds: a message that arrives goes to Arrive, and if that
-// finds nothing to Keep; a receive to Take, and if that finds nothing to Expect.
+// The caller matches before it adds: for an arriving message it calls Arrive and, if that
+// finds nothing, Keep; for a receive Take and, if that finds nothing, Expect.
 type Table[R, M any] struct {
 	receives receives[R]
 	messages messages[M]
 }
 
-// Init makes an empty table ready. It is called once, before all else.
+// Init initializes an empty table. The caller calls it once, before all other methods.
 func (t *Table[R, M]) Init() {
 	t.receives.init()
 	t.messages.init()
 }
 
-// Expect posts a receive, which stays the caller's record and is in the table until Arrive
-// returns it or Cancel takes it out.
+// Expect posts a receive. It remains the caller's record, and is in the table until Arrive
+// returns it or Cancel removes it.
 func (t *Table[R, M]) Expect(r *Recv[R]) { t.receives.add(r) }
 
-// Arrive takes out the earliest receive that a message with that tag fits; nil: none.
+// Arrive removes and returns the earliest receive that a message with that tag matches; nil: none.
 func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 	if t.receives.order.head == nil {
 		return nil
@@ -30,12 +30,12 @@ func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 	return t.receives.take(tag)
 }
 
-// First is the earliest of the posted receives, of which there are some. It stays in the table.
+// First returns the earliest posted receive, which stays in the table. There must be receives.
 // If it is [Recv.Ready] for a message, Arrive would return it.
 func (t *Table[R, M]) First() *Recv[R] { return t.receives.order.head.entry }
 
-// TakeFirst takes out r, which First has returned and which is ready.
-func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift, which a mark of the call would cost
+// TakeFirst removes r, which First returned and which is ready.
+func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift: an inlined call would add an instruction that marks it
 	q, next := &t.receives.order, r.order.next
 	if next != nil {
 		next.prev = r.order.prev
@@ -43,11 +43,11 @@ func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift, which a mark of
 	q.head, r.order.next, r.order.prev = next, nil, nil
 }
 
-// Find is the earliest receive that a message with that tag fits; nil: none. It stays in the table.
+// Find is Arrive, but leaves the receive in the table.
 func (t *Table[R, M]) Find(tag uint64) *Recv[R] { return t.receives.find(tag) }
 
-// After is the earliest receive whose number is above seq; nil: none. It stays in the table. It takes
-// few steps if that is the first or one of the last.
+// After returns the earliest receive whose number is above seq, which stays in the table; nil: none. It takes
+// few steps if that is the first or one of the last receives.
 func (t *Table[R, M]) After(seq uint64) *Recv[R] {
 	q := &t.receives.order
 	l := q.head
@@ -60,13 +60,13 @@ func (t *Table[R, M]) After(seq uint64) *Recv[R] {
 	return l.entry
 }
 
-// Pending reports that r is in the table under the number that it had when it was posted.
+// Pending reports whether r is still in the table since it was posted under number seq.
 func (t *Table[R, M]) Pending(r *Recv[R], seq uint64) bool {
 	return r.order.prev != nil && r.order.key == seq
 }
 
-// Cancel takes a receive out and reports true, or reports false if it is not in the table. The
-// receive is of this table or of none.
+// Cancel removes a receive and returns true, or returns false if it is not in the table. The
+// receive must be of this table or of none.
 func (t *Table[R, M]) Cancel(r *Recv[R]) bool {
 	if r.order.prev == nil {
 		return false
@@ -75,11 +75,11 @@ func (t *Table[R, M]) Cancel(r *Recv[R]) bool {
 	return true
 }
 
-// Keep adds an unexpected message, which stays the caller's record and is in the table until
-// Take returns it or Remove takes it out.
+// Keep adds an unexpected message. It remains the caller's record, and is in the table until
+// Take returns it or Remove removes it.
 func (t *Table[R, M]) Keep(m *Msg[M]) { t.messages.add(m) }
 
-// Take takes out the earliest message that fits a receive of that tag and mask; nil: none.
+// Take removes and returns the earliest message that matches a receive of that tag and mask; nil: none.
 func (t *Table[R, M]) Take(tag, mask uint64) *Msg[M] {
 	if t.messages.count == 0 {
 		return nil
@@ -87,11 +87,11 @@ func (t *Table[R, M]) Take(tag, mask uint64) *Msg[M] {
 	return t.messages.take(tag, mask)
 }
 
-// Peek is Take, but leaves the message in the table. Remove takes it out later.
+// Peek is Take, but leaves the message in the table. Remove removes it later.
 func (t *Table[R, M]) Peek(tag, mask uint64) *Msg[M] { return t.messages.find(tag, mask) }
 
-// Remove takes a message out and reports true, or reports false if it is not in the table. The
-// message is of this table or of none.
+// Remove removes a message and returns true, or returns false if it is not in the table. The
+// message must be of this table or of none.
 func (t *Table[R, M]) Remove(m *Msg[M]) bool {
 	if m.order.prev == nil {
 		return false
@@ -100,22 +100,22 @@ func (t *Table[R, M]) Remove(m *Msg[M]) bool {
 	return true
 }
 
-// Expects reports that there are receives in the table.
+// Expects reports whether there are receives in the table.
 func (t *Table[R, M]) Expects() bool { return t.receives.order.head != nil }
 
-// Unexpected is the number of messages in the table.
+// Unexpected returns the number of messages in the table.
 func (t *Table[R, M]) Unexpected() int { return t.messages.count }
 
 // Receives yields the receives in the order in which they were posted. The loop may use the
-// table, also take out the receive that it has; what it posts is not yielded, and what it
-// takes out before its turn neither.
+// table, and may remove its own receive. It does not see receives that it posts, nor those that it
+// removes before their turn.
 func (t *Table[R, M]) Receives() iter.Seq[*Recv[R]] { return t.receives.order.all }
 
-// Messages yields the messages in the order in which they came, with the same rules.
+// Messages yields the messages in the order in which they arrived, with the same rules.
 func (t *Table[R, M]) Messages() iter.Seq[*Msg[M]] { return t.messages.order.all }
 
-// Steps counts, from the beginning, the entries that were looked at beyond the first few of a
-// search, put into an index or moved in one. It grows by a small constant for each entry and
+// Steps counts the entries that searches compared beyond the first few, and those
+// added to an index or moved in one. It grows by a small constant for each entry and
 // search; if it grows faster, more masks are in use than have an index.
 func (t *Table[R, M]) Steps() uint64 {
 	n := t.receives.steps + t.messages.steps

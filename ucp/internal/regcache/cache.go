@@ -12,28 +12,27 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Registrar registers memory; M is what an operation needs of that. It may be called
-// within any call of the cache but a Get that finds its entry, and calls none itself.
+// Registrar registers memory. M is the result that an operation needs. Any call of the cache may call the
+// Registrar, except a Get that finds its entry. The Registrar must not call the cache.
 type Registrar[M io.Closer] interface {
-	// Register registers buf, which is not empty, with the rights of access, and keeps it
-	// reachable and unmoved until Close of the result has returned nil: it is then
-	// registered no more. After an error Close may be called again. ErrNoMemory, also
-	// wrapped, says that it would go if less were registered; where several domains
-	// register together, one that says so must not be passed over in silence.
+	// Register registers buf, which is not empty, with the given access. The memory must stay reachable and must
+	// not move until Close of the result has returned nil; then it is deregistered. After an error Close may
+	// be called again. Register returns ErrNoMemory, possibly wrapped, if it would succeed with fewer registrations.
+	// A Registrar that registers with several domains must return that error even if other domains succeed.
 	Register(buf []byte, access uct.Access) (M, error)
 }
 
 // Entry is registered memory that an operation uses, from Get to Put.
 type Entry[M io.Closer] struct {
-	Mem   M         // covers the buffer; not to be closed
-	Cache *Cache[M] // that it is of
+	Mem   M         // covers the buffer; the caller must not close it
+	Cache *Cache[M] // that owns the entry
 
 	span
 	buf        []byte // keeps the memory at its address
 	access     uct.Access
 	users      int
 	indexed    bool      // Get finds it; otherwise it is in Cache.leaving, until deregistered
-	prev, next *Entry[M] // in Cache.idle, while indexed and not used
+	prev, next *Entry[M] // in Cache.idle, while indexed and unused
 }
 
 // Cache keeps memory registered. One goroutine at a time calls its methods.
@@ -43,22 +42,22 @@ type Cache[M io.Closer] struct {
 	maxRegions int
 	closed     bool
 
-	indexes [uct.AccessAll + 1]index[M] // by rights
+	indexes [uct.AccessAll + 1]index[M] // by access
 	idle    idleList[M]
-	leaving []*Entry[M] // found no more: the last Put deregisters them, or it did not succeed
+	leaving []*Entry[M] // no longer indexed: deregistered by the last Put, or deregistering has failed
 
 	hits, misses, evictions stats.Counter
 }
 
-// New makes a cache; cfg is valid. It must be closed.
+// New makes a cache with a valid cfg. The caller must close it.
 func New[M io.Closer](reg Registrar[M], cfg Config) *Cache[M] {
 	return &Cache[M]{reg: reg, maxSize: cfg.maxSize(), maxRegions: cfg.maxRegions()}
 }
 
-// Get returns an entry that covers buf and has the rights of access, no more and no less,
-// registering buf if there is none. Give it back with Put. buf must not be empty nor lie on
-// a goroutine's stack. ErrInvalidParam, ErrClosed, or the error of the Registrar: after
-// ErrNoMemory it has been tried twice, the second time with nothing idle registered.
+// Get returns an entry that covers buf and has exactly the given access. If there is none, it registers buf.
+// Release the entry with Put. buf must not be empty and must not be on a goroutine's stack. Errors: ErrInvalidParam,
+// ErrClosed, or the error of the Registrar. Before it returns ErrNoMemory, Get has deregistered all idle entries
+// and tried again.
 func (c *Cache[M]) Get(buf []byte, access uct.Access) (*Entry[M], error) {
 	if e := c.find(buf, access); e != nil {
 		return e, nil
@@ -66,7 +65,7 @@ func (c *Cache[M]) Get(buf []byte, access uct.Access) (*Entry[M], error) {
 	return c.miss(buf, access)
 }
 
-// find is Get that registers nothing: nil if there is no such entry.
+// find looks up an entry like Get, and does not register. It returns nil if there is no such entry.
 func (c *Cache[M]) find(buf []byte, access uct.Access) *Entry[M] {
 	if access > uct.AccessAll || len(buf) == 0 {
 		return nil
@@ -83,8 +82,8 @@ func (c *Cache[M]) find(buf []byte, access uct.Access) *Entry[M] {
 	return e
 }
 
-// Put gives an entry back, once for each Get: no transport has the buffer any more. What is
-// idle beyond the bounds of Config is deregistered, the least recently used first.
+// Put releases an entry, once for each Get, when no transport accesses the buffer any more. It deregisters the least
+// recently used idle entries that exceed the limits of Config.
 func (c *Cache[M]) Put(e *Entry[M]) {
 	if invariants.Enabled {
 		invariants.Assert(e.users > 0, "a registration was put more often than gotten")
@@ -93,24 +92,24 @@ func (c *Cache[M]) Put(e *Entry[M]) {
 	switch {
 	case e.users > 0:
 	case !e.indexed:
-		_ = c.release(e) // settle tries again
+		_ = c.release(e) // settle retries
 	default:
 		c.idle.pushFront(e)
 		if e.len() > c.maxSize {
-			c.evict(e) // and not the others in its favour
+			c.evict(e) // do not evict other entries in its favour
 		}
 		c.trim()
 	}
 }
 
-// Discard has an entry that is in use be found no more; its last Put deregisters it.
+// Discard removes an entry in use from the index. Its last Put deregisters it.
 func (c *Cache[M]) Discard(e *Entry[M]) {
 	if e.indexed {
 		c.hide(e)
 	}
 }
 
-// miss is Get where nothing was found.
+// miss implements Get for a buffer that no entry covers.
 func (c *Cache[M]) miss(buf []byte, access uct.Access) (*Entry[M], error) {
 	switch {
 	case c.closed:
@@ -127,28 +126,27 @@ func (c *Cache[M]) miss(buf []byte, access uct.Access) (*Entry[M], error) {
 	for _, old := range c.indexes[access].insert(e) {
 		c.leave(old)
 		if old.users == 0 {
-			_ = c.release(old) // settle tries again
+			_ = c.release(old) // settle retries
 		}
 	}
 	return e, nil
 }
 
-// register has the Registrar register buf, once more with nothing idle if it lacks room.
+// register registers buf. After ErrNoMemory it deregisters all idle entries and retries once.
 func (c *Cache[M]) register(buf []byte, access uct.Access) (M, error) {
 	mem, err := c.reg.Register(buf, access)
 	if !errors.Is(err, ucs.ErrNoMemory) && !errors.Is(err, unix.ENOMEM) {
 		return mem, err
 	}
 	unused := c.idle.count + len(c.leaving)
-	_ = c.Purge() // what it could not deregister is still counted
+	_ = c.Purge() // entries that it could not deregister still count
 	if c.idle.count+len(c.leaving) == unused {
 		return mem, err
 	}
 	return c.reg.Register(buf, access)
 }
 
-// AddStats adds the counters of the cache: what was found, what was registered or was to be,
-// and what was deregistered because of the bounds.
+// AddStats adds the counters of the cache: hits, misses and evictions.
 func (c *Cache[M]) AddStats(n *stats.Node) {
 	n.Add("hits", &c.hits)
 	n.Add("misses", &c.misses)

@@ -9,22 +9,22 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Config bounds what idle entries hold: those that no operation uses. What is in use is
-// bounded by the operations. The zero value is the default.
+// Config limits idle entries, those that no operation uses. Entries in use are limited by the number of operations.
+// The zero value is the default.
 type Config struct {
-	Enable config.Ternary // for the owner of caches: No makes none
-	// Overhead is what registering adds to an operation, for the choice between registering and
-	// copying. 0 means a lookup in the cache, and a share of what registering costs once.
+	Enable config.Ternary // read by the owner of the cache: with No it makes none
+	// Overhead is the estimated cost that registering adds to an operation. ucp compares it with the cost of a copy.
+	// 0 means the cost of a lookup, and a share of the cost of one registration.
 	Overhead time.Duration
-	// MaxSize is in bytes. MemZero keeps nothing.
+	// MaxSize is the limit in bytes. MemZero caches nothing.
 	MaxSize config.MemSize
-	// MaxRegions is a number of entries; 0 means 256.
+	// MaxRegions is the limit in entries; 0 means 256.
 	MaxRegions int
 }
 
-// The defaults. UCX keeps everything, as it sees when memory is freed; here memory is not
-// freed while it is registered. So they are what costs a process little: a window of 64
-// messages of 1 MiB, and 1/256 of the keys that a domain of sm or self has.
+// The default limits. UCX has none, as it sees when memory is freed. Here registered memory cannot be freed, so
+// the defaults cost a process little: a window of 64 messages of 1 MiB, and 1/256 of the keys of a domain of sm
+// or self.
 const (
 	defaultMaxSize    = 64 << 20
 	defaultMaxRegions = 256
@@ -41,16 +41,16 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// lookup is what Get of a registered buffer and its Put cost, in picoseconds. BenchmarkHit measures
+// lookup is the cost of a Get that finds its entry and the Put, in picoseconds. BenchmarkHit measures
 // 17 ns for one entry and 37 ns for 256.
 const lookup = 40_000
 
-// expectedUses is how many operations share the cost of a registration. At the first use of a buffer
-// the number is unknown: a buffer that is used once loses at most one registration, and a buffer of a
+// expectedUses is the number of operations that share the cost of a registration. At the first use of a buffer
+// that number is unknown: a buffer that is used once loses at most one registration, and a buffer of a
 // loop is registered once for thousands of operations.
 const expectedUses = 64
 
-// Adds returns what registering n bytes adds to an operation, in picoseconds, if registering them once
+// Adds returns the cost that registering n bytes adds to an operation, in picoseconds, if one registration
 // takes cost.
 func (c *Config) Adds(cost uct.Cost, n int) uint64 {
 	if c.Overhead > 0 {
@@ -59,10 +59,10 @@ func (c *Config) Adds(cost uct.Cost, n int) uint64 {
 	return lookup + cost.Time(uint64(n))/expectedUses
 }
 
-// maxSize is MaxSize in bytes.
+// maxSize returns MaxSize in bytes.
 func (c *Config) maxSize() uint64 { return c.MaxSize.Bytes(defaultMaxSize) }
 
-// maxRegions is MaxRegions with its default.
+// maxRegions returns MaxRegions or its default.
 func (c *Config) maxRegions() int {
 	if c.MaxRegions == 0 {
 		return defaultMaxRegions

@@ -2,14 +2,14 @@ package regcache
 
 import "io"
 
-// idleList has the entries that nobody uses, the one that was put last at the front.
+// idleList lists the entries that no operation uses, most recently used first.
 type idleList[M io.Closer] struct {
 	front, back *Entry[M]
 	count       int
 	bytes       uint64
 }
 
-// pushFront adds e, which is in no list.
+// pushFront adds e, which must be in no list.
 func (l *idleList[M]) pushFront(e *Entry[M]) {
 	e.next = l.front
 	if l.front != nil {
@@ -22,7 +22,7 @@ func (l *idleList[M]) pushFront(e *Entry[M]) {
 	l.bytes += e.len()
 }
 
-// remove takes e out, which is in the list.
+// remove removes e, which must be in the list.
 func (l *idleList[M]) remove(e *Entry[M]) {
 	if e.prev != nil {
 		e.prev.next = e.next

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// index finds entries of the same rights by address. They are sorted by where they start,
-// and none covers another one: they are also sorted by where they end.
+// index finds entries with the same access by address. They are sorted by start, and none covers
+// another one, so they are also sorted by end.
 type index[M io.Closer] []slot[M]
 
 type slot[M io.Closer] struct {
-	span // that of e, here to be searched
+	span // of e, copied for the search
 	e    *Entry[M]
 }
 
-// after is how many entries start at addr or before.
+// after returns the number of entries that start at or before addr.
 func (x index[M]) after(addr uintptr) int {
 	low, high := 0, len(x)
 	for low < high {
@@ -36,12 +36,11 @@ func (x index[M]) find(s span) *Entry[M] {
 	return nil
 }
 
-// insert adds e, which no entry covers, and returns the entries that it replaces, as it
-// covers them.
+// insert adds e, which no entry covers. It returns the entries that e covers, which it removes.
 func (x *index[M]) insert(e *Entry[M]) (replaced []*Entry[M]) {
 	first := x.after(e.start)
 	if first > 0 && e.covers((*x)[first-1].span) {
-		first-- // it starts where e does
+		first-- // the previous entry starts at the same address
 	}
 	last := first
 	for last < len(*x) && e.covers((*x)[last].span) {
@@ -52,13 +51,13 @@ func (x *index[M]) insert(e *Entry[M]) (replaced []*Entry[M]) {
 	return replaced
 }
 
-// remove takes e out, which is there.
+// remove removes e, which must be in the index.
 func (x *index[M]) remove(e *Entry[M]) {
 	i := x.after(e.start) - 1
 	*x = slices.Delete(*x, i, i+1)
 }
 
-// overlapping returns the entries that have a byte in common with s.
+// overlapping returns the entries that have at least one byte in common with s.
 func (x index[M]) overlapping(s span) (found []*Entry[M]) {
 	for i := range x {
 		if x[i].overlaps(s) {

@@ -6,9 +6,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Purge deregisters what no operation uses, and tries again what could not be deregistered
-// before. What is in use stays. The error is that of deregistering, and those entries are
-// found no more.
+// Purge deregisters all entries that no operation uses, and retries those that could not be deregistered
+// before. Entries in use stay. It returns the errors of deregistering; the entries concerned are no longer
+// in the index.
 func (c *Cache[M]) Purge() error {
 	for c.idle.back != nil {
 		c.hide(c.idle.back)
@@ -17,10 +17,10 @@ func (c *Cache[M]) Purge() error {
 	return err
 }
 
-// Invalidate has no entry with a byte of memory be found any more, and deregisters those
-// that no operation uses. nil says that none is left: the memory may be unmapped. ErrBusy,
-// also joined with others, says that operations use some, which their last Put
-// deregisters; other errors are those of deregistering. Then call it again.
+// Invalidate removes all entries that have a byte of memory from the index, and deregisters those
+// that no operation uses. If it returns nil, none is registered any more: the caller may unmap the memory. ErrBusy,
+// possibly joined with others, means that operations use some, which their last Put
+// deregisters; other errors are those of deregistering. After an error call it again.
 func (c *Cache[M]) Invalidate(memory []byte) error {
 	if len(memory) == 0 {
 		return nil
@@ -28,18 +28,18 @@ func (c *Cache[M]) Invalidate(memory []byte) error {
 	return c.invalidate(spanOf(memory))
 }
 
-// Close deregisters all. ErrBusy, also joined with others, says that operations use some,
-// which their last Put deregisters; other errors are those of deregistering. Then call it
-// again: nil says that none is left. Get finds nothing any more and returns ErrClosed.
+// Close deregisters all entries. ErrBusy, possibly joined with others, means that operations use some,
+// which their last Put deregisters; other errors are those of deregistering. After an error call it
+// again. From the first call on Get returns ErrClosed.
 func (c *Cache[M]) Close() error {
 	c.closed = true
 	return c.invalidate(everywhere)
 }
 
-// everywhere is all memory.
+// everywhere is the range of all memory.
 var everywhere = span{0, ^uintptr(0)}
 
-// invalidate is Invalidate for a range that is not empty.
+// invalidate implements Invalidate for a range that is not empty.
 func (c *Cache[M]) invalidate(s span) error {
 	for access := range c.indexes {
 		for _, e := range c.indexes[access].overlapping(s) {
@@ -53,10 +53,10 @@ func (c *Cache[M]) invalidate(s span) error {
 	return err
 }
 
-// settle deregisters what is leaving and has a byte in s. busy says that some of it is in use.
+// settle deregisters the leaving entries that have a byte in s. busy reports that some are in use.
 func (c *Cache[M]) settle(s span) (busy bool, err error) {
 	var errs []error
-	for _, e := range slices.Backward(c.leaving) { // release takes e out
+	for _, e := range slices.Backward(c.leaving) { // release removes e
 		switch {
 		case !e.overlaps(s):
 		case e.users > 0:
@@ -68,13 +68,13 @@ func (c *Cache[M]) settle(s span) (busy bool, err error) {
 	return busy, ucs.Join(errs...)
 }
 
-// hide has Get not find e any more, which is indexed.
+// hide removes e from the index.
 func (c *Cache[M]) hide(e *Entry[M]) {
 	c.indexes[e.access].remove(e)
 	c.leave(e)
 }
 
-// leave is hide for an entry that its index has lost already.
+// leave implements hide for an entry that is no longer in the index.
 func (c *Cache[M]) leave(e *Entry[M]) {
 	if e.users == 0 {
 		c.idle.remove(e)
@@ -83,26 +83,26 @@ func (c *Cache[M]) leave(e *Entry[M]) {
 	c.leaving = append(c.leaving, e)
 }
 
-// release deregisters e, which is leaving and not in use. After an error it is still
-// leaving, for settle.
+// release deregisters e, which must be leaving and unused. After an error e is still leaving, and settle
+// retries.
 func (c *Cache[M]) release(e *Entry[M]) error {
 	if err := e.Mem.Close(); err != nil {
 		return err
 	}
-	e.buf = nil // and not before: the memory must not become another object's
+	e.buf = nil // not earlier: the memory must not become another object
 	i := slices.Index(c.leaving, e)
 	c.leaving = slices.Delete(c.leaving, i, i+1)
 	return nil
 }
 
-// trim deregisters what is idle beyond the bounds.
+// trim deregisters idle entries until the limits are met.
 func (c *Cache[M]) trim() {
 	for c.idle.bytes > c.maxSize || c.idle.count > c.maxRegions {
 		c.evict(c.idle.back)
 	}
 }
 
-// evict deregisters e, which is idle. If that does not succeed, settle tries again.
+// evict deregisters e, which is idle. After an error settle retries.
 func (c *Cache[M]) evict(e *Entry[M]) {
 	c.evictions.Inc()
 	c.hide(e)
