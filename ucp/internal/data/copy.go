@@ -2,15 +2,14 @@ package data
 
 import "github.com/gucx/gucx/ucs"
 
-// errChanged is what copying finds when the caller has shortened a list, or pieces of it,
-// that belong to a message.
+// errChanged reports that the caller has shortened a list, or pieces of it, before its message completed.
 var errChanged = ucs.ErrInvalidParam
 
-// Pack copies the bytes from offset off on to dst, until dst is full or at the end, and
-// returns how many these are. ErrInvalidParam if off is outside of 0..Len or this is data
-// to be received. What From made must be packed in order, each offset once: ErrInvalidParam
+// Pack copies bytes from offset off on to dst, until dst is full or the data ends, and
+// returns their number. ErrInvalidParam if off is outside of 0..Len or the Buffer is for receiving.
+// The data of From must be packed in order, each offset once: ErrInvalidParam
 // for another offset and for a Packer that breaks its contract, ErrInvalidState after that.
-// With an error, n bytes have been packed before it was found.
+// With an error, n is the number of bytes that were packed before it.
 func (b *Buffer) Pack(off int, dst []byte) (n int, err error) {
 	if at := off - b.start; off >= b.start && uint(at) <= uint(len(b.piece)) && len(dst) <= len(b.piece)-at {
 		return copy(dst, b.piece[at:]), nil
@@ -18,7 +17,7 @@ func (b *Buffer) Pack(off int, dst []byte) (n int, err error) {
 	return b.packSlow(off, dst)
 }
 
-// packSlow is Pack where the current piece does not have it all.
+// packSlow implements Pack where the current piece does not have all bytes.
 func (b *Buffer) packSlow(off int, dst []byte) (n int, err error) {
 	if off < 0 || off > b.length || b.unpacker != nil {
 		return 0, ucs.ErrInvalidParam
@@ -37,11 +36,11 @@ func (b *Buffer) packSlow(off int, dst []byte) (n int, err error) {
 	return n, nil
 }
 
-// Unpack copies src to the bytes from offset off on, and returns how many fit. ErrTruncated
-// if these are not all. ErrInvalidParam if off is negative or this is data to be sent. What
-// To made must be unpacked in order, each offset once: ErrInvalidParam for another offset,
-// the error of the Unpacker if it has one, ErrInvalidState after that and after Finish; n
-// is then 0.
+// Unpack copies src to the bytes from offset off on, and returns the number of bytes that fit. ErrTruncated
+// if some do not fit. ErrInvalidParam if off is negative or the Buffer is for sending. The data of
+// To must be unpacked in order, each offset once: ErrInvalidParam for another offset,
+// the error of the Unpacker if it returns one, ErrInvalidState after that and after Finish; n
+// is 0 in these cases.
 func (b *Buffer) Unpack(off int, src []byte) (n int, err error) {
 	if at := off - b.start; off >= b.start && uint(at) <= uint(len(b.piece)) && len(src) <= len(b.piece)-at {
 		return copy(b.piece[at:], src), nil
@@ -49,7 +48,7 @@ func (b *Buffer) Unpack(off int, src []byte) (n int, err error) {
 	return b.unpackSlow(off, src)
 }
 
-// unpackSlow is Unpack where the current piece does not hold it all.
+// unpackSlow implements Unpack where the current piece has no room for all bytes.
 func (b *Buffer) unpackSlow(off int, src []byte) (n int, err error) {
 	if off < 0 || b.length == invalid || b.packer != nil {
 		return 0, ucs.ErrInvalidParam

@@ -1,25 +1,26 @@
-// Package data has what a message is made of: the bytes that a sender gives and the place
-// that a receiver has for them.
+// Package data describes the data of a message: the bytes of the sender, and the buffer of the
+// receiver.
 //
 //	Bytes(b)     contiguous                          addresses, any order
 //	List(l)      pieces, as net.Buffers are          addresses, any order
-//	From(p)      made by the sender's [Packer]       no addresses, in order
-//	To(u)        taken by the receiver's [Unpacker]  no addresses, in order
+//	From(p)      packed by the sender's [Packer]     no addresses, in order
+//	To(u)        unpacked by the receiver's [Unpacker]  no addresses, in order
 //
-// A request keeps one [Buffer], which is a value, and uses it piece by piece:
+// A request has one [Buffer], which is a value, and processes it piece by piece:
 //
 //	b := data.List(pieces)
 //	err := b.Validate()                   // once, when the request starts
 //	n, err := b.Pack(off, dst)            // copies out: eager, or a fragment
 //	n, err := b.Unpack(off, src)          // copies in; ErrTruncated if it does not fit
 //	count, n := b.Slices(off, max, iov)   // without a copy: what the transport sends
-//	err = b.Finish(err)                   // once, when the receive ends
+//	err = b.Finish(err)                   // once, when the receive completes
 //
-// A Buffer knows where its last fragment ended, so that the next one costs the same in a
+// A Buffer remembers the end of its last fragment, so that the next one costs the same in a
 // list of any length.
 //
-// Nothing here allocates, blocks or locks. One goroutine at a time uses a Buffer, and calls
-// of a Packer and an Unpacker come from that. Slices and lists are not copied: they belong
+// Nothing here allocates, blocks or locks. One goroutine at a time uses a Buffer; it also calls
+// the Packer or Unpacker. Slices and lists are not copied: the caller must not change them
+// until the request completes.
 // to the message, unchanged, until its request has ended.
 package data
 
@@ -29,38 +30,37 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Packer makes the bytes of a message while it is sent. It is called within a transport: it may
+// Packer packs a message while it is sent. Transports call it: it may
 // close EPs, and must not start or cancel operations, nor make progress.
 type Packer interface {
-	// Length is how many bytes there are. It is called once.
+	// Length returns the number of bytes. It is called once.
 	Length() int
-	// PackAt writes the bytes from offset off on to dst, which does not go beyond the
-	// end, and returns how many it wrote: 1 to len(dst). Those that it left are asked
-	// for by the next call. Each call begins where the one before ended. dst must not
-	// be kept.
+	// PackAt writes bytes from offset off on to dst, which does not extend beyond the
+	// end, and returns how many it wrote: 1 to len(dst). The next call continues behind
+	// them. PackAt must not keep dst.
 	PackAt(off int, dst []byte) int
 }
 
-// Unpacker takes the bytes of a message while it arrives.
+// Unpacker unpacks a message while it arrives.
 type Unpacker interface {
-	// UnpackAt takes src, which has the bytes from offset off on. Each call begins
-	// where the one before ended. src must not be kept. An error ends the receive:
-	// there are no further calls but Finish.
+	// UnpackAt takes src, the bytes from offset off on. Each call continues
+	// where the previous one ended. UnpackAt must not keep src. An error fails the receive:
+	// after it only Finish is called.
 	UnpackAt(off int, src []byte) error
-	// Finish says that nothing more comes. It is called once: with nil if the message
-	// came whole, otherwise with the reason. The receive ends with the error that it
-	// returns, which as a rule is err.
+	// Finish is called once, after the last byte: with nil if the message
+	// is complete, otherwise with the reason. The receive completes with the error that Finish
+	// returns, which is usually err.
 	Finish(err error) error
 }
 
-// Buffer is the data of one message. The zero value is a message of no bytes. Copy a Buffer
-// only before its first use: what it was made of is shared by the copies.
+// Buffer is the data of one message. The zero value is a message of no bytes. A Buffer may be copied
+// only before its first use: copies share the list, the Packer or the Unpacker.
 type Buffer struct {
-	length int // invalid if it cannot be told
+	length int // invalid if Validate refuses the Buffer
 
-	// The cursor: the piece at which Pack, Unpack and Slices are, and its offset. A
-	// contiguous buffer is one piece. Of From and To there is only the offset at which
-	// the next fragment begins, or failed, or finished.
+	// The cursor: the piece that Pack, Unpack and Slices use, and its offset. A
+	// contiguous buffer is one piece. From and To have only the offset of
+	// the next fragment, or failed, or finished.
 	piece []byte
 	start int
 	index int // of piece in list
@@ -73,16 +73,16 @@ type Buffer struct {
 // invalid is the length of a Buffer that Validate refuses.
 const invalid = -1
 
-// Offsets of generic data that takes no more fragments.
+// Offsets of generic data that accepts no more fragments.
 const (
 	failed   = -1
 	finished = -2
 )
 
-// Bytes is a contiguous buffer.
+// Bytes returns a contiguous buffer.
 func Bytes(b []byte) Buffer { return Buffer{length: len(b), piece: b} }
 
-// List is a buffer in pieces, in order; some may be empty.
+// List returns a buffer of several pieces, in order; some may be empty.
 func List(list [][]byte) Buffer {
 	total, only := 0, []byte(nil)
 	for _, p := range list {
@@ -95,13 +95,13 @@ func List(list [][]byte) Buffer {
 		total += len(p)
 		only = p
 	}
-	if len(only) == total { // one piece that is not empty, or none
+	if len(only) == total { // at most one piece is not empty
 		return Bytes(only)
 	}
 	return Buffer{length: total, piece: list[0], list: list}
 }
 
-// From is data that p makes, to be sent.
+// From returns data that p packs, for sending.
 func From(p Packer) Buffer {
 	if p == nil {
 		return Buffer{length: invalid}
@@ -109,8 +109,8 @@ func From(p Packer) Buffer {
 	return Buffer{length: max(p.Length(), invalid), packer: p}
 }
 
-// To is a receive of data that u takes. Its length is not bounded: u refuses what is too
-// much, with ErrTruncated.
+// To returns data that u unpacks, for receiving. Its length is unlimited: u returns ErrTruncated if there is too
+// much.
 func To(u Unpacker) Buffer {
 	if u == nil {
 		return Buffer{length: invalid}
@@ -118,8 +118,8 @@ func To(u Unpacker) Buffer {
 	return Buffer{length: math.MaxInt, unpacker: u}
 }
 
-// Validate refuses a list whose length overflows, a Packer whose length is negative and a
-// nil Packer or Unpacker: ErrInvalidParam. Such a Buffer packs and takes nothing.
+// Validate returns ErrInvalidParam for a list whose length overflows, a Packer whose length is negative and a
+// nil Packer or Unpacker. Such a Buffer packs and unpacks nothing.
 func (b *Buffer) Validate() error {
 	if b.length == invalid {
 		return ucs.ErrInvalidParam
@@ -127,13 +127,13 @@ func (b *Buffer) Validate() error {
 	return nil
 }
 
-// Len is the length in bytes: of To math.MaxInt, of what Validate refuses negative.
+// Len returns the length in bytes: math.MaxInt for To, negative for what Validate refuses.
 func (b *Buffer) Len() int { return b.length }
 
-// Generic reports whether the data has no addresses (From and To): it is copied, in order.
+// Generic reports whether the data has no addresses (From and To): it must be copied, in order.
 func (b *Buffer) Generic() bool { return b.packer != nil || b.unpacker != nil }
 
-// Contiguous returns the data if it is in one piece, also of a list.
+// Contiguous returns the data if it is in one piece, also one of a list.
 func (b *Buffer) Contiguous() ([]byte, bool) {
 	if b.list != nil || b.Generic() || b.length == invalid {
 		return nil, false

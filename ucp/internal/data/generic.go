@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// inOrder refuses a fragment that is not the next one.
+// inOrder returns an error for a fragment that is not the next one.
 func (b *Buffer) inOrder(off, n int) error {
 	switch {
 	case b.start < 0:
@@ -17,7 +17,7 @@ func (b *Buffer) inOrder(off, n int) error {
 	return nil
 }
 
-// packGeneric has the Packer fill dst, which does not go beyond the end.
+// packGeneric calls the Packer until dst, which does not extend beyond the end, is full.
 func (b *Buffer) packGeneric(off int, dst []byte) (n int, err error) {
 	if err := b.inOrder(off, len(dst)); err != nil {
 		return 0, err
@@ -34,7 +34,7 @@ func (b *Buffer) packGeneric(off int, dst []byte) (n int, err error) {
 	return n, nil
 }
 
-// unpackGeneric has the Unpacker take src.
+// unpackGeneric calls the Unpacker.
 func (b *Buffer) unpackGeneric(off int, src []byte) (n int, err error) {
 	if err := b.inOrder(off, len(src)); err != nil {
 		return 0, err
@@ -50,8 +50,8 @@ func (b *Buffer) unpackGeneric(off int, src []byte) (n int, err error) {
 	return len(src), nil
 }
 
-// Finish ends a receive that ends with err, nil if all of it came, and returns the error
-// with which it ends. An Unpacker is told the first time; for all other data that is err.
+// Finish completes a receive with err, nil if all bytes arrived, and returns the error of the receive. It
+// calls the Unpacker the first time; for other data it returns err.
 func (b *Buffer) Finish(err error) error {
 	if b.unpacker == nil || b.start == finished {
 		return err
