@@ -5,24 +5,24 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Config says how many queues there are, and what for.
+// Config limits the queues.
 type Config struct {
-	Max        int  // tags that have a queue: of a worker as receiver, of a connection as sender
-	MaxMessage int  // longest message through a queue, in bytes
-	Wildcards  bool // there may be receives whose mask is not full
+	Max        int  // tags that have a queue, of a worker as receiver and of a connection as sender
+	MaxMessage int  // maximum length of a message through a queue, in bytes
+	Wildcards  bool // receives whose mask is not full are allowed
 }
 
-// Stats counts what happens at one worker, as sender and as receiver.
+// Stats counts events of one worker, as sender and as receiver.
 type Stats struct {
-	Copies   stats.Counter // messages through queues that the sender has copied
-	Messages stats.Counter // that were sent beside the data
+	Copies   stats.Counter // messages through queues that the sender copied
+	Messages stats.Counter // control messages
 
 	sends, receives     stats.Counter // messages that went through queues
 	opened, resent      stats.Counter
-	wildcards, probes   stats.Counter // queues closed for a receive with a mask, or one that no queue takes; for a probe
-	others, canceled    stats.Counter // for a message from another peer; for a receive that was canceled
-	evicted, busy, long stats.Counter // for another tuple; as no connection was free; for a message that no queue takes
-	refused             stats.Counter // requests for a queue
+	wildcards, probes   stats.Counter // queues closed for a receive with a mask, or one that no queue accepts; for a probe
+	others, canceled    stats.Counter // for a message from another peer; for a canceled receive
+	evicted, busy, long stats.Counter // for another tuple; no connection was free; for a message that no queue accepts
+	refused             stats.Counter // requests for a queue that were rejected
 }
 
 // AddTo adds the counters to a node.
@@ -40,9 +40,9 @@ func (s *Stats) AddTo(n *stats.Node) {
 	}
 }
 
-// Peer is the other side of a connection.
+// Peer is the remote side of a connection.
 type Peer interface {
-	// Tell sends the peer a wire.Tuple, behind the messages that were sent before and before
-	// those that are sent later. It does nothing if the connection has ended.
+	// Tell sends a wire.Tuple to the peer, in order with the messages of the connection.
+	// It does nothing if the connection has ended.
 	Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64)
 }

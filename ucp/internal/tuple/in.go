@@ -8,43 +8,43 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// in is the queue for messages of one tag from one sender.
+// in is the queue at the receiver for messages of one tag from one sender.
 //
 //	offered -- SWITCH --> open -- stop --> stopping -- STOPPED, all receives back --> closed -- RESENT -->
 //
-// A connection that ends stops its queues, and then nothing is waited for but the receives.
+// When its connection ends, the queue is stopped, and closes when all its receives have returned.
 type in[R, M any] struct {
 	from *Source[R, M]
 	tag  uint64
 	q    uct.Queue
 
 	state   inState
-	posted  int           // receives that the queue has
-	backlog []*Recv[R, M] // for which it had no room, in order
+	posted  int           // receives posted to the queue
+	backlog []*Recv[R, M] // receives that wait for room in the queue, in order
 	used    uint64
 
-	stopped bool   // the queue takes no message any more
-	looks   int    // how often it was tried in vain to have it so
-	waits   bool   // in Receiver.unstopped
-	told    bool   // the sender has said how many it has sent
-	latest  Place  // of the latest message that is sent again; 0: none yet
-	sent    uint64 // that
+	stopped bool   // the queue accepts no more messages
+	looks   int    // how often stopping failed because a peer was in the middle of a message
+	waits   bool   // listed in Receiver.unstopped
+	told    bool   // STOPPED has arrived
+	latest  Place  // of the latest message that was sent again; 0: none yet
+	sent    uint64 // number of messages that the sender has sent, from STOPPED
 	gone    bool   // the connection has ended
 	listed  bool   // in Receiver.ended
 }
 
-// inState is how far a queue has come.
+// inState is the state of a queue at the receiver.
 type inState uint8
 
 const (
 	inOffered  inState = iota // the sender does not use the queue yet
-	inOpen                    // it does
-	inStopping                // it is to be closed
-	inClosed                  // it was; the sender sends again what has not come
+	inOpen                    // the sender uses it
+	inStopping                // it is being stopped
+	inClosed                  // it is closed; the sender sends the other messages again
 )
 
-// switched begins with a queue: all messages that were sent the usual way have come, and
-// those receives that got none are the queue's.
+// switched opens the queue: all messages that were sent the usual way have arrived, and
+// the queue gets the receives of the tag that matched none.
 func (t *in[R, M]) switched() {
 	t.state = inOpen
 	x := t.from.x
@@ -63,14 +63,14 @@ func (t *in[R, M]) switched() {
 	}
 }
 
-// refuse closes the queue for a receive that it does not take.
+// refuse closes the queue for a receive that it does not accept.
 func (t *in[R, M]) refuse(n *match.Recv[R]) {
 	x := t.from.x
 	t.stop(&x.stats.wildcards)
 	x.hold(n)
 }
 
-// post gives a receive to the queue. It reports false for one that cannot be.
+// post posts a receive to the queue. It returns false if the queue cannot accept the receive.
 func (t *in[R, M]) post(n *match.Recv[R]) bool {
 	conn := t.from.conn
 	r := conn.Prepare(n.Owner)
@@ -93,8 +93,8 @@ func (t *in[R, M]) post(n *match.Recv[R]) bool {
 	return true
 }
 
-// postBacklog posts the receives that waited for room. If one cannot be posted, the queue is
-// closed: nothing else would end it.
+// postBacklog posts the receives that waited for room. If one cannot be posted, it closes the queue,
+// as nothing else would complete that receive.
 func (t *in[R, M]) postBacklog() {
 	for len(t.backlog) > 0 {
 		switch err := t.backlog[0].post(); err {
@@ -109,14 +109,14 @@ func (t *in[R, M]) postBacklog() {
 	}
 }
 
-// giveBack takes a receive that the queue had.
+// giveBack returns a receive of the queue to the worker.
 func (t *in[R, M]) giveBack(r *Recv[R, M]) {
 	if t.from.conn.Returned(r.node.Owner) {
 		t.from.x.hold(r.node)
 	}
 }
 
-// take handles what the sender tells of the queue. It reports false for what makes no sense.
+// take handles a control message of the sender. It returns false if the message is not valid.
 func (t *in[R, M]) take(c *wire.Tuple) bool {
 	if t.q.Number() != c.Number {
 		return false
@@ -124,7 +124,7 @@ func (t *in[R, M]) take(c *wire.Tuple) bool {
 	switch {
 	case c.Kind == wire.TupleSwitch && t.state == inOffered:
 		t.switched()
-	case c.Kind == wire.TupleSwitch && t.state == inStopping: // it was evicted before
+	case c.Kind == wire.TupleSwitch && t.state == inStopping: // the queue was evicted in the meantime
 	case c.Kind == wire.TupleStopped && t.state <= inStopping && !t.told:
 		t.told, t.sent = true, c.Value
 		t.stop(nil)

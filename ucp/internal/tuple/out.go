@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Out is the messages of one tag to a peer.
+// Out is the sender's state for the messages of one tag to a peer.
 //
 //	usual -- enough of them --> asked -- OPENED --> open -- close --> closing -- CLOSED --> usual
 type Out struct {
@@ -17,38 +17,38 @@ type Out struct {
 	tag uint64
 
 	state outState
-	count int // messages that went the usual way since the queue was closed, or there was none
-	askAt int // count from which a queue is wanted
+	count int // messages that went the usual way since the queue was closed, or ever
+	askAt int // value of count at which the sender asks for a queue
 	used  uint64
 
-	queues uct.QueueSender // of the transport that had the messages when the queue was wanted
+	queues uct.QueueSender // of the transport of the messages when the sender asked
 	number uint32
-	max    int           // longest message for the queue, in bytes
-	conn   uct.QueueConn // nil: it has none
-	busy   int           // sends that the connection has
+	max    int           // maximum message length of the queue, in bytes
+	conn   uct.QueueConn // nil: no connection is attached
+	busy   int           // sends posted to the connection
 	recall uct.Completion
-	told   bool   // the receiver knows what was sent: nothing is under way any more
-	sent   uint64 // messages that were given to a connection
-	acked  uint64 // of these, those that were received
+	told   bool   // the receiver knows the number of messages: none is in flight any more
+	sent   uint64 // messages posted to a connection
+	acked  uint64 // of these, messages that were received
 
-	first, last *Send // that were not received, in order
-	unsent      *Send // the first of these that no connection was given
+	first, last *Send // sends that were not received, in order
+	unsent      *Send // the first of these that was not posted
 }
 
-// outState is how far an Out has come.
+// outState is the state of an Out.
 type outState uint8
 
 const (
 	outUsual   outState = iota // messages go the usual way
-	outAsked                   // a queue is wanted
+	outAsked                   // the sender has asked for a queue
 	outOpen                    // messages go through the queue
-	outClosing                 // messages wait until it is known which have come
+	outClosing                 // messages wait until it is known which ones have arrived
 )
 
-// Usual reports that the next message goes the usual way. t may be nil.
+// Usual reports whether the next message goes the usual way. t may be nil.
 func (t *Out) Usual() bool { return t == nil || t.state < outOpen }
 
-// open wants a queue from the peer, if the transport has some.
+// open asks the peer for a queue, if the transport has queues.
 func (t *Out) open() {
 	s := t.s
 	q, ready := s.to.Queues()
@@ -67,7 +67,7 @@ func (t *Out) open() {
 	s.to.Tell(t.tag, wire.TupleOpen, 0, 0)
 }
 
-// opened begins with a queue, if there is one.
+// opened handles the reply to open: the peer has opened a queue, or none.
 func (t *Out) opened(c *wire.Tuple) {
 	if c.Number == 0 {
 		t.later()
@@ -79,7 +79,7 @@ func (t *Out) opened(c *wire.Tuple) {
 	t.s.to.Tell(t.tag, wire.TupleSwitch, c.Number, 0)
 }
 
-// later goes on the usual way, and wants a queue again after twice as many messages.
+// later returns to the usual way. The next request for a queue comes after twice as many messages.
 func (t *Out) later() {
 	t.s.open--
 	t.state, t.count, t.told = outUsual, 0, false
@@ -88,10 +88,10 @@ func (t *Out) later() {
 	}
 }
 
-// maxAsk is the most messages between two requests for a queue.
+// maxAsk is the maximum number of messages between two requests for a queue.
 const maxAsk = 1 << 16
 
-// Send sends a message through the queue. It must not go the usual way.
+// Send sends a message through the queue. Usual must be false.
 func (t *Out) Send(m *Send) {
 	s := t.s
 	m.t, m.place = t, s.nextPlace()
@@ -116,7 +116,7 @@ func (t *Out) Send(m *Send) {
 	}
 }
 
-// pump gives messages to the connection as long as it takes some.
+// pump posts messages until the connection has no room.
 func (t *Out) pump() {
 	for t.unsent != nil && t.state == outOpen {
 		if t.conn == nil && !t.attach() {
@@ -126,9 +126,9 @@ func (t *Out) pump() {
 		m.Count, m.Status = 1, ucs.StatusOK
 		switch _, err := t.conn.SendZcopy(m.iov, &m.Completion); err {
 		case nil:
-		case uct.ErrNoResource: // the next one that has ended goes on
+		case uct.ErrNoResource: // the next completion continues
 			return
-		default: // the connection fails, or the peer has said that its queue takes more
+		default: // the connection fails, or the peer announced more than its queue accepts
 			t.close(&t.s.stats.long)
 			return
 		}
@@ -140,9 +140,9 @@ func (t *Out) pump() {
 	}
 }
 
-// attach takes a connection to a queue, of a tuple that has nothing under way if need be. If
-// all wait for receives, then this tuple does not wait for them, nor for the connections:
-// it goes the usual way.
+// attach attaches a connection to the queue. If all are attached, it detaches one of a tuple with nothing in flight. If
+// the messages of all connections wait for receives, the tuple does not wait for a connection: it returns to the
+// usual way.
 func (t *Out) attach() bool {
 	for {
 		c, err := t.queues.Attach(t.number)
@@ -157,7 +157,7 @@ func (t *Out) attach() bool {
 	}
 }
 
-// pop takes out the first message, which was received.
+// pop removes the first message, which was received.
 func (t *Out) pop() *Send {
 	m := t.first
 	if t.first = m.next; t.first == nil {
@@ -169,7 +169,7 @@ func (t *Out) pop() *Send {
 	return m
 }
 
-// close leaves the queue; why counts that. What has not been received is taken back.
+// close starts closing the queue and counts the reason in why. It recalls the messages that were not received.
 func (t *Out) close(why *stats.Counter) {
 	if t.state != outOpen || t.s.dead != ucs.StatusOK {
 		return
@@ -190,7 +190,7 @@ func (t *Out) close(why *stats.Counter) {
 	}
 }
 
-// recalled tells the receiver what it may have got.
+// recalled tells the receiver how many messages it may have received.
 func (t *Out) recalled() {
 	if t.s.dead == ucs.StatusOK {
 		t.told = true
@@ -198,8 +198,8 @@ func (t *Out) recalled() {
 	}
 }
 
-// closed goes on the usual way: got messages have come, the others are sent again, each
-// with its place among those that went the usual way meanwhile.
+// closed returns to the usual way: the receiver has received got messages. The others are sent again, each
+// with its place among the messages that went the usual way in the meantime.
 func (t *Out) closed(got uint64) {
 	for ; t.acked < got; t.acked++ {
 		t.pop().end(ucs.StatusOK)

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/match"
 )
 
-// hold keeps a receive, in order, until the worker is not paused.
+// hold queues a receive, in order, until the worker is no longer paused.
 func (x *Receiver[R, M]) hold(n *match.Recv[R]) {
 	x.w.Holds(n.Owner)
 	order := x.w.Order(n.Owner)
@@ -17,7 +17,7 @@ func (x *Receiver[R, M]) hold(n *match.Recv[R]) {
 	x.held = slices.Insert(x.held, i, n)
 }
 
-// Held is the first receive that waits until the worker is not paused; nil if none does.
+// Held returns the first receive that waits for the end of the pause; nil if there is none.
 func (x *Receiver[R, M]) Held() *match.Recv[R] {
 	if len(x.held) == 0 {
 		return nil
@@ -25,7 +25,7 @@ func (x *Receiver[R, M]) Held() *match.Recv[R] {
 	return x.held[0]
 }
 
-// Unhold takes a receive out that waits, and reports whether it does.
+// Unhold removes a held receive. It returns false if the receive is not held.
 func (x *Receiver[R, M]) Unhold(n *match.Recv[R]) bool {
 	i := slices.Index(x.held, n)
 	if i < 0 {
@@ -35,12 +35,12 @@ func (x *Receiver[R, M]) Unhold(n *match.Recv[R]) bool {
 	return true
 }
 
-// handCertain gives messages that are there to receives that wait, where no other can come
-// between them. What they take is credit, without which a sender could not send again what it
-// has taken back, and the pause would not end; and one sender that tells nothing does not hold
-// up what others send.
+// handCertain matches messages that have arrived with held receives, where no other message can precede
+// them. Receives return credit; without it a sender could not send its recalled messages again,
+// and the pause would not end. Also, one sender that sends no control message does not block the
+// messages of others.
 func (x *Receiver[R, M]) handCertain() {
-	for again := true; again; { // without the receive a message may be that of the next one
+	for again := true; again; { // the next receive may match a message that this one did not
 		again = false
 		for n := range x.tags.Messages() {
 			again = x.handIfCertain(n) || again
@@ -48,8 +48,8 @@ func (x *Receiver[R, M]) handCertain() {
 	}
 }
 
-// handIfCertain gives a message to the first receive that waits for it, and reports true, if
-// that is certain to be the one that gets it.
+// handIfCertain matches a message with the first held receive that it fits, and returns true, if
+// no other message can be the one for that receive.
 func (x *Receiver[R, M]) handIfCertain(u *match.Msg[M]) bool {
 	if !x.paused {
 		return false
@@ -65,23 +65,23 @@ func (x *Receiver[R, M]) handIfCertain(u *match.Msg[M]) bool {
 	return true
 }
 
-// firstHeld is the index of the first receive that waits which the message fits; -1 if there is
+// firstHeld returns the index of the first held receive that matches the message; -1 if there is
 // none.
 func (x *Receiver[R, M]) firstHeld(u *match.Msg[M]) int {
 	return slices.IndexFunc(x.held, func(n *match.Recv[R]) bool { return fits(u, n.Tag, n.Mask) })
 }
 
-// fits reports that a receive of that tag and mask takes the message.
+// fits reports whether a receive of that tag and mask matches the message.
 func fits[M any](u *match.Msg[M], tag, mask uint64) bool { return (u.Tag^tag)&mask == 0 }
 
-// certain reports that of the messages of its sender that a receive fits this one is the
-// first, by their places, and that no earlier receive which a queue has may get it.
+// certain reports whether the message is the first of its sender that matches a receive,
+// by their places, and no earlier receive of a queue may get it.
 func (x *Receiver[R, M]) certain(u *match.Msg[M], tag, mask uint64) bool {
 	if t := x.in.find(u.Tag); t != nil && t.state == inStopping && t.posted > 0 {
 		return false
 	}
 	s, at := x.w.Source(u.Owner), *x.w.Place(u.Owner)
-	if mask != exactMask && s.hides(tag, mask) { // messages of one tag come in order
+	if mask != exactMask && s.hides(tag, mask) { // messages of one tag arrive in order
 		return false
 	}
 	for b := s.conn.LastKept(); b != nil; b = x.w.Before(b.Owner) {
@@ -92,7 +92,7 @@ func (x *Receiver[R, M]) certain(u *match.Msg[M], tag, mask uint64) bool {
 	return true
 }
 
-// pause has all receives wait.
+// pause holds all receives.
 func (x *Receiver[R, M]) pause() {
 	if x.paused {
 		return
@@ -104,7 +104,7 @@ func (x *Receiver[R, M]) pause() {
 	}
 }
 
-// resume posts the receives that waited, in order, once no queue is being closed.
+// resume posts the held receives, in order, when no queue is being closed any more.
 func (x *Receiver[R, M]) resume() {
 	if !x.paused || x.closing > 0 {
 		return
@@ -117,8 +117,8 @@ func (x *Receiver[R, M]) resume() {
 	}
 }
 
-// Probe is the message that a receive would get; nil if that is not certain yet. It has
-// messages that wait for receives of a queue come the usual way, where a probe finds them.
+// Probe returns the message that a receive would match; nil if that is not certain yet. Messages
+// that wait for receives of a queue then come the usual way, where a probe finds them.
 func (x *Receiver[R, M]) Probe(tag, mask uint64) *match.Msg[M] {
 	if !x.paused {
 		x.closeFor(tag, mask, &x.stats.probes)

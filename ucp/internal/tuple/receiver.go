@@ -8,65 +8,65 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Worker is what a Receiver needs of the worker that it belongs to. R and M are what the
-// worker has of its receives and of messages that were kept: the owners of the nodes in its
+// Worker is what a Receiver calls of its worker. R and M are the worker's
+// types for receives and for unexpected messages: the owners of the nodes in its
 // table, pointers.
 type Worker[R, M any] interface {
-	// Order tells receives in the order in which they were posted.
+	// Order returns the number of a receive in the order in which receives were posted.
 	Order(v R) uint64
-	// Queueable reports that a queue can take the receive if its mask is full.
+	// Queueable reports whether a queue can accept the receive, provided that its mask is full.
 	Queueable(v R) bool
-	// Expects says that the receive is in the table from now on, Holds that it waits until
-	// the worker is not paused: Receiver.Unhold takes it out.
+	// Expects is called when the receive enters the table, Holds when it waits until
+	// the worker is no longer paused: Receiver.Unhold removes it.
 	Expects(v R)
 	Holds(v R)
-	// Give gives a message, which has left the table, to a receive that is nowhere else.
+	// Give passes a message, which has left the table, to a receive that is in no queue and no table.
 	Give(u M, v R)
 
-	// Source is the connection that a message came over, and Place its place among those.
+	// Source returns the connection of a message, and Place its place among those of the connection.
 	Source(u M) *Source[R, M]
 	Place(u M) *Place
-	// Before is the message of the same connection that was kept before it; nil if it is the
+	// Before returns the previous unexpected message of the same connection; nil for the
 	// first.
 	Before(u M) *match.Msg[M]
-	// Requeue puts a message behind all others that were kept, in the table and of its
+	// Requeue moves a message behind all other unexpected messages, in the table and of its
 	// connection.
 	Requeue(u M)
 
-	// Raise has the next Progress call Receiver.Work, and WakeIn have Receiver.LookAgain be
-	// called after a time.
+	// Raise makes the next Progress call Receiver.Work. WakeIn makes the worker call Receiver.LookAgain
+	// after a duration.
 	Raise()
 	WakeIn(d time.Duration)
 }
 
-// Receiver decides for the receives of a worker whether a queue gets them, and which message
-// that went the usual way. Init makes it ready.
+// Receiver decides for each receive of a worker whether it goes to a queue, and which message of
+// the usual way matches it. Init makes it ready.
 type Receiver[R, M any] struct {
 	w     Worker[R, M]
 	tags  *match.Table[R, M]
 	cfg   *Config
 	stats *Stats
 
-	in      table[*in[R, M]] // one sender at a time has a queue for a tag
-	closing int              // of these, those that are being closed
-	ended   []*in[R, M]      // that may be closed now
-	clock   uint64           // of the use of tuples
+	in      table[*in[R, M]] // for each tag one sender at a time has a queue
+	closing int              // number of queues that are being closed
+	ended   []*in[R, M]      // may be closed now
+	clock   uint64           // counts uses of tuples, for eviction
 
 	paused    bool
-	held      []*match.Recv[R] // receives that wait while it is paused, in order
-	unstopped []*in[R, M]      // that are looked at when LookAgain is called
+	held      []*match.Recv[R] // receives that wait while the worker is paused, in order
+	unstopped []*in[R, M]      // queues that LookAgain tries to stop again
 }
 
-// Init makes the receiver of a worker with that table ready.
+// Init initializes the receiver of a worker with that table.
 func (x *Receiver[R, M]) Init(w Worker[R, M], tags *match.Table[R, M], cfg *Config, stats *Stats) {
 	x.w, x.tags, x.cfg, x.stats = w, tags, cfg, stats
 }
 
-// exactMask is the mask of a receive that a queue may take.
+// exactMask is the mask of a receive that a queue may accept.
 const exactMask = ^uint64(0)
 
-// Admit gives a receive, which is nowhere yet, the message that it fits, or posts it where
-// one will come.
+// Admit matches a new receive with a message, or posts it to the queue or the table that will get
+// its message.
 func (x *Receiver[R, M]) Admit(n *match.Recv[R]) {
 	tag, mask := n.Tag, n.Mask
 	if !x.paused && mask != exactMask {
@@ -117,7 +117,7 @@ func (x *Receiver[R, M]) closeFor(tag, mask uint64, why *stats.Counter) {
 	}
 }
 
-// fitsAny reports that a receive which no queue takes waits for messages of a tag.
+// fitsAny reports whether a receive that no queue accepts waits for messages of a tag.
 func (x *Receiver[R, M]) fitsAny(tag uint64) bool {
 	if !x.cfg.Wildcards {
 		return false
@@ -133,7 +133,7 @@ func (x *Receiver[R, M]) fitsAny(tag uint64) bool {
 	return slices.ContainsFunc(x.held, fits)
 }
 
-// evict closes the queue that was not used for the longest time.
+// evict closes the least recently used queue.
 func (x *Receiver[R, M]) evict() {
 	var oldest *in[R, M]
 	x.in.all(func(_ uint64, t *in[R, M]) bool {
@@ -147,7 +147,7 @@ func (x *Receiver[R, M]) evict() {
 	}
 }
 
-// Work goes on with closing queues. It returns how many it has looked at.
+// Work continues closing queues. It returns the number of queues that it looked at.
 func (x *Receiver[R, M]) Work() int {
 	if len(x.ended) == 0 {
 		return 0
@@ -163,7 +163,7 @@ func (x *Receiver[R, M]) Work() int {
 	return len(ended)
 }
 
-// LookAgain goes on with queues that did not stop.
+// LookAgain tries again to stop the queues that did not stop.
 func (x *Receiver[R, M]) LookAgain() {
 	for _, t := range x.unstopped {
 		t.waits = false
@@ -172,7 +172,7 @@ func (x *Receiver[R, M]) LookAgain() {
 	x.unstopped = x.unstopped[:0]
 }
 
-// Queues is how many queues there are, and whether none of them comes or goes.
+// Queues returns the number of queues, and whether none of them is being opened or closed.
 func (x *Receiver[R, M]) Queues() (n int, steady bool) {
 	steady = !x.paused
 	x.in.all(func(_ uint64, t *in[R, M]) bool {
@@ -182,10 +182,10 @@ func (x *Receiver[R, M]) Queues() (n int, steady bool) {
 	return x.in.n, steady
 }
 
-// Paused reports that receives wait until queues are closed.
+// Paused reports whether receives wait until queues are closed.
 func (x *Receiver[R, M]) Paused() bool { return x.paused }
 
-// tick is the time for what was used last.
+// tick returns the next time stamp for eviction.
 func (x *Receiver[R, M]) tick() uint64 {
 	x.clock++
 	return x.clock

@@ -8,17 +8,17 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Recv is what a receive has for the queue that it is in, as a rule a part of the owner's
-// record. Init makes it ready once; Conn.Prepare hands it out.
+// Recv is the state of a receive that is posted to a queue, usually a part of the owner's
+// record. Init makes it ready once; Conn.Prepare returns it.
 type Recv[R, M any] struct {
 	uct.QueueRecv
-	// IOV is where the message goes, and what is beyond the buffer. Conn.Prepare sets it.
+	// IOV is the buffer of the receive, and room for excess bytes. Conn.Prepare sets it.
 	IOV  []uct.IOV
 	node *match.Recv[R]
 	t    *in[R, M]
 }
 
-// Init makes the record of a receive ready.
+// Init initializes the record of a receive.
 func (r *Recv[R, M]) Init() { r.Func = func(*uct.QueueRecv) { r.ended() } }
 
 // post posts the receive.
@@ -30,7 +30,7 @@ func (r *Recv[R, M]) post() error {
 	return err
 }
 
-// ended is called when the queue has a message for the receive, or gives it back.
+// ended is called when the queue has received the message, or returns the receive.
 func (r *Recv[R, M]) ended() {
 	t := r.t
 	t.posted--
@@ -48,9 +48,9 @@ func (r *Recv[R, M]) ended() {
 	}
 }
 
-// Cancel takes a receive out that the queue has no room for yet, and reports true. Otherwise it
-// has the queue closed, and reports false: the owner is told (Conn.Returned) when the queue
-// gives the receive back, unless it has a message.
+// Cancel removes a receive that waits for room in the queue, and returns true. Otherwise it
+// closes the queue, and returns false: the receiver calls Conn.Returned when the queue
+// returns the receive, unless it has received a message.
 func (r *Recv[R, M]) Cancel() bool {
 	t := r.t
 	if i := slices.Index(t.backlog, r); i >= 0 {

@@ -5,39 +5,39 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Request is a message that is sent through a queue. Its buffer stays as it is until End or
-// Again has been called, which happens once.
+// Request is a message that is sent through a queue. The caller must not change its buffer until End or
+// Again has been called; one of them is called, once.
 type Request interface {
-	// Pieces is the message as the transport takes it, of at most max bytes; it reports
-	// false if it cannot go through a queue. The pieces are the owner's, and stay.
+	// Pieces returns the message as the transport sends it, of at most max bytes. It returns
+	// false if the message cannot go through a queue. The pieces belong to the owner, who must not change them.
 	Pieces(max int) (iov []uct.IOV, ok bool)
-	// GivenUp reports that it need not be sent any more.
+	// GivenUp reports whether the message need not be sent any more.
 	GivenUp() bool
-	// End ends it. The transport has nothing of it.
+	// End completes the request. The transport no longer uses its buffer.
 	End(st ucs.Status)
-	// Again sends it the usual way. The transport has nothing of it.
+	// Again sends the message the usual way. The transport no longer uses its buffer.
 	Again()
 }
 
-// Send is what a Request has for the queue, as a rule a part of the owner's record. Init makes
-// it ready once; Out.Send takes it, and End or Again of the owner gives it back.
+// Send is the state of a Request in a queue, usually a part of the owner's record. Init makes
+// it ready once. Out.Send takes it; End or Again of the owner returns it.
 type Send struct {
 	uct.Completion
 	owner Request
 	t     *Out
 	place Place
 	iov   []uct.IOV
-	busy  bool // the connection has it
+	busy  bool // posted to the connection
 	next  *Send
 }
 
-// Init makes the record of a request ready.
+// Init initializes the record of a request.
 func (m *Send) Init(owner Request) {
 	m.owner = owner
 	m.Func = func(*uct.Completion) { m.done() }
 }
 
-// done is called when the transport has let go of a message.
+// done is called when the transport has completed a message.
 func (m *Send) done() {
 	t := m.t
 	m.busy = false
@@ -51,23 +51,23 @@ func (m *Send) done() {
 		if t.unsent != nil {
 			t.pump()
 		}
-	case t.state == outOpen: // the peer has left the queue
+	case t.state == outOpen: // the peer has stopped the queue
 		t.close(nil)
 	}
 }
 
-// end ends the request of a message of which the transport has nothing.
+// end completes the request of a message that the transport no longer uses.
 func (m *Send) end(st ucs.Status) {
 	m.clear()
 	m.owner.End(st)
 }
 
-// again sends a message the usual way that was to go through a queue.
+// again sends a message of the queue the usual way.
 func (m *Send) again() {
 	m.t.s.stats.resent.Inc()
 	m.clear()
 	m.owner.Again()
 }
 
-// clear makes the record as new.
+// clear resets the record.
 func (m *Send) clear() { m.t, m.iov, m.next = nil, nil, nil }

@@ -6,11 +6,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Target is the connection that a Sender sends over.
+// Target is the connection of a Sender.
 type Target interface {
 	Peer
-	// Queues is how queues of the peer are reached over the transport that messages take now;
-	// nil if that has none. Its values can be compared. It reports false while nothing can be asked of the peer.
+	// Queues returns the interface to the peer's queues of the transport that messages use now;
+	// nil if it has none. Its values can be compared. It returns false if no queue can be requested now.
 	Queues() (q uct.QueueSender, ready bool)
 }
 
@@ -22,32 +22,32 @@ type Sender struct {
 	stats *Stats
 
 	out     table[*Out]
-	open    int        // of these, those that are open or are to be
+	open    int        // number of tags whose queue is open or requested
 	usual   uint64     // tagged messages that went the usual way
-	roomAt  uint64     // value of usual from which makeRoom looks again
-	through uint32     // number of the latest one that went through a queue; never 0
-	clock   uint64     // of the use of tuples
-	dead    ucs.Status // why nothing goes on any more
+	roomAt  uint64     // value of usual at which makeRoom looks again
+	through uint32     // number of the latest message through a queue; never 0
+	clock   uint64     // counts uses of tuples, for eviction
+	dead    ucs.Status // why the connection has ended
 }
 
-// Init makes the sender of a connection ready.
+// Init initializes the sender of a connection.
 func (s *Sender) Init(to Target, cfg *Config, stats *Stats) { s.to, s.cfg, s.stats = to, cfg, stats }
 
-// Find is what is known of the messages of a tag; nil if that is nothing.
+// Find returns the state of a tag; nil if there is none.
 func (s *Sender) Find(tag uint64) *Out { return s.out.find(tag) }
 
-// NextUsual is the number of the next message that goes the usual way.
+// NextUsual returns the number of the next message that goes the usual way.
 func (s *Sender) NextUsual() uint64 { return s.usual + 1 }
 
-// firstAsk is with which of its messages a tag gets a queue: not with the first, as many
+// firstAsk is the number of the message of a tag with which the sender requests a queue: not the first, as many
 // tags are used once.
 const firstAsk = 2
 
-// countedTags is of how many tags messages are counted, for each that may have a queue.
+// countedTags is the number of tags with counters, for each tag that may have a queue.
 const countedTags = 4
 
-// WentUsual counts a message that went the usual way, t of which is what Find has returned,
-// and wants a queue for the next ones if there are enough.
+// WentUsual counts a message that went the usual way; t is the result of Find. After enough
+// messages it requests a queue for the next ones.
 func (s *Sender) WentUsual(t *Out, tag uint64) {
 	s.usual++
 	if t == nil {
@@ -63,7 +63,7 @@ func (s *Sender) WentUsual(t *Out, tag uint64) {
 	}
 }
 
-// forget drops the counts of tags that have no queue.
+// forget drops the counters of tags that have no queue.
 func (s *Sender) forget() {
 	var old table[*Out]
 	old, s.out = s.out, old
@@ -75,8 +75,8 @@ func (s *Sender) forget() {
 	})
 }
 
-// Uncount is called when the number-th message of the usual way was not sent after all: those
-// after it have come closer.
+// Uncount is called when the number-th message of the usual way was canceled before it was sent: later
+// messages move up by one.
 func (s *Sender) Uncount(number uint64) {
 	s.usual--
 	s.out.all(func(_ uint64, t *Out) bool {
@@ -87,8 +87,8 @@ func (s *Sender) Uncount(number uint64) {
 	})
 }
 
-// makeRoom evicts a tuple for a tag that wants a queue. Such a tag calls it with each message, so it
-// looks at the tags no more often than there are messages for each of them.
+// makeRoom evicts a tuple for a tag that requests a queue. Such a tag calls it with each message, so
+// on average it compares the tags no more often than each of them has a message.
 func (s *Sender) makeRoom() {
 	if s.usual >= s.roomAt {
 		s.roomAt = s.usual + uint64(s.out.n)
@@ -96,8 +96,8 @@ func (s *Sender) makeRoom() {
 	}
 }
 
-// evict closes the tuple that was not used for the longest time and has nothing under way,
-// unless one is being closed.
+// evict closes the least recently used tuple that has nothing in flight,
+// unless another one is being closed.
 func (s *Sender) evict() {
 	var oldest *Out
 	closing := false
@@ -113,7 +113,7 @@ func (s *Sender) evict() {
 	}
 }
 
-// detach gives the connection back that was not used for the longest time, of a transport.
+// detach detaches the least recently used connection of a transport.
 func (s *Sender) detach(queues uct.QueueSender) bool {
 	var oldest *Out
 	s.out.all(func(_ uint64, t *Out) bool {
@@ -129,8 +129,8 @@ func (s *Sender) detach(queues uct.QueueSender) bool {
 	return true
 }
 
-// Take handles what the receiver tells of a queue. It reports false for what makes no
-// sense.
+// Take handles a control message of the receiver. It returns false if the message is not
+// valid.
 func (s *Sender) Take(c *wire.Tuple) bool {
 	t := s.out.find(c.Tag)
 	switch {
@@ -148,7 +148,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 	return true
 }
 
-// Cancel has the messages of a tag taken back that have not been received, and those ended
+// Cancel recalls the messages of a tag that were not received, and completes those
 // that their owners have given up.
 func (s *Sender) Cancel(tag uint64) {
 	if t := s.out.find(tag); t != nil {
@@ -156,8 +156,8 @@ func (s *Sender) Cancel(tag uint64) {
 	}
 }
 
-// End ends what goes through queues of a connection whose operations end with st. What a
-// transport has ends when that lets go.
+// End completes the messages through queues of a connection that ends with st. Messages that a
+// transport uses complete when it releases them.
 func (s *Sender) End(st ucs.Status) {
 	if s.dead != ucs.StatusOK {
 		return
@@ -178,8 +178,8 @@ func (s *Sender) End(st ucs.Status) {
 	}
 }
 
-// Waiting is how many messages wait for a receive of the peer, and whether no queue comes or
-// goes.
+// Waiting returns the number of messages that wait for receives of the peer, and whether no queue is being
+// opened or closed.
 func (s *Sender) Waiting() (n int, steady bool) {
 	steady = true
 	s.out.all(func(_ uint64, t *Out) bool {
@@ -192,7 +192,7 @@ func (s *Sender) Waiting() (n int, steady bool) {
 	return n, steady
 }
 
-// nextPlace is the place of the next message through a queue.
+// nextPlace returns the place of the next message through a queue.
 func (s *Sender) nextPlace() Place {
 	if s.through++; s.through == 1<<throughBits {
 		s.through = 1
@@ -200,7 +200,7 @@ func (s *Sender) nextPlace() Place {
 	return newPlace(s.usual, s.through)
 }
 
-// tick is the time for what was used last.
+// tick returns the next time stamp for eviction.
 func (s *Sender) tick() uint64 {
 	s.clock++
 	return s.clock

@@ -8,43 +8,43 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Conn is the connection that a Source is of. All queues that it has at a time are of one
+// Conn is the connection of a Source. All its queues at a time are of one
 // transport.
 type Conn[R, M any] interface {
 	Peer
-	// QueueAttr is what its transport says of queues; nil if there is to be none now.
+	// QueueAttr returns the queue attributes of its transport; nil if no queue may be opened now.
 	QueueAttr() *uct.QueueAttr
-	// NewQueue makes a queue for depth receives, which CloseQueue closes.
+	// NewQueue opens a queue for depth receives; CloseQueue closes it.
 	NewQueue(depth int) (uct.Queue, error)
 	CloseQueue(q uct.Queue)
 	// Prepare makes a receive ready for a queue of the connection, and returns its record; nil if
-	// no queue takes it. Then it is Received, of a message of n bytes, or Returned. That
-	// reports false if the receive has ended by that, as it was canceled.
+	// no queue accepts it. Later Received is called, for a message of n bytes, or Returned. Returned
+	// returns false if that completed the receive, as it was canceled.
 	Prepare(v R) *Recv[R, M]
 	Received(v R, n int)
 	Returned(v R) bool
-	// LastKept is the latest message of the connection that was kept; nil if there is none.
+	// LastKept returns the latest unexpected message of the connection; nil if there is none.
 	LastKept() *match.Msg[M]
-	// Fail ends the connection for a peer that does not keep to the rules.
+	// Fail fails the connection because the peer violates the protocol.
 	Fail(why string)
 }
 
-// Source is what a worker knows of the tagged messages that come over a connection. Init
+// Source is the receiver's state of the tagged messages of a connection. Init
 // makes it ready.
 type Source[R, M any] struct {
 	x    *Receiver[R, M]
 	conn Conn[R, M]
 
-	usual uint64 // tagged messages that came the usual way
-	next  Place  // of the next one, if that is sent again; 0 if it is not
+	usual uint64 // tagged messages that arrived the usual way
+	next  Place  // of the next message if it is one that is sent again; otherwise 0
 	in    []*in[R, M]
-	steps uint64 // messages looked at to put those in order that were sent again
+	steps uint64 // messages compared to order those that were sent again
 }
 
-// Init makes the source of a connection ready.
+// Init initializes the source of a connection.
 func (s *Source[R, M]) Init(x *Receiver[R, M], conn Conn[R, M]) { s.x, s.conn = x, conn }
 
-// Take handles what the sender tells of a queue. It reports false for what makes no sense.
+// Take handles a control message of the sender. It returns false if the message is not valid.
 func (s *Source[R, M]) Take(c *wire.Tuple) bool {
 	switch c.Kind {
 	case wire.TupleOpen:
@@ -57,7 +57,7 @@ func (s *Source[R, M]) Take(c *wire.Tuple) bool {
 	return t != nil && t.from == s && t.take(c)
 }
 
-// offer makes a queue for a peer that wants one, unless something speaks against it.
+// offer opens a queue that a peer requested, unless a rule forbids it.
 func (s *Source[R, M]) offer(tag uint64) {
 	t, most := s.newQueue(tag)
 	if t == nil {
@@ -69,10 +69,10 @@ func (s *Source[R, M]) offer(tag uint64) {
 	s.conn.Tell(tag, wire.TupleOpened, t.q.Number(), uint64(most))
 }
 
-// maxQueueDepth is how many receives a queue holds; more wait here.
+// maxQueueDepth is the maximum number of receives posted to a queue; others wait in the backlog.
 const maxQueueDepth = 128
 
-// newQueue makes a queue, for messages of most bytes; nil if there is to be none now.
+// newQueue opens a queue for messages of at most most bytes; nil if no queue may be opened now.
 func (s *Source[R, M]) newQueue(tag uint64) (t *in[R, M], most int) {
 	x, a := s.x, s.conn.QueueAttr()
 	if a == nil || x.paused || x.in.find(tag) != nil || x.fitsAny(tag) {
@@ -92,16 +92,16 @@ func (s *Source[R, M]) newQueue(tag uint64) (t *in[R, M], most int) {
 	return t, min(x.cfg.MaxMessage, a.MaxMessage)
 }
 
-// Coming is called before a message of the tag that came the usual way is handled: the queue
-// that another sender has for the tag is closed.
+// Coming is called before a message of the tag that arrived the usual way is handled. It closes the
+// queue that another sender has for the tag.
 func (s *Source[R, M]) Coming(tag uint64) {
 	if t := s.x.in.find(tag); t != nil && t.from != s && t.state == inOpen {
 		t.stop(&s.x.stats.others)
 	}
 }
 
-// Came is called after a message that came the usual way was handled. n is its node if it
-// was kept, nil if it was not; then it gets its place among those of its sender.
+// Came is called after a message that arrived the usual way was handled. n is its node if it
+// is unexpected, else nil. An unexpected message gets its place among those of its sender.
 func (s *Source[R, M]) Came(n *match.Msg[M]) {
 	at := s.next
 	s.next = 0
@@ -118,8 +118,8 @@ func (s *Source[R, M]) Came(n *match.Msg[M]) {
 	}
 }
 
-// announced handles the place of the next message of a queue that is sent again. They come in
-// order, and behind what had gone the usual way before; it reports false for others.
+// announced handles the place of the next message of a queue that is sent again. Places arrive in
+// order, and after the messages that went the usual way before. It returns false for others.
 func (s *Source[R, M]) announced(t *in[R, M], at Place) bool {
 	if at.through() == 0 || at.usual() > s.usual || t.latest != 0 && !at.after(t.latest) {
 		return false
@@ -128,15 +128,15 @@ func (s *Source[R, M]) announced(t *in[R, M], at Place) bool {
 	return true
 }
 
-// order puts the messages of a queue that were sent again among the others of the connection,
-// once all of them are there. Both have been kept in order, so one look at each is enough,
-// wherever they belong; till then their places tell (Receiver.certain).
+// order merges the messages of a queue that were sent again with the other messages of the connection,
+// when all have arrived. Both lists are in order, so one pass is enough,
+// wherever they belong; until then receives compare places (Receiver.certain).
 func (s *Source[R, M]) order(t *in[R, M]) {
 	if t.latest == 0 { // none was sent again
 		return
 	}
 	w := s.x.w
-	var again, others []M // the latest first
+	var again, others []M // latest first
 	for n := s.conn.LastKept(); n != nil; n = w.Before(n.Owner) {
 		s.steps++
 		if n.Tag == t.tag && w.Place(n.Owner).through() != 0 {
@@ -161,14 +161,14 @@ func (s *Source[R, M]) order(t *in[R, M]) {
 	if !moves { // they are behind all others already
 		return
 	}
-	for _, u := range slices.Backward(append(others, again...)) { // one of the two is empty
+	for _, u := range slices.Backward(append(others, again...)) { // one of the two lists is empty
 		w.Requeue(u)
 	}
 }
 
-// hides reports that the peer may have sent messages that a receive of that tag and mask fits, and
-// that are not visible here though they are older than those that are: they come through a queue,
-// or were taken out of it and are to be sent again.
+// hides reports whether the peer may have sent messages that match a receive of that tag and mask, are
+// older than the visible ones, and are not visible here: they go through a queue,
+// or were recalled from one and will be sent again.
 func (s *Source[R, M]) hides(tag, mask uint64) bool {
 	return slices.ContainsFunc(s.in, func(t *in[R, M]) bool { return t.state >= inOpen && (t.tag^tag)&mask == 0 })
 }

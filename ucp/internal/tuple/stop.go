@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// stop begins to close the queue; why counts that.
+// stop starts closing the queue and counts the reason in why.
 func (t *in[R, M]) stop(why *stats.Counter) {
 	if t.state >= inStopping {
 		return
@@ -31,17 +31,17 @@ func (t *in[R, M]) stop(why *stats.Counter) {
 	t.proceed()
 }
 
-// Looks at a queue that does not stop as a peer is in the middle of a message.
+// Retries of stopping a queue while a peer is in the middle of a message.
 const (
-	// stopLooks is in how many calls of Progress, one after the other, it is tried again: for
-	// longer than a peer takes that runs, which copies 8 KiB.
+	// stopLooks is the number of calls of Progress in a row that retry. They take longer than
+	// a running peer takes to copy 8 KiB.
 	stopLooks = 200
-	// stopPause is after how long it is tried again from then on, until the peer runs, or its
+	// stopPause is the time between later retries, until the peer runs again or its
 	// link is down.
 	stopPause = time.Millisecond
 )
 
-// stopAgain tries again to stop the queue, which does not wait.
+// stopAgain retries to stop the queue, without waiting.
 func (t *in[R, M]) stopAgain() {
 	if t.stopped = t.q.Stop() == nil; t.stopped || t.looks < stopLooks {
 		t.looks++
@@ -56,7 +56,7 @@ func (t *in[R, M]) stopAgain() {
 	x.w.WakeIn(stopPause)
 }
 
-// proceed has the next Progress go on with closing the queue.
+// proceed makes the next Progress continue closing the queue.
 func (t *in[R, M]) proceed() {
 	if x := t.from.x; !t.listed {
 		t.listed = true
@@ -65,8 +65,8 @@ func (t *in[R, M]) proceed() {
 	}
 }
 
-// advance closes the queue when nothing of it is missing: the receives, and what the
-// sender has to tell, unless it has gone.
+// advance closes the queue when all its receives have returned and the sender's control message
+// has arrived, or the sender is gone.
 func (t *in[R, M]) advance() {
 	switch {
 	case t.state != inStopping:
@@ -78,7 +78,7 @@ func (t *in[R, M]) advance() {
 	}
 }
 
-// close closes the queue, and says how many messages have come through it.
+// close closes the queue, and tells the sender how many messages it received.
 func (t *in[R, M]) close() {
 	t.state = inClosed
 	got, conn := t.q.Received(), t.from.conn
@@ -93,7 +93,7 @@ func (t *in[R, M]) close() {
 	}
 }
 
-// remove forgets a queue that is closed.
+// remove removes a closed queue from the table.
 func (t *in[R, M]) remove() {
 	s := t.from
 	s.x.in.remove(t.tag)

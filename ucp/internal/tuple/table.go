@@ -2,7 +2,7 @@ package tuple
 
 import "math/bits"
 
-// table finds values by tags: open addressing, at most half full.
+// table maps tags to values: open addressing, at most half full.
 type table[V any] struct {
 	slots []tableSlot[V] // a power of two, or none
 	n     int
@@ -15,13 +15,13 @@ type tableSlot[V any] struct {
 	v    V
 }
 
-// tagHash spreads tags, whose parts are small numbers (Fibonacci hashing, Knuth, The Art
+// tagHash hashes tags, whose parts are small numbers (Fibonacci hashing, Knuth, The Art
 // of Computer Programming, volume 3, 6.4).
 const tagHash = 0x9e3779b97f4a7c15
 
 func (t *table[V]) home(tag uint64) int { return int(tag * tagHash >> t.shift) }
 
-// find is the value of a tag; the zero value if there is none.
+// find returns the value of a tag, or the zero value.
 func (t *table[V]) find(tag uint64) (v V) {
 	if t.n == 0 {
 		return v
@@ -34,7 +34,7 @@ func (t *table[V]) find(tag uint64) (v V) {
 	}
 }
 
-// add enters a tag that is not there.
+// add adds a tag that is not in the table.
 func (t *table[V]) add(tag uint64, v V) {
 	if 2*(t.n+1) > len(t.slots) {
 		t.grow()
@@ -59,7 +59,7 @@ func (t *table[V]) grow() {
 	}
 }
 
-// remove takes a tag out, and moves back what has been displaced by it.
+// remove removes a tag, and moves back the entries that it displaced.
 func (t *table[V]) remove(tag uint64) {
 	if t.n == 0 {
 		return
@@ -82,7 +82,7 @@ func (t *table[V]) remove(tag uint64) {
 	t.slots[i] = tableSlot[V]{}
 }
 
-// all calls f with each value until it reports false. f must not change the table.
+// all calls f with each value until f returns false. f must not change the table.
 func (t *table[V]) all(f func(tag uint64, v V) bool) {
 	for i := range t.slots {
 		if s := &t.slots[i]; s.used && !f(s.tag, s.v) {
