@@ -163,7 +163,7 @@ func TestTuple_Hostile(t *testing.T) {
 				value := rapid.OneOf(rapid.Uint64Range(0, 4), rapid.Uint64()).Draw(rt, "value")
 				kind := wire.TupleKind(rapid.Uint32Range(1, 8).Draw(rt, "kind"))
 				if p.a.ep.Err() == nil {
-					p.a.ep.messaging().tuple.Tell(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
+					p.a.ep.messaging().tuple.SendControl(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
 				}
 			},
 			"there": func(rt *rapid.T) { tryTag(p.a.ep, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },

@@ -98,8 +98,8 @@ type tupleRecord struct {
 	kind   wire.TupleKind
 }
 
-// Tell implements tuple.Peer.
-func (l *tupleLink) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
+// SendControl implements tuple.Peer.
+func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
 	e := l.m.e
 	if e.state > epClosing {
 		return

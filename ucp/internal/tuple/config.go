@@ -42,7 +42,7 @@ func (s *Stats) AddTo(n *stats.Node) {
 
 // Peer is the remote side of a connection.
 type Peer interface {
-	// Tell sends a wire.Tuple to the peer, in order with the messages of the connection.
+	// SendControl sends a wire.Tuple to the peer, in order with the messages of the connection.
 	// It does nothing if the connection has ended.
-	Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64)
+	SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64)
 }

@@ -23,14 +23,14 @@ type in[R, M any] struct {
 	backlog []*Recv[R, M] // receives that wait for room in the queue, in order
 	used    uint64
 
-	stopped bool   // the queue accepts no more messages
-	looks   int    // how often stopping failed because a peer was in the middle of a message
-	waits   bool   // listed in Receiver.unstopped
-	told    bool   // STOPPED has arrived
-	latest  Place  // of the latest message that was sent again; 0: none yet
-	sent    uint64 // number of messages that the sender has sent, from STOPPED
-	gone    bool   // the connection has ended
-	listed  bool   // in Receiver.ended
+	stopped       bool   // the queue accepts no more messages
+	looks         int    // how often stopping failed because a peer was in the middle of a message
+	waits         bool   // listed in Receiver.unstopped
+	senderStopped bool   // STOPPED has arrived
+	latest        Place  // of the latest message that was sent again; 0: none yet
+	sent          uint64 // number of messages that the sender has sent, from STOPPED
+	gone          bool   // the connection has ended
+	listed        bool   // in Receiver.ended
 }
 
 // inState is the state of a queue at the receiver.
@@ -125,8 +125,8 @@ func (t *in[R, M]) take(c *wire.Tuple) bool {
 	case c.Kind == wire.TupleSwitch && t.state == inOffered:
 		t.switched()
 	case c.Kind == wire.TupleSwitch && t.state == inStopping: // the queue was evicted in the meantime
-	case c.Kind == wire.TupleStopped && t.state <= inStopping && !t.told:
-		t.told, t.sent = true, c.Value
+	case c.Kind == wire.TupleStopped && t.state <= inStopping && !t.senderStopped:
+		t.senderStopped, t.sent = true, c.Value
 		t.stop(nil)
 		t.proceed()
 	case c.Kind == wire.TupleNext && t.state == inClosed:

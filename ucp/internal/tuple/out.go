@@ -21,15 +21,15 @@ type Out struct {
 	askAt int // value of count at which the sender asks for a queue
 	used  uint64
 
-	queues uct.QueueSender // of the transport of the messages when the sender asked
-	number uint32
-	max    int           // maximum message length of the queue, in bytes
-	conn   uct.QueueConn // nil: no connection is attached
-	busy   int           // sends posted to the connection
-	recall uct.Completion
-	told   bool   // the receiver knows the number of messages: none is in flight any more
-	sent   uint64 // messages posted to a connection
-	acked  uint64 // of these, messages that were received
+	queues   uct.QueueSender // of the transport of the messages when the sender asked
+	number   uint32
+	max      int           // maximum message length of the queue, in bytes
+	conn     uct.QueueConn // nil: no connection is attached
+	busy     int           // sends posted to the connection
+	recall   uct.Completion
+	reported bool   // the receiver knows the number of messages: none is in flight any more
+	sent     uint64 // messages posted to a connection
+	acked    uint64 // of these, messages that were received
 
 	first, last *Send // sends that were not received, in order
 	unsent      *Send // the first of these that was not posted
@@ -64,7 +64,7 @@ func (t *Out) open() {
 	}
 	t.state, t.queues = outAsked, q
 	s.open++
-	s.to.Tell(t.tag, wire.TupleOpen, 0, 0)
+	s.to.SendControl(t.tag, wire.TupleOpen, 0, 0)
 }
 
 // opened handles the reply to open: the peer has opened a queue, or none.
@@ -76,13 +76,13 @@ func (t *Out) opened(c *wire.Tuple) {
 	t.state, t.number, t.max = outOpen, c.Number, int(min(c.Value, uint64(math.MaxInt)))
 	t.sent, t.acked = 0, 0
 	t.used = t.s.tick()
-	t.s.to.Tell(t.tag, wire.TupleSwitch, c.Number, 0)
+	t.s.to.SendControl(t.tag, wire.TupleSwitch, c.Number, 0)
 }
 
 // later returns to the usual way. The next request for a queue comes after twice as many messages.
 func (t *Out) later() {
 	t.s.open--
-	t.state, t.count, t.told = outUsual, 0, false
+	t.state, t.count, t.reported = outUsual, 0, false
 	if t.askAt < maxAsk {
 		t.askAt *= 2
 	}
@@ -193,8 +193,8 @@ func (t *Out) close(why *stats.Counter) {
 // recalled tells the receiver how many messages it may have received.
 func (t *Out) recalled() {
 	if t.s.dead == ucs.StatusOK {
-		t.told = true
-		t.s.to.Tell(t.tag, wire.TupleStopped, t.number, t.sent)
+		t.reported = true
+		t.s.to.SendControl(t.tag, wire.TupleStopped, t.number, t.sent)
 	}
 }
 
@@ -212,10 +212,10 @@ func (t *Out) closed(got uint64) {
 		if m.owner.GivenUp() {
 			m.end(ucs.StatusCanceled)
 		} else {
-			t.s.to.Tell(t.tag, wire.TupleNext, t.number, uint64(m.place))
+			t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
 			m.again()
 		}
 		m = next
 	}
-	t.s.to.Tell(t.tag, wire.TupleResent, t.number, 0)
+	t.s.to.SendControl(t.tag, wire.TupleResent, t.number, 0)
 }

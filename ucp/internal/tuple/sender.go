@@ -140,7 +140,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 		t.opened(c)
 	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
 		t.close(nil)
-	case c.Kind == wire.TupleClosed && t.number == c.Number && t.told && c.Value >= t.acked && c.Value <= t.sent:
+	case c.Kind == wire.TupleClosed && t.number == c.Number && t.reported && c.Value >= t.acked && c.Value <= t.sent:
 		t.closed(c.Value)
 	default:
 		return false

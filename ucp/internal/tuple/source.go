@@ -62,11 +62,11 @@ func (s *Source[R, M]) offer(tag uint64) {
 	t, most := s.newQueue(tag)
 	if t == nil {
 		s.x.stats.refused.Inc()
-		s.conn.Tell(tag, wire.TupleOpened, 0, 0)
+		s.conn.SendControl(tag, wire.TupleOpened, 0, 0)
 		return
 	}
 	s.x.stats.opened.Inc()
-	s.conn.Tell(tag, wire.TupleOpened, t.q.Number(), uint64(most))
+	s.conn.SendControl(tag, wire.TupleOpened, t.q.Number(), uint64(most))
 }
 
 // maxQueueDepth is the maximum number of receives posted to a queue; others wait in the backlog.

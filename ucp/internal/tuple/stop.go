@@ -24,8 +24,8 @@ func (t *in[R, M]) stop(why *stats.Counter) {
 		t.giveBack(r)
 	}
 	t.backlog = nil
-	if !t.gone && !t.told {
-		t.from.conn.Tell(t.tag, wire.TupleStop, t.q.Number(), 0)
+	if !t.gone && !t.senderStopped {
+		t.from.conn.SendControl(t.tag, wire.TupleStop, t.q.Number(), 0)
 	}
 	t.stopped = t.q.Stop() == nil
 	t.proceed()
@@ -72,7 +72,7 @@ func (t *in[R, M]) advance() {
 	case t.state != inStopping:
 	case !t.stopped: // a peer is in the middle of a message
 		t.stopAgain()
-	case t.posted > 0 || !t.told && !t.gone:
+	case t.posted > 0 || !t.senderStopped && !t.gone:
 	default:
 		t.close()
 	}
@@ -89,7 +89,7 @@ func (t *in[R, M]) close() {
 	case got > t.sent:
 		conn.Fail("more messages came through a queue than were sent")
 	default:
-		conn.Tell(t.tag, wire.TupleClosed, t.q.Number(), got)
+		conn.SendControl(t.tag, wire.TupleClosed, t.q.Number(), got)
 	}
 }
 

@@ -178,7 +178,7 @@ func (w *world) cancel(v *recv) {
 // origin is a peer as the Conn of its Source.
 type origin peer
 
-func (o *origin) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
+func (o *origin) SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
 	o.back = append(o.back, wire.Tuple{Tag: tag, Kind: kind, Number: number, Value: value})
 }
 
@@ -236,7 +236,7 @@ func (o *origin) Fail(why string) { require.Fail(o.w.t, why) }
 // target is a peer as the Target of its Sender.
 type target peer
 
-func (o *target) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
+func (o *target) SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
 	o.outbox = append(o.outbox, &event{tuple: wire.Tuple{Tag: tag, Kind: kind, Number: number, Value: value}})
 }
 
