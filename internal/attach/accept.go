@@ -85,20 +85,17 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 		return
 	}
 	l := newLink(p, conn, who, hello.from)
+	l.id = hello.link
 	reason := p.admit(l, &hello, fds)
 	if reason != 0 {
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(reason))
 		_ = conn.Close() // the refusal is the last word
 		_ = l.Close()
-		l.goDown() // OnLink may have had it
 		return
 	}
 	p.count.accepted.Add(1)
-	if err := p.welcome(l); err != nil {
-		_ = conn.CloseWrite() // the dialer goes, if it has not; watch then tells the owner
-	}
-	_ = l.watch()
+	_ = l.start(func() error { return p.welcome(l) })
 }
 
 // expire has a handshake no longer wait for the peer's message. Its own does not block: it is the

@@ -49,7 +49,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	if err != nil {
 		return nil, p.dialError(ctx, err)
 	}
-	out := &Outbound{Link: newLink(p, conn, who, gid)}
+	out := p.newOutbound(conn, who, gid)
 	defer func() {
 		if err != nil {
 			_ = out.Close()
@@ -59,6 +59,12 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, p.dialError(ctx, err)
 	}
 	return out, p.establish(out.Link)
+}
+
+func (p *Port) newOutbound(conn *net.UnixConn, who peer, gid [16]byte) *Outbound {
+	l := newLink(p, conn, who, gid)
+	l.id, l.dialed = newLinkID(), true
+	return &Outbound{Link: l}
 }
 
 // introduceIn runs the dialer's side of the handshake until bound is done at most. An answer that has
@@ -72,12 +78,12 @@ func (p *Port) introduceIn(ctx, bound context.Context, out *Outbound) error {
 	return err
 }
 
-// establish hands the link to the port and starts watching it.
+// establish hands the link to the port and starts it.
 func (p *Port) establish(l *Link) error {
 	if err := p.adopt(l); err != nil {
 		return err
 	}
-	return l.watch()
+	return l.start(nil)
 }
 
 // connect finds the listener of an allowed user and makes sure that it is one.
@@ -126,7 +132,7 @@ func (p *Port) introduce(out *Outbound) error {
 	}
 	hello := &frame{
 		kind: kindHello, layout: p.cfg.Layout, from: p.cfg.GID, to: out.PeerGID,
-		len0: uint64(p.cfg.LinkLen), arenaLen: uint64(len(p.cfg.Arena.Bytes())),
+		len0: uint64(p.cfg.LinkLen), link: out.id,
 	}
 	if err := send(out.conn, hello, out.Seg.FD(), p.cfg.Arena.FD(), p.cfg.WakeFD); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 //	16  16B  GID of the sender
 //	32  16B  GID of the receiver
 //	48  u64  link length (hello), table length (welcome)
-//	56  u64  arena length             (hello, welcome)
+//	56  u64  arena length (welcome), name of the link (hello)
 //
 // Fields that a kind does not have are zero. The first 16 bytes and the refuse
 // message stay as they are in every version, so that versions can refuse each other.
@@ -28,21 +28,22 @@ type frame struct {
 	reason   Reason
 	from, to [16]byte
 	len0     uint64 // link or table
-	arenaLen uint64
+	arenaLen uint64 // of a welcome
+	link     linkID // of a hello
 }
 
 const (
-	frameLen      = 64
-	frameMagic    = 0x78637567 // "gucx" in memory
-	frameVersion  = 2
-	frameOffVer   = 4
-	frameOffKind  = 6
-	frameOffLay   = 8
-	frameOffWhy   = 12
-	frameOffFrom  = 16
-	frameOffTo    = 32
-	frameOffLen0  = 48
-	frameOffArena = 56
+	frameLen     = 64
+	frameMagic   = 0x78637567 // "gucx" in memory
+	frameVersion = 3
+	frameOffVer  = 4
+	frameOffKind = 6
+	frameOffLay  = 8
+	frameOffWhy  = 12
+	frameOffFrom = 16
+	frameOffTo   = 32
+	frameOffLen0 = 48
+	frameOffLast = 56
 )
 
 // kind is the message type.
@@ -72,7 +73,7 @@ func (f *frame) encode() []byte {
 	copy(b[frameOffFrom:], f.from[:])
 	copy(b[frameOffTo:], f.to[:])
 	le.PutUint64(b[frameOffLen0:], f.len0)
-	le.PutUint64(b[frameOffArena:], f.arenaLen)
+	le.PutUint64(b[frameOffLast:], f.arenaLen|uint64(f.link)) // a frame has one of the two
 	return b
 }
 
@@ -84,13 +85,17 @@ func decodeFrame(b []byte) (frame, error) {
 		return frame{}, errMalformed
 	}
 	f := frame{
-		kind:     kind(le.Uint16(b[frameOffKind:])),
-		layout:   le.Uint32(b[frameOffLay:]),
-		reason:   Reason(le.Uint32(b[frameOffWhy:])),
-		from:     [16]byte(b[frameOffFrom:frameOffTo]),
-		to:       [16]byte(b[frameOffTo:frameOffLen0]),
-		len0:     le.Uint64(b[frameOffLen0:]),
-		arenaLen: le.Uint64(b[frameOffArena:]),
+		kind:   kind(le.Uint16(b[frameOffKind:])),
+		layout: le.Uint32(b[frameOffLay:]),
+		reason: Reason(le.Uint32(b[frameOffWhy:])),
+		from:   [16]byte(b[frameOffFrom:frameOffTo]),
+		to:     [16]byte(b[frameOffTo:frameOffLen0]),
+		len0:   le.Uint64(b[frameOffLen0:]),
+	}
+	if last := le.Uint64(b[frameOffLast:]); f.kind == kindHello {
+		f.link = linkID(last)
+	} else {
+		f.arenaLen = last
 	}
 	if v := le.Uint16(b[frameOffVer:]); v != frameVersion && f.kind != kindRefuse {
 		return frame{}, fmt.Errorf("%w: peer has %d, this side %d", errVersion, v, frameVersion)
@@ -103,7 +108,7 @@ func (f *frame) check() error {
 	ok := false
 	switch f.kind {
 	case kindHello, kindWelcome:
-		ok = f.reason == 0 && f.len0 != 0 && f.arenaLen != 0 && f.from != [16]byte{} && f.to != [16]byte{}
+		ok = f.reason == 0 && f.len0 != 0 && f.arenaLen|uint64(f.link) != 0 && f.from != [16]byte{} && f.to != [16]byte{}
 	case kindRefuse:
 		ok = f.reason != 0 && f.layout == 0 && f.len0 == 0 && f.arenaLen == 0
 	}

@@ -12,14 +12,14 @@ import (
 )
 
 func sampleHello() *frame {
-	return &frame{kind: kindHello, layout: 3, from: [16]byte{1}, to: [16]byte{2}, len0: 4096, arenaLen: 8192}
+	return &frame{kind: kindHello, layout: 3, from: [16]byte{1}, to: [16]byte{2}, len0: 4096, link: 8192}
 }
 
 func TestFrame_Layout(t *testing.T) {
 	f := &frame{kind: kindWelcome, layout: 0x01020304, from: [16]byte{0xa0, 15: 0xa1}, to: [16]byte{0xb0, 15: 0xb1},
 		len0: 0x1112131415161718, arenaLen: 0x2122232425262728}
 	want := []byte{
-		'g', 'u', 'c', 'x', 2, 0, 2, 0, 4, 3, 2, 1, 0, 0, 0, 0,
+		'g', 'u', 'c', 'x', 3, 0, 2, 0, 4, 3, 2, 1, 0, 0, 0, 0,
 		0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xa1,
 		0xb0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1,
 		0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,
@@ -40,7 +40,12 @@ func TestFrame_RoundTrip(t *testing.T) {
 		} else {
 			f.layout = rapid.Uint32().Draw(t, "layout")
 			f.len0 = rapid.Uint64Min(1).Draw(t, "len0")
-			f.arenaLen = rapid.Uint64Min(1).Draw(t, "arena")
+			last := rapid.Uint64Min(1).Draw(t, "arena or link")
+			if f.kind == kindHello {
+				f.link = linkID(last)
+			} else {
+				f.arenaLen = last
+			}
 		}
 		got, err := decodeFrame(f.encode())
 		require.NoError(t, err)
@@ -62,8 +67,8 @@ func TestDecodeFrame_Refuses(t *testing.T) {
 		{"kind 0", func(b []byte) []byte { b[frameOffKind] = 0; return b }, errMalformed},
 		{"kind 4", func(b []byte) []byte { b[frameOffKind] = 4; return b }, errMalformed},
 		{"hello with reason", func(b []byte) []byte { b[frameOffWhy] = 1; return b }, errMalformed},
-		{"hello without link", func(b []byte) []byte { clear(b[frameOffLen0:frameOffArena]); return b }, errMalformed},
-		{"hello without arena", func(b []byte) []byte { clear(b[frameOffArena:]); return b }, errMalformed},
+		{"hello without length", func(b []byte) []byte { clear(b[frameOffLen0:frameOffLast]); return b }, errMalformed},
+		{"hello without link", func(b []byte) []byte { clear(b[frameOffLast:]); return b }, errMalformed},
 		{"hello from zero", func(b []byte) []byte { clear(b[frameOffFrom:frameOffTo]); return b }, errMalformed},
 		{"hello to zero", func(b []byte) []byte { clear(b[frameOffTo:frameOffLen0]); return b }, errMalformed},
 		{"refuse with lengths", func(b []byte) []byte { b[frameOffKind], b[frameOffWhy] = 3, 1; return b }, errMalformed},

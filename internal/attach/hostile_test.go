@@ -55,7 +55,7 @@ func (s *station) hello(t testing.TB) (*frame, []int) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, seg.Close()) })
 	return &frame{kind: kindHello, layout: testLayout, from: [16]byte{9}, to: s.gid,
-		len0: testLinkLen, arenaLen: testArenaLen}, []int{seg.FD(), s.arena.FD(), s.wake.PeerFD()}
+		len0: testLinkLen, link: newLinkID()}, []int{seg.FD(), s.arena.FD(), s.wake.PeerFD()}
 }
 
 func TestHostile_Hello(t *testing.T) {

@@ -6,16 +6,13 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs"
 )
 
 // Link is what both ends of a link have. It is up until the peer dies or closes,
-// or this side closes; the kernel's word for that is the hang-up of the socket.
+// or this side closes.
 type Link struct {
 	// PeerGID is the GID the peer gave; an acceptor cannot verify it.
 	PeerGID [16]byte
@@ -28,21 +25,31 @@ type Link struct {
 	// process to that peer share it.
 	WakeFD int
 
-	port *Port
-	conn *net.UnixConn
-	wake *sharedPipe // WakeFD; nil before the handshake
-	segs []*memfd.Segment
-	up   atomic.Bool
-	done chan struct{}
+	port   *Port
+	conn   *net.UnixConn // that it was made on
+	id     linkID
+	dialed bool        // by this side
+	wake   *sharedPipe // WakeFD; nil before the handshake
+	segs   []*memfd.Segment
+	up     atomic.Bool
+	done   chan struct{}
 	// peerStays: see PeerStays; stored before up becomes false.
 	peerStays atomic.Bool
 
 	counted bool // against MaxLinks; under port.mu
 
+	// Under processes.Mutex:
+	shared   *sharedConn // that carries it; nil during the handshake
+	next     *sharedConn // of a dialer: that it moves to
+	hasMoved bool        // of an acceptor: the dialer has asked for that
+	early    linkMsgKind // how the peer has ended it, by what it said on next
+	left     bool        // this side has hung up
+	ended    bool        // this side has closed it, or the peer has ended it
+
 	mu      sync.Mutex
 	closed  bool
 	hungUp  bool
-	awaited bool // Port.Close waits for watch
+	awaited bool // Port.Close waits for goDown
 	hooks   []func()
 }
 
@@ -153,12 +160,23 @@ func (l *Link) HangUp() {
 	l.mu.Lock()
 	l.hungUp = true
 	l.mu.Unlock()
-	_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
+	l.sendLeft()
 	l.port.disown(l)
 	l.leave()
 }
 
-// leave has Port.Close not wait for watch any more.
+// sendLeft tells the peer that this side goes.
+func (l *Link) sendLeft() {
+	processes.Lock()
+	defer processes.Unlock()
+	if l.left = true; l.shared != nil {
+		l.shared.send(msgLeft, l.id)
+		return
+	}
+	_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
+}
+
+// leave has Port.Close not wait for the end of the link any more.
 func (l *Link) leave() {
 	l.mu.Lock()
 	awaited := l.awaited
@@ -169,7 +187,7 @@ func (l *Link) leave() {
 	}
 }
 
-// Close hangs up and gives back mappings and descriptors of the link. Nobody may
+// Close ends the link and gives back mappings and descriptors of it. Nobody may
 // use its segments or WakeFD any more. Idempotent; does not wait for a running
 // AfterDown function, so may be called by one.
 func (l *Link) Close() error {
@@ -182,24 +200,37 @@ func (l *Link) Close() error {
 	l.hooks = nil
 	l.mu.Unlock()
 
-	if !l.port.isClosed() {
-		l.sayStays()
+	kind := msgClosed
+	if l.port.isClosed() {
+		kind = msgGone
 	}
-	_ = l.conn.Close() // the only error is that watch, seeing the hang-up, was first
+	l.disconnect(kind)
+	l.goDown(false)
 	l.port.forget(l)
 	return l.release()
 }
 
-// stays is the message of a side that ends a link and not its port.
-const stays = 's'
-
-// sayStays sends it, unless the peer was first. It is the only message after the handshake, so
-// that there is room for it.
-func (l *Link) sayStays() {
-	raw, _ := l.conn.SyscallConn() // fails only for a nil connection
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.Send(int(fd), []byte{stays}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	})
+// disconnect tells the peer that this side accesses its memory over the link no more, and closes the
+// connection if that carries no other link.
+func (l *Link) disconnect(kind linkMsgKind) {
+	processes.Lock()
+	defer processes.Unlock()
+	l.ended = true
+	if l.shared == nil { // in the handshake
+		c := sharedConn{conn: l.conn}
+		c.trySend(linkMsg{kind, l.id})
+		_ = l.conn.Close()
+		return
+	}
+	if inbound := l.shared.peer.inbound; inbound[l.id] == l {
+		delete(inbound, l.id)
+	}
+	l.shared.send(kind, l.id)
+	l.shared.remove(l)
+	if l.next != nil {
+		l.next.send(kind, l.id)
+		l.next.remove(l)
+	}
 }
 
 func (l *Link) release() error {
@@ -210,12 +241,10 @@ func (l *Link) release() error {
 	return errors.Join(append(errs, l.wake.close())...)
 }
 
-// watch has a goroutine wait until the link is down. Nothing is sent after the handshake
-// but the last word of who ends the link, so whatever a read returns ends it; descriptors that would come with
-// data are dropped by the kernel, as read has no place for them. The socket stays open
-// until Close: a hang-up tells the peer that this side is inside its memory no more.
-// ErrClosed, and the link is down, when the port is closed.
-func (l *Link) watch() error {
+// start has the port wait for the end of the link, and its connection be read. welcome is what the acceptor
+// tells the dialer first, or nil; if it fails the link still goes down when the dialer has gone. ErrClosed,
+// and the link is down, when the port is closed.
+func (l *Link) start(welcome func() error) error {
 	entered := l.port.enter()
 	l.mu.Lock()
 	l.awaited = entered
@@ -225,41 +254,47 @@ func (l *Link) watch() error {
 		l.leave()
 	} else if !entered {
 		_ = l.conn.Close()
-		l.goDown()
+		l.goDown(false)
 		return ucs.ErrClosed
 	}
-	go func() {
-		defer l.leave()
-		l.awaitHangUp()
-		l.goDown()
-	}()
+	l.connect(welcome)
 	return nil
 }
 
-// awaitHangUp reads the peer's last word. A deadline is what is left of the handshake. A
-// reset says that the peer has not read our welcome, and comes before what it had sent.
-func (l *Link) awaitHangUp() {
-	var b [1]byte
-	for {
-		_ = l.conn.SetDeadline(time.Time{})
-		n, err := l.conn.Read(b[:])
-		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ECONNRESET) {
-			continue
-		}
-		l.peerStays.Store(n == 1 && b[0] == stays)
+// connect makes the connection of the handshake a shared one.
+func (l *Link) connect(welcome func() error) {
+	processes.Lock()
+	defer processes.Unlock()
+	if l.ended { // the owner has closed it
+		l.leave()
 		return
 	}
+	c := newSharedConn(l)
+	switch {
+	case l.left:
+	case welcome != nil && welcome() != nil:
+		_ = c.conn.CloseWrite() // the dialer goes, if it has not; the owner then learns that
+	default:
+		c.share(l)
+	}
+	go c.read()
 }
 
-// goDown tells everybody that the link is down, once.
-func (l *Link) goDown() {
+// goDown tells everybody that the link is down, once. stays: see PeerStays.
+func (l *Link) goDown(stays bool) {
 	l.mu.Lock()
+	if !l.up.Load() {
+		l.mu.Unlock()
+		return
+	}
 	hooks := l.hooks
 	l.hooks = nil
+	l.peerStays.Store(stays)
 	l.up.Store(false)
 	close(l.done)
 	l.mu.Unlock()
 	for _, f := range hooks {
 		f()
 	}
+	l.leave()
 }

@@ -362,7 +362,7 @@ func TestAfterDown_Closed(t *testing.T) {
 	l := newLink(newStation(t, nil).Port, conn, who, anyGID())
 	require.NoError(t, l.Close())
 	l.AfterDown(func() { t.Error("called") })
-	l.goDown()
+	l.goDown(false)
 	assert.False(t, l.Up())
 }
 

@@ -65,7 +65,7 @@ func TestPeerStays_WelcomeUnread(t *testing.T) {
 		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		return err != unix.EAGAIN
 	}))
-	l := &Link{port: a.Port, conn: conn.UnixConn, WakeFD: -1}
+	l := &Link{port: a.Port, conn: conn.UnixConn, id: hello.link, WakeFD: -1}
 	require.NoError(t, l.Close())
 	within(t, in.Done(), "end of the link")
 	assert.True(t, in.PeerStays())

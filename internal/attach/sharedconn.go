@@ -1,0 +1,275 @@
+package attach
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what this process knows about a process that it has connections to, which may be itself. The
+// kernel identifies it, by SO_PEERCRED: no peer can claim to be another process.
+type process struct {
+	who     peer
+	conns   []*sharedConn    // that links can move to, oldest first
+	inbound map[linkID]*Link // that the process dialed, and that this side has not closed
+	links   int              // made since there is a connection
+	users   int              // connections that are not closed
+}
+
+// processes are those that this process has connections to. Its lock is also that of all fields of process
+// and sharedConn, and of fields of Link: no other lock is taken, and nothing waits, while it is held, but that
+// Link.mu may be.
+var processes struct {
+	sync.Mutex
+	by map[peer]*process
+}
+
+// sharedConn is a connection after the handshake. It carries the link that it was made for, and links of
+// the same two processes, whichever of them has dialed, that have moved to it.
+type sharedConn struct {
+	conn   *net.UnixConn
+	peer   *process
+	links  map[linkID]*Link // carried, and those that are about to move here
+	queue  []linkMsg        // that the peer has no room for; a goroutine sends the first one
+	down   bool             // the peer is dead, has hung up, or has sent what is malformed
+	closed bool             // by this side
+	stray  int              // messages about links that are not here
+}
+
+// strayLimit is how many messages about links that are not here a connection may get for each link of the
+// two processes, and strayBase how many more. An honest peer sends such a message when both sides close a
+// link at the same time: a move and a close at most.
+const (
+	strayLimit = 4
+	strayBase  = 64
+)
+
+// newSharedConn returns the connection that carries l alone. The lock is held.
+func newSharedConn(l *Link) *sharedConn {
+	who := peer{pid: l.PeerPID, uid: l.PeerUID}
+	p := processes.by[who]
+	if p == nil {
+		p = &process{who: who, inbound: map[linkID]*Link{}}
+		p.list()
+	}
+	p.users++
+	p.links++
+	c := &sharedConn{conn: l.conn, peer: p, links: map[linkID]*Link{l.id: l}}
+	l.shared = c
+	if !l.dialed && p.inbound[l.id] == nil { // a name that is taken is a peer's doing, and leads to its other link
+		p.inbound[l.id] = l
+	}
+	return c
+}
+
+// list has more connections to the process found, unless the kernel does not name it.
+func (p *process) list() {
+	if p.who.pid == 0 {
+		return
+	}
+	if processes.by == nil {
+		processes.by = map[peer]*process{}
+	}
+	processes.by[p.who] = p
+}
+
+// share makes c one that links can move to, and moves l, which it was made for, to an older one if there is
+// one and this side has dialed. The lock is held.
+func (c *sharedConn) share(l *Link) {
+	if c.peer.who.pid == 0 {
+		return
+	}
+	c.peer.conns = append(c.peer.conns, c)
+	if to := c.peer.conns[0]; l.dialed && to != c && to.links[l.id] == nil {
+		l.next = to
+		to.links[l.id] = l
+		to.send(msgMove, l.id)
+	}
+}
+
+// send queues a message. It does not wait. The lock is held.
+func (c *sharedConn) send(kind linkMsgKind, id linkID) {
+	m := linkMsg{kind, id}
+	if len(c.queue) == 0 && c.trySend(m) {
+		return
+	}
+	c.queue = append(c.queue, m)
+	if len(c.queue) == 1 {
+		go c.flush()
+	}
+}
+
+// trySend sends a message; false if the peer has no room for it. A peer that is gone needs none.
+func (c *sharedConn) trySend(m linkMsg) bool {
+	var err error
+	raw, _ := c.conn.SyscallConn() // fails only for a nil connection
+	closed := raw.Control(func(fd uintptr) {
+		err = unix.Send(int(fd), m.encode(), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	return closed != nil || !errors.Is(err, unix.EAGAIN)
+}
+
+// flush sends what is queued.
+func (c *sharedConn) flush() {
+	for more := true; more; {
+		processes.Lock()
+		m := c.queue[0]
+		processes.Unlock()
+		_, err := c.conn.Write(m.encode())
+		processes.Lock()
+		c.queue = c.queue[1:]
+		if err != nil {
+			c.queue = nil
+		}
+		more = len(c.queue) > 0
+		processes.Unlock()
+	}
+}
+
+// read handles what the peer sends until it hangs up. Descriptors that come with a message are dropped by the kernel, as
+// read has no place for them.
+func (c *sharedConn) read() {
+	for {
+		m, err := c.receive()
+		processes.Lock()
+		if err == nil && !c.closed {
+			err = c.handle(m)
+		}
+		if err != nil {
+			c.goDown()
+		}
+		processes.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// receive reads a message. A deadline is what is left of the handshake. A reset says that the peer had not
+// read all messages, and comes before what it had sent.
+func (c *sharedConn) receive() (linkMsg, error) {
+	var b [linkMsgLen + 1]byte
+	for {
+		_ = c.conn.SetReadDeadline(time.Time{})
+		n, err := c.conn.Read(b[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ECONNRESET) {
+			continue
+		}
+		if err != nil {
+			return linkMsg{}, err
+		}
+		return decodeLinkMsg(b[:n])
+	}
+}
+
+// handle does what a message says. Error: errMalformed. The lock is held.
+func (c *sharedConn) handle(m linkMsg) error {
+	if m.kind == msgMove {
+		return c.takeOver(c.peer.inbound[m.id])
+	}
+	l := c.links[m.id]
+	switch {
+	case l == nil || l.ended:
+		return c.noteStray()
+	case m.kind == msgMoved && (l.shared != c || l.next == nil), m.kind == msgLeft && !l.dialed:
+		return errMalformed
+	case m.kind == msgMoved:
+		l.finishMove()
+	case l.shared != c && l.early != 0:
+		return c.noteStray()
+	case l.shared != c: // the move is not confirmed yet
+		l.early = m.kind
+	default:
+		l.end(m.kind)
+	}
+	return nil
+}
+
+// noteStray counts a message about a link that is not here.
+func (c *sharedConn) noteStray() error {
+	if c.stray++; c.stray > strayBase+strayLimit*c.peer.links {
+		return errMalformed
+	}
+	return nil
+}
+
+// takeOver moves a link here, which the peer has dialed; nil: one that is not there.
+func (c *sharedConn) takeOver(l *Link) error {
+	if l == nil || l.ended {
+		return c.noteStray()
+	}
+	old := l.shared
+	if old == c || l.hasMoved || c.links[l.id] != nil {
+		return errMalformed
+	}
+	l.hasMoved = true
+	if len(old.queue) > 0 || !old.trySend(linkMsg{msgMoved, l.id}) {
+		return nil // the peer does not read: the link stays where it is, as the dialer is not told that it moved
+	}
+	l.shared = c
+	c.links[l.id] = l
+	old.remove(l)
+	return nil
+}
+
+// finishMove makes the connection that l moves to the one that carries it.
+func (l *Link) finishMove() {
+	old := l.shared
+	l.shared, l.next = l.next, nil
+	old.remove(l)
+	if l.early != 0 {
+		l.end(l.early)
+	}
+}
+
+// end has the link go down by what the peer has said.
+func (l *Link) end(kind linkMsgKind) {
+	l.ended = true
+	go l.goDown(kind == msgClosed)
+}
+
+// goDown ends all links of c. The socket stays open until this side has closed them: its hang-up says that
+// this side accesses the peer's memory no more.
+func (c *sharedConn) goDown() {
+	c.down = true
+	c.unlist()
+	for id, l := range c.links {
+		switch {
+		case l.shared != c: // it moves here: if the peer knows that, it has said so on the other connection
+			delete(c.links, id)
+			l.early = msgGone
+		case !l.ended:
+			l.end(msgGone)
+		}
+	}
+	c.closeIfUnused()
+}
+
+// unlist has no more links move here.
+func (c *sharedConn) unlist() {
+	c.peer.conns = slices.DeleteFunc(c.peer.conns, func(x *sharedConn) bool { return x == c })
+}
+
+// remove makes c not carry l any more.
+func (c *sharedConn) remove(l *Link) {
+	delete(c.links, l.id)
+	c.closeIfUnused()
+}
+
+// closeIfUnused closes a connection that carries no link. What is queued is not sent: the hang-up says enough.
+func (c *sharedConn) closeIfUnused() {
+	if len(c.links) > 0 || c.closed {
+		return
+	}
+	c.closed = true
+	c.unlist()
+	_ = c.conn.Close()
+	if c.peer.users--; c.peer.users == 0 && processes.by[c.peer.who] == c.peer {
+		delete(processes.by, c.peer.who)
+	}
+}
