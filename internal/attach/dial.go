@@ -41,6 +41,15 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, ucs.ErrClosed
 	}
 	defer p.wg.Done()
+	release, err := p.takeDialSlot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	bound, cancel := timelimit.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
@@ -58,6 +67,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	if err = p.introduceIn(ctx, bound, out); err != nil {
 		return nil, p.dialError(ctx, err)
 	}
+	out.settled = release
 	return out, p.establish(out.Link)
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // connPair returns the ends of a connection, each with the process behind the other one.
-func connPair(t *testing.T) (own, theirs *net.UnixConn, who peer) {
+func connPair(t testing.TB) (own, theirs *net.UnixConn, who peer) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)

@@ -41,6 +41,7 @@ type Link struct {
 	// Under processes.Mutex:
 	shared   *sharedConn // that carries it; nil during the handshake
 	next     *sharedConn // of a dialer: that it moves to
+	settled  func()      // of a dialer: called when it moves no more; nil later
 	hasMoved bool        // of an acceptor: the dialer has asked for that
 	early    linkMsgKind // how the peer has ended it, by what it said on next
 	left     bool        // this side has hung up
@@ -216,6 +217,7 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
 	defer processes.Unlock()
 	l.ended = true
+	l.settle()
 	if l.shared == nil { // in the handshake
 		c := sharedConn{conn: l.conn}
 		c.trySend(linkMsg{kind, l.id})

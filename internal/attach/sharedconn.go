@@ -82,13 +82,25 @@ func (p *process) list() {
 // one and this side has dialed. The lock is held.
 func (c *sharedConn) share(l *Link) {
 	if c.peer.who.pid == 0 {
+		l.settle()
 		return
 	}
 	c.peer.conns = append(c.peer.conns, c)
-	if to := c.peer.conns[0]; l.dialed && to != c && to.links[l.id] == nil {
-		l.next = to
-		to.links[l.id] = l
-		to.send(msgMove, l.id)
+	to := c.peer.conns[0]
+	if !l.dialed || to == c || to.links[l.id] != nil {
+		l.settle()
+		return
+	}
+	l.next = to
+	to.links[l.id] = l
+	to.send(msgMove, l.id)
+}
+
+// settle ends the dial of a link, which takes no more descriptors from now on. The lock is held.
+func (l *Link) settle() {
+	if f := l.settled; f != nil {
+		l.settled = nil
+		f()
 	}
 }
 
@@ -222,6 +234,7 @@ func (l *Link) finishMove() {
 	old := l.shared
 	l.shared, l.next = l.next, nil
 	old.remove(l)
+	l.settle()
 	if l.early != 0 {
 		l.end(l.early)
 	}
@@ -230,6 +243,7 @@ func (l *Link) finishMove() {
 // end has the link go down by what the peer has said.
 func (l *Link) end(kind linkMsgKind) {
 	l.ended = true
+	l.settle()
 	go l.goDown(kind == msgClosed)
 }
 
