@@ -152,6 +152,8 @@ func runChild(role string) {
 		workBusy(s, m, in)
 	case roleDenied:
 		workDenied(s, m)
+	case roleMesh:
+		meetAll(s, in)
 	}
 	s.close(t)
 }
