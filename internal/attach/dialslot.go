@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// maxDials is how many dials of this process are under way at a time. Each takes up to 9 descriptors of
-	// this process, of which one is left when its link is not the first one to the peer's process and has not
-	// moved to another connection yet, and none later.
+	// maxDials is how many dials of this process are under way at a time. A dial ends when its link has moved to
+	// an older connection, or is the first one. Until then it takes up to 9 descriptors if both ends are in this
+	// process: two sockets, the link segment, and three that come with the message to either side.
 	maxDials = 64
 
 	// dialPatience is after how long another dial begins though this one has not ended: the peer may be

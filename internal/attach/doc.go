@@ -12,8 +12,8 @@
 //	                                                    first bytes, OnLink
 //	map table and arena <------------------------------ WELCOME  layout, GIDs, lengths
 //	                                                      table, arena, pipe
-//	...the socket stays open and silent; its hang-up ends the link; who hangs up and has
-//	its port still says so before...
+//	MOVE, if there is an older connection of the two processes: over that one
+//	close <------------------------------------ MOVED over this one, close
 //
 // The acceptor answers REFUSE with a reason instead, or just hangs up on what is
 // no handshake. OnLink has returned before WELCOME leaves, so an acceptor knows a
@@ -21,12 +21,14 @@
 //
 // # Liveness
 //
-// Each link has one goroutine parked on its socket. The kernel closes the sockets
+// Links of the same two processes share a connection, whichever process dialed it and whatever port the links
+// belong to: it has messages about each of them (linkmsg.go), and one goroutine that reads them. Its hang-up ends
+// all its links. The kernel closes the sockets
 // of a process that exits or is killed, after it has taken down its memory map, and
-// the other end sees the hang-up at once. A stopped process stays up.
+// the other end sees the hang-up at once. A stopped process stays up. docs/design/0019 has the reasons.
 //
-// A hang-up also says that this side touches the other's memory no more: nobody closes
-// the socket before. An acceptor that goes away hangs up its half (Link.HangUp), and has
+// That a link is closed also says that this side touches the other's memory no more: nobody sends that
+// before. An acceptor that goes away hangs up its half (Link.HangUp), and has
 // the link until the dialer has closed.
 //
 // # Who is trusted with what
@@ -44,10 +46,13 @@
 //   - make a Wake, or the owner of the pipe, block: see Waker;
 //   - resize a segment, and so cause SIGBUS: segments without seals are refused;
 //   - keep handshake slots for longer than HandshakeTimeout, leave descriptors
-//     behind, or make the port run out of memory with what it sends.
+//     behind, or make the port run out of memory with what it sends;
+//   - end or move a link of another process: messages apply to links of the process that the kernel reports at
+//     the other end of the connection.
 //
-// The write end of a peer's pipe is opened once for all links of this process to that peer. A link takes one
-// more descriptor, its socket: segments are mapped and their descriptors closed.
+// A peer's pipe takes a descriptor of this process, and a peer's process one, its connection, or two if both
+// processes have dialed at once. A link takes none: segments are mapped and their descriptors closed. Where the kernel does
+// not report the PID of a peer, each link has its own connection.
 //
 // A process of the same user could do far more with ptrace. For users in AllowUIDs
 // the first list is what they are given.

@@ -194,21 +194,26 @@ func (f *fake) hears(t testing.TB) linkMsg {
 	return m
 }
 
+// carry has f's connection carry another link, as one that has moved there.
+func (f *fake) carry(s *Port, id linkID) *Link {
+	l := newLink(s, nil, peer{pid: f.PeerPID, uid: f.PeerUID}, anyGID())
+	l.id = id
+	processes.Lock()
+	defer processes.Unlock()
+	l.shared = f.shared
+	f.shared.links[id] = l
+	return l
+}
+
 // handled waits until what the process has said so far was handled.
 func (f *fake) handled(t testing.TB) {
 	t.Helper()
-	for {
-		processes.Lock()
-		stray := f.shared.stray
-		processes.Unlock()
-		f.says(t, msgMove, 1<<40) // a name that no link has
-		testenv.ProgressWithin(t, watchdog, func() bool {
-			processes.Lock()
-			defer processes.Unlock()
-			return f.shared.stray > stray || f.shared.down
-		})
-		return
-	}
+	mark := f.carry(f.port, newLinkID())
+	f.says(t, msgClosed, mark.id)
+	within(t, mark.Done(), "end of the link")
+	processes.Lock()
+	defer processes.Unlock()
+	f.shared.remove(mark)
 }
 
 // TestHostile_LinksOfOthers: a process that names links of another one, and then moves and ends them, reaches none.
@@ -374,6 +379,56 @@ func TestMove_Accepted(t *testing.T) {
 	assert.True(t, third.Up())
 }
 
+// TestMove_PeerDoesNotRead: a link stays where it is if the dialer cannot be told that it has moved.
+func TestMove_PeerDoesNotRead(t *testing.T) {
+	s := newStation(t, nil)
+	first, second := fakeLink(t, s, 1, 11, false), fakeLink(t, s, 1, 12, false)
+	processes.Lock()
+	n := 0
+	for ; second.shared.trySend(linkMsg{msgClosed, 99}); n++ {
+	}
+	processes.Unlock()
+	first.says(t, msgMove, 12)
+	first.handled(t)
+	for range n {
+		require.Equal(t, linkMsg{msgClosed, 99}, second.hears(t))
+	}
+	second.says(t, msgClosed, 12)
+	within(t, second.Done(), "end of the link")
+	assert.True(t, second.PeerStays())
+	assert.True(t, first.Up())
+}
+
+// TestMove_NoPID: connections to processes that the kernel does not name are not shared.
+func TestMove_NoPID(t *testing.T) {
+	s := newStation(t, nil)
+	first, second, third := fakeLink(t, s, 0, 11, true), fakeLink(t, s, 0, 12, true), fakeLink(t, s, 0, 13, false)
+	first.says(t, msgMove, 13)
+	first.handled(t)
+	require.NoError(t, second.Close())
+	assert.Equal(t, linkMsg{msgClosed, 12}, second.hears(t))
+	require.NoError(t, third.conn.Close())
+	within(t, third.Done(), "death of the peer")
+	assert.True(t, first.Up())
+	require.NoError(t, first.Close())
+	assert.Equal(t, linkMsg{msgClosed, 11}, first.hears(t), "it was asked for no move")
+}
+
+// TestHostile_SameName: of two links with one name, the second one has its own connection for good.
+func TestHostile_SameName(t *testing.T) {
+	s := newStation(t, nil)
+	other, first, second := fakeLink(t, s, 1, 10, false), fakeLink(t, s, 1, 11, false), fakeLink(t, s, 1, 11, false)
+	other.says(t, msgMove, 11)
+	assert.Equal(t, linkMsg{msgMoved, 11}, first.hears(t))
+	require.NoError(t, second.conn.Close())
+	within(t, second.Done(), "end of the link")
+	require.NoError(t, second.Close())
+	assert.True(t, first.Up())
+	other.says(t, msgClosed, 11)
+	within(t, first.Done(), "end of the link")
+	assert.True(t, other.Up())
+}
+
 // TestClose_PeerDoesNotRead: closing links does not wait for a peer that reads nothing, and what it was not told is
 // told when it reads again.
 func TestClose_PeerDoesNotRead(t *testing.T) {
@@ -382,13 +437,7 @@ func TestClose_PeerDoesNotRead(t *testing.T) {
 	first := fakeLink(t, s, 1, 1, false)
 	var all []*Link
 	for i := range links {
-		l := newLink(s.Port, nil, peer{pid: 1, uid: first.PeerUID}, anyGID())
-		l.id = linkID(i + 2)
-		processes.Lock()
-		l.shared = first.shared
-		first.shared.links[l.id] = l
-		processes.Unlock()
-		all = append(all, l)
+		all = append(all, first.carry(s.Port, linkID(i+2)))
 	}
 	for _, l := range all {
 		require.NoError(t, l.Close())

@@ -7,7 +7,7 @@
 //	|           |<-- what memory there is ------ | MD        |
 //	|           |     arena                      |           |
 //	|           |==> put, get, atomics =========>| (no part) |
-//	+-----------+     unix socket: hang-up only  +-----------+
+//	+-----------+    unix socket: opens, closes  +-----------+
 //
 // An iface listens on an abstract unix socket (package internal/attach: same user,
 // or one of Config.AllowUIDs), or on a socket file, by which processes find each other that share
@@ -16,7 +16,8 @@
 // travel over the socket: there is no file, so nothing is left behind, but for the
 // socket file of a process that was killed, which the next iface removes.
 //
-// EPs of one iface that lead to the same peer share one link. The ifaces of a domain
+// All links between two processes share one unix socket (docs/design/0019); a peer iface takes one descriptor more, of
+// the pipe that wakes it. EPs of one iface that lead to the same peer share one link. The ifaces of a domain
 // share what is mapped of a peer's table and arena, and of the arena only what the peer
 // has allocated so far: another operation maps more (outLink.extended). If that finds no
 // room, the EPs fail with ErrNoMemory, when they connect or later.
@@ -56,7 +57,7 @@
 //
 // # Failure and sleep
 //
-// The kernel closes the socket of a process that dies; that fails the EPs that lead
+// The kernel closes the socket of a process that dies, which all links to it share; that fails the EPs that lead
 // there, after everything it had sent was delivered, with ErrConnReset. An iface that is
 // closed says so in its links before it hangs up: ErrPeerClosed. Its links live on until
 // the peers have hung up too, for the guards in them. A receiver that sleeps says so

@@ -71,7 +71,7 @@ func (e *EP) ready() bool {
 	return e.hold.Load() == 0 && !e.fenced && !e.pending.Blocks()
 }
 
-// Check implements uct.Checker: the socket of the link hangs up when the peer dies.
+// Check implements uct.Checker: the socket hangs up when the peer dies.
 func (e *EP) Check(*uct.Completion) (bool, error) {
 	if e.hold.Load() == 0 {
 		return false, nil

@@ -19,7 +19,7 @@ import (
 )
 
 // outLink is the connection of an iface to a peer's, for all EPs that lead there: one
-// ring, one guard, one socket, one goroutine. It belongs to the owner of the iface.
+// ring, one guard. It belongs to the owner of the iface.
 type outLink struct {
 	tx          producer // without slots until it is connected, and when it is closed
 	guard       *guard.Word

@@ -12,7 +12,7 @@ import (
 // system call of cross-memory attach, in which the kernel copies until the call returns. What this side
 // does for peers that ask, it does with MD.mu held.
 //
-// A living peer hangs up when it has closed its EP, which it does outside of visits. If a
+// A living peer says that it has closed a link, which it does outside of visits. If a
 // peer is killed, the kernel closes its socket when the last of its threads gives up the
 // descriptors (exit_files). Such a thread has left user mode for good and has returned from
 // process_vm_writev, so nothing of the peer copies any more.
