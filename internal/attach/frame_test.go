@@ -99,14 +99,20 @@ func TestReason_String(t *testing.T) {
 }
 
 // FuzzDecodeFrame: what is accepted is exactly what encode makes, but for the version
-// of a refuse.
+// of a refuse. The same for messages after the handshake.
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add(sampleHello().encode())
 	f.Add((&frame{kind: kindWelcome, from: [16]byte{1}, to: [16]byte{2}, len0: 1, arenaLen: 1}).encode())
 	f.Add((&frame{kind: kindRefuse, reason: ReasonLimit}).encode())
 	f.Add([]byte("gucx"))
 	f.Add(make([]byte, frameLen))
+	for kind := msgMove; kind <= msgGone; kind++ {
+		f.Add(linkMsg{kind, 7}.encode())
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decodeLinkMsg(b); err == nil {
+			assert.Equal(t, b, m.encode())
+		}
 		got, err := decodeFrame(b)
 		if err != nil {
 			return

@@ -215,7 +215,7 @@ func (l *Link) Close() error {
 // connection if that carries no other link.
 func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
-	defer processes.Unlock()
+	defer unlockProcesses()
 	l.ended = true
 	l.settle()
 	if l.shared == nil { // in the handshake

@@ -44,16 +44,3 @@ func TestNewLinkID(t *testing.T) {
 		seen[id] = true
 	}
 }
-
-// FuzzDecodeLinkMsg: what is accepted is exactly what encode makes.
-func FuzzDecodeLinkMsg(f *testing.F) {
-	for kind := msgMove; kind <= msgGone; kind++ {
-		f.Add(linkMsg{kind, 7}.encode())
-	}
-	f.Add([]byte("link"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := decodeLinkMsg(b); err == nil {
-			assert.Equal(t, b, m.encode())
-		}
-	})
-}

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -26,7 +27,19 @@ type process struct {
 // Link.mu may be.
 var processes struct {
 	sync.Mutex
-	by map[peer]*process
+	by    map[peer]*process
+	close []*net.UnixConn // by who unlocks
+}
+
+// unlockProcesses ends what began with processes.Lock. It closes the connections that are not used any more: that
+// waits for their readers.
+func unlockProcesses() {
+	unused := processes.close
+	processes.close = nil
+	processes.Unlock()
+	for _, conn := range unused {
+		_ = conn.Close() // no error matters: nothing is sent any more
+	}
 }
 
 // sharedConn is a connection after the handshake. It carries the link that it was made for, and links of
@@ -155,7 +168,7 @@ func (c *sharedConn) read() {
 		if err != nil {
 			c.goDown()
 		}
-		processes.Unlock()
+		unlockProcesses()
 		if err != nil {
 			return
 		}
@@ -256,7 +269,7 @@ func (c *sharedConn) goDown() {
 		switch {
 		case l.shared != c: // it moves here: if the peer knows that, it has said so on the other connection
 			delete(c.links, id)
-			l.early = msgGone
+			l.early = cmp.Or(l.early, msgGone)
 		case !l.ended:
 			l.end(msgGone)
 		}
@@ -271,7 +284,9 @@ func (c *sharedConn) unlist() {
 
 // remove makes c not carry l any more.
 func (c *sharedConn) remove(l *Link) {
-	delete(c.links, l.id)
+	if c.links[l.id] == l {
+		delete(c.links, l.id)
+	}
 	c.closeIfUnused()
 }
 
@@ -282,7 +297,7 @@ func (c *sharedConn) closeIfUnused() {
 	}
 	c.closed = true
 	c.unlist()
-	_ = c.conn.Close()
+	processes.close = append(processes.close, c.conn)
 	if c.peer.users--; c.peer.users == 0 && processes.by[c.peer.who] == c.peer {
 		delete(processes.by, c.peer.who)
 	}

@@ -212,7 +212,7 @@ func (f *fake) handled(t testing.TB) {
 	f.says(t, msgClosed, mark.id)
 	within(t, mark.Done(), "end of the link")
 	processes.Lock()
-	defer processes.Unlock()
+	defer unlockProcesses()
 	f.shared.remove(mark)
 }
 
