@@ -52,7 +52,7 @@ func (p pair) works(t testing.TB) {
 	assert.True(t, p.in.Up())
 }
 
-// TestShared_Descriptors: links within a process take two sockets together, however many there are and whoever
+// TestShared_Descriptors: links within a process take two sockets together, however many there are and whichever side
 // dials, and none when they are closed.
 func TestShared_Descriptors(t *testing.T) {
 	const links = 20
@@ -177,14 +177,14 @@ func fakeLink(t testing.TB, s *station, pid int, id linkID, dialed bool) *fake {
 	return &fake{theirs, l}
 }
 
-func (f *fake) says(t testing.TB, kind linkMsgKind, id linkID) {
+func (f *fake) sends(t testing.TB, kind linkMsgKind, id linkID) {
 	t.Helper()
 	_, err := f.conn.Write(linkMsg{kind, id}.encode())
 	require.NoError(t, err)
 }
 
-// hears is the next message that the process gets.
-func (f *fake) hears(t testing.TB) linkMsg {
+// receives is the next message that the process gets.
+func (f *fake) receives(t testing.TB) linkMsg {
 	t.Helper()
 	var b [linkMsgLen + 1]byte
 	n, err := f.conn.Read(b[:])
@@ -209,7 +209,7 @@ func (f *fake) carry(s *Port, id linkID) *Link {
 func (f *fake) handled(t testing.TB) {
 	t.Helper()
 	mark := f.carry(f.port, newLinkID())
-	f.says(t, msgClosed, mark.id)
+	f.sends(t, msgClosed, mark.id)
 	within(t, mark.Done(), "end of the link")
 	processes.Lock()
 	defer unlockProcesses()
@@ -223,7 +223,7 @@ func TestHostile_LinksOfOthers(t *testing.T) {
 	liar := fakeLink(t, s, 2, 21, false)
 	for _, id := range []linkID{11, 12} {
 		for kind := msgMove; kind <= msgGone; kind++ {
-			liar.says(t, kind, id)
+			liar.sends(t, kind, id)
 		}
 	}
 	liar.handled(t)
@@ -231,7 +231,7 @@ func TestHostile_LinksOfOthers(t *testing.T) {
 	assert.True(t, second.Up())
 	assert.True(t, liar.Up(), "it may have crossed a close")
 
-	victim.says(t, msgClosed, 11)
+	victim.sends(t, msgClosed, 11)
 	within(t, victim.Done(), "end of the link")
 	assert.True(t, second.Up())
 }
@@ -241,7 +241,7 @@ func TestHostile_StrayMessages(t *testing.T) {
 	s := newStation(t, nil)
 	victim, liar := fakeLink(t, s, 1, 11, false), fakeLink(t, s, 2, 21, false)
 	for range strayBase + strayLimit + 1 {
-		liar.says(t, msgClosed, 11)
+		liar.sends(t, msgClosed, 11)
 	}
 	within(t, liar.Done(), "end of the link")
 	assert.False(t, liar.PeerStays())
@@ -253,11 +253,11 @@ func TestHostile_LinkMessages(t *testing.T) {
 	for name, tt := range map[string]func(t *testing.T, dialed, accepted *fake){
 		"garbage":                 func(t *testing.T, d, _ *fake) { _, _ = d.conn.Write([]byte("garbage")) },
 		"too long":                func(t *testing.T, d, _ *fake) { _, _ = d.conn.Write(make([]byte, 1000)) },
-		"type that is none":       func(t *testing.T, d, _ *fake) { d.says(t, 99, 1) },
-		"hangs up as an acceptor": func(t *testing.T, _, a *fake) { a.says(t, msgLeft, a.id) },
-		"moved without a move":    func(t *testing.T, d, _ *fake) { d.says(t, msgMoved, d.id) },
-		"moved by an acceptor":    func(t *testing.T, _, a *fake) { a.says(t, msgMoved, a.id) },
-		"moves to where it is":    func(t *testing.T, _, a *fake) { a.says(t, msgMove, a.id) },
+		"type that is none":       func(t *testing.T, d, _ *fake) { d.sends(t, 99, 1) },
+		"hangs up as an acceptor": func(t *testing.T, _, a *fake) { a.sends(t, msgLeft, a.id) },
+		"moved without a move":    func(t *testing.T, d, _ *fake) { d.sends(t, msgMoved, d.id) },
+		"moved by an acceptor":    func(t *testing.T, _, a *fake) { a.sends(t, msgMoved, a.id) },
+		"moves to where it is":    func(t *testing.T, _, a *fake) { a.sends(t, msgMove, a.id) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStation(t, nil)
@@ -286,7 +286,7 @@ func TestHostile_LinkMessages(t *testing.T) {
 func moving(t *testing.T, s *station) (first, second *fake) {
 	t.Helper()
 	first, second = fakeLink(t, s, 1, 11, true), fakeLink(t, s, 1, 12, true)
-	require.Equal(t, linkMsg{msgMove, 12}, first.hears(t))
+	require.Equal(t, linkMsg{msgMove, 12}, first.receives(t))
 	return first, second
 }
 
@@ -294,11 +294,11 @@ func moving(t *testing.T, s *station) (first, second *fake) {
 func TestMove(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
-	second.says(t, msgMoved, 12)
+	second.sends(t, msgMoved, 12)
 	_, err := second.conn.Read(make([]byte, 1))
 	assert.Error(t, err, "this side has closed the connection")
 	assert.True(t, second.Up())
-	first.says(t, msgClosed, 12)
+	first.sends(t, msgClosed, 12)
 	within(t, second.Done(), "end of the link")
 	assert.True(t, second.PeerStays())
 	assert.True(t, first.Up())
@@ -309,10 +309,10 @@ func TestMove(t *testing.T) {
 func TestMove_EndsBeforeItIsConfirmed(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
-	first.says(t, msgClosed, 12)
+	first.sends(t, msgClosed, 12)
 	first.handled(t)
 	assert.True(t, second.Up())
-	second.says(t, msgMoved, 12)
+	second.sends(t, msgMoved, 12)
 	within(t, second.Done(), "end of the link")
 	assert.True(t, second.PeerStays())
 	assert.True(t, first.Up())
@@ -325,7 +325,7 @@ func TestMove_ConnectionIsLost(t *testing.T) {
 	require.NoError(t, first.conn.Close())
 	within(t, first.Done(), "death of the peer")
 	assert.True(t, second.Up())
-	second.says(t, msgClosed, 12)
+	second.sends(t, msgClosed, 12)
 	within(t, second.Done(), "end of the link")
 	assert.True(t, second.PeerStays())
 }
@@ -336,7 +336,7 @@ func TestMove_PeerDies(t *testing.T) {
 	first, second := moving(t, s)
 	require.NoError(t, first.conn.Close())
 	within(t, first.Done(), "death of the peer")
-	second.says(t, msgMoved, 12)
+	second.sends(t, msgMoved, 12)
 	within(t, second.Done(), "end of the link")
 }
 
@@ -345,9 +345,9 @@ func TestMove_ClosedMeanwhile(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
 	require.NoError(t, second.Close())
-	assert.Equal(t, linkMsg{msgClosed, 12}, first.hears(t))
-	assert.Equal(t, linkMsg{msgClosed, 12}, second.hears(t))
-	first.says(t, msgClosed, 12) // crosses
+	assert.Equal(t, linkMsg{msgClosed, 12}, first.receives(t))
+	assert.Equal(t, linkMsg{msgClosed, 12}, second.receives(t))
+	first.sends(t, msgClosed, 12) // crosses
 	first.handled(t)
 	assert.True(t, first.Up())
 }
@@ -356,25 +356,25 @@ func TestMove_ClosedMeanwhile(t *testing.T) {
 func TestMove_Accepted(t *testing.T) {
 	s := newStation(t, nil)
 	first, second, third := fakeLink(t, s, 1, 11, false), fakeLink(t, s, 1, 12, false), fakeLink(t, s, 1, 13, true)
-	first.says(t, msgMove, 12)
-	assert.Equal(t, linkMsg{msgMoved, 12}, second.hears(t))
+	first.sends(t, msgMove, 12)
+	assert.Equal(t, linkMsg{msgMoved, 12}, second.receives(t))
 	_, err := second.conn.Read(make([]byte, 1))
 	assert.Error(t, err, "this side has closed the connection")
 	assert.True(t, second.Up())
 
-	first.says(t, msgMove, 13) // a link that this side has dialed
+	first.sends(t, msgMove, 13) // a link that this side has dialed
 	first.handled(t)
 	assert.True(t, third.Up())
 
 	second.HangUp()
-	assert.Equal(t, linkMsg{msgMove, 13}, first.hears(t))
-	assert.Equal(t, linkMsg{msgLeft, 12}, first.hears(t))
+	assert.Equal(t, linkMsg{msgMove, 13}, first.receives(t))
+	assert.Equal(t, linkMsg{msgLeft, 12}, first.receives(t))
 	assert.True(t, second.Up())
-	first.says(t, msgGone, 12)
+	first.sends(t, msgGone, 12)
 	within(t, second.Done(), "end of the link")
 	assert.True(t, first.Up())
 
-	third.says(t, msgMove, 12) // it has moved once, and has ended
+	third.sends(t, msgMove, 12) // it has moved once, and has ended
 	third.handled(t)
 	assert.True(t, third.Up())
 }
@@ -388,12 +388,12 @@ func TestMove_PeerDoesNotRead(t *testing.T) {
 	for ; second.shared.trySend(linkMsg{msgClosed, 99}); n++ {
 	}
 	processes.Unlock()
-	first.says(t, msgMove, 12)
+	first.sends(t, msgMove, 12)
 	first.handled(t)
 	for range n {
-		require.Equal(t, linkMsg{msgClosed, 99}, second.hears(t))
+		require.Equal(t, linkMsg{msgClosed, 99}, second.receives(t))
 	}
-	second.says(t, msgClosed, 12)
+	second.sends(t, msgClosed, 12)
 	within(t, second.Done(), "end of the link")
 	assert.True(t, second.PeerStays())
 	assert.True(t, first.Up())
@@ -403,28 +403,28 @@ func TestMove_PeerDoesNotRead(t *testing.T) {
 func TestMove_NoPID(t *testing.T) {
 	s := newStation(t, nil)
 	first, second, third := fakeLink(t, s, 0, 11, true), fakeLink(t, s, 0, 12, true), fakeLink(t, s, 0, 13, false)
-	first.says(t, msgMove, 13)
+	first.sends(t, msgMove, 13)
 	first.handled(t)
 	require.NoError(t, second.Close())
-	assert.Equal(t, linkMsg{msgClosed, 12}, second.hears(t))
+	assert.Equal(t, linkMsg{msgClosed, 12}, second.receives(t))
 	require.NoError(t, third.conn.Close())
 	within(t, third.Done(), "death of the peer")
 	assert.True(t, first.Up())
 	require.NoError(t, first.Close())
-	assert.Equal(t, linkMsg{msgClosed, 11}, first.hears(t), "it was asked for no move")
+	assert.Equal(t, linkMsg{msgClosed, 11}, first.receives(t), "it was asked for no move")
 }
 
 // TestHostile_SameName: of two links with one name, the second one has its own connection for good.
 func TestHostile_SameName(t *testing.T) {
 	s := newStation(t, nil)
 	other, first, second := fakeLink(t, s, 1, 10, false), fakeLink(t, s, 1, 11, false), fakeLink(t, s, 1, 11, false)
-	other.says(t, msgMove, 11)
-	assert.Equal(t, linkMsg{msgMoved, 11}, first.hears(t))
+	other.sends(t, msgMove, 11)
+	assert.Equal(t, linkMsg{msgMoved, 11}, first.receives(t))
 	require.NoError(t, second.conn.Close())
 	within(t, second.Done(), "end of the link")
 	require.NoError(t, second.Close())
 	assert.True(t, first.Up())
-	other.says(t, msgClosed, 11)
+	other.sends(t, msgClosed, 11)
 	within(t, first.Done(), "end of the link")
 	assert.True(t, other.Up())
 }
@@ -443,7 +443,7 @@ func TestClose_PeerDoesNotRead(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	for _, l := range all {
-		require.Equal(t, linkMsg{msgClosed, l.id}, first.hears(t))
+		require.Equal(t, linkMsg{msgClosed, l.id}, first.receives(t))
 	}
 	assert.True(t, first.Up())
 }

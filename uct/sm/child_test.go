@@ -153,7 +153,7 @@ func runChild(role string) {
 	case roleDenied:
 		workDenied(s, m)
 	case roleMesh:
-		meetAll(s, in)
+		workMesh(s, in)
 	}
 	s.close(t)
 }

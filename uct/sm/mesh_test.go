@@ -75,8 +75,8 @@ func (m *mesh) close(t require.TestingT) {
 	}
 }
 
-// meetAll is the process with role mesh.
-func meetAll(s *station, in *bufio.Reader) {
+// workMesh is the process with role mesh.
+func workMesh(s *station, in *bufio.Reader) {
 	t := failNow{}
 	m := openMesh(t, s)
 	fmt.Println("open")
