@@ -41,13 +41,13 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, ucs.ErrClosed
 	}
 	defer p.wg.Done()
-	release, err := p.takeDialSlot(ctx)
+	slot, err := p.takeDialSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			release()
+			slot.end()
 		}
 	}()
 	bound, cancel := timelimit.WithTimeout(ctx, p.cfg.HandshakeTimeout)
@@ -58,6 +58,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	if err != nil {
 		return nil, p.dialError(ctx, err)
 	}
+	slot.reached(who)
 	out := p.newOutbound(conn, who, gid)
 	defer func() {
 		if err != nil {
@@ -67,7 +68,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	if err = p.introduceIn(ctx, bound, out); err != nil {
 		return nil, p.dialError(ctx, err)
 	}
-	out.settled = release
+	out.dialing = slot
 	return out, p.establish(out.Link)
 }
 

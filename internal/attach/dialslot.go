@@ -12,16 +12,32 @@ const (
 	// process: two sockets, the link segment, and three that come with the message to either side.
 	maxDials = 64
 
-	// dialPatience is after how long another dial begins though this one has not ended: the peer may be
-	// stopped. Such a dial has one descriptor.
-	dialPatience = 300 * time.Millisecond
+	// dialPatience is after how long a dial is late, as the process at the other end is stopped or overloaded.
+	// Late dials do not count, and neither do other dials to that process until none is late: they have one
+	// descriptor each.
+	dialPatience = 2 * time.Second
 )
 
-// dialSlots has an element for each dial under way.
+// dialSlots has an element for each dial that counts.
 var dialSlots = make(chan struct{}, maxDials)
 
+// lateDials are the numbers of late dials to processes.
+var lateDials struct {
+	sync.Mutex // also of the fields of dialSlot; no other lock is taken while it is held
+	to         map[peer]int
+}
+
+// dialSlot is what a dial has while it is under way.
+type dialSlot struct {
+	who    peer // zero until it is known
+	counts bool
+	late   bool
+	over   bool
+	timer  *time.Timer
+}
+
 // takeDialSlot waits until another dial may begin. Errors: as Dial.
-func (p *Port) takeDialSlot(ctx context.Context) (release func(), err error) {
+func (p *Port) takeDialSlot(ctx context.Context) (*dialSlot, error) {
 	select {
 	case dialSlots <- struct{}{}:
 	case <-ctx.Done():
@@ -29,7 +45,63 @@ func (p *Port) takeDialSlot(ctx context.Context) (release func(), err error) {
 	case <-p.ctx.Done():
 		return nil, p.dialError(ctx, p.ctx.Err())
 	}
-	free := sync.OnceFunc(func() { <-dialSlots })
-	late := time.AfterFunc(dialPatience, free)
-	return func() { late.Stop(); free() }, nil
+	s := &dialSlot{counts: true}
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	s.timer = time.AfterFunc(dialPatience, s.setLate)
+	return s, nil
+}
+
+// free makes the dial one that does not count. The lock is held.
+func (s *dialSlot) free() {
+	if s.counts {
+		s.counts = false
+		<-dialSlots
+	}
+}
+
+// setLate is called when the dial has taken long.
+func (s *dialSlot) setLate() {
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	if s.over {
+		return
+	}
+	s.free()
+	if s.who == (peer{}) {
+		return
+	}
+	s.late = true
+	if lateDials.to == nil {
+		lateDials.to = map[peer]int{}
+	}
+	lateDials.to[s.who]++
+}
+
+// reached is called when it is known which process the dial leads to.
+func (s *dialSlot) reached(who peer) {
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	s.who = who
+	if lateDials.to[who] > 0 {
+		s.free()
+	}
+}
+
+// end is called when the dial is over. Idempotent.
+func (s *dialSlot) end() {
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	if s.over {
+		return
+	}
+	s.over = true
+	s.timer.Stop()
+	s.free()
+	if !s.late {
+		return
+	}
+	if lateDials.to[s.who]--; lateDials.to[s.who] == 0 {
+		delete(lateDials.to, s.who)
+	}
 }

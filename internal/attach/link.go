@@ -41,7 +41,7 @@ type Link struct {
 	// Under processes.Mutex:
 	shared   *sharedConn // that carries it; nil during the handshake
 	next     *sharedConn // of a dialer: that it moves to
-	settled  func()      // of a dialer: called when it moves no more; nil later
+	dialing  *dialSlot   // of a dialer, as long as the link may move
 	hasMoved bool        // of an acceptor: the dialer has asked for that
 	early    linkMsgKind // how the peer has ended it, by what it said on next
 	left     bool        // this side has hung up

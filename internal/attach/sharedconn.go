@@ -23,8 +23,8 @@ type process struct {
 }
 
 // processes are those that this process has connections to. Its lock is also that of all fields of process
-// and sharedConn, and of fields of Link: no other lock is taken, and nothing waits, while it is held, but that
-// Link.mu may be.
+// and sharedConn, and of fields of Link: nothing waits while it is held, and the only
+// other locks that are taken are Link.mu and that of lateDials.
 var processes struct {
 	sync.Mutex
 	by    map[peer]*process
@@ -111,9 +111,9 @@ func (c *sharedConn) share(l *Link) {
 
 // settle ends the dial of a link, which takes no more descriptors from now on. The lock is held.
 func (l *Link) settle() {
-	if f := l.settled; f != nil {
-		l.settled = nil
-		f()
+	if l.dialing != nil {
+		l.dialing.end()
+		l.dialing = nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 )
 
 // sockets is how many sockets this process has open.
@@ -462,22 +463,60 @@ func TestDial_SlotsReturn(t *testing.T) {
 	testenv.ProgressWithin(t, watchdog, func() bool { return len(dialSlots) == 0 })
 }
 
-// TestDial_PeersThatAreSilent: more dials than there may be at a time do not wait for peers that do not answer, or
-// end when the caller or the port does.
+// TestDial_PeersThatAreSilent: dials to a process that does not answer keep others waiting for a while only, and
+// then not at all, and end when the port does.
 func TestDial_PeersThatAreSilent(t *testing.T) {
-	gid := anyGID()
+	a, b, silent, gid := newStation(t, nil), newStation(t, nil), newStation(t, nil), anyGID()
 	l, err := net.ListenUnix(network, socketAddr("", testService, uint32(os.Geteuid()), gid))
 	require.NoError(t, err)
 	defer l.Close()
-	a, b := newStation(t, nil), newStation(t, nil)
-	silent := newStation(t, nil)
 	var wg sync.WaitGroup
-	for range maxDials {
-		wg.Go(func() { _, err := silent.Dial(t.Context(), gid); assert.Error(t, err) })
+	for range 2 * maxDials {
+		wg.Go(func() { _, err := silent.Dial(t.Context(), gid); assert.ErrorIs(t, err, ucs.ErrClosed) })
 	}
+	testenv.ProgressWithin(t, watchdog, func() bool { return lateTo(os.Getpid()) > 0 && len(dialSlots) == 0 })
 	a.pairWith(t, b).works(t)
 	require.NoError(t, silent.Port.Close())
 	wg.Wait()
+	assert.Zero(t, lateTo(os.Getpid()))
+}
+
+// lateTo is how many dials to a process of this user are late.
+func lateTo(pid int) int {
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	return lateDials.to[peer{pid: pid, uid: uint32(os.Geteuid())}]
+}
+
+// TestDialSlot: a dial counts until it ends, or one to the same process is late.
+func TestDialSlot(t *testing.T) {
+	s := newStation(t, nil)
+	take := func() *dialSlot {
+		d, err := s.takeDialSlot(t.Context())
+		require.NoError(t, err)
+		d.timer.Stop()
+		t.Cleanup(d.end)
+		return d
+	}
+	first, second, other := take(), take(), take()
+	assert.Len(t, dialSlots, 3)
+	first.reached(peer{pid: 1})
+	first.setLate()
+	assert.Len(t, dialSlots, 2)
+	second.reached(peer{pid: 1})
+	assert.Len(t, dialSlots, 1)
+	other.reached(peer{pid: 2})
+	assert.Len(t, dialSlots, 1)
+	first.end()
+	first.end()
+	first.setLate()
+	third := take()
+	third.reached(peer{pid: 1})
+	assert.Len(t, dialSlots, 2)
+	unknown := take()
+	unknown.setLate()
+	assert.Len(t, dialSlots, 2)
+	assert.Empty(t, lateDials.to)
 }
 
 // FuzzSharedConn: a process that sends any messages on its connections, about links of its own and of another process,

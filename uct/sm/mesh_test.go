@@ -33,7 +33,7 @@ type mesh struct {
 func openMesh(t require.TestingT, s *station) *mesh {
 	m := &mesh{}
 	for range meshIfaces {
-		it := openIface(t, s.md, Config{FIFOSize: 2, Segs: 1})
+		it := openIface(t, s.md, Config{FIFOSize: 2, Segs: 1, ConnectTimeout: watchdog})
 		require.NoError(t, it.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { m.got++; return false })))
 		m.ifaces = append(m.ifaces, it)
 	}
