@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -91,22 +90,25 @@ func (p *process) list() {
 	processes.by[p.who] = p
 }
 
-// share makes c one that links can move to, and moves l, which it was made for, to an older one if there is
-// one and this side has dialed. The lock is held.
+// share makes c, which carries l alone, one that other links can move to. The lock is held.
 func (c *sharedConn) share(l *Link) {
-	if c.peer.who.pid == 0 {
+	if c.peer.who.pid != 0 {
+		c.peer.conns = append(c.peer.conns, c)
+	}
+	l.move()
+}
+
+// move asks the peer to move a link that this side has dialed to the oldest connection, unless that carries it. The
+// lock is held.
+func (l *Link) move() {
+	conns := l.shared.peer.conns
+	if !l.dialed || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
 		l.settle()
 		return
 	}
-	c.peer.conns = append(c.peer.conns, c)
-	to := c.peer.conns[0]
-	if !l.dialed || to == c || to.links[l.id] != nil {
-		l.settle()
-		return
-	}
-	l.next = to
-	to.links[l.id] = l
-	to.send(msgMove, l.id)
+	l.next = conns[0]
+	l.next.links[l.id] = l
+	l.next.send(msgMove, l.id)
 }
 
 // settle ends the dial of a link, which takes no more descriptors from now on. The lock is held.
@@ -232,11 +234,10 @@ func (c *sharedConn) takeOver(l *Link) error {
 	if old == c || l.hasMoved || c.links[l.id] != nil {
 		return errMalformed
 	}
-	l.hasMoved = true
 	if len(old.queue) > 0 || !old.trySend(linkMsg{msgMoved, l.id}) {
-		return nil // the peer does not read: the link stays where it is, as the dialer is not told that it moved
+		return c.noteStray() // the peer does not read: the link stays where it is, as the dialer is not told that it moved
 	}
-	l.shared = c
+	l.shared, l.hasMoved = c, true
 	c.links[l.id] = l
 	old.remove(l)
 	return nil
@@ -267,11 +268,12 @@ func (c *sharedConn) goDown() {
 	c.unlist()
 	for id, l := range c.links {
 		switch {
-		case l.shared != c: // it moves here: if the peer knows that, it has said so on the other connection
-			delete(c.links, id)
-			l.early = cmp.Or(l.early, msgGone)
-		case !l.ended:
+		case l.shared == c && !l.ended:
 			l.end(msgGone)
+		case l.shared != c && l.early == 0: // the peer has closed c before it was asked to move the link here, or is dead
+			delete(c.links, id)
+			l.next = nil
+			l.move()
 		}
 	}
 	c.closeIfUnused()

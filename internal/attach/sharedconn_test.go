@@ -331,6 +331,24 @@ func TestMove_ConnectionIsLost(t *testing.T) {
 	assert.True(t, second.PeerStays())
 }
 
+// TestMove_Again: links whose move was not confirmed move to the connection that is the oldest one then.
+func TestMove_Again(t *testing.T) {
+	s := newStation(t, nil)
+	first, second := moving(t, s)
+	third := fakeLink(t, s, 1, 13, true)
+	require.Equal(t, linkMsg{msgMove, 13}, first.receives(t))
+	require.NoError(t, first.conn.Close()) // as a peer does that had no other link there
+	require.Equal(t, linkMsg{msgMove, 13}, second.receives(t))
+	third.sends(t, msgMoved, 13)
+	_, err := third.conn.Read(make([]byte, 1))
+	assert.Error(t, err, "this side has closed the connection")
+	assert.True(t, second.Up())
+	assert.True(t, third.Up())
+	second.sends(t, msgClosed, 13)
+	within(t, third.Done(), "end of the link")
+	assert.True(t, second.Up())
+}
+
 // TestMove_PeerDies: a link ends if the peer has moved it to a connection that is lost.
 func TestMove_PeerDies(t *testing.T) {
 	s := newStation(t, nil)

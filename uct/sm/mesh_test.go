@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,8 +20,8 @@ import (
 // roleMesh is a process with many ifaces, each of which connects to each of the peer's.
 const roleMesh = "mesh"
 
-// meshIfaces is how many ifaces each of two processes has.
-const meshIfaces = 32
+// meshEnv is how many ifaces each of the two processes has.
+const meshEnv = "GUCX_SM_TEST_MESH"
 
 // mesh is the ifaces of a process, and their EPs to all of the peer's.
 type mesh struct {
@@ -30,9 +31,9 @@ type mesh struct {
 }
 
 // openMesh opens the ifaces, with little memory for each link.
-func openMesh(t require.TestingT, s *station) *mesh {
+func openMesh(t require.TestingT, s *station, ifaces int) *mesh {
 	m := &mesh{}
-	for range meshIfaces {
+	for range ifaces {
 		it := openIface(t, s.md, Config{FIFOSize: 2, Segs: 1, ConnectTimeout: watchdog})
 		require.NoError(t, it.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { m.got++; return false })))
 		m.ifaces = append(m.ifaces, it)
@@ -78,7 +79,9 @@ func (m *mesh) close(t require.TestingT) {
 // workMesh is the process with role mesh.
 func workMesh(s *station, in *bufio.Reader) {
 	t := failNow{}
-	m := openMesh(t, s)
+	n, err := strconv.Atoi(os.Getenv(meshEnv))
+	require.NoError(t, err)
+	m := openMesh(t, s, n)
 	fmt.Println("open")
 	var peers []meeting
 	for _, it := range m.ifaces {
@@ -93,10 +96,10 @@ func workMesh(s *station, in *bufio.Reader) {
 		close(over)
 	}()
 	m.connect(t, peers)
-	for told := false; ; m.progress() {
-		if m.got == len(m.eps) && !told {
-			told = true
-			fmt.Println(sockets(t) - len(m.ifaces) - 1) // each listens
+	for said := false; ; m.progress() {
+		if m.got == len(m.eps) && !said {
+			said = true
+			fmt.Println("connected")
 		}
 		select {
 		case <-over:
@@ -122,11 +125,15 @@ func sockets(t require.TestingT) (n int) {
 // TestMesh: all links between two processes with many ifaces each, in both directions, have few sockets. One iface closes,
 // and the others do not notice; the process is killed, and all do.
 func TestMesh(t *testing.T) {
+	n := 12
+	if testenv.Sweep() {
+		n = 32
+	}
 	s := openStation(t, Config{})
 	defer s.close(t)
-	m := openMesh(t, s)
+	m := openMesh(t, s, n)
 	listen := sockets(t)
-	c := run(t, command(roleMesh, ""), s)
+	c := run(t, testenv.Self(roleEnv+"="+roleMesh, meshEnv+"="+strconv.Itoa(n)), s)
 	var peers []meeting
 	for _, it := range m.ifaces {
 		p, err := readMeeting(c.Out)
@@ -141,7 +148,7 @@ func TestMesh(t *testing.T) {
 	c.Line(t)
 
 	require.NoError(t, m.ifaces[0].Close())
-	m.ifaces, m.eps = m.ifaces[1:], m.eps[meshIfaces:]
+	m.ifaces, m.eps = m.ifaces[1:], m.eps[n:]
 	for range 10 {
 		m.progress()
 	}
