@@ -39,13 +39,13 @@ type Link struct {
 	counted bool // against MaxLinks; under port.mu
 
 	// Under processes.Mutex:
-	shared   *sharedConn // that carries it; nil during the handshake
-	next     *sharedConn // of a dialer: that it moves to
-	dialing  *dialSlot   // of a dialer, as long as the link may move
-	hasMoved bool        // of an acceptor: the dialer has asked for that
-	early    linkMsgKind // how the peer has ended it, by what it said on next
-	left     bool        // this side has hung up
-	ended    bool        // this side has closed it, or the peer has ended it
+	shared      *sharedConn // that carries it; nil during the handshake
+	next        *sharedConn // of a dialer: that it moves to
+	dialing     *dialSlot   // of a dialer, as long as the link may move
+	hasMoved    bool        // of an acceptor
+	endedOnNext linkMsgKind // how the peer has ended it, by what it said on next
+	sentLeft    bool        // this side has hung up
+	ended       bool        // this side has closed it, or the peer has ended it
 
 	mu      sync.Mutex
 	closed  bool
@@ -170,7 +170,7 @@ func (l *Link) HangUp() {
 func (l *Link) sendLeft() {
 	processes.Lock()
 	defer processes.Unlock()
-	if l.left = true; l.shared != nil {
+	if l.sentLeft = true; l.shared != nil {
 		l.shared.send(msgLeft, l.id)
 		return
 	}
@@ -217,7 +217,7 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
 	defer unlockProcesses()
 	l.ended = true
-	l.settle()
+	l.endDial()
 	if l.shared == nil { // in the handshake
 		c := sharedConn{conn: l.conn}
 		c.trySend(linkMsg{kind, l.id})
@@ -273,7 +273,7 @@ func (l *Link) connect(welcome func() error) {
 	}
 	c := newSharedConn(l)
 	switch {
-	case l.left:
+	case l.sentLeft:
 	case welcome != nil && welcome() != nil:
 		_ = c.conn.CloseWrite() // the dialer goes, if it has not; the owner then learns that
 	default:

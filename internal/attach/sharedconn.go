@@ -67,7 +67,7 @@ func newSharedConn(l *Link) *sharedConn {
 	p := processes.by[who]
 	if p == nil {
 		p = &process{who: who, inbound: map[linkID]*Link{}}
-		p.list()
+		p.register()
 	}
 	p.users++
 	p.links++
@@ -79,8 +79,8 @@ func newSharedConn(l *Link) *sharedConn {
 	return c
 }
 
-// list has more connections to the process found, unless the kernel does not name it.
-func (p *process) list() {
+// register makes later connections to the process find it, unless the kernel does not name the process.
+func (p *process) register() {
 	if p.who.pid == 0 {
 		return
 	}
@@ -103,7 +103,7 @@ func (c *sharedConn) share(l *Link) {
 func (l *Link) move() {
 	conns := l.shared.peer.conns
 	if !l.dialed || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
-		l.settle()
+		l.endDial()
 		return
 	}
 	l.next = conns[0]
@@ -111,8 +111,8 @@ func (l *Link) move() {
 	l.next.send(msgMove, l.id)
 }
 
-// settle ends the dial of a link, which takes no more descriptors from now on. The lock is held.
-func (l *Link) settle() {
+// endDial ends the dial of a link that moves no more. The lock is held.
+func (l *Link) endDial() {
 	if l.dialing != nil {
 		l.dialing.end()
 		l.dialing = nil
@@ -207,10 +207,10 @@ func (c *sharedConn) handle(m linkMsg) error {
 		return errMalformed
 	case m.kind == msgMoved:
 		l.finishMove()
-	case l.shared != c && l.early != 0:
+	case l.shared != c && l.endedOnNext != 0:
 		return c.noteStray()
 	case l.shared != c: // the move is not confirmed yet
-		l.early = m.kind
+		l.endedOnNext = m.kind
 	default:
 		l.end(m.kind)
 	}
@@ -248,16 +248,16 @@ func (l *Link) finishMove() {
 	old := l.shared
 	l.shared, l.next = l.next, nil
 	old.remove(l)
-	l.settle()
-	if l.early != 0 {
-		l.end(l.early)
+	l.endDial()
+	if l.endedOnNext != 0 {
+		l.end(l.endedOnNext)
 	}
 }
 
 // end has the link go down by what the peer has said.
 func (l *Link) end(kind linkMsgKind) {
 	l.ended = true
-	l.settle()
+	l.endDial()
 	go l.goDown(kind == msgClosed)
 }
 
@@ -270,7 +270,7 @@ func (c *sharedConn) goDown() {
 		switch {
 		case l.shared == c && !l.ended:
 			l.end(msgGone)
-		case l.shared != c && l.early == 0: // the peer has closed c before it was asked to move the link here, or is dead
+		case l.shared != c && l.endedOnNext == 0: // the peer has closed c before it was asked to move the link here, or is dead
 			delete(c.links, id)
 			l.next = nil
 			l.move()
