@@ -33,6 +33,12 @@ type Config struct {
 	// be received. Above it no connection is read that sends more of them, until receives have released half of it. A
 	// message that would exceed it by MaxHeld breaks its connection. 0: 16 times MaxHeld.
 	MaxHeldTotal int
+	// MaxPeerEPs bounds the EPs that peers have made and that the program has neither asked for by NewEP nor admitted by
+	// EP.Admit. One more is not made, and Stats.Refused counts it. 0: 1024.
+	MaxPeerEPs int
+	// MaxPeerEPsPerSource bounds the same for one source: an IPv4 address, or a network of IPv6 (/64). All processes of a
+	// host are one source. 0: 256, at most MaxPeerEPs.
+	MaxPeerEPsPerSource int
 	// SpinPolls is how often a method that waits polls before it sleeps; 0 adapts, negative never sleeps.
 	SpinPolls int
 }
@@ -42,11 +48,13 @@ const (
 	defaultRndvThresh = 256 << 10
 	defaultMaxBytes   = 64 << 20
 	heldTotal         = 16 // default of MaxHeldTotal, in MaxHeld
+	defaultPeerEPs    = 1024
+	defaultPerSource  = 256
 )
 
 // withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() (Config, error) {
-	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxHeld < 0 || c.MaxHeldTotal < 0 {
+	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxHeld < 0 || c.MaxHeldTotal < 0 || c.MaxPeerEPs < 0 || c.MaxPeerEPsPerSource < 0 {
 		return c, fmt.Errorf("ucxpeer: configuration: %w", ucs.ErrInvalidParam)
 	}
 	set := func(v *int, to int) {
@@ -61,6 +69,8 @@ func (c Config) withDefaults() (Config, error) {
 	set(&c.RndvThresh, defaultRndvThresh)
 	set(&c.MaxActive, defaultMaxBytes)
 	set(&c.MaxHeld, defaultMaxBytes)
+	set(&c.MaxPeerEPs, defaultPeerEPs)
+	set(&c.MaxPeerEPsPerSource, min(defaultPerSource, c.MaxPeerEPs))
 	set(&c.MaxHeldTotal, min(c.MaxHeld, math.MaxInt/heldTotal)*heldTotal)
 	return c, nil
 }

@@ -22,7 +22,7 @@ type EP struct {
 	state   epState
 	cause   ucs.Status
 	err     error
-	source  netip.Prefix // of an EP that a peer made and NewEP has not returned
+	source  netip.Prefix // of an EP that a peer made and the program has not admitted
 	adopted bool         // the user has it: by NewEP, Dial, Listen or an active message
 
 	lane    *ucxtcp.EP
@@ -435,8 +435,10 @@ func (e *EP) closed() {
 	r.end(ucs.StatusOK, nil)
 }
 
-// Flush returns a Request that completes when all operations that were started before have completed at the
-// peer: the peer's process has received messages, and its memory has changed.
+// Flush returns a Request that completes when what was started before has arrived at the peer: its process has received all
+// bytes that were sent, and its memory has changed. As UCX's, which is for operations on memory, it does not wait until the peer
+// has matched messages: a synchronous send or a rendezvous may be in progress when it completes, and the data of a rendezvous
+// not sent. Wait for their Requests, or use Close.
 func (e *EP) Flush() (*Request, error) { return e.start(e.w.request(&opFlush, nil)) }
 
 var (

@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucp/ucxpeer"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
@@ -482,6 +483,43 @@ func TestHostile_ManyEPs(t *testing.T) {
 		w.Progress()
 		return w.Stats().Refused == 1
 	})
+}
+
+// TestPeerEPs: EPs that the program has admitted do not count, and the program says how many others there may be.
+func TestPeerEPs(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 3, MaxPeerEPsPerSource: 2})
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	h := newHostile(t, w)
+	var from *ucxpeer.EP
+	w.OnActive(7, func(m *ucxpeer.ActiveMessage) { from = m.From })
+	for range 5 { // more than the limit
+		h.connect()
+		from = nil
+		h.send(ucxwire.IDAMReply, ucxwire.AppendAMReplyTail(ucxwire.AppendAMHead(nil, 7, ucxwire.FlagAMReply, 0), h.ep))
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return from != nil })
+		from.Admit()
+		from.Admit()
+		conns = append(conns, h.conn)
+		h.conn, h.uuid = nil, h.uuid+1
+	}
+	for range 2 {
+		h.connect()
+		conns = append(conns, h.conn)
+		h.conn, h.uuid = nil, h.uuid+1
+	}
+	assert.Zero(t, w.Stats().Refused)
+	h.open()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		return w.Stats().Refused == 1
+	})
+	_, err := ucxpeer.NewWorker(ucxpeer.Config{MaxPeerEPsPerSource: -1})
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
 // TestHostile_LeavesMessages: a peer that connects, sends and leaves again and again is cut off in the end; when the

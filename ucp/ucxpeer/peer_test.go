@@ -285,6 +285,21 @@ func TestStream_CallbackCloses(t *testing.T) {
 	p.until(func() bool { return closed })
 }
 
+// TestFlush_DoesNotWaitForReceives: a flush completes though the peer has matched nothing.
+func TestFlush_DoesNotWaitForReceives(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{RndvThresh: 1000}, ucxpeer.EPConfig{})
+	for _, n := range []int{8, 1000} { // a synchronous send and a rendezvous
+		send, err := p.ab.TagSendSync(1, pattern(n, 1), nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.Flush()))
+		assert.False(t, send.Done())
+		buf := make([]byte, n)
+		require.NoError(t, p.wait(p.b.TagRecv(buf, 1, all, nil, nil)))
+		require.NoError(t, p.wait(send, nil))
+		assert.Equal(t, pattern(n, 1), buf)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
 	mem, err := p.b.MemMap(make([]byte, 1<<20), uct.AccessAll)

@@ -21,16 +21,10 @@ type peer struct {
 	named bool
 }
 
-// Bounds of the EPs that peers made and that the program has not asked for by NewEP: one makes its connection
-// exempt from the transport's limits.
-const (
-	maxEPsByPeers  = 1024
-	maxEPsBySource = 256
-)
-
-// mayAccept reports whether a connection may get one more.
+// mayAccept reports whether a connection may get one more EP that a peer makes and that the program has not admitted. Such
+// an EP makes its connection exempt from the transport's limits.
 func (w *Worker) mayAccept(c *ucxtcp.Conn) bool {
-	return w.byPeers < maxEPsByPeers && w.bySource[c.Network()] < maxEPsBySource
+	return w.byPeers < w.cfg.MaxPeerEPs && w.bySource[c.Network()] < w.cfg.MaxPeerEPsPerSource
 }
 
 // count has the EP count as one that a peer made.
@@ -39,6 +33,11 @@ func (e *EP) count(source netip.Prefix) {
 	e.w.byPeers++
 	e.w.bySource[source]++
 }
+
+// Admit says that the program accepts the peer of an EP that the peer has made: the EP no longer counts to
+// Config.MaxPeerEPs and MaxPeerEPsPerSource. A program admits peers that have shown who they are, as UCX's protocol does not.
+// NewEP does it too. It does nothing for EPs that do not count.
+func (e *EP) Admit() { e.uncount() }
 
 // uncount ends that the EP counts as one that a peer made.
 func (e *EP) uncount() {
