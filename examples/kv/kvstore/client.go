@@ -152,8 +152,7 @@ func (s *session) start(ctx context.Context) error {
 	if s.table, err = s.rpc.Open(ctx, s.server.ID); err != nil {
 		return err
 	}
-	if h := s.server.shape; h.Slots < 1 || h.SlotLen < slotHead || s.table.Len() > 1<<40 ||
-		h.Slots > int(s.table.Len()) || h.SlotLen > int(s.table.Len()) || uint64(h.len()) > s.table.Len() {
+	if h := s.server.shape; !h.valid() || uint64(h.len()) > s.table.Len() {
 		return fmt.Errorf("a table of %d slots of %d bytes in %d bytes", h.Slots, h.SlotLen, s.table.Len())
 	}
 	_, err = s.moved(ctx, nil, 0)

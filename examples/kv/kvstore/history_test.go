@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/internal/testenv"
 )
@@ -52,9 +53,13 @@ type historian struct {
 	t       *testing.T
 	id      int
 	cl      *Client
+	kills   *uatomic.Int64
 	history []porcupine.Operation
 	unknown int
 }
+
+// killsOfKeys is how many kills keys outlive: the check of a long history of one key takes much memory.
+const killsOfKeys = 4
 
 // run operates until stop is closed.
 func (h *historian) run(ctx context.Context, stop <-chan struct{}) {
@@ -64,7 +69,7 @@ func (h *historian) run(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-time.After(time.Duration(rand.N(400)) * time.Microsecond):
 		}
-		op := porcupine.Operation{ClientId: h.id, Input: input{key: fmt.Sprint("key", rand.N(3))}, Output: ""}
+		op := porcupine.Operation{ClientId: h.id, Input: input{key: fmt.Sprint(h.kills.Load()/killsOfKeys, "-", rand.N(3))}, Output: ""}
 		in := op.Input.(input)
 		op.Call = int64(sinceStart())
 		var err error
@@ -101,8 +106,9 @@ func testKills(t *testing.T, kills int) {
 	stop := make(chan struct{})
 	var clients [4]*historian
 	var running sync.WaitGroup
+	var done uatomic.Int64
 	for i := range clients {
-		clients[i] = &historian{t: t, id: i, cl: dial(t, p[0].cfg.Address, p[1].cfg.Address)}
+		clients[i] = &historian{t: t, id: i, kills: &done, cl: dial(t, p[0].cfg.Address, p[1].cfg.Address)}
 		running.Go(func() { clients[i].run(ctx, stop) })
 	}
 	for range kills {
@@ -112,6 +118,7 @@ func testKills(t *testing.T, kills int) {
 		time.Sleep(time.Duration(rand.N(200)) * time.Millisecond) // before or after the other one is the primary
 		victim.start()
 		victim.line("serving")
+		done.Inc()
 	}
 	close(stop)
 	running.Wait()

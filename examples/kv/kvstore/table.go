@@ -95,6 +95,14 @@ func shapeFor(n, keyLen, valueLen int) shape {
 	return shape{Slots: n*100/maxLoad + 1, SlotLen: (slotHead + keyLen + valueLen + 7) &^ 7}
 }
 
+// maxSlots bounds what a client believes of a server.
+const maxSlots = 1 << 40
+
+// valid reports that a shape of a server can be that of a table.
+func (s shape) valid() bool {
+	return s.Slots > 0 && s.Slots <= maxSlots && s.SlotLen >= slotHead && s.SlotLen <= shapeFor(1, MaxKey, MaxValue).SlotLen
+}
+
 // len is the length of a table in bytes.
 func (s shape) len() int { return headerLen + (s.Slots+spareSlots)*s.SlotLen }
 
