@@ -20,7 +20,7 @@ func newTable(keys, keyLen, valueLen int) *table {
 func TestTable_Model(t *testing.T) {
 	const keys = 40
 	table, want := newTable(keys, 8, 8), map[string]string{}
-	for n := range 2000 {
+	for n := range 1000 {
 		key := fmt.Sprint(rand.N(keys))
 		switch {
 		case rand.N(2) == 0:
