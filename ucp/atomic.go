@@ -34,11 +34,6 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	if op >= uct.AtomicCSwap {
 		return e.wrong(action{&postStage, op, size}, ucs.ErrInvalidParam, "AtomicPost does not have it")
 	}
-	if e.w.transfers.lateKeys && key.bindLate(wireup.AMO) {
-		err := e.AtomicPost(op, size, value, raddr, key)
-		key.unbind()
-		return err
-	}
 	r, err := e.newAtomic(&postStage, op, size, raddr, key)
 	if err != nil {
 		return err
@@ -106,15 +101,6 @@ func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result 
 	}
 	if result == nil {
 		return nil, e.wrong(action{&fetchStage, op, size}, ucs.ErrInvalidParam, "no place for the result")
-	}
-	if e.w.transfers.lateKeys && key.bindLate(wireup.AMO) {
-		if op == uct.AtomicCSwap {
-			r, err = e.AtomicCSwap(size, compare, value, result, raddr, key)
-		} else {
-			r, err = e.AtomicFetch(op, size, value, result, raddr, key)
-		}
-		key.unbind()
-		return r, err
 	}
 	if r, err = e.newAtomic(&fetchStage, op, size, raddr, key); err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ type Config struct {
 
 // Study has slower alternatives for measurements. Programs use the zero value.
 type Study struct {
-	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
+	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When the lane of a remote key and its form there are looked up: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool       `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
 }
 
@@ -177,7 +177,7 @@ const (
 	ConnectEager ConnectMode = "eager"
 )
 
-// KeyResolve determines when a remote key is bound to a lane and a transport key.
+// KeyResolve determines when the lane of a remote key and its form for the transport are looked up.
 type KeyResolve string
 
 // Ways to bind keys; empty means at unpack.

@@ -61,11 +61,6 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 			}
 		}
 	}
-	if e.w.transfers.lateKeys && key.bindLate(wireup.RMA) {
-		r, err := e.Get(buf, raddr, key, p)
-		key.unbind()
-		return r, err
-	}
 	r, err := e.transfer(&getStage, uct.AccessRemoteRead, buf, raddr, key, p)
 	if r == nil || err != nil {
 		return nil, err

@@ -112,10 +112,12 @@ func TestKeyResolve_AtOp(t *testing.T) {
 	p, _ := fakePair(t, Config{Study: Study{KeyResolve: ResolveAtOp}}, likeRC(), likeUD())
 	p.connect().warm()
 	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+	late := (*lateKey)(key)
 	unbound := func() {
 		t.Helper()
-		assert.False(t, key.bound(), "until the next operation")
-		assert.Equal(t, -1, key.maxShort)
+		assert.Same(t, late, key.put, "which looks up the lane")
+		assert.Same(t, late, key.get)
+		assert.Same(t, late, key.amo)
 	}
 	unbound()
 	before := inUse(p.a.w)

@@ -78,11 +78,6 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 			}
 		}
 	}
-	if e.w.transfers.lateKeys && key.bindLate(wireup.RMA) {
-		r, err := e.Put(buf, raddr, key, p)
-		key.unbind()
-		return r, err
-	}
 	r, err := e.transfer(&putStage, uct.AccessRemoteWrite, buf, raddr, key, p)
 	if r == nil || err != nil {
 		return nil, err

@@ -96,12 +96,11 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 	return key, nil
 }
 
-// bind points the key at the lanes of its EP; what has none stays unbound. Keys that
-// are resolved at each operation are bound there; see bindLate.
+// bind points the key at the lanes of its EP; what has none stays unbound.
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
-	if e.fence.count > 0 || e.state != epOpen || e.w.transfers.lateKeys || e.w.stats.spans.measures() {
+	if e.fence.count > 0 || e.state != epOpen || e.w.stats.spans.measures() {
 		return
 	}
 	if l := e.lane(wireup.RMA); l != nil && l.Proven {
@@ -110,26 +109,9 @@ func (k *RKey) bind() {
 	if l := e.lane(wireup.AMO); l != nil && l.Proven {
 		k.bindAMO(l)
 	}
-}
-
-// bindLate binds the key for one operation, after which the caller unbinds it, where
-// Study.KeyResolve asks for that. It reports false if there is nothing to bind to, or
-// the key is bound and the operation must take the slow way all the same.
-func (k *RKey) bindLate(p wireup.Role) bool {
-	e := k.ep
-	if e == nil || e.fence.count > 0 || e.state != epOpen || k.bound() {
-		return false
+	if e.w.transfers.lateKeys {
+		k.bindLate()
 	}
-	l := e.lane(p)
-	if l == nil || !l.Proven {
-		return false
-	}
-	if p == wireup.RMA {
-		k.bindRMA(l)
-	} else {
-		k.bindAMO(l)
-	}
-	return k.bound()
 }
 
 // denies says why the key does not open n bytes at raddr for something that needs right;
@@ -147,9 +129,6 @@ func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 // opens reports that n bytes at raddr, of which there are not more than size, are in the
 // region. An address before it wraps around to a place far behind it.
 func (k *RKey) opens(raddr, n uint64) bool { return raddr+k.offset <= k.size-n }
-
-// bound reports that some operation is bound to a lane.
-func (k *RKey) bound() bool { return k.put != nil || k.get != nil || k.amo != nil }
 
 // bindAMO points atomics at a lane, if the key permits them.
 func (k *RKey) bindAMO(l *lane) {

@@ -130,10 +130,8 @@ func Unpack(packed []byte) (*Keys, error) {
 // For returns the key as d takes it for the peer's memory domain of that index,
 // unpacking it once. ErrInvalidRKey if it has no part for that.
 func (k *Keys) For(d *Domain, remote int) (key uct.RKey, err error) {
-	for i := range k.parts {
-		if p := &k.parts[i]; p.local == d && p.remote == remote {
-			return p.key, nil
-		}
+	if known := k.Known(d, remote); known != nil {
+		return *known, nil
 	}
 	if d.keys != nil {
 		part := k.Find(remote)
@@ -146,6 +144,16 @@ func (k *Keys) For(d *Domain, remote int) (key uct.RKey, err error) {
 	}
 	k.parts = append(k.parts, unpacked{d, remote, key})
 	return key, nil
+}
+
+// Known is For of a key that For has unpacked before; nil if it has not. It is valid until the next call of For.
+func (k *Keys) Known(d *Domain, remote int) *uct.RKey {
+	for i := range k.parts {
+		if p := &k.parts[i]; p.local == d && p.remote == remote {
+			return &p.key
+		}
+	}
+	return nil
 }
 
 // Release gives the key back. Operations with it must have ended.
