@@ -217,13 +217,19 @@ func TestPostSend_LikeVerbs(t *testing.T) {
 	})
 }
 
+// around is the ring from byte i on, and then again from its start.
+func around(r mlx5.RawRing, i uint32) []byte {
+	b := bytesOf(r)
+	return append(append([]byte(nil), b[i:]...), b[:i]...)
+}
+
 // TestShort_LikeVerbs: the written-out WQEs are those of verbs, for each length and
 // round the ring. Padding behind the bytes of an inline segment has no meaning.
 func TestShort_LikeVerbs(t *testing.T) {
 	over := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	direct := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(direct)
-	at := uint32(0)
+	at, rung := uint32(0), 0 // basic block, doorbell
 	check := func(wr verbs.SendWR, used int) {
 		wr.Flags |= verbs.SendInline
 		if e.Sig == e.PI {
@@ -231,25 +237,26 @@ func TestShort_LikeVerbs(t *testing.T) {
 		}
 		_, err := over.qp.PostSend([]verbs.SendWR{wr})
 		require.NoError(t, err)
-		over.complete(t, at, at)
+		over.complete(t, uint32(rung), at)
 		i := at % over.raw.SQ.Count * prm.BBLen
-		want, got := bytesOf(over.raw.SQ)[i:], bytesOf(direct.raw.SQ)[i:]
+		want, got := around(over.raw.SQ, i), around(direct.raw.SQ, i)
 		require.Equal(t, want[:used], got[:used])
 		require.Equal(t, over.raw.DBRec.Send(), direct.raw.DBRec.Send())
-		a, b := over.hw.rings[at], direct.hw.rings[at]
+		a, b := over.hw.rings[rung], direct.hw.rings[rung]
 		require.Equal(t, a.off, b.off)
 		require.Equal(t, a.first8, b.first8)
 		require.Equal(t, a.page[:used], b.page[:used])
 		require.EqualValues(t, e.PI, *e.sq.id(at))
-		at++
+		at += uint32(used+prm.BBLen-1) / prm.BBLen
+		rung++
 	}
 	for round := range 5 {
-		for n := 1; n <= maxPutBB; n++ {
+		for n := 1; n <= rcLimits.MaxInline; n++ {
 			require.NoError(t, e.PutShort(count(n), 0x1122334455667788, uct.RKey(0xabcdef01+uint64(n))))
 			check(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: count(n), RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01 + uint32(n)},
 				prm.BBLen-maxPutBB+n)
 		}
-		for n := 0; n <= maxAMBB; n++ {
+		for n := 0; n <= rcLimits.MaxInline-amWordLen; n++ {
 			id := uint8(n % (uct.MaxAMID + 1))
 			require.NoError(t, e.AMShort(id, 0x0807060504030201, count(n)))
 			check(verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.AM(id, 0)),

@@ -24,9 +24,11 @@ type rcIface struct {
 	none   rcEP // an EP that no QPN matches
 	putMax uint // longest put that fits in one basic block, inline
 	amMax  int  // longest payload of a short message that does
-	srq    prm.RecvList
-	reg    *register
-	list   int // WQEs of an EP that a doorbell waits for
+	// How many more bytes than fit in one basic block go inline in several.
+	putMore, amMore uint
+	srq             prm.RecvList
+	reg             *register
+	list            int // WQEs of an EP that a doorbell waits for
 
 	// xrcs are queues of xrc_mlx5 that are not RC QPs, by the user index in their completions;
 	// nil of rc_mlx5.
@@ -93,8 +95,15 @@ func (it *rcIface) opened(md *ib.MD, postlist int) {
 	}
 	it.batch = it.Config().MaxPoll
 	it.list = min(postlist, it.Config().TxDepth)
+	it.limitInline()
+}
+
+// limitInline derives from MaxInline what goes inline.
+func (it *rcIface) limitInline() {
 	it.putMax = uint(min(maxPutBB, it.MaxInline))
 	it.amMax = min(maxAMBB, it.MaxInline-amWordLen)
+	it.putMore = uint(max(it.MaxInline-maxPutBB, 0))
+	it.amMore = uint(max(it.MaxInline-amWordLen-maxAMBB, 0))
 }
 
 // Attach implements rccore.Driver.

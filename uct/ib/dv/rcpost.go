@@ -13,15 +13,14 @@ const (
 	maxAMBB   = prm.MaxShortSendLen - amWordLen
 )
 
-// PutShort implements uct.Putter: an inline RDMA write of one basic block. The rest takes
-// the core's way.
+// PutShort implements uct.Putter: an inline RDMA write of one basic block. putInline writes longer ones.
 func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	it := e.it
 	pi := e.PI
 	used := pi - e.CI
 	n := len(buf)
 	if uint(n-1) >= it.putMax || used >= e.Room {
-		return e.EP.PutShort(buf, raddr, key)
+		return e.putInline(buf, raddr, key)
 	}
 	if race.Enabled {
 		if err := e.sq.enter(); err != nil {
@@ -45,15 +44,47 @@ func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// AMShort implements uct.AMSender: an inline send of one basic block. The rest takes
-// the core's way.
+// putInline is PutShort for a WQE of several basic blocks. What does not go inline or finds no room takes the core's
+// way.
+//
+//go:noinline
+func (e *rcEP) putInline(buf []byte, raddr uint64, key uct.RKey) error {
+	it := e.it
+	pi := e.PI
+	used := pi - e.CI
+	n := len(buf)
+	if uint(n-maxPutBB-1) >= it.putMore || used >= e.Room {
+		return e.EP.PutShort(buf, raddr, key)
+	}
+	if race.Enabled {
+		if err := e.sq.enter(); err != nil {
+			return err
+		}
+		defer e.sq.guard.Leave()
+	}
+	var flags prm.CtrlFlags
+	if used == 0 || pi-e.Sig >= it.Moderation {
+		flags = prm.CtrlCQUpdate
+		e.Sig = pi + 1
+	}
+	pi++
+	e.PI = pi
+	q := &e.sq
+	word := q.Word(q.pi, prm.OpRDMAWrite, prm.ShortSegs(n))
+	prm.PutShortWrite(q.BB(q.pi), word, flags, raddr, uint32(key))
+	q.PutWriteData(q.pi, buf)
+	q.ringBBs(word, pi)
+	return nil
+}
+
+// AMShort implements uct.AMSender: an inline send of one basic block. amInline writes longer ones.
 func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	it := e.it
 	pi := e.PI
 	used := pi - e.CI
 	n := len(payload)
 	if n > it.amMax || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
-		return e.EP.AMShort(id, hdr, payload)
+		return e.amInline(id, hdr, payload)
 	}
 	if race.Enabled {
 		if err := e.sq.enter(); err != nil {
@@ -73,5 +104,38 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	word := q.Word(q.pi, prm.OpSendImm, prm.ShortSendSegs(amWordLen+n))
 	prm.PutShortSend(b, word, flags, e.Imm(id), hdr, payload)
 	q.ringBB(word, b, pi)
+	return nil
+}
+
+// amInline is AMShort for a WQE of several basic blocks. What does not go inline, or finds no room or credit, takes the
+// core's way.
+//
+//go:noinline
+func (e *rcEP) amInline(id uint8, hdr uint64, payload []byte) error {
+	it := e.it
+	pi := e.PI
+	used := pi - e.CI
+	n := len(payload)
+	if uint(n-maxAMBB-1) >= it.amMore || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
+		return e.EP.AMShort(id, hdr, payload)
+	}
+	if race.Enabled {
+		if err := e.sq.enter(); err != nil {
+			return err
+		}
+		defer e.sq.guard.Leave()
+	}
+	var flags prm.CtrlFlags
+	if used == 0 || pi-e.Sig >= it.Moderation {
+		flags = prm.CtrlCQUpdate
+		e.Sig = pi + 1
+	}
+	pi++
+	e.PI = pi
+	q := &e.sq
+	word := q.Word(q.pi, prm.OpSendImm, prm.ShortSendSegs(amWordLen+n))
+	prm.PutCtrl(q.BB(q.pi), word, flags, e.Imm(id))
+	q.PutSendData(q.pi, hdr, payload)
+	q.ringBBs(word, pi)
 	return nil
 }

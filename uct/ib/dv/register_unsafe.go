@@ -163,10 +163,25 @@ func (r *register) copyBB(word uint64, b *prm.BB) {
 	// Sound: off is that of a BlueFlame buffer of 256 bytes in the page, aligned to
 	// them. Words, because those have just been stored to b: a wider load would wait
 	// for the stores to leave the core.
-	d, s := (*[8]uint64)(unsafe.Add(r.page, off)), (*[8]uint64)(unsafe.Pointer(b))
-	d[0], d[1], d[2], d[3] = s[0], s[1], s[2], s[3]
-	d[4], d[5], d[6], d[7] = s[4], s[5], s[6], s[7]
+	copyWords(unsafe.Add(r.page, off), b)
 	r.doorbell.Ring(off, word)
+}
+
+// copyBBs is copyBB for a WQE of n basic blocks at BB first of q, which are no longer than a BlueFlame buffer.
+func (r *register) copyBBs(word uint64, q *sendQueue, first, n uint32) {
+	off := r.off
+	r.off = off ^ r.step
+	for i := range n {
+		copyWords(unsafe.Add(r.page, off+i*prm.BBLen), q.BB(first+i)) // sound as in copyBB
+	}
+	r.doorbell.Ring(off, word)
+}
+
+// copyWords copies a basic block to d, which is memory, in words of 8 bytes.
+func copyWords(d unsafe.Pointer, b *prm.BB) {
+	to, s := (*[8]uint64)(d), (*[8]uint64)(unsafe.Pointer(b))
+	to[0], to[1], to[2], to[3] = s[0], s[1], s[2], s[3]
+	to[4], to[5], to[6], to[7] = s[4], s[5], s[6], s[7]
 }
 
 // ringList stores the first 8 bytes of the last WQE of a list, at BB first of q; or

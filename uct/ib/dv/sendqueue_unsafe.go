@@ -71,3 +71,20 @@ func (q *sendQueue) ringBB(word uint64, b *prm.BB, number uint64) {
 		r.ringBB(word, b)
 	}
 }
+
+// ringBBs is ringBB for a WQE of several basic blocks that begins at pi.
+func (q *sendQueue) ringBBs(word uint64, number uint64) {
+	first, n := q.pi, prm.WordBBs(word)
+	*q.id(first) = number
+	q.pi = first + n
+	switch r := q.reg; {
+	case r.direct && n*prm.BBLen <= r.bfLen:
+		q.dbr.StoreSend(uint16(first + n))
+		r.copyBBs(word, q, first, n)
+	case r.holding:
+		r.batch(q, word, first, 1)
+	default:
+		q.dbr.StoreSend(uint16(first + n))
+		r.ringList(word, q, first, true)
+	}
+}

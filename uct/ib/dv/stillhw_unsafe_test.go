@@ -279,8 +279,9 @@ func (b *bench) complete(t require.TestingT, n, first uint32) {
 
 // newRawEP is an EP of a bench that is connected as far as posting goes.
 func newRawEP(b *bench) *rcEP {
-	it := &rcIface{putMax: maxPutBB, amMax: maxAMBB}
+	it := &rcIface{}
 	it.MaxInline, it.Moderation = 128, 0
+	it.limitInline()
 	e := &rcEP{it: it}
 	e.Room, e.Credits = 1<<62, 1<<30
 	e.sq = *b.queue()

@@ -45,6 +45,21 @@ func PutShortData(b *BB, data []byte) {
 	copy(b[shortData:], data)
 }
 
+// PutWriteData is PutShortData for a write at index pi whose payload fills several BBs.
+func (v *SQView) PutWriteData(pi uint32, data []byte) {
+	be.PutUint32(v.BB(pi)[32:36], uint32(len(data))|inlineBit)
+	v.putBytes(pi*BBLen+shortData, data)
+}
+
+// PutSendData writes the payload of an inline send at index pi, behind the control segment: first, in little-endian
+// order, and then data, which together fill several BBs.
+func (v *SQView) PutSendData(pi uint32, first uint64, data []byte) {
+	b := v.BB(pi)
+	be.PutUint32(b[16:20], uint32(8+len(data))|inlineBit)
+	le.PutUint64(b[20:28], first)
+	v.putBytes(pi*BBLen+28, data)
+}
+
 // ShortWrite reads the WQE at index ci, in BBs, which must have been posted. False if
 // it is anything else, well-formed or not: DecodeWQE then says what.
 func (v *SQView) ShortWrite(ci uint16) (w ShortWrite, ok bool) {
