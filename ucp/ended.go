@@ -7,26 +7,27 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// tells has the caller be told of the end, if that is wanted: a request goes to the caller.
+// tells makes the request report its completion, if the caller has the request and wants that.
 func (r *Request) tells() {
 	if r.onDone != nil {
 		r.flags |= reqTells
 	}
 }
 
-// endedOp is an operation of whose end the caller is to be told.
+// endedOp is an operation whose completion must be reported to the caller.
 type endedOp struct {
 	f   func(error)
 	err error
 }
 
-// endedOps are the operations of whose end callers and goroutines are to be told.
+// endedOps are the operations whose completion must be reported to callers and goroutines.
 type endedOps struct {
 	list, spare []endedOp
-	woken       []*Request // those that have ended while a goroutine slept for them; see SharedWorker
+	woken       []*Request // completed while a goroutine slept for them; see SharedWorker
 }
 
-// tell has the next Progress tell the caller of the end, and the SharedWorker wake who sleeps. It ends what is measured.
+// tell makes the next Progress report the completion to the caller, and the SharedWorker wake its goroutine. It ends
+// the measured spans of the request.
 //
 //go:noinline
 func (r *Request) tell() {
@@ -45,15 +46,15 @@ func (r *Request) tell() {
 	r.flags &^= reqTells | reqWakes | reqSpans
 }
 
-// takeWoken returns the requests that have ended while a goroutine slept for them. The list is
-// valid until the next one ends.
+// takeWoken returns the requests that completed while a goroutine slept for them. The list is
+// valid until the next request completes.
 func (w *Worker) takeWoken() []*Request {
 	woken := w.ended.woken
 	w.ended.woken = w.ended.woken[:0]
 	return woken
 }
 
-// tellEnded tells of the operations that have ended. What it brings about is for the next
+// tellEnded reports completed operations. Operations that complete meanwhile are reported the next
 // time.
 func (w *Worker) tellEnded() int {
 	ended := w.ended.list
@@ -101,7 +102,7 @@ func WaitAll(ctx context.Context, reqs ...*Request) error {
 	if len(reqs) == 0 {
 		return nil
 	}
-	first := 0 // those before have ended
+	first := 0 // requests before it have completed
 	var errs []error
 	err := untilEnded(ctx, reqs, func() bool {
 		for first < len(reqs) && (reqs[first] == nil || reqs[first].Done()) {
@@ -123,14 +124,14 @@ func WaitAll(ctx context.Context, reqs ...*Request) error {
 	return ucs.Join(errs...)
 }
 
-// What WaitAny and WaitAll refuse.
+// Errors of WaitAny and WaitAll.
 var (
 	errNoRequests     = fmt.Errorf("ucp: wait for any: %w: there are no requests", ucs.ErrInvalidParam)
 	errSeveralWorkers = fmt.Errorf("ucp: wait: %w: the requests are of several workers", ucs.ErrInvalidParam)
 )
 
-// untilEnded makes progress until done reports true of the requests, and then gives them back with
-// end, while no other goroutine closes their worker.
+// untilEnded makes progress until done returns true, and then releases the requests with
+// end, unless another goroutine closes their worker.
 func untilEnded(ctx context.Context, reqs []*Request, done func() bool, end func()) error {
 	w, err := workerOf(reqs)
 	if err != nil {
@@ -157,7 +158,7 @@ func untilEnded(ctx context.Context, reqs []*Request, done func() bool, end func
 	return err
 }
 
-// workerOf is the one that the requests are of; nil if all of them are nil.
+// workerOf returns the worker of the requests; nil if all of them are nil.
 func workerOf(reqs []*Request) (w *Worker, err error) {
 	if len(reqs) == 0 {
 		return nil, errNoRequests

@@ -45,7 +45,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is matches ErrEPFailed if the EP has failed; the text does not contain that.
 func (e *Error) Is(target error) bool { return e.failed && target == ucs.ErrEPFailed }
 
-// action names an operation in errors.
+// action describes an operation in errors.
 type action struct {
 	stage *stage
 	op    uct.AtomicOp
@@ -70,7 +70,7 @@ func bytesText(n int) string {
 	return strconv.Itoa(n) + " bytes"
 }
 
-// action is what the request does.
+// action returns the description of the request.
 func (r *Request) action() action {
 	switch {
 	case r.stage.opped:
@@ -81,7 +81,7 @@ func (r *Request) action() action {
 	return action{stage: r.stage, n: r.off}
 }
 
-// err is how an ended request ended.
+// err returns the error of a completed request.
 func (r *Request) err() error {
 	if r.status == ucs.StatusOK {
 		return nil
@@ -92,8 +92,8 @@ func (r *Request) err() error {
 	return r.ep.failure(r.action(), r.status)
 }
 
-// failure is the error of an operation that ended with st. If that is why the EP failed,
-// it says what the EP's error says.
+// failure returns the error of an operation that ended with st. If the EP failed with st,
+// that is the error of the EP.
 func (e *EP) failure(a action, st ucs.Status) *Error {
 	if e.failed.err != nil && st == e.failed.cause {
 		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.failed.err.Via, Err: e.failed.err.Err, failed: true}
@@ -104,17 +104,17 @@ func (e *EP) failure(a action, st ucs.Status) *Error {
 	return e.errorOf(a, st.Err())
 }
 
-// errorOf is the error of an operation whose cause the lane or the EP has told.
+// errorOf returns the error of an operation whose cause the lane or the EP has reported.
 func (e *EP) errorOf(a action, cause error) *Error {
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.via(a.stage).String(), Err: cause, failed: e.failed.err != nil}
 }
 
-// wrong is the error of an operation that is refused before any transport sees it.
+// wrong returns the error of an operation that is not valid and was not posted.
 func (e *EP) wrong(a action, sentinel error, detail string) *Error {
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: fmt.Errorf("%w: %s", sentinel, detail)}
 }
 
-// refuses is the error of an operation on an EP that takes none; nil if it does.
+// refuses returns the error of an operation on an EP that accepts none; nil if it accepts operations.
 func (e *EP) refuses(a action) error {
 	switch e.state {
 	case epOpen:
@@ -125,10 +125,10 @@ func (e *EP) refuses(a action) error {
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: ucs.ErrClosed}
 }
 
-// refused is the error of an operation that a transport did not take. If the reason
-// is that the lane is broken, the EP fails now: the caller may not make progress. Where a transport
-// tells no more than that the peer has closed the connection, the next Progress ends what is in
-// progress and tells the user, as that finds out why.
+// refused returns the error of an operation that a transport rejected. If the reason
+// is a broken lane, it fails the EP now: the caller may not make progress. If the transport reports only
+// that the peer has closed the connection, the next Progress, which finds out why, ends the
+// operations in progress and reports the failure.
 //
 //go:noinline
 func (e *EP) refused(a action, err error) error {
@@ -147,8 +147,8 @@ func (e *EP) refused(a action, err error) error {
 	return e.errorOf(a, err)
 }
 
-// via is the transport that a stage takes, also after its lane was closed; nil if there
-// was none, and for one that takes all.
+// via returns the transport of a stage, also after its lane was closed; nil if there
+// was none, and for a stage that uses all.
 func (e *EP) via(s *stage) *iface {
 	switch {
 	case e.link == nil:
@@ -169,11 +169,11 @@ func (i *iface) String() string {
 	return i.attr.Resource.Transport + " " + i.attr.Resource.Device
 }
 
-// failure is an error of i with its name.
+// failure returns an error of i with its name.
 func (i *iface) failure(err error) error { return &ucs.OpError{Op: i.String(), Err: i.cause(err)} }
 
-// cause is the error that i has told as ucp passes it on: what is beside ErrEPFailed,
-// without the name of i, which is said elsewhere.
+// cause returns the error that i has reported without ErrEPFailed and
+// without the name of i, which the caller adds.
 func (i *iface) cause(err error) error {
 	if u, ok := err.(interface{ Unwrap() []error }); ok {
 		all := u.Unwrap()
@@ -192,7 +192,7 @@ func (i *iface) cause(err error) error {
 	return err
 }
 
-// unreachable is why no transport of the worker carries operations of some role to a peer, in words.
+// unreachable says in words why no transport of the worker carries operations of some role to a peer.
 func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 	reasons := w.obstacles(p, addr)
 	if len(reasons) == 0 {
@@ -205,8 +205,8 @@ func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 	return strings.Join(texts, "; ")
 }
 
-// obstacles has for each transport of the worker the criterion by which it does not carry operations
-// of some role to a peer, and for those on a device of the network that the program has asked for the
+// obstacles returns for each transport of the worker the criterion that excludes it for operations
+// of some role to a peer, and, for transports on a network device that the program selected, the
 // setting that excludes them.
 func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []bootstrap.Reason) {
 	last := -1
@@ -224,8 +224,8 @@ func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []boots
 	return reasons
 }
 
-// outOfFiles reports whether the process can open no file descriptor, without which no transport
-// finds out whom it reaches.
+// outOfFiles reports whether the process cannot open any file descriptor. Without one no transport
+// finds out whether it reaches a peer.
 func outOfFiles() bool {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err == nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A lane that breaks goes out of its roles, here and at the peer, and the next best pair of
-// transports takes its place. What had not been posted to it moves; what had been posted
-// ends with the reason, and the next flush reports it, since it may have left puts behind
-// of which no request knows. A role that has no lane left is lost: what needs it ends with the
-// reason (lostrole.go). The EP fails with the reason when that leaves it no lane that is of use,
-// or none for messages, and at once when the reason says that the peer is gone.
+// A lane that breaks loses its roles, here and at the peer, and the next best pair of
+// transports replaces it. Operations that were not posted to it move to the new lane. Operations that were posted
+// end with the reason, and the next flush reports it: puts without a request may
+// be lost. A role without a lane is lost: operations that need it end with the
+// reason (lostrole.go). The EP fails with the reason if it has no useful lane left,
+// or none for messages, and at once if the reason is that the peer is gone.
 
-// peerGone reports that err says that the peer has gone. Any other error is about one lane, also
-// ErrUnreachable: another network device may lead to the peer.
+// peerGone reports whether err means that the peer is gone. Any other error concerns one lane, also
+// ErrUnreachable: another network device may reach the peer.
 func peerGone(err error) bool {
 	return errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed)
 }
 
-// fatal reports that the EP cannot go on without a lane that failed for a reason.
+// fatal reports whether the failure of a lane for this reason fails the EP.
 func (l *link) fatal(x *lane, err error) bool {
 	return peerGone(err) || x.Proven && !l.survives(x)
 }
 
-// pinned reports that a lane cannot be replaced.
+// pinned reports whether a lane cannot be replaced.
 func (l *link) pinned(x *lane) bool {
 	return l.e.roles.pinned.Has(wireup.AM) && l.lanes.Use[wireup.AM] == x
 }
 
-// survives reports that the EP goes on if a lane breaks.
+// survives reports whether the EP continues if a lane breaks.
 func (l *link) survives(x *lane) bool {
 	return l.e.state == epOpen && !(x.Proven && l.pinned(x)) && l.conn.Survives(l.lanes.Index(x))
 }
@@ -48,8 +48,8 @@ func (e *EP) laneBroke(x *lane, err error) {
 	e.handle(wireup.Event{Kind: wireup.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
 }
 
-// saidByPeer is the error of a lane that the peer has refused or dropped with a status. What the peer has no
-// room for is in its own error.
+// saidByPeer returns the error of a lane that the peer has rejected or dropped with a status. A lack of resources
+// at the peer has an error of its own.
 func saidByPeer(st ucs.Status) error {
 	if st == ucs.StatusNoMemory {
 		return fmt.Errorf("%w, says the peer: its device or process has as many connections (QPs, descriptors) as it can have, or no memory", st.Err())
@@ -57,7 +57,7 @@ func saidByPeer(st ucs.Status) error {
 	return fmt.Errorf("%w, says the peer", st.Err())
 }
 
-// retire takes a lane out of use that came to nothing or broke, and notes why.
+// retire closes a lane that was never active or broke, and records the reason.
 func (l *link) retire(x *lane, st ucs.Status) {
 	if x.Retired {
 		return
@@ -109,11 +109,11 @@ func (e *EP) lacksAny(roles wireup.Roles) bool {
 	return false
 }
 
-// leaveLane has an operation that waits for the resources of a lane which broke go on
-// with the next lane. What was begun ends here: the rest of it would come too late.
+// leaveLane moves an operation that waits for resources of a broken lane to
+// the next lane. An operation that was posted in part ends: the rest would arrive too late.
 func (r *Request) leaveLane() {
 	switch {
-	case r.stage.role == noRole: // a flush: that lane has nothing left
+	case r.stage.role == noRole: // a flush: nothing is left on that lane
 		r.proceed()
 	case r.begun():
 		r.fail(r.ep.link.lanes.Lost(r.stage.role))
@@ -123,12 +123,12 @@ func (r *Request) leaveLane() {
 	}
 }
 
-// begun reports that a part of the operation was posted without which the rest is nothing. Of what
-// takes steps, only a put has such.
+// begun reports whether a part of the operation was posted that is useless without the rest. Of operations
+// of several steps, only a put has such parts.
 func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.steps || r.off > 0) }
 
-// waitAgain has an operation wait for the next lane, whose own broke. A message is charged
-// anew in its turn: one before it may need the credit first.
+// waitAgain queues an operation of a broken lane for the next one. A message is charged
+// again when its turn comes: an earlier message may need the credit first.
 func (r *Request) waitAgain() {
 	r.takeBack()
 	r.flags |= reqAhead
@@ -136,7 +136,7 @@ func (r *Request) waitAgain() {
 	r.ep.wait(r)
 }
 
-// reroute keeps an operation for the next lane whose own broke, as err says. It reports
+// reroute queues an operation for the next lane if err means that its own broke. It returns
 // false for other errors, and if there is no next lane.
 func (r *Request) reroute(err error) bool {
 	s := r.stage
@@ -147,8 +147,8 @@ func (r *Request) reroute(err error) bool {
 	return true
 }
 
-// moves reports that a lane did not take an operation of a stage since it is broken, and that
-// others will. The transport may have told already, or tells in Progress.
+// moves reports whether a lane did not accept an operation of a stage because it is broken, and other lanes
+// will. The transport may have reported the failure already, or reports it in Progress.
 func (e *EP) moves(s *stage, err error) bool {
 	if !errors.Is(err, uct.ErrEPFailed) || e.state != epOpen {
 		return false
@@ -163,7 +163,7 @@ func (e *EP) moves(s *stage, err error) bool {
 	return x != nil && !e.link.fatal(x, why)
 }
 
-// told is a lane that failed, as its transport has told, and that is still in use.
+// told returns a lane in use that its transport has reported as failed.
 func (e *EP) told() (*lane, error) {
 	for _, b := range e.w.todo.broken {
 		if x := e.laneOf(b.ep); x != nil && !x.Retired {
@@ -173,7 +173,7 @@ func (e *EP) told() (*lane, error) {
 	return nil, nil
 }
 
-// broken is a lane without which the EP cannot go on, if it does not know yet.
+// broken returns a broken lane without which the EP cannot continue, if the EP has not failed yet.
 func (e *EP) broken() (*iface, error) {
 	for _, b := range e.w.todo.broken {
 		x := e.laneOf(b.ep)
@@ -184,8 +184,8 @@ func (e *EP) broken() (*iface, error) {
 	return nil, nil
 }
 
-// failureStatus is how an operation ended whose transport says st. If the reason is that a lane
-// broke without which the EP cannot go on, the EP has failed before the operation ends.
+// failureStatus returns the result of an operation that a transport ended with st. If the reason is a broken
+// lane without which the EP cannot continue, it fails the EP first.
 func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
 	if e.closing.aborting == ucs.StatusOK && !e.origin.adopted {
 		st = e.learn(r, st)
@@ -196,15 +196,15 @@ func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
 	return st
 }
 
-// learn fails the EP if one of its lanes is broken without which it cannot go on, as the
-// transport has told or as the status says by which an operation ended. It returns that
-// status, or why the operation's lane was closed.
+// learn fails the EP if it cannot continue without a lane that is broken, as reported by the
+// transport or by the status of an operation. It returns that
+// status, or the reason for which the operation's lane was closed.
 func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	if i, why := e.broken(); why != nil {
 		e.markFailed(statusOf(why), why, i)
 		return st
 	}
-	if r.awaits() && r.flags&reqZcopy == 0 { // the peer says so, or the request that it leads, which has told
+	if r.awaits() && r.flags&reqZcopy == 0 { // the status is from the peer, or from the request that this one leads, which has called learn
 		return st
 	}
 	if l := e.link; l != nil {
@@ -230,8 +230,8 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	return st
 }
 
-// wentWith reports that a status may be how a transport ended what was in flight over a lane that
-// is out of use: the lane was closed, or the peer has closed it.
+// wentWith reports whether st can be the status of operations in flight over a lane that
+// is no longer in use: the lane was closed, here or by the peer.
 func (l *link) wentWith(st ucs.Status) bool {
 	switch st {
 	case ucs.StatusCanceled:
@@ -242,11 +242,11 @@ func (l *link) wentWith(st ucs.Status) bool {
 	return false
 }
 
-// lingers reports that operations may be in flight over lanes that are out of use.
+// lingers reports whether operations may be in flight over lanes that are no longer in use.
 func (l *link) lingers() bool { return l.e.held != nil || l.retiring() }
 
-// whyLost is why the latest lane broke that a request was posted over; StatusOK if none
-// has.
+// whyLost returns why the latest lane broke that a request was posted over; StatusOK if none
+// broke.
 func (l *link) whyLost(r *Request) ucs.Status {
 	switch {
 	case r.flags&reqGivenUp != 0:
@@ -259,7 +259,7 @@ func (l *link) whyLost(r *Request) ucs.Status {
 	return l.lanes.Unreported()
 }
 
-// reported notes that a flush has told of the lanes that broke.
+// reported records that a flush has reported the broken lanes.
 func (l *link) reported() {
 	for _, b := range l.e.w.todo.broken {
 		if x := l.e.laneOf(b.ep); x != nil {
@@ -269,14 +269,14 @@ func (l *link) reported() {
 	l.lanes.Reported()
 }
 
-// goesOn reports that the EP survives the loss of the lane that a request takes; of any, if
-// it takes all.
+// goesOn reports whether the EP survives the loss of the request's lane, or of any lane if
+// the request uses all.
 func (e *EP) goesOn(r *Request) bool {
 	if e.link == nil {
 		return false
 	}
 	s := r.stage
-	if s.part != nil { // its parts have told
+	if s.part != nil { // its parts have called learn
 		return true
 	}
 	for n := range e.link.lanes.All {
@@ -292,8 +292,8 @@ func (e *EP) goesOn(r *Request) bool {
 	return true
 }
 
-// repeats keeps a transfer that ended with a status until it is known whether a lane has broken,
-// which the transport may tell later. It reports false if that makes no difference.
+// repeats delays the end of a transfer with status st until it is known whether a lane has broken,
+// which the transport may report later. It returns false if that makes no difference.
 func (r *Request) repeats(st ucs.Status) bool {
 	e := r.ep
 	switch {
@@ -301,9 +301,9 @@ func (r *Request) repeats(st ucs.Status) bool {
 		return false
 	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.unwanted():
 		return false
-	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
+	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the whole request uses another scheme
 		return false
-	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // every lane would break
+	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // the same error would break every lane
 		return false
 	case r.parent != nil && r.parent.comp.Status != ucs.StatusOK:
 		return false
@@ -314,7 +314,7 @@ func (r *Request) repeats(st ucs.Status) bool {
 	return true
 }
 
-// repeat posts a transfer anew, over the lane that puts and gets have now.
+// repeat posts a transfer again, over the current lane of puts and gets.
 func (r *Request) repeat() {
 	r.worker.stats.repeatedTransfers.Inc()
 	if r.flags&reqUnreached != 0 {
@@ -329,7 +329,7 @@ func (r *Request) repeat() {
 	r.launch()
 }
 
-// unwanted reports that the caller has given up the operation.
+// unwanted reports whether the caller has abandoned the operation.
 func (r *Request) unwanted() bool {
 	for ; r != nil; r = r.parent {
 		if r.flags&reqGivenUp != 0 {
@@ -339,8 +339,8 @@ func (r *Request) unwanted() bool {
 	return false
 }
 
-// decide repeats transfers whose lane broke, and ends the others. As long as the peer may still
-// use a lane that broke they wait.
+// decide repeats transfers of broken lanes, and ends the others. While the peer may still
+// use a broken lane, the transfers wait.
 func (l *link) decide() {
 	if len(l.undecided) > 0 && l.pause > 0 {
 		l.pause--
@@ -363,7 +363,7 @@ func (l *link) decide() {
 	}
 }
 
-// retiring reports that a lane which broke is not closed yet at both sides.
+// retiring reports whether a broken lane is not closed yet at both sides.
 func (l *link) retiring() bool {
 	for i := range l.lanes.All {
 		if x := &l.lanes.All[i]; x.Retired && x.EP != nil {
@@ -373,7 +373,7 @@ func (l *link) retiring() bool {
 	return false
 }
 
-// endUndecided ends what waits to be repeated: the EP goes.
+// endUndecided ends the transfers that wait to be repeated: the EP ends.
 func (l *link) endUndecided(st ucs.Status) {
 	list := l.undecided
 	l.undecided = nil
@@ -382,12 +382,12 @@ func (l *link) endUndecided(st ucs.Status) {
 	}
 }
 
-// decidePause is how often Progress works an EP off before it is decided what becomes of a
-// transfer: a transport whose call refuses to work tells of the failure at the next Progress, and
+// decidePause is how many times Progress handles an EP before a transfer is repeated or ended: a transport
+// whose post fails reports the failure in the next Progress, and
 // the worker may have polled it already in this one.
 const decidePause = 2
 
-// partEnded ends a transfer that is repeated if its lane broke.
+// partEnded ends a transfer, or repeats it if its lane broke.
 func (r *Request) partEnded() {
 	if st := r.comp.Status; !r.repeats(st) {
 		r.settle(st)

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Stages of what waits for the operations before it and then flushes the lanes.
+// Stages of requests that wait for all earlier operations and then flush the lanes.
 var (
 	flushStage = stage{
 		name: "flush", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes, tells: true,
@@ -16,14 +16,14 @@ var (
 		name: "fence", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
 		settled: (*Request).unfence, fence: true,
 	}
-	// drainStage has the peer told then that the EP closes.
+	// drainStage then notifies the peer that the EP closes.
 	drainStage = stage{
 		name: "close", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
 		done: (*Request).drained,
 	}
 )
 
-// groupStage waits for the requests whose parent it is, which flush an EP each.
+// groupStage waits for its child requests, each of which flushes an EP.
 var groupStage = stage{name: "flush of the worker", role: noRole}
 
 // Flush completes all operations issued on the EP before: when its request is complete,
@@ -60,7 +60,7 @@ func (e *EP) flushSlow() (*Request, error) {
 	return e.flush(nil)
 }
 
-// flush makes a flush, as a child of parent if there is one.
+// flush starts a flush, as a child of parent if parent is not nil.
 func (e *EP) flush(parent *Request) (*Request, error) {
 	r := e.w.newRequest(e, &flushStage)
 	r.parent = parent
@@ -71,8 +71,8 @@ func (e *EP) flush(parent *Request) (*Request, error) {
 	return r.started()
 }
 
-// flushStart runs when every operation before the flush has ended: what is left is
-// what completes without a request, which the lanes flush.
+// flushStart runs when every operation before the flush has completed. The lanes then flush
+// the operations that have no request.
 func (r *Request) flushStart() {
 	if r.flags&(reqPosted|reqDone|reqWaiting) != 0 {
 		return
@@ -111,7 +111,7 @@ func (r *Request) flushLanes() error {
 	return nil
 }
 
-// drained goes on with EP.Close when no operation is left.
+// drained continues EP.Close when no operation is left.
 func (r *Request) drained() {
 	e := r.ep
 	r.settle(r.comp.Status)
@@ -148,7 +148,7 @@ func (e *EP) Fence() error {
 	return nil
 }
 
-// only is the active lane if there is just one.
+// only returns the active lane if there is exactly one.
 func (l *link) only() *lane {
 	if l == nil {
 		return nil
@@ -156,9 +156,9 @@ func (l *link) only() *lane {
 	return l.lanes.Single
 }
 
-// ordered is the only lane of the connection if its messages behind a fence arrive after the puts
-// before the fence, and not at all if one of these has failed, as [uct.Notifier] promises. It is
-// nil otherwise, and if there are other lanes, which could have a part of a put.
+// ordered returns the only lane of the connection if messages behind a fence arrive after the puts
+// before the fence, and not at all if one of these puts has failed, as [uct.Notifier] promises. Otherwise it returns
+// nil, also if there are other lanes, which could carry a part of a put.
 func (l *link) ordered() *lane {
 	if x := l.only(); x != nil && x.Notify != nil && x == l.lanes.Use[wireup.AM] {
 		return x
@@ -167,7 +167,7 @@ func (l *link) ordered() *lane {
 }
 
 // fenceByFlush holds later operations back until all earlier ones are complete.
-// Behind operations that wait themselves the fence takes its place in their line.
+// If earlier operations wait, the fence waits in the same queue.
 func (e *EP) fenceByFlush() {
 	e.fence.count++
 	e.unbind()
@@ -185,7 +185,7 @@ func (e *EP) fenceByFlush() {
 	}
 }
 
-// unfence lets the operations go on that were issued after a fence.
+// unfence releases the operations that were issued after a fence.
 func (r *Request) unfence() {
 	e := r.ep
 	e.fence.count--
@@ -236,19 +236,19 @@ func (w *Worker) Fence() error {
 	return nil
 }
 
-// implicit are the operations of an EP that have no request.
+// implicit tracks the operations of an EP that have no request.
 type implicit struct {
-	// comp counts those that are under way, and one more as long as nobody waits for their
-	// end: it fires only when it is told to.
+	// comp counts the operations in flight, plus one while no request waits for their
+	// completion, so that it fires only then.
 	comp    uct.Completion
 	awaited bool
 	iov     [1]uct.IOV // of the operation that is being posted
 }
 
-// underway reports that some have not ended.
+// underway reports whether some operations are in flight.
 func (i *implicit) underway() bool { return i != nil && (i.awaited || i.comp.Count > 1) }
 
-// await has the EP told when the last of them has ended, if some are under way.
+// await calls back when the last operation in flight has completed, if there are any.
 func (i *implicit) await() {
 	if i.underway() && !i.awaited {
 		i.awaited = true
@@ -256,7 +256,7 @@ func (i *implicit) await() {
 	}
 }
 
-// implied is what operations without a request share.
+// implied is shared by all operations without a request.
 func (e *EP) implied() *implicit {
 	if e.implicit == nil {
 		e.makeImplicit()

@@ -11,12 +11,12 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// errGivenUp fails an EP whose transport keeps the buffer of a call that has ended.
+// errGivenUp fails an EP whose transport still uses the buffer of a call that has returned.
 var errGivenUp = fmt.Errorf("%w: a transport kept the buffer of a call that was given up", ucs.ErrCanceled)
 
-// giveUp ends the request of a blocking form whose context has ended. What was not posted
-// is not posted any more, and when giveUp returns no transport reads or writes the caller's
-// buffer. It waits for that as until does.
+// giveUp ends the request of a blocking call whose context is done. Parts that were not posted
+// are not posted any more, and when giveUp returns no transport reads or writes the caller's
+// buffer. It waits for that with until.
 func (r *Request) giveUp(until untilFunc) {
 	r.Cancel()
 	r.flags |= reqGivenUp
@@ -29,12 +29,12 @@ func (r *Request) giveUp(until untilFunc) {
 	r.Release()
 }
 
-// untilFunc makes progress until done reports true: Engine.Until, or SharedWorker.wait.
+// untilFunc makes progress until done returns true: Engine.Until, or SharedWorker.wait.
 type untilFunc func(ctx context.Context, done func() bool) error
 
-// awaitBuffer waits until the transports have let go of the caller's buffer. One that has
-// not within Worker.lendLimit has to, as the EP fails. The time in which the process stands still
-// does not count: the transport and the peer may have stood still with it.
+// awaitBuffer waits until the transports have released the caller's buffer. After
+// Worker.lendLimit it fails the EP, which makes the transport release it. Time during which the process is stopped
+// does not count: the transport and the peer may have been stopped too.
 func (r *Request) awaitBuffer(until untilFunc) {
 	w := r.worker
 	back := func() bool { return !r.lent() }
@@ -48,7 +48,7 @@ func (r *Request) awaitBuffer(until untilFunc) {
 	}
 }
 
-// awaitLent has until wait for lendLimit, and reports whether it is done.
+// awaitLent calls until for at most lendLimit, and reports whether back returned true.
 func (w *Worker) awaitLent(until untilFunc, done func() bool) bool {
 	for limit := timelimit.New(w.lendLimit); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit/timelimit.Looks)
@@ -63,8 +63,8 @@ func (w *Worker) awaitLent(until untilFunc, done func() bool) bool {
 	}
 }
 
-// catchUp makes progress after a time limit, and reports whether done is true then: this process may
-// have been stopped meanwhile, and what it waited for have come long ago.
+// catchUp makes progress after a time limit, and reports whether done returns true then: this process may
+// have been stopped, and the event may have arrived long ago.
 func (w *Worker) catchUp(done func() bool) bool {
 	for range engine.YieldPolls {
 		if w.Progress(); done() {

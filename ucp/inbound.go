@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// inbound is a message of which a part has come. Fragments come in order; those of several
-// messages of a peer may be mixed.
+// inbound is a message that has arrived in part. Fragments arrive in order; those of several
+// messages of a peer may be interleaved.
 type inbound struct {
 	e     *EP
 	msgs  *messages // of e, to which it is charged
@@ -18,18 +18,18 @@ type inbound struct {
 	next  *inbound // in messages.inbound, and in Worker.messages.freeInbound
 }
 
-// sink is where a message goes of which a part has come.
+// sink is the destination of a message that arrives in parts.
 type sink interface {
-	// write takes the bytes of the message at an offset.
+	// write stores bytes of the message at an offset.
 	write(off int, data []byte)
-	// whole is called when all of it has come.
+	// whole is called when the message is complete.
 	whole(in *inbound)
-	// broken is called when the rest does not come.
+	// broken is called when the rest will not arrive.
 	broken(in *inbound, st ucs.Status)
 }
 
-// newInbound enters a message of which the first part is here. The charge of the whole
-// message was accepted.
+// newInbound records a message whose first part has arrived. The whole message
+// was charged.
 func (w *Worker) newInbound(e *EP, id uint64, total int, s sink) *inbound {
 	in := w.messages.freeInbound
 	if in == nil {
@@ -46,7 +46,7 @@ func (w *Worker) newInbound(e *EP, id uint64, total int, s sink) *inbound {
 	return in
 }
 
-// find is the message of a peer that it calls id, or nil.
+// find returns the message with the peer's id, or nil.
 func (m *messages) find(id uint64) *inbound {
 	if m == nil {
 		return nil
@@ -59,8 +59,8 @@ func (m *messages) find(id uint64) *inbound {
 	return nil
 }
 
-// take gives the next part of the message to its sink. It reports false for a part that
-// does not follow what has come, or is more than the message.
+// take passes the next part of the message to its sink. It returns false for a part that
+// is not the next one, or exceeds the message.
 func (in *inbound) take(off uint64, data []byte) bool {
 	if off != uint64(in.got) || len(data) > in.total-in.got {
 		return false
@@ -74,7 +74,7 @@ func (in *inbound) take(off uint64, data []byte) bool {
 	return true
 }
 
-// remove takes the message out of those of its peer.
+// remove removes the message from the list of its peer.
 func (in *inbound) remove() {
 	for at := &in.msgs.inbound; *at != nil; at = &(*at).next {
 		if *at == in {
@@ -85,14 +85,14 @@ func (in *inbound) remove() {
 	}
 }
 
-// drop gives up a message whose parts make no sense.
+// drop drops a message whose parts are not valid.
 func (in *inbound) drop(st ucs.Status) {
 	in.remove()
 	in.sink.broken(in, st)
 	in.free()
 }
 
-// dropInbound drops all messages of which a part has come.
+// dropInbound drops all messages that have arrived in part.
 func (m *messages) dropInbound(st ucs.Status) {
 	for m != nil && m.inbound != nil {
 		m.inbound.drop(st)
@@ -105,7 +105,7 @@ func (in *inbound) free() {
 	w.messages.freeInbound = in
 }
 
-// handleFrag takes the next part of a message.
+// handleFrag handles the next part of a message.
 func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 	var f wire.Frag
 	part, ok := f.Unpack(data)
@@ -124,7 +124,7 @@ func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// handleControl takes a control message to what it is about.
+// handleControl dispatches a control message.
 func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) uct.AMHandlerFunc {
 	return func(data []byte, _ uct.Desc) bool {
 		var c wire.Control
@@ -139,7 +139,7 @@ func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) u
 	}
 }
 
-// handleAck ends a message that waits for its receiver.
+// handleAck completes a message that waits for its receiver.
 func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	r := w.sent(e, c.ID)
 	if r == nil {
@@ -155,7 +155,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// sent is the message of which a peer is to tell something, by the name that it was told;
+// sent returns the request of a message by the id that the peer received with it;
 // nil if there is none.
 func (w *Worker) sent(e *EP, id uint64) *Request {
 	r := w.pool.remote.Find(id)

@@ -26,8 +26,8 @@ func (c *Config) keepalive() time.Duration {
 	return c.KeepaliveInterval
 }
 
-// toAsk returns what tells whether the peer lives, of a lane that does not tell by itself; nil
-// if it is not to be asked.
+// toAsk returns the checker of a lane whose transport does not detect an idle dead peer by itself; nil
+// if no check is needed.
 func (c *Config) toAsk(x *lane) uct.Checker {
 	if !x.Active || x.EP == nil || x.Iface.attr.Caps.Has(uct.CapErrPeerIdle) {
 		return nil
@@ -38,7 +38,7 @@ func (c *Config) toAsk(x *lane) uct.Checker {
 	return x.EP.Ops().Check
 }
 
-// keepAlive sets the time of the next questions, if a lane is to be asked.
+// keepAlive sets the time of the next check, if a lane needs one.
 func (l *link) keepAlive() {
 	w := l.e.w
 	every := w.ctx.cfg.keepalive()
@@ -54,8 +54,8 @@ func (l *link) keepAlive() {
 	}
 }
 
-// ask asks the lanes, if it is time and all have answered before. A transport that finds its
-// peer dead tells of it as of any failure.
+// ask checks the lanes, if it is time and all earlier checks have completed. A transport that finds its
+// peer dead reports that like any failure.
 func (l *link) ask() {
 	if l.asks == 0 || l.asks > l.e.w.engine.Alarm.Now() {
 		return
@@ -72,8 +72,8 @@ func (l *link) ask() {
 	l.keepAlive()
 }
 
-// askLane asks one lane. One that is short of resources has something under way, which is as
-// good as a question.
+// askLane checks one lane. A lane without resources has operations in flight, which detect a dead peer as
+// well.
 func (l *link) askLane(x *lane) {
 	if c := l.e.w.ctx.cfg.toAsk(x); c != nil {
 		l.asked.Count++

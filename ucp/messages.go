@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// messageState is what a worker has for messages of EPs.
+// messageState is the state of a worker for the messages of its EPs.
 type messageState struct {
 	latest      *messages        // over which a message has come; unconnected if there is none
 	granted     int64            // what the windows of peers have beyond firstWindow each, in bytes
@@ -27,7 +27,7 @@ type messageState struct {
 	piece       headedMsg
 }
 
-// messageProtocol is what tagged messages, active messages and streams share.
+// messageProtocol is shared by tagged messages, active messages and streams.
 var messageProtocol = protocol{
 	init: func(w *Worker) { w.messages.latest, w.messages.leftOf = unconnected, map[uint64]int64{} },
 	handlers: func(w *Worker) []handler {
@@ -54,16 +54,16 @@ var messageProtocol = protocol{
 	startedOver:  func(e *EP) { e.msgs = nil },
 }
 
-// messages are what an EP has once it sends or receives messages: how the next one goes
-// out, what the peer still takes, and what is under way.
+// messages is the state of an EP that sends or receives messages: how the next message is
+// sent, the credit, and the messages in flight.
 //
-// What is kept of a message refers to these and not to the EP, which gets new ones when it
+// Unreceived messages refer to it and not to the EP, which gets a new one when it
 // starts over.
 type messages struct {
 	e *EP
 
-	// How a message goes out in one call; bind sets it. While a message has to wait, and
-	// those behind it with it, the lengths are -1.
+	// How a message is sent in one call; bind sets it. While a message waits, and
+	// later ones behind it, the lengths are -1.
 	am       uct.AMSender
 	words    uct.AMWordSender // of the same lane, or joined
 	name     uint64           // of the EP at the peer
@@ -77,7 +77,7 @@ type messages struct {
 	mayShort int              // what maxShort would be otherwise
 	mayCopy  int              // and maxCopy
 
-	// What comes.
+	// Receiving.
 	self   uint64 // the peer's name of the EP
 	source uint64 // bits of the peer's tags under tagSources.mask
 	window.Window
@@ -110,8 +110,8 @@ type messages struct {
 	steps  uint64                // messages that were entered there
 }
 
-// holdsBack reports that a message waits, and all later ones behind it: all but r, which may
-// be nil, if that is in turn.
+// holdsBack reports whether a message waits, so that all later ones wait: all except r, which may
+// be nil, if it is r's turn.
 func (m *messages) holdsBack(r *Request) bool {
 	before := m.e.waiting.messages()
 	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
@@ -120,14 +120,14 @@ func (m *messages) holdsBack(r *Request) bool {
 	return before > 0 || m.sending != nil
 }
 
-// shortData is the longest data, in bytes, that is put together with what goes before it to be sent as
-// short: what does not fit into the inlined work requests of rc goes by copy anyway.
+// shortData is the maximum length of data, in bytes, that is copied behind its header to be sent as
+// short. Longer data does not fit into the inlined work requests of rc and is copied by bcopy anyway.
 const shortData = 256 - wire.NameLen
 
-// shortMsg is what follows the word of a short message.
+// shortMsg is the part of a short message behind its first word.
 type shortMsg [wire.NameLen + shortData]byte
 
-// joinedWords sends messages of two words over a lane that has those of one: the second is put
+// joinedWords sends messages of two words over a lane that has only messages of one word: it copies the second word
 // before the data.
 type joinedWords struct {
 	am    uct.AMSender
@@ -142,7 +142,7 @@ func (j *joinedWords) AMWords(id uint8, first, second uint64, payload []byte) er
 	return j.am.AMShort(id, first, b)
 }
 
-// messaging are the EP's messages.
+// messaging returns the messages state of the EP, and creates it first if needed.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
 		e.newMessages()
@@ -162,8 +162,8 @@ func (e *EP) newMessages() {
 	e.bindMessages() // to a lane that puts or gets have made
 }
 
-// bindMessages has messages go out in one call if nothing is in the way: no lane that is
-// not there yet, no fence, no message that waits, and nothing to note with the first one.
+// bindMessages allows messages in one call, unless a lane is missing, there is a fence,
+// a message waits, or the first message must do extra work.
 func (e *EP) bindMessages() {
 	m := e.msgs
 	if m == nil {
@@ -195,14 +195,14 @@ func (e *EP) bindMessages() {
 	}
 }
 
-// unbind has all messages take the slow way.
+// unbind makes all messages take the slow path.
 func (m *messages) unbind() {
 	m.am, m.words = nil, nil
 	m.maxShort, m.maxCopy, m.maxWords, m.maxWord, m.maxLong = -1, -1, -1, -1, -1
 	m.mayShort, m.mayCopy = -1, -1
 }
 
-// short sends a message in one call, if it fits and may go now. Its caller has compared
+// short sends a message in one call, if it fits and may be sent now. The caller has compared
 // the length with maxShort.
 func (m *messages) short(id uint8, word uint64, data []byte) error {
 	if m.Credit < charge(len(data)) {
@@ -215,7 +215,7 @@ func (m *messages) short(id uint8, word uint64, data []byte) error {
 	return err
 }
 
-// copied sends a message by one copy; as short.
+// copied is short for a message that is sent by bcopy.
 func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte) error {
 	n := charge(len(header) + len(data))
 	if m.Credit < n {
@@ -236,13 +236,13 @@ func (m *messages) unheaded(w *Worker, id uint8, word uint64, data []byte) error
 	return m.copied(w, id, word, nil, data)
 }
 
-// wholeMsg is a message on its way into a transport buffer.
+// wholeMsg packs a message into a transport buffer.
 type wholeMsg struct {
 	head         wire.Head
 	header, data []byte
 }
 
-// send sends a message by one copy.
+// send sends a message by bcopy.
 func (m *wholeMsg) send(am uct.AMSender, id uint8, h wire.Head, header, data []byte) error {
 	m.head, m.header, m.data = h, header, data
 	_, err := am.AMBcopy(id, m)
@@ -258,7 +258,7 @@ func (m *wholeMsg) Pack(dst []byte) int {
 	return n + bulk.Copy(dst[n:], m.data)
 }
 
-// replayQueued lets messages go on, if any wait.
+// replayQueued replays waiting messages, if there are any.
 func (e *EP) replayQueued() {
 	if e.waiting.messages() > 0 && e.state <= epClosing && e.closing.aborting == ucs.StatusOK {
 		e.replayMessages()
@@ -278,7 +278,7 @@ func (e *EP) returnDiscarded() {
 	e.replayQueued()
 }
 
-// sendEcho sends one if the EP is a loop-back and has to. It reports whether the EP must wait.
+// sendEcho sends an echo if the EP is a loop-back and needs one. It reports whether the EP must wait.
 func (e *EP) sendEcho() bool {
 	if !e.deliversLast() || e.lane(wireup.AM) == nil {
 		return false
@@ -297,11 +297,11 @@ func (e *EP) sendEcho() bool {
 	return true
 }
 
-// echoStage is a message that a loop-back which closes sends to itself. When it arrives, all messages
+// echoStage sends a message to the closing loop-back itself. When it arrives, all messages
 // that were posted before have arrived.
 var echoStage = stage{name: "close", role: noRole, done: (*Request).echoed}
 
-// echoes is how many of them a loop-back sends: behind its last operation, and behind the replies to that.
+// echoes is the number of echoes: one behind the last operation, one behind the replies to that.
 const echoes = 2
 
 // echoed ends the synchronous sends whose messages match no receive: every acknowledgement has arrived.
@@ -313,7 +313,7 @@ func (r *Request) echoed() {
 	}
 }
 
-// endUnmatched ends the synchronous sends that wait for a receive.
+// endUnmatched completes the synchronous sends that wait for a receive.
 func (m *messages) endUnmatched() {
 	for r := m.e.awaited.first; r != nil; {
 		next := r.next
@@ -324,7 +324,7 @@ func (m *messages) endUnmatched() {
 	}
 }
 
-// acknowledge ends a message of the peer that waits for its receiver.
+// acknowledge acknowledges a message of the peer, which waits for its receiver.
 func (m *messages) acknowledge(id uint64, st ucs.Status) {
 	e := m.e
 	switch {

@@ -21,7 +21,7 @@ func (w *Worker) Progress() int { // as Engine.Progress; so short that its calle
 	return w.engine.Run[t>>63].Progress()
 }
 
-// schedule has the next Progress look at an EP.
+// schedule makes the next Progress handle an EP.
 func (w *Worker) schedule(e *EP) {
 	if !e.scheduled {
 		e.scheduled = true
@@ -30,7 +30,7 @@ func (w *Worker) schedule(e *EP) {
 	}
 }
 
-// engineOwner is the worker as its engine sees it.
+// engineOwner is the worker as the owner of its engine.
 type engineOwner struct{ w *Worker }
 
 // Work implements engine.Owner.
@@ -55,7 +55,7 @@ func (o *engineOwner) Work() int {
 	return n + w.tellEnded()
 }
 
-// deferredWork goes on with what an EP has to do besides operations.
+// deferredWork does the deferred work of an EP.
 func (e *EP) deferredWork() {
 	if e.state == epClosed {
 		e.finishClose()
@@ -99,8 +99,8 @@ func (e *EP) deferredWork() {
 	}
 }
 
-// connect asks for the lanes that operations need. That of messages comes first: with it, an
-// EP goes on that gets none for another role. One that has messages needs it.
+// connect requests the lanes that operations need. It requests the lane of messages first: an EP with that lane
+// continues without lanes for other roles. An EP that has messages needs it.
 func (e *EP) connect() {
 	needs := e.roles.needed
 	e.roles.needed = 0
@@ -120,8 +120,8 @@ func (e *EP) connect() {
 
 func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 
-// makeLinkTo is makeLink for a peer that knows the address own. peerEP is the id of the EP with which the
-// peer waits for this one; 0: it does not wait.
+// makeLinkTo is makeLink for a peer that knows the address own. peerEP is the id of the peer's EP that
+// waits for this one; 0: none waits.
 func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1}
 	e.each(func(p *protocol) func(*EP) { return p.linked })
@@ -135,9 +135,9 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.w.addLink(e.link)
 }
 
-// carrierFailed has the carrier find another way. Without one it ends an EP that cannot
-// talk to its peer, if it has something to say or waits for an answer; otherwise only the
-// carrier is given up.
+// carrierFailed makes the carrier find another transport. If there is none, it fails an EP that has
+// something to send to its peer or waits for a reply; otherwise it closes only
+// the carrier.
 func (e *EP) carrierFailed() {
 	c, state := e.link.carrier, e.link.conn
 	waits := !state.Quiet() && !state.Over()
@@ -160,7 +160,7 @@ func (e *EP) carrierFailed() {
 	}
 }
 
-// laneBroke is told by transports of an endpoint that failed.
+// laneBroke is called by transports when an endpoint has failed.
 func (w *Worker) laneBroke(ep uct.EP, err error) {
 	if statusOf(err) == ucs.StatusPeerClosed {
 		w.stats.closedLanes.Inc()
@@ -171,8 +171,8 @@ func (w *Worker) laneBroke(ep uct.EP, err error) {
 	w.engine.Raise()
 }
 
-// pathFailed has no lane be made over a path over which the carrier of the handshake could not
-// connect. What the EP needs later would wait for the same failure.
+// pathFailed excludes a path from lanes over which the carrier of the handshake could not
+// connect. Lanes over it would wait for the same failure.
 func (e *EP) pathFailed(p conn.Path, err error) {
 	switch st := statusOf(err); st {
 	case ucs.StatusUnreachable, ucs.StatusTimedOut, ucs.StatusRejected:
@@ -180,8 +180,8 @@ func (e *EP) pathFailed(p conn.Path, err error) {
 	}
 }
 
-// reason is why an operation was refused: what the transport has told of the lane that
-// failed, if it has and the EP does not know yet.
+// reason returns why an operation was rejected: the failure of the lane that its transport has
+// reported, if the EP does not know it yet.
 func (e *EP) reason(err error) error {
 	if errors.Is(err, uct.ErrEPFailed) {
 		if _, why := e.told(); why != nil {
@@ -191,7 +191,7 @@ func (e *EP) reason(err error) error {
 	return err
 }
 
-// lose handles a transport endpoint that failed.
+// lose handles the failure of a transport endpoint.
 func (w *Worker) lose(b brokenLane) {
 	o := w.lanes.byEP[b.ep]
 	if o.carrier != nil {
@@ -219,8 +219,8 @@ func (w *Worker) lose(b brokenLane) {
 	}
 }
 
-// receiveRest delivers the messages that a peer had sent before it closed. They are here, as
-// the peer flushes first, but the notice may have come over another lane, and be seen first.
+// receiveRest delivers the messages that a peer sent before it closed. They have arrived, as
+// the peer flushes first, but the close may have been seen first, over another lane.
 func (e *EP) receiveRest() {
 	x := e.lane(wireup.AM)
 	if x == nil || !e.roles.pinned.Has(wireup.AM) {
@@ -233,6 +233,6 @@ func (e *EP) receiveRest() {
 	}
 }
 
-// maxRestPolls bounds receiveRest where other peers go on sending: what a window permits
-// comes in fewer polls.
+// maxRestPolls limits receiveRest while other peers send: the messages of a window
+// arrive in fewer polls.
 const maxRestPolls = 1 << 12

@@ -9,21 +9,21 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A rendezvous: the sender announces a message and keeps its data (RTS). When it is
-// received, the data comes by one of three schemes, and the sender learns that it has its
-// buffer back:
+// Rendezvous: the sender announces a message with an RTS and keeps its data. When a receive
+// matches, the data is transferred by one of three schemes, and the receiver replies that it no longer
+// needs the sender's buffer:
 //
-//	get        the receiver gets the data, and acknowledges    RTS -> GET    -> ACK
-//	put        the receiver asks for it, the sender puts it    RTS -> RTR <- PUT <- PUT DONE
-//	fragments  the receiver asks, the sender sends messages    RTS -> RTR <- DATA
+//	get        the receiver gets the data, and acknowledges      RTS -> GET    -> ACK
+//	put        the receiver requests it, the sender puts it      RTS -> RTR <- PUT <- PUT DONE
+//	fragments  the receiver requests it, the sender sends it     RTS -> RTR <- DATA
 //
-// PUT DONE goes right behind the put where the lane keeps their order (link.ordered).
+// The sender posts PUT DONE behind the put if the lane keeps their order (link.ordered).
 //
-// The first two need memory that is registered at the side that is reached: by the caller
-// (OpParams.Mem), or for the message where that pays (lease.go).
-// A message that is dropped is acknowledged, with ErrCanceled.
+// Get and put need registered memory at the target of the operation: registered by the caller
+// (OpParams.Mem), or for the message if that is faster (lease.go).
+// A message that is dropped is acknowledged with ErrCanceled.
 
-// rndvProtocol is the rendezvous of messages.
+// rndvProtocol implements the rendezvous of messages.
 var rndvProtocol = protocol{
 	lanesChanged: (*EP).forgetChoices,
 	discard:      (*EP).dropAnnounced,
@@ -37,36 +37,36 @@ var rndvProtocol = protocol{
 	},
 }
 
-// announced is a message whose data is still with its sender. It is fetched or refused,
+// announced is a message whose data is still at its sender. The receiver fetches or refuses it,
 // once.
 type announced struct {
 	e    *EP
 	msgs *messages // of e when it was announced
-	id   uint64    // the sender's name of the message; 0 if it has withdrawn it
+	id   uint64    // the sender's id of the message; 0 if it was withdrawn
 	n    int       // length of the data
 	addr uint64    // of the data at the sender, if there is a key
-	key  []byte    // opens the data; empty if it cannot be got
+	key  []byte    // of the data; empty if the data cannot be got
 
 	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
 
-	keeper keeper // that has the record; nil if nobody is told of a withdrawal
-	named  bool   // entered in messages.byName, as those behind it in messages.rndv are
+	keeper keeper // owner of the record; nil if a withdrawal need not be reported
+	named  bool   // in messages.byName, as are all messages behind it in messages.rndv
 }
 
-// keeper has the record of a message that was announced and not received.
+// keeper owns the record of an announced message that no receive has matched.
 type keeper interface {
-	// withdrawn is called when the sender has withdrawn the message. It reports false if the keeper goes on to
-	// have the record, without the data; otherwise the record is free.
+	// withdrawn is called when the sender has withdrawn the message. It returns false if the keeper still
+	// needs the record, without the data; otherwise the record is free.
 	withdrawn() bool
 }
 
-// announcedBy is what an RTS says, whose key must be copied to be kept. The announcement
+// announcedBy returns the message of an RTS. The caller must copy the key to keep it. The announcement
 // was charged to its sender.
 func announcedBy(e *EP, m *wire.RTS) announced {
 	return announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
 }
 
-// newAnnounced is announcedBy in a record that is to be freed.
+// newAnnounced is announcedBy in a record that the caller must free.
 func newAnnounced(e *EP, m *wire.RTS) *announced {
 	w := e.w
 	a := w.freeAnnounced
@@ -80,22 +80,22 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 	return a
 }
 
-// maxKeptKey is the longest key that is kept with an announcement, in bytes: about as much as that
-// was charged. Keys for ten memory domains have that. Of a peer that has its first window only, keys are
-// kept up to maxSmallKey.
+// maxKeptKey is the maximum length of a key that is stored with an announcement, in bytes: about the charge of an
+// announcement. Keys for ten memory domains fit. For a peer with only its first window the limit is
+// maxSmallKey.
 const (
 	maxKeptKey  = 256
 	maxSmallKey = 128
 )
 
-// dropLongKey is called when the announcement is to be kept. Without a key the data is asked for.
+// dropLongKey is called before the announcement is stored. Without a key the receiver requests the data.
 func (a *announced) dropLongKey() {
 	if n := len(a.key); n > maxKeptKey || n > maxSmallKey && a.msgs.Size == leastWindow {
 		a.key = nil
 	}
 }
 
-// free is called when the message is being fetched or was refused, of a record of newAnnounced.
+// free frees a record of newAnnounced when the message is being fetched or was refused.
 func (a *announced) free() {
 	w := a.e.w
 	a.delist()
@@ -103,7 +103,7 @@ func (a *announced) free() {
 	w.freeAnnounced = a
 }
 
-// gone is why the data cannot be had any more; nil if it can.
+// gone returns why the data is no longer available; nil if it is.
 func (a *announced) gone(act action) error {
 	switch e := a.e; {
 	case a.id == 0 && e.state != epClosing && e.state != epClosed:
@@ -119,15 +119,15 @@ func (a *announced) gone(act action) error {
 	}
 }
 
-// refuse tells the sender that the data is not wanted, with a status that its request ends
-// with.
+// refuse replies to the sender that the data is not needed; its request completes with the
+// status.
 func (a *announced) refuse(st ucs.Status) {
 	if e := a.e; a.id != 0 && e.state <= epClosing && e.msgs == a.msgs {
 		e.control(ackControl, a.id, uint64(st))
 	}
 }
 
-// schemeStages are the stages of a receive whose data is being fetched, by scheme.
+// schemeStages are the stages of a receive that fetches data, by scheme.
 type schemeStages [askAnew + 1]stage
 
 // askAnew is the stage of a receive that could not get the data, and asks for it.
@@ -135,7 +135,7 @@ const askAnew = proto.Fragments + 1
 
 var fetchStages = newFetchStages("receive", nil, nil)
 
-// newFetchStages makes the stages of receives that are called name in errors. c and settled may be nil.
+// newFetchStages makes the stages of receives that errors call name. c and settled may be nil.
 func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages {
 	by := &schemeStages{
 		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, lends: true},
@@ -151,17 +151,17 @@ func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages
 	return by
 }
 
-// fetchRecord is what a receive notes of a message that was announced.
+// fetchRecord is the record of a receive that fetches an announced message.
 type fetchRecord struct {
-	id        uint64 // the sender's name of it
-	n         int    // how much of it the receive takes, if it takes it in order
-	inOrder   bool   // it has no buffer: it takes the data as it comes, or gets it into pieces
-	truncated bool   // the message is longer than what the receive takes
+	id        uint64 // the sender's id of the message
+	n         int    // number of bytes that the receive accepts, if inOrder
+	inOrder   bool   // the receive has no buffer: it unpacks the data in order, or gets it into pieces
+	truncated bool   // the message is longer than the receive accepts
 }
 
-// fetch brings the data into the buffer of r, a receive that nothing knows yet and that
-// gone has not refused. r ends when it is there: with StatusTruncated if it is longer than
-// the buffer, which has the first bytes then. The record is not used any more when fetch returns.
+// fetch transfers the data into the buffer of r, a new receive that
+// gone has not refused. r completes when the data is there: with StatusTruncated if it is longer than
+// the buffer, which then has the first bytes. fetch does not use the record after it returns.
 func (a *announced) fetch(r *Request, by *schemeStages) {
 	e := a.e
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, truncated: a.n > len(r.buf)}
@@ -191,7 +191,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	r.posted()
 }
 
-// askAnew has the sender put or send the data that could not be got. What was got of it is
+// askAnew requests the data that could not be got. Bytes that were got already are
 // written again.
 func (r *Request) askAnew(by *schemeStages) error {
 	if r.unwanted() {
@@ -204,18 +204,18 @@ func (r *Request) askAnew(by *schemeStages) error {
 	}
 	s := proto.Fragments
 	f := recordOf[fetchRecord](r)
-	if !f.inOrder { // else the data was to come into pieces, which take it as it comes
+	if !f.inOrder { // otherwise the data was for pieces, which accept it in order
 		s = r.ep.scheme(r, nil)
 	}
 	r.stage = &by[s]
 	r.moveTo(placeAwaited)
-	r.comp.Count++ // it waits for the peer
+	r.comp.Count++ // r waits for the peer
 	r.request(f.id, s)
 	return nil
 }
 
-// open is the key of the first n bytes of the data; nil if they cannot be got. One that
-// makes no sense is counted, and the data comes in fragments then.
+// open unpacks the key of the first n bytes of the data; nil if they cannot be got. A key that
+// is not valid is counted, and the data is requested in fragments.
 func (a *announced) open(n int) *RKey {
 	if len(a.key) == 0 || !a.e.reachable(wireup.RMA) {
 		return nil
@@ -232,7 +232,7 @@ func (a *announced) open(n int) *RKey {
 	return key
 }
 
-// fetchStatus is how a receive ends whose data is there.
+// fetchStatus returns the result of a receive whose data has arrived.
 func (r *Request) fetchStatus() ucs.Status {
 	if recordOf[fetchRecord](r).truncated {
 		return ucs.StatusTruncated
@@ -240,17 +240,17 @@ func (r *Request) fetchStatus() ucs.Status {
 	return ucs.StatusOK
 }
 
-// lead starts a request that does what its parent r waits for: it has the parent's place
-// with the peer.
+// lead starts a child request that its parent r waits for. The child replaces r in
+// EP.awaited.
 func (r *Request) lead(child *Request) {
 	r.moveTo(placeLed)
 	child.parent = r
-	if child, _ = child.start(); child != nil { // an error is the parent's, too
+	if child, _ = child.start(); child != nil { // an error of the child is an error of r
 		child.Release()
 	}
 }
 
-// fetched runs when the data was got, or was not.
+// fetched runs when the get of the data has completed or failed.
 func (r *Request) fetched() {
 	st := r.comp.Status
 	if r.flags&reqUnreached != 0 && r.repeats(st) {
@@ -262,7 +262,7 @@ func (r *Request) fetched() {
 	r.arrived()
 }
 
-// arrived ends a receive for which nothing more comes.
+// arrived completes a receive when no more data arrives.
 func (r *Request) arrived() {
 	st := r.comp.Status
 	if st == ucs.StatusOK {
@@ -271,19 +271,19 @@ func (r *Request) arrived() {
 	r.settle(st)
 }
 
-// rtrRecord is what the sender of a message is asked for.
+// rtrRecord is the record of a request that sends an RTR.
 type rtrRecord struct {
-	id   uint64 // its name of the message
-	recv uint64 // the name of the receive
-	n    int    // how much it is to send, if there is no memory to put it in
+	id   uint64 // the sender's id of the message
+	recv uint64 // id of the receive
+	n    int    // length to send, if there is no memory for a put
 }
 
-// rtrStage has the sender of a message put or send its data.
+// rtrStage requests that the sender of a message puts or sends its data.
 var rtrStage = stage{
 	name: "receive", role: wireup.AM, ahead: true, settled: (*Request).answered, post: (*Request).sendRTR,
 }
 
-// request tells the sender to put or to send the data of the message that it calls id.
+// request sends an RTR for the message with the sender's id id.
 func (r *Request) request(id uint64, s proto.Scheme) {
 	r.nameIt()
 	rtr := r.worker.newRequest(r.ep, &rtrStage)
@@ -312,7 +312,7 @@ func (r *Request) sendRTR() error {
 	return err
 }
 
-// handleData takes a part of the data of a receive.
+// handleData stores a part of the data of a receive.
 func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	var f wire.Frag
 	part, ok := f.Unpack(data)

@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A receive gets the data of a message by a request of its own, its child, unless one call brings
+// A receive gets the data of a message by a child request, unless one call transfers
 // it.
 
-// gotAtOnce gets the data of a message into the buffer of r with one call, if one does without a
-// copy: then r has ended. It reports false if nothing has come, nor is under way.
+// gotAtOnce gets the data of a message into the buffer of r with one call without a
+// copy, if possible: then r has completed. It returns false if nothing was transferred or is in flight.
 func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
 	e, n := r.ep, len(r.buf)
 	t := key.moves
@@ -26,7 +26,7 @@ func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
 	if mem == nil && t.domain.Attr.NeedMemH {
 		return false
 	}
-	child := r.worker.newDirect() // it has the completion, in case the data comes later
+	child := r.worker.newDirect() // it has the completion, in case the data arrives later
 	child.iov[0] = uct.IOV{Buf: r.buf, Mem: mem}
 	pending, err := key.get.GetZcopy(child.iov[:], a.addr, key.rma, &child.comp)
 	if pending && err == nil {
@@ -44,7 +44,7 @@ func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
 	return true
 }
 
-// gettingBy has r wait for child, which has posted all of a get.
+// gettingBy makes r wait for child, which has posted all of a get.
 func (r *Request) gettingBy(child *Request, a *announced, key *RKey) {
 	r.adopt(child, a, key)
 	child.buf, child.mem, child.off = r.buf, r.mem, len(r.buf)
@@ -56,8 +56,8 @@ func (r *Request) gettingBy(child *Request, a *announced, key *RKey) {
 	r.posted()
 }
 
-// sharesData reports that several lanes may share n bytes of the data of a message, or are to be
-// asked for.
+// sharesData reports whether several lanes may share n bytes of the data of a message, or the data must be
+// requested.
 func (e *EP) sharesData(n int) bool {
 	l := e.link
 	if l.askedRails && l.rails.Len() < 2 {
@@ -67,13 +67,13 @@ func (e *EP) sharesData(n int) bool {
 	return how.rails > 1 && n >= 2*how.chunk
 }
 
-// getDataStage gets the data of a message for the receive that is its parent.
+// getDataStage gets the data of a message for the parent receive.
 var getDataStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
 	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
 }
 
-// getDataSplitStage gets it over several lanes.
+// getDataSplitStage does the same over several lanes.
 var getDataSplitStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
 	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
@@ -91,7 +91,7 @@ func (r *Request) getData() (err error) {
 	return err
 }
 
-// closeKey gives back a key that came with a message.
+// closeKey closes a key that arrived with a message.
 func (r *Request) closeKey() { keyDone(r.target.key) }
 
 // get gets the data of a message.
@@ -101,7 +101,7 @@ func (r *Request) get(a *announced, key *RKey) {
 	r.lead(child)
 }
 
-// getting is a request that gets the data of a message for r.
+// getting returns a request that gets the data of a message for r.
 func (r *Request) getting(a *announced, key *RKey) *Request {
 	child := r.worker.newDirect()
 	child.flags = 0
@@ -109,14 +109,14 @@ func (r *Request) getting(a *announced, key *RKey) *Request {
 	return child
 }
 
-// adopt has child get the data of a message for r.
+// adopt makes child get the data of a message for r.
 func (r *Request) adopt(child *Request, a *announced, key *RKey) {
 	child.ep, child.stage = r.ep, &getDataStage
 	child.target = peerRange{key, a.addr}
 }
 
-// fetchPieces is fetch into data in pieces, without a copy. It reports false if that is not
-// to be.
+// fetchPieces is fetch into data in pieces, without a copy. It returns false if the data must be
+// copied.
 func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bool {
 	e, n := a.e, min(a.n, d.Len())
 	i := e.transport(wireup.RMA)

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// withAnnouncements makes the stage of announcements of a channel.
+// withAnnouncements makes the stage that announces messages of a channel.
 func withAnnouncements(c *channel) *channel {
 	s := &c.announce
 	*s = c.pieces
@@ -20,8 +20,8 @@ func withAnnouncements(c *channel) *channel {
 	return c
 }
 
-// sendRTS announces the message. The buffer is gucx's until the peer has said that it needs
-// it no more.
+// sendRTS announces the message. The buffer belongs to gucx until the peer replies that it no longer needs
+// it.
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
 	r.nameIt()
@@ -53,10 +53,10 @@ func (r *Request) rts(room int) wire.RTS {
 	return rts
 }
 
-// announcedAtOnce announces a message without a header, as sendRTS does, in one call: the request
-// is in no list and no queue. It does so if the message is to be announced, its data is to be got
-// from memory that the transport has allocated, and nothing is in its way. Otherwise it does
-// nothing and returns nil. m may be nil.
+// announcedAtOnce announces a message without a header, like sendRTS, in one call: the request
+// is in no list and no queue. It does so if the message needs an announcement, the peer gets its data
+// from memory that the transport allocated, and no other message waits. Otherwise it
+// returns nil. m may be nil.
 func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpParams) *Request {
 	if m == nil || m.am == nil || p == nil || p.Mem == nil || len(buf) < proto.ShortestAnnounced {
 		return nil
@@ -88,8 +88,8 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	return r
 }
 
-// gettable reports that the peer may get the data of the message. Data without a
-// registration of the caller's is registered if that pays.
+// gettable reports whether the peer may get the data of the message. It registers data that the caller
+// has not registered if that is faster.
 func (r *Request) gettable() bool {
 	i, n, preferred := r.ep.transport(wireup.RMA), len(r.buf), r.worker.ctx.cfg.rndvScheme()
 	switch {
@@ -103,15 +103,15 @@ func (r *Request) gettable() bool {
 	return r.mem.AllocatedBy(i.domain) || r.ep.offers(n, offerRegistered)
 }
 
-// What memory that may be got is besides; memory that a domain has allocated is always
+// How the memory of a get was registered. Memory that a domain allocated is always
 // offered.
 const (
 	offerRegistered = false // by the caller
 	offerLeased     = true  // for the message
 )
 
-// offers reports that n bytes are to be got rather than sent: that is wished for, or takes
-// less time.
+// offers reports whether the peer should get n bytes rather than receive them in messages: it is configured, or
+// takes less time.
 func (e *EP) offers(n int, leased bool) bool {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
 	v := e.ways(n, reach{gettable: true, reached: true, farData: true})
@@ -122,7 +122,7 @@ func (e *EP) offers(n int, leased bool) bool {
 	return v.Choose(n, preferred) == proto.Get
 }
 
-// handleRTR has the data of a message put or sent, as its receiver wants it.
+// handleRTR puts or sends the data of a message, as the receiver requested.
 func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 	var m wire.RTR
 	if !m.Unpack(data) {
@@ -138,13 +138,13 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// dataRecord is what a request notes that puts or sends the data of a message.
+// dataRecord is the record of a request that puts or sends the data of a message.
 type dataRecord struct {
-	recv uint64 // the peer's name of the receive
-	n    int    // how much that takes
+	recv uint64 // the peer's id of the receive
+	n    int    // length that the receive accepts
 }
 
-// reply is the request that puts or sends the data of the message.
+// reply starts the request that puts or sends the data of the message.
 func (r *Request) reply(m *wire.RTR) *Request {
 	child := r.worker.newRequest(r.ep, &dataStage)
 	*recordOf[dataRecord](child) = dataRecord{recv: m.Recv, n: int(m.Length)}
@@ -165,8 +165,8 @@ func (r *Request) reply(m *wire.RTR) *Request {
 	return child
 }
 
-// target is the key of the memory that the receiver wants the data in; nil if it is to be
-// sent in fragments, which the receiver takes always.
+// target unpacks the key of the receiver's memory for a put; nil if the data must be
+// sent in fragments, which every receiver accepts.
 func (e *EP) target(m *wire.RTR) *RKey {
 	if len(m.Key) == 0 || !e.reachable(wireup.RMA) {
 		return nil
@@ -183,13 +183,13 @@ func (e *EP) target(m *wire.RTR) *RKey {
 	return key
 }
 
-// dataStage sends the data of a message for the request that is its parent. Messages
-// behind it do not wait for its end.
+// dataStage sends the data of a message for its parent request. Later messages
+// do not wait for it.
 var dataStage = stage{
 	class: &keyClass, name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, ahead: true, shares: true,
 }
 
-// sendData sends the rest of the data, fragment by fragment. What is sent is in Request.off.
+// sendData sends the rest of the data, fragment by fragment. Request.off is the length sent so far.
 func (r *Request) sendData() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	piece := x.Iface.sends().data
@@ -208,15 +208,15 @@ func (r *Request) sendData() error {
 	return nil
 }
 
-// Stages that put the data of a message for the request that is their parent. The receiver
-// is told that it is there: behind the put, where one lane carries both and keeps their order,
-// and otherwise when the lanes were flushed.
+// Stages that put the data of a message for its parent request. They notify the receiver
+// behind the put, if one lane carries both and keeps their order,
+// otherwise when the lanes are flushed.
 var (
 	putDataStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,
 		post: (*Request).putData, done: (*Request).dataPosted, settled: (*Request).dataMoved, steps: true, ahead: true,
 	}
-	// putDataSplitStage does so over several lanes.
+	// putDataSplitStage does the same over several lanes.
 	putDataSplitStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
 		share: (*Config).rndvSharing, done: (*Request).dataPosted, settled: (*Request).dataMoved,
@@ -229,7 +229,7 @@ var (
 	}
 )
 
-// putData puts the data, and tells the receiver behind it if it can.
+// putData puts the data, and notifies the receiver behind it if possible.
 func (r *Request) putData() error {
 	x := r.ep.link.ordered()
 	post := postPut
@@ -248,20 +248,20 @@ func (r *Request) putData() error {
 	if err := r.ep.sendControl(x, wire.AMPutDone, recordOf[dataRecord](r).recv, uint64(ucs.StatusOK)); err != nil {
 		return err
 	}
-	r.stage = &putToldStage // the receiver needs nothing more
+	r.stage = &putToldStage // the receiver needs no further message
 	return nil
 }
 
 func postPutPieces(r *Request) error { return r.moveList(&putList) }
 
-// What was put before it was flushed is put again if a lane breaks, and sent if the one that is
-// left does not reach the memory.
+// Data that was put and not flushed is put again if a lane breaks, or sent if the remaining
+// lane does not reach the memory.
 func init() {
 	putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage
 	putDataStage.instead, putDataSplitStage.instead = (*Request).sendInstead, (*Request).sendInstead
 }
 
-// sendInstead has the data be sent that could not be put. What was put of it is written again.
+// sendInstead sends the data that could not be put, including what a put has written already.
 func (r *Request) sendInstead() {
 	n := len(r.buf)
 	if r.pieces != nil {
@@ -272,7 +272,7 @@ func (r *Request) sendInstead() {
 	recordOf[dataRecord](r).n = n
 }
 
-// dataPosted runs when what was put has left the buffer, or the put has failed.
+// dataPosted runs when the put no longer needs the buffer, or has failed.
 func (r *Request) dataPosted() {
 	if r.comp.Status != ucs.StatusOK {
 		r.dataArrived()
@@ -281,12 +281,12 @@ func (r *Request) dataPosted() {
 	r.goOn(&putOrderStage)
 }
 
-// dataArrived tells the receiver that the data is there, or will not be.
+// dataArrived notifies the receiver that the data has arrived, or will not arrive.
 func (r *Request) dataArrived() {
 	st, l := r.comp.Status, r.ep.link
-	lost := st == ucs.StatusOK && l != nil && r.flags&reqLost != 0 // what was put and not flushed
+	lost := st == ucs.StatusOK && l != nil && r.flags&reqLost != 0 // data that was put and not flushed
 	if lost {
-		st = ucs.StatusCanceled // whatever the lane broke for, which this put was not
+		st = ucs.StatusCanceled // the lane broke for a reason that is not about this put
 	}
 	if r.repeats(st) {
 		return
@@ -300,7 +300,7 @@ func (r *Request) dataArrived() {
 	r.settle(st)
 }
 
-// dataMoved lets go of what a put or get of the data of a message had.
+// dataMoved releases the key and the registration of a put or get of the data of a message.
 func (r *Request) dataMoved() {
 	r.closeKey()
 	if x := r.pieces; x != nil {
@@ -309,8 +309,8 @@ func (r *Request) dataMoved() {
 	}
 }
 
-// putPieces has a request put the data of its parent, which is in pieces, where the receiver
-// wants it. It reports false if the data is to be sent.
+// putPieces makes a request put the data of its parent, which is in pieces, to the receiver's memory.
+// It returns false if the data must be sent.
 func (r *Request) putPieces(d *data.Buffer, addr uint64, n int, key *RKey) bool {
 	x := r.ep.pieces(d, n, &putList)
 	if x == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// stage is what a request does now: a static table of what it needs. A request goes from
-// stage to stage until it ends; nothing asks what kind of operation it is.
+// stage is the current step of a request: a static table of what the step needs. A request proceeds from
+// stage to stage until it completes; the core never looks at the kind of operation.
 type stage struct {
 	class *class // functions of its protocol; nil if it has none
 
@@ -17,43 +17,43 @@ type stage struct {
 	sized bool   // the length belongs to the name, as in "put 8 bytes"
 	opped bool   // and the operation, as in "atomic add of 8 bytes"
 
-	// role is that of the lane that post takes; noRole if it takes all or none.
+	// role is the role of the lane that post uses; noRole if it uses all or none.
 	role wireup.Role
-	// choose sets another stage once there is a lane for the role, if that depends on
-	// what the lane has. nil: it does not.
+	// choose replaces the stage when there is a lane for the role, if the choice depends on
+	// the capabilities of the lane. May be nil.
 	choose func(*Request)
-	// post gives as much to the lane as that takes. ErrNoResource if something is left:
-	// then it is called again. errNoCredit if that has to wait for credit of the peer: then
-	// who gets the credit goes on with it. nil: there is nothing to post.
+	// post posts as much as the lane accepts. It returns ErrNoResource if something is left:
+	// then it is called again. It returns errNoCredit if the rest has to wait for credit of the peer: then
+	// the code that receives the credit posts it. nil: there is nothing to post.
 	post func(*Request) error
-	// done runs when all that was posted has ended. It settles the request or sets the
-	// next stage and goes on with that. nil: the request ends with the status of that.
+	// done runs when all posted parts have completed. It completes the request or sets the
+	// next stage and starts it. nil: the request completes with the status of the parts.
 	done func(*Request)
-	// first runs when all operations before it have ended. nil: it does not wait.
+	// first runs when all earlier operations have completed. nil: the stage does not wait.
 	first func(*Request)
-	// settled runs when the request has ended. May be nil.
+	// settled runs when the request has completed. May be nil.
 	settled func(*Request)
-	// stop reports whether a request that was canceled can end now. nil: it cannot.
+	// stop reports whether a canceled request can complete now. nil: it cannot.
 	stop func(*Request) bool
-	// unsent tells that a tagged message of that number, queued before, was canceled. nil:
-	// it makes no difference.
+	// unsent is called when the tagged message of that number, queued earlier, was canceled. nil:
+	// nothing to do.
 	unsent func(r *Request, number uint64)
 
 	// admit reports whether the operation may be posted now; otherwise it waits until the
-	// EP replays what waits. nil: it may. It runs after choose.
+	// EP replays waiting operations. nil: always. It runs after choose.
 	admit func(*Request) bool
 
-	// split is set instead by chooseRails where several lanes share the bytes; part is the
-	// stage of the part of each then, and share says how many lanes and how much for each.
+	// split replaces the stage, in chooseRails, if several lanes share the bytes. part is then the
+	// stage of each part, and share the number of lanes and the length of each part.
 	split *stage
 	part  *stage
 	share func(*Config) sharing
-	// again is the stage of what is repeated as its lane broke; nil: the same.
+	// again is the stage in which a transfer is repeated after its lane broke; nil: the same.
 	again *stage
-	// instead sets the stage of another way for the data of a message, where the lane that is
-	// left does not reach its memory. nil: there is none.
+	// instead sets the stage of another scheme for the data of a message, if the remaining lane
+	// does not reach its memory. nil: there is none.
 	instead func(*Request)
-	// pinned: it takes the lane of that number that the request names, and no role.
+	// pinned: the request names its lane by number, not by role.
 	pinned bool
 
 	lends bool // transports have the buffer as long as anything is under way
@@ -70,46 +70,46 @@ type stage struct {
 	filled    bool // the peer writes to the buffer itself, and says when it has
 }
 
-// class is what the stages of a protocol share: functions by which the core asks about a request that is not
-// posted completely, and returns what it has. All may be nil except where said.
+// class has functions that the stages of a protocol share: the core calls them for a request that is not
+// posted completely, and to return its resources. They may be nil except where said.
 type class struct {
-	// heldBack reports that requests before this one hold it back. Not nil if stages are inOrder.
+	// heldBack reports whether earlier requests block this one. Not nil if stages are inOrder.
 	heldBack func(*Request) bool
-	// waits is called when the request, which is inOrder, has entered EP.waiting. Not nil then.
+	// waits is called when the request, which is inOrder, has entered EP.waiting. Not nil in that case.
 	waits func(*Request)
-	// dequeued is called when it has left that before its turn.
+	// dequeued is called when the request has left EP.waiting before its turn.
 	dequeued func(*Request)
-	// takenBack is called when nothing of the request was sent, and it waits again or fails.
+	// takenBack is called when no part of the request was sent, and it waits again or fails.
 	takenBack func(*Request)
 	// canceled is takenBack for a request that the caller has canceled.
 	canceled func(*Request)
-	// askBack asks the peer for a request that it has, which is to be canceled. It reports false if the peer
-	// does not have it.
+	// askBack asks the peer to drop a message that is to be canceled. It returns false if the peer
+	// does not have the message.
 	askBack func(*Request) bool
-	// answered is called when the peer has replied to a request that does not await it. It reports whether the
-	// request does from now on.
+	// answered is called when the peer has replied to a request that does not await a reply. It reports whether
+	// the request awaits one from now on.
 	answered func(*Request) bool
-	// write takes a part of the data of a receive that has no buffer, at an offset.
+	// write stores a part of the data of a receive that has no buffer, at an offset.
 	write func(r *Request, off int, data []byte)
-	// abandon is called when the request goes on without its caller.
+	// abandon is called when the caller gives up the request, which continues.
 	abandon func(*Request)
-	// free is called when nobody refers to the request any more.
+	// free is called when there is no reference to the request any more.
 	free func(*Request)
-	// recycle puts the request into a pool of the protocol. nil: into that of the worker.
+	// recycle returns the request to a pool of the protocol. nil: to the pool of the worker.
 	recycle func(*Request)
 }
 
-// takeBack is called when nothing of the request was sent, and it waits again or fails.
+// takeBack calls takenBack: no part of the request was sent, and it waits again or fails.
 func (r *Request) takeBack() {
 	if c := r.stage.class; c != nil && c.takenBack != nil {
 		c.takenBack(r)
 	}
 }
 
-// noRole is the role of a stage that takes no lane, or each.
+// noRole is the role of a stage that uses no lane, or all.
 const noRole = wireup.Aux
 
-// lane is the active lane of the stage's role; nil if there is none, or no role.
+// lane returns the active lane of the stage's role; nil if there is none, or no role.
 func (s *stage) lane(e *EP) *lane {
 	if s.role == noRole {
 		return nil
@@ -117,18 +117,18 @@ func (s *stage) lane(e *EP) *lane {
 	return e.lane(s.role)
 }
 
-// lacksLane reports that the stage needs a lane that is not there yet.
+// lacksLane reports whether the stage needs a lane that is not active yet.
 func (s *stage) lacksLane(e *EP) bool { return s.role != noRole && e.lane(s.role) == nil }
 
-// start enters the operation and does what can be done now.
+// start adds the operation to the EP and does what can be done now.
 func (r *Request) start() (*Request, error) {
 	r.ep.list(r)
 	r.launch()
 	return r.started()
 }
 
-// startFull is start for an operation whose lane has just refused it for want of resources:
-// it is not tried again before it is queued.
+// startFull is start for an operation that its lane has just rejected for lack of resources:
+// it queues the operation without another attempt.
 func (r *Request) startFull() (*Request, error) {
 	e := r.ep
 	e.list(r)
@@ -142,7 +142,7 @@ func (r *Request) startFull() (*Request, error) {
 	return r.started()
 }
 
-// launch posts the operation, or queues it where it has to wait.
+// launch posts the operation, or queues it if it has to wait.
 func (r *Request) launch() {
 	e := r.ep
 	if e.closing.aborting != ucs.StatusOK {
@@ -166,7 +166,7 @@ func (r *Request) launch() {
 	r.proceed()
 }
 
-// proceed posts, and queues the operation on its lane when that has no resources.
+// proceed posts the operation, and queues it on its lane if that has no resources.
 func (r *Request) proceed() {
 	for range retries {
 		if r.advance() != uct.ErrNoResource {
@@ -191,10 +191,10 @@ func (r *Request) proceed() {
 	r.posted()
 }
 
-// retries bounds a transport that has resources when asked and none when used.
+// retries limits the attempts with a transport that reports resources and then rejects the post.
 const retries = 1000
 
-// waitsOn is the lane that has no resources for the operation.
+// waitsOn returns the lane that has no resources for the operation.
 func (r *Request) waitsOn() *lane {
 	if x := r.stage.lane(r.ep); x != nil {
 		return x
@@ -203,7 +203,7 @@ func (r *Request) waitsOn() *lane {
 }
 
 // advance posts as much as there are resources for. It returns ErrNoResource if
-// some is left; then the operation must be queued.
+// something is left; then the caller must queue the operation.
 func (r *Request) advance() error {
 	s := r.stage // post may set another one, whose lane has taken nothing yet
 	err := s.post(r)
@@ -227,15 +227,15 @@ func (r *Request) advance() error {
 	return nil
 }
 
-// proves notes that the transport of the lane of s, which was posted, has taken something.
+// proves records that the transport of the lane of s has accepted a post.
 func (r *Request) proves(s *stage) {
 	if x := s.lane(r.ep); x != nil && !x.Proven {
 		r.ep.link.prove(x)
 	}
 }
 
-// posted says that no more will be posted: the request goes on when what is under way
-// has ended.
+// posted is called when everything is posted: the request continues when all parts have
+// completed.
 func (r *Request) posted() {
 	if !r.stage.steps {
 		r.untrack()
@@ -243,7 +243,7 @@ func (r *Request) posted() {
 	r.comp.Complete(ucs.StatusOK)
 }
 
-// trackUnposted marks a request of which a part is still to be posted, or that takes
+// trackUnposted marks a request that is posted in part, or has
 // several steps: a fence must wait for it.
 func (r *Request) trackUnposted() {
 	if r.flags&reqUnposted == 0 && r.ep != nil {
@@ -259,7 +259,7 @@ func (r *Request) untrack() {
 	}
 }
 
-// settle ends the request, once. No transport has any part of it.
+// settle completes the request, once. No transport uses any part of it.
 func (r *Request) settle(st ucs.Status) {
 	if r.flags&reqDone != 0 {
 		return
@@ -324,10 +324,10 @@ func (r *Request) dispatched() error {
 	return nil
 }
 
-// unposted is the stop of operations: nothing of them was posted.
+// unposted is the stop of operations of which nothing was posted.
 func unposted(r *Request) bool {
 	return r.flags&reqPosted == 0 && r.flags&(reqQueued|reqWaiting) != 0
 }
 
-// errNoCredit is what post returns when the rest has to wait for credit.
+// errNoCredit is returned by post if the rest has to wait for credit.
 var errNoCredit = errors.New("no credit")

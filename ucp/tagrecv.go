@@ -11,34 +11,34 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// tagRecv is what a receive of a tagged message has besides its request. It stays with the
-// request for the next one.
+// tagRecv is the part of a request that receives a tagged message. It stays with the
+// request for the next receive.
 type tagRecv struct {
-	// What a message needs of it is in two lines of the cache, at the front.
+	// Fields that an arriving message needs are in two cache lines, at the front.
 	req  *Request
 	mem  *region.Mem // of buf; may be nil. Before it, so that both are cleared at once
 	buf  []byte
 	info *TagInfo             // may be nil
-	node match.Recv[*tagRecv] // in Worker.tag.table until there is a message
+	node match.Recv[*tagRecv] // in Worker.tag.table until a message matches
 
-	tag uint64 // of the message that comes in fragments
+	tag uint64 // of a message that arrives in fragments
 
 	typed bool // the message goes to data and not to buf
 	data  data.Buffer
-	err   error // that the data has found
+	err   error // of the data
 
 	queue *queuedRecv // nil if it was never in a queue of the transport
-	order uint64      // in which receives were posted, where there are such queues
+	order uint64      // order of posting, where there are such queues
 }
 
-// tagRecvStage is a receive. It ends early as long as it has no message.
+// tagRecvStage is a receive. It can be canceled until a message matches.
 var tagRecvStage = stage{
 	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tag.table.Cancel(&r.recv.node) },
 }
 
-// tagRecvClass is receives of tagged messages. Their requests have a pool of their own, so that what does not
-// differ between them is not written for each.
+// tagRecvClass is the class of receives of tagged messages. Their requests have a pool of their own, so that fields
+// that are the same in all receives are not set each time.
 var tagRecvClass = class{
 	write:   func(r *Request, off int, data []byte) { r.recv.write(off, data) },
 	abandon: func(r *Request) { r.recv.abandon() },
@@ -46,7 +46,7 @@ var tagRecvClass = class{
 
 func init() { tagRecvClass.recycle = (*Request).recycleRecv } // it names a stage of the class
 
-// recycleRecv puts the request of a receive back into its pool.
+// recycleRecv returns the request of a receive to that pool.
 func (r *Request) recycleRecv() {
 	r.old.result, r.off, r.stage = nil, 0, &tagRecvStage
 	r.comp.Count = 1
@@ -92,7 +92,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	return r, nil
 }
 
-// tagRecvSlow is TagRecv for all cases.
+// tagRecvSlow implements TagRecv for all cases.
 //
 //go:noinline
 func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
@@ -131,15 +131,15 @@ func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, 
 	return *info, err
 }
 
-// errNotCovered refuses memory that the buffer of a receive is not in.
+// errNotCovered is returned for a registration that does not cover the buffer of a receive.
 var errNotCovered = fmt.Errorf("%w: the buffer is not in OpParams.Mem", ucs.ErrInvalidParam)
 
-// recvError is the error of a receive into n bytes that has no EP to do with it.
+// recvError is the error of a receive into n bytes that concerns no EP.
 func recvError(n int, cause error) error {
 	return &Error{Op: action{stage: &tagRecvStage, n: n}.String(), Err: cause}
 }
 
-// newTagRecv takes a request for a receive.
+// newTagRecv returns a request for a receive.
 func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 	r := w.pool.receives
 	if r == nil {
@@ -159,15 +159,15 @@ func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 	return r
 }
 
-// postedSettled is recvSettled for a receive whose message was not announced: its error tells
-// the length of the buffer, which goes now.
+// postedSettled is recvSettled for a receive whose message was not announced: its error contains
+// the length of the buffer, which is released now.
 func (r *Request) postedSettled() {
 	r.off = len(r.recv.buf)
 	r.recvSettled()
 }
 
-// recvSettled lets go of what was the caller's. An Unpacker may have another opinion of how
-// the receive has ended.
+// recvSettled releases the buffer of the caller. An Unpacker may change the result of
+// the receive.
 func (r *Request) recvSettled() {
 	if v := r.recv; v.typed {
 		r.status = v.finish(r.status.Err())
@@ -175,7 +175,7 @@ func (r *Request) recvSettled() {
 	r.recv.release()
 }
 
-// finish tells the data that nothing more comes, and returns how the receive ends.
+// finish calls Finish of the data, and returns the result of the receive.
 func (v *tagRecv) finish(err error) ucs.Status {
 	if v.err != nil {
 		err = v.err
@@ -186,7 +186,7 @@ func (v *tagRecv) finish(err error) ucs.Status {
 	return ucs.StatusOK
 }
 
-// release lets go of what was the caller's.
+// release releases the buffer of the caller.
 func (v *tagRecv) release() {
 	v.buf, v.mem, v.info = nil, nil, nil
 	if v.typed {
@@ -194,7 +194,7 @@ func (v *tagRecv) release() {
 	}
 }
 
-// abandon is release for a receive that goes on without its caller.
+// abandon is release for a receive that continues without its caller.
 func (v *tagRecv) abandon() {
 	if v.typed {
 		v.finish(ucs.ErrCanceled)
@@ -202,7 +202,7 @@ func (v *tagRecv) abandon() {
 	v.release()
 }
 
-// room is how long a message may be.
+// room returns the maximum length of a message.
 func (v *tagRecv) room() int {
 	if v.typed {
 		return v.data.Len()
@@ -210,14 +210,14 @@ func (v *tagRecv) room() int {
 	return len(v.buf)
 }
 
-// tell fills what the caller wants to know.
+// tell sets the info of the caller.
 func (v *tagRecv) tell(from *EP, tag uint64, n int) {
 	if v.info != nil {
 		v.info.Tag, v.info.Length, v.info.From = tag, n, from
 	}
 }
 
-// end ends the receive of a message of n bytes that is in the buffer.
+// end completes the receive of a message of n bytes that is in the buffer.
 func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	v.tell(from, tag, n)
 	r := v.req
@@ -242,8 +242,8 @@ func (v *tagRecv) write(off int, data []byte) {
 	}
 }
 
-// unpack writes to the data. That there is more than fits is seen when the message has
-// ended.
+// unpack unpacks into the data. Truncation is reported when the message
+// has ended.
 func (v *tagRecv) unpack(off int, data []byte) error {
 	if !v.data.Generic() {
 		data = data[:min(len(data), max(v.data.Len()-off, 0))]
@@ -258,14 +258,14 @@ func (v *tagRecv) whole(in *inbound) {
 	v.end(in.e, v.tag, in.total)
 }
 
-// broken implements sink. The receive ends with what became of the EP.
+// broken implements sink. The receive completes with the error of the EP.
 func (v *tagRecv) broken(in *inbound, st ucs.Status) {
 	in.msgs.received(in.total)
 	v.req.ep = in.e
 	v.req.settle(st)
 }
 
-// cancelReceives ends the receives that have no message, when the worker closes.
+// cancelReceives cancels the receives that match no message, when the worker closes.
 func (w *Worker) cancelReceives() {
 	for v := range w.tag.table.Receives() {
 		v.Owner.req.Cancel()

@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// copies is what messages take over the transport that are copied. Where a device or the kernel
-// moves the bytes, processors of both sides copy around that; between processors that share memory
-// the copies are all there is.
+// copies is the number of copies of a message over the transport. If a device or the kernel
+// moves the bytes, the CPUs of both sides copy in addition. Between CPUs that share memory
+// the copies are all.
 func (i *iface) copies() proto.Eager {
 	s, costs := i.sends(), &i.costs().Costs
 	m := costs[uct.AMBcopy]
@@ -30,11 +30,11 @@ func (i *iface) copies() proto.Eager {
 	return proto.Copies(m, link, i.w.ctx.cfg.copyRate(), s.eager, s.piece)
 }
 
-// declaredCopies is what a processor copies in its caches if that is not to be measured, in bytes
+// declaredCopies is the rate at which a CPU copies in its caches, if it must not be measured, in bytes
 // per second.
 const declaredCopies = 12e9
 
-// copyRate is what a processor copies in its caches, in bytes per second.
+// copyRate returns the rate at which a CPU copies in its caches, in bytes per second.
 func (c *Config) copyRate() uint64 {
 	if c.Costs == CostsDeclared {
 		return declaredCopies
@@ -42,7 +42,7 @@ func (c *Config) copyRate() uint64 {
 	return bulk.Measure()
 }
 
-// memoryClass is how peers reach a buffer. Each class has a threshold of its own.
+// memoryClass is how peers reach a buffer. Each class has its own threshold.
 type memoryClass uint8
 
 const (
@@ -78,7 +78,7 @@ func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
 	return &m.from[k]
 }
 
-// threshold chooses the length for buffers of which both are of a class.
+// threshold returns the length for buffers that are both of the same class.
 func (e *EP) threshold(class memoryClass) proto.Threshold {
 	am, cfg := e.transport(wireup.AM), &e.w.ctx.cfg
 	s := am.sends()
@@ -100,28 +100,28 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 		if class == plainMemory {
 			t += e.transport(wireup.RMA).leased(v.Get, n).Adds // the sender registers it, too
 		}
-		return t + uint64(v.Message.Latency)*1000 // the acknowledgement goes before the receiver's next message
+		return t + uint64(v.Message.Latency)*1000 // the acknowledgement precedes the receiver's next message
 	})
 }
 
-// forgetChoices has thresholds and schemes be chosen anew: the EP has other lanes.
+// forgetChoices drops the chosen thresholds and schemes: the EP has other lanes.
 func (e *EP) forgetChoices() {
 	if e.msgs != nil {
 		e.msgs.from, e.msgs.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
 	}
 }
 
-// reach says who reaches what of a message.
+// reach says which side can access which memory of a message.
 type reach struct {
-	gettable bool // the receiver, the data
-	reached  bool // the transport of puts and gets, the buffer by itself
-	writable bool // the peer, the buffer
-	far      bool // which was registered and not allocated
-	farData  bool // neither was the data allocated
+	gettable bool // the receiver can get the data
+	reached  bool // the transport of puts and gets reaches the buffer without a registration
+	writable bool // the peer can put to the buffer
+	far      bool // the buffer was registered and not allocated
+	farData  bool // the data was not allocated either
 	leased   bool // the buffer may be registered for the message
 }
 
-// reachOf says who reaches what of messages of n bytes from and to buffers of which both are of a
+// reachOf returns the reach of messages of n bytes from and to buffers that are both of a
 // class.
 func (e *EP) reachOf(n int, class memoryClass) reach {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()

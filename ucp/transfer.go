@@ -8,18 +8,18 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// transfers say how puts and gets over a transport move bytes. All lanes over it share
-// them.
+// transfers describes how puts and gets over a transport move bytes. All lanes over the transport share
+// it.
 type transfers struct {
 	put, get      [2]proto.Table // by whether the transport reaches the buffer by itself
 	putBare       bare
 	getBare       bare
 	domain        *region.Domain
-	shortPut      int // longest put by PutShort; -1 if there is none
-	copy, copyGet int // longest put by PutBcopy and get by GetBcopy
+	shortPut      int // maximum length for PutShort; -1 if there is none
+	copy, copyGet int // maximum length for PutBcopy and GetBcopy
 }
 
-// bare are the lengths that one call moves without a copy.
+// bare is the range of lengths that one call moves without a copy.
 type bare struct{ min, max int }
 
 // The indexes of transfers.put and get.
@@ -59,7 +59,7 @@ func (i *iface) chooseTransfers() *transfers {
 
 func bareOf(t proto.Table) bare { return bare{t.Shortest(proto.Zcopy), t.Longest(proto.Zcopy)} }
 
-// of is the index of the tables for a buffer in mem, which may be nil.
+// of returns the index of the tables for a buffer in mem, which may be nil.
 func (t *transfers) of(mem *region.Mem) int {
 	if mem != nil && mem.In(t.domain) != nil {
 		return registered
@@ -67,8 +67,8 @@ func (t *transfers) of(mem *region.Mem) int {
 	return unregistered
 }
 
-// transfer checks a put or get, which needs a right at the target, and makes its request;
-// both results are nil if there is nothing to move.
+// transfer checks a put or get, which needs a right at the target, and makes its request.
+// If there is nothing to move, both results are nil.
 func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	a := action{stage: s, n: len(buf)}
 	if err := e.refusal(a, key); err != nil {
@@ -105,10 +105,10 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	return r, nil
 }
 
-// calls move the next n bytes of a request, by protocol.
+// calls are the functions that move the next n bytes of a request, by protocol.
 type calls [proto.Zcopy + 1]func(r *Request, l *lane, key uct.RKey, n int) error
 
-// noCall is the call of what a transport cannot do.
+// noCall is the function for an operation that the transport does not have.
 func noCall(*Request, *lane, uct.RKey, int) error { return ucs.ErrUnsupported }
 
 // move posts the rest of a put or get, one piece after the other.
@@ -137,18 +137,18 @@ func (r *Request) moveOver(l *lane, tables func(*transfers) *[2]proto.Table, by 
 	return nil
 }
 
-// part is the next n bytes and where they are at the target.
+// part returns the next n bytes and their address at the target.
 func (r *Request) part(n int) ([]byte, uint64) {
 	return r.buf[r.off : r.off+n], r.target.addr + uint64(r.off)
 }
 
-// piece is the scatter list of the next n bytes; it lives in the request.
+// piece returns the scatter list of the next n bytes, which is stored in the request.
 func (r *Request) piece(l *lane, n int) ([]uct.IOV, uint64) {
 	buf, raddr := r.part(n)
 	return r.bare(buf, r.mem, l.Iface.domain), raddr
 }
 
-// bare is the scatter list of a buffer that the transport gets itself.
+// bare returns the scatter list of a buffer that the transport reaches without a registration.
 func (r *Request) bare(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV {
 	r.flags |= reqZcopy
 	r.iov[0].Buf = buf
@@ -158,8 +158,8 @@ func (r *Request) bare(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV 
 	return r.iov[:]
 }
 
-// newBare takes a request for a put or get that one call does without a copy; nil if it
-// does not. b are the lengths for which it does.
+// newBare returns a request for a put or get that one call does without a copy; nil if one call
+// does not. b is the range of lengths.
 func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
 	if k.ep != e {
 		return nil
@@ -176,8 +176,8 @@ func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *Op
 	return r
 }
 
-// fits reports that one call moves buf without a copy, and what the transport has of the
-// memory that buf is in, if that is registered.
+// fits reports whether one call moves buf without a copy, and returns the transport's
+// registration of buf, if there is one.
 func (k *RKey) fits(b *bare, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem, ok bool) {
 	n := len(buf)
 	if n < b.min || n > b.max || uint64(n) > k.size || !k.opens(raddr, uint64(n)) {
@@ -239,7 +239,7 @@ func getZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	return r.took(l.Get.GetZcopy(iov, raddr, key, &r.comp))
 }
 
-// took notes what came of a post for which comp was counted up.
+// took records the result of a post for which comp was incremented.
 func (r *Request) took(pending bool, err error) error {
 	if !pending || err != nil {
 		r.comp.Count--
@@ -250,7 +250,7 @@ func (r *Request) took(pending bool, err error) error {
 	return err
 }
 
-// goOn goes to the next stage, unless the request has failed or was given up.
+// goOn starts the next stage, unless the request has failed or was given up.
 func (r *Request) goOn(next *stage) {
 	st := r.comp.Status
 	if st == ucs.StatusOK {
@@ -266,14 +266,14 @@ func (r *Request) goOn(next *stage) {
 	r.launch()
 }
 
-// copies reports that the local buffer is not registered, or shorter than limit, and that
-// there is nothing wrong with it, and nobody to tell of the end.
+// copies reports whether the operation may copy the local buffer: buf is not registered, or is shorter than limit
+// and covered by Mem, and there is no OnDone. p may be nil.
 func (p *OpParams) copies(buf []byte, limit int) bool {
 	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && (*region.Mem)(p.Mem).Covers(buf))
 }
 
-// fetches reports that the lane has the fetching operation and that it can be
-// posted at once.
+// fetches reports whether the transport has the fetching operation and the key permits it at
+// raddr.
 func (k *RKey) fetches(e *EP, op uct.AtomicOp, size int, raddr uint64) bool {
 	return k != nil && k.ep == e && uint(size) < uint(len(k.fetch)) && k.fetch[size].Has(op) &&
 		raddr&uint64(size-1) == 0 && k.opens(raddr, uint64(size))

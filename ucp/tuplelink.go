@@ -10,22 +10,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// tupleSource is what is known of messages from a peer.
+// tupleSource is the state of messages from a peer.
 type tupleSource = tuple.Source[*tagRecv, *TagMessage]
 
-// tupleLink is what the messages of an EP have for tuples.
+// tupleLink is the state of tuples in the messages of an EP.
 type tupleLink struct {
 	x   *tuples
 	m   *messages
 	out tuple.Sender
 	in  tupleSource
 
-	iface  *iface  // that has the queues for the peer
-	queues int     // how many there are
+	iface  *iface  // with the queues for the peer
+	queues int     // number of queues
 	sink   uct.IOV // tuples.sink for their receives
 }
 
-// newTupleLink makes the tupleLink of an EP if tuples are on. No tagged message goes in one call then without asking.
+// newTupleLink makes the tupleLink of an EP if tuples are on. Then no tagged message is sent in one call without a check.
 func (e *EP) newTupleLink() {
 	x, m := e.w.tuples, e.msgs
 	if x == nil {
@@ -37,7 +37,7 @@ func (e *EP) newTupleLink() {
 	m.tuple, m.asks = l, true
 }
 
-// take handles what the peer tells. It reports false for what makes no sense.
+// take handles a control message of the peer. It returns false if the message is not valid.
 func (l *tupleLink) take(c *wire.Tuple) bool {
 	switch c.Kind {
 	case wire.TupleOpened, wire.TupleStop, wire.TupleClosed:
@@ -46,8 +46,8 @@ func (l *tupleLink) take(c *wire.Tuple) bool {
 	return l.m.e.w.maySend(l.m, c.Tag) && l.in.Take(c)
 }
 
-// endTuples ends what goes through queues of an EP whose operations end with st. What a
-// transport has ends when that lets go.
+// endTuples completes the messages through queues of an EP whose operations end with st. Messages that a
+// transport uses complete when it releases them.
 func (m *messages) endTuples(st ucs.Status) {
 	if m != nil && m.tuple != nil {
 		m.tuple.out.End(st)
@@ -61,8 +61,8 @@ func (m *messages) endQueues() {
 	}
 }
 
-// uncount is called when a message that was to go the usual way was canceled: those after it
-// have come closer.
+// uncount is called when a message of the usual way was canceled before it was sent: later messages
+// move up by one.
 func (r *Request) uncount() {
 	if r.msg == nil || r.msg.number == 0 {
 		return
@@ -79,18 +79,18 @@ func (r *Request) uncount() {
 	}
 }
 
-// tupleStage tells the peer something about a queue, in the order of messages.
+// tupleStage sends a control message about a queue, in order with the messages.
 var tupleStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
 }
 
-// tupleNextStage tells the peer the place of a message that goes through a queue. It is no answer: there are
-// as many as the user's messages.
+// tupleNextStage sends the place of a message of a queue. It is not a reply: there are
+// as many as messages of the user.
 var tupleNextStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, post: (*Request).sendTuple, unsent: (*Request).moveUp,
 }
 
-// tupleRecord is what the peer is told of a queue.
+// tupleRecord is the record of a request that sends a control message about a queue.
 type tupleRecord struct {
 	tag    uint64
 	value  uint64
@@ -118,7 +118,7 @@ func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, 
 	}
 }
 
-// moveUp changes a place that is told when the number-th message of the usual way was not
+// moveUp adjusts a place in a request when the number-th message of the usual way was not
 // sent.
 func (r *Request) moveUp(number uint64) {
 	t := recordOf[tupleRecord](r)

@@ -2,7 +2,7 @@ package ucp
 
 import "github.com/gucx/gucx/ucp/internal/waitqueue"
 
-// waiting are the operations of an EP that wait, the state of replaying them, and what waits for their end.
+// waiting has the operations of an EP that wait, the state of replaying them, and the flushes behind them.
 type waiting struct {
 	waitqueue.Queue[*Request]
 	ordered    int  // messages among them: the next one waits behind them
@@ -14,10 +14,10 @@ type waiting struct {
 	leaving    bool // the EP leaves when no request awaits the peer
 }
 
-// Empty reports that nothing waits. q may be nil.
+// Empty reports whether nothing waits. q may be nil.
 func (q *waiting) Empty() bool { return q == nil || q.Queue.Empty() }
 
-// messages is how many messages wait. q may be nil.
+// messages returns the number of waiting messages. q may be nil.
 func (q *waiting) messages() int {
 	if q == nil {
 		return 0
@@ -25,10 +25,10 @@ func (q *waiting) messages() int {
 	return q.ordered
 }
 
-// isReplaying reports that replay starts operations again. q may be nil.
+// isReplaying reports whether replay is starting operations. q may be nil.
 func (q *waiting) isReplaying() bool { return q != nil && q.replaying }
 
-// queue is the queue of operations that wait.
+// queue returns the queue of waiting operations.
 func (e *EP) queue() *waiting {
 	if e.waiting == nil {
 		e.waiting = &waiting{}
@@ -36,8 +36,8 @@ func (e *EP) queue() *waiting {
 	return e.waiting
 }
 
-// keepWaiting puts a request behind those that wait, or one that is in turn before
-// them. Messages that follow one which waits wait too.
+// keepWaiting appends a request to the queue, or prepends one whose turn it is.
+// Messages behind a waiting message wait too.
 func (e *EP) keepWaiting(r *Request) {
 	q := e.queue()
 	switch {
@@ -69,15 +69,15 @@ func (e *EP) dropWaiting(r *Request) {
 	}
 }
 
-// replay starts the waiting requests that can go on now, in order. What that brings
-// about (an inline completion may end a fence) is seen to before it returns.
+// replay starts the waiting requests that can be posted now, in order. It also handles the effects
+// (an inline completion may end a fence) before it returns.
 func (e *EP) replay() {
 	e.queue().all = true
 	e.replayMessages()
 }
 
-// replayMessages is replay when only messages can go on: there is credit, or the one before
-// them is posted. It stops at the first that cannot, as those behind it wait for that.
+// replayMessages is replay when only messages can be posted: credit has arrived, or the previous message
+// is posted. It stops at the first one that cannot be posted, as later ones wait for it.
 func (e *EP) replayMessages() {
 	q := e.waiting
 	q.again = true
@@ -103,12 +103,12 @@ func (e *EP) replayMessages() {
 	e.ready()
 }
 
-// messagesFirst reports that a message waits, and nothing else before it.
+// messagesFirst reports whether a message is first in the queue.
 func (e *EP) messagesFirst() bool {
 	return !e.waiting.Empty() && !e.waiting.unsorted && e.fence.count == 0 && e.waiting.First().stage.inOrder
 }
 
-// nextWaiting takes out the request that has waited longest, which is in turn.
+// nextWaiting removes the first request of the queue, whose turn it is.
 func (e *EP) nextWaiting() *Request {
 	r := e.waiting.Pop()
 	if r.stage.inOrder {
@@ -118,7 +118,7 @@ func (e *EP) nextWaiting() *Request {
 	return r
 }
 
-// replayFirst starts the message that has waited longest. It reports false if it waits again.
+// replayFirst starts the first message. It returns false if the message waits again.
 func (e *EP) replayFirst() bool {
 	r := e.nextWaiting()
 	r.flags = r.flags&^reqWaiting | reqAhead
@@ -128,7 +128,7 @@ func (e *EP) replayFirst() bool {
 	return !e.waiting.stillWaits
 }
 
-// replayOnce starts all waiting requests, of which some may wait again.
+// replayOnce starts all waiting requests; some may wait again.
 func (e *EP) replayOnce() {
 	q := e.waiting
 	if q.unsorted {
@@ -160,8 +160,8 @@ func (e *EP) replayOnce() {
 	q.EndPass()
 }
 
-// sortWaiting puts what waits into the order of issue again, after some of it has come back
-// from a lane that broke: behind what came later, which may wait for it.
+// sortWaiting restores the order of issue after requests have returned
+// from a broken lane: they are behind later requests, which may wait for them.
 func (e *EP) sortWaiting() {
 	e.waiting.unsorted = false
 	queue := make([]*Request, 0, len(e.waiting.Pending()))
@@ -173,7 +173,7 @@ func (e *EP) sortWaiting() {
 	e.waiting.Replace(queue)
 }
 
-// takeWaiting empties the queue of those that wait.
+// takeWaiting empties the queue and returns its requests.
 func (e *EP) takeWaiting() []*Request {
 	if e.waiting == nil {
 		return nil

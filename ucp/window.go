@@ -9,20 +9,19 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A peer may have only so much on the way and not received here: every eager message is
-// charged to a window, in bytes of data and of what keeping it costs, and the charge comes
-// back when it is received. Who has no credit left for the data announces the message and
-// keeps the data (rendezvous); who has none for that waits. So what a worker holds for
-// peers is bounded: by the first window of each connection, a share for each peer worker and a budget for
-// all. See docs/design/0010-limits.md.
+// Each eager message is charged to a window, in bytes of data and of what the receiver needs to store it. The
+// charge is returned as credit when the message is received. A sender without credit for the data sends an RTS
+// (rendezvous). A sender without credit for the RTS queues the message. So the memory that a worker uses for
+// its peers is limited: by the first window of each connection, a share for each peer worker and a budget for
+// all peers. See docs/design/0010-limits.md.
 //
 // Package window has the arithmetic.
 const (
-	// firstWindow is the window of a connection before a message has come, in bytes, if the peer has not
-	// many. The handshake tells the peer.
+	// firstWindow is the window of a connection before its first message, in bytes, if the peer has few
+	// connections. The handshake sends it to the peer.
 	firstWindow = 16 << 10
 	leastWindow = window.Least
-	// messageCharge is charged for each message besides its data, in bytes.
+	// messageCharge is charged for each message in addition to its data, in bytes.
 	messageCharge = window.MessageCharge
 )
 
@@ -65,11 +64,11 @@ func (w *Worker) from(name uint64, n int) *messages {
 	return m
 }
 
-// unconnected is the latest connection where there is none.
+// unconnected is the latest connection of a worker that has none.
 var unconnected = &messages{Window: window.Closed()}
 
-// hold charges a message of n bytes that was admitted, also if the connection has gone
-// meanwhile.
+// hold charges a message of n bytes that was admitted, even if the connection has ended
+// since.
 func (m *messages) hold(n int) {
 	m.Hold(charge(n))
 	if m.closed {
@@ -77,14 +76,14 @@ func (m *messages) hold(n int) {
 	}
 }
 
-// passed gives back n bytes, which a message was to be charged.
+// passed consumes n bytes of the quota: a message that would have been charged was handled at once.
 func (m *messages) passed(n int64) {
 	if m.Quota -= n; m.Quota < 0 {
 		m.tell()
 	}
 }
 
-// tell tells the peer what it may send again if that is worth it, and sets the quota.
+// tell grants credit to the peer if there is a batch of it, and sets the quota.
 //
 //go:noinline
 func (m *messages) tell() {
@@ -104,27 +103,27 @@ func (w *Worker) acceptSlow(name uint64, n int) *EP {
 	return e
 }
 
-// arrived charges a message of n bytes to its sender. It reports false, and fails the
-// EP, if the peer sends more than it was granted.
+// arrived charges a message of n bytes to its sender. If the peer sends more than its credit, arrived fails the EP
+// and returns false.
 func (e *EP) arrived(n int) bool {
 	a := e.messaging()
 	a.Hold(charge(n))
 	if a.Overdrawn() {
 		e.w.stats.badMessages.Inc()
-		a.Hold(-charge(n)) // nothing of it is kept
+		a.Hold(-charge(n)) // the message is discarded
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
 	if !a.grown {
 		e.grow()
 		a.admit()
-		a.giveBack(0) // what was granted is told at once: the message may stay unread
+		a.giveBack(0) // grant the credit at once: the message may stay unread
 	}
 	return true
 }
 
-// openWindow sets the window of an EP that has a link now, and counts it: firstWindow if the peer has used
-// less than half of its share, and else leastWindow.
+// openWindow sets the first window of an EP that has a link now, and counts it: firstWindow if the peer has used
+// less than half of its share, otherwise leastWindow.
 func (e *EP) openWindow() {
 	w, l := e.w, e.link
 	l.window = leastWindow
@@ -134,7 +133,7 @@ func (e *EP) openWindow() {
 	l.window = e.window()
 }
 
-// window is what the peer may have unreceived here, in bytes, without the reserve.
+// window returns how many bytes of unreceived messages the peer may have here, without the reserve.
 func (e *EP) window() int64 {
 	switch {
 	case e.link == nil:
@@ -145,7 +144,7 @@ func (e *EP) window() int64 {
 	return e.link.window
 }
 
-// learnWindow sets the credit when the peer has told its first window.
+// learnWindow sets the credit when the first window of the peer has arrived.
 func (e *EP) learnWindow() {
 	m := e.msgs
 	if m == nil || m.told || e.link.conn.RemoteEP() == 0 {

@@ -7,26 +7,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A message that was announced is withdrawn by its sender, which wants the memory back: it asks the
-// receiver not to begin reading, and has the memory when that has answered, as it does to every
-// announcement. A receiver that has begun goes on; its answer says so.
+// A sender withdraws an announced message to get its buffer back: it asks the receiver to drop the message, and
+// owns the buffer again when the receiver has replied, as for every announcement. If a receive has matched
+// already, it continues, and the reply says so.
 
-// errWithdrawn is why a message cannot be had that its sender has withdrawn.
+// errWithdrawn is the error of a receive whose message was withdrawn.
 var errWithdrawn = fmt.Errorf("%w: its sender has withdrawn it", ucs.ErrCanceled)
 
-// waitsForReceive reports that the request is a message that was announced, and that as far as is
-// known here no receive has begun.
+// waitsForReceive reports whether the request is an announced message that no receive has matched, as far as the
+// sender knows.
 func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqPlace|reqDone) == placeAwaited && r.stage.announces
 }
 
-// withAskBack is the class of messages that may be announced: canceling such a message asks the peer for it.
+// withAskBack is the class of messages that may be announced: Cancel asks the peer to drop such a message.
 func withAskBack(c class) class {
 	c.askBack = (*Request).askBack
 	return c
 }
 
-// askBack asks the peer for a message that was announced. It reports false if the peer has no announcement.
+// askBack asks the peer to drop an announced message. It returns false if the message was not announced.
 func (r *Request) askBack() bool {
 	if !r.waitsForReceive() {
 		return false
@@ -35,7 +35,7 @@ func (r *Request) askBack() bool {
 	return true
 }
 
-// withdraw asks the peer for the message, once.
+// withdraw asks the peer to drop the message, once.
 func (r *Request) withdraw() {
 	if e := r.ep; !r.msg.recalls && e.state <= epClosing {
 		r.msg.recalls = true
@@ -43,8 +43,8 @@ func (r *Request) withdraw() {
 	}
 }
 
-// handleWithdraw gives a message back to its sender that nobody reads. There is nothing to do if
-// somebody does, or has.
+// handleWithdraw drops a message that no receive has matched, and replies to its sender. Otherwise there is
+// nothing to do.
 func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 	if e.msgs == nil || c.ID == 0 {
 		return false
@@ -55,20 +55,20 @@ func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// announcedAs is the message that is kept under the name that its sender has for it; nil if there is
-// none. Messages are entered by name when one is withdrawn: those that came since the last time.
+// announcedAs returns the announced message with the sender's id; nil if there is
+// none. It first adds the messages that arrived since the last call to the index.
 func (m *messages) announcedAs(id uint64) *announced {
 	for a := m.rndv; a != nil && !a.named; a = a.next {
 		if m.byName == nil {
 			m.byName = map[uint64]*announced{}
 		}
-		m.byName[a.id], a.named = a, true // of two of a name, which no peer sends that keeps the rules, one is found
+		m.byName[a.id], a.named = a, true // a peer that follows the protocol sends no id twice; otherwise one of them is found
 		m.steps++
 	}
 	return m.byName[id]
 }
 
-// unname has a message not be found by name any more.
+// unname removes a message from the index of ids.
 func (m *messages) unname(a *announced) {
 	if m.byName[a.id] == a {
 		delete(m.byName, a.id)
@@ -78,8 +78,8 @@ func (m *messages) unname(a *announced) {
 	}
 }
 
-// giveUp has a message be gone: a tagged one that nobody has taken leaves the table, others stay
-// with who holds them, without their data. Their senders get st.
+// giveUp drops the data of a message and replies to its sender with st. An unexpected tagged message leaves the
+// table; other messages stay with their keeper, without data.
 func (m *messages) giveUp(a *announced, st ucs.Status) {
 	if k := a.keeper; k != nil && k.withdrawn() {
 		return
@@ -89,7 +89,7 @@ func (m *messages) giveUp(a *announced, st ucs.Status) {
 	a.id = 0
 }
 
-// dropAnnounced drops the announced messages that nobody receives from a loop-back that closes.
+// dropAnnounced drops the announced messages of a closing loop-back that no receive has matched.
 func (e *EP) dropAnnounced() {
 	m := e.msgs
 	if m == nil {
@@ -102,7 +102,7 @@ func (e *EP) dropAnnounced() {
 	}
 }
 
-// enlist enters a message that is kept.
+// enlist adds a to the list of its connection.
 func (a *announced) enlist() {
 	m := a.msgs
 	if a.next = m.rndv; a.next != nil {
@@ -111,7 +111,7 @@ func (a *announced) enlist() {
 	m.rndv = a
 }
 
-// delist takes it out.
+// delist removes a from that list.
 func (a *announced) delist() {
 	if a.named {
 		a.msgs.unname(a)
