@@ -1,4 +1,4 @@
-// Command eventloop has an event loop of its own, which waits with epoll for a socket and for the descriptor of a worker. The
+// Command eventloop runs its own event loop, which waits with epoll for a socket and for the descriptor of a worker. The
 // loop receives lines from the socket and messages from a peer, and uses no CPU while there is neither.
 package main
 

@@ -6,7 +6,7 @@
 //	kv -dial 127.0.0.1:7000,127.0.0.1:7001 put colour blue
 //	kv -dial 127.0.0.1:7000,127.0.0.1:7001 get colour
 //
-// Kill a server, and clients go on with the other one. Start it again without -new, and it gets what it has missed.
+// Kill a server, and clients use the other one. Start it again without -new, and it gets the updates that it missed.
 //
 // Without flags the program is two servers and a client, and closes the first server.
 package main

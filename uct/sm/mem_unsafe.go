@@ -135,7 +135,7 @@ func (md *MD) hide(m *Mem) {
 	delete(md.mems, m.key)
 }
 
-// reclaim gives back what m had, once nobody is inside.
+// reclaim frees the memory and the key of m when no peer is accessing it.
 func (md *MD) reclaim(m *Mem) {
 	md.mu.Lock()
 	defer md.mu.Unlock()

@@ -11,7 +11,7 @@ type segments struct {
 	free     [maxSegs]uint8          // ring of those that are here
 	first    uint8                   // of free
 	count    int                     // of free
-	sent     [maxSegs]uint8          // ring of those on their way whose slots say that they are back
+	sent     [maxSegs]uint8          // ring of segments in flight; their slots say when the consumer has returned them
 	slots    [maxSegs]uint32         // of each of these, the low half of the number of its slot
 	oldest   uint8                   // of sent
 	away     int                     // length of sent

@@ -126,7 +126,7 @@ func (c *conn) pair() (err error) {
 	return err
 }
 
-// preface is what the peer is sent before anything else; nil at a port of its own.
+// preface returns the first bytes for the peer; nil if the peer has a port for tcp alone.
 func (c *conn) preface() []byte {
 	if !c.path.listener {
 		return nil

@@ -40,7 +40,7 @@ type Conn struct {
 	slot   epoll.Watch
 	events uint32 // that are reported
 	state  connState
-	ep     *EP            // that sends, or will; of a stale one, the EP whose attempt goes on
+	ep     *EP            // that sends, or will send; of a stale connection, the EP that still connects
 	peer   netip.AddrPort // where the peer listens; of an accepted one, as it says
 	from   netip.AddrPort // the other end
 	sn     uint64         // of an interface connection

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// rxState is what a connection has read and nobody has taken.
+// rxState has the bytes that a connection has read and not handled yet.
 type rxState struct {
 	buf        []byte
 	head, tail int
@@ -125,7 +125,8 @@ func (c *Conn) takeMagic(avail int) bool {
 	return true
 }
 
-// wrongFrame ends a connection whose next frame is none. ok: it is one, but not a connection request.
+// wrongFrame ends a connection whose next frame is not valid. If ok is true, it is valid but not the connection request
+// that must come first.
 func (c *Conn) wrongFrame(ok bool) {
 	switch {
 	case c.state == connRequest && ok:

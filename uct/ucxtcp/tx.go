@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// txQueue is what a connection has to write: a buffer of frames, and behind it the bytes of one zero-copy
-// send, whose frame header is the end of the buffer. Nothing is added until these are written.
+// txQueue has the bytes that a connection must write: a buffer of frames, and then the data of one zero-copy
+// send. The header of that send is at the end of the buffer. Nothing is added until the data is written.
 //
 //	buf ....[head  frames  tail]....  controlRoom ]   zcopy [pieces]
 type txQueue struct {

@@ -28,7 +28,7 @@ import (
 //
 //   - A backup in sync whose primary has ended becomes the primary, after a lease: clients read from the table of a
 //     primary for less than a lease since they last knew that it was alive.
-//   - A primary whose backup has ended, or knows now that it is out of sync, goes on without it.
+//   - A primary whose backup has ended, or knows now that it is out of sync, continues without it.
 //   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync.
 var (
 	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
@@ -72,7 +72,7 @@ func (s *Server) commit(u *update) error {
 // maxBatch is how many bytes of updates are sent to the backup together, or one update more.
 const maxBatch = 1 << 20
 
-// commitQueue executes queued updates: at the backup and then here, so that nobody reads what can still be lost. The
+// commitQueue executes queued updates: at the backup and then here, so that no client reads an update that can still be lost. The
 // caller holds s.commits.
 func (s *Server) commitQueue() {
 	batch, message := s.nextBatch()
@@ -122,7 +122,7 @@ func (s *Server) nextBatch() (batch []*update, message []byte) {
 	return batch, message
 }
 
-// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server goes on without it.
+// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server continues without it.
 // ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
 func (s *Server) dropBackup() error {
 	for s.open.Err() == nil {
@@ -173,7 +173,7 @@ func (s *Server) handleFollow(c *ucprpc.Call) error {
 	return errDropped
 }
 
-// errDropped says that the primary goes on without the backup.
+// errDropped says that the primary continues without the backup.
 var errDropped = errors.New("kvstore: the primary has dropped the backup")
 
 // Pauses and limits of the procedure below.

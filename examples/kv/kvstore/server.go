@@ -229,7 +229,7 @@ func (s *Server) setWhy(err error) {
 // Addr returns where the server listens.
 func (s *Server) Addr() net.Addr { return s.rpc.Addr() }
 
-// Close closes the server. Its table is lost; the other replica goes on.
+// Close closes the server. Its table is lost; the other replica continues.
 func (s *Server) Close() error {
 	s.shut()
 	s.closing.Wait() // before the address is free, by which the other replica knows that clients read no more

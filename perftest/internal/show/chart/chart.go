@@ -93,7 +93,7 @@ func mibPerS(r result.Record) (y, lo, hi float64, ok bool) {
 	return r.MiBPerS, r.MiBPerS * ns / longest, r.MiBPerS * ns / shortest, true
 }
 
-// overhead is in percent of the layer below, whose time without the difference is the base.
+// overhead returns the overhead in percent of the time of the layer below.
 func overhead(r result.Record) (y, lo, hi float64, ok bool) {
 	if r.OverNS == 0 || r.OverLoNS == 0 && r.OverHiNS == 0 {
 		return r.OverPct, r.OverPct, r.OverPct, r.Over != ""

@@ -3,6 +3,6 @@
 // It is for adapters on which this project has not run, and prints a report to send back.
 //
 //	Steps      what is tested, in order
-//	Run        runs the steps, and goes on after one that fails
+//	Run        runs the steps, and continues after a failure
 //	Report     the lines
 package hwcheck

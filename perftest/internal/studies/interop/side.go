@@ -187,7 +187,7 @@ func (s *side) measure(words []string) (string, error) {
 	return "", errCommand
 }
 
-// oneSided reports that the other side has only to make progress until it is told that the run has ended.
+// oneSided reports whether the other side only makes progress, until the control channel ends the run.
 func (t Test) oneSided() bool { return t.Name == putLat || t.Name == putBW || t.FromTarget }
 
 // fill writes the bytes of a run of this length.

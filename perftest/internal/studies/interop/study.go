@@ -68,7 +68,8 @@ type Row struct {
 	NS   float64 `json:"ns"` // for one operation, or one message of a ping-pong: the median over rounds
 	Rate float64 `json:"msg_per_s"`
 	MiB  float64 `json:"mib_per_s"`
-	// Ratio is NS divided by that of UCX on both sides: the median of the rounds, of whose ratios Least and Most are the limits.
+	// Ratio is NS divided by that of UCX on both sides: the median of the rounds. Least and Most are the extremes of the
+	// rounds.
 	Ratio float64 `json:"ratio"`
 	Least float64 `json:"ratio_min"`
 	Most  float64 `json:"ratio_max"`

@@ -22,7 +22,7 @@ type Figure struct {
 	Title  string
 	How    How
 	Lesson string // what the paper shows with it
-	// Note says how to read our values: what the model was told, why a value misses.
+	// Note says how to read our values: the parameters of the model, why a value misses.
 	Note string
 	// Missing is what cannot be shown on a machine without the paper's hardware, and why; "" if nothing.
 	Missing string

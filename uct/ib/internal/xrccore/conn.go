@@ -52,7 +52,7 @@ type send struct {
 
 var _ uct.QueueConn = (*conn)(nil)
 
-// open makes the QP, if there is none, and has it connected.
+// open makes the QP, if there is none, and starts to connect it.
 func (c *conn) open() error {
 	it := c.e.it
 	if c.qp == nil {
@@ -94,7 +94,7 @@ func (c *conn) create() (err error) {
 	return nil
 }
 
-// ask has the peer asked for a target, for the QP from its first state on.
+// ask makes the next Progress ask the peer for a target. The QP starts from its first state.
 func (c *conn) ask() {
 	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
 	c.e.it.later(c.e.task)
@@ -125,13 +125,13 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	switch c.link {
 	case linkUp:
 		c.post()
-	case linkNone: // the peer had no target, and nobody asks again before the next Attach
+	case linkNone: // the peer had no target, and the next Attach asks again
 		it.later(c.e.task)
 	}
 	return true, nil
 }
 
-// post gives the device what it does not have yet. In ERR it flushes that.
+// post posts the sends that the device does not have yet. In ERR the device flushes them.
 func (c *conn) post() {
 	for ; c.posted != c.tail; c.posted++ {
 		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
@@ -168,7 +168,7 @@ func (c *conn) pop() *uct.Completion {
 // idle reports that nothing is under way.
 func (c *conn) idle() bool { return c.head == c.tail }
 
-// settle ends a recall, and the connection of a closed EP, when nothing is under way.
+// settle completes a recall, and closes the connection of a closed EP, when nothing is in flight.
 func (c *conn) settle() {
 	if c.link == linkNone {
 		c.cancelHeld()
@@ -186,7 +186,7 @@ func (c *conn) settle() {
 	}
 }
 
-// cancelHeld ends what the device does not have, behind nothing that it has.
+// cancelHeld cancels the sends that the device does not have, if it has none.
 func (c *conn) cancelHeld() (n int) {
 	if c.head != c.posted {
 		return 0 // that comes first
@@ -215,7 +215,7 @@ func (c *conn) Recall(done *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// toERR has the device flush what is under way.
+// toERR makes the device flush the sends in flight.
 func (c *conn) toERR() error {
 	if c.broken && c.qp.State() == verbs.QPStateErr {
 		return nil
@@ -236,7 +236,7 @@ func (c *conn) Detach() error {
 	return nil
 }
 
-// release gives the connection back; one that is in ERR is connected again.
+// release detaches the connection. One in ERR is connected again.
 func (c *conn) release() {
 	c.attached, c.number = false, 0
 	if c.broken && c.e.Ready() {
@@ -244,7 +244,7 @@ func (c *conn) release() {
 	}
 }
 
-// stop has what is under way end, of an EP that has failed or closes.
+// stop flushes the sends in flight of an EP that has failed or closes.
 func (c *conn) stop() {
 	if c.qp != nil && c.head != c.posted {
 		_ = c.toERR() // a device that refuses flushes nothing either; Close is bounded
@@ -262,8 +262,8 @@ func (c *conn) close() {
 	c.qp, c.queue, c.link = nil, nil, linkNone
 }
 
-// work asks the peer, if that is due; of an EP that takes nothing more it ends what the
-// device does not have.
+// work asks the peer for a target, if that is due. For an EP that has failed or is closed it cancels the sends that
+// the device does not have.
 func (c *conn) work() (n int) {
 	switch {
 	case !c.e.Ready() || c.link == linkNone:

@@ -57,15 +57,15 @@
 //     one and offers it over its own initiator. The first offer for the target that
 //     failed is taken, also one that comes before its completion: the initiator is connected again. It
 //     posts what it held back, without what was of the EP that failed.
-//   - Nobody answered, or an error was found here, or the device had stopped the initiator before: what
-//     was executed is not known. All EPs over the initiator fail, with ErrTimedOut if nobody answered,
+//   - The peer did not answer, or an error was found here, or the device had stopped the initiator before: what
+//     was executed is not known. All EPs over the initiator fail, with ErrTimedOut if the peer did not answer,
 //     else with ErrConnReset or ErrPeerClosed. A new EP makes a new initiator. The peers are
-//     not told: nothing goes out over the old one. Their EPs take work until this process ends.
+//     not notified: nothing is sent over the old one. Their EPs accept work until this process ends.
 //   - No offer came in the time that the device would have tried (TIMEOUT, RETRY_COUNT). All EPs over the
 //     initiator fail likewise, with ErrTimedOut: their peers may live.
 //
-// The device tells when a peer's is gone. EPs to it fail with ErrConnReset; the initiator goes on, unless
-// something was under way to them. When a process of each of two domains dies at once,
+// The device reports that a peer's device is gone. EPs to it fail with ErrConnReset; the initiator continues, unless
+// something was in flight to them. When a process of each of two domains dies at once,
 // initiators of both may be held back, and with them the offers for each other: then
 // all EPs between the two fail when the time for an offer is over, also of processes that live. A user
 // with another transport takes that for their operations then, as after any ErrTimedOut.

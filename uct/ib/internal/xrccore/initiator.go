@@ -137,15 +137,15 @@ func (in *initiator) completed(c *verbs.WC) {
 		if c.VendorErr != verbs.VendorPeerGone {
 			c.VendorErr = verbs.VendorPeerClosed
 		}
-		c.Status, p.told = verbs.WCRetryExcErr, true
+		c.Status, p.notified = verbs.WCRetryExcErr, true
 	}
 }
 
-// failed is told of the first work request that has failed. If the target has refused it, which
+// failed handles the first work request that has failed. If the target has refused it, which
 // is then in ERR too, nothing behind it was executed: it is held back, and posted again to another
 // target, which the peers that had the old one offer. In all other cases it is not known what
 // was executed, or whether anybody is there: the EPs of all paths fail. One that is flushed says
-// that the device had stopped the QP before; Fault is told why.
+// that the device had stopped the QP before; the device calls Fault with the reason.
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
@@ -240,7 +240,7 @@ func (in *initiator) paths() (list []*path) {
 	return list
 }
 
-// work goes on after a failure, and reports whether the initiator is done with.
+// work continues after a failure. It returns true if the initiator has nothing more to do.
 func (in *initiator) work() (done bool) {
 	if in.users == 0 {
 		return true // it is closed

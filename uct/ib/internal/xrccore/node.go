@@ -112,7 +112,7 @@ func (n *node) Gone(gid verbs.GID) (handled int) {
 	return handled
 }
 
-// work goes on with initiators after failures.
+// work continues with initiators that recover from failures.
 func (n *node) work() (done int) {
 	recovering := n.recovering
 	n.recovering = nil

@@ -23,7 +23,7 @@ type path struct {
 	connected bool
 	moved     bool // source is another one than was offered last
 	cut       bool // the EP takes nothing more, and what is held back of it is not posted
-	told      bool // the peer knows that the EP has failed, or is not there
+	notified  bool // the peer knows that the EP has failed, or is gone
 	via       *initiator
 	source    *verbs.QP
 	before    uint32          // QPN of the source before; what came over it may be in the completion queue
@@ -33,8 +33,8 @@ type path struct {
 	dev       ib.DeviceAddr
 	early     []verbs.WC // what has come before Connect
 
-	sourceDue bool   // the peer is to be told which initiator is used
-	offerDue  bool   // the peer is to be told of source, with psn
+	sourceDue bool   // the message with the number of the initiator must be sent
+	offerDue  bool   // the offer of source, with psn, must be sent
 	lost      uint64 // round in which the peer's device was gone; 0: it is not
 	psn       uint32
 	replaced  uint32 // QPN of the target that has failed, of which source takes the place
@@ -188,7 +188,7 @@ func (p *path) comesOver(qpn uint32) bool {
 	return true
 }
 
-// sourceFailed is told that the device has failed the target that the peer's messages come over.
+// sourceFailed handles a failure of the target over which the peer's messages arrive.
 func (p *path) sourceFailed(st ucs.Status) {
 	switch {
 	case st != ucs.StatusIOError:
@@ -198,7 +198,7 @@ func (p *path) sourceFailed(st ucs.Status) {
 	}
 }
 
-// peerGone is told that the peer's device is gone.
+// peerGone handles the death of the peer's device.
 func (p *path) peerGone() {
 	p.lost = p.n.it.round
 	p.n.it.later(p.task)
@@ -211,7 +211,7 @@ func (p *path) endLost() {
 		p.n.it.later(p.task)
 		return
 	}
-	p.told = true // there is nobody
+	p.notified = true // the peer is gone
 	p.e.Fail(ucs.StatusConnReset, errPeerLost)
 }
 
@@ -290,7 +290,7 @@ func (p *path) takeEarly() int {
 // tell sends a message, or has Progress try again.
 func (p *path) tell(m *message) bool {
 	if !p.e.Ready() {
-		return true // there is nobody to tell any more
+		return true // the peer is gone
 	}
 	if p.e.SendControl(m.encode()) != nil {
 		p.n.it.later(p.task)
@@ -299,7 +299,7 @@ func (p *path) tell(m *message) bool {
 	return true
 }
 
-// failed is told that the EP has failed.
+// failed handles the failure of the EP.
 func (p *path) failed() {
 	p.cut = true
 	if p.via.phase == phaseUp {
@@ -307,15 +307,15 @@ func (p *path) failed() {
 	}
 }
 
-// tellClosed tells the peer once that the EP has failed.
+// tellClosed notifies the peer once that the EP has failed.
 func (p *path) tellClosed() {
-	if !p.told {
-		p.told = true
+	if !p.notified {
+		p.notified = true
 		p.e.TellClosed()
 	}
 }
 
-// reconnected is told that the initiator has another target; offered: by the peer of this path.
+// reconnected is called when the initiator has another target. offered reports whether the peer of this path offered it.
 func (p *path) reconnected(offered bool) {
 	if p.cut {
 		p.tellClosed()

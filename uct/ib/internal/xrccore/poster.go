@@ -12,24 +12,24 @@ import (
 // them: sends as completions of their QP, receives as those of a target. The methods are called
 // by the owner of the iface.
 type Poster interface {
-	// OpenSend is how an initiator is posted to that completes in the queue of the iface.
+	// OpenSend returns how to post to an initiator that completes in the completion queue of the iface.
 	OpenSend(qp *verbs.QP) (rccore.SendQueue, error)
-	// ResetSend is told that the QP is in RESET, and CloseSend that it is closed: completions
-	// of it that nobody has polled are dropped.
+	// ResetSend must be called when the QP is in RESET, and CloseSend when it is closed: they drop
+	// completions of the QP that were not polled.
 	ResetSend(q rccore.SendQueue)
 	CloseSend(q rccore.SendQueue)
-	// OpenRecv is how an XRC SRQ is posted to, likewise. CloseRecv is told that it is closed.
+	// OpenRecv returns how to post to an XRC SRQ. CloseRecv must be called when the SRQ is closed.
 	OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error)
 	CloseRecv(q ib.RecvPoster)
-	// Filter has f look at each completion of these queues, and at those of the receive queue
-	// of the core if that is an XRC SRQ. q is the completion queue that Driver.Attach has
-	// returned; the result takes its place.
+	// Filter passes each completion of these queues to f, and those of the receive queue
+	// of the core if that is an XRC SRQ. q is the completion queue that Driver.Attach
+	// returned; the result replaces it.
 	Filter(q rccore.CompQueue, f Filter) rccore.CompQueue
 }
 
 // Filter looks at completions before the core does.
 type Filter interface {
-	// Filter makes it one of an EP, and reports whether there is something to be told of it.
+	// Filter changes a completion into one of an EP. It returns false if the core must not see the completion.
 	Filter(c *verbs.WC) bool
 }
 
@@ -62,9 +62,9 @@ type completions struct {
 	f Filter
 }
 
-// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. Fewer
-// than there is room for mean that the queue was empty, and not that nothing of a batch is to be
-// told: a caller waits for an event then, or ends the receives of a queue that was stopped.
+// Poll implements rccore.Poller: QPN and ID are those of the EP, not of the initiator. If it returns fewer
+// completions than there is room for, the queue was empty. It must not return fewer because f dropped some:
+// the caller would wait for an event, or complete the receives of a queue that was stopped.
 func (q *completions) Poll(wc []verbs.WC) (kept int) {
 	for kept < len(wc) {
 		room := wc[kept:]
@@ -79,7 +79,7 @@ func (q *completions) Poll(wc []verbs.WC) (kept int) {
 	return kept
 }
 
-// filter moves those of which there is something to be told to the front.
+// filter moves the completions that the core must see to the front, and returns their number.
 func (q *completions) filter(wc []verbs.WC) (kept int) {
 	for i := range wc {
 		if q.f.Filter(&wc[i]) {

@@ -128,8 +128,8 @@ func (q *recvQueue) Stop() error {
 // await is Stop that waits for peers in the middle of a message, for ucs.RevokeLimit.
 func (q *recvQueue) await() error { return guard.AwaitUse(q.Stop) }
 
-// Close implements uct.Queue. A message that has come, and has not been told yet, goes with
-// the queue: stop it before, until its receives have ended.
+// Close implements uct.Queue. It drops a message that has arrived and whose receive has not completed. To prevent that,
+// stop the queue and wait until its receives have completed.
 func (q *recvQueue) Close() error {
 	if q.closed {
 		return nil

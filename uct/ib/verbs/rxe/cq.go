@@ -194,7 +194,7 @@ func fromBE32(v uint32) uint32 {
 }
 
 // clean removes the entries of a QP that is destroyed or reset. Receives that it took from an SRQ are posted there
-// again: nobody else knows which they were.
+// again: only their completions say which they were.
 func (c *compQueue) clean(qp *queuePair) {
 	if c.locked {
 		c.mu.Lock()

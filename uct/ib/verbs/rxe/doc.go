@@ -16,7 +16,7 @@
 //
 // # What rxe lacks
 //
-// rxe has no XRC and no thread domains. It moves a QP whose peer asks for what is not allowed to ERR, and raises no
+// rxe has no XRC and no thread domains. It moves a QP to ERR if its peer requests an access that is not allowed, and raises no
 // asynchronous event then. A UD message without a receive, or longer than it, is dropped without a completion. The keys of
 // receives in an SRQ are those of the QP's domain, not of the SRQ's.
 //

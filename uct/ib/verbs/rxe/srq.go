@@ -159,7 +159,7 @@ func (s *sharedRecv) retire(wrID uint64) (id uint64, ok bool) {
 	return e.id, true
 }
 
-// repost posts the receive of a completion that nobody will see. There is room: the receive had a place.
+// repost posts the receive of a completion that was dropped. There is room: the receive had a place.
 func (s *sharedRecv) repost(wrID uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

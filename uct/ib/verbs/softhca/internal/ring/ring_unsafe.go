@@ -61,8 +61,8 @@ type Packet struct {
 	Ext     uint32 // Q_Key of a datagram (DETH); with FlagXRC the SRQ's number (XRCETH)
 }
 
-// order stands for all rings when the race detector is told of the order that a
-// ring makes: two devices of one process have different mappings of it.
+// order represents all rings in the annotations for the race detector: two devices of one process map
+// a ring at different addresses.
 var order byte
 
 // Producer is the sending end. Its owner serialises calls.

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/mmio"
 )
 
-// Release is Unlock for a lock whose holders look at nothing else afterwards: a
+// Release is Unlock for a lock whose holders read no other state afterwards: a
 // release store, which on amd64 waits for no earlier store. After Unlock, a load is
 // not done before the lock is seen to be free. The pointer is to a field of l, which
 // is an atomic.Uint32: four aligned bytes.

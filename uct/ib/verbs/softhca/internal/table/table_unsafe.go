@@ -150,8 +150,8 @@ func (t Table) header() *[2]atomic.Uint32 { return (*[2]atomic.Uint32)(t.Base) }
 // not check again.
 func (t Table) Generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(t.Base, 24)) }
 
-// Closed is not 0 when the owner has closed the device in order: a peer whose link goes
-// down tells that from a death by it.
+// Closed is not 0 when the owner has closed the device in order. A peer reads it when its link goes
+// down, to distinguish a close from a death.
 func (t Table) Closed() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(t.Base, 32)) }
 
 // Cookie is the address and the value of a word by which peers recognise this
