@@ -210,3 +210,40 @@ func TestWake(t *testing.T) {
 	assert.False(t, testenv.Readable(t, w.FD(), 0), "no timer")
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
 }
+
+// switchedPort is a provider whose port can be down.
+type switchedPort struct {
+	verbs.Provider
+	down *bool
+}
+
+func (s switchedPort) QueryPort(num uint8) (verbs.PortAttr, error) {
+	a, err := s.Provider.QueryPort(num)
+	if *s.down {
+		a.State = verbs.PortDown
+	}
+	return a, err
+}
+
+// The error of a request that failed over a port that is down says so.
+func TestPort_FailureCause(t *testing.T) {
+	down := false
+	md, err := ib.New(func() ([]*verbs.Device, error) {
+		return []*verbs.Device{verbs.NewDevice("switched0", func() (verbs.Provider, error) {
+			list, err := loop()
+			require.NoError(t, err)
+			ctx, err := list[0].Open()
+			require.NoError(t, err)
+			return switchedPort{ctx.Provider(), &down}, nil
+		})}, nil
+	}, rc.Transport(rc.Config{})).OpenMD("switched0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, md.Close()) }()
+	p, err := md.(*ib.MD).OpenPort(1, ib.PathConfig{})
+	require.NoError(t, err)
+	cause := verbs.WCRetryExcErr.Err()
+	assert.Equal(t, cause, p.FailureCause(cause))
+	down = true
+	assert.ErrorIs(t, p.FailureCause(cause), cause)
+	assert.ErrorContains(t, p.FailureCause(cause), "port is down")
+}

@@ -47,13 +47,14 @@ type Port struct {
 	Addr DeviceAddr
 	Path PathConfig
 
+	ctx      *verbs.Context
 	gidIndex uint8  // of Addr.GID
 	gidWhy   string // why it was chosen; "" if there was no choice
 }
 
 // OpenPort looks a port up. ErrUnreachable if it is not active.
 func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
-	p := &Port{Num: num, Name: md.PortName(num), Path: path}
+	p := &Port{Num: num, Name: md.PortName(num), Path: path, ctx: md.ctx}
 	var err error
 	if p.Attr, err = md.ctx.QueryPort(num); err != nil {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query port", Err: err}
@@ -72,6 +73,14 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 		p.Addr.LID = 0
 	}
 	return p, nil
+}
+
+// FailureCause returns err, the error of a failed work request, and adds to it if the port is down. It asks the device.
+func (p *Port) FailureCause(err error) error {
+	if a, queryErr := p.ctx.QueryPort(p.Num); queryErr == nil && a.State != verbs.PortActive {
+		return fmt.Errorf("%w: port is down", err)
+	}
+	return err
 }
 
 // Peer checks a packed device address and returns it if it can be reached.

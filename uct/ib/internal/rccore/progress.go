@@ -115,9 +115,19 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 		return
 	}
 	st := ib.CompletionStatus(wc)
-	it.fail(e, st, wc.Status.Err())
+	it.fail(e, st, it.failureCause(e, wc.Status))
 	e.CI = wc.ID
 	e.retireInOrder(st)
+}
+
+// failureCause is the error of a work request of e that failed with st. A port that is down fails requests with one of two
+// statuses: they were not sent, or nothing replied.
+func (it *Iface) failureCause(e *EP, st verbs.WCStatus) error {
+	err := st.Err()
+	if e.state != stateFailed && (st == verbs.WCLocQPOpErr || st == verbs.WCRetryExcErr) {
+		return it.port.FailureCause(err)
+	}
+	return err
 }
 
 // fail ends an EP: posts return an error from now on, and OnError is told once.
