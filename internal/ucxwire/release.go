@@ -30,7 +30,7 @@ var Releases = []Release{
 	{12, 13, "1.13.1", Quirks{WideNamespace: true, KeyOfTCP: true}},
 	{14, 15, "", Quirks{ListenerResource: true, WideNamespace: true, KeyOfTCP: true}},
 	{16, 18, "1.18.1", Quirks{ListenerResource: true, WideNamespace: true, KeyOfTCP: true, ReleaseInAddress: true}},
-	{19, 23, "", Quirks{ListenerResource: true, ReleaseInAddress: true}},
+	{19, 23, "1.23.0", Quirks{ListenerResource: true, ReleaseInAddress: true}},
 }
 
 // Loopback device addresses of transport tcp, in bytes: with 8 and with 4 bytes of the network namespace.

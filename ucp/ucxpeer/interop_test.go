@@ -45,6 +45,7 @@ func TestUCX(t *testing.T) {
 	}{
 		{"Tag", testTag},
 		{"Kill", testKill},
+		{"Go Killed", testGoKilled},
 		{"Tag Unexpected", testTagUnexpected},
 		{"Sync", testSync},
 		{"Tag Truncated", testTagTruncated},
