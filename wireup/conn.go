@@ -30,8 +30,13 @@ type lane struct {
 	local, remote uint8
 	roles         Roles      // wanted of this lane by this side
 	active        Roles      // reported by ActivateLane
+	proposed      Roles      // on trial: for which it is proposed
+	trial         bool       // over a pair that has failed before, and not proven to work yet; it has no roles
+	number        Roles      // of the trial, which messages carry instead of roles
+	peerLeft      bool       // the peer has moved its roles to another lane
+	move          move       // of the roles to another lane
 	dropSent      bool       // laneBroken: DROP was sent
-	reason        ucs.Status // laneBroken
+	reason        ucs.Status // laneBroken; StatusOK if both sides have left the lane
 	epAddr        []byte     // ours
 	peerAddr      []byte     // the peer's
 }
@@ -60,6 +65,9 @@ type ConnParams struct {
 	// Timeout is how long this side waits for a reply of the peer before it fails
 	// with StatusTimedOut; 0 means without limit.
 	Timeout time.Duration
+	// Retry is the time after which a pair is tried again whose lane has failed; each further pause is
+	// twice as long, up to 32 times Retry. 0 means never.
+	Retry time.Duration
 }
 
 // Conn is the handshake of one connection: events in, actions out. The zero value
@@ -75,6 +83,10 @@ type Conn struct {
 	replies  []MsgLane  // entries of the next REPLY
 	confirms []MsgLane  // entries of the next ACK
 	dropped  []MsgLane  // entries of the next DROPPED
+	proofs   []MsgLane  // entries of the next PROVEN
+	lost     Roles      // LoseRoles was reported for these
+	trials   Roles      // number of the latest trial
+	leaves   ucs.Status // number of the latest LEAVE
 	asked    bool       // a REQUEST was sent: the peer may know us
 	over     bool       // failed or closed
 	lastErr  ucs.Status // why the latest pair was excluded
@@ -89,6 +101,8 @@ type pair struct {
 	local, remote uint8
 	reason        ucs.Status
 	peer          peerState
+	number        Roles // of the latest trial
+	retry         retry
 }
 
 // peerState is whether the peer knows that a pair is excluded. If it does not, it proposes the pair
@@ -183,7 +197,7 @@ func (c *Conn) Survives(lane int) bool {
 func (c *Conn) useful(but *lane) bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		if l != but && l.state != laneFree && l.state != laneBroken && (l.roles&^sharedRoles != 0 || !l.initiator) {
+		if l != but && l.state != laneFree && l.state != laneBroken && !l.trial && (l.roles&^sharedRoles != 0 || !l.initiator) {
 			return true
 		}
 	}
@@ -195,7 +209,7 @@ func (c *Conn) useful(but *lane) bool {
 func (c *Conn) Quiet() bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		if l.state != laneFree && (l.state != laneActive || l.active != l.roles) {
+		if l.state != laneFree && (l.state != laneActive || l.active != l.roles || l.moving()) {
 			return false
 		}
 	}
@@ -253,6 +267,8 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.connected(ev.Lane)
 	case LaneFailed:
 		c.laneFailed(ev.Lane, ev.Status)
+	case NoCarrier:
+		c.forgetTrials(ev.Status)
 	case PathFailed:
 		c.pathFailed(ev.Local, ev.Remote, ev.Status)
 	case Closed:
@@ -261,8 +277,14 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.timePassed()
 	case SendingFailed:
 		c.repeatNow()
+	case LaneLeft:
+		c.laneLeft(ev.Lane)
+	case LaneDrained:
+		c.drained(ev.Local, ev.Remote, ev.Status)
 	}
 	if !c.over {
+		c.endRetries()
+		c.sendProofs()
 		c.reportBroken()
 		c.confirm()
 		c.propose()
@@ -286,6 +308,9 @@ func (c *Conn) need(role Role) (lost Roles) {
 			return 0
 		}
 		i := c.find(best.Local, best.Remote)
+		if i >= 0 && c.lanes[i].state == laneBroken { // both sides leave it; then needAgain opens another
+			return 0
+		}
 		if i >= 0 {
 			c.lanes[i].roles |= Set(role)
 			c.activate(i)
@@ -311,6 +336,7 @@ func (c *Conn) lose(roles Roles) {
 		return
 	}
 	if c.wanted &^= roles; !roles.Has(AM) && c.useful(nil) {
+		c.lost |= roles
 		c.do(Action{Kind: LoseRoles, Roles: roles, Status: c.lastErr})
 		return
 	}
@@ -370,7 +396,7 @@ func (c *Conn) activate(i int) {
 // messages, because replies that the peer sends over the broken lane would be lost.
 func (c *Conn) retiring() bool {
 	for i := range c.lanes {
-		if c.lanes[i].state == laneBroken {
+		if l := &c.lanes[i]; l.state == laneBroken && l.reason != ucs.StatusOK {
 			return true
 		}
 	}
@@ -390,7 +416,7 @@ func (c *Conn) opened(i int, epAddr []byte) {
 	switch {
 	case !l.initiator:
 		c.connect(i)
-	case l.viaIface && (c.remoteEP != 0 || l.roles&named == 0):
+	case l.viaIface && !l.trial && (c.remoteEP != 0 || l.roles&named == 0):
 		l.state = laneActive
 		c.activate(i)
 	default:
@@ -421,6 +447,9 @@ func (c *Conn) connected(i int) {
 		l.state = laneActive
 		c.activate(i)
 		c.confirms = append(c.confirms, l.entry(ucs.StatusOK))
+		if l.trial {
+			c.prove(i)
+		}
 		return
 	}
 	l.state = laneAccepted
@@ -441,7 +470,7 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	up := l.state == laneActive || l.state == laneAccepted
 	peer := peerAware
 	switch {
-	case (up || l.active != 0) && PeerGone(st):
+	case (up || l.active != 0) && PeerGone(st) && !l.trial:
 		c.fail(st, "lane failed")
 		return
 	case up && c.remoteEP != 0: // the peer may use it
@@ -451,6 +480,9 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 		c.replies = append(c.replies, l.entry(st))
 	case l.state == laneConnecting:
 		c.confirms = append(c.confirms, l.entry(st))
+	case l.trial:
+		c.endTrial(i, st)
+		return
 	default:
 		peer = peerUnaware
 	}
@@ -473,10 +505,13 @@ func PeerGone(st ucs.Status) bool { return st == ucs.StatusConnReset || st == uc
 // peer has confirmed the DROP: closing it earlier would look like the end of the connection.
 func (c *Conn) retire(i int, st ucs.Status) {
 	l := &c.lanes[i]
-	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st}
+	was := *l
+	c.stay(i)
+	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st, number: l.number}
 	c.do(Action{Kind: RetireLane, Lane: i, Status: st})
 	c.timer = timer{}                                     // restart it
 	c.exclude(int(l.local), int(l.remote), st, peerAware) // by the DROP of the lane
+	c.enableRetry(&was)
 	c.needAgain()
 }
 
@@ -492,6 +527,7 @@ func (c *Conn) dropAs(i int, st ucs.Status, peer peerState) {
 }
 
 func (c *Conn) free(i int, st ucs.Status) {
+	c.stay(i)
 	c.lanes[i] = lane{}
 	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
 }
@@ -500,7 +536,7 @@ func (c *Conn) free(i int, st ucs.Status) {
 func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	c.lastErr = st
 	if c.exclusion(l, r) == nil {
-		c.excluded = append(c.excluded, pair{uint8(l), uint8(r), st, peer})
+		c.excluded = append(c.excluded, pair{local: uint8(l), remote: uint8(r), reason: st, peer: peer})
 	}
 }
 

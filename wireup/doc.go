@@ -45,12 +45,31 @@
 //	    CloseLane  ◄─────────────── DROPPED {lane}
 //
 // The lane loses all its roles, and each role that is needed gets the next best pair.
-// Neither side proposes the broken pair again. The EP of the broken lane stays open until the other
+// Neither side proposes the broken pair again, except for a trial. The EP of the broken lane stays open until the other
 // side has closed its own, because closing it earlier would look like the end of the connection. If
 // the reason says that the peer is gone, the connection fails. If a role has no pair left,
 // the side that needs the role loses it (LoseRoles), and the connection continues with the lanes of
 // its other roles and with the lanes that the peer proposed. Without such lanes, or without the role
 // am, the connection fails.
+//
+// # A lane that comes back
+//
+//	side that had proposed the lane          other side
+//	  TimePassed
+//	    REQUEST {lane, trial} ─────────────►  OpenLane, ConnectLane
+//	    ConnectLane  ◄──────────── REPLY
+//	    ACK ───────────────────────────────►
+//	    ProveLane: PROVE over the lane ────►  ReturnLane, LeaveLane of other lanes
+//	    ReturnLane, LeaveLane  ◄── PROVEN
+//	      LaneLeft
+//	    LEAVE {other lane} ────────────────►  DrainLane
+//	    ActivateLane  ◄─────────── LEFT         LaneDrained
+//
+// After [ConnParams.Retry], and then after growing pauses, the side that had proposed the lane proposes its pair
+// again. The lane has no roles until a message has come over it. Then each side moves its roles to
+// the lane: puts, gets and atomics when nothing is in flight over the other lane, and active
+// messages when the peer has handled what has come over the other lane. When both sides have left the other
+// lane, both close it. If the lane fails, its roles return, and a trial that fails has no further effect.
 //
 // # A pair that does not lead to the peer
 //

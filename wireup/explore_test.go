@@ -70,6 +70,7 @@ func (s *side) clone() *side {
 	conn := *s.conn
 	conn.excluded, conn.acts = slices.Clone(conn.excluded), nil
 	conn.replies, conn.confirms, conn.dropped = slices.Clone(conn.replies), slices.Clone(conn.confirms), slices.Clone(conn.dropped)
+	conn.proofs = nil // empty between events
 	c.conn = &conn
 	c.inbox = slices.Clone(s.inbox)
 	c.fails = map[string]bool{}
@@ -84,7 +85,11 @@ func (w *world) key() string {
 	var b strings.Builder
 	for _, s := range []*side{w.a, w.b} {
 		c := s.conn
-		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, c.excluded, c.asked, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
+		excluded := slices.Clone(c.excluded)
+		for i := range excluded {
+			excluded[i].retry.at -= c.now
+		}
+		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, excluded, c.lost, c.asked, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
 		fmt.Fprint(&b, c.timer.running, c.timer.repeat-c.now, c.timer.pause, c.now-c.timer.since, "|")
 		for _, m := range s.inbox {
 			fmt.Fprint(&b, describe(m), ",")
@@ -185,11 +190,11 @@ func (x *explorer) watch(w *world) {
 	for _, s := range []*side{w.a, w.b} {
 		s.check = func(act *Action) {
 			switch {
-			case act.Kind == OpenLane && s.conn.Excluded(act.Local, act.Remote):
+			case act.Kind == OpenLane && s.conn.Excluded(act.Local, act.Remote) && !s.conn.lanes[act.Lane].trial:
 				x.fail(w, "%s opens a pair that was given up", s.name)
 			case act.Kind == SendMsg && act.Msg.Type == Request:
 				for _, l := range act.Msg.Lanes {
-					if s.conn.Excluded(int(l.Src), int(l.Dst)) {
+					if s.conn.Excluded(int(l.Src), int(l.Dst)) && l.Status == ucs.StatusOK {
 						x.fail(w, "%s proposes a pair that was given up", s.name)
 					}
 				}
@@ -225,7 +230,11 @@ func (x *explorer) rest(w *world) {
 
 func (w *world) done() bool {
 	for _, s := range []*side{w.a, w.b} {
-		_, waits := s.conn.Deadline()
+		waits := s.conn.timer.running && (s.conn.timer.repeat != never || s.conn.givesUp())
+		for i := range s.conn.excluded {
+			x := &s.conn.excluded[i]
+			waits = waits || x.retry.enabled && s.conn.improved(x) != 0
+		}
 		if !s.conn.over && (!s.conn.Quiet() || waits) && !w.other(s).conn.over {
 			return false
 		}
@@ -265,6 +274,9 @@ func (x *explorer) agree(w *world) {
 		}
 		for i := range s.conn.lanes {
 			l := &s.conn.lanes[i]
+			if l.state != laneFree && s.lanes[i].uses != l.active {
+				x.fail(w, "%s uses lane %d for %s, not for %s", s.name, i, s.lanes[i].uses, l.active)
+			}
 			if l.viaIface && l.active&named != 0 && o.conn.remoteEP == 0 {
 				x.fail(w, "the other side does not know the sender of lane %d of %s", i, s.name)
 			}

@@ -34,6 +34,14 @@ func (c *Conn) message(m *Msg) {
 		c.dropConfirmed(m)
 	case Disconnect:
 		c.disconnected(m)
+	case Prove:
+		c.proving(m)
+	case Proven:
+		c.provenByPeer(m)
+	case Leave:
+		c.peerLeaves(m)
+	case Left:
+		c.peerDrained(m)
 	}
 	c.activateAll()
 }
@@ -92,7 +100,7 @@ func (c *Conn) propose() {
 		if m == nil {
 			m = c.newMsg(Request)
 		}
-		m.Lanes = append(m.Lanes, l.entry(ucs.StatusOK))
+		m.Lanes = append(m.Lanes, l.proposal())
 	}
 	if m == nil {
 		return
@@ -120,11 +128,25 @@ func (c *Conn) markProposed() {
 }
 
 // entry describes the pair in a DROP.
-func (x *pair) entry() MsgLane { return MsgLane{Src: x.local, Dst: x.remote, Status: x.reason} }
+func (x *pair) entry() MsgLane {
+	return MsgLane{Src: x.local, Dst: x.remote, Roles: x.number, Status: x.reason}
+}
+
+// proposal describes the lane in a REQUEST. A lane on trial has the number of the trial as its status.
+func (l *lane) proposal() MsgLane {
+	e := l.entry(ucs.StatusOK)
+	if l.trial {
+		e.Roles, e.Status = l.proposed, ucs.Status(l.number)
+	}
+	return e
+}
+
+// trialOf is the number of the trial that an entry of a REQUEST begins; 0 if it begins none.
+func trialOf(e *MsgLane) Roles { return Roles(e.Status) & laneRoles }
 
 // entry describes the lane in a message of ours.
 func (l *lane) entry(st ucs.Status) MsgLane {
-	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles, Status: st, EPAddr: l.epAddr}
+	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles | l.number, Status: st, EPAddr: l.epAddr}
 }
 
 // request decides about each proposed lane.
@@ -142,11 +164,23 @@ func (c *Conn) evaluate(e *MsgLane) {
 		return
 	}
 	i := c.find(int(e.Dst), int(e.Src))
+	if i >= 0 && trialOf(e) != 0 {
+		l := &c.lanes[i]
+		switch {
+		case !l.trial:
+			c.refuse(e, ucs.StatusNoResource) // the sender tries it later
+			return
+		case !l.initiator && l.number != trialOf(e): // the sender has ended that trial
+			c.free(i, ucs.StatusTimedOut)
+			i = -1
+		}
+	}
 	if i < 0 {
 		if i = c.open(int(e.Dst), int(e.Src), false); i < 0 {
 			c.refuse(e, ucs.StatusNoResource)
 			return
 		}
+		c.lanes[i].trial = c.Excluded(int(e.Dst), int(e.Src))
 		c.adopt(i, e)
 		return
 	}
@@ -180,8 +214,13 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 			return ucs.StatusUnsupported
 		}
 	}
-	if c.Excluded(int(e.Dst), int(e.Src)) {
-		return ucs.StatusRejected
+	if x := c.exclusion(int(e.Dst), int(e.Src)); x != nil {
+		switch {
+		case trialOf(e) == 0 || c.p.Retry <= 0:
+			return ucs.StatusRejected
+		case x.peer != peerAware:
+			return ucs.StatusNoResource // the sender tries it later
+		}
 	}
 	if ok, _ := c.p.Reach(int(e.Dst), int(e.Src)); !ok {
 		return ucs.StatusUnreachable
@@ -190,7 +229,11 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 }
 
 func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
-	c.replies = append(c.replies, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st})
+	r := MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st}
+	if t := trialOf(e); t != 0 {
+		r.Roles = t
+	}
+	c.replies = append(c.replies, r)
 }
 
 // adopt stores the peer's EP address and uses the lane for the same roles, if these
@@ -198,6 +241,10 @@ func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
 func (c *Conn) adopt(i int, e *MsgLane) {
 	l := &c.lanes[i]
 	l.peerAddr = e.EPAddr
+	if l.trial {
+		l.number = trialOf(e)
+		return
+	}
 	for role := range Aux {
 		if e.Roles.Has(role) && c.count(role) < c.p.Rails.of(role) {
 			l.roles |= Set(role)
@@ -257,7 +304,12 @@ func (c *Conn) replied(m *Msg) {
 			c.repliedAgain(i, e)
 			continue
 		}
+		if l := &c.lanes[i]; l.trial && l.number != e.Roles && e.Status != ucs.StatusRejected {
+			c.ignored++
+			continue
+		}
 		if e.Status != ucs.StatusOK {
+			c.refused(&c.lanes[i], e.Status)
 			c.drop(i, e.Status)
 			continue
 		}
@@ -271,7 +323,7 @@ func (c *Conn) replied(m *Msg) {
 // i is the lane of the entry; -1 if there is none.
 func (c *Conn) repliedAgain(i int, e *MsgLane) {
 	switch {
-	case c.over || e.Status != ucs.StatusOK:
+	case c.over || e.Status != ucs.StatusOK || i >= 0 && c.lanes[i].trial && c.lanes[i].number != e.Roles:
 		c.ignored++
 	case i >= 0 && c.lanes[i].state == laneActive && (c.lanes[i].initiator || c.lanes[i].viaIface):
 		c.confirms = append(c.confirms, c.lanes[i].entry(ucs.StatusOK))
@@ -291,7 +343,7 @@ func (c *Conn) acked(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
-		if i < 0 || c.lanes[i].state != laneAccepted || c.over {
+		if i < 0 || c.lanes[i].state != laneAccepted || c.over || c.lanes[i].trial && c.lanes[i].number != e.Roles {
 			c.ignored++
 			continue
 		}
@@ -338,14 +390,21 @@ func (c *Conn) peerDropped(m *Msg) {
 			continue
 		}
 		if st == ucs.StatusOK {
-			st = ucs.StatusIOError
+			c.peerAbandoned(e)
+			continue
 		}
 		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
-		if i := c.find(l, r); i >= 0 {
+		var was lane
+		if i := c.find(l, r); i >= 0 && (e.Roles == 0 || c.lanes[i].number == e.Roles) {
 			st = cmp.Or(c.lanes[i].reason, st) // ours, if it broke at both sides
+			was = c.lanes[i]
 			c.free(i, st)
 		}
+		if e.Roles != 0 && c.find(l, r) >= 0 {
+			continue // of an earlier trial
+		}
 		c.exclude(l, r, st, peerAware)
+		c.enableRetry(&was)
 		c.exclusion(l, r).peer = peerAware
 	}
 	c.needAgain()
@@ -358,7 +417,12 @@ func (c *Conn) dropConfirmed(m *Msg) {
 		i, x := c.find(l, r), c.exclusion(l, r)
 		switch {
 		case i >= 0 && c.lanes[i].state == laneBroken:
-			c.free(i, c.lanes[i].reason)
+			if st := c.lanes[i].reason; st != ucs.StatusOK {
+				c.free(i, st)
+				continue
+			}
+			c.free(i, ucs.StatusOK)
+			c.needAgain()
 		case x != nil && x.peer == peerPending:
 			x.peer = peerAware
 		default:

@@ -27,19 +27,23 @@ type MsgType uint8
 
 // Handshake messages, by their number on the wire.
 const (
-	Request    MsgType = 1 // proposes lanes
-	Reply      MsgType = 2 // accepts or refuses each
-	Ack        MsgType = 3 // the initiator has connected; or could not
-	Disconnect MsgType = 4 // the sender has closed the connection; with a lane: why it failed
-	Drop       MsgType = 5 // lanes broke at the sender, and why
-	Dropped    MsgType = 6 // the sender does not use them any more either
+	Request    MsgType = 1  // proposes lanes
+	Reply      MsgType = 2  // accepts or refuses each
+	Ack        MsgType = 3  // the initiator has connected; or could not
+	Disconnect MsgType = 4  // the sender has closed the connection; with a lane: why it failed
+	Drop       MsgType = 5  // lanes broke at the sender, and why
+	Dropped    MsgType = 6  // the sender does not use them any more either
+	Prove      MsgType = 7  // comes over a lane that has failed before, which works again
+	Proven     MsgType = 8  // the reply to PROVE
+	Leave      MsgType = 9  // everything that the sender has sent over a lane has arrived; it uses the lane no more
+	Left       MsgType = 10 // the reply to LEAVE: the sender has handled all of that
 
-	msgTypeEnd = 7
+	msgTypeEnd = 11
 )
 
 // String returns the name in capitals.
 func (t MsgType) String() string {
-	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED"}
+	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED", "PROVE", "PROVEN", "LEAVE", "LEFT"}
 	if t > 0 && t < msgTypeEnd {
 		return names[t]
 	}
@@ -69,8 +73,10 @@ type Msg struct {
 // MsgLane is one lane in a message.
 type MsgLane struct {
 	Src, Dst uint8 // resource indices at the sender and at the receiver
-	Roles    Roles
-	// Status is StatusOK, or why the lane is refused.
+	// Roles are those of the lane. In messages about a trial other than the REQUEST they are its number.
+	Roles Roles
+	// Status is StatusOK, or why the lane is refused or broke; in a REQUEST the number of the trial of a pair
+	// that has failed, in LEAVE and LEFT the number of the LEAVE.
 	Status ucs.Status
 	// EPAddr is the sender's uct EP; empty for a lane that connects to an iface.
 	EPAddr []byte

@@ -31,6 +31,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	path a l r                              a cannot connect resource l to r of the peer
 //	settle                                  every message is delivered
 //	rails a 2                               how many lanes bandwidth roles may have
+//	retry 10s                               when both try failed pairs again
 //	wait 3s time goes by for both
 //	lost a                                  what a has sent may not arrive
 //	told a                                  a knows the other side's name for the connection
@@ -95,6 +96,10 @@ func (s *script) command(f []string) {
 		require.NoError(s.t, err)
 		pass(s.a, s.b, d)
 		s.flushLogs()
+	case "retry":
+		d, err := time.ParseDuration(f[1])
+		require.NoError(s.t, err)
+		s.side("a").conn.p.Retry, s.side("b").conn.p.Retry = d, d
 	case "settle":
 		settle(s.t, s.a, s.b)
 		s.flushLogs()

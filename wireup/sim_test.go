@@ -187,6 +187,20 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	case CloseLane:
 		s.logf("close lane %d", act.Lane)
 		*l = simLane{}
+	case ProveLane:
+		s.logf("prove lane %d", act.Lane)
+		if s.connected(l) {
+			s.peer.inbox = append(s.peer.inbox, act.Msg)
+		}
+	case ReturnLane:
+		s.logf("lane %d returns", act.Lane)
+	case LeaveLane:
+		s.logf("leave lane %d for %s", act.Lane, act.Roles)
+		l.uses &^= act.Roles
+		return Event{Kind: LaneLeft, Lane: act.Lane}, true
+	case DrainLane:
+		s.logf("drain %d-%d", act.Local, act.Remote)
+		return Event{Kind: LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status}, true
 	case LoseRoles:
 		s.logf("lose %s: %s", act.Roles, act.Status)
 	case FailEP:
@@ -194,6 +208,15 @@ func (s *side) carryOut(act Action) (Event, bool) {
 		s.err = act.Status
 	}
 	return Event{}, false
+}
+
+// connected reports whether what is sent over a lane arrives at the peer.
+func (s *side) connected(l *simLane) bool {
+	if l.addr == "" { // it connects to the iface
+		return true
+	}
+	k := s.peer.laneWith(l.peer)
+	return k >= 0 && s.peer.lanes[k].peer == l.addr
 }
 
 func (s *side) openLane(act Action) (Event, bool) {
@@ -264,7 +287,13 @@ func describe(m *Msg) string {
 	fmt.Fprintf(&b, "%s %d>%d", m.Type, m.SrcEP, m.DstEP)
 	for _, l := range m.Lanes {
 		fmt.Fprintf(&b, " [%d-%d %s", l.Src, l.Dst, l.Roles)
-		if l.Status != ucs.StatusOK {
+		switch {
+		case l.Status == ucs.StatusOK:
+		case m.Type >= Prove:
+			fmt.Fprintf(&b, " number %d", l.Status)
+		case m.Type == Request:
+			fmt.Fprintf(&b, " trial %d", l.Status)
+		default:
 			fmt.Fprintf(&b, " refused: %s", l.Status)
 		}
 		if len(l.EPAddr) > 0 {

@@ -36,11 +36,14 @@ type timer struct {
 // Deadline is when TimePassed is due, in the time of [Event.Now]; ok is false if no timer
 // runs.
 func (c *Conn) Deadline() (at time.Duration, ok bool) {
-	if !c.timer.running {
-		return 0, false
+	at, ok = c.nextRetry()
+	if !ok {
+		at = never
 	}
-	at = c.timer.repeat
-	if c.givesUp() {
+	if c.timer.running {
+		at = min(at, c.timer.repeat)
+	}
+	if c.timer.running && c.givesUp() {
 		at = min(at, c.timer.since+c.p.Timeout)
 	}
 	return at, at != never
@@ -57,21 +60,31 @@ func (c *Conn) restartTimer(moved bool) {
 	}
 }
 
-// timePassed fails the connection after the timeout, or retransmits.
+// timePassed does what is due.
 func (c *Conn) timePassed() {
+	c.repeatDue()
+	if !c.over {
+		c.startRetries()
+	}
+}
+
+// repeatDue fails the connection after the timeout, or retransmits.
+func (c *Conn) repeatDue() {
 	switch t := &c.timer; {
 	case !t.running:
 	case c.givesUp() && c.now-t.since >= c.p.Timeout:
 		c.fail(ucs.StatusTimedOut, "no answer to the handshake for "+c.p.Timeout.String())
 	case c.now >= t.repeat:
 		c.repeat()
-		if t.pause *= 2; t.pause > lastPause {
-			t.repeat = never
-			c.forgetBroken()
-			c.activateAll()
-		} else {
+		if t.pause *= 2; t.pause <= lastPause {
 			t.repeat = c.now + t.pause
+			return
 		}
+		if t.repeat = never; c.endTrials() {
+			t.pause, t.repeat = lastPause, c.now+lastPause
+		}
+		c.forgetBroken()
+		c.activateAll()
 	}
 }
 
@@ -95,6 +108,7 @@ func (c *Conn) repeat() {
 	c.retransmit(Request, laneProposed)
 	c.retransmit(Reply, laneAccepted)
 	c.retransmit(Drop, laneBroken)
+	c.repeatMoves()
 }
 
 // repeatNow retransmits at once over another path, and restarts the pauses.
@@ -110,7 +124,7 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 	m := c.newMsg(t)
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == in {
-			m.Lanes = append(m.Lanes, l.entry(l.reason))
+			m.Lanes = append(m.Lanes, l.again(t))
 		}
 	}
 	for i := range c.excluded { // pairs without room in m follow after the peer's reply
@@ -125,6 +139,17 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 		m.Addr = c.p.PackedLocal
 	}
 	c.do(Action{Kind: SendMsg, Msg: m, Again: true})
+}
+
+// again describes the lane in a message that is sent again.
+func (l *lane) again(t MsgType) MsgLane {
+	switch t {
+	case Request:
+		return l.proposal()
+	case Drop:
+		return l.entry(l.reason)
+	}
+	return l.entry(ucs.StatusOK)
 }
 
 // forgetBroken closes broken lanes although the peer has not confirmed the DROP. If no lane

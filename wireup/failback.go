@@ -1,0 +1,454 @@
+package wireup
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// maxRetryPause limits the pause before the next retry of a failed pair, as a multiple of ConnParams.Retry.
+const maxRetryPause = 32
+
+// maxNumber is the greatest number of a LEAVE.
+const maxNumber = 100
+
+// retry is when this side tries a failed pair again. The zero value means never.
+type retry struct {
+	enabled bool          // a lane over the pair was in use, and this side had proposed it
+	running bool          // a lane over the pair is on trial
+	at      time.Duration // of the next retry
+	pause   time.Duration // before the next retry
+}
+
+// leaveState is how far this side has moved the roles of a lane to a better one.
+type leaveState uint8
+
+const (
+	leaveNone     leaveState = iota
+	leaveDraining            // the caller executes LeaveLane
+	leaveSent                // LEAVE sent, waits for LEFT
+)
+
+// move is the state of a lane whose roles move to another one.
+type move struct {
+	state  leaveState
+	roles  Roles      // that move
+	to     int        // the lane that gets them
+	number ucs.Status // of the LEAVE
+	closes bool       // the peer has left the lane, and waits for this side
+}
+
+// enableRetry makes this side try a pair again whose lane has failed.
+func (c *Conn) enableRetry(l *lane) {
+	x := c.exclusion(int(l.local), int(l.remote))
+	if c.p.Retry <= 0 || c.p.Loopback || !l.initiator || l.trial || x == nil || x.retry.enabled {
+		return
+	}
+	if both := c.p.Local.Resources[l.local].Caps & c.p.Remote.Resources[l.remote].Caps; !both.Has(uct.CapAMBcopy) {
+		return // nothing proves that it works
+	}
+	x.retry = retry{enabled: true, pause: c.p.Retry, at: c.now + c.p.Retry}
+}
+
+// nextRetry is when the next retry is due.
+func (c *Conn) nextRetry() (at time.Duration, ok bool) {
+	for i := range c.excluded {
+		if r := &c.excluded[i].retry; r.enabled && !r.running && (!ok || r.at < at) {
+			at, ok = r.at, true
+		}
+	}
+	return at, ok && !c.over
+}
+
+// Retries reports the pairs that this side will try again, with the time of the next retry.
+func (c *Conn) Retries() (all []Retry) {
+	for i := range c.excluded {
+		if x := &c.excluded[i]; x.retry.enabled {
+			all = append(all, Retry{Local: int(x.local), Remote: int(x.remote), Running: x.retry.running, At: x.retry.at})
+		}
+	}
+	return all
+}
+
+// Retry is a failed pair of resources that this side tries again.
+type Retry struct {
+	Local, Remote int
+	Running       bool          // now
+	At            time.Duration // of the next retry otherwise, in the time of Event.Now
+}
+
+// startRetries proposes a failed pair again if its retry is due. One lane at a time is on trial, and none
+// while another handshake runs.
+func (c *Conn) startRetries() {
+	for i := range c.excluded {
+		x := &c.excluded[i]
+		if r := &x.retry; !r.enabled || r.running || r.at > c.now {
+			continue
+		}
+		roles := c.improved(x)
+		if roles == 0 || !c.Quiet() || c.remoteEP == 0 || c.find(int(x.local), int(x.remote)) >= 0 || !c.try(x, roles) {
+			c.postpone(x)
+		}
+	}
+}
+
+// postpone sets the time of the next retry of a pair.
+func (c *Conn) postpone(x *pair) {
+	x.retry.running = false
+	x.retry.pause = min(2*x.retry.pause, maxRetryPause*c.p.Retry)
+	x.retry.at = c.now + x.retry.pause
+}
+
+// improved are the roles that would use a failed pair if it worked.
+func (c *Conn) improved(x *pair) (roles Roles) {
+	for role := range Aux {
+		if (c.wanted | c.lost).Has(role) && c.planned(role, x, int(x.local), int(x.remote)) {
+			roles |= Set(role)
+		}
+	}
+	return roles
+}
+
+// planned reports whether a role uses the pair l, r if the failed pair x, which may be nil, works again.
+func (c *Conn) planned(role Role, x *pair, l, r int) bool {
+	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
+	plan := choose(role, c.p.Local, c.p.Remote, ranked, c.p.Rails, func(l, r int) bool {
+		e := c.exclusion(l, r)
+		return e != nil && e != x
+	})
+	return slices.ContainsFunc(plan, func(p Candidate) bool { return p.Local == l && p.Remote == r })
+}
+
+// try opens a lane without roles over a failed pair. It reports false if there is no room for the lane.
+func (c *Conn) try(x *pair, roles Roles) bool {
+	i := c.open(int(x.local), int(x.remote), true)
+	if i < 0 {
+		return false
+	}
+	x.retry.running = true
+	l := &c.lanes[i]
+	c.trials = c.trials%laneRoles + 1
+	l.trial, l.proposed, l.number = true, roles, c.trials
+	return true
+}
+
+// endRetries postpones the next retry of pairs whose lane on trial has gone.
+func (c *Conn) endRetries() {
+	for i := range c.excluded {
+		x := &c.excluded[i]
+		if !x.retry.running {
+			continue
+		}
+		if k := c.find(int(x.local), int(x.remote)); k < 0 || !c.lanes[k].trial {
+			c.postpone(x)
+		}
+	}
+}
+
+// refused stops the retries of a pair that the peer will never accept again.
+func (c *Conn) refused(l *lane, st ucs.Status) {
+	x := c.exclusion(int(l.local), int(l.remote))
+	if l.trial && x != nil && (st == ucs.StatusRejected || st == ucs.StatusUnsupported || st == ucs.StatusInvalidParam) {
+		x.retry = retry{}
+	}
+}
+
+// OnTrial reports whether a lane is on trial: it has no role, and its failure concerns nothing else.
+func (c *Conn) OnTrial(lane int) bool { return lane >= 0 && lane < MaxLanes && c.lanes[lane].trial }
+
+// prove sends PROVE over a lane on trial itself.
+func (c *Conn) prove(i int) {
+	m := c.newMsg(Prove)
+	m.Lanes = []MsgLane{c.lanes[i].entry(ucs.StatusOK)}
+	c.do(Action{Kind: ProveLane, Lane: i, Msg: m})
+}
+
+// proving replies to PROVE. The message has come over the lane, so the lane works.
+func (c *Conn) proving(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		i := c.find(int(e.Dst), int(e.Src))
+		if i < 0 || c.lanes[i].state != laneActive && c.lanes[i].state != laneAccepted || c.lanes[i].number != e.Roles {
+			c.ignored++
+			continue
+		}
+		c.proofs = append(c.proofs, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles})
+		if l := &c.lanes[i]; l.trial {
+			l.state = laneActive
+			c.proven(i)
+		}
+	}
+}
+
+// provenByPeer handles PROVEN.
+func (c *Conn) provenByPeer(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		i := c.find(int(e.Dst), int(e.Src))
+		if i < 0 || !c.lanes[i].trial || c.lanes[i].state != laneActive || c.lanes[i].number != e.Roles {
+			c.ignored++
+			continue
+		}
+		c.proven(i)
+	}
+}
+
+// proven ends the trial of a lane that works: its pair is as good as any other pair again, and the roles for
+// which it is better move to the lane.
+func (c *Conn) proven(i int) {
+	l := &c.lanes[i]
+	l.trial, l.proposed = false, 0
+	local, remote := int(l.local), int(l.remote)
+	c.excluded = slices.DeleteFunc(c.excluded, func(x pair) bool { return int(x.local) == local && int(x.remote) == remote })
+	var regained Roles
+	for role := range Aux {
+		if c.lost.Has(role) && len(c.Plan(role)) > 0 {
+			regained |= Set(role)
+		}
+	}
+	c.lost &^= regained
+	c.do(Action{Kind: ReturnLane, Lane: i, Roles: regained})
+	c.takeOver(i)
+}
+
+// takeOver moves the roles for which lane i is better to that lane, each when the lane that has the role has
+// been left.
+func (c *Conn) takeOver(i int) {
+	l := &c.lanes[i]
+	var better Roles
+	for role := range Aux {
+		if c.count(role) > 0 && !l.roles.Has(role) && c.planned(role, nil, int(l.local), int(l.remote)) {
+			better |= Set(role)
+		}
+	}
+	free := better
+	for j := range c.lanes {
+		x := &c.lanes[j]
+		if j == i || x.state != laneActive || x.trial || x.move.state != leaveNone {
+			continue
+		}
+		var roles Roles
+		for role := range Aux {
+			if better.Has(role) && x.roles.Has(role) && !c.planned(role, nil, int(x.local), int(x.remote)) {
+				roles |= Set(role)
+			}
+		}
+		if roles != 0 {
+			free &^= roles
+			x.move.state, x.move.roles, x.move.to = leaveDraining, roles, i
+			c.do(Action{Kind: LeaveLane, Lane: j, Roles: roles})
+		}
+	}
+	for role := range Aux { // the other lanes have a part of these
+		if free.Has(role) && role.shared() && c.count(role) < c.p.Rails.of(role) {
+			l.roles |= Set(role)
+		}
+	}
+	c.activate(i)
+}
+
+// laneLeft is called when nothing is in flight any more that this side has posted to a lane for the roles
+// that move. Roles whose receiver need not keep an order move at once, the others when the peer has received
+// everything.
+func (c *Conn) laneLeft(i int) {
+	if i < 0 || i >= MaxLanes || c.lanes[i].move.state != leaveDraining {
+		c.ignored++
+		return
+	}
+	l := &c.lanes[i]
+	c.leaves = c.leaves%maxNumber + 1
+	l.move.state, l.move.number = leaveSent, c.leaves
+	c.hand(i, l.move.roles&^named)
+	c.sendLanes(Leave, []MsgLane{l.leaving()})
+	c.timer = timer{} // restart it
+}
+
+// leaving is the entry of a lane in LEAVE, with the roles that the lane keeps.
+func (l *lane) leaving() MsgLane {
+	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles &^ l.move.roles, Status: l.move.number}
+}
+
+// hand gives roles of a lane to the lane to which they move.
+func (c *Conn) hand(from int, roles Roles) {
+	x := &c.lanes[from]
+	x.roles &^= roles
+	x.active &^= roles
+	x.move.roles &^= roles
+	c.lanes[x.move.to].roles |= roles
+	c.activate(x.move.to)
+}
+
+// peerLeaves has the caller receive what the peer has sent over a lane; LEFT follows.
+func (c *Conn) peerLeaves(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
+			c.ignored++
+			continue
+		}
+		c.do(Action{Kind: DrainLane, Local: int(e.Dst), Remote: int(e.Src), Status: e.Status})
+		if i := c.find(int(e.Dst), int(e.Src)); i >= 0 && e.Roles == 0 {
+			c.lanes[i].peerLeft = true
+			c.closeLeft(i)
+		}
+	}
+}
+
+// drained sends LEFT, with the roles that this side has on its own lane over the pair.
+func (c *Conn) drained(local, remote int, number ucs.Status) {
+	e := MsgLane{Src: uint8(local), Dst: uint8(remote), Status: number}
+	if i := c.find(local, remote); i >= 0 {
+		e.Roles = c.lanes[i].roles
+	}
+	c.sendLanes(Left, []MsgLane{e})
+}
+
+// peerDrained handles LEFT: the peer has received what this side had sent over a lane.
+func (c *Conn) peerDrained(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		i := c.find(int(e.Dst), int(e.Src))
+		if i < 0 || c.lanes[i].move.state != leaveSent || c.lanes[i].move.number != e.Status {
+			c.ignored++
+			continue
+		}
+		c.hand(i, c.lanes[i].move.roles)
+		l := &c.lanes[i]
+		closes := l.move.closes && l.roles == 0
+		l.move, l.peerLeft = move{}, l.peerLeft || e.Roles == 0
+		if closes {
+			c.dropped = append(c.dropped, l.entry(ucs.StatusOK))
+			c.free(i, ucs.StatusOK)
+			continue
+		}
+		c.closeLeft(i)
+	}
+}
+
+// closeLeft ends a lane that both sides have left.
+func (c *Conn) closeLeft(i int) {
+	l := &c.lanes[i]
+	if l.state == laneActive && l.peerLeft && l.roles == 0 && !l.moving() {
+		c.abandon(i)
+	}
+}
+
+// abandon ends the use of a lane without roles. Its EP is closed when the peer has left the lane too.
+func (c *Conn) abandon(i int) {
+	l := &c.lanes[i]
+	*l = lane{state: laneBroken, local: l.local, remote: l.remote}
+	c.do(Action{Kind: RetireLane, Lane: i, Status: ucs.StatusOK})
+	c.timer = timer{} // restart it
+}
+
+// peerAbandoned closes a lane that both sides have left. If this side has not received all replies to that
+// yet, the lane is closed later. If it uses the lane again, because the better one has failed in the meantime,
+// the lane is lost like one that broke.
+func (c *Conn) peerAbandoned(e *MsgLane) {
+	i := c.find(int(e.Dst), int(e.Src))
+	switch {
+	case i < 0:
+	case c.lanes[i].move.state != leaveNone:
+		c.lanes[i].move.closes = true
+		return
+	case c.lanes[i].roles != 0:
+		c.free(i, ucs.StatusIOError)
+	default:
+		c.free(i, ucs.StatusOK)
+	}
+	c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src})
+}
+
+// stay takes back the roles that were to move to lane i, which is gone, and gives them to the lanes that had
+// them.
+func (c *Conn) stay(i int) {
+	for j := range c.lanes {
+		x := &c.lanes[j]
+		x.peerLeft = false // the peer may use the lane again too
+		if x.move.state == leaveNone || x.move.to != i {
+			continue
+		}
+		x.active &^= x.move.roles
+		x.move = move{}
+		c.activate(j)
+	}
+}
+
+// moving reports whether a lane is on trial or being left.
+func (l *lane) moving() bool { return l.trial || l.move.state != leaveNone }
+
+// sendProofs sends the replies to PROVE.
+func (c *Conn) sendProofs() {
+	c.sendLanes(Proven, c.proofs)
+	c.proofs = c.proofs[:0]
+}
+
+// repeatMoves retransmits PROVE and LEAVE.
+func (c *Conn) repeatMoves() {
+	for i := range c.lanes {
+		switch l := &c.lanes[i]; {
+		case l.trial && l.initiator && l.state == laneActive:
+			c.prove(i)
+		case l.move.state == leaveSent:
+			m := c.newMsg(Leave)
+			m.Lanes = []MsgLane{l.leaving()}
+			c.do(Action{Kind: SendMsg, Msg: m, Again: true})
+		}
+	}
+}
+
+// OnlyTrials reports that no handshake runs but trials: without them, Quiet would be true.
+func (c *Conn) OnlyTrials() bool {
+	trial := false
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		trial = trial || l.trial
+		if l.state != laneFree && !l.trial && (l.state != laneActive || l.active != l.roles || l.moving()) {
+			return false
+		}
+	}
+	for i := range c.excluded {
+		if c.excluded[i].peer == peerPending {
+			return false
+		}
+	}
+	return trial
+}
+
+// forgetTrials ends trials without a message to the peer.
+func (c *Conn) forgetTrials(st ucs.Status) {
+	for i := range c.lanes {
+		if c.lanes[i].trial {
+			c.free(i, st)
+		}
+	}
+}
+
+// endTrials ends trials without a reply of the peer. It reports whether a lane is being left, for which
+// retransmissions continue.
+func (c *Conn) endTrials() (leaving bool) {
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		leaving = leaving || l.move.state != leaveNone
+		if l.trial {
+			c.endTrial(i, ucs.StatusTimedOut)
+		}
+	}
+	return leaving
+}
+
+// endTrial closes a lane on trial. The peer is notified with a DROP. A lane that the peer may use already
+// stays open until the peer has closed it.
+func (c *Conn) endTrial(i int, st ucs.Status) {
+	l := &c.lanes[i]
+	if l.state == laneActive {
+		c.retire(i, st)
+		return
+	}
+	if x := c.exclusion(int(l.local), int(l.remote)); x != nil && l.state != laneOpening && l.state != laneOpened {
+		x.peer, x.number = peerUnaware, l.number
+	}
+	c.free(i, st)
+}

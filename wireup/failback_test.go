@@ -1,0 +1,115 @@
+package wireup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// failedOver is two sides whose best lane has failed, and that try its pair again.
+func failedOver(t *testing.T, a, b []string) *world {
+	w := &world{}
+	w.a, w.b = link(t, address(t, 1, a...), address(t, 2, b...))
+	for _, s := range []*side{w.a, w.b} {
+		s.silent, s.conn.p.Retry = true, 10*time.Second
+	}
+	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	w.a.handle(Event{Kind: NeedLane, Role: AM})
+	settle(t, w.a, w.b)
+	w.a.handle(Event{Kind: LaneFailed, Lane: 0, Status: ucs.StatusTimedOut})
+	settle(t, w.a, w.b)
+	return w
+}
+
+// TestExplore_Retry goes through what can happen to two sides after a failure, until the pair that failed works
+// again, with lanes that break on the way.
+func TestExplore_Retry(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine has both sides")
+	for _, tc := range []struct {
+		name string
+		res  []string
+	}{
+		{"pairs", []string{"rc", "rc@x", "ud"}},
+		{"iface", []string{"sm", "rc", "ud"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			depth := 6
+			if !testenv.Sweep() { // a step more is three times as many states
+				depth -= 2
+			}
+			x := explorer{t: t, roles: []Role{RMA, AM}, seen: map[string]int{}}
+			w := failedOver(t, tc.res, tc.res)
+			pass(w.a, w.b, 10*time.Second) // the first retry begins
+			x.walk(w, depth)
+			t.Logf("%d states", len(x.seen))
+			require.Greater(t, len(x.seen), 100)
+		})
+	}
+}
+
+// TestRetry_OldPeer: a peer that never takes a failed pair again is asked once.
+func TestRetry_OldPeer(t *testing.T) {
+	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
+	w.b.conn.p.Retry = 0 // as before there were retries
+	require.Len(t, w.a.conn.Retries(), 1)
+	pass(w.a, w.b, 10*time.Second)
+	settle(t, w.a, w.b)
+	assert.Empty(t, w.a.conn.Retries())
+	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
+	_, waits := w.a.conn.Deadline()
+	assert.False(t, waits)
+	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+}
+
+// TestRetry_LostRole: a role that had lost its last pair has one again.
+func TestRetry_LostRole(t *testing.T) {
+	w := failedOver(t, []string{"rc", "ud"}, []string{"rc", "ud"})
+	require.Empty(t, w.a.conn.Lanes(RMA))
+	require.NotEmpty(t, w.a.conn.Lanes(AM))
+	pass(w.a, w.b, 10*time.Second)
+	settle(t, w.a, w.b)
+	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	settle(t, w.a, w.b)
+	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
+}
+
+// TestRetry_Backoff: pauses grow to a limit, and the pair stays excluded meanwhile.
+func TestRetry_Backoff(t *testing.T) {
+	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
+	var pauses []time.Duration
+	for range 8 {
+		before := w.a.now
+		at, ok := w.a.conn.Deadline()
+		require.True(t, ok)
+		w.a.fails["open rc"] = true
+		pass(w.a, w.b, at-before)
+		pauses = append(pauses, at-before)
+	}
+	const s = time.Second
+	assert.Equal(t, []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 320 * s, 320 * s}, pauses)
+	assert.True(t, w.a.conn.Excluded(0, 0))
+	assert.Empty(t, w.b.inbox)
+}
+
+// TestRetry_NoCarrier: a trial whose messages cannot be sent ends. Everything else goes on, and the next trial works.
+func TestRetry_NoCarrier(t *testing.T) {
+	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
+	pass(w.a, w.b, 10*time.Second)
+	require.NotEmpty(t, w.b.inbox)
+	w.b.inbox = nil
+	require.False(t, w.a.conn.Quiet())
+	require.True(t, w.a.conn.OnlyTrials())
+	w.a.handle(Event{Kind: NoCarrier, Status: ucs.StatusUnreachable})
+	assert.True(t, w.a.conn.Quiet())
+	assert.Empty(t, w.b.inbox)
+	pass(w.a, w.b, 20*time.Second)
+	settle(t, w.a, w.b)
+	assert.Empty(t, w.a.conn.Retries())
+	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+}
