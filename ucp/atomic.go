@@ -288,6 +288,10 @@ func (s *swapLoop) found(r *Request, swapped bool) {
 		r.settle(st)
 		return
 	}
+	if r.stage.lacksLane(r.ep) { // it moves, or has broken
+		r.waitAgain()
+		return
+	}
 	r.proceed()
 }
 

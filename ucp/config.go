@@ -45,6 +45,11 @@ type Config struct {
 	// over ud, a peer without progress for 30 s (GUCX_UD_TIMEOUT) then counts as dead.
 	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
 
+	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
+	// over another lane. Each further pause is twice as long, up to 32 times the interval. A path that works
+	// gets its operations back. Both sides must permit it. 0 means 10 s, config.Infinite never.
+	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"10s" doc:"When an endpoint tries a path again over which it had a better lane that failed; each further pause is twice as long, up to 32 times that; inf means never. The path is used again when a message has come over it."`
+
 	// SpinPolls is the number of polls of a blocking call before it
 	// parks; negative means that it never parks, for waiters that have a CPU each: with fewer CPUs
 	// they take the CPU from their peers. 0 adapts to the duration of recent waits, up to
@@ -209,6 +214,7 @@ func (c *Config) Validate() error {
 		checkRange("MAX_EPS_PER_PEER", c.MaxEPsPerPeer, math.MaxInt32),
 		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
 		checkRange("KEEPALIVE_INTERVAL", c.KeepaliveInterval, config.Infinite),
+		checkRange("LANE_RETRY_INTERVAL", c.LaneRetryInterval, config.Infinite),
 	)
 }
 

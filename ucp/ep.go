@@ -369,6 +369,7 @@ func (e *EP) abort(st ucs.Status) {
 	}
 	if e.link != nil {
 		e.link.purge()
+		e.link.endAllMoves()
 		e.link.closeLanes()
 		e.link.endUndecided(st)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -54,6 +55,9 @@ func (i *EPInfo) String() string {
 	for _, why := range i.GivenUp {
 		fmt.Fprintf(&b, "given up: %s\n", why)
 	}
+	for k := range i.Retries {
+		b.WriteString(i.Retries[k].String())
+	}
 	if i.Err != "" {
 		fmt.Fprintf(&b, "failed: %s\n", i.Err)
 	}
@@ -100,6 +104,8 @@ func (i *LaneInfo) String() string {
 	switch {
 	case i.Retired:
 		what = "out of use"
+	case i.Trial:
+		what = "tried again"
 	case !i.Active:
 		what = "not connected yet"
 	}
@@ -111,6 +117,14 @@ func (i *LaneInfo) String() string {
 		text += "; " + i.System
 	}
 	return text + "\n"
+}
+
+// String describes the retry in a line.
+func (i *RetryInfo) String() string {
+	if i.Running {
+		return fmt.Sprintf("tried again: %s %s, now\n", i.Transport, i.Device)
+	}
+	return fmt.Sprintf("tried again: %s %s, in %v\n", i.Transport, i.Device, i.In.Round(time.Millisecond))
 }
 
 // String lists the ranges of lengths.

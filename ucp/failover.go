@@ -24,7 +24,7 @@ func peerGone(err error) bool {
 
 // fatal reports whether the failure of a lane for this reason fails the EP.
 func (l *link) fatal(x *lane, err error) bool {
-	return peerGone(err) || x.Proven && !l.survives(x)
+	return !l.onTrial(x) && (peerGone(err) || x.Proven && !l.survives(x))
 }
 
 // pinned reports whether a lane cannot be replaced.
@@ -40,7 +40,7 @@ func (l *link) survives(x *lane) bool {
 // laneBroke handles a lane whose transport endpoint failed.
 func (e *EP) laneBroke(x *lane, err error) {
 	l := e.link
-	if e.state != epOpen || l.fatal(x, err) {
+	if !l.onTrial(x) && (e.state != epOpen || l.fatal(x, err)) {
 		e.fail(statusOf(err), err, x.Iface)
 		return
 	}
@@ -62,11 +62,19 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	if x.Retired {
 		return
 	}
+	if st == ucs.StatusOK {
+		l.leaveOpen(x)
+		return
+	}
+	if l.onTrial(x) {
+		x.Retired, x.Failed = true, nil
+		return
+	}
 	why := x.Failed
 	if why == nil {
 		why = saidByPeer(st)
 	}
-	l.tried = append(l.tried, x.Iface.failure(why))
+	l.giveUp(x.Iface, why)
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
 	proven := x.Proven
@@ -166,7 +174,7 @@ func (e *EP) moves(s *stage, err error) bool {
 // told returns a lane in use that its transport has reported as failed.
 func (e *EP) told() (*lane, error) {
 	for _, b := range e.w.todo.broken {
-		if x := e.laneOf(b.ep); x != nil && !x.Retired {
+		if x := e.laneOf(b.ep); x != nil && !x.Retired && !e.link.onTrial(x) {
 			return x, b.err
 		}
 	}
@@ -177,7 +185,7 @@ func (e *EP) told() (*lane, error) {
 func (e *EP) broken() (*iface, error) {
 	for _, b := range e.w.todo.broken {
 		x := e.laneOf(b.ep)
-		if x != nil && !x.Retired && (peerGone(b.err) || x.Proven && !e.link.survives(x)) {
+		if x != nil && !x.Retired && e.link.fatal(x, b.err) {
 			return x.Iface, b.err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/wireup"
@@ -38,6 +39,8 @@ type EPInfo struct {
 	Credit *CreditInfo `json:"credit,omitempty"`
 	// GivenUp are the errors for which transports were given up, in the order in which that happened.
 	GivenUp []string `json:"given_up,omitempty"`
+	// Retries are transports that had a lane which failed, and that this side tries again.
+	Retries []RetryInfo `json:"retries,omitempty"`
 }
 
 // TransportInfo is a transport on a device of this host.
@@ -58,9 +61,18 @@ type LaneInfo struct {
 	Roles     []string `json:"roles"`            // "rma", "amo", "am", "rma_bw", "am_bw": see wireup.Role
 	Active    bool     `json:"active"`           // operations use it
 	Proven    bool     `json:"proven"`           // its transport has connected
-	Retired   bool     `json:"retired"`          // it broke, or came to nothing
+	Retired   bool     `json:"retired"`          // it broke, came to nothing, or its roles have moved to a better lane
+	Trial     bool     `json:"trial,omitempty"`  // it had failed, and is tried again
 	Pending   int      `json:"pending"`          // operations that wait for its resources
 	System    string   `json:"system,omitempty"` // how it works, where that depends on what the system permits
+}
+
+// RetryInfo is a transport that is tried again after its lane has failed.
+type RetryInfo struct {
+	Transport string        `json:"transport"`
+	Device    string        `json:"device"`
+	Running   bool          `json:"running"`      // now
+	In        time.Duration `json:"in,omitempty"` // until the next time otherwise, in nanoseconds
 }
 
 // ProtocolInfo is how an operation goes over the transport that it uses, or would use.
@@ -174,9 +186,10 @@ func (e *EP) info() EPInfo {
 		i.Credit = m.creditInfo()
 	}
 	if e.link != nil {
-		for _, why := range e.link.tried {
+		for _, why := range e.link.whyGivenUp() {
 			i.GivenUp = append(i.GivenUp, why.Error())
 		}
+		i.Retries = e.link.retryInfos()
 	}
 	return i
 }
@@ -194,7 +207,7 @@ func (e *EP) laneInfos() (all []LaneInfo) {
 		r := &x.Iface.attr.Resource
 		info := LaneInfo{
 			Number: n, Transport: r.Transport, Device: r.Device, Roles: []string{},
-			Active: x.Active, Proven: x.Proven, Retired: x.Retired,
+			Active: x.Active, Proven: x.Proven, Retired: x.Retired, Trial: e.link.onTrial(x),
 		}
 		for role, use := range e.link.lanes.Use {
 			if use == x {
@@ -208,6 +221,19 @@ func (e *EP) laneInfos() (all []LaneInfo) {
 		}
 		if why := x.EP.Ops().Explain; why != nil && !x.Retired {
 			info.System = why.Explain()
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
+// retryInfos describes the paths that are tried again.
+func (l *link) retryInfos() (all []RetryInfo) {
+	for _, r := range l.conn.Retries() {
+		res := &l.e.w.ifaces[r.Local].attr.Resource
+		info := RetryInfo{Transport: res.Transport, Device: res.Device, Running: r.Running}
+		if !r.Running {
+			info.In = max(0, r.At-l.e.w.engine.Alarm.Now())
 		}
 		all = append(all, info)
 	}

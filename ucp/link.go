@@ -25,11 +25,12 @@ type link struct {
 	group   int          // in Worker.lanes.groups, of their domains; -1 if that is one
 	place   int          // in Worker.lanes.links
 	window  int64        // that the EP has until it has messages, in bytes
-	tried   []error      // why transports were given up
+	tried   []givenUp    // why transports were given up
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
 	within     time.Duration // in which each transport connection is made; see within.go
+	moves      *laneMoves    // lanes that are on trial or being left; nil until there was one
 	losses     uint64        // lanes that broke
 	undecided  []*Request    // transfers that have failed and may be repeated
 	decided    *Request      // one that is not repeated, and ends now
@@ -95,9 +96,11 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	case wireup.ConnectLane:
 		return l.connect(act), true
 	case wireup.ActivateLane:
+		l.stays(act.Lane, act.Roles)
 		l.activate(act.Lane, act.Roles)
 	case wireup.CloseLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
+		l.endMoves(act.Lane)
 		l.close(&l.lanes.All[act.Lane])
 		l.lanes.All[act.Lane] = lane{}
 		if len(l.undecided) > 0 {
@@ -107,6 +110,14 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 	case wireup.LoseRoles:
 		l.lose(act.Roles, act.Status)
+	case wireup.ProveLane:
+		l.proveLane(act.Lane, l.e.peer.Seal(act.Msg.Append(nil)))
+	case wireup.ReturnLane:
+		l.returned(act.Lane, act.Roles)
+	case wireup.LeaveLane:
+		l.leaveLane(act.Lane, act.Roles)
+	case wireup.DrainLane:
+		l.drain(act)
 	case wireup.FailEP:
 		l.failed(act.Status, act.Why)
 	}
@@ -120,7 +131,7 @@ func (l *link) failed(st ucs.Status, why string) {
 	}
 	for i := range l.lanes.All {
 		if x := &l.lanes.All[i]; x.Failed != nil {
-			l.tried = append(l.tried, x.Iface.failure(x.Failed))
+			l.giveUp(x.Iface, x.Failed)
 		}
 	}
 	err := l.because(st)
@@ -140,13 +151,14 @@ func (l *link) connecting() bool { return !l.conn.Quiet() && !l.conn.Over() && !
 // because is the error of a status for which transports were given up.
 func (l *link) because(st ucs.Status) error {
 	if len(l.tried) > 0 {
-		return ucs.Because(st, ucs.Join(l.tried...))
+		return ucs.Because(st, ucs.Join(l.whyGivenUp()...))
 	}
 	return st.Err()
 }
 
 // open makes the transport endpoint of a lane.
 func (l *link) open(act wireup.Action) wireup.Event {
+	l.openedOnTrial(act.Lane)
 	i := l.e.w.ifaces[act.Local]
 	remote := &l.e.peer.Addr.Resources[act.Remote]
 	var p uct.EPParams
@@ -237,6 +249,9 @@ func (l *link) close(x *lane) {
 		return
 	}
 	ep, i := x.EP, x.Iface
+	if l.moves != nil {
+		ep.PurgePending(runPurged) // requests of trials and moves
+	}
 	*x = lane{}
 	delete(i.w.lanes.byEP, ep)
 	i.w.keep(ep.Close())
@@ -273,7 +288,7 @@ func (l *link) findRails() {
 	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
 	l.rails = railSet{}
 	for _, s := range shares {
-		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active {
+		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active && !l.leaves(s.Lane, wireup.RMABW) {
 			l.rails.add(uint8(s.Lane), s.Weight)
 		}
 	}

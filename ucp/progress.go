@@ -86,6 +86,9 @@ func (e *EP) deferredWork() {
 		e.disconnect()
 	}
 	l.decide()
+	if l.moveLanes(); e.link != l {
+		return
+	}
 	if l.carrier.Err() != nil {
 		e.carrierFailed()
 	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
@@ -128,7 +131,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link.conn = wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
-		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window),
+		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window), Retry: e.w.ctx.cfg.laneRetry(),
 		Loopback: peerEP == 0 && !e.origin.passive && e.peer.Addr.UUID() == e.w.net.addr.UUID(),
 	})
 	e.link.carrier = e.w.carrier(e)
@@ -155,6 +158,10 @@ func (e *EP) carrierFailed() {
 		err = why
 	}
 	c.Close()
+	if waits && state.OnlyTrials() {
+		e.handle(wireup.Event{Kind: wireup.NoCarrier, Status: statusOf(err)})
+		return
+	}
 	if waits {
 		e.fail(statusOf(err), fmt.Errorf("handshake: %w", err), nil)
 	}
@@ -222,13 +229,18 @@ func (w *Worker) lose(b brokenLane) {
 // receiveRest delivers the messages that a peer sent before it closed. They have arrived, as
 // the peer flushes first, but the close may have been seen first, over another lane.
 func (e *EP) receiveRest() {
-	x := e.lane(wireup.AM)
-	if x == nil || !e.roles.pinned.Has(wireup.AM) {
+	l := e.link
+	if l == nil || !e.roles.pinned.Has(wireup.AM) {
 		return
 	}
-	for range maxRestPolls {
-		if x.Iface.Progress() == 0 {
-			return
+	x := l.lanes.Use[wireup.AM]
+	if x != nil && l.moves == nil {
+		x.Iface.receiveRest()
+		return
+	}
+	for n := 0; n < len(l.lanes.All) && e.link == l; n++ { // the peer may use another lane
+		if y := &l.lanes.All[n]; y.EP != nil {
+			y.Iface.receiveRest()
 		}
 	}
 }

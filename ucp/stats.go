@@ -16,6 +16,8 @@ type workerStats struct {
 	droppedMessages   stats.Counter // of peers that have gone, beyond the budget
 	brokenLanes       stats.Counter // transport endpoints that failed
 	replacedLanes     stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
+	laneRetries       stats.Counter // lanes on trial, over paths of lanes that had failed
+	returnedLanes     stats.Counter // lanes that had failed, and whose path works again
 	repeatedTransfers stats.Counter // that were posted anew as their lane broke
 	failedEPs         stats.Counter // EPs that failed
 	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
@@ -40,6 +42,8 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("dropped_messages", &s.droppedMessages)
 	s.root.Add("broken_lanes", &s.brokenLanes)
 	s.root.Add("replaced_lanes", &s.replacedLanes)
+	s.root.Add("lane_retries", &s.laneRetries)
+	s.root.Add("returned_lanes", &s.returnedLanes)
 	s.root.Add("repeated_transfers", &s.repeatedTransfers)
 	s.root.Add("failed_eps", &s.failedEPs)
 	s.root.Add("expired_eps", &s.expiredEPs)

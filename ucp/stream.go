@@ -37,6 +37,11 @@ var streamProtocol = protocol{
 		}
 	},
 	credited: func(e *EP) { e.msgs.stream.goOn() },
+	laneActivated: func(e *EP) {
+		if e.msgs != nil {
+			e.msgs.stream.goOn()
+		}
+	},
 }
 
 // stream is the stream of an EP in both directions: bytes in order, without bounds. Each

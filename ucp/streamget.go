@@ -103,6 +103,10 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 		r.posted()
 		return true
 	}
+	if e.lane(wireup.AM) == nil { // it moves; see goOn
+		s.starved = true
+		return true
+	}
 	r.proceed()
 	return true
 }

@@ -198,9 +198,9 @@ func (r *Request) streamPieces() error {
 	return nil
 }
 
-// goOn goes on with the send that waits for credit, if there is one.
+// goOn goes on with the send that waits for credit, if there is one. While messages have no lane, it waits for that.
 func (s *stream) goOn() {
-	if s != nil && s.starved {
+	if s != nil && s.starved && s.m.e.lane(wireup.AM) != nil {
 		s.starved = false
 		s.m.sending.proceed()
 	}

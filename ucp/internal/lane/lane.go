@@ -112,6 +112,12 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	return had
 }
 
+// Leave takes a lane out of use whose roles have moved to other lanes.
+func (s *Set[I]) Leave(x *Lane[I]) {
+	x.Active, x.Retired = false, true
+	s.FindSingle()
+}
+
 // Clear takes all roles away.
 func (s *Set[I]) Clear() { s.Use, s.Single = [wireup.Aux]*Lane[I]{}, nil }
 
