@@ -58,6 +58,18 @@ type Ops struct {
 	Words AMWordSender
 	// Mapped, which goes with CapGet, is nil where memory of peers is never mapped.
 	Mapped MappedGetter
+	// Map, which goes with CapGet, is nil where memory of peers is never mapped.
+	Map Mapper
+}
+
+// Mapper gives the caller memory of the peer that this process has mapped, for loads and stores without an operation.
+type Mapper interface {
+	// Map returns the n > 0 bytes at raddr. They stay mapped until unmap is called, which must be called once: also when
+	// the peer closes the memory or dies, and when the EP, the iface and the MD are closed. When the peer has closed the
+	// memory, their content is undefined. The caller may store only if the key permits writes. unmap may be
+	// called by any goroutine. Errors: ErrNoResource while the EP connects; ErrUnsupported if memory of this kind is not
+	// mapped; ErrRemoteAccess if the key does not permit reads of the range; ErrEPFailed.
+	Map(raddr uint64, n int, key RKey) (mem []byte, unmap func(), err error)
 }
 
 // MappedGetter reads memory of the peer that this process has mapped, for callers that cannot wait

@@ -119,6 +119,18 @@ func (s *Segment) Grow(n int) error {
 	return old.drop()
 }
 
+// Clone returns another segment with the mapping of s, which stays until both are closed. Only for segments
+// from a Mapper; by the owner of the segment.
+func (s *Segment) Clone() *Segment {
+	s.mapper.mu.Lock()
+	defer s.mapper.mu.Unlock()
+	s.file.users++
+	if s.view != nil {
+		s.view.users++
+	}
+	return &Segment{mem: s.mem, huge: s.huge, mapper: s.mapper, file: s.file, view: s.view, fd: -1}
+}
+
 // stretch has the view be n bytes long at least. The mapper is locked.
 func (f *mappedFile) stretch(n int) error {
 	if f.view != nil && n <= len(f.view.mem) {

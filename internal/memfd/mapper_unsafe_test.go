@@ -70,6 +70,26 @@ func TestSegment_Grow(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
+// TestSegment_Clone: the mapping of a clone stays when the segment closes or grows.
+func TestSegment_Clone(t *testing.T) {
+	before := testenv.OpenFiles(t)
+	var m Mapper
+	s := create(t, 4*minStep, PeersWrite)
+	a := adoptBy(t, &m, s, ReadWrite, 4096)
+	grown, closed := a.Clone(), a.Clone()
+	assert.True(t, sameMapping(a, grown))
+	require.NoError(t, closed.Close())
+	require.NoError(t, a.Grow(3*minStep))
+	assert.False(t, sameMapping(a, grown))
+	require.NoError(t, a.Close())
+	require.NoError(t, s.Close())
+	grown.Bytes()[minStep-1] = 3
+	assert.EqualValues(t, 3, grown.Bytes()[minStep-1])
+	require.NoError(t, grown.Close())
+	assert.Empty(t, m.files)
+	assert.Equal(t, before, testenv.OpenFiles(t))
+}
+
 func TestMapper_RefusesAsAdopt(t *testing.T) {
 	var m Mapper
 	s := create(t, 8192, PeersRead)

@@ -22,7 +22,9 @@ type EP struct {
 var _ uct.EP = (*EP)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e} }
+func (e *EP) Ops() *uct.Ops {
+	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Map: e}
+}
 
 // errFailed is the only way in which an EP fails: its peer has closed, in order.
 var errFailed error = &ucs.OpError{TL: Name, Dev: DeviceName, Op: "ep",

@@ -95,3 +95,13 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 	e.peer.guard.Leave(before)
 	return false, nil
 }
+
+// Map implements uct.Mapper. The bytes are the region itself, which the slice keeps alive if it is Go memory.
+func (e *EP) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
+	mem, before, err := e.at(key, raddr, n, uct.AccessRemoteRead)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.peer.guard.Leave(before)
+	return mem[:n:n], func() {}, nil
+}

@@ -41,7 +41,7 @@ var _ uct.EP = (*EP)(nil)
 
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops {
-	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Explain: e, Mapped: e}
+	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Explain: e, Mapped: e, Map: e}
 }
 
 // NewEP implements uct.Iface. It connects at the first post. Errors: ErrInvalidAddr,

@@ -108,6 +108,24 @@ func (s *Set) Execute(a *wire.Request) (old uint64, st ucs.Status) {
 type Keys struct {
 	wire.Key
 	parts []unpacked
+	view  *view // nil: the memory was not mapped for the caller
+}
+
+// view is the memory of a key that is mapped for the caller.
+type view struct {
+	mem   []byte
+	unmap func()
+}
+
+// SetView stores the memory of the key, which Release unmaps.
+func (k *Keys) SetView(mem []byte, unmap func()) { k.view = &view{mem, unmap} }
+
+// View is the memory of SetView, or nil.
+func (k *Keys) View() []byte {
+	if k.view == nil {
+		return nil
+	}
+	return k.view.mem
 }
 
 // unpacked is the key of one memory domain of the target, unpacked by one of ours.
@@ -164,4 +182,8 @@ func (k *Keys) Release() {
 		}
 	}
 	k.parts = nil
+	if k.view != nil {
+		k.view.unmap()
+		k.view = nil
+	}
 }

@@ -1,0 +1,87 @@
+package ucp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// sliceStage names Slice in errors.
+var sliceStage = stage{name: "map", sized: true, role: wireup.RMA}
+
+// Slice returns the memory of the key as bytes of this process, for loads and stores without an operation: all Len bytes from
+// Addr on. The peer must be on this host, over sm and with memory of [Context.MemAlloc], or be the worker itself, over
+// self. Later calls return the same bytes. The caller may store only if the key permits writes.
+//
+// The bytes are valid until Close of the key, which unmaps them: an access after that faults. They stay mapped when the
+// EP or the worker is closed, and also when the peer closes the memory or dies; no access faults then. After the peer has
+// died the bytes keep their content. After the peer has closed the memory the content is undefined: it may belong to
+// other memory of the peer, which stores would overwrite. Over self the bytes are the memory itself: if the program has
+// mapped it by its own means and unmaps it, accesses fault.
+//
+// Loads and stores are not ordered with operations: flush earlier puts first. Both sides must synchronize, for
+// example by messages or by atomics on aligned words; the race detector does not see accesses of other processes.
+//
+// The goroutine that owns the worker must call Slice; any goroutine may use the bytes. Slice does not block. Errors:
+//
+//   - ErrBusy, never wrapped: the EP is not connected yet. Slice connects it: make progress and call Slice again, for
+//     example in Worker.Until.
+//   - ErrUnsupported: the transport between the workers does not map the memory. Use [EP.Get] and [EP.Put].
+//   - ErrInvalidRKey: the key is closed.
+//   - ErrRemoteAccess: the key does not permit reads, or the peer has closed the memory.
+//   - ErrNoMemory: the memory does not fit the address space.
+//   - Those of [EP.Err].
+func (k *RKey) Slice() ([]byte, error) {
+	e := k.ep
+	if e == nil {
+		return nil, fmt.Errorf("ucp: map memory: %w: the key is closed", uct.ErrInvalidRKey)
+	}
+	if mem := k.packed.View(); mem != nil {
+		return mem, nil
+	}
+	a := action{stage: &sliceStage, n: int(min(k.size, math.MaxInt))}
+	if err := e.refuses(a); err != nil {
+		return nil, err
+	}
+	if !e.peer.Best[wireup.RMA].OK {
+		return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.RMA, e.peer.Addr))
+	}
+	if k.size > math.MaxInt || k.packed.Access&uct.AccessRemoteRead == 0 {
+		return nil, e.wrong(a, ucs.ErrRemoteAccess, "the key does not permit reads of that length")
+	}
+	x := e.lane(wireup.RMA)
+	if x == nil {
+		e.need(wireup.RMA)
+		return nil, ucs.ErrBusy
+	}
+	return k.mapOver(x, a)
+}
+
+// mapOver is Slice over a lane.
+func (k *RKey) mapOver(x *lane, a action) ([]byte, error) {
+	m := x.EP.Ops().Map
+	if m == nil {
+		return nil, k.ep.wrong(a, ucs.ErrUnsupported, x.Iface.String()+" does not map memory of peers")
+	}
+	key, err := k.resolve(x.Iface.index, x.Remote)
+	if err != nil {
+		return nil, err
+	}
+	mem, unmap, err := m.Map(k.Addr(), a.n, key)
+	switch {
+	case err == uct.ErrNoResource:
+		return nil, ucs.ErrBusy
+	case err == uct.ErrUnsupported:
+		return nil, k.ep.wrong(a, err, "the memory is registered and not allocated, so "+x.Iface.String()+" does not map it")
+	case err != nil:
+		return nil, k.ep.refused(a, err)
+	}
+	if !x.Proven {
+		k.ep.link.prove(x)
+	}
+	k.packed.SetView(mem, unmap)
+	return mem, nil
+}
