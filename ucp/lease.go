@@ -12,14 +12,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// transferState is what a worker has for puts, gets and the data of messages.
+// transferState is the state of a worker for puts, gets and the data of messages.
 type transferState struct {
-	freeLists *pieceList // records for data in pieces
-	leases    regCaches  // memory of callers that operations have registered
+	freeLists *pieceList // free list of pieceLists
+	leases    regCaches  // registration caches for memory of callers
 	lateKeys  bool       // Study.KeyResolve is ResolveAtOp
 }
 
-// transferProtocol is what puts, gets and messages share.
+// transferProtocol is shared by puts, gets and messages.
 var transferProtocol = protocol{
 	init:   func(w *Worker) { w.transfers.lateKeys = w.ctx.cfg.Study.KeyResolve == ResolveAtOp },
 	bind:   (*EP).bindKeys,
@@ -27,14 +27,14 @@ var transferProtocol = protocol{
 	closed: (*Worker).closeLeases,
 }
 
-// regCache keeps memory of callers registered with one memory domain.
+// regCache caches registrations of callers' memory with one memory domain or group.
 type regCache = regcache.Cache[*region.Mem]
 
-// regCaches are those of a worker by the index of the domain, and behind them those of
-// Worker.lanes.groups; nil where nothing was registered.
+// regCaches is the caches of a worker: first by the index of the domain, then by the index of the
+// group in Worker.lanes.groups. An element is nil until memory is registered there.
 type regCaches []*regCache
 
-// regCache is the cache of a domain.
+// regCache returns the cache of a domain.
 func (w *Worker) regCache(d *region.Domain) *regCache {
 	return w.cacheAt(d.Index, d, d.Attr.Component, d.Attr.Name)
 }
@@ -53,7 +53,7 @@ func (w *Worker) cacheAt(i int, with regcache.Registrar[*region.Mem], component,
 	return w.transfers.leases[i]
 }
 
-// groupCache is the cache of a group.
+// groupCache returns the cache of Worker.lanes.groups[i].
 func (w *Worker) groupCache(i int) *regCache {
 	g, names := w.lanes.groups[i], ""
 	for k, d := range g {
@@ -65,27 +65,26 @@ func (w *Worker) groupCache(i int) *regCache {
 	return w.cacheAt(len(w.ctx.memory.Domains)+i, g, g[0].Attr.Component, names)
 }
 
-// lease has buf be registered with a domain, with these rights and no others, until the
-// lease ends. Errors: as regcache.Cache.Get.
+// lease returns a cached registration of buf with the given access. Release it with end. Errors: as
+// regcache.Cache.Get.
 func (w *Worker) lease(d *region.Domain, buf []byte, access uct.Access) (*lease, error) {
 	e, err := w.regCache(d).Get(buf, access)
 	return (*lease)(e), err
 }
 
-// leases reports that memory of n bytes may be registered for an operation over the
-// transport.
+// leases reports whether an operation over the transport may register n bytes.
 func (i *iface) leases(n int) bool {
 	return i.w.ctx.cfg.RCache.Enable != config.No && i.domain.Registers(n)
 }
 
-// leased is a way to move n bytes from or to memory that is registered for it.
+// leased returns m with the cost of registering n bytes.
 func (i *iface) leased(m proto.Move, n int) proto.Move {
 	m.Registers, m.Adds = true, (*regcache.Config)(&i.w.ctx.cfg.RCache).Adds(i.domain.Attr.RegCost, n)
 	return m
 }
 
-// reachesFar is a way to move bytes to or from memory of the peer that is registered, and
-// not allocated by a domain.
+// reachesFar returns m with the cost of access to memory of the peer that was registered, not
+// allocated by a domain.
 func (i *iface) reachesFar(m proto.Move) proto.Move {
 	if far := i.costs().RegReach; far != (uct.Cost{}) {
 		m.Cost = far
@@ -93,8 +92,8 @@ func (i *iface) reachesFar(m proto.Move) proto.Move {
 	return m
 }
 
-// lease has the buffer of the request be registered with a domain, and if several lanes may
-// share it with those of all of them. It reports false if that is not possible.
+// lease registers the buffer of the request: with the domains of all lanes that may share it if the
+// buffer is large enough, otherwise with one domain. It reports whether the buffer is registered.
 func (r *Request) lease(d *region.Domain, access uct.Access) bool {
 	if x := r.ep.link; x != nil && x.group >= 0 && len(r.buf) >= r.worker.ctx.cfg.sharedFrom() {
 		if e, err := r.worker.groupCache(x.group).Get(r.buf, access); err == nil {
@@ -110,8 +109,8 @@ func (r *Request) lease(d *region.Domain, access uct.Access) bool {
 	return true
 }
 
-// leaseLocal has the local buffer of a put or get be registered if that pays. first is the
-// variant that is proto.Short.
+// leaseLocal registers the local buffer of a put or get if that is faster. first is the variant for
+// proto.Short.
 func (r *Request) leaseLocal(tables func(*transfers) *[2]proto.Table, first uct.Variant, access uct.Access) {
 	i, n := r.ep.transport(wireup.RMA), len(r.buf)
 	if i == nil || !i.domain.Attr.NeedMemH || !i.leases(n) {
@@ -122,16 +121,15 @@ func (r *Request) leaseLocal(tables func(*transfers) *[2]proto.Table, first uct.
 	}
 }
 
-// leasePays reports that a put or get of n bytes takes less time if the local buffer is
-// registered for it.
+// leasePays reports whether a put or get of n bytes is faster with a registered local buffer.
 func (i *iface) leasePays(t *[2]proto.Table, n int, first uct.Variant) bool {
 	costs := &i.attr.Costs
 	bare := i.leased(moveAt(costs, &t[registered], n, first), n)
 	return proto.Quicker(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
 }
 
-// leasedFrom is the least length of a put or get for which the local buffer is registered;
-// 0 if there is none.
+// leasedFrom returns the least length in bytes of a put or get that registers its local buffer; 0
+// if there is none.
 func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
 	if !i.domain.Attr.NeedMemH || !i.leases(1) {
 		return 0
@@ -144,7 +142,7 @@ func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
 	return n
 }
 
-// longestLease is how far leasedFrom looks, in bytes.
+// longestLease is the greatest length that leasedFrom considers, in bytes.
 const longestLease = 1 << 30
 
 // Invalidate deregisters what operations of this worker have registered of memory, all of it or
@@ -160,7 +158,7 @@ func (w *Worker) Invalidate(memory []byte) error {
 // deregistering.
 func (w *Worker) Purge() error { return w.transfers.leases.each((*regCache).Purge) }
 
-// each calls f with each cache, and joins the errors.
+// each calls f with each cache and joins the errors.
 func (l regCaches) each(f func(*regCache) error) error {
 	var errs []error
 	for _, c := range l {
@@ -171,8 +169,8 @@ func (l regCaches) each(f func(*regCache) error) error {
 	return ucs.Join(errs...)
 }
 
-// closeLeases deregisters what operations have registered, which have ended. Where a peer is
-// in the middle of an access the context tries again when it closes.
+// closeLeases deregisters all memory after all operations have completed. If a cache cannot close
+// because a peer is still accessing memory, the context closes it later.
 func (w *Worker) closeLeases() {
 	for _, c := range w.transfers.leases {
 		if c != nil && c.Close() != nil {
@@ -181,7 +179,7 @@ func (w *Worker) closeLeases() {
 	}
 }
 
-// addCache adds the counters of a cache: "worker/rcache@sm.hits".
+// addCache adds the counters of a cache, for example "worker/rcache@sm.hits".
 func (s *workerStats) addCache(component, name string, c *regCache) {
 	at := "rcache@" + component
 	if name != component {
@@ -190,8 +188,8 @@ func (s *workerStats) addCache(component, name string, c *regCache) {
 	c.AddStats(s.root.Child(at))
 }
 
-// moveAt is how n bytes move, at those costs. first is the variant that is proto.Short, which
-// proto.Bcopy and proto.Zcopy follow.
+// moveAt returns the cost of moving n bytes with the protocol that t selects. first is the variant
+// for proto.Short; those for proto.Bcopy and proto.Zcopy follow it.
 func moveAt(costs *uct.Costs, t *proto.Table, n int, first uct.Variant) (m proto.Move) {
 	way := t.Find(n)
 	if way.Protocol == proto.None {

@@ -6,22 +6,21 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lease is memory of the caller that is registered while an operation uses it, and maybe
-// longer: Mem, which its domain has.
+// lease is a cached registration of memory of the caller. Mem is the registered memory.
 type lease regcache.Entry[*region.Mem]
 
-// end gives the memory back: no transport has the buffer any more.
+// end releases the registration. No transport may use the buffer any more.
 func (l *lease) end() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
 
-// revoke is end after which no peer that has got a key reaches the memory, unless it is in
-// another use, too: it is deregistered.
+// revoke is end for memory of which a peer may have a key: it deregisters the memory, unless
+// another operation uses it.
 func (l *lease) revoke() {
 	l.Cache.Discard((*regcache.Entry[*region.Mem])(l))
 	l.end()
 }
 
-// endLease is called when the request has ended. A peer that has a key for memory of an
-// operation that has failed may use it late.
+// endLease releases the registration of a complete request. If the operation has failed, the peer
+// may still use its key, so the registration is revoked.
 func (r *Request) endLease() {
 	l := r.leased
 	r.leased = nil

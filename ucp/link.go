@@ -16,53 +16,54 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// link is the part of an EP that exists once an operation needed a lane.
+// link is the part of an EP that exists once an operation has needed a lane.
 type link struct {
 	e       *EP
 	conn    *wireup.Conn
 	lanes   lanes.Set[*iface]
-	rails   railSet      // of lanes, those that share what takes long
-	group   int          // in Worker.lanes.groups, of their domains; -1 if that is one
-	place   int          // in Worker.lanes.links
-	window  int64        // that the EP has until it has messages, in bytes
+	rails   railSet      // the lanes that share large transfers
+	group   int          // index in Worker.lanes.groups of the domains of rails; -1 if they are fewer than two
+	place   int          // index in Worker.lanes.links
+	window  int64        // window of the EP until it has messages, in bytes
 	tried   []givenUp    // why transports were given up
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
-	within     time.Duration // in which each transport connection is made; see within.go
-	moves      *laneMoves    // lanes that are on trial or being left; nil until there was one
-	losses     uint64        // lanes that broke
-	undecided  []*Request    // transfers that have failed and may be repeated
-	decided    *Request      // one that is not repeated, and ends now
-	pause      int           // rounds of Progress until that is decided
-	askedRails bool          // lanes that share work were asked for
+	within     time.Duration // limit for making each transport connection; see within.go
+	moves      *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
+	losses     uint64        // number of lanes that broke
+	undecided  []*Request    // failed transfers that may be repeated
+	decided    *Request      // the one that is not repeated and completes now
+	pause      int           // rounds of Progress until undecided is processed
+	askedRails bool          // lanes of rma_bw were requested
 
 	halfOpen           bool            // see passive.go
-	expires            time.Duration   // when an EP that is half open goes; 0 if never
-	asks               time.Duration   // when lanes are asked whether the peer lives; 0 if never; see keepalive.go
-	asked              *uct.Completion // of those that were; Count says how many have not answered; nil if none ever was
+	expires            time.Duration   // deadline of a half-open EP; 0 for none
+	asks               time.Duration   // time of the next keepalive check; 0 for none; see keepalive.go
+	asked              *uct.Completion // of the keepalive checks in flight, which Count counts; nil before the first
 	rerouting          bool            // operations are purged from a lane to go to another one
-	answers            int             // to the peer's atomics, that have not left
-	disconnectDeadline time.Duration   // when an EP that ends no longer waits for the peer; 0 if never
+	answers            int             // replies to the peer's atomics that were not sent yet
+	disconnectDeadline time.Duration   // when a closing EP stops waiting for the peer; 0 for never
 
-	connected bool // a lane was activated: the EP is counted in Worker.stats
+	connected bool // a lane was activated: Worker.stats counts the EP
 }
 
 // lane is one transport endpoint of an EP.
 type lane = lanes.Lane[*iface]
 
-// addLink enters the link of an EP in the worker.
+// addLink adds a link to the worker.
 func (w *Worker) addLink(l *link) {
 	l.place = len(w.lanes.links)
 	w.lanes.links = append(w.lanes.links, l)
 }
 
-// dropLink is called when an EP has no link any more. It takes constant time.
+// dropLink removes a link from the worker, in constant time.
 func (w *Worker) dropLink(l *link) {
 	unordered.Remove(&w.lanes.links, l.place).place = l.place
 }
 
-// handle feeds an event to the connection and carries out what comes of it.
+// handle passes an event to the connection, carries out the actions that it returns, and repeats
+// that for the events that those cause.
 func (e *EP) handle(ev wireup.Event) {
 	l := e.link
 	var more []wireup.Event
@@ -86,7 +87,7 @@ func (e *EP) handle(ev wireup.Event) {
 	}
 }
 
-// carryOut does what the connection asks for; ok says that it causes an event.
+// carryOut carries out an action. ok reports whether it causes another event, next.
 func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	switch act.Kind {
 	case wireup.SendMsg:
@@ -144,11 +145,12 @@ func (l *link) failed(st ucs.Status, why string) {
 	l.e.fail(st, err, nil)
 }
 
-// connecting reports that a handshake is not over and that its carrier is open. The peer waits for this side
-// then, even if a transport says that the peer is gone, and the carrier stays open until the handshake is over.
+// connecting reports whether a handshake is in progress and its carrier is open. Then the peer
+// waits for this side, even if a transport reports that the peer is gone, and the carrier stays
+// open until the handshake is over.
 func (l *link) connecting() bool { return !l.conn.Quiet() && !l.conn.Over() && !l.carrier.Idle() }
 
-// because is the error of a status for which transports were given up.
+// because returns the error for a status, with the reasons for which transports were given up.
 func (l *link) because(st ucs.Status) error {
 	if len(l.tried) > 0 {
 		return ucs.Because(st, ucs.Join(l.whyGivenUp()...))
@@ -156,7 +158,7 @@ func (l *link) because(st ucs.Status) error {
 	return st.Err()
 }
 
-// open makes the transport endpoint of a lane.
+// open opens the transport endpoint of a lane.
 func (l *link) open(act wireup.Action) wireup.Event {
 	l.openedOnTrial(act.Lane)
 	i := l.e.w.ifaces[act.Local]
@@ -201,28 +203,27 @@ func (l *link) connect(act wireup.Action) wireup.Event {
 	return wireup.Event{Kind: wireup.LaneConnected, Lane: act.Lane}
 }
 
-// prove notes that something was posted over a lane: its transport has connected, and
-// keys may be bound to it.
+// prove records that an operation was posted over a lane, so its transport is connected, and binds
+// keys to the lane.
 func (l *link) prove(x *lane) {
 	l.lanes.Prove(x)
 	l.e.bind()
 }
 
-// activate gives a lane to its roles, binds the keys to it and lets waiting
-// operations go.
+// activate assigns roles to a lane, binds keys to it and starts the waiting operations.
 func (l *link) activate(n int, roles wireup.Roles) {
 	l.lanes.Activate(&l.lanes.All[n], roles)
 	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
 	l.findRails()
 	l.e.lanesChanged()
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {
-		l.needRails() // the peer shares work over several lanes, or this side will
+		l.needRails() // the peer splits transfers over several lanes, or this side will
 	}
 	l.e.bind()
 	l.e.replay()
 }
 
-// purge ends the operations that wait for resources; see epClose.
+// purge fails the operations that wait for resources of a transport; see epClose.
 func (l *link) purge() {
 	for i := range l.lanes.All {
 		if ep := l.lanes.All[i].EP; ep != nil {
@@ -231,8 +232,8 @@ func (l *link) purge() {
 	}
 }
 
-// runPurged lets a request see that its EP is aborting.
-func runPurged(p *uct.PendingReq) { _ = p.Func(p) } // it ends, with nothing to tell
+// runPurged calls a purged request, which sees that its EP is aborting and completes.
+func runPurged(p *uct.PendingReq) { _ = p.Func(p) } // the result does not matter: the request completes
 
 func (l *link) closeLanes() {
 	l.lanes.Clear()
@@ -242,8 +243,8 @@ func (l *link) closeLanes() {
 	}
 }
 
-// close closes the transport endpoint of a lane. Its operations in flight may end later:
-// as long as the EP has some, the iface is polled.
+// close closes the transport endpoint of a lane. Its operations in flight may complete later: while
+// the EP has some, the worker polls the iface.
 func (l *link) close(x *lane) {
 	if x.EP == nil {
 		return
@@ -263,16 +264,17 @@ func (l *link) close(x *lane) {
 	i.Release()
 }
 
-// laneOwner is whose a transport endpoint is: a lane of an EP, or a carrier.
+// laneOwner is the EP that owns a transport endpoint, and the carrier that uses it; carrier is nil
+// for a lane.
 type laneOwner struct {
 	e       *EP
 	carrier *conn.AM
 }
 
-// railSet is the lanes that share what takes long.
+// railSet is the set of lanes that share large transfers.
 type railSet struct {
 	proto.Rails
-	lanes [proto.MaxRails]uint8 // their numbers, best first
+	lanes [proto.MaxRails]uint8 // lane numbers, the highest bandwidth first
 }
 
 func (s *railSet) add(lane uint8, bandwidth uint64) {
@@ -282,7 +284,7 @@ func (s *railSet) add(lane uint8, bandwidth uint64) {
 	}
 }
 
-// findRails notes which lanes share work, when that has changed.
+// findRails computes rails and group after the lanes have changed.
 func (l *link) findRails() {
 	shares := l.conn.Lanes(wireup.RMABW)
 	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
@@ -295,7 +297,7 @@ func (l *link) findRails() {
 	l.group = l.e.w.groupOf(l.sharedDomains())
 }
 
-// needRails asks for lanes that share work, once, if there are devices for more than one.
+// needRails requests the lanes of rma_bw, once, if there are devices for more than one.
 func (l *link) needRails() {
 	if l.askedRails {
 		return
@@ -306,8 +308,8 @@ func (l *link) needRails() {
 	}
 }
 
-// sharedDomains are those of the lanes that share work, and of the lane that does it alone; none
-// if there is nothing to share.
+// sharedDomains returns the domains of the lanes in rails and of the lane of RMA, in the order of
+// their indexes; nil if there are fewer than two rails.
 func (l *link) sharedDomains() (domains region.Group) {
 	x := l.lanes.Use[wireup.RMA]
 	if l.rails.Len() < 2 || x == nil {
@@ -323,7 +325,8 @@ func (l *link) sharedDomains() (domains region.Group) {
 	return domains
 }
 
-// groupOf is the index in Worker.lanes.groups of some domains; -1 for fewer than two.
+// groupOf returns the index of a group in Worker.lanes.groups, to which it adds the group if
+// needed; -1 if the group has fewer than two domains.
 func (w *Worker) groupOf(g region.Group) int {
 	if len(g) < 2 {
 		return -1

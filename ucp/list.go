@@ -11,39 +11,38 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Data in pieces goes without a copy where the other side's memory is in one piece and can be
-// reached: the sender of a list puts from its pieces, the receiver of one gets into them. A
-// transport takes several with one call. Otherwise it goes in fragments, as generic data does,
-// which has no addresses.
+// A list moves without a copy if the memory of the other side is contiguous and reachable: the
+// sender of a list puts from its pieces, the receiver of a list gets into them. One call of a
+// transport moves several pieces. Other lists, and generic data, which has no addresses, are sent
+// in fragments.
 
-// maxPieces is how many pieces a list may have that goes without a copy: as many regions as
-// the cache keeps by default. Each is looked up there, which takes as long as copying some
-// hundred bytes.
+// maxPieces is the maximum number of pieces of a list that moves without a copy. It is the default
+// capacity of the registration cache in regions. Each lookup takes as long as copying some hundred
+// bytes.
 const maxPieces = 256
 
-// listPiece is a piece of a list.
 type listPiece struct {
 	buf   []byte
-	end   int     // where it ends in the message
-	mem   uct.Mem // nil if the transport reaches memory by itself
+	end   int     // offset of its end in the list
+	mem   uct.Mem // nil if the transport needs no registration
 	lease *lease  // of mem; nil without one
 }
 
-// pieceList are the pieces of a message that a put or get moves. They are the transport's
-// until it has ended.
+// pieceList is the pieces of a list that a put or get moves. The transport may use them until the
+// operation is complete.
 type pieceList struct {
-	domain *region.Domain // that reaches them
+	domain *region.Domain // with which they are registered
 	pieces []listPiece
-	at     int // of pieces: the one where the next call begins
+	at     int // index of the piece where the next call starts
 	iov    []uct.IOV
 	next   *pieceList // in Worker.transfers.freeLists
 }
 
-// listOp is what puts and gets of lists differ in.
+// listOp is what differs between puts and gets of lists.
 type listOp struct {
 	cap    uct.Caps
-	first  uct.Variant // proto.Short of it
-	access uct.Access  // to the pieces
+	first  uct.Variant // the variant for proto.Short
+	access uct.Access  // of the transport to the pieces
 	scheme proto.Scheme
 	tables func(*transfers) *[2]proto.Table
 	limits func(*uct.IfaceAttr) *uct.OpLimits
@@ -67,9 +66,10 @@ var (
 	}
 )
 
-// pieces makes the first n bytes of a list ready for an operation. It returns nil if there are no
-// pieces, or if they are to be copied: they have no addresses, are too many, cannot be registered,
-// or are so short that this does not pay and the configuration does not name the scheme.
+// pieces returns the first n bytes of a list as registered pieces. It returns nil if there are none
+// or if a copy is required: the data has no addresses, there are too many pieces, one cannot be
+// registered, or one is so small that this costs more than a copy and the configuration does not
+// force the scheme.
 func (e *EP) pieces(d *data.Buffer, n int, op *listOp) *pieceList {
 	i := e.transport(wireup.RMA)
 	if n == 0 || d.Generic() || i == nil || !op.over(i) {
@@ -87,17 +87,18 @@ func (e *EP) pieces(d *data.Buffer, n int, op *listOp) *pieceList {
 	return x
 }
 
-// over reports that a transport takes pieces of any length.
+// over reports whether a transport moves pieces of any length.
 func (op *listOp) over(i *iface) bool {
 	return i.attr.Caps.Has(op.cap) && op.limits(i.attr).MinZcopy <= 1
 }
 
-// pays reports that a piece of n bytes is to be moved without a copy.
+// pays reports whether a piece of n bytes must move without a copy.
 func (op *listOp) pays(i *iface, n int) bool {
 	return !i.domain.Attr.NeedMemH || i.w.ctx.cfg.rndvScheme() == op.scheme || i.leasePays(op.tables(i.transfers()), n, op.first)
 }
 
-// add adds a piece. It reports false if that cannot be registered.
+// add registers and adds a piece that ends at offset end. It reports false if the piece cannot be
+// registered.
 func (x *pieceList) add(i *iface, buf []byte, end int, op *listOp) bool {
 	p := listPiece{buf: buf, end: end}
 	if i.domain.Attr.NeedMemH {
@@ -114,7 +115,7 @@ func (x *pieceList) add(i *iface, buf []byte, end int, op *listOp) bool {
 	return true
 }
 
-// newPieceList takes an empty list.
+// newPieceList returns an empty list.
 func (w *Worker) newPieceList(d *region.Domain) *pieceList {
 	x := w.transfers.freeLists
 	if x == nil {
@@ -126,7 +127,7 @@ func (w *Worker) newPieceList(d *region.Domain) *pieceList {
 	return x
 }
 
-// freePieces gives a list back, and the memory of its pieces.
+// freePieces frees a list and releases the registrations of its pieces.
 func (w *Worker) freePieces(x *pieceList) {
 	for k := range x.pieces {
 		if l := x.pieces[k].lease; l != nil {
@@ -142,9 +143,9 @@ func (w *Worker) freePieces(x *pieceList) {
 // len is the length in bytes.
 func (x *pieceList) len() int { return x.pieces[len(x.pieces)-1].end }
 
-// take makes the scatter list of the next call, from off on, and returns how many bytes it has.
+// take fills x.iov for the next call, which starts at offset off, and returns the number of bytes.
 func (x *pieceList) take(off int, limits *uct.OpLimits) (n int) {
-	if off == 0 { // also if the operation is repeated
+	if off == 0 { // also after a retry
 		x.at = 0
 	}
 	for x.pieces[x.at].end <= off {
@@ -161,7 +162,7 @@ func (x *pieceList) take(off int, limits *uct.OpLimits) (n int) {
 	return n
 }
 
-// moveList posts the rest of a put or get of a list.
+// moveList posts the rest of a put or get of a list, from offset r.off.
 func (r *Request) moveList(op *listOp) error {
 	l := r.ep.link.lanes.Use[wireup.RMA]
 	if l.Iface.domain != r.pieces.domain && !r.renewPieces(l.Iface, op) {
@@ -185,11 +186,11 @@ func (r *Request) moveList(op *listOp) error {
 	return nil
 }
 
-// errNoPieces says that the transport of a lane does not reach the pieces of a list.
+// errNoPieces is the error of a lane whose domain cannot register the pieces of a list.
 var errNoPieces = fmt.Errorf("%w: pieces of a list", ucs.ErrUnsupported)
 
-// renewPieces makes the list ready for a lane of another domain, which has taken the place of
-// the one that it was made for. No transport has any of it. It reports false if that cannot be.
+// renewPieces registers the pieces with the domain of a lane that has replaced the lane they were
+// made for. No operation on them is in flight. It reports false if they cannot be registered.
 func (r *Request) renewPieces(i *iface, op *listOp) bool {
 	old, x := r.pieces, r.worker.newPieceList(i.domain)
 	for k := range old.pieces {

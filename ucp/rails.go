@@ -9,22 +9,21 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// What takes long is shared by several lanes, if there are some over different devices: the
-// lanes of the role rma_bw. A put, a get or the data of an announced message is split by their
-// bandwidths, each part is a request of its own whose parent is that of the whole, and the
-// whole ends when all parts have.
+// Large transfers are split over several lanes, if there are lanes over different devices: those of
+// the role rma_bw. A put, a get or the data of an announced message is split in proportion to the
+// bandwidths of the lanes. Each part is a request whose parent is the request of the whole, which
+// completes when all parts are complete.
 //
-// A part that is under way over a lane which breaks is posted anew over another one, where
-// nobody knows yet what became of it: a get, and the data of a message before its receiver
-// has been told. That happens when the lane is closed at both sides, so that nothing of the
-// first time comes late. A part of the caller's put is not: it ends with the reason, as every
-// put does.
+// If a lane breaks while a part is in flight, a get and the data of a message whose receiver has no
+// result yet are posted again over another lane. This happens after both sides have closed the
+// lane, so that nothing of the first attempt can arrive late. A part of a put of the caller is not
+// repeated: it fails with the reason, as every put does.
 
-// proto takes as many lanes as wireup sets up.
+// proto.Rails has room for all lanes that wireup sets up.
 var _ = [1]struct{}{}[wireup.MaxRails-proto.MaxRails]
 
-// sharedBy are the lanes that share the bytes of a request: as many as there are of which
-// each reaches the memory of both sides.
+// sharedBy returns the lanes that share the bytes of a request: at most how.rails, each of which
+// can access the memory of both sides.
 func (r *Request) sharedBy(how sharing) (use railSet) {
 	l := r.ep.link
 	for i := range l.rails.Len() {
@@ -37,8 +36,8 @@ func (r *Request) sharedBy(how sharing) (use railSet) {
 	return use
 }
 
-// reaches reports that a lane's transport has a key for the memory of the peer, and reaches the
-// local buffer if that is registered at all.
+// reaches reports whether a lane can access the memory of both sides: there is a key for its
+// domain, and the local buffer, if it is registered, is registered with its domain.
 func (r *Request) reaches(x *lane) bool {
 	d, md := x.Iface.domain, r.ep.peer.Addr.Resources[x.Remote].MD
 	if d.Attr.RKeyLen > 0 && r.target.key.packed.Find(int(md)) == nil {
@@ -47,8 +46,8 @@ func (r *Request) reaches(x *lane) bool {
 	return r.mem == nil || !d.Attr.NeedMemH || r.mem.In(d) != nil
 }
 
-// chooseRails has several lanes share the bytes of a request, if there are some, and asks for
-// them otherwise.
+// chooseRails splits the request over several lanes if it is large enough and there are such lanes.
+// Otherwise it requests them for later transfers.
 func (r *Request) chooseRails() {
 	s, l := r.stage.split, r.ep.link
 	if s == nil {
@@ -66,10 +65,10 @@ func (r *Request) chooseRails() {
 	}
 }
 
-// postSplit starts the parts.
+// postSplit starts one request for each part.
 func (r *Request) postSplit() error {
 	use, from := r.sharedBy(r.stage.share(&r.worker.ctx.cfg)), 0
-	if use.Len() == 0 { // they have broken since
+	if use.Len() == 0 { // the lanes have failed since chooseRails
 		l := &r.ep.link.lanes
 		use.add(uint8(l.Index(l.Use[wireup.RMA])), 1)
 	}
@@ -79,7 +78,7 @@ func (r *Request) postSplit() error {
 		part.buf, part.mem, part.target = r.buf[from:ends[i]], r.mem, peerRange{r.target.key, r.target.addr + uint64(from)}
 		part.lane, part.parent = use.lanes[i], r
 		r.comp.Count++
-		if part, _ = part.start(); part != nil { // an error is the parent's, too
+		if part, _ = part.start(); part != nil { // the parent has the error, too
 			part.Release()
 		}
 		from = ends[i]
@@ -104,9 +103,10 @@ func (r *Request) postPart(tables func(*transfers) *[2]proto.Table, by *calls) e
 	return err
 }
 
-// keyed is the error with which a lane has refused a part of the data of a message. The lane may
-// lack a key: the memory was registered for the message with the domain of another lane, which
-// broke. Then the data goes another way, as soon as the broken lane is closed at both sides.
+// keyed returns the error with which a lane has rejected a part of the data of a message. The lane
+// may lack a key, because the memory was registered for the message with the domain of another lane
+// that broke. Then the transfer fails in a way that it can be repeated over another lane, after
+// both sides have closed the broken one.
 func (r *Request) keyed(x *lane, err error) error {
 	if err == nil || err == uct.ErrNoResource {
 		return err
@@ -115,19 +115,19 @@ func (r *Request) keyed(x *lane, err error) error {
 	if unknown == nil && !errors.Is(err, errNoPieces) {
 		return err
 	}
-	if !r.unreached() { // the caller's
+	if !r.unreached() { // a put or get of the caller
 		return err
 	}
 	r.fail(cmp.Or(r.ep.link.lanes.LastLost(), statusOf(err)))
 	return nil
 }
 
-// sharesRMA reports that several lanes share long puts and gets.
+// sharesRMA reports whether several lanes share large puts and gets.
 func (e *EP) sharesRMA() bool {
 	return e.link.rails.Len() > 1 && e.w.ctx.cfg.rmaSharing().rails > 1
 }
 
-// shortTransfers are those of the transport but that one call moves no more than what is never
+// shortTransfers is transfers with the limits of single calls below the least length that is
 // shared.
 func (i *iface) shortTransfers() *transfers {
 	if i.short == nil {
@@ -140,7 +140,7 @@ func (i *iface) shortTransfers() *transfers {
 	return i.short
 }
 
-// Parts of what several lanes share.
+// Stages of parts.
 var (
 	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, lends: true, ahead: true}
 	getPartStage = stage{
@@ -159,7 +159,8 @@ func postGetAgain(r *Request) error {
 	return r.keyed(r.ep.link.lanes.Use[wireup.RMA], postGet(r))
 }
 
-// railMove is a way of n bytes over the lanes that share them.
+// railMove returns the cost of a move of n bytes over the lanes that share it, or m if it is not
+// split.
 func (e *EP) railMove(m proto.Move, n int) proto.Move {
 	if e.link == nil || m.Piece == 0 {
 		return m
