@@ -19,7 +19,7 @@ import (
 // offered at a time. See docs/design/0012-order.md.
 type sendQueue struct {
 	m    *messages
-	tags match.Table[struct{}, *queuedTag] // the messages of the queue; no receives
+	tags match.Table[struct{}, *queuedTag] // the queued messages; no receives
 	last *queuedTag
 	next uint64 // number of the next message
 	free *queuedTag
@@ -41,7 +41,8 @@ type queuedTag struct {
 	offered    bool
 }
 
-// block is called when there is no credit for a tagged message, which is r and about to be queued.
+// block is called when there is no credit for r, just before r is queued. If r is a tagged message,
+// the sender reports once for each amount of credit that it is blocked.
 func (m *messages) block(r *Request) {
 	w := m.e.w
 	if w.tag.matcher != nil || r.msg.ch.whole != wire.AMTag {
@@ -60,8 +61,8 @@ func (m *messages) block(r *Request) {
 	}
 }
 
-// enterAll enters all messages that wait. r, which is not nil if it is in turn, precedes those that
-// have not been tried.
+// enterAll enters all waiting messages. r may be nil; if it is in turn, it comes before the
+// messages that have not been tried yet.
 func (q *sendQueue) enterAll(r *Request) {
 	x := q.m.e.waiting
 	if x != nil {
@@ -79,7 +80,8 @@ func (q *sendQueue) enterAll(r *Request) {
 	}
 }
 
-// enter enters a request that waits, if it is a tagged message and not there yet.
+// enter enters a waiting request if it is a tagged message and is not in the queue yet. q may be
+// nil.
 func (q *sendQueue) enter(r *Request) {
 	if q == nil || r.msg == nil || r.msg.ch.whole != wire.AMTag || r.msg.queued != nil {
 		return
@@ -104,7 +106,7 @@ func (q *sendQueue) enter(r *Request) {
 	}
 }
 
-// remove takes out a message that does not wait any more.
+// remove removes a message that no longer waits.
 func (q *sendQueue) remove(t *queuedTag) {
 	if q.offered == t {
 		q.offered = nil
@@ -123,21 +125,23 @@ func (q *sendQueue) remove(t *queuedTag) {
 	t.prev, t.next, q.free = nil, q.free, t
 }
 
-// enterQueue is called when a message waits: those behind it wait, too.
+// enterQueue is called when a message starts to wait. Later messages wait behind it.
 func (r *Request) enterQueue() {
 	m := r.ep.msgs
 	m.unbind()
 	m.queue.enter(r)
 }
 
-// chooseTag is chooseSend for a tagged message. An offered one stays as it was offered.
+// chooseTag is chooseSend for a tagged message. An offered message keeps the stage with which it
+// was offered.
 func (r *Request) chooseTag() {
 	if !r.isOffered() {
 		r.chooseSend()
 	}
 }
 
-// admitTag is admitted for a tagged message: without credit the receiver gets to know that there is one.
+// admitTag is admitted for a tagged message. If there is no credit, the receiver gets a report that
+// the sender is blocked.
 func (r *Request) admitTag() bool {
 	m := r.ep.msgs
 	switch {
@@ -151,7 +155,8 @@ func (r *Request) admitTag() bool {
 	return true
 }
 
-// askTagBack is askBack for a tagged message. An offered one ends when the receiver has returned it.
+// askTagBack is askBack for a tagged message. The cancel of an offered message completes when the
+// receiver has returned the message.
 func (r *Request) askTagBack() bool {
 	if r.isOffered() {
 		r.msg.recalls = true
@@ -160,7 +165,7 @@ func (r *Request) askTagBack() bool {
 	return r.askBack()
 }
 
-// leaveQueue is called when a message does not wait any more, before its turn.
+// leaveQueue is called when a message stops waiting before its turn.
 func (r *Request) leaveQueue() {
 	if m := r.ep.msgs; r.msg != nil && r.msg.queued != nil {
 		m.dequeue(r)
@@ -168,15 +173,15 @@ func (r *Request) leaveQueue() {
 	}
 }
 
-// dequeue is called when a request does not wait any more.
+// dequeue removes a request that no longer waits from the queue.
 func (m *messages) dequeue(r *Request) {
 	if t := r.msg.queued; t != nil {
 		m.queue.remove(t)
 	}
 }
 
-// canceled is called when a message was taken out of the queue before its turn: if the receiver has
-// probed messages, it repeats that.
+// canceled is called when a message was removed before its turn. If the sender has replied to a
+// probe with a message, it reports again that it is blocked, so that the receiver probes again.
 func (q *sendQueue) canceled() {
 	if q.probed {
 		q.probed, q.blocked = false, true
@@ -189,8 +194,9 @@ func (r *Request) isOffered() bool {
 	return r != nil && r.msg != nil && r.msg.queued != nil && r.msg.queued.offered
 }
 
-// bound is the number up to which messages may be offered, itself excluded: they do not pass an
-// active message, stream data, a fence, or what waits for another reason than credit.
+// bound returns the first message number that must not be offered. Messages from there on would
+// pass an active message, stream data, a fence, or a message that waits for something other than
+// credit.
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {
@@ -211,8 +217,8 @@ func (q *sendQueue) bound() uint64 {
 	return math.MaxUint64
 }
 
-// reply sends the report and the reply that are due: in this call if the lane has resources, otherwise by
-// a request. q may be nil.
+// reply sends the report and the reply that are due. If the lane has no resources, a request sends
+// them later. q may be nil.
 func (q *sendQueue) reply() {
 	if !q.replies() || q.replyQueued || q.m.e.waiting.isReplaying() {
 		return
@@ -251,8 +257,8 @@ func (r *Request) replied() {
 	r.answered()
 }
 
-// post sends the report and the reply that are due over the lane of active messages. ErrNoResource if one of
-// them is left.
+// post sends the report and the reply that are due over the lane of active messages. It returns
+// ErrNoResource if one of them could not be sent.
 func (q *sendQueue) post(x *lane) error {
 	if q.blocked {
 		m := wire.Reply{Kind: wire.ReplyBlocked, Value: q.m.creditsGot}
@@ -288,7 +294,6 @@ func (q *sendQueue) post(x *lane) error {
 	return err
 }
 
-// send sends a reply.
 func (q *sendQueue) send(x *lane, m *wire.Reply, pairs []wire.Pair) error {
 	w := q.m.e.w
 	m.EP = q.m.e.link.conn.MessageEP()
@@ -300,7 +305,8 @@ func (q *sendQueue) send(x *lane, m *wire.Reply, pairs []wire.Pair) error {
 	return err
 }
 
-// sendList lists the messages behind the one that the query names, if there are such.
+// sendList sends numbers and tags of queued messages, from the first one after query.Limit, if
+// there are any.
 func (q *sendQueue) sendList(x *lane) error {
 	bound := q.bound()
 	t := q.last
@@ -326,7 +332,8 @@ func (q *sendQueue) sendList(x *lane) error {
 	return err
 }
 
-// offer announces a message out of turn. It is not charged: the receiver keeps nothing of it.
+// offer sends an offer of a message, out of turn. It consumes no credit: the receiver stores
+// nothing of the message.
 func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	r, w := t.r, q.m.e.w
 	r.nameIt()
@@ -340,11 +347,11 @@ func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	q.offered, t.offered = t, true
 	r.stage = &r.msg.ch.announce
 	r.flags |= reqPosted
-	r.comp.Count++ // it waits for the peer
+	r.comp.Count++ // for the reply of the peer
 	return nil
 }
 
-// unannounce releases the id and the registration that an RTS named.
+// unannounce releases the remote id and the registration that the RTS contained.
 func (r *Request) unannounce() {
 	r.worker.pool.remote.Remove(r.remote)
 	r.remote = 0
@@ -354,8 +361,8 @@ func (r *Request) unannounce() {
 	}
 }
 
-// matched is called when the receiver has matched the message that was offered: it is now as any that
-// was announced, and those behind it go on.
+// matched is called when the receiver has matched the offered message. From now on the message is
+// an announced one like any other, and the messages behind it continue.
 func (q *sendQueue) matched() {
 	t := q.offered
 	if t == nil {
@@ -364,15 +371,15 @@ func (q *sendQueue) matched() {
 	r, e := t.r, q.m.e
 	e.w.stats.announcedBy(r)
 	r.comp.Count--
-	r.msg.recalls = false // the receive was first
+	r.msg.recalls = false // the receive matched before the cancel
 	e.dropWaiting(r)
 	r.awaitPeer()
 	r.posted()
 	e.replayQueued()
 }
 
-// acceptOffer makes an offered message await the receiver: its reply says that the message has matched. It
-// reports false if the message is not offered.
+// acceptOffer is called when the peer replies to an RTS. If the message is offered, the reply means
+// that it was matched. It reports false if the message is not offered.
 func (r *Request) acceptOffer() bool {
 	if !r.isOffered() {
 		return false
@@ -381,7 +388,8 @@ func (r *Request) acceptOffer() bool {
 	return true
 }
 
-// returned is called when the receiver has no receive for the message that was offered, any more.
+// returned is called when the receiver returns the offered message because it has no matching
+// receive any more.
 func (q *sendQueue) returned() {
 	t := q.offered
 	if t == nil {
@@ -400,7 +408,8 @@ func (q *sendQueue) returned() {
 	e.replayQueued()
 }
 
-// handleQuery takes a query of the receiver of queued messages.
+// handleQuery handles a query of the receiver. Each query also says whether the receiver has
+// matched or returned the offered message.
 func (w *Worker) handleQuery(data []byte, _ uct.Desc) bool {
 	var c wire.Query
 	if !c.Unpack(data) {

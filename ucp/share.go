@@ -25,23 +25,24 @@ type SharedWorker struct {
 	w     *Worker
 
 	// Protected by mu.
-	driven  atomic.Bool // a goroutine makes progress; acquire looks at it before it has mu
-	parked  bool        // it sleeps, or is about to, and nobody has woken it
-	attends bool        // parked, or transports join messages: release has more to do
-	waitsOn func() bool // the end of its wait
+	driven  atomic.Bool // a goroutine makes progress; acquire reads it before it locks mu
+	parked  bool        // that goroutine sleeps or is about to sleep, and has not been woken
+	attends bool        // release must call wake and push: parked, or a transport joins messages
+	waitsOn func() bool // the condition that the goroutine which makes progress waits for
 
-	// The others wait to be told. A request says that it has ended, so that what one of those
-	// costs does not grow with how many wait; any other end is asked for.
+	// The other blocked goroutines. One that waits for a request is in ends: the request reports
+	// its completion, so the cost does not grow with the number of waiting goroutines. Each other
+	// one is in asks, and tell calls its done.
 	ends    map[*Request]*sharedWaiter
-	asks    []*sharedWaiter // in the order in which they came
-	blocked int             // of both, so that release has one place to look at
+	asks    []*sharedWaiter // the oldest first
+	blocked int             // len(ends) + len(asks)
 }
 
 // sharedWaiter is a blocked goroutine that does not make progress itself.
 type sharedWaiter struct {
 	done   func() bool
-	told   chan struct{} // has room for one
-	drives bool          // it is told to make progress; under mu
+	told   chan struct{} // receives when the goroutine must wake up; capacity 1
+	drives bool          // this goroutine must make progress next; protected by mu
 }
 
 // Share returns a SharedWorker, which then owns the worker: use the worker and
@@ -52,14 +53,14 @@ func (w *Worker) Share() *SharedWorker {
 	w.inspections.mu.Lock()
 	w.inspections.shared = w.shared
 	w.inspections.mu.Unlock()
-	w.runInspections() // from now on no goroutine need make progress
+	w.runInspections() // the goroutine of inspections makes progress from now on
 	return w.shared
 }
 
 // Do waits until no other goroutine uses the worker and runs f. f may start operations and close EPs.
 // It must not call methods of s, and should not block: all other goroutines wait for it.
 func (s *SharedWorker) Do(f func(w *Worker)) {
-	if s.driven.Load() { // as acquire, which a call would cost
+	if s.driven.Load() { // acquire, written out because it is not inlined
 		s.await()
 	} else {
 		s.mu.Lock()
@@ -78,7 +79,7 @@ func (s *SharedWorker) Do(f func(w *Worker)) {
 //		return ep.Put(buf, raddr, key, nil)
 //	})
 func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) error {
-	if s.driven.Load() { // as acquire, which a call would cost
+	if s.driven.Load() { // acquire, written out because it is not inlined
 		s.await()
 	} else {
 		s.mu.Lock()
@@ -143,13 +144,13 @@ func (s *SharedWorker) Close() error {
 	return s.w.Close()
 }
 
-// wait returns when done reports true, ctx has ended or the worker is closed. mu is held
-// at the begin and at the end.
+// wait returns when done reports true, ctx is done or the worker is closed. The caller holds mu;
+// other goroutines can lock it in between.
 func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 	return s.waitFor(ctx, done, nil)
 }
 
-// waitFor is wait. If r is not nil, done reports that it has ended.
+// waitFor is wait. If r is not nil, done reports that r is complete.
 func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request) error {
 	for range s.looks() {
 		if done() {
@@ -223,7 +224,7 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 	var x engine.IdleTime
 	for polls := 0; err == nil && !done(); {
 		round := s.w.engine.Round()
-		if polls == 0 { // others have had the worker
+		if polls == 0 { // other goroutines may have used the worker: it may be closed
 			if err = s.over(ctx); err != nil {
 				break
 			}
@@ -247,7 +248,7 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 	return err
 }
 
-// over is the reason to stop making progress; nil if there is none.
+// over returns the error with which progress must stop, or nil.
 func (s *SharedWorker) over(ctx context.Context) error {
 	if s.w.closed {
 		return engine.ErrClosed
@@ -280,7 +281,7 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	err = s.w.engine.Park(ctx)
 	s.mu.Lock()
 	s.setParked(false)
-	if s.w.closed { // which ends the sleep with an error
+	if s.w.closed { // Close wakes Park, which then returns an error
 		return nil
 	}
 	return err
@@ -295,7 +296,7 @@ func (s *SharedWorker) acquire() {
 	}
 }
 
-// await is acquire while a goroutine makes progress, which it notifies that it waits.
+// await locks mu while another goroutine makes progress. wants makes that goroutine yield.
 func (s *SharedWorker) await() {
 	s.wants.Add(1)
 	s.mu.Lock()
@@ -327,7 +328,7 @@ var sharedProtocol = protocol{
 	},
 }
 
-// setParked sets parked, and attends, which also depends on the open transports.
+// setParked sets parked and computes attends, which also depends on the open transports.
 func (s *SharedWorker) setParked(parked bool) {
 	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()
 }
@@ -344,14 +345,14 @@ func (s *SharedWorker) wake() {
 	}
 }
 
-// tell wakes the goroutines whose wait is over and, if none makes progress, one that
-// then does. mu is held.
+// tell wakes the goroutines whose wait is over. If no goroutine makes progress, it also wakes one
+// that must do so. The caller holds mu.
 func (s *SharedWorker) tell() {
 	if s.blocked == 0 {
 		return
 	}
 	for _, r := range s.w.takeWoken() {
-		if x := s.ends[r]; x != nil && r.flags&reqWakes == 0 { // not of who has the request now
+		if x := s.ends[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
 			s.forget(r)
 			x.told <- struct{}{}
 		}
@@ -378,7 +379,7 @@ func (s *SharedWorker) tell() {
 	}
 }
 
-// next removes the goroutine that will make progress; there must be one.
+// next removes a blocked goroutine and returns it; there must be one.
 func (s *SharedWorker) next() *sharedWaiter {
 	for r, x := range s.ends {
 		s.forget(r)
@@ -390,7 +391,7 @@ func (s *SharedWorker) next() *sharedWaiter {
 	return x
 }
 
-// forget stops waking a goroutine for the completion of a request.
+// forget removes the goroutine that waits for a request from ends.
 func (s *SharedWorker) forget(r *Request) {
 	delete(s.ends, r)
 	r.flags &^= reqWakes

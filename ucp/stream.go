@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// streamState is what a worker has for streams.
+// streamState is the state of a worker for streams.
 type streamState struct {
-	ready streams     // with something unread
-	free  *StreamData // a list
-	count int         // bytes of a blocking call
+	ready streams     // streams with unread bytes
+	free  *StreamData // free list
+	count int         // result of a blocking call, in bytes
 }
 
-// streamProtocol is streams.
+// streamProtocol implements streams.
 var streamProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{
@@ -44,27 +44,27 @@ var streamProtocol = protocol{
 	},
 }
 
-// stream is the stream of an EP in both directions: bytes in order, without bounds. Each
-// piece that goes over the wire is a message with the offset of its first byte.
-// Each direction may end before the EP does.
+// stream is the stream of an EP in both directions: ordered bytes without message boundaries. Each
+// piece on the wire is a message with the offset of its first byte. Each direction may end before
+// the EP does.
 type stream struct {
 	m *messages
 
 	sent    uint64 // offset of the next byte to send
 	starved bool   // messages.m.sending waits for credit
-	asked   int    // bytes of messages.m.sending that the peer is to take, for which it waits then
-	refused uint   // how often the peer has not taken them, since it has last
-	bare    int    // sends yet that are not announced for that
+	asked   int    // announced bytes of messages.m.sending that the peer has not replied to; 0 if none
+	refused uint   // number of announcements in a row that the peer did not read completely
+	bare    int    // number of sends that must not be announced, after such a reply
 
-	came     uint64      // offset of the next byte to come; afterEnd if none comes
-	receives requestList // posted receives, the oldest first: nothing is unread then
+	came     uint64      // offset of the next byte to receive; afterEnd after the peer has ended its stream
+	receives requestList // posted receives, the oldest first; if there is one, unread is empty
 	unread   streamQueue
 
 	nextReady, prevReady *stream // in Worker.streams.ready
-	ready                bool    // it is there
+	ready                bool    // in Worker.streams.ready
 }
 
-// streaming is the stream of an EP.
+// streaming returns the stream of the EP, and makes it at the first call.
 func (m *messages) streaming() *stream {
 	if m.stream == nil {
 		m.stream = &stream{m: m}
@@ -73,13 +73,14 @@ func (m *messages) streaming() *stream {
 	return m.stream
 }
 
-// afterEnd is stream.came when the peer has ended its stream: no piece has that offset.
+// afterEnd is the value of stream.came after the peer has ended its stream. No piece has that
+// offset.
 const afterEnd = math.MaxUint64
 
-// ended reports that the peer has ended its stream.
+// ended reports whether the peer has ended its stream.
 func (s *stream) ended() bool { return s.came == afterEnd }
 
-// handleStreamEnd completes the receives that wait for bytes of a stream that has ended.
+// handleStreamEnd handles the end of the peer's stream: it completes the posted receives.
 func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
 	if e.state != epOpen {
 		return true // nobody reads the stream
@@ -92,7 +93,7 @@ func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// handleStream takes the next bytes of a stream.
+// handleStream handles a piece of a stream.
 func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	rest, ok := h.Unpack(data)
@@ -101,14 +102,14 @@ func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
-		e.used() // what has come must not go with a connection that starts over
+		e.used() // an adopted connection with received data must not start over
 		e.msgs.streaming().take(h.Word, rest)
 	}
 	return false
 }
 
-// take gives bytes that were charged to their sender to the receives that wait for them,
-// and keeps the rest.
+// take copies bytes to the posted receives and stores the rest. The sender was charged for the
+// bytes.
 func (s *stream) take(off uint64, data []byte) {
 	m, w := s.m, s.m.e.w
 	if !s.follows(off, len(data)) {
@@ -127,8 +128,8 @@ func (s *stream) take(off uint64, data []byte) {
 	w.streams.ready.add(s)
 }
 
-// follows is continues for n bytes that were charged to their sender, and gives back the charge if they
-// are refused.
+// follows is continues for n bytes that the sender was charged for. If it rejects them, it releases
+// the charge.
 func (s *stream) follows(off uint64, n int) bool {
 	if off != s.came {
 		s.m.received(n)
@@ -136,7 +137,7 @@ func (s *stream) follows(off uint64, n int) bool {
 	return s.continues(off)
 }
 
-// continues reports that off is where the stream goes on. Otherwise the EP fails.
+// continues reports whether off is the offset of the next byte to receive. If not, the EP fails.
 func (s *stream) continues(off uint64) bool {
 	if off == s.came {
 		return true
@@ -151,14 +152,15 @@ func (s *stream) continues(off uint64) bool {
 	return false
 }
 
-// give copies bytes into the buffer of a receive, and ends that if it has what it waits for.
+// give copies bytes into the buffer of a receive, and completes it if it needs no more. It returns
+// the number of bytes.
 func (s *stream) give(r *Request, data []byte) int {
 	n := bulk.Copy(r.buf[r.off:], data)
 	r.given(n)
 	return n
 }
 
-// given ends a receive of a stream if it has what it waits for, with n bytes more.
+// given adds n received bytes to a stream receive, and completes it if it needs no more.
 func (r *Request) given(n int) {
 	r.off += n
 	if r.off == len(r.buf) || !r.msg.all {
@@ -166,7 +168,7 @@ func (r *Request) given(n int) {
 	}
 }
 
-// endReceives ends the posted receives.
+// endReceives completes the posted receives with st. m may be nil.
 func (m *messages) endReceives(st ucs.Status) {
 	if m == nil || m.stream == nil {
 		return
@@ -176,8 +178,8 @@ func (m *messages) endReceives(st ucs.Status) {
 	}
 }
 
-// endStream ends what is under way when the EP has failed or is closed. What has come can
-// still be read.
+// endStream completes receives and the current send when the EP has failed or is closed. Received
+// bytes can still be read. m may be nil.
 func (m *messages) endStream(st ucs.Status) {
 	m.endReceives(st)
 	if m == nil || m.stream == nil {
@@ -194,7 +196,7 @@ func (m *messages) endStream(st ucs.Status) {
 	}
 }
 
-// dropStream gives up what has come, when the EP goes.
+// dropStream drops the unread bytes when the EP is destroyed. m may be nil.
 func (m *messages) dropStream() {
 	if m == nil || m.stream == nil {
 		return
@@ -204,8 +206,8 @@ func (m *messages) dropStream() {
 	}
 }
 
-// streams are those of a worker with something unread, in a ring; first is the one that
-// StreamReady returns next.
+// streams is a ring of the worker's streams with unread bytes. first is the stream that StreamReady
+// returns next.
 type streams struct{ first *stream }
 
 func (l *streams) add(s *stream) {

@@ -8,19 +8,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Long sends of a stream out of memory that the peer has mapped are announced: the peer reads them
-// at once, into the receives that wait or a buffer of its own, and says how much it has taken. So
-// they are copied once, and are never waiting for somebody to read them. What the peer does not take,
-// as the memory is not mapped there, is sent in pieces.
+// Large stream sends from memory that the peer has mapped are announced. The peer reads them at
+// once into posted receives or into a buffer of its own, and replies with the number of bytes that
+// it has read. So the data is copied once, and does not wait for a receive. If the peer cannot read
+// some of the bytes, for example because the memory is not mapped there, the sender sends them in
+// pieces.
 
-// minStreamAsked is the least length of a send that is announced, in bytes: the next one waits until
-// this has been taken, for as long as two messages take, while pieces follow each other.
+// minStreamAsked is the least length of an announced send in bytes. The next send waits for the
+// reply to an announcement, which takes as long as two messages; pieces follow each other without a
+// wait.
 const minStreamAsked = 32 << 10
 
-// maxBare bounds how many sends go in pieces after the peer has not taken one, as a power of two.
+// maxBare is the Log2 of the maximum number of sends that go in pieces after the peer has not read
+// an announced one completely.
 const maxBare = 10
 
-// asks reports that a send that begins now is to be announced.
+// asks reports whether a send that starts now must be announced.
 func (s *stream) asks(r *Request) bool {
 	e, mem := r.ep, r.mem
 	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.Most < 2*minStreamAsked {
@@ -35,10 +38,10 @@ func (s *stream) asks(r *Request) bool {
 	}
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		e.need(wireup.RMA) // for the next time
+		e.need(wireup.RMA) // for the next send
 		return false
 	}
-	if x.Mapped == nil { // the peer has as little mapped
+	if x.Mapped == nil { // the peer cannot map this side's memory either
 		return false
 	}
 	if s.bare > 0 {
@@ -48,8 +51,8 @@ func (s *stream) asks(r *Request) bool {
 	return true
 }
 
-// streamAsks announces as much as there is credit for, of which half may be used for one
-// announcement, and waits for the peer's answer.
+// streamAsks announces as many bytes as there is credit for, at most half of the window in one
+// announcement, and waits for the peer's reply.
 func (r *Request) streamAsks() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.ep.msgs
 	s, rest := m.stream, r.buf[r.off:]
@@ -75,7 +78,8 @@ func (r *Request) streamAsks() error {
 	return errNoCredit
 }
 
-// handleStreamTaken goes on with a send of which the peer has taken what was announced, or a part.
+// handleStreamTaken handles the reply to an announcement: it continues the send after the bytes
+// that the peer has read.
 func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	m := e.msgs
 	if m == nil || m.stream == nil || m.stream.asked == 0 {
@@ -103,7 +107,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 		r.posted()
 		return true
 	}
-	if e.lane(wireup.AM) == nil { // it moves; see goOn
+	if e.lane(wireup.AM) == nil { // messages move to another lane; goOn continues
 		s.starved = true
 		return true
 	}
@@ -111,7 +115,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// handleStreamRTS takes the next bytes of a stream, which are with their sender yet.
+// handleStreamRTS handles an announced piece of a stream.
 func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.RTS
@@ -127,13 +131,13 @@ func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 		e.used()
 		e.msgs.streaming().takeAnnounced(h.Word, &p)
 	} else if e = w.connected(h.EP); e != nil && e.state != epOpen {
-		e.control(takenControl, p.ID, p.Length) // nobody reads them any more, and their sender need not wait
+		e.control(takenControl, p.ID, p.Length) // nobody reads them: the sender must not wait
 	}
 	return false
 }
 
-// takeAnnounced is take of bytes that are read from the sender's memory, as many as can be. The
-// others are not charged to the sender any more.
+// takeAnnounced is take for announced bytes: it reads as many as it can from the sender's memory,
+// releases the charge of the others, and replies.
 func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 	m, e := s.m, s.m.e
 	if !s.follows(off, int(p.Length)) {
@@ -155,13 +159,13 @@ func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 	e.control(takenControl, a.id, uint64(n))
 }
 
-// fetch reads announced bytes into the receives that wait for them, and what is left into a buffer,
-// if there is anything. It returns how many it has read.
+// fetch reads announced bytes into the posted receives, and the rest into a buffer that is then
+// unread; kept is that buffer, or nil. n is the number of bytes that it has read.
 func (s *stream) fetch(a *announced, key *RKey) (n int, kept *StreamData) {
 	e, w := s.m.e, s.m.e.w
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		e.need(wireup.RMA) // for the next time
+		e.need(wireup.RMA) // for the next announcement
 		return 0, nil
 	}
 	opened, err := key.resolve(x.Iface.index, x.Remote)

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// streamReceive is a receive that waits for bytes of the peer. It is in no list of
-// operations: a flush does not wait for it.
+// streamReceive is the stage of a receive that waits for bytes of the peer. It is not in the EP's
+// list of operations: a flush does not wait for it.
 var streamReceive = stage{
 	class: &messageClass, name: "stream receive", sized: true, role: wireup.AM,
 	stop: func(*Request) bool { return true }, settled: (*Request).streamReceived,
@@ -61,7 +61,7 @@ func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) 
 	return e.w.streams.count, err
 }
 
-// newStreamReceive posts a receive of which *n bytes are there.
+// newStreamReceive posts a receive. *n bytes are in buf already.
 func (w *Worker) newStreamReceive(e *EP, buf []byte, all bool, n *int) *Request {
 	e.used()
 	r := w.newRequest(e, &streamReceive)
@@ -72,14 +72,14 @@ func (w *Worker) newStreamReceive(e *EP, buf []byte, all bool, n *int) *Request 
 	return r
 }
 
-// streamReceived takes a receive that has ended out of the list, and tells the caller how
-// much there is.
+// streamReceived removes a complete receive from the list, and stores the number of received bytes
+// for the caller.
 func (r *Request) streamReceived() {
 	r.ep.msgs.stream.receives.remove(r)
 	*r.msg.count = r.off
 }
 
-// read copies what has come and was not read.
+// read copies unread bytes into buf and returns their number.
 func (s *stream) read(buf []byte) (n int) {
 	q := &s.unread
 	for q.first != nil && n < len(buf) {
@@ -93,7 +93,7 @@ func (s *stream) read(buf []byte) (n int) {
 	return n
 }
 
-// pop takes what came first.
+// pop removes the oldest unread data.
 func (s *stream) pop() *StreamData {
 	d := s.unread.pop()
 	if d.m = s.m; s.unread.first == nil {
@@ -108,8 +108,8 @@ type StreamData struct {
 	Bytes []byte
 
 	m      *messages
-	buf    []byte // of the worker's buffers; Bytes is its end
-	charge int64  // of the messages whose last bytes are here
+	buf    []byte // from the worker's buffers; Bytes is a part of it
+	charge int64  // of the messages whose last bytes are here, in bytes
 	next   *StreamData
 }
 
@@ -137,15 +137,15 @@ func (w *Worker) freeStreamData(d *StreamData) {
 	w.streams.free = d
 }
 
-// streamQueue is what has come of a stream and was not read, the oldest first.
+// streamQueue is the unread data of a stream, the oldest first.
 type streamQueue struct{ first, last *StreamData }
 
-// minStreamData is the least length of a buffer for stream data in bytes: short messages
-// share one.
+// minStreamData is the least length of a buffer for stream data in bytes. Small messages share a
+// buffer.
 const minStreamData = 1 << 10
 
-// keep copies bytes of a message that is charged n, as far as it can into the buffer that
-// is there already.
+// keep copies the bytes of a message with charge n to the end of the queue. It fills the last
+// buffer before it uses a new one.
 func (q *streamQueue) keep(w *Worker, data []byte, n int64) {
 	if d := q.last; d != nil {
 		room := cap(d.Bytes) - len(d.Bytes)
@@ -161,7 +161,7 @@ func (q *streamQueue) keep(w *Worker, data []byte, n int64) {
 	q.last.charge += n
 }
 
-// newStreamData takes an empty buffer for n bytes.
+// newStreamData returns an empty buffer with room for at least n bytes.
 func (w *Worker) newStreamData(n int) *StreamData {
 	d := w.streams.free
 	if d == nil {

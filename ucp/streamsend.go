@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// streamChannel sends bytes of a stream: in one message if there is credit for that, else
-// in as many as it takes. The offset is that of the moment when a piece is posted.
+// streamChannel sends bytes of a stream: in one message if there is credit for it, otherwise in
+// pieces. The offset of a piece is assigned when the piece is posted.
 var streamChannel = newStreamChannel()
 
 func newStreamChannel() *channel {
@@ -53,8 +53,8 @@ func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) 
 	return e.w.streams.count, err
 }
 
-// streamSend is StreamSend that tells how many bytes were sent, when it returns no request
-// or that has ended. sent may be nil.
+// streamSend is StreamSend. It stores the number of sent bytes in *sent, at once if it returns no
+// request, otherwise when the request is complete. sent may be nil.
 //
 //go:noinline
 func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
@@ -81,7 +81,7 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 	return r.start()
 }
 
-// newStreamSend is newSend for a stream that has not ended.
+// newStreamSend is newSend for streams. It fails with ErrClosed after StreamEnd.
 func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && m.stream != m.sends && e.state == epOpen {
 		return nil, e.errorOf(action{stage: &c.send, n: len(buf)}, ucs.ErrClosed)
@@ -93,7 +93,8 @@ func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error
 	return r, err
 }
 
-// streamEndChannel sends the end of a stream: behind all messages before it, and not charged to the window.
+// streamEndChannel sends the end of the stream, in order with all messages of the EP. It consumes
+// no credit.
 var streamEndChannel = &channel{send: stage{
 	class: &messageClass, name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
 }}
@@ -112,13 +113,12 @@ func (e *EP) StreamEnd(p *OpParams) (*Request, error) {
 	return r.start()
 }
 
-// sendStreamEnd sends the end.
 func (r *Request) sendStreamEnd() error {
 	e := r.ep
 	return e.sendControl(e.lane(wireup.AM), wire.AMStreamEnd, e.msgs.stream.sent, 0)
 }
 
-// chooseStream chooses between one message and several.
+// chooseStream chooses between an announcement, one message and pieces.
 func (r *Request) chooseStream() {
 	c, m := r.msg.ch, r.ep.msgs
 	if m.sending == r {
@@ -133,11 +133,12 @@ func (r *Request) chooseStream() {
 	}
 }
 
-// streamPiece is the longest piece of a stream in bytes.
+// streamPiece is the maximum length of a stream piece in bytes.
 func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
 
-// nextPiece is how many of rest bytes may go now; 0 if there is too little credit. A piece that is shorter than it
-// could be ends with a line of the cache, since otherwise all later ones are copied slowly.
+// nextPiece returns the length of the next piece, at most rest and limit bytes; 0 if there is too
+// little credit. If credit limits the length, it is rounded down to a cache line: otherwise the
+// copies of all later pieces are slow.
 func (m *messages) nextPiece(rest, limit int) int {
 	n := m.Piece(rest, limit)
 	if n < min(rest, limit) {
@@ -146,8 +147,8 @@ func (m *messages) nextPiece(rest, limit int) int {
 	return n
 }
 
-// streamBegins reports whether the first of several pieces may go. Messages behind it wait
-// until the last one has gone.
+// streamBegins reports whether the first of several pieces may be sent. Messages behind it wait
+// until the last piece was sent.
 func (r *Request) streamBegins() bool {
 	m := r.ep.msgs
 	if m.nextPiece(len(r.buf), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
@@ -155,14 +156,13 @@ func (r *Request) streamBegins() bool {
 			m.stall()
 			return false
 		}
-		r.off = len(r.buf) // nobody reads it
+		r.off = len(r.buf) // the peer does not read it: skip the data
 	}
 	m.sending = r
 	m.unbind()
 	return true
 }
 
-// streamWhole sends the bytes in one message.
 func (r *Request) streamWhole() error {
 	s := r.ep.msgs.stream
 	r.msg.word = s.sent
@@ -175,7 +175,7 @@ func (r *Request) streamWhole() error {
 	return err
 }
 
-// streamPieces sends as much as there are resources and credit for.
+// streamPieces sends as many pieces as there are resources and credit for.
 func (r *Request) streamPieces() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.ep.msgs
 	s, limit := m.stream, x.Iface.streamPiece()
@@ -198,7 +198,8 @@ func (r *Request) streamPieces() error {
 	return nil
 }
 
-// goOn goes on with the send that waits for credit, if there is one. While messages have no lane, it waits for that.
+// goOn continues the send that waits for credit, if there is one and messages have a lane. s may be
+// nil.
 func (s *stream) goOn() {
 	if s != nil && s.starved && s.m.e.lane(wireup.AM) != nil {
 		s.starved = false
@@ -206,14 +207,15 @@ func (s *stream) goOn() {
 	}
 }
 
-// streamStops is the stop of stream sends: they end between any two pieces, and not while the peer
-// reads from the buffer.
+// streamStops reports whether a stream send can be canceled now: between two pieces, but not while
+// the peer reads from the buffer.
 func (r *Request) streamStops() bool {
 	s := r.ep.msgs.stream
 	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.m.sending == r
 }
 
-// streamSent lets the messages go on that wait behind a send in pieces.
+// streamSent is called when a stream send is complete. It starts the messages that wait behind a
+// send in pieces.
 func (r *Request) streamSent() {
 	if r.msg.count != nil {
 		*r.msg.count = r.off
@@ -229,8 +231,8 @@ func (r *Request) streamSent() {
 	}
 }
 
-// skipUnsent completes the send of stream data that waits for credit. Unreceived tagged messages can use the
-// whole window, and nobody reads the data. s may be nil.
+// skipUnsent completes the stream send that waits for credit: the peer does not read the data, and
+// unreceived tagged messages may have consumed the whole window. s may be nil.
 func (s *stream) skipUnsent() {
 	if s != nil && s.starved {
 		s.m.sending.off = len(s.m.sending.buf)

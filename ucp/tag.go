@@ -18,23 +18,23 @@ type TagInfo struct {
 	From   *EP    // the connection that it came over, by which it can be answered
 }
 
-// tagState is what a worker has for tagged messages.
+// tagState is the state of a worker for tagged messages.
 type tagState struct {
-	unusual   bool // the worker is closed, matcher is not nil, or blocked is not empty: TagRecv looks for all at once
+	unusual   bool // the worker is closed, matcher is not nil, or blocked is not empty: one check in TagRecv for all of them
 	table     match.Table[*tagRecv, *TagMessage]
 	matcher   tagMatcher // nil: only table matches messages
 	idle      *TagMessage
-	idleCount int              // of these
-	leftFirst *messages        // of peers that have gone; see leftover.go
-	leftLast  *messages        // the latest of these
+	idleCount int              // length of the list idle
+	leftFirst *messages        // messages of destroyed EPs with unexpected messages, the oldest first; see leftover.go
+	leftLast  *messages        // the newest of them
 	info      TagInfo          // of a blocking receive
 	sources   tagSources       // see RestrictTags
-	blocked   []*blockedSender // peers that have no credit; see blockedsender.go
-	probes    []queuedProbe    // while there are such, in the order of their numbers
-	lastProbe uint64           // number of the last one
+	blocked   []*blockedSender // peers without credit; see blockedsender.go
+	probes    []queuedProbe    // probes without a reply, in the order of their numbers
+	lastProbe uint64           // number of the newest probe
 }
 
-// tagProtocol is tagged messages.
+// tagProtocol implements tagged messages.
 var tagProtocol = protocol{
 	init: func(w *Worker) { w.tag.table.Init() },
 	handlers: func(w *Worker) []handler {
@@ -95,7 +95,8 @@ func newTagChannel() *channel {
 	return c
 }
 
-// tagClass is tagged messages that are sent: without credit they are in a queue that the receiver asks.
+// tagClass is the class of tagged sends. Those without credit are in a queue that the receiver can
+// query.
 var tagClass = func() class {
 	c := withAskBack(messageClass)
 	c.waits, c.dequeued = (*Request).enterQueue, (*Request).leaveQueue
@@ -121,7 +122,7 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 		}
 		e.msgs.Credit += charge(len(buf))
 	}
-	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // without what need not be kept across the call
+	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // without buf's capacity, which would be saved across the call
 }
 
 //go:noinline
@@ -180,12 +181,12 @@ func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpP
 	return e.w.finish(ctx, r, err)
 }
 
-// tagArrivals is the worker as the handler of tagged messages that come whole.
+// tagArrivals is a Worker as the handler of tagged messages that arrive in one piece.
 type tagArrivals Worker
 
-// HandleAM takes a tagged message to the receive that it fits, or keeps it. That is nearly
-// always the first one, and needs nothing but a copy; over a connection that the latest
-// message came over too, it goes in a few instructions.
+// HandleAM copies a tagged message to the receive that matches, or stores it as unexpected. The
+// fast path is for a message that matches the first posted receive and arrived over the same
+// connection as the latest message.
 func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
 	if len(data) > wire.HeadLen && w.tag.table.Expects() {
@@ -216,8 +217,7 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// fillFirst ends the first receive, which is v, with a message of any length that it has room
-// for.
+// fillFirst completes v, the first receive, with a message that fits into its buffer.
 //
 //go:noinline
 func (w *Worker) fillFirst(v *tagRecv, data []byte) {
@@ -228,7 +228,7 @@ func (w *Worker) fillFirst(v *tagRecv, data []byte) {
 	v.req.flags = recvDone
 }
 
-// handleTag is HandleAM of tagArrivals for any message.
+// handleTag is HandleAM of tagArrivals without the fast path.
 //
 //go:noinline
 func (w *Worker) handleTag(data []byte) {
@@ -247,7 +247,7 @@ func (w *Worker) handleTag(data []byte) {
 	}
 }
 
-// handleTagSync is handleTag for a message whose sender waits until it is received.
+// handleTagSync is handleTag for a message whose sender waits until it is matched.
 func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.Part
@@ -271,8 +271,9 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// takeTagged takes a whole message, which is charged to its sender, to the receive that it
-// fits, or keeps it. sync is the sender's name of it if that waits.
+// takeTagged copies a message that arrived in one piece to the receive that matches, or stores it.
+// The sender was charged for it. sync is the id for the acknowledgment, 0 if the sender does not
+// wait for one.
 func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	found := w.tag.table.Arrive(tag)
 	if found == nil {
@@ -289,8 +290,8 @@ func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	v.end(e, tag, len(data))
 }
 
-// handleTagFirst begins a tagged message that comes in fragments. The first of them decides
-// which receive gets it.
+// handleTagFirst handles the first fragment of a tagged message. The receive is matched now and
+// gets all fragments.
 func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.Part
@@ -353,7 +354,6 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 	return r.startTagged()
 }
 
-// startTagged starts a tagged message.
 func (r *Request) startTagged() (*Request, error) {
 	if x := r.worker.tag.matcher; x != nil {
 		return x.start(r)

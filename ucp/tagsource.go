@@ -12,18 +12,18 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// tagSources says which tagged messages each peer may send. Each connection has a copy of what its peer
-// may send in messages.source.
+// tagSources is the rule of RestrictTags: which tagged messages each peer may send. messages.source
+// caches the value for the peer of a connection.
 type tagSources struct {
 	mask uint64 // 0: every peer may send every tag
 	bits map[wireup.PublicKey]uint64
 }
 
-// noSource is the source of a peer that may send no tagged message: a tag under a mask that is not full
-// never equals it.
+// noSource is the source of a peer that may not send tagged messages. No masked tag equals it,
+// because the mask is never full.
 const noSource = math.MaxUint64
 
-// sourceOf returns the bits that the tags of a peer have under the mask.
+// sourceOf returns the value that the tags of a peer must have under the mask, or noSource.
 func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
 	if s.mask == 0 {
 		return 0
@@ -37,7 +37,7 @@ func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
 // maySend reports whether the peer of m may send a message with this tag.
 func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.tag.sources.mask == m.source }
 
-// setSource sets the source when the rule of the worker has changed. m may be nil.
+// setSource updates the cached source after RestrictTags. m may be nil.
 func (m *messages) setSource() {
 	if m == nil {
 		return
@@ -48,10 +48,10 @@ func (m *messages) setSource() {
 	}
 }
 
-// checkSource drops a message that no receive has matched if its peer may not send it.
+// checkSource drops an unexpected message if its peer may not send it.
 func (u *TagMessage) checkSource() {
 	m := u.msgs
-	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key) // the EP may have gone
+	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key) // the EP may be destroyed, and RestrictTags has not updated its messages
 	switch {
 	case m.e.w.maySend(m, u.node.Tag):
 		return
@@ -96,7 +96,7 @@ func (w *Worker) RestrictTags(mask uint64, sources iter.Seq2[*EP, uint64]) error
 	return ucs.Join(errs...)
 }
 
-// newTagSources returns what RestrictTags is called with.
+// newTagSources checks the arguments of RestrictTags and returns the rule.
 func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tagSources, error) {
 	s := tagSources{mask: mask}
 	switch {
@@ -116,7 +116,7 @@ func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tag
 	return s, nil
 }
 
-// tagHandler is the handler of tagged messages that come whole.
+// tagHandler returns the handler of tagged messages that arrive in one piece.
 func (w *Worker) tagHandler() uct.AMHandler {
 	if w.tag.sources.mask != 0 {
 		return w.counted((*sourcedArrivals)(w))
@@ -124,11 +124,11 @@ func (w *Worker) tagHandler() uct.AMHandler {
 	return w.counted((*tagArrivals)(w))
 }
 
-// sourcedArrivals is tagArrivals for a worker with a rule of RestrictTags.
+// sourcedArrivals is tagArrivals for a worker with a rule.
 type sourcedArrivals Worker
 
-// HandleAM is that of tagArrivals if the message has the source of the connection that the latest
-// message came over, and came over that one too.
+// HandleAM calls that of tagArrivals if the message arrived over the same connection as the latest
+// message and its tag is allowed there. Otherwise handleTag checks it.
 func (a *sourcedArrivals) HandleAM(data []byte, d uct.Desc) bool {
 	w := (*Worker)(a)
 	if m := w.messages.latest; len(data) > wire.HeadLen && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) &&
@@ -139,7 +139,8 @@ func (a *sourcedArrivals) HandleAM(data []byte, d uct.Desc) bool {
 	return false
 }
 
-// refuseTagged drops a tagged message that its peer may not send, and returns its charge.
+// refuseTagged drops a tagged message that its sender may not send, and releases its charge of n
+// bytes.
 func (w *Worker) refuseTagged(e *EP, n int) {
 	w.stats.badMessages.Inc()
 	e.msgs.received(n)
