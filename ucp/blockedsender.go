@@ -11,36 +11,37 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// blockedSender is what a receiver has for a peer that has queued tagged messages for want of credit.
+// blockedSender is the receiver's state for a peer that queues tagged messages because it lacks
+// credit.
 //
-// The receiver compares its posted receives with the queue, one query at a time. Receives up to
-// cursor have been compared with the messages up to end: no message of these fits a receive of
-// those. So if a receive behind cursor is compared with the messages up to end, the first that fits
-// is its message, as no earlier receive takes that; and if a message behind end is compared with the
-// receives up to cursor, the first that it fits is its receive.
+// The receiver compares its posted receives with the peer's queue, one query at a time. The
+// receives up to cursor have been compared with the messages up to end, and none of them match. So
+// the first of these messages that matches a receive behind cursor belongs to that receive, because
+// no earlier receive takes it. A message behind end belongs to the first of the receives up to
+// cursor that it matches.
 type blockedSender struct {
 	m       *messages
-	blocked bool // the peer has no credit, and gets none before something is received; it is in Worker.tag.blocked
+	blocked bool // the peer has no credit, and gets none until a message is received; the sender is in Worker.tag.blocked
 
 	cursor uint64 // number of a receive, in Worker.tag.table
 	end    uint64 // number of a message, in the peer's queue
 
-	query       wire.Query            // the last one; Kind is QueryNone when its reply has come
-	probe       uint64                // number of the last probe that was compared with all messages up to end
-	probing     uint64                // number of the probe for which the last query was sent
-	recv        *match.Recv[*tagRecv] // for which it was sent, under
-	reserved    *TagMessage           // that was offered for a probe; nil if there is none
-	reservedFor uint64                // number of the probe
-	rounds      int                   // of Progress since then
-	seq         uint64                // its number
-	listed      bool                  // the receive is up to cursor, and the message Limit was listed
+	query       wire.Query            // the latest query; Kind is QueryNone after its reply
+	probe       uint64                // number of the newest probe that was compared with all messages up to end
+	probing     uint64                // number of the probe that the latest query is for
+	recv        *match.Recv[*tagRecv] // receive that the latest query is for; nil for a probe
+	reserved    *TagMessage           // message that was offered for a probe, and not removed yet; nil if there is none
+	reservedFor uint64                // number of that probe
+	rounds      int                   // rounds of Progress since it was offered
+	seq         uint64                // number of recv
+	listed      bool                  // recv is not behind cursor, and message query.Limit was listed
 	returned    bool                  // the next query returns the offered message, which matches nothing
 	unsettled   bool                  // the peer does not know yet whether the offered message has matched
 	unsent      bool                  // query has not been sent
 	queued      bool                  // a request will send the query
 }
 
-// block notes that the peer has no credit.
+// block records that the peer has no credit.
 func (w *Worker) block(m *messages) {
 	b := m.sender
 	if b == nil {
@@ -51,13 +52,13 @@ func (w *Worker) block(m *messages) {
 		b.blocked = true
 		w.tag.blocked = append(w.tag.blocked, b)
 		w.tag.unusual = true
-	} else { // what was probed may not be queued any more
+	} else { // the probed message may have left the queue
 		w.forgetProbes(func(p *queuedProbe) bool { return p.from == m })
 	}
 	b.compare()
 }
 
-// unblock notes that the peer gets credit, or is gone: there are no new queries. b may be nil.
+// unblock stops the queries, because the peer gets credit or is gone. b may be nil.
 func (b *blockedSender) unblock() {
 	if b == nil || !b.blocked {
 		return
@@ -71,14 +72,14 @@ func (b *blockedSender) unblock() {
 	w.tag.unusual = len(w.tag.blocked) > 0 || w.closed || w.tag.matcher != nil
 }
 
-// queryAll looks for messages for a receive that was posted and matches nothing.
+// queryAll queries all blocked peers for a posted receive or probe that matches no message here.
 func (w *Worker) queryAll() {
 	for i := len(w.tag.blocked) - 1; i >= 0; i-- {
 		w.tag.blocked[i].compare()
 	}
 }
 
-// compare sends the next query, unless one is under way.
+// compare sends the next query, unless one is in flight.
 func (b *blockedSender) compare() {
 	w := b.m.e.w
 	if !b.blocked || b.reserved != nil || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
@@ -86,7 +87,7 @@ func (b *blockedSender) compare() {
 	}
 	if r := w.tag.table.After(b.cursor); r != nil {
 		limit := b.end
-		if w.tag.table.First() == r { // no earlier receive takes a message
+		if w.tag.table.First() == r { // no earlier receive can take a message
 			limit = math.MaxUint64
 		}
 		b.listed = false
@@ -103,13 +104,13 @@ func (b *blockedSender) compare() {
 	}
 }
 
-// match looks for a message for a receive, up to that of the number limit.
+// match queries for a message for receive r with a number up to limit.
 func (b *blockedSender) match(r *match.Recv[*tagRecv], limit uint64) {
 	b.recv, b.seq = r, r.Seq()
 	b.startQuery(wire.Query{Kind: wire.QueryMatch, Tag: r.Tag, Mask: r.Mask, Limit: limit})
 }
 
-// startQuery sends a query, which replaces the one before.
+// startQuery sends a query in place of the previous one.
 func (b *blockedSender) startQuery(q wire.Query) {
 	q.Number = b.query.Number + 1
 	if q.Number == 0 {
@@ -119,7 +120,7 @@ func (b *blockedSender) startQuery(q wire.Query) {
 	b.send()
 }
 
-// send sends the query that is unsent: in this call if the lane has resources, otherwise by a request.
+// send sends the unsent query. If the lane has no resources, a request sends it later.
 func (b *blockedSender) send() {
 	e := b.m.e
 	if b.queued || e.closing.aborting != ucs.StatusOK || !e.receives() {
@@ -151,7 +152,7 @@ func (r *Request) queried() {
 	r.answered()
 }
 
-// post sends the unsent query over the lane of active messages.
+// post sends the unsent query, or the result of the latest offer, over the lane of active messages.
 func (b *blockedSender) post(x *lane) error {
 	if !b.unsent && !b.unsettled {
 		return nil
@@ -167,7 +168,7 @@ func (b *blockedSender) post(x *lane) error {
 	return err
 }
 
-// handleReply handles what a peer reports about its queue.
+// handleReply handles a report or reply of a peer about its queue.
 func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	var c wire.Reply
 	pairs, ok := c.Unpack(data)
@@ -188,7 +189,7 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 		return true
 	}
 	if c.Kind == wire.ReplyBlocked {
-		if c.Value == m.creditsSent { // else credit is on its way
+		if c.Value == m.creditsSent { // otherwise credit is in flight
 			e.w.block(m)
 		}
 		return true
@@ -196,7 +197,7 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 	if b == nil || c.Number == 0 || b.query.Number-c.Number > math.MaxInt32 {
 		return false
 	}
-	if c.Number != b.query.Number || b.query.Kind == wire.QueryNone { // another query followed
+	if c.Number != b.query.Number || b.query.Kind == wire.QueryNone { // a later query has replaced it
 		return true
 	}
 	switch {
@@ -224,8 +225,9 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 	return true
 }
 
-// advance notes the result of a query for a receive. last is the number of the last message in the
-// queue. compared is false if the receive was gone, and the message that fits it is in the queue.
+// advance processes the result of a query for a receive. last is the number of the last message in
+// the peer's queue. compared is false if the receive was complete already, so that the matching
+// message is still in the queue.
 func (b *blockedSender) advance(last uint64, compared bool) {
 	b.query.Kind = wire.QueryNone
 	limit := b.query.Limit
@@ -240,8 +242,8 @@ func (b *blockedSender) advance(last uint64, compared bool) {
 	b.cursor = max(b.cursor, b.seq)
 }
 
-// compareList compares listed messages with the receives up to cursor. It reports whether it has started
-// a query.
+// compareList compares listed messages with the receives up to cursor. It reports whether it has
+// sent a query.
 func (b *blockedSender) compareList(pairs []byte) bool {
 	w := b.m.e.w
 	for len(pairs) > 0 && b.blocked {
@@ -261,8 +263,8 @@ func (b *blockedSender) compareList(pairs []byte) bool {
 	return false
 }
 
-// handleOffer takes a message that its sender offers out of turn to the receive for which it was
-// queried. If the receive has a message already, the next query returns this one.
+// handleOffer handles a message that its sender offers out of turn. It is for the receive or probe
+// of the latest query. If that receive is already complete, the next query returns the message.
 func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	var o wire.Offer
 	var p wire.RTS
@@ -309,7 +311,7 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// isOffer reports that an offer replies to the query that is under way. b may be nil.
+// isOffer reports whether an offer replies to the latest query. b may be nil.
 func (b *blockedSender) isOffer(o *wire.Offer) bool {
 	return b != nil && b.query.Kind == wire.QueryMatch && o.Query == b.query.Number &&
 		o.Message <= b.query.Limit && (o.Tag^b.query.Tag)&b.query.Mask == 0 && b.m.e.w.maySend(b.m, o.Tag)

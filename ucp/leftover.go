@@ -2,18 +2,18 @@ package ucp
 
 import "github.com/gucx/gucx/ucs"
 
-// A peer that has gone leaves the messages that have come whole and that the user has not received.
-// A peer that comes and goes again and again must not fill the memory with them, so they are limited
-// as the messages of connected peers are: beyond the budget, the messages of the peer that has gone
-// first are dropped. Of one peer worker, they are also within its share (Worker.peerShare): beyond it, its oldest
-// are dropped. What counts is the memory that the messages keep in use: their buffers, which may
-// be twice as long as their data, and the EP that TagInfo.From names.
+// A peer that disconnects leaves behind the messages that have arrived completely and that the user
+// has not received. Peers that connect and disconnect repeatedly must not exhaust memory. So these
+// messages are limited as those of connected peers are: beyond the worker's budget, the messages of
+// the peer that disconnected first are dropped; beyond the share of a peer worker
+// (Worker.peerShare), its oldest messages are dropped. The limit counts the memory that the
+// messages use: their buffers, which may be twice as long as the data, and the EP in TagInfo.From.
 
-// departedCharge is charged for an EP that is kept only by its messages, in bytes: the EP, its messages
-// record and the address of the peer take about 4 KiB.
+// departedCharge is the charge for an EP that only its messages keep alive, in bytes. The EP, its
+// messages record and the address of the peer take about 4 KiB.
 const departedCharge = 4 << 10
 
-// slack is how many bytes of the buffer of the message its charge does not count.
+// slack returns the part of a message's buffer that its charge does not include, in bytes.
 func (u *TagMessage) slack() int64 {
 	if u.rndv != nil {
 		return int64(cap(u.buf))
@@ -21,7 +21,7 @@ func (u *TagMessage) slack() int64 {
 	return int64(cap(u.buf) - u.n)
 }
 
-// leave is called when the EP of the messages has gone.
+// leave is called when the EP of the messages is destroyed.
 func (m *messages) leave() {
 	w := m.e.w
 	if m.kept.first == nil {
@@ -45,7 +45,7 @@ func (m *messages) leave() {
 	}
 }
 
-// dropFirst drops the oldest of the messages.
+// dropFirst drops the oldest message.
 func (m *messages) dropFirst() {
 	u, w := m.kept.first, m.e.w
 	w.stats.droppedMessages.Inc()
@@ -53,7 +53,7 @@ func (m *messages) dropFirst() {
 	u.taken().done(ucs.StatusCanceled)
 }
 
-// leftFewer is called when a message of a peer that has gone is taken.
+// leftFewer is called when an unexpected message of a departed peer was removed.
 func (m *messages) leftFewer(u *TagMessage) {
 	w := m.e.w
 	w.addLeft(m, -u.slack())

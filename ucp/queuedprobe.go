@@ -7,20 +7,21 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 )
 
-// queuedProbe is what is known of the message that a probe looks for and that a blocked peer may have
-// queued.
+// queuedProbe is a probe that found no message here, and the message that a blocked peer has queued
+// for it.
 type queuedProbe struct {
 	tag, mask uint64
-	number    uint64    // grows with each probe of the worker
-	from      *messages // of the peer that has queued the message; nil: none is known
+	number    uint64    // increases with each probe of the worker
+	from      *messages // of the peer that has queued the message; nil if no peer has reported one
 	info      TagInfo   // of the message
 }
 
-// maxQueuedProbes is how many different probes a worker remembers. One more replaces the oldest.
+// maxQueuedProbes is the maximum number of different probes that a worker stores. A further one
+// replaces the oldest.
 const maxQueuedProbes = 64
 
-// probeBlocked looks for a message in the queues of blocked peers, for a probe that finds none here. It
-// reports false as long as no peer has replied that it has one, or, with remove, has offered it.
+// probeBlocked looks in the queues of blocked peers for a probe that found no message here. It
+// returns false until a peer has reported a message or, with remove, has offered it.
 func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagInfo, bool) {
 	if len(w.tag.blocked) == 0 {
 		return nil, TagInfo{}, false
@@ -49,12 +50,12 @@ func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagIn
 	return nil, TagInfo{}, false
 }
 
-// reservedRounds is how many rounds of Progress a message is reserved for a probe that is to remove it.
-// The probe is called once more in that time, or the sender gets the message back.
+// reservedRounds is how many rounds of Progress a message stays reserved for a probe with remove.
+// If the program does not repeat the probe in that time, the message is returned to the sender.
 const reservedRounds = 1000
 
-// remove returns the message that a probe has found, if the sender has offered it. Otherwise it has the
-// sender offer it, unless something else is under way.
+// remove returns the message of a probe if the sender has offered it. Otherwise it queries for it,
+// unless another query is in flight.
 func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 	w := b.m.e.w
 	switch {
@@ -73,7 +74,7 @@ func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 	return nil
 }
 
-// compared is the limit for a message that no pending receive fits.
+// compared returns the limit of a query for a probe: messages up to it match no pending receive.
 func (b *blockedSender) compared() uint64 {
 	if b.m.e.w.tag.table.Expects() {
 		return b.end
@@ -81,7 +82,7 @@ func (b *blockedSender) compared() uint64 {
 	return math.MaxUint64
 }
 
-// reserve keeps a message that was offered for a probe.
+// reserve stores a message that was offered for a probe.
 func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
 	e := b.m.e
 	w := e.w
@@ -92,7 +93,7 @@ func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
 	w.schedule(e)
 }
 
-// returnReserved returns the reserved message to its sender, if there is one. b may be nil.
+// returnReserved returns the reserved message to its sender. b may be nil.
 func (b *blockedSender) returnReserved() {
 	if b == nil {
 		return
@@ -105,7 +106,7 @@ func (b *blockedSender) returnReserved() {
 	}
 }
 
-// expireReserved returns a reserved message that no probe has removed in time. b may be nil.
+// expireReserved returns a message that was reserved for too long. b may be nil.
 func (b *blockedSender) expireReserved() {
 	if b == nil || b.reserved == nil {
 		return
@@ -120,7 +121,8 @@ func (b *blockedSender) expireReserved() {
 	b.compare()
 }
 
-// nextProbe is the first probe after a number for which no message is known; nil if there is none.
+// nextProbe returns the first probe with a number above after for which no message is known, or
+// nil.
 func (w *Worker) nextProbe(after uint64) *queuedProbe {
 	for i := range w.tag.probes {
 		if p := &w.tag.probes[i]; p.number > after && p.from == nil {
@@ -130,13 +132,13 @@ func (w *Worker) nextProbe(after uint64) *queuedProbe {
 	return nil
 }
 
-// forgetProbes drops the probes for which drop is true.
+// forgetProbes removes the probes for which drop returns true.
 func (w *Worker) forgetProbes(drop func(p *queuedProbe) bool) {
 	w.tag.probes = slices.DeleteFunc(w.tag.probes, func(p queuedProbe) bool { return drop(&p) })
 }
 
-// receivePosted is called when a receive was posted that matches nothing which has arrived. It may match
-// what a probe has found or is about to find.
+// receivePosted is called when a posted receive matches no message here. It may match the message
+// that a probe has found or will find.
 func (w *Worker) receivePosted(tag, mask uint64) {
 	if len(w.tag.blocked) == 0 {
 		return
@@ -155,7 +157,7 @@ func (w *Worker) receivePosted(tag, mask uint64) {
 	w.queryAll()
 }
 
-// probed takes the reply to a probe.
+// probed handles the reply to the probe query.
 func (b *blockedSender) probed(pairs []byte) {
 	w := b.m.e.w
 	pair, _ := wire.UnpackPair(pairs)
@@ -168,8 +170,8 @@ func (b *blockedSender) probed(pairs []byte) {
 	}
 }
 
-// repeatProbes starts again from the first probe that fits a message with tag. The message was queued after
-// the probe.
+// repeatProbes makes the first probe that a listed message with this tag matches be queried again,
+// because the message was queued after that probe was compared.
 func (b *blockedSender) repeatProbes(tag uint64) {
 	w := b.m.e.w
 	for i := range w.tag.probes {

@@ -9,29 +9,29 @@ import (
 // TagMessage is a message that came before a receive for it. [Worker.TagProbe] hands it out
 // to one that receives or releases it.
 type TagMessage struct {
-	node match.Msg[*TagMessage] // in Worker.tag.table until the message is taken
+	node match.Msg[*TagMessage] // in Worker.tag.table until the message is received, removed or dropped
 
 	w     *Worker
-	msgs  *messages // to which it is charged
+	msgs  *messages // the messages of the EP that is charged for it
 	from  *EP
 	n     int         // length of the message
-	place tuple.Place // among those of its sender, where messages may be sent again; see package tuple
-	buf   []byte      // of the worker's buffers: the message, or the key of one that was announced
-	sync  uint64      // the sender's name of it, if that waits
+	place tuple.Place // position in the sender's sequence, if messages may be sent again; see package tuple
+	buf   []byte      // from the worker's buffers: the data or, for an announced message, the key
+	sync  uint64      // id for the acknowledgment; 0 if the sender does not wait for one
 
-	in        *inbound   // as long as a part of it is to come
-	rndv      *announced // the data, if it is with the sender
-	lost      ucs.Status // why the rest does not come
-	released  bool       // by the user, while the rest comes
-	uncharged bool       // it was offered out of turn, without a charge
+	in        *inbound   // not nil while fragments are missing
+	rndv      *announced // not nil if the data is at the sender
+	lost      ucs.Status // status with which the missing part failed
+	released  bool       // the user has released it while fragments are missing
+	uncharged bool       // it was offered out of turn, and is not charged
 
-	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.tag.idle
+	next, prev *TagMessage // in messages.kept while it is in the table; otherwise in Worker.tag.idle
 }
 
-// maxIdleMessages is how many records of messages are kept for the next ones.
+// maxIdleMessages is the maximum length of the free list of TagMessages.
 const maxIdleMessages = 1024
 
-// newTagMessage takes a record for a message of n bytes.
+// newTagMessage returns a TagMessage for n bytes.
 func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 	u := w.tag.idle
 	if u == nil {
@@ -45,13 +45,13 @@ func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 	return u
 }
 
-// keep enters a message for the receive that will ask for it.
+// keep adds a message to the unexpected messages.
 func (u *TagMessage) keep() {
 	u.w.tag.table.Keep(&u.node)
 	u.msgs.kept.add(u)
 }
 
-// taken is called when the message has left the table.
+// taken is called when the message was removed from the table.
 func (u *TagMessage) taken() *TagMessage {
 	u.msgs.kept.remove(u)
 	if u.msgs.closed {
@@ -60,7 +60,7 @@ func (u *TagMessage) taken() *TagMessage {
 	return u
 }
 
-// keepTagged keeps a whole message.
+// keepTagged stores an eager message that arrived in one piece.
 func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	u := w.newTagMessage(e, tag, len(data))
 	u.sync = sync
@@ -69,12 +69,12 @@ func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	u.keep()
 }
 
-// keepAnnounced keeps a message whose data is with its sender.
+// keepAnnounced stores a message whose data is at the sender.
 func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
 	w.newAnnouncedTag(e, tag, a).keep()
 }
 
-// newAnnouncedTag makes a record for a message whose data is with its sender.
+// newAnnouncedTag returns a TagMessage for a message whose data is at the sender.
 func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
@@ -84,7 +84,7 @@ func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	return u
 }
 
-// free gives back what a message had that is in no table and does not come any more.
+// free frees a message that is in no table and has no missing part.
 func (u *TagMessage) free() {
 	w := u.w
 	w.messages.buffers.put(u.buf)
@@ -96,7 +96,7 @@ func (u *TagMessage) free() {
 	}
 }
 
-// charge is how many bytes are charged to the sender, besides messageCharge.
+// charge returns how many bytes the sender was charged for the message, without messageCharge.
 func (u *TagMessage) charge() int {
 	switch {
 	case u.rndv == nil:
@@ -107,7 +107,8 @@ func (u *TagMessage) charge() int {
 	return 0
 }
 
-// done ends a message that the user has, or does not want.
+// done frees a message that was received or is dropped: it returns the charge, and acknowledges the
+// message if the sender waits.
 func (u *TagMessage) done(st ucs.Status) {
 	m := u.msgs
 	switch {
@@ -129,7 +130,7 @@ func (u *TagMessage) info() TagInfo {
 	return TagInfo{Tag: u.node.Tag, Length: u.n, From: u.from}
 }
 
-// recv gives a message that is not in the table to a receive.
+// recv receives a message that is not in the table into buf.
 func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if u.in != nil || u.rndv != nil {
 		return u.give(u.w.newTagRecv(buf, info, p).recv)
@@ -146,13 +147,13 @@ func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, nil
 }
 
-// give is recv where a request has been made already.
+// give gives the message to a receive that has a request.
 func (u *TagMessage) give(v *tagRecv) (*Request, error) {
 	u.hand(v)
 	return v.req.started()
 }
 
-// hand is give for a request that its caller has.
+// hand is give without a result. The caller owns the request.
 func (u *TagMessage) hand(v *tagRecv) {
 	switch {
 	case u.rndv != nil:
@@ -187,7 +188,8 @@ func (u *TagMessage) broken(_ *inbound, st ucs.Status) {
 	u.lose(st)
 }
 
-// withdrawn implements keeper. A message that the user has taken stays.
+// withdrawn implements keeper. A message that the user has removed from the table cannot be
+// withdrawn.
 func (u *TagMessage) withdrawn() bool {
 	if !u.w.tag.table.Remove(&u.node) {
 		return false
@@ -196,8 +198,8 @@ func (u *TagMessage) withdrawn() bool {
 	return true
 }
 
-// lose ends a message of which the rest does not come. One that the user has taken remains
-// until it is given back.
+// lose ends a message whose missing part cannot arrive. A message that the user has removed stays
+// until the user receives or releases it.
 func (u *TagMessage) lose(st ucs.Status) {
 	switch {
 	case u.w.tag.table.Remove(&u.node):
@@ -209,7 +211,7 @@ func (u *TagMessage) lose(st ucs.Status) {
 	}
 }
 
-// tagList is the messages of one sender that are kept, in order.
+// tagList is the unexpected messages of one sender, the oldest first.
 type tagList struct{ first, last *TagMessage }
 
 func (l *tagList) add(u *TagMessage) {
@@ -236,7 +238,8 @@ func (l *tagList) remove(u *TagMessage) {
 	u.prev, u.next = nil, nil
 }
 
-// loseAnnounced ends the announced messages that no receive has matched, when their data does not come any more.
+// loseAnnounced ends the announced messages that no receive has matched, because their data can no
+// longer be read. m may be nil.
 func (m *messages) loseAnnounced(st ucs.Status) {
 	if m == nil {
 		return
@@ -250,7 +253,8 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 	}
 }
 
-// trimLeft drops the oldest messages that EPs of a peer have left behind until its others may use their memory.
+// trimLeft drops the oldest messages that a peer's departed EPs have left behind, until the peer's
+// connected EPs can use the memory.
 func (w *Worker) trimLeft(uuid uint64) {
 	room := w.leftRoom(uuid)
 	for m := w.tag.leftFirst; m != nil && w.messages.leftOf[uuid] > room; {

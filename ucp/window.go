@@ -28,15 +28,14 @@ const (
 // charge is window.Charge, without a second call to inline.
 func charge(n int) int64 { return int64(n) + messageCharge }
 
-// admit sets the room, when the window, or what the EP does with messages, has changed.
+// admit updates Room and Quota after a change of the window or of the EP's state.
 func (m *messages) admit() {
 	e := m.e
 	m.Admit(m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil)
 }
 
-// accept finds the connection that a message of n bytes comes over, by the name that the
-// peer has for it, and charges it. nil, which is counted, if no connection of that name
-// takes messages, or the peer sends more than it was granted.
+// accept returns the EP with the id name, and charges it a message of n bytes. It counts an error
+// and returns nil if no such EP accepts messages, or if the peer exceeds its credit.
 func (w *Worker) accept(name uint64, n int) *EP {
 	if m := w.messages.latest; m.self == name && int64(n) <= m.Room {
 		m.Hold(charge(n))
@@ -45,9 +44,9 @@ func (w *Worker) accept(name uint64, n int) *EP {
 	return w.acceptSlow(name, n)
 }
 
-// from is the connection of that name if a message of n bytes, that is handled at once, may
-// come over it without more ado; nil if accept is to look into that. Hold charges the message
-// if it is kept, or else passed gives back what it was to be charged.
+// from returns the messages of the EP with the id name, if a message of n bytes needs no further
+// check; otherwise nil, and the caller must call accept. If the message is stored, the caller
+// charges it with Hold, otherwise it passes the charge to passed.
 func (w *Worker) from(name uint64, n int) *messages {
 	m := w.messages.latest
 	if m.self != name {
@@ -64,10 +63,10 @@ func (w *Worker) from(name uint64, n int) *messages {
 	return m
 }
 
-// unconnected is the latest connection of a worker that has none.
+// unconnected is the value of latest while there is no connection.
 var unconnected = &messages{Window: window.Closed()}
 
-// hold charges a message of n bytes that was admitted, even if the connection has ended
+// hold charges a message of n bytes that was admitted, even if the connection has been closed
 // since.
 func (m *messages) hold(n int) {
 	m.Hold(charge(n))
@@ -76,14 +75,15 @@ func (m *messages) hold(n int) {
 	}
 }
 
-// passed consumes n bytes of the quota: a message that would have been charged was handled at once.
+// passed consumes n bytes of the quota. It is for a message that was handled at once instead of
+// being charged n bytes.
 func (m *messages) passed(n int64) {
 	if m.Quota -= n; m.Quota < 0 {
 		m.tell()
 	}
 }
 
-// tell grants credit to the peer if there is a batch of it, and sets the quota.
+// tell updates the quota, and grants credit to the peer if there is a batch of it.
 //
 //go:noinline
 func (m *messages) tell() {
@@ -110,7 +110,7 @@ func (e *EP) arrived(n int) bool {
 	a.Hold(charge(n))
 	if a.Overdrawn() {
 		e.w.stats.badMessages.Inc()
-		a.Hold(-charge(n)) // the message is discarded
+		a.Hold(-charge(n)) // the message is dropped
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
@@ -144,7 +144,7 @@ func (e *EP) window() int64 {
 	return e.link.window
 }
 
-// learnWindow sets the credit when the first window of the peer has arrived.
+// learnWindow sets the credit when the peer's first window has arrived.
 func (e *EP) learnWindow() {
 	m := e.msgs
 	if m == nil || m.told || e.link.conn.RemoteEP() == 0 {
@@ -154,10 +154,11 @@ func (e *EP) learnWindow() {
 	m.Granted(max(int64(e.link.conn.RemoteWindow()), leastWindow))
 }
 
-// grow makes the window as large as the configuration says, if the peer has used less than half of its share
-// and the budget of the worker permits that; a quarter as large up to three quarters of the share; and
-// else as large as firstWindow. The only connection of a peer that has more than that needs the budget only. An EP without its whole window tries again each time it gives its peer half a
-// window of credit.
+// grow enlarges the window: to the configured size if the peer has used less than half of its share
+// and the budget of the worker permits it; otherwise to a quarter of that size up to three quarters
+// of the share; otherwise to firstWindow. If only one connection of a peer has more than
+// firstWindow, only the budget limits it. An EP without the configured size tries again with each
+// grant of credit.
 func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	a.grown = true
@@ -179,8 +180,9 @@ func (e *EP) grow() {
 	}
 }
 
-// permits reports whether the window of an EP may have a size, if the peer has a share. The connections of one
-// peer get at most half of the budget, unless only one has more than firstWindow.
+// permits reports whether the window of an EP may have a size, if share is the limit of its peer.
+// The connections of one peer get at most half of the budget, unless only one of them has more than
+// firstWindow.
 func (w *Worker) permits(e *EP, size, share int64) bool {
 	has, budget := e.window(), w.ctx.cfg.eagerBudget()
 	granted, all := w.names.Granted(e.peer.Addr.UUID())
@@ -196,11 +198,11 @@ func (w *Worker) permits(e *EP, size, share int64) bool {
 	return all == 0 || all+window.Beyond(size) <= share
 }
 
-// beyondFirst is how much of a window is in the budget of the worker, in bytes.
+// beyondFirst returns the part of a window that counts against the worker's budget, in bytes.
 func beyondFirst(size int64) int64 { return max(size-firstWindow, 0) }
 
-// setWindow sets the window of an EP with a link, and counts it. The peer learns of more than the first window
-// with the next credit.
+// setWindow sets the window of an EP with a link, and counts it. The peer receives what exceeds the
+// first window with the next grant of credit.
 func (w *Worker) setWindow(e *EP, size int64) {
 	has := e.window()
 	more := beyondFirst(size) - beyondFirst(has)
@@ -218,25 +220,25 @@ func (w *Worker) setWindow(e *EP, size int64) {
 	m.Resize(size)
 }
 
-// Memory that messages use at most which fill a window: records, buffers, and what the allocator adds. The
-// worst are announcements with keys.
+// Upper limits of the memory that a full window of messages uses: records, buffers and the overhead
+// of the allocator. Announcements with keys need the most.
 const (
-	// leastWindowMemory is that of leastWindow with its reserve, in bytes, where keys are not longer
-	// than maxSmallKey.
+	// leastWindowMemory is the limit for leastWindow with its reserve, in bytes, if no key is
+	// longer than maxSmallKey.
 	leastWindowMemory = 4608
-	// memoryFactor is how many bytes of memory each byte beyond that uses.
+	// memoryFactor is the number of bytes of memory for each further byte of the window.
 	memoryFactor = 2
 )
 
-// peerShare is how many bytes the windows of a peer may have together beyond leastWindow each: such that
-// with them, the least windows of all EPs that it may make, and the messages that it has left behind,
-// it does not use more memory than Config.PeerBudget.
+// peerShare returns the limit for the sum of a peer's windows, without leastWindow of each, in
+// bytes. With these windows, the least windows of all EPs that the peer may make and the messages
+// that it has left behind, the peer uses at most Config.PeerBudget.
 func (w *Worker) peerShare(uuid uint64) int64 {
 	return (w.ctx.cfg.peerRoom() - w.messages.leftOf[uuid]) / memoryFactor
 }
 
-// leftRoom is how many bytes of messages a peer may leave behind: what its windows, and EPs that it has not made,
-// do not use.
+// leftRoom returns how many bytes of messages a peer may leave behind: the memory that its windows
+// and the EPs that it has not made do not use.
 func (w *Worker) leftRoom(uuid uint64) int64 {
 	cfg := &w.ctx.cfg
 	_, windows := w.names.Granted(uuid)
@@ -244,18 +246,18 @@ func (w *Worker) leftRoom(uuid uint64) int64 {
 	return cfg.peerRoom() + free - windows*memoryFactor
 }
 
-// peerRoom is what PeerBudget leaves for windows and messages left behind beside the least windows of all EPs that
-// a peer may make, in bytes; an eighth at least.
+// peerRoom returns the part of PeerBudget for windows and messages left behind, after the least
+// windows of all EPs that a peer may make, in bytes; at least an eighth of the budget.
 func (c *Config) peerRoom() int64 {
 	budget := c.peerBudget()
 	return max(budget-int64(c.maxEPsPerPeer())*leastWindowMemory, budget/8)
 }
 
-// received gives back the charge of a message of n bytes, which the user has now, and
-// tells the peer once that is worth it.
+// received returns the charge of a message of n bytes that the user has received. The peer gets the
+// credit in batches.
 func (m *messages) received(n int) { m.giveBack(charge(n)) }
 
-// giveBack is received by what messages were charged.
+// giveBack returns a charge of n bytes, messageCharge included.
 func (m *messages) giveBack(n int64) {
 	m.Held -= n
 	m.Room += n
@@ -266,8 +268,8 @@ func (m *messages) giveBack(n int64) {
 	m.passed(n)
 }
 
-// grant tells the peer what it may send again, unless the connection is over. What a handler
-// may still keep is left for the next time.
+// grant sends the due credit to the peer, unless the connection is closed. The charge of the
+// message that a handler is processing is left for the next grant.
 func (m *messages) grant() {
 	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
@@ -277,7 +279,7 @@ func (m *messages) grant() {
 	}
 }
 
-// closeWindow gives the window back to the budget when the EP goes.
+// closeWindow returns the window to the budget when the EP is destroyed.
 func (e *EP) closeWindow() {
 	m := e.msgs
 	if e.link != nil && (m == nil || !m.closed) {
@@ -288,7 +290,7 @@ func (e *EP) closeWindow() {
 	}
 	m.closed = true
 	m.unbind()
-	m.joined = joinedWords{} // it would keep the endpoint of the transport
+	m.joined = joinedWords{} // it would keep the transport endpoint alive
 	e.w.addLeft(m, m.Held)
 	m.admit()
 	if e.w.messages.latest == m {
@@ -297,7 +299,7 @@ func (e *EP) closeWindow() {
 	m.closeKeys()
 }
 
-// addLeft adds n bytes to what the messages of a peer that has gone use.
+// addLeft adds n bytes to the memory of messages that a departed peer has left behind.
 func (w *Worker) addLeft(m *messages, n int64) {
 	uuid := m.e.peer.Addr.UUID()
 	w.messages.leftBytes += n
@@ -306,7 +308,7 @@ func (w *Worker) addLeft(m *messages, n int64) {
 	}
 }
 
-// handleCredit lets messages go on that waited for credit.
+// handleCredit handles a grant of the peer, and sends messages that waited for credit.
 func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	a := e.msgs
 	if a == nil || c.Value > maxCredit {
@@ -321,9 +323,9 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// controlMsg is a message of the AM lane with what is left to say about a message, or credit.
+// controlMsg is a type of control message: it concerns a message of the AM lane, or credit.
 type controlMsg struct {
-	stage stage // of the request that sends one which the lane does not take at once
+	stage stage // of the request that sends the message if the lane has no resources
 	am    uint8
 }
 
@@ -345,13 +347,13 @@ func newControl(name string, am uint8) *controlMsg {
 	}}
 }
 
-// controlRecord is what a control message says.
+// controlRecord is the content of a control message.
 type controlRecord struct {
 	id, value uint64
 }
 
-// control tells the peer something about the message or receive that it calls id: in the call,
-// if the lane takes it, and otherwise by a request.
+// control sends a control message about the message or receive with the id. If the lane has no
+// resources, a request sends it later.
 func (e *EP) control(c *controlMsg, id, value uint64) {
 	x := e.lane(wireup.AM)
 	if x != nil && x.Proven && e.closing.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
@@ -362,7 +364,7 @@ func (e *EP) control(c *controlMsg, id, value uint64) {
 	r.answer()
 }
 
-// answer starts a request that tells the peer something and has no user.
+// answer starts a request that sends something to the peer. No user has the request.
 func (r *Request) answer() {
 	e := r.ep
 	if r, _ = r.start(); r != nil {
