@@ -19,16 +19,16 @@ import (
 type EP struct {
 	w    *Worker
 	peer *conn.Peer
-	link *link // nil until an operation needed a lane
+	link *link // nil until an operation needs a lane
 
-	ops     requestList // operations in progress, in the order of issue
+	ops     requestList // operations in progress, in the order of their start
 	awaited requestList // requests that wait for a message of the peer
-	waiting *waiting    // those that wait for a lane, for credit, or behind a fence; nil until there was one
+	waiting *waiting    // requests that wait for a lane, for credit or behind a fence; nil until the first
 	keys    *RKey       // keys that are bound to this EP
 
-	held     *[]*iface // where lanes were closed that may still have operations; nil for none
-	implicit *implicit // nil until there was one
-	msgs     *messages // nil until there was one
+	held     *[]*iface // ifaces of closed lanes that may still have operations; nil for none
+	implicit *implicit // nil until the first implicit operation
+	msgs     *messages // nil until the first message
 
 	id     uint64
 	seq    uint32
@@ -43,52 +43,52 @@ type EP struct {
 	closing   epClose
 	onError   func(*EP, error)
 
-	identity *Identity // of the peer, where a socket has shown it; else nil
+	identity *Identity // of the peer, if a socket has shown it; otherwise nil
 }
 
-// opCounts are numbers of operations in progress.
+// opCounts counts operations in progress.
 type opCounts struct {
-	direct   int32 // that are not listed; see placeDirect
-	unposted int32 // that are not posted completely, or take several steps
+	direct   int32 // not in EP.ops; see placeDirect
+	unposted int32 // not posted completely, or with several steps
 }
 
 // epRoles are roles of lanes.
 type epRoles struct {
 	needed wireup.Roles // to connect at the next progress
-	pinned wireup.Roles // whose lanes cannot be replaced: what is lost of them leaves a gap that nobody knows of
+	pinned wireup.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
 }
 
-// epOrigin is the side that made the EP, and what this side knows of the peer from that.
+// epOrigin is which side made the EP, and what this side therefore knows about the peer.
 type epOrigin struct {
 	counted    bool // made by the peer, and not returned by NewEP yet: counted in Worker.names
 	accepted   bool // the peer has made the connection; also after NewEP has returned the EP
-	passive    bool // made by a peer's REQUEST; no user holds it
-	unproven   bool // a dialer knows its id, and has not proven yet that it is the peer
-	unverified bool // the addresses of the peer are its own claim: no program named them
-	adopted    bool // was passive, and its user has not used it yet
+	passive    bool // made by a REQUEST of the peer; no user has it
+	unproven   bool // a dialer has the id of the EP, and has not proven yet that it is the peer
+	unverified bool // the addresses of the peer are its own claim: they did not come from the program
+	adopted    bool // was passive until NewEP returned it, and has not been used since
 }
 
 // epFence is the state of fences that wait for operations to complete.
 type epFence struct {
-	barrier *Request // the one that operations wait behind
+	barrier *Request // the fence that operations wait behind
 	count   int32
 }
 
 // epFailure is the reason why the EP has failed.
 type epFailure struct {
-	err      *Error     // for the user
-	cause    ucs.Status // the same, for operations
-	tellPeer bool       // the peer is there, and no transport may tell it
+	err      *Error     // what Err returns
+	cause    ucs.Status // the status of failed operations
+	tellPeer bool       // the peer must be notified: no transport reports the failure to it
 }
 
-// epClose is the state of Close.
+// epClose is the state of Close and abort.
 type epClose struct {
-	request  *Request   // the caller's Close
-	mode     CloseMode  // of that, if it is done later
-	later    bool       // Close was called within a transport: the next Progress does what it says
-	ending   bool       // to be destroyed when nothing keeps it
-	notifies bool       // the peer must be notified first
-	aborting ucs.Status // set when operations in progress are to end with it
+	request  *Request   // of the caller's Close
+	mode     CloseMode  // of a Close that was deferred
+	later    bool       // a Packer has called Close: the next Progress closes the EP
+	ending   bool       // destroy the EP when nothing uses it any more
+	notifies bool       // the peer must be notified before
+	aborting ucs.Status // the status with which operations in progress fail; OK if they are not aborted
 }
 
 // epState is the state of an EP. It only increases.
@@ -128,7 +128,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	return e, nil
 }
 
-// connectEagerly connects the EP now, if Config.Connect is eager.
+// connectEagerly requests all lanes now if Config.Connect is eager.
 func (e *EP) connectEagerly() {
 	if e.w.ctx.cfg.Connect != ConnectEager {
 		return
@@ -148,14 +148,14 @@ func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	return e
 }
 
-// hold counts an EP for its peer, and assigns its id, until it is destroyed.
+// hold takes a reference to the peer and assigns the EP's id. destroy undoes both.
 func (w *Worker) hold(e *EP) {
 	w.peers.Hold(e.peer)
 	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
 }
 
-// countMade counts or uncounts the EP among those that its peer has made.
+// countMade counts the EP among those that its peer has made, or removes it from them.
 func (e *EP) countMade(made bool) {
 	if e.origin.counted == made {
 		return
@@ -198,7 +198,7 @@ func (e *EP) Connected() bool { return e.lane(wireup.RMA) != nil }
 // no further progress of this side for it. It makes no progress.
 func (e *EP) Established() bool { return e.lane(wireup.AM) != nil }
 
-// lane is the lane that is active for a role, or nil.
+// lane returns the active lane of a role, or nil.
 func (e *EP) lane(p wireup.Role) *lane {
 	if e.link == nil {
 		return nil
@@ -206,7 +206,7 @@ func (e *EP) lane(p wireup.Role) *lane {
 	return e.link.lanes.Use[p]
 }
 
-// list adds a request as the latest operation of the EP.
+// list adds a request as the newest operation of the EP.
 func (e *EP) list(r *Request) {
 	r.flags |= placeListed
 	e.ops.add(r)
@@ -215,8 +215,7 @@ func (e *EP) list(r *Request) {
 	}
 }
 
-// unlist removes a complete operation, and starts a flush that waited for
-// it.
+// unlist removes a complete operation. If the oldest operation is now a flush, it starts the flush.
 func (e *EP) unlist(r *Request) {
 	r.moveTo(placeNone)
 	e.ops.remove(r)
@@ -233,7 +232,7 @@ func (e *EP) busy() bool {
 	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.underway() || e.awaited.first != nil
 }
 
-// emptied is called when there may be no operation left.
+// emptied is called when the last operation in progress may be complete.
 func (e *EP) emptied() {
 	if !e.busy() && (e.held != nil || e.closing.ending) {
 		e.unheld()
@@ -248,8 +247,8 @@ func (e *EP) holdIface(i *iface) {
 	*e.held = append(*e.held, i)
 }
 
-// unheld is called when no operation is left: the ifaces of closed lanes have
-// reported all completions, and an EP that waited for them can be destroyed.
+// unheld is called when no operation is in progress: it releases the ifaces of closed lanes, and
+// schedules the EP if it waits to be destroyed.
 func (e *EP) unheld() {
 	if e.held != nil {
 		for _, i := range *e.held {
@@ -262,7 +261,7 @@ func (e *EP) unheld() {
 	}
 }
 
-// need requests a lane at the next progress.
+// need requests a lane, which Progress connects.
 func (e *EP) need(p wireup.Role) {
 	e.roles.needed |= wireup.Set(p)
 	e.w.schedule(e)
@@ -278,7 +277,7 @@ func (e *EP) wait(r *Request) {
 	}
 }
 
-// used records that the user uses an EP that adopted the peer's connection.
+// used records that the user uses an adopted EP, which therefore can no longer start over.
 func (e *EP) used() {
 	if e.origin.adopted {
 		e.origin.adopted = false
@@ -286,11 +285,11 @@ func (e *EP) used() {
 	}
 }
 
-// startOver makes an EP that adopted the peer's connection, and was not used yet,
-// unconnected again: the user need not notice that the peer has closed its EP.
+// startOver disconnects an adopted EP that was not used yet. The user does not see that the peer
+// has closed its EP.
 func (e *EP) startOver() {
 	e.w.forget(e)
-	e.abort(ucs.StatusPeerClosed) // answers to the peer
+	e.abort(ucs.StatusPeerClosed) // replies to the peer
 	e.link.carrier.Close()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	e.w.dropLink(e.link)
@@ -338,7 +337,7 @@ func (e *EP) closeFailed() {
 	if e.state != epFailed || e.closing.aborting != ucs.StatusOK {
 		return
 	}
-	if e.failed.cause == ucs.StatusPeerClosed { // only now it is known that no other reason follows
+	if e.failed.cause == ucs.StatusPeerClosed { // no other reason can arrive any more
 		e.w.stats.leftPeers.Inc()
 	} else {
 		e.w.stats.failedEPs.Inc()
@@ -356,7 +355,7 @@ func (e *EP) closeFailed() {
 	}
 }
 
-// abort aborts every operation with st and closes the lanes.
+// abort fails every operation with st and closes the lanes.
 func (e *EP) abort(st ucs.Status) {
 	e.closing.aborting = st
 	e.unbind()
@@ -380,8 +379,8 @@ func (e *EP) abort(st ucs.Status) {
 	e.endEach(st, func(p *protocol) func(*EP, ucs.Status) { return p.aborted })
 }
 
-// endAnswered fails the atomics that wait for a reply of the peer, which cannot arrive
-// on this lane any more. Other operations belong to transports, or are flushes that wait for these.
+// endAnswered fails the atomics that wait for a reply of the peer, which can no longer arrive. The
+// other operations belong to transports, or are flushes that wait for these.
 func (e *EP) endAnswered(st ucs.Status) {
 	var waiting []*Request
 	for r := e.ops.first; r != nil; r = r.next {
@@ -394,7 +393,7 @@ func (e *EP) endAnswered(st ucs.Status) {
 	}
 }
 
-// laneOf is the lane of a transport endpoint, or nil.
+// laneOf returns the lane of a transport endpoint, or nil.
 func (e *EP) laneOf(ep uct.EP) *lane {
 	if e.link == nil {
 		return nil
@@ -443,8 +442,8 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	return r.started()
 }
 
-// closeLater makes the EP reject operations, and defers the rest of Close to the next Progress: until a
-// Packer has returned, a transport needs the lane for its message.
+// closeLater makes the EP reject operations and leaves the rest of Close to the next Progress:
+// while a Packer runs, a transport uses the lane for its message.
 func (e *EP) closeLater(mode CloseMode) {
 	e.closing.later, e.closing.mode = true, mode
 	if e.state == epOpen {
@@ -491,7 +490,7 @@ func (e *EP) closeAnyway() (*Request, error) {
 	return r.started()
 }
 
-// stop makes the EP reject operations.
+// stop makes the EP reject new operations.
 func (e *EP) stop() {
 	e.state = epClosing
 	e.w.forget(e)
@@ -504,7 +503,7 @@ func (e *EP) stop() {
 	e.endEach(ucs.StatusCanceled, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 }
 
-// drain waits for the operations in progress, then disconnects.
+// drain disconnects the EP when the operations in progress are complete.
 func (e *EP) drain() {
 	r := e.w.newRequest(e, &drainStage)
 	e.list(r)
@@ -521,19 +520,19 @@ func (e *EP) cutOff() {
 	e.leave()
 }
 
-// leave notifies the peer, if it may know the connection, and ends the EP.
+// leave ends the EP. The peer is notified first if it may know the connection.
 func (e *EP) leave() {
 	e.closing.notifies = e.link != nil
 	e.end()
 }
 
-// over reports whether an EP that is closing can be destroyed: it has no operation and no message.
+// over reports whether a closing EP can be destroyed: it has no operation and no message to send.
 func (e *EP) over() bool {
 	return !e.busy() && !e.closing.notifies && (e.link == nil || e.link.carrier.Idle())
 }
 
-// end destroys the EP, at once or when its last operation is complete and its last
-// message was sent.
+// end destroys the EP, at once or when its last operation is complete and its last message was
+// sent.
 func (e *EP) end() {
 	e.closing.ending = true
 	if e.over() {
@@ -551,8 +550,8 @@ func (e *EP) end() {
 	}
 }
 
-// disconnect notifies the peer that the EP is closed, if the peer knows it. Replies that wait for room
-// are sent before, because the notification may use another lane.
+// disconnect notifies the peer that the EP is closed. It is called after the replies that waited
+// for room were sent: the notification may use another lane.
 func (e *EP) disconnect() {
 	e.closing.notifies = false
 	e.handle(wireup.Event{Kind: wireup.Closed})
@@ -583,8 +582,8 @@ func (e *EP) destroy() {
 	e.finishClose()
 }
 
-// finishClose completes the caller's Close: the notification was sent, and no transport
-// has an operation any more. The EP stays in the worker until the notification has arrived.
+// finishClose completes the caller's Close when no transport has an operation any more. The EP
+// stays in the worker until the notification was sent.
 func (e *EP) finishClose() {
 	if e.link != nil {
 		e.dropAnswers()
@@ -596,8 +595,8 @@ func (e *EP) finishClose() {
 	}
 }
 
-// dropAnswers drops the replies to the peer that wait for room in a lane that will be
-// closed: the peer has received nothing for too long, or has disconnected.
+// dropAnswers fails the replies to the peer that wait for room in a lane which is about to close:
+// the peer has received nothing for too long, or has disconnected.
 func (e *EP) dropAnswers() {
 	if e.link.answers > 0 && e.closing.aborting == ucs.StatusOK {
 		e.abort(ucs.StatusCanceled)
@@ -612,15 +611,16 @@ type EPConfig struct {
 	OnError func(ep *EP, err error)
 }
 
-// answerDue counts a reply that cannot be sent yet. If the peer receives none, its EP fails at the limit.
+// answerDue counts a reply that waits for room. At the limit the EP fails: the peer receives no
+// replies.
 func (e *EP) answerDue() {
 	if e.link.answers++; e.link.answers == conn.MaxReplies {
 		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }
 
-// answered is called when a reply was sent or dropped. A reply that could not be sent at once was counted by
-// answerDue, and its request released.
+// answered is called when a reply was sent or dropped. A reply that had to wait was counted by
+// answerDue, and its request is released.
 func (r *Request) answered() {
 	e := r.ep
 	if r.flags&reqReleased == 0 || e.link == nil {

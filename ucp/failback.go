@@ -10,23 +10,25 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A lane that failed comes back when its path works again. wireup decides when to try the path, and opens a
-// lane without roles over it. When a message has come over this lane, the roles for which it is better move to
-// it, at each side on its own:
+// If the path of a failed lane works again, operations return to it. wireup decides when to try the
+// path, and opens a lane without roles over it. After a message has arrived over this lane, the
+// roles for which it is better move to it. Each side moves its roles independently:
 //
-//   - Operations that start wait until no operation is queued at the transport for the old lane. Then the role
-//     has no lane, and operations wait for one, as after a failure.
+//   - New operations wait until the transport has no queued operation for the old lane. Then the
+//     role has no lane, and operations wait for one, as after a failure.
 //   - The old lane is flushed. Puts, gets and atomics then continue over the new lane.
-//   - Messages continue when the peer has handled those that came over the old lane (LEAVE, LEFT).
-//   - When both sides have left the old lane, both close it.
+//   - Messages continue after the peer has handled the messages that arrived over the old lane
+//     (LEAVE, LEFT).
+//   - After both sides have left the old lane, both close it.
 //
-// Nothing is repeated and nothing is lost. If the new lane fails in the meantime, the role returns to the old one.
+// Nothing is repeated or lost. If the new lane fails in the meantime, the role returns to the old
+// lane.
 
-// defaultLaneRetry is that of Config.LaneRetryInterval.
+// defaultLaneRetry is the default of Config.LaneRetryInterval.
 const defaultLaneRetry = 10 * time.Second
 
-// laneRetry is LaneRetryInterval as wireup takes it: 0 for never. Queues of tagged messages belong to a lane, so
-// their messages do not move.
+// laneRetry returns the interval for wireup; 0 for never. Tuple queues belong to a lane, so their
+// messages cannot move.
 func (c *Config) laneRetry() time.Duration {
 	if c.TagProto != "" && c.TagProto != tagProtoAuto {
 		return 0
@@ -40,13 +42,13 @@ func (c *Config) laneRetry() time.Duration {
 	return c.LaneRetryInterval
 }
 
-// laneMoves are the lanes of an EP that are on trial or being left.
+// laneMoves is the lanes of an EP that are on trial or that roles move away from.
 type laneMoves struct {
-	trials uint8 // numbers of lanes on trial, as bits
-	held   bool  // operations that start wait, as behind a fence
+	trials uint8 // bit n is set if lane n is on trial
+	held   bool  // new operations wait, as behind a fence
 	leaves []*laneLeave
 	proofs []*laneProof
-	drains []wireup.Event // LaneDrained, when what has arrived was handled
+	drains []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
 }
 
 // laneLeave is a lane from which roles move away.
@@ -57,11 +59,11 @@ type laneLeave struct {
 	waits   bool           // pend is queued at the lane
 	flushes bool           // flush was posted
 	flushed bool           // flush has completed
-	flush   uct.Completion // belongs to the transport while flushes and not flushed
+	flush   uct.Completion // the transport uses it while flushes is set and flushed is not
 	pend    uct.PendingReq
 }
 
-// laneProof is a message to send over a lane on trial.
+// laneProof is a message that must be sent over a lane on trial.
 type laneProof struct {
 	lane  int
 	msg   packedMsg
@@ -69,7 +71,7 @@ type laneProof struct {
 	pend  uct.PendingReq
 }
 
-// moving is the state of lanes that move.
+// moving returns l.moves, and makes it if needed.
 func (l *link) moving() *laneMoves {
 	if l.moves == nil {
 		l.moves = &laneMoves{}
@@ -77,7 +79,7 @@ func (l *link) moving() *laneMoves {
 	return l.moves
 }
 
-// onTrial reports whether a lane is on trial: its failure concerns nothing else.
+// onTrial reports whether a lane is on trial. The failure of such a lane affects no operation.
 func (l *link) onTrial(x *lane) bool {
 	if l.moves == nil || l.moves.trials == 0 {
 		return false
@@ -86,7 +88,7 @@ func (l *link) onTrial(x *lane) bool {
 	return n >= 0 && l.moves.trials&(1<<n) != 0
 }
 
-// openedOnTrial records that a lane is on trial, if it is.
+// openedOnTrial records and counts the opened lane if it is on trial.
 func (l *link) openedOnTrial(n int) {
 	if l.conn.OnTrial(n) {
 		l.moving().trials |= 1 << n
@@ -94,7 +96,7 @@ func (l *link) openedOnTrial(n int) {
 	}
 }
 
-// endMoves forgets what moves to or from a lane that has gone.
+// endMoves removes the moves from and trials of a lane that closes.
 func (l *link) endMoves(n int) {
 	m := l.moves
 	if m == nil {
@@ -120,7 +122,7 @@ func (l *link) endAllMoves() {
 func (l *link) proveLane(n int, msg []byte) {
 	m := l.moving()
 	if slices.ContainsFunc(m.proofs, func(p *laneProof) bool { return p.lane == n }) {
-		return // the one before was not sent yet
+		return // the previous message was not sent yet
 	}
 	p := &laneProof{lane: n, msg: packedMsg{msg}}
 	p.pend.Func = func(*uct.PendingReq) error {
@@ -132,8 +134,8 @@ func (l *link) proveLane(n int, msg []byte) {
 	l.e.w.schedule(l.e)
 }
 
-// send sends the message, or waits for resources of the lane. It reports false if that has to be tried again. If the
-// lane has failed, its transport reports that.
+// send sends the message, or waits for resources of the lane. It reports whether it needs no
+// further call. If the lane has failed, its transport reports that.
 func (p *laneProof) send(l *link) bool {
 	x := &l.lanes.All[p.lane]
 	if x.EP == nil || x.AM == nil || p.waits {
@@ -154,7 +156,7 @@ func (p *laneProof) send(l *link) bool {
 	return true
 }
 
-// returned records that a lane works whose pair had failed, and that roles which were lost have pairs again.
+// returned records that a lane on trial works, and that lost roles have lanes again.
 func (l *link) returned(n int, roles wireup.Roles) {
 	x := &l.lanes.All[n]
 	l.moving().trials &^= 1 << n
@@ -165,7 +167,7 @@ func (l *link) returned(n int, roles wireup.Roles) {
 	}
 }
 
-// leaveLane begins to move roles away from a lane.
+// leaveLane starts to move roles away from a lane.
 func (l *link) leaveLane(n int, roles wireup.Roles) {
 	m := l.moving()
 	v := &laneLeave{lane: n, roles: roles}
@@ -187,7 +189,7 @@ func (l *link) leaveLane(n int, roles wireup.Roles) {
 	l.e.w.schedule(l.e)
 }
 
-// releaseStarts lets operations start again when no lane needs that they wait.
+// releaseStarts starts the waiting operations if no lane move needs them to wait any longer.
 func (l *link) releaseStarts() {
 	m, e := l.moves, l.e
 	if !m.held || slices.ContainsFunc(m.leaves, func(v *laneLeave) bool { return !v.cut }) {
@@ -203,7 +205,7 @@ func (l *link) releaseStarts() {
 	}
 }
 
-// moveLanes continues with what moves.
+// moveLanes continues the lane moves. Progress calls it.
 func (l *link) moveLanes() {
 	m := l.moves
 	if m == nil {
@@ -226,8 +228,8 @@ func (l *link) moveLanes() {
 	}
 }
 
-// leave continues with a lane from which roles move away. It reports whether nothing is in flight any more that was
-// posted for the roles.
+// leave continues to move roles away from a lane. It reports whether no operation of these roles is
+// in flight on the lane any more.
 func (l *link) leave(v *laneLeave) bool {
 	x := &l.lanes.All[v.lane]
 	if v.waits || x.EP == nil {
@@ -239,7 +241,7 @@ func (l *link) leave(v *laneLeave) bool {
 			return false
 		}
 		l.cutRoles(x, v)
-		if x.EP == nil || v.waits { // an operation that started again has failed
+		if x.EP == nil || v.waits { // an operation that started has failed and closed the lane
 			return false
 		}
 	}
@@ -250,7 +252,7 @@ func (l *link) leave(v *laneLeave) bool {
 			l.awaitResources(x, v)
 			return false
 		case err != nil:
-			return false // the transport reports it
+			return false // the transport reports the error
 		}
 		v.flushes, v.flushed = true, !pending
 	}
@@ -269,7 +271,7 @@ func (l *link) queuedAt(x *lane) bool {
 	return false
 }
 
-// awaitResources continues with the lane when its transport has worked off what is queued.
+// awaitResources schedules the EP when the transport has posted what is queued for the lane.
 func (l *link) awaitResources(x *lane, v *laneLeave) {
 	switch x.EP.AddPending(&v.pend) {
 	case nil:
@@ -279,7 +281,7 @@ func (l *link) awaitResources(x *lane, v *laneLeave) {
 	}
 }
 
-// cutRoles takes the roles from a lane. Operations wait until another lane has them.
+// cutRoles removes the roles from a lane. Operations wait until another lane has them.
 func (l *link) cutRoles(x *lane, v *laneLeave) {
 	v.cut = true
 	for role := range wireup.Aux {
@@ -294,14 +296,14 @@ func (l *link) cutRoles(x *lane, v *laneLeave) {
 	l.releaseStarts()
 }
 
-// leaves reports whether a lane has lost a role, which moves to another lane.
+// leaves reports whether a role has been removed from a lane in a move.
 func (l *link) leaves(n int, role wireup.Role) bool {
 	return l.moves != nil && slices.ContainsFunc(l.moves.leaves, func(v *laneLeave) bool {
 		return v.lane == n && v.cut && v.roles.Has(role)
 	})
 }
 
-// stays ends the move of roles that a lane gets back, as the better lane has failed.
+// stays ends the moves of roles that return to the lane because the new lane has failed.
 func (l *link) stays(n int, roles wireup.Roles) {
 	m := l.moves
 	if m == nil {
@@ -314,10 +316,10 @@ func (l *link) stays(n int, roles wireup.Roles) {
 	}
 }
 
-// holdsStarts reports whether operations that start must wait until a lane has lost its roles. l may be nil.
+// holdsStarts reports whether new operations must wait for a lane move. l may be nil.
 func (l *link) holdsStarts() bool { return l != nil && l.moves != nil && l.moves.held }
 
-// receiveRest handles what has arrived at a transport.
+// receiveRest polls a transport until nothing more has arrived, at most maxRestPolls times.
 func (i *iface) receiveRest() {
 	for range maxRestPolls {
 		if i.Progress() == 0 {
@@ -326,7 +328,7 @@ func (i *iface) receiveRest() {
 	}
 }
 
-// givenUp is a transport that was given up, and why.
+// givenUp is a transport that was given up, with the reason.
 type givenUp struct {
 	iface *iface
 	err   error
@@ -335,7 +337,7 @@ type givenUp struct {
 // giveUp records that a transport was given up.
 func (l *link) giveUp(i *iface, why error) { l.tried = append(l.tried, givenUp{i, i.failure(why)}) }
 
-// whyGivenUp are the reasons why transports were given up.
+// whyGivenUp returns the reasons why transports were given up.
 func (l *link) whyGivenUp() []error {
 	all := make([]error, len(l.tried))
 	for i := range l.tried {
@@ -344,14 +346,15 @@ func (l *link) whyGivenUp() []error {
 	return all
 }
 
-// drain has the worker handle what has arrived at a transport from the peer, at the next progress.
+// drain records that the worker must handle what has arrived at a transport from the peer. The next
+// Progress does that and reports LaneDrained.
 func (l *link) drain(act wireup.Action) {
 	m := l.moving()
 	m.drains = append(m.drains, wireup.Event{Kind: wireup.LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status})
 	l.e.w.schedule(l.e)
 }
 
-// leaveOpen retires a lane that both sides have left. It is closed when the peer has closed its own.
+// leaveOpen retires a lane that both sides have left. It closes when the peer has closed its lane.
 func (l *link) leaveOpen(x *lane) {
 	l.lanes.Leave(x)
 	l.e.lanesChanged()

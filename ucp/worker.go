@@ -27,12 +27,12 @@ type Worker struct {
 	owner  engineOwner
 
 	ctx       *Context
-	protocols []*protocol // not changed
+	protocols []*protocol // fixed after NewWorker
 	ifaces    []*iface
 	net       network
-	shared    *SharedWorker // that has the worker; nil if there is none
+	shared    *SharedWorker // the SharedWorker of this worker; nil without one
 
-	eps   handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
+	eps   handle.Table[*EP] // by id: messages contain the id; a peer knows only the ids of its own EPs
 	peers conn.Peers
 	names conn.Names[*EP]
 	lanes laneTable
@@ -40,10 +40,10 @@ type Worker struct {
 	todo    todo
 	ended   endedOps
 	msg     packedMsg
-	packing bool                   // a Packer is called, within a transport
-	carrier func(*EP) conn.Carrier // of handshakes
+	packing bool                   // a transport is calling a Packer
+	carrier func(*EP) conn.Carrier // makes the carrier of an EP's handshake
 
-	lendLimit time.Duration // how long a call that was given up waits for its buffer
+	lendLimit time.Duration // how long an abandoned blocking call waits for its buffer
 	closed    bool
 	errs      closeErrors
 	stats     workerStats
@@ -51,7 +51,7 @@ type Worker struct {
 	// State of protocols; the state of tagged messages is above.
 	messages      messageState
 	freeAnnounced *announced
-	tuples        *tuples // nil if messages go through no queues; see tuple.go
+	tuples        *tuples // nil if messages use no tuple queues; see tuple.go
 	active        activeHandlers
 	streams       streamState
 	transfers     transferState
@@ -65,14 +65,14 @@ type Worker struct {
 type todo struct {
 	broken   []brokenLane
 	deferred []*EP
-	spare    []*EP // deferred, while it is worked off
+	spare    []*EP // the previous array of deferred, for reuse
 }
 
 // laneTable is the table of lanes of all EPs of a worker.
 type laneTable struct {
-	links  []*link // of EPs that have one, in no particular order
+	links  []*link // of EPs that have one, in no order
 	byEP   map[uct.EP]laneOwner
-	groups []region.Group // of domains over which lanes share work
+	groups []region.Group // sets of domains over which lanes share transfers
 }
 
 // brokenLane is a transport endpoint that failed.
@@ -81,7 +81,7 @@ type brokenLane struct {
 	err error
 }
 
-// newWorker is NewWorker with these protocols.
+// newWorker is NewWorker with the given protocols.
 func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker, err error) {
 	if err := c.hold(); err != nil {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
@@ -116,8 +116,8 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 	return w, nil
 }
 
-// open opens the selected transports and, if none of them can carry handshakes
-// though some need one, others of the same domains for that purpose only.
+// open opens the selected transports. If transports of a domain need a handshake and no open
+// transport can carry it, open also opens other transports of that domain, for handshakes only.
 func (w *Worker) open(undo *cleanup.Stack) error {
 	for _, d := range w.ctx.memory.Domains {
 		w.net.addr.MDs = append(w.net.addr.MDs, wireup.MD{Component: d.Attr.Component})
@@ -159,7 +159,7 @@ func (w *Worker) lacksAux(d *region.Domain) bool {
 	return need
 }
 
-// capsAux are the capabilities of a transport that can carry handshakes.
+// capsAux is the capabilities of a transport that can carry handshakes.
 const capsAux = uct.CapAMBcopy | uct.CapConnectIface
 
 // openIface opens a transport. If it is only for handshakes, and cannot carry
@@ -192,7 +192,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 	return u, nil
 }
 
-// newIface makes the record of an open transport, which is then added to the engine.
+// newIface makes the record of an open transport. The caller must add it to the engine.
 func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	ext := u.Ext()
 	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address, port: ext.Port}
@@ -225,7 +225,7 @@ func (w *Worker) setHandlers(i *iface) error {
 	}
 	return ucs.Join(
 		w.setUnknown(i),
-		w.protocolHandlers(i), // may replace those: a protocol may have an id of its own, from wire.AMUnknown on
+		w.protocolHandlers(i), // may replace handlers of unknown ids: a protocol may use an id from wire.AMUnknown on
 	)
 }
 
@@ -286,16 +286,16 @@ func (w *Worker) Close() error {
 // then makes progress. Any goroutine may call it.
 func (w *Worker) Signal() { w.engine.Signal() }
 
-// disconnectPolls limits the polls in which Close tries to send its last messages: some
-// tens of microseconds, enough for a peer that makes progress.
+// disconnectPolls limits the polls in which Close sends its last messages. They take some tens of
+// microseconds, which is enough if the peer makes progress.
 const disconnectPolls = 1000
 
-// forceClose closes an EP at the end of its worker.
+// forceClose closes an EP because its worker closes.
 func (w *Worker) forceClose(e *EP) {
 	if e.closing.ending {
 		return
 	}
-	e.origin.passive = true // the user's Close has nothing left to do
+	e.origin.passive = true // the user must not close it any more
 	if e.state == epFailed {
 		e.end()
 		return
@@ -303,16 +303,16 @@ func (w *Worker) forceClose(e *EP) {
 	e.cutOff()
 }
 
-// keep stores an error for Close.
+// keep stores an error, which Close returns.
 func (w *Worker) keep(err error) { w.errs.add(err) }
 
-// closeErrors are errors of objects that were closed before the worker.
+// closeErrors is errors of objects that were closed before the worker.
 type closeErrors struct {
 	first []error // at most maxCloseErrors
-	more  int     // that came after them
+	more  int     // number of errors after these
 }
 
-// maxCloseErrors limits them, as each of many EPs may add one.
+// maxCloseErrors limits the stored errors: each of many EPs may add one.
 const maxCloseErrors = 16
 
 func (c *closeErrors) add(err error) {
@@ -325,7 +325,7 @@ func (c *closeErrors) add(err error) {
 	}
 }
 
-// all lists the stored errors, and the number of others.
+// all returns the stored errors, and one error with the number of the others.
 func (c *closeErrors) all() []error {
 	if c.more == 0 {
 		return c.first
@@ -333,9 +333,9 @@ func (c *closeErrors) all() []error {
 	return append(c.first, fmt.Errorf("and %d errors more", c.more))
 }
 
-// adopt returns the connection that the peer has made already with the number
-// of our next one; nil if there is none. A connection of a worker with the same
-// UUID and another address is not the peer's.
+// adopt returns the passive EP that the peer has made under the number of our next EP to it, or nil
+// if there is none. A connection of a worker with the same UUID and another address does not belong
+// to the peer.
 func (w *Worker) adopt(p *conn.Peer) *EP {
 	uuid := p.Addr.UUID()
 	if uuid == w.net.addr.UUID() {
@@ -362,8 +362,8 @@ func (w *Worker) forget(e *EP) {
 	w.names.Forget(e, e.peer.Addr.UUID(), e.seq, called)
 }
 
-// sender is the EP of a message, by the id in the message; if no EP with that id accepts messages, it counts
-// that and returns nil.
+// sender returns the EP with the id that a message contains. If no such EP accepts messages, it
+// counts that and returns nil.
 func (w *Worker) sender(name uint64) *EP {
 	e := w.eps.Find(name)
 	if e == nil || e.state != epOpen || e.link == nil || e.origin.unproven {
@@ -372,8 +372,8 @@ func (w *Worker) sender(name uint64) *EP {
 	return e
 }
 
-// connected is the EP of a further part of a message, by the id in it;
-// nil if there is none. The EP may be closing after its messages are complete.
+// connected returns the EP with the id that a later part of a message contains, or nil. The EP may
+// be closing.
 func (w *Worker) connected(name uint64) *EP {
 	e := w.eps.Find(name)
 	if e == nil || e.state > epClosing || e.link == nil || e.origin.unproven {
