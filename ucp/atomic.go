@@ -92,7 +92,7 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	return e.fetchSlow(uct.AtomicCSwap, size, compare, swap, result, raddr, key)
 }
 
-// fetchSlow does what does not go with one call of the transport.
+// fetchSlow makes a request for an atomic that one call of the transport does not complete.
 //
 //go:noinline
 func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result *uint64, raddr uint64, key *RKey) (r *Request, err error) {
@@ -110,14 +110,14 @@ func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result 
 	return r.start()
 }
 
-// atomicRecord is what an atomic notes that does not go in one call.
+// atomicRecord is the state of an atomic with a request.
 type atomicRecord struct {
 	value   uint64 // the operand
-	compare uint64 // the other one of compare-and-swap
-	seen    uint64 // what the word is believed to hold, where compare-and-swap is repeated until it succeeds
+	compare uint64 // the compare operand of compare-and-swap
+	seen    uint64 // the last known value of the word, for an atomic that repeats compare-and-swap
 }
 
-// wordText says why no atomic is of size bytes at raddr.
+// wordText returns why no atomic of size bytes is possible at raddr.
 func wordText(size int, raddr uint64) string {
 	if size != 4 && size != 8 {
 		return "a word has 4 or 8 bytes"
@@ -151,25 +151,25 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 	return r, nil
 }
 
-// The ways of an atomic. It begins as one of the first two, and chooses the way by what
-// its lane has.
+// Stages of atomics. An atomic starts with one of the first three. choosePost and chooseFetch
+// select the stage that the lane supports.
 var (
-	postStage   stage // without result, by the transport
-	fetchStage  stage // with result, by the transport
-	remoteStage stage // by the target
+	postStage   stage // without result, executed by the transport
+	fetchStage  stage // with result, executed by the transport
+	remoteStage stage // executed by the target
 
-	swapWords  swapLoop // by compare-and-swap until it succeeds
-	swapHalves swapLoop // the same for a 4-byte word, in the 8 bytes around it
+	swapWords  swapLoop // by compare-and-swap, repeated until it succeeds
+	swapHalves swapLoop // the same for a 4-byte word, on the 8 bytes that contain it
 )
 
-// swapLoop is the stages of an atomic by compare-and-swap.
+// swapLoop is the stages of an atomic that repeats compare-and-swap.
 type swapLoop struct {
-	read stage // swaps 0 for 0, which reads the word
-	swap stage // swaps what was seen last for what the operation makes of it
-	wide bool  // the 8 bytes around a 4-byte word are swapped
+	read stage // compares with 0 and stores 0, which reads the word
+	swap stage // replaces the value seen last by the result of the operation
+	wide bool  // on the 8 bytes that contain a 4-byte word
 }
 
-func init() { // they name each other
+func init() { // the stages refer to functions that refer to the stages
 	atomic := stage{class: &keyClass, name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
 	postStage, fetchStage, remoteStage = atomic, atomic, atomic
 	postStage.choose, postStage.post = choosePost, (*Request).postAtomic
@@ -181,7 +181,7 @@ func init() { // they name each other
 	swapHalves.init(atomic)
 }
 
-// init makes the stages from what all atomics have.
+// init makes the stages from the common stage of atomics.
 func (s *swapLoop) init(atomic stage) {
 	s.read, s.swap = atomic, atomic
 	s.read.post = func(r *Request) error {
@@ -193,7 +193,7 @@ func (s *swapLoop) init(atomic stage) {
 	s.swap.done = func(r *Request) { s.found(r, r.old.word == recordOf[atomicRecord](r).seen) }
 }
 
-// choosePost chooses the way of an atomic without result.
+// choosePost selects the stage of an atomic without result.
 func choosePost(r *Request) {
 	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
 	post := a.Post64
@@ -205,7 +205,8 @@ func choosePost(r *Request) {
 	}
 }
 
-// chooseFetch chooses the way of an atomic whose result is wanted, or comes along.
+// chooseFetch selects the stage of an atomic with result, or of one that the transport only has
+// with a result.
 func chooseFetch(r *Request) {
 	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
 	fetch := a.Fetch64
@@ -224,14 +225,14 @@ func chooseFetch(r *Request) {
 	}
 }
 
-// atomicLane is the lane of atomics, with the key for it.
+// atomicLane returns the lane of atomics and its key.
 func (r *Request) atomicLane() (*lane, uct.RKey, error) {
 	l := r.ep.link.lanes.Use[wireup.AMO]
 	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	return l, key, err
 }
 
-// postAtomic posts an operation without result that the transport has.
+// postAtomic posts an operation without result over the transport.
 func (r *Request) postAtomic() error {
 	l, key, err := r.atomicLane()
 	if err != nil {
@@ -240,7 +241,7 @@ func (r *Request) postAtomic() error {
 	return l.AMO.AtomicPost(r.atomic.op, int(r.atomic.size), recordOf[atomicRecord](r).value, r.target.addr, key)
 }
 
-// fetchAtomic posts an operation with result that the transport has.
+// fetchAtomic posts an operation with result over the transport.
 func (r *Request) fetchAtomic() error {
 	l, key, err := r.atomicLane()
 	if err != nil {
@@ -254,7 +255,7 @@ func (r *Request) fetchAtomic() error {
 	return r.took(l.AMO.AtomicFetch(r.atomic.op, int(r.atomic.size), a.value, &r.old.word, r.target.addr, key, &r.comp))
 }
 
-// post swaps what was seen last for another value.
+// post posts the compare-and-swap that replaces the value seen last by swap.
 func (s *swapLoop) post(r *Request, swap uint64) error {
 	l, key, err := r.atomicLane()
 	if err != nil {
@@ -268,14 +269,15 @@ func (s *swapLoop) post(r *Request, swap uint64) error {
 	return r.took(l.AMO.AtomicCSwap(size, recordOf[atomicRecord](r).seen, swap, &r.old.word, addr, key, &r.comp))
 }
 
-// found looks at what a round found, and ends the loop or goes on.
+// found processes the value that a round has returned: it completes the operation or starts the
+// next round.
 func (s *swapLoop) found(r *Request, swapped bool) {
 	found := r.old.word
 	switch {
 	case r.comp.Status != ucs.StatusOK || r.flags&reqDone != 0:
 		r.settle(r.comp.Status)
 		return
-	case swapped || s.applied(r, found) == found: // nothing to change is done by looking
+	case swapped || s.applied(r, found) == found: // the operation changes nothing: the read was enough
 		if s.wide {
 			r.old.word = uint64(uint32(found >> r.shift()))
 		}
@@ -288,14 +290,15 @@ func (s *swapLoop) found(r *Request, swapped bool) {
 		r.settle(st)
 		return
 	}
-	if r.stage.lacksLane(r.ep) { // it moves, or has broken
+	if r.stage.lacksLane(r.ep) { // the role has no lane now
 		r.waitAgain()
 		return
 	}
 	r.proceed()
 }
 
-// applied is the word, or the 8 bytes around it, after the operation on old.
+// applied returns the result of the operation on old, which is the word or the 8 bytes that contain
+// it.
 func (s *swapLoop) applied(r *Request, old uint64) uint64 {
 	a := recordOf[atomicRecord](r)
 	if !s.wide {
@@ -305,7 +308,7 @@ func (s *swapLoop) applied(r *Request, old uint64) uint64 {
 	return old&^(0xffffffff<<at) | r.atomic.op.Apply(4, old>>at&0xffffffff, a.compare, a.value)<<at
 }
 
-// shift is where a 4-byte word lies in the 8 bytes around it.
+// shift returns the position of a 4-byte word in the 8 bytes that contain it, in bits.
 func (r *Request) shift() uint { return uint(r.target.addr&4) * 8 }
 
 // AtomicFetchWait is [EP.AtomicFetch], and returns the old value, zero-extended for 4 bytes. It makes

@@ -9,10 +9,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// newCarrier makes the carrier of the handshake of an EP: the auxiliary lane.
+// newCarrier makes the carrier of an EP's handshake: the auxiliary lane.
 func newCarrier(e *EP) conn.Carrier { return conn.NewAM(&carrierHost{e}, e.peer.Aux, wire.AMWireup) }
 
-// carrierHost is an EP as the carrier of its handshake sees it.
+// carrierHost implements conn.Host for an EP.
 type carrierHost struct{ e *EP }
 
 func (h *carrierHost) iface(p conn.Path) *iface { return h.e.w.ifaces[p.Local] }
@@ -22,7 +22,7 @@ func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
 	remote, i := &h.e.peer.Addr.Resources[p.Remote], h.iface(p)
 	params := uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: h.e.peerIdentity(), Dial: uct.DialNow, Within: h.e.link.within}
 	if h.e.origin.unverified {
-		params.Dial = uct.DialedByPeer // the REQUEST has come over one of the paths
+		params.Dial = uct.DialedByPeer // the REQUEST has arrived over one of the paths
 	}
 	ep, err := i.NewEP(params)
 	if params.Dial == uct.DialedByPeer && errors.Is(err, uct.ErrUnreachable) {

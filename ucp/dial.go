@@ -40,7 +40,7 @@ func (e *RejectedError) inner() *bootstrap.RejectedError {
 
 // asRejected returns err, as a *RejectedError if the listener rejected the dialer.
 func asRejected(err error) error {
-	r, ok := err.(*bootstrap.RejectedError) // bootstrap wraps it in nothing
+	r, ok := err.(*bootstrap.RejectedError) // bootstrap does not wrap it
 	if !ok {
 		return err
 	}
@@ -136,7 +136,7 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 	return w.dial(ctx, network, address, &cfg, w.engine.Until)
 }
 
-// dial is Dial that makes progress as until does.
+// dial is Dial without the exclusive turn. until makes progress and waits.
 func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (*Peer, error) {
 	p, err := w.find(ctx, network, address, cfg, until)
 	w.dialed(err)
@@ -146,7 +146,7 @@ func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialCon
 	return p, nil
 }
 
-// find exchanges addresses with a listener and connects to it.
+// find exchanges addresses with a listener and connects to its worker.
 func (w *Worker) find(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (_ *Peer, err error) {
 	if w.closed {
 		return nil, ucs.ErrClosed
@@ -195,13 +195,14 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	return p, nil
 }
 
-// aside runs f in a goroutine of its own while the worker makes progress, and returns when
-// f has returned: the error of f, or the reason why the wait ended early, which cancels the context of f.
+// aside runs f in another goroutine while the worker makes progress. It returns after f has
+// returned. The error is that of f or, if the wait ended early, the reason, which also cancels the
+// context of f.
 func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	result := make(chan error, 1)
-	var over atomic.Bool // after result; polled
+	var over atomic.Bool // stored after result; the wait polls it
 	go func() {
 		result <- f(ctx)
 		over.Store(true)
@@ -215,7 +216,8 @@ func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Cont
 	return err
 }
 
-// newDialed makes the EP to a listener, which waits for it and has the address own of this side.
+// newDialed makes the EP to the worker of a listener, which expects it and has the address own of
+// this side.
 func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error) {
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
@@ -240,18 +242,18 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 	return e, nil
 }
 
-// join waits until the EP is connected. If the listener gives up before, it closes the socket.
+// join waits until the EP is connected. The listener closes the socket if it gives up before.
 func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until untilFunc) error {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(socket.Answer.Within, func() { cancel(errLate) })
 	defer late.Stop()
 	watched := make(chan error, 1)
-	var givenUp atomic.Bool // after watched
+	var givenUp atomic.Bool // stored after watched
 	go func() {
 		err := asRejected(socket.Wait())
 		if err == nil {
-			late.Stop() // the listener waits no more either
+			late.Stop() // the EP of the listener is connected: the limit no longer applies
 		}
 		watched <- err
 		givenUp.Store(err != nil)
@@ -273,7 +275,7 @@ func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until 
 	return nil
 }
 
-// unpackAll unpacks the keys that a listener publishes.
+// unpackAll unpacks the published keys of a listener.
 func (e *EP) unpackAll(packed map[string][]byte) (map[string]*RKey, error) {
 	keys := make(map[string]*RKey, len(packed))
 	for name, b := range packed {
@@ -286,13 +288,13 @@ func (e *EP) unpackAll(packed map[string][]byte) (map[string]*RKey, error) {
 	return keys, nil
 }
 
-// discard closes an EP that is not returned to the user, with its keys.
+// discard closes an EP that is not returned to the user, and its keys.
 func (e *EP) discard() {
 	for e.keys != nil {
 		e.keys.Close()
 	}
-	e.roles.needed = 0                         // it is not to connect any more
-	if r, _ := e.Close(CloseForce); r != nil { // the error: it is closed already
+	e.roles.needed = 0                         // it must not connect any more
+	if r, _ := e.Close(CloseForce); r != nil { // an error means that it is closed already
 		r.Release()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// getStage gets what is left, piece by piece.
+// getStage posts the rest of a get, piece by piece.
 var getStage = stage{
 	class: &keyClass, name: "get", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getSplitStage, post: postGet,
 	stop: unposted, lends: true,
@@ -42,8 +42,8 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 	return e.getSlow(buf, raddr, key, p)
 }
 
-// getSlow gets what does not go with one get that is copied: by one call without a copy if
-// that will do, and by a request otherwise.
+// getSlow gets what one get with a copy does not: with one call without a copy if possible,
+// otherwise with a request.
 //
 //go:noinline
 func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
@@ -82,9 +82,9 @@ func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p
 	return e.w.finish(ctx, r, err)
 }
 
-// getStaged gets into the worker's own buffer, so that a call that is given up leaves
-// neither a wait nor a failed EP behind: the buffer is then the transport's for good. It finishes
-// the call.
+// getStaged gets into the worker's own buffer. If the caller abandons the get, the transport keeps
+// this buffer, so the call need not wait and the EP need not fail. getStaged finishes the blocking
+// call.
 func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
 	w := e.w
 	staged := w.rma.staged
@@ -103,10 +103,10 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 	return err
 }
 
-// stagedStage is getStage for a get into the worker's own buffer: nothing of the caller's
-// is lent.
+// stagedStage is getStage for a get into the worker's own buffer: the transport does not use the
+// caller's buffer.
 var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
 
-// maxStaged is the longest get, in bytes, that a call which may be given up reads into a
-// buffer of the worker first: copying so much is cheap beside waiting for it.
+// maxStaged is the maximum length of a get, in bytes, that first reads into a buffer of the worker
+// if its context can end. The copy is cheap compared to the wait.
 const maxStaged = 8 << 10

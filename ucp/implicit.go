@@ -67,7 +67,7 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	if err == nil {
 		return nil
 	}
-	return letGo(e.Get(buf, raddr, key, p)) // has to wait, or says what is wrong
+	return letGo(e.Get(buf, raddr, key, p)) // waits for resources, or returns the error
 }
 
 // AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result when the next
@@ -108,15 +108,15 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 	return letGo(e.AtomicCSwap(size, compare, swap, result, raddr, key))
 }
 
-// impliedPutStage and impliedGetStage post what found its lane full as one of the operations
-// that have no request: the request, which nobody holds, ends with that.
+// impliedPutStage and impliedGetStage post an implicit operation whose lane had no resources at
+// first. The request, which no user has, completes when it is posted; the operation then counts as
+// the implicit ones do.
 var (
 	impliedPutStage = stage{class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
 	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, lends: true}
 )
 
-// implyLater queues a put or get that RKey.fits allows and its lane refused for want of
-// resources.
+// implyLater queues a put or get that RKey.fits permits, after its lane had no resources.
 //
 //go:noinline
 func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
@@ -150,8 +150,8 @@ func postImpliedGet(r *Request) error {
 	return r.implied(l.Get.GetZcopy(iov, r.target.addr, key, &i.comp))
 }
 
-// whole returns what one call over l takes to move all of r without a copy; ok is false if
-// there is none, b being the lengths for which there is: the lane may be another one by now.
+// whole returns the arguments of one call over l that moves all of r without a copy. ok is false if
+// there is no such call. b has the permitted lengths. The lane may have changed since r was queued.
 func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool) {
 	n, t := len(r.buf), l.Iface.transfers()
 	if n < b.min || n > b.max || r.off > 0 || t.domain.Attr.NeedMemH && t.of(r.mem) != registered {
@@ -159,12 +159,12 @@ func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool)
 	}
 	key, err := r.target.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
-		return 0, nil, false // as the usual way says
+		return 0, nil, false // the usual path reports the error
 	}
 	return key, r.bare(r.buf, r.mem, l.Iface.domain), true
 }
 
-// implied takes what the call of postImpliedPut or postImpliedGet has returned.
+// implied processes the result of the call of postImpliedPut or postImpliedGet.
 func (r *Request) implied(pending bool, err error) error {
 	if !pending || err != nil {
 		r.ep.implicit.comp.Count--
@@ -176,7 +176,7 @@ func (r *Request) implied(pending bool, err error) error {
 	return err
 }
 
-// letGo releases a request whose end the caller learns by a flush.
+// letGo releases a request whose completion the caller learns from a flush.
 func letGo(r *Request, err error) error {
 	if r != nil {
 		r.Release()

@@ -107,10 +107,10 @@ type Listener struct {
 	w    *Worker
 	cfg  ListenConfig
 	boot *bootstrap.Listener
-	at   netip.AddrPort // of the socket; the zero AddrPort over unix
+	at   netip.AddrPort // of the socket; the zero AddrPort for a unix socket
 
-	keys    map[string][]byte // published, packed
-	keysLen int               // as bootstrap.MaxKeysLen bounds it
+	keys    map[string][]byte // published keys, packed, by name
+	keysLen int               // bytes that count against bootstrap.MaxKeysLen
 	closed  bool
 }
 
@@ -118,8 +118,8 @@ type Listener struct {
 type listening struct {
 	listeners []*Listener
 	expected  map[*EP]*expected // peers that were accepted and have not connected yet
-	stats     *bootstrap.Stats  // of all; nil before the first
-	news      atomic.Bool       // stored by goroutines of listeners; pairs with the load in answerDialers
+	stats     *bootstrap.Stats  // of all listeners; nil before the first
+	news      atomic.Bool       // a listener has something for the worker; stored by its goroutines; pairs with the load in answerDialers
 }
 
 // expected is an accepted dialer that has not connected yet.
@@ -178,7 +178,7 @@ func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, err
 	})
 }
 
-// openFunc opens or adopts the socket and begins to listen.
+// openFunc opens or takes over the socket and starts to listen.
 type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 
 func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc) (*Listener, error) {
@@ -222,7 +222,7 @@ func (l *Listener) open(open openFunc) (err error) {
 	return nil
 }
 
-// listenStats makes the counters of listeners.
+// listenStats returns the counters of the worker's listeners.
 func (w *Worker) listenStats() *bootstrap.Stats {
 	if w.connecting.listening.stats == nil {
 		w.connecting.listening.stats = new(bootstrap.Stats)
@@ -325,7 +325,8 @@ func (w *Worker) dialersWait() {
 	w.engine.Post()
 }
 
-// answerDialers handles the changed requests of all listeners, and returns their number.
+// answerDialers handles the news of all listeners, and returns the number of handled connections
+// and dialers.
 func (w *Worker) answerDialers() (n int) {
 	if !w.connecting.listening.news.Load() {
 		return 0
@@ -341,7 +342,7 @@ func (w *Worker) answerDialers() (n int) {
 	return n
 }
 
-// news handles a dialer that waits for a reply, or has closed its socket.
+// news handles a dialer that waits for a reply or has closed its socket.
 func (l *Listener) news(r *bootstrap.Request) {
 	switch {
 	case l.closed:
@@ -357,7 +358,7 @@ func (l *Listener) news(r *bootstrap.Request) {
 	}
 }
 
-// giveUpHalfOpen drops a connection that no user has. It does not notify the peer, which is gone,
+// giveUpHalfOpen destroys a connection that no user has. It does not notify the peer, which is gone
 // or sees that its socket is closed.
 func (e *EP) giveUpHalfOpen() {
 	e.abort(ucs.StatusCanceled)
@@ -401,8 +402,8 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 }
 
-// rejectUnreachable sends a dialer that the program has accepted the reasons why no transport reaches it. The
-// reasons contain devices of this side, which are not sent to other dialers.
+// rejectUnreachable rejects a dialer that the program has accepted, with the reasons why no
+// transport reaches it. The reasons name devices of this side, so other dialers do not get them.
 func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	switch {
 	case outOfFiles():
@@ -414,15 +415,15 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	}
 }
 
-// expect makes the EP to an accepted dialer. It is half open, and the user does not have it, until the
-// first handshake message of the peer arrives. The peer has the address own of this side.
+// expect makes the EP for an accepted dialer. The EP is half open, and no user has it, until the
+// first handshake message of the peer arrives. own is the address of this side that the peer gets.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, within time.Duration) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, origin: epOrigin{passive: true, unproven: true, unverified: true}, identity: new(Identity(r.From))}
 	w.hold(e)
 	e.countMade(true)
 	e.beginTo(0, own)
-	e.link.expireWithin(within + l.cfg.HelloTimeout) // the dialer has to get the ACCEPT first
+	e.link.expireWithin(within + l.cfg.HelloTimeout) // the dialer must read the ACCEPT first
 	e.link.within = within
 	if w.connecting.listening.expected == nil {
 		w.connecting.listening.expected = map[*EP]*expected{}
@@ -431,8 +432,9 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, 
 	return e
 }
 
-// arrived passes the EP of an expected peer to the user, when the peer's first handshake message has arrived and
-// before the reply to it. It returns false if the user closed the EP.
+// arrived passes the EP of an expected peer to the user. It is called when the peer's first
+// handshake message has arrived, before the reply to it. It returns false if the user has closed
+// the EP.
 func (w *Worker) arrived(e *EP) bool {
 	x := w.connecting.listening.expected[e]
 	if x == nil || e.state != epOpen {
@@ -450,17 +452,17 @@ func (w *Worker) arrived(e *EP) bool {
 	return e.link != nil && e.state < epFailed
 }
 
-// gone calls OnPeerGone and closes the EP of the peer.
+// gone calls OnPeerGone and closes the EP of a peer that has failed.
 func (l *Listener) gone(p *Peer, err error) {
 	if l.cfg.OnPeerGone != nil {
 		l.cfg.OnPeerGone(p, err)
 	}
-	if r, _ := p.EP.Close(CloseForce); r != nil { // the error: it is closed already
+	if r, _ := p.EP.Close(CloseForce); r != nil { // an error means that it is closed already
 		r.Release()
 	}
 }
 
-// unexpect is called when an EP is destroyed before its peer has connected.
+// unexpect drops the dialer of an EP that is destroyed before its peer has connected.
 func (w *Worker) unexpect(e *EP) {
 	if x := w.connecting.listening.expected[e]; x != nil {
 		delete(w.connecting.listening.expected, e)

@@ -11,16 +11,17 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// network is the address of a worker, and what it has opened, and has not, because the program asked for the network.
+// network is the address of a worker, the transports that it opened because the program used the
+// network, and those that the configuration excluded.
 type network struct {
-	addr     *wireup.Address // of the worker; not changed once packed, but replaced
+	addr     *wireup.Address // of the worker; replaced, never modified after it was packed
 	packed   []byte
-	mu       sync.Mutex // held to write packed and by who is not the owner to read it
-	offers   []offer    // open beside those of the context
+	mu       sync.Mutex // protects packed: the owner locks it to write, other goroutines to read
+	offers   []offer    // opened in addition to those of the context
 	excluded []offer    // by the configuration
 }
 
-// localAddress is the address of a worker at some time, and as peers get it.
+// localAddress is the address of a worker at some time, also in the form that peers get.
 type localAddress struct {
 	addr   *wireup.Address
 	packed []byte
@@ -28,7 +29,8 @@ type localAddress struct {
 
 func (w *Worker) own() localAddress { return localAddress{w.net.addr, w.net.packed} }
 
-// offersAt are the transports on devices with a local address that are offered only now.
+// offersAt returns the transports on devices with a local address that are not offered before the
+// program uses the network.
 func (c *Context) offersAt(local netip.Addr) (offers []offer, err error) {
 	for _, d := range c.memory.Domains {
 		opener := d.MD.Ext().Net
@@ -48,9 +50,10 @@ func (c *Context) offersAt(local netip.Addr) (offers []offer, err error) {
 	return offers, nil
 }
 
-// useNetwork opens the transports that wait for the program to ask for the network, on the devices
-// with the local address of a socket, and adds them to the address of the worker. Loopback, and the
-// zero AddrPort of a unix socket, ask for nothing. EPs that there are keep the transports that they had.
+// useNetwork opens the transports on the devices with the local address of a socket, if they wait
+// for the program to use the network, and adds them to the address of the worker. It opens nothing
+// for loopback and for the zero AddrPort of a unix socket. Existing EPs do not use the new
+// transports.
 func (w *Worker) useNetwork(local netip.AddrPort, listens bool) error {
 	ip := local.Addr()
 	if !ip.IsValid() || ip.IsLoopback() {
@@ -77,14 +80,14 @@ func (w *Worker) useNetwork(local netip.AddrPort, listens bool) error {
 	return nil
 }
 
-// opened reports that the worker has opened a transport.
+// opened reports whether the worker has opened a transport.
 func (w *Worker) opened(r *uct.Resource) bool {
 	return slices.ContainsFunc(w.net.addr.Resources, func(x wireup.Resource) bool {
 		return x.Transport == r.Transport && x.Device == r.Device
 	})
 }
 
-// exclude notes a transport that the configuration excludes, once.
+// exclude records a transport that the configuration excludes.
 func (n *network) exclude(o *offer) {
 	if !slices.ContainsFunc(n.excluded, func(x offer) bool { return x.Resource == o.Resource }) {
 		n.excluded = append(n.excluded, *o)
@@ -104,7 +107,7 @@ func (w *Worker) openLater(o *offer) error {
 	if err := w.engine.AddLater(&i.Iface, u); err != nil {
 		return ucs.Join(err, u.Close())
 	}
-	addr := *w.net.addr // EPs that there are, and dials under way, go on with the old one
+	addr := *w.net.addr // existing EPs and dials in progress use the old address
 	addr.Resources = slices.Clone(addr.Resources)
 	w.net.addr = &addr
 	w.peers.SetLocal(w.net.addr)
@@ -115,7 +118,7 @@ func (w *Worker) openLater(o *offer) error {
 	return w.publish()
 }
 
-// publish packs the address of the worker.
+// publish packs the address of the worker for Address.
 func (w *Worker) publish() error {
 	packed, err := w.net.addr.Pack()
 	if err != nil {
@@ -127,7 +130,8 @@ func (w *Worker) publish() error {
 	return nil
 }
 
-// reacher asks the ifaces whether they reach the peer's.
+// reacher returns a function that reports whether an iface of this worker reaches one of the
+// peer's, or why not.
 func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
 	return func(l, r int) (bool, string) {
 		a := w.ifaces[l].addr

@@ -11,10 +11,10 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A put with notification is one operation of the lane where that has it, carries messages
-// too, and the word fits; so all words of a connection take one way, in order. With a longer word
-// such a lane gets the data, a fence and the word in a message. Otherwise the lanes are flushed
-// between data and word.
+// If a connection has only one lane, which notifies and carries messages (link.ordered), the word
+// is posted with the last piece of the data. A word of more than 32 bits is sent in a message after
+// the data and a fence. So all words of such a connection arrive in order. On other connections the
+// lanes are flushed between the data and the word.
 var (
 	notifyStage = stage{
 		class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
@@ -26,12 +26,12 @@ var (
 	notifyWordStage = stage{class: &keyClass, name: "notification", role: wireup.AM, post: (*Request).sendWord}
 )
 
-// notifyRecord is what a put with notification notes.
+// notifyRecord is the state of a put with notification.
 type notifyRecord struct {
 	word uint64
 }
 
-// notification is the word of a put with notification.
+// notification returns the word of a put with notification.
 func (r *Request) notification() uint64 { return recordOf[notifyRecord](r).word }
 
 // PutNotify is Put, and then notifies the peer's worker with word; see
@@ -66,7 +66,7 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 	return e.w.finish(ctx, r, err)
 }
 
-// putNotify posts the data, and the word behind it if the lane carries both.
+// putNotify posts the data. If the lane carries both, it also posts the word behind the data.
 func (r *Request) putNotify() error {
 	x := r.ep.link.ordered()
 	if r.off == 0 {
@@ -84,11 +84,11 @@ func (r *Request) putNotify() error {
 	if err := r.sendWord(); err != nil {
 		return err
 	}
-	r.stage = &notifyWordStage // nothing of that is left
+	r.stage = &notifyWordStage // nothing else remains to be posted
 	return nil
 }
 
-// putWithWord posts the data, and the word with the last piece of it.
+// putWithWord posts the data, with the word in the last piece.
 func (r *Request) putWithWord(x *lane) error {
 	var err error
 	if r.off < len(r.buf) {
@@ -97,12 +97,12 @@ func (r *Request) putWithWord(x *lane) error {
 		err = x.Notify.NotifyBcopy(nil, 0, 0, uint32(r.notification()))
 	}
 	if err == nil {
-		r.stage = &notifyWordStage // nothing of that is left
+		r.stage = &notifyWordStage // nothing else remains to be posted
 	}
 	return err
 }
 
-// notifyCalls are putCalls that put the last piece with the word.
+// notifyCalls is putCalls, but the last piece contains the word.
 var notifyCalls = calls{proto.None: noCall, proto.Short: notifyBcopy, proto.Bcopy: notifyBcopy, proto.Zcopy: notifyZcopy}
 
 func notifyBcopy(r *Request, l *lane, key uct.RKey, n int) error {
@@ -128,7 +128,7 @@ func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.notification()), &r.comp))
 }
 
-// behindPieces has the word, which comes with the last piece of the data, come behind the others.
+// behindPieces orders the last piece, which contains the word, after the pieces before it.
 func (r *Request) behindPieces(l *lane) error {
 	if r.off == 0 {
 		return nil
@@ -136,10 +136,11 @@ func (r *Request) behindPieces(l *lane) error {
 	return l.EP.Fence()
 }
 
-// dataPut runs when what was posted of the data has ended at this side.
+// dataPut is called when the posted data is complete at this side.
 func (r *Request) dataPut() { r.goOn(&notifyOrderStage) }
 
-// dataThere runs when the data is at the peer, unless a lane broke that may have had a part.
+// dataThere is called after the flush: the data is visible at the peer, unless a lane broke that
+// may have carried a part of it.
 func (r *Request) dataThere() {
 	if l := r.ep.link; l != nil && r.flags&reqLost != 0 {
 		r.fail(l.lanes.LastLost())
@@ -147,7 +148,6 @@ func (r *Request) dataThere() {
 	r.goOn(&notifyWordStage)
 }
 
-// sendWord sends the word.
 func (r *Request) sendWord() error {
 	w, l := r.worker, r.ep.link
 	m := wire.Notify{EP: l.conn.MessageEP(), Word: r.notification()}
@@ -164,13 +164,13 @@ func (r *Request) sendWord() error {
 // worker's address.
 func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.rma.onNotify = f }
 
-// notified is an EP that takes words which come with a put.
+// notified is an EP as the handler of words that arrive with puts.
 type notified EP
 
 // HandleNotify implements uct.NotifyHandler.
 func (n *notified) HandleNotify(word uint32) { n.w.takeWord((*EP)(n), uint64(word)) }
 
-// handleNotify takes a word that comes in a message.
+// handleNotify handles a word that arrives in a message.
 func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 	var m wire.Notify
 	e := (*EP)(nil)
@@ -181,7 +181,7 @@ func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// takeWord hands a word over.
+// takeWord calls the OnNotify callback.
 func (w *Worker) takeWord(e *EP, word uint64) {
 	if e == nil || !e.receives() || e.link == nil || w.rma.onNotify == nil {
 		w.stats.badMessages.Inc()

@@ -9,14 +9,15 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// addPort lets peers of a transport connect to the port of a listener of any worker of the context.
+// addPort lets peers of a transport connect to the port of any listener of any worker in the
+// context.
 func (w *Worker) addPort(i *iface) {
 	if i.port != nil {
 		w.ctx.ports.Add(i.port.ID(), w.dialersWait)
 	}
 }
 
-// removePorts closes the connections that wait for transports of a worker that closes.
+// removePorts closes the connections that wait for the transports of a closing worker.
 func (w *Worker) removePorts() {
 	for _, i := range w.ifaces {
 		if i.port != nil {
@@ -25,7 +26,7 @@ func (w *Worker) removePorts() {
 	}
 }
 
-// adoptAll passes the connections that wait for transports to them, and returns how many those are.
+// adoptAll passes waiting connections to their transports, and returns their number.
 func (w *Worker) adoptAll() (n int) {
 	for _, i := range w.ifaces {
 		if i.port == nil {
@@ -41,8 +42,8 @@ func (w *Worker) adoptAll() (n int) {
 	return n
 }
 
-// ownAt is the address of the worker for peers that connect to a listener. One that has connected to it has
-// reached an address of this host; for others that is the zero AddrPort.
+// ownAt returns the address of the worker for peers that connect to a listener. reached is the
+// address of this host that a dialer has connected to; the zero AddrPort for other peers.
 func (w *Worker) ownAt(reached, listener netip.AddrPort) (localAddress, error) {
 	addr := *w.net.addr
 	addr.Resources = slices.Clone(addr.Resources)
@@ -93,7 +94,7 @@ func (w *Worker) addressAt(l *Listener) (own localAddress, err error) {
 	return w.ownAt(netip.AddrPort{}, l.at)
 }
 
-// reachAt edits the address of a listener's worker, which this side has reached at an address.
+// reachAt modifies the address of a listener's worker, which this side has reached at an address.
 func (w *Worker) reachAt(addr *wireup.Address, at netip.AddrPort) {
 	if !at.IsValid() {
 		return

@@ -8,29 +8,30 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Peers make EPs here by asking for a connection. No user has such an EP. While it has no lane it is
-// half open: the peer may have been refused, may have died, or may never have wanted a lane.
+// A REQUEST of a peer makes a passive EP, which no user has. While it has no lane it is half open:
+// the peer may have been rejected, may have died, or may never have wanted a lane.
 //
-// An EP that a listener has accepted is half open too, but its peer holds a connection of the listener,
-// which bounds their number (ListenConfig.MaxHandshakes). Anyone can ask for the others, so
-// their number is limited for each source, and old ones are evicted; see conn.HalfOpen.
+// An EP that a listener has accepted is half open too. Its peer has a connection to the listener,
+// which limits their number (ListenConfig.MaxHandshakes). Any host can send a REQUEST, so the
+// number of the other EPs is limited for each source, and old ones are evicted; see conn.HalfOpen.
 
-// begin makes the link of an EP that a peer has made.
+// begin makes the link of a passive EP.
 func (e *EP) begin() { e.beginTo(0, e.w.own()) }
 
-// beginTo is begin for a peer that knows the address own. peerEP is the peer's id of the connection; 0 if it
-// is not known.
+// beginTo is begin for a peer that has the address own of this side. peerEP is the id of the
+// connection at the peer; 0 if it is not known.
 func (e *EP) beginTo(peerEP uint64, own localAddress) {
 	e.makeLinkTo(peerEP, own)
 	e.link.halfOpen = true
-	e.link.within = e.w.ctx.cfg.wireupTimeout() // the peer connects, and says so if it cannot
+	e.link.within = e.w.ctx.cfg.wireupTimeout() // the peer connects, and reports if it cannot
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit
 		e.w.engine.Alarm.Set(e.link.expires)
 	}
 }
 
-// expireWithin has the connection go earlier, if it is half open then.
+// expireWithin makes the connection expire after d, if it is half open then and does not expire
+// earlier.
 func (l *link) expireWithin(d time.Duration) {
 	alarm := &l.e.w.engine.Alarm
 	at := alarm.Now() + d
@@ -40,7 +41,8 @@ func (l *link) expireWithin(d time.Duration) {
 	}
 }
 
-// whole is called when a lane has come about, and when the EP is a user's or goes.
+// whole is called when a lane is active, when the EP becomes a user's, and when it is destroyed:
+// the EP is no longer half open.
 func (l *link) whole() {
 	if l.halfOpen {
 		l.halfOpen = false
@@ -50,7 +52,8 @@ func (l *link) whole() {
 	}
 }
 
-// dueAlone is when an EP goes that is half open, or asks for its peer, whichever is earlier.
+// dueAlone returns the earlier of the times when a half-open EP expires and when the next keepalive
+// check is due.
 func (e *EP) dueAlone() (at time.Duration, ok bool) {
 	l := e.link
 	if l.halfOpen && l.expires > 0 {
@@ -62,19 +65,19 @@ func (e *EP) dueAlone() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// expired reports that the connection has stayed half open for Config.WireupTimeout.
+// expired reports whether the connection has reached the time limit while it is half open.
 func (l *link) expired() bool {
 	return l.halfOpen && l.expires > 0 && l.expires <= l.e.w.engine.Alarm.Now()
 }
 
-// expire forgets the connection. The peer is not told: it would take a lane to it.
+// expire destroys a half-open EP. It does not notify the peer: that needs a lane.
 func (e *EP) expire() {
 	e.w.stats.expiredEPs.Inc()
 	e.abort(ucs.StatusTimedOut)
 	e.destroy()
 }
 
-// reject sends the peer the reason that it has made as many EPs as it may, and then closes the EP.
+// reject sends the peer the reason that it has too many EPs, and closes the EP.
 func (e *EP) reject(peerEP uint64) {
 	e.w.stats.rejectedEPs.Inc()
 	e.beginTo(peerEP, e.w.own())
@@ -82,8 +85,8 @@ func (e *EP) reject(peerEP uint64) {
 	e.end()
 }
 
-// evict forgets the connection to make room for another. The peer gets one notice, if the transport takes
-// it at once.
+// evict destroys a half-open EP to make room for another. The peer gets one notification, if the
+// transport sends it at once.
 func (e *EP) evict() {
 	e.w.stats.evictedEPs.Inc()
 	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusTimedOut})
@@ -91,6 +94,7 @@ func (e *EP) evict() {
 	e.destroy()
 }
 
-// mayConnect reports whether a peer may make a connection by a REQUEST. With a token, it has to be the
-// peer of an EP here: Dial and Listen have authenticated its address, or the program gave it to NewEP.
+// mayConnect reports whether a peer may connect with a REQUEST. If a token is configured, the peer
+// must have an EP here already: Dial or Listen has authenticated its address, or the program passed
+// it to NewEP.
 func (w *Worker) mayConnect(p *conn.Peer) bool { return w.ctx.token == "" || p.Held() }

@@ -23,12 +23,12 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		if err == nil {
 			return nil, nil
 		}
-		return key.ep.putRefused(err, buf[:len(buf):len(buf)], raddr, key, p) // without what need not be kept across the call
+		return key.ep.putRefused(err, buf[:len(buf):len(buf)], raddr, key, p) // without buf's capacity, which would be saved across the call
 	}
 	return e.putSlow(buf, raddr, key, p)
 }
 
-// putRefused goes on with a short put that the transport has refused.
+// putRefused continues a short put that the transport has rejected.
 //
 //go:noinline
 func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
@@ -38,7 +38,7 @@ func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpPar
 	return e.putSlow(buf, raddr, key, p)
 }
 
-// putStage puts what is left, piece by piece.
+// putStage posts the rest of a put, piece by piece.
 var putStage = stage{
 	class: &keyClass, name: "put", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putSplitStage, post: postPut,
 	stop: unposted,
@@ -50,8 +50,8 @@ var putSplitStage = stage{
 	share: (*Config).rmaSharing, lends: true, stop: unposted,
 }
 
-// putSlow puts what does not go with one short put: by one copy into a buffer of the
-// transport or one call without a copy if that will do, and by a request otherwise.
+// putSlow puts what one short put does not: with one copy into a buffer of the transport or one
+// call without a copy if possible, otherwise with a request.
 //
 //go:noinline
 func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {

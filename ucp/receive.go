@@ -9,16 +9,16 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// connectState is what a worker has for handshakes and listeners.
+// connectState is the state of a worker for handshakes and listeners.
 type connectState struct {
-	halfOpen  conn.HalfOpen[*EP] // that no listener has accepted; see passive.go
+	halfOpen  conn.HalfOpen[*EP] // passive EPs that no listener has accepted; see passive.go
 	inbox     conn.Inbox
 	late      conn.Late
 	listening listening
 	dials     *dialStats // nil before the first call of Dial
 }
 
-// connectProtocol is how EPs connect: handshakes, and the sockets of Listen and Dial.
+// connectProtocol connects EPs: handshakes, and the sockets of Listen and Dial.
 var connectProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{{wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)}}
@@ -63,9 +63,9 @@ var connectProtocol = protocol{
 	},
 }
 
-// handleWireup keeps a handshake message, which is lent, for the next Progress. A handler
-// may make and close transport endpoints as well (package uct, "Calls from inside"); the
-// bound on what is kept also bounds what one poll of an iface has a worker do.
+// handleWireup copies a handshake message for the next Progress: handling it may make and close
+// transport endpoints (package uct, "Calls from inside"). The limit of the inbox also limits the
+// work that one poll of an iface can cause.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.connecting.inbox.Add(data) {
 		w.engine.Raise()
@@ -75,7 +75,7 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// receiveAll handles the handshake messages that have arrived, and REQUESTs that have waited.
+// receiveAll handles the handshake messages in the inbox and the REQUESTs that waited.
 func (w *Worker) receiveAll() int {
 	inbox := w.connecting.inbox.Take()
 	for _, b := range inbox {
@@ -84,7 +84,7 @@ func (w *Worker) receiveAll() int {
 	return len(inbox) + w.receiveLate()
 }
 
-// receiveLate handles REQUESTs that have waited for room among the connections that are half open.
+// receiveLate handles REQUESTs that waited for room among the half-open connections.
 func (w *Worker) receiveLate() (n int) {
 	if w.connecting.late.Empty() {
 		return 0
@@ -104,12 +104,11 @@ func (w *Worker) receiveLate() (n int) {
 	return n
 }
 
-// latePause is the least time between two looks at REQUESTs that wait while no connection comes about.
+// latePause is the least time between two attempts to handle waiting REQUESTs.
 const latePause = 100 * time.Millisecond
 
-// receive hands a handshake message to the connection that it is about, which is
-// made if the message asks for that. It drops a message that does not prove that it is of the
-// worker that it names. It may keep b.
+// receive handles a handshake message. A REQUEST may make its connection. A message without the
+// proof that it is from the worker that it names is dropped. receive may keep b.
 func (w *Worker) receive(b []byte) {
 	m, err := wireup.UnpackMsg(conn.Unsealed(b))
 	if err != nil || m.DstUUID != w.net.addr.UUID() {
@@ -130,7 +129,7 @@ func (w *Worker) receive(b []byte) {
 		w.stats.badMessages.Inc()
 		return
 	}
-	if e.closing.notifies { // its lanes are closed: nothing of the handshake goes on
+	if e.closing.notifies { // its lanes are closed: the handshake does not continue
 		e.disconnect()
 	}
 	switch {
@@ -150,9 +149,10 @@ func (w *Worker) receive(b []byte) {
 	w.schedule(e)
 }
 
-// receiveNotice handles the handshake messages that are here, where a transport says that the peer
-// has closed the connection: if the peer did so for a failure, it has told why before, over another
-// lane, whose arrivals are seen later. It polls, so that it is called by Work only.
+// receiveNotice handles the handshake messages that have arrived, when a transport reports that the
+// peer has closed the connection. If the peer closed because of a failure, it has sent the reason
+// before, over another lane that was not polled yet. Because receiveNotice polls, only Work calls
+// it.
 func (e *EP) receiveNotice() {
 	if e.ended() {
 		return
@@ -174,14 +174,14 @@ func (e *EP) receiveNotice() {
 	}
 }
 
-// ended reports that the EP is over, or about to be, for a reason that is known.
+// ended reports whether the EP is closed, closing or failed with a known reason.
 func (e *EP) ended() bool {
 	return e.state >= epFailed && !e.onlyClosed() || e.closing.ending || e.link == nil
 }
 
-// match finds the connection of a message; nil if there is none. A REQUEST that names none is
-// about the one made under the same number by this side. A worker that connects to itself has
-// both ends, so there a REQUEST never finds its sender.
+// match returns the connection of a message, or nil. A REQUEST without an id of this side belongs
+// to the connection that this side has made under the same number. If a worker connects to itself
+// it has both sides, so a REQUEST never matches its sender.
 func (w *Worker) match(m *wireup.Msg) *EP {
 	if m.DstEP != 0 {
 		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID() == m.SrcUUID {
@@ -204,8 +204,9 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 	return nil
 }
 
-// newPassive makes the passive side of a connection that a REQUEST asks for, which came as b; nil
-// if that does not prove that it is of the worker at its address.
+// newPassive makes the passive EP for a REQUEST, whose bytes are b. It returns nil if the message
+// does not prove that it is from the worker at its address, if the peer may not connect, or if
+// there is no room.
 func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	if w.closed {
 		return nil
@@ -247,13 +248,13 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	return e
 }
 
-// sourceOf is the source of a REQUEST with the address of a peer that handshakes can reach.
+// sourceOf returns the source of a REQUEST of a peer that handshakes can reach.
 func sourceOf(p *conn.Peer) conn.Source {
 	return conn.Source{Host: string(p.Addr.Resources[p.Aux[0].Remote].DeviceAddr), Worker: p.Addr.UUID()}
 }
 
-// makeRoom reports whether there is room for a connection of a source, for which it may evict another
-// one.
+// makeRoom reports whether there is room for a half-open connection of a source. It may evict
+// another one.
 func (w *Worker) makeRoom(from conn.Source, now time.Duration) bool {
 	if w.connecting.halfOpen.Room(from) {
 		return true

@@ -7,14 +7,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// rmaState is what a worker has for puts, gets and atomics.
+// rmaState is the state of a worker for puts, gets and atomics.
 type rmaState struct {
 	scratch  uint64                    // result of a blocking atomic
-	staged   []byte                    // for a get that may be given up; nil while one goes on
+	staged   []byte                    // buffer for a get that may be abandoned; nil while a get uses it
 	onNotify func(ep *EP, word uint64) // may be nil
 }
 
-// rmaProtocol is atomics that the target executes, and puts with notification.
+// rmaProtocol implements atomics that the target executes, and puts with notification.
 var rmaProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{
@@ -30,8 +30,8 @@ var rmaProtocol = protocol{
 	},
 }
 
-// sendRemote asks the target to execute the atomic. The operation ends with the
-// answer.
+// sendRemote sends the atomic to the target, which executes it. The operation completes with the
+// reply.
 func (r *Request) sendRemote() error {
 	w, l, a := r.worker, r.ep.link, recordOf[atomicRecord](r)
 	if r.remote == 0 {
@@ -50,7 +50,7 @@ func (r *Request) sendRemote() error {
 	return nil
 }
 
-// handleRequest executes an atomic for a peer and queues the answer.
+// handleRequest executes an atomic for a peer and sends the result.
 func (w *Worker) handleRequest(data []byte, _ uct.Desc) bool {
 	var m wire.Request
 	if !m.Unpack(data) {
@@ -74,17 +74,17 @@ func (w *Worker) handleRequest(data []byte, _ uct.Desc) bool {
 
 // answerRecord is the result of an atomic for a peer.
 type answerRecord struct {
-	id     uint64 // the peer's name of its request
+	id     uint64 // id of the request at the peer
 	old    uint64
 	status ucs.Status
 }
 
-// answerStage gives a peer the result of its atomic.
+// answerStage sends a peer the result of its atomic.
 var answerStage = stage{
 	name: "answer", role: wireup.AM, post: (*Request).sendAnswer, settled: (*Request).answered, ahead: true,
 }
 
-// sendAnswer sends the result of an atomic back.
+// sendAnswer sends the result of an atomic.
 func (r *Request) sendAnswer() error {
 	w, l, a := r.worker, r.ep.link, recordOf[answerRecord](r)
 	m := wire.Answer{Status: a.status, EP: l.conn.MessageEP(), ID: a.id, Value: a.old}
@@ -93,7 +93,7 @@ func (r *Request) sendAnswer() error {
 	return err
 }
 
-// handleAnswer ends an atomic that the target has executed.
+// handleAnswer completes an atomic that the target has executed.
 func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 	var m wire.Answer
 	if !m.Unpack(data) {

@@ -9,16 +9,16 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// spans are what takes time: operations and rendezvous, connecting, and the replacement of a lane that broke. With
-// Config.LatencyStats their durations are counted in histograms, and no operation is posted in one call, so that none
-// is left out. While runtime/trace records, each is a task of the trace, but for operations.
+// spans measures operations, rendezvous, connection setup and failover. With Config.LatencyStats
+// their durations are counted in histograms, and no operation is posted in one call, so that each
+// is measured. While runtime/trace records, each span except an operation is a task of the trace.
 type spans struct {
 	node   *stats.Node // nil without LatencyStats
 	byName map[string]*stats.Histogram
 	open   map[spanOf]span
 }
 
-// spanOf identifies a span: its kind, and the request or EP that it belongs to.
+// spanOf identifies a span: its kind, and its request or EP.
 type spanOf struct {
 	kind spanKind
 	of   any
@@ -36,7 +36,7 @@ const (
 type span struct {
 	name  string
 	began time.Time
-	task  *trace.Task // nil if nothing recorded when it began
+	task  *trace.Task // nil if runtime/trace did not record when the span began
 }
 
 var spanProtocol = protocol{
@@ -61,7 +61,7 @@ var spanProtocol = protocol{
 // measures reports whether operations are measured.
 func (s *spans) measures() bool { return s.node != nil }
 
-// begin begins a span, if it is of use to anybody. It reports whether it is.
+// begin begins a span if it is measured or traced, and reports whether it is.
 func (s *spans) begin(of spanOf, name string) bool {
 	traced := of.kind != spanOperation && trace.IsEnabled()
 	if !traced && !s.measures() {
@@ -79,7 +79,7 @@ func (s *spans) begin(of spanOf, name string) bool {
 	return true
 }
 
-// end counts the duration of a span, if it has begun.
+// end counts the duration of a span, if the span is open.
 func (s *spans) end(of spanOf) {
 	x, found := s.open[of]
 	if !found {
@@ -109,14 +109,15 @@ func (s *spans) drop(of spanOf) {
 	delete(s.open, of)
 }
 
-// beginOperation begins to measure an operation that the caller has issued. What gucx issues for it is part of it.
+// beginOperation begins the span of an operation of the caller. The requests that gucx makes for
+// the operation have no span.
 func (s *spans) beginOperation(r *Request) {
 	if !r.stage.ahead && s.begin(spanOf{spanOperation, r}, r.stage.name) {
 		r.flags |= reqSpans
 	}
 }
 
-// announcedBy counts a message that was announced, and begins the span of its rendezvous.
+// announcedBy counts an announced message, and begins the span of its rendezvous.
 func (s *workerStats) announcedBy(r *Request) {
 	s.announced.Inc()
 	if s.spans.begin(spanOf{spanRendezvous, r}, "rendezvous") {
@@ -124,7 +125,7 @@ func (s *workerStats) announcedBy(r *Request) {
 	}
 }
 
-// endOf ends the spans of a request, which has ended. Those of one that has failed are not counted.
+// endOf ends the spans of a complete request. It does not count those of a failed one.
 func (s *spans) endOf(r *Request) {
 	finish := s.end
 	if r.err() != nil {
