@@ -78,13 +78,11 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
 	proven := x.Proven
-	if active {
-		l.e.w.stats.spans.begin(spanOf{spanFailover, l.e}, "failover")
-	}
 	had := l.lanes.Retire(x, st)
 	if !active {
 		return
 	}
+	l.e.w.stats.spans.beginFailover(l.e, had)
 	l.losses++
 	for r := range l.e.ops.all {
 		r.flags |= reqLost
@@ -102,9 +100,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	if had.Has(wireup.AM) {
 		l.e.endAnswered(st)
 	}
-	if !l.e.lacksAny(had) {
-		l.e.w.stats.spans.end(spanOf{spanFailover, l.e})
-	}
+	l.e.w.stats.spans.endFailover(l.e)
 }
 
 // lacksAny reports that there is no lane for one of the roles.

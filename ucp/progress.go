@@ -127,6 +127,7 @@ func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 // waits for this one; 0: none waits.
 func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1}
+	e.link.lanes.Apart = e.w.stats.spans.measures()
 	e.each(func(p *protocol) func(*EP) { return p.linked })
 	e.link.conn = wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),

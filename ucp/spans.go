@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/wireup"
 )
 
 // spans measures operations, rendezvous, connection setup and failover. With Config.LatencyStats
 // their durations are counted in histograms, and no operation is posted in one call, so that each
-// is measured. While runtime/trace records, each span except an operation is a task of the trace.
+// is measured, except receives and sends through tuple queues. While runtime/trace records, each
+// span except an operation is a task of the trace.
 type spans struct {
 	node   *stats.Node // nil without LatencyStats
 	byName map[string]*stats.Histogram
@@ -36,7 +38,8 @@ const (
 type span struct {
 	name  string
 	began time.Time
-	task  *trace.Task // nil if runtime/trace did not record when the span began
+	lost  wireup.Roles // of a failover: the roles of the lane that broke
+	task  *trace.Task  // nil if runtime/trace did not record when the span began
 }
 
 var spanProtocol = protocol{
@@ -49,7 +52,7 @@ var spanProtocol = protocol{
 	laneActivated: func(e *EP) {
 		s := &e.w.stats.spans
 		s.end(spanOf{spanConnect, e})
-		s.end(spanOf{spanFailover, e})
+		s.endFailover(e)
 	},
 	destroyed: func(e *EP) {
 		s := &e.w.stats.spans
@@ -109,10 +112,28 @@ func (s *spans) drop(of spanOf) {
 	delete(s.open, of)
 }
 
+// beginFailover begins the span of the replacement of a lane that had the roles.
+func (s *spans) beginFailover(e *EP, roles wireup.Roles) {
+	of := spanOf{spanFailover, e}
+	if s.begin(of, "failover") {
+		x := s.open[of]
+		x.lost = roles
+		s.open[of] = x
+	}
+}
+
+// endFailover ends the span of a failover if other lanes have all the roles.
+func (s *spans) endFailover(e *EP) {
+	of := spanOf{spanFailover, e}
+	if x, found := s.open[of]; found && !e.lacksAny(x.lost) {
+		s.end(of)
+	}
+}
+
 // beginOperation begins the span of an operation of the caller. The requests that gucx makes for
 // the operation have no span.
 func (s *spans) beginOperation(r *Request) {
-	if !r.stage.ahead && s.begin(spanOf{spanOperation, r}, r.stage.name) {
+	if !r.stage.ahead && r.parent == nil && s.begin(spanOf{spanOperation, r}, r.stage.name) {
 		r.flags |= reqSpans
 	}
 }

@@ -47,7 +47,7 @@ func TestSpans_Latency(t *testing.T) {
 				require.NoError(t, p.finish(send, nil))
 			}
 			after := measured(p.a.w)
-			for _, name := range []string{"put", "get", "atomic", "tag_send"} {
+			for _, name := range []string{"put", "get", "atomic", "flush", "tag_send"} {
 				assert.Equal(t, n, after[name]-before[name], name)
 			}
 			assert.Equal(t, 1, after["connect"])

@@ -17,11 +17,14 @@ func (e *Engine) EventFD() (int, error) {
 }
 
 // Arm is ReadyToSleep for an owner that waits on EventFD and not in Park. It makes no progress and runs no callbacks.
-// ErrBusy if Progress may have something to do, or if Signal was called since the last Arm; an error that wraps
-// ErrUnsupported if a polled iface has no events.
+// ErrBusy if Progress may have something to do, or if Signal was called since the last Arm, as it may have been before the
+// first Arm or EventFD; an error that wraps ErrUnsupported if a polled iface has no events.
 func (e *Engine) Arm() error {
-	if err := e.makeParker(); err != nil {
-		return err
+	if e.park == nil { // Signal leaves no trace without it
+		if err := e.makeParker(); err != nil {
+			return err
+		}
+		return e.busy()
 	}
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {

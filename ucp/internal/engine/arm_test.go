@@ -57,6 +57,8 @@ func TestArm_NoEvents(t *testing.T) {
 	f.ext = uct.IfaceExt{}
 	f.attr.Resource = uct.Resource{Transport: "dumb", Device: "dumb0"}
 	r := newRig(t, f)
+	require.Equal(t, uct.ErrBusy, r.Arm(), "the first time: a signal may have come before")
+	r.Progress()
 	require.NoError(t, r.Arm())
 	r.ifaces[0].Retain()
 	err := r.Arm()
@@ -82,4 +84,35 @@ func TestArm_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	r.Progress()
 	assert.False(t, testenv.Readable(t, fd, 0), "Progress polls the iface")
 	assert.NoError(t, r.Arm())
+}
+
+// armReads is a transport without endpoints whose descriptor is read by Arm only.
+type armReads struct{ stirred }
+
+func (s *armReads) Ext() *uct.IfaceExt { return &uct.IfaceExt{Wake: s} }
+func (s *armReads) Progress() int      { return s.counted.Progress() }
+func (s *armReads) Arm(uct.Events) error {
+	if _, err := unix.Read(s.event, make([]byte, 8)); err == nil {
+		return uct.ErrBusy
+	}
+	return nil
+}
+
+// TestArm_IfaceThatReadsInArm: the event of a resting iface whose descriptor only its Arm reads does not make Arm fail for
+// ever.
+func TestArm_IfaceThatReadsInArm(t *testing.T) {
+	s := &armReads{stirred{event: newEvent(t)}}
+	r := &rig{}
+	r.Init(&r.owner, 1, false)
+	r.Add(&Iface{}, s)
+	r.Start()
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	_, err := r.EventFD()
+	require.NoError(t, err)
+	require.NoError(t, r.Arm())
+	raise(t, s.event)
+	for n := 0; r.Arm() != nil; n++ {
+		require.Less(t, n, 5)
+		r.Progress()
+	}
 }

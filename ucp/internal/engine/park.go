@@ -295,6 +295,7 @@ func (e *Engine) noteWoken(ready []unix.EpollEvent) (any bool) {
 		if k == notAnIface {
 			any = true
 		} else if int(k) < len(e.armed) && e.armed[k].unread {
+			e.armed[k].unread = false // Progress polls it, and what is polled is armed
 			e.armed[k].woke.Store(true)
 			e.woke.Store(true)
 			e.posted.Store(true)

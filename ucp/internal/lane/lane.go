@@ -47,6 +47,7 @@ func New[I comparable](ep uct.EP, i I, remote int) Lane[I] {
 type Set[I comparable] struct {
 	Use    [wireup.Aux]*Lane[I] // active lane of each role
 	Via    [wireup.Aux]I        // the transport of the latest one
+	Apart  bool                 // Single stays nil: a flush takes the way of one for several lanes
 	Single *Lane[I]             // the lane that a flush or fence is for, if there is just one
 	All    [wireup.MaxLanes]Lane[I]
 
@@ -144,7 +145,7 @@ func (x *Lane[I]) Told() { x.told = true }
 // while there is a lane to report there is no single one, so that a flush looks.
 func (s *Set[I]) FindSingle() {
 	s.Single = nil
-	if s.unreported != ucs.StatusOK {
+	if s.Apart || s.unreported != ucs.StatusOK {
 		return
 	}
 	n := 0
