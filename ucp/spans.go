@@ -141,7 +141,14 @@ func (s *spans) beginOperation(r *Request) {
 // announcedBy counts an announced message, and begins the span of its rendezvous.
 func (s *workerStats) announcedBy(r *Request) {
 	s.announced.Inc()
-	if s.spans.begin(spanOf{spanRendezvous, r}, "rendezvous") {
+	if s.spans.measures() || trace.IsEnabled() {
+		s.spans.beginRendezvous(r)
+	}
+}
+
+//go:noinline
+func (s *spans) beginRendezvous(r *Request) {
+	if s.begin(spanOf{spanRendezvous, r}, "rendezvous") {
 		r.flags |= reqSpans
 	}
 }
