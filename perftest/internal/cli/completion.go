@@ -28,6 +28,7 @@ func (s *settings) complete(cmd *cobra.Command) {
 	complete.One(cmd, "device", func() []string { return installed(s.own, func(t *device.Transport) string { return t.Device }) })
 	complete.One(cmd, "data-layout", dataLayouts)
 	complete.One(cmd, "memory", layer.MemoryNames)
+	complete.One(cmd, "wait", waitModes)
 	complete.List(cmd, "layers", layers.Names)
 	complete.One(cmd, "fabric", device.Fabrics)
 	complete.One(cmd, "cpus", complete.Values("auto", "off"))

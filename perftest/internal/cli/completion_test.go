@@ -23,6 +23,7 @@ func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 		{"-D |", []string{"short", "bcopy", "zcopy", "contig", "iov", "generic"}},
 		{"-f |", []string{"shm", "loop"}},
 		{"-o |c", []string{"csv"}},
+		{"-E |", []string{"poll", "sleep"}},
 		{"-s |8", []string{"8", "8k", "8m", "8g"}},
 		{"-s |1k-64", []string{"1k-64", "1k-64k", "1k-64m", "1k-64g"}},
 		{"-s |", nil},

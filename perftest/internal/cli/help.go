@@ -65,6 +65,11 @@ off. While the clock runs there is no garbage collection and nothing allocates.
 -n counts operations of up to 8 KiB; of longer ones there are as many as move
 the same number of bytes.
 
+-E sleep measures wake-ups, through ucp alone: between two messages both sides
+arm their worker (Worker.Arm) and block in poll(2), at once, without polling
+before. Tests of messages are meant; one-sided operations that complete at once
+do not wait, and put_pp is refused, as a put wakes nobody.
+
 -T N has N goroutines on each side post and wait at once, through ucp, and
 prints what all did and what each one did; several numbers (-T 1-8), or several
 modes, make one table of what all did. Goroutine i talks to goroutine i of the
@@ -101,6 +106,7 @@ const examples = `  perftest                                  the comparison
   perftest -x sm,tcp,rc -t put_lat -s 8     transports beside each other
   perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
   perftest -x sm -t tag_bw -D iov,generic   messages from lists and callbacks
+  perftest -x sm -t am_lat -E sleep -s 8    both sides sleep between messages
   perftest -x tcp -t am_lat --counters      system calls and switches as well
   perftest -x sm -T 4 -M multi -t tag_mr    four goroutines that share a worker
   perftest -x sm -s 8 -T 1,4 -M multi       what sharing a worker costs

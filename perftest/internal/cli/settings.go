@@ -71,6 +71,7 @@ type settings struct {
 	quiet      bool
 	memory     string
 	registered bool
+	wait       string
 	stopPeer   bool
 	counters   string // a choice of package counters; empty for none
 	batch      string // file
@@ -95,6 +96,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVarP(&s.dataLayout, "data-layout", "D", "", "uct: variant of operations, "+strings.Join(layer.Variants(), ", ")+", which the layer else chooses by size; ucp: layout of messages of the sender, or of sender and receiver as in iov,generic: "+strings.Join(layer.LayoutNames(), ", "))
 	f.StringVar(&s.memory, "memory", layer.MemoryNames()[0], "memory of both sides: alloc, allocated by the transport; mapped, of the process and registered, over sm that is cross-memory attach; plain, ucp alone, of the process and not named in messages")
 	f.BoolVar(&s.registered, "registered", false, "--memory mapped --layers uct")
+	f.StringVarP(&s.wait, "wait", "E", waitPoll, "how both sides wait: poll, or sleep until a message wakes them, ucp alone")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D the one that it is for)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
@@ -208,6 +210,9 @@ func (j *job) makePlan() (err error) {
 	if p.Memory, err = s.chosenMemory(); err != nil {
 		return err
 	}
+	if err := j.chooseWait(); err != nil {
+		return err
+	}
 	if p.Sizes, err = s.chosenSizes(); err != nil {
 		return err
 	}
@@ -232,6 +237,9 @@ func (j *job) makePlan() (err error) {
 	}
 	j.remarkOnReceives()
 	if p.Layers, err = j.findLayers(caps); err != nil {
+		return err
+	}
+	if err := j.checkWait(p.Layers); err != nil {
 		return err
 	}
 	if err := j.checkDataLayout(); err != nil {
@@ -295,7 +303,7 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 		return []string{uctlayer.Name}, nil
 	case d.text != "":
 		return []string{d.layer}, j.checkMemory([]string{d.layer})
-	case j.plan.Memory == layer.Plain:
+	case j.plan.Memory == layer.Plain || j.plan.Sleep:
 		return []string{ucplayer.Name}, nil
 	}
 	return layers.Of(&j.transport, caps), nil
@@ -388,7 +396,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, Variant: j.dataLayout().text, Memory: j.plan.Memory.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer, Rank: j.plan.Rank,
+			Window: j.plan.Window, Variant: j.dataLayout().text, Memory: j.plan.Memory.String(), Wait: j.waitText(), CPUs: j.cpus, StopPeer: j.settings.stopPeer, Rank: j.plan.Rank,
 		},
 	}
 }

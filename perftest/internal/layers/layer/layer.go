@@ -209,6 +209,8 @@ type Config struct {
 	// Beside says that the other end is driven by a goroutine of this process, which
 	// gets the processor now and then from one that waits.
 	Beside bool
+	// Sleep has waits sleep at once, where they else poll. Only a Sleeper does so.
+	Sleep bool
 }
 
 // Opener opens a Conn of one layer.

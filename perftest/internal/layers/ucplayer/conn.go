@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
@@ -46,17 +48,18 @@ type restricted struct {
 // Conn is one end: a worker and two buffers; with a peer, an EP and its key. Its methods other than those of
 // layer.Conn are for programs that call ucp themselves.
 type Conn struct {
-	cfg    layer.Config
-	ctx    *restricted
-	worker *ucp.Worker
-	memory *ucp.Mem
-	local  buffer
-	ep     *ucp.EP
-	key    *ucp.RKey
-	slots  buffer // of receives; see slotted
-	over   func() // ends the receives of the operation before; nil for nothing
-	failed error  // what ucp said of the EP
-	undo   cleanup.Stack
+	cfg     layer.Config
+	ctx     *restricted
+	worker  *ucp.Worker
+	memory  *ucp.Mem
+	local   buffer
+	ep      *ucp.EP
+	key     *ucp.RKey
+	slots   buffer         // of receives; see slotted
+	watched [2]unix.PollFd // by Sleep
+	over    func()         // ends the receives of the operation before; nil for nothing
+	failed  error          // what ucp said of the EP
+	undo    cleanup.Stack
 }
 
 // Open implements layer.Opener.

@@ -71,6 +71,9 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if !c.has(s.Kind) {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the transport has no such operation"}
 	}
+	if c.cfg.Sleep && s.Kind == layer.PutPing {
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "a put wakes nobody who sleeps"}
+	}
 	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
 	}
@@ -120,6 +123,9 @@ func (o *op) Poll() error {
 	if o.failed != nil {
 		return o.failed
 	}
+	if o.cfg.Sleep {
+		return o.nap()
+	}
 	return o.idle.Poll()
 }
 
@@ -150,7 +156,11 @@ func (o *op) start() (*ucp.Request, error) {
 	return nil, nil
 }
 
+// Flush implements layer.Op.
 func (o *op) Flush() error {
+	if o.cfg.Sleep {
+		return o.flushAsleep()
+	}
 	for {
 		err := o.ep.FlushWait(o.cfg.Wait())
 		if err == nil || !errors.Is(err, context.Canceled) && o.cfg.Context.Err() == nil {

@@ -42,6 +42,8 @@ type Plan struct {
 	Variant layer.Variant
 	// Memory is the class of memory of all layers that have several.
 	Memory layer.Memory
+	// Sleep has both sides sleep where they wait. Only ucp does so.
+	Sleep bool
 	// Wildcard has tagged messages received with any tag, Unexpected only once they have
 	// come.
 	Wildcard, Unexpected bool
@@ -219,7 +221,7 @@ func (r *Runner) open(ctx context.Context) error {
 	}
 	for _, name := range r.Plan.Layers {
 		c, err := r.Session.Open(ctx, name, oob.Params{Transport: r.Plan.Transport,
-			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen, Memory: uint8(r.Plan.Memory)})
+			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen, Memory: uint8(r.Plan.Memory), Sleep: r.Plan.Sleep})
 		if err != nil {
 			return err
 		}

@@ -97,6 +97,7 @@ type Settings struct {
 	Variant    string   `json:"variant,omitempty"` // asked for, or layouts of messages
 	CPUs       []int    `json:"cpus"`
 	Memory     string   `json:"memory,omitempty"` // class: alloc, mapped or plain
+	Wait       string   `json:"wait,omitempty"`   // sleep if both sides sleep between messages; empty if they poll
 	StopPeer   bool     `json:"stop_peer"`
 	Rank       float64  `json:"rank,omitempty"` // percentile asked for; 0 for none
 }

@@ -88,6 +88,8 @@ type Params struct {
 	MemLen    int    `json:"mem_len"`
 	// Memory is layer.Memory.
 	Memory uint8 `json:"memory,omitempty"`
+	// Sleep is layer.Config.Sleep.
+	Sleep bool `json:"sleep,omitempty"`
 }
 
 // MaxMemLen bounds the memory in bytes that a peer may ask a target to allocate

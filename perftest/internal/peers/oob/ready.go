@@ -58,6 +58,15 @@ func (c *Conn) Await(limit time.Duration) bool {
 	return c.look.ready
 }
 
+// Control calls f with the descriptor of the connection, which Close leaves open until f has returned. ErrUnsupported for
+// a connection that is no socket.
+func (c *Conn) Control(f func(fd uintptr)) error {
+	if c.look == nil {
+		return errors.ErrUnsupported
+	}
+	return c.look.raw.Control(f)
+}
+
 // Ready reports, without waiting, whether Receive has something to return: a request
 // has begun to arrive, or the connection has ended. The connection must be a socket,
 // such as those of Pipe; of others it knows nothing and reports true.

@@ -165,7 +165,7 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 		return nil, fmt.Errorf("unknown layer %q; there are %v", name, s.layers.Names)
 	}
 	c, err := open(layer.Config{Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: p.MemLen, Memory: layer.Memory(p.Memory), Context: s.ctx, Interrupt: s.interrupt, Beside: s.beside, Loopback: s.loopback})
+		MemLen: p.MemLen, Memory: layer.Memory(p.Memory), Context: s.ctx, Interrupt: s.interrupt, Beside: s.beside, Loopback: s.loopback, Sleep: p.Sleep})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}

@@ -130,10 +130,17 @@ func (s *session) drive(e *end, delay time.Duration) error {
 		// looks at those once no goroutine is ready, but each 10 ms while one polls.
 		time.Sleep(parkTime)
 	}
+	nap := s.napOf(e)
 	for idle, polls := 0, 0; ; polls++ {
 		n, err := e.progress()
 		if err != nil {
 			return err
+		}
+		if n == 0 && nap != nil {
+			if asked, err := nap(); asked || err != nil {
+				return err
+			}
+			continue
 		}
 		idle++
 		if n > 0 {
@@ -148,6 +155,23 @@ func (s *session) drive(e *end, delay time.Duration) error {
 				return nil
 			}
 		}
+	}
+}
+
+// napOf returns a function that sleeps until e may have something to do or a request has come. It reports whether
+// one has. nil if e is to poll.
+func (s *session) napOf(e *end) func() (asked bool, err error) {
+	if e.sleeper == nil {
+		return nil
+	}
+	var asked bool
+	var failed error
+	sleep := func(fd uintptr) { asked, failed = e.sleeper.Sleep(int(fd)) }
+	return func() (bool, error) {
+		if s.conn.Control(sleep) != nil {
+			return true, nil // it is closed, as reading tells
+		}
+		return asked, failed
 	}
 }
 
@@ -194,8 +218,9 @@ func one(b bool) uint64 {
 
 // end is the target's side of one layer.
 type end struct {
-	conn layer.Conn
-	part layer.Part // in the operation that was prepared; nil for none
+	conn    layer.Conn
+	sleeper layer.Sleeper // conn, if it is to sleep where there is nothing to do; else nil
+	part    layer.Part    // in the operation that was prepared; nil for none
 }
 
 // progress does what the layer wants done while the initiator measures.
@@ -274,16 +299,22 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	}
 	c, err := open(layer.Config{
 		Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: max(p.MemLen, layer.WordLen), Memory: layer.Memory(p.Memory), Context: s.ctx, Beside: s.beside,
+		MemLen: max(p.MemLen, layer.WordLen), Memory: layer.Memory(p.Memory), Context: s.ctx, Beside: s.beside, Sleep: p.Sleep,
 	})
 	if err != nil {
 		return oob.Reply{}, err
+	}
+	e := &end{conn: c}
+	if p.Sleep {
+		if e.sleeper, _ = c.(layer.Sleeper); e.sleeper == nil {
+			return oob.Reply{}, errors.Join(errors.New("the layer cannot sleep"), c.Close())
+		}
 	}
 	addr, err := c.Address()
 	if err != nil {
 		return oob.Reply{}, errors.Join(err, c.Close())
 	}
-	s.ends[name] = &end{conn: c}
+	s.ends[name] = e
 	return oob.Reply{Address: addr}, nil
 }
 

@@ -51,6 +51,7 @@ func TestServe_RefusesWhatMakesNoSense(t *testing.T) {
 		{oob.Request{Verb: oob.Fill, Layer: "verbs"}, "not open"},
 		{open("tag", 64), "unknown layer"},
 		{open("uct", 64), "no such device"},
+		{oob.Request{Verb: oob.Open, Layer: "verbs", Params: &oob.Params{MemLen: 64, Sleep: true}}, "cannot sleep"},
 		{open("verbs", 64), ""},
 		{open("verbs", 64), "open already"},
 		{oob.Request{Verb: oob.Connect, Layer: "verbs", Address: []byte{1}}, "address not valid"},

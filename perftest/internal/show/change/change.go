@@ -213,6 +213,7 @@ func Differences(a, b Runs) (lines []string) {
 		{"device", func(r *Run) string { return r.Settings.Device }},
 		{"fabric", func(r *Run) string { return r.Settings.Fabric }},
 		{"memory", func(r *Run) string { return r.Settings.Memory }},
+		{"wait", func(r *Run) string { return r.Settings.Wait }},
 		{"iterations", func(r *Run) string { return fmt.Sprint(r.Settings.Iterations) }},
 		{"CPUs", func(r *Run) string { return fmt.Sprint(r.Settings.CPUs) }},
 	} {

@@ -97,6 +97,9 @@ func heading(run result.Run) string {
 	if text := memoryText[s.Memory]; text != "" {
 		lines = append(lines, text)
 	}
+	if s.Wait == "sleep" {
+		lines = append(lines, "wait mode sleep: both sides slept between messages, so that times contain wake-ups")
+	}
 	if s.StopPeer {
 		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
 	}
