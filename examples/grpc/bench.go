@@ -323,7 +323,7 @@ func (p *party) measure(i int, each time.Duration) error {
 	return nil
 }
 
-// repeat repeats calls, each by a goroutine of its own, for a time, and returns how long each took and the CPU time of
+// repeat repeats calls, each by a goroutine of its own, for a time, and at least once, and returns how long each took and the CPU time of
 // both processes.
 func (p *party) repeat(calls []func() error, each time.Duration) (times []time.Duration, cpu time.Duration, err error) {
 	if cpu, err = p.cpuTime(); err != nil {
@@ -336,7 +336,7 @@ func (p *party) repeat(calls []func() error, each time.Duration) (times []time.D
 		callers.Go(func() {
 			var own []time.Duration
 			var failed error
-			for now := time.Now(); failed == nil && now.Before(over); {
+			for now, once := time.Now(), true; failed == nil && (once || now.Before(over)); once = false {
 				failed = call()
 				then := now
 				now = time.Now()
