@@ -48,6 +48,7 @@ func (p *Port) sleep(d time.Duration) bool {
 // when the port is closed.
 func (p *Port) dispatch(conn *net.UnixConn) bool {
 	who, err := peerOf(conn)
+	who.own = p.cfg.AllowUIDs[0]
 	if err != nil || !p.cfg.allows(who.uid) {
 		p.count.foreign.Add(1)
 		_ = conn.Close()
@@ -166,6 +167,7 @@ func (p *Port) welcome(l *Link) error {
 	return send(l.conn, &frame{
 		kind:     kindWelcome,
 		layout:   p.cfg.Layout,
+		shares:   l.PeerPID != 0,
 		from:     p.cfg.GID,
 		to:       l.PeerGID,
 		len0:     uint64(len(p.cfg.Table.Bytes())),

@@ -104,6 +104,7 @@ func (p *Port) connect(ctx context.Context, gid [16]byte) (*net.UnixConn, peer, 
 		return nil, peer{}, err
 	}
 	who, err := peerOf(conn)
+	who.own = uint32(os.Geteuid())
 	if err == nil && !p.cfg.allows(who.uid) {
 		err = fmt.Errorf("%w: uid %d", ErrForeignUser, who.uid)
 	}
@@ -171,6 +172,7 @@ func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
 	case reply.len0 > uint64(p.cfg.MaxTableLen) || reply.arenaLen > uint64(p.cfg.MaxArenaLen):
 		return fmt.Errorf("%w: table of %d bytes, arena of %d", memfd.ErrSize, reply.len0, reply.arenaLen)
 	}
+	out.peerShares = reply.shares
 	tableLen, arenaLen := int(reply.len0), int(reply.arenaLen)
 	dialLen := min(orDefault(p.cfg.DialLen, arenaLen), arenaLen)
 	if out.Table, err = out.own(p.cfg.Mapper.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen, tableLen)); err != nil {

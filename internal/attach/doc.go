@@ -52,7 +52,7 @@
 //
 // A peer's pipe takes a descriptor of this process, and a peer's process one, its connection, or two if both
 // processes have dialed at once. A link takes none: segments are mapped and their descriptors closed. Where the kernel does
-// not report the PID of a peer, each link has its own connection.
+// not report the PID of the peer to both sides, each link has its own connection.
 //
 // A process of the same user could do far more with ptrace. For users in AllowUIDs
 // the first list is what they are given.

@@ -14,18 +14,20 @@ import (
 //	 4  u16  version of the handshake
 //	 6  u16  kind
 //	 8  u32  layout of the segments   (hello, welcome)
-//	12  u32  reason                   (refuse)
+//	12  u32  reason                   (refuse), flags (welcome)
 //	16  16B  GID of the sender
 //	32  16B  GID of the receiver
 //	48  u64  link length (hello), table length (welcome)
 //	56  u64  arena length (welcome), name of the link (hello)
 //
+// The flag of a welcome is 1 if the acceptor shares connections with the dialer's process: see Link.peerShares.
 // Fields that a kind does not have are zero. The first 16 bytes and the refuse
 // message stay as they are in every version, so that versions can refuse each other.
 type frame struct {
 	kind     kind
 	layout   uint32
 	reason   Reason
+	shares   bool // flag of a welcome
 	from, to [16]byte
 	len0     uint64 // link or table
 	arenaLen uint64 // of a welcome
@@ -55,6 +57,9 @@ const (
 	kindRefuse
 )
 
+// flagShares is set in a welcome if the acceptor shares connections.
+const flagShares = 1
+
 var (
 	errMalformed = errors.New("malformed handshake message")
 	errVersion   = errors.New("handshake version not supported")
@@ -70,6 +75,9 @@ func (f *frame) encode() []byte {
 	le.PutUint16(b[frameOffKind:], uint16(f.kind))
 	le.PutUint32(b[frameOffLay:], f.layout)
 	le.PutUint32(b[frameOffWhy:], uint32(f.reason))
+	if f.shares {
+		le.PutUint32(b[frameOffWhy:], flagShares)
+	}
 	copy(b[frameOffFrom:], f.from[:])
 	copy(b[frameOffTo:], f.to[:])
 	le.PutUint64(b[frameOffLen0:], f.len0)
@@ -91,6 +99,9 @@ func decodeFrame(b []byte) (frame, error) {
 		from:   [16]byte(b[frameOffFrom:frameOffTo]),
 		to:     [16]byte(b[frameOffTo:frameOffLen0]),
 		len0:   le.Uint64(b[frameOffLen0:]),
+	}
+	if f.kind == kindWelcome && f.reason == flagShares {
+		f.reason, f.shares = 0, true
 	}
 	if last := le.Uint64(b[frameOffLast:]); f.kind == kindHello {
 		f.link = linkID(last)

@@ -16,10 +16,10 @@ func sampleHello() *frame {
 }
 
 func TestFrame_Layout(t *testing.T) {
-	f := &frame{kind: kindWelcome, layout: 0x01020304, from: [16]byte{0xa0, 15: 0xa1}, to: [16]byte{0xb0, 15: 0xb1},
+	f := &frame{kind: kindWelcome, shares: true, layout: 0x01020304, from: [16]byte{0xa0, 15: 0xa1}, to: [16]byte{0xb0, 15: 0xb1},
 		len0: 0x1112131415161718, arenaLen: 0x2122232425262728}
 	want := []byte{
-		'g', 'u', 'c', 'x', 3, 0, 2, 0, 4, 3, 2, 1, 0, 0, 0, 0,
+		'g', 'u', 'c', 'x', 3, 0, 2, 0, 4, 3, 2, 1, 1, 0, 0, 0,
 		0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xa1,
 		0xb0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1,
 		0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,
@@ -45,6 +45,7 @@ func TestFrame_RoundTrip(t *testing.T) {
 				f.link = linkID(last)
 			} else {
 				f.arenaLen = last
+				f.shares = f.kind == kindWelcome && rapid.Bool().Draw(t, "shares")
 			}
 		}
 		got, err := decodeFrame(f.encode())
@@ -67,6 +68,7 @@ func TestDecodeFrame_Refuses(t *testing.T) {
 		{"kind 0", func(b []byte) []byte { b[frameOffKind] = 0; return b }, errMalformed},
 		{"kind 4", func(b []byte) []byte { b[frameOffKind] = 4; return b }, errMalformed},
 		{"hello with reason", func(b []byte) []byte { b[frameOffWhy] = 1; return b }, errMalformed},
+		{"welcome with unknown flags", func(b []byte) []byte { b[frameOffKind], b[frameOffWhy] = 2, 2; return b }, errMalformed},
 		{"hello without length", func(b []byte) []byte { clear(b[frameOffLen0:frameOffLast]); return b }, errMalformed},
 		{"hello without link", func(b []byte) []byte { clear(b[frameOffLast:]); return b }, errMalformed},
 		{"hello from zero", func(b []byte) []byte { clear(b[frameOffFrom:frameOffTo]); return b }, errMalformed},
@@ -103,6 +105,7 @@ func TestReason_String(t *testing.T) {
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add(sampleHello().encode())
 	f.Add((&frame{kind: kindWelcome, from: [16]byte{1}, to: [16]byte{2}, len0: 1, arenaLen: 1}).encode())
+	f.Add((&frame{kind: kindWelcome, shares: true, from: [16]byte{1}, to: [16]byte{2}, len0: 1, arenaLen: 1}).encode())
 	f.Add((&frame{kind: kindRefuse, reason: ReasonLimit}).encode())
 	f.Add([]byte("gucx"))
 	f.Add(make([]byte, frameLen))

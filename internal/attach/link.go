@@ -29,6 +29,7 @@ type Link struct {
 	conn   *net.UnixConn // that it was made on
 	id     linkID
 	dialed bool        // by this side
+	ownUID uint32      // see peer.own
 	wake   *sharedPipe // WakeFD; nil before the handshake
 	segs   []*memfd.Segment
 	up     atomic.Bool
@@ -37,6 +38,10 @@ type Link struct {
 	peerStays atomic.Bool
 
 	counted bool // against MaxLinks; under port.mu
+
+	// peerShares: of a dialer, the acceptor knows which process this is, and so finds the link when it is asked to move it.
+	// The PID of a process may be visible to one side only.
+	peerShares bool
 
 	// Under processes.Mutex:
 	shared      *sharedConn // that carries it; nil during the handshake
@@ -102,7 +107,7 @@ type Outbound struct {
 }
 
 func newLink(p *Port, conn *net.UnixConn, who peer, gid [16]byte) *Link {
-	l := &Link{PeerGID: gid, PeerPID: who.pid, PeerUID: who.uid, WakeFD: -1,
+	l := &Link{PeerGID: gid, PeerPID: who.pid, PeerUID: who.uid, ownUID: who.own, WakeFD: -1,
 		port: p, conn: conn, done: make(chan struct{})}
 	l.up.Store(true)
 	return l

@@ -7,12 +7,15 @@ import (
 )
 
 // peer is what the kernel says about the process at the other end: for an accepted
-// connection who connected, for a dialed one who listened.
+// connection who connected, for a dialed one who listened. Both sides of a connection have the same three values, each from
+// its point of view, unless a PID is not visible.
 type peer struct {
-	pid int
+	pid int // 0: not visible here
 	uid uint32
+	own uint32 // effective user of this process when it dialed or listened, which is what the peer has as uid
 }
 
+// peerOf returns the peer without own.
 func peerOf(conn *net.UnixConn) (peer, error) {
 	cred, err := peercred.Of(conn)
 	return peer{pid: cred.PID, uid: cred.UID}, err

@@ -63,7 +63,7 @@ const (
 
 // newSharedConn returns the connection that carries l alone. The lock is held.
 func newSharedConn(l *Link) *sharedConn {
-	who := peer{pid: l.PeerPID, uid: l.PeerUID}
+	who := peer{pid: l.PeerPID, uid: l.PeerUID, own: l.ownUID}
 	p := processes.by[who]
 	if p == nil {
 		p = &process{who: who, inbound: map[linkID]*Link{}}
@@ -98,11 +98,11 @@ func (c *sharedConn) share(l *Link) {
 	l.move()
 }
 
-// move asks the peer to move a link that this side has dialed to the oldest connection, unless that carries it. The
-// lock is held.
+// move asks the peer to move a link that this side has dialed to the oldest connection, unless that carries it or the
+// peer shares none. The lock is held.
 func (l *Link) move() {
 	conns := l.shared.peer.conns
-	if !l.dialed || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
+	if !l.dialed || !l.peerShares || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
 		l.endDial()
 		return
 	}

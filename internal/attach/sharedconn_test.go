@@ -170,9 +170,16 @@ type fake struct {
 // fakeLink returns a link of process pid; dialed: by this side.
 func fakeLink(t testing.TB, s *station, pid int, id linkID, dialed bool) *fake {
 	t.Helper()
-	conn, theirs, who := connPair(t)
-	l := newLink(s.Port, conn, peer{pid: pid, uid: who.uid}, anyGID())
-	l.id, l.dialed = id, dialed
+	user := uint32(os.Geteuid())
+	return fakeLinkOf(t, s, peer{pid: pid, uid: user, own: user}, id, dialed, true)
+}
+
+// fakeLinkOf is fakeLink with a given process. shares: it says so.
+func fakeLinkOf(t testing.TB, s *station, who peer, id linkID, dialed, shares bool) *fake {
+	t.Helper()
+	conn, theirs, _ := connPair(t)
+	l := newLink(s.Port, conn, who, anyGID())
+	l.id, l.dialed, l.peerShares = id, dialed, shares
 	t.Cleanup(func() { _ = l.Close() })
 	require.NoError(t, s.establish(l))
 	return &fake{theirs, l}
@@ -198,7 +205,7 @@ func (f *fake) receives(t testing.TB) linkMsg {
 // carry has f's connection carry another link, as one that has moved there.
 func (f *fake) carry(s *Port, id linkID) *Link {
 	l := newLink(s, nil, peer{pid: f.PeerPID, uid: f.PeerUID}, anyGID())
-	l.id = id
+	l.id, l.ownUID = id, f.ownUID
 	processes.Lock()
 	defer processes.Unlock()
 	l.shared = f.shared
@@ -433,6 +440,58 @@ func TestMove_NoPID(t *testing.T) {
 	assert.Equal(t, linkMsg{msgClosed, 11}, first.receives(t), "it was asked for no move")
 }
 
+// TestMove_PeerDoesNotShare: an acceptor that does not see the PID of this process is not asked to move links.
+func TestMove_PeerDoesNotShare(t *testing.T) {
+	s := newStation(t, nil)
+	first := fakeLink(t, s, 1, 11, true)
+	var second *fake
+	for i := range linkID(2 * strayBase) {
+		second = fakeLinkOf(t, s, first.shared.peer.who, 12+i, true, false)
+	}
+	require.NoError(t, second.Close())
+	assert.Equal(t, linkMsg{msgClosed, second.id}, second.receives(t))
+	require.NoError(t, first.Close())
+	assert.Equal(t, linkMsg{msgClosed, 11}, first.receives(t), "it was asked for no move")
+}
+
+// TestMove_OtherUser: if this process has changed its user, the peer takes it for another one than before.
+func TestMove_OtherUser(t *testing.T) {
+	s := newStation(t, nil)
+	first := fakeLink(t, s, 1, 11, true)
+	who := first.shared.peer.who
+	who.own++
+	second, third := fakeLinkOf(t, s, who, 12, true, true), fakeLinkOf(t, s, who, 13, true, true)
+	assert.Equal(t, linkMsg{msgMove, 13}, second.receives(t))
+	require.NoError(t, first.Close())
+	assert.Equal(t, linkMsg{msgClosed, 11}, first.receives(t), "it was asked for no move")
+	assert.True(t, third.Up())
+}
+
+// TestWelcome_SharesConnections: the acceptor says whether it sees the PID of the dialer, and a dialer believes it.
+func TestWelcome_SharesConnections(t *testing.T) {
+	s := newStation(t, nil)
+	for _, visible := range []bool{true, false} {
+		conn, dialer, who := connPair(t)
+		if !visible {
+			who.pid = 0
+		}
+		hello, fds := s.hello(t)
+		require.NoError(t, send(dialer, hello, fds...))
+		s.answer(conn, who)
+		welcome, offered, err := receive(dialer)
+		require.NoError(t, err)
+		assert.Equal(t, visible, welcome.shares)
+
+		conn, _, _ = connPair(t)
+		out := &Outbound{Link: newLink(s.Port, conn, who, s.gid)}
+		welcome.to = s.gid
+		require.NoError(t, s.settle(out, &welcome, offered))
+		offered.close()
+		assert.Equal(t, visible, out.peerShares)
+		require.NoError(t, out.Close())
+	}
+}
+
 // TestHostile_SameName: of two links with one name, the second one has its own connection for good.
 func TestHostile_SameName(t *testing.T) {
 	s := newStation(t, nil)
@@ -503,7 +562,8 @@ func TestDial_PeersThatAreSilent(t *testing.T) {
 func lateTo(pid int) int {
 	lateDials.Lock()
 	defer lateDials.Unlock()
-	return lateDials.to[peer{pid: pid, uid: uint32(os.Geteuid())}]
+	user := uint32(os.Geteuid())
+	return lateDials.to[peer{pid: pid, uid: user, own: user}]
 }
 
 // TestDialSlot: a dial counts until it ends, or one to the same process is late.
