@@ -49,6 +49,7 @@ type Link struct {
 	dialing     *dialSlot   // of a dialer, as long as the link may move
 	hasMoved    bool        // of an acceptor
 	endedOnNext linkMsgKind // how the peer has ended it, by what it said on next
+	endedBy     linkMsgKind // how the peer has ended it; 0: it has not said that
 	sentLeft    bool        // this side has hung up
 	ended       bool        // this side has closed it, or the peer has ended it
 
@@ -174,7 +175,7 @@ func (l *Link) HangUp() {
 // sendLeft tells the peer that this side goes.
 func (l *Link) sendLeft() {
 	processes.Lock()
-	defer processes.Unlock()
+	defer unlockProcesses()
 	if l.sentLeft = true; l.shared != nil {
 		l.shared.send(msgLeft, l.id)
 		return
@@ -232,11 +233,15 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	if inbound := l.shared.peer.inbound; inbound[l.id] == l {
 		delete(inbound, l.id)
 	}
-	l.shared.send(kind, l.id)
-	l.shared.remove(l)
-	if l.next != nil {
-		l.next.send(kind, l.id)
-		l.next.remove(l)
+	knows := l.endedBy == msgClosed || l.endedBy == msgGone // the peer has closed it first
+	for _, c := range []*sharedConn{l.shared, l.next} {
+		if c == nil {
+			continue
+		}
+		if !knows {
+			c.send(kind, l.id)
+		}
+		c.remove(l)
 	}
 }
 
@@ -271,7 +276,7 @@ func (l *Link) start(welcome func() error) error {
 // connect makes the connection of the handshake a shared one.
 func (l *Link) connect(welcome func() error) {
 	processes.Lock()
-	defer processes.Unlock()
+	defer unlockProcesses()
 	if l.ended { // the owner has closed it
 		l.leave()
 		return

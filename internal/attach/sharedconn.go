@@ -61,6 +61,13 @@ const (
 	strayBase  = 64
 )
 
+// maxQueue is how many messages wait until the peer has room. An honest peer that is stopped needs as many as there are
+// links, or twice as many.
+const maxQueue = 1 << 16
+
+// flushPause is how long flush pauses when the kernel has no memory for a message.
+const flushPause = 10 * time.Millisecond
+
 // newSharedConn returns the connection that carries l alone. The lock is held.
 func newSharedConn(l *Link) *sharedConn {
 	who := peer{pid: l.PeerPID, uid: l.PeerUID, own: l.ownUID}
@@ -119,10 +126,15 @@ func (l *Link) endDial() {
 	}
 }
 
-// send queues a message. It does not wait. The lock is held.
+// send queues a message, unless the connection is down. It does not wait. A connection whose queue is full goes down. The
+// lock is held, and unlockProcesses ends that.
 func (c *sharedConn) send(kind linkMsgKind, id linkID) {
 	m := linkMsg{kind, id}
-	if len(c.queue) == 0 && c.trySend(m) {
+	if c.down || len(c.queue) == 0 && c.trySend(m) {
+		return
+	}
+	if len(c.queue) >= maxQueue {
+		c.goDown()
 		return
 	}
 	c.queue = append(c.queue, m)
@@ -138,24 +150,36 @@ func (c *sharedConn) trySend(m linkMsg) bool {
 	closed := raw.Control(func(fd uintptr) {
 		err = unix.Send(int(fd), m.encode(), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
-	return closed != nil || !errors.Is(err, unix.EAGAIN)
+	return closed != nil || err == nil || isHangUp(err)
 }
 
-// flush sends what is queued.
+// isHangUp reports whether err, of a write, says that the connection has ended. After another error, as of a kernel without memory, there
+// may be room later.
+func isHangUp(err error) bool {
+	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}
+
+// flush sends what is queued, and closes the connection if that was all that it was needed for.
 func (c *sharedConn) flush() {
-	for more := true; more; {
-		processes.Lock()
+	processes.Lock()
+	defer unlockProcesses()
+	for len(c.queue) > 0 {
 		m := c.queue[0]
-		processes.Unlock()
+		unlockProcesses()
 		_, err := c.conn.Write(m.encode())
+		if err != nil && !isHangUp(err) {
+			time.Sleep(flushPause)
+		}
 		processes.Lock()
-		c.queue = c.queue[1:]
-		if err != nil {
+		switch {
+		case len(c.queue) == 0: // the connection went down
+		case err == nil:
+			c.queue = c.queue[1:]
+		case isHangUp(err):
 			c.queue = nil
 		}
-		more = len(c.queue) > 0
-		processes.Unlock()
 	}
+	c.closeIfUnused()
 }
 
 // read handles what the peer sends until it hangs up. Descriptors that come with a message are dropped by the kernel, as
@@ -164,14 +188,15 @@ func (c *sharedConn) read() {
 	for {
 		m, err := c.receive()
 		processes.Lock()
-		if err == nil && !c.closed {
+		if err == nil && !c.closed && !c.down {
 			err = c.handle(m)
 		}
 		if err != nil {
 			c.goDown()
 		}
+		ends := c.down
 		unlockProcesses()
-		if err != nil {
+		if ends {
 			return
 		}
 	}
@@ -254,23 +279,23 @@ func (l *Link) finishMove() {
 	}
 }
 
-// end has the link go down by what the peer has said.
+// end has the link go down by what the peer has said; 0: nothing, the connection is lost.
 func (l *Link) end(kind linkMsgKind) {
-	l.ended = true
+	l.ended, l.endedBy = true, kind
 	l.endDial()
 	go l.goDown(kind == msgClosed)
 }
 
-// goDown ends all links of c. The socket stays open until this side has closed them: its hang-up says that
+// goDown ends all links of c, and drops what is queued. The socket stays open until this side has closed them: its hang-up says that
 // this side accesses the peer's memory no more.
 func (c *sharedConn) goDown() {
-	c.down = true
+	c.down, c.queue = true, nil
 	c.unlist()
 	for id, l := range c.links {
 		switch {
 		case l.shared == c && !l.ended:
-			l.end(msgGone)
-		case l.shared != c && l.endedOnNext == 0: // the peer has closed c before it was asked to move the link here, or is dead
+			l.end(0)
+		case l.shared != c && l.endedOnNext == 0 && !l.ended: // the peer has closed c before it was asked to move the link here, or is dead
 			delete(c.links, id)
 			l.next = nil
 			l.move()
@@ -292,9 +317,10 @@ func (c *sharedConn) remove(l *Link) {
 	c.closeIfUnused()
 }
 
-// closeIfUnused closes a connection that carries no link. What is queued is not sent: the hang-up says enough.
+// closeIfUnused closes a connection that carries no link, and that has sent everything: the hang-up alone does not say that
+// this side keeps its port.
 func (c *sharedConn) closeIfUnused() {
-	if len(c.links) > 0 || c.closed {
+	if len(c.links) > 0 || len(c.queue) > 0 || c.closed {
 		return
 	}
 	c.closed = true

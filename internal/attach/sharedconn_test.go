@@ -517,13 +517,41 @@ func TestClose_PeerDoesNotRead(t *testing.T) {
 	for i := range links {
 		all = append(all, first.carry(s.Port, linkID(i+2)))
 	}
+	all = append(all, first.Link)
 	for _, l := range all {
 		require.NoError(t, l.Close())
 	}
 	for _, l := range all {
 		require.Equal(t, linkMsg{msgClosed, l.id}, first.receives(t))
 	}
-	assert.True(t, first.Up())
+	_, err := first.conn.Read(make([]byte, 1))
+	assert.Error(t, err, "hung up when all was said")
+}
+
+// TestClose_PeerWasFirst: a peer that has closed a link is not told that this side closes it too.
+func TestClose_PeerWasFirst(t *testing.T) {
+	s := newStation(t, nil)
+	first := fakeLink(t, s, 1, 1, false)
+	l := first.carry(s.Port, 2)
+	first.sends(t, msgClosed, 2)
+	within(t, l.Done(), "end of the link")
+	require.NoError(t, l.Close())
+	require.NoError(t, first.Close())
+	assert.Equal(t, linkMsg{msgClosed, 1}, first.receives(t))
+}
+
+// TestSend_QueueIsFull: a connection whose peer does not read goes down when too many messages wait.
+func TestSend_QueueIsFull(t *testing.T) {
+	s := newStation(t, nil)
+	first := fakeLink(t, s, 1, 1, false)
+	processes.Lock()
+	for range 2 * maxQueue {
+		first.shared.send(msgClosed, 99)
+	}
+	assert.Empty(t, first.shared.queue)
+	unlockProcesses()
+	within(t, first.Done(), "end of the link")
+	assert.False(t, first.PeerStays())
 }
 
 // TestDial_SlotsReturn: dials that have ended, well or not, leave room for others.
