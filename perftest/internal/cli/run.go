@@ -238,8 +238,15 @@ func (j *job) targetProcess(pid int) int {
 	return otherProcess(pid)
 }
 
+// childTarget reports whether the target is a child process on this host, bound to cpus[1]. Otherwise the target is this process, or
+// a server, which chooses its CPU itself.
+func (j *job) childTarget() bool {
+	return !j.remote && !j.loopback() && j.plan.Fabric != loopFabric
+}
+
 // pinned runs f on a thread of its own, bound to the initiator's CPU if one is chosen. The other threads of this process run on
-// CPUs that the measurement does not use, or on the initiator's if there are none.
+// CPUs that the measurement does not use, or on the initiator's if there are none. A target that is a goroutine of this process
+// runs on these CPUs too.
 func (j *job) pinned(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -251,7 +258,11 @@ func (j *job) pinned(f func() error) error {
 	if err != nil {
 		return err
 	}
-	rest := restCPUs(allowed, j.cpus)
+	measuring := j.cpus
+	if !j.childTarget() {
+		measuring = j.cpus[:1]
+	}
+	rest := restCPUs(allowed, measuring)
 	// The next line of a batch has all processors again. Best effort: they were
 	// allowed before.
 	defer func() { _ = affinity.Process(allowed) }()
