@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -123,10 +124,38 @@ func TestStudy(t *testing.T) {
 	}
 }
 
+// TestSetRatios: values that were too small to be measured give no ratio.
+func TestSetRatios(t *testing.T) {
+	rows := []Row{{Store: storeOne, Rate: 6, CPU: 4}, {Store: storeReplicated, Rate: 3}, {Store: storeRedis, Rate: 2, CPU: 8}}
+	setRatios(rows)
+	assert.Equal(t, []float64{3, 2}, []float64{rows[0].RateRatio, rows[0].CPURatio})
+	assert.Equal(t, []float64{1.5, 0}, []float64{rows[1].RateRatio, rows[1].CPURatio})
+	rows = []Row{{Store: storeOne, Rate: 6, CPU: 4}, {Store: storeRedis}}
+	setRatios(rows)
+	assert.Zero(t, rows[0].RateRatio+rows[0].CPURatio+rows[1].RateRatio+rows[1].CPURatio)
+}
+
+// TestMeasure_OneOperation: however short the time is, at least one operation is recorded.
+func TestMeasure_OneOperation(t *testing.T) {
+	j := &job{Records: minRecords, Value: 8, Time: 1}
+	o, err := j.newMeter().measure(t.Context(), nothing{})
+	require.NoError(t, err)
+	assert.Positive(t, hdrhistogram.Import(o.Latency).TotalCount())
+	assert.Positive(t, o.Elapsed)
+}
+
+// nothing is a store that does nothing.
+type nothing struct{}
+
+func (nothing) get(_ string, buf []byte) ([]byte, error) { return buf, nil }
+func (nothing) put(string, []byte) error                 { return nil }
+func (nothing) close() error                             { return nil }
+
 func TestStudy_Check(t *testing.T) {
 	good := Study{Workloads: Workloads(), Stores: Stores(), Clients: []int{1}, Records: 100, Value: 50, Time: time.Second, Rounds: 1}
 	require.NoError(t, good.Check())
 	for name, change := range map[string]func(s *Study){
+		"twice":   func(s *Study) { s.Stores = []string{storeOne, storeOne} },
 		"store":   func(s *Study) { s.Stores = []string{"memcached"} },
 		"clients": func(s *Study) { s.Clients = []int{0} },
 		"nothing": func(s *Study) { s.Workloads = nil },

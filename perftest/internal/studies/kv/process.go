@@ -68,8 +68,8 @@ type outcome struct {
 	Latency *hdrhistogram.Snapshot
 }
 
-// ServeClient is a client of a store: it replies when it has connected, and to the next request with its outcome. It
-// closes conn.
+// ServeClient is a client of a store: it replies when it has connected and prepared, and to the next request with its outcome.
+// It closes conn.
 func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
@@ -79,16 +79,16 @@ func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 		return line.Ended(err)
 	}
 	store, err := dial(ctx, j.Store, j.Addresses)
+	run := j.load
+	if !j.Load {
+		run = j.newMeter().measure
+	}
 	if failed := line.Reply(nil, err); failed != nil || err != nil {
 		return line.Ended(failed)
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	if err := line.Receive(&struct{}{}); err != nil {
 		return line.Ended(err)
-	}
-	run := j.measure
-	if j.Load {
-		run = j.load
 	}
 	if err := line.Reply(run(ctx, store)); err != nil {
 		return line.Ended(err)
@@ -117,42 +117,56 @@ const (
 	digits     = 3
 )
 
-// measure reads and updates.
-func (j *job) measure(ctx context.Context, store connection) (o outcome, err error) {
+// meter reads and updates records. newMeter computes all that takes time in proportion to the number of records, so that
+// all clients start to measure at the same time.
+type meter struct {
+	*job
+	keys       []string // by rank
+	random     *rand.Rand
+	ranks      *zipf
+	latency    *hdrhistogram.Histogram
+	value, buf []byte
+}
+
+func (j *job) newMeter() *meter {
 	keys := make([]string, j.Records)
 	for i := range keys {
 		keys[i] = key(i)
 	}
 	r := rand.New(rand.NewPCG(uint64(j.Client), 1))
-	z, h := newZipf(j.Records, r), hdrhistogram.New(1, int64(maxLatency), digits)
-	value, buf := make([]byte, j.Value), make([]byte, maxValue)
+	return &meter{job: j, keys: keys, random: r, ranks: newZipf(j.Records, r), latency: hdrhistogram.New(1, int64(maxLatency), digits),
+		value: make([]byte, j.Value), buf: make([]byte, maxValue)}
+}
+
+// measure reads and updates for the time of the job, and until the latency of at least one operation is recorded.
+func (m *meter) measure(ctx context.Context, store connection) (o outcome, err error) {
 	begin := time.Now()
-	from, to := begin.Add(j.Warmup), begin.Add(j.Warmup+j.Time)
-	for now := begin; now.Before(to); o.All++ {
-		k := keys[z.next()]
-		if r.IntN(100) < j.Reads {
-			got, err := store.get(k, buf)
+	from, to := begin.Add(m.Warmup), begin.Add(m.Warmup+m.Time)
+	for now := begin; now.Before(to) || m.latency.TotalCount() == 0; o.All++ {
+		k := m.keys[m.ranks.next()]
+		if m.random.IntN(100) < m.Reads {
+			got, err := store.get(k, m.buf)
 			if err != nil {
 				return o, err
 			}
-			if !checkValue(got, k, j.Value) {
+			if !checkValue(got, k, m.Value) {
 				o.Wrong++
 			}
 		} else {
-			fillValue(value, k)
-			if err := store.put(k, value); err != nil {
+			fillValue(m.value, k)
+			if err := store.put(k, m.value); err != nil {
 				return o, err
 			}
 		}
 		end := time.Now()
 		if now.After(from) {
-			_ = h.RecordValue(min(int64(end.Sub(now)), int64(maxLatency))) // in range
+			_ = m.latency.RecordValue(min(int64(end.Sub(now)), int64(maxLatency))) // in range
 		}
 		now = end
 		if o.All%1024 == 0 && ctx.Err() != nil {
 			return o, context.Cause(ctx)
 		}
 	}
-	o.Elapsed, o.Latency = time.Since(from), h.Export()
+	o.Elapsed, o.Latency = time.Since(from), m.latency.Export()
 	return o, nil
 }

@@ -58,7 +58,10 @@ const (
 
 // Check finds mistakes.
 func (s *Study) Check() error {
-	for _, name := range s.Stores {
+	for i, name := range s.Stores {
+		if slices.Contains(s.Stores[:i], name) {
+			return fmt.Errorf("store %q twice", name)
+		}
 		if name != storeOne && name != storeReplicated && name != storeRedis {
 			return fmt.Errorf("store %q: there are %v", name, Stores())
 		}
@@ -155,10 +158,18 @@ func setRatios(rows []Row) {
 			continue
 		}
 		for i := range rows {
-			rows[i].RateRatio = rows[i].Rate / redis.Rate
-			rows[i].CPURatio = redis.CPU / rows[i].CPU
+			rows[i].RateRatio = quotient(rows[i].Rate, redis.Rate)
+			rows[i].CPURatio = quotient(redis.CPU, rows[i].CPU)
 		}
 	}
+}
+
+// quotient is a / b, or 0 if one of them was too small to be measured.
+func quotient(a, b float64) float64 {
+	if a <= 0 || b <= 0 {
+		return 0
+	}
+	return a / b
 }
 
 // start starts the servers of a store. Their end is a step of undo.
