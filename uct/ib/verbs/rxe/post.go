@@ -13,16 +13,21 @@ const atomicLen = 8
 // maxSGELen bounds an SGE, in bytes: as package verbs says of PostSend.
 const maxSGELen = 1 << 31
 
-// briefLen is the number of payload bytes up to which PostSend runs the doorbell command with brief. rxe sends the packets in the
-// command: it copies the payload, computes checksums and, for a peer on the same device, stores the payload in the peer's memory.
-const briefLen = 64 << 10
+// briefLen is the cost up to which PostSend runs the doorbell command with brief: in bytes of payload, a packet counts at least
+// packetCost. rxe sends the packets in the command: it copies the payload, computes checksums and, for a peer on the same device,
+// stores the payload in the peer's memory. The command also sends what earlier posts left in the send queue, which the sum does not
+// include.
+const (
+	briefLen   = 64 << 10
+	packetCost = 4 << 10
+)
 
 // PostSend implements verbs.QPProvider.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	q.sendMu.Lock()
 	pi := q.pi
 	free := q.sq.free(pi)
-	bytes := 0
+	cost := 0
 	for n < len(wrs) {
 		if free == 0 {
 			err = ucs.ErrNoResource
@@ -31,7 +36,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (n int, err error) {
 		if err = q.writeSend(pi, &wrs[n]); err != nil {
 			break
 		}
-		bytes += int(q.sq.sendSlot(pi).dma.len)
+		cost += max(int(q.sq.sendSlot(pi).dma.len), packetCost)
 		pi = (pi + 1) & q.sq.mask
 		free--
 		n++
@@ -42,7 +47,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	q.sendMu.Unlock()
 	if n > 0 {
-		if ringErr := q.doorbell.Run(bytes <= briefLen); ringErr != nil {
+		if ringErr := q.doorbell.Run(cost <= briefLen); ringErr != nil {
 			return n, ringErr
 		}
 	}
