@@ -211,30 +211,28 @@ func TestWake(t *testing.T) {
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
 }
 
-// switchedPort is a provider whose port can be down.
+// switchedPort is a provider whose port is in a state that the test chooses.
 type switchedPort struct {
 	verbs.Provider
-	down *bool
+	state *verbs.PortState
 }
 
 func (s switchedPort) QueryPort(num uint8) (verbs.PortAttr, error) {
 	a, err := s.Provider.QueryPort(num)
-	if *s.down {
-		a.State = verbs.PortDown
-	}
+	a.State = *s.state
 	return a, err
 }
 
 // The error of a request that failed over a port that is down says so.
 func TestPort_FailureCause(t *testing.T) {
-	down := false
+	state := verbs.PortActive
 	md, err := ib.New(func() ([]*verbs.Device, error) {
 		return []*verbs.Device{verbs.NewDevice("switched0", func() (verbs.Provider, error) {
 			list, err := loop()
 			require.NoError(t, err)
 			ctx, err := list[0].Open()
 			require.NoError(t, err)
-			return switchedPort{ctx.Provider(), &down}, nil
+			return switchedPort{ctx.Provider(), &state}, nil
 		})}, nil
 	}, rc.Transport(rc.Config{})).OpenMD("switched0")
 	require.NoError(t, err)
@@ -243,7 +241,17 @@ func TestPort_FailureCause(t *testing.T) {
 	require.NoError(t, err)
 	cause := verbs.WCRetryExcErr.Err()
 	assert.Equal(t, cause, p.FailureCause(cause))
-	down = true
+	state = verbs.PortDown
 	assert.ErrorIs(t, p.FailureCause(cause), cause)
 	assert.ErrorContains(t, p.FailureCause(cause), "port is down")
+	for state = range 7 {
+		_, err = md.(*ib.MD).OpenPort(1, ib.PathConfig{})
+		want := []string{"NOP", "down", "INIT", "ARMED", "", "ACTIVE_DEFER", "in state 6"}[state]
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, "port is "+want)
+		assert.ErrorContains(t, p.FailureCause(cause), "port is "+want)
+	}
 }

@@ -61,7 +61,7 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 	}
 	if p.Attr.State != verbs.PortActive {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "open port",
-			Err: fmt.Errorf("%w: port is down", uct.ErrUnreachable)}
+			Err: fmt.Errorf("%w: port is %s", uct.ErrUnreachable, portState(p.Attr.State))}
 	}
 	gid, why, err := md.openGID(num, path.GIDIndex, p.Attr.Ethernet)
 	if err != nil {
@@ -75,10 +75,20 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 	return p, nil
 }
 
-// FailureCause returns err, the error of a failed work request, and adds to it if the port is down. It asks the device.
+// portState is the name of a state in errors, by enum ibv_port_state.
+func portState(s verbs.PortState) string {
+	names := [...]string{"NOP", "down", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("in state %d", s)
+}
+
+// FailureCause returns err, the error of a failed work request, and adds to it the state of the port if that is not active. It
+// queries the device.
 func (p *Port) FailureCause(err error) error {
 	if a, queryErr := p.ctx.QueryPort(p.Num); queryErr == nil && a.State != verbs.PortActive {
-		return fmt.Errorf("%w: port is down", err)
+		return fmt.Errorf("%w: port is %s", err, portState(a.State))
 	}
 	return err
 }

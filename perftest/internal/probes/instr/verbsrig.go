@@ -22,8 +22,8 @@ type verbsRig struct {
 const (
 	// verbsBatch is how many work completions one poll takes.
 	verbsBatch = 16
-	// windowSignals is how many work requests of a window are signaled: one of 64, as in uct/ib/rc, and the last.
-	windowSignals = windowLen/64 + 1
+	// windowSignals is how many work requests of a window are signaled: every 65th, as the layer does, and the last.
+	windowSignals = windowLen/65 + 1
 )
 
 func openVerbs(fabric, _ string) (rig, error) {

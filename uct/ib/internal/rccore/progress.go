@@ -115,15 +115,18 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 		return
 	}
 	st := ib.CompletionStatus(wc)
-	it.fail(e, st, it.failureCause(e, wc.Status))
+	it.fail(e, st, it.failureCause(e, st, wc.Status))
 	e.CI = wc.ID
 	e.retireInOrder(st)
 }
 
-// failureCause is the error of a work request of e that failed with st. A port that is down fails requests with one of two
-// statuses: they were not sent, or nothing replied.
-func (it *Iface) failureCause(e *EP, st verbs.WCStatus) error {
+// failureCause is the error of a work request of e that failed with st and means known. A port that is down fails requests with one of two
+// statuses: they were not sent, or nothing replied. If the device knows that the peer is gone, the port is not queried.
+func (it *Iface) failureCause(e *EP, known ucs.Status, st verbs.WCStatus) error {
 	err := st.Err()
+	if known == ucs.StatusPeerClosed || known == ucs.StatusConnReset {
+		return err
+	}
 	if e.state != stateFailed && (st == verbs.WCLocQPOpErr || st == verbs.WCRetryExcErr) {
 		return it.port.FailureCause(err)
 	}
