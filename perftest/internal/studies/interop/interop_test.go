@@ -128,6 +128,16 @@ func TestPair_WrongData(t *testing.T) {
 	}
 }
 
+// TestProcess_Failure: only a reply that says so is wrong data.
+func TestProcess_Failure(t *testing.T) {
+	s := &process{name: "one"}
+	assert.ErrorIs(t, s.failure("failed: wrong data"), ErrData)
+	for _, line := range []string{"failed: unknown command check", "Segmentation fault"} {
+		assert.NotErrorIs(t, s.failure(line), ErrData)
+		assert.ErrorContains(t, s.failure(line), line)
+	}
+}
+
 // A side says what is wrong with a command, and ends.
 func TestServe_RefusesWhatIsNoCommand(t *testing.T) {
 	for in, want := range map[string]string{

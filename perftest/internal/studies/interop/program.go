@@ -105,12 +105,20 @@ func (s *process) result(ctx context.Context) (string, error) {
 		case !open:
 			return "", fmt.Errorf("%s: %w: %w", s.name, errEnded, s.ended)
 		case !ok:
-			return "", fmt.Errorf("%s: %s", s.name, line)
+			return "", s.failure(line)
 		}
 		return strings.TrimSpace(rest), nil
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+// failure is the error of a line that is not a result. It is ErrData only if the program has compared the data.
+func (s *process) failure(line string) error {
+	if line == "failed: "+ErrData.Error() {
+		return fmt.Errorf("%s: %w", s.name, ErrData)
+	}
+	return fmt.Errorf("%s: %s", s.name, line)
 }
 
 // do is tell and result.
@@ -243,7 +251,7 @@ func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (n
 			continue // nothing arrives there
 		}
 		if _, err := s.do(ctx, "check %s %d", t.Name, size); err != nil {
-			return 0, fmt.Errorf("%w: %w", ErrData, err)
+			return 0, err
 		}
 	}
 	total := 0.0

@@ -54,14 +54,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, nar
 	}
 	defer func() { err = errors.Join(err, s.w.Close()) }()
 	s.w.OnActive(amID, s.onActive)
-	lines := make(chan string)
+	lines := make(chan string, 1) // Signal follows a send, so that Until finds the line
 	go func() {
 		defer s.w.Signal()
 		defer close(lines)
 		for scan := bufio.NewScanner(in); scan.Scan(); {
-			s.w.Signal()
 			select {
 			case lines <- scan.Text():
+				s.w.Signal()
 			case <-ctx.Done():
 				return
 			}
