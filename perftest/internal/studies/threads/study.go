@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
@@ -190,10 +191,28 @@ func (s *Study) cell(pairs []measured, t Test, size int, step func(test string, 
 	return rows, nil
 }
 
-// quiet switches garbage collection off until its result is called.
+// quieted counts the calls of quiet that are not undone: several nodes may measure in one process, and end in any order.
+var quieted struct {
+	mu    sync.Mutex
+	count int
+	was   int // percentage of garbage collection before the first; valid if count > 0
+}
+
+// quiet switches garbage collection off until the results of all calls are called, each once.
 func quiet() func() {
-	was := debug.SetGCPercent(-1)
-	return func() { debug.SetGCPercent(was) }
+	quieted.mu.Lock()
+	defer quieted.mu.Unlock()
+	if quieted.count == 0 {
+		quieted.was = debug.SetGCPercent(-1)
+	}
+	quieted.count++
+	return func() {
+		quieted.mu.Lock()
+		defer quieted.mu.Unlock()
+		if quieted.count--; quieted.count == 0 {
+			debug.SetGCPercent(quieted.was)
+		}
+	}
 }
 
 // rowsOf are the rows of one number of threads in one mode, each of which did ops operations in

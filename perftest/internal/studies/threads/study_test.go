@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -240,6 +241,22 @@ func TestPairs_InitiatorDies(t *testing.T) {
 	_, err = p.run(Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2})
 	require.ErrorIs(t, err, children.ErrGone)
 	require.NoError(t, p.close())
+}
+
+// TestQuiet: garbage collection is on again when the last measurement has ended, in any order.
+func TestQuiet(t *testing.T) {
+	was := debug.SetGCPercent(70)
+	defer debug.SetGCPercent(was)
+	percent := func() int {
+		p := debug.SetGCPercent(-1)
+		debug.SetGCPercent(p)
+		return p
+	}
+	first, second := quiet(), quiet()
+	first()
+	assert.Equal(t, -1, percent())
+	second()
+	assert.Equal(t, 70, percent())
 }
 
 func TestRowsOf(t *testing.T) {
