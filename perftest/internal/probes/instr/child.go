@@ -121,7 +121,10 @@ func (c *child) run(i int) error {
 			return err
 		}
 	}
-	return repeat(uint64(tagCase+i), c.job.Reps, s)
+	if err = repeat(uint64(tagCase+i), c.job.Reps, s); err == errVoid {
+		return c.out.Encode(skipped{i, "too many repetitions were " + err.Error()})
+	}
+	return err
 }
 
 // prepare makes sure that the rig of the case is open.

@@ -76,6 +76,14 @@ func TestMeasure_SameCountEachTime(t *testing.T) {
 	assert.Equal(t, first.Results[0].Sample.Profile, second.Results[0].Sample.Profile)
 }
 
+// TestMeasure_Void: a case that never meets what it counts is skipped with the reason.
+func TestMeasure_Void(t *testing.T) {
+	t.Setenv(standinEnv, "void")
+	res, err := count(t, standinJob(Case{Op: Put, API: UCT, Size: 8}), ByLine)
+	require.NoError(t, err)
+	assert.Contains(t, res.Results[0].Skip, errVoid.Error())
+}
+
 func TestMeasure_ChildFails(t *testing.T) {
 	for _, fault := range []string{"before", "op", "after", "close"} {
 		t.Run(fault, func(t *testing.T) {

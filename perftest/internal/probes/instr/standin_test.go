@@ -69,6 +69,9 @@ func (s standin) steps(c Case) (steps, error) {
 	if s.fault == "op" {
 		op = func() error { return errStandin }
 	}
+	if s.fault == "void" {
+		op = func() error { return errVoid }
+	}
 	return steps{before: fail("before"), op: op, after: fail("after")}, nil
 }
 
