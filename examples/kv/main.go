@@ -29,7 +29,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// patience is how long a command of a client may take.
+// patience is how long a command of a client may take, except watch.
 const patience = 30 * time.Second
 
 func main() {
@@ -92,6 +92,7 @@ func waitServing(ctx context.Context, s *kvstore.Server) error {
 
 // command runs one command as a client.
 func command(ctx context.Context, c *ucp.Context, out io.Writer, addresses, args []string) error {
+	interrupted := ctx
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cl, err := kvstore.Dial(ctx, c, kvstore.ClientConfig{Network: network(addresses[0]), Addresses: addresses})
@@ -105,7 +106,11 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addresses, args
 	case len(args) == 2 && args[0] == "remove":
 		return cl.Remove(ctx, args[1])
 	case len(args) == 2 && args[0] == "watch":
-		return cl.Watch(ctx, args[1], func(c kvstore.Change) { fmt.Fprintf(out, "%+v\n", c) })
+		err := cl.Watch(interrupted, args[1], func(c kvstore.Change) { fmt.Fprintf(out, "%+v\n", c) })
+		if interrupted.Err() != nil {
+			return nil // the user ends a watch so
+		}
+		return err
 	case len(args) == 2 && args[0] == "get":
 		value, err := cl.Get(ctx, args[1], nil)
 		if err == nil {

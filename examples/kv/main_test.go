@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/gucx/gucx/examples/kv/kvstore"
 )
 
 func Example() {
-	_ = run(context.Background(), os.Stdout, kvstore.Config{}, "", nil)
+	if err := run(context.Background(), os.Stdout, kvstore.Config{}, "", nil); err != nil {
+		fmt.Println(err)
+	}
 	// Output: blue
 }

@@ -29,11 +29,11 @@ type Client struct {
 	c   *ucp.Context
 	cfg ClientConfig
 
-	session atomic.Pointer[session] // the latest
-	mu      sync.Mutex              // of the goroutine that connects
-	open    context.Context
-	shut    context.CancelFunc
-	stats   Stats
+	session    atomic.Pointer[session] // the latest
+	connecting chan struct{}           // has room for one: the goroutine that connects
+	open       context.Context
+	shut       context.CancelFunc
+	stats      Stats
 
 	watching    sync.Mutex // of what follows
 	watches     map[uint32]func(Change)
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, c *ucp.Context, cfg ClientConfig) (*Client, error
 	if len(cfg.Addresses) == 0 {
 		return nil, fmt.Errorf("kvstore: no address: %w", ucs.ErrInvalidParam)
 	}
-	cl := &Client{c: c, cfg: cfg, watches: map[uint32]func(Change){}}
+	cl := &Client{c: c, cfg: cfg, connecting: make(chan struct{}, 1), watches: map[uint32]func(Change){}}
 	cl.open, cl.shut = context.WithCancel(context.Background())
 	if _, err := cl.connected(ctx, nil); err != nil {
 		return nil, ucs.Join(err, cl.Close())
@@ -82,13 +82,20 @@ const (
 	connectLimit = 2 * time.Second
 )
 
-// connected returns a session other than failed, and connects if there is none.
+// connected returns a session other than failed, and connects if there is none. It returns when ctx ends, also while
+// another goroutine connects.
 func (cl *Client) connected(ctx context.Context, failed *session) (*session, error) {
 	if s := cl.session.Load(); s != failed {
 		return s, nil
 	}
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	select {
+	case cl.connecting <- struct{}{}:
+	case <-cl.open.Done():
+		return nil, ucs.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-cl.connecting }()
 	if s := cl.session.Load(); s != failed {
 		return s, nil
 	}
@@ -162,16 +169,21 @@ func (s *session) start(ctx context.Context) error {
 // Get returns the value of a key: in buf, if that has a capacity of SlotLen bytes, otherwise in memory of its own.
 func (cl *Client) Get(ctx context.Context, key string, buf []byte) ([]byte, error) {
 	var failed *session
+	var busy time.Duration
 	for {
 		s, err := cl.connected(ctx, failed)
 		if err != nil {
 			return nil, err
 		}
 		value, err := s.get(ctx, key, buf)
-		if !s.hasFailed(ctx, err) {
+		switch {
+		case isBusy(ctx, err):
+			cl.pause(ctx, &busy)
+		case s.hasFailed(ctx, err):
+			failed = s
+		default:
 			return value, decodeError(err)
 		}
-		failed = s
 	}
 }
 
@@ -311,19 +323,42 @@ func (cl *Client) update(ctx context.Context, m ucprpc.Method, request []byte) e
 }
 
 // call calls the server that serves, and the next one if the connection fails before the request was sent, or m is
-// idempotent.
+// idempotent. It repeats a call that was rejected because a limit was reached.
 func (cl *Client) call(ctx context.Context, m ucprpc.Method, request []byte) error {
 	var failed *session
+	var busy time.Duration
 	for {
 		s, err := cl.connected(ctx, failed)
 		if err != nil {
 			return err
 		}
 		_, err = s.rpc.Call(ctx, m, request, nil)
-		if !s.hasFailed(ctx, err) || ucprpc.CodeOf(err) == ucprpc.CodeLost && !m.Idempotent {
+		switch {
+		case isBusy(ctx, err):
+			cl.pause(ctx, &busy)
+		case s.hasFailed(ctx, err) && (ucprpc.CodeOf(err) != ucprpc.CodeLost || m.Idempotent):
+			failed = s
+		default:
 			return decodeError(err)
 		}
-		failed = s
+	}
+}
+
+// isBusy reports that an operation did not run because a limit was reached, and can be repeated.
+func isBusy(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && ucprpc.CodeOf(err) == ucprpc.CodeBusy
+}
+
+// maxBusyPause bounds the pause before an operation that was rejected with CodeBusy is repeated.
+const maxBusyPause = time.Second
+
+// pause waits before such an operation is repeated, each time for longer.
+func (cl *Client) pause(ctx context.Context, last *time.Duration) {
+	*last = min(max(2**last, time.Millisecond), maxBusyPause)
+	select {
+	case <-time.After(*last):
+	case <-ctx.Done():
+	case <-cl.open.Done():
 	}
 }
 
@@ -345,8 +380,8 @@ func (cl *Client) Stats() *Stats { return &cl.stats }
 // Close closes the client. Operations in progress fail.
 func (cl *Client) Close() error {
 	cl.shut()
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	cl.connecting <- struct{}{} // another goroutine that connects returns soon
+	defer func() { <-cl.connecting }()
 	s := cl.session.Load()
 	if s == nil {
 		return nil

@@ -10,7 +10,9 @@
 //
 // A lookup is a get from the table of the server, whose program takes no part: see table.go. The client notices by a
 // checksum that the server was writing the slot, and by a counter that the server has moved keys. It reads again, and
-// calls the server after some attempts. It reads only while it knows that the server is alive: see [Config.Lease].
+// calls the server after some attempts. The checksum has 32 bits: one of some 4 billion lookups that meet a write takes a
+// mixture for a value. A client reads only while it knows that the server is alive: see [Config.Lease]. A client that
+// reads less often than once in half a lease calls the server for the first lookup after a pause.
 //
 // Updates are calls. With a second server they are acknowledged when both have them; when one of them ends the other one
 // goes on, and one that starts gets all before it serves: see replica.go. Clients connect again by themselves.
@@ -20,7 +22,9 @@
 // # What a real store would need
 //
 //   - A third party that decides which server is the primary. Here a server that does not hear of the other one, but
-//     does not know either that it has ended, waits: no update is lost, but a host that fails stops the store.
+//     does not know either that it has ended, waits: no update is lost, but a host that fails stops the store. It
+//     knows that from a refused connection, which a firewall must not fake, from a path of a socket that does not
+//     exist, or from a later start of the other one that replies.
 //   - Disks. If both servers end, or one of them while the other one is not in sync, the table is lost.
 //   - Updates that a client can repeat. One whose connection fails before the reply returns ErrUnknown, as it may have
 //     run; a number of the client for each update would let the server recognize a repetition.

@@ -54,12 +54,22 @@ type historian struct {
 	id      int
 	cl      *Client
 	kills   *uatomic.Int64
+	all     *uatomic.Int64 // operations of all clients
 	history []porcupine.Operation
 	unknown int
 }
 
-// killsOfKeys is how many kills keys outlive: the check of a long history of one key takes much memory.
-const killsOfKeys = 4
+// Keys change after so many kills, and after so many operations: the check of a long history of one key takes much
+// memory.
+const (
+	killsOfKeys      = 4
+	operationsOfKeys = 500
+)
+
+// key is one of three keys that change from time to time.
+func (h *historian) key() string {
+	return fmt.Sprintf("%d-%d-%d", h.kills.Load()/killsOfKeys, h.all.Inc()/operationsOfKeys, rand.N(3))
+}
 
 // run operates until stop is closed.
 func (h *historian) run(ctx context.Context, stop <-chan struct{}) {
@@ -69,7 +79,7 @@ func (h *historian) run(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-time.After(time.Duration(rand.N(400)) * time.Microsecond):
 		}
-		op := porcupine.Operation{ClientId: h.id, Input: input{key: fmt.Sprint(h.kills.Load()/killsOfKeys, "-", rand.N(3))}, Output: ""}
+		op := porcupine.Operation{ClientId: h.id, Input: input{key: h.key()}, Output: ""}
 		in := op.Input.(input)
 		op.Call = int64(sinceStart())
 		var err error
@@ -106,9 +116,9 @@ func testKills(t *testing.T, kills int) {
 	stop := make(chan struct{})
 	var clients [4]*historian
 	var running sync.WaitGroup
-	var done uatomic.Int64
+	var done, all uatomic.Int64
 	for i := range clients {
-		clients[i] = &historian{t: t, id: i, kills: &done, cl: dial(t, p[0].cfg.Address, p[1].cfg.Address)}
+		clients[i] = &historian{t: t, id: i, kills: &done, all: &all, cl: dial(t, p[0].cfg.Address, p[1].cfg.Address)}
 		running.Go(func() { clients[i].run(ctx, stop) })
 	}
 	for range kills {

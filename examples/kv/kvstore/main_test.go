@@ -66,7 +66,7 @@ type process struct {
 	t   testing.TB
 	cfg Config
 	cmd *exec.Cmd
-	out *bufio.Reader
+	out <-chan string // lines
 }
 
 func startProcess(t testing.TB, cfg Config) *process {
@@ -88,6 +88,7 @@ func startReplicas(t testing.TB, cfg Config) [2]*process {
 	p := [2]*process{startProcess(t, a), startProcess(t, b)}
 	p[0].line("serving")
 	p[1].line("serving")
+	p[0].cfg.New = false // from the next start on
 	return p
 }
 
@@ -105,16 +106,26 @@ func (p *process) start() {
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(p.t, err)
 	require.NoError(p.t, p.cmd.Start())
-	p.out = bufio.NewReader(out)
+	lines := make(chan string, 2)
+	p.out = lines
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
 	p.line("listening")
 }
 
 // line waits for a line of the process.
 func (p *process) line(want string) {
 	p.t.Helper()
-	line, err := p.out.ReadString('\n')
-	require.NoError(p.t, err)
-	require.Equal(p.t, want+"\n", line)
+	select {
+	case line := <-p.out:
+		require.Equal(p.t, want, line)
+	case <-time.After(hang):
+		require.Fail(p.t, "the process is silent", want)
+	}
 }
 
 // kill ends the process at once.
@@ -134,6 +145,16 @@ func newContext(t testing.TB) *ucp.Context {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
+}
+
+// listen makes a server in this process that is closed when the test ends.
+func listen(t testing.TB, cfg Config) *Server {
+	t.Helper()
+	cfg.Network, cfg.Address = "unix", freshName()
+	s, err := Listen(t.Context(), newContext(t), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
 }
 
 // dial connects a client that is closed when the test ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/ucprpc"
+	"github.com/gucx/gucx/ucs"
 )
 
 // Two servers are replicas: a primary, which serves, and its backup, which has every update before the client gets its
@@ -22,14 +23,17 @@ import (
 //	reads the table of the primary
 //	is in sync, methodFollow          ->  replies when it has dropped this backup
 //
-// A server acts alone only if the other one has certainly ended: if nobody listens at its address, or another start of
-// it replies. A connection that fails, or no reply, is no evidence: then it waits. So there are never two primaries, but
-// a host that has failed stops the store.
+// A server acts alone only if the other one has certainly ended: if the host of its address refuses the connection, if
+// the path of its socket does not exist, or if another start of it replies. A connection that fails, or no reply, is no
+// evidence: then it waits. So there are never two primaries, but a host that has failed stops the store.
 //
 //   - A backup in sync whose primary has ended becomes the primary, after a lease: clients read from the table of a
 //     primary for less than a lease since they last knew that it was alive.
 //   - A primary whose backup has ended, or knows now that it is out of sync, continues without it.
-//   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync.
+//   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync. With
+//     Config.New it becomes the primary if the other one has no updates either; but never after it has tried to follow
+//     a primary, which had updates.
+//   - A primary accepts only the server at Config.Other as its backup.
 var (
 	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
 	methodApply  = ucprpc.Method{Number: 8} // updates
@@ -78,7 +82,7 @@ func (s *Server) commitQueue() {
 	batch, message := s.nextBatch()
 	var err error
 	if s.backup != nil && len(batch) > 0 {
-		if _, err = s.backup.Call(s.open, methodApply, message, nil); err != nil {
+		if err = s.callBackup(message); err != nil {
 			err = s.dropBackup()
 		}
 	}
@@ -89,6 +93,17 @@ func (s *Server) commitQueue() {
 			u.err = s.apply(u)
 		}
 		u.done = true
+	}
+}
+
+// callBackup sends updates to the backup. A backup that was not called because a limit was reached is called again.
+func (s *Server) callBackup(message []byte) error {
+	for {
+		_, err := s.backup.Call(s.open, methodApply, message, nil)
+		if !isBusy(s.open, err) {
+			return err
+		}
+		s.pause(retryPause)
 	}
 }
 
@@ -126,7 +141,7 @@ func (s *Server) nextBatch() (batch []*update, message []byte) {
 // ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
 func (s *Server) dropBackup() error {
 	for s.open.Err() == nil {
-		other, err := s.callOther()
+		other, err := s.callOther(s.info())
 		if errors.Is(err, errEnded) || err == nil && other.Role == syncing {
 			s.backup = nil
 			close(s.dropped)
@@ -137,11 +152,21 @@ func (s *Server) dropBackup() error {
 	return ErrUnknown
 }
 
-// handleJoin makes the caller the backup.
+// errOther says that a server that joins is not the one at Config.Other. The primary could not find out later whether it
+// has ended.
+var errOther = errors.New("kvstore: the primary has another server as its replica")
+
+// handleJoin makes the caller the backup. If it was the backup before, over another connection, it is syncing now.
 func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 	var joins info
 	if err := json.Unmarshal(c.Data, &joins); err != nil {
 		return err
+	}
+	if s.cfg.Other == "" {
+		return errOther
+	}
+	if other, err := s.callOther(info{}); err != nil || other.ID != joins.ID {
+		return ucs.Join(errOther, err)
 	}
 	s.commits.Lock()
 	defer s.commits.Unlock()
@@ -150,6 +175,8 @@ func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 		return errNotPrimary
 	case joins.shape != me.shape || joins.Key != me.Key || joins.Value != me.Value:
 		return fmt.Errorf("a table of %d slots of %d bytes: the primary has %d of %d", joins.Slots, joins.SlotLen, me.Slots, me.SlotLen)
+	case joins.Lease != me.Lease:
+		return fmt.Errorf("a lease of %v: the primary has %v", joins.Lease, me.Lease)
 	}
 	if s.backup != nil {
 		close(s.dropped)
@@ -185,7 +212,7 @@ const (
 // replicate makes the server a backup until it is the primary, or closed.
 func (s *Server) replicate() {
 	for s.open.Err() == nil {
-		other, err := s.callOther()
+		other, err := s.callOther(s.info())
 		ended := errors.Is(err, errEnded)
 		s.mu.Lock()
 		role, followed := s.role, s.followed
@@ -193,9 +220,11 @@ func (s *Server) replicate() {
 		switch {
 		case role == backup && (ended || err == nil && other.ID != followed):
 			s.pause(s.cfg.Lease)
-			s.lead()
+			if s.open.Err() == nil {
+				s.lead()
+			}
 			return
-		case role == syncing && s.cfg.New && (ended || err == nil && other.Role == syncing):
+		case role == syncing && s.cfg.New && followed == "" && (ended || err == nil && other.Role == syncing):
 			s.lead()
 			return
 		case err == nil && other.Role == primary:
@@ -208,9 +237,9 @@ func (s *Server) replicate() {
 	}
 }
 
-// callOther returns what the other server says of itself. errEnded if nobody listens at its address. If this server is a
-// primary, the other one knows then that it is not its backup any more.
-func (s *Server) callOther() (other info, err error) {
+// callOther returns what the other server says of itself. errEnded if nobody listens at its address. If me says that
+// this server is a primary, the other one knows then that it is not its backup any more.
+func (s *Server) callOther(me info) (other info, err error) {
 	ctx, cancel := context.WithTimeout(s.open, callLimit)
 	defer cancel()
 	rpc, err := ucprpc.Dial(ctx, s.c, s.cfg.Network, s.cfg.Other, ucprpc.ClientConfig{})
@@ -221,11 +250,11 @@ func (s *Server) callOther() (other info, err error) {
 		return other, err
 	}
 	defer rpc.Close()
-	me, err := json.Marshal(s.info())
+	request, err := json.Marshal(me)
 	if err != nil {
 		return other, err
 	}
-	reply, err := rpc.Call(ctx, methodInfo, me, nil)
+	reply, err := rpc.Call(ctx, methodInfo, request, nil)
 	if err == nil {
 		err = json.Unmarshal(reply, &other)
 	}

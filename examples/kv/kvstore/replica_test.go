@@ -2,8 +2,11 @@ package kvstore
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
 // TestReplicas_Restarts: each server is killed in turn, and restarted. What was written before is there.
@@ -128,7 +133,7 @@ func TestReplicas_SyncUnderLoad(t *testing.T) {
 // TestServer_Config: what cannot work is refused.
 func TestServer_Config(t *testing.T) {
 	c := newContext(t)
-	for _, cfg := range []Config{{Keys: -1}, {Key: MaxKey + 1}, {Value: MaxValue + 1}, {Lease: time.Nanosecond}, {Network: "pigeon"}} {
+	for _, cfg := range []Config{{Keys: -1}, {Key: MaxKey + 1}, {Value: MaxValue + 1}, {Lease: time.Nanosecond}, {Network: "pigeon"}, {Other: "localhost:7000"}} {
 		_, err := Listen(t.Context(), c, cfg)
 		assert.Error(t, err, "%+v", cfg)
 	}
@@ -138,4 +143,80 @@ func TestServer_Config(t *testing.T) {
 	defer cancel()
 	_, err = Dial(ctx, c, ClientConfig{Network: "unix", Addresses: []string{freshName()}})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// fake is another replica that says what it is, and refuses a server that joins.
+func fake(t *testing.T, says info) (address string, stop func() error) {
+	t.Helper()
+	var cfg ucprpc.ServerConfig
+	cfg.Handlers.Handle(methodInfo, ucprpc.HandlerConfig{Inline: true}, func(c *ucprpc.Call) (err error) {
+		c.Reply, err = json.Marshal(says)
+		return err
+	})
+	address = freshName()
+	s, err := ucprpc.Listen(t.Context(), newContext(t), "unix", address, cfg)
+	require.NoError(t, err)
+	return address, s.Close
+}
+
+// TestReplicas_NewHasFollowed: a server with New does not begin with an empty table when it has seen a primary.
+func TestReplicas_NewHasFollowed(t *testing.T) {
+	other, stop := fake(t, info{ID: "other", Role: primary})
+	s := listen(t, Config{Other: other, New: true})
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.followed == "other"
+	}, hang, time.Millisecond)
+	require.NoError(t, stop())
+	require.Eventually(t, func() bool { err := s.Serving(); return err == nil || errors.Is(err, errEnded) }, hang, time.Millisecond)
+	assert.ErrorIs(t, s.Serving(), errEnded)
+}
+
+// TestReplicas_CloseWhileWaiting: a backup that is closed while it waits for a lease does not become the primary.
+func TestReplicas_CloseWhileWaiting(t *testing.T) {
+	other, stop := fake(t, info{ID: "restarted", Role: syncing})
+	defer func() { assert.NoError(t, stop()) }()
+	s := listen(t, Config{Other: other, Lease: time.Hour})
+	s.mu.Lock()
+	s.role, s.followed = backup, "other"
+	s.mu.Unlock()
+	time.Sleep(50 * time.Millisecond) // usually it waits by now
+	require.NoError(t, s.Close())
+	assert.Equal(t, backup, s.info().Role)
+}
+
+// TestReplicas_Refused: a primary refuses a third server, and goes on with its backup.
+func TestReplicas_Refused(t *testing.T) {
+	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+	third := listen(t, Config{Other: p[0].cfg.Address, Lease: 100 * time.Millisecond})
+	require.Eventually(t, func() bool {
+		err := third.Serving()
+		return err == nil || strings.Contains(err.Error(), errOther.Error())
+	},
+		hang, time.Millisecond)
+	assert.Error(t, third.Serving())
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, cl.Put(ctx, "k", []byte("value")))
+	p[0].kill()
+	got, err := cl.Get(ctx, "k", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "value", string(got))
+}
+
+// TestReplicas_OtherLease: a primary refuses a backup with another lease.
+func TestReplicas_OtherLease(t *testing.T) {
+	address := freshName()
+	second := Config{Network: "unix", Address: address, Lease: time.Second}
+	first := listen(t, Config{Other: address, New: true, Lease: 2 * time.Second})
+	require.Eventually(t, func() bool { return first.Serving() == nil }, hang, time.Millisecond)
+	second.Other = first.cfg.Address
+	s, err := Listen(t.Context(), newContext(t), second)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	require.Eventually(t, func() bool { err := s.Serving(); return err == nil || strings.Contains(err.Error(), "a lease of 1s") },
+		hang, time.Millisecond)
+	assert.Error(t, s.Serving())
 }

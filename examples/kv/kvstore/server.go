@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,10 +29,14 @@ type Config struct {
 	// and 256. Each slot of the table has room for both.
 	Key, Value int
 
-	// Other is the address of the other replica; "" means that there is none. Start one of them with New, which makes it
-	// the primary unless the other one has updates.
+	// Other is the address of the other replica; "" means that there is none. If it is no unix socket it has an IP
+	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the path
+	// of a unix socket, nobody but the other replica may remove that: if it does not exist, the other replica has ended.
 	Other string
-	New   bool
+	// New makes the server the primary unless the other one has updates. Start one of the two with it when both begin
+	// with an empty table, and not again: after a restart a server with New forgets the updates of the other one if that
+	// has ended, too.
+	New bool
 	// Lease is how long a backup waits before it becomes the primary. A primary that gets no CPU time for a quarter of
 	// it is called for each lookup. 0 means 500 ms. Both replicas must have the same.
 	Lease time.Duration
@@ -73,6 +79,9 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 	if cfg.Keys < 1 || cfg.Key < 1 || cfg.Key > MaxKey || cfg.Value < 1 || cfg.Value > MaxValue || cfg.Lease < time.Millisecond {
 		return nil, fmt.Errorf("kvstore: %d keys of %d bytes with values of %d bytes: %w", cfg.Keys, cfg.Key, cfg.Value, ucs.ErrInvalidParam)
 	}
+	if err := checkOther(cfg); err != nil {
+		return nil, err
+	}
 	s := &Server{cfg: cfg, c: c, id: rand.Text(), role: syncing, watches: map[*watch]bool{}}
 	s.open, s.shut = context.WithCancel(context.Background())
 	s.table.shape = shapeFor(cfg.Keys, cfg.Key, cfg.Value)
@@ -81,7 +90,7 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.table.mem = s.mem.Bytes()
-	if s.rpc, err = ucprpc.Listen(ctx, c, cfg.Network, cfg.Address, ucprpc.ServerConfig{Handlers: s.handlers()}); err != nil {
+	if s.rpc, err = ucprpc.Listen(ctx, c, cfg.Network, cfg.Address, ucprpc.ServerConfig{Handlers: s.handlers(), Limits: ucprpc.Limits{MaxRequest: maxRequest}}); err != nil {
 		return nil, ucs.Join(err, s.mem.Close())
 	}
 	if cfg.Other == "" {
@@ -90,6 +99,20 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 		s.closing.Go(s.replicate)
 	}
 	return s, nil
+}
+
+// maxRequest is how many bytes a request to a server may have; batches of updates are requests to a client, the backup.
+const maxRequest = 64 << 10
+
+// checkOther refuses an address at which a refused connection does not mean that the other replica has ended.
+func checkOther(cfg Config) error {
+	if cfg.Other == "" || strings.HasPrefix(cfg.Network, "unix") {
+		return nil
+	}
+	if _, err := netip.ParseAddrPort(cfg.Other); err != nil {
+		return fmt.Errorf("kvstore: Other must be an IP address and a port: %w: %w", ucs.ErrInvalidParam, err)
+	}
+	return nil
 }
 
 // handlers are those of all methods. With a backup updates wait for it, so they need goroutines.

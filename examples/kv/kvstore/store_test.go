@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 )
 
 func TestClient(t *testing.T) {
-	p := startProcess(t, Config{Network: "unix", Address: freshName(), Keys: 100})
+	p := startProcess(t, Config{Network: "unix", Address: freshName(), Keys: 100, Lease: time.Hour})
 	cl := dial(t, p.cfg.Address)
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
@@ -50,11 +51,13 @@ func TestClient(t *testing.T) {
 		_, err := rpc.Call(ctx, methodPut, []byte(request), nil)
 		assert.Equal(t, ErrTooLong, decodeError(err), "%.10q", request)
 	}
+	_, err := rpc.Call(ctx, methodPut, make([]byte, maxRequest+1), nil)
+	assert.Equal(t, ucprpc.CodeTooLong, ucprpc.CodeOf(err))
 	for _, key := range []string{"", long, "k"} {
 		_, err := rpc.Call(ctx, methodGet, []byte(key), nil)
 		assert.Equal(t, ErrNoKey, decodeError(err), "%.10q", key)
 	}
-	_, err := rpc.Call(ctx, ucprpc.Method{Number: 99}, nil, nil)
+	_, err = rpc.Call(ctx, ucprpc.Method{Number: 99}, nil, nil)
 	assert.Equal(t, ucprpc.CodeNoMethod, ucprpc.CodeOf(err))
 	assert.Equal(t, garbage, get(garbage))
 }
@@ -131,4 +134,25 @@ func TestClient_ReadsWhileWritten(t *testing.T) {
 	got, err := reader.Get(ctx, "stays", nil)
 	require.NoError(t, err)
 	assert.Equal(t, value(writes-1), got)
+}
+
+// TestClient_ContextEndsWhileAnotherConnects: a caller does not wait for another one that connects.
+func TestClient_ContextEndsWhileAnotherConnects(t *testing.T) {
+	p := startProcess(t, Config{Network: "unix", Address: freshName()})
+	cl := dial(t, p.cfg.Address)
+	p.kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := cl.Get(ctx, "k", nil)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(cl.connecting) == 1 }, hang, time.Millisecond)
+	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	_, err := cl.Get(short, "k", nil)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Empty(t, ended)
+	cancel()
+	assert.ErrorIs(t, <-ended, context.Canceled)
 }

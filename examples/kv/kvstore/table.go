@@ -12,7 +12,8 @@ import (
 // Header:
 //
 //	0  u64  how often keys began or ended to move; odd while they move
-//	8  u64  changes while the server is the primary, and alive
+//	8  u64  changes while the server is the primary, and alive; a reader that has not read it for about half a lease
+//	        calls the server first
 //
 // Slot:
 //
@@ -26,7 +27,8 @@ import (
 // removed, keys behind it move to lower slots, so that no gap separates a key from its home. The table does not wrap
 // around: spareSlots slots follow the last home.
 //
-// A reader that finds a wrong checksum has read a slot while it was written. A reader that does not find a key, although
+// A reader that finds a wrong checksum has read a slot while it was written. Of such slots one in 2^32 has the right
+// checksum by chance. A reader that does not find a key, although
 // the header has not changed since before the search, knows that it is not there.
 const (
 	headerLen  = 64

@@ -32,11 +32,19 @@ type Change struct {
 	Missed bool
 }
 
+// maxWatches and maxPeerWatches limit the watches at a server, and those of one client. A watch whose client does not
+// receive uses a call of the server's side of the connection; calls to the backup need one, too.
+const (
+	maxWatches     = 1024 // less than ucprpc.Limits.MaxCalls
+	maxPeerWatches = 16
+)
+
 // maxPending is how many changes the server stores for a watch.
 const maxPending = 256
 
 // watch is a watch at the server.
 type watch struct {
+	peer    *ucprpc.Peer
 	prefix  string
 	wake    chan struct{} // has room for one
 	pending []Change      // under Server.mu
@@ -44,16 +52,16 @@ type watch struct {
 }
 
 // handleWatch sends changes until the client is gone, or ends the watch. A client that does not receive stops this
-// goroutine, and nothing else.
+// goroutine, and no other one: its watches are few, see maxPeerWatches.
 func (s *Server) handleWatch(c *ucprpc.Call) error {
 	if len(c.Data) < watchHead || len(c.Data) > watchHead+MaxKey {
 		return ErrTooLong
 	}
-	w := &watch{prefix: string(c.Data[watchHead:]), wake: make(chan struct{}, 1), missed: true}
+	w := &watch{peer: c.Peer(), prefix: string(c.Data[watchHead:]), wake: make(chan struct{}, 1), missed: true}
 	w.wake <- struct{}{}
-	s.mu.Lock()
-	s.watches[w] = true
-	s.mu.Unlock()
+	if err := s.addWatch(w); err != nil {
+		return err
+	}
 	defer func() {
 		s.mu.Lock()
 		delete(s.watches, w)
@@ -80,6 +88,26 @@ func (s *Server) handleWatch(c *ucprpc.Call) error {
 			}
 		}
 	}
+}
+
+// addWatch fails if the server does not serve, or a limit was reached.
+func (s *Server) addWatch(w *watch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.role != primary {
+		return errNotPrimary
+	}
+	n := 0
+	for other := range s.watches {
+		if other.peer == w.peer {
+			n++
+		}
+	}
+	if len(s.watches) >= maxWatches || n >= maxPeerWatches {
+		return &ucprpc.Error{Code: ucprpc.CodeBusy, Text: "too many watches"}
+	}
+	s.watches[w] = true
+	return nil
 }
 
 // report reports a change to all watches. The caller holds s.mu.
@@ -113,7 +141,8 @@ func appendChange(b []byte, c Change) []byte {
 }
 
 // Watch calls f for each change of a key that begins with prefix, until ctx ends. It watches at the next server when
-// the connection has failed. f runs in a goroutine that makes progress: it must return soon, and must not use cl.
+// the connection has failed, and waits while the server has too many watches: more than 16 of a client, or 1,024 of all.
+// f runs in a goroutine that makes progress: it must return soon, and must not use cl.
 func (cl *Client) Watch(ctx context.Context, prefix string, f func(Change)) error {
 	if len(prefix) > MaxKey {
 		return ErrTooLong
