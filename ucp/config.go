@@ -47,8 +47,8 @@ type Config struct {
 
 	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
 	// over another lane. Each further pause is twice as long, up to 32 times the interval. A path that works
-	// gets its operations back. Both sides must permit it. 0 means 10 s, config.Infinite never.
-	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"10s" doc:"When an endpoint tries a path again over which it had a better lane that failed; each further pause is twice as long, up to 32 times that; inf means never. The path is used again when a message has come over it."`
+	// gets its operations back. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
+	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"When an endpoint tries a path again over which it had a better lane that failed; each further pause is twice as long, up to 32 times that; inf means never, and that a peer may not try either. The path is used again when a message has come over it. Both sides must set it."`
 
 	// SpinPolls is the number of polls of a blocking call before it
 	// parks; negative means that it never parks, for waiters that have a CPU each: with fewer CPUs

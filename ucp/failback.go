@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// If the path of a failed lane works again, operations return to it. wireup decides when to try the
+// If Config.LaneRetryInterval is set and the path of a failed lane works again, operations return to it. wireup decides when to try the
 // path, and opens a lane without roles over it. After a message has arrived over this lane, the
 // roles for which it is better move to it. Each side moves its roles independently:
 //
@@ -24,19 +24,13 @@ import (
 // Nothing is repeated or lost. If the new lane fails in the meantime, the role returns to the old
 // lane.
 
-// defaultLaneRetry is the default of Config.LaneRetryInterval.
-const defaultLaneRetry = 10 * time.Second
-
 // laneRetry returns the interval for wireup; 0 for never. Tuple queues belong to a lane, so their
 // messages cannot move.
 func (c *Config) laneRetry() time.Duration {
 	if c.TagProto != "" && c.TagProto != tagProtoAuto {
 		return 0
 	}
-	switch c.LaneRetryInterval {
-	case 0:
-		return defaultLaneRetry
-	case config.Infinite:
+	if c.LaneRetryInterval == config.Infinite {
 		return 0
 	}
 	return c.LaneRetryInterval

@@ -18,6 +18,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
+// laneRetry is the interval of most tests.
+const laneRetry = 10 * time.Second
+
 // failedOver is a pair whose EPs use frc2, as frc has failed. b has an EP over the same connection.
 func failedOver(t testing.TB, retry time.Duration) (*pair, *fabric) {
 	p, f := fakePair(t, Config{LaneRetryInterval: retry}, likeRC(), likeRC2(), likeUD())
@@ -26,9 +29,9 @@ func failedOver(t testing.TB, retry time.Duration) (*pair, *fabric) {
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
 	require.ErrorIs(t, p.flush(), ucs.ErrIO)
 	p.b.dial(t, &p.a)
-	p.until(func() bool {
-		x := p.a.ep.lane(wireup.RMA)
-		return x != nil && x.Iface.kind() == "frc2"
+	p.until(func() bool { // or the first lane is back already
+		x, n := p.a.ep.lane(wireup.RMA), counters(p.a.w)
+		return n["worker.replaced_lanes"] > 0 && (x != nil && x.Iface.kind() == "frc2" || n["worker.returned_lanes"] > 0)
 	})
 	_ = p.finish(p.b.ep.Flush()) // tells of the lane, if b had one
 	return p, f
@@ -87,16 +90,16 @@ func (p *pair) check(t *testing.T) {
 // to the lane.
 func TestFailback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := failedOver(t, 0)
+		p, _ := failedOver(t, laneRetry)
 		p.check(t)
 		assert.Contains(t, p.a.ep.Explain(), "given up: frc fake0:1: ")
 		assert.Contains(t, p.a.ep.Explain(), "tried again: frc fake0:1, in ")
 		require.Len(t, p.a.ep.Info().Retries, 1)
 		assert.Empty(t, p.b.ep.Info().Retries, "the side that has proposed the lane tries it")
 
-		sleepWith(defaultLaneRetry/2, &p.a, &p.b)
+		sleepWith(laneRetry/2, &p.a, &p.b)
 		require.True(t, p.away(), "it is too early")
-		sleepWith(defaultLaneRetry/2+time.Second, &p.a, &p.b)
+		sleepWith(laneRetry/2+time.Second, &p.a, &p.b)
 		p.until(func() bool { return p.backOn("frc") })
 		for _, x := range []*end{&p.a, &p.b} {
 			assert.Equal(t, uint64(1), counters(x.w)["worker.lane_retries"])
@@ -114,7 +117,7 @@ func TestFailback(t *testing.T) {
 // TestFailback_DeadPath: retries of a path that is still dead disturb nothing, and their pauses grow.
 func TestFailback_DeadPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := failedOver(t, 0)
+		p, f := failedOver(t, laneRetry)
 		retries := func() uint64 { return counters(p.a.w)["worker.lane_retries"] }
 		var at []time.Duration
 		start := time.Now()
@@ -123,12 +126,12 @@ func TestFailback_DeadPath(t *testing.T) {
 			for retries() == n {
 				sleepWith(time.Second, &p.a, &p.b)
 			}
-			at = append(at, time.Since(start).Round(defaultLaneRetry))
+			at = append(at, time.Since(start).Round(laneRetry))
 			p.until(p.away)
 			p.check(t)
 		}
 		assert.IsIncreasing(t, at)
-		assert.GreaterOrEqual(t, at[4]-at[3], 8*defaultLaneRetry)
+		assert.GreaterOrEqual(t, at[4]-at[3], 8*laneRetry)
 		assert.Len(t, p.a.ep.link.tried, 1, "failures are not piled up")
 		for counters(p.a.w)["worker.returned_lanes"] == 0 {
 			sleepWith(time.Second, &p.a, &p.b)
@@ -151,7 +154,7 @@ func TestFailback_TrialFails(t *testing.T) {
 
 // failTrial breaks a lane on trial, over which nothing has come yet.
 func failTrial(t *testing.T, here bool, st ucs.Status) {
-	p, f := failedOver(t, 0)
+	p, f := failedOver(t, laneRetry)
 	p.until(p.away)
 	freeze := func(frozen bool) {
 		for _, i := range f.ifaces {
@@ -159,7 +162,7 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 		}
 	}
 	freeze(true)
-	sleepWith(defaultLaneRetry+time.Second, &p.a, &p.b)
+	sleepWith(laneRetry+time.Second, &p.a, &p.b)
 	x := &p.b
 	if here {
 		x = &p.a
@@ -170,22 +173,25 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	p.check(t)
 	p.until(p.away)
 	freeze(false)
-	sleepWith(3*defaultLaneRetry, &p.a, &p.b)
+	sleepWith(3*laneRetry, &p.a, &p.b)
 	p.until(func() bool { return p.backOn("frc") })
 	p.check(t)
 	require.NoError(t, p.a.ep.Err())
 	require.NoError(t, p.b.ep.Err())
 }
 
-// TestFailback_Never: with an infinite interval no timer runs, and a peer that does not permit it is not asked again.
+// TestFailback_Never: by default, and with an infinite interval, no timer runs, and the lane does not come back.
 func TestFailback_Never(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, _ := failedOver(t, config.Infinite)
-		_, waits := p.a.ep.deadline()
-		assert.False(t, waits)
-		sleepWith(10*time.Second, &p.a, &p.b)
-		assert.True(t, p.away())
-	})
+	for _, interval := range []time.Duration{0, config.Infinite} {
+		synctest.Test(t, func(t *testing.T) {
+			p, _ := failedOver(t, interval)
+			_, waits := p.a.ep.deadline()
+			assert.False(t, waits)
+			sleepWith(time.Minute, &p.a, &p.b)
+			assert.True(t, p.away())
+			assert.Zero(t, counters(p.a.w)["worker.lane_retries"])
+		})
+	}
 }
 
 // traffic is what one side sends to the other.
@@ -322,13 +328,14 @@ func TestFailback_RealTransports(t *testing.T) {
 			b := &breaker{}
 			p := newPair(t, b.under(real(tc.best, tc.tls...)), Config{LaneRetryInterval: time.Millisecond}).connect().warm()
 			require.Equal(t, tc.best, p.a.ep.lane(wireup.RMA).Iface.kind())
+			p.b.dial(t, &p.a)
+			require.NoError(t, p.finish(p.b.ep.Flush()))
 			b.ep = p.a.ep.lane(wireup.RMA).EP
 			r, err := p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil)
 			_ = p.finish(r, err) // lost with the lane, or not
 			p.until(func() bool { return counters(p.a.w)["worker.replaced_lanes"] > 0 })
 			_ = p.flush() // tells of the lane
 			b.ep = nil
-			p.b.dial(t, &p.a)
 			_ = p.finish(p.b.ep.Flush())
 			clear(p.a.mem.Bytes())
 			clear(p.b.mem.Bytes())
@@ -459,13 +466,13 @@ func TestFailback_Close(t *testing.T) {
 // TestFailback_NoCarrier: a trial whose handshake cannot be sent does not fail the EP.
 func TestFailback_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := failedOver(t, 0)
+		p, f := failedOver(t, laneRetry)
 		p.until(p.away)
 		f.failNext("new ep fud", ucs.ErrUnreachable)
-		sleepWith(defaultLaneRetry+time.Second, &p.a, &p.b)
+		sleepWith(laneRetry+time.Second, &p.a, &p.b)
 		assert.Empty(t, f.fail, "the trial could not send anything")
 		require.True(t, p.away())
-		sleepWith(3*defaultLaneRetry, &p.a, &p.b)
+		sleepWith(3*laneRetry, &p.a, &p.b)
 		p.until(func() bool { return p.backOn("frc") })
 		p.check(t)
 	})

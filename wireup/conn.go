@@ -66,7 +66,8 @@ type ConnParams struct {
 	// with StatusTimedOut; 0 means without limit.
 	Timeout time.Duration
 	// Retry is the time after which a pair is tried again whose lane has failed; each further pause is
-	// twice as long, up to 32 times Retry. 0 means never.
+	// twice as long, up to 32 times Retry. 0 means never: this side also rejects trials of the peer, and ignores
+	// the messages of trials and moves.
 	Retry time.Duration
 }
 

@@ -113,3 +113,37 @@ func TestRetry_NoCarrier(t *testing.T) {
 	assert.Empty(t, w.a.conn.Retries())
 	assert.Len(t, w.a.conn.Lanes(RMA), 1)
 }
+
+// TestRetry_Off: a side without retries ignores the messages of trials and moves, and rejects trials.
+func TestRetry_Off(t *testing.T) {
+	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
+	w.a.conn.p.Retry, w.b.conn.p.Retry = 0, 0
+	before := w.b.conn.states()
+	roles := Set(RMA, AM)
+	for _, m := range []*Msg{
+		{Type: Prove, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
+		{Type: Proven, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
+		{Type: Leave, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
+		{Type: Left, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
+		{Type: Request, Lanes: []MsgLane{{Src: 0, Dst: 0, Roles: roles, Status: 1, EPAddr: []byte("x")}}},
+	} {
+		sent := w.a.conn.newMsg(m.Type)
+		sent.Lanes = m.Lanes
+		var acts []ActionKind
+		w.b.check = func(act *Action) { acts = append(acts, act.Kind) }
+		w.b.receive(t, sent)
+		if m.Type != Request {
+			assert.Empty(t, acts, m.Type)
+			continue
+		}
+		assert.Equal(t, []ActionKind{SendMsg}, acts)
+		reply := w.a.inbox[len(w.a.inbox)-1]
+		assert.Equal(t, []MsgLane{{Roles: roles, Status: ucs.StatusRejected}}, reply.Lanes)
+	}
+	assert.Equal(t, before, w.b.conn.states())
+
+	sent := w.a.conn.newMsg(Drop) // of a lane that both sides have left, as if there were such
+	sent.Lanes = []MsgLane{{Src: 1, Dst: 1}}
+	w.b.receive(t, sent)
+	assert.True(t, w.b.conn.Excluded(1, 1), "the lane broke")
+}

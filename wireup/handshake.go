@@ -14,6 +14,10 @@ func (c *Conn) message(m *Msg) {
 		c.ignored++
 		return
 	}
+	if m.Type >= Prove && c.p.Retry <= 0 {
+		c.ignored++
+		return
+	}
 	if c.remoteEP == 0 {
 		c.remoteEP, c.window = m.SrcEP, m.Window
 		c.sendTo = m.SrcEP
@@ -141,8 +145,14 @@ func (l *lane) proposal() MsgLane {
 	return e
 }
 
-// trialOf is the number of the trial that an entry of a REQUEST begins; 0 if it begins none.
-func trialOf(e *MsgLane) Roles { return Roles(e.Status) & laneRoles }
+// trialOf is the number of the trial that an entry of a REQUEST begins; 0 if it begins none, or this side
+// permits none.
+func (c *Conn) trialOf(e *MsgLane) Roles {
+	if c.p.Retry <= 0 {
+		return 0
+	}
+	return Roles(e.Status) & laneRoles
+}
 
 // entry describes the lane in a message of ours.
 func (l *lane) entry(st ucs.Status) MsgLane {
@@ -164,13 +174,13 @@ func (c *Conn) evaluate(e *MsgLane) {
 		return
 	}
 	i := c.find(int(e.Dst), int(e.Src))
-	if i >= 0 && trialOf(e) != 0 {
+	if i >= 0 && c.trialOf(e) != 0 {
 		l := &c.lanes[i]
 		switch {
 		case !l.trial:
 			c.refuse(e, ucs.StatusNoResource) // the sender tries it later
 			return
-		case !l.initiator && l.number != trialOf(e): // the sender has ended that trial
+		case !l.initiator && l.number != c.trialOf(e): // the sender has ended that trial
 			c.free(i, ucs.StatusTimedOut)
 			i = -1
 		}
@@ -216,7 +226,7 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 	}
 	if x := c.exclusion(int(e.Dst), int(e.Src)); x != nil {
 		switch {
-		case trialOf(e) == 0 || c.p.Retry <= 0:
+		case c.trialOf(e) == 0:
 			return ucs.StatusRejected
 		case x.peer != peerAware:
 			return ucs.StatusNoResource // the sender tries it later
@@ -230,7 +240,7 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 
 func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
 	r := MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st}
-	if t := trialOf(e); t != 0 {
+	if t := c.trialOf(e); t != 0 {
 		r.Roles = t
 	}
 	c.replies = append(c.replies, r)
@@ -242,7 +252,7 @@ func (c *Conn) adopt(i int, e *MsgLane) {
 	l := &c.lanes[i]
 	l.peerAddr = e.EPAddr
 	if l.trial {
-		l.number = trialOf(e)
+		l.number = c.trialOf(e)
 		return
 	}
 	for role := range Aux {
@@ -389,18 +399,22 @@ func (c *Conn) peerDropped(m *Msg) {
 			c.ignored++
 			continue
 		}
-		if st == ucs.StatusOK {
+		number := e.Roles
+		switch {
+		case c.p.Retry <= 0:
+			number, st = 0, cmp.Or(st, ucs.StatusIOError)
+		case st == ucs.StatusOK:
 			c.peerAbandoned(e)
 			continue
 		}
 		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
 		var was lane
-		if i := c.find(l, r); i >= 0 && (e.Roles == 0 || c.lanes[i].number == e.Roles) {
+		if i := c.find(l, r); i >= 0 && (number == 0 || c.lanes[i].number == number) {
 			st = cmp.Or(c.lanes[i].reason, st) // ours, if it broke at both sides
 			was = c.lanes[i]
 			c.free(i, st)
 		}
-		if e.Roles != 0 && c.find(l, r) >= 0 {
+		if number != 0 && c.find(l, r) >= 0 {
 			continue // of an earlier trial
 		}
 		c.exclude(l, r, st, peerAware)
