@@ -54,6 +54,9 @@ func (k *RKey) Slice() ([]byte, error) {
 	}
 	x := e.lane(wireup.RMA)
 	if x == nil {
+		if why := e.lacks(wireup.RMA); why != nil {
+			return nil, e.errorOf(a, why)
+		}
 		e.need(wireup.RMA)
 		return nil, ucs.ErrBusy
 	}

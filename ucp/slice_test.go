@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // sliceOf is Slice when the EP is connected.
@@ -155,4 +156,14 @@ func TestSlice_PeerDies(t *testing.T) {
 	assert.Same(t, &mem[0], &again[0])
 	require.NoError(t, in.ep.CloseWait(in.ctx, CloseForce))
 	in.key.Close()
+}
+
+// TestSlice_RoleLost: an EP that has lost the lanes of puts and gets says so, and does not ask for another call.
+func TestSlice_RoleLost(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+	l := p.a.ep.link
+	l.lanes.Use[wireup.RMA], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.RMA), ucs.ErrTimedOut
+	_, err := p.a.key.Slice()
+	assert.ErrorIs(t, err, ucs.ErrTimedOut)
+	assert.ErrorContains(t, err, "map ")
 }
