@@ -22,8 +22,11 @@ var (
 	errSleepAlone = errors.New("-E sleep needs a target that sleeps; self is its own target")
 )
 
-// chooseWait puts the wait mode into the plan.
+// chooseWait puts the wait mode into the plan. Commands without -E have none, and poll.
 func (j *job) chooseWait() error {
+	if j.settings.wait == "" {
+		return nil
+	}
 	if !slices.Contains(waitModes(), j.settings.wait) {
 		return fmt.Errorf("-E %s: want %s", j.settings.wait, strings.Join(waitModes(), " or "))
 	}
