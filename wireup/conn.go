@@ -387,7 +387,7 @@ func (c *Conn) activate(i int) {
 	if c.retiring() {
 		ready &^= named
 	}
-	if ready &^= l.active; ready != 0 {
+	if ready &^= l.active | l.move.roles; ready != 0 { // roles that leave the lane do not come to it
 		l.active |= ready
 		c.do(Action{Kind: ActivateLane, Lane: i, Roles: ready})
 	}
@@ -528,7 +528,9 @@ func (c *Conn) dropAs(i int, st ucs.Status, peer peerState) {
 }
 
 func (c *Conn) free(i int, st ucs.Status) {
-	c.stay(i)
+	if st != ucs.StatusOK { // else both sides have left it, and nothing moves to it
+		c.stay(i)
+	}
 	c.lanes[i] = lane{}
 	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
 }

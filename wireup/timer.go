@@ -80,10 +80,11 @@ func (c *Conn) repeatDue() {
 			t.repeat = c.now + t.pause
 			return
 		}
-		if t.repeat = never; c.endTrials() {
+		t.repeat = never
+		c.forgetBroken() // before trials end, whose lanes are broken then: the peer gets their DROP first
+		if c.endTrials() {
 			t.pause, t.repeat = lastPause, c.now+lastPause
 		}
-		c.forgetBroken()
 		c.activateAll()
 	}
 }
