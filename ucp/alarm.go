@@ -39,6 +39,8 @@ func (e *EP) deadline() (at time.Duration, ok bool) {
 		return 0, false
 	case e.closing.ending:
 		return e.link.disconnectDeadline, e.link.disconnectDeadline > 0
+	case e.state == epFailed && !e.link.conn.Over(): // its lanes are closed, and none is tried again
+		return e.firstDue(0, false)
 	}
 	return e.firstDue(e.link.conn.Deadline())
 }

@@ -40,6 +40,9 @@ func (c *Config) laneRetry() time.Duration {
 type laneMoves struct {
 	trials uint8 // bit n is set if lane n is on trial
 	held   bool  // new operations wait, as behind a fence
+	// leftAM is the lane that messages leave, until another lane has their role. If it breaks before, messages
+	// may be lost.
+	leftAM *lane
 	leaves []*laneLeave
 	proofs []*laneProof
 	drains []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
@@ -280,6 +283,9 @@ func (l *link) cutRoles(x *lane, v *laneLeave) {
 	v.cut = true
 	for role := range wireup.Aux {
 		if v.roles.Has(role) && l.lanes.Use[role] == x {
+			if role == wireup.AM {
+				l.moves.leftAM = x
+			}
 			l.lanes.Use[role] = nil
 		}
 	}
@@ -296,6 +302,9 @@ func (l *link) leaves(n int, role wireup.Role) bool {
 		return v.lane == n && v.cut && v.roles.Has(role)
 	})
 }
+
+// leftMessages reports whether messages leave a lane and no other lane has their role yet.
+func (l *link) leftMessages(x *lane) bool { return l.moves != nil && l.moves.leftAM == x }
 
 // stays ends the moves of roles that return to the lane because the new lane has failed.
 func (l *link) stays(n int, roles wireup.Roles) {

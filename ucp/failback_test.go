@@ -23,7 +23,12 @@ const laneRetry = 10 * time.Second
 
 // failedOver is a pair whose EPs use frc2, as frc has failed. b has an EP over the same connection.
 func failedOver(t testing.TB, retry time.Duration) (*pair, *fabric) {
-	p, f := fakePair(t, Config{LaneRetryInterval: retry}, likeRC(), likeRC2(), likeUD())
+	return failedOverBeside(t, retry, likeUD())
+}
+
+// failedOverBeside is failedOver with a transport of datagrams. Messages go over it where it has the lowest latency.
+func failedOverBeside(t testing.TB, retry time.Duration, datagrams fakeKind) (*pair, *fabric) {
+	p, f := fakePair(t, Config{LaneRetryInterval: retry}, likeRC(), likeRC2(), datagrams)
 	p.connect().warm()
 	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
@@ -475,5 +480,53 @@ func TestFailback_NoCarrier(t *testing.T) {
 		sleepWith(3*laneRetry, &p.a, &p.b)
 		p.until(func() bool { return p.backOn("frc") })
 		p.check(t)
+	})
+}
+
+// TestFailback_LaneOfMessagesBreaks: an EP fails, and does not lose messages in silence, if the lane that its messages
+// leave breaks before another one has them; at either side.
+func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
+	for _, side := range []string{"own", "peer"} {
+		t.Run(side, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := likeUD()
+				slow.latency *= 10
+				p, _ := failedOverBeside(t, laneRetry, slow)
+				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(8, 1), nil)))
+				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 7, 0, nil, nil)))
+				require.Equal(t, "frc2", p.a.ep.lane(wireup.AM).Iface.kind())
+				sleepWith(laneRetry-time.Second, &p.a, &p.b)
+				for n := 0; p.a.ep.link.moves == nil || p.a.ep.link.moves.leftAM == nil; n++ {
+					require.Less(t, n, 10_000, "its messages do not leave the lane\n%s", p.state())
+					time.Sleep(time.Millisecond)
+					if p.b.w.Progress(); p.a.ep.link.moves == nil || p.a.ep.link.moves.leftAM == nil {
+						p.a.w.Progress()
+					}
+				}
+				x := map[string]*end{"own": &p.a, "peer": &p.b}[side]
+				for n := range x.ep.link.lanes.All {
+					if y := &x.ep.link.lanes.All[n]; y.EP != nil && y.Iface.kind() == "frc2" {
+						y.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+					}
+				}
+				for n := 0; p.a.ep.Err() == nil; n++ {
+					require.Less(t, n, 10_000, "it does not fail\n%s", p.state())
+					p.step()
+				}
+			})
+		})
+	}
+}
+
+// TestFailback_FailedEP: an EP that has failed tries no lane, also before its owner closes it.
+func TestFailback_FailedEP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := failedOver(t, laneRetry)
+		breakLane(p.a.ep, wireup.RMA, ucs.StatusConnReset)
+		p.until(func() bool { return p.a.ep.Err() != nil })
+		sleepWith(3*laneRetry, &p.a)
+		assert.Zero(t, counters(p.a.w)["worker.lane_retries"])
+		_, waits := p.a.ep.deadline()
+		assert.False(t, waits)
 	})
 }

@@ -29,7 +29,7 @@ func (l *link) fatal(x *lane, err error) bool {
 
 // pinned reports whether a lane cannot be replaced.
 func (l *link) pinned(x *lane) bool {
-	return l.e.roles.pinned.Has(wireup.AM) && l.lanes.Use[wireup.AM] == x
+	return l.e.roles.pinned.Has(wireup.AM) && (l.lanes.Use[wireup.AM] == x || l.leftMessages(x))
 }
 
 // survives reports whether the EP continues if a lane breaks.
@@ -79,6 +79,9 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	active := x.Active
 	proven := x.Proven
 	had := l.lanes.Retire(x, st)
+	if l.leftMessages(x) {
+		had |= wireup.Set(wireup.AM)
+	}
 	if !active {
 		return
 	}

@@ -213,6 +213,9 @@ func (l *link) prove(x *lane) {
 // activate assigns roles to a lane, binds keys to it and starts the waiting operations.
 func (l *link) activate(n int, roles wireup.Roles) {
 	l.lanes.Activate(&l.lanes.All[n], roles)
+	if l.moves != nil && roles.Has(wireup.AM) {
+		l.moves.leftAM = nil
+	}
 	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
 	l.findRails()
 	l.e.lanesChanged()

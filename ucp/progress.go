@@ -220,7 +220,7 @@ func (w *Worker) lose(b brokenLane) {
 	x := e.laneOf(b.ep)
 	switch {
 	case x == nil || x.Retired:
-	case e.origin.adopted && statusOf(b.err) == ucs.StatusPeerClosed:
+	case e.origin.adopted && statusOf(b.err) == ucs.StatusPeerClosed && !e.link.onTrial(x):
 		e.startOver()
 	default:
 		e.laneBroke(x, b.err)
