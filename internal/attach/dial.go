@@ -21,9 +21,10 @@ import (
 const dialPause = 5 * time.Millisecond
 
 // Dial reaches the port with the given GID; the own GID is fine. It blocks until
-// the acceptor has answered, for HandshakeTimeout or until ctx is done at most.
+// the acceptor has answered, for HandshakeTimeout or until ctx is done at most. While 64 other dials of
+// the process are under way it waits before that, until ctx is done at most.
 //
-// Errors, all within a *ucs.OpError: ucs.ErrUnreachable (nobody listens on gid),
+// Errors, all within a *ucs.OpError: ucs.ErrUnreachable (no process listens on gid),
 // ucs.ErrTimedOut (acceptor stopped or too busy), ErrForeignUser, ErrProtocol,
 // *RefusedError, ucs.ErrConnReset (hung up during the handshake), ucs.ErrClosed
 // (the port is closed), the error of ctx, ucs.ErrNoMemory (no room in the address space,
@@ -54,7 +55,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 
-	conn, who, err := p.connect(bound, gid)
+	conn, who, err := p.connect(bound, gid, slot)
 	if err != nil {
 		return nil, p.dialError(ctx, err)
 	}
@@ -98,8 +99,8 @@ func (p *Port) establish(l *Link) error {
 }
 
 // connect finds the listener of an allowed user and makes sure that it is one.
-func (p *Port) connect(ctx context.Context, gid [16]byte) (*net.UnixConn, peer, error) {
-	conn, err := p.connectAny(ctx, gid)
+func (p *Port) connect(ctx context.Context, gid [16]byte, slot *dialSlot) (*net.UnixConn, peer, error) {
+	conn, err := p.connectAny(ctx, gid, slot)
 	if err != nil {
 		return nil, peer{}, err
 	}
@@ -115,8 +116,9 @@ func (p *Port) connect(ctx context.Context, gid [16]byte) (*net.UnixConn, peer, 
 	return conn, who, nil
 }
 
-// connectOne waits for room in the listener's backlog, as a blocking connect does.
-func connectOne(ctx context.Context, addr *net.UnixAddr) (*net.UnixConn, error) {
+// connectOne waits for room in the listener's backlog, as a blocking connect does. Meanwhile the dial does not count: a
+// listener that accepts nothing delays no dials to others.
+func connectOne(ctx context.Context, addr *net.UnixAddr, slot *dialSlot) (*net.UnixConn, error) {
 	var d net.Dialer
 	for {
 		conn, err := d.DialContext(ctx, addr.Net, addr.Name)
@@ -126,12 +128,16 @@ func connectOne(ctx context.Context, addr *net.UnixAddr) (*net.UnixConn, error) 
 		if !errors.Is(err, unix.EAGAIN) {
 			return nil, err
 		}
+		slot.release()
 		t := time.NewTimer(dialPause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
 			return nil, ctx.Err()
+		}
+		if err := slot.acquire(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -52,6 +52,26 @@ func (p *Port) takeDialSlot(ctx context.Context) (*dialSlot, error) {
 	return s, nil
 }
 
+// release makes the dial one that does not count, until acquire.
+func (s *dialSlot) release() {
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	s.free()
+}
+
+// acquire waits until the dial counts again. Error: that of ctx.
+func (s *dialSlot) acquire(ctx context.Context) error {
+	select {
+	case dialSlots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	lateDials.Lock()
+	defer lateDials.Unlock()
+	s.counts = true
+	return nil
+}
+
 // free makes the dial one that does not count. The lock is held.
 func (s *dialSlot) free() {
 	if s.counts {

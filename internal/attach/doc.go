@@ -27,7 +27,7 @@
 // of a process that exits or is killed, after it has taken down its memory map, and
 // the other end sees the hang-up at once. A stopped process stays up. docs/design/0019 has the reasons.
 //
-// That a link is closed also says that this side touches the other's memory no more: nobody sends that
+// That a link is closed also says that this side touches the other's memory no more: neither side sends that
 // before. An acceptor that goes away hangs up its half (Link.HangUp), and has
 // the link until the dialer has closed.
 //

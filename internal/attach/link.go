@@ -172,7 +172,7 @@ func (l *Link) HangUp() {
 	l.leave()
 }
 
-// sendLeft tells the peer that this side goes.
+// sendLeft sends LEFT: this side ends the link.
 func (l *Link) sendLeft() {
 	processes.Lock()
 	defer unlockProcesses()
@@ -217,7 +217,7 @@ func (l *Link) Close() error {
 	return l.release()
 }
 
-// disconnect tells the peer that this side accesses its memory over the link no more, and closes the
+// disconnect sends the peer that this side accesses its memory over the link no more, and closes the
 // connection if that carries no other link.
 func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
@@ -292,7 +292,7 @@ func (l *Link) connect(welcome func() error) {
 	go c.read()
 }
 
-// goDown tells everybody that the link is down, once. stays: see PeerStays.
+// goDown reports once that the link is down. stays: see PeerStays.
 func (l *Link) goDown(stays bool) {
 	l.mu.Lock()
 	if !l.up.Load() {

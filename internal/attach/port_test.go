@@ -346,7 +346,7 @@ func TestForeignUser(t *testing.T) {
 	l, err := net.ListenUnix(network, socketAddr("", testService, testenv.OtherUser, gid))
 	require.NoError(t, err)
 	defer l.Close()
-	_, _, err = strict.connect(t.Context(), gid)
+	_, _, err = strict.connect(t.Context(), gid, &dialSlot{})
 	assert.ErrorIs(t, err, ErrForeignUser)
 	accepted, err := l.AcceptUnix()
 	require.NoError(t, err)

@@ -260,7 +260,7 @@ func (c *sharedConn) takeOver(l *Link) error {
 		return errMalformed
 	}
 	if len(old.queue) > 0 || !old.trySend(linkMsg{msgMoved, l.id}) {
-		return c.noteStray() // the peer does not read: the link stays where it is, as the dialer is not told that it moved
+		return c.noteStray() // the peer does not read: the link stays where it is, as MOVED cannot be sent
 	}
 	l.shared, l.hasMoved = c, true
 	c.links[l.id] = l

@@ -1,9 +1,11 @@
 package attach
 
 import (
+	"context"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -326,7 +328,7 @@ func TestMove_EndsBeforeItIsConfirmed(t *testing.T) {
 	assert.True(t, first.Up())
 }
 
-// TestMove_ConnectionIsLost: a link whose move nobody confirms stays on its connection.
+// TestMove_ConnectionIsLost: a link stays on its connection while its move is not confirmed.
 func TestMove_ConnectionIsLost(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
@@ -366,7 +368,7 @@ func TestMove_PeerDies(t *testing.T) {
 	within(t, second.Done(), "end of the link")
 }
 
-// TestMove_ClosedMeanwhile: the peer is told on both connections, as it may have moved the link or not.
+// TestMove_ClosedMeanwhile: both connections carry CLOSED, as the peer may have moved the link or not.
 func TestMove_ClosedMeanwhile(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
@@ -405,7 +407,7 @@ func TestMove_Accepted(t *testing.T) {
 	assert.True(t, third.Up())
 }
 
-// TestMove_PeerDoesNotRead: a link stays where it is if the dialer cannot be told that it has moved.
+// TestMove_PeerDoesNotRead: a link stays where it is if MOVED cannot be sent.
 func TestMove_PeerDoesNotRead(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := fakeLink(t, s, 1, 11, false), fakeLink(t, s, 1, 12, false)
@@ -528,7 +530,7 @@ func TestClose_PeerDoesNotRead(t *testing.T) {
 	assert.Error(t, err, "hung up when all was said")
 }
 
-// TestClose_PeerWasFirst: a peer that has closed a link is not told that this side closes it too.
+// TestClose_PeerWasFirst: a peer that has closed a link gets no CLOSED for it.
 func TestClose_PeerWasFirst(t *testing.T) {
 	s := newStation(t, nil)
 	first := fakeLink(t, s, 1, 1, false)
@@ -630,6 +632,39 @@ func TestDialSlot(t *testing.T) {
 	lateDials.Lock()
 	defer lateDials.Unlock()
 	assert.Empty(t, lateDials.to)
+}
+
+// TestDial_BacklogIsFull: dials to a listener that accepts nothing do not hold up other dials.
+func TestDial_BacklogIsFull(t *testing.T) {
+	s := newStation(t, nil)
+	addr := socketAddr("", s.cfg.Service, s.cfg.AllowUIDs[0], [16]byte{9, 9})
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: addr.Name}))
+	require.NoError(t, unix.Listen(fd, 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	var dials sync.WaitGroup
+	defer dials.Wait()
+	defer cancel()
+	var waiting atomic.Int64
+	for range maxDials + 2 {
+		dials.Go(func() {
+			slot, err := s.takeDialSlot(ctx)
+			if err != nil {
+				return
+			}
+			defer slot.end()
+			slot.timer.Stop() // being late would free it too
+			waiting.Add(1)
+			if conn, err := connectOne(ctx, addr, slot); err == nil {
+				defer conn.Close()
+				slot.release()
+				<-ctx.Done()
+			}
+		})
+	}
+	testenv.ProgressWithin(t, watchdog, func() bool { return waiting.Load() == maxDials+2 })
 }
 
 // FuzzSharedConn: a process that sends any messages on its connections, about links of its own and of another process,

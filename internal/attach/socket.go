@@ -97,9 +97,9 @@ func reclaim(dir, service string) {
 }
 
 // connectAny tries the names that the port of an allowed user may have.
-func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, error) {
+func (p *Port) connectAny(ctx context.Context, gid [16]byte, slot *dialSlot) (*net.UnixConn, error) {
 	for _, uid := range p.cfg.AllowUIDs { // a file has the same name for each user
-		conn, err := connectOne(ctx, socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid))
+		conn, err := connectOne(ctx, socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid), slot)
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
 			return conn, err
 		}
