@@ -131,7 +131,7 @@ func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 		e.used()
 		e.msgs.streaming().takeAnnounced(h.Word, &p)
 	} else if e = w.connected(h.EP); e != nil && e.state != epOpen {
-		e.control(takenControl, p.ID, p.Length) // nobody reads them: the sender must not wait
+		e.control(takenControl, p.ID, p.Length) // they will not be read: the sender must not wait
 	}
 	return false
 }

@@ -97,7 +97,7 @@ func TestRetry_Backoff(t *testing.T) {
 	assert.Empty(t, w.b.inbox)
 }
 
-// TestRetry_NoCarrier: a trial whose messages cannot be sent ends. Everything else goes on, and the next trial works.
+// TestRetry_NoCarrier: a trial whose messages cannot be sent ends. Nothing else is affected, and the next trial works.
 func TestRetry_NoCarrier(t *testing.T) {
 	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
 	pass(w.a, w.b, 10*time.Second)

@@ -81,7 +81,7 @@ func (c *Conn) repeatDue() {
 			return
 		}
 		t.repeat = never
-		c.forgetBroken() // before trials end, whose lanes are broken then: the peer gets their DROP first
+		c.forgetBroken() // first: the lanes of trials that end now stay until their DROP is sent
 		if c.endTrials() {
 			t.pause, t.repeat = lastPause, c.now+lastPause
 		}

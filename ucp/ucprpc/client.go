@@ -169,7 +169,7 @@ func (k *link) replace(p *Peer, gone bool) {
 		if !gone { // calls in progress go on
 			p.l.drain(k.cl.open)
 		}
-		_ = p.l.close(disconnected) // the error tells of the failed connection
+		_ = p.l.close(disconnected) // the error is that of the failed connection
 	})
 	k.cl.closing.Go(func() { k.reconnect(pause) })
 }

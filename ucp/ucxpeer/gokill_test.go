@@ -73,7 +73,7 @@ func runGoPeer(in io.Reader, out io.Writer) error {
 }
 
 // testGoKilled kills the Go side at random points, running and stopped: the program with UCX gets its error, and another peer of
-// that program goes on, also while the one is stopped. One that continues after it was stopped loses nothing.
+// that program continues, also while the one is stopped. One that continues after it was stopped loses nothing.
 func testGoKilled(t *testing.T, ucx string) {
 	random := rand.New(rand.NewPCG(11, 7))
 	self, err := os.Executable()

@@ -99,7 +99,7 @@ type heldArrival struct {
 }
 
 // handleTarget returns the handler of requests of a type for memory of this process. They are held as long as too many
-// replies wait, so that a peer that does the same here goes on reading.
+// replies wait, so that a peer that does the same here keeps reading.
 func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 	return func(a arrival) bool {
 		name := targetEP(id, a.data)

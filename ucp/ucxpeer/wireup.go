@@ -117,7 +117,7 @@ func (p *peer) add(e *EP) uint16 {
 	return sn
 }
 
-// unadopted is the first EP that the peer made from one of the interfaces and nobody adopted; nil: there is none.
+// unadopted is the first EP that the peer made from one of the interfaces and that is not adopted; nil: there is none.
 func (p *peer) unadopted(from []netip.AddrPort) *EP {
 	var first *EP
 	for _, e := range p.eps {

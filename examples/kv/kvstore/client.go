@@ -100,7 +100,7 @@ func (cl *Client) connected(ctx context.Context, failed *session) (*session, err
 		return s, nil
 	}
 	if failed != nil {
-		_ = failed.rpc.Close() // the error tells of the failed connection
+		_ = failed.rpc.Close() // the error is that of the failed connection
 	}
 	for cl.open.Err() == nil {
 		var errs []error

@@ -138,7 +138,7 @@ func testKills(t *testing.T, kills int) {
 		assert.NotEmpty(t, h.history)
 		history, unknown = append(history, h.history...), unknown+h.unknown
 	}
-	t.Logf("%d operations, of %d updates nobody knows whether they have run", len(history), unknown)
+	t.Logf("%d operations, %d updates of which it is not known whether they have run", len(history), unknown)
 	require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(register, history, hang))
 }
 

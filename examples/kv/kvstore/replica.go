@@ -237,7 +237,7 @@ func (s *Server) replicate() {
 	}
 }
 
-// callOther returns what the other server says of itself. errEnded if nobody listens at its address. If me says that
+// callOther returns what the other server says of itself. errEnded if no process listens at its address. If me says that
 // this server is a primary, the other one knows then that it is not its backup any more.
 func (s *Server) callOther(me info) (other info, err error) {
 	ctx, cancel := context.WithTimeout(s.open, callLimit)

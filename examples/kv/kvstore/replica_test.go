@@ -48,7 +48,7 @@ func TestReplicas_Restarts(t *testing.T) {
 	}
 }
 
-// TestReplicas_BackupIsKilled: the primary goes on alone, and the backup that comes back gets what it has missed.
+// TestReplicas_BackupIsKilled: the primary continues alone, and the backup that comes back gets what it has missed.
 func TestReplicas_BackupIsKilled(t *testing.T) {
 	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
 	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
@@ -186,7 +186,7 @@ func TestReplicas_CloseWhileWaiting(t *testing.T) {
 	assert.Equal(t, backup, s.info().Role)
 }
 
-// TestReplicas_Refused: a primary refuses a third server, and goes on with its backup.
+// TestReplicas_Refused: a primary refuses a third server, and keeps its backup.
 func TestReplicas_Refused(t *testing.T) {
 	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
 	third := listen(t, Config{Other: p[0].cfg.Address, Lease: 100 * time.Millisecond})

@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 	assert.Equal(t, Change{Key: "colour2"}, next(t, colours, false))
 }
 
-// TestWatch_ClientThatDoesNotReceive: it delays nobody, and learns that it has missed changes.
+// TestWatch_ClientThatDoesNotReceive: it delays no other client, and learns that it has missed changes.
 func TestWatch_ClientThatDoesNotReceive(t *testing.T) {
 	s := listen(t, Config{})
 	slow, other := dial(t, s.cfg.Address), dial(t, s.cfg.Address)

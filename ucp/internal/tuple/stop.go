@@ -78,7 +78,7 @@ func (t *in[R, M]) advance() {
 	}
 }
 
-// close closes the queue, and tells the sender how many messages it received.
+// close closes the queue, and reports to the sender how many messages it received.
 func (t *in[R, M]) close() {
 	t.state = inClosed
 	got, conn := t.q.Received(), t.from.conn

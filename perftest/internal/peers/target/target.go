@@ -169,7 +169,7 @@ func (s *session) napOf(e *end) func() (asked bool, err error) {
 	sleep := func(fd uintptr) { asked, failed = e.sleeper.Sleep(int(fd)) }
 	return func() (bool, error) {
 		if s.conn.Control(sleep) != nil {
-			return true, nil // it is closed, as reading tells
+			return true, nil // reading reports that it is closed
 		}
 		return asked, failed
 	}

@@ -111,7 +111,7 @@ func (j *job) load(ctx context.Context, store connection) (o outcome, err error)
 	return o, context.Cause(ctx)
 }
 
-// maxLatency is the highest that is told from others; digits is to how many digits.
+// maxLatency is the highest that is recorded; digits is the precision in decimal digits.
 const (
 	maxLatency = time.Minute
 	digits     = 3

@@ -20,7 +20,7 @@ import (
 // ErrData says that a read got a value that was not written.
 var ErrData = errors.New("kv: wrong data")
 
-// Study is what is to be measured.
+// Study says what to measure.
 type Study struct {
 	Workloads []Workload
 	Stores    []string
