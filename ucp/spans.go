@@ -70,9 +70,9 @@ func (s *spans) begin(of spanOf, name string) bool {
 	if !traced && !s.measures() {
 		return false
 	}
-	x := span{name: strings.ReplaceAll(name, " ", "_"), began: time.Now()}
+	x := span{name: name, began: time.Now()}
 	if traced {
-		_, x.task = trace.NewTask(context.Background(), "gucx."+x.name)
+		_, x.task = trace.NewTask(context.Background(), "gucx."+name)
 	}
 	if s.open == nil {
 		s.open = map[spanOf]span{}
@@ -99,7 +99,7 @@ func (s *spans) end(of spanOf) {
 			s.byName = map[string]*stats.Histogram{}
 		}
 		s.byName[x.name] = h
-		s.node.AddHistogram(x.name, h)
+		s.node.AddHistogram(strings.ReplaceAll(x.name, " ", "_"), h)
 	}
 	h.Observe(time.Since(x.began))
 }
