@@ -115,7 +115,7 @@ func mapFile(fd, size int, access Access, huge bool) ([]byte, error) {
 	if !huge {
 		flags |= unix.MAP_NORESERVE
 	}
-	mem, err := unix.Mmap(fd, 0, size, prot, flags)
+	mem, err := mmap(fd, size, prot, flags)
 	switch {
 	case err == nil:
 		_ = unix.Madvise(mem, unix.MADV_DONTDUMP) // a core dump that is too large is no reason to fail

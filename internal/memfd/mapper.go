@@ -167,7 +167,7 @@ func (v *view) drop() error {
 	if v.users--; v.users > 0 {
 		return nil
 	}
-	return os.NewSyscallError("munmap", unix.Munmap(v.mem))
+	return munmap(v.mem)
 }
 
 // release is Close of a segment from a Mapper.

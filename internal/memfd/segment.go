@@ -190,7 +190,7 @@ func (s *Segment) Close() error {
 	if s.file != nil {
 		return s.mapper.release(s)
 	}
-	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(s.mem)))
+	return errors.Join(err, munmap(s.mem))
 }
 
 func (s *Segment) dropFD() error {

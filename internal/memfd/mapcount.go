@@ -1,0 +1,51 @@
+package memfd
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultMapCount is the kernel's default of vm.max_map_count: DEFAULT_MAX_MAP_COUNT in linux/mm.h.
+const defaultMapCount = 65530
+
+// mappings is the number of mappings of this package in the process.
+var mappings atomic.Int64
+
+// maxMappings is how many there may be: seven eighths of vm.max_map_count. The rest is for the Go runtime, which ends the
+// process when the kernel refuses it a mapping, and for the program.
+var maxMappings = sync.OnceValue(func() int64 {
+	limit := int64(defaultMapCount)
+	if text, err := os.ReadFile("/proc/sys/vm/max_map_count"); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			limit = n
+		}
+	}
+	return limit - limit/8
+})
+
+// mmap is mmap(2) of a file within the limit. ENOMEM beyond it, as from the kernel.
+func mmap(fd, size, prot, flags int) ([]byte, error) {
+	if mappings.Add(1) > maxMappings() {
+		mappings.Add(-1)
+		return nil, unix.ENOMEM
+	}
+	mem, err := unix.Mmap(fd, 0, size, prot, flags)
+	if err != nil {
+		mappings.Add(-1)
+	}
+	return mem, err
+}
+
+// munmap undoes mmap.
+func munmap(mem []byte) error {
+	err := unix.Munmap(mem)
+	if err == nil {
+		mappings.Add(-1)
+	}
+	return os.NewSyscallError("munmap", err)
+}
