@@ -99,13 +99,25 @@ func (p *Subprocess) End(t testing.TB) {
 	p.needs(t, errors.Join(p.In.Close(), p.Wait()))
 }
 
-// Kill kills the process, and returns when it is gone. It does nothing if the process has been waited for.
+// Kill kills the process, and returns when it is gone. It does nothing if the process has been waited for. If
+// the process has ended by itself, the log of the test says so: that may be why the test fails.
 func (p *Subprocess) Kill(t testing.TB) {
 	t.Helper()
 	if p.ProcessState != nil {
 		return
 	}
+	ended := p.hasEnded()
 	p.needs(t, p.Process.Kill())
 	_ = p.In.Close()
 	_ = p.Wait() // it says that the process was killed
+	if ended {
+		t.Logf("the second process, %d, had ended by itself: %v", p.Process.Pid, p.ProcessState)
+	}
+}
+
+// hasEnded reports whether the process has ended; it has not been waited for.
+func (p *Subprocess) hasEnded() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
 }
