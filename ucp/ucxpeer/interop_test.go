@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucxpeer"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // includeEnv names a folder with UCX's headers, where they are not installed; libEnv one with its libraries.
@@ -53,6 +55,7 @@ func TestUCX(t *testing.T) {
 		{"Active Reply", testActiveReply},
 		{"Dial Finds The Layout", testDialFindsTheLayout},
 		{"Several EPs", testSeveralEPs},
+		{"Networks", testNetworks},
 		{"Stream", testStream},
 		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
 		{"Put Get Of Go Memory", testPutGetOfGoMemory},
@@ -85,6 +88,7 @@ type program struct {
 	in      io.WriteCloser
 	lines   chan string
 	cmd     *exec.Cmd
+	ip      string // on which the two listen
 }
 
 // startUCX starts a process with UCX.
@@ -109,7 +113,7 @@ func startUCX(t testing.TB, ucx string, w *ucxpeer.Worker, env ...string) *progr
 	runtime.LockOSThread() // Pdeathsig is that of the thread
 	err = cmd.Start()
 	require.NoError(t, err)
-	p := &program{t: t, w: w, in: in, lines: make(chan string, 16), cmd: cmd}
+	p := &program{t: t, w: w, in: in, lines: make(chan string, 16), cmd: cmd, ip: "127.0.0.1"}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for s := bufio.NewScanner(out); s.Scan(); w.Signal() {
@@ -260,23 +264,22 @@ var modes = []struct {
 	}},
 	{"listener in Go", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
 		var ep *ucxpeer.EP
-		l, err := w.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{
+		l, err := w.Listen(t.Context(), "tcp", net.JoinHostPort(p.ip, "0"), ucxpeer.ListenConfig{
 			OnConnect: func(e *ucxpeer.EP) { ep = e },
 			OnRefuse:  func(from net.Addr, err error) { assert.NoError(t, err, "client %v", from) },
 		})
 		require.NoError(t, err)
-		_, port, _ := strings.Cut(l.Addr().String(), ":")
-		p.do("dial 127.0.0.1 %s", port)
+		p.do("dial %s %d", p.ip, l.Addr().(*net.TCPAddr).Port)
 		p.until(func() bool { return ep != nil })
 		require.NoError(t, l.Close())
 		return ep
 	}},
 	{"listener with UCX", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
-		port := p.do("listen 127.0.0.1")
+		port := p.do("listen %s", p.ip)
 		p.tell("accept")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		ep, err := w.Dial(ctx, "tcp4", "127.0.0.1:"+port, ucxpeer.DialConfig{Layout: p.layout()})
+		ep, err := w.Dial(ctx, "tcp", net.JoinHostPort(p.ip, port), ucxpeer.DialConfig{Layout: p.layout()})
 		require.NoError(t, err)
 		p.result()
 		return ep
@@ -496,6 +499,65 @@ func testSeveralEPs(t *testing.T, ucx string) {
 		require.NoError(t, p.wait(stream, nil), "the endpoints do not match")
 		p.result()
 		require.Equal(t, pattern(100, i+1), buf)
+	}
+}
+
+// network is a device on which the two meet, by an address of one family.
+type network struct {
+	device, family string
+	ip             netip.Addr
+}
+
+// networks are IPv6 on loopback, and the first other device with each family.
+func networks(t *testing.T) (all []network) {
+	links, err := net.Interfaces()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, link := range links {
+		addrs, err := link.Addrs()
+		require.NoError(t, err)
+		for _, a := range addrs {
+			ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP)
+			n := network{link.Name, "inet6", ip.Unmap()}
+			if n.ip.Is4() {
+				n.family = "inet"
+			}
+			if !ok || link.Flags&net.FlagRunning == 0 || n.ip.IsLinkLocalUnicast() || n.ip.IsLoopback() && n.ip.Is4() || seen[n.family] {
+				continue
+			}
+			seen[n.family] = !n.ip.IsLoopback()
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// testNetworks exchanges messages by IPv6 on loopback, and by each family on other devices.
+func testNetworks(t *testing.T, ucx string) {
+	for _, n := range networks(t) {
+		for _, m := range modes {
+			t.Run(n.device+" "+n.family+" "+m.name, func(t *testing.T) {
+				w := newWorker(t, ucxpeer.Config{Device: n.device, TCP: ucxtcp.Config{Family: n.family}})
+				p := &pair{program: startUCX(t, ucx, w, "UCX_NET_DEVICES="+n.device, "UCX_TCP_AF_PRIO="+n.family+",inet"), mode: m.name}
+				if n.ip.Is6() && n.ip.IsLoopback() && p.minor() < 14 {
+					t.Skip("UCX has no IPv6 on loopback before release 1.14")
+				}
+				p.ip = n.ip.String()
+				p.ep = m.connect(t, w, p.program)
+				p.settle()
+				buf := make([]byte, 1<<20)
+				r, err := w.TagRecv(buf, 1, ^uint64(0), nil, nil)
+				require.NoError(t, err)
+				p.tell("tagsend 1 %d 1", len(buf))
+				require.NoError(t, p.wait(r, nil))
+				p.result()
+				assert.Equal(t, pattern(len(buf), 1), buf)
+				p.tell("tagrecv 1 %d 2", len(buf))
+				require.NoError(t, p.wait(p.ep.TagSend(1, pattern(len(buf), 2), nil)))
+				p.result()
+				p.close(true)
+			})
+		}
 	}
 }
 

@@ -415,15 +415,29 @@ func TestMemory_Refuses(t *testing.T) {
 	}
 }
 
-func TestListenDial(t *testing.T) {
-	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
+// inet6 is the configuration of a worker that uses IPv6 on loopback. The test skips where there is none.
+func inet6(t *testing.T) ucxpeer.Config {
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("no IPv6 on loopback: %v", err)
+	}
+	require.NoError(t, l.Close())
+	return ucxpeer.Config{TCP: ucxtcp.Config{Family: "inet6"}}
+}
+
+func TestListenDial(t *testing.T) { testListenDial(t, ucxpeer.Config{}, "127.0.0.1:0") }
+
+func TestListenDial_IPv6(t *testing.T) { testListenDial(t, inet6(t), "[::1]:0") }
+
+func testListenDial(t *testing.T, cfg ucxpeer.Config, listen string) {
+	a, b := newWorker(t, cfg), newWorker(t, cfg)
 	p := &two{t: t, a: a, b: b}
-	l, err := b.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{OnConnect: func(e *ucxpeer.EP) { p.ba = e }})
+	l, err := b.Listen(t.Context(), "tcp", listen, ucxpeer.ListenConfig{OnConnect: func(e *ucxpeer.EP) { p.ba = e }})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- b.Serve(ctx) }()
-	p.ab, err = a.Dial(t.Context(), "tcp4", l.Addr().String(), ucxpeer.DialConfig{})
+	p.ab, err = a.Dial(t.Context(), "tcp", l.Addr().String(), ucxpeer.DialConfig{})
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
 	require.NoError(t, err)
@@ -440,6 +454,48 @@ func TestListenDial(t *testing.T) {
 	require.NoError(t, p.wait(p.ab.Close(ucxpeer.CloseFlush)))
 	p.until(func() bool { return p.ba.Err() != nil })
 	assert.ErrorIs(t, p.ba.Err(), ucs.ErrPeerClosed)
+}
+
+// TestListenDial_OtherFamily: sockets of connection managers have the family of the worker's device.
+func TestListenDial_OtherFamily(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	accept := ucxpeer.ListenConfig{OnConnect: func(*ucxpeer.EP) {}}
+	for _, network := range []string{"tcp6", "unix"} {
+		_, err := w.Dial(t.Context(), network, "[::1]:1", ucxpeer.DialConfig{})
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		_, err = w.Listen(t.Context(), network, "[::1]:0", accept)
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
+	_, err := w.Dial(t.Context(), "tcp", "[::1]:1", ucxpeer.DialConfig{})
+	assert.ErrorContains(t, err, "no suitable address")
+	_, err = w.Listen(t.Context(), "tcp", "[::1]:0", accept)
+	assert.ErrorContains(t, err, "no suitable address")
+	l, err := w.Listen(t.Context(), "tcp", ":0", accept)
+	require.NoError(t, err)
+	assert.True(t, netip.MustParseAddrPort(l.Addr().String()).Addr().Is4(), "%v", l.Addr())
+	require.NoError(t, l.Close())
+}
+
+// TestNewEP_IPv6: addresses name the IPv6 device, and a worker that uses IPv4 does not reach it.
+func TestNewEP_IPv6(t *testing.T) {
+	cfg := inet6(t)
+	for version := 1; version <= 2; version++ {
+		cfg.AddressVersion = version
+		p := connectTwo(t, cfg, ucxpeer.EPConfig{PeerErrors: true})
+		a, _, err := ucxwire.DecodeAddress(p.a.Address(), ucxwire.Layout{})
+		require.NoError(t, err)
+		assert.Equal(t, []byte{1, 10}, a.Devices[0].Addr[:2], "loopback, IPv6")
+		buf := make([]byte, 1<<20)
+		r, err := p.b.TagRecv(buf, 1, all, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.TagSend(1, pattern(len(buf), 1), nil)))
+		require.NoError(t, p.wait(r, nil))
+		assert.Equal(t, pattern(len(buf), 1), buf)
+
+		_, err = newWorker(t, ucxpeer.Config{}).NewEP(p.a.Address(), ucxpeer.EPConfig{})
+		assert.ErrorIs(t, err, ucs.ErrUnreachable)
+		assert.ErrorContains(t, err, "family")
+	}
 }
 
 func TestListen_Refuses(t *testing.T) {

@@ -212,8 +212,9 @@ type DialConfig struct {
 	Layout Layout
 }
 
-// Dial connects to a listener of UCX (ucp_listener_create). network is "tcp", "tcp4" or "tcp6". It makes progress
-// meanwhile. Errors: those of package net and of ctx, ErrRejected if the listener refuses.
+// Dial connects to a listener of UCX (ucp_listener_create). network is "tcp", which means the address family of the
+// worker's device, or the name of that family, "tcp4" or "tcp6". Dial makes progress meanwhile. Errors: those of package net
+// and of ctx, ErrRejected if the listener refuses, ErrInvalidParam for another network.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*EP, error) {
 	layouts := []bool{true, false}
 	switch cfg.Layout {
@@ -222,7 +223,10 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 	case LayoutBefore14:
 		layouts = layouts[1:]
 	}
-	var err error
+	network, err := w.network(network)
+	if err != nil {
+		layouts = nil
+	}
 	for _, resource := range layouts {
 		var e *EP
 		if e, err = w.dial(ctx, network, address, resource); err == nil {
@@ -233,6 +237,19 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 		}
 	}
 	return nil, &ucs.OpError{TL: "ucx", Op: "dial " + address, Err: err}
+}
+
+// network returns the network of package net for the sockets of connection managers. UCX connects the data connection by
+// the family of that socket, so it must be the family of the worker's device. ErrInvalidParam for another network.
+func (w *Worker) network(name string) (string, error) {
+	own := "tcp4"
+	if w.tcp.ListenAddr().Addr().Is6() {
+		own = "tcp6"
+	}
+	if name != "tcp" && name != own {
+		return "", fmt.Errorf("%w: network %s: device %s uses %s (Config.TCP.Family)", ucs.ErrInvalidParam, name, w.cfg.Device, own)
+	}
+	return own, nil
 }
 
 func (w *Worker) dial(ctx context.Context, network, address string, resource bool) (*EP, error) {
@@ -328,11 +345,10 @@ type Listener struct {
 // maxExchanges bounds how many clients exchange their data at the same time.
 const maxExchanges = 128
 
-// Listen listens for clients. network is "tcp", "tcp4" or "tcp6". Clients connect while the worker makes progress.
-// Errors: those of package net, ErrInvalidParam
-// without OnConnect.
+// Listen listens for clients. network is as for [Worker.Dial]. Clients connect while the worker makes progress.
+// Errors: those of package net, ErrInvalidParam without OnConnect or for another network.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
-	var err error
+	network, err := w.network(network)
 	switch {
 	case w.closed:
 		err = ucs.ErrClosed

@@ -74,6 +74,24 @@ static size_t unhex(const char *text, unsigned char *out) {
     return n;
 }
 
+/* socket_address fills at from an IPv4 or IPv6 address, and returns its length; 0 if text is none. */
+static socklen_t socket_address(struct sockaddr_storage *at, const char *text, int port) {
+    struct sockaddr_in *v4 = (void *)at;
+    struct sockaddr_in6 *v6 = (void *)at;
+    memset(at, 0, sizeof *at);
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        return sizeof *v4;
+    }
+    if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+        return sizeof *v6;
+    }
+    return 0;
+}
+
 /* until makes progress until *done, for SECONDS at most. */
 static int until(const volatile int *done) {
     for (double end = now() + SECONDS; !*done;) {
@@ -192,15 +210,15 @@ static void execute(char *line) {
         unhex(text, address);
         report(create(&ep_p));
     } else if (!strcmp(word, "listen")) {
-        struct sockaddr_in at = {.sin_family = AF_INET};
+        struct sockaddr_storage at;
         sscanf(rest, "%64s", text);
-        inet_pton(AF_INET, text, &at.sin_addr);
+        socklen_t n = socket_address(&at, text, 0);
         ucp_listener_params_t lp = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                                    .sockaddr = {(void *)&at, sizeof at}, .conn_handler = {on_request, NULL}};
+                                    .sockaddr = {(void *)&at, n}, .conn_handler = {on_request, NULL}};
         ucs_status_t st = ucp_listener_create(worker, &lp, &listener);
         ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
         if (st == UCS_OK) st = ucp_listener_query(listener, &attr);
-        if (st == UCS_OK) reply("ok %d", ntohs(((struct sockaddr_in *)&attr.sockaddr)->sin_port));
+        if (st == UCS_OK) reply("ok %d", ntohs(((struct sockaddr_in *)&attr.sockaddr)->sin_port) /* where IPv6 has it too */);
         else report(st);
     } else if (!strcmp(word, "accept")) { /* as servers do, it goes on after a client that cannot be accepted */
         ucs_status_t st = UCS_ERR_TIMED_OUT;
@@ -212,12 +230,11 @@ static void execute(char *line) {
         }
         report(st);
     } else if (!strcmp(word, "dial")) {
-        struct sockaddr_in at = {.sin_family = AF_INET};
+        struct sockaddr_storage at;
         sscanf(rest, "%64s %lu", text, &a);
-        inet_pton(AF_INET, text, &at.sin_addr);
-        at.sin_port = htons(a);
+        socklen_t n = socket_address(&at, text, a);
         ucp_ep_params_t ep_p = {.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS,
-                                .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER, .sockaddr = {(void *)&at, sizeof at}};
+                                .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER, .sockaddr = {(void *)&at, n}};
         peer_errors = 1;
         report(create(&ep_p));
     } else if (!strcmp(word, "tagsend") || !strcmp(word, "syncsend")) {
