@@ -144,8 +144,8 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	if err != nil {
 		return reasonOf(err)
 	}
-	if l.takeWake(fds, 2) != nil {
-		return ReasonSegments
+	if err := l.takeWake(fds, 2); err != nil {
+		return reasonOf(err)
 	}
 	if p.cfg.OnLink == nil || p.cfg.OnLink(in) != nil || p.adopt(l) != nil {
 		return ReasonOwner

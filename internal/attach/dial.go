@@ -187,10 +187,12 @@ func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
 	if out.Arena, err = out.own(p.cfg.Mapper.Adopt(fds.take(1), out.arenaAccess(), arenaLen, arenaLen, dialLen)); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
-	if err := out.takeWake(fds, 2); err != nil {
+	switch err := out.takeWake(fds, 2); {
+	case err == nil || outOfRoom(err):
+		return err
+	default:
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	return nil
 }
 
 // dialError says in ucs terms why a dial ended. ctx is the caller's.

@@ -281,6 +281,28 @@ func TestDial_TooManyLinks(t *testing.T) {
 	a.dial(t, b.gid)
 }
 
+// TestDial_FewDescriptors: whichever descriptor of a handshake is the first that is too many, the dial says so, or waits
+// for the acceptor. It never looks as if the peer did not speak the protocol, after which nobody would dial again.
+func TestDial_FewDescriptors(t *testing.T) {
+	for n := 0; ; n++ {
+		a, b := newStation(t, nil), newStation(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		var err error
+		testenv.WithDescriptors(t, n, func() { _, err = a.Dial(ctx, b.gid) })
+		if err == nil {
+			break
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			assert.Equal(t, ReasonLimit, refused.Reason, n)
+		} else if !errors.Is(err, ucs.ErrTimedOut) {
+			assert.ErrorIs(t, err, ucs.ErrNoMemory, n)
+			assert.NotErrorIs(t, err, ErrProtocol, n)
+		}
+	}
+}
+
 // withoutFD is a segment that cannot be passed to a peer.
 func withoutFD(t *testing.T, sharing memfd.Sharing) *memfd.Segment {
 	t.Helper()
