@@ -26,27 +26,27 @@ type ActiveMessage struct {
 	From *EP
 
 	w      *Worker
-	msgs   *messages  // to which the message is charged
-	rndv   *announced // the data, while it is with the sender; nil if it is here
+	msgs   *messages  // the window to which the message is charged
+	rndv   *announced // the data, if it is still at the sender; otherwise nil
 	kept   bool
-	buf    []byte         // of the worker's buffers, for Header and Data of a kept message
-	charge int            // bytes that are charged to the sender; uncharged if none are
+	buf    []byte         // buffer of the worker for Header and Data of a kept message
+	charge int            // bytes that are charged to the sender; uncharged if there are none
 	next   *ActiveMessage // in Worker.active.free
 }
 
 // uncharged is the charge of a further copy of a message: only the first copy is charged.
 const uncharged = -1
 
-// ActiveHandler handles active messages, called by Progress of the worker. It may start
-// operations, make and close EPs, and receive and keep the message; it must not call
+// ActiveHandler handles active messages. Progress of the worker calls it. It may start
+// operations, make and close EPs, and receive and keep the message. It must not block and must not call
 // Progress.
 type ActiveHandler func(m *ActiveMessage)
 
 // activeHandlers are the handlers by id, in pages, none of which is nil.
 type activeHandlers struct {
 	short shortArrivals
-	msg   ActiveMessage  // of the handler of any other message that is all here
-	free  *ActiveMessage // for those that are kept, or run beside
+	msg   ActiveMessage  // argument of the handler for other complete messages
+	free  *ActiveMessage // pool for kept messages and nested calls of handlers
 	page  [256]*handlerPage
 }
 
@@ -86,8 +86,8 @@ func (h *activeHandlers) tidy() {
 	}
 }
 
-// inHand is the charge of the latest short message of a connection, while its handler may still
-// keep the message.
+// inHand returns the charge of the latest short message of a connection while its handler may still
+// keep the message, in bytes.
 func (h *activeHandlers) inHand(m *messages) int64 {
 	if h.short.msgs != m || h.short.kept {
 		return 0
@@ -161,7 +161,7 @@ func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, 
 			return nil, nil
 		}
 		e.msgs.Credit += charge(len(data))
-		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // without what need not be kept across the call
+		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // so that fewer values are saved across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }
@@ -193,7 +193,7 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	return r.start()
 }
 
-// activeArrivals is the worker as the handler of active messages in one piece: a method
+// activeArrivals is the worker as the handler of complete active messages. A method
 // value would cost two more calls.
 type activeArrivals Worker
 
@@ -214,15 +214,15 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 // shortArrivals is the handler of short active messages. It caches the connection and id of the latest one,
 // because the next one usually has the same.
 type shortArrivals struct {
-	ActiveMessage               // of the handler; w stays, msgs, From and ID are as the word says
-	word          uint64        // its name and id
-	from          *messages     // of that name; unconnected if that has gone, or the message was kept
-	to            ActiveHandler // of that id
+	ActiveMessage               // argument of the handler; w does not change, msgs, From and ID match word
+	word          uint64        // first word of the latest message: id of the EP and of the message
+	from          *messages     // messages of that EP; unconnected if the EP is closed or the message was kept
+	to            ActiveHandler // handler of that id
 }
 
-// HandleAM calls the handler of a short active message, in a few instructions if it has the word of
-// the latest one. It returns the charge before the call: then the call of the handler is the last
-// thing it does, and it need not save registers.
+// HandleAM calls the handler of a short active message. If the message has the same word as
+// the latest one, this takes a few instructions. HandleAM returns the charge before it calls the handler, so that
+// the call is the last step and no register must be saved.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	if n := len(data) - wire.WordLen; n > 0 && binary.LittleEndian.Uint64(data) == a.word {
 		if left := a.from.Left(n); left >= 0 {
@@ -260,7 +260,7 @@ func (w *Worker) handleShort(data []byte) {
 	msgs.passed(0)
 }
 
-// runActive calls the handler of a complete message on the connection with an id.
+// runActive calls the handler of a complete message from the connection with an id.
 func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	h, n := &w.active, len(header)+len(data)
 	msgs := w.from(name, n)
@@ -268,7 +268,7 @@ func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 		w.runCharged(name, id, header, data)
 		return
 	}
-	m := &h.msg // written field by field, which costs a third of writing all of it
+	m := &h.msg // assigning the fields costs a third of assigning the struct
 	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
 	m.From, m.msgs, m.kept, m.charge = msgs.e, msgs, false, n
 	(*h.at(id))(m)
@@ -285,7 +285,7 @@ func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	}
 }
 
-// runAside calls the handler of any message that was charged to its sender.
+// runAside calls the handler of a message that was charged to its sender, with a record of its own.
 func (w *Worker) runAside(e *EP, what ActiveMessage) {
 	m := w.active.take()
 	*m = what
@@ -297,7 +297,7 @@ func (w *Worker) runAside(e *EP, what ActiveMessage) {
 	w.active.put(m)
 }
 
-// take returns an empty record.
+// take returns an empty record from the pool.
 func (h *activeHandlers) take() *ActiveMessage {
 	m := h.free
 	if m == nil {
@@ -312,7 +312,7 @@ func (h *activeHandlers) put(m *ActiveMessage) {
 	h.free = m
 }
 
-// over is called when the user does not use the message any more.
+// over is called when the user no longer uses the message.
 func (m *ActiveMessage) over() {
 	if m.rndv != nil {
 		m.rndv.refuse(ucs.StatusCanceled)
@@ -379,9 +379,9 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	if m == &short.ActiveMessage {
 		m.charge = m.Length
 		if !m.kept {
-			m.msgs.Quota += charge(m.charge) // which HandleAM has given back
+			m.msgs.Quota += charge(m.charge) // HandleAM has returned it
 		}
-		short.from = unconnected // so that handleShort takes the next one, which is not kept
+		short.from = unconnected // handleShort handles the next message, which is not kept
 	}
 	if (m == &short.ActiveMessage || m == &w.active.msg) && !m.kept {
 		m.msgs.hold(m.charge)
@@ -452,7 +452,7 @@ func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// handleActiveRTS calls the handler of an active message with data that is still at its sender.
+// handleActiveRTS calls the handler of an active message whose data is still at its sender.
 func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.RTS
@@ -495,7 +495,7 @@ func (s *activeSink) broken(in *inbound, _ ucs.Status) {
 	in.msgs.received(len(s.buf))
 }
 
-// shortActive sends an active message of up to maxLong bytes without a header in one call; as short.
+// shortActive sends an active message of up to maxLong bytes without a header in one call. Errors: as short.
 func (m *messages) shortActive(id uint16, data []byte) error {
 	if m.Credit < charge(len(data)) {
 		return uct.ErrNoResource
@@ -507,7 +507,7 @@ func (m *messages) shortActive(id uint16, data []byte) error {
 	return err
 }
 
-// shortHeaded sends an active message with a header in one call; as short.
+// shortHeaded sends an active message with a header in one call. Errors: as short.
 func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) error {
 	if m.Credit < shortData+messageCharge {
 		return uct.ErrNoResource
@@ -528,8 +528,8 @@ func (e *EP) headerTooLong(header []byte, n int) error {
 	return e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), e.longestHeader()))
 }
 
-// longestHeader is the maximum length of the header of an active message: it must fit into an RTS, or
-// into the first fragment, which has less room.
+// longestHeader returns the maximum length of the header of an active message in bytes. It must fit into an RTS;
+// the first fragment has more room.
 func (e *EP) longestHeader() int {
 	if i := e.transport(wireup.AM); i != nil {
 		return min(MaxActiveHeader, i.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen)

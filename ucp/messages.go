@@ -15,16 +15,16 @@ import (
 
 // messageState is the state of a worker for the messages of its EPs.
 type messageState struct {
-	latest      *messages        // over which a message has come; unconnected if there is none
-	granted     int64            // what the windows of peers have beyond firstWindow each, in bytes
-	leftBytes   int64            // that messages of peers that have gone use
-	leftOf      map[uint64]int64 // of these, bytes by peer; none of 0
-	free        *message
-	freeInbound *inbound
+	latest      *messages        // messages of the EP from which a message last arrived; unconnected if there is none
+	granted     int64            // sum of the windows of all EPs, minus firstWindow for each, in bytes
+	leftBytes   int64            // bytes charged for unreceived messages of closed EPs
+	leftOf      map[uint64]int64 // leftBytes by the UUID of the peer; no entry is 0
+	free        *message         // pool of records
+	freeInbound *inbound         // pool of records
 	buffers     buffers
-	short       shortMsg
-	whole       wholeMsg
-	piece       headedMsg
+	short       shortMsg  // scratch memory of joinedWords, during a call
+	whole       wholeMsg  // the message that a transport packs, during a call
+	piece       headedMsg // the same for a part of a message
 }
 
 // messageProtocol is shared by tagged messages, active messages and streams.
@@ -62,52 +62,53 @@ var messageProtocol = protocol{
 type messages struct {
 	e *EP
 
-	// How a message is sent in one call; bind sets it. While a message waits, and
-	// later ones behind it, the lengths are -1.
-	am       uct.AMSender
+	// How a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum
+	// lengths are in bytes of data; -1 means that no message may be sent this way now, for example because an
+	// earlier message waits.
+	am       uct.AMSender     // of the lane for messages
 	words    uct.AMWordSender // of the same lane, or joined
-	name     uint64           // of the EP at the peer
-	maxShort int              // longest that goes by words at once, in bytes of data; -1 if there is none
-	maxCopy  int              // longest by one AMBcopy; -1 if there is none
-	maxWords int              // longest by words, where no memory is given; -1 if they are joined
-	word     uint64           // of a short active message, without its id
-	maxWord  int              // longest of those that goes at once, in bytes of data; -1 if there is none
-	maxLong  int              // longest of those, where no memory is given
-	asks     bool             // Worker.tag.matcher decides before a message goes in one call: maxShort and maxCopy are -1
-	mayShort int              // what maxShort would be otherwise
-	mayCopy  int              // and maxCopy
+	name     uint64           // id of the EP at the peer
+	maxShort int              // maximum length for words
+	maxCopy  int              // maximum length for one AMBcopy
+	maxWords int              // maximum length for words without OpParams.Mem; -1 if words is joined
+	word     uint64           // first word of a short active message, without its id
+	maxWord  int              // maximum length of a short active message
+	maxLong  int              // maximum length of a short active message without OpParams.Mem
+	asks     bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
+	mayShort int              // value of maxShort if asks were false
+	mayCopy  int              // value of maxCopy if asks were false
 
 	// Receiving.
-	self   uint64 // the peer's name of the EP
+	self   uint64 // id of the EP here, which messages of the peer contain
 	source uint64 // bits of the peer's tags under tagSources.mask
 	window.Window
-	told                    bool   // Credit has what the peer has told of its first window
-	grown                   bool   // it was tried to make Size more than the first window
-	creditsGot, creditsSent uint64 // AMCredit messages
+	told                    bool   // Credit includes the first window, which the handshake of the peer contains
+	grown                   bool   // grow has tried to enlarge the first window
+	creditsGot, creditsSent uint64 // number of AMCredit messages
 
-	echoes  uint8      // that a loop-back has sent to close; see loopback.go
-	sending *Request   // goes in pieces, of which some are to be posted: messages behind it wait
-	inbound *inbound   // messages of which a part has come, the oldest first
-	kept    tagList    // tagged messages that have come and were not received
-	rndv    *announced // messages that were announced and are kept, the latest first
-	closed  bool       // the EP has gone, or has others
-	next    *messages  // of those that have gone and have left messages,
-	prev    *messages  // in the order in which they went
+	echoes  uint8      // number of echoes that a closing loop-back has sent; see loopback.go
+	sending *Request   // message that is sent in fragments and not completely posted; later messages wait
+	inbound *inbound   // messages that have arrived in part, the oldest first
+	kept    tagList    // unexpected tagged messages
+	rndv    *announced // messages with an RTS that were not fetched yet, the latest first
+	closed  bool       // the EP is closed, or has started over with a new messages
+	next    *messages  // list of the closed ones with unreceived messages,
+	prev    *messages  // in the order in which they were closed
 	keys    peerKeys
-	from    [memoryClasses]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
-	choice  schemeChoice                   // the latest; no bytes: none
-	lastID  uint64                         // name of the latest message that was sent in parts
-	stream  *stream                        // nil until there was one
-	sends   *stream                        // stream, until StreamEnd
-	tuple   *tupleLink                     // nil if messages go through no queues
-	queue   *sendQueue                     // nil until there was no credit for a tagged message
-	sender  *blockedSender                 // nil until the peer had no credit for one
-	joined  joinedWords                    // words of a lane that has none
-	counted countedBytes                   // in Worker.stats
-	stalled bool                           // a message lacked credit since the peer granted some
+	from    [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
+	choice  schemeChoice                   // the latest choice of a scheme; length 0 if there is none
+	lastID  uint64                         // id of the latest message that was sent in fragments
+	stream  *stream                        // nil until the first use
+	sends   *stream                        // stream; nil after StreamEnd
+	tuple   *tupleLink                     // nil if messages use no tuple queues
+	queue   *sendQueue                     // nil until a tagged message has lacked credit
+	sender  *blockedSender                 // nil until the peer has lacked credit for a tagged message
+	joined  joinedWords                    // words of a lane that does not implement AMWordSender
+	counted countedBytes                   // bytes that Worker.stats includes
+	stalled bool                           // a message has lacked credit since the peer last granted some
 
-	byName map[uint64]*announced // of rndv, by the sender's name; nil until one is withdrawn
-	steps  uint64                // messages that were entered there
+	byName map[uint64]*announced // messages of rndv by the sender's id; nil until the first withdrawal
+	steps  uint64                // number of messages that were entered into byName
 }
 
 // holdsBack reports whether a message waits, so that all later ones wait: all except r, which may
@@ -162,8 +163,8 @@ func (e *EP) newMessages() {
 	e.bindMessages() // to a lane that puts or gets have made
 }
 
-// bindMessages allows messages in one call, unless a lane is missing, there is a fence,
-// a message waits, or the first message must do extra work.
+// bindMessages permits messages in one call, unless a lane is missing, a fence or a message
+// waits, or the first message must do extra work.
 func (e *EP) bindMessages() {
 	m := e.msgs
 	if m == nil {
@@ -177,7 +178,7 @@ func (e *EP) bindMessages() {
 	limits := &x.Iface.attr.AM
 	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.MessageEP()
 	m.maxCopy = x.Iface.sends().eager
-	atOnce := proto.ShortestAnnounced - 1 // longer ones may be announced, where memory is given
+	atOnce := proto.ShortestAnnounced - 1 // longer messages with OpParams.Mem may use rendezvous
 	if m.words == nil {
 		m.joined = joinedWords{x.AM, &e.w.messages.short}
 		m.words, atOnce = &m.joined, shortData
@@ -185,7 +186,7 @@ func (e *EP) bindMessages() {
 		m.maxWords = min(limits.MaxShort-wire.HeadLen, m.maxCopy)
 	}
 	m.maxShort = min(limits.MaxShort-wire.HeadLen, atOnce, m.maxCopy)
-	if m.word = wire.ShortActive(m.name); wire.ShortEP(m.word) == m.name { // else the peer has over 65536 EPs
+	if m.word = wire.ShortActive(m.name); wire.ShortEP(m.word) == m.name { // false if the peer has over 65536 EPs
 		m.maxLong = min(limits.MaxShort-wire.WordLen, m.maxCopy)
 		m.maxWord = min(m.maxLong, proto.ShortestAnnounced-1)
 	}
@@ -202,8 +203,8 @@ func (m *messages) unbind() {
 	m.mayShort, m.mayCopy = -1, -1
 }
 
-// short sends a message in one call, if it fits and may be sent now. The caller has compared
-// the length with maxShort.
+// short sends a message in one call, and charges it. The caller has compared the length with maxShort.
+// ErrNoResource: there is no credit, or the lane has no resources.
 func (m *messages) short(id uint8, word uint64, data []byte) error {
 	if m.Credit < charge(len(data)) {
 		return uct.ErrNoResource
@@ -215,7 +216,7 @@ func (m *messages) short(id uint8, word uint64, data []byte) error {
 	return err
 }
 
-// copied is short for a message that is sent by bcopy.
+// copied is short by AMBcopy. The caller has compared the length with maxCopy.
 func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte) error {
 	n := charge(len(header) + len(data))
 	if m.Credit < n {
@@ -228,7 +229,7 @@ func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte)
 	return err
 }
 
-// unheaded is short for a message of up to maxCopy bytes, or copied without a header.
+// unheaded sends a message of up to maxCopy bytes without a header, by short or copied.
 func (m *messages) unheaded(w *Worker, id uint8, word uint64, data []byte) error {
 	if len(data) <= m.maxWords {
 		return m.short(id, word, data)
@@ -236,7 +237,7 @@ func (m *messages) unheaded(w *Worker, id uint8, word uint64, data []byte) error
 	return m.copied(w, id, word, nil, data)
 }
 
-// wholeMsg packs a message into a transport buffer.
+// wholeMsg packs a complete message into a transport buffer.
 type wholeMsg struct {
 	head         wire.Head
 	header, data []byte
@@ -265,7 +266,7 @@ func (e *EP) replayQueued() {
 	}
 }
 
-// returnDiscarded returns the credit of what a loop-back that closes has discarded, so that queued sends proceed.
+// returnDiscarded returns the credit of messages that a closing loop-back has discarded, so that queued sends proceed.
 func (e *EP) returnDiscarded() {
 	m := e.msgs
 	if m == nil {
@@ -278,7 +279,8 @@ func (e *EP) returnDiscarded() {
 	e.replayQueued()
 }
 
-// sendEcho sends an echo if the EP is a loop-back and needs one. It reports whether the EP must wait.
+// sendEcho sends an echo if the EP is a loop-back and needs one. It reports whether the EP must wait for an echo
+// before it disconnects.
 func (e *EP) sendEcho() bool {
 	if !e.deliversLast() || e.lane(wireup.AM) == nil {
 		return false
@@ -301,10 +303,10 @@ func (e *EP) sendEcho() bool {
 // that were posted before have arrived.
 var echoStage = stage{name: "close", role: noRole, done: (*Request).echoed}
 
-// echoes is the number of echoes: one behind the last operation, one behind the replies to that.
+// echoes is the number of echoes: the first follows the last operation, the second follows the replies to it.
 const echoes = 2
 
-// echoed ends the synchronous sends whose messages match no receive: every acknowledgement has arrived.
+// echoed completes the synchronous sends whose messages match no receive: all acknowledgements have arrived.
 func (r *Request) echoed() {
 	e := r.ep
 	r.settle(r.comp.Status)
@@ -313,7 +315,7 @@ func (r *Request) echoed() {
 	}
 }
 
-// endUnmatched completes the synchronous sends that wait for a receive.
+// endUnmatched completes the synchronous sends that wait for a receive, with StatusPeerClosed.
 func (m *messages) endUnmatched() {
 	for r := m.e.awaited.first; r != nil; {
 		next := r.next
@@ -324,14 +326,14 @@ func (m *messages) endUnmatched() {
 	}
 }
 
-// acknowledge acknowledges a message of the peer, which waits for its receiver.
+// acknowledge sends an ACK with a status for a message of the peer that awaits it.
 func (m *messages) acknowledge(id uint64, st ucs.Status) {
 	e := m.e
 	switch {
 	case e.msgs != m:
 	case e.state == epOpen:
 		e.control(ackControl, id, uint64(st))
-	case e.deliversLast(): // at once: endUnmatched ends those without
+	case e.deliversLast(): // now, because endUnmatched completes messages without an ACK
 		e.w.handleAck(&wire.Control{ID: id, Value: uint64(st)}, e)
 	}
 }

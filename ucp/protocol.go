@@ -7,96 +7,97 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// protocol is what one class of operations (atomics, tagged messages, streams) adds to a worker and to its
-// EPs. The core calls these functions and names no protocol. A nil function has nothing to do. None of them
-// is called when an operation is posted in one call or completes, nor when its data arrives.
+// protocol has the functions by which one class of operations (atomics, tagged messages, streams) extends workers and
+// EPs. The core calls these functions and names no protocol. A nil function is skipped. The core calls none
+// when an operation is posted in one call or completes, nor when its data arrives. The goroutine that owns the worker
+// calls all functions.
 type protocol struct {
-	// init makes the state of the worker, before its transports are open.
+	// init makes the state of the worker, before the worker opens its transports.
 	init func(*Worker)
-	// handlers returns the handlers of active messages, which every iface that has active messages gets.
+	// handlers returns the handlers that the worker sets on every iface with active messages.
 	handlers func(*Worker) []handler
 
 	// ifaceOpened is called when the worker has opened a transport.
 	ifaceOpened func(*Worker, *iface)
 
-	// arrivals handles what has arrived for the worker outside of operations, and returns how much there was.
+	// arrivals handles events of the worker that belong to no operation, and returns their number.
 	arrivals func(*Worker) int
-	// work does deferred work of the worker outside of callbacks, and returns how much there was.
+	// work does deferred work of the worker outside of callbacks, and returns the number of items.
 	work func(*Worker) int
-	// worked is called after deferred work of the worker and of its EPs.
+	// worked is called after the deferred work of the worker and of its EPs.
 	worked func(*Worker)
 	// alarm is called when the worker checks its deadlines.
 	alarm func(*Worker)
 
 	// linked is called when the EP has a link, before its handshake begins.
 	linked func(*EP)
-	// learned is called after each event of the handshake: the peer may have sent something new.
+	// learned is called after each event of the handshake, which may contain new data of the peer.
 	learned func(*EP)
-	// laneOpened is called when an endpoint of a transport is open.
+	// laneOpened is called when the transport endpoint of a lane is open.
 	laneOpened func(*EP, *lane)
-	// laneActivated is called when a lane is in use.
+	// laneActivated is called when a lane has been activated.
 	laneActivated func(*EP)
-	// lanesChanged is called when the EP has other lanes: what was chosen by them must be chosen anew.
+	// lanesChanged is called when the lanes of the EP have changed: choices that depend on them are no longer valid.
 	lanesChanged func(*EP)
-	// accepted is called when a peer has made the EP.
+	// accepted is called when a REQUEST of a peer has made the EP.
 	accepted func(*EP)
-	// claimed is called when NewEP returns an EP that a peer has made.
+	// claimed is called when NewEP returns an EP that a REQUEST has made.
 	claimed func(*EP)
 	// peerClosed is called when a transport reports that the peer has closed the connection. The reason may have
 	// arrived already, as a handshake message.
 	peerClosed func(*EP)
 	// deferred does deferred work of an EP with a link.
 	deferred func(*EP)
-	// due returns when the EP has to do something if nothing happens before; ok is false if never.
+	// due returns the next deadline of the EP, in time of the worker's alarm; ok is false if there is none.
 	due func(*EP) (at time.Duration, ok bool)
-	// timePassed does what is due. It reports whether it has destroyed the EP.
+	// timePassed handles deadlines that have passed. It reports whether it has destroyed the EP.
 	timePassed func(*EP) bool
 
-	// messaging is called when the EP gets what messages share.
+	// messaging is called when the EP has a new messages state.
 	messaging func(*EP)
 	// credited is called when the peer has granted credit, granted when credit was granted to the peer.
 	credited, granted func(*EP)
-	// inHand is how much of the credit that is due to the peer its messages may still hold, in bytes.
+	// inHand returns the part of the credit due to the peer that its messages may still need, in bytes.
 	inHand func(*EP) int64
 
-	// bind is called when operations may go in one call over the lanes that there are: lanes, fences or the
+	// bind is called when operations may be posted in one call over the current lanes, after the lanes, fences or the
 	// state of the EP have changed.
 	bind func(*EP)
-	// unbind is called when no operation may go in one call any more.
+	// unbind is called when operations must no longer be posted in one call.
 	unbind func(*EP)
-	// ready is called when fewer operations of the EP wait: messages behind them may go in one call again.
+	// ready is called when fewer operations of the EP wait: later messages may be posted in one call again.
 	ready func(*EP)
-	// unsent is called when a message was canceled of which nothing was sent.
+	// unsent is called when a message was canceled before any part of it was sent.
 	unsent func(*Request)
-	// delays reports that an EP whose operations have ended must wait for the peer before it leaves.
+	// delays reports whether an EP without operations must wait for the peer before it disconnects.
 	delays func(*EP) bool
 
-	// lanesClosing is called before the lanes of an EP close: operations in queues of transports end with st.
+	// lanesClosing is called before the lanes of an EP close. It fails operations in queues of transports with st.
 	lanesClosing func(e *EP, st ucs.Status)
 	// lanesClosed is called when the lanes have closed.
 	lanesClosed func(*EP)
-	// incomingLost is called when nothing more comes from the peer, or is wanted: messages of which a part
-	// is still to come end with st.
+	// incomingLost is called when no more messages arrive from the peer, or they are ignored. It fails
+	// messages that have arrived in part, with st.
 	incomingLost func(e *EP, st ucs.Status)
-	// aborted is called last: operations that are neither in a list of the EP nor at a transport end with st.
+	// aborted is called last. It fails operations that are neither in a list of the EP nor at a transport, with st.
 	aborted func(e *EP, st ucs.Status)
-	// stopped is called when the EP takes no more operations.
+	// stopped is called when the EP accepts no more operations.
 	stopped func(*EP)
-	// discard is called when a loop-back closes: nobody receives what it has not received. discarded is called
-	// after that.
+	// discard is called when a loop-back closes. It drops messages and stream data that were not received. discarded is
+	// called after that.
 	discard, discarded func(*EP)
-	// destroyed is called when the EP leaves the worker, or starts over.
+	// destroyed is called when the EP is removed from the worker, or starts over.
 	destroyed func(*EP)
 	// startedOver is called after destroyed if the EP starts over.
 	startedOver func(*EP)
 
-	// closing is called when the worker begins to close, or could not be opened.
+	// closing is called when the worker begins to close, or when opening it has failed.
 	closing func(*Worker)
-	// epsClosed is called when the worker has begun to close its EPs: operations without an EP end.
+	// epsClosed is called when the worker has begun to close its EPs. It completes operations without an EP.
 	epsClosed func(*Worker)
-	// closed is called when all operations of the worker have ended, and its transports are still open.
+	// closed is called when all operations of the worker have completed, and its transports are still open.
 	closed func(*Worker)
-	// freed is called when the transports of the worker have closed.
+	// freed is called when the transports of the worker are closed.
 	freed func(*Worker) error
 }
 
@@ -121,7 +122,7 @@ func (w *Worker) protocolHandlers(i *iface) error {
 	return nil
 }
 
-// count calls a function of all protocols, and returns the sum of the results.
+// count calls one function of all protocols, and returns the sum of the results.
 func (w *Worker) count(pick func(*protocol) func(*Worker) int) (n int) {
 	for _, p := range w.protocols {
 		if f := pick(p); f != nil {
@@ -145,7 +146,7 @@ func (e *EP) bind()   { e.each(func(p *protocol) func(*EP) { return p.bind }) }
 func (e *EP) unbind() { e.each(func(p *protocol) func(*EP) { return p.unbind }) }
 func (e *EP) ready()  { e.each(func(p *protocol) func(*EP) { return p.ready }) }
 
-// delays reports that a protocol delays the end of the EP.
+// delays reports whether a protocol delays the disconnection of the EP.
 func (e *EP) delays() bool {
 	for _, p := range e.w.protocols {
 		if p.delays != nil && p.delays(e) {

@@ -15,26 +15,26 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// channel is what tagged messages, active messages and streams differ in when they are
-// sent: the active messages that carry them, and their stages.
+// channel has the differences between sends of tagged messages, active messages and streams:
+// the ids of the transport's active messages, and the stages.
 type channel struct {
-	whole uint8 // active message of a message that goes in one
-	sync  uint8 // of one that waits for its receiver; 0 if there is none
-	first uint8 // of the first fragment; 0 if messages have no bounds
-	rts   uint8 // of an announcement; 0 if there is none
+	whole uint8 // id of a complete eager message
+	sync  uint8 // id of a complete synchronous message; 0 if there is none
+	first uint8 // id of the first fragment; 0 for a stream, which has no messages
+	rts   uint8 // id of an RTS; 0 if there is no rendezvous
 
-	send     stage // until there is a lane, and credit
-	one      stage // whole, by a copy
-	bare     stage // whole, without a copy
-	pieces   stage // in fragments
-	announce stage // data stays here until the peer asks for it
-	waitAck  stage // whole, by a copy, and waits for the receiver
+	send     stage // before there is a lane, and credit
+	one      stage // complete message, bcopy
+	bare     stage // complete message, zcopy
+	pieces   stage // fragments
+	announce stage // rendezvous: sends the RTS; the data remains here until the peer fetches or requests it
+	waitAck  stage // complete synchronous message, bcopy
 
-	// saves reports that announcing a message of n bytes saves time. Not nil if there are announcements.
+	// saves reports whether rendezvous saves time for a message of n bytes. Not nil if rts is not 0.
 	saves func(r *Request, n int) bool
 }
 
-// newChannel makes the stages of a channel that is called name in errors, but for that of announcements.
+// newChannel makes the stages of a channel, except for announce. Errors contain name.
 func newChannel(name string, cl *class, ids channel) *channel {
 	c := &ids
 	with := func(post func(*Request) error) stage {
@@ -49,7 +49,7 @@ func newChannel(name string, cl *class, ids channel) *channel {
 	return c
 }
 
-// messageClass is messages that are sent in order.
+// messageClass is the class of messages, which are sent in order.
 var messageClass = class{
 	heldBack:  func(r *Request) bool { return r.ep.msgs.holdsBack(r) },
 	waits:     func(r *Request) { r.ep.msgs.unbind() },
@@ -61,21 +61,21 @@ var messageClass = class{
 	free: (*Request).freeMessage,
 }
 
-// sends say how messages go over a transport.
+// sends has the lengths for which each protocol of messages is used over a transport, in bytes of data.
 type sends struct {
-	eager int // longest data that is sent unasked by one copy, in bytes
-	bare  int // least and
-	most  int // greatest length of data that goes without a copy in one call; least is math.MaxInt if there is none
-	piece int // longest data of one fragment
-	data  int // longest data of one fragment of a message that was announced
-	rndv  int // least length that is announced in any case; see EP.announcedFrom
+	eager int // maximum for eager bcopy
+	bare  int // minimum for eager zcopy; math.MaxInt if there is none
+	most  int // maximum for eager zcopy
+	piece int // maximum of a fragment of an eager message
+	data  int // maximum of a fragment of a rendezvous message
+	rndv  int // minimum from which every message uses rendezvous; see EP.announcedFrom
 
-	control bool // a wire.Control goes short
+	control bool // a wire.Control is sent as a short message
 
-	header int // longest header of an active message that goes with bare
+	header int // maximum length of the header of an active message by zcopy
 }
 
-// sends chooses how messages go over the transport, once.
+// sends returns the lengths for the transport, which it computes once.
 func (i *iface) sends() *sends {
 	if i.messages == nil {
 		i.messages = i.chooseSends()
@@ -83,7 +83,7 @@ func (i *iface) sends() *sends {
 	return i.messages
 }
 
-// aligned is n rounded down so that fragments begin at lines of the cache, if it is long.
+// aligned rounds n down to whole cache lines, unless n is smaller than one.
 func aligned(n int) int {
 	if n < cacheLine {
 		return n
@@ -91,7 +91,7 @@ func aligned(n int) int {
 	return n &^ (cacheLine - 1)
 }
 
-// cacheLine is in bytes, as on amd64 and most of arm64.
+// cacheLine is the size of a cache line in bytes, on amd64 and most arm64 CPUs.
 const cacheLine = 64
 
 func (i *iface) chooseSends() *sends {
@@ -112,27 +112,27 @@ func (i *iface) chooseSends() *sends {
 	return s
 }
 
-// message is what a request has besides if it is a message.
+// message is the additional state of a request that is a message.
 type message struct {
 	ch      *channel
-	word    uint64      // that it begins with: the tag of a tagged one
-	header  []byte      // of an active message; the caller's again when the request has ended
-	data    data.Buffer // that is not in one piece; no bytes if it is in Request.buf
-	charged int64       // to the window; 0 if it is not yet
-	acked   bool        // ends when the peer has received it
-	recalls bool        // canceled: ends with ErrCanceled when the queue of the transport, or the peer, gives it back
-	id      uint64      // name of one that goes in fragments
-	queued  *queuedTag  // its place among the tagged messages that wait; nil if it does not
-	number  uint64      // of a tagged message where some go through queues; 0 otherwise
-	count   *int        // where to say how many bytes of a stream were sent or received; may be nil
-	all     bool        // a receive of a stream ends when its buffer is full
+	word    uint64      // the first word; the tag of a tagged message
+	header  []byte      // of an active message; gucx uses it until the request has completed
+	data    data.Buffer // data that is not contiguous; empty if the data is in Request.buf
+	charged int64       // charge to the window in bytes; 0 before it is charged
+	acked   bool        // completes with the ACK of the peer
+	recalls bool        // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
+	id      uint64      // id of a message that is sent in fragments
+	queued  *queuedTag  // position among the queued tagged messages; nil if it is not queued
+	number  uint64      // number of a tagged message if some messages use tuple queues; 0 otherwise
+	count   *int        // destination of the number of bytes of a stream that were sent or received; may be nil
+	all     bool        // a receive of a stream completes only when its buffer is full
 	next    *message    // in Worker.messages.free
 }
 
-// length is the length of the message of r in bytes, with its header.
+// length returns the length of the message of r in bytes, with its header.
 func (m *message) length(r *Request) int { return len(m.header) + r.total() }
 
-// newMessageRecord takes an empty record.
+// newMessageRecord returns an empty record from the pool.
 func (w *Worker) newMessageRecord() *message {
 	m := w.messages.free
 	if m == nil {
@@ -142,7 +142,7 @@ func (w *Worker) newMessageRecord() *message {
 	return m
 }
 
-// newMessage takes a request for sending data.
+// newMessage returns a request that sends data.
 func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpParams) *Request {
 	r := w.newRequest(e, &c.send)
 	r.msg, r.buf = w.newMessageRecord(), data
@@ -153,7 +153,7 @@ func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpPa
 	return r
 }
 
-// freeMessage gives back what a message had.
+// freeMessage returns the record of a message to the pool.
 func (r *Request) freeMessage() {
 	m := r.msg
 	if m == nil {
@@ -164,7 +164,8 @@ func (r *Request) freeMessage() {
 	r.worker.messages.free = m
 }
 
-// newSend checks a message that does not go in one call, or not now, and makes its request.
+// newSend makes the request of a message that cannot be sent in one call now. It returns an error if the
+// arguments or the state of the EP are wrong.
 func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Request, error) {
 	a := action{stage: &c.send, n: len(data)}
 	if err := e.refuses(a); err != nil {
@@ -181,8 +182,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	return e.w.newMessage(e, c, word, data, p), nil
 }
 
-// chooseSend chooses how the message goes over the lane that there is now, and with the
-// credit that there is.
+// chooseSend sets the stage of the message, by its length, the lane and the credit.
 func (r *Request) chooseSend() {
 	if r.msg.charged > 0 {
 		return
@@ -206,20 +206,19 @@ func (r *Request) chooseSend() {
 	}
 }
 
-// longEnough reports that a message of n bytes may be announced to save time: if one call does not
-// take it, or its data is in memory that the caller has registered and so goes by a request anyway.
+// longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the
+// message, or its data is in registered memory of the caller and needs a request in any case.
 func (r *Request) longEnough(n int, s *sends) bool {
 	return n > s.eager || r.mem != nil && n >= proto.ShortestAnnounced
 }
 
-// reached reports that the transport of a lane gets the buffer by itself.
+// reached reports whether the transport of a lane can read the buffer without a copy.
 func (r *Request) reached(x *lane) bool {
 	d := x.Iface.domain
 	return !d.Attr.NeedMemH || r.mem != nil && r.mem.In(d) != nil
 }
 
-// admitted charges the message to the window. It reports false if there is no credit for
-// it.
+// admitted charges the message to the window. It returns false if there is not enough credit.
 func (r *Request) admitted() bool {
 	m, a := r.msg, r.ep.msgs
 	if m.charged > 0 {
@@ -237,7 +236,7 @@ func (r *Request) admitted() bool {
 	return true
 }
 
-// stall counts a wait for the peer to grant credit: once until it does.
+// stall counts a wait for credit, once until the peer grants some.
 func (m *messages) stall() {
 	if !m.stalled {
 		m.stalled = true
@@ -245,7 +244,7 @@ func (m *messages) stall() {
 	}
 }
 
-// refund takes the charge of a message back that will not be sent, or not as it was charged.
+// refund returns the charge of a message that will not be sent, or that will be charged again.
 func (r *Request) refund() {
 	if m := r.msg; m != nil && m.charged > 0 {
 		r.ep.msgs.Credit += m.charged
@@ -253,7 +252,7 @@ func (r *Request) refund() {
 	}
 }
 
-// sendWhole sends the message in one call.
+// sendWhole sends the complete message by bcopy.
 func (r *Request) sendWhole() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
@@ -264,7 +263,7 @@ func (r *Request) sendWhole() error {
 	return r.sendPart(x, r.msg.ch.whole, w.msg.b, 0, r.total())
 }
 
-// sendBare sends the message in one call without a copy.
+// sendBare sends the complete message by zcopy.
 func (r *Request) sendBare() error {
 	x := r.ep.lane(wireup.AM)
 	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
@@ -275,8 +274,7 @@ func (r *Request) sendBare() error {
 	return r.took(x.AM.AMZcopy(r.msg.ch.whole, w.msg.b, iov, &r.comp))
 }
 
-// sendPieces sends the rest of the message, fragment by fragment. What is sent is in
-// Request.off.
+// sendPieces sends the rest of the message in fragments. Request.off is the number of bytes that were sent.
 func (r *Request) sendPieces() error {
 	x, m := r.ep.lane(wireup.AM), r.msg
 	piece := x.Iface.sends().piece
@@ -316,7 +314,7 @@ func (r *Request) sendPiece(x *lane, n int) error {
 	return r.sendPart(x, uint8(id), w.msg.b, r.off, n)
 }
 
-// sendSync sends the message in one call; the request ends when the peer has received it.
+// sendSync sends the complete message by bcopy. The request completes when the peer has received it.
 func (r *Request) sendSync() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	r.nameIt()
@@ -330,14 +328,14 @@ func (r *Request) sendSync() error {
 	return err
 }
 
-// nameIt gives the request a name by which the peer calls it.
+// nameIt assigns an id to the request, which the reply of the peer contains.
 func (r *Request) nameIt() {
 	if r.remote == 0 {
 		r.remote = r.worker.pool.remote.Add(r)
 	}
 }
 
-// newSendData is newSend for data that is not in one piece.
+// newSendData is newSend for data that is not contiguous.
 func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (*Request, error) {
 	if err := d.Validate(); err != nil || d.Len() > maxMessage {
 		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
@@ -349,8 +347,8 @@ func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (
 	return r, err
 }
 
-// data is the data of a message that is not in Request.buf; nil if it is there. A request
-// that sends it for its parent has the parent's.
+// data returns the data of a message that is not in Request.buf; nil if it is there. For a request
+// that sends data for its parent it returns the data of the parent.
 func (r *Request) data() *data.Buffer {
 	m := r.msg
 	if m == nil && r.parent != nil {
@@ -362,7 +360,7 @@ func (r *Request) data() *data.Buffer {
 	return &m.data
 }
 
-// total is how many bytes of data the request is to send.
+// total returns the number of bytes of data that the request sends.
 func (r *Request) total() int {
 	if d := r.data(); d != nil {
 		return d.Len()
@@ -370,7 +368,7 @@ func (r *Request) total() int {
 	return len(r.buf)
 }
 
-// sendPart sends a header and n bytes of the message from an offset on, by one copy.
+// sendPart sends a header and n bytes of the message from offset off, by one bcopy.
 func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
 	p := &r.worker.messages.piece
 	p.head = head
@@ -390,13 +388,13 @@ func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
 	return err
 }
 
-// headedMsg is a header and data on their way into a transport buffer.
+// headedMsg packs a header and data into a transport buffer.
 type headedMsg struct {
 	head, data []byte
 
-	from   *data.Buffer // nil: data has it
-	off, n int          // in from
-	err    error        // why it could not be packed
+	from   *data.Buffer // source of the data; nil if it is in the field data
+	off, n int          // range of from, in bytes
+	err    error        // error of the Packer
 }
 
 // Pack copies both.
@@ -414,6 +412,6 @@ func (m *headedMsg) Pack(dst []byte) int {
 	return at + m.n
 }
 
-// maxEager is the longest message that may come in fragments, in bytes: the window bounds
+// maxEager is the maximum length of a message that arrives in fragments, in bytes. The window limits
 // it further.
 const maxEager = 1 << 40

@@ -35,7 +35,7 @@ func (m *messages) admit() {
 }
 
 // accept returns the EP with the id name, and charges it a message of n bytes. It counts an error
-// and returns nil if no such EP accepts messages, or if the peer exceeds its credit.
+// and returns nil if no such EP accepts messages, or if the message exceeds the credit of the peer.
 func (w *Worker) accept(name uint64, n int) *EP {
 	if m := w.messages.latest; m.self == name && int64(n) <= m.Room {
 		m.Hold(charge(n))
@@ -75,15 +75,15 @@ func (m *messages) hold(n int) {
 	}
 }
 
-// passed consumes n bytes of the quota. It is for a message that was handled at once instead of
-// being charged n bytes.
+// passed consumes n bytes of the quota. The caller uses it instead of Hold for a message that is already handled.
+// If the quota is used up, passed returns credit to the peer.
 func (m *messages) passed(n int64) {
 	if m.Quota -= n; m.Quota < 0 {
 		m.tell()
 	}
 }
 
-// tell updates the quota, and grants credit to the peer if there is a batch of it.
+// tell updates the quota. It returns credit to the peer if a batch of credit is due.
 //
 //go:noinline
 func (m *messages) tell() {
@@ -117,13 +117,13 @@ func (e *EP) arrived(n int) bool {
 	if !a.grown {
 		e.grow()
 		a.admit()
-		a.giveBack(0) // grant the credit at once: the message may stay unread
+		a.giveBack(0) // grant the credit now: the message may remain unreceived
 	}
 	return true
 }
 
-// openWindow sets the first window of an EP that has a link now, and counts it: firstWindow if the peer has used
-// less than half of its share, otherwise leastWindow.
+// openWindow sets the first window of an EP whose link was just made, and counts the window: firstWindow if the peer
+// has used less than half of its share, otherwise leastWindow.
 func (e *EP) openWindow() {
 	w, l := e.w, e.link
 	l.window = leastWindow
@@ -133,7 +133,8 @@ func (e *EP) openWindow() {
 	l.window = e.window()
 }
 
-// window returns how many bytes of unreceived messages the peer may have here, without the reserve.
+// window returns the size of the window in bytes, without the reserve: the charge of unreceived messages that the
+// peer may have here.
 func (e *EP) window() int64 {
 	switch {
 	case e.link == nil:
@@ -180,7 +181,7 @@ func (e *EP) grow() {
 	}
 }
 
-// permits reports whether the window of an EP may have a size, if share is the limit of its peer.
+// permits reports whether the window of an EP may have size bytes, if share is the limit of its peer in bytes.
 // The connections of one peer get at most half of the budget, unless only one of them has more than
 // firstWindow.
 func (w *Worker) permits(e *EP, size, share int64) bool {
