@@ -33,6 +33,8 @@
 // [EP.PutImplicit], [EP.GetImplicit], [EP.AtomicFetchImplicit] and [EP.AtomicCSwapImplicit] make
 // no request. Many of them before a flush are cheaper; only the flush reports that they are complete.
 //
+// [EP.PutList] and [EP.GetList] put or get several pieces of memory with one request.
+//
 // [EP.PutNotify] puts data and then notifies the peer: its worker receives a 64-bit word
 // when the data is there; see [Worker.OnNotify]. Over rc a word below 2^32 is sent with the data.
 //

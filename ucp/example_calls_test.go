@@ -87,6 +87,22 @@ func ExampleEP_Get() {
 	// Output: hello
 }
 
+// A list gets several parts of the memory of a peer with one request.
+func ExampleEP_GetList() {
+	x, end := connected(nil)
+	defer end()
+	copy(x.mem.Bytes(), "hello")
+	copy(x.mem.Bytes()[100:], "gucx")
+	first, second := make([]byte, 5), make([]byte, 4)
+	r, err := x.ep.GetList([]ucp.Transfer{
+		{Buf: first, Addr: x.key.Addr(), Key: x.key},
+		{Buf: second, Addr: x.key.Addr() + 100, Key: x.key},
+	}, nil)
+	wait(x.ctx, r, err)
+	fmt.Printf("%s, %s\n", first, second)
+	// Output: hello, gucx
+}
+
 // Several puts complete with one flush.
 func ExampleEP_FlushWait() {
 	x, end := connected(nil)

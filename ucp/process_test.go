@@ -299,6 +299,8 @@ func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
 	for i := range n {
 		keep(in.ep.Put(pattern(20000, i), in.key.Addr()+64, in.key, nil))
 		keep(in.ep.Get(make([]byte, 9000), in.key.Addr()+64, in.key, nil))
+		keep(in.ep.PutList([]Transfer{{pattern(700, i), in.key.Addr() + 64, in.key}, {pattern(20000, i), in.key.Addr() + 64, in.key}}, nil))
+		keep(in.ep.GetList([]Transfer{{make([]byte, 700), in.key.Addr() + 64, in.key}, {make([]byte, 20000), in.key.Addr() + 64, in.key}}, nil))
 		keep(in.ep.AtomicFetch(uct.AtomicOr, 4, 1, new(uint64), in.key.Addr(), in.key))
 		keep(nil, in.ep.GetImplicit(make([]byte, 700), in.key.Addr()+64, in.key, nil))
 		keep(nil, in.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, new(uint64), in.key.Addr(), in.key))

@@ -333,6 +333,9 @@ func (r *Request) stopped() ucs.Status {
 // lent reports whether a transport accesses the caller's buffer: the buffer of a get
 // while any part is in flight, and that of a put without a copy.
 func (r *Request) lent() bool {
+	if c := r.stage.class; c != nil && c.lent != nil {
+		return c.lent(r)
+	}
 	under := r.comp.Count
 	if r.flags&reqUnposted != 0 { // a part is still to be posted
 		under--

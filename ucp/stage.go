@@ -93,6 +93,8 @@ type class struct {
 	write func(r *Request, off int, data []byte)
 	// abandon is called when the caller gives up the request, which continues.
 	abandon func(*Request)
+	// lent replaces Request.lent, for a request whose parts have the buffers.
+	lent func(*Request) bool
 	// free is called when there is no reference to the request any more.
 	free func(*Request)
 	// recycle returns the request to a pool of the protocol. nil: to the pool of the worker.
