@@ -49,6 +49,7 @@ type Conn struct {
 	early  []byte         // of an EP that was closed before it could send
 
 	requested bool // our connection request is not acknowledged yet
+	adopted   bool // ... and the peer has made the connection, before our EP was there
 	peerSends bool // messages of the peer are accepted
 	left      bool // the peer has said that it sends no more
 	closing   bool // it ends when everything is written and the peer has closed
@@ -228,6 +229,10 @@ func (c *Conn) discard() {
 // returns the completions. What these post on the EP is refused.
 func (c *Conn) endAll(st ucs.Status) (n int) {
 	it, e := c.it, c.ep
+	if e != nil && e.conn == c && c.adopted && e.dials && e.state == epReady {
+		c.redial()
+		return 0
+	}
 	tell := e != nil && e.conn == c && e.setFailed(c.err, st)
 	passed := c.passed
 	if e != nil && e.conn == c {
@@ -250,6 +255,18 @@ func (c *Conn) endAll(st ucs.Status) (n int) {
 		it.onLeave(c, c.err)
 	}
 	return n
+}
+
+// redial makes a connection for an EP in place of that of the peer, which has ended before it acknowledged our request: the peer
+// has closed it at the same time, when its own EP was closed.
+func (c *Conn) redial() {
+	it, e := c.it, c.ep
+	e.conn = nil
+	c.discard()
+	it.onLeave(c, c.err)
+	if e.state == epReady && e.conn == nil {
+		e.dial()
+	}
 }
 
 func (c *Conn) markDirty() {

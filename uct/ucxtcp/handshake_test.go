@@ -142,6 +142,53 @@ func TestAccept_ThenEP(t *testing.T) {
 	assert.ErrorIs(t, e.left[0], uct.ErrPeerClosed)
 }
 
+// TestAdopt_Redials: an EP whose peer closes the connection that the EP has adopted, before it acknowledges the request, connects
+// itself, once.
+func TestAdopt_Redials(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 0))
+	s.hear(frameLen + eventLen)
+	ep := e.to(p.port, uct.DialOnUse)
+	hi(t, ep)
+	s.hear(len(requestFrame(0, false, 0)))
+	require.NoError(t, s.c.Close())
+	again := p.accept()
+	assert.Equal(t, first(e.it.listen.Port(), false, 0), again.hear(len(first(0, false, 0))))
+	assert.Len(t, e.left, 1)
+	again.say(event(eventAck))
+	assert.Equal(t, hiFrame, again.hear(len(hiFrame)), "what was posted before")
+	assert.Empty(t, e.errs)
+	require.NoError(t, again.c.Close())
+	until(t, "error", func() bool { return len(e.errs) == 1 }, e)
+	require.NoError(t, ep.Close())
+}
+
+// TestClose_PeerJoins: a peer that asks to send on the connection of an EP that was closed is heard, if the connection is not shut
+// down yet.
+func TestClose_PeerJoins(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	ep := e.to(p.port, uct.DialNow)
+	s := p.accept()
+	s.hear(len(first(0, false, 0)))
+	s.say(event(eventAck))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	c := ep.conn
+	require.NoError(t, ep.Close())
+	require.True(t, c.closing)
+	s.say(requestFrame(p.port, false, 0))
+	for !c.peerSends { // Progress would shut it down
+		c.receive()
+	}
+	want := append(event(eventAck), event(eventFin)...)
+	assert.Equal(t, want, s.hear(len(want)))
+	s.say(message("hello"))
+	until(t, "message", func() bool { return len(e.got) == 1 }, e)
+	s.say(event(eventFin))
+	s.ended()
+}
+
 func errOf(_ int, err error) error { return err }
 
 // TestAccept_ForEP: an EP that has not connected joins the connection of its peer.

@@ -27,6 +27,7 @@ type Iface struct {
 	listen  netip.AddrPort // where peers connect to
 	onError func(uct.EP, error)
 	onLeave func(*Conn, error)
+	onFin   func(*Conn)
 	io      sockio.IO
 	maxAM   int // bytes of the longest active message
 
@@ -94,7 +95,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 	}
 	undo.Add(func() error { md.users.Drop(); return nil })
 	it := &Iface{
-		md: md, dev: dev, cfg: cfg, onError: p.OnError, onLeave: func(*Conn, error) {}, io: cfg.sys,
+		md: md, dev: dev, cfg: cfg, onError: p.OnError, onLeave: func(*Conn, error) {}, onFin: func(*Conn) {}, io: cfg.sys,
 		maxAM:      int(cfg.MaxFrame),
 		ops:        newOps(cfg.TxOps),
 		hot:        make([]*Conn, 0, maxHot),
@@ -138,6 +139,10 @@ func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Se
 // OnLeave sets what is called when a connection has ended: once for each one that has passed the handshake,
 // from Progress or Close. f may do what OnError of an EP may.
 func (it *Iface) OnLeave(f func(c *Conn, err error)) { it.onLeave = f }
+
+// OnFin sets what is called when the peer sends no more messages on a connection on which an EP of this side sends: once for
+// each connection, from Progress. The peer still receives. f may do what a handler may.
+func (it *Iface) OnFin(f func(c *Conn)) { it.onFin = f }
 
 // Source is the connection over which the message has come that a handler has; nil outside of handlers.
 func (it *Iface) Source() *Conn { return it.source }

@@ -99,7 +99,7 @@ func (c *Conn) dialEnded() {
 // opened lets the EP send.
 func (c *Conn) opened() {
 	e := c.ep
-	c.requested = false
+	c.requested, c.adopted = false, false
 	if e == nil {
 		c.send(c.early)
 		c.early = nil
@@ -141,7 +141,7 @@ func (c *Conn) attach(e *EP) {
 // adopt has an EP send on a connection that the peer has made before the EP was there.
 func (c *Conn) adopt(e *EP) {
 	c.attach(e)
-	c.requested = true
+	c.requested, c.adopted = true, true
 	c.due |= dueRequest
 	d := c.it.cfg.ConnTimeout
 	e.expectBy(time.Now().Add(max(d, e.within)))
@@ -272,6 +272,10 @@ func (c *Conn) takeEvent(b []byte) error {
 		}
 		c.peerSends = true
 		c.due |= dueAck
+		if c.closing { // if this side has shut it down already, the acknowledgement fails and the peer connects anew
+			c.closing = false
+			c.unnamed = c.it.unnamed.add(c, time.Now().Add(c.it.cfg.HelloTimeout))
+		}
 	case eventAck, eventAckRequest:
 		joins := event == eventAckRequest
 		if !c.requested || joins && (c.peerSends || c.left) {
@@ -285,7 +289,9 @@ func (c *Conn) takeEvent(b []byte) error {
 		}
 		c.peerSends, c.left = false, true
 		switch {
-		case c.ep != nil || c.closing:
+		case c.ep != nil:
+			c.it.onFin(c)
+		case c.closing:
 		case c.tx.empty():
 			c.fail(ucs.ErrPeerClosed)
 		default: // of an EP that was closed
