@@ -40,8 +40,11 @@ type hostile struct {
 const (
 	frameCM     = 32
 	framePut    = 33
+	framePutAck = 34
 	connRequest = 1
 	connAck     = 2
+	connJoin    = 3 // an ACK that is a request too
+	connFin     = 4
 )
 
 func newHostile(t *testing.T, w *ucxpeer.Worker) *hostile {
@@ -78,6 +81,12 @@ func (h *hostile) connect() {
 
 // open opens a connection and asks for an endpoint.
 func (h *hostile) open() {
+	h.dial()
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001})
+}
+
+// dial opens a connection.
+func (h *hostile) dial() {
 	h.hangUp()
 	port := binary.BigEndian.Uint16(h.target.Devices[0].Ifaces[0].Addr)
 	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
@@ -92,8 +101,6 @@ func (h *hostile) open() {
 	_, err = conn.Write(le.AppendUint64(nil, 0xCAFEBABE12345678))
 	require.NoError(h.t, err)
 	h.send(frameCM, request)
-
-	h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001, Address: h.address()}))
 }
 
 // send writes a frame; errors are those of a connection that the worker has broken.
@@ -337,8 +344,8 @@ func TestHostile_Random(t *testing.T) {
 	assert.Equal(t, pattern(100, 1), buf)
 }
 
-// accept takes the connection that the worker makes to the peer.
-func (h *hostile) accept() {
+// accept takes the connection that the worker makes to the peer, and answers its request with event.
+func (h *hostile) accept(event uint32) {
 	h.hangUp()
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -357,7 +364,7 @@ func (h *hostile) accept() {
 	h.full(make([]byte, 8)) // the magic number
 	id, _ := h.read()
 	require.Equal(h.t, uint8(frameCM), id)
-	h.send(frameCM, le.AppendUint32(nil, connAck))
+	h.send(frameCM, le.AppendUint32(nil, event))
 }
 
 // address is that of the peer, as a worker of UCX would have it.
@@ -378,7 +385,7 @@ func TestNewEP_Serials(t *testing.T) {
 	for i := range uint16(3) {
 		e, err := w.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), ucxpeer.EPConfig{PeerErrors: true})
 		require.NoError(t, err)
-		h.accept()
+		h.accept(connAck)
 		id, body := h.read()
 		require.Equal(t, ucxwire.IDWireup, id)
 		m, err := ucxwire.DecodeWireup(body)

@@ -56,6 +56,7 @@ func TestUCX(t *testing.T) {
 		{"Dial Finds The Layout", testDialFindsTheLayout},
 		{"Several EPs", testSeveralEPs},
 		{"Networks", testNetworks},
+		{"Endpoint Removed", testEndpointRemoved},
 		{"Stream", testStream},
 		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
 		{"Put Get Of Go Memory", testPutGetOfGoMemory},
@@ -500,6 +501,33 @@ func testSeveralEPs(t *testing.T, ucx string) {
 		p.result()
 		require.Equal(t, pattern(100, i+1), buf)
 	}
+}
+
+// testEndpointRemoved: each side finds out that the other one has closed its endpoint while its process lives: UCX by its keepalive,
+// this side at once.
+func testEndpointRemoved(t *testing.T, ucx string) {
+	connect := func(t *testing.T) *pair {
+		w := newWorker(t, ucxpeer.Config{})
+		p := startUCX(t, ucx, w, "UCX_KEEPALIVE_INTERVAL=100ms")
+		ep := modes[1].connect(t, w, p)
+		return &pair{p, ep, modes[1].name}
+	}
+	t.Run("by UCX", func(t *testing.T) {
+		p := connect(t)
+		p.settle()
+		r, err := p.ep.TagSendSync(1, pattern(8, 1), nil)
+		require.NoError(t, err)
+		p.do("remove")
+		p.until(func() bool { return p.ep.Err() != nil })
+		assert.ErrorIs(t, p.ep.Err(), ucs.ErrConnReset)
+		assert.ErrorIs(t, r.Err(), ucs.ErrConnReset)
+	})
+	t.Run("by Go", func(t *testing.T) {
+		p := connect(t)
+		p.settle()
+		require.NoError(t, p.wait(p.ep.Close(ucxpeer.CloseFlush)))
+		assert.Equal(t, "Connection reset by remote peer", p.do("lost"))
+	})
 }
 
 // network is a device on which the two meet, by an address of one family.

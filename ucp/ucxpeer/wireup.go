@@ -7,6 +7,7 @@ import (
 
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
@@ -277,23 +278,85 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 	return e
 }
 
-// checkEP replies to a check of an endpoint that is not there, by an EP with the peer that checks.
+// peerFinished is called by the transport when the peer sends no more on the connection of an EP: perhaps it has closed its
+// endpoint. A check finds out: if the endpoint is not there, the peer replies with WireupEPRemoved. Endpoints without
+// error handling are not checked: UCX uses their ids as pointers.
+func (w *Worker) peerFinished(c *ucxtcp.Conn) {
+	if e := w.lanes[c.EP()]; e != nil && e.errMode == ucxwire.ErrModePeer && e.remote != 0 && e.sock == nil {
+		e.sendWireup(ucxwire.WireupEPCheck, w.address())
+	}
+}
+
+// checkEP replies to a check of an endpoint that is not there: on an EP to the peer that checks, or on one that is made for the
+// reply.
 func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	if w.eps.Find(m.DstEP) != nil {
 		return
 	}
-	p := w.peers[m.Address.UUID]
-	if p == nil {
+	e := w.openEP(a, m.Address.UUID)
+	made := e == nil
+	if made {
+		e = w.replyEP(a, m)
+	}
+	if e == nil || !e.mayAnswer() {
 		return
 	}
-	for _, e := range p.eps {
-		if !e.of(a.conn) {
-			continue
-		}
-		if e.mayAnswer() {
-			e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
-				Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, DstEP: m.SrcEP, Address: w.bareAddress()}))
-		}
-		return
+	e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
+		Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, SrcEP: e.id, DstEP: m.SrcEP, Address: w.bareAddress()}))
+	if made {
+		w.todo = append(w.todo, func() { _, _ = e.Close(CloseFlush) }) // an error is that of an EP that failed
+		w.engine.Raise()
 	}
+}
+
+// openEP is an EP to the peer that sent the message; nil if none is open.
+func (w *Worker) openEP(a arrival, uuid uint64) *EP {
+	if e := w.lanes[a.conn.EP()]; e != nil && e.state == epOpen {
+		return e
+	}
+	if p := w.peers[uuid]; p != nil {
+		for _, e := range p.eps {
+			if e.state == epOpen && e.of(a.conn) {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// replyEP makes an EP for one reply to a message: on the connection that brought it, or, if an EP of this side was closed on that,
+// on a new connection to the peer if the program has its address. nil: none can be made.
+func (w *Worker) replyEP(a arrival, m *ucxwire.WireupMsg) *EP {
+	if !w.mayAccept(a.conn) {
+		w.stats.Refused++
+		return nil
+	}
+	lane, err := w.tcp.Accept(a.conn)
+	if p := w.peers[m.Address.UUID]; err != nil && p != nil && slices.Contains(p.ifaces, a.conn.Peer()) {
+		lane, err = w.dialBack(a.conn.Peer(), &m.Address)
+	}
+	if err != nil {
+		w.stats.Refused++
+		return nil
+	}
+	e := w.newEP(lane)
+	e.errMode = ucxwire.ErrModePeer
+	e.count(a.conn.Network())
+	return e
+}
+
+// dialBack connects to the interface of an address that listens at the given place.
+func (w *Worker) dialBack(to netip.AddrPort, a *ucxwire.Address) (*ucxtcp.EP, error) {
+	for _, d := range a.Devices {
+		for _, i := range d.Ifaces {
+			if at, err := ucxtcp.ParseAddr(d.Addr, i.Addr); i.Transport == tcpSum && err == nil && at == to {
+				lane, err := w.tcp.NewEP(uct.EPParams{DeviceAddr: d.Addr, IfaceAddr: i.Addr})
+				if err != nil {
+					return nil, err
+				}
+				return lane.(*ucxtcp.EP), nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: the address has no such interface", ucs.ErrUnreachable)
 }

@@ -126,6 +126,7 @@ func (w *Worker) useIface(u uct.Iface) error {
 	w.tcp, w.attr = u.(*ucxtcp.Iface), u.Attr()
 	w.zcopyMin = w.attr.AM.MaxBcopy
 	w.tcp.OnLeave(w.connLeft)
+	w.tcp.OnFin(w.peerFinished)
 	w.engine.Add(&w.iface, u)
 	for id, f := range w.arrivalHandlers() {
 		h := uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {

@@ -333,7 +333,9 @@ static void execute(char *line) {
         atomic(text, a, b, c, d);
     } else if (!strcmp(word, "flush")) {
         report(finish(ucp_ep_flush_nbx(ep, &p)));
-    } else if (!strcmp(word, "close")) {
+    } else if (!strcmp(word, "close") || !strcmp(word, "remove")) { /* after close, UCX keeps an endpoint that a peer knows */
+        p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        p.flags = word[0] == 'r' ? UCP_EP_CLOSE_FLAG_FORCE : 0;
         report(finish(ucp_ep_close_nbx(ep, &p)));
         ep = NULL;
     } else if (!strcmp(word, "lost")) { /* waits for the failure of an endpoint */

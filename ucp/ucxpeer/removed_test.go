@@ -1,0 +1,218 @@
+package ucxpeer_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/ucxwire"
+	"github.com/gucx/gucx/ucp/ucxpeer"
+	"github.com/gucx/gucx/ucs"
+)
+
+// wireup sends a wireup message with the address of a UCX worker.
+func (h *hostile) wireup(m ucxwire.WireupMsg) {
+	m.Address = h.address()
+	require.True(h.t, h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &m)))
+}
+
+// readWireup returns the next wireup message. Frames of the transport are answered.
+func (h *hostile) readWireup() ucxwire.WireupMsg {
+	for {
+		id, body := h.read()
+		switch id {
+		case frameCM:
+			if le.Uint32(body) == connRequest {
+				h.send(frameCM, le.AppendUint32(nil, connAck))
+			}
+		case framePut:
+			h.send(framePutAck, body[16:20])
+		case ucxwire.IDWireup:
+			m, err := ucxwire.DecodeWireup(body)
+			require.NoError(h.t, err)
+			return m
+		default:
+			require.Fail(h.t, "unexpected frame", "%d", id)
+		}
+	}
+}
+
+// named is an EP that the program makes to the peer. The peer has the endpoint 0x4001 and sends on the same connection.
+func (h *hostile) named(cfg ucxpeer.EPConfig) *ucxpeer.EP {
+	address := h.address()
+	e, err := h.w.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), cfg)
+	require.NoError(h.t, err)
+	if !cfg.PeerErrors { // something that needs the endpoint of the peer
+		_, err = e.StreamSend([]byte{1}, nil)
+		require.NoError(h.t, err)
+	}
+	h.accept(connJoin)
+	h.ep = h.readWireup().SrcEP
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupReply, SrcEP: 0x4001, DstEP: h.ep})
+	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool { h.w.Progress(); return e.Connected() })
+	return e
+}
+
+// TestRemoved_Fails: a peer that has no such endpoint any more fails the EP with all its operations.
+func TestRemoved_Fails(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		w := newWorker(t, ucxpeer.Config{})
+		h := newHostile(t, w)
+		e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+		failures := 0
+		w.OnError(func(failed *ucxpeer.EP, err error) {
+			assert.Same(t, e, failed)
+			failures++
+		})
+		send, err := e.TagSendSync(1, []byte("x"), nil)
+		require.NoError(t, err)
+		recv, err := e.StreamRecv(make([]byte, 1), true, nil)
+		require.NoError(t, err)
+		pending := []*ucxpeer.Request{send, recv}
+		if closing {
+			r, err := e.Close(ucxpeer.CloseFlush)
+			require.NoError(t, err)
+			pending = append(pending, r)
+		}
+		h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, ErrMode: ucxwire.ErrModePeer, SrcEP: 7, DstEP: h.ep})
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return e.Err() != nil })
+		for _, r := range pending {
+			assert.ErrorIs(t, r.Err(), ucs.ErrConnReset)
+		}
+		assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
+		assert.Equal(t, 1, failures)
+		h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, DstEP: h.ep}) // again: nothing has that name
+		for range 10 {
+			w.Progress()
+		}
+		assert.Zero(t, w.Stats().Malformed)
+	}
+}
+
+// TestRemoved_Check: a peer that closes its connection to an EP is asked whether its endpoint is there.
+func TestRemoved_Check(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	h.send(frameCM, le.AppendUint32(nil, connFin))
+	m := h.readWireup()
+	assert.Equal(t, ucxwire.WireupEPCheck, m.Type)
+	assert.Equal(t, uint64(0x4001), m.DstEP)
+	assert.Equal(t, h.ep, m.SrcEP)
+	assert.Equal(t, h.target.Devices, m.Address.Devices, "the peer replies to this address")
+
+	// It is not, and the reply comes over a connection of its own.
+	other := newHostile(t, w)
+	other.listen, other.uuid, other.serial = h.listen, h.uuid, 1
+	other.dial()
+	other.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, SrcEP: 7, DstEP: m.SrcEP})
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return e.Err() != nil })
+	assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
+}
+
+// TestRemoved_NoCheck: an endpoint without error handling is not checked, as UCX takes its id for a pointer.
+func TestRemoved_NoCheck(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{})
+	id, _ := h.read()
+	require.Equal(t, ucxwire.IDStream, id)
+	h.send(frameCM, le.AppendUint32(nil, connFin))
+	h.send(framePut, make([]byte, 20)) // a flush: its acknowledgement shows that the FIN has arrived
+	id, _ = h.read()
+	require.Equal(t, uint8(framePutAck), id)
+	_, err := e.StreamSend([]byte{2}, nil)
+	require.NoError(t, err)
+	id, _ = h.read()
+	assert.Equal(t, ucxwire.IDStream, id)
+}
+
+// TestRemoved_Reply: a check of an endpoint that is not there gets a reply, whatever has become of the connection.
+func TestRemoved_Reply(t *testing.T) {
+	check := ucxwire.WireupMsg{Type: ucxwire.WireupEPCheck, ErrMode: ucxwire.ErrModePeer, SrcEP: 0x4001, DstEP: 99}
+	expect := func(t *testing.T, h *hostile) {
+		m := h.readWireup()
+		assert.Equal(t, ucxwire.WireupEPRemoved, m.Type)
+		assert.Equal(t, check.SrcEP, m.DstEP)
+	}
+	t.Run("another EP", func(t *testing.T) {
+		h := newHostile(t, newWorker(t, ucxpeer.Config{}))
+		h.connect()
+		there := check
+		there.DstEP = h.ep
+		h.wireup(there) // no reply
+		h.wireup(check)
+		expect(t, h)
+	})
+	t.Run("no EP", func(t *testing.T) {
+		w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
+		h := newHostile(t, w)
+		for h.serial = 0; h.serial < 3; h.serial++ { // what was made for a reply is released
+			h.dial()
+			h.wireup(check)
+			expect(t, h)
+			h.finish()
+		}
+		assert.Zero(t, w.Stats().Refused)
+	})
+	t.Run("closed EP", func(t *testing.T) {
+		w := newWorker(t, ucxpeer.Config{})
+		h := newHostile(t, w)
+		e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+		r, err := e.Close(ucxpeer.CloseForce)
+		require.NoError(t, err)
+		require.Nil(t, r)
+		gone := check
+		gone.DstEP = h.ep
+		h.wireup(gone)
+		conn := h.conn // which the worker has finished
+		defer conn.Close()
+		h.conn = nil
+		h.accept(connAck)
+		expect(t, h)
+		h.finish()
+	})
+	t.Run("too many", func(t *testing.T) {
+		w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
+		first := newHostile(t, w)
+		first.connect()
+		h := newHostile(t, w)
+		h.dial()
+		h.wireup(check)
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return w.Stats().Refused == 1 })
+	})
+}
+
+// finish waits until the worker has flushed and finished its side of the connection.
+func (h *hostile) finish() {
+	for {
+		id, body := h.read()
+		switch {
+		case id == framePut:
+			h.send(framePutAck, body[16:20])
+		case id == frameCM && le.Uint32(body) == connFin:
+			return
+		}
+	}
+}
+
+// TestRemoved_Peers: when one of two workers closes its EP, that of the other fails, and its next one is connected.
+func TestRemoved_Peers(t *testing.T) {
+	mode := ucxpeer.EPConfig{PeerErrors: true}
+	p := connectTwo(t, ucxpeer.Config{}, mode)
+	p.until(func() bool { return p.ab.Connected() && p.ba.Connected() })
+	require.NoError(t, p.wait(p.ab.Close(ucxpeer.CloseFlush)))
+	p.until(func() bool { return p.ba.Err() != nil })
+	assert.ErrorIs(t, p.ba.Err(), ucs.ErrConnReset)
+	var err error
+	p.ab, err = p.a.NewEP(p.b.Address(), mode)
+	require.NoError(t, err)
+	p.ba, err = p.b.NewEP(p.a.Address(), mode)
+	require.NoError(t, err)
+	r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.wait(p.ab.TagSendSync(1, make([]byte, 8), nil)))
+	require.NoError(t, p.wait(r, nil))
+}
