@@ -14,7 +14,7 @@ func (r *Request) awaitPeer() {
 	e.awaited.add(r)
 }
 
-// unawait removes a request that has ended from the awaited ones.
+// unawait removes a complete request from EP.awaited.
 func (r *Request) unawait() {
 	e := r.ep
 	r.moveTo(placeNone)
@@ -23,18 +23,18 @@ func (r *Request) unawait() {
 	e.emptied()
 }
 
-// answeredAll is called when a request does not await the peer any more. If it was the last one, an EP that
-// waits for that leaves.
+// answeredAll is called when a request no longer awaits the peer. If it was the last one, an EP that
+// waits for that disconnects.
 func (e *EP) answeredAll() {
 	if e.isLeaving() && e.awaited.first == nil {
 		e.w.schedule(e)
 	}
 }
 
-// isLeaving reports that the EP leaves when no request awaits the peer.
+// isLeaving reports whether the EP disconnects when no request awaits the peer.
 func (e *EP) isLeaving() bool { return e.waiting != nil && e.waiting.leaving }
 
-// goOnLeaving continues EP.Close when no request awaits the peer. What this side has sent last may still be
+// goOnLeaving continues EP.Close when no request awaits the peer. The last messages of this side may still be
 // queued, so Close waits for operations once more.
 func (e *EP) goOnLeaving() {
 	if e.isLeaving() && e.awaited.first == nil && e.state == epClosing && !e.closing.ending {
@@ -43,11 +43,11 @@ func (e *EP) goOnLeaving() {
 	}
 }
 
-// endAwaited ends the requests that await the peer, which is gone.
+// endAwaited fails the requests that await the peer, which has disconnected or died, with st.
 func (e *EP) endAwaited(st ucs.Status) {
 	for r := e.awaited.first; r != nil; {
 		next := r.next
-		if r.place() != placeLed { // else it ends with the request that it has led
+		if r.place() != placeLed { // otherwise it completes with its child
 			r.comp.Complete(st)
 		}
 		r = next

@@ -2,36 +2,37 @@ package ucp
 
 import "math/bits"
 
-// buffers keep what no receive has been posted for, in pieces of four sizes for each power of two, so that
-// a buffer is at most a quarter longer than what is in it. Those that are not in use stay, up to a bound: a
-// flood leaves nothing behind.
+// buffers is the pool of buffers for data without a posted receive. There are four sizes for each power of two, so
+// a buffer is at most a quarter longer than its data. Free buffers are stored up to a limit, so the memory of a flood of
+// messages is freed.
 type buffers struct {
 	free [bufferClasses][][]byte
-	idle int // bytes that are free
+	idle int // bytes of the free buffers
 }
 
 const (
-	minBufferBits = 6  // 64 bytes, the shortest
-	maxBufferBits = 24 // 16 MiB, the longest that is kept
+	minBufferBits = 6  // 64 bytes, the smallest size
+	maxBufferBits = 24 // 16 MiB, the largest size in the pool
 	bufferClasses = 4*(maxBufferBits-minBufferBits) + 1
-	// maxIdleBuffers is how much is kept for the next messages, in bytes.
+	// maxIdleBuffers is the limit of idle, in bytes.
 	maxIdleBuffers = 4 << 20
 )
 
-// classOf is the class of buffers that hold n bytes; one past the last or more if none does.
+// classOf returns the class of the smallest buffers of at least n bytes. It is beyond the last class if n is larger than
+// the largest size.
 func classOf(n int) int {
 	last := uint(max(n, 1<<minBufferBits) - 1)
-	shift := bits.Len(last) - 3 // leaves the highest bit, and two that are the quarter
+	shift := bits.Len(last) - 3 // the highest bit remains, and two bits that select one of the four sizes
 	return 4*(shift-minBufferBits+2) + int(last>>shift) - 3
 }
 
-// sizeOf is the length in bytes of the buffers of a class.
+// sizeOf returns the length of the buffers of a class in bytes.
 func sizeOf(class int) int {
 	quarter := class + 3
 	return (quarter%4 + 5) << (quarter/4 + minBufferBits - 3)
 }
 
-// get returns n bytes, which are not cleared.
+// get returns a buffer of n bytes, which belongs to the caller until put. It is not cleared.
 func (b *buffers) get(n int) []byte {
 	c := classOf(n)
 	if c >= bufferClasses {
@@ -47,7 +48,7 @@ func (b *buffers) get(n int) []byte {
 	return make([]byte, n, sizeOf(c))
 }
 
-// put takes back what get has returned.
+// put returns a buffer of get.
 func (b *buffers) put(buf []byte) {
 	c := classOf(cap(buf))
 	if c >= bufferClasses || b.idle+cap(buf) > maxIdleBuffers {

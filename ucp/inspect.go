@@ -9,20 +9,20 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 )
 
-// inspections are the functions that other goroutines want the owner of a worker to run.
+// inspections is the queue of functions that other goroutines pass to the owner of a worker.
 type inspections struct {
-	wanted atomic.Bool // there are some; stored by any goroutine, pairs with the load in runInspections
+	wanted atomic.Bool // the queue is not empty; stored by any goroutine, pairs with the load in runInspections
 
 	mu     sync.Mutex
 	queue  []*inspection
 	closed bool
-	shared *SharedWorker // that has the worker; nil if there is none
+	shared *SharedWorker // the SharedWorker of the worker; nil without one
 }
 
-// inspection is a function that the owner is to run.
+// inspection is a function in the queue.
 type inspection struct {
 	run  func(w *Worker)
-	done chan struct{} // closed when it has run, or never will
+	done chan struct{} // closed when the function has returned, or will not run
 	ran  bool
 }
 
@@ -66,7 +66,7 @@ func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
 	return nil
 }
 
-// withdraw takes a call out of the queue. It reports false if the owner has taken it.
+// withdraw removes a call from the queue. It returns false if the owner has already removed it.
 func (in *inspections) withdraw(call *inspection) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -78,7 +78,7 @@ func (in *inspections) withdraw(call *inspection) bool {
 	return true
 }
 
-// take empties the queue.
+// take empties the queue and returns its functions.
 func (in *inspections) take() []*inspection {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -88,14 +88,14 @@ func (in *inspections) take() []*inspection {
 	return queue
 }
 
-// runInspections runs what other goroutines want, and returns how much that was.
+// runInspections runs the queued functions, and returns their number.
 func (w *Worker) runInspections() int {
 	in := &w.inspections
 	if !in.wanted.Load() {
 		return 0
 	}
 	queue, next := in.take(), 0
-	defer func() { // one that panics, and those behind it, have not run
+	defer func() { // a function that panics has not returned, and later ones have not run
 		for _, call := range queue[next:] {
 			close(call.done)
 		}
@@ -109,7 +109,7 @@ func (w *Worker) runInspections() int {
 	return len(queue)
 }
 
-// endInspections ends what was not run before the worker has closed.
+// endInspections fails the functions that have not run when the worker closes.
 func (w *Worker) endInspections() {
 	in := &w.inspections
 	in.mu.Lock()

@@ -11,24 +11,23 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// A list moves without a copy if the memory of the other side is contiguous and reachable: the
+// A list is transferred without a copy if the memory of the other side is contiguous and reachable: the
 // sender of a list puts from its pieces, the receiver of a list gets into them. One call of a
-// transport moves several pieces. Other lists, and generic data, which has no addresses, are sent
+// transport transfers several pieces. Other lists, and generic data, which has no addresses, are sent
 // in fragments.
 
-// maxPieces is the maximum number of pieces of a list that moves without a copy. It is the default
-// capacity of the registration cache in regions. Each lookup takes as long as copying some hundred
-// bytes.
+// maxPieces is the maximum number of pieces of a list that is transferred without a copy. It is the default
+// capacity of the registration cache in regions.
 const maxPieces = 256
 
 type listPiece struct {
 	buf   []byte
-	end   int     // offset of its end in the list
+	end   int     // offset of its end in the list, in bytes
 	mem   uct.Mem // nil if the transport needs no registration
-	lease *lease  // of mem; nil without one
+	lease *lease  // the cached registration of mem; nil if there is none
 }
 
-// pieceList is the pieces of a list that a put or get moves. The transport may use them until the
+// pieceList is the pieces of a list that a put or get transfers. The transport may use them until the
 // operation is complete.
 type pieceList struct {
 	domain *region.Domain // with which they are registered
@@ -38,11 +37,11 @@ type pieceList struct {
 	next   *pieceList // in Worker.transfers.freeLists
 }
 
-// listOp is what differs between puts and gets of lists.
+// listOp has the differences between puts and gets of lists.
 type listOp struct {
 	cap    uct.Caps
 	first  uct.Variant // the variant for proto.Short
-	access uct.Access  // of the transport to the pieces
+	access uct.Access  // access of the transport to the pieces
 	scheme proto.Scheme
 	tables func(*transfers) *[2]proto.Table
 	limits func(*uct.IfaceAttr) *uct.OpLimits
@@ -92,7 +91,7 @@ func (op *listOp) over(i *iface) bool {
 	return i.attr.Caps.Has(op.cap) && op.limits(i.attr).MinZcopy <= 1
 }
 
-// pays reports whether a piece of n bytes must move without a copy.
+// pays reports whether a piece of n bytes must be transferred without a copy.
 func (op *listOp) pays(i *iface, n int) bool {
 	return !i.domain.Attr.NeedMemH || i.w.ctx.cfg.rndvScheme() == op.scheme || i.leasePays(op.tables(i.transfers()), n, op.first)
 }

@@ -48,7 +48,7 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 	if err != nil {
 		return nil, err
 	}
-	if r == nil { // no data, but a word
+	if r == nil { // there is no data, only the word
 		r = e.w.newRequest(e, &notifyStage)
 		r.target, r.onDone = peerRange{key, raddr}, p.onDone()
 	}

@@ -2,24 +2,24 @@ package ucp
 
 import "bytes"
 
-// peerKeys are keys that a peer has sent for the data of messages, and that stay unpacked: who
-// sends from the same memory again sends the same key. A key names its region by a random
-// number, so that the key of other memory is never equal.
+// peerKeys caches unpacked keys that a peer has sent for the data of messages. A sender that uses the same memory
+// again sends the same key. A key contains a random number of its region, so keys of other memory
+// differ.
 type peerKeys [maxPeerKeys]peerKey
 
-// peerKey is one of them. It is closed when another one takes its place, and with the EP.
+// peerKey is a cached key. It is closed when another key replaces it, and with the EP.
 type peerKey struct {
 	of     *messages
-	key    *RKey // nil: none
+	key    *RKey // nil if there is none
 	packed []byte
 	users  int
 }
 
-// maxPeerKeys is how many keys a connection keeps: for the buffers that a program sends
-// from in turns.
+// maxPeerKeys is the number of keys that a connection caches: for a program that sends from several buffers
+// in turns.
 const maxPeerKeys = 8
 
-// unpack is EP.Unpack of a key that a peer has sent with a message. Give it back with keyDone.
+// unpack is EP.Unpack of a key that a peer has sent with a message. The caller must call keyDone.
 func (m *messages) unpack(packed []byte) (*RKey, error) {
 	var unused *peerKey
 	for i := range m.keys {
@@ -43,11 +43,11 @@ func (m *messages) unpack(packed []byte) (*RKey, error) {
 	return key, nil
 }
 
-// is reports that packed is the key. Most others differ in the first bytes.
+// is reports whether packed is the key. Most other keys differ in the first bytes.
 func (k *peerKey) is(packed []byte) bool { return bytes.Equal(k.packed, packed) }
 
-// keyDone gives a key back that messages.unpack has returned, also if its EP has other messages
-// by now: no operation of the caller uses it any more.
+// keyDone releases a key of messages.unpack. No operation of the caller may use the key any more. The EP may have
+// started over with a new messages.
 func keyDone(key *RKey) {
 	k := key.kept
 	if k == nil {
@@ -60,7 +60,7 @@ func keyDone(key *RKey) {
 	}
 }
 
-// closeKeys closes the keys that no operation uses; the others go with their operations.
+// closeKeys closes the keys that no operation uses. The others are closed when their operations complete.
 func (m *messages) closeKeys() {
 	for i := range m.keys {
 		if k := &m.keys[i]; k.key != nil && k.users == 0 {

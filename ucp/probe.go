@@ -5,11 +5,11 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TagProbe looks for the message that a receive of that tag and mask would get, and makes
-// no progress. ok is false if there is none yet. With remove it takes the message out, so
-// that no other receive gets it: m must then be received, with [TagMessage.Recv], or
-// released. Otherwise m is nil. A message that its sender has not sent for want of credit is found by
-// one of the next calls with the same arguments.
+// TagProbe returns the message that a receive with this tag and mask would match. It makes
+// no progress. ok is false if there is no such message yet. With remove, TagProbe removes the message, so
+// that no other receive matches it: the caller must then receive m, with [TagMessage.Recv], or
+// release it. Otherwise m is nil. If the sender has queued the message because it lacks credit,
+// one of the next calls with the same arguments returns the message.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
 	if x := w.tag.matcher; x != nil {
@@ -28,11 +28,11 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 	return m.taken(), info, true
 }
 
-// Info tells of the message.
+// Info describes the message.
 func (u *TagMessage) Info() TagInfo { return u.info() }
 
-// Recv receives the message; as [Worker.TagRecv]. It must not be touched after that. If the
-// rest of it does not come, since its EP has failed or was closed, the error says so.
+// Recv receives the message; as [Worker.TagRecv]. The caller must not use m after that. If the
+// rest of the message cannot arrive, because its EP has failed or is closed, the error contains the reason.
 func (u *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
@@ -45,8 +45,8 @@ func (u *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return u.recv(buf, info, p)
 }
 
-// Release drops the message. It must not be touched after that. A sender that waits for it
-// is told that it was canceled.
+// Release drops the message. The caller must not use m after that. If the sender waits for a receive, its request
+// completes with ErrCanceled.
 func (u *TagMessage) Release() {
 	if u.in != nil {
 		u.released = true

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// handleTagRTS takes a tagged message, whose data is still with its sender, to the receive
-// that it fits, or keeps the announcement.
+// handleTagRTS handles the RTS of a tagged message: the receive that matches fetches the data. If none
+// matches, the worker stores the RTS.
 func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.RTS
@@ -42,9 +42,9 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 // tagFetchStages are the stages of a receive that fetches a tagged message.
 var tagFetchStages = newFetchStages("tag receive", &tagRecvClass, (*Request).tagFetched)
 
-// fetch has the receive get the data of a message. A list that is not to be got into its pieces
-// takes a buffer of the worker first. An Unpacker has no room of its own that bounds what a peer
-// announces: it takes the data as it comes.
+// fetch makes the receive fetch the data of a message. Data for a list goes to a buffer of the worker first, unless
+// gets can write it to the pieces. Data for an Unpacker is unpacked as it arrives, without such a buffer, because
+// nothing limits the length in the RTS of the peer.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
 	v.tell(a.e, tag, a.n)
 	r := v.req
@@ -62,7 +62,7 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 	a.fetch(r, tagFetchStages)
 }
 
-// fetchInOrder has the sender send the data to r, a receive of data without addresses.
+// fetchInOrder requests the data in fragments, in order, for r, a receive of data without addresses.
 func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.ep, r.buf, r.off, r.stage = a.e, nil, 0, &by[proto.Fragments]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: a.n, inOrder: true}
@@ -72,14 +72,14 @@ func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.posted()
 }
 
-// tagFetched runs when a receive of a message that was announced has ended.
+// tagFetched runs when a receive of a rendezvous message has completed.
 func (r *Request) tagFetched() {
 	v := r.recv
-	if !v.typed { // or it was given up
+	if !v.typed { // also if the caller has abandoned the receive
 		v.release()
 		return
 	}
-	if r.buf != nil { // else it came into the pieces, or was taken
+	if r.buf != nil { // otherwise the data is in the pieces, or was unpacked
 		if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
 			v.write(0, r.buf)
 		}
@@ -88,7 +88,7 @@ func (r *Request) tagFetched() {
 	r.recvSettled()
 }
 
-// giveAnnounced has a receive get the data of the message.
+// giveAnnounced makes a receive fetch the data of the message.
 func (u *TagMessage) giveAnnounced(v *tagRecv) {
 	a := u.rndv
 	if st := a.lost(); st != ucs.StatusOK {
@@ -103,7 +103,7 @@ func (u *TagMessage) giveAnnounced(v *tagRecv) {
 	u.free()
 }
 
-// lost is why the data cannot be had any more; StatusOK if it can.
+// lost returns the reason why the data cannot be fetched any more; StatusOK if it can.
 func (a *announced) lost() ucs.Status {
 	switch e := a.e; {
 	case a.id == 0:

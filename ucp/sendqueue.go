@@ -10,12 +10,12 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// sendQueue is what a sender of tagged messages has once it had no credit for one.
+// sendQueue is the state of a sender that has lacked credit for a tagged message.
 //
 // A sender without credit queues its messages (EP.waiting). If the receiver has posted receives
-// that match nothing which it has, it sends queries, and the sender offers the first queued message
-// that a query fits, out of turn. An offered message stays in its place in the queue, and the
-// messages behind it wait, until the receiver has matched or returned it. At most one message is
+// that match none of its messages, it sends queries, and the sender offers the first queued message
+// that matches a query, out of turn. An offered message remains at its position in the queue, and the
+// later messages wait, until the receiver has matched or returned it. At most one message is
 // offered at a time. See docs/design/0012-order.md.
 type sendQueue struct {
 	m    *messages
@@ -27,7 +27,7 @@ type sendQueue struct {
 	offered     *queuedTag // the message that the receiver has not matched or returned yet; may be nil
 	query       wire.Query // the query without a reply, unless Kind is QueryNone
 	credits     uint64     // creditsGot + 1 when the sender last reported that it is blocked
-	blocked     bool       // the sender has to report that it is blocked
+	blocked     bool       // the sender must report that it is blocked
 	probed      bool       // the sender has replied to a probe with a message
 	replyQueued bool       // a request will send the reply
 }
@@ -36,7 +36,7 @@ type sendQueue struct {
 type queuedTag struct {
 	node       match.Msg[*queuedTag]
 	r          *Request
-	number     uint64 // grows along the queue
+	number     uint64 // increases along the queue
 	prev, next *queuedTag
 	offered    bool
 }
@@ -61,8 +61,8 @@ func (m *messages) block(r *Request) {
 	}
 }
 
-// enterAll enters all waiting messages. r may be nil; if it is in turn, it comes before the
-// messages that have not been tried yet.
+// enterAll enters all waiting messages. r may be nil. If it is r's turn, r precedes the
+// messages that were not tried yet.
 func (q *sendQueue) enterAll(r *Request) {
 	x := q.m.e.waiting
 	if x != nil {
@@ -132,8 +132,7 @@ func (r *Request) enterQueue() {
 	m.queue.enter(r)
 }
 
-// chooseTag is chooseSend for a tagged message. An offered message keeps the stage with which it
-// was offered.
+// chooseTag is chooseSend for a tagged message. It does not change the stage of an offered message.
 func (r *Request) chooseTag() {
 	if !r.isOffered() {
 		r.chooseSend()
@@ -189,7 +188,7 @@ func (q *sendQueue) canceled() {
 	}
 }
 
-// isOffered reports that r is a message whose offer the receiver has not replied to.
+// isOffered reports whether r is a message whose offer the receiver has not replied to.
 func (r *Request) isOffered() bool {
 	return r != nil && r.msg != nil && r.msg.queued != nil && r.msg.queued.offered
 }
@@ -361,8 +360,8 @@ func (r *Request) unannounce() {
 	}
 }
 
-// matched is called when the receiver has matched the offered message. From now on the message is
-// an announced one like any other, and the messages behind it continue.
+// matched is called when the receiver has matched the offered message. From then on it is
+// a rendezvous message like any other, and the later messages continue.
 func (q *sendQueue) matched() {
 	t := q.offered
 	if t == nil {

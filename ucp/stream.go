@@ -52,9 +52,9 @@ type stream struct {
 
 	sent    uint64 // offset of the next byte to send
 	starved bool   // messages.m.sending waits for credit
-	asked   int    // announced bytes of messages.m.sending that the peer has not replied to; 0 if none
-	refused uint   // number of announcements in a row that the peer did not read completely
-	bare    int    // number of sends that must not be announced, after such a reply
+	asked   int    // bytes of an RTS of messages.m.sending that the peer has not replied to; 0 if there is none
+	refused uint   // number of successive RTS whose bytes the peer did not read completely
+	bare    int    // number of next sends that must not use rendezvous, after such a reply
 
 	came     uint64      // offset of the next byte to receive; afterEnd after the peer has ended its stream
 	receives requestList // posted receives, the oldest first; if there is one, unread is empty
@@ -83,7 +83,7 @@ func (s *stream) ended() bool { return s.came == afterEnd }
 // handleStreamEnd handles the end of the peer's stream: it completes the posted receives.
 func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
 	if e.state != epOpen {
-		return true // nobody reads the stream
+		return true // the stream has no reader
 	}
 	e.used()
 	if s := e.messaging().streaming(); s.continues(c.ID) {
@@ -152,7 +152,7 @@ func (s *stream) continues(off uint64) bool {
 	return false
 }
 
-// give copies bytes into the buffer of a receive, and completes it if it needs no more. It returns
+// give copies bytes into the buffer of a receive, and completes the receive if it needs no more. It returns
 // the number of bytes.
 func (s *stream) give(r *Request, data []byte) int {
 	n := bulk.Copy(r.buf[r.off:], data)

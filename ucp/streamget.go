@@ -8,22 +8,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Large stream sends from memory that the peer has mapped are announced. The peer reads them at
-// once into posted receives or into a buffer of its own, and replies with the number of bytes that
+// A large stream send from memory that the peer has mapped uses rendezvous. The peer reads the bytes
+// immediately, into posted receives or into a buffer of its own, and replies with the number of bytes that
 // it has read. So the data is copied once, and does not wait for a receive. If the peer cannot read
 // some of the bytes, for example because the memory is not mapped there, the sender sends them in
 // pieces.
 
-// minStreamAsked is the least length of an announced send in bytes. The next send waits for the
-// reply to an announcement, which takes as long as two messages; pieces follow each other without a
+// minStreamAsked is the minimum length of a send by rendezvous, in bytes. The next send waits for the
+// reply to the RTS, which takes as long as two messages; pieces follow each other without a
 // wait.
 const minStreamAsked = 32 << 10
 
-// maxBare is the Log2 of the maximum number of sends that go in pieces after the peer has not read
-// an announced one completely.
+// maxBare is the Log2 of the maximum number of sends in pieces after an RTS whose bytes the peer has not read
+// completely.
 const maxBare = 10
 
-// asks reports whether a send that starts now must be announced.
+// asks reports whether a send that starts now must use rendezvous.
 func (s *stream) asks(r *Request) bool {
 	e, mem := r.ep, r.mem
 	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.Most < 2*minStreamAsked {
@@ -51,8 +51,8 @@ func (s *stream) asks(r *Request) bool {
 	return true
 }
 
-// streamAsks announces as many bytes as there is credit for, at most half of the window in one
-// announcement, and waits for the peer's reply.
+// streamAsks sends an RTS for as many bytes as there is credit for, at most half of the window, and waits for the
+// peer's reply.
 func (r *Request) streamAsks() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.ep.msgs
 	s, rest := m.stream, r.buf[r.off:]
@@ -78,7 +78,7 @@ func (r *Request) streamAsks() error {
 	return errNoCredit
 }
 
-// handleStreamTaken handles the reply to an announcement: it continues the send after the bytes
+// handleStreamTaken handles the reply to an RTS: it continues the send after the bytes
 // that the peer has read.
 func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	m := e.msgs
@@ -115,7 +115,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// handleStreamRTS handles an announced piece of a stream.
+// handleStreamRTS handles the RTS of a piece of a stream.
 func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 	var h wire.Head
 	var p wire.RTS
@@ -136,7 +136,7 @@ func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// takeAnnounced is take for announced bytes: it reads as many as it can from the sender's memory,
+// takeAnnounced is take for the bytes of an RTS: it reads as many as it can from the sender's memory,
 // releases the charge of the others, and replies.
 func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 	m, e := s.m, s.m.e
@@ -159,13 +159,13 @@ func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 	e.control(takenControl, a.id, uint64(n))
 }
 
-// fetch reads announced bytes into the posted receives, and the rest into a buffer that is then
-// unread; kept is that buffer, or nil. n is the number of bytes that it has read.
+// fetch reads the bytes of an RTS into the posted receives, and the rest into a buffer of unread
+// data; kept is that buffer, or nil. n is the number of bytes that it has read.
 func (s *stream) fetch(a *announced, key *RKey) (n int, kept *StreamData) {
 	e, w := s.m.e, s.m.e.w
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		e.need(wireup.RMA) // for the next announcement
+		e.need(wireup.RMA) // for the next RTS
 		return 0, nil
 	}
 	opened, err := key.resolve(x.Iface.index, x.Remote)

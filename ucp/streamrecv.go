@@ -18,8 +18,8 @@ var streamReceive = stage{
 // at least one. *n is the number of received bytes when StreamRecv returns no request, or when the request is
 // complete, also after an error; these bytes cannot be received again. Several receives get bytes
 // in the order in which they were posted. If a receive is canceled, or its EP fails or
-// is closed, it completes at once, and nothing writes to buf after that. Of p only OnDone
-// is used.
+// is closed, it completes at once, and gucx does not write to buf after that. StreamRecv uses only
+// p.OnDone.
 //
 // After the peer has ended its stream ([EP.StreamEnd]) or closed its EP, bytes that it has sent can still be received;
 // then the error is ErrStreamEnded or, after the EP has failed, that of [EP.Err].
@@ -109,7 +109,7 @@ type StreamData struct {
 
 	m      *messages
 	buf    []byte // from the worker's buffers; Bytes is a part of it
-	charge int64  // of the messages whose last bytes are here, in bytes
+	charge int64  // charge of the messages whose last bytes are here, in bytes
 	next   *StreamData
 }
 
@@ -140,7 +140,7 @@ func (w *Worker) freeStreamData(d *StreamData) {
 // streamQueue is the unread data of a stream, the oldest first.
 type streamQueue struct{ first, last *StreamData }
 
-// minStreamData is the least length of a buffer for stream data in bytes. Small messages share a
+// minStreamData is the minimum length of a buffer for stream data in bytes. Small messages share a
 // buffer.
 const minStreamData = 1 << 10
 

@@ -102,7 +102,7 @@ var streamEndChannel = &channel{send: stage{
 // StreamEnd ends the stream to the peer after all bytes that were sent before. The peer can
 // receive those; then its receives fail with ErrStreamEnded. The EP stays open, and the peer may send: it is the
 // shutdown of sockets. UCX has no such operation. A nil request means that the end was sent. Later calls of
-// StreamSend and StreamEnd fail with ErrClosed, also if the request is canceled. Of p only OnDone is used. Other
+// StreamSend and StreamEnd fail with ErrClosed, also if the request is canceled. StreamEnd uses only p.OnDone. Other
 // errors: as StreamSend.
 func (e *EP) StreamEnd(p *OpParams) (*Request, error) {
 	r, err := e.newStreamSend(streamEndChannel, nil, p)
@@ -118,7 +118,7 @@ func (r *Request) sendStreamEnd() error {
 	return e.sendControl(e.lane(wireup.AM), wire.AMStreamEnd, e.msgs.stream.sent, 0)
 }
 
-// chooseStream chooses between an announcement, one message and pieces.
+// chooseStream chooses between rendezvous, one message and pieces.
 func (r *Request) chooseStream() {
 	c, m := r.msg.ch, r.ep.msgs
 	if m.sending == r {
@@ -147,7 +147,7 @@ func (m *messages) nextPiece(rest, limit int) int {
 	return n
 }
 
-// streamBegins reports whether the first of several pieces may be sent. Messages behind it wait
+// streamBegins reports whether the first of several pieces may be sent. Later messages wait
 // until the last piece was sent.
 func (r *Request) streamBegins() bool {
 	m := r.ep.msgs
@@ -198,7 +198,7 @@ func (r *Request) streamPieces() error {
 	return nil
 }
 
-// goOn continues the send that waits for credit, if there is one and messages have a lane. s may be
+// goOn continues the send that waits for credit, if there is such a send and a lane for messages. s may be
 // nil.
 func (s *stream) goOn() {
 	if s != nil && s.starved && s.m.e.lane(wireup.AM) != nil {

@@ -13,9 +13,9 @@ import (
 
 // TagInfo describes a tagged message.
 type TagInfo struct {
-	Tag    uint64 // that the sender gave
-	Length int    // of the message in bytes, also if it is longer than the buffer
-	From   *EP    // the connection that it came over, by which it can be answered
+	Tag    uint64 // the tag that the sender has set
+	Length int    // length of the message in bytes, also if it is longer than the buffer
+	From   *EP    // the connection to the sender, for replies
 }
 
 // tagState is the state of a worker for tagged messages.
@@ -27,7 +27,7 @@ type tagState struct {
 	idleCount int              // length of the list idle
 	leftFirst *messages        // messages of destroyed EPs with unexpected messages, the oldest first; see leftover.go
 	leftLast  *messages        // the newest of them
-	info      TagInfo          // of a blocking receive
+	info      TagInfo          // result of a blocking receive
 	sources   tagSources       // see RestrictTags
 	blocked   []*blockedSender // peers without credit; see blockedsender.go
 	probes    []queuedProbe    // probes without a reply, in the order of their numbers
@@ -108,7 +108,7 @@ var tagClass = func() class {
 // in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP are matched in the
 // order in which they are sent. If the request is nil, buf belongs to the caller again; only the request of
 // [EP.TagSendSync] reports that the message was matched. If the message has
-// Config.RndvThresh bytes or more, or the peer has no room, the data stays at the sender until a
+// Config.RndvThresh bytes or more, or the peer has no room, the data remains at the sender until a
 // receive matches (rendezvous); until then [Request.Cancel] can withdraw it. Errors: as [EP.Err];
 // ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
 // sides has active messages.
@@ -122,7 +122,7 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 		}
 		e.msgs.Credit += charge(len(buf))
 	}
-	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // without buf's capacity, which would be saved across the call
+	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // so that the capacity of buf need not be saved across the call
 }
 
 //go:noinline
@@ -181,7 +181,7 @@ func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpP
 	return e.w.finish(ctx, r, err)
 }
 
-// tagArrivals is a Worker as the handler of tagged messages that arrive in one piece.
+// tagArrivals is a Worker as the handler of complete tagged messages.
 type tagArrivals Worker
 
 // HandleAM copies a tagged message to the receive that matches, or stores it as unexpected. The
@@ -271,7 +271,7 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// takeTagged copies a message that arrived in one piece to the receive that matches, or stores it.
+// takeTagged copies a complete message to the receive that matches, or stores it.
 // The sender was charged for it. sync is the id for the acknowledgment, 0 if the sender does not
 // wait for one.
 func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {

@@ -63,13 +63,13 @@ func (u *TagMessage) checkSource() {
 	u.w.stats.badMessages.Inc()
 }
 
-// RestrictTags makes bits of a tag say which peer has sent the message. sources yields an EP for each peer
-// that may send tagged messages, and the bits that its tags have under mask. From now on the worker drops
-// a tagged message if its sender is no such peer, or if its tag has other bits under mask; dropped messages
-// count as "bad_messages". The worker also drops those of them that it has received and that no receive has
-// matched. A peer is a worker: the rule is for all its connections, also later ones (see [EP.SamePeer]).
+// RestrictTags limits the tags that each peer may send, so that bits of a tag identify the sender. sources yields an EP
+// for each peer that may send tagged messages, and the bits that its tags have under mask. From then on the worker drops
+// a tagged message if its sender is not such a peer, or if its tag has other bits under mask. It counts dropped messages
+// in "bad_messages". It also drops such messages that have arrived and that no receive has
+// matched. A peer is a worker: the rule applies to all its connections, also later ones (see [EP.SamePeer]).
 //
-// A mask of 0 with nil sources removes the restriction. Without one a message that finds its receive at once costs no more.
+// A mask of 0 with nil sources removes the restriction. Without a restriction, an expected message costs no more.
 // Errors: ErrInvalidParam if the mask is full, bits are outside the mask, an EP is of another worker, or a
 // peer has two sources; ErrClosed; those of the transports.
 func (w *Worker) RestrictTags(mask uint64, sources iter.Seq2[*EP, uint64]) error {
@@ -116,7 +116,7 @@ func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tag
 	return s, nil
 }
 
-// tagHandler returns the handler of tagged messages that arrive in one piece.
+// tagHandler returns the handler of complete tagged messages.
 func (w *Worker) tagHandler() uct.AMHandler {
 	if w.tag.sources.mask != 0 {
 		return w.counted((*sourcedArrivals)(w))

@@ -14,13 +14,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Defaults of tuples.
+// Default limits of tuple queues.
 const (
 	defaultTupleqMax        = 1024
 	defaultTupleqMaxMessage = 1 << 20
 )
 
-// tupleProtocol is tagged messages through queues of the transport.
+// tupleProtocol implements tagged messages through receive queues of the transport.
 var tupleProtocol = protocol{
 	init: func(w *Worker) {
 		if w.tuples = newTuples(w); w.tuples != nil {
@@ -43,23 +43,23 @@ var tupleProtocol = protocol{
 	freed:        func(w *Worker) error { return w.tuples.close() },
 }
 
-// tuples are what a worker has for messages that go through receive queues of the transport,
-// by the rules of package tuple; Worker.tuples is nil where that is off.
+// tuples is the state of a worker for messages through receive queues of the transport. Package tuple has the
+// protocol. Worker.tuples is nil if the configuration does not enable it.
 type tuples struct {
 	w      *Worker
 	cfg    tuple.Config
-	copies bool // messages up to copySlotLen are copied by the sender
+	copies bool // the sender copies messages up to copySlotLen
 	stats  tuple.Stats
 	in     tuple.Receiver[*tagRecv, *TagMessage]
-	order  uint64 // of the latest receive
+	order  uint64 // number of the latest receive
 
-	sink  *region.Mem   // takes what is beyond the buffers of receives; nil until there is a queue
-	idle  *tupleSend    // records for the next sends
-	slots [][]byte      // free pieces of copies, for messages that are copied
-	chunk []*region.Mem // what slots are pieces of
+	sink  *region.Mem   // registered memory for bytes beyond the buffers of receives; nil until there is a queue
+	idle  *tupleSend    // pool of records
+	slots [][]byte      // free buffers for messages that the sender copies
+	chunk []*region.Mem // registered memory of which slots are parts
 }
 
-// newTuples is nil if the configuration has them off.
+// newTuples returns the state of a worker; nil if the configuration does not enable tuple queues.
 func newTuples(w *Worker) *tuples {
 	c := &w.ctx.cfg
 	if c.TagProto != tagProtoTupleq && c.TagProto != tagProtoCopy {
@@ -74,7 +74,7 @@ func newTuples(w *Worker) *tuples {
 	return x
 }
 
-// close gives back what the worker has besides queues, which its ifaces have closed.
+// close releases the memory of the worker for tuple queues. The ifaces have closed the queues.
 func (x *tuples) close() error {
 	if x == nil {
 		return nil
@@ -89,7 +89,7 @@ func (x *tuples) close() error {
 	return ucs.Join(errs...)
 }
 
-// work goes on with closing queues, lookAgain with those that do not stop.
+// work continues to close queues. lookAgain checks queues again that did not stop.
 func (x *tuples) work() int {
 	if x == nil {
 		return 0
@@ -103,7 +103,7 @@ func (x *tuples) lookAgain() {
 	}
 }
 
-// errNoWildcards refuses what Config.TupleqNoWildcards promises not to use.
+// errNoWildcards is the error of a receive with a wildcard if Config.TupleqNoWildcards is set.
 var errNoWildcards = fmt.Errorf("%w: a mask that is not full, but TUPLEQ_NO_WILDCARDS=y", ucs.ErrInvalidParam)
 
 // receiveInto implements tagMatcher.
@@ -120,7 +120,7 @@ func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 	x.order++
 	v.order = x.order
 	x.in.Admit(&v.node)
-	if v.req.Done() { // the caller sees the end; the next user of the request has another
+	if v.req.Done() { // the caller sees the result; the next user of the request must not see this record
 		v.req.onDone = nil
 	}
 	return v.req.started()
@@ -132,15 +132,15 @@ func (x *tuples) probe(tag, mask uint64) *match.Msg[*TagMessage] { return x.in.P
 // refuse implements tagMatcher.
 func (x *tuples) refuse(m *messages) { m.endQueues() }
 
-// cancelAll implements tagMatcher. Receives of queues have ended with the
-// EPs, or do when the ifaces close.
+// cancelAll implements tagMatcher. Receives in queues have completed with their
+// EPs, or complete when the ifaces close.
 func (x *tuples) cancelAll() {
 	for n := x.in.Held(); n != nil; n = x.in.Held() {
 		n.Owner.req.Cancel()
 	}
 }
 
-// tupleHeldStage is a receive that waits until the worker is not paused.
+// tupleHeldStage is the stage of a receive that waits while the worker is paused.
 var tupleHeldStage = stage{
 	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tuples.in.Unhold(&r.recv.node) },
@@ -199,8 +199,8 @@ func (x *tuples) WakeIn(d time.Duration) {
 	a.Set(a.Now() + d)
 }
 
-// counted implements tagMatcher. The place of messages that are sent again is told by the messages that go
-// the usual way.
+// counted implements tagMatcher. The place of a message that is sent again depends on the number of messages
+// outside of queues, so the handler counts them.
 func (x *tuples) counted(h uct.AMHandler) uct.AMHandler {
 	w, handle := x.w, h.HandleAM
 	return uct.AMHandlerFunc(func(data []byte, desc uct.Desc) bool {
@@ -228,7 +228,7 @@ func (x *tuples) counted(h uct.AMHandler) uct.AMHandler {
 	})
 }
 
-// handleTuple takes what a peer tells of a queue to what it is about.
+// handleTuple handles a control message of a peer about a queue.
 func (w *Worker) handleTuple(data []byte, _ uct.Desc) bool {
 	var c wire.Tuple
 	if !c.Unpack(data) {

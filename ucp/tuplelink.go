@@ -10,10 +10,10 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// tupleSource is the state of messages from a peer.
+// tupleSource is the state of messages from one peer.
 type tupleSource = tuple.Source[*tagRecv, *TagMessage]
 
-// tupleLink is the state of tuples in the messages of an EP.
+// tupleLink is the state of an EP for tuple queues.
 type tupleLink struct {
 	x   *tuples
 	m   *messages
@@ -25,7 +25,8 @@ type tupleLink struct {
 	sink   uct.IOV // tuples.sink for their receives
 }
 
-// newTupleLink makes the tupleLink of an EP if tuples are on. Then no tagged message is sent in one call without a check.
+// newTupleLink makes the tupleLink of an EP if tuple queues are enabled. Then the matcher checks each tagged message
+// before it is sent in one call.
 func (e *EP) newTupleLink() {
 	x, m := e.w.tuples, e.msgs
 	if x == nil {
@@ -46,7 +47,7 @@ func (l *tupleLink) take(c *wire.Tuple) bool {
 	return l.m.e.w.maySend(l.m, c.Tag) && l.in.Take(c)
 }
 
-// endTuples completes the messages through queues of an EP whose operations end with st. Messages that a
+// endTuples fails the messages of an EP through queues with st. Messages that a
 // transport uses complete when it releases them.
 func (m *messages) endTuples(st ucs.Status) {
 	if m != nil && m.tuple != nil {
@@ -54,15 +55,15 @@ func (m *messages) endTuples(st ucs.Status) {
 	}
 }
 
-// endQueues closes the queues of an EP that has ended or closes.
+// endQueues closes the queues of an EP that is closing or has failed.
 func (m *messages) endQueues() {
 	if m != nil && m.tuple != nil {
 		m.tuple.in.End()
 	}
 }
 
-// uncount is called when a message of the usual way was canceled before it was sent: later messages
-// move up by one.
+// uncount is called when a message outside of queues was canceled before it was sent. The places of later messages
+// decrease by one.
 func (r *Request) uncount() {
 	if r.msg == nil || r.msg.number == 0 {
 		return
@@ -84,8 +85,8 @@ var tupleStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
 }
 
-// tupleNextStage sends the place of a message of a queue. It is not a reply: there are
-// as many as messages of the user.
+// tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as
+// many as messages of the user.
 var tupleNextStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, post: (*Request).sendTuple, unsent: (*Request).moveUp,
 }
@@ -118,8 +119,8 @@ func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, 
 	}
 }
 
-// moveUp adjusts a place in a request when the number-th message of the usual way was not
-// sent.
+// moveUp adjusts the place in a request after the message with this number outside of queues was canceled before it
+// was sent.
 func (r *Request) moveUp(number uint64) {
 	t := recordOf[tupleRecord](r)
 	t.value = uint64(tuple.Place(t.value).Without(number))

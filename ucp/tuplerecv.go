@@ -6,13 +6,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// queuedRecv is what a receive has besides if it was in a queue. It stays with the tagRecv.
+// queuedRecv is the additional state of a receive that was in a queue. The tagRecv reuses it.
 type queuedRecv struct {
 	tuple.Recv[*tagRecv, *TagMessage]
 	iov [2]uct.IOV
 	reg *lease // of the buffer; nil if the caller has registered it
 
-	recalls bool // canceled: ends with ErrCanceled when the queue gives it back
+	recalls bool // canceled: completes with ErrCanceled when the queue returns it
 }
 
 // tupleRecvStage is a receive in a queue. It can be canceled only by closing the queue.
@@ -21,9 +21,8 @@ var tupleRecvStage = stage{
 	stop: (*Request).cancelQueued,
 }
 
-// cancelQueued closes the queue of a receive that is to be canceled. It reports whether the
-// receive has ended by that; otherwise it ends with ErrCanceled as soon as the queue gives
-// it back, unless it has a message.
+// cancelQueued cancels a receive by closing its queue. It reports whether the receive is complete now.
+// Otherwise the receive completes when the queue returns it: with ErrCanceled, unless a message has matched.
 func (r *Request) cancelQueued() bool {
 	q := r.recv.queue
 	q.recalls = true
@@ -35,7 +34,7 @@ func (r *Request) cancelQueued() bool {
 	return r.flags&reqDone != 0 && r.status == ucs.StatusCanceled
 }
 
-// makeSink makes the memory for what is beyond the buffers of receives.
+// makeSink allocates and registers the memory for bytes beyond the buffers of receives.
 func (x *tuples) makeSink() (err error) {
 	if x.sink == nil {
 		x.sink, err = x.w.ctx.memory.Alloc(x.cfg.MaxMessage, uct.AccessLocalWrite)
@@ -43,7 +42,7 @@ func (x *tuples) makeSink() (err error) {
 	return err
 }
 
-// Prepare implements tuple.Conn. The message goes into the buffer, and what is longer into
+// Prepare implements tuple.Conn. The transport writes the message to the buffer, and bytes beyond it to
 // the sink.
 func (l *tupleLink) Prepare(v *tagRecv) *tuple.Recv[*tagRecv, *TagMessage] {
 	if v.typed {
@@ -80,8 +79,8 @@ func newQueuedRecv() *queuedRecv {
 	return q
 }
 
-// register has a buffer be registered until the queue has given the receive back; nil if that
-// is not possible.
+// register returns a registration of a buffer, which is valid until the queue returns the receive. It returns nil if
+// the buffer cannot be registered.
 func (q *queuedRecv) register(l *tupleLink, buf []byte) uct.Mem {
 	i := l.iface
 	if !i.leases(len(buf)) {
@@ -95,7 +94,7 @@ func (q *queuedRecv) register(l *tupleLink, buf []byte) uct.Mem {
 	return reg.Mem.In(i.domain)
 }
 
-// release gives up what the receive had for the queue.
+// release releases the registration that the receive had for the queue.
 func (q *queuedRecv) release() {
 	if q.reg != nil {
 		q.reg.end()

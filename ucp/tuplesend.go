@@ -9,24 +9,24 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// tupleSend is a message for a queue.
+// tupleSend is a message that is sent through a queue.
 type tupleSend struct {
 	tuple.Send
 	x    *tuples
 	r    *Request
 	iov  [1]uct.IOV
-	reg  *lease // of the buffer; nil if the caller has registered it
-	slot []byte // of tuples.slots; nil if it is not copied
+	reg  *lease // registration of the buffer; nil if the caller has registered it
+	slot []byte // copy of the message, from tuples.slots; nil if it is not copied
 	next *tupleSend
 }
 
-// tupleSendStage is a message that goes through a queue. One that was given up, and is in no
-// receive yet, is taken back.
+// tupleSendStage is the stage of a message through a queue. If the caller abandons the message and no receive has it
+// yet, the queue returns it.
 var tupleSendStage = stage{
 	class: &messageClass, name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
 		r.msg.recalls = true
 		r.ep.msgs.tuple.out.Cancel(r.msg.word)
-		return r.flags&reqDone != 0 // not if that has given it back
+		return r.flags&reqDone != 0 // false if the queue has not returned it yet
 	},
 }
 
@@ -47,7 +47,7 @@ func (x *tuples) send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*R
 	return x.start(r)
 }
 
-// inOneCall sends a message the usual way if that takes one call and may be now.
+// inOneCall sends a message outside of queues if one call can send it now.
 func (l *tupleLink) inOneCall(tag uint64, buf []byte, p *OpParams) bool {
 	switch w := l.x.w; {
 	case len(buf) <= l.m.mayShort && l.m.short(wire.AMTag, tag, buf) == nil:
@@ -86,7 +86,7 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	r.moveTo(placeLed)
 	r.posted()
 	t.Send(&s.Send)
-	if s.slot != nil && !r.msg.acked { // it was copied: the caller has nothing to wait for
+	if s.slot != nil && !r.msg.acked { // it was copied: the caller may reuse its buffer
 		r.onDone = nil
 		r.Release()
 		return nil, nil
@@ -94,7 +94,7 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	return r.started()
 }
 
-// growSends makes a record.
+// growSends adds a record to the pool.
 //
 //go:noinline
 func (x *tuples) growSends() *tupleSend {
@@ -160,7 +160,7 @@ func (s *tupleSend) Again() {
 	r.launch()
 }
 
-// release gives the record back.
+// release returns the record to the pool.
 func (s *tupleSend) release() {
 	x := s.x
 	if s.reg != nil {
@@ -173,17 +173,17 @@ func (s *tupleSend) release() {
 	s.next, x.idle = x.idle, s
 }
 
-// copySlotLen is the longest message that tupleq_copy copies at the sender, in bytes: there the
-// copy is cheaper than what the caller gains by it. It is the eager limit of the paper.
+// copySlotLen is the maximum length of a message that tupleq_copy copies at the sender, in bytes. It is the eager
+// limit of the paper: up to there the copy costs less than the caller gains by it.
 const copySlotLen = 8 << 10
 
 const (
 	copyChunkSlots = 16 // slots that are allocated at once
-	maxCopyChunks  = 64 // of a worker: 8 MiB
+	maxCopyChunks  = 64 // maximum for a worker: 8 MiB
 )
 
-// copy copies the message, and has the copy sent. It reports false if there is no memory
-// for it.
+// copy copies the message and sends the copy. It returns false if there is no memory
+// for the copy.
 func (s *tupleSend) copy(domain int) bool {
 	x := s.x
 	if len(x.slots) == 0 && !x.growSlots() {
@@ -203,7 +203,7 @@ func (s *tupleSend) copy(domain int) bool {
 	return true
 }
 
-// memOf is the memory that a slot is a piece of.
+// memOf returns the registered memory of which a slot is a part.
 func (x *tuples) memOf(slot []byte) *region.Mem {
 	for _, m := range x.chunk {
 		if m.Covers(slot) {
@@ -213,7 +213,7 @@ func (x *tuples) memOf(slot []byte) *region.Mem {
 	return nil
 }
 
-// growSlots allocates more slots.
+// growSlots allocates and registers more slots.
 func (x *tuples) growSlots() bool {
 	if len(x.chunk) == maxCopyChunks {
 		return false

@@ -6,24 +6,24 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TagMessage is a message that came before a receive for it. [Worker.TagProbe] hands it out
-// to one that receives or releases it.
+// TagMessage is a message that arrived before a receive for it was posted. [Worker.TagProbe] returns it to
+// a caller, which must receive or release it. It belongs to the goroutine that owns the worker.
 type TagMessage struct {
 	node match.Msg[*TagMessage] // in Worker.tag.table until the message is received, removed or dropped
 
 	w     *Worker
-	msgs  *messages // the messages of the EP that is charged for it
+	msgs  *messages // the window to which the message is charged
 	from  *EP
 	n     int         // length of the message
 	place tuple.Place // position in the sender's sequence, if messages may be sent again; see package tuple
-	buf   []byte      // from the worker's buffers: the data or, for an announced message, the key
+	buf   []byte      // from the worker's buffers: the data or, for a rendezvous message, the key
 	sync  uint64      // id for the acknowledgment; 0 if the sender does not wait for one
 
 	in        *inbound   // not nil while fragments are missing
 	rndv      *announced // not nil if the data is at the sender
 	lost      ucs.Status // status with which the missing part failed
 	released  bool       // the user has released it while fragments are missing
-	uncharged bool       // it was offered out of turn, and is not charged
+	uncharged bool       // offered out of turn, and not charged
 
 	next, prev *TagMessage // in messages.kept while it is in the table; otherwise in Worker.tag.idle
 }
@@ -125,7 +125,7 @@ func (u *TagMessage) done(st ucs.Status) {
 	u.free()
 }
 
-// info tells of the message.
+// info describes the message.
 func (u *TagMessage) info() TagInfo {
 	return TagInfo{Tag: u.node.Tag, Length: u.n, From: u.from}
 }
@@ -147,7 +147,7 @@ func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, nil
 }
 
-// give gives the message to a receive that has a request.
+// give delivers the message to a receive that has a request.
 func (u *TagMessage) give(v *tagRecv) (*Request, error) {
 	u.hand(v)
 	return v.req.started()
@@ -198,7 +198,7 @@ func (u *TagMessage) withdrawn() bool {
 	return true
 }
 
-// lose ends a message whose missing part cannot arrive. A message that the user has removed stays
+// lose drops a message whose missing part cannot arrive. A message that the user has removed from the table remains
 // until the user receives or releases it.
 func (u *TagMessage) lose(st ucs.Status) {
 	switch {
@@ -238,8 +238,8 @@ func (l *tagList) remove(u *TagMessage) {
 	u.prev, u.next = nil, nil
 }
 
-// loseAnnounced ends the announced messages that no receive has matched, because their data can no
-// longer be read. m may be nil.
+// loseAnnounced drops the rendezvous messages that no receive has matched, because their data can no
+// longer be fetched. m may be nil.
 func (m *messages) loseAnnounced(st ucs.Status) {
 	if m == nil {
 		return
@@ -253,7 +253,7 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 	}
 }
 
-// trimLeft drops the oldest messages that a peer's departed EPs have left behind, until the peer's
+// trimLeft drops the oldest unreceived messages of a peer's closed EPs, until the peer's
 // connected EPs can use the memory.
 func (w *Worker) trimLeft(uuid uint64) {
 	room := w.leftRoom(uuid)

@@ -7,26 +7,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A sender withdraws an announced message to get its buffer back: it asks the receiver to drop the message, and
-// owns the buffer again when the receiver has replied, as for every announcement. If a receive has matched
-// already, it continues, and the reply says so.
+// A sender can withdraw a rendezvous message: it asks the receiver to drop the message. Its buffer is in use until the
+// receiver has replied, as for every RTS. If a receive has already matched, the transfer continues, and
+// the reply reports success.
 
 // errWithdrawn is the error of a receive whose message was withdrawn.
 var errWithdrawn = fmt.Errorf("%w: its sender has withdrawn it", ucs.ErrCanceled)
 
-// waitsForReceive reports whether the request is an announced message that no receive has matched, as far as the
-// sender knows.
+// waitsForReceive reports whether the request is a rendezvous message that, as far as the sender knows, no receive has
+// matched.
 func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqPlace|reqDone) == placeAwaited && r.stage.announces
 }
 
-// withAskBack is the class of messages that may be announced: Cancel asks the peer to drop such a message.
+// withAskBack returns the class of messages that may use rendezvous: Cancel asks the peer to drop such a message.
 func withAskBack(c class) class {
 	c.askBack = (*Request).askBack
 	return c
 }
 
-// askBack asks the peer to drop an announced message. It returns false if the message was not announced.
+// askBack asks the peer to drop a rendezvous message. It returns false if no RTS was sent.
 func (r *Request) askBack() bool {
 	if !r.waitsForReceive() {
 		return false
@@ -79,7 +79,7 @@ func (m *messages) unname(a *announced) {
 }
 
 // giveUp drops the data of a message and replies to its sender with st. An unexpected tagged message leaves the
-// table; other messages stay with their keeper, without data.
+// table; other messages remain with their keeper, without data.
 func (m *messages) giveUp(a *announced, st ucs.Status) {
 	if k := a.keeper; k != nil && k.withdrawn() {
 		return
@@ -89,7 +89,7 @@ func (m *messages) giveUp(a *announced, st ucs.Status) {
 	a.id = 0
 }
 
-// dropAnnounced drops the announced messages of a closing loop-back that no receive has matched.
+// dropAnnounced drops the rendezvous messages of a closing loop-back that no receive has matched.
 func (e *EP) dropAnnounced() {
 	m := e.msgs
 	if m == nil {
@@ -102,7 +102,7 @@ func (e *EP) dropAnnounced() {
 	}
 }
 
-// enlist adds a to the list of its connection.
+// enlist adds a to messages.rndv of its connection.
 func (a *announced) enlist() {
 	m := a.msgs
 	if a.next = m.rndv; a.next != nil {
