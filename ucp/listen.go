@@ -39,8 +39,11 @@ type ConnRequest struct {
 	From    Identity
 	Private []byte // what it has sent along; the caller's
 
-	answer   []byte
-	answered bool
+	l          *Listener
+	waiting    *bootstrap.Request // nil when Accept has returned
+	answer     []byte
+	answered   bool
+	handedOver bool
 }
 
 // Answer sets the private data of the reply, which replaces that of the ListenConfig if
@@ -50,6 +53,24 @@ func (r *ConnRequest) Answer(b []byte) error {
 		return err
 	}
 	r.answer, r.answered = slices.Clone(b), true
+	return nil
+}
+
+// HandOver hands the dialer over to another worker: to is a listener of that worker which [Worker.ListenWith] has
+// returned for the listener of the request, or the listener that ListenWith was called with. Its Accept decides then, in
+// Progress of its worker, and what Accept of this listener returns has no effect. Only Accept may call it, once.
+// Errors: ErrInvalidParam if the listeners share no socket; ErrClosed if to is closed: Accept then decides.
+func (r *ConnRequest) HandOver(to *Listener) error {
+	switch {
+	case r.waiting == nil || r.handedOver:
+		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("Accept has returned, or has handed it over: %w", ucs.ErrInvalidParam)}
+	case to == nil || to == r.l || to.boot != r.l.boot:
+		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("no other listener of its socket: %w", ucs.ErrInvalidParam)}
+	}
+	if err := r.waiting.HandOver(to.inbox); err != nil {
+		return &Error{Op: "hand over a dialer", Err: err}
+	}
+	r.handedOver = true
 	return nil
 }
 
@@ -107,7 +128,10 @@ type Listener struct {
 	w    *Worker
 	cfg  ListenConfig
 	boot *bootstrap.Listener
-	at   netip.AddrPort // of the socket; the zero AddrPort for a unix socket
+	// inbox is that of boot, or another one if the listener has no socket of its own.
+	inbox *bootstrap.Inbox
+	owns  bool           // the socket, which others may share
+	at    netip.AddrPort // of the socket; the zero AddrPort for a unix socket
 
 	keys    map[string][]byte // published keys, packed, by name
 	keysLen int               // bytes that count against bootstrap.MaxKeysLen
@@ -181,6 +205,20 @@ func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, err
 // openFunc opens or takes over the socket and starts to listen.
 type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 
+// ListenWith returns a listener that gets the dialers which Accept of another listener hands over to it: with is a
+// listener of another worker of the context, which another goroutine may own. The two share the socket of with, whose
+// limits of dialers and users apply; MaxHandshakes, MaxPerSource and AllowUIDs of cfg have no effect. So one port serves
+// several workers, each with a processor of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
+// ErrClosed, those of opening the network device of the listener.
+func (w *Worker) ListenWith(with *Listener, cfg ListenConfig) (*Listener, error) {
+	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
+	if err := l.join(with); err != nil {
+		return nil, &Error{Op: "listen with another worker", Err: err}
+	}
+	w.connecting.listening.listeners = append(w.connecting.listening.listeners, l)
+	return l, nil
+}
+
 func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
 	if err := l.open(open); err != nil {
@@ -192,6 +230,38 @@ func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc
 
 // open checks the configuration and listens.
 func (l *Listener) open(open openFunc) (err error) {
+	if err := l.configure(); err != nil {
+		return err
+	}
+	l.owns = true
+	l.boot, err = open(bootstrap.Config{
+		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
+		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.Deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
+	})
+	if err != nil {
+		return err
+	}
+	l.at, l.inbox = l.boot.Local(), l.boot.Inbox()
+	if err = l.w.useNetwork(l.at, true); err != nil {
+		return ucs.Join(err, l.boot.Close())
+	}
+	return nil
+}
+
+// join is open for a listener that shares the socket of another one.
+func (l *Listener) join(with *Listener) error {
+	if with == nil || with.w.ctx != l.w.ctx || with.w == l.w {
+		return fmt.Errorf("want a listener of another worker of the context: %w", ucs.ErrInvalidParam)
+	}
+	if err := l.configure(); err != nil {
+		return err
+	}
+	l.boot, l.at, l.inbox = with.boot, with.at, bootstrap.NewInbox(l.w.dialersWait)
+	return l.w.useNetwork(l.at, true)
+}
+
+// configure checks the configuration and makes it complete.
+func (l *Listener) configure() error {
 	if l.w.closed {
 		return ucs.ErrClosed
 	}
@@ -207,17 +277,6 @@ func (l *Listener) open(open openFunc) (err error) {
 		if err := l.publish(name, mem); err != nil {
 			return err
 		}
-	}
-	l.boot, err = open(bootstrap.Config{
-		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.Deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
-	})
-	if err != nil {
-		return err
-	}
-	l.at = l.boot.Local()
-	if err = l.w.useNetwork(l.at, true); err != nil {
-		return ucs.Join(err, l.boot.Close())
 	}
 	return nil
 }
@@ -247,9 +306,9 @@ func (l *Listener) Detach() (*os.File, error) {
 }
 
 // Drain stops accepting dialers and serves those that it has accepted: served is closed when each of them has
-// connected or failed. This needs progress of the worker. Call Close afterwards; it rejects dialers that are not
-// served yet. Call Drain once.
-func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain() }
+// connected or failed. This needs progress of the worker, and of the workers that dialers were handed over to. Call Close
+// afterwards; it rejects dialers that are not served yet. Call Drain once.
+func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain(l.w.dialersWait) }
 
 // Publish sends the key of mem to dialers that are accepted later, under a name of 1 to
 // 255 bytes; it replaces a key with the same name. Every process that may dial then has the access
@@ -294,8 +353,9 @@ func (l *Listener) Unpublish(name string) {
 	}
 }
 
-// Close stops listening. It rejects dialers that have not connected; connected peers
-// are not affected. Idempotent.
+// Close stops listening. It rejects dialers that have not connected, also those that were handed over; connected peers
+// are not affected. A listener that shares the socket of another one rejects its own dialers only, and the other one
+// listens on. Idempotent.
 func (l *Listener) Close() error {
 	if l.closed {
 		return nil
@@ -303,7 +363,11 @@ func (l *Listener) Close() error {
 	l.closed = true
 	w := l.w
 	w.connecting.listening.listeners = slices.DeleteFunc(w.connecting.listening.listeners, func(o *Listener) bool { return o == l })
-	err := l.boot.Close()
+	var err error
+	if l.owns {
+		err = l.boot.Close()
+	}
+	l.inbox.Close()
 	for e, x := range maps.Clone(w.connecting.listening.expected) {
 		if x.l == l {
 			e.giveUpHalfOpen()
@@ -334,7 +398,7 @@ func (w *Worker) answerDialers() (n int) {
 	w.connecting.listening.news.Store(false)
 	n = w.adoptAll()
 	for _, l := range slices.Clone(w.connecting.listening.listeners) { // callbacks may open and close some
-		for _, r := range l.boot.Take() {
+		for _, r := range l.inbox.Take() {
 			n++
 			l.news(r)
 		}
@@ -346,6 +410,7 @@ func (w *Worker) answerDialers() (n int) {
 func (l *Listener) news(r *bootstrap.Request) {
 	switch {
 	case l.closed:
+		r.Drop()
 	case !r.Gone():
 		l.decide(r)
 	default:
@@ -375,10 +440,13 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	w.peers.Hold(p) // callbacks may close the last EP to it
 	defer w.peers.Drop(p)
-	req := &ConnRequest{From: Identity(r.From), Private: slices.Clone(r.Hello.Private)}
+	req := &ConnRequest{From: Identity(r.From), Private: slices.Clone(r.Hello.Private), l: l, waiting: r}
 	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
+	req.waiting = nil
 	switch {
+	case req.handedOver:
 	case l.closed:
+		r.Drop()
 	case !ok:
 		r.Reject(bootstrap.CodeRejected, req.answer)
 	case !p.Best[wireup.AM].OK || len(p.Aux) == 0:

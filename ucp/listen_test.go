@@ -51,6 +51,15 @@ type watched struct {
 // listen has x listen, and records who comes and goes.
 func (x *end) listen(t testing.TB, network, address string, cfg ListenConfig) *watched {
 	t.Helper()
+	l := watch(t, &cfg)
+	var err error
+	l.Listener, err = x.w.Listen(t.Context(), network, address, cfg)
+	require.NoError(t, err)
+	return l
+}
+
+// watch returns what will record who comes and goes at a listener with cfg.
+func watch(t testing.TB, cfg *ListenConfig) *watched {
 	l := &watched{t: t}
 	number := map[*Peer]int{}
 	cfg.OnPeer = func(p *Peer) {
@@ -64,9 +73,6 @@ func (x *end) listen(t testing.TB, network, address string, cfg ListenConfig) *w
 		l.reasons = append(l.reasons, err)
 		l.events = append(l.events, fmt.Sprint("gone ", number[p]))
 	}
-	var err error
-	l.Listener, err = x.w.Listen(t.Context(), network, address, cfg)
-	require.NoError(t, err)
 	return l
 }
 

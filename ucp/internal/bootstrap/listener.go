@@ -32,8 +32,7 @@ type Config struct {
 	// Deliver delivers a data connection over tcp to the transport with the id in its preface; false if there is
 	// none. It runs on goroutines of the listener and must not block. nil: there is no transport.
 	Deliver func(id uint64, c *DataConn) bool
-	// Notify is called when Take has a request. It runs on a goroutine of the listener and
-	// must not block.
+	// Notify is that of the Inbox.
 	Notify func()
 	// Stats counts rejected connections; several listeners may share one.
 	Stats *Stats
@@ -77,11 +76,11 @@ type Listener struct {
 	ctx     context.Context // canceled by Close
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	inbox   *Inbox
 
 	mu      sync.Mutex
 	live    []*Request // with a place, the oldest first
 	waiting []*Request // waiting for a place, the next one first
-	queue   []*Request // for Take
 	lobby   lobby      // connections without a place
 }
 
@@ -103,7 +102,7 @@ func ListenOn(socket net.Listener, cfg Config) *Listener {
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
 	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
 	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, DefaultHelloTimeout)
-	l := &Listener{cfg: cfg, socket: socket, lobby: newLobby(cfg.MaxHandshakes)}
+	l := &Listener{cfg: cfg, socket: socket, inbox: NewInbox(cfg.Notify), lobby: newLobby(cfg.MaxHandshakes)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.running.Go(l.acceptLoop)
 	return l
@@ -130,15 +129,15 @@ func (l *Listener) Detach() (f *os.File, err error) {
 	return f, nil
 }
 
-// Drain stops accepting connections. When the accepted connections have been served, served is closed and Notify
-// called. This needs progress of their worker. Close ends it early.
-func (l *Listener) Drain() (served <-chan struct{}) {
+// Drain stops accepting connections. When the accepted connections have been served, served is closed and notify
+// called. This needs progress of their workers. Close ends it early.
+func (l *Listener) Drain(notify func()) (served <-chan struct{}) {
 	over := make(chan struct{})
 	_ = l.socket.Close() // an error means that it is closed already
 	go func() {
 		l.running.Wait()
 		close(over)
-		l.cfg.Notify()
+		notify()
 	}()
 	return over
 }
@@ -184,15 +183,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Take returns the requests that have changed since the last call: new ones, which wait for
-// a reply, and accepted or rejected ones with a closed socket; see [Request.Gone].
-func (l *Listener) Take() []*Request {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	news := l.queue
-	l.queue = nil
-	return news
-}
+// Inbox has the requests of the dialers.
+func (l *Listener) Inbox() *Inbox { return l.inbox }
 
 // Pauses of the accept loop when the process is out of descriptors.
 const (
@@ -238,12 +230,4 @@ func (l *Listener) admit(conn net.Conn) {
 		return
 	}
 	l.running.Go(r.serve)
-}
-
-// put queues a request for Take.
-func (l *Listener) put(r *Request) {
-	l.mu.Lock()
-	l.queue = append(l.queue, r)
-	l.mu.Unlock()
-	l.cfg.Notify()
 }

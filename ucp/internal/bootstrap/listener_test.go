@@ -74,7 +74,7 @@ func open(t testing.TB, network, address string, cfg Config) *listener {
 func (l *listener) next(n int) (all []*Request) {
 	l.t.Helper()
 	for {
-		if all = append(all, l.Take()...); len(all) >= n {
+		if all = append(all, l.inbox.Take()...); len(all) >= n {
 			require.Len(l.t, all, n)
 			return all
 		}
@@ -160,7 +160,7 @@ func TestSwap_Accept(t *testing.T) {
 		r.Connected()
 		require.NoError(t, d.conn.Close())
 		l.idle()
-		assert.Empty(t, l.Take(), "a dialer that has connected may go")
+		assert.Empty(t, l.inbox.Take(), "a dialer that has connected may go")
 	})
 }
 
@@ -175,7 +175,7 @@ func TestSwap_Reject(t *testing.T) {
 		require.ErrorAs(t, d.err, &rejected)
 		assert.Equal(t, RejectedError{Code: CodeRejected, Private: []byte("no")}, *rejected)
 		l.idle()
-		assert.Empty(t, l.Take())
+		assert.Empty(t, l.inbox.Take())
 		assert.EqualValues(t, 1, l.cfg.Stats.rejected.Load())
 	})
 }
@@ -201,7 +201,7 @@ func TestSwap_DialerGivesUp(t *testing.T) {
 		cancel()
 		assert.Equal(t, context.Canceled, (<-result).err)
 		l.idle()
-		assert.Empty(t, l.Take())
+		assert.Empty(t, l.inbox.Take())
 	})
 }
 
@@ -233,7 +233,7 @@ func TestSwap_OwnerHangsUp(t *testing.T) {
 		assert.ErrorIs(t, d.conn.Wait(), ucs.ErrConnReset)
 		require.NoError(t, d.conn.Close())
 		l.idle()
-		assert.Empty(t, l.Take(), "the owner knows")
+		assert.Empty(t, l.inbox.Take(), "the owner knows")
 	})
 }
 
@@ -353,7 +353,7 @@ func TestUntrusted_Garbage(t *testing.T) {
 					assert.ErrorIs(t, reset(err), ucs.ErrConnReset)
 				}
 				l.idle()
-				assert.Empty(t, l.Take())
+				assert.Empty(t, l.inbox.Take())
 				assert.EqualValues(t, 1, l.cfg.Stats.malformed.Load())
 			})
 		})
@@ -377,7 +377,7 @@ func TestUntrusted_Truncated(t *testing.T) {
 		require.NoError(t, l.raw(hello[:len(hello)-1]).Close())
 		l.counted("malformed", 1, l.cfg.Stats.malformed.Load)
 		l.idle()
-		assert.Empty(t, l.Take())
+		assert.Empty(t, l.inbox.Take())
 	})
 }
 
@@ -405,7 +405,7 @@ func TestConnected(t *testing.T) {
 		assert.NoError(t, d.conn.Wait())
 		l.idle()
 		require.NoError(t, d.conn.Close())
-		assert.Empty(t, l.Take())
+		assert.Empty(t, l.inbox.Take())
 	})
 }
 

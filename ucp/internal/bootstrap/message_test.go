@@ -223,20 +223,22 @@ func TestKeyLen(t *testing.T) {
 // TestRequest_ForgottenInTheQueue: a request that was not taken before its dialer went is
 // forgotten; one that was taken is there once more.
 func TestRequest_ForgottenInTheQueue(t *testing.T) {
-	l := &Listener{}
+	l := &Listener{inbox: NewInbox(func() {})}
 	request := func() *Request {
 		a, b := net.Pipe()
 		t.Cleanup(func() { require.NoError(t, errors.Join(a.Close(), b.Close())) })
-		return &Request{l: l, conn: a}
+		return &Request{l: l, inbox: l.inbox, conn: a}
 	}
 	first, gone, taken := request(), request(), request()
-	l.queue = []*Request{first, gone}
-	assert.False(t, gone.note())
-	assert.Equal(t, []*Request{first}, l.queue)
-	assert.True(t, taken.note())
-	assert.Equal(t, []*Request{first, taken}, l.queue)
-	taken.closed = true
-	assert.False(t, taken.note())
+	l.inbox.queue = []*Request{first, gone}
+	gone.leave()
+	assert.Equal(t, []*Request{first}, l.inbox.queue)
+	taken.leave()
+	assert.Equal(t, []*Request{first, taken}, l.inbox.queue)
+	closed := request()
+	closed.closed = true
+	closed.leave()
+	assert.Equal(t, []*Request{first, taken}, l.inbox.queue)
 }
 
 // TestIdentity_String: what people read of a peer.

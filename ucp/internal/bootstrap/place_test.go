@@ -167,7 +167,7 @@ func TestFlood(t *testing.T) {
 				go func() {
 					defer close(ended)
 					for {
-						for _, r := range l.Take() {
+						for _, r := range l.inbox.Take() {
 							switch {
 							case r.Gone():
 								r.Drop()

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 )
 
@@ -33,6 +32,7 @@ type Request struct {
 	taken   chan struct{} // of a data connection: closed by DataConn.Take
 
 	// Under l.mu.
+	inbox   *Inbox // of the worker that replies
 	stage   stage
 	staged  time.Time // when stage began
 	evicted bool      // for another connection
@@ -43,7 +43,7 @@ type Request struct {
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	r := &Request{
-		From: from, Local: addrOf(conn.LocalAddr()), l: l, source: from.source(), conn: conn, plain: arrived{conn}, secret: arrived{conn},
+		From: from, Local: addrOf(conn.LocalAddr()), l: l, inbox: l.inbox, source: from.source(), conn: conn, plain: arrived{conn}, secret: arrived{conn},
 		answer: make(chan []byte, 1), done: make(chan struct{}), hungUp: make(chan struct{}),
 		freed: make(chan struct{}, 1), taken: make(chan struct{}),
 	}
@@ -87,7 +87,7 @@ func (r *Request) close() {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	r.closed = true
-	r.l.queue = slices.DeleteFunc(r.l.queue, func(o *Request) bool { return o == r })
+	r.inbox.remove(r)
 }
 
 // serve handles the connection until it is closed.
@@ -102,7 +102,7 @@ func (r *Request) serve() {
 		defer close(r.hungUp)
 		_, _ = r.conn.Read(make([]byte, 1)) // a dialer sends nothing more, so this is the end
 	}()
-	r.l.put(r)
+	r.l.inbox.add(r)
 	r.respond()
 	r.leave()
 	<-r.hungUp
@@ -238,30 +238,15 @@ func (r *Request) send(answer []byte) bool {
 }
 
 // leave notifies the owner that the dialer is gone, if the owner has taken the request and waits
-// for the dialer.
+// for the dialer: it queues the request for Take again. A request that was not taken yet is removed.
 func (r *Request) leave() {
-	if r.note() {
-		r.l.cfg.Notify()
-	}
-}
-
-// note queues the request for Take again, and reports whether it did. A request that was not
-// taken yet is removed.
-func (r *Request) note() bool {
-	l := r.l
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
 	r.gone = true
 	_ = r.conn.SetReadDeadline(past)
-	if r.closed {
-		return false
+	if !r.closed && !r.inbox.remove(r) {
+		r.inbox.add(r)
 	}
-	if i := slices.Index(l.queue, r); i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
-		return false
-	}
-	l.queue = append(l.queue, r)
-	return true
 }
 
 // doneMessage is a DONE.

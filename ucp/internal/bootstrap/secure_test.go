@@ -97,7 +97,7 @@ func TestTLS_Refused(t *testing.T) {
 				assert.ErrorIs(t, d.err, ucs.ErrRejected)
 			}
 			l.idle()
-			assert.Empty(t, l.Take())
+			assert.Empty(t, l.inbox.Take())
 			assert.EqualValues(t, 1, l.cfg.Stats.unauthenticated.Load())
 		})
 	}
@@ -133,7 +133,7 @@ func TestTLS_NothingInClear(t *testing.T) {
 				require.ErrorAs(t, err, &alert)
 			}
 			l.idle()
-			assert.Empty(t, l.Take())
+			assert.Empty(t, l.inbox.Take())
 			assert.EqualValues(t, 1, l.cfg.Stats.unauthenticated.Load())
 		})
 	}

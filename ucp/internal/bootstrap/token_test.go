@@ -70,7 +70,7 @@ func TestToken_WrongOrMissing(t *testing.T) {
 				require.ErrorAs(t, d.err, &rejected)
 				assert.Equal(t, tc.code, rejected.Code)
 				l.idle()
-				assert.Empty(t, l.Take())
+				assert.Empty(t, l.inbox.Take())
 				assert.EqualValues(t, 1, l.cfg.Stats.unauthenticated.Load())
 			})
 		})
@@ -110,7 +110,7 @@ func TestToken_Replay(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, CodeWrongToken, h.code)
 	l.idle()
-	assert.Empty(t, l.Take())
+	assert.Empty(t, l.inbox.Take())
 }
 
 // TestToken_Reflection: a listener that returns to a dialer what the dialer sends does not prove
@@ -143,7 +143,7 @@ func TestToken_Reflection(t *testing.T) {
 	got, _ := io.ReadAll(conn)
 	assert.Empty(t, got, "hung up")
 	l.idle()
-	assert.Empty(t, l.Take())
+	assert.Empty(t, l.inbox.Take())
 }
 
 // onlyConn hides the shortcuts of sockets from io.Copy.
@@ -166,7 +166,7 @@ func TestToken_ManInTheMiddle(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, CodeWrongToken, h.code)
 	l.idle()
-	assert.Empty(t, l.Take())
+	assert.Empty(t, l.inbox.Take())
 
 	here, there := net.Pipe()
 	defer here.Close()

@@ -1,0 +1,223 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// handOver is a pair whose b listens and hands dialers over to a second worker of its context.
+type handOver struct {
+	*pair
+	first, second *watched
+	w             *Worker // of second
+	handed        int     // dialers
+	stopped       bool    // w makes no progress
+}
+
+// newHandOver has b's listener accept a dialer that sends "first", and hand over the others.
+func newHandOver(t *testing.T, network, address string, second ListenConfig) *handOver {
+	t.Helper()
+	h := &handOver{pair: newPair(t, real("sm+tcp", "sm", "tcp"), Config{})}
+	h.first = h.b.listen(t, network, address, ListenConfig{Private: []byte("first"), Accept: func(r *ConnRequest) bool {
+		if string(r.Private) != "first" {
+			assert.NoError(t, r.HandOver(h.second.Listener))
+			h.handed++
+		}
+		return string(r.Private) == "first"
+	}})
+	var err error
+	h.w, err = h.b.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.w.Close()) })
+	second.Private = []byte("second")
+	h.second = watch(t, &second)
+	h.second.Listener, err = h.w.ListenWith(h.first.Listener, second)
+	require.NoError(t, err)
+	return h
+}
+
+// until is that of the pair, with progress of the second worker.
+func (h *handOver) until(ok func() bool) {
+	h.t.Helper()
+	h.pair.until(func() bool {
+		if !h.stopped {
+			h.w.Progress()
+		}
+		return ok()
+	})
+}
+
+// dial dials with a, and calls step all the time.
+func (h *handOver) dial(private string, step func()) (*Peer, error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	within := func(ctx context.Context, done func() bool) error {
+		h.until(func() bool {
+			step()
+			return done() || ctx.Err() != nil
+		})
+		if done() {
+			return nil
+		}
+		return ctx.Err()
+	}
+	l := h.first.Listener
+	return h.a.w.dial(ctx, l.Addr().Network(), l.Addr().String(), &DialConfig{Private: []byte(private)}, within)
+}
+
+// TestHandOver: each dialer is connected to the worker that the first listener has chosen, receives what that worker
+// sends, and its callbacks are those of that listener.
+func TestHandOver(t *testing.T) {
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			asked := 0
+			h := newHandOver(t, n.network, n.address(t), ListenConfig{Accept: func(r *ConnRequest) bool {
+				asked++
+				assert.Equal(t, n.network, r.From.Network)
+				return string(r.Private) != "unwanted"
+			}})
+			for i, to := range []string{"first", "second", "first", "second", "second"} {
+				p, err := h.dial(to, func() {})
+				require.NoError(t, err, i)
+				require.Equal(t, to, string(p.Private))
+				buf := make([]byte, 5)
+				r, err := h.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
+				if to == "first" {
+					r, err = h.b.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
+				}
+				require.NoError(t, err)
+				require.NoError(t, h.finish(p.EP.TagSend(uint64(i), []byte("hello"), nil)))
+				h.until(r.Done)
+				r.Release()
+				assert.Equal(t, "hello", string(buf))
+			}
+			_, err := h.dial("unwanted", func() {})
+			require.ErrorIs(t, err, ucs.ErrRejected)
+			assert.Equal(t, 4, asked)
+			assert.Equal(t, []string{"come 0", "come 1"}, h.first.events)
+			assert.Equal(t, []string{"come 0", "come 1", "come 2"}, h.second.events)
+
+			require.NoError(t, h.first.Close())
+			require.NoError(t, h.finish(h.second.peers[0].EP.Flush()), "connected peers stay")
+		})
+	}
+}
+
+// TestHandOver_Refuses: what is wrong, and Accept decides itself then.
+func TestHandOver_Refuses(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	other := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	var l *watched
+	var second *Listener
+	var kept *ConnRequest
+	asked := 0
+	l = p.b.listen(t, "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
+		asked++
+		assert.ErrorIs(t, r.HandOver(nil), ucs.ErrInvalidParam)
+		assert.ErrorIs(t, r.HandOver(l.Listener), ucs.ErrInvalidParam, "itself")
+		assert.ErrorIs(t, r.HandOver(other.Listener), ucs.ErrInvalidParam, "another socket")
+		assert.ErrorIs(t, r.HandOver(second), ucs.ErrClosed)
+		kept = r
+		return true
+	}})
+	w, err := p.b.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	_, err = w.ListenWith(nil, ListenConfig{})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = p.b.w.ListenWith(l.Listener, ListenConfig{})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam, "the worker itself")
+	_, err = p.a.w.ListenWith(l.Listener, ListenConfig{})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam, "another context")
+	_, err = w.ListenWith(l.Listener, ListenConfig{Private: make([]byte, MaxPrivate+1)})
+	require.ErrorIs(t, err, ucs.ErrTooLong)
+
+	second, err = w.ListenWith(l.Listener, ListenConfig{})
+	require.NoError(t, err)
+	assert.Equal(t, l.Addr(), second.Addr())
+	require.NoError(t, second.Close())
+	require.NoError(t, second.Close(), "second call")
+	_, err = p.dialTo(l, DialConfig{})
+	require.NoError(t, err)
+	assert.Equal(t, 1, asked)
+	assert.ErrorIs(t, kept.HandOver(second), ucs.ErrInvalidParam, "Accept has returned")
+	require.NoError(t, w.Close())
+	_, err = w.ListenWith(l.Listener, ListenConfig{})
+	require.ErrorIs(t, err, ucs.ErrClosed)
+}
+
+// TestHandOver_Closes: a dialer that waits for the second worker fails as soon as one of the listeners closes, or the
+// second worker does, and the second worker has nothing of it.
+func TestHandOver_Closes(t *testing.T) {
+	for name, end := range map[string]func(h *handOver) error{
+		"the first listener":  func(h *handOver) error { return h.first.Close() },
+		"the second listener": func(h *handOver) error { return h.second.Close() },
+		"the second worker":   func(h *handOver) error { return h.w.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandOver(t, "unix", abstractName(), ListenConfig{Accept: func(*ConnRequest) bool {
+				assert.Fail(t, "the dialer is gone")
+				return false
+			}})
+			h.stopped = true
+			ended := false
+			_, err := h.dial("second", func() {
+				if h.handed == 1 && !ended {
+					ended = true
+					require.NoError(t, end(h))
+				}
+			})
+			require.ErrorIs(t, err, ucs.ErrConnReset)
+			if name == "the first listener" {
+				h.w.Progress()
+			}
+			assert.Empty(t, h.second.events)
+			assert.Zero(t, h.w.eps.Len())
+		})
+	}
+}
+
+// TestHandOver_Goroutines: each worker has a goroutine of its own, and dialers come at once.
+func TestHandOver_Goroutines(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	w, err := p.b.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.Close()) })
+	const dialers = 8
+	var first, second *Listener
+	asked, cameSecond := 0, 0
+	first, err = p.b.w.Listen(t.Context(), "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
+		if asked++; asked%2 == 0 {
+			assert.NoError(t, r.HandOver(second))
+		}
+		return true
+	}})
+	require.NoError(t, err)
+	second, err = w.ListenWith(first, ListenConfig{OnPeer: func(*Peer) { cameSecond++ }})
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, w := range []*Worker{p.b.w, w} {
+		go func() { ended <- w.Serve(ctx) }()
+	}
+	shared := p.a.w.Share()
+	errs := make(chan error, dialers)
+	for range dialers {
+		go func() {
+			_, err := shared.Dial(ctx, "unix", first.Addr().String(), DialConfig{})
+			errs <- err
+		}()
+	}
+	for range dialers {
+		require.NoError(t, <-errs)
+	}
+	cancel()
+	require.Equal(t, context.Canceled, <-ended)
+	require.Equal(t, context.Canceled, <-ended)
+	assert.Equal(t, dialers/2, cameSecond)
+}
