@@ -89,7 +89,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest internal/memtp
 perftest/internal/measure                                                           | internal
-perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers | internal
 perftest/internal/show        perftest/internal/measure

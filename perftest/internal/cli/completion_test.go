@@ -19,7 +19,7 @@ func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 		{"-t |put_lat,get_m", []string{"put_lat,get_mr"}},
 		{"-t |put_lat,put_l", nil},
 		{"-t |al", []string{"all"}},
-		{"--layers |", []string{"verbs", "uct", "ucp"}},
+		{"--layers |", []string{"verbs", "averbs", "uct", "ucp"}},
 		{"-D |", []string{"short", "bcopy", "zcopy", "contig", "iov", "generic"}},
 		{"-f |", []string{"shm", "loop"}},
 		{"-o |c", []string{"csv"}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/averbslayer"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
@@ -97,7 +98,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.memory, "memory", layer.MemoryNames()[0], "memory of both sides: alloc, allocated by the transport; mapped, of the process and registered, over sm that is cross-memory attach; plain, ucp alone, of the process and not named in messages")
 	f.BoolVar(&s.registered, "registered", false, "--memory mapped --layers uct")
 	f.StringVarP(&s.wait, "wait", "E", waitPoll, "how both sides wait: poll, or sleep until a message wakes them, ucp alone")
-	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D the one that it is for)")
+	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has but averbs; with -D the one that it is for)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
@@ -309,16 +310,16 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 	return layers.Of(&j.transport, caps), nil
 }
 
-// namedLayers are those that --layers names, without verbs where no verbs device is under the
+// namedLayers are those that --layers names, without verbs and averbs where no verbs device is under the
 // transport.
 func (j *job) namedLayers() ([]string, error) {
 	names, err := orderLayers(j.settings.layers)
 	if err != nil || j.transport.OverVerbs() {
 		return names, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return n == verbslayer.Name })
+	names = slices.DeleteFunc(names, func(n string) bool { return n == verbslayer.Name || n == averbslayer.Name })
 	if len(names) == 0 {
-		return nil, fmt.Errorf("--layers %s: %s is not over a verbs device; it has uct and ucp", verbslayer.Name, j.plan.Transport)
+		return nil, fmt.Errorf("--layers %s: %s is not over a verbs device; it has uct and ucp", strings.Join(j.settings.layers, ","), j.plan.Transport)
 	}
 	return names, nil
 }

@@ -4,6 +4,7 @@ package layers
 
 import (
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/perftest/internal/layers/averbslayer"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
@@ -47,10 +48,13 @@ func FromEnv(environ []string, own gucx.Own) (Config, error) {
 }
 
 // Names lists the layers from the lowest up.
-func Names() []string { return []string{verbslayer.Name, uctlayer.Name, ucplayer.Name} }
+func Names() []string {
+	return []string{verbslayer.Name, averbslayer.Name, uctlayer.Name, ucplayer.Name}
+}
 
 // Of lists the layers that a transport with caps can be measured through: verbs where
-// there is a verbs device under it that does more than messages, uct and ucp always.
+// there is a verbs device under it that does more than messages, uct and ucp always. It leaves out
+// averbs, which is for the study of UCX.
 func Of(t *device.Transport, caps uct.Caps) (names []string) {
 	oneSided := caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0
 	if t.OverVerbs() && oneSided {
@@ -85,9 +89,10 @@ func (c Config) Explain(fabric, transport string) (string, error) {
 // Set makes the layers.
 func (c Config) Set() layer.Set {
 	s := layer.Set{Names: Names(), Open: map[string]layer.Opener{
-		verbslayer.Name: verbslayer.New(c.reliable, c.devices()).Open,
-		uctlayer.Name:   uctlayer.New(c.Components).Open,
-		ucplayer.Name:   ucplayer.New(c.UCP, c.Components).Open,
+		verbslayer.Name:  verbslayer.New(c.reliable, c.devices()).Open,
+		averbslayer.Name: averbslayer.New(verbslayer.New(c.reliable, c.devices())).Open,
+		uctlayer.Name:    uctlayer.New(c.Components).Open,
+		ucplayer.Name:    ucplayer.New(c.UCP, c.Components).Open,
 	}}
 	c.openForced(s.Open)
 	return s

@@ -241,6 +241,21 @@ func (c *Conn) Progress() int { return c.cq.Poll(c.wc[:]) }
 // CQ returns the completion queue of sends. A caller that polls it must pass the completions to Complete.
 func (c *Conn) CQ() *verbs.CQ { return c.cq }
 
+// RecvCQ returns the completion queue of receives.
+func (c *Conn) RecvCQ() *verbs.CQ { return c.recvCQ }
+
+// QP returns the queue pair, for a caller that posts to it and polls CQ instead of this layer.
+func (c *Conn) QP() *verbs.QP { return c.qp }
+
+// Lengths returns how many work requests the send queue takes, and how many follow each other
+// without a completion.
+func (c *Conn) Lengths() (depth, moderation uint64) {
+	return uint64(c.queues.depth), uint64(c.queues.moderation)
+}
+
+// Idle returns the Idle of the connection.
+func (c *Conn) Idle() layer.Idle { return layer.NewIdle(c.cfg) }
+
 // Complete completes the work requests of wc, of which there is at least one. It returns the error of the first that
 // failed.
 func (c *Conn) Complete(wc []verbs.WC) error {

@@ -45,23 +45,14 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 
 // newOp makes what all operations have in common.
 func (c *Conn) newOp(s layer.Spec) (*op, error) {
-	if err := s.Check(len(c.Memory())); err != nil {
+	wr, err := c.Request(s)
+	if err != nil {
 		return nil, err
 	}
-	switch {
-	case c.peer == nil:
-		return nil, layer.ErrNotConnected
-	case s.Kind.Tagged() || s.Kind.Streamed():
-		return nil, layer.ErrNoSuchOp
-	}
-	o := &op{Conn: c, kind: s.Kind, window: s.Window, left: s.Window,
-		idle: layer.NewIdle(c.cfg), signaled: c.posted,
-		depth: uint64(c.queues.depth), moderation: uint64(c.queues.moderation)}
-	remote := verbs.SendWR{RemoteAddr: c.peer.Memory.Addr, RKey: c.peer.RKey}
-	o.nop[0] = remote
-	o.nop[0].Opcode, o.nop[0].Flags = verbs.OpRDMAWrite, verbs.SendSignaled
-	o.wr[0] = remote
-	o.fill(&o.wr[0], s)
+	o := &op{Conn: c, kind: s.Kind, window: s.Window, left: s.Window, idle: c.Idle(), signaled: c.posted}
+	o.depth, o.moderation = c.Lengths()
+	o.nop[0] = verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey}
+	o.wr[0] = wr
 	return o, nil
 }
 
@@ -84,14 +75,24 @@ func (c *Conn) Part(s layer.Spec) (layer.Part, error) {
 	return layer.NewMessagePart(m, s, m.in, m.note), nil
 }
 
-// fill completes wr for the operation.
-func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
-	if s.Kind == layer.Flush {
-		return
+// Request returns the work request of an operation, not signaled. Errors as Op.
+func (c *Conn) Request(s layer.Spec) (wr verbs.SendWR, err error) {
+	if err := s.Check(len(c.Memory())); err != nil {
+		return wr, err
 	}
-	wr.SGList = []verbs.SGE{o.local.SGE(0, s.Size)}
-	if (s.Kind == layer.Put || s.Kind.Message()) && s.Size <= o.queues.inline {
-		wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, o.local.Bytes()[:s.Size]
+	switch {
+	case c.peer == nil:
+		return wr, layer.ErrNotConnected
+	case s.Kind.Tagged() || s.Kind.Streamed():
+		return wr, layer.ErrNoSuchOp
+	}
+	wr.RemoteAddr, wr.RKey = c.peer.Memory.Addr, c.peer.RKey
+	if s.Kind == layer.Flush {
+		return wr, nil
+	}
+	wr.SGList = []verbs.SGE{c.local.SGE(0, s.Size)}
+	if (s.Kind == layer.Put || s.Kind.Message()) && s.Size <= c.queues.inline {
+		wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, c.local.Bytes()[:s.Size]
 	}
 	switch s.Kind {
 	case layer.Put:
@@ -106,6 +107,7 @@ func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
 	case layer.CSwap:
 		wr.Opcode = verbs.OpAtomicCmpSwap
 	}
+	return wr, nil
 }
 
 // Post posts the work request, signaled at the end of a window and often enough in

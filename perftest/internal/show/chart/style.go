@@ -21,7 +21,7 @@ var colors = []color.Color{
 }
 
 // layerColors are the places in colors of layers, which have the same color in all panels and files.
-var layerColors = map[string]int{"verbs": 0, "uct": 1, "ucp": 2}
+var layerColors = map[string]int{"verbs": 0, "averbs": 3, "uct": 1, "ucp": 2}
 
 // colorOf is the color of a name, or that of its place if the name has none of its own.
 func colorOf(name string, place int) color.Color {

@@ -77,10 +77,7 @@ func added(r *result.Record, named bool) string {
 		what = " " + operation(r)
 	}
 	ns, pct := math.Abs(r.OverNS), math.Abs(r.OverPct)
-	upper, lower := strings.ToUpper(r.Layer), strings.ToUpper(r.Over)
-	if r.Over == verbsLayer {
-		lower = r.Over
-	}
+	upper, lower := written(r.Layer), written(r.Over)
 	switch {
 	case ns < least:
 		return fmt.Sprintf("%s adds less than 1 ns%s over %s", upper, prefixed(" to", what), lower)
@@ -90,8 +87,13 @@ func added(r *result.Record, named bool) string {
 	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, whole(ns), whole(r.OverLoNS), whole(r.OverHiNS), pct, prefixed(" to", what), lower)
 }
 
-// verbsLayer is no abbreviation.
-const verbsLayer = "verbs"
+// written is the name of a layer as text has it: verbs and averbs are no abbreviations.
+func written(layer string) string {
+	if strings.HasSuffix(layer, "verbs") {
+		return layer
+	}
+	return strings.ToUpper(layer)
+}
 
 // prefixed puts a word before a text that is there.
 func prefixed(word, text string) string {

@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// Send is the send queue of an RC QP. It does not check for room: the caller posts no more work
+// requests at a time than the QP was created for.
+//
+// numbers has an element for each basic block of the ring, a power of two, and every index is
+// masked, so no pointer leads out of it. The ring stays mapped until the QP is closed.
+type Send struct {
+	prm.SendRing
+	// Posted and Done count work requests: those posted, and those up to the last completion.
+	Posted, Done uint64
+
+	numbers []uint64 // of the work request that begins at a basic block
+	pi      uint32   // basic blocks written
+	dbrec   prm.DBRec
+
+	page      unsafe.Pointer
+	off, step uint32       // page offset of the BlueFlame buffer to use next; distance of the other
+	bfLen     uint32       // bytes of a BlueFlame buffer; 0 without BlueFlame
+	doorbell  prm.Doorbell // of a software device; nil on hardware
+	shared    *mlx5.SharedRegister
+}
+
+// Open takes over the send queue of qp, to which nothing has been posted. ErrUnsupported if its
+// queues are not those of mlx5.
+func (q *Send) Open(qp *verbs.QP) error {
+	raw, err := mlx5.RawQPOf(qp)
+	if err != nil {
+		return err
+	}
+	view, err := prm.NewSQView(raw.SQ.Buf, raw.SQ.Count, raw.QPN, qp.Type())
+	if err != nil {
+		return err
+	}
+	*q = Send{SendRing: prm.NewSendRing(view, qp.Cap(), false), numbers: make([]uint64, raw.SQ.Count), dbrec: raw.DBRec,
+		page: raw.UAR.Page, off: raw.UAR.Off, step: raw.UAR.Step, bfLen: raw.UAR.BFLen,
+		doorbell: raw.UAR.Doorbell, shared: raw.UAR.Shared}
+	return nil
+}
+
+// Write posts an RDMA write of data, which goes inline: 1 byte up to the inline limit of the QP.
+// data may be reused on return.
+func (q *Send) Write(flags prm.CtrlFlags, raddr uint64, rkey uint32, data []byte) {
+	b := q.BB(q.pi)
+	word := q.Word(q.pi, prm.OpRDMAWrite, prm.ShortSegs(len(data)))
+	prm.PutShortWrite(b, word, flags, raddr, rkey)
+	if len(data) <= prm.MaxShortLen {
+		prm.PutShortData(b, data)
+	} else {
+		q.PutWriteData(q.pi, data)
+	}
+	q.post(word)
+}
+
+// Post posts a work request. It fails if wr is not valid.
+func (q *Send) Post(wr *verbs.SendWR) error {
+	word := q.Encode(q.pi, wr, nil)
+	if word == 0 {
+		return q.Refused(wr, nil)
+	}
+	q.post(word)
+	return nil
+}
+
+// post hands the work request whose control word is word, at pi, to the device.
+func (q *Send) post(word uint64) {
+	first, n := q.pi, prm.WordBBs(word)
+	q.Posted++
+	*q.number(first) = q.Posted
+	q.pi = first + n
+	q.dbrec.StoreSend(uint16(q.pi))
+	if q.doorbell == nil || q.shared != nil || n*prm.BBLen > q.bfLen {
+		q.ring(word, first)
+		return
+	}
+	// The page of a software device is memory: no fence, and plain stores.
+	off := q.off
+	q.off = off ^ q.step
+	for i := range n {
+		// Sound: off is that of a BlueFlame buffer of bfLen bytes in the page.
+		copyBB(unsafe.Add(q.page, off+i*prm.BBLen), q.BB(first+i))
+	}
+	q.doorbell.Ring(off, word)
+}
+
+// copyBB copies a basic block in the words in which it was written.
+func copyBB(to unsafe.Pointer, b *prm.BB) {
+	d, s := (*[8]uint64)(to), (*[8]uint64)(unsafe.Pointer(b))
+	d[0], d[1], d[2], d[3] = s[0], s[1], s[2], s[3]
+	d[4], d[5], d[6], d[7] = s[4], s[5], s[6], s[7]
+}
+
+// ring is the store to the register on hardware, where others ring, too, or where the work
+// request does not fit a BlueFlame buffer.
+//
+//go:noinline
+func (q *Send) ring(word uint64, first uint32) {
+	off := q.off
+	if q.shared != nil {
+		off = q.shared.Take()
+	} else {
+		q.off = off ^ q.step
+	}
+	reg := unsafe.Add(q.page, off)
+	if q.doorbell == nil {
+		mmio.ToDevice() // the doorbell record before the register
+	}
+	n := prm.WordBBs(word)
+	if n*prm.BBLen <= q.bfLen {
+		for i := range n {
+			mmio.Copy64(unsafe.Add(reg, i*prm.BBLen), unsafe.Pointer(q.BB(first+i)))
+		}
+	} else {
+		mmio.Doorbell64(reg, binary.NativeEndian.Uint64(q.BB(first)[:8]))
+	}
+	if q.doorbell == nil {
+		mmio.FlushWC()
+	}
+	if q.shared != nil {
+		q.shared.Give()
+	}
+	if q.doorbell != nil {
+		q.doorbell.Ring(off, word)
+	}
+}
+
+// number is the element of the work request that begins at basic block i.
+func (q *Send) number(i uint32) *uint64 {
+	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(q.numbers)), uintptr(i&(q.Count()-1))*8))
+}
