@@ -42,6 +42,8 @@ func sorted[V any](table map[Op]V) []Op { return slices.Sorted(maps.Keys(table))
 var (
 	// rcOver is what uct/ib/rc may add to verbs.
 	rcOver = map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 90, Flush: 120, PutZcopy: 80, GetZcopy: 80}
+	// directOver is what rc_mlx5 may add to mlx5 queues that their user writes.
+	directOver = map[Op]int{Put: 20, Flush: 135}
 	// ucpOver is what UCP may add to UCT over rc: the goals of get, fetch and flush, and what
 	// puts and gets take that are not copied. Eight instructions of a put refuse ranges outside
 	// the region.
@@ -67,7 +69,7 @@ func TestBudget_OneSided(t *testing.T) {
 	m := countBudget(t, usual, Verbs,
 		Plan{Ops: []Op{Put, Get, Add, FAdd, Flush, Idle}, APIs: layers, Sizes: []int{8}, Switches: true},
 		Plan{Ops: []Op{PutZcopy, GetZcopy}, APIs: layers, Sizes: []int{minZcopy}},
-		Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
+		Plan{Ops: []Op{Put, Flush}, APIs: []Part{AVerbs, UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
 		Plan{Ops: sorted(overSM), APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	total := func(op Op, api Part, by string) int {
 		return sampleOf(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
@@ -79,6 +81,13 @@ func TestBudget_OneSided(t *testing.T) {
 	})
 	t.Run("rc_mlx5", func(t *testing.T) { // which writes the queue itself
 		assert.LessOrEqual(t, 2*total(Put, UCT, dv.RCName), total(Put, UCT, ""))
+	})
+	t.Run("averbs", func(t *testing.T) {
+		for op, most := range directOver {
+			over := total(op, UCT, dv.RCName) - total(op, AVerbs, dv.RCName)
+			assert.Positive(t, over, op)
+			assert.LessOrEqual(t, over, most, op)
+		}
 	})
 	t.Run("sm", func(t *testing.T) {
 		for op, budget := range overSM {

@@ -26,6 +26,11 @@ const (
 	Idle            // progress with nothing to do
 	Busy            // [one put that asks for a completion, then] the progress that handles it
 
+	// Polls of completion queues that are empty, of verbs and averbs: transports have one queue for
+	// sends and receives.
+	PollTx // poll that of sends
+	PollRx // poll that of receives
+
 	// Puts and gets that are not copied, as they are posted in windows before a flush: in
 	// UCP without a request.
 	PutZcopy // post a put of registered memory [then flush it]
@@ -56,7 +61,7 @@ const (
 	opEnd
 )
 
-var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "put_zcopy", "get_zcopy",
+var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "poll_tx", "poll_rx", "put_zcopy", "get_zcopy",
 	"put_window", "get_window", "fadd_window",
 	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept",
 	"rndv", "rndv_recv", "rndv_done"}
@@ -83,7 +88,7 @@ func (o Op) sizes(asked []int) []int {
 	switch o {
 	case Add, FAdd, FAddWindow:
 		return []int{wordLen}
-	case Idle:
+	case Idle, PollTx, PollRx:
 		return []int{0}
 	case PutZcopy, GetZcopy, PutWindow, GetWindow:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minZcopy })
@@ -97,6 +102,9 @@ func (o Op) sizes(asked []int) []int {
 
 // windowed reports whether op is one of windows.
 func (o Op) windowed() bool { return o >= PutWindow && o <= FAddWindow }
+
+// polls reports whether op polls one of two queues.
+func (o Op) polls() bool { return o == PollTx || o == PollRx }
 
 // windowLen is how many operations a window has: more than rc posts for one completion.
 const windowLen = 80
@@ -125,10 +133,10 @@ const maxSize = 64 << 10
 // Case is one thing to count: an operation called through the API of a layer.
 type Case struct {
 	Op   Op
-	API  Part // Verbs, UCT or UCP
+	API  Part // Verbs, AVerbs, UCT or UCP
 	Size int  // bytes; 0 where the operation has no length
 	// Switch is an alternative of the layer: one of switches, or a transport; "" is its
-	// default.
+	// default. That of AVerbs is rc_mlx5.
 	Switch string
 }
 
@@ -187,14 +195,18 @@ func (p Plan) Cases() (cases []Case) {
 func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 	over := p.Transports
 	switch {
-	case op.message() && api == Verbs:
+	case op.message() && api < UCT:
 		return nil // verbs are measured by one-sided operations
+	case op.polls() && api >= UCT:
+		return nil
 	case op.tagged() && api == UCT:
 		return nil // uct has none
 	case op >= AMBcopy && !op.tagged() && api == UCP && size <= maxAMShort:
 		return nil // the same call as AMShort
 	case op.message() && len(over) == 0:
 		over = transports
+	case api == AVerbs:
+		return []Case{{Op: op, API: api, Size: size, Switch: dv.RCName}} // the transport above it
 	case !op.message() && (api == Verbs || len(over) == 0):
 		return []Case{{Op: op, API: api, Size: size}}
 	}
@@ -221,11 +233,11 @@ func (p Plan) switched(op Op, api Part, size int) (cases []Case) {
 	return cases
 }
 
-// Alternatives of ucp: those that undo what it does better than the UCX of the study
+// Alternatives: those that undo what ucp and the transports do better than the UCX of the study
 // (its sections IV and V), and a worker that goroutines share.
 const (
 	switchResolve     = "resolve" // resolve the remote key at each operation
-	switchPollTx      = "poll-tx" // poll send queues on which nothing is outstanding
+	switchPollTx      = "poll-tx" // poll queues that show that they are empty, as UCX polls send queues
 	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
 	switchShared      = "shared"  // call through a SharedWorker that nobody else uses
 	// overDirect is what comes before the first three over rc_mlx5.
@@ -239,6 +251,9 @@ var switches = []struct {
 	ops  []Op
 	over string // the transport that must be counted too; "" if that is the default
 }{
+	{switchPollTx, UCT, []Op{Idle}, ""},
+	{overDirect + switchPollTx, UCT, []Op{Idle}, dv.RCName},
+	{dv.UDName + "+" + switchPollTx, UCT, []Op{Idle}, dv.UDName},
 	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}, ""},
 	{switchPollTx, UCP, []Op{Flush, Idle, Busy}, ""},
 	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}, ""},

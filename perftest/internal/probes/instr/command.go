@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
 	"github.com/gucx/gucx/perftest/internal/show/quantity"
+	"github.com/gucx/gucx/uct/ib/dv"
 )
 
 // Defaults of the command.
@@ -59,10 +60,11 @@ func Command() *cobra.Command { return newCommand(openers) }
 // long is the help of the command.
 const long = `Count the instructions of one operation, by layer and function.
 
-A child process runs each operation over verbs, UCT and UCP on the software HCA
-while this one single-steps it with ptrace. That needs no performance counters
-and no privilege, and the counts are exact: they compare layers on a noisy
-machine. Everything takes a minute or two, less than half of that with
+A child process runs each operation over verbs, UCT and UCP on the software HCA,
+and over mlx5 queues without verbs (averbs) below rc_mlx5, while this one
+single-steps it with ptrace. That needs no performance counters and no
+privilege, and the counts are exact: they compare layers on a noisy machine.
+Everything takes a minute or two, less than half of that with
 --no-device, and a few operations (--ops, -s) some seconds.
 
 Rows are where instructions were executed, columns the API that was called. The
@@ -74,6 +76,8 @@ into a transport buffer by UCT and UCP; put_zcopy and get_zcopy, from 512 B on,
 are posted from registered memory in all three, in UCP without a request.
 Of amd64's instructions csv and json have too how many are branches, calls,
 calls through pointers, and loads.
+poll_tx and poll_rx poll an empty completion queue of sends, or of receives, in
+verbs and averbs; a transport has one queue for both.
 A put_window, get_window or fadd_window is 80 operations and the flush, whose
 end verbs know; it is counted only if it is asked for.
 Active messages are counted on both sides: am_short and am_bcopy are the
@@ -118,7 +122,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ", "))
 	f.Lookup("ops").DefValue = "all but windows"
 	quantity.SizeList(f, &o.sizes, maxSize, "size", "s", []int{8, 1024}, "message lengths in bytes: 8,1k, 8-64k for powers of two")
-	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
+	f.StringSliceVar(&o.layers, "layers", nil, "APIs to call, of "+strings.Join(partNames[Device+1:harness], ", ")+" (default all; averbs with -x "+dv.RCName+")")
 	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc, rc_mlx5, sm and self of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.StringVarP(&o.fabric, "fabric", "f", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, ", "))
 	quantity.Count(f, &o.reps, "reps", "n", defaultReps, "repetitions of each operation")
@@ -212,10 +216,10 @@ func (o options) plan() (p Plan, err error) {
 		}
 		p.Ops = append(p.Ops, op)
 	}
-	for _, name := range o.layers {
+	for _, name := range o.apis() {
 		i := slices.Index(partNames[:harness], name)
 		if i <= int(Device) {
-			return Plan{}, fmt.Errorf("unknown layer %q; there are verbs, uct, ucp", name)
+			return Plan{}, fmt.Errorf("unknown layer %q; there are %s", name, strings.Join(partNames[Device+1:harness], ", "))
 		}
 		p.APIs = append(p.APIs, Part(i))
 	}
@@ -240,6 +244,17 @@ func (o options) plan() (p Plan, err error) {
 		return Plan{}, errors.New("nothing to count: no operation, layer or size")
 	}
 	return p, nil
+}
+
+// apis are the layers asked for, or by default those that the transports have.
+func (o options) apis() []string {
+	switch {
+	case o.layers != nil: // "" is none
+		return o.layers
+	case slices.Contains(o.transports, dv.RCName):
+		return partNames[Device+1 : harness]
+	}
+	return []string{Verbs.String(), UCT.String(), UCP.String()}
 }
 
 // writer picks the output format.

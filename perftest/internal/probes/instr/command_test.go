@@ -24,6 +24,12 @@ func TestPlan_Cases(t *testing.T) {
 	p.APIs, p.Transports = []Part{UCT}, []string{"rc", "rc_mlx5"}
 	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCT, Size: 8})
 	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCT, Size: 8, Switch: "rc_mlx5"})
+	p.APIs = []Part{AVerbs}
+	assert.Contains(t, p.Cases(), Case{Op: Put, API: AVerbs, Size: 8, Switch: "rc_mlx5"}, "once")
+	assert.Len(t, p.Cases(), 4)
+	p = Plan{Ops: []Op{PollTx, PollRx}, APIs: []Part{Verbs, AVerbs, UCT, UCP}, Sizes: []int{8, 1024}}
+	assert.Equal(t, []Case{{Op: PollTx, API: Verbs}, {Op: PollTx, API: AVerbs, Switch: "rc_mlx5"}, {Op: PollRx, API: Verbs}, {Op: PollRx, API: AVerbs, Switch: "rc_mlx5"}},
+		p.Cases(), "of the layers that have two queues")
 	p = Plan{Ops: []Op{AMShort, AMBcopyRecv}, APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}}
 	var want []Case
 	for _, c := range []Case{{Op: AMShort, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 1024}} {
@@ -48,6 +54,13 @@ func TestPlan_Cases(t *testing.T) {
 	assert.Contains(t, p.Cases(), direct)
 }
 
+// TestOptions_APIs: averbs are below rc_mlx5 alone, and counted whenever they are named.
+func TestOptions_APIs(t *testing.T) {
+	assert.Equal(t, []string{"verbs", "uct", "ucp"}, options{transports: []string{"rc", "sm"}}.apis())
+	assert.Equal(t, []string{"verbs", "averbs", "uct", "ucp"}, options{transports: []string{"rc", "rc_mlx5"}}.apis())
+	assert.Equal(t, []string{"averbs"}, options{layers: []string{"averbs"}}.apis())
+}
+
 func TestCase_String(t *testing.T) {
 	assert.Equal(t, "put 8 B, ucp, resolve", Case{Op: Put, API: UCP, Size: 8, Switch: "resolve"}.String())
 	assert.Equal(t, "idle, verbs", Case{Op: Idle, API: Verbs}.String())
@@ -70,6 +83,7 @@ func TestCommand_BadFlags(t *testing.T) {
 		{"fabric", []string{"--fabric", "roce"}, `fabric "roce": there are loop, shm`},
 		{"format", []string{"-o", "xml"}, `unknown output format "xml"`},
 		{"nothing", []string{"--ops="}, "nothing to count"},
+		{"no layer", []string{"--layers="}, "nothing to count"},
 		{"argument", []string{"put"}, "unknown command"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

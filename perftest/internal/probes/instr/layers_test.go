@@ -53,7 +53,7 @@ func sampleOf(t *testing.T, m *Measurement, c Case) Sample {
 // everyCase are plans that, with the budgets, have each case but windows in UCP, each of which
 // takes as long as a hundred others: those are for sweeps.
 func everyCase() []Plan {
-	layers := []Part{Verbs, UCT, UCP}
+	layers := []Part{Verbs, AVerbs, UCT, UCP}
 	if testing.Short() {
 		return []Plan{{Ops: []Op{Put, GetZcopy, Flush, AMShort, Tag}, APIs: layers, Sizes: []int{8}}}
 	}

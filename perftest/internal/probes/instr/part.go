@@ -10,6 +10,7 @@ type Part uint8
 const (
 	Device  Part = iota // the software HCA; on hardware this is silicon
 	Verbs               // verbs objects and the mlx5 driver
+	AVerbs              // mlx5 queues without the verbs library: "accelerated verbs" of the study of UCX
 	UCT                 // the transport
 	UCP                 // ucp and its wireup
 	harness             // perftest: not counted
@@ -20,7 +21,7 @@ const (
 // ucs and internal.
 const services = partEnd
 
-var partNames = [partEnd]string{"device", "verbs", "uct", "ucp", "harness"}
+var partNames = [partEnd]string{"device", "verbs", "averbs", "uct", "ucp", "harness"}
 
 // String returns the lowercase name.
 func (p Part) String() string {
@@ -43,6 +44,7 @@ var parts = []struct {
 	{"uct", UCT},
 	{"wireup", UCP},
 	{"ucp", UCP},
+	{"perftest/internal/layers/averbslayer/queue", AVerbs},
 	{"perftest", harness},
 }
 

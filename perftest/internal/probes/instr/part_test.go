@@ -38,6 +38,8 @@ func TestPartOf(t *testing.T) {
 		"github.com/gucx/gucx/uct/ib/verbs/softhca/part":      Device,
 		"github.com/gucx/gucx/perftest/internal/probes/instr": harness,
 		"github.com/gucx/gucx/perftest":                       harness,
+		module + "perftest/internal/layers/averbslayer":       harness,
+		module + "perftest/internal/layers/averbslayer/queue": AVerbs,
 		"github.com/gucx/gucx/internal/seq":                   services,
 		"github.com/gucx/gucx/internal/mmio":                  services,
 		"github.com/gucx/gucx/ucpx":                           services,

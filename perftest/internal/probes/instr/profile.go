@@ -100,7 +100,7 @@ func (p Profile) Part(part Part) (n int) {
 
 // Total returns the instructions of the layers: without the device, which is
 // silicon elsewhere, and without the measuring program.
-func (p Profile) Total() int { return p.Part(Verbs) + p.Part(UCT) + p.Part(UCP) }
+func (p Profile) Total() int { return p.Part(Verbs) + p.Part(AVerbs) + p.Part(UCT) + p.Part(UCP) }
 
 // WithDevice returns the instructions of the layers and of the software HCA.
 func (p Profile) WithDevice() int { return p.Total() + p.Part(Device) }

@@ -21,9 +21,10 @@ import (
 // is counted is all that the initiator does. On the loop fabric both ends share a
 // device, on shm each opens its own; over self they are one.
 var openers = map[Part]opener{
-	Verbs: openVerbs,
-	UCT:   openUCT,
-	UCP:   openUCP,
+	Verbs:  openVerbs,
+	AVerbs: openAVerbs,
+	UCT:    openUCT,
+	UCP:    openUCP,
 }
 
 // A completion is there at one of the first polls once the devices know each other, because

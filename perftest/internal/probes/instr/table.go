@@ -207,8 +207,8 @@ func blankZero(n int) string {
 	return strconv.Itoa(n)
 }
 
-// added says what each API adds to the one below it, and each alternative to its
-// default: the column that stands before it.
+// added says what each API adds to the one below it, averbs to verbs, and each alternative to
+// its default.
 func (g tableGroup) added() (row table.Row, any bool) {
 	row = table.Row{"added"}
 	for _, r := range g.columns {
@@ -224,8 +224,11 @@ func (g tableGroup) added() (row table.Row, any bool) {
 // below finds what a case is compared with.
 func (g tableGroup) below(c Case) (Result, bool) {
 	want := Case{Op: c.Op, API: c.API, Size: c.Size}
-	if c.Switch == "" {
-		want.API = c.API - 1
+	switch {
+	case c.API == AVerbs, c.API == UCT && c.Switch == "":
+		want.API = Verbs
+	case c.Switch == "":
+		want.API--
 	}
 	i := slices.IndexFunc(g.columns, func(r Result) bool { return r.Case == want && r.Skip == "" })
 	if i < 0 {

@@ -70,6 +70,22 @@ verbs: not counted: no progress here
 `, "\n"), b.String())
 }
 
+// TestBelow: rc and averbs are compared with verbs, a layer above with the one below it, and an
+// alternative with its default.
+func TestBelow(t *testing.T) {
+	var g tableGroup
+	for _, c := range []Case{{API: Verbs}, {API: AVerbs, Switch: "rc_mlx5"}, {API: UCT}, {API: UCT, Switch: "rc_mlx5"}, {API: UCP}} {
+		g.columns = append(g.columns, Result{Case: c})
+	}
+	for i, want := range []int{-1, 0, 0, 2, 2} {
+		base, ok := g.below(g.columns[i].Case)
+		require.Equal(t, want >= 0, ok, i)
+		if ok {
+			assert.Equal(t, g.columns[want].Case, base.Case, i)
+		}
+	}
+}
+
 func TestWriteTables_FitATerminalOf80(t *testing.T) {
 	m := example()
 	long := Place{Part: UCT, Function: "uct/ib/internal/rccore.(*EP).someLongNameWithoutEnd[go.shape.struct{}].func1.2"}

@@ -36,13 +36,13 @@ type ucpRig struct {
 	atOnce bool         // puts and flushes end while they are posted
 }
 
-// alternative returns the transport and the configuration of a name in switches or ucpTransports.
+// alternative returns the transport and the configuration of a name in switches or transports.
 func alternative(name string) (transport string, cfg layers.Config, err error) {
 	transport = transports[0]
 	change := name
 	if tl, after, both := strings.Cut(name, "+"); both {
 		transport, change = tl, after
-	} else if slices.Contains(ucpTransports, name) {
+	} else if slices.Contains(transports, name) {
 		transport, change = name, ""
 	}
 	switch change {

@@ -25,12 +25,14 @@ type uctRig struct {
 	done  bool // comp has fired
 }
 
-// openUCT opens the rig over a transport; "" is the default one.
-func openUCT(fabric, tl string) (rig, error) {
-	if tl == "" {
-		tl = transports[0]
+// openUCT opens the rig over a transport, or with an alternative.
+func openUCT(fabric, name string) (rig, error) {
+	tl, cfg, err := alternative(name)
+	if err != nil {
+		return nil, err
 	}
-	p, err := openPair[*uctlayer.Conn](ofDefaults(uctlayer.Name), fabric, tl)
+	cfg.Devices = devices
+	p, err := openPair[*uctlayer.Conn](func() layer.Opener { return cfg.Set().Open[uctlayer.Name] }, fabric, tl)
 	if err != nil {
 		return nil, err
 	}

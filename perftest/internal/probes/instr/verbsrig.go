@@ -13,10 +13,11 @@ import (
 // single-threaded CQ: no locks, as in uct/ib/rc.
 type verbsRig struct {
 	*pair[*verbslayer.Conn]
-	cq    *verbs.CQ // of the near end
-	op    layer.Op  // of the case
-	wc    [verbsBatch]verbs.WC
-	found int // completions of the counted poll
+	cq     *verbs.CQ // of the near end, as recvCQ
+	recvCQ *verbs.CQ
+	op     layer.Op // of the case
+	wc     [verbsBatch]verbs.WC
+	found  int // completions of the counted poll
 }
 
 const (
@@ -31,15 +32,18 @@ func openVerbs(fabric, _ string) (rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &verbsRig{pair: p, cq: p.near.CQ()}, nil
+	return &verbsRig{pair: p, cq: p.near.CQ(), recvCQ: p.near.RecvCQ()}, nil
 }
 
 // steps implements rig. All work requests but those of windows are signaled, as those of uct/ib/rc are
 // on an idle endpoint. The polls that are counted are the rig's own: CQ.Poll is inlined, so that the layer's
 // poll takes other instructions.
 func (r *verbsRig) steps(c Case) (steps, error) {
-	if c.Op == Idle {
+	switch c.Op {
+	case Idle, PollTx:
 		return steps{op: func() error { return want(r.cq.Poll(r.wc[:]), 0) }}, nil
+	case PollRx:
+		return steps{op: func() error { return want(r.recvCQ.Poll(r.wc[:]), 0) }}, nil
 	}
 	spec, ok := c.spec()
 	if !ok {

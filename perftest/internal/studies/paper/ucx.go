@@ -4,11 +4,11 @@ import "strings"
 
 // Commands of the study of UCX. Those in real time compare medians, which a busy machine disturbs least.
 var (
-	ucxInstr = &Run{Args: "instructions --ops put,flush,idle --switches --no-device -n 5 -x rc,rc_mlx5 -s 1,8,28,64,98,128,220,256,1024,4096,8192"}
-	ucxIdle  = &Run{Args: "instructions --ops idle --layers uct --no-device -n 5 -x rc,rc_mlx5,ud,ud_mlx5"}
+	ucxInstr = &Run{Args: "instructions --ops put,flush,idle,poll_tx,poll_rx --switches --no-device -n 5 -x rc,rc_mlx5 -s 1,8,28,64,98,128,220,256,1024,4096,8192"}
+	ucxIdle  = &Run{Args: "instructions --ops idle --layers uct --switches --no-device -n 60 -x rc,rc_mlx5,ud,ud_mlx5"}
 
 	ucxShort       = &Run{Args: "-x rc -t put_lat -s 1,8,64,96 --rounds 5"}
-	ucxShortDirect = &Run{Args: "-x rc_mlx5 -t put_lat -s 1,8,64,96 --rounds 5"}
+	ucxShortDirect = &Run{Args: "-x rc_mlx5 --layers averbs,uct,ucp -t put_lat -s 1,8,64,96 --rounds 5"}
 	ucxBcopy       = &Run{Env: []string{"GUCX_ZCOPY_THRESH=inf"}, Args: "-x rc -t put_lat -D bcopy --layers uct,ucp -s 128,512,2k,8k --rounds 5"}
 	ucxBcopyDirect = &Run{Env: []string{"GUCX_ZCOPY_THRESH=inf"}, Args: "-x rc_mlx5 -t put_lat -D bcopy --layers uct,ucp -s 128,512,2k,8k --rounds 5"}
 
@@ -42,7 +42,7 @@ var ucxWindows = func() (list []*Run) {
 }()
 
 // layerParts are the parts whose instructions count for a call through a layer.
-const layerParts = ",part=verbs|uct|ucp"
+const layerParts = ",part=verbs|averbs|uct|ucp"
 
 // counted is the instructions of a call through the API of a layer.
 func counted(op, size, layer, alternative string) Value {
@@ -61,6 +61,16 @@ func both(size, layer, alternative string) Value {
 
 func idleOf(transport string) Value {
 	return sum(ucxIdle, "op=idle,switch="+transport+layerParts, "instructions")
+}
+
+// idlePart is the instructions of one part of an idle progress.
+func idlePart(transport, part string) Value {
+	return sum(ucxIdle, "op=idle,switch="+transport+",part="+part, "instructions")
+}
+
+// flushPart is the instructions of one part of a flush of UCP behind a put of 8 bytes.
+func flushPart(transport, part string) Value {
+	return sum(ucxInstr, "op=flush,size=8,layer=ucp,switch="+transport+",part="+part, "instructions")
 }
 
 // undone is how many instructions of a flush a remedy saves, of those without it.
@@ -106,9 +116,9 @@ func ucxStructure() []Figure {
 }
 
 // latencyCases compare layers at sizes of short messages and of copied ones.
-func latencyCases(short, bcopy *Run, verbsPlace string) []Case {
+func latencyCases(short, bcopy *Run, lowest, says, verbsPlace string) []Case {
 	return []Case{
-		{Name: "8 B, UCT over verbs", Value: over(p50(short, "put_lat", "uct", "8"), p50(short, "put_lat", "verbs", "8")), Unit: Times, Says: "minimal overhead", Place: verbsPlace, Rule: between(0.3, 1.35)},
+		{Name: "8 B, UCT over " + lowest, Value: over(p50(short, "put_lat", "uct", "8"), p50(short, "put_lat", lowest, "8")), Unit: Times, Says: says, Place: verbsPlace, Rule: between(0.3, 1.35)},
 		{Name: "8 B, UCP over UCT", Value: over(p50(short, "put_lat", "ucp", "8"), p50(short, "put_lat", "uct", "8")), Unit: Times, Says: "non-negligible overhead", Place: verbsPlace, Rule: between(1.02, 3)},
 		{Name: "8 KiB, copied, UCP over UCT", Value: over(p50(bcopy, "put_lat", "ucp", "8192"), p50(bcopy, "put_lat", "uct", "8192")), Unit: Times, Says: "negligible for long messages", Place: verbsPlace, Rule: between(0.8, 1.25)},
 	}
@@ -129,14 +139,13 @@ func ucxCounts() []Figure {
 	return []Figure{
 		{ID: "3", Title: "Latency of an RDMA write over RC", How: RealTime, Note: realNote + " Short messages up to 98 B, then copies into registered buffers, as in the paper; verbs do not copy and are left out there.",
 			Lesson: "UCT adds little to verbs; UCP adds something to short messages, nothing visible to long ones.",
-			Cases:  latencyCases(ucxShort, ucxBcopy, "figure 3"), Plots: latencyPlots("Figure 3: put and flush over rc", ucxShort, ucxBcopy)},
-		{ID: "4", Title: "Latency of an RDMA write over accelerated RC", How: RealTime, Note: realNote,
-			Lesson:  "The accelerated transport is faster than RC in each layer, and UCP adds less.",
-			Missing: "The paper's lowest layer, its accelerated verbs without UCT: perftest has verbs, UCT and UCP. The queues below rc_mlx5 are counted by part in figure 6.",
+			Cases:  latencyCases(ucxShort, ucxBcopy, "verbs", "minimal overhead", "figure 3"), Plots: latencyPlots("Figure 3: put and flush over rc", ucxShort, ucxBcopy)},
+		{ID: "4", Title: "Latency of an RDMA write over accelerated RC", How: RealTime, Note: realNote + " averbs are mlx5 queues that the benchmark writes and polls itself, without UCT.",
+			Lesson: "The accelerated transport is faster than RC in each layer, and UCP adds less.",
 			Cases: append([]Case{
 				{Name: "8 B, UCT, rc_mlx5 over rc", Value: over(p50(ucxShortDirect, "put_lat", "uct", "8"), p50(ucxShort, "put_lat", "uct", "8")), Unit: Times, Says: "lower", Place: "section III-C", Rule: between(0.1, 1)},
 				{Name: "8 B, UCP, rc_mlx5 over rc", Value: over(p50(ucxShortDirect, "put_lat", "ucp", "8"), p50(ucxShort, "put_lat", "ucp", "8")), Unit: Times, Says: "lower", Place: "section III-C", Rule: between(0.1, 1)},
-			}, latencyCases(ucxShortDirect, ucxBcopyDirect, "figure 4")[1:]...), Plots: latencyPlots("Figure 4: put and flush over rc_mlx5", ucxShortDirect, ucxBcopyDirect)},
+			}, latencyCases(ucxShortDirect, ucxBcopyDirect, "averbs", "some overhead", "figure 4")...), Plots: latencyPlots("Figure 4: put and flush over rc_mlx5", ucxShortDirect, ucxBcopyDirect)},
 		{ID: "5", Title: "Instructions of an RDMA write over RC", How: Instructions, Note: instrNote,
 			Lesson: "Layers add a little to the put and much to the flush, which is most of UCP and UCT at small sizes and less than the put in verbs.",
 			Cases: []Case{
@@ -155,7 +164,7 @@ func ucxCounts() []Figure {
 			},
 			Plots: []Plot{instrPlot("put", "Figure 5: put over rc", ""), instrPlot("flush", "Figure 5: flush over rc", "")}},
 		{ID: "6", Title: "Instructions of an RDMA write over accelerated RC", How: Instructions, Note: instrNote + " rc_mlx5 writes inline data up to 128 B into its queue itself; longer data takes the way of rc through the core of the transport.",
-			Lesson: "The accelerated transport needs less than half of the instructions.",
+			Lesson: "The accelerated transport needs less than half of the instructions, as do its queues below it; the order of layers is that of figure 5.",
 			Cases: []Case{
 				{Name: "put 8 B, UCT, rc_mlx5 over rc", Value: over(counted("put", "8", "uct", "rc_mlx5"), counted("put", "8", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "flush 8 B, UCT, rc_mlx5 over rc", Value: over(counted("flush", "8", "uct", "rc_mlx5"), counted("flush", "8", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
@@ -163,8 +172,19 @@ func ucxCounts() []Figure {
 				{Name: "put and flush 8 B, UCP, rc_mlx5 over rc", Value: over(both("8", "ucp", "rc_mlx5"), both("8", "ucp", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "put 98 B, UCT, rc_mlx5 over rc", Value: over(counted("put", "98", "uct", "rc_mlx5"), counted("put", "98", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "put 1 KiB, UCT, rc_mlx5 over rc", Value: over(counted("put", "1024", "uct", "rc_mlx5"), counted("put", "1024", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
-				{Name: "put 8 B, UCP over rc_mlx5", Value: counted("put", "8", "ucp", "rc_mlx5")},
-				{Name: "flush 8 B, UCP over rc_mlx5", Value: counted("flush", "8", "ucp", "rc_mlx5")},
+				{Name: "put and flush 8 B, averbs over verbs", Value: over(both("8", "averbs", "rc_mlx5"), both("8", "verbs", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
+				{Name: "put 1 KiB, averbs over verbs", Value: over(counted("put", "1024", "averbs", "rc_mlx5"), counted("put", "1024", "verbs", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
+				{Name: "8 B, averbs: put over flush", Value: over(counted("put", "8", "averbs", "rc_mlx5"), counted("flush", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "more in the put", Place: "section III-C", Rule: between(1, 10)},
+				{Name: "8 B, UCT: flush over put", Value: over(counted("flush", "8", "uct", "rc_mlx5"), counted("put", "8", "uct", "rc_mlx5")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
+				{Name: "8 B, UCP: flush over put", Value: over(counted("flush", "8", "ucp", "rc_mlx5"), counted("put", "8", "ucp", "rc_mlx5")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
+				{Name: "put 8 B: UCP over averbs", Value: over(counted("put", "8", "ucp", "rc_mlx5"), counted("put", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "slightly more", Place: "section III-C", Rule: between(1, 1.5)},
+				{Name: "flush 8 B: UCP over averbs", Value: over(counted("flush", "8", "ucp", "rc_mlx5"), counted("flush", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "significantly more", Place: "section III-C", Rule: between(1.5, 10)},
+				{Name: "put 8 B, averbs", Value: counted("put", "8", "averbs", "rc_mlx5")},
+				{Name: "put 8 B, UCT", Value: counted("put", "8", "uct", "rc_mlx5")},
+				{Name: "put 8 B, UCP", Value: counted("put", "8", "ucp", "rc_mlx5")},
+				{Name: "flush 8 B, averbs", Value: counted("flush", "8", "averbs", "rc_mlx5")},
+				{Name: "flush 8 B, UCT", Value: counted("flush", "8", "uct", "rc_mlx5")},
+				{Name: "flush 8 B, UCP", Value: counted("flush", "8", "ucp", "rc_mlx5")},
 			},
 			Plots: []Plot{instrPlot("put", "Figure 6: put over rc_mlx5", "rc_mlx5"), instrPlot("flush", "Figure 6: flush over rc_mlx5", "rc_mlx5")}},
 		{ID: "7", Title: "What a put of UCP consists of", How: Instructions,
@@ -181,13 +201,31 @@ func ucxCounts() []Figure {
 			}},
 		{ID: "8", Title: "What a flush of UCP consists of", How: Instructions,
 			Lesson: "A flush progresses every interface: one over an idle UD interface takes 306 instructions (verbs) or 129 (accelerated), of which TX and RX polls are 96 each or 38 and 25.",
-			Note:   "A device writes all completions of an interface into one queue here, so TX and RX have one poll; an idle queue is recognized by one look at memory.",
+			Note: "Completion queues of sends and of receives are apart in verbs and averbs, and polled one by one; a transport here has one queue for both. " +
+				"Polls look first whether the queue shows that it is empty. What UCX does, to poll then, too, is GUCX_POLL_IDLE_TX=y; ud polls always.",
 			Cases: []Case{
+				{Name: "TX poll, empty, verbs", Value: counted("poll_tx", "0", "verbs", ""), Paper: 96, Place: "section IV-B", Rule: atMost},
+				{Name: "RX poll, empty, verbs", Value: counted("poll_rx", "0", "verbs", ""), Paper: 96, Place: "section IV-B", Rule: atMost},
+				{Name: "TX poll, empty, averbs", Value: counted("poll_tx", "0", "averbs", "rc_mlx5"), Paper: 38, Place: "section IV-B", Rule: atMost},
+				{Name: "RX poll, empty, averbs", Value: counted("poll_rx", "0", "averbs", "rc_mlx5"), Paper: 25, Place: "section IV-B", Rule: atMost},
 				{Name: "progress of idle ud", Value: idleOf("ud"), Paper: 306, Place: "section IV-B", Rule: atMost},
+				{Name: "of these, poll of its queue", Value: idlePart("ud", "verbs"), Says: "192 = 96 + 96", Paper: 192, Place: "section IV-B", Rule: atMost},
+				{Name: "of these, others", Value: idlePart("ud", "uct"), Says: "114 = 306 - 192", Paper: 114, Place: "section IV-B", Rule: atMost},
 				{Name: "progress of idle ud_mlx5", Value: idleOf("ud_mlx5"), Paper: 129, Place: "section IV-B", Rule: atMost},
+				{Name: "progress of idle ud_mlx5 that polls its queue", Value: idleOf("ud_mlx5+poll-tx"), Paper: 129, Place: "section IV-B", Rule: atMost},
 				{Name: "ud_mlx5 over ud", Value: over(idleOf("ud_mlx5"), idleOf("ud")), Unit: Times, Says: "129 of 306", Paper: 129.0 / 306, Place: "section IV-B", Rule: within(0.3)},
+				{Name: "flush 8 B over rc: poll with a completion", Value: flushPart("", "verbs")},
+				{Name: "flush 8 B over rc: the transport", Value: flushPart("", "uct")},
+				{Name: "flush 8 B over rc: UCP", Value: flushPart("", "ucp")},
+				{Name: "flush 8 B over rc: progress of ud besides, in UCX", Value: minus(counted("flush", "8", "ucp", "idle-ud"), counted("flush", "8", "ucp", ""))},
+				{Name: "flush 8 B over rc_mlx5: poll with a completion", Value: flushPart("rc_mlx5", "verbs")},
+				{Name: "flush 8 B over rc_mlx5: the transport", Value: flushPart("rc_mlx5", "uct")},
+				{Name: "flush 8 B over rc_mlx5: UCP", Value: flushPart("rc_mlx5", "ucp")},
+				{Name: "flush 8 B over rc_mlx5: progress of ud_mlx5 besides, in UCX", Value: minus(counted("flush", "8", "ucp", "rc_mlx5+idle-ud"), counted("flush", "8", "ucp", "rc_mlx5"))},
 				{Name: "progress of idle rc", Value: idleOf("")},
+				{Name: "progress of idle rc that polls its queue", Value: idleOf("poll-tx")},
 				{Name: "progress of idle rc_mlx5", Value: idleOf("rc_mlx5")},
+				{Name: "progress of idle rc_mlx5 that polls its queue", Value: idleOf("rc_mlx5+poll-tx")},
 				{Name: "progress of an idle worker", Value: counted("idle", "0", "ucp", "")},
 				{Name: "of an idle worker that progresses ud", Value: counted("idle", "0", "ucp", "idle-ud")},
 				{Name: "of an idle worker that polls TX", Value: counted("idle", "0", "ucp", "poll-tx")},
