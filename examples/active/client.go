@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// client sends requests of any number of goroutines.
+// client sends requests. Any number of goroutines may use it.
 type client struct {
 	w    *ucp.SharedWorker
 	ep   *ucp.EP
-	gone chan struct{} // closed when the server has gone, for the reason in err
+	gone chan struct{} // closed when the endpoint has failed, with the reason in err
 	err  error
 
 	mu    sync.Mutex
-	last  uint64                 // number of a request
-	calls map[uint64]chan uint64 // where the replies go to, by number
+	last  uint64                 // number of the latest request
+	calls map[uint64]chan uint64 // receivers of the replies, by number
 }
 
 func dial(ctx context.Context, c *ucp.Context, addr string) *client {
@@ -30,7 +30,7 @@ func dial(ctx context.Context, c *ucp.Context, addr string) *client {
 	return cl
 }
 
-// sum returns the sum of data, or why there is none: the server has gone, or ctx has ended.
+// sum returns the sum of data. It fails if the endpoint has failed or ctx is done.
 func (c *client) sum(ctx context.Context, data []byte) (uint64, error) {
 	n, reply := c.begin()
 	defer c.end(n)
@@ -44,15 +44,15 @@ func (c *client) sum(ctx context.Context, data []byte) (uint64, error) {
 	select {
 	case sum := <-reply:
 		return sum, nil
-	case <-c.gone: // nothing of gucx waits for a reply, so nothing of it fails
+	case <-c.gone: // no operation of gucx waits for the reply, so none fails
 		return 0, c.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 }
 
-// handle runs inside Progress: the channel has room, so that it does not block. A header always
-// comes with its message; data, however short, may have to be received first.
+// handle runs inside Progress and must not block: the channel has room. The header has
+// arrived when the handler runs; data of any length may not have arrived.
 func (c *client) handle(m *ucp.ActiveMessage) {
 	if len(m.Header) != 16 {
 		return

@@ -1,6 +1,6 @@
-// Command active asks a server for sums, by active messages: a request has a handler run
-// at the server, and the reply one at the client. Requests may be of any length; a long one
-// stays with the client until the server has a buffer for it.
+// Command active requests sums from a server, by active messages. A request runs a handler
+// at the server, and the reply runs a handler at the client. A request may have any length; the
+// data of a large one remains at the client until the server has a buffer for it.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	addr := s.listen()
 	serving.Go(func() { _ = s.w.Serve(ctx) })
 
-	cl := dial(ctx, c, addr) // would be in another process
+	cl := dial(ctx, c, addr) // usually in another process
 	defer cl.w.Close()
 	serving.Go(func() { _ = cl.w.Serve(ctx) })
 

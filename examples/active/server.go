@@ -9,17 +9,17 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// maxRequest is the longest request that the server takes, in bytes: a client could
-// announce any length.
+// maxRequest is the maximum length of a request in bytes. A client can send an RTS with
+// any length.
 const maxRequest = 16 << 20
 
-// server has a goroutine for each request, so its worker is shared.
+// server has a goroutine for each request, so it uses a SharedWorker.
 type server struct {
 	ctx context.Context
 	w   *ucp.SharedWorker
 }
 
-// listen sets the handler before anybody can dial.
+// listen sets the handler before a client can dial.
 func (s *server) listen() (addr string) {
 	s.w.Do(func(w *ucp.Worker) {
 		w.OnActive(idRequest, s.handle)
@@ -28,8 +28,8 @@ func (s *server) listen() (addr string) {
 	return addr
 }
 
-// handle runs inside Progress, which it must not hold up: it keeps the message and leaves the
-// rest to a goroutine.
+// handle runs inside Progress and must not block. It keeps the message, and a goroutine does
+// the rest.
 func (s *server) handle(m *ucp.ActiveMessage) {
 	if m.Length > maxRequest || len(m.Header) != 8 {
 		log.Printf("a request of %d bytes with a header of %d is dropped", m.Length, len(m.Header))
@@ -38,12 +38,12 @@ func (s *server) handle(m *ucp.ActiveMessage) {
 	kept := m.Keep()
 	go func() {
 		if err := s.answer(kept); err != nil {
-			log.Print(err) // the client has gone; it will dial again if it wants more
+			log.Print(err) // the client has disconnected or died; it can dial again
 		}
 	}()
 }
 
-// answer gets the data, wherever it is, and sends the reply.
+// answer receives the data and sends the reply.
 func (s *server) answer(m *ucp.ActiveMessage) error {
 	defer s.w.Do(func(*ucp.Worker) { m.Release() })
 	data := make([]byte, m.Length)

@@ -1,5 +1,5 @@
-// Command atomics has several workers count in one word of a peer's memory, which takes no part,
-// and lets them elect one of them there.
+// Command atomics lets several workers increment a counter in the memory of a peer, and elect a
+// leader there. The peer executes no code for that.
 package main
 
 import (
@@ -18,9 +18,9 @@ const (
 	counters = 3
 	each     = 100
 
-	// Places in the memory.
-	tickets = 0 // how many have been handed out
-	leader  = 8 // who leads; 0 for nobody
+	// Offsets in the memory, in bytes.
+	tickets = 0 // number of tickets that were assigned
+	leader  = 8 // id of the leader; 0 if there is none
 	wordLen = 8
 )
 
@@ -52,7 +52,7 @@ func main() {
 	fmt.Println(binary.NativeEndian.Uint64(mem.Bytes()[tickets:]), "tickets; all know who leads:", agree)
 }
 
-// count takes tickets, and returns who leads. It would be in another process.
+// count draws tickets, and returns the id of the leader. It is usually in another process.
 func count(ctx context.Context, c *ucp.Context, addr string, id uint64) uint64 {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
@@ -66,7 +66,7 @@ func count(ctx context.Context, c *ucp.Context, addr string, id uint64) uint64 {
 		}
 		seen[ticket] = true
 	}
-	// The first one that finds nobody leads. The old value tells the others who that is.
+	// The first worker that reads 0 is the leader. The others get its id as the old value.
 	if old := must(ep.AtomicCSwapWait(ctx, wordLen, 0, id, key.Addr()+leader, key)); old != 0 {
 		return old
 	}

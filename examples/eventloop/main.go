@@ -34,7 +34,7 @@ func main() {
 
 	socket := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
 	var peers sync.WaitGroup
-	peers.Go(func() { send(c, l.Addr().String()) }) // would be in another process
+	peers.Go(func() { send(c, l.Addr().String()) }) // usually in another process
 	peers.Go(func() { must(unix.Write(socket[1], []byte("hello"))) })
 
 	loop := newLoop(w, socket[0])
@@ -82,13 +82,13 @@ func newLoop(w *ucp.Worker, socket int) *loop {
 // next makes progress, or waits if there is nothing to do. It reports whether the socket is readable.
 func (l *loop) next() bool {
 	if l.w.Progress() > 0 {
-		return false // callbacks may have ended what the caller waits for
+		return false // callbacks may have completed what the caller waits for
 	}
 	wait := 0
 	switch err := l.w.Arm(); err {
 	case nil:
 		wait = -1 // until a descriptor is readable
-	case ucs.ErrBusy: // there may be more to do: look at the socket, then make progress again
+	case ucs.ErrBusy: // there may be more to do: poll the socket, then make progress again
 	default:
 		log.Fatal(err)
 	}

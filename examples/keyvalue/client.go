@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
-// client calls a server, and connects again if that was restarted. Any goroutine may use it.
+// client calls a server, and connects again if the server was restarted. Any goroutine may use it.
 type client struct {
 	calls *ucprpc.Client
 	table *ucprpc.Memory
@@ -29,7 +29,7 @@ func dialServer(ctx context.Context, c *ucp.Context, addr string) (*client, erro
 	return &client{calls, table}, nil
 }
 
-// get reads the value of a key from the memory of the server, which takes no part in it.
+// get reads the value of a key from the memory of the server. The server executes no code for that.
 func (c *client) get(ctx context.Context, key string) (string, error) {
 	slot, slots := make([]byte, slotLen), c.table.Len()/slotLen
 	for i := uint64(0); i < slots; i++ {
@@ -49,7 +49,7 @@ func (c *client) get(ctx context.Context, key string) (string, error) {
 	return "", errNoKey
 }
 
-// set has the server write a value. When it returns, every client reads it.
+// set requests the server to write a value. When it returns, every client reads the new value.
 func (c *client) set(ctx context.Context, key, value string) error {
 	if !fits(key, value) {
 		return errTooLong

@@ -1,12 +1,12 @@
-// Command keyvalue is a key-value service. A client writes by a message to the server and
-// reads by itself, from the memory that the server publishes: reads cost the server nothing,
-// and over shared memory and InfiniBand go on while it is busy.
+// Command keyvalue is a key-value service. A client writes by a message to the server, and
+// reads by gets from the memory that the server publishes. Reads use no CPU of the server,
+// and over shared memory and InfiniBand they work while it is busy.
 //
 //	keyvalue -listen 127.0.0.1:7000
 //	keyvalue -dial 127.0.0.1:7000 set colour blue
 //	keyvalue -dial 127.0.0.1:7000 get colour
 //
-// Without flags it is a server and a client in one.
+// Without flags it runs a server and a client in one process.
 package main
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// slots is how many values the server has room for.
+// slots is the maximum number of values.
 const slots = 1 << 12
 
-// patience is how long a client waits for its server, drainLimit how long a server waits for its clients to leave.
+// patience limits how long a client waits for its server, drainLimit how long a server waits until its clients have disconnected.
 const (
 	patience   = 30 * time.Second
 	drainLimit = 5 * time.Second
@@ -63,7 +63,7 @@ func run(ctx context.Context, out io.Writer, listen, dial string, args []string)
 	}
 }
 
-// serve is a server until ctx ends. Clients that are connected then get their replies.
+// serve runs a server until ctx is done. Calls in progress still get their replies.
 func serve(ctx context.Context, c *ucp.Context, out io.Writer, addr string) error {
 	mem, err := c.MemAllocAccess(slots*slotLen, uct.AccessRemoteRead)
 	if err != nil {
@@ -103,7 +103,7 @@ func command(ctx context.Context, c *ucp.Context, out io.Writer, addr string, ar
 	return errors.New("want: set KEY VALUE, or get KEY")
 }
 
-// both is a server with a client.
+// both runs a server and a client.
 func both(ctx context.Context, c *ucp.Context, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
-// tableName is what the memory is published as.
+// tableName is the name under which the server publishes the memory.
 const tableName = "table"
 
 // methodSet writes a value. The request is the length of the key (u16), the key and the value.
@@ -17,7 +17,7 @@ var methodSet = ucprpc.Method{Name: "set", Idempotent: true}
 // table is memory that only the handler of methodSet writes.
 type table []byte
 
-// newServer serves a table that clients may read, of slots*slotLen bytes.
+// newServer serves a table of slots*slotLen bytes, which clients may read.
 func newServer(ctx context.Context, c *ucp.Context, addr string, mem *ucp.Mem) (*ucprpc.Server, error) {
 	var cfg ucprpc.ServerConfig
 	t := table(mem.Bytes())
@@ -29,9 +29,9 @@ func newServer(ctx context.Context, c *ucp.Context, addr string, mem *ucp.Mem) (
 	return s, s.Publish(tableName, mem)
 }
 
-// set executes a request, which may be anything.
+// set executes a request, which is untrusted.
 func (t table) set(request []byte) error {
-	n := len(request) // of the key; too long unless the request has it
+	n := len(request) // length of the key; too long if the request does not contain it
 	if n >= 2 {
 		n = int(binary.LittleEndian.Uint16(request))
 	}

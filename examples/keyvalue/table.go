@@ -14,16 +14,16 @@ import (
 //	6  u16  length of the value
 //	8  key, value
 //
-// A key is in the first slot that was empty when it was set, from the one that its hash
-// names. A client that reads a slot while the server writes it sees a checksum that does not
-// fit, and reads again.
+// The hash of a key selects the slot at which its search begins. The key is in the first slot from there that was
+// empty when the key was set. If a client reads a slot while the server writes it, the checksum is
+// wrong, and the client reads again.
 const (
 	slotLen    = 256
 	slotHead   = 8
 	maxContent = slotLen - slotHead // of a key and its value together
 )
 
-// Errors of the table. errTorn says that a slot was read while it was written.
+// Errors of the table. errTorn: a slot was read while it was written.
 var (
 	errNoKey   = errors.New("no such key")
 	errFull    = errors.New("the table is full")
@@ -40,7 +40,7 @@ func home(key string, slots uint64) uint64 {
 	return h.Sum64() % slots
 }
 
-// fits says that key and value fit into a slot.
+// fits reports whether key and value fit into a slot.
 func fits(key, value string) bool { return key != "" && len(key)+len(value) <= maxContent }
 
 // writeSlot writes a key and a value that fit.
@@ -52,7 +52,7 @@ func writeSlot(slot []byte, key, value string) {
 	binary.LittleEndian.PutUint32(slot, crc32.Checksum(slot[4:n], castagnoli))
 }
 
-// readSlot reads a slot, which may hold anything. An empty one has an empty key.
+// readSlot reads a slot, which is untrusted. An empty slot has an empty key.
 func readSlot(slot []byte) (key, value string, err error) {
 	k, v := int(binary.LittleEndian.Uint16(slot[4:])), int(binary.LittleEndian.Uint16(slot[6:]))
 	end := slotHead + k + v

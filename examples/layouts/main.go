@@ -1,5 +1,5 @@
-// Command layouts sends a message whose data lies in several pieces, and receives it into a
-// structure of its own, without a buffer in between that the program has to have.
+// Command layouts sends a message whose data is in several pieces, and unpacks it into a
+// structure of the receiver. The program needs no intermediate buffer.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	var running sync.WaitGroup
 	running.Go(func() { send(ctx, c, l.Addr().String()) })
 
-	// The receiver has the numbers as columns; the message has row after row.
+	// The receiver stores the numbers by column; the message contains row after row.
 	t := &table{}
 	r := must(w.TagRecvData(ucp.To(t), tag, exact, nil, nil))
 	check(r.Wait(ctx))
@@ -42,7 +42,7 @@ func main() {
 	fmt.Println("row 7:", t.columns[0][7], t.columns[1][7], t.columns[2][7], t.columns[3][7])
 }
 
-// send sends each row from where it lies. It would be in another process.
+// send sends the rows without copying them to one buffer. It is usually in another process.
 func send(ctx context.Context, c *ucp.Context, addr string) {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
@@ -54,20 +54,20 @@ func send(ctx context.Context, c *ucp.Context, addr string) {
 		}
 	}
 	r := must(ep.TagSendData(tag, ucp.Buffers(pieces), nil))
-	check(r.Wait(ctx)) // the pieces are gucx's until then
+	check(r.Wait(ctx)) // gucx uses the pieces until then
 	check(ep.CloseWait(ctx, ucp.CloseFlush))
 }
 
-// table takes a message apart as it comes. It implements ucp.Unpacker.
+// table unpacks a message as it arrives. It implements ucp.Unpacker.
 type table struct {
 	columns [columns][rows]uint64
-	part    [wordLen]byte // of a word that has not come whole
+	part    [wordLen]byte // the first bytes of a word that has arrived in part
 }
 
-// Length is the longest message that fits.
+// Length is the maximum length of a message.
 func (t *table) Length() int { return columns * rows * wordLen }
 
-// UnpackAt takes bytes of the message from off on, which come in order.
+// UnpackAt unpacks the bytes of the message from off on. gucx passes them in order.
 func (t *table) UnpackAt(off int, src []byte) error {
 	if len(src) > t.Length()-off {
 		return ucs.ErrTruncated
@@ -83,7 +83,7 @@ func (t *table) UnpackAt(off int, src []byte) error {
 	return nil
 }
 
-// Finish is told the end.
+// Finish is called once, when the message is complete or has failed.
 func (t *table) Finish(err error) error { return err }
 
 func must[T any](v T, err error) T {

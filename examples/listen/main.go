@@ -1,5 +1,5 @@
-// Command listen shows how processes find each other: one serves memory, others write a line
-// into it, and it tells who comes and goes.
+// Command listen shows how processes find each other. One process serves memory, and others write a line
+// into it. The server prints which peers connect and disconnect.
 //
 //	go run ./examples/listen serve @board
 //	go run ./examples/listen write @board ann "good morning"
@@ -21,7 +21,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lineLen is how long a line is at most, in bytes.
+// lineLen is the maximum length of a line in bytes.
 const lineLen = 64
 
 func main() {
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// serve has peers write until ctx ends, and says what happens.
+// serve accepts peers until ctx is done, and prints events.
 func serve(ctx context.Context, address string, say func(line string)) (err error) {
 	c, err := gucx.Open()
 	if err != nil {
@@ -53,13 +53,13 @@ func serve(ctx context.Context, address string, say func(line string)) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }() // peers are told
+	defer func() { err = errors.Join(err, w.Close()) }() // peers are notified
 	_, err = w.Listen(ctx, "unix", address, ucp.ListenConfig{
 		Keys:   map[string]*ucp.Mem{"board": board},
 		Accept: welcome,
 		OnPeer: func(p *ucp.Peer) { say(fmt.Sprintf("%s comes", p.Private)) },
 		OnPeerGone: func(p *ucp.Peer, err error) {
-			if errors.Is(err, ucs.ErrPeerClosed) { // what it had flushed is there
+			if errors.Is(err, ucs.ErrPeerClosed) { // everything that it flushed has arrived
 				say(fmt.Sprintf("%s has written: %q", p.Private, bytes.TrimRight(board.Bytes(), "\x00")))
 			}
 			clear(board.Bytes())
@@ -83,7 +83,7 @@ func welcome(r *ucp.ConnRequest) bool {
 	return r.Answer([]byte("a name, please")) != nil
 }
 
-// write writes a line, as somebody.
+// write writes a line under a name.
 func write(ctx context.Context, address, name, line string) (err error) {
 	c, err := gucx.Open()
 	if err != nil {
@@ -106,9 +106,9 @@ func write(ctx context.Context, address, name, line string) (err error) {
 	key := peer.Keys["board"]
 	defer key.Close()
 	if err := peer.EP.PutWait(ctx, []byte(line), key.Addr(), key, nil); err != nil {
-		return err // such as one that the line is too long for the key
+		return err // for example if the line is longer than the memory of the key
 	}
-	return peer.EP.CloseWait(ctx, ucp.CloseFlush) // the line is there before the server knows
+	return peer.EP.CloseWait(ctx, ucp.CloseFlush) // the line arrives before the notification
 }
 
 func check(err error) {

@@ -1,5 +1,5 @@
-// Command put writes into the memory of another worker and reads it back: the
-// program that the README shows.
+// Command put writes into the memory of another worker and reads it back. It is
+// the program in the README.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command ranks computes how heat spreads in a rod, whose cells are divided among ranks. Each
-// rank exchanges its outer cells with its neighbors in every step, and all of them agree when
-// nothing changes any more.
+// Command ranks computes how heat spreads in a rod whose cells are divided among ranks. In each step,
+// each rank exchanges its outer cells with its neighbors. A collective operation detects when
+// the temperatures no longer change.
 //
 //	go run ./examples/ranks            four processes, which it starts itself
 //	mpiexec -n 8 ranks                 ranks of a process manager
@@ -24,7 +24,7 @@ import (
 
 const (
 	processes = 4
-	cells     = 30 // of the whole rod
+	cells     = 30 // number of cells of the rod
 	left      = 100.0
 	right     = 0.0
 	settled   = 1e-4
@@ -60,7 +60,7 @@ func start(ctx context.Context) error {
 	return job.Wait(ctx)
 }
 
-// run is one rank. Rank 0 says what came out.
+// run is one rank. Rank 0 prints the result.
 func run(ctx context.Context, boot ucpgroup.Bootstrap, say func(string)) (err error) {
 	c, err := gucx.Open()
 	if err != nil {
@@ -86,11 +86,11 @@ func run(ctx context.Context, boot ucpgroup.Bootstrap, say func(string)) (err er
 	return errors.Join(err, group.Close(ctx))
 }
 
-// spread lets heat spread until nothing changes any more, and returns the mean temperature.
+// spread computes steps until the temperatures no longer change, and returns the mean temperature.
 func spread(ctx context.Context, c *ucpgroup.Comm) (mean float64, steps int, err error) {
 	n, me := c.Size(), c.Rank()
 	mine := cells*(me+1)/n - cells*me/n
-	rod, next := make([]float64, mine+2), make([]float64, mine+2) // with a cell of each neighbor
+	rod, next := make([]float64, mine+2), make([]float64, mine+2) // including one cell of each neighbor
 	if me == 0 {
 		rod[0], next[0] = left, left
 	}
@@ -120,7 +120,7 @@ func spread(ctx context.Context, c *ucpgroup.Comm) (mean float64, steps int, err
 	return sum[0] / cells, steps, err
 }
 
-// exchange sends the outer cells to the neighbors and gets theirs.
+// exchange sends the outer cells to the neighbors and receives theirs.
 func exchange(ctx context.Context, c *ucpgroup.Comm, rod []float64) error {
 	const tag = 1
 	last := len(rod) - 1

@@ -1,6 +1,6 @@
-// Command stream copies bytes over the stream of an endpoint. A stream has no messages: the
-// sender says first how many bytes will come, and the receiver takes them in pieces of its
-// own size.
+// Command stream copies bytes over the stream of an endpoint. A stream has no message boundaries:
+// the sender first sends the number of bytes, and the receiver receives them in pieces of any
+// size.
 package main
 
 import (
@@ -23,21 +23,21 @@ func main() {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
 
-	// The peer is told of inside Progress, where nothing may wait for it: it ends the Serve.
+	// OnPeer runs inside Progress, where the program must not wait. So it ends Serve.
 	var peer *ucp.Peer
 	come, arrive := context.WithCancel(ctx)
 	l := must(w.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{
 		OnPeer: func(p *ucp.Peer) { peer = p; arrive() },
 	}))
 	var sending sync.WaitGroup
-	sending.Go(func() { send(ctx, c, l.Addr().String()) }) // would be in another process
+	sending.Go(func() { send(ctx, c, l.Addr().String()) }) // usually in another process
 	_ = w.Serve(come)
 	receive(ctx, peer.EP)
 	go func() { sending.Wait(); stop() }()
-	_ = w.Serve(ctx) // the answer may need this side to arrive
+	_ = w.Serve(ctx) // the reply may need progress of this side
 }
 
-// send sends a megabyte and waits for its checksum.
+// send sends 1 MiB and waits for its checksum.
 func send(ctx context.Context, c *ucp.Context, addr string) {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
@@ -46,14 +46,14 @@ func send(ctx context.Context, c *ucp.Context, addr string) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	head := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	must(ep.StreamSendWait(ctx, head))
-	must(ep.StreamSendWait(ctx, data)) // the receiver holds it back, if it reads slowly
+	must(ep.StreamSendWait(ctx, data)) // waits if the receiver reads slowly
 
 	var sum [4]byte
 	readFull(ctx, ep, sum[:])
 	fmt.Println("checksums agree:", binary.LittleEndian.Uint32(sum[:]) == crc32.ChecksumIEEE(data))
 }
 
-// receive takes what comes, whatever its length, and answers with the checksum.
+// receive receives data of any length, and replies with its checksum.
 func receive(ctx context.Context, ep *ucp.EP) {
 	var head [8]byte
 	readFull(ctx, ep, head[:])
@@ -67,7 +67,7 @@ func receive(ctx context.Context, ep *ucp.EP) {
 	must(ep.StreamSendWait(ctx, binary.LittleEndian.AppendUint32(nil, sum.Sum32())))
 }
 
-// readFull receives as much as buf has room for.
+// readFull receives len(buf) bytes.
 func readFull(ctx context.Context, ep *ucp.EP, buf []byte) {
 	for len(buf) > 0 {
 		buf = buf[must(ep.StreamRecvWait(ctx, buf)):]

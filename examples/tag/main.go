@@ -1,6 +1,6 @@
-// Command tag collects tagged messages of several senders. The upper half of a tag says
-// what a message is and the lower half who sent it, so that a receive can name a kind of
-// message and leave the sender open.
+// Command tag receives tagged messages from several senders. The upper half of a tag is the
+// type of the message, the lower half is the sender. So a receive can match messages of one
+// type from any sender.
 package main
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// senders is how many there are.
+// senders is the number of senders.
 const senders = 3
 
-// Kinds of messages.
+// Types of messages.
 const (
-	kindText   = 1 // of any length
-	kindNumber = 2 // 8 bytes, little endian
+	kindText   = 1 // text of any length
+	kindNumber = 2 // number of 8 bytes, little endian
 )
 
-// Masks of receives: the bits of a tag that have to agree.
+// Masks of receives: the bits of a tag that must be equal.
 const (
 	anySender = uint64(0xffff_ffff) << 32
 	exact     = ^uint64(0)
@@ -49,23 +49,23 @@ func main() {
 	_ = w.Serve(ctx) // the senders' last operations may need this side
 }
 
-// send is a sender; it would be in another process.
+// send is a sender, usually in another process.
 func send(ctx context.Context, c *ucp.Context, addr string, id int) {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
 	ep := must(w.Dial(ctx, "tcp", addr, ucp.DialConfig{})).EP
 
-	// The last one is too long to be sent before there is a receive for it: it is announced,
-	// and its data follows. The calls are the same.
+	// The last text is so long that it uses rendezvous: its data follows when a receive has
+	// matched. The calls are the same.
 	text := bytes.Repeat([]byte("gucx "), 1+id*10_000)
 	r := must(ep.TagSend(tagOf(kindText, id), text, nil))
 	number := binary.LittleEndian.AppendUint64(nil, uint64(id*id))
-	check(ep.TagSendSyncWait(ctx, tagOf(kindNumber, id), number, nil)) // returns when it is received
-	check(r.Wait(ctx))                                                 // the text has gone
+	check(ep.TagSendSyncWait(ctx, tagOf(kindNumber, id), number, nil)) // returns when a receive has matched
+	check(r.Wait(ctx))                                                 // the text was sent
 	check(ep.CloseWait(ctx, ucp.CloseFlush))
 }
 
-// collect takes a number and a text from each sender.
+// collect receives a number and a text from each sender.
 func collect(ctx context.Context, w *ucp.Worker) {
 	var lengths [senders]int
 	sum := uint64(0)
@@ -74,8 +74,8 @@ func collect(ctx context.Context, w *ucp.Worker) {
 		info := must(w.TagRecvWait(ctx, number[:], tagOf(kindNumber, 0), anySender, nil))
 		sum += binary.LittleEndian.Uint64(number[:])
 
-		// The sender's text was sent before and messages of an EP keep their order, so it is
-		// here, or was announced. A probe tells how long it is.
+		// The sender sent its text before the number, and messages of an EP arrive in order. So the
+		// text, or its RTS, has arrived. A probe returns its length.
 		sender := int(uint32(info.Tag))
 		m, text, ok := w.TagProbe(tagOf(kindText, sender), exact, true)
 		if !ok || sender >= senders {
@@ -84,7 +84,7 @@ func collect(ctx context.Context, w *ucp.Worker) {
 		buf := make([]byte, text.Length)
 		r, err := m.Recv(buf, nil, nil)
 		check(err)
-		check(r.Wait(ctx)) // its data may have yet to come
+		check(r.Wait(ctx)) // a part of the data may not have arrived yet
 		lengths[sender] = len(buf)
 	}
 	fmt.Println("numbers:", sum, "texts:", lengths)

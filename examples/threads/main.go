@@ -1,10 +1,10 @@
-// Command threads writes from several goroutines, each with a worker of its own.
-// How the workers share the InfiniBand device is one setting:
+// Command threads writes from several goroutines, each with its own worker.
+// One setting determines how the workers share the InfiniBand device:
 //
 //	GUCX_TLS=ib GUCX_IB_ENDPOINTS=MPI-everywhere go run ./examples/threads
 //
-// and 2xDynamic, Dynamic, SharedDynamic or Static. With MPI+threads there is one
-// worker, and the goroutines take turns with it.
+// or 2xDynamic, Dynamic, SharedDynamic or Static. With MPI+threads there is one
+// worker, and the goroutines use it in turns.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	cfg := must(gucx.FromEnv(os.Environ(), gucx.Own{}))
 	open := func() *ucp.Context { return must(cfg.Open()) }
 
-	remote := open() // would be another process
+	remote := open() // usually another process
 	target := must(remote.NewWorker(ucp.WorkerConfig{}))
 	mem := must(remote.MemAlloc(threads))
 	l := must(target.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"bytes": mem}}))
@@ -53,8 +53,8 @@ func main() {
 	fmt.Printf("%v: %d threads wrote %d\n", cfg.UCT.IB.Endpoints, threads, mem.Bytes())
 }
 
-// workers are the workers of the threads: of a context each, of one context, or one for
-// all.
+// workers returns the workers of the threads: one per context, several of one context, or one for
+// all threads.
 func workers(open func() *ucp.Context, category ib.Endpoints) (list []*ucp.SharedWorker) {
 	var c *ucp.Context
 	var w *ucp.SharedWorker

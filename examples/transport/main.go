@@ -1,4 +1,4 @@
-// Command transport is perftest with one more transport, that of package usock:
+// Command transport is perftest with an additional transport, that of package usock:
 //
 //	go run ./examples/transport -x usock,tcp,sm -t put_lat -s 8,4k
 package main

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/ucp/ucxpeer"
 )
 
-// call has a server add up data. LayoutAuto works with each release of UCX; naming the layout saves a connection that
-// the listener rejects.
+// call requests the sum of data from a server. LayoutAuto works with each release of UCX; with the right layout there is
+// no connection that the listener rejects.
 func call(ctx context.Context, address string, layout ucxpeer.Layout, data []byte) (sum uint64, err error) {
 	w, err := ucxpeer.NewWorker(ucxpeer.Config{})
 	if err != nil {

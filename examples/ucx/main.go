@@ -1,5 +1,5 @@
-// Command ucx is a service in Go for programs that use UCX, and a client in Go of such a service in C: a request
-// is an active message with bytes, and the reply one with their sum. testdata/sum.c is the other side of both,
+// Command ucx is a service in Go for programs that use UCX, and a client in Go for such a service in C. A request
+// is an active message with bytes; the reply is an active message with their sum. testdata/sum.c is the peer of both,
 // written with UCX.
 //
 //	ucx serve 127.0.0.1:7900

@@ -11,10 +11,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// longestRequest bounds the memory that a request takes, in bytes.
+// longestRequest is the maximum length of a request in bytes. It limits the memory for a request.
 const longestRequest = 16 << 20
 
-// serve serves clients at an address until ctx has ended. ready is called with the address at which it listens.
+// serve serves clients at an address until ctx is done. It calls ready with the address at which it listens.
 func serve(ctx context.Context, address string, ready func(addr string)) error {
 	w, err := ucxpeer.NewWorker(ucxpeer.Config{})
 	if err != nil {
@@ -28,7 +28,7 @@ func serve(ctx context.Context, address string, ready func(addr string)) error {
 	})
 	w.OnActive(idRequest, answer)
 	l, err := w.Listen(ctx, "tcp", address, ucxpeer.ListenConfig{
-		OnConnect: func(*ucxpeer.EP) {}, // requests name the endpoint for their replies
+		OnConnect: func(*ucxpeer.EP) {}, // each request has the endpoint for its reply
 		Accept:    func(from netip.AddrPort) bool { return from.Addr().IsLoopback() },
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func serve(ctx context.Context, address string, ready func(addr string)) error {
 	return err
 }
 
-// answer replies to a request. A long one stays with the client until there is a buffer for it.
+// answer replies to a request. The data of a large one remains at the client until there is a buffer for it.
 func answer(m *ucxpeer.ActiveMessage) {
 	if m.From == nil || len(m.Header) != 8 || m.Length > longestRequest {
 		m.Reject()

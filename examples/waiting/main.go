@@ -1,5 +1,5 @@
-// Command waiting has many operations under way at once, and waits for them in each of the ways
-// that there are: for any, for all, by a callback, by progress of its own, and not any more.
+// Command waiting starts many operations and shows all forms of waiting: WaitAny, WaitAll,
+// callbacks with Progress, and cancellation.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 const (
 	exact   = ^uint64(0)
 	parts   = 4
-	never   = 99 // a tag that nobody sends
+	never   = 99 // a tag that is never sent
 	partLen = 100_000
 )
 
@@ -39,7 +39,7 @@ func main() {
 	fmt.Println("any:", first, "told:", told, "canceled:", canceled)
 }
 
-// send sends all parts twice. It would be in another process.
+// send sends all parts twice. It is usually in another process.
 func send(ctx context.Context, c *ucp.Context, addr string) {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
 	defer w.Close()
@@ -49,31 +49,31 @@ func send(ctx context.Context, c *ucp.Context, addr string) {
 		for i := range parts {
 			reqs = append(reqs, must(ep.TagSend(uint64(i), make([]byte, partLen), nil)))
 		}
-		check(ucp.WaitAll(ctx, reqs...)) // a nil request has ended
+		check(ucp.WaitAll(ctx, reqs...)) // a nil request is complete
 	}
 	check(ep.CloseWait(ctx, ucp.CloseFlush))
 }
 
-// waitAny takes the parts in the order in which they come, and returns how many that were.
+// waitAny receives the parts in the order in which they arrive, and returns their number.
 func waitAny(ctx context.Context, w *ucp.Worker) (n int) {
 	var reqs []*ucp.Request
 	for i := range parts {
 		r := must(w.TagRecv(make([]byte, partLen), uint64(i), exact, nil, nil))
 		if r == nil {
-			n++ // it was there already
+			n++ // the part had already arrived
 			continue
 		}
 		reqs = append(reqs, r)
 	}
 	for len(reqs) > 0 {
 		i := must(ucp.WaitAny(ctx, reqs...))
-		reqs = append(reqs[:i], reqs[i+1:]...) // given back: it must not be touched any more
+		reqs = append(reqs[:i], reqs[i+1:]...) // WaitAny has released it
 		n++
 	}
 	return n
 }
 
-// waitByCallback is told the end of each receive, by the progress that it makes itself.
+// waitByCallback receives the parts again. Progress calls OnDone for each.
 func waitByCallback(w *ucp.Worker) (n int) {
 	p := &ucp.OpParams{OnDone: func(err error) {
 		check(err)
@@ -84,16 +84,16 @@ func waitByCallback(w *ucp.Worker) (n int) {
 		if r == nil {
 			n++ // no request, no callback
 		} else {
-			r.Release() // its end is told all the same
+			r.Release() // OnDone is called nevertheless
 		}
 	}
 	for n < parts {
-		w.Progress() // here the program could do something else, too
+		w.Progress() // the program could also do other work here
 	}
 	return n
 }
 
-// giveUp cancels a receive for which nothing comes.
+// giveUp cancels a receive for which no message arrives.
 func giveUp(w *ucp.Worker) bool {
 	r := must(w.TagRecv(make([]byte, 8), never, exact, nil, nil))
 	if !r.Cancel() {
