@@ -19,7 +19,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key *RKe
 		if err == nil {
 			return nil
 		}
-		if err != uct.ErrNoResource && !e.moves(&postStage, err) {
+		if err != uct.ErrNoResource && !e.canReroute(&postStage, err) {
 			return e.refused(action{&postStage, op, size}, err)
 		}
 	}
@@ -137,7 +137,7 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 	if why := key.denies(raddr, size, uct.AccessRemoteAtomic); why != "" {
 		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)
 	}
-	if why := e.lacks(wireup.AMO); why != nil {
+	if why := e.lostRoleErr(wireup.AMO); why != nil {
 		return nil, e.errorOf(a, why)
 	}
 	if !e.peer.Best[wireup.AMO].OK {
@@ -291,7 +291,7 @@ func (s *swapLoop) found(r *Request, swapped bool) {
 		return
 	}
 	if r.stage.lacksLane(r.ep) { // the role has no lane now
-		r.waitAgain()
+		r.requeue()
 		return
 	}
 	r.proceed()

@@ -314,14 +314,14 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 		return
 	}
 	e.state = epFailed
-	e.because(st, reason, i)
+	e.setFailureCause(st, reason, i)
 	e.unbind()
 	e.w.forget(e)
 	e.w.schedule(e)
 }
 
-// because records the reason why the EP has failed.
-func (e *EP) because(st ucs.Status, reason error, i *iface) {
+// setFailureCause records the reason why the EP has failed.
+func (e *EP) setFailureCause(st ucs.Status, reason error, i *iface) {
 	e.failed.cause, e.failed.tellPeer = st, i != nil && !wireup.PeerGone(st)
 	e.failed.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }

@@ -98,7 +98,7 @@ func (e *EP) failure(a action, st ucs.Status) *Error {
 	if e.failed.err != nil && st == e.failed.cause {
 		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.failed.err.Via, Err: e.failed.err.Err, failed: true}
 	}
-	if why := e.lacks(a.stage.role); why != nil && st == e.link.lost.status {
+	if why := e.lostRoleErr(a.stage.role); why != nil && st == e.link.lost.status {
 		return e.errorOf(a, why)
 	}
 	return e.errorOf(a, st.Err())

@@ -38,18 +38,18 @@ func (c *Config) laneRetry() time.Duration {
 
 // laneMoves is the lanes of an EP that are on trial or that roles move away from.
 type laneMoves struct {
-	trials uint8 // bit n is set if lane n is on trial
-	held   bool  // new operations wait, as behind a fence
-	// leftAM is the lane that messages leave, until another lane has their role. If it breaks before, messages
+	trials        uint8 // bit n is set if lane n is on trial
+	startsBlocked bool  // new operations wait, as behind a fence
+	// oldAM is the lane that messages leave, until another lane has their role. If it breaks before, messages
 	// may be lost.
-	leftAM *lane
-	leaves []*laneLeave
-	proofs []*laneProof
-	drains []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
+	oldAM     *lane
+	roleMoves []*roleMove
+	proofs    []*laneProof
+	drains    []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
 }
 
-// laneLeave is a lane from which roles move away.
-type laneLeave struct {
+// roleMove is a lane from which roles move away.
+type roleMove struct {
 	lane    int
 	roles   wireup.Roles
 	cut     bool           // the roles have no lane
@@ -100,15 +100,15 @@ func (l *link) endMoves(n int) {
 		return
 	}
 	m.trials &^= 1 << n
-	m.leaves = slices.DeleteFunc(m.leaves, func(v *laneLeave) bool { return v.lane == n })
+	m.roleMoves = slices.DeleteFunc(m.roleMoves, func(v *roleMove) bool { return v.lane == n })
 	m.proofs = slices.DeleteFunc(m.proofs, func(p *laneProof) bool { return p.lane == n })
-	l.releaseStarts()
+	l.unblockStarts()
 }
 
 // endAllMoves is called when the lanes of the EP close.
 func (l *link) endAllMoves() {
 	if m := l.moves; m != nil {
-		if m.held {
+		if m.startsBlocked {
 			l.e.fence.count--
 		}
 		l.moves = nil
@@ -164,10 +164,10 @@ func (l *link) returned(n int, roles wireup.Roles) {
 	}
 }
 
-// leaveLane starts to move roles away from a lane.
-func (l *link) leaveLane(n int, roles wireup.Roles) {
+// moveRolesFrom starts to move roles away from a lane.
+func (l *link) moveRolesFrom(n int, roles wireup.Roles) {
 	m := l.moving()
-	v := &laneLeave{lane: n, roles: roles}
+	v := &roleMove{lane: n, roles: roles}
 	v.pend.Func = func(*uct.PendingReq) error {
 		v.waits = false
 		l.e.w.schedule(l.e)
@@ -177,22 +177,22 @@ func (l *link) leaveLane(n int, roles wireup.Roles) {
 		v.flushed = true
 		l.e.w.schedule(l.e)
 	}}
-	m.leaves = append(m.leaves, v)
-	if !m.held {
-		m.held = true
+	m.roleMoves = append(m.roleMoves, v)
+	if !m.startsBlocked {
+		m.startsBlocked = true
 		l.e.fence.count++
 		l.e.unbind()
 	}
 	l.e.w.schedule(l.e)
 }
 
-// releaseStarts starts the waiting operations if no lane move needs them to wait any longer.
-func (l *link) releaseStarts() {
+// unblockStarts starts the waiting operations if no lane move needs them to wait any longer.
+func (l *link) unblockStarts() {
 	m, e := l.moves, l.e
-	if !m.held || slices.ContainsFunc(m.leaves, func(v *laneLeave) bool { return !v.cut }) {
+	if !m.startsBlocked || slices.ContainsFunc(m.roleMoves, func(v *roleMove) bool { return !v.cut }) {
 		return
 	}
-	m.held = false
+	m.startsBlocked = false
 	e.fence.count--
 	if e.state == epOpen && e.fence.count == 0 {
 		e.bind()
@@ -209,9 +209,9 @@ func (l *link) moveLanes() {
 		return
 	}
 	m.proofs = slices.DeleteFunc(m.proofs, func(p *laneProof) bool { return p.send(l) })
-	for _, v := range slices.Clone(m.leaves) {
-		if left := l.moves == m && slices.Contains(m.leaves, v) && l.leave(v); left {
-			m.leaves = slices.DeleteFunc(m.leaves, func(x *laneLeave) bool { return x == v })
+	for _, v := range slices.Clone(m.roleMoves) {
+		if left := l.moves == m && slices.Contains(m.roleMoves, v) && l.continueMove(v); left {
+			m.roleMoves = slices.DeleteFunc(m.roleMoves, func(x *roleMove) bool { return x == v })
 			l.e.handle(wireup.Event{Kind: wireup.LaneLeft, Lane: v.lane})
 		}
 	}
@@ -225,9 +225,9 @@ func (l *link) moveLanes() {
 	}
 }
 
-// leave continues to move roles away from a lane. It reports whether no operation of these roles is
+// continueMove continues to move roles away from a lane. It reports whether no operation of these roles is
 // in flight on the lane any more.
-func (l *link) leave(v *laneLeave) bool {
+func (l *link) continueMove(v *roleMove) bool {
 	x := &l.lanes.All[v.lane]
 	if v.waits || x.EP == nil {
 		return false
@@ -269,7 +269,7 @@ func (l *link) queuedAt(x *lane) bool {
 }
 
 // awaitResources schedules the EP when the transport has posted what is queued for the lane.
-func (l *link) awaitResources(x *lane, v *laneLeave) {
+func (l *link) awaitResources(x *lane, v *roleMove) {
 	switch x.EP.AddPending(&v.pend) {
 	case nil:
 		v.waits = true
@@ -279,12 +279,12 @@ func (l *link) awaitResources(x *lane, v *laneLeave) {
 }
 
 // cutRoles removes the roles from a lane. Operations wait until another lane has them.
-func (l *link) cutRoles(x *lane, v *laneLeave) {
+func (l *link) cutRoles(x *lane, v *roleMove) {
 	v.cut = true
 	for role := range wireup.Aux {
 		if v.roles.Has(role) && l.lanes.Use[role] == x {
 			if role == wireup.AM {
-				l.moves.leftAM = x
+				l.moves.oldAM = x
 			}
 			l.lanes.Use[role] = nil
 		}
@@ -293,34 +293,34 @@ func (l *link) cutRoles(x *lane, v *laneLeave) {
 	l.findRails()
 	l.e.lanesChanged()
 	l.e.bind()
-	l.releaseStarts()
+	l.unblockStarts()
 }
 
-// leaves reports whether a role has been removed from a lane in a move.
-func (l *link) leaves(n int, role wireup.Role) bool {
-	return l.moves != nil && slices.ContainsFunc(l.moves.leaves, func(v *laneLeave) bool {
+// hasMovedRole reports whether a role has been removed from a lane in a move.
+func (l *link) hasMovedRole(n int, role wireup.Role) bool {
+	return l.moves != nil && slices.ContainsFunc(l.moves.roleMoves, func(v *roleMove) bool {
 		return v.lane == n && v.cut && v.roles.Has(role)
 	})
 }
 
-// leftMessages reports whether messages leave a lane and no other lane has their role yet.
-func (l *link) leftMessages(x *lane) bool { return l.moves != nil && l.moves.leftAM == x }
+// isLeavingAM reports whether messages leave a lane and no other lane has their role yet.
+func (l *link) isLeavingAM(x *lane) bool { return l.moves != nil && l.moves.oldAM == x }
 
-// stays ends the moves of roles that return to the lane because the new lane has failed.
-func (l *link) stays(n int, roles wireup.Roles) {
+// cancelMoves ends the moves of roles that return to the lane because the new lane has failed.
+func (l *link) cancelMoves(n int, roles wireup.Roles) {
 	m := l.moves
 	if m == nil {
 		return
 	}
-	before := len(m.leaves)
-	m.leaves = slices.DeleteFunc(m.leaves, func(v *laneLeave) bool { return v.lane == n && v.roles&roles != 0 })
-	if len(m.leaves) < before {
-		l.releaseStarts()
+	before := len(m.roleMoves)
+	m.roleMoves = slices.DeleteFunc(m.roleMoves, func(v *roleMove) bool { return v.lane == n && v.roles&roles != 0 })
+	if len(m.roleMoves) < before {
+		l.unblockStarts()
 	}
 }
 
-// holdsStarts reports whether new operations must wait for a lane move. l may be nil.
-func (l *link) holdsStarts() bool { return l != nil && l.moves != nil && l.moves.held }
+// blocksStarts reports whether new operations must wait for a lane move. l may be nil.
+func (l *link) blocksStarts() bool { return l != nil && l.moves != nil && l.moves.startsBlocked }
 
 // receiveRest polls a transport until nothing more has arrived, at most maxRestPolls times.
 func (i *iface) receiveRest() {
@@ -357,8 +357,8 @@ func (l *link) drain(act wireup.Action) {
 	l.e.w.schedule(l.e)
 }
 
-// leaveOpen retires a lane that both sides have left. It closes when the peer has closed its lane.
-func (l *link) leaveOpen(x *lane) {
+// retireOpenLane retires a lane that both sides have left. It closes when the peer has closed its lane.
+func (l *link) retireOpenLane(x *lane) {
 	l.lanes.Leave(x)
 	l.e.lanesChanged()
 }

@@ -496,10 +496,10 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 7, 0, nil, nil)))
 				require.Equal(t, "frc2", p.a.ep.lane(wireup.AM).Iface.kind())
 				sleepWith(laneRetry-time.Second, &p.a, &p.b)
-				for n := 0; p.a.ep.link.moves == nil || p.a.ep.link.moves.leftAM == nil; n++ {
+				for n := 0; p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil; n++ {
 					require.Less(t, n, 10_000, "its messages do not leave the lane\n%s", p.state())
 					time.Sleep(time.Millisecond)
-					if p.b.w.Progress(); p.a.ep.link.moves == nil || p.a.ep.link.moves.leftAM == nil {
+					if p.b.w.Progress(); p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil {
 						p.a.w.Progress()
 					}
 				}

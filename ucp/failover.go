@@ -29,7 +29,7 @@ func (l *link) fatal(x *lane, err error) bool {
 
 // pinned reports whether a lane cannot be replaced.
 func (l *link) pinned(x *lane) bool {
-	return l.e.roles.pinned.Has(wireup.AM) && (l.lanes.Use[wireup.AM] == x || l.leftMessages(x))
+	return l.e.roles.pinned.Has(wireup.AM) && (l.lanes.Use[wireup.AM] == x || l.isLeavingAM(x))
 }
 
 // survives reports whether the EP continues if a lane breaks.
@@ -48,9 +48,9 @@ func (e *EP) laneBroke(x *lane, err error) {
 	e.handle(wireup.Event{Kind: wireup.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
 }
 
-// saidByPeer returns the error of a lane that the peer has rejected or dropped with a status. A lack of resources
+// peerStatusErr returns the error of a lane that the peer has rejected or dropped with a status. A lack of resources
 // at the peer has an error of its own.
-func saidByPeer(st ucs.Status) error {
+func peerStatusErr(st ucs.Status) error {
 	if st == ucs.StatusNoMemory {
 		return fmt.Errorf("%w, says the peer: its device or process has as many connections (QPs, descriptors) as it can have, or no memory", st.Err())
 	}
@@ -63,7 +63,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 		return
 	}
 	if st == ucs.StatusOK {
-		l.leaveOpen(x)
+		l.retireOpenLane(x)
 		return
 	}
 	if l.onTrial(x) {
@@ -72,14 +72,14 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	}
 	why := x.Failed
 	if why == nil {
-		why = saidByPeer(st)
+		why = peerStatusErr(st)
 	}
 	l.giveUp(x.Iface, why)
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
 	proven := x.Proven
 	had := l.lanes.Retire(x, st)
-	if l.leftMessages(x) {
+	if l.isLeavingAM(x) {
 		had |= wireup.Set(wireup.AM)
 	}
 	if !active {
@@ -106,8 +106,8 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.e.w.stats.spans.endFailover(l.e)
 }
 
-// lacksAny reports that there is no lane for one of the roles.
-func (e *EP) lacksAny(roles wireup.Roles) bool {
+// lacksAnyRole reports that there is no lane for one of the roles.
+func (e *EP) lacksAnyRole(roles wireup.Roles) bool {
 	for p := range wireup.Aux {
 		if roles.Has(p) && e.lane(p) == nil {
 			return true
@@ -126,7 +126,7 @@ func (r *Request) leaveLane() {
 		r.fail(r.ep.link.lanes.Lost(r.stage.role))
 		r.posted()
 	default:
-		r.waitAgain()
+		r.requeue()
 	}
 }
 
@@ -134,9 +134,9 @@ func (r *Request) leaveLane() {
 // of several steps, only a put has such parts.
 func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.steps || r.off > 0) }
 
-// waitAgain queues an operation of a broken lane for the next one. A message is charged
+// requeue queues an operation of a broken lane for the next one. A message is charged
 // again when its turn comes: an earlier message may need the credit first.
-func (r *Request) waitAgain() {
+func (r *Request) requeue() {
 	r.takeBack()
 	r.flags |= reqAhead
 	r.ep.queue().unsorted = true
@@ -147,20 +147,20 @@ func (r *Request) waitAgain() {
 // false for other errors, and if there is no next lane.
 func (r *Request) reroute(err error) bool {
 	s := r.stage
-	if s.role == noRole || r.begun() || !r.ep.moves(s, err) {
+	if s.role == noRole || r.begun() || !r.ep.canReroute(s, err) {
 		return false
 	}
-	r.waitAgain()
+	r.requeue()
 	return true
 }
 
-// moves reports whether a lane did not accept an operation of a stage because it is broken, and other lanes
+// canReroute reports whether a lane did not accept an operation of a stage because it is broken, and other lanes
 // will. The transport may have reported the failure already, or reports it in Progress.
-func (e *EP) moves(s *stage, err error) bool {
+func (e *EP) canReroute(s *stage, err error) bool {
 	if !errors.Is(err, uct.ErrEPFailed) || e.state != epOpen {
 		return false
 	}
-	x, why := e.told()
+	x, why := e.reportedBrokenLane()
 	if x == nil {
 		x, why = s.lane(e), err
 	}
@@ -170,8 +170,8 @@ func (e *EP) moves(s *stage, err error) bool {
 	return x != nil && !e.link.fatal(x, why)
 }
 
-// told returns a lane in use that its transport has reported as failed.
-func (e *EP) told() (*lane, error) {
+// reportedBrokenLane returns a lane in use that its transport has reported as failed.
+func (e *EP) reportedBrokenLane() (*lane, error) {
 	for _, b := range e.w.todo.broken {
 		if x := e.laneOf(b.ep); x != nil && !x.Retired && !e.link.onTrial(x) {
 			return x, b.err
@@ -195,7 +195,7 @@ func (e *EP) broken() (*iface, error) {
 // lane without which the EP cannot continue, it fails the EP first.
 func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
 	if e.closing.aborting == ucs.StatusOK && !e.origin.adopted {
-		st = e.learn(r, st)
+		st = e.failIfFatal(r, st)
 	}
 	if e.state == epFailed && st == ucs.StatusCanceled {
 		return e.failed.cause
@@ -203,10 +203,10 @@ func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
 	return st
 }
 
-// learn fails the EP if it cannot continue without a lane that is broken, as reported by the
+// failIfFatal fails the EP if it cannot continue without a lane that is broken, as reported by the
 // transport or by the status of an operation. It returns that
 // status, or the reason for which the operation's lane was closed.
-func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
+func (e *EP) failIfFatal(r *Request, st ucs.Status) ucs.Status {
 	if i, why := e.broken(); why != nil {
 		e.markFailed(statusOf(why), why, i)
 		return st
@@ -216,19 +216,19 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	}
 	if l := e.link; l != nil {
 		why := l.whyLost(r)
-		if why != ucs.StatusOK && r.flags&reqPosted != 0 && l.wentWith(st) {
+		if why != ucs.StatusOK && r.flags&reqPosted != 0 && l.isClosedLaneStatus(st) {
 			st = why
 		}
 		if r.stage.tells {
 			l.reported()
 		}
-		if st == why || st == l.lost.status && r.stage.role != noRole && e.lacks(r.stage.role) != nil {
+		if st == why || st == l.lost.status && r.stage.role != noRole && e.lostRoleErr(r.stage.role) != nil {
 			return st
 		}
 	}
 	switch st {
 	case ucs.StatusTimedOut, ucs.StatusRNR:
-		if !e.goesOn(r) {
+		if !e.survivesLoss(r) {
 			e.markFailed(st, st.Err(), e.via(r.stage))
 		}
 	case ucs.StatusConnReset, ucs.StatusPeerClosed:
@@ -237,20 +237,20 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	return st
 }
 
-// wentWith reports whether st can be the status of operations in flight over a lane that
+// isClosedLaneStatus reports whether st can be the status of operations in flight over a lane that
 // is no longer in use: the lane was closed, here or by the peer.
-func (l *link) wentWith(st ucs.Status) bool {
+func (l *link) isClosedLaneStatus(st ucs.Status) bool {
 	switch st {
 	case ucs.StatusCanceled:
 		return true
 	case ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset, ucs.StatusPeerClosed:
-		return l.lingers()
+		return l.hasClosedLaneOps()
 	}
 	return false
 }
 
-// lingers reports whether operations may be in flight over lanes that are no longer in use.
-func (l *link) lingers() bool { return l.e.held != nil || l.retiring() }
+// hasClosedLaneOps reports whether operations may be in flight over lanes that are no longer in use.
+func (l *link) hasClosedLaneOps() bool { return l.e.held != nil || l.retiring() }
 
 // whyLost returns why the latest lane broke that a request was posted over; StatusOK if none
 // broke.
@@ -260,7 +260,7 @@ func (l *link) whyLost(r *Request) ucs.Status {
 		return ucs.StatusOK
 	case r.stage.role != noRole:
 		return l.lanes.Lost(r.stage.role)
-	case l.lanes.Unreported() == ucs.StatusOK && l.lingers():
+	case l.lanes.Unreported() == ucs.StatusOK && l.hasClosedLaneOps():
 		return l.lanes.LastLost()
 	}
 	return l.lanes.Unreported()
@@ -276,9 +276,9 @@ func (l *link) reported() {
 	l.lanes.Reported()
 }
 
-// goesOn reports whether the EP survives the loss of the request's lane, or of any lane if
+// survivesLoss reports whether the EP survives the loss of the request's lane, or of any lane if
 // the request uses all.
-func (e *EP) goesOn(r *Request) bool {
+func (e *EP) survivesLoss(r *Request) bool {
 	if e.link == nil {
 		return false
 	}
@@ -299,14 +299,14 @@ func (e *EP) goesOn(r *Request) bool {
 	return true
 }
 
-// repeats delays the end of a transfer with status st until it is known whether a lane has broken,
+// deferFailure delays the end of a transfer with status st until it is known whether a lane has broken,
 // which the transport may report later. It returns false if that makes no difference.
-func (r *Request) repeats(st ucs.Status) bool {
+func (r *Request) deferFailure(st ucs.Status) bool {
 	e := r.ep
 	switch {
 	case e.link != nil && e.link.decided == r:
 		return false
-	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.unwanted():
+	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.isAbandoned():
 		return false
 	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the whole request uses another scheme
 		return false
@@ -321,8 +321,8 @@ func (r *Request) repeats(st ucs.Status) bool {
 	return true
 }
 
-// repeat posts a transfer again, over the current lane of puts and gets.
-func (r *Request) repeat() {
+// repost posts a transfer again, over the current lane of puts and gets.
+func (r *Request) repost() {
 	r.worker.stats.repeatedTransfers.Inc()
 	if r.flags&reqUnreached != 0 {
 		r.flags &^= reqUnreached
@@ -336,8 +336,8 @@ func (r *Request) repeat() {
 	r.launch()
 }
 
-// unwanted reports whether the caller has abandoned the operation.
-func (r *Request) unwanted() bool {
+// isAbandoned reports whether the caller has abandoned the operation.
+func (r *Request) isAbandoned() bool {
 	for ; r != nil; r = r.parent {
 		if r.flags&reqGivenUp != 0 {
 			return true
@@ -365,7 +365,7 @@ func (l *link) decide() {
 		case l.retiring():
 			l.undecided = append(l.undecided, r)
 		default:
-			r.repeat()
+			r.repost()
 		}
 	}
 }
@@ -396,7 +396,7 @@ const decidePause = 2
 
 // partEnded ends a transfer, or repeats it if its lane broke.
 func (r *Request) partEnded() {
-	if st := r.comp.Status; !r.repeats(st) {
+	if st := r.comp.Status; !r.deferFailure(st) {
 		r.settle(st)
 	}
 }

@@ -137,7 +137,7 @@ func (e *EP) Fence() error {
 	}
 	if x := e.link.only(); x != nil && e.counts.unposted == 0 && e.fence.count == 0 {
 		err := x.EP.Fence()
-		if err != nil && err != uct.ErrNoResource && !e.moves(&fenceStage, err) {
+		if err != nil && err != uct.ErrNoResource && !e.canReroute(&fenceStage, err) {
 			return e.refused(action{stage: &fenceStage}, err)
 		}
 		if err == nil {

@@ -97,7 +97,7 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	case wireup.ConnectLane:
 		return l.connect(act), true
 	case wireup.ActivateLane:
-		l.stays(act.Lane, act.Roles)
+		l.cancelMoves(act.Lane, act.Roles)
 		l.activate(act.Lane, act.Roles)
 	case wireup.CloseLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
@@ -110,13 +110,13 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	case wireup.RetireLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 	case wireup.LoseRoles:
-		l.lose(act.Roles, act.Status)
+		l.failRoles(act.Roles, act.Status)
 	case wireup.ProveLane:
 		l.proveLane(act.Lane, l.e.peer.Seal(act.Msg.Append(nil)))
 	case wireup.ReturnLane:
 		l.returned(act.Lane, act.Roles)
 	case wireup.LeaveLane:
-		l.leaveLane(act.Lane, act.Roles)
+		l.moveRolesFrom(act.Lane, act.Roles)
 	case wireup.DrainLane:
 		l.drain(act)
 	case wireup.FailEP:
@@ -135,12 +135,12 @@ func (l *link) failed(st ucs.Status, why string) {
 			l.giveUp(x.Iface, x.Failed)
 		}
 	}
-	err := l.because(st)
+	err := l.joinCauses(st)
 	if why != "" {
 		err = fmt.Errorf("%s: %w", why, err)
 	}
 	if l.e.onlyClosed() {
-		l.e.because(st, err, nil)
+		l.e.setFailureCause(st, err, nil)
 	}
 	l.e.fail(st, err, nil)
 }
@@ -150,8 +150,8 @@ func (l *link) failed(st ucs.Status, why string) {
 // open until the handshake is over.
 func (l *link) connecting() bool { return !l.conn.Quiet() && !l.conn.Over() && !l.carrier.Idle() }
 
-// because returns the error for a status, with the reasons for which transports were given up.
-func (l *link) because(st ucs.Status) error {
+// joinCauses returns the error for a status, with the reasons for which transports were given up.
+func (l *link) joinCauses(st ucs.Status) error {
 	if len(l.tried) > 0 {
 		return ucs.Because(st, ucs.Join(l.whyGivenUp()...))
 	}
@@ -214,7 +214,7 @@ func (l *link) prove(x *lane) {
 func (l *link) activate(n int, roles wireup.Roles) {
 	l.lanes.Activate(&l.lanes.All[n], roles)
 	if l.moves != nil && roles.Has(wireup.AM) {
-		l.moves.leftAM = nil
+		l.moves.oldAM = nil
 	}
 	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
 	l.findRails()
@@ -293,7 +293,7 @@ func (l *link) findRails() {
 	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
 	l.rails = railSet{}
 	for _, s := range shares {
-		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active && !l.leaves(s.Lane, wireup.RMABW) {
+		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active && !l.hasMovedRole(s.Lane, wireup.RMABW) {
 			l.rails.add(uint8(s.Lane), s.Weight)
 		}
 	}

@@ -15,18 +15,18 @@ type lostRoles struct {
 	why    error      // the same, for people
 }
 
-// lose has everything that needs one of the roles end.
-func (l *link) lose(roles wireup.Roles, st ucs.Status) {
+// failRoles has everything that needs one of the roles end.
+func (l *link) failRoles(roles wireup.Roles, st ucs.Status) {
 	all := l.lost.roles | roles
 	if all != l.lost.roles {
-		l.lost = lostRoles{all, st, fmt.Errorf("no lane left for %s: %w", all, l.because(st))}
+		l.lost = lostRoles{all, st, fmt.Errorf("no lane left for %s: %w", all, l.joinCauses(st))}
 	}
 	l.e.lanesChanged()
 	l.e.replay()
 }
 
-// lacks is why the EP has no lane for a role, and will not get one; nil if it may have one.
-func (e *EP) lacks(role wireup.Role) error {
+// lostRoleErr is why the EP has no lane for a role, and will not get one; nil if it may have one.
+func (e *EP) lostRoleErr(role wireup.Role) error {
 	if !e.hasLost(role) {
 		return nil
 	}

@@ -40,7 +40,7 @@ func (o *engineOwner) Work() int {
 	broken := w.todo.broken
 	w.todo.broken = nil
 	for _, b := range broken {
-		w.lose(b)
+		w.handleBrokenLane(b)
 	}
 	n += w.count(func(p *protocol) func(*Worker) int { return p.work })
 	due := w.todo.deferred
@@ -192,15 +192,15 @@ func (e *EP) pathFailed(p conn.Path, err error) {
 // reported, if the EP does not know it yet.
 func (e *EP) reason(err error) error {
 	if errors.Is(err, uct.ErrEPFailed) {
-		if _, why := e.told(); why != nil {
+		if _, why := e.reportedBrokenLane(); why != nil {
 			return why
 		}
 	}
 	return err
 }
 
-// lose handles the failure of a transport endpoint.
-func (w *Worker) lose(b brokenLane) {
+// handleBrokenLane handles the failure of a transport endpoint.
+func (w *Worker) handleBrokenLane(b brokenLane) {
 	o := w.lanes.byEP[b.ep]
 	if o.carrier != nil {
 		o.carrier.Fail(b.err)

@@ -32,7 +32,7 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 //
 //go:noinline
 func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if err != uct.ErrNoResource && !e.moves(&putStage, err) {
+	if err != uct.ErrNoResource && !e.canReroute(&putStage, err) {
 		return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
 	}
 	return e.putSlow(buf, raddr, key, p)
@@ -63,7 +63,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		if err == nil {
 			return nil, nil
 		}
-		if err != uct.ErrNoResource && !e.moves(&putStage, err) {
+		if err != uct.ErrNoResource && !e.canReroute(&putStage, err) {
 			return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
 		}
 	}

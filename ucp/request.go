@@ -406,7 +406,7 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 	}
 	e, a := r.ep, r.action()
 	r.worker.recycle(r)
-	if err == uct.ErrNoResource || e.moves(a.stage, err) {
+	if err == uct.ErrNoResource || e.canReroute(a.stage, err) {
 		return nil, true, nil
 	}
 	return nil, false, e.refused(a, err)

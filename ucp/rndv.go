@@ -194,7 +194,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 // askAnew requests the data that could not be got. Bytes that were got already are
 // written again.
 func (r *Request) askAnew(by *schemeStages) error {
-	if r.unwanted() {
+	if r.isAbandoned() {
 		r.fail(ucs.StatusCanceled)
 		return nil
 	}
@@ -253,7 +253,7 @@ func (r *Request) lead(child *Request) {
 // fetched runs when the get of the data has completed or failed.
 func (r *Request) fetched() {
 	st := r.comp.Status
-	if r.flags&reqUnreached != 0 && r.repeats(st) {
+	if r.flags&reqUnreached != 0 && r.deferFailure(st) {
 		return
 	}
 	if e := r.ep; e.state <= epClosing {

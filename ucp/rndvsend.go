@@ -288,7 +288,7 @@ func (r *Request) dataArrived() {
 	if lost {
 		st = ucs.StatusCanceled // the lane broke for a reason that is not about this put
 	}
-	if r.repeats(st) {
+	if r.deferFailure(st) {
 		return
 	}
 	if lost {

@@ -54,7 +54,7 @@ func (k *RKey) Slice() ([]byte, error) {
 	}
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		if why := e.lacks(wireup.RMA); why != nil {
+		if why := e.lostRoleErr(wireup.RMA); why != nil {
 			return nil, e.errorOf(a, why)
 		}
 		e.need(wireup.RMA)

@@ -125,7 +125,7 @@ func (s *spans) beginFailover(e *EP, roles wireup.Roles) {
 // endFailover ends the span of a failover if other lanes have all the roles.
 func (s *spans) endFailover(e *EP) {
 	of := spanOf{spanFailover, e}
-	if x, found := s.open[of]; found && !e.lacksAny(x.lost) {
+	if x, found := s.open[of]; found && !e.lacksAnyRole(x.lost) {
 		s.end(of)
 	}
 }

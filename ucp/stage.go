@@ -157,7 +157,7 @@ func (r *Request) launch() {
 	s := r.stage
 	held := e.fence.count > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && s.class.heldBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
-		if !held && e.lacks(s.role) != nil {
+		if !held && e.lostRoleErr(s.role) != nil {
 			r.loseLane()
 			return
 		}

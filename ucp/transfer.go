@@ -77,7 +77,7 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	if !e.peer.Best[wireup.RMA].OK {
 		return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.RMA, e.peer.Addr))
 	}
-	if why := e.lacks(wireup.RMA); why != nil {
+	if why := e.lostRoleErr(wireup.RMA); why != nil {
 		return nil, e.errorOf(a, why)
 	}
 	if why := key.denies(raddr, len(buf), right); why != "" {

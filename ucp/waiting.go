@@ -138,7 +138,7 @@ func (e *EP) replayOnce() {
 		return
 	}
 	q.BeginPass()
-	closed := e.fence.barrier != nil || e.link.holdsStarts() // a fence that is not over: what comes later stays
+	closed := e.fence.barrier != nil || e.link.blocksStarts() // a fence that is not over: what comes later stays
 	for !q.PassDone() {
 		r := e.nextWaiting()
 		switch {
