@@ -7,63 +7,63 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// tells makes the request report its completion, if the caller has the request and wants that.
-func (r *Request) tells() {
+// armOnDone makes Progress call onDone when the request completes. onDone may be nil.
+func (r *Request) armOnDone() {
 	if r.onDone != nil {
-		r.flags |= reqTells
+		r.flags |= reqOnDone
 	}
 }
 
-// endedOp is an operation whose completion must be reported to the caller.
-type endedOp struct {
+// completedOp is an operation whose completion must be reported to the caller.
+type completedOp struct {
 	f   func(error)
 	err error
 }
 
-// endedOps are the operations whose completion must be reported to callers and goroutines.
-type endedOps struct {
-	list, spare []endedOp
+// completedOps are the operations whose completion must be reported to callers and goroutines.
+type completedOps struct {
+	list, spare []completedOp
 	woken       []*Request // completed while a goroutine slept for them; see SharedWorker
 }
 
-// tell makes the next Progress report the completion to the caller, and the SharedWorker wake its goroutine. It ends
-// the measured spans of the request.
+// queueCompletion makes the next Progress call onDone, and the SharedWorker wake the goroutine that
+// waits for the request. It ends the measured spans of the request.
 //
 //go:noinline
-func (r *Request) tell() {
+func (r *Request) queueCompletion() {
 	w := r.worker
 	if r.flags&reqSpans != 0 {
 		w.stats.spans.endOf(r)
 	}
 	if r.flags&reqWakes != 0 {
-		w.ended.woken = append(w.ended.woken, r)
+		w.completed.woken = append(w.completed.woken, r)
 	}
-	if r.flags&reqTells != 0 {
-		w.ended.list = append(w.ended.list, endedOp{r.onDone, r.err()})
+	if r.flags&reqOnDone != 0 {
+		w.completed.list = append(w.completed.list, completedOp{r.onDone, r.err()})
 		r.onDone = nil
 		w.engine.Raise()
 	}
-	r.flags &^= reqTells | reqWakes | reqSpans
+	r.flags &^= reqOnDone | reqWakes | reqSpans
 }
 
 // takeWoken returns the requests that completed while a goroutine slept for them. The list is
 // valid until the next request completes.
 func (w *Worker) takeWoken() []*Request {
-	woken := w.ended.woken
-	w.ended.woken = w.ended.woken[:0]
+	woken := w.completed.woken
+	w.completed.woken = w.completed.woken[:0]
 	return woken
 }
 
-// tellEnded reports completed operations. Operations that complete meanwhile are reported the next
-// time.
-func (w *Worker) tellEnded() int {
-	ended := w.ended.list
-	w.ended.list = w.ended.spare[:0]
+// reportCompleted calls onDone of completed operations. Operations that complete meanwhile are
+// reported by the next call.
+func (w *Worker) reportCompleted() int {
+	ended := w.completed.list
+	w.completed.list = w.completed.spare[:0]
 	for _, x := range ended {
 		x.f(x.err)
 	}
 	clear(ended)
-	w.ended.spare = ended
+	w.completed.spare = ended
 	return len(ended)
 }
 

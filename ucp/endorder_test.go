@@ -159,7 +159,7 @@ func (x *endOrder) watch(name string) func(*Request, error) {
 			x.log("%s: at once", name)
 		default:
 			r.onDone = func(err error) { x.log("%s: %s", name, outcome(err)) }
-			r.tells()
+			r.armOnDone()
 			r.Release()
 		}
 	}

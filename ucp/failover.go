@@ -219,7 +219,7 @@ func (e *EP) failIfFatal(r *Request, st ucs.Status) ucs.Status {
 		if why != ucs.StatusOK && r.flags&reqPosted != 0 && l.isClosedLaneStatus(st) {
 			st = why
 		}
-		if r.stage.tells {
+		if r.stage.reportsLaneLoss {
 			l.reported()
 		}
 		if st == why || st == l.lost.status && r.stage.role != noRole && e.lostRoleErr(r.stage.role) != nil {

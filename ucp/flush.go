@@ -10,7 +10,7 @@ import (
 // Stages of requests that wait for all earlier operations and then flush the lanes.
 var (
 	flushStage = stage{
-		name: "flush", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes, tells: true,
+		name: "flush", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes, reportsLaneLoss: true,
 	}
 	fenceStage = stage{
 		name: "fence", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
@@ -105,7 +105,7 @@ func (r *Request) flushLanes() error {
 			return err
 		}
 	}
-	if r.stage.tells && r.ep.link.lanes.Unreported() != ucs.StatusOK {
+	if r.stage.reportsLaneLoss && r.ep.link.lanes.Unreported() != ucs.StatusOK {
 		r.fail(r.ep.link.lanes.Unreported())
 	}
 	return nil

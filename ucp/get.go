@@ -10,13 +10,13 @@ import (
 // getStage posts the rest of a get, piece by piece.
 var getStage = stage{
 	class: &keyClass, name: "get", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getSplitStage, post: postGet,
-	stop: unposted, lends: true,
+	stop: unposted, usesBuffer: true,
 }
 
 // getSplitStage gets over several lanes.
 var getSplitStage = stage{
 	class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
-	share: (*Config).rmaSharing, lends: true, stop: unposted,
+	share: (*Config).rmaSharing, usesBuffer: true, stop: unposted,
 }
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
@@ -105,7 +105,7 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 
 // stagedStage is getStage for a get into the worker's own buffer: the transport does not use the
 // caller's buffer.
-var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
+var stagedStage = func() stage { s := getStage; s.usesBuffer = false; return s }()
 
 // maxStaged is the maximum length of a get, in bytes, that first reads into a buffer of the worker
 // if its context can end. The copy is cheap compared to the wait.

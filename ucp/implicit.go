@@ -113,7 +113,7 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 // the implicit ones do.
 var (
 	impliedPutStage = stage{class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
-	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, lends: true}
+	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, usesBuffer: true}
 )
 
 // implyLater queues a put or get that RKey.fits permits, after its lane had no resources.

@@ -52,7 +52,7 @@ func (o *engineOwner) Work() int {
 	clear(due)
 	w.todo.spare = due
 	w.each(func(p *protocol) func(*Worker) { return p.worked })
-	return n + w.tellEnded()
+	return n + w.reportCompleted()
 }
 
 // deferredWork does the deferred work of an EP.

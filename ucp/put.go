@@ -47,7 +47,7 @@ var putStage = stage{
 // putSplitStage puts over several lanes.
 var putSplitStage = stage{
 	class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
-	share: (*Config).rmaSharing, lends: true, stop: unposted,
+	share: (*Config).rmaSharing, usesBuffer: true, stop: unposted,
 }
 
 // putSlow puts what one short put does not: with one copy into a buffer of the transport or one

@@ -142,13 +142,13 @@ func (i *iface) shortTransfers() *transfers {
 
 // Stages of parts.
 var (
-	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, lends: true, ahead: true}
+	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, usesBuffer: true, ahead: true}
 	getPartStage = stage{
 		class: &keyClass, name: "get", sized: true, role: noRole, post: postGetPart, done: (*Request).partEnded, again: &getAgainStage,
-		pinned: true, lends: true, ahead: true,
+		pinned: true, usesBuffer: true, ahead: true,
 	}
 	getAgainStage = stage{
-		class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, lends: true, ahead: true,
+		class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, usesBuffer: true, ahead: true,
 	}
 )
 

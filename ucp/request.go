@@ -36,7 +36,7 @@ type Request struct {
 	ep    *EP // nil for a request of a worker
 	stage *stage
 
-	toTell
+	completionTarget
 	localData
 	target peerRange
 	old    oldWord
@@ -45,10 +45,10 @@ type Request struct {
 	record record
 }
 
-// toTell has the receivers of the result.
-type toTell struct {
+// completionTarget has what is notified when the request completes.
+type completionTarget struct {
 	parent *Request    // counts the request as its child
-	onDone func(error) // OpParams.OnDone; called if reqTells is set
+	onDone func(error) // OpParams.OnDone; called if reqOnDone is set
 }
 
 // localData is what is moved at this side.
@@ -105,7 +105,7 @@ const (
 	reqGivenUp                        // the caller has: post no more, do not touch its buffer
 	reqZcopy                          // a put: a transport got a piece of the buffer itself
 	reqAhead                          // no fence holds it back any more
-	reqTells                          // onDone is to be called: the caller has the request
+	reqOnDone                         // Progress must call onDone: the caller has the request
 	reqSpans                          // how long it takes is measured, or traced
 	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
 	reqLost                           // a lane of the EP has broken since the request was made, or posted anew
@@ -340,7 +340,7 @@ func (r *Request) lent() bool {
 	if r.flags&reqUnposted != 0 { // a part is still to be posted
 		under--
 	}
-	return (r.stage.lends || r.flags&reqZcopy != 0) && r.flags&reqDone == 0 && under > 0
+	return (r.stage.usesBuffer || r.flags&reqZcopy != 0) && r.flags&reqDone == 0 && under > 0
 }
 
 // collect recycles a request that is complete, released, and in no queue.
@@ -362,7 +362,7 @@ func (r *Request) fail(st ucs.Status) {
 // complete, its error if it has failed, otherwise the request.
 func (r *Request) started() (*Request, error) {
 	if r.flags&reqDone == 0 {
-		r.tells()
+		r.armOnDone()
 		return r, nil
 	}
 	return nil, r.take()
@@ -388,7 +388,7 @@ func (r *Request) endedAtOnce() {
 // underwayBare is underway for an operation without a copy.
 func (r *Request) underwayBare() *Request {
 	r.flags = reqPosted | placeDirect | reqZcopy
-	r.tells()
+	r.armOnDone()
 	r.ep.counts.direct++
 	return r
 }

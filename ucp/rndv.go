@@ -138,8 +138,8 @@ var fetchStages = newFetchStages("receive", nil, nil)
 // newFetchStages makes the stages of receives that errors call name. c and settled may be nil.
 func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages {
 	by := &schemeStages{
-		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, lends: true},
-		proto.Put:       {role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
+		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, usesBuffer: true},
+		proto.Put:       {role: wireup.RMA, done: (*Request).arrived, usesBuffer: true, filled: true},
 		proto.Fragments: {role: wireup.AM, done: (*Request).arrived},
 		askAnew:         {role: noRole, done: (*Request).fetched},
 	}

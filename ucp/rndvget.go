@@ -70,13 +70,13 @@ func (e *EP) sharesData(n int) bool {
 // getDataStage gets the data of a message for the parent receive.
 var getDataStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
-	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
+	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, usesBuffer: true, ahead: true,
 }
 
 // getDataSplitStage does the same over several lanes.
 var getDataSplitStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
-	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
+	share: (*Config).rndvSharing, settled: (*Request).dataMoved, usesBuffer: true, ahead: true,
 }
 
 func (r *Request) getData() (err error) {

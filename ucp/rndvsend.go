@@ -15,7 +15,7 @@ import (
 func withAnnouncements(c *channel) *channel {
 	s := &c.announce
 	*s = c.pieces
-	s.post, s.announces, s.lends = (*Request).sendRTS, true, true
+	s.post, s.announces, s.usesBuffer = (*Request).sendRTS, true, true
 	c.saves = func(r *Request, n int) bool { return n >= r.ep.announcedFrom(r.mem).From }
 	return c
 }
@@ -84,7 +84,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|placeAwaited
 	e.awaited.add(r)
 	w.stats.announcedBy(r)
-	r.tells()
+	r.armOnDone()
 	return r
 }
 
@@ -220,7 +220,7 @@ var (
 	putDataSplitStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
 		share: (*Config).rndvSharing, done: (*Request).dataPosted, settled: (*Request).dataMoved,
-		lends: true, steps: true, ahead: true,
+		usesBuffer: true, steps: true, ahead: true,
 	}
 	putToldStage  = stage{class: &keyClass, name: "send", sized: true, role: wireup.RMA, settled: (*Request).dataMoved, ahead: true}
 	putOrderStage = stage{

@@ -20,35 +20,35 @@ import (
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
 // their operation is complete or because they must make progress next.
 type SharedWorker struct {
-	mu    sync.Mutex
-	wants atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
-	w     *Worker
+	mu          sync.Mutex
+	lockWaiters atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
+	w           *Worker
 
 	// Protected by mu.
-	driven  atomic.Bool // a goroutine makes progress; acquire reads it before it locks mu
-	parked  bool        // that goroutine sleeps or is about to sleep, and has not been woken
-	attends bool        // release must call wake and push: parked, or a transport joins messages
-	waitsOn func() bool // the condition that the goroutine which makes progress waits for
+	driven         atomic.Bool // a goroutine makes progress; acquire reads it before it locks mu
+	parked         bool        // that goroutine sleeps or is about to sleep, and has not been woken
+	wakesOnRelease bool        // release must call wake and push: parked, or a transport joins messages
+	condition      func() bool // the condition that the goroutine which makes progress waits for
 
-	// The other blocked goroutines. One that waits for a request is in ends: the request reports
-	// its completion, so the cost does not grow with the number of waiting goroutines. Each other
-	// one is in asks, and tell calls its done.
-	ends    map[*Request]*sharedWaiter
-	asks    []*sharedWaiter // the oldest first
-	blocked int             // len(ends) + len(asks)
+	// The other blocked goroutines. A goroutine that waits for a request is in byRequest: the request
+	// reports its completion, so the cost does not grow with the number of waiting goroutines. Each
+	// other one is in byCondition, and wakeWaiters calls its done.
+	byRequest   map[*Request]*sharedWaiter
+	byCondition []*sharedWaiter // the oldest first
+	blocked     int             // len(byRequest) + len(byCondition)
 }
 
 // sharedWaiter is a blocked goroutine that does not make progress itself.
 type sharedWaiter struct {
-	done   func() bool
-	told   chan struct{} // receives when the goroutine must wake up; capacity 1
-	drives bool          // this goroutine must make progress next; protected by mu
+	done      func() bool
+	wake      chan struct{} // receives when the goroutine must wake up; capacity 1
+	mustDrive bool          // this goroutine must make progress next; protected by mu
 }
 
 // Share returns a SharedWorker, which then owns the worker: use the worker and
 // everything made from it only through the SharedWorker, until that is closed.
 func (w *Worker) Share() *SharedWorker {
-	w.shared = &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
+	w.shared = &SharedWorker{w: w, byRequest: map[*Request]*sharedWaiter{}}
 	w.shared.setParked(false)
 	w.inspections.mu.Lock()
 	w.inspections.shared = w.shared
@@ -152,7 +152,7 @@ func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 
 // waitFor is wait. If r is not nil, done reports that r is complete.
 func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request) error {
-	for range s.looks() {
+	for range s.checksBeforeSleep() {
 		if done() {
 			return nil
 		}
@@ -163,24 +163,24 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 			return err
 		}
 	}
-	s.waitsOn = done
+	s.condition = done
 	s.driven.Store(true)
 	err := s.drive(ctx, done)
 	s.driven.Store(false)
-	s.waitsOn = nil
+	s.condition = nil
 	return err
 }
 
-// sharedLooks is the number of checks of a goroutine for the completion of its operation before it
+// maxChecksBeforeSleep is the number of checks of a goroutine for the completion of its operation before it
 // sleeps: a software device completes before the first.
-const sharedLooks = 4
+const maxChecksBeforeSleep = 4
 
-// looks is sharedLooks, or 1 if each check makes a system call.
-func (s *SharedWorker) looks() int {
+// checksBeforeSleep is maxChecksBeforeSleep, or 1 if each check makes a system call.
+func (s *SharedWorker) checksBeforeSleep() int {
 	if s.w.engine.Round() < engine.YieldPolls {
 		return 1
 	}
-	return sharedLooks
+	return maxChecksBeforeSleep
 }
 
 // block sleeps until it is woken. It reports whether this goroutine must make progress now;
@@ -189,33 +189,33 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 	if done() {
 		return false, nil
 	}
-	x := &sharedWaiter{done: done, told: make(chan struct{}, 1)}
-	if r != nil && s.ends[r] == nil {
-		s.ends[r] = x
+	x := &sharedWaiter{done: done, wake: make(chan struct{}, 1)}
+	if r != nil && s.byRequest[r] == nil {
+		s.byRequest[r] = x
 		r.flags |= reqWakes
 	} else {
-		s.asks = append(s.asks, x)
+		s.byCondition = append(s.byCondition, x)
 	}
 	s.blocked++
 	s.release()
 	select {
-	case <-x.told:
+	case <-x.wake:
 	case <-ctx.Done():
 	}
 	s.acquire()
-	if s.ends[r] == x {
-		s.forget(r)
-	} else if i := slices.Index(s.asks, x); i >= 0 {
-		s.asks = slices.Delete(s.asks, i, i+1)
+	if s.byRequest[r] == x {
+		s.removeWaiter(r)
+	} else if i := slices.Index(s.byCondition, x); i >= 0 {
+		s.byCondition = slices.Delete(s.byCondition, i, i+1)
 		s.blocked--
 	}
 	switch {
-	case x.drives:
+	case x.mustDrive:
 		return true, nil
 	case done():
 		return false, nil
 	}
-	return false, s.over(ctx)
+	return false, s.stopErr(ctx)
 }
 
 // drive makes progress for all until done returns true. Others can use the worker between
@@ -225,21 +225,21 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 	for polls := 0; err == nil && !done(); {
 		round := s.w.engine.Round()
 		if polls == 0 { // other goroutines may have used the worker: it may be closed
-			if err = s.over(ctx); err != nil {
+			if err = s.stopErr(ctx); err != nil {
 				break
 			}
 		}
 		polls++
 		if s.w.Progress() > 0 {
 			s.w.engine.Spin.Found(&x)
-			s.tell()
+			s.wakeWaiters()
 		} else {
 			x.Polls++
 		}
 		switch {
 		case x.Polls > 0 && x.Polls%round == 0:
 			err, polls = s.pause(ctx, &x, done), 0
-		case s.wants.Load() > 0 || polls >= round:
+		case s.lockWaiters.Load() > 0 || polls >= round:
 			s.yield()
 			polls = 0
 		}
@@ -248,8 +248,8 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 	return err
 }
 
-// over returns the error with which progress must stop, or nil.
-func (s *SharedWorker) over(ctx context.Context) error {
+// stopErr returns the error with which progress must stop, or nil.
+func (s *SharedWorker) stopErr(ctx context.Context) error {
 	if s.w.closed {
 		return engine.ErrClosed
 	}
@@ -266,13 +266,13 @@ func (s *SharedWorker) yield() {
 
 // pause spins, yields or parks after a round of polls without an event.
 func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) error {
-	s.tell()
+	s.wakeWaiters()
 	s.yield()
 	if s.w.closed || s.w.engine.Spin.Again(x) {
 		return nil
 	}
 	ready, err := s.w.engine.ReadyToSleep(done)
-	s.tell()
+	s.wakeWaiters()
 	if !ready || err != nil {
 		return err
 	}
@@ -296,16 +296,16 @@ func (s *SharedWorker) acquire() {
 	}
 }
 
-// await locks mu while another goroutine makes progress. wants makes that goroutine yield.
+// await locks mu while another goroutine makes progress. lockWaiters makes that goroutine yield.
 func (s *SharedWorker) await() {
-	s.wants.Add(1)
+	s.lockWaiters.Add(1)
 	s.mu.Lock()
-	s.wants.Add(-1)
+	s.lockWaiters.Add(-1)
 }
 
 // release unlocks the worker.
 func (s *SharedWorker) release() {
-	if s.blocked > 0 || s.attends {
+	if s.blocked > 0 || s.wakesOnRelease {
 		s.wake()
 		s.push()
 	}
@@ -328,9 +328,9 @@ var sharedProtocol = protocol{
 	},
 }
 
-// setParked sets parked and computes attends, which also depends on the open transports.
+// setParked sets parked and computes wakesOnRelease, which also depends on the open transports.
 func (s *SharedWorker) setParked(parked bool) {
-	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()
+	s.parked, s.wakesOnRelease = parked, parked || s.w.engine.HasPushers()
 }
 
 // wake is called by the goroutine that uses the worker, before it unlocks the worker. It wakes
@@ -338,62 +338,62 @@ func (s *SharedWorker) setParked(parked bool) {
 // its operation is complete, or if there is work that may raise no event, because it was
 // posted after the transports were armed.
 func (s *SharedWorker) wake() {
-	s.tell()
-	if s.parked && (s.w.engine.Unsettled() || s.waitsOn()) {
+	s.wakeWaiters()
+	if s.parked && (s.w.engine.Unsettled() || s.condition()) {
 		s.setParked(false)
 		s.w.Signal()
 	}
 }
 
-// tell wakes the goroutines whose wait is over. If no goroutine makes progress, it also wakes one
+// wakeWaiters wakes the goroutines whose wait is over. If no goroutine makes progress, it also wakes one
 // that must do so. The caller holds mu.
-func (s *SharedWorker) tell() {
+func (s *SharedWorker) wakeWaiters() {
 	if s.blocked == 0 {
 		return
 	}
 	for _, r := range s.w.takeWoken() {
-		if x := s.ends[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
-			s.forget(r)
-			x.told <- struct{}{}
+		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
+			s.removeWaiter(r)
+			x.wake <- struct{}{}
 		}
 	}
-	s.asks = slices.DeleteFunc(s.asks, func(x *sharedWaiter) bool {
+	s.byCondition = slices.DeleteFunc(s.byCondition, func(x *sharedWaiter) bool {
 		if !s.w.closed && !x.done() {
 			return false
 		}
 		s.blocked--
-		x.told <- struct{}{}
+		x.wake <- struct{}{}
 		return true
 	})
 	if s.w.closed {
-		for r, x := range s.ends {
-			s.forget(r)
-			x.told <- struct{}{}
+		for r, x := range s.byRequest {
+			s.removeWaiter(r)
+			x.wake <- struct{}{}
 		}
 	}
 	if !s.driven.Load() && s.blocked > 0 {
-		x := s.next()
+		x := s.popWaiter()
 		s.driven.Store(true)
-		x.drives = true
-		x.told <- struct{}{}
+		x.mustDrive = true
+		x.wake <- struct{}{}
 	}
 }
 
-// next removes a blocked goroutine and returns it; there must be one.
-func (s *SharedWorker) next() *sharedWaiter {
-	for r, x := range s.ends {
-		s.forget(r)
+// popWaiter removes a blocked goroutine and returns it; there must be one.
+func (s *SharedWorker) popWaiter() *sharedWaiter {
+	for r, x := range s.byRequest {
+		s.removeWaiter(r)
 		return x
 	}
-	x := s.asks[0]
-	s.asks = slices.Delete(s.asks, 0, 1)
+	x := s.byCondition[0]
+	s.byCondition = slices.Delete(s.byCondition, 0, 1)
 	s.blocked--
 	return x
 }
 
-// forget removes the goroutine that waits for a request from ends.
-func (s *SharedWorker) forget(r *Request) {
-	delete(s.ends, r)
+// removeWaiter removes the goroutine that waits for a request from byRequest.
+func (s *SharedWorker) removeWaiter(r *Request) {
+	delete(s.byRequest, r)
 	r.flags &^= reqWakes
 	s.blocked--
 }

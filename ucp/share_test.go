@@ -124,7 +124,7 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 		untilParked(t, s, n)
 		s.Do(func(w *Worker) {
 			polls := f.ifaceOf(&p.a, 0).polls + f.ifaceOf(&p.a, 1).polls
-			assert.Less(t, polls, n*(sharedLooks+4*engine.YieldPolls), "a round or two for each that came")
+			assert.Less(t, polls, n*(maxChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each that came")
 		})
 		cancel()
 		for _, err := range ended() {
@@ -145,14 +145,14 @@ func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
 	ended := blockedOn(ctx, p, s, n)
 	untilParked(t, s, n)
 	s.Do(func(*Worker) {
-		assert.Empty(t, s.asks)
-		assert.Len(t, s.ends, n-1)
+		assert.Empty(t, s.byCondition)
+		assert.Len(t, s.byRequest, n-1)
 	})
 	cancel()
 	for _, err := range ended() {
 		assert.ErrorIs(t, err, context.Canceled)
 	}
-	s.Do(func(*Worker) { assert.Empty(t, s.ends) })
+	s.Do(func(*Worker) { assert.Empty(t, s.byRequest) })
 }
 
 // TestSharedWorker_StaleEnd: a request that has ended while nobody was told may be
@@ -163,15 +163,15 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 	s := w.Share()
 	s.driven.Store(true)
 	r := w.newRequest(nil, &tagRecvStage)
-	sleeper := &sharedWaiter{told: make(chan struct{}, 1)}
-	s.ends[r], s.blocked = sleeper, 1
+	sleeper := &sharedWaiter{wake: make(chan struct{}, 1)}
+	s.byRequest[r], s.blocked = sleeper, 1
 	r.flags |= reqWakes
-	w.ended.woken = append(w.ended.woken, r) // of the use before
-	s.tell()
-	assert.Empty(t, sleeper.told)
-	r.tell()
-	s.tell()
-	assert.Len(t, sleeper.told, 1)
+	w.completed.woken = append(w.completed.woken, r) // of the use before
+	s.wakeWaiters()
+	assert.Empty(t, sleeper.wake)
+	r.queueCompletion()
+	s.wakeWaiters()
+	assert.Len(t, sleeper.wake, 1)
 	assert.Zero(t, s.blocked)
 	w.recycle(r)
 }

@@ -265,7 +265,7 @@ func TestSharedWorker_Users(t *testing.T) {
 		assert.Equal(t, c.wanted.Load(), c.told.Load())
 		assert.Equal(t, uint64(c.added.Load()), binary.LittleEndian.Uint64(p.b.mem.Bytes()[memLen/2:]))
 		assert.Zero(t, c.a.blocked)
-		assert.Zero(t, c.a.wants.Load())
+		assert.Zero(t, c.a.lockWaiters.Load())
 	})
 }
 

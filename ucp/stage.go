@@ -56,11 +56,11 @@ type stage struct {
 	// pinned: the request names its lane by number, not by role.
 	pinned bool
 
-	lends bool // transports have the buffer as long as anything is under way
-	steps bool // posted anew after done: a fence waits for its end
-	fence bool // holds back what comes later
-	tells bool // ends with the reason if a lane broke before
-	ahead bool // no fence holds it back
+	usesBuffer      bool // transports may use the buffer of the caller while any part is in flight
+	steps           bool // posted anew after done: a fence waits for its end
+	fence           bool // holds back what comes later
+	reportsLaneLoss bool // fails if a lane broke before
+	ahead           bool // no fence holds it back
 
 	shares bool // lets others of its lane go on when it has used up the resources
 
@@ -294,8 +294,8 @@ func (r *Request) settle(st ucs.Status) {
 		r.parent = nil
 		p.comp.Complete(r.status)
 	}
-	if r.flags&(reqTells|reqWakes|reqSpans) != 0 {
-		r.tell()
+	if r.flags&(reqOnDone|reqWakes|reqSpans) != 0 {
+		r.queueCompletion()
 	}
 	r.collect()
 }

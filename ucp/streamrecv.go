@@ -46,7 +46,7 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 	}
 	r := e.w.newStreamReceive(e, buf, all, n)
 	r.onDone = p.onDone()
-	r.tells()
+	r.armOnDone()
 	return r, nil
 }
 

@@ -20,7 +20,7 @@ func newStreamChannel() *channel {
 	}
 	c.one.post = (*Request).streamWhole
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
-	c.announce.post, c.announce.admit, c.announce.lends = (*Request).streamAsks, (*Request).streamBegins, true
+	c.announce.post, c.announce.admit, c.announce.usesBuffer = (*Request).streamAsks, (*Request).streamBegins, true
 	return c
 }
 

@@ -113,7 +113,7 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tag.table.Expect(&v.node)
 	w.receivePosted(tag, mask)
-	r.tells()
+	r.armOnDone()
 	return r, nil
 }
 
@@ -302,6 +302,6 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tag.table.Expect(&v.node)
 	w.receivePosted(tag, mask)
-	r.tells()
+	r.armOnDone()
 	return r, nil
 }

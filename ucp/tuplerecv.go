@@ -17,7 +17,7 @@ type queuedRecv struct {
 
 // tupleRecvStage is a receive in a queue. It can be canceled only by closing the queue.
 var tupleRecvStage = stage{
-	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled, lends: true,
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled, usesBuffer: true,
 	stop: (*Request).cancelQueued,
 }
 

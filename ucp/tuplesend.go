@@ -23,7 +23,7 @@ type tupleSend struct {
 // tupleSendStage is the stage of a message through a queue. If the caller abandons the message and no receive has it
 // yet, the queue returns it.
 var tupleSendStage = stage{
-	class: &messageClass, name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
+	class: &messageClass, name: "tag send", sized: true, role: noRole, usesBuffer: true, stop: func(r *Request) bool {
 		r.msg.recalls = true
 		r.ep.msgs.tuple.out.Cancel(r.msg.word)
 		return r.flags&reqDone != 0 // false if the queue has not returned it yet

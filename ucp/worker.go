@@ -37,11 +37,11 @@ type Worker struct {
 	names conn.Names[*EP]
 	lanes laneTable
 
-	todo    todo
-	ended   endedOps
-	msg     packedMsg
-	packing bool                   // a transport is calling a Packer
-	carrier func(*EP) conn.Carrier // makes the carrier of an EP's handshake
+	todo      todo
+	completed completedOps
+	msg       packedMsg
+	packing   bool                   // a transport is calling a Packer
+	carrier   func(*EP) conn.Carrier // makes the carrier of an EP's handshake
 
 	lendLimit time.Duration // how long an abandoned blocking call waits for its buffer
 	closed    bool
@@ -276,7 +276,7 @@ func (w *Worker) Close() error {
 	for _, e := range eps {
 		e.finishClose()
 	}
-	w.tellEnded()
+	w.reportCompleted()
 	w.each(func(p *protocol) func(*Worker) { return p.closed })
 	w.ctx.unhold()
 	return ucs.Join(append(errs, w.engine.Close(), w.freeProtocols())...)
