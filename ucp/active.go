@@ -341,7 +341,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	if m.rndv == nil {
 		return nil, m.copyTo(buf, act)
 	}
-	if err := m.rndv.gone(act); err != nil {
+	if err := m.rndv.checkFetchable(act); err != nil {
 		return nil, err
 	}
 	r := m.w.newRequest(e, &activeRecv)

@@ -55,9 +55,9 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 		pending, err := key.amo.AtomicFetch(op, size, value, &r.old.word, raddr, key.amoKey, &r.comp)
 		if err == nil {
 			if pending {
-				return r.underway(), nil
+				return r.markPending(), nil
 			}
-			r.endedAtOnce()
+			r.recycleCompleted()
 			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
@@ -80,9 +80,9 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 		pending, err := key.amo.AtomicCSwap(size, compare, swap, &r.old.word, raddr, key.amoKey, &r.comp)
 		if err == nil {
 			if pending {
-				return r.underway(), nil
+				return r.markPending(), nil
 			}
-			r.endedAtOnce()
+			r.recycleCompleted()
 			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
@@ -170,7 +170,7 @@ type swapLoop struct {
 }
 
 func init() { // the stages refer to functions that refer to the stages
-	atomic := stage{class: &keyClass, name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
+	atomic := stage{class: &keyClass, name: "atomic", sized: true, opped: true, role: wireup.AMO, tryCancel: unposted}
 	postStage, fetchStage, remoteStage = atomic, atomic, atomic
 	postStage.choose, postStage.post = choosePost, (*Request).postAtomic
 	fetchStage.choose, fetchStage.post = chooseFetch, (*Request).fetchAtomic
@@ -250,9 +250,9 @@ func (r *Request) fetchAtomic() error {
 	r.comp.Count++
 	a := recordOf[atomicRecord](r)
 	if r.atomic.op == uct.AtomicCSwap {
-		return r.took(l.AMO.AtomicCSwap(int(r.atomic.size), a.compare, a.value, &r.old.word, r.target.addr, key, &r.comp))
+		return r.recordPost(l.AMO.AtomicCSwap(int(r.atomic.size), a.compare, a.value, &r.old.word, r.target.addr, key, &r.comp))
 	}
-	return r.took(l.AMO.AtomicFetch(r.atomic.op, int(r.atomic.size), a.value, &r.old.word, r.target.addr, key, &r.comp))
+	return r.recordPost(l.AMO.AtomicFetch(r.atomic.op, int(r.atomic.size), a.value, &r.old.word, r.target.addr, key, &r.comp))
 }
 
 // post posts the compare-and-swap that replaces the value seen last by swap.
@@ -266,7 +266,7 @@ func (s *swapLoop) post(r *Request, swap uint64) error {
 		addr, size = addr&^7, 8
 	}
 	r.comp.Count++
-	return r.took(l.AMO.AtomicCSwap(size, recordOf[atomicRecord](r).seen, swap, &r.old.word, addr, key, &r.comp))
+	return r.recordPost(l.AMO.AtomicCSwap(size, recordOf[atomicRecord](r).seen, swap, &r.old.word, addr, key, &r.comp))
 }
 
 // found processes the value that a round has returned: it completes the operation or starts the
@@ -275,19 +275,19 @@ func (s *swapLoop) found(r *Request, swapped bool) {
 	found := r.old.word
 	switch {
 	case r.comp.Status != ucs.StatusOK || r.flags&reqDone != 0:
-		r.settle(r.comp.Status)
+		r.complete(r.comp.Status)
 		return
 	case swapped || s.applied(r, found) == found: // the operation changes nothing: the read was enough
 		if s.wide {
 			r.old.word = uint64(uint32(found >> r.shift()))
 		}
-		r.settle(ucs.StatusOK)
+		r.complete(ucs.StatusOK)
 		return
 	}
 	recordOf[atomicRecord](r).seen, r.stage = found, &s.swap
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
 	if st := r.stopped(); st != ucs.StatusOK {
-		r.settle(st)
+		r.complete(st)
 		return
 	}
 	if r.stage.lacksLane(r.ep) { // the role has no lane now

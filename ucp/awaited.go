@@ -14,8 +14,8 @@ func (r *Request) awaitPeer() {
 	e.awaited.add(r)
 }
 
-// unawait removes a complete request from EP.awaited.
-func (r *Request) unawait() {
+// removeAwaited removes a complete request from EP.awaited.
+func (r *Request) removeAwaited() {
 	e := r.ep
 	r.moveTo(placeNone)
 	e.awaited.remove(r)
@@ -47,7 +47,7 @@ func (e *EP) goOnLeaving() {
 func (e *EP) endAwaited(st ucs.Status) {
 	for r := e.awaited.first; r != nil; {
 		next := r.next
-		if r.place() != placeLed { // otherwise it completes with its child
+		if r.place() != placeDelegated { // otherwise it completes with its child
 			r.comp.Complete(st)
 		}
 		r = next

@@ -136,7 +136,7 @@ func (b *blockedSender) send() {
 
 // queryStage sends the unsent query when the lane has resources.
 var queryStage = stage{
-	name: "query", role: wireup.AM, ahead: true, settled: (*Request).queried,
+	name: "query", role: wireup.AM, unfenced: true, completed: (*Request).queried,
 	post: func(r *Request) error {
 		if m := r.ep.msgs; m != nil && m.sender != nil {
 			return m.sender.post(r.stage.lane(r.ep))

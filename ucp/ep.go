@@ -364,7 +364,7 @@ func (e *EP) abort(st ucs.Status) {
 	e.fence.barrier = nil
 	for _, r := range queue {
 		r.flags &^= reqWaiting
-		r.settle(st)
+		r.complete(st)
 	}
 	if e.link != nil {
 		e.link.purge()
@@ -591,7 +591,7 @@ func (e *EP) finishClose() {
 	}
 	if r := e.closing.request; r != nil && !e.busy() {
 		e.closing.request = nil
-		r.settle(ucs.StatusOK)
+		r.complete(ucs.StatusOK)
 	}
 }
 

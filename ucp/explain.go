@@ -298,7 +298,7 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 		m.Bare = math.MaxInt
 	}
 	m.Scheme = func(n int) (proto.Scheme, string) {
-		v := e.ways(n, e.reachOf(n, class))
+		v := e.rndvChoices(n, e.reachOf(n, class))
 		best := v.Choose(n, preferred)
 		why := v.Why(n, preferred, best)
 		if class == plainMemory && (best == proto.Get || v.Registers(best)) {

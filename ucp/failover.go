@@ -88,7 +88,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.e.w.stats.spans.beginFailover(l.e, had)
 	l.losses++
 	for r := range l.e.ops.all {
-		r.flags |= reqLost
+		r.flags |= reqLaneLost
 	}
 	l.findRails()
 	l.e.lanesChanged()
@@ -138,7 +138,7 @@ func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.step
 // again when its turn comes: an earlier message may need the credit first.
 func (r *Request) requeue() {
 	r.takeBack()
-	r.flags |= reqAhead
+	r.flags |= reqUnfenced
 	r.ep.queue().unsorted = true
 	r.ep.wait(r)
 }
@@ -308,9 +308,9 @@ func (r *Request) deferFailure(st ucs.Status) bool {
 		return false
 	case st == ucs.StatusOK || e.state > epClosing || e.closing.aborting != ucs.StatusOK || r.isAbandoned():
 		return false
-	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the whole request uses another scheme
+	case r.flags&reqNoKey != 0 && r.stage.fallback == nil: // the whole request uses another scheme
 		return false
-	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // the same error would break every lane
+	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqNoKey == 0: // the same error would break every lane
 		return false
 	case r.parent != nil && r.parent.comp.Status != ucs.StatusOK:
 		return false
@@ -324,15 +324,15 @@ func (r *Request) deferFailure(st ucs.Status) bool {
 // repost posts a transfer again, over the current lane of puts and gets.
 func (r *Request) repost() {
 	r.worker.stats.repeatedTransfers.Inc()
-	if r.flags&reqUnreached != 0 {
-		r.flags &^= reqUnreached
-		r.stage.instead(r)
+	if r.flags&reqNoKey != 0 {
+		r.flags &^= reqNoKey
+		r.stage.fallback(r)
 	} else if s := r.stage.again; s != nil {
 		r.stage = s
 	}
 	r.off = 0
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
-	r.flags = r.flags&^(reqPosted|reqLost) | reqAhead
+	r.flags = r.flags&^(reqPosted|reqLaneLost) | reqUnfenced
 	r.launch()
 }
 
@@ -358,7 +358,7 @@ func (l *link) decide() {
 	l.undecided = nil
 	for _, r := range list {
 		switch {
-		case r.flags&(reqLost|reqUnreached) == 0:
+		case r.flags&(reqLaneLost|reqNoKey) == 0:
 			l.decided = r
 			r.stage.done(r)
 			l.decided = nil
@@ -385,7 +385,7 @@ func (l *link) endUndecided(st ucs.Status) {
 	list := l.undecided
 	l.undecided = nil
 	for _, r := range list {
-		r.settle(st)
+		r.complete(st)
 	}
 }
 
@@ -397,6 +397,6 @@ const decidePause = 2
 // partEnded ends a transfer, or repeats it if its lane broke.
 func (r *Request) partEnded() {
 	if st := r.comp.Status; !r.deferFailure(st) {
-		r.settle(st)
+		r.complete(st)
 	}
 }

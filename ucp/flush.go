@@ -14,7 +14,7 @@ var (
 	}
 	fenceStage = stage{
 		name: "fence", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
-		settled: (*Request).unfence, fence: true,
+		completed: (*Request).unfence, fence: true,
 	}
 	// drainStage then notifies the peer that the EP closes.
 	drainStage = stage{
@@ -37,9 +37,9 @@ func (e *EP) Flush() (*Request, error) {
 		pending, err := x.EP.Flush(&r.comp)
 		if err == nil {
 			if pending {
-				return r.underway(), nil
+				return r.markPending(), nil
 			}
-			r.endedAtOnce()
+			r.recycleCompleted()
 			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
@@ -79,7 +79,7 @@ func (r *Request) flushStart() {
 	}
 	r.flags |= reqPosted
 	if st := r.ep.closing.aborting; st != ucs.StatusOK {
-		r.settle(st)
+		r.complete(st)
 		return
 	}
 	if r.ep.link == nil {
@@ -114,7 +114,7 @@ func (r *Request) flushLanes() error {
 // drained continues EP.Close when no operation is left.
 func (r *Request) drained() {
 	e := r.ep
-	r.settle(r.comp.Status)
+	r.complete(r.comp.Status)
 	switch {
 	case e.closing.ending || e.closing.aborting != ucs.StatusOK: // that leaves itself
 	case e.delays(), e.awaited.first != nil:

@@ -10,13 +10,13 @@ import (
 // getStage posts the rest of a get, piece by piece.
 var getStage = stage{
 	class: &keyClass, name: "get", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getSplitStage, post: postGet,
-	stop: unposted, usesBuffer: true,
+	tryCancel: unposted, usesBuffer: true,
 }
 
 // getSplitStage gets over several lanes.
 var getSplitStage = stage{
 	class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
-	share: (*Config).rmaSharing, usesBuffer: true, stop: unposted,
+	share: (*Config).rmaSharing, usesBuffer: true, tryCancel: unposted,
 }
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
@@ -30,9 +30,9 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		pending, err := key.get.GetBcopy(buf, raddr, key.rma, &r.comp)
 		if err == nil {
 			if pending {
-				return r.underway(), nil
+				return r.markPending(), nil
 			}
-			r.endedAtOnce()
+			r.recycleCompleted()
 			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
@@ -54,7 +54,7 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		if r := key.newBare(&m.getBare, &getStage, e, buf, raddr, p); r != nil {
 			pending, err := key.get.GetZcopy(r.iov[:], raddr, key.rma, &r.comp)
 			if pending && err == nil {
-				return r.underwayBare(), nil
+				return r.markPendingZcopy(), nil
 			}
 			if r, busy, err := r.notPending(err); !busy {
 				return r, err

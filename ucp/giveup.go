@@ -23,7 +23,7 @@ func (r *Request) giveUp(until untilFunc) {
 	if c := r.stage.class; c != nil && c.abandon != nil {
 		c.abandon(r)
 	}
-	if r.lent() {
+	if r.bufferInUse() {
 		r.awaitBuffer(until)
 	}
 	r.Release()
@@ -33,12 +33,12 @@ func (r *Request) giveUp(until untilFunc) {
 type untilFunc func(ctx context.Context, done func() bool) error
 
 // awaitBuffer waits until the transports have released the caller's buffer. After
-// Worker.lendLimit it fails the EP, which makes the transport release it. Time during which the process is stopped
+// Worker.bufferWaitLimit it fails the EP, which makes the transport release it. Time during which the process is stopped
 // does not count: the transport and the peer may have been stopped too.
 func (r *Request) awaitBuffer(until untilFunc) {
 	w := r.worker
-	back := func() bool { return !r.lent() }
-	if w.awaitLent(until, back) {
+	back := func() bool { return !r.bufferInUse() }
+	if w.awaitRelease(until, back) {
 		return
 	}
 	r.ep.fail(ucs.StatusCanceled, errGivenUp, nil)
@@ -48,10 +48,10 @@ func (r *Request) awaitBuffer(until untilFunc) {
 	}
 }
 
-// awaitLent calls until for at most lendLimit, and reports whether back returned true.
-func (w *Worker) awaitLent(until untilFunc, done func() bool) bool {
-	for limit := timelimit.New(w.lendLimit); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit/timelimit.Looks)
+// awaitRelease calls until for at most bufferWaitLimit, and reports whether back returned true.
+func (w *Worker) awaitRelease(until untilFunc, done func() bool) bool {
+	for limit := timelimit.New(w.bufferWaitLimit); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), w.bufferWaitLimit/timelimit.Looks)
 		err := until(ctx, done)
 		cancel()
 		if err == nil {

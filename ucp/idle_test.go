@@ -67,7 +67,7 @@ var idlers = []idler{
 		r := x.w.newRequest(nil, &groupStage) // nothing completes it
 		return background(1, func(ctx context.Context) error {
 			defer r.Release()
-			defer r.settle(0)
+			defer r.complete(0)
 			return r.Wait(ctx)
 		})
 	}},

@@ -112,8 +112,8 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 // first. The request, which no user has, completes when it is posted; the operation then counts as
 // the implicit ones do.
 var (
-	impliedPutStage = stage{class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
-	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, usesBuffer: true}
+	impliedPutStage = stage{class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, tryCancel: unposted}
+	impliedGetStage = stage{class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, tryCancel: unposted, usesBuffer: true}
 )
 
 // implyLater queues a put or get that RKey.fits permits, after its lane had no resources.

@@ -176,7 +176,7 @@ func (r *Request) moveList(op *listOp) error {
 	for total := x.len(); r.off < total; {
 		n := x.take(r.off, op.limits(l.Iface.attr))
 		r.comp.Count++
-		if err := r.took(op.call(l, x.iov, r.target.addr+uint64(r.off), key, &r.comp)); err != nil {
+		if err := r.recordPost(op.call(l, x.iov, r.target.addr+uint64(r.off), key, &r.comp)); err != nil {
 			return err
 		}
 		r.off += n

@@ -41,28 +41,28 @@ func (e *EP) reachable(role wireup.Role) bool {
 	return e.peer.Best[role].OK && !e.hasLost(role)
 }
 
-// loseLane ends an operation whose role has no lane any more. The data of a message goes
+// failWithoutLane ends an operation whose role has no lane any more. The data of a message goes
 // another way.
-func (r *Request) loseLane() {
+func (r *Request) failWithoutLane() {
 	r.trackUnposted()
-	r.unreached()
+	r.markUnreachable()
 	r.fail(r.ep.link.lost.status)
 	r.posted()
 }
 
-// unreached marks a part of the data of a message that no lane takes: the data goes another
+// markUnreachable marks a part of the data of a message that no lane takes: the data goes another
 // way. It reports false if there is none, as for an operation of the caller's.
-func (r *Request) unreached() bool {
+func (r *Request) markUnreachable() bool {
 	whole := r
-	for whole != nil && whole.stage.instead == nil {
+	for whole != nil && whole.stage.fallback == nil {
 		whole = whole.parent
 	}
 	if whole == nil {
 		return false
 	}
 	for p := r; p != whole; p = p.parent {
-		p.flags |= reqUnreached
+		p.flags |= reqNoKey
 	}
-	whole.flags |= reqUnreached
+	whole.flags |= reqNoKey
 	return true
 }

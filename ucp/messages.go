@@ -115,7 +115,7 @@ type messages struct {
 // be nil, if it is r's turn.
 func (m *messages) holdsBack(r *Request) bool {
 	before := m.e.waiting.messages()
-	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
+	if before > 0 && r != nil && r.flags&reqDequeued != 0 {
 		before = m.e.waiting.DeferredOrdered()
 	}
 	return before > 0 || m.sending != nil
@@ -291,7 +291,7 @@ func (e *EP) sendEcho() bool {
 	}
 	m.echoes++
 	r := e.w.newRequest(e, &echoStage)
-	r.nameIt()
+	r.assignID()
 	r.awaitPeer()
 	e.control(ackControl, r.remote, uint64(ucs.StatusOK))
 	r.posted()
@@ -309,7 +309,7 @@ const echoes = 2
 // echoed completes the synchronous sends whose messages match no receive: all acknowledgements have arrived.
 func (r *Request) echoed() {
 	e := r.ep
-	r.settle(r.comp.Status)
+	r.complete(r.comp.Status)
 	if e.deliversLast() {
 		e.msgs.endUnmatched()
 	}
@@ -319,7 +319,7 @@ func (r *Request) echoed() {
 func (m *messages) endUnmatched() {
 	for r := m.e.awaited.first; r != nil; {
 		next := r.next
-		if r.msg != nil && r.msg.acked && !r.stage.announces && r.place() != placeLed {
+		if r.msg != nil && r.msg.acked && !r.stage.announces && r.place() != placeDelegated {
 			r.comp.Complete(ucs.StatusPeerClosed)
 		}
 		r = next

@@ -26,7 +26,7 @@ func TestMessages_AnswerToNoAtomic(t *testing.T) {
 	require.NoError(t, err)
 	p.until(func() bool { return r.remote != 0 && r.awaits() })
 	x.handle(hostileMsg{wire.AMRTR, namesEP | namesRequest, (&wire.RTR{Length: 100_000, Recv: 9}).Append(nil)})
-	require.Equal(t, placeLed, r.place())
+	require.Equal(t, placeDelegated, r.place())
 	bad := w.stats.badMessages.Load()
 	x.handle(hostileMsg{wire.AMAnswer, namesEP | namesRequest, make([]byte, wire.AnswerLen)})
 	require.Equal(t, bad+1, w.stats.badMessages.Load())

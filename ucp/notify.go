@@ -18,7 +18,7 @@ import (
 var (
 	notifyStage = stage{
 		class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
-		stop: unposted, steps: true,
+		tryCancel: unposted, steps: true,
 	}
 	notifyOrderStage = stage{
 		class: &keyClass, name: "notification", role: noRole, post: (*Request).flushLanes, done: (*Request).dataThere, steps: true,
@@ -70,7 +70,7 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 func (r *Request) putNotify() error {
 	x := r.ep.link.ordered()
 	if r.off == 0 {
-		r.flags &^= reqLost
+		r.flags &^= reqLaneLost
 	}
 	if x != nil && r.notification() <= math.MaxUint32 {
 		return r.putWithWord(x)
@@ -125,7 +125,7 @@ func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	}
 	iov, raddr := r.piece(l, n)
 	r.comp.Count++
-	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.notification()), &r.comp))
+	return r.recordPost(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.notification()), &r.comp))
 }
 
 // behindPieces orders the last piece, which contains the word, after the pieces before it.
@@ -137,15 +137,15 @@ func (r *Request) behindPieces(l *lane) error {
 }
 
 // dataPut is called when the posted data is complete at this side.
-func (r *Request) dataPut() { r.goOn(&notifyOrderStage) }
+func (r *Request) dataPut() { r.startNext(&notifyOrderStage) }
 
 // dataThere is called after the flush: the data is visible at the peer, unless a lane broke that
 // may have carried a part of it.
 func (r *Request) dataThere() {
-	if l := r.ep.link; l != nil && r.flags&reqLost != 0 {
+	if l := r.ep.link; l != nil && r.flags&reqLaneLost != 0 {
 		r.fail(l.lanes.LastLost())
 	}
-	r.goOn(&notifyWordStage)
+	r.startNext(&notifyWordStage)
 }
 
 func (r *Request) sendWord() error {

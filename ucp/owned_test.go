@@ -139,7 +139,7 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 	}{{"short", 4000, false, false}, {"long", maxStaged + 1, false, true}, {"registered", 4000, true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, f := fakePair(t, Config{}, likeRC(), likeUD())
-			p.a.w.lendLimit = 1
+			p.a.w.bufferWaitLimit = 1
 			p.connect().warm()
 			var op *OpParams
 			if tt.mem {
@@ -196,7 +196,7 @@ func TestGiveUp_BufferOfAPut(t *testing.T) {
 					cfg.ZcopyThresh = 1 << 30
 				}
 				in := x.reachWith(t, cfg)
-				in.w.lendLimit = 1
+				in.w.bufferWaitLimit = 1
 				local, err := in.w.ctx.MemAlloc(int(in.key.Len()))
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, local.Close()) })

@@ -156,7 +156,7 @@ func (x *end) open(t owner, cfg Config, comps []uct.Component) {
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	x.w.lendLimit = patience // the threads of the other end may stand for longer than ucs.RevokeLimit
+	x.w.bufferWaitLimit = patience // the threads of the other end may stand for longer than ucs.RevokeLimit
 	t.Cleanup(func() { require.NoError(t, x.ctx.Close()) })
 	x.alloc(t)
 	t.Cleanup(func() {

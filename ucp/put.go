@@ -41,13 +41,13 @@ func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpPar
 // putStage posts the rest of a put, piece by piece.
 var putStage = stage{
 	class: &keyClass, name: "put", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putSplitStage, post: postPut,
-	stop: unposted,
+	tryCancel: unposted,
 }
 
 // putSplitStage puts over several lanes.
 var putSplitStage = stage{
 	class: &keyClass, name: "put", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
-	share: (*Config).rmaSharing, usesBuffer: true, stop: unposted,
+	share: (*Config).rmaSharing, usesBuffer: true, tryCancel: unposted,
 }
 
 // putSlow puts what one short put does not: with one copy into a buffer of the transport or one
@@ -71,7 +71,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		if r := key.newBare(&m.putBare, &putStage, e, buf, raddr, p); r != nil {
 			pending, err := key.put.PutZcopy(r.iov[:], raddr, key.rma, &r.comp)
 			if pending && err == nil {
-				return r.underwayBare(), nil
+				return r.markPendingZcopy(), nil
 			}
 			if r, busy, err := r.notPending(err); !busy {
 				return r, err

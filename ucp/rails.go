@@ -96,18 +96,18 @@ func (r *Request) postPart(tables func(*transfers) *[2]proto.Table, by *calls) e
 		r.fail(l.lanes.LastLost())
 		return nil
 	}
-	err := r.keyed(x, r.moveOver(x, tables, by))
+	err := r.markMissingKey(x, r.moveOver(x, tables, by))
 	if r.flags&reqPosted != 0 && !x.Proven {
 		l.prove(x)
 	}
 	return err
 }
 
-// keyed returns the error with which a lane has rejected a part of the data of a message. The lane
+// markMissingKey returns the error with which a lane has rejected a part of the data of a message. The lane
 // may lack a key, because the memory was registered for the message with the domain of another lane
 // that broke. Then the transfer fails in a way that it can be repeated over another lane, after
 // both sides have closed the broken one.
-func (r *Request) keyed(x *lane, err error) error {
+func (r *Request) markMissingKey(x *lane, err error) error {
 	if err == nil || err == uct.ErrNoResource {
 		return err
 	}
@@ -115,7 +115,7 @@ func (r *Request) keyed(x *lane, err error) error {
 	if unknown == nil && !errors.Is(err, errNoPieces) {
 		return err
 	}
-	if !r.unreached() { // a put or get of the caller
+	if !r.markUnreachable() { // a put or get of the caller
 		return err
 	}
 	r.fail(cmp.Or(r.ep.link.lanes.LastLost(), statusOf(err)))
@@ -142,13 +142,13 @@ func (i *iface) shortTransfers() *transfers {
 
 // Stages of parts.
 var (
-	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, usesBuffer: true, ahead: true}
+	putPartStage = stage{class: &keyClass, name: "put", sized: true, role: noRole, post: postPutPart, pinned: true, usesBuffer: true, unfenced: true}
 	getPartStage = stage{
 		class: &keyClass, name: "get", sized: true, role: noRole, post: postGetPart, done: (*Request).partEnded, again: &getAgainStage,
-		pinned: true, usesBuffer: true, ahead: true,
+		pinned: true, usesBuffer: true, unfenced: true,
 	}
 	getAgainStage = stage{
-		class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, usesBuffer: true, ahead: true,
+		class: &keyClass, name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, usesBuffer: true, unfenced: true,
 	}
 )
 
@@ -156,7 +156,7 @@ func postPutPart(r *Request) error { return r.postPart(putTables, &putCalls) }
 func postGetPart(r *Request) error { return r.postPart(getTables, &getCalls) }
 
 func postGetAgain(r *Request) error {
-	return r.keyed(r.ep.link.lanes.Use[wireup.RMA], postGet(r))
+	return r.markMissingKey(r.ep.link.lanes.Use[wireup.RMA], postGet(r))
 }
 
 // railMove returns the cost of a move of n bytes over the lanes that share it, or m if it is not

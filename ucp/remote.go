@@ -81,7 +81,7 @@ type answerRecord struct {
 
 // answerStage sends a peer the result of its atomic.
 var answerStage = stage{
-	name: "answer", role: wireup.AM, post: (*Request).sendAnswer, settled: (*Request).answered, ahead: true,
+	name: "answer", role: wireup.AM, post: (*Request).sendAnswer, completed: (*Request).answered, unfenced: true,
 }
 
 // sendAnswer sends the result of an atomic.

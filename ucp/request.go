@@ -84,33 +84,33 @@ type reqFlags uint32
 
 // The places of a request. They are tested by bits where said.
 const (
-	placeNone    reqFlags = 0 // in no list, and counted nowhere
-	placeListed  reqFlags = 1 // in EP.ops
-	placeAwaited reqFlags = 2 // in EP.awaited: the peer replies. This bit is set in placeLed, and in no other
-	placeLed     reqFlags = 3 // there, and another request, whose parent it is, does what it waits for
-	placeDirect  reqFlags = 4 // posted in one call: counted in EP.counts; or a receive that its message has ended
-	placeFree    reqFlags = 5 // in the pool
+	placeNone      reqFlags = 0 // in no list, and counted nowhere
+	placeListed    reqFlags = 1 // in EP.ops
+	placeAwaited   reqFlags = 2 // in EP.awaited: the peer replies. This bit is set in placeDelegated, and in no other
+	placeDelegated reqFlags = 3 // there, and another request, whose parent it is, does what it waits for
+	placeDirect    reqFlags = 4 // posted in one call: counted in EP.counts; or a receive that its message has ended
+	placeFree      reqFlags = 5 // in the pool
 
 	reqPlace reqFlags = 7 // the bits of the place
 )
 
 const (
-	reqQueued    reqFlags = 8 << iota // in the pending queue of a lane
-	reqWaiting                        // in EP.waiting
-	reqInTurn                         // taken out of that, and started now
-	reqUnposted                       // counted in EP.counts: not all of it is posted
-	reqPosted                         // something of it was posted; a flush or fence: all operations before it have ended
-	reqDone                           // ended; status is final
-	reqReleased                       // goes back to the pool when it has ended
-	reqGivenUp                        // the caller has: post no more, do not touch its buffer
-	reqZcopy                          // a put: a transport got a piece of the buffer itself
-	reqAhead                          // no fence holds it back any more
-	reqOnDone                         // Progress must call onDone: the caller has the request
-	reqSpans                          // how long it takes is measured, or traced
-	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
-	reqLost                           // a lane of the EP has broken since the request was made, or posted anew
-	reqUnreached                      // the lane that is left has no key for the memory of the message
-	reqEnd                            // behind the last flag
+	reqQueued   reqFlags = 8 << iota // in the pending queue of a lane
+	reqWaiting                       // in EP.waiting
+	reqDequeued                      // taken out of that, and started now
+	reqUnposted                      // counted in EP.counts: not all of it is posted
+	reqPosted                        // something of it was posted; a flush or fence: all operations before it have ended
+	reqDone                          // ended; status is final
+	reqReleased                      // goes back to the pool when it has ended
+	reqGivenUp                       // the caller has: post no more, do not touch its buffer
+	reqZcopy                         // a put: a transport got a piece of the buffer itself
+	reqUnfenced                      // no fence holds it back any more
+	reqOnDone                        // Progress must call onDone: the caller has the request
+	reqSpans                         // how long it takes is measured, or traced
+	reqWakes                         // a goroutine of a SharedWorker sleeps until it has ended
+	reqLaneLost                      // a lane of the EP has broken since the request was made, or posted anew
+	reqNoKey                         // the lane that is left has no key for the memory of the message
+	reqEnd                           // behind the last flag
 )
 
 // reqFree are the flags of a request in the pool.
@@ -302,7 +302,7 @@ func (r *Request) Cancel() bool {
 	if c != nil && c.askBack != nil && c.askBack(r) {
 		return false
 	}
-	if r.stage.stop == nil || !r.stage.stop(r) {
+	if r.stage.tryCancel == nil || !r.stage.tryCancel(r) {
 		return false
 	}
 	e, inOrder := r.ep, r.stage.inOrder
@@ -312,7 +312,7 @@ func (r *Request) Cancel() bool {
 	if c != nil && c.canceled != nil {
 		c.canceled(r)
 	}
-	r.settle(ucs.StatusCanceled)
+	r.complete(ucs.StatusCanceled)
 	if inOrder && e.waiting.messages() > 0 {
 		e.replayMessages() // what waits behind it
 	}
@@ -330,11 +330,11 @@ func (r *Request) stopped() ucs.Status {
 	return ucs.StatusOK
 }
 
-// lent reports whether a transport accesses the caller's buffer: the buffer of a get
+// bufferInUse reports whether a transport accesses the caller's buffer: the buffer of a get
 // while any part is in flight, and that of a put without a copy.
-func (r *Request) lent() bool {
-	if c := r.stage.class; c != nil && c.lent != nil {
-		return c.lent(r)
+func (r *Request) bufferInUse() bool {
+	if c := r.stage.class; c != nil && c.bufferInUse != nil {
+		return c.bufferInUse(r)
 	}
 	under := r.comp.Count
 	if r.flags&reqUnposted != 0 { // a part is still to be posted
@@ -368,32 +368,32 @@ func (r *Request) started() (*Request, error) {
 	return nil, r.take()
 }
 
-// underway returns the request of an operation that was posted in one call and
+// markPending returns the request of an operation that was posted in one call and
 // is in flight. It is in no list of its EP, which counts it.
-func (r *Request) underway() *Request {
+func (r *Request) markPending() *Request {
 	r.flags = reqPosted | placeDirect
 	r.ep.counts.direct++
 	return r
 }
 
-// endedAtOnce recycles the request of an operation that was complete when its only
+// recycleCompleted recycles the request of an operation that was complete when its only
 // post returned: nothing refers to the request.
-func (r *Request) endedAtOnce() {
+func (r *Request) recycleCompleted() {
 	if r.old.result != nil {
 		*r.old.result = r.old.word
 	}
 	r.worker.recycleDirect(r)
 }
 
-// underwayBare is underway for an operation without a copy.
-func (r *Request) underwayBare() *Request {
+// markPendingZcopy is markPending for an operation without a copy.
+func (r *Request) markPendingZcopy() *Request {
 	r.flags = reqPosted | placeDirect | reqZcopy
 	r.armOnDone()
 	r.ep.counts.direct++
 	return r
 }
 
-// notPending is underway for an operation that has ended, or was refused; busy says that
+// notPending is markPending for an operation that has completed or was rejected; busy says that
 // it must be queued instead. The request, which was given to the transport, is the
 // operation's.
 //
@@ -401,7 +401,7 @@ func (r *Request) underwayBare() *Request {
 func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 	r.flags = reqReleased
 	if err == nil {
-		r.settle(ucs.StatusOK)
+		r.complete(ucs.StatusOK)
 		return nil, false, nil
 	}
 	e, a := r.ep, r.action()
@@ -434,21 +434,21 @@ func completed(c *uct.Completion) {
 func (r *Request) ended() {
 	switch e := r.ep; {
 	case r.flags&^reqZcopy == reqPosted|placeDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.closing.ending:
-		r.endedAlone()
+		r.recycleReleased()
 	case r.place() == placeDirect:
 		e.counts.direct--
-		r.settle(r.comp.Status)
+		r.complete(r.comp.Status)
 		e.emptied()
 	case r.stage.done != nil:
 		r.stage.done(r)
 	default:
-		r.settle(r.comp.Status)
+		r.complete(r.comp.Status)
 	}
 }
 
-// endedAlone is the end of a request that was posted in one call, has ended well and
+// recycleReleased recycles a request that was posted in one call, has succeeded and
 // that nobody waits for: the caller has released it, as one does with many before a flush.
-func (r *Request) endedAlone() {
+func (r *Request) recycleReleased() {
 	r.ep.counts.direct--
 	if r.old.result != nil {
 		*r.old.result = r.old.word

@@ -103,8 +103,8 @@ func (a *announced) free() {
 	w.freeAnnounced = a
 }
 
-// gone returns why the data is no longer available; nil if it is.
-func (a *announced) gone(act action) error {
+// checkFetchable returns why the data is no longer available; nil if it is.
+func (a *announced) checkFetchable(act action) error {
 	switch e := a.e; {
 	case a.id == 0 && e.state != epClosing && e.state != epClosed:
 		return e.errorOf(act, errWithdrawn)
@@ -128,10 +128,10 @@ func (a *announced) refuse(st ucs.Status) {
 }
 
 // schemeStages are the stages of a receive that fetches data, by scheme.
-type schemeStages [askAnew + 1]stage
+type schemeStages [retryByRTR + 1]stage
 
-// askAnew is the stage of a receive that could not get the data, and asks for it.
-const askAnew = proto.Fragments + 1
+// retryByRTR is the stage of a receive that could not get the data and requests it by an RTR.
+const retryByRTR = proto.Fragments + 1
 
 var fetchStages = newFetchStages("receive", nil, nil)
 
@@ -141,12 +141,12 @@ func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages
 		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, usesBuffer: true},
 		proto.Put:       {role: wireup.RMA, done: (*Request).arrived, usesBuffer: true, filled: true},
 		proto.Fragments: {role: wireup.AM, done: (*Request).arrived},
-		askAnew:         {role: noRole, done: (*Request).fetched},
+		retryByRTR:      {role: noRole, done: (*Request).fetched},
 	}
-	by[proto.Get].instead = func(r *Request) { r.stage = &by[askAnew] }
-	by[askAnew].post = func(r *Request) error { return r.askAnew(by) }
+	by[proto.Get].fallback = func(r *Request) { r.stage = &by[retryByRTR] }
+	by[retryByRTR].post = func(r *Request) error { return r.retryByRTR(by) }
 	for i := range by {
-		by[i].class, by[i].name, by[i].sized, by[i].fetches, by[i].settled = c, name, true, true, settled
+		by[i].class, by[i].name, by[i].sized, by[i].fetches, by[i].completed = c, name, true, true, settled
 	}
 	return by
 }
@@ -169,14 +169,14 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	if len(r.buf) == 0 {
 		a.refuse(ucs.StatusOK)
 		r.stage = &by[proto.Fragments]
-		r.settle(r.fetchStatus())
+		r.complete(r.fetchStatus())
 		return
 	}
 	key := a.open(len(r.buf))
 	s := e.scheme(r, key)
 	r.stage = &by[s]
 	e.w.stats.fetched[s].Inc()
-	if s == proto.Get && r.gotAtOnce(a, key) {
+	if s == proto.Get && r.getInOneCall(a, key) {
 		return
 	}
 	if s != proto.Get && key != nil {
@@ -191,9 +191,9 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	r.posted()
 }
 
-// askAnew requests the data that could not be got. Bytes that were got already are
+// retryByRTR requests the data that could not be got. Bytes that were got already are
 // written again.
-func (r *Request) askAnew(by *schemeStages) error {
+func (r *Request) retryByRTR(by *schemeStages) error {
 	if r.isAbandoned() {
 		r.fail(ucs.StatusCanceled)
 		return nil
@@ -240,10 +240,10 @@ func (r *Request) fetchStatus() ucs.Status {
 	return ucs.StatusOK
 }
 
-// lead starts a child request that its parent r waits for. The child replaces r in
+// startChild starts a child request that its parent r waits for. The child replaces r in
 // EP.awaited.
-func (r *Request) lead(child *Request) {
-	r.moveTo(placeLed)
+func (r *Request) startChild(child *Request) {
+	r.moveTo(placeDelegated)
 	child.parent = r
 	if child, _ = child.start(); child != nil { // an error of the child is an error of r
 		child.Release()
@@ -253,7 +253,7 @@ func (r *Request) lead(child *Request) {
 // fetched runs when the get of the data has completed or failed.
 func (r *Request) fetched() {
 	st := r.comp.Status
-	if r.flags&reqUnreached != 0 && r.deferFailure(st) {
+	if r.flags&reqNoKey != 0 && r.deferFailure(st) {
 		return
 	}
 	if e := r.ep; e.state <= epClosing {
@@ -268,7 +268,7 @@ func (r *Request) arrived() {
 	if st == ucs.StatusOK {
 		st = r.fetchStatus()
 	}
-	r.settle(st)
+	r.complete(st)
 }
 
 // rtrRecord is the record of a request that sends an RTR.
@@ -280,19 +280,19 @@ type rtrRecord struct {
 
 // rtrStage requests that the sender of a message puts or sends its data.
 var rtrStage = stage{
-	name: "receive", role: wireup.AM, ahead: true, settled: (*Request).answered, post: (*Request).sendRTR,
+	name: "receive", role: wireup.AM, unfenced: true, completed: (*Request).answered, post: (*Request).sendRTR,
 }
 
 // request sends an RTR for the message with the sender's id id.
 func (r *Request) request(id uint64, s proto.Scheme) {
-	r.nameIt()
+	r.assignID()
 	rtr := r.worker.newRequest(r.ep, &rtrStage)
 	q := recordOf[rtrRecord](rtr)
 	*q = rtrRecord{id: id, recv: r.remote}
 	if s == proto.Put {
 		rtr.buf, rtr.mem = r.buf, r.mem
 	} else {
-		q.n = r.wanted()
+		q.n = r.recvLen()
 	}
 	rtr.answer()
 }
@@ -322,7 +322,7 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	}
 	e := w.connected(f.EP)
 	r := w.fetching(e, f.ID)
-	if r == nil || f.Offset != uint64(r.off) || len(part) > r.wanted()-r.off {
+	if r == nil || f.Offset != uint64(r.off) || len(part) > r.recvLen()-r.off {
 		w.stats.badMessages.Inc()
 		return false
 	}
@@ -335,14 +335,14 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	default:
 		bulk.Copy(r.buf[r.off:], part)
 	}
-	if r.off += len(part); r.off == r.wanted() {
+	if r.off += len(part); r.off == r.recvLen() {
 		r.comp.Complete(ucs.StatusOK)
 	}
 	return false
 }
 
-// wanted is how much of the data of a message a receive takes that asks for it.
-func (r *Request) wanted() int {
+// recvLen returns how much of the data of a message a receive requests, in bytes.
+func (r *Request) recvLen() int {
 	if f := recordOf[fetchRecord](r); f.inOrder {
 		return f.n
 	}
@@ -403,7 +403,7 @@ type schemeChoice struct {
 func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
 	c := &e.messaging().choice
 	if c.n != n || c.to != to || n == 0 {
-		v := e.ways(n, to)
+		v := e.rndvChoices(n, to)
 		s = v.Choose(n, e.w.ctx.cfg.rndvScheme())
 		*c = schemeChoice{n: n, to: to, scheme: s, registers: v.Registers(s)}
 	}
@@ -413,8 +413,8 @@ func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
 // fetchRights are the rights that a buffer needs, by how the data comes.
 var fetchRights = [...]uct.Access{proto.Get: uct.AccessLocalWrite, proto.Put: uct.AccessRemoteWrite}
 
-// ways are the ways for n bytes.
-func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
+// rndvChoices returns the schemes that are possible for n bytes, with their costs.
+func (e *EP) rndvChoices(n int, to reach) (v proto.Rendezvous) {
 	am, rma := e.transport(wireup.AM), e.transport(wireup.RMA)
 	v.Message = am.costs().Costs[uct.AMBcopy]
 	v.Fragment = proto.Move{Cost: v.Message, Piece: am.sends().data}

@@ -156,7 +156,7 @@ func TestRndv_ForgedAnnouncements(t *testing.T) {
 func TestRndv_GivenUp(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		sent := p.send(rndvLen, 1)
-		p.b.w.lendLimit = patience
+		p.b.w.bufferWaitLimit = patience
 		m := p.announcement()
 		recv := p.recv(m, p.to.Bytes())
 		for range 2 {

@@ -11,9 +11,9 @@ import (
 // A receive gets the data of a message by a child request, unless one call transfers
 // it.
 
-// gotAtOnce gets the data of a message into the buffer of r with one call without a
+// getInOneCall gets the data of a message into the buffer of r with one call without a
 // copy, if possible: then r has completed. It returns false if nothing was transferred or is in flight.
-func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
+func (r *Request) getInOneCall(a *announced, key *RKey) bool {
 	e, n := r.ep, len(r.buf)
 	t := key.moves
 	if key.get == nil || n < t.getBare.min || n > t.getBare.max || e.sharesData(n) {
@@ -30,7 +30,7 @@ func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
 	child.iov[0] = uct.IOV{Buf: r.buf, Mem: mem}
 	pending, err := key.get.GetZcopy(child.iov[:], a.addr, key.rma, &child.comp)
 	if pending && err == nil {
-		r.gettingBy(child, a, key)
+		r.delegateGet(child, a, key)
 		return true
 	}
 	child.iov[0] = uct.IOV{}
@@ -40,18 +40,18 @@ func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
 	}
 	keyDone(key)
 	e.control(ackControl, a.id, uint64(ucs.StatusOK))
-	r.settle(r.fetchStatus())
+	r.complete(r.fetchStatus())
 	return true
 }
 
-// gettingBy makes r wait for child, which has posted all of a get.
-func (r *Request) gettingBy(child *Request, a *announced, key *RKey) {
-	r.adopt(child, a, key)
+// delegateGet makes r wait for child, which has posted all of a get.
+func (r *Request) delegateGet(child *Request, a *announced, key *RKey) {
+	r.initGetChild(child, a, key)
 	child.buf, child.mem, child.off = r.buf, r.mem, len(r.buf)
 	child.flags = reqPosted | reqZcopy | reqReleased
 	r.ep.list(child)
 	r.awaitPeer()
-	r.moveTo(placeLed)
+	r.moveTo(placeDelegated)
 	child.parent = r
 	r.posted()
 }
@@ -70,13 +70,13 @@ func (e *EP) sharesData(n int) bool {
 // getDataStage gets the data of a message for the parent receive.
 var getDataStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
-	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, usesBuffer: true, ahead: true,
+	post: (*Request).getData, done: (*Request).partEnded, completed: (*Request).dataMoved, usesBuffer: true, unfenced: true,
 }
 
 // getDataSplitStage does the same over several lanes.
 var getDataSplitStage = stage{
 	class: &keyClass, name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
-	share: (*Config).rndvSharing, settled: (*Request).dataMoved, usesBuffer: true, ahead: true,
+	share: (*Config).rndvSharing, completed: (*Request).dataMoved, usesBuffer: true, unfenced: true,
 }
 
 func (r *Request) getData() (err error) {
@@ -86,7 +86,7 @@ func (r *Request) getData() (err error) {
 		err = postGet(r)
 	}
 	if err != nil {
-		err = r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
+		err = r.markMissingKey(r.ep.link.lanes.Use[wireup.RMA], err)
 	}
 	return err
 }
@@ -96,21 +96,21 @@ func (r *Request) closeKey() { keyDone(r.target.key) }
 
 // get gets the data of a message.
 func (r *Request) get(a *announced, key *RKey) {
-	child := r.getting(a, key)
+	child := r.newGetChild(a, key)
 	child.buf, child.mem = r.buf, r.mem
-	r.lead(child)
+	r.startChild(child)
 }
 
-// getting returns a request that gets the data of a message for r.
-func (r *Request) getting(a *announced, key *RKey) *Request {
+// newGetChild returns a request that gets the data of a message for r.
+func (r *Request) newGetChild(a *announced, key *RKey) *Request {
 	child := r.worker.newDirect()
 	child.flags = 0
-	r.adopt(child, a, key)
+	r.initGetChild(child, a, key)
 	return child
 }
 
-// adopt makes child get the data of a message for r.
-func (r *Request) adopt(child *Request, a *announced, key *RKey) {
+// initGetChild makes child get the data of a message for r.
+func (r *Request) initGetChild(child *Request, a *announced, key *RKey) {
 	child.ep, child.stage = r.ep, &getDataStage
 	child.target = peerRange{key, a.addr}
 }
@@ -127,7 +127,7 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 	if key == nil {
 		return false
 	}
-	v := e.ways(n, reach{gettable: true, leased: i.leases(n)})
+	v := e.rndvChoices(n, reach{gettable: true, leased: i.leases(n)})
 	x := (*pieceList)(nil)
 	if v.Choose(n, e.w.ctx.cfg.rndvScheme()) == proto.Get {
 		x = e.pieces(d, n, &getList)
@@ -140,9 +140,9 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: n, inOrder: true, truncated: a.n > n}
 	r.awaitPeer()
-	child := r.getting(a, key)
+	child := r.newGetChild(a, key)
 	child.pieces = x
-	r.lead(child)
+	r.startChild(child)
 	r.posted()
 	return true
 }

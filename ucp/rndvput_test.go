@@ -43,7 +43,7 @@ func TestRndvPut_ToldBehindPut(t *testing.T) {
 			recv := p.recv(p.announcement(), p.to.Bytes())
 			testenv.ProgressWithin(t, patience, func() bool {
 				p.a.w.Progress()
-				return sent.Done() || sent.place() == placeLed
+				return sent.Done() || sent.place() == placeDelegated
 			})
 			testenv.ProgressWithin(t, patience, func() bool { // without a call of the sender
 				p.b.w.Progress()
@@ -218,7 +218,7 @@ func TestRndvPut_LaneReplaced(t *testing.T) {
 			testenv.ProgressWithin(t, patience, func() bool {
 				p.b.w.Progress()
 				p.a.w.Progress()
-				return sent.place() == placeLed
+				return sent.place() == placeDelegated
 			})
 			breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
 			require.NoError(t, p.finish(sent, nil))

@@ -24,7 +24,7 @@ func withAnnouncements(c *channel) *channel {
 // it.
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
-	r.nameIt()
+	r.assignID()
 	h := wire.Head{Word: m.word, EP: r.ep.link.conn.MessageEP()}
 	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
 	if room < 0 {
@@ -72,7 +72,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		return nil
 	}
 	r := w.newMessage(e, c, word, buf, p)
-	r.nameIt()
+	r.assignID()
 	h, rts := wire.Head{Word: word, EP: m.name}, wire.RTS{ID: r.remote, Length: uint64(len(buf)), Addr: mem.AddrOf(buf), Key: mem.Key()}
 	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
 	if _, err := m.am.AMBcopy(c.rts, &w.msg); err != nil {
@@ -114,7 +114,7 @@ const (
 // takes less time.
 func (e *EP) offers(n int, leased bool) bool {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	v := e.ways(n, reach{gettable: true, reached: true, farData: true})
+	v := e.rndvChoices(n, reach{gettable: true, reached: true, farData: true})
 	if leased {
 		v.Get = i.leased(v.Get, n)
 	}
@@ -134,7 +134,7 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	r.lead(r.reply(&m))
+	r.startChild(r.reply(&m))
 	return false
 }
 
@@ -186,7 +186,7 @@ func (e *EP) target(m *wire.RTR) *RKey {
 // dataStage sends the data of a message for its parent request. Later messages
 // do not wait for it.
 var dataStage = stage{
-	class: &keyClass, name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, ahead: true, shares: true,
+	class: &keyClass, name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, unfenced: true, shares: true,
 }
 
 // sendData sends the rest of the data, fragment by fragment. Request.off is the length sent so far.
@@ -214,18 +214,18 @@ func (r *Request) sendData() error {
 var (
 	putDataStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,
-		post: (*Request).putData, done: (*Request).dataPosted, settled: (*Request).dataMoved, steps: true, ahead: true,
+		post: (*Request).putData, done: (*Request).dataPosted, completed: (*Request).dataMoved, steps: true, unfenced: true,
 	}
 	// putDataSplitStage does the same over several lanes.
 	putDataSplitStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
-		share: (*Config).rndvSharing, done: (*Request).dataPosted, settled: (*Request).dataMoved,
-		usesBuffer: true, steps: true, ahead: true,
+		share: (*Config).rndvSharing, done: (*Request).dataPosted, completed: (*Request).dataMoved,
+		usesBuffer: true, steps: true, unfenced: true,
 	}
-	putToldStage  = stage{class: &keyClass, name: "send", sized: true, role: wireup.RMA, settled: (*Request).dataMoved, ahead: true}
+	putToldStage  = stage{class: &keyClass, name: "send", sized: true, role: wireup.RMA, completed: (*Request).dataMoved, unfenced: true}
 	putOrderStage = stage{
 		class: &keyClass, name: "send", sized: true, role: noRole, post: (*Request).flushLanes, done: (*Request).dataArrived,
-		settled: (*Request).dataMoved, steps: true, ahead: true,
+		completed: (*Request).dataMoved, steps: true, unfenced: true,
 	}
 )
 
@@ -237,7 +237,7 @@ func (r *Request) putData() error {
 		post = postPutPieces
 	}
 	if err := post(r); err != nil {
-		return r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
+		return r.markMissingKey(r.ep.link.lanes.Use[wireup.RMA], err)
 	}
 	if x == nil || r.comp.Status != ucs.StatusOK {
 		return nil
@@ -258,11 +258,11 @@ func postPutPieces(r *Request) error { return r.moveList(&putList) }
 // lane does not reach the memory.
 func init() {
 	putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage
-	putDataStage.instead, putDataSplitStage.instead = (*Request).sendInstead, (*Request).sendInstead
+	putDataStage.fallback, putDataSplitStage.fallback = (*Request).sendByCopy, (*Request).sendByCopy
 }
 
-// sendInstead sends the data that could not be put, including what a put has written already.
-func (r *Request) sendInstead() {
+// sendByCopy sends the data that could not be put, including what a put has written already.
+func (r *Request) sendByCopy() {
 	n := len(r.buf)
 	if r.pieces != nil {
 		n = r.pieces.len()
@@ -278,13 +278,13 @@ func (r *Request) dataPosted() {
 		r.dataArrived()
 		return
 	}
-	r.goOn(&putOrderStage)
+	r.startNext(&putOrderStage)
 }
 
 // dataArrived notifies the receiver that the data has arrived, or will not arrive.
 func (r *Request) dataArrived() {
 	st, l := r.comp.Status, r.ep.link
-	lost := st == ucs.StatusOK && l != nil && r.flags&reqLost != 0 // data that was put and not flushed
+	lost := st == ucs.StatusOK && l != nil && r.flags&reqLaneLost != 0 // data that was put and not flushed
 	if lost {
 		st = ucs.StatusCanceled // the lane broke for a reason that is not about this put
 	}
@@ -297,7 +297,7 @@ func (r *Request) dataArrived() {
 	if e := r.ep; e.state <= epClosing {
 		e.control(putDoneControl, recordOf[dataRecord](r).recv, uint64(st))
 	}
-	r.settle(st)
+	r.complete(st)
 }
 
 // dataMoved releases the key and the registration of a put or get of the data of a message.

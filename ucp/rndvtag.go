@@ -93,7 +93,7 @@ func (u *TagMessage) giveAnnounced(v *tagRecv) {
 	a := u.rndv
 	if st := a.lost(); st != ucs.StatusOK {
 		v.req.ep = a.e
-		v.req.settle(st)
+		v.req.complete(st)
 		u.done(ucs.StatusCanceled)
 		return
 	}

@@ -39,7 +39,7 @@ func newChannel(name string, cl *class, ids channel) *channel {
 	c := &ids
 	with := func(post func(*Request) error) stage {
 		return stage{
-			class: cl, name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
+			class: cl, name: name, sized: true, role: wireup.AM, inOrder: true, tryCancel: unposted,
 			choose: (*Request).chooseSend, admit: (*Request).admitted, post: post,
 		}
 	}
@@ -271,7 +271,7 @@ func (r *Request) sendBare() error {
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
 	iov := r.bare(r.buf, r.mem, x.Iface.domain)
 	r.comp.Count++
-	return r.took(x.AM.AMZcopy(r.msg.ch.whole, w.msg.b, iov, &r.comp))
+	return r.recordPost(x.AM.AMZcopy(r.msg.ch.whole, w.msg.b, iov, &r.comp))
 }
 
 // sendPieces sends the rest of the message in fragments. Request.off is the number of bytes that were sent.
@@ -317,7 +317,7 @@ func (r *Request) sendPiece(x *lane, n int) error {
 // sendSync sends the complete message by bcopy. The request completes when the peer has received it.
 func (r *Request) sendSync() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
-	r.nameIt()
+	r.assignID()
 	h, p := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}, wire.Part{ID: r.remote}
 	w.msg.b = p.Append(h.Append(w.msg.b[:0]))
 	err := r.sendPart(x, r.msg.ch.sync, w.msg.b, 0, r.total())
@@ -328,8 +328,8 @@ func (r *Request) sendSync() error {
 	return err
 }
 
-// nameIt assigns an id to the request, which the reply of the peer contains.
-func (r *Request) nameIt() {
+// assignID assigns an id to the request, which the reply of the peer contains.
+func (r *Request) assignID() {
 	if r.remote == 0 {
 		r.remote = r.worker.pool.remote.Add(r)
 	}

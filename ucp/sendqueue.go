@@ -70,7 +70,7 @@ func (q *sendQueue) enterAll(r *Request) {
 			q.enter(w)
 		}
 	}
-	if r != nil && r.flags&reqInTurn != 0 {
+	if r != nil && r.flags&reqDequeued != 0 {
 		q.enter(r)
 	}
 	if x != nil {
@@ -240,7 +240,7 @@ func (q *sendQueue) replies() bool { return q != nil && (q.blocked || q.query.Ki
 
 // replyStage sends the report and the reply that are due when the lane has resources.
 var replyStage = stage{
-	name: "reply", role: wireup.AM, ahead: true, settled: (*Request).replied,
+	name: "reply", role: wireup.AM, unfenced: true, completed: (*Request).replied,
 	post: func(r *Request) error {
 		if q := r.ep.msgs.queue; q != nil {
 			return q.post(r.stage.lane(r.ep))
@@ -335,7 +335,7 @@ func (q *sendQueue) sendList(x *lane) error {
 // nothing of the message.
 func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	r, w := t.r, q.m.e.w
-	r.nameIt()
+	r.assignID()
 	o := wire.Offer{EP: r.ep.link.conn.MessageEP(), Query: q.query.Number, Message: t.number, Tag: r.msg.word}
 	rts := r.rts(x.Iface.attr.AM.MaxBcopy - wire.OfferLen - wire.RTSLen)
 	w.msg.b = rts.Append(o.Append(w.msg.b[:0]))
@@ -402,7 +402,7 @@ func (q *sendQueue) returned() {
 	r.stage = &r.msg.ch.send
 	if r.msg.recalls || r.flags&reqGivenUp != 0 {
 		e.dropWaiting(r)
-		r.settle(ucs.StatusCanceled)
+		r.complete(ucs.StatusCanceled)
 	}
 	e.replayQueued()
 }

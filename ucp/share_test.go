@@ -324,7 +324,7 @@ func TestBlocking_TwoAtOnce(t *testing.T) {
 // as long as it may, and no longer because another goroutine sleeps on the worker.
 func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
-	p.a.w.lendLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
+	p.a.w.bufferWaitLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
 	p.connect().warm()
 	s := p.a.w.Share()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -133,7 +133,7 @@ func (s *spans) endFailover(e *EP) {
 // beginOperation begins the span of an operation of the caller. The requests that gucx makes for
 // the operation have no span.
 func (s *spans) beginOperation(r *Request) {
-	if !r.stage.ahead && r.parent == nil && s.begin(spanOf{spanOperation, r}, r.stage.name) {
+	if !r.stage.unfenced && r.parent == nil && s.begin(spanOf{spanOperation, r}, r.stage.name) {
 		r.flags |= reqSpans
 	}
 }

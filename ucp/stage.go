@@ -31,10 +31,10 @@ type stage struct {
 	done func(*Request)
 	// first runs when all earlier operations have completed. nil: the stage does not wait.
 	first func(*Request)
-	// settled runs when the request has completed. May be nil.
-	settled func(*Request)
-	// stop reports whether a canceled request can complete now. nil: it cannot.
-	stop func(*Request) bool
+	// completed runs when the request has completed. May be nil.
+	completed func(*Request)
+	// tryCancel stops a canceled request. It reports whether the request can complete now. nil: it cannot.
+	tryCancel func(*Request) bool
 	// unsent is called when the tagged message of that number, queued earlier, was canceled. nil:
 	// nothing to do.
 	unsent func(r *Request, number uint64)
@@ -50,9 +50,9 @@ type stage struct {
 	share func(*Config) sharing
 	// again is the stage in which a transfer is repeated after its lane broke; nil: the same.
 	again *stage
-	// instead sets the stage of another scheme for the data of a message, if the remaining lane
+	// fallback sets the stage of another scheme for the data of a message, if the remaining lane
 	// does not reach its memory. nil: there is none.
-	instead func(*Request)
+	fallback func(*Request)
 	// pinned: the request names its lane by number, not by role.
 	pinned bool
 
@@ -60,7 +60,7 @@ type stage struct {
 	steps           bool // posted anew after done: a fence waits for its end
 	fence           bool // holds back what comes later
 	reportsLaneLoss bool // fails if a lane broke before
-	ahead           bool // no fence holds it back
+	unfenced        bool // no fence holds it back
 
 	shares bool // lets others of its lane go on when it has used up the resources
 
@@ -93,8 +93,8 @@ type class struct {
 	write func(r *Request, off int, data []byte)
 	// abandon is called when the caller gives up the request, which continues.
 	abandon func(*Request)
-	// lent replaces Request.lent, for a request whose parts have the buffers.
-	lent func(*Request) bool
+	// bufferInUse replaces Request.bufferInUse, for a request whose parts have the buffers.
+	bufferInUse func(*Request) bool
 	// free is called when there is no reference to the request any more.
 	free func(*Request)
 	// recycle returns the request to a pool of the protocol. nil: to the pool of the worker.
@@ -148,17 +148,17 @@ func (r *Request) startFull() (*Request, error) {
 func (r *Request) launch() {
 	e := r.ep
 	if e.closing.aborting != ucs.StatusOK {
-		r.settle(e.closing.aborting)
+		r.complete(e.closing.aborting)
 		return
 	}
 	if r.stage.choose != nil && !r.stage.lacksLane(e) {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fence.count > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && s.class.heldBack(r)
+	held := e.fence.count > 0 && r.flags&reqUnfenced == 0 && !s.unfenced || s.inOrder && s.class.heldBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		if !held && e.lostRoleErr(s.role) != nil {
-			r.loseLane()
+			r.failWithoutLane()
 			return
 		}
 		e.wait(r)
@@ -261,8 +261,8 @@ func (r *Request) untrack() {
 	}
 }
 
-// settle completes the request, once. No transport uses any part of it.
-func (r *Request) settle(st ucs.Status) {
+// complete completes the request, once. No transport uses any part of it.
+func (r *Request) complete(st ucs.Status) {
 	if r.flags&reqDone != 0 {
 		return
 	}
@@ -282,13 +282,13 @@ func (r *Request) settle(st ucs.Status) {
 		r.ep.unlist(r)
 	}
 	if r.awaits() {
-		r.unawait()
+		r.removeAwaited()
 	}
 	if r.leased != nil {
 		r.endLease()
 	}
-	if r.stage.settled != nil {
-		r.stage.settled(r)
+	if r.stage.completed != nil {
+		r.stage.completed(r)
 	}
 	if p := r.parent; p != nil {
 		r.parent = nil

@@ -36,10 +36,10 @@ var streamProtocol = protocol{
 			e.msgs.stream.skipUnsent()
 		}
 	},
-	credited: func(e *EP) { e.msgs.stream.goOn() },
+	credited: func(e *EP) { e.msgs.stream.resume() },
 	laneActivated: func(e *EP) {
 		if e.msgs != nil {
-			e.msgs.stream.goOn()
+			e.msgs.stream.resume()
 		}
 	},
 }
@@ -164,7 +164,7 @@ func (s *stream) give(r *Request, data []byte) int {
 func (r *Request) given(n int) {
 	r.off += n
 	if r.off == len(r.buf) || !r.msg.all {
-		r.settle(ucs.StatusOK)
+		r.complete(ucs.StatusOK)
 	}
 }
 
@@ -174,7 +174,7 @@ func (m *messages) endReceives(st ucs.Status) {
 		return
 	}
 	for s := m.stream; s.receives.first != nil; {
-		s.receives.first.settle(st)
+		s.receives.first.complete(st)
 	}
 }
 

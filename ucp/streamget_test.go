@@ -68,7 +68,7 @@ func TestStreamGet_ToReceives(t *testing.T) {
 	r := sendFrom(t, e, from, 0, streamLen)
 	require.Equal(t, streamLen, e.msgs.stream.asked)
 	assert.False(t, r.Cancel(), "the peer reads the buffer")
-	assert.True(t, r.lent())
+	assert.True(t, r.bufferInUse())
 	p.b.w.Progress()
 	off := 0
 	for i, r := range receives {

@@ -11,7 +11,7 @@ import (
 // list of operations: a flush does not wait for it.
 var streamReceive = stage{
 	class: &messageClass, name: "stream receive", sized: true, role: wireup.AM,
-	stop: func(*Request) bool { return true }, settled: (*Request).streamReceived,
+	tryCancel: func(*Request) bool { return true }, completed: (*Request).streamReceived,
 }
 
 // StreamRecv receives bytes of the EP's stream into buf: with all set exactly len(buf) bytes, otherwise

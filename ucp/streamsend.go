@@ -16,7 +16,7 @@ func newStreamChannel() *channel {
 	c := newChannel("stream send", &messageClass, channel{whole: wire.AMStream})
 	c.announce = c.pieces
 	for _, s := range []*stage{&c.send, &c.one, &c.pieces, &c.announce} {
-		s.choose, s.stop, s.settled = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
+		s.choose, s.tryCancel, s.completed = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
 	}
 	c.one.post = (*Request).streamWhole
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
@@ -96,7 +96,7 @@ func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error
 // streamEndChannel sends the end of the stream, in order with all messages of the EP. It consumes
 // no credit.
 var streamEndChannel = &channel{send: stage{
-	class: &messageClass, name: "stream end", role: wireup.AM, inOrder: true, stop: unposted, post: (*Request).sendStreamEnd,
+	class: &messageClass, name: "stream end", role: wireup.AM, inOrder: true, tryCancel: unposted, post: (*Request).sendStreamEnd,
 }}
 
 // StreamEnd ends the stream to the peer after all bytes that were sent before. The peer can
@@ -198,9 +198,9 @@ func (r *Request) streamPieces() error {
 	return nil
 }
 
-// goOn continues the send that waits for credit, if there is such a send and a lane for messages. s may be
+// resume continues the send that waits for credit, if there is such a send and a lane for messages. s may be
 // nil.
-func (s *stream) goOn() {
+func (s *stream) resume() {
 	if s != nil && s.starved && s.m.e.lane(wireup.AM) != nil {
 		s.starved = false
 		s.m.sending.proceed()
@@ -236,6 +236,6 @@ func (r *Request) streamSent() {
 func (s *stream) skipUnsent() {
 	if s != nil && s.starved {
 		s.m.sending.off = len(s.m.sending.buf)
-		s.goOn()
+		s.resume()
 	}
 }

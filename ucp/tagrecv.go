@@ -33,8 +33,8 @@ type tagRecv struct {
 
 // tagRecvStage is a receive. It can be canceled until a message matches.
 var tagRecvStage = stage{
-	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
-	stop: func(r *Request) bool { return r.worker.tag.table.Cancel(&r.recv.node) },
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, completed: (*Request).postedSettled,
+	tryCancel: func(r *Request) bool { return r.worker.tag.table.Cancel(&r.recv.node) },
 }
 
 // tagRecvClass is the class of receives of tagged messages. Their requests have a pool of their own, so that fields
@@ -223,9 +223,9 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	r := v.req
 	switch {
 	case n > v.room():
-		r.settle(ucs.StatusTruncated)
+		r.complete(ucs.StatusTruncated)
 	case r.flags != 0 || v.typed:
-		r.settle(ucs.StatusOK)
+		r.complete(ucs.StatusOK)
 	default:
 		v.release()
 		r.flags = recvDone
@@ -262,7 +262,7 @@ func (v *tagRecv) whole(in *inbound) {
 func (v *tagRecv) broken(in *inbound, st ucs.Status) {
 	in.msgs.received(in.total)
 	v.req.ep = in.e
-	v.req.settle(st)
+	v.req.complete(st)
 }
 
 // cancelReceives cancels the receives that match no message, when the worker closes.

@@ -91,7 +91,7 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 		least = proto.ShortestAnnounced
 	}
 	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
-		v := e.ways(n, e.reachOf(n, class))
+		v := e.rndvChoices(n, e.reachOf(n, class))
 		scheme := v.Choose(n, cfg.rndvScheme())
 		t := v.Time(n, scheme)
 		if scheme != proto.Get {

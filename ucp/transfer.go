@@ -219,7 +219,7 @@ func putBcopy(r *Request, l *lane, key uct.RKey, n int) error {
 func putZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	iov, raddr := r.piece(l, n)
 	r.comp.Count++
-	return r.took(l.Put.PutZcopy(iov, raddr, key, &r.comp))
+	return r.recordPost(l.Put.PutZcopy(iov, raddr, key, &r.comp))
 }
 
 func getShort(r *Request, l *lane, key uct.RKey, n int) error {
@@ -230,17 +230,17 @@ func getShort(r *Request, l *lane, key uct.RKey, n int) error {
 func getBcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	buf, raddr := r.part(n)
 	r.comp.Count++
-	return r.took(l.Get.GetBcopy(buf, raddr, key, &r.comp))
+	return r.recordPost(l.Get.GetBcopy(buf, raddr, key, &r.comp))
 }
 
 func getZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	iov, raddr := r.piece(l, n)
 	r.comp.Count++
-	return r.took(l.Get.GetZcopy(iov, raddr, key, &r.comp))
+	return r.recordPost(l.Get.GetZcopy(iov, raddr, key, &r.comp))
 }
 
-// took records the result of a post for which comp was incremented.
-func (r *Request) took(pending bool, err error) error {
+// recordPost records the result of a post for which comp was incremented.
+func (r *Request) recordPost(pending bool, err error) error {
 	if !pending || err != nil {
 		r.comp.Count--
 	}
@@ -250,18 +250,18 @@ func (r *Request) took(pending bool, err error) error {
 	return err
 }
 
-// goOn starts the next stage, unless the request has failed or was given up.
-func (r *Request) goOn(next *stage) {
+// startNext starts the next stage, unless the request has failed or was given up.
+func (r *Request) startNext(next *stage) {
 	st := r.comp.Status
 	if st == ucs.StatusOK {
 		st = r.stopped()
 	}
 	if st != ucs.StatusOK || r.Done() {
-		r.settle(st)
+		r.complete(st)
 		return
 	}
 	r.stage, r.lane = next, 0
-	r.flags = r.flags&^reqPosted | reqAhead
+	r.flags = r.flags&^reqPosted | reqUnfenced
 	r.comp.Count = 1
 	r.launch()
 }

@@ -41,7 +41,7 @@ func TestTransfer_Bare(t *testing.T) {
 	require.NotNil(t, r)
 	assert.Nil(t, p.a.ep.ops.first)
 	assert.EqualValues(t, 1, p.a.ep.counts.direct)
-	assert.True(t, r.lent(), "the buffer is the transport's")
+	assert.True(t, r.bufferInUse(), "the buffer is the transport's")
 	require.NoError(t, p.finish(r, nil))
 	require.NoError(t, p.flush())
 	requireBytes(t, want, p.b.mem.Bytes()[:n])

@@ -34,12 +34,12 @@ type transferKind struct {
 
 var (
 	putListStage = stage{
-		class: &transferListClass, name: "put list", sized: true, role: wireup.RMA, part: &putStage, stop: (*Request).cancelTransfers,
+		class: &transferListClass, name: "put list", sized: true, role: wireup.RMA, part: &putStage, tryCancel: (*Request).cancelTransfers,
 	}
 	getListStage = stage{
-		class: &transferListClass, name: "get list", sized: true, role: wireup.RMA, part: &getStage, stop: (*Request).cancelTransfers,
+		class: &transferListClass, name: "get list", sized: true, role: wireup.RMA, part: &getStage, tryCancel: (*Request).cancelTransfers,
 	}
-	transferListClass = class{lent: (*Request).lendsTransfers, abandon: (*Request).abandonTransfers}
+	transferListClass = class{bufferInUse: (*Request).lendsTransfers, abandon: (*Request).abandonTransfers}
 
 	putLists = transferKind{&putListStage, &putStage, uct.AccessRemoteWrite, (*EP).copiesPut}
 	getLists = transferKind{&getListStage, &getStage, uct.AccessRemoteRead, func(*EP, *Transfer, *OpParams) bool { return false }}
@@ -252,4 +252,6 @@ func (r *Request) abandonTransfers() {
 }
 
 // lendsTransfers reports whether a transport accesses a buffer of the list.
-func (r *Request) lendsTransfers() bool { return slices.ContainsFunc(r.transfers(), (*Request).lent) }
+func (r *Request) lendsTransfers() bool {
+	return slices.ContainsFunc(r.transfers(), (*Request).bufferInUse)
+}

@@ -254,7 +254,7 @@ func TestTransferList_GivenUp(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("failed=%v", failed), func(t *testing.T) {
 			p, f := fakePair(t, Config{}, likeRC(), likeUD())
-			p.a.w.lendLimit = 1
+			p.a.w.bufferWaitLimit = 1
 			p.connect().warm()
 			freeze := func(frozen bool) {
 				for _, i := range f.ifaces {

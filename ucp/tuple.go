@@ -142,8 +142,8 @@ func (x *tuples) cancelAll() {
 
 // tupleHeldStage is the stage of a receive that waits while the worker is paused.
 var tupleHeldStage = stage{
-	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
-	stop: func(r *Request) bool { return r.worker.tuples.in.Unhold(&r.recv.node) },
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, completed: (*Request).postedSettled,
+	tryCancel: func(r *Request) bool { return r.worker.tuples.in.Unhold(&r.recv.node) },
 }
 
 // Order implements tuple.Worker.

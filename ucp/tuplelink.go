@@ -82,7 +82,7 @@ func (r *Request) uncount() {
 
 // tupleStage sends a control message about a queue, in order with the messages.
 var tupleStage = stage{
-	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
+	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, completed: (*Request).answered, post: (*Request).sendTuple,
 }
 
 // tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as

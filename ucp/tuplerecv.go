@@ -17,8 +17,8 @@ type queuedRecv struct {
 
 // tupleRecvStage is a receive in a queue. It can be canceled only by closing the queue.
 var tupleRecvStage = stage{
-	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled, usesBuffer: true,
-	stop: (*Request).cancelQueued,
+	class: &tagRecvClass, name: "tag receive", sized: true, role: noRole, completed: (*Request).postedSettled, usesBuffer: true,
+	tryCancel: (*Request).cancelQueued,
 }
 
 // cancelQueued cancels a receive by closing its queue. It reports whether the receive is complete now.
@@ -116,7 +116,7 @@ func (l *tupleLink) Returned(v *tagRecv) bool {
 	q.release()
 	r.stage, r.ep = &tagRecvStage, nil
 	if q.recalls || r.flags&reqGivenUp != 0 || l.x.w.closed {
-		r.settle(ucs.StatusCanceled)
+		r.complete(ucs.StatusCanceled)
 		return false
 	}
 	return true

@@ -23,7 +23,7 @@ type tupleSend struct {
 // tupleSendStage is the stage of a message through a queue. If the caller abandons the message and no receive has it
 // yet, the queue returns it.
 var tupleSendStage = stage{
-	class: &messageClass, name: "tag send", sized: true, role: noRole, usesBuffer: true, stop: func(r *Request) bool {
+	class: &messageClass, name: "tag send", sized: true, role: noRole, usesBuffer: true, tryCancel: func(r *Request) bool {
 		r.msg.recalls = true
 		r.ep.msgs.tuple.out.Cancel(r.msg.word)
 		return r.flags&reqDone != 0 // false if the queue has not returned it yet
@@ -83,7 +83,7 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	r.stage = &tupleSendStage
 	r.flags |= reqPosted
 	r.awaitPeer()
-	r.moveTo(placeLed)
+	r.moveTo(placeDelegated)
 	r.posted()
 	t.Send(&s.Send)
 	if s.slot != nil && !r.msg.acked { // it was copied: the caller may reuse its buffer

@@ -358,7 +358,7 @@ func TestSleep_DoneFillsTheSocket(t *testing.T) {
 func TestGiveUp_Stopped(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
-	p.a.w.lendLimit = time.Nanosecond
+	p.a.w.bufferWaitLimit = time.Nanosecond
 	r, err := p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
 	require.NoError(t, err)
 	r.giveUp(func(ctx context.Context, _ func() bool) error {
@@ -381,7 +381,7 @@ func TestGiveUp_ProcessStood(t *testing.T) {
 		}
 	}
 	freeze(true)
-	p.a.w.lendLimit = 10 * time.Millisecond
+	p.a.w.bufferWaitLimit = 10 * time.Millisecond
 	r, err := p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
 	require.NoError(t, err)
 	calls := 0
@@ -390,7 +390,7 @@ func TestGiveUp_ProcessStood(t *testing.T) {
 			freeze(false)
 			return p.a.w.engine.Until(context.Background(), done)
 		}
-		stood, cancel := context.WithTimeout(context.Background(), p.a.w.lendLimit)
+		stood, cancel := context.WithTimeout(context.Background(), p.a.w.bufferWaitLimit)
 		defer cancel()
 		<-stood.Done()
 		<-ctx.Done()

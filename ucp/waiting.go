@@ -41,7 +41,7 @@ func (e *EP) queue() *waiting {
 func (e *EP) keepWaiting(r *Request) {
 	q := e.queue()
 	switch {
-	case r.flags&reqInTurn == 0:
+	case r.flags&reqDequeued == 0:
 		q.Add(r)
 	case q.Passing():
 		q.Defer(r, r.stage.inOrder)
@@ -114,17 +114,17 @@ func (e *EP) nextWaiting() *Request {
 	if r.stage.inOrder {
 		e.waiting.ordered--
 	}
-	r.flags |= reqInTurn
+	r.flags |= reqDequeued
 	return r
 }
 
 // replayFirst starts the first message. It returns false if the message waits again.
 func (e *EP) replayFirst() bool {
 	r := e.nextWaiting()
-	r.flags = r.flags&^reqWaiting | reqAhead
+	r.flags = r.flags&^reqWaiting | reqUnfenced
 	e.waiting.stillWaits = false
 	r.launch()
-	r.flags &^= reqInTurn
+	r.flags &^= reqDequeued
 	return !e.waiting.stillWaits
 }
 
@@ -142,7 +142,7 @@ func (e *EP) replayOnce() {
 	for !q.PassDone() {
 		r := e.nextWaiting()
 		switch {
-		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
+		case closed && !r.stage.unfenced && r.flags&reqUnfenced == 0:
 			e.keepWaiting(r)
 		case r.stage.fence && len(q.Deferred()) > 0: // behind what has no lane yet
 			closed = true
@@ -152,10 +152,10 @@ func (e *EP) replayOnce() {
 			r.flags &^= reqWaiting
 			e.fence.barrier = r
 		default:
-			r.flags = r.flags&^reqWaiting | reqAhead
+			r.flags = r.flags&^reqWaiting | reqUnfenced
 			r.launch()
 		}
-		r.flags &^= reqInTurn
+		r.flags &^= reqDequeued
 	}
 	q.EndPass()
 }

@@ -340,7 +340,7 @@ var (
 
 func newControl(name string, am uint8) *controlMsg {
 	return &controlMsg{am: am, stage: stage{
-		name: name, role: wireup.AM, ahead: true, settled: (*Request).answered,
+		name: name, role: wireup.AM, unfenced: true, completed: (*Request).answered,
 		post: func(r *Request) error {
 			c := recordOf[controlRecord](r)
 			return r.ep.sendControl(r.stage.lane(r.ep), am, c.id, c.value)

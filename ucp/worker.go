@@ -43,10 +43,10 @@ type Worker struct {
 	packing   bool                   // a transport is calling a Packer
 	carrier   func(*EP) conn.Carrier // makes the carrier of an EP's handshake
 
-	lendLimit time.Duration // how long an abandoned blocking call waits for its buffer
-	closed    bool
-	errs      closeErrors
-	stats     workerStats
+	bufferWaitLimit time.Duration // how long an abandoned blocking call waits for its buffer
+	closed          bool
+	errs            closeErrors
+	stats           workerStats
 
 	// State of protocols; the state of tagged messages is above.
 	messages      messageState
@@ -87,7 +87,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, protocols: protocols, lendLimit: ucs.RevokeLimit,
+		ctx: c, protocols: protocols, bufferWaitLimit: ucs.RevokeLimit,
 		net: network{addr: &wireup.Address{}}, lanes: laneTable{byEP: map[uct.EP]laneOwner{}},
 	}
 	if err := w.peers.Init(w.net.addr, w.reacher); err != nil {
