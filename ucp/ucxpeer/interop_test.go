@@ -55,6 +55,7 @@ func TestUCX(t *testing.T) {
 		{"Active Reply", testActiveReply},
 		{"Dial Finds The Layout", testDialFindsTheLayout},
 		{"Several EPs", testSeveralEPs},
+		{"Wakeup", testWakeup},
 		{"Networks", testNetworks},
 		{"Endpoint Removed", testEndpointRemoved},
 		{"Stream", testStream},
@@ -500,6 +501,30 @@ func testSeveralEPs(t *testing.T, ucx string) {
 		require.NoError(t, p.wait(stream, nil), "the endpoints do not match")
 		p.result()
 		require.Equal(t, pattern(100, i+1), buf)
+	}
+}
+
+// testWakeup: messages, puts and flushes wake a program with UCX that sleeps, and what it sends wakes this one.
+func testWakeup(t *testing.T, ucx string) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			w := newWorker(t, ucxpeer.Config{SpinPolls: 1}) // sleeps at once
+			p := &pair{program: startUCX(t, ucx, w, "PEER_WAKEUP=1"), mode: m.name}
+			p.ep = m.connect(t, w, p.program)
+			p.settle()
+			addr, key := p.memory()
+			for i := range 10 { // without a command
+				require.NoError(t, p.wait(p.ep.Put(pattern(8, i), addr, key, nil)))
+				require.NoError(t, p.wait(p.ep.Flush()))
+			}
+			p.do("check 8 9")
+			r, err := p.ep.SendActive(7, []byte("header"), pattern(1<<20, 1), nil)
+			require.NoError(t, err)
+			p.tell("amrecv %d 1 header", 1<<20)
+			require.NoError(t, p.wait(r, nil))
+			p.result()
+			p.close(true)
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 /* A program with UCX for the tests of package ucxpeer. It reads commands, one a line, from standard input, executes
  * them one after the other, and prints a line for each: "ok" with results, or "failed" with the reason. Between
- * commands it makes progress. It ends at the end of the input. Numbers are decimal, bytes are hexadecimal.
+ * commands it makes progress; with PEER_WAKEUP in the environment it sleeps until UCX's event descriptor is readable.
+ * It ends at the end of the input. Numbers are decimal, bytes are hexadecimal.
  *
  * The bytes of a message are those of a pattern that its seed gives; whoever receives them checks all. */
 #include <arpa/inet.h>
@@ -28,6 +29,7 @@ static ucp_rkey_h rkey;
 static unsigned long raddr;
 static unsigned char *buffer, *window;
 static int peer_errors, lost;
+static int events = -1; /* descriptor */
 static ucs_status_t lost_status;
 
 static struct {
@@ -157,12 +159,15 @@ static ucs_status_t start(void) {
     ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucp_am_handler_param_t hp = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
                                  .id = 7, .cb = on_am, .flags = UCP_AM_FLAG_WHOLE_MSG};
+    int wakeup = getenv("PEER_WAKEUP") != NULL;
     ucs_status_t st = ucp_config_read(NULL, NULL, &config);
     if (st != UCS_OK) return st;
+    if (wakeup) p.features |= UCP_FEATURE_WAKEUP;
     st = ucp_init(&p, config, &context);
     ucp_config_release(config);
     if (st == UCS_OK) st = ucp_worker_create(context, &wp, &worker);
     if (st == UCS_OK) st = ucp_worker_set_am_recv_handler(worker, &hp);
+    if (st == UCS_OK && wakeup) st = ucp_worker_get_efd(worker, &events);
     return st;
 }
 
@@ -358,8 +363,10 @@ int main(void) {
     }
     reply("ok %s", ucp_get_version_string());
     for (;;) {
-        struct pollfd in = {.fd = 0, .events = POLLIN};
-        if (poll(&in, 1, ucp_worker_progress(worker) ? 0 : 1) > 0) {
+        struct pollfd in[2] = {{.fd = 0, .events = POLLIN}, {.fd = events, .events = POLLIN}}; /* a negative fd is ignored */
+        int wait = ucp_worker_progress(worker) ? 0 : 1;
+        if (events >= 0) wait = wait && ucp_worker_arm(worker) == UCS_OK ? -1 : 0;
+        if (poll(in, 2, wait) > 0 && in[0].revents) {
             ssize_t n = read(0, line + have, sizeof line - 1 - have);
             if (n <= 0) _exit(0);
             have += n;
