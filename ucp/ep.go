@@ -10,8 +10,8 @@ import (
 )
 
 // EP is a connection to one peer worker. It belongs to the goroutine that owns the
-// worker. Making one sends nothing and opens nothing; it is a few words of memory until an operation
-// needs a lane.
+// worker. NewEP sends no message and opens no transport endpoint; the first operation that needs a lane
+// connects.
 //
 // Operations return (nil, nil) when they are complete: the buffer belongs to the
 // caller again. Otherwise they return a [Request], or an error, which means that
@@ -26,7 +26,7 @@ type EP struct {
 	waiting *waiting    // requests that wait for a lane, for credit or behind a fence; nil until the first
 	keys    *RKey       // keys that are bound to this EP
 
-	held     *[]*iface // ifaces of closed lanes that may still have operations; nil for none
+	held     *[]*iface // ifaces of closed lanes that may still have operations; nil if there are none
 	implicit *implicit // nil until the first implicit operation
 	msgs     *messages // nil until the first message
 
@@ -43,7 +43,7 @@ type EP struct {
 	closing   epClose
 	onError   func(*EP, error)
 
-	identity *Identity // of the peer, if a socket has shown it; otherwise nil
+	identity *Identity // identity of the peer, if a socket has shown it; otherwise nil
 }
 
 // opCounts counts operations in progress.
@@ -54,7 +54,7 @@ type opCounts struct {
 
 // epRoles are roles of lanes.
 type epRoles struct {
-	needed wireup.Roles // to connect at the next progress
+	needed wireup.Roles // roles to connect in the next Progress
 	pinned wireup.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
 }
 
@@ -64,7 +64,7 @@ type epOrigin struct {
 	accepted   bool // the peer has made the connection; also after NewEP has returned the EP
 	passive    bool // made by a REQUEST of the peer; no user has it
 	unproven   bool // a dialer has the id of the EP, and has not proven yet that it is the peer
-	unverified bool // the addresses of the peer are its own claim: they did not come from the program
+	unverified bool // the addresses of the peer are from the peer and not from the program
 	adopted    bool // was passive until NewEP returned it, and has not been used since
 }
 
@@ -83,11 +83,11 @@ type epFailure struct {
 
 // epClose is the state of Close and abort.
 type epClose struct {
-	request  *Request   // of the caller's Close
-	mode     CloseMode  // of a Close that was deferred
+	request  *Request   // request of the caller's Close
+	mode     CloseMode  // mode of a Close that was deferred
 	later    bool       // a Packer has called Close: the next Progress closes the EP
-	ending   bool       // destroy the EP when nothing uses it any more
-	notifies bool       // the peer must be notified before
+	ending   bool       // the EP must be destroyed when no operation uses it
+	notifies bool       // the peer must be notified before that
 	aborting ucs.Status // the status with which operations in progress fail; OK if they are not aborted
 }
 
@@ -148,14 +148,14 @@ func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	return e
 }
 
-// hold takes a reference to the peer and assigns the EP's id. destroy undoes both.
+// hold adds a reference to the peer and assigns the EP's id. destroy undoes both.
 func (w *Worker) hold(e *EP) {
 	w.peers.Hold(e.peer)
 	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
 }
 
-// countMade counts the EP among those that its peer has made, or removes it from them.
+// countMade adds the EP to the count of EPs that its peer has made, or subtracts it.
 func (e *EP) countMade(made bool) {
 	if e.origin.counted == made {
 		return
@@ -176,7 +176,7 @@ func (w *Worker) hasTooManyEPs(p *conn.Peer) bool {
 // Worker is the worker of the EP.
 func (e *EP) Worker() *Worker { return e.w }
 
-// Err is nil while the EP accepts operations. Afterwards it is an error that wraps
+// Err returns nil while the EP accepts operations. Afterwards it returns an error that wraps
 // ErrEPFailed and the reason, or ErrClosed.
 func (e *EP) Err() error {
 	switch e.state {
@@ -191,7 +191,7 @@ func (e *EP) Err() error {
 
 var errClosed = fmt.Errorf("ucp: endpoint: %w", ucs.ErrClosed)
 
-// Connected reports whether put and get have a lane. It makes no progress.
+// Connected reports whether the EP has a lane for put and get. It makes no progress.
 func (e *EP) Connected() bool { return e.lane(wireup.RMA) != nil }
 
 // Established reports whether the EP has a lane for messages: the handshake is complete, and the peer needs
@@ -277,7 +277,7 @@ func (e *EP) wait(r *Request) {
 	}
 }
 
-// used records that the user uses an adopted EP, which therefore can no longer start over.
+// used records that the user has used an adopted EP. From then on it cannot start over.
 func (e *EP) used() {
 	if e.origin.adopted {
 		e.origin.adopted = false
@@ -307,8 +307,8 @@ func (e *EP) fail(st ucs.Status, reason error, i *iface) {
 	e.closeFailed()
 }
 
-// markFailed makes the EP reject operations with the reason. It may be called within a
-// transport; closeFailed does the rest, at the next Progress at the latest.
+// markFailed makes the EP reject operations with the reason. A callback of a transport may call it.
+// closeFailed does the rest, in the next Progress at the latest.
 func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	if e.state >= epFailed || e.closing.ending {
 		return
@@ -380,7 +380,7 @@ func (e *EP) abort(st ucs.Status) {
 }
 
 // endAnswered fails the atomics that wait for a reply of the peer, which can no longer arrive. The
-// other operations belong to transports, or are flushes that wait for these.
+// other operations are at transports, or are flushes that wait for those.
 func (e *EP) endAnswered(st ucs.Status) {
 	var waiting []*Request
 	for r := e.ops.first; r != nil; r = r.next {
@@ -401,13 +401,13 @@ func (e *EP) laneOf(ep uct.EP) *lane {
 	return e.link.lanes.Of(ep)
 }
 
-// CloseMode determines the fate of operations in progress when an EP is closed.
+// CloseMode determines what Close does with operations in progress.
 type CloseMode uint8
 
 // Close modes.
 const (
-	CloseFlush CloseMode = iota // they complete first
-	CloseForce                  // they end with StatusCanceled
+	CloseFlush CloseMode = iota // Close waits until they are complete
+	CloseForce                  // they fail with ErrCanceled
 )
 
 // closeStage is the stage of the caller's Close, which completes with the EP.
@@ -423,7 +423,7 @@ var closeStage = stage{name: "close", role: noRole}
 //
 // CloseFlush of a loop-back EP does not wait for receives that are not posted: eager messages can
 // be received later, by tag; unread stream data is discarded; other sends complete as if a peer had closed
-// its EP.
+// its EP. The goroutine that owns the worker must call Close, also in callbacks.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	forced := e.closing.later && e.closing.mode == CloseForce
 	if e.state == epClosing && !e.closing.ending && mode == CloseForce && !forced {
@@ -442,7 +442,7 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	return r.started()
 }
 
-// closeLater makes the EP reject operations and leaves the rest of Close to the next Progress:
+// closeLater makes the EP reject operations. The next Progress does the rest of Close:
 // while a Packer runs, a transport uses the lane for its message.
 func (e *EP) closeLater(mode CloseMode) {
 	e.closing.later, e.closing.mode = true, mode
@@ -520,7 +520,7 @@ func (e *EP) cutOff() {
 	e.leave()
 }
 
-// leave ends the EP. The peer is notified first if it may know the connection.
+// leave disconnects the EP. It first notifies the peer if the peer may know the connection.
 func (e *EP) leave() {
 	e.closing.notifies = e.link != nil
 	e.end()
@@ -595,7 +595,7 @@ func (e *EP) finishClose() {
 	}
 }
 
-// dropAnswers fails the replies to the peer that wait for room in a lane which is about to close:
+// dropAnswers drops the replies to the peer that wait for resources of a lane that is about to close:
 // the peer has received nothing for too long, or has disconnected.
 func (e *EP) dropAnswers() {
 	if e.link.answers > 0 && e.closing.aborting == ucs.StatusOK {
@@ -611,16 +611,16 @@ type EPConfig struct {
 	OnError func(ep *EP, err error)
 }
 
-// answerDue counts a reply that waits for room. At the limit the EP fails: the peer receives no
-// replies.
+// answerDue counts a reply that waits for resources of the lane. At conn.MaxReplies the EP fails, because the peer
+// receives no replies.
 func (e *EP) answerDue() {
 	if e.link.answers++; e.link.answers == conn.MaxReplies {
 		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }
 
-// answered is called when a reply was sent or dropped. A reply that had to wait was counted by
-// answerDue, and its request is released.
+// answered is called when a reply was sent or dropped. If the reply had to wait, answerDue has counted it and
+// its request is released.
 func (r *Request) answered() {
 	e := r.ep
 	if r.flags&reqReleased == 0 || e.link == nil {

@@ -11,12 +11,12 @@ import (
 
 // A lane that breaks loses its roles, here and at the peer, and the next best pair of
 // transports replaces it. Operations that were not posted to it move to the new lane. Operations that were posted
-// end with the reason, and the next flush reports it: puts without a request may
-// be lost. A role without a lane is lost: operations that need it end with the
+// fail with the reason, and the next flush reports it: puts without a request may
+// be lost. A role without a lane is lost: operations that need it fail with the
 // reason (lostrole.go). The EP fails with the reason if it has no useful lane left,
-// or none for messages, and at once if the reason is that the peer is gone.
+// or none for messages, and immediately if the peer has closed or died.
 
-// peerGone reports whether err means that the peer is gone. Any other error concerns one lane, also
+// peerGone reports whether err means that the peer has closed or died. Any other error concerns one lane, also
 // ErrUnreachable: another network device may reach the peer.
 func peerGone(err error) bool {
 	return errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed)
@@ -106,7 +106,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.e.w.stats.spans.endFailover(l.e)
 }
 
-// lacksAnyRole reports that there is no lane for one of the roles.
+// lacksAnyRole reports whether one of the roles has no lane.
 func (e *EP) lacksAnyRole(roles wireup.Roles) bool {
 	for p := range wireup.Aux {
 		if roles.Has(p) && e.lane(p) == nil {
@@ -117,10 +117,10 @@ func (e *EP) lacksAnyRole(roles wireup.Roles) bool {
 }
 
 // leaveLane moves an operation that waits for resources of a broken lane to
-// the next lane. An operation that was posted in part ends: the rest would arrive too late.
+// the next lane. An operation that was posted in part fails, because the rest would arrive too late.
 func (r *Request) leaveLane() {
 	switch {
-	case r.stage.role == noRole: // a flush: nothing is left on that lane
+	case r.stage.role == noRole: // a flush: no operation remains on that lane
 		r.proceed()
 	case r.begun():
 		r.fail(r.ep.link.lanes.Lost(r.stage.role))
@@ -130,8 +130,8 @@ func (r *Request) leaveLane() {
 	}
 }
 
-// begun reports whether a part of the operation was posted that is useless without the rest. Of operations
-// of several steps, only a put has such parts.
+// begun reports whether a posted part of the operation is useless without the rest. Of operations
+// with several steps, only puts have such parts.
 func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.steps || r.off > 0) }
 
 // requeue queues an operation of a broken lane for the next one. A message is charged
@@ -143,7 +143,7 @@ func (r *Request) requeue() {
 	r.ep.wait(r)
 }
 
-// reroute queues an operation for the next lane if err means that its own broke. It returns
+// reroute queues an operation for the next lane if err means that its own lane broke. It returns
 // false for other errors, and if there is no next lane.
 func (r *Request) reroute(err error) bool {
 	s := r.stage
@@ -154,8 +154,8 @@ func (r *Request) reroute(err error) bool {
 	return true
 }
 
-// canReroute reports whether a lane did not accept an operation of a stage because it is broken, and other lanes
-// will. The transport may have reported the failure already, or reports it in Progress.
+// canReroute reports whether a lane has rejected an operation of a stage because the lane is broken, and another lane
+// can accept the operation. The transport has reported the failure already, or reports it in Progress.
 func (e *EP) canReroute(s *stage, err error) bool {
 	if !errors.Is(err, uct.ErrEPFailed) || e.state != epOpen {
 		return false
@@ -191,7 +191,7 @@ func (e *EP) broken() (*iface, error) {
 	return nil, nil
 }
 
-// failureStatus returns the result of an operation that a transport ended with st. If the reason is a broken
+// failureStatus returns the result of an operation that a transport completed with st. If the reason is a broken
 // lane without which the EP cannot continue, it fails the EP first.
 func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
 	if e.closing.aborting == ucs.StatusOK && !e.origin.adopted {
@@ -252,7 +252,7 @@ func (l *link) isClosedLaneStatus(st ucs.Status) bool {
 // hasClosedLaneOps reports whether operations may be in flight over lanes that are no longer in use.
 func (l *link) hasClosedLaneOps() bool { return l.e.held != nil || l.retiring() }
 
-// whyLost returns why the latest lane broke that a request was posted over; StatusOK if none
+// whyLost returns why the latest lane broke over which a request was posted; StatusOK if none
 // broke.
 func (l *link) whyLost(r *Request) ucs.Status {
 	switch {
@@ -299,8 +299,8 @@ func (e *EP) survivesLoss(r *Request) bool {
 	return true
 }
 
-// deferFailure delays the end of a transfer with status st until it is known whether a lane has broken,
-// which the transport may report later. It returns false if that makes no difference.
+// deferFailure delays the completion of a transfer with status st until it is known whether a lane has broken,
+// because the transport may report the broken lane later. It returns false if that makes no difference.
 func (r *Request) deferFailure(st ucs.Status) bool {
 	e := r.ep
 	switch {
@@ -346,7 +346,7 @@ func (r *Request) isAbandoned() bool {
 	return false
 }
 
-// decide repeats transfers of broken lanes, and ends the others. While the peer may still
+// decide repeats transfers of broken lanes, and completes the others. While the peer may still
 // use a broken lane, the transfers wait.
 func (l *link) decide() {
 	if len(l.undecided) > 0 && l.pause > 0 {
@@ -380,7 +380,7 @@ func (l *link) retiring() bool {
 	return false
 }
 
-// endUndecided ends the transfers that wait to be repeated: the EP ends.
+// endUndecided fails the transfers that wait to be repeated, because the EP closes or has failed.
 func (l *link) endUndecided(st ucs.Status) {
 	list := l.undecided
 	l.undecided = nil
@@ -389,12 +389,12 @@ func (l *link) endUndecided(st ucs.Status) {
 	}
 }
 
-// decidePause is how many times Progress handles an EP before a transfer is repeated or ended: a transport
+// decidePause is how many times Progress handles an EP before a failed transfer is repeated or completed. A transport
 // whose post fails reports the failure in the next Progress, and
 // the worker may have polled it already in this one.
 const decidePause = 2
 
-// partEnded ends a transfer, or repeats it if its lane broke.
+// partEnded completes a transfer, or repeats it if its lane broke.
 func (r *Request) partEnded() {
 	if st := r.comp.Status; !r.deferFailure(st) {
 		r.complete(st)

@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// link is the part of an EP that exists once an operation has needed a lane.
+// link is the part of an EP that exists from the first operation that needs a lane.
 type link struct {
 	e       *EP
 	conn    *wireup.Conn
@@ -25,23 +25,23 @@ type link struct {
 	group   int          // index in Worker.lanes.groups of the domains of rails; -1 if they are fewer than two
 	place   int          // index in Worker.lanes.links
 	window  int64        // window of the EP until it has messages, in bytes
-	tried   []givenUp    // why transports were given up
+	tried   []givenUp    // transports that failed, with the reasons
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
-	within     time.Duration // limit for making each transport connection; see within.go
+	within     time.Duration // time limit for each transport connection; see within.go
 	moves      *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
-	losses     uint64        // number of lanes that broke
+	losses     uint64        // number of lanes that have broken
 	undecided  []*Request    // failed transfers that may be repeated
-	decided    *Request      // the one that is not repeated and completes now
+	decided    *Request      // the failed transfer that is not repeated and completes now
 	pause      int           // rounds of Progress until undecided is processed
 	askedRails bool          // lanes of rma_bw were requested
 
 	halfOpen           bool            // see passive.go
-	expires            time.Duration   // deadline of a half-open EP; 0 for none
+	expires            time.Duration   // deadline of a half-open EP, in time of the worker's alarm; 0 for none
 	asks               time.Duration   // time of the next keepalive check; 0 for none; see keepalive.go
 	asked              *uct.Completion // of the keepalive checks in flight, which Count counts; nil before the first
-	rerouting          bool            // operations are purged from a lane to go to another one
+	rerouting          bool            // the queue of a lane is being purged to move operations to another lane
 	answers            int             // replies to the peer's atomics that were not sent yet
 	disconnectDeadline time.Duration   // when a closing EP stops waiting for the peer; 0 for never
 

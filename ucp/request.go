@@ -17,21 +17,21 @@ import (
 //
 // It completes once, when no transport uses its buffer any more, also when its EP fails or is closed.
 type Request struct {
-	// comp, the first field, counts the transport operations that are under way, and one more while
-	// some are still to be posted. The transports have it until all of them have ended.
+	// comp must be the first field, because requestOf converts a pointer to it. It counts the transport operations in flight, and one more
+	// while some are not posted yet. Transports refer to it until all of them have completed.
 	comp uct.Completion
 
-	// What a receive of a tagged message needs of it, together: hundreds of them may be posted,
-	// which caches hold only if each has few lines.
+	// The fields that a receive of a tagged message uses are together: hundreds of receives may be posted,
+	// and each must use few cache lines.
 	flags  reqFlags
 	status ucs.Status
-	lane   uint8 // the next lane to flush; that of a part
+	lane   uint8 // number of a lane: the next one to flush, or the one of a part of a transfer
 	atomic atomicOp
 	next   *Request // in EP.ops or EP.awaited, in the order in which operations were issued; in the pool
-	recv   *tagRecv // of a receive, for good; nil for all others
+	recv   *tagRecv // state of a receive of a tagged message, which the request keeps in the pool; nil for all others
 	worker *Worker
 
-	prev  *Request // as next
+	prev  *Request // in EP.ops or EP.awaited
 	pend  uct.PendingReq
 	ep    *EP // nil for a request of a worker
 	stage *stage
@@ -40,24 +40,24 @@ type Request struct {
 	localData
 	target peerRange
 	old    oldWord
-	remote uint64   // name by which the peer calls the request; 0 if it has none
-	msg    *message // nil for what is none
+	remote uint64   // id of the request, which a reply of the peer contains; 0 if it has none
+	msg    *message // nil if the request is not a message
 	record record
 }
 
 // completionTarget has what is notified when the request completes.
 type completionTarget struct {
-	parent *Request    // counts the request as its child
+	parent *Request    // request that waits for this one; nil if there is none
 	onDone func(error) // OpParams.OnDone; called if reqOnDone is set
 }
 
-// localData is what is moved at this side.
+// localData is the memory of this side that a transfer reads or writes.
 type localData struct {
 	buf    []byte
-	off    int // bytes posted
-	mem    *region.Mem
-	leased *lease     // of mem, if it was registered for the request
-	pieces *pieceList // of a put or get of data in pieces, instead of buf
+	off    int         // bytes of buf that are posted
+	mem    *region.Mem // registration of buf; may be nil
+	leased *lease      // cached registration that mem is from; nil if the caller has registered buf
+	pieces *pieceList  // memory of a put or get of a list, instead of buf
 	iov    [1]uct.IOV
 }
 
@@ -67,28 +67,28 @@ type peerRange struct {
 	addr uint64
 }
 
-// atomicOp is what an atomic does, if the stage is one (stage.opped).
+// atomicOp is the operation of an atomic. It is valid if stage.opped is set.
 type atomicOp struct {
 	op   uct.AtomicOp
-	size uint8 // of the word, in bytes
+	size uint8 // size of the word in bytes: 4 or 8
 }
 
 // oldWord is the value of a word before the atomic that fetches it.
 type oldWord struct {
-	word   uint64  // where the transport stores it
-	result *uint64 // where the caller wants it; nil if it does not
+	word   uint64  // the transport stores the value here
+	result *uint64 // destination of the caller; nil if it does not need the value
 }
 
-// reqFlags are what is known of a request: its place, a number in the lowest bits, and flags.
+// reqFlags is the place of a request, a number in the lowest bits, and flags.
 type reqFlags uint32
 
-// The places of a request. They are tested by bits where said.
+// The places of a request. awaits tests a bit, all other code compares the number.
 const (
 	placeNone      reqFlags = 0 // in no list, and counted nowhere
 	placeListed    reqFlags = 1 // in EP.ops
-	placeAwaited   reqFlags = 2 // in EP.awaited: the peer replies. This bit is set in placeDelegated, and in no other
-	placeDelegated reqFlags = 3 // there, and another request, whose parent it is, does what it waits for
-	placeDirect    reqFlags = 4 // posted in one call: counted in EP.counts; or a receive that its message has ended
+	placeAwaited   reqFlags = 2 // in EP.awaited: it waits for a reply of the peer. placeDelegated has this bit, and no other place
+	placeDelegated reqFlags = 3 // in EP.awaited: a child does the work and completes it
+	placeDirect    reqFlags = 4 // posted in one call: counted in EP.counts; or a receive that its message has completed
 	placeFree      reqFlags = 5 // in the pool
 
 	reqPlace reqFlags = 7 // the bits of the place
@@ -97,29 +97,29 @@ const (
 const (
 	reqQueued   reqFlags = 8 << iota // in the pending queue of a lane
 	reqWaiting                       // in EP.waiting
-	reqDequeued                      // taken out of that, and started now
-	reqUnposted                      // counted in EP.counts: not all of it is posted
-	reqPosted                        // something of it was posted; a flush or fence: all operations before it have ended
-	reqDone                          // ended; status is final
-	reqReleased                      // goes back to the pool when it has ended
-	reqGivenUp                       // the caller has: post no more, do not touch its buffer
-	reqZcopy                         // a put: a transport got a piece of the buffer itself
-	reqUnfenced                      // no fence holds it back any more
+	reqDequeued                      // removed from EP.waiting because it is its turn, and being started
+	reqUnposted                      // not posted completely: counted in EP.counts
+	reqPosted                        // a part was posted; of a flush or fence: all earlier operations have completed
+	reqDone                          // complete; status is final
+	reqReleased                      // released: returns to the pool when it is complete
+	reqGivenUp                       // abandoned by the caller: nothing more is posted, and its buffer must not be accessed
+	reqZcopy                         // a put of which a part was posted by zcopy: a transport reads the buffer
+	reqUnfenced                      // fences no longer block it
 	reqOnDone                        // Progress must call onDone: the caller has the request
-	reqSpans                         // how long it takes is measured, or traced
-	reqWakes                         // a goroutine of a SharedWorker sleeps until it has ended
-	reqLaneLost                      // a lane of the EP has broken since the request was made, or posted anew
-	reqNoKey                         // the lane that is left has no key for the memory of the message
-	reqEnd                           // behind the last flag
+	reqSpans                         // its duration is measured or traced
+	reqWakes                         // a goroutine of a SharedWorker sleeps until it is complete
+	reqLaneLost                      // a lane of the EP has broken since the request was made or last posted
+	reqNoKey                         // the remaining lane has no key for the memory of the message
+	reqEnd                           // the bit after the last flag
 )
 
 // reqFree are the flags of a request in the pool.
 const reqFree = placeFree | reqDone
 
-// place is where the request is known.
+// place returns the place of the request.
 func (r *Request) place() reqFlags { return r.flags & reqPlace }
 
-// moveTo notes where the request is known from now on.
+// moveTo sets the place of the request.
 func (r *Request) moveTo(to reqFlags) { r.flags = r.flags&^reqPlace | to }
 
 // awaits reports whether the request is in EP.awaited.
@@ -128,9 +128,9 @@ func (r *Request) awaits() bool { return r.flags&placeAwaited != 0 }
 // requestPool is the requests of a worker.
 type requestPool struct {
 	free     *Request
-	receives *Request               // those that have a recv
-	made     int                    // that there are, free ones included
-	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
+	receives *Request               // free requests that have a recv
+	made     int                    // number of requests, in use or free
+	remote   handle.Table[*Request] // requests with an id; a peer knows only the ids of requests to it
 }
 
 // chunk is the number of requests by which the pool grows.
@@ -171,7 +171,7 @@ func (w *Worker) growPool() *Request {
 	return w.pool.free
 }
 
-// recycle returns an unreferenced request to the pool, reset.
+// recycle resets a request without references and returns it to the pool.
 func (w *Worker) recycle(r *Request) {
 	c := r.stage.class
 	if c != nil && c.free != nil {
@@ -189,15 +189,15 @@ func (w *Worker) recycle(r *Request) {
 	w.recycleDirect(r)
 }
 
-// recycleReceived is recycle for a receive that has ended with recvDone. Receives have a pool
-// of their own, so that what does not differ between them is not written for each.
+// recycleReceived is recycle for a receive with the flags recvDone. Receives have their own pool,
+// so that fields that are equal in all receives need not be set for each.
 func (w *Worker) recycleReceived(r *Request) {
 	r.flags = reqFree
 	r.next, w.pool.receives = w.pool.receives, r
 }
 
-// recycleDirect is recycle for a request that was posted in one call, of a buffer that is
-// copied, and ended well. It keeps its EP until it is used again.
+// recycleDirect is recycle for a request that was posted in one call without zcopy, and succeeded.
+// The request refers to its EP until it is used again.
 func (w *Worker) recycleDirect(r *Request) {
 	r.old.result, r.off = nil, 0
 	r.comp.Count = 1
@@ -243,10 +243,10 @@ func (r *Request) Test() (done bool, err error) {
 	return true, nil
 }
 
-// directDone are the flags of a request that was posted in one call and has ended.
+// directDone are the flags of a request that was posted in one call and is complete.
 const directDone = reqPosted | placeDirect | reqDone
 
-// recvDone are the flags of a receive that its message has ended, and nothing was asked of it.
+// recvDone are the flags of a receive that its message has completed, without callbacks or other flags.
 const recvDone = placeDirect | reqDone
 
 // take returns the result of a complete request and releases it.
@@ -314,12 +314,12 @@ func (r *Request) Cancel() bool {
 	}
 	r.complete(ucs.StatusCanceled)
 	if inOrder && e.waiting.messages() > 0 {
-		e.replayMessages() // what waits behind it
+		e.replayMessages() // later messages waited for it
 	}
 	return true
 }
 
-// stopped is the reason to post no further part of the request; StatusOK if there is none.
+// stopped returns the reason to post no further part of the request; StatusOK if there is none.
 func (r *Request) stopped() ucs.Status {
 	if st := r.ep.closing.aborting; st != ucs.StatusOK {
 		return st
@@ -337,7 +337,7 @@ func (r *Request) bufferInUse() bool {
 		return c.bufferInUse(r)
 	}
 	under := r.comp.Count
-	if r.flags&reqUnposted != 0 { // a part is still to be posted
+	if r.flags&reqUnposted != 0 { // a part is not posted yet
 		under--
 	}
 	return (r.stage.usesBuffer || r.flags&reqZcopy != 0) && r.flags&reqDone == 0 && under > 0
@@ -345,13 +345,13 @@ func (r *Request) bufferInUse() bool {
 
 // collect recycles a request that is complete, released, and in no queue.
 func (r *Request) collect() {
-	const held = reqQueued | reqWaiting | placeListed | placeAwaited // bits, which placeDirect has not
+	const held = reqQueued | reqWaiting | placeListed | placeAwaited // bits that placeDirect does not have
 	if r.flags&(reqDone|reqReleased) == reqDone|reqReleased && r.flags&held == 0 {
 		r.worker.recycle(r)
 	}
 }
 
-// fail stores the reason of a failure. The request completes when its posted parts have.
+// fail stores the reason of a failure. The request completes when its posted parts have completed.
 func (r *Request) fail(st ucs.Status) {
 	if r.comp.Status == ucs.StatusOK {
 		r.comp.Status = st
@@ -394,8 +394,7 @@ func (r *Request) markPendingZcopy() *Request {
 }
 
 // notPending is markPending for an operation that has completed or was rejected; busy says that
-// it must be queued instead. The request, which was given to the transport, is the
-// operation's.
+// it must be queued instead. The operation uses the request, which was passed to the transport.
 //
 //go:noinline
 func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {

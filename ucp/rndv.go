@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Rendezvous: the sender announces a message with an RTS and keeps its data. When a receive
-// matches, the data is transferred by one of three schemes, and the receiver replies that it no longer
+// Rendezvous: the sender sends an RTS, and the data remains in its buffer. When a receive
+// matches, one of three schemes transfers the data. Then the receiver acknowledges that it no longer
 // needs the sender's buffer:
 //
 //	get        the receiver gets the data, and acknowledges      RTS -> GET    -> ACK
@@ -21,7 +21,7 @@ import (
 //
 // Get and put need registered memory at the target of the operation: registered by the caller
 // (OpParams.Mem), or for the message if that is faster (lease.go).
-// A message that is dropped is acknowledged with ErrCanceled.
+// If the receiver drops the message, it acknowledges with ErrCanceled.
 
 // rndvProtocol implements the rendezvous of messages.
 var rndvProtocol = protocol{
@@ -37,30 +37,30 @@ var rndvProtocol = protocol{
 	},
 }
 
-// announced is a message whose data is still at its sender. The receiver fetches or refuses it,
-// once.
+// announced is a rendezvous message: its RTS has arrived, and its data is still at the sender. The receiver fetches or
+// refuses it, once.
 type announced struct {
 	e    *EP
-	msgs *messages // of e when it was announced
+	msgs *messages // e.msgs when the RTS arrived
 	id   uint64    // the sender's id of the message; 0 if it was withdrawn
-	n    int       // length of the data
-	addr uint64    // of the data at the sender, if there is a key
-	key  []byte    // of the data; empty if the data cannot be got
+	n    int       // length of the data in bytes
+	addr uint64    // address of the data at the sender, if there is a key
+	key  []byte    // packed key for the data; empty if gets cannot read the data
 
 	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
 
 	keeper keeper // owner of the record; nil if a withdrawal need not be reported
-	named  bool   // in messages.byName, as are all messages behind it in messages.rndv
+	named  bool   // in messages.byName; then all later messages in the list messages.rndv are there too
 }
 
-// keeper owns the record of an announced message that no receive has matched.
+// keeper owns the record of a rendezvous message that no receive has matched.
 type keeper interface {
 	// withdrawn is called when the sender has withdrawn the message. It returns false if the keeper still
 	// needs the record, without the data; otherwise the record is free.
 	withdrawn() bool
 }
 
-// announcedBy returns the message of an RTS. The caller must copy the key to keep it. The announcement
+// announcedBy returns the message of an RTS. The caller must copy the key if it stores the message. The RTS
 // was charged to its sender.
 func announcedBy(e *EP, m *wire.RTS) announced {
 	return announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
@@ -80,15 +80,16 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 	return a
 }
 
-// maxKeptKey is the maximum length of a key that is stored with an announcement, in bytes: about the charge of an
-// announcement. Keys for ten memory domains fit. For a peer with only its first window the limit is
+// maxKeptKey is the maximum length of a key that is stored with an RTS, in bytes: about the charge of an
+// RTS. Keys for ten memory domains fit. For a peer with only its first window the limit is
 // maxSmallKey.
 const (
 	maxKeptKey  = 256
 	maxSmallKey = 128
 )
 
-// dropLongKey is called before the announcement is stored. Without a key the receiver requests the data.
+// dropLongKey drops a key that is too long to be stored. It is called before the message is stored. Without a key the
+// receiver requests the data.
 func (a *announced) dropLongKey() {
 	if n := len(a.key); n > maxKeptKey || n > maxSmallKey && a.msgs.Size == leastWindow {
 		a.key = nil
@@ -135,7 +136,7 @@ const retryByRTR = proto.Fragments + 1
 
 var fetchStages = newFetchStages("receive", nil, nil)
 
-// newFetchStages makes the stages of receives that errors call name. c and settled may be nil.
+// newFetchStages makes the stages of receives. Errors contain name. c and completed may be nil.
 func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages {
 	by := &schemeStages{
 		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, usesBuffer: true},
@@ -151,11 +152,11 @@ func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages
 	return by
 }
 
-// fetchRecord is the record of a receive that fetches an announced message.
+// fetchRecord is the record of a receive that fetches a rendezvous message.
 type fetchRecord struct {
 	id        uint64 // the sender's id of the message
 	n         int    // number of bytes that the receive accepts, if inOrder
-	inOrder   bool   // the receive has no buffer: it unpacks the data in order, or gets it into pieces
+	inOrder   bool   // the receive has no buffer: it unpacks the data in order, or gets write it to pieces
 	truncated bool   // the message is longer than the receive accepts
 }
 
@@ -191,7 +192,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	r.posted()
 }
 
-// retryByRTR requests the data that could not be got. Bytes that were got already are
+// retryByRTR requests the data after a get has failed. Bytes that the get has transferred are
 // written again.
 func (r *Request) retryByRTR(by *schemeStages) error {
 	if r.isAbandoned() {
@@ -214,8 +215,8 @@ func (r *Request) retryByRTR(by *schemeStages) error {
 	return nil
 }
 
-// open unpacks the key of the first n bytes of the data; nil if they cannot be got. A key that
-// is not valid is counted, and the data is requested in fragments.
+// open unpacks the key for the first n bytes of the data. It returns nil if gets cannot read them. It counts a key that
+// is not valid; then the data is requested in fragments.
 func (a *announced) open(n int) *RKey {
 	if len(a.key) == 0 || !a.e.reachable(wireup.RMA) {
 		return nil
@@ -278,7 +279,7 @@ type rtrRecord struct {
 	n    int    // length to send, if there is no memory for a put
 }
 
-// rtrStage requests that the sender of a message puts or sends its data.
+// rtrStage sends an RTR: the sender of the message must put or send its data.
 var rtrStage = stage{
 	name: "receive", role: wireup.AM, unfenced: true, completed: (*Request).answered, post: (*Request).sendRTR,
 }
@@ -349,8 +350,8 @@ func (r *Request) recvLen() int {
 	return len(r.buf)
 }
 
-// fetching is the receive that a peer is to put or send data for, by the name that it was
-// told; nil if there is none.
+// fetching returns the receive for which a peer puts or sends data, by the id in the RTR; nil if there
+// is none.
 func (w *Worker) fetching(e *EP, id uint64) *Request {
 	r := w.pool.remote.Find(id)
 	if e == nil || r == nil || r.ep != e || r.place() != placeAwaited || !r.stage.fetches {
@@ -359,7 +360,7 @@ func (w *Worker) fetching(e *EP, id uint64) *Request {
 	return r
 }
 
-// handlePutDone ends a receive whose data was put.
+// handlePutDone completes a receive whose data was put.
 func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
 	r := w.fetching(e, c.ID)
 	if r == nil || !r.stage.filled {
@@ -369,8 +370,8 @@ func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// scheme chooses how the data of a message comes into the buffer of r, and registers that
-// if it is to be. key opens the data, and is nil if it cannot be got.
+// scheme chooses the scheme that transfers the data of a message into the buffer of r, and registers the buffer
+// if the scheme needs that. key is the key for the data; nil if gets cannot read it.
 func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
 	n, i := len(r.buf), e.transport(wireup.RMA)
 	to := reach{gettable: key != nil}
@@ -394,11 +395,11 @@ type schemeChoice struct {
 	n         int
 	to        reach
 	scheme    proto.Scheme
-	registers bool // the buffer has to be registered for it
+	registers bool // the buffer must be registered for this scheme
 }
 
-// chooseScheme chooses the scheme for n bytes. The latest choice is kept until the lanes change:
-// the next message is often as long, and the costs of all ways take as many instructions as
+// chooseScheme chooses the scheme for n bytes. It caches the latest choice until the lanes change:
+// the next message often has the same length, and computing the costs of all schemes takes as many instructions as
 // the rest of a rendezvous.
 func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
 	c := &e.messaging().choice
@@ -410,7 +411,7 @@ func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
 	return c.scheme, c.registers
 }
 
-// fetchRights are the rights that a buffer needs, by how the data comes.
+// fetchRights are the access rights that the receiver's buffer needs, by scheme.
 var fetchRights = [...]uct.Access{proto.Get: uct.AccessLocalWrite, proto.Put: uct.AccessRemoteWrite}
 
 // rndvChoices returns the schemes that are possible for n bytes, with their costs.
@@ -449,7 +450,7 @@ func (e *EP) rndvChoices(n int, to reach) (v proto.Rendezvous) {
 	return v
 }
 
-// move is how a transport moves n bytes of a message.
+// move is the operation by which a transport transfers n bytes of a message.
 func (i *iface) move(t *proto.Table, n int, first uct.Variant) proto.Move {
 	return moveAt(&i.costs().Costs, t, n, first)
 }

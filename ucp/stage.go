@@ -8,23 +8,23 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// stage is the current step of a request: a static table of what the step needs. A request proceeds from
-// stage to stage until it completes; the core never looks at the kind of operation.
+// stage is the current step of a request: a static table of the functions and properties of the step. A request
+// proceeds from stage to stage until it completes. The core does not depend on the type of operation.
 type stage struct {
 	class *class // functions of its protocol; nil if it has none
 
 	name  string // in errors: "put"
-	sized bool   // the length belongs to the name, as in "put 8 bytes"
-	opped bool   // and the operation, as in "atomic add of 8 bytes"
+	sized bool   // errors contain the length, as in "put 8 bytes"
+	opped bool   // errors contain the atomic operation, as in "atomic add of 8 bytes"
 
 	// role is the role of the lane that post uses; noRole if it uses all or none.
 	role wireup.Role
 	// choose replaces the stage when there is a lane for the role, if the choice depends on
 	// the capabilities of the lane. May be nil.
 	choose func(*Request)
-	// post posts as much as the lane accepts. It returns ErrNoResource if something is left:
-	// then it is called again. It returns errNoCredit if the rest has to wait for credit of the peer: then
-	// the code that receives the credit posts it. nil: there is nothing to post.
+	// post posts as much as the lane accepts. It returns ErrNoResource if a part is not posted:
+	// then it is called again when the lane has resources. It returns errNoCredit if that part needs credit of the
+	// peer: then the code that receives the credit posts it. nil: there is nothing to post.
 	post func(*Request) error
 	// done runs when all posted parts have completed. It completes the request or sets the
 	// next stage and starts it. nil: the request completes with the status of the parts.
@@ -35,43 +35,43 @@ type stage struct {
 	completed func(*Request)
 	// tryCancel stops a canceled request. It reports whether the request can complete now. nil: it cannot.
 	tryCancel func(*Request) bool
-	// unsent is called when the tagged message of that number, queued earlier, was canceled. nil:
-	// nothing to do.
+	// unsent is called when the tagged message with this number, which was queued earlier, was canceled. May be
+	// nil.
 	unsent func(r *Request, number uint64)
 
 	// admit reports whether the operation may be posted now; otherwise it waits until the
 	// EP replays waiting operations. nil: always. It runs after choose.
 	admit func(*Request) bool
 
-	// split replaces the stage, in chooseRails, if several lanes share the bytes. part is then the
-	// stage of each part, and share the number of lanes and the length of each part.
+	// split replaces the stage, in chooseRails, if several lanes share the bytes. Then part is the
+	// stage of each part, and share returns the number of lanes and the length of each part in bytes.
 	split *stage
 	part  *stage
 	share func(*Config) sharing
-	// again is the stage in which a transfer is repeated after its lane broke; nil: the same.
+	// again is the stage in which a transfer is repeated after its lane broke; nil: the same stage.
 	again *stage
 	// fallback sets the stage of another scheme for the data of a message, if the remaining lane
 	// does not reach its memory. nil: there is none.
 	fallback func(*Request)
-	// pinned: the request names its lane by number, not by role.
+	// pinned: Request.lane is the number of the lane; role does not select it.
 	pinned bool
 
 	usesBuffer      bool // transports may use the buffer of the caller while any part is in flight
-	steps           bool // posted anew after done: a fence waits for its end
-	fence           bool // holds back what comes later
+	steps           bool // several steps are posted: a fence waits until the request is complete
+	fence           bool // later operations wait until it is complete
 	reportsLaneLoss bool // fails if a lane broke before
-	unfenced        bool // no fence holds it back
+	unfenced        bool // fences do not block it
 
-	shares bool // lets others of its lane go on when it has used up the resources
+	shares bool // when the lane has no resources, it moves behind the other requests in the queue of the lane
 
-	inOrder   bool // a message: it does not pass those before it
-	announces bool // it says that there is a message, and keeps the data
-	fetches   bool // a receive of a message that was announced
-	filled    bool // the peer writes to the buffer itself, and says when it has
+	inOrder   bool // a message: it must not overtake earlier ones
+	announces bool // sends an RTS; the data remains here
+	fetches   bool // a receive of a rendezvous message
+	filled    bool // the peer writes to the buffer, and sends a message when it is complete
 }
 
-// class has functions that the stages of a protocol share: the core calls them for a request that is not
-// posted completely, and to return its resources. They may be nil except where said.
+// class has functions that the stages of a protocol share. The core calls them for a request that is not
+// posted completely, and to release its resources. A function may be nil unless its comment excludes that.
 type class struct {
 	// heldBack reports whether earlier requests block this one. Not nil if stages are inOrder.
 	heldBack func(*Request) bool
@@ -91,11 +91,11 @@ type class struct {
 	answered func(*Request) bool
 	// write stores a part of the data of a receive that has no buffer, at an offset.
 	write func(r *Request, off int, data []byte)
-	// abandon is called when the caller gives up the request, which continues.
+	// abandon is called when the caller abandons the request, which continues.
 	abandon func(*Request)
 	// bufferInUse replaces Request.bufferInUse, for a request whose parts have the buffers.
 	bufferInUse func(*Request) bool
-	// free is called when there is no reference to the request any more.
+	// free is called when there are no more references to the request.
 	free func(*Request)
 	// recycle returns the request to a pool of the protocol. nil: to the pool of the worker.
 	recycle func(*Request)
@@ -122,7 +122,7 @@ func (s *stage) lane(e *EP) *lane {
 // lacksLane reports whether the stage needs a lane that is not active yet.
 func (s *stage) lacksLane(e *EP) bool { return s.role != noRole && e.lane(s.role) == nil }
 
-// start adds the operation to the EP and does what can be done now.
+// start adds the operation to the EP, and posts or queues it.
 func (r *Request) start() (*Request, error) {
 	r.ep.list(r)
 	r.launch()
@@ -144,7 +144,7 @@ func (r *Request) startFull() (*Request, error) {
 	return r.started()
 }
 
-// launch posts the operation, or queues it if it has to wait.
+// launch posts the operation, or queues it if it must wait.
 func (r *Request) launch() {
 	e := r.ep
 	if e.closing.aborting != ucs.StatusOK {
@@ -168,7 +168,7 @@ func (r *Request) launch() {
 	r.proceed()
 }
 
-// proceed posts the operation, and queues it on its lane if that has no resources.
+// proceed posts the operation, and queues it on its lane if the lane has no resources.
 func (r *Request) proceed() {
 	for range retries {
 		if r.advance() != uct.ErrNoResource {
@@ -204,10 +204,10 @@ func (r *Request) waitsOn() *lane {
 	return &r.ep.link.lanes.All[r.lane]
 }
 
-// advance posts as much as there are resources for. It returns ErrNoResource if
-// something is left; then the caller must queue the operation.
+// advance posts as much as the lane accepts. It returns ErrNoResource if
+// a part is not posted; then the caller must queue the operation.
 func (r *Request) advance() error {
-	s := r.stage // post may set another one, whose lane has taken nothing yet
+	s := r.stage // post may set another stage, whose lane has not accepted a post yet
 	err := s.post(r)
 	if r.flags&reqPosted != 0 || err == nil {
 		r.proves(s)
@@ -236,7 +236,7 @@ func (r *Request) proves(s *stage) {
 	}
 }
 
-// posted is called when everything is posted: the request continues when all parts have
+// posted is called when all parts are posted. The request continues when all parts have
 // completed.
 func (r *Request) posted() {
 	if !r.stage.steps {
@@ -319,17 +319,17 @@ func (r *Request) dispatched() error {
 	if err := r.advance(); err == uct.ErrNoResource {
 		r.flags |= reqQueued
 		if r.stage.shares && r.waitsOn().EP.AddPending(&r.pend) == nil {
-			return nil // behind what waits
+			return nil // it is behind the other requests of the lane now
 		}
 		return err
 	}
 	return nil
 }
 
-// unposted is the stop of operations of which nothing was posted.
+// unposted is the tryCancel of operations that can be canceled until a part is posted.
 func unposted(r *Request) bool {
 	return r.flags&reqPosted == 0 && r.flags&(reqQueued|reqWaiting) != 0
 }
 
-// errNoCredit is returned by post if the rest has to wait for credit.
+// errNoCredit is returned by post if the rest must wait for credit.
 var errNoCredit = errors.New("no credit")

@@ -2,19 +2,19 @@ package ucp
 
 import "github.com/gucx/gucx/ucp/internal/waitqueue"
 
-// waiting has the operations of an EP that wait, the state of replaying them, and the flushes behind them.
+// waiting is the queue of operations of an EP that wait, with the state of replaying them.
 type waiting struct {
 	waitqueue.Queue[*Request]
-	ordered    int  // messages among them: the next one waits behind them
-	replaying  bool // in replay
-	again      bool // replay has more to do
-	all        bool // and not just with messages
-	stillWaits bool // the message in turn has to
-	unsorted   bool // they are not in the order of issue
-	leaving    bool // the EP leaves when no request awaits the peer
+	ordered    int  // number of messages in the queue; a new message waits for them
+	replaying  bool // replay is running
+	again      bool // replay must run again
+	all        bool // replay must start all operations, not only messages
+	stillWaits bool // the first message must wait again
+	unsorted   bool // the queue is not in the order of issue
+	leaving    bool // the EP disconnects when no request awaits the peer
 }
 
-// Empty reports whether nothing waits. q may be nil.
+// Empty reports whether the queue is empty. q may be nil.
 func (q *waiting) Empty() bool { return q == nil || q.Queue.Empty() }
 
 // messages returns the number of waiting messages. q may be nil.
@@ -37,7 +37,7 @@ func (e *EP) queue() *waiting {
 }
 
 // keepWaiting appends a request to the queue, or prepends one whose turn it is.
-// Messages behind a waiting message wait too.
+// If a message waits, all later messages wait too.
 func (e *EP) keepWaiting(r *Request) {
 	q := e.queue()
 	switch {
@@ -97,7 +97,7 @@ func (e *EP) replayMessages() {
 		}
 		for e.messagesFirst() && e.replayFirst() {
 		}
-		q.again = q.again || !q.stillWaits && !q.Empty() // messages behind what has no lane yet
+		q.again = q.again || !q.stillWaits && !q.Empty() // messages behind an operation that has no lane yet
 	}
 	q.replaying = false
 	e.ready()
@@ -138,13 +138,13 @@ func (e *EP) replayOnce() {
 		return
 	}
 	q.BeginPass()
-	closed := e.fence.barrier != nil || e.link.blocksStarts() // a fence that is not over: what comes later stays
+	closed := e.fence.barrier != nil || e.link.blocksStarts() // a fence is not complete: later operations remain in the queue
 	for !q.PassDone() {
 		r := e.nextWaiting()
 		switch {
 		case closed && !r.stage.unfenced && r.flags&reqUnfenced == 0:
 			e.keepWaiting(r)
-		case r.stage.fence && len(q.Deferred()) > 0: // behind what has no lane yet
+		case r.stage.fence && len(q.Deferred()) > 0: // behind an operation that has no lane yet
 			closed = true
 			e.keepWaiting(r)
 		case r.stage.fence:
@@ -161,7 +161,7 @@ func (e *EP) replayOnce() {
 }
 
 // sortWaiting restores the order of issue after requests have returned
-// from a broken lane: they are behind later requests, which may wait for them.
+// from a broken lane to the end of the queue. Later requests may wait for them.
 func (e *EP) sortWaiting() {
 	e.waiting.unsorted = false
 	queue := make([]*Request, 0, len(e.waiting.Pending()))
