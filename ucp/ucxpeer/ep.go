@@ -102,9 +102,10 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	return e, nil
 }
 
-// connect makes an EP to the first interface of an address that is reachable.
+// connect makes an EP to the interface of an address to which the way is best; the first one of several.
 func (w *Worker) connect(p *peer, a *ucxwire.Address) (*EP, error) {
-	why := "the address has no tcp interface"
+	why, best := "the address has no tcp interface", 0
+	var to uct.EPParams
 	for _, d := range a.Devices {
 		for _, i := range d.Ifaces {
 			if i.Transport != tcpSum {
@@ -115,16 +116,21 @@ func (w *Worker) connect(p *peer, a *ucxwire.Address) (*EP, error) {
 				why = reason
 				continue
 			}
-			lane, err := w.tcp.NewEP(uct.EPParams{DeviceAddr: d.Addr, IfaceAddr: i.Addr})
-			if err != nil {
-				return nil, err
+			if n := w.tcp.Distance(d.Addr); to.DeviceAddr == nil || n < best {
+				to.DeviceAddr, to.IfaceAddr, best = d.Addr, i.Addr, n
 			}
-			e := w.newEP(lane.(*ucxtcp.EP))
-			e.peer, e.sn = p, p.add(e)
-			return e, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
+	if to.DeviceAddr == nil {
+		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
+	}
+	lane, err := w.tcp.NewEP(to)
+	if err != nil {
+		return nil, err
+	}
+	e := w.newEP(lane.(*ucxtcp.EP))
+	e.peer, e.sn = p, p.add(e)
+	return e, nil
 }
 
 // newEP makes the record of an EP with a lane.

@@ -57,6 +57,7 @@ func TestUCX(t *testing.T) {
 		{"Several EPs", testSeveralEPs},
 		{"Wakeup", testWakeup},
 		{"Networks", testNetworks},
+		{"Several Devices", testSeveralDevices},
 		{"Endpoint Removed", testEndpointRemoved},
 		{"Stream", testStream},
 		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
@@ -597,18 +598,50 @@ func testNetworks(t *testing.T, ucx string) {
 				}
 				p.ip = n.ip.String()
 				p.ep = m.connect(t, w, p.program)
-				p.settle()
-				buf := make([]byte, 1<<20)
-				r, err := w.TagRecv(buf, 1, ^uint64(0), nil, nil)
-				require.NoError(t, err)
-				p.tell("tagsend 1 %d 1", len(buf))
-				require.NoError(t, p.wait(r, nil))
-				p.result()
-				assert.Equal(t, pattern(len(buf), 1), buf)
-				p.tell("tagrecv 1 %d 2", len(buf))
-				require.NoError(t, p.wait(p.ep.TagSend(1, pattern(len(buf), 2), nil)))
-				p.result()
-				p.close(true)
+				p.exchange()
+			})
+		}
+	}
+}
+
+// exchange sends messages in both directions, and closes both sides.
+func (p *pair) exchange() {
+	p.t.Helper()
+	p.settle()
+	buf := make([]byte, 1<<20)
+	r, err := p.w.TagRecv(buf, 1, ^uint64(0), nil, nil)
+	require.NoError(p.t, err)
+	p.tell("tagsend 1 %d 1", len(buf))
+	require.NoError(p.t, p.wait(r, nil))
+	p.result()
+	assert.Equal(p.t, pattern(len(buf), 1), buf)
+	p.tell("tagrecv 1 %d 2", len(buf))
+	require.NoError(p.t, p.wait(p.ep.TagSend(1, pattern(len(buf), 2), nil)))
+	p.result()
+	p.close(true)
+}
+
+// testSeveralDevices: UCX uses all devices of the host, and the worker one of them: each side finds the interface of the other
+// that it reaches.
+func testSeveralDevices(t *testing.T, ucx string) {
+	devices := []network{{"lo", "inet", netip.MustParseAddr("127.0.0.1")}}
+	for _, n := range networks(t) {
+		if n.family == "inet" {
+			devices = append(devices, n)
+		}
+	}
+	if len(devices) == 1 {
+		t.Skip("this host has an IPv4 address on loopback only")
+	}
+	names := "UCX_NET_DEVICES=" + devices[0].device + "," + devices[1].device
+	for _, n := range devices {
+		for _, m := range modes {
+			t.Run(n.device+" "+m.name, func(t *testing.T) {
+				w := newWorker(t, ucxpeer.Config{Device: n.device})
+				p := &pair{program: startUCX(t, ucx, w, names), mode: m.name}
+				p.ip = n.ip.String()
+				p.ep = m.connect(t, w, p.program)
+				p.exchange()
 			})
 		}
 	}

@@ -498,6 +498,56 @@ func TestNewEP_IPv6(t *testing.T) {
 	}
 }
 
+// TestNewEP_SeveralDevices: of the devices in an address, the one is used to which the way is best.
+func TestNewEP_SeveralDevices(t *testing.T) {
+	for _, device := range []string{"lo", otherDevice(t)} {
+		t.Run(device, func(t *testing.T) {
+			if device == "" {
+				t.Skip("no device but loopback has an IPv4 address")
+			}
+			cfg := ucxpeer.Config{Device: device}
+			p := &two{t: t, a: newWorker(t, cfg), b: newWorker(t, cfg)}
+			a, _, err := ucxwire.DecodeAddress(p.b.Address(), ucxwire.Layout{})
+			require.NoError(t, err)
+			own := a.Devices[0]
+			with := func(addr ...byte) ucxwire.Device {
+				d := own
+				d.Addr = addr
+				return d
+			}
+			other := own
+			other.Ifaces = []ucxwire.Iface{{Transport: ucxwire.TransportSum("sysv"), Attr: ucxwire.TCPAttr, Addr: []byte{1}}}
+			a.Devices = []ucxwire.Device{
+				other,
+				with(0, 2, 198, 51, 100, 1), // of a network for documentation: no host has it
+				with(0, 10, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1),
+				with(1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 0, 0, 0, 0, 0, 0), // loopback of another host
+				own,
+			}
+			p.ab, err = p.a.NewEP(ucxwire.AppendAddress(nil, &a, ucxwire.Layout{}), ucxpeer.EPConfig{PeerErrors: true})
+			require.NoError(t, err)
+			r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
+			require.NoError(t, err)
+			require.NoError(t, p.wait(p.ab.TagSend(1, make([]byte, 8), nil)))
+			require.NoError(t, p.wait(r, nil))
+
+			a.Devices = a.Devices[:1]
+			_, err = p.a.NewEP(ucxwire.AppendAddress(nil, &a, ucxwire.Layout{}), ucxpeer.EPConfig{})
+			assert.ErrorIs(t, err, ucs.ErrUnreachable)
+		})
+	}
+}
+
+// otherDevice is a device with an IPv4 address that is not loopback; empty if there is none.
+func otherDevice(t *testing.T) string {
+	for _, n := range networks(t) {
+		if n.family == "inet" {
+			return n.device
+		}
+	}
+	return ""
+}
+
 func TestListen_Refuses(t *testing.T) {
 	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
 	refused := make(chan error, 2)

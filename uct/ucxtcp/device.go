@@ -13,7 +13,8 @@ type device struct {
 	name     string
 	loopback bool
 	ip       netip.Addr
-	mtu      int // bytes
+	network  netip.Prefix // of ip: hosts in it are reached without a router
+	mtu      int          // bytes
 }
 
 // segment is how many bytes of a stream a packet of the device has at most, as the kernel computes it: without headers of
@@ -77,12 +78,13 @@ func describe(link *net.Interface, family string) device {
 			continue
 		}
 		wanted := ip.Is6() == (family == familyName6)
-		if wanted {
+		if wanted || !d.ip.IsValid() {
+			bits, _ := n.Mask.Size()
 			d.ip = ip
-			return d
+			d.network, _ = ip.Prefix(bits) // the zero Prefix for a mask that is none
 		}
-		if !d.ip.IsValid() {
-			d.ip = ip
+		if wanted {
+			return d
 		}
 	}
 	return d

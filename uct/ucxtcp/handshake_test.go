@@ -475,6 +475,27 @@ func TestDeviceAddr_Captures(t *testing.T) {
 	}
 }
 
+// TestDistance: a host in the same network is nearer than one behind a router, and that is nearer than one by another device.
+func TestDistance(t *testing.T) {
+	it := &Iface{dev: device{name: "lo", ip: netip.MustParseAddr("127.0.0.5"), network: netip.MustParsePrefix("127.0.0.0/24")}}
+	at := func(ip string) int {
+		return it.Distance((&deviceAddr{ip: netip.MustParseAddr(ip)}).append(nil, true))
+	}
+	assert.Equal(t, distanceLink, at("127.0.0.9"))
+	assert.Equal(t, distanceOther, at("127.9.9.9"), "the kernel sends to it from another address")
+	it.dev.ip = netip.MustParseAddr("127.0.0.1")
+	it.dev.network = netip.Prefix{}
+	source, err := sourceTo(netip.MustParseAddr("127.9.9.9"))
+	require.NoError(t, err)
+	it.dev.ip = source
+	assert.Equal(t, distanceRoute, at("127.9.9.9"))
+	_, err = sourceTo(netip.MustParseAddr("255.255.255.255"))
+	assert.Error(t, err, "broadcast")
+	assert.Equal(t, distanceNone, at("255.255.255.255"))
+	assert.Equal(t, distanceLink, it.Distance((&deviceAddr{loopback: true, ip: it.dev.ip}).append(nil, true)))
+	assert.Equal(t, distanceNone, it.Distance(nil))
+}
+
 // TestOpen_Params: what cannot be opened, with the reason.
 func TestOpen_Params(t *testing.T) {
 	md, err := openMD()

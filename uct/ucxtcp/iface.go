@@ -185,6 +185,33 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	return true, ""
 }
 
+// Distances of devices; see Iface.Distance.
+const (
+	distanceLink  = iota // in the same network
+	distanceRoute        // by a route of this device
+	distanceOther        // by a route of another device
+	distanceNone         // no route is known
+)
+
+// Distance ranks the devices of a peer that has several: the lower it is, the better is the way to the device whose address this
+// is. The address must be Reachable, which says nothing about routes.
+func (it *Iface) Distance(device []byte) int {
+	d, err := parseDeviceAddr(device)
+	switch {
+	case err != nil:
+		return distanceNone
+	case d.loopback || it.dev.network.Contains(d.ip):
+		return distanceLink
+	}
+	switch source, err := sourceTo(d.ip); {
+	case err != nil:
+		return distanceNone
+	case source == it.dev.ip:
+		return distanceRoute
+	}
+	return distanceOther
+}
+
 // reach reports with ErrUnreachable why a peer on the device cannot be connected to.
 func (it *Iface) reach(d *deviceAddr) error {
 	switch {

@@ -100,6 +100,27 @@ func listenOn(fd int, at netip.AddrPort) (netip.AddrPort, error) {
 	return addrPort(local), nil
 }
 
+// sourceTo returns the address that the kernel sends from to ip. It sends nothing. The error is that of connect, such as ENETUNREACH.
+func sourceTo(ip netip.Addr) (netip.Addr, error) {
+	family := unix.AF_INET6
+	if ip.Is4() {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return netip.Addr{}, os.NewSyscallError("socket", err)
+	}
+	const anyPort = 9
+	var local unix.Sockaddr
+	if err = unix.Connect(fd, sockaddr(netip.AddrPortFrom(ip, anyPort))); err == nil {
+		local, err = unix.Getsockname(fd)
+	}
+	if err = errors.Join(os.NewSyscallError("connect", err), unix.Close(fd)); err != nil {
+		return netip.Addr{}, err
+	}
+	return addrPort(local).Addr(), nil
+}
+
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
