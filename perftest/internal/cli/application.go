@@ -64,7 +64,7 @@ func (a *application) study(queues mlx5.Config) (s endpoints.Study, err error) {
 // rig is where the threads run.
 func (a *application) rig() (msgrate.Rig, error) {
 	if a.model != "" {
-		return openModel(a.model)
+		return openModel(a.model, a.seed)
 	}
 	return newRealTime(softhca.Fabric(a.fabric)), nil
 }

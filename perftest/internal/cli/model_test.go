@@ -27,6 +27,24 @@ func TestModel_SameOutput(t *testing.T) {
 	}
 }
 
+// A seed gives the same each time, and another one something else; with jitter, too.
+func TestModel_Seed(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
+	run := func(args string) string {
+		code, out, errs := perftest(t, strings.Fields("dgemm -q -N 16 -t 4 --categories Static -o csv --model "+args)...)
+		require.Equal(t, exitOK, code, errs)
+		return out
+	}
+	for _, model := range []string{"connectx4", "connectx4,Jitter=50"} {
+		first := run(model + " --seed 1")
+		assert.Equal(t, first, run(model+" --seed 1"), model)
+		assert.NotEqual(t, first, run(model+" --seed 1000"), model)
+	}
+	assert.NotEqual(t, run("connectx4"), run("connectx4,Jitter=50"))
+	assert.NotContains(t, run("connectx4"), "spread", "one round has none")
+	assert.Contains(t, run("connectx4 --rounds 2"), ",rounds,spread,puts_spread\n")
+}
+
 // In virtual time the command line still has the last word.
 func TestModel_Defaults(t *testing.T) {
 	for args, want := range map[string]string{
@@ -47,6 +65,7 @@ func TestModel_Parameters(t *testing.T) {
 	for args, want := range map[string]string{
 		"connectx4,Speed=1":         "RegisterWrite",
 		"connectx4,Rails=0":         "at least 1",
+		"connectx4,Jitter=-1":       "negative cost",
 		"connectx4,":                "",
 		"connectx9,RegisterWrite=1": "connectx4",
 	} {

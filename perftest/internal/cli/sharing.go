@@ -47,6 +47,7 @@ type sharing struct {
 	fabric    string
 	uarPolicy string
 	model     string
+	seed      uint64
 	output    string
 	plot      string
 	quiet     bool
@@ -72,7 +73,8 @@ func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on shm the target is a process of its own, on loop queue pairs are connected to themselves")
-	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+", or with parameters changed: connectx4,RegisterWrite=50; the defaults are a shorter run then, --rounds 1, and --lock-cq, as in the study")
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+", or with parameters changed: connectx4,RegisterWrite=50,Jitter=20; the defaults are a shorter run then, --rounds 1, and --lock-cq, as in the study")
+	f.Uint64Var(&s.seed, "seed", 0, "seed of a model, for moments at which threads start and for its Jitter; each measurement takes the next one")
 	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
 	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as the study has it, or lazy, as today's libmlx5")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
@@ -111,6 +113,8 @@ func (s *sharing) check() (mlx5.Config, error) {
 	switch {
 	case !known:
 		return queues, fmt.Errorf("UAR policy %q: there are %s", s.uarPolicy, strings.Join(policyNames(), ", "))
+	case s.seed != 0 && s.model == "":
+		return queues, errors.New("--seed has no meaning without --model")
 	case s.rounds < 1:
 		return queues, fmt.Errorf("--rounds %d: want one or more", s.rounds)
 	}
@@ -158,14 +162,15 @@ func modelNames() (names []string) {
 	return names
 }
 
-// openModel takes the name of a model, and parameters to change after commas.
-func openModel(text string) (*virtual.Rig, error) {
+// openModel takes the name of a model, with parameters to change after commas, and its first seed.
+func openModel(text string, seed uint64) (*virtual.Rig, error) {
 	name, changes, _ := strings.Cut(text, ",")
 	open, known := models[name]
 	if !known {
 		return nil, &usageError{fmt.Errorf("model %q: there are %s", name, strings.Join(modelNames(), ", "))}
 	}
 	rig := open()
+	rig.Seed = seed
 	if err := rig.Change(changes); err != nil {
 		return nil, &usageError{err}
 	}
@@ -175,7 +180,7 @@ func openModel(text string) (*virtual.Rig, error) {
 // measurer is where senders run.
 func (s *sharing) measurer() (msgrate.Measurer, error) {
 	if s.model != "" {
-		rig, err := openModel(s.model)
+		rig, err := openModel(s.model, s.seed)
 		return msgrate.On{Rig: rig}, err
 	}
 	if s.processes > 1 {
@@ -236,6 +241,7 @@ type conditions struct {
 	Commit     string         `json:"commit"`
 	Fabric     string         `json:"fabric,omitempty"`
 	Model      string         `json:"model,omitempty"`
+	Seed       uint64         `json:"seed,omitempty"`
 	UARPolicy  string         `json:"uar_policy"`
 	Processes  int            `json:"processes,omitempty"`
 	Messages   int            `json:"messages,omitempty"`
@@ -250,7 +256,7 @@ type conditions struct {
 
 // conditions are those of results that err, if not nil, has cut short.
 func (s *sharing) conditions(ctx context.Context, err error) conditions {
-	c := conditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model,
+	c := conditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model, Seed: s.seed,
 		UARPolicy: s.uarPolicy, Processes: s.processes, Messages: s.base.Messages, Size: s.base.Size, Depth: s.base.Depth,
 		Postlist: s.base.Postlist, Unsignaled: s.base.Unsignaled, Rounds: s.rounds}
 	if s.model != "" {

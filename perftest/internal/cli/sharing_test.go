@@ -76,6 +76,7 @@ func TestSharing_WrongUsage(t *testing.T) {
 		"endpoints --plot no/such/a.png":     "no such file or directory",
 		"msgrate --uar-policy eager":         "lazy, static",
 		"msgrate --rounds 0":                 "--rounds 0: want one or more",
+		"dgemm --seed 1":                     "--seed has no meaning without --model",
 		"msgrate --model connectx9":          "connectx9",
 		"endpoints --model x --processes 2":  "one process",
 		"endpoints --categories MPI-nowhere": "MPI-everywhere, 2xDynamic",

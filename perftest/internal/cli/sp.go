@@ -138,7 +138,7 @@ var meaningless = []struct {
 	others []string
 }{
 	{true, "model", []string{"transport", "in-process", "costs"}},
-	{false, "model", []string{"nodes", "factor", "steps"}},
+	{false, "model", []string{"nodes", "factor", "steps", "seed"}},
 	{true, "costs", []string{"transport", "in-process", "protocols"}},
 }
 

@@ -24,6 +24,7 @@ type spModelFlags struct {
 	nodes   int
 	factors []float64
 	steps   int
+	seed    uint64
 }
 
 func (m *spModelFlags) bind(cmd *cobra.Command) {
@@ -33,6 +34,7 @@ func (m *spModelFlags) bind(cmd *cobra.Command) {
 	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "how many `times` longer computation takes in the model than on the machine where its costs were measured")
 	f.Lookup("factor").DefValue = "4,16"
 	f.IntVar(&m.steps, "steps", 2, "time steps that the model runs; all are alike")
+	f.Uint64Var(&m.seed, "seed", 0, "seed of the model, for moments at which ranks start and for its parameter Jitter")
 	complete.One(cmd, "model", clusterModelNames)
 }
 
@@ -44,7 +46,7 @@ const (
 
 // study is what the flags say together with those of runs in real time.
 func (m *spModelFlags) study(s *spFlags, f *pflag.FlagSet) (study spmodel.Study, err error) {
-	study = spmodel.Study{Ranks: s.ranks, Nodes: m.nodes, Factors: m.factors, Steps: m.steps}
+	study = spmodel.Study{Ranks: s.ranks, Nodes: m.nodes, Factors: m.factors, Steps: m.steps, Seed: m.seed}
 	classes, protocols := s.class, s.protocols
 	if !f.Changed("class") {
 		classes = spModelClasses

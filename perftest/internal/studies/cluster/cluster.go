@@ -44,7 +44,7 @@ type Config struct {
 	// Nodes is how many NICs there are; ranks are dealt out in blocks. 0 means one for each rank.
 	Nodes int
 	Ranks int
-	// Seed decides when ranks start, within a microsecond.
+	// Seed decides when ranks start, within a microsecond, and the jitter of Params.
 	Seed uint64
 	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced; KeepaliveInterval and
 	// WireupTimeout of UCP have no effect.

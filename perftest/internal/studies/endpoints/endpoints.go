@@ -27,6 +27,9 @@ type Row struct {
 	GetsRelative float64 `json:"gets_relative,omitempty"`
 	Puts         float64 `json:"puts_per_s,omitempty"`
 	PutsRelative float64 `json:"puts_relative,omitempty"`
+	// Spread and PutsSpread are those of msgrate.Figure.
+	Spread     float64 `json:"spread,omitempty"`
+	PutsSpread float64 `json:"puts_spread,omitempty"`
 	// CPU is what the process used for a message; 0 where it is not taken.
 	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
@@ -115,6 +118,7 @@ func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label str
 		rows[i].Rounds = figures[i].Rounds
 		rows[i].Rate, rows[i].CPU = figures[i].Rate, figures[i].CPU
 		rows[i].Gets, rows[i].Puts = figures[i].Gets, figures[i].Puts
+		rows[i].Spread, rows[i].PutsSpread = figures[i].Spread, figures[i].PutsSpread
 		rows[i].count(figures[i].Resources)
 	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Rounds == 0 })

@@ -1,9 +1,11 @@
 package endpoints
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
 const legend = "Wasted: micro-UARs that no thread rings. Memory: of all objects, with what a " +
@@ -36,10 +38,23 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 	s.Columns = append(s.Columns, resourceColumns...)
 	if measured {
 		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "rounds", Value: func(r Row) any { return r.Rounds }})
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.Rounds > 1 }) {
+			s.Legend += " " + msgrate.SpreadLegend
+			s.Columns = append(s.Columns, spreadColumns(rows[0].Puts > 0)...)
+		}
 	} else { // there is room
 		s.Columns = append(s.Columns, memoryColumns...)
 	}
 	return s
+}
+
+// spreadColumns are for several rounds; with that of puts if they are told apart.
+func spreadColumns(puts bool) []sheet.Column[Row] {
+	list := []sheet.Column[Row]{{Name: "spread", Title: "Spread", Rank: 1, Value: func(r Row) any { return r.Spread }, Text: sheet.Percent}}
+	if puts {
+		list = append(list, sheet.Column[Row]{Name: "puts_spread", Title: "puts Spread", Rank: 4, Value: func(r Row) any { return r.PutsSpread }, Text: sheet.Percent})
+	}
+	return list
 }
 
 // kindColumns tell gets and puts apart.

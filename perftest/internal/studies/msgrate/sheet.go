@@ -1,6 +1,10 @@
 package msgrate
 
-import "github.com/gucx/gucx/perftest/internal/show/sheet"
+import (
+	"slices"
+
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
 
 const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same " +
 	"object and features. CPU ns: processor time of the senders for a message, which does not depend on what " +
@@ -9,9 +13,18 @@ const legend = "Ways: threads that share one; all else is theirs where that can 
 
 // Sheet is points to write.
 func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
-	return &sheet.Sheet[Point]{Head: head, Lines: lines, Legend: legend, Columns: columns, Rows: points,
+	s := &sheet.Sheet[Point]{Head: head, Lines: lines, Legend: legend, Columns: columns, Rows: points,
 		Group: func(p Point) string { return string(p.Share) + p.Features }}
+	if slices.ContainsFunc(points, func(p Point) bool { return p.Rounds > 1 }) {
+		s.Legend += " " + SpreadLegend
+		s.Columns = append(slices.Clone(columns),
+			sheet.Column[Point]{Name: "spread", Title: "Spread", Rank: 1, Value: func(p Point) any { return p.Spread }, Text: sheet.Percent})
+	}
+	return s
 }
+
+// SpreadLegend explains columns of Figure.Spread.
+const SpreadLegend = "Spread: from the slowest round to the fastest, of the median."
 
 var columns = []sheet.Column[Point]{
 	{Name: "share", Title: "Shared", Value: func(p Point) any { return string(p.Share) }},

@@ -24,8 +24,11 @@ type Figure struct {
 	Rate       float64 // messages of all threads in a second
 	CPU        float64 // nanoseconds of the process for each message; 0 in virtual time
 	Gets, Puts float64 // of Rates
-	Resources  verbs.Resources
-	Counts     Counts // of the last round
+	// Spread and PutsSpread are the distance between the slowest and the fastest round, as a part
+	// of Rate and of Puts; 0 with one round.
+	Spread, PutsSpread float64
+	Resources          verbs.Resources
+	Counts             Counts // of the last round
 }
 
 // MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
@@ -73,19 +76,29 @@ func newFigure(rounds []Outcome) (f Figure) {
 	}
 	last := &rounds[len(rounds)-1]
 	return Figure{Rounds: len(rounds), Resources: last.Resources, Counts: last.Counts,
-		Rate: median(rounds, func(r Rates) float64 { return r.Total }),
-		CPU:  median(rounds, func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) }),
-		Gets: median(rounds, func(r Rates) float64 { return r.Gets }),
-		Puts: median(rounds, func(r Rates) float64 { return r.Puts })}
+		Rate: stat.Median(each(rounds, total)), Spread: spread(each(rounds, total)),
+		CPU:  stat.Median(each(rounds, func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) })),
+		Gets: stat.Median(each(rounds, func(r Rates) float64 { return r.Gets })),
+		Puts: stat.Median(each(rounds, puts)), PutsSpread: spread(each(rounds, puts))}
 }
 
-// median is that of a figure over rounds.
-func median(rounds []Outcome, figure func(Rates) float64) float64 {
-	var v []float64
+func total(r Rates) float64 { return r.Total }
+func puts(r Rates) float64  { return r.Puts }
+
+// each is a figure of each round.
+func each(rounds []Outcome, figure func(Rates) float64) (v []float64) {
 	for i := range rounds {
 		v = append(v, figure(rounds[i].Rates))
 	}
-	return stat.Median(v)
+	return v
+}
+
+// spread is the distance of the extremes, as a part of the median; 0 if that is 0.
+func spread(v []float64) float64 {
+	if m := stat.Median(v); m > 0 {
+		return (slices.Max(v) - slices.Min(v)) / m
+	}
+	return 0
 }
 
 // Sweep is a set of cases: each kind of sharing, with each degree and each choice of
@@ -109,6 +122,8 @@ type Point struct {
 	// Relative is the rate divided by that of the smallest degree of the same kind
 	// and features.
 	Relative float64 `json:"relative"`
+	// Spread is that of Figure.
+	Spread float64 `json:"spread,omitempty"`
 	// CPU is what the process used for a message; 0 in virtual time.
 	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
@@ -179,7 +194,7 @@ func base(points []Point, i int) int {
 
 func (p *Point) fill(f Figure) {
 	r := f.Resources
-	p.Rounds, p.CPU = f.Rounds, f.CPU
+	p.Rounds, p.CPU, p.Spread = f.Rounds, f.CPU, f.Spread
 	p.Rate, p.Contexts, p.QPs, p.CQs = f.Rate, r.Contexts, r.QPs, r.CQs
 	p.UARPages, p.UUARs, p.Used, p.Memory = r.UARPages, r.UUARs, r.UUARsUsed, r.Bytes.Total()-r.Bytes.UARs
 	n := max(float64(f.Counts.WQEs), 1)

@@ -244,3 +244,18 @@ func TestSweep_EndsEarly(t *testing.T) {
 		})
 	}
 }
+
+// TestFigure_Spread: the distance of the extremes, as a part of the median; a single round has none.
+func TestFigure_Spread(t *testing.T) {
+	var rounds []Outcome
+	for _, v := range []float64{90, 100, 120} {
+		rounds = append(rounds, Outcome{Rates: Rates{Total: v, Puts: v / 2}})
+	}
+	f := newFigure(rounds)
+	assert.InDelta(t, 0.3, f.Spread, 1e-9)
+	assert.InDelta(t, 0.3, f.PutsSpread, 1e-9)
+	assert.Zero(t, newFigure(rounds[:1]).Spread)
+	assert.Zero(t, newFigure([]Outcome{{}, {}}).Spread, "nothing was sent")
+	columns := len(Sheet(nil, nil, []Point{{Rounds: 1}}).Columns)
+	assert.Len(t, Sheet(nil, nil, []Point{{Rounds: 1}, {Rounds: 2}}).Columns, columns+1)
+}

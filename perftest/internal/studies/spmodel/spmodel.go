@@ -28,6 +28,7 @@ type Study struct {
 	Protocols protocol.List
 	Factors   []float64 // how much longer computation takes than on the processor of sp.ClassA
 	Steps     int       // time steps that are run; all are alike
+	Seed      uint64    // of moments at which ranks start, and of Params.Jitter
 }
 
 // warmup is how many time steps are run before those that count: ranks get out of step with
@@ -124,7 +125,7 @@ func (s *Study) class(ctx context.Context, class sp.Class, p protocol.Protocol, 
 	if err != nil {
 		return nil, err
 	}
-	c, err := cluster.Open(cluster.Config{Params: s.Params, Ranks: s.Ranks, Nodes: s.Nodes, UCP: cfg.UCP, UCT: cfg.UCT})
+	c, err := cluster.Open(cluster.Config{Params: s.Params, Ranks: s.Ranks, Nodes: s.Nodes, Seed: s.Seed, UCP: cfg.UCP, UCT: cfg.UCT})
 	if err != nil {
 		return nil, err
 	}

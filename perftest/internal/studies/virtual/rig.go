@@ -22,7 +22,8 @@ import (
 type Rig struct {
 	// Params are the costs of the machine.
 	Params timing.Params
-	// Seed decides when threads start. Each measurement of a rig uses another.
+	// Seed decides when threads start, and the jitter of Params. Each measurement of a rig uses the
+	// next one.
 	Seed uint64
 
 	model *timing.Model

@@ -1,5 +1,7 @@
 package timing
 
+import "math/rand/v2"
+
 // Model is one machine: cores, one NIC, and the objects of all contexts that are open
 // on it; or several such machines side by side, with a NIC each. It is used by one
 // goroutine at a time.
@@ -10,9 +12,10 @@ type Model struct {
 	stats   Stats
 	current *Thread // whose step runs
 	inRun   bool
-	outside Time     // of Clock outside of Run
-	remote  bool     // see NewNetwork
-	process *Process // see Enter
+	outside Time       // of Clock outside of Run
+	remote  bool       // see NewNetwork
+	process *Process   // see Enter
+	random  *rand.Rand // of jitter; nil outside of Run
 
 	inFlight  int    // work requests
 	marks     uint64 // posts, and polls that found something
@@ -28,6 +31,14 @@ func New(p Params) (*Model, error) {
 	m := &Model{params: p}
 	m.NewNIC()
 	return m, nil
+}
+
+// call is what a call takes that costs d without jitter.
+func (m *Model) call(d Time) Time {
+	if j := m.params.Jitter; j > 0 {
+		d += Time(m.random.Int64N(int64(j) + 1))
+	}
+	return d
 }
 
 // Now is the virtual time: 0 when the model is made.

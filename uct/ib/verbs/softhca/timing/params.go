@@ -12,6 +12,9 @@ type Params struct {
 	// PostCall is what a post call costs beside its work requests, and a step of a
 	// thread that neither posts nor polls.
 	PostCall Time
+	// Jitter is the longest time that a call of post or poll takes besides: each takes a random
+	// part of it, which the seed of the run decides. 0, the default, is none.
+	Jitter Time
 	// WQEBuild is what writing a basic block of a work request costs.
 	WQEBuild Time
 	// DoorbellRecord is the store of the doorbell record with the barriers around
@@ -171,7 +174,7 @@ func (p *Params) validate() error {
 	}
 	for _, v := range []Time{p.WQEBuild, p.DoorbellRecord, p.RegisterWrite, p.CQERead, p.Atomic, p.LineTransfer,
 		Time(p.QPLines), Time(p.CQLines), Time(p.RetireLines), p.PCIeOneWay, p.PCIeRead, p.CQEWrite, Time(p.TLPHeader),
-		p.MessageGap, p.RailLookup, p.AckRoundTrip, Time(p.PacketHeader)} {
+		p.MessageGap, p.RailLookup, p.AckRoundTrip, Time(p.PacketHeader), p.Jitter} {
 		if v < 0 {
 			return fmt.Errorf("timing: a negative cost, %d: %w", v, ucs.ErrInvalidParam)
 		}

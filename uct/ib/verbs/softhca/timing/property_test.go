@@ -213,6 +213,7 @@ func TestParams_AllMatter(t *testing.T) {
 	}
 	base := round()
 	base.ReadTags, base.LinkBandwidth = 2, 1e10 // so that reads are what it waits for
+	base.Jitter = Nanosecond
 	want, stats := run(base)
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {

@@ -110,7 +110,7 @@ func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m.inFlight += len(wqes)
 	m.stats.Messages += uint64(len(wqes))
 	m.stats.Doorbells++
-	th.spend(p.PostCall)
+	th.spend(m.call(p.PostCall))
 	q.lock.acquire(th)
 	q.use(th)
 	th.spend(Time(blocks)*p.WQEBuild + p.DoorbellRecord)
@@ -327,7 +327,7 @@ func (c *CQ) Poll() {
 	}
 	th.settle()
 	m.stats.Polls++
-	th.spend(m.params.PollCall)
+	th.spend(m.call(m.params.PollCall))
 	c.lock.acquire(th)
 	th.polling, th.ci = c, c.consumer()
 }

@@ -47,7 +47,7 @@ type Thread struct {
 type Ran struct{ Begin, End Time }
 
 // Run runs one thread for each of steps, all on the caller's goroutine, and returns
-// when each ran. A thread begins at a moment within a microsecond that seed decides. The
+// when each ran. A thread begins at a moment within a microsecond that seed decides, as it decides Params.Jitter. The
 // steps may use objects of the model's devices; a post or poll inside of a step returns
 // when the thread's clock has reached its end. Work that is in flight when the last thread
 // ends is completed.
@@ -61,6 +61,7 @@ func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
 	m.inRun = true
 	defer func() { m.inRun = false }()
 	random := rand.New(rand.NewPCG(seed, 0))
+	m.random = rand.New(rand.NewPCG(seed, 1))
 	threads := make([]*Thread, len(steps))
 	for i, step := range steps {
 		th := &Thread{m: m, id: i, step: step}
@@ -91,7 +92,7 @@ func (th *Thread) life(yield func(struct{}) bool) {
 		done, err := th.step()
 		th.settle()
 		if m.now == before && !th.stopped {
-			th.spend(m.params.PostCall)
+			th.spend(m.call(m.params.PostCall))
 		}
 		if err != nil && m.err == nil {
 			m.err = fmt.Errorf("thread %d: %w", th.id, err)
