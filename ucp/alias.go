@@ -7,10 +7,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// aliases are what TLS may call transports besides their own names, as in UCX. A name
-// that is here and is also a transport's own, as rc, means all that are listed; see
-// Exact. Besides these, the name of a component, as ib, stands for all its transports,
-// and the shmAliases for every one over shared memory.
+// aliases are additional names of transports in TLS, as in UCX. If an alias
+// is also the name of a transport, such as rc, it selects all listed transports; see
+// Exact. The name of a component, such as ib, selects all its transports,
+// and each of shmAliases selects all transports over shared memory.
 var aliases = []struct {
 	name       string
 	transports []string
@@ -31,14 +31,14 @@ var aliases = []struct {
 
 var shmAliases = []string{"sm", "shm"}
 
-// exactMark precedes a name that means one transport only, as in UCX.
+// exactMark precedes a name that selects one transport only, as in UCX.
 const exactMark = `\`
 
-// Exact is the name in Config.TLS of that transport and no other, whatever aliases
-// there are: `\rc`, where rc stands for rc_mlx5 too.
+// Exact returns the name in Config.TLS that selects only this transport, whatever aliases
+// there are: `\rc`, because rc also selects rc_mlx5.
 func Exact(transport string) string { return exactMark + transport }
 
-// namesOf are the names in TLS that select a transport.
+// namesOf returns the names in TLS that select a transport.
 func namesOf(r *uct.Resource, component string) []string {
 	names := []string{Exact(r.Transport), r.Transport}
 	for _, a := range aliases {
@@ -56,7 +56,7 @@ func namesOf(r *uct.Resource, component string) []string {
 	return names
 }
 
-// selectedBy says which name of the list selected an offer.
+// selectedBy returns the name of the list that has selected an offer.
 func (o *offer) selectedBy(list config.List) string {
 	for _, name := range list.Names() {
 		if !list.Negated() && slices.Contains(o.names, name) {

@@ -46,17 +46,17 @@ type Config struct {
 	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
 
 	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
-	// over another lane. Each further pause is twice as long, up to 32 times the interval. A path that works
-	// gets its operations back. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
+	// over another lane. Each further pause is twice as long, up to 32 times the interval. When the path works,
+	// operations return to it. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
 	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"When an endpoint tries a path again over which it had a better lane that failed; each further pause is twice as long, up to 32 times that; inf means never, and that a peer may not try either. The path is used again when a message has come over it. Both sides must set it."`
 
 	// SpinPolls is the number of polls of a blocking call before it
-	// parks; negative means that it never parks, for waiters that have a CPU each: with fewer CPUs
-	// they take the CPU from their peers. 0 adapts to the duration of recent waits, up to
+	// parks. Negative means that it never parks; use that only if each waiter has a CPU, because otherwise
+	// waiters use the CPU that their peers need. 0 adapts to the duration of recent waits, up to
 	// some 100 us.
 	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps, which needs a CPU for each waiter."`
 
-	// RndvThresh is the length of a message in bytes from which its data stays at the
+	// RndvThresh is the length of a message in bytes from which its data remains at the
 	// sender until the receiver has a matching receive (rendezvous). The zero value means the length from which that
 	// is not slower than eager, by the costs of the lanes, at most 128 KiB: half of
 	// the default EagerWindow. EP.Explain shows the length.
@@ -182,7 +182,7 @@ const (
 	ConnectEager ConnectMode = "eager"
 )
 
-// KeyResolve determines when the lane of a remote key and its form for the transport are looked up.
+// KeyResolve determines when the lane of a remote key, and its form for the transport, are resolved.
 type KeyResolve string
 
 // Ways to bind keys; empty means at unpack.
@@ -197,8 +197,8 @@ func (c *Config) Table() config.Table {
 	return config.Table{Doc: "Context: transports, protocols and connections", Config: c}
 }
 
-// Validate checks values, but for those of RCache, which has such a method of its own.
-// ErrInvalidParam, with the name that the value has in the environment.
+// Validate checks all values except RCache, which has its own Validate. The error is
+// ErrInvalidParam, with the name of the variable in the environment.
 func (c *Config) Validate() error {
 	if _, ok := proto.ParseScheme(c.RndvScheme); !ok {
 		return invalidSetting("RNDV_SCHEME", c.RndvScheme, "one of auto, get_zcopy, put_zcopy, am")
@@ -218,7 +218,7 @@ func (c *Config) Validate() error {
 	)
 }
 
-// checkWord returns an error unless a setting has one of the values, the first of which is
+// checkWord returns an error unless a setting has one of the values. The first value is
 // the default.
 func checkWord[T ~string](name string, value T, values ...T) error {
 	if slices.Contains(values, value) {
@@ -242,20 +242,20 @@ func checkRange[T int | time.Duration](name string, value, most T) error {
 	return nil
 }
 
-// invalidSetting is the error of a setting that has a wrong value.
+// invalidSetting returns the error of a setting with an invalid value.
 func invalidSetting(name string, value any, want string) error {
 	return fmt.Errorf("%w: %s %v, want %s", ucs.ErrInvalidParam, name, value, want)
 }
 
-// defaultWireupTimeout is twice the 30 s after which ud gives up a peer that is
-// silent, so that a handshake can go on over another transport.
+// defaultWireupTimeout is twice the 30 s after which ud fails a connection without replies,
+// so that the handshake can continue over another transport.
 const defaultWireupTimeout = time.Minute
 
 const defaultMaxEPsPerPeer = 4096
 
 func (c *Config) maxEPsPerPeer() int { return cmp.Or(c.MaxEPsPerPeer, defaultMaxEPsPerPeer) }
 
-// wireupTimeout is WireupTimeout as wireup takes it: 0 waits for ever.
+// wireupTimeout returns WireupTimeout for wireup, where 0 means no limit.
 func (c *Config) wireupTimeout() time.Duration {
 	switch c.WireupTimeout {
 	case 0:
@@ -266,7 +266,7 @@ func (c *Config) wireupTimeout() time.Duration {
 	return c.WireupTimeout
 }
 
-// devices returns the list that selects devices of a kind, and its name.
+// devices returns the list that selects devices of a class, and the name of its setting.
 func (c *Config) devices(kind uct.DeviceKind) (config.List, string) {
 	switch kind {
 	case uct.DeviceShm:
@@ -285,28 +285,28 @@ type WorkerConfig struct {
 	SpinPolls int
 }
 
-// Defaults of messages, in bytes.
+// Default limits of messages, in bytes.
 const (
 	defaultRndvThresh  = defaultEagerWindow / 2
 	defaultEagerWindow = 256 << 10
 	defaultEagerBudget = 64 << 20
 	defaultPeerBudget  = 32 << 20
 
-	// As in UCX.
+	// The values of UCX.
 	defaultRndvRails = 2
 	defaultRMARails  = 1
-	// The least part of what several lanes share that one of them moves, in bytes; as in UCX.
+	// Minimum part of a transfer that one of several lanes transfers, in bytes; the value of UCX.
 	minRndvChunk = 16 << 10
 	minRMAChunk  = 8 << 10
 )
 
-// lengthOf is a length that is configured, in bytes. inf is the most that a peer may be granted.
+// lengthOf returns a configured length in bytes. For inf it returns the maximum credit of a peer.
 func lengthOf(m config.MemSize, auto uint64) int64 { return int64(min(m.Bytes(auto), maxCredit)) }
 
-// rndvThresh is at least 1: messages without data are not announced.
+// rndvThresh returns at least 1, because messages without data never use rendezvous.
 func (c *Config) rndvThresh() int { return int(max(lengthOf(c.RndvThresh, defaultRndvThresh), 1)) }
 
-// zcopyThresh is ZcopyThresh as proto takes it, which means auto by 0.
+// zcopyThresh returns ZcopyThresh for package proto, where 0 means auto.
 func (c *Config) zcopyThresh() int {
 	if c.ZcopyThresh == config.MemAuto {
 		return 0
@@ -314,13 +314,13 @@ func (c *Config) zcopyThresh() int {
 	return int(max(lengthOf(c.ZcopyThresh, 0), 1))
 }
 
-// rndvScheme is the scheme that is wished for; Validate has refused names that are none.
+// rndvScheme returns the configured scheme. Validate has rejected other names.
 func (c *Config) rndvScheme() proto.Scheme {
 	s, _ := proto.ParseScheme(c.RndvScheme)
 	return s
 }
 
-// sharing is how many lanes share what takes long, and the least part of one of them in bytes.
+// sharing is the maximum number of lanes that share a large transfer, and the minimum part of one of them in bytes.
 type sharing struct{ rails, chunk int }
 
 func (c *Config) rndvSharing() sharing {
@@ -331,7 +331,7 @@ func (c *Config) rmaSharing() sharing {
 	return sharing{cmp.Or(c.MaxRMARails, defaultRMARails), minRMAChunk}
 }
 
-// sharedFrom is a length in bytes below which nothing is shared.
+// sharedFrom returns the minimum length of a transfer that lanes share, in bytes.
 func (c *Config) sharedFrom() int {
 	least := math.MaxInt
 	for _, s := range []sharing{c.rndvSharing(), c.rmaSharing()} {
@@ -342,7 +342,7 @@ func (c *Config) sharedFrom() int {
 	return least
 }
 
-// rails is how many lanes connections have for both.
+// rails returns the number of lanes that connections need for both settings.
 func (c *Config) rails() wireup.Rails {
 	return wireup.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails)}
 }
@@ -351,11 +351,11 @@ func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEag
 func (c *Config) eagerBudget() int64 { return lengthOf(c.EagerBudget, defaultEagerBudget) }
 func (c *Config) peerBudget() int64  { return lengthOf(c.PeerBudget, defaultPeerBudget) }
 
-// maxMessage is the longest message that a peer may announce, in bytes: more than any
-// process has, and sums do not overflow.
+// maxMessage is the maximum length of a message, in bytes. It is larger than the memory of
+// any process, and sums of lengths do not overflow.
 const maxMessage = 1 << 48
 
-// maxCredit is the most that one message may grant, in bytes.
+// maxCredit is the maximum credit that one message can grant, in bytes.
 const maxCredit = 1 << 40
 
 // Values of Config.TagProto.

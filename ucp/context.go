@@ -18,23 +18,23 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Context has the resources that the workers of a process share: open memory domains and
+// Context has the resources that workers share: open memory domains and
 // registered memory. Any goroutine may call its methods.
 type Context struct {
 	cfg      Config
-	offers   []offer    // on open domains
-	found    []offer    // all that there were; for Explain
+	offers   []offer    // transports on open domains
+	found    []offer    // all transports that were found; for Explain
 	misnamed error      // a setting of a transport names a device that does not exist
 	memory   region.Set // its domains never change
 
-	tls   uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
-	token string         // that sockets of Listen and Dial demand; empty means none
+	tls   uct.TLSConfigs // configuration of the tcp sockets of Listen and Dial; nil means no TLS
+	token string         // token that sockets of Listen and Dial require; empty means none
 
 	ports bootstrap.Ports // of all workers
 
 	mu      sync.Mutex
 	workers int
-	later   []io.Closer // of workers that are closed, with memory that peers were inside of
+	later   []io.Closer // objects of closed workers that could not be closed because peers were accessing memory
 	closed  bool
 }
 
@@ -42,12 +42,12 @@ type Context struct {
 type offer struct {
 	uct.Resource
 	domain   *region.Domain
-	names    []string // by which TLS may call it
+	names    []string // names in TLS that select it
 	selected bool
 	auxOnly  bool   // opened for handshakes, though not selected
 	why      string // the criterion that excluded it
 
-	listener netip.AddrPort // of the worker that opens it because it listens; else the zero AddrPort
+	listener netip.AddrPort // address of the listener for which a worker opens the transport; otherwise the zero AddrPort
 }
 
 // NewContext opens the memory domains of the components whose transports cfg
@@ -88,8 +88,8 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 	return c, c.closeUnused()
 }
 
-// openComponent opens every domain of a component and notes what it offers. What
-// cannot be opened is no error by itself: it matters only if it was asked for.
+// openComponent opens all domains of a component and stores their offers. A domain that
+// cannot be opened is an error only if the configuration names it.
 func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 	found, err := comp.MDs()
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 	return ucs.Join(errs...)
 }
 
-// openTLS reads the certificates of the first domain that demands TLS. The sockets of Listen and
-// Dial then demand it too, also if the transports of the domain are not selected.
+// openTLS reads the certificates of the first domain that requires TLS. The sockets of Listen and
+// Dial then require TLS too, also if the transports of the domain are not selected.
 func (c *Context) openTLS() (err error) {
 	for _, d := range c.memory.Domains {
 		if opener := d.MD.Ext().TLS; opener != nil {
@@ -164,7 +164,7 @@ func (c *Context) evaluate(o *offer) {
 	}
 }
 
-// checkNames refuses names of transports and devices that nothing has.
+// checkNames rejects names of transports and devices that do not exist.
 func (c *Context) checkNames(failures []error) error {
 	var tls, names []string
 	devs := map[uct.DeviceKind][]string{}
@@ -196,8 +196,8 @@ func missing(what string, unknown, have []string, failures []error) error {
 	return ucs.Join(append([]error{err}, failures...)...)
 }
 
-// checkAsked refuses a transport that was named but that a device list excludes,
-// and a configuration that leaves nothing.
+// checkAsked rejects a configuration that names a transport which a device list excludes,
+// and a configuration that selects no transport.
 func (c *Context) checkAsked() error {
 	asked := c.cfg.TLS.Names()
 	if c.cfg.TLS.Negated() {
@@ -214,7 +214,7 @@ func (c *Context) checkAsked() error {
 	return nil
 }
 
-// excluded lists why offers of that name (all with "") are not used.
+// excluded lists the reasons for which offers with this name are not used; "" means all offers.
 func (c *Context) excluded(name string) string {
 	var why []string
 	for i := range c.offers {
@@ -228,8 +228,8 @@ func (c *Context) excluded(name string) string {
 	return strings.Join(why, "; ")
 }
 
-// closeUnused closes domains that no selected transport is on. Transports of a
-// domain that stays, which were not selected, may still carry handshakes: a worker
+// closeUnused closes domains without a selected transport. Other transports of an
+// open domain may still carry handshakes: a worker
 // opens those that it needs; see Worker.open.
 func (c *Context) closeUnused() error {
 	used := map[*region.Domain]bool{}
@@ -261,14 +261,14 @@ func (c *Context) Close() error {
 	return err
 }
 
-// keep makes Close close something that a closed worker could not close. Any goroutine.
+// keep makes Close close an object that a closed worker could not close. Any goroutine may call it.
 func (c *Context) keep(x io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.later = append(c.later, x)
 }
 
-// closeLater closes what workers could not close. mu is held.
+// closeLater closes the objects that workers could not close. The caller must hold mu.
 func (c *Context) closeLater() error {
 	for len(c.later) > 0 {
 		if err := c.later[0].Close(); err != nil {
@@ -279,7 +279,7 @@ func (c *Context) closeLater() error {
 	return nil
 }
 
-// hold counts a worker, which must be closed before the context.
+// hold counts an open worker, which must be closed before the context.
 func (c *Context) hold() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

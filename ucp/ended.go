@@ -67,11 +67,11 @@ func (w *Worker) reportCompleted() int {
 	return len(ended)
 }
 
-// WaitAny makes progress until one of the requests has ended, and returns which, and how;
-// that one is then given back, the others go on. A nil request has ended. If several have,
-// it is the first of them. The index is -1 if none has: ctx has ended, whose error is
-// returned; the worker was closed meanwhile (ErrClosed); there are no requests, or they are
-// of several workers (ErrInvalidParam).
+// WaitAny makes progress until one of the requests is complete, and returns its index and its result. It releases
+// that request; the others continue. A nil request is complete. If several requests are complete,
+// WaitAny returns the first of them. The index is -1 if none is complete: ctx is done (the error of ctx),
+// the worker was closed (ErrClosed), there are no requests, or they belong to
+// several workers (ErrInvalidParam). The goroutine that owns the worker must call it.
 func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
 	i, how := -1, error(nil)
 	err := untilEnded(ctx, reqs, func() bool {
@@ -93,11 +93,11 @@ func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
 	return i, how
 }
 
-// WaitAll makes progress until all requests have ended, and returns the errors of those that
-// have not ended well, joined; all are then given back. A nil request has ended well. If ctx
-// ends first, its error is returned and no request is given back. Errors besides:
-// ErrClosed if the worker is closed meanwhile; ErrInvalidParam if the requests are of several
-// workers.
+// WaitAll makes progress until all requests are complete. It releases them and returns the errors of the failed
+// requests, joined. A nil request has succeeded. If ctx is done first, WaitAll returns the error of ctx
+// and releases no request. Other errors:
+// ErrClosed if the worker was closed; ErrInvalidParam if the requests belong to several
+// workers. The goroutine that owns the worker must call it.
 func WaitAll(ctx context.Context, reqs ...*Request) error {
 	if len(reqs) == 0 {
 		return nil

@@ -116,7 +116,7 @@ func (r *Request) drained() {
 	e := r.ep
 	r.complete(r.comp.Status)
 	switch {
-	case e.closing.ending || e.closing.aborting != ucs.StatusOK: // that leaves itself
+	case e.closing.ending || e.closing.aborting != ucs.StatusOK: // the abort disconnects
 	case e.delays(), e.awaited.first != nil:
 		e.queue().leaving = true
 	default:
@@ -166,7 +166,7 @@ func (l *link) ordered() *lane {
 	return nil
 }
 
-// fenceByFlush holds later operations back until all earlier ones are complete.
+// fenceByFlush makes later operations wait until all earlier ones are complete.
 // If earlier operations wait, the fence waits in the same queue.
 func (e *EP) fenceByFlush() {
 	e.fence.count++
@@ -195,13 +195,13 @@ func (r *Request) unfence() {
 	if e.state == epOpen && e.fence.count == 0 {
 		e.bind()
 	}
-	if e.state < epFailed { // one that closes waits for what is behind the fence
+	if e.state < epFailed { // also a closing EP, which waits for the operations behind the fence
 		e.replay()
 	}
 }
 
-// Flush is EP.Flush over all EPs of the worker. EPs that have failed are passed
-// over: their operations have ended.
+// Flush is EP.Flush for all EPs of the worker. It skips EPs that have failed, whose
+// operations are complete.
 func (w *Worker) Flush() (*Request, error) {
 	if w.closed {
 		return nil, engine.ErrClosed
@@ -220,8 +220,7 @@ func (w *Worker) Flush() (*Request, error) {
 	return r.started()
 }
 
-// Fence is EP.Fence over all EPs of the worker. EPs that have failed are passed
-// over.
+// Fence is EP.Fence for all EPs of the worker. It skips EPs that have failed.
 func (w *Worker) Fence() error {
 	if w.closed {
 		return engine.ErrClosed

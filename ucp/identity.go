@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Identity says who is at the other end of a socket: over unix sockets the process and its
+// Identity identifies the peer of a socket: over unix sockets the process and its
 // user, as the kernel reports them; over tcp with TLS the name in its certificate; over tcp
 // without TLS only an address, which proves nothing.
 type Identity struct {
@@ -21,8 +21,8 @@ type Identity struct {
 // String returns the identity for logs: "process 12 of user 1000", or a name and an address.
 func (i Identity) String() string { return bootstrap.Identity(i).String() }
 
-// PeerIdentity is who the peer is, as the socket of [Worker.Dial] or [Worker.Listen] has shown
-// when the EP was made. Its Network is empty for an EP of [Worker.NewEP], where nothing is known.
+// PeerIdentity returns the identity of the peer that the socket of [Worker.Dial] or [Worker.Listen] has shown
+// when the EP was made. For an EP of [Worker.NewEP] the identity is not known, and Network is empty.
 func (e *EP) PeerIdentity() Identity {
 	if e.identity == nil {
 		return Identity{}
@@ -30,7 +30,7 @@ func (e *EP) PeerIdentity() Identity {
 	return *e.identity
 }
 
-// peerIdentity is what transports get to know of the peer.
+// peerIdentity returns the identity of the peer for transports.
 func (e *EP) peerIdentity() uct.PeerIdentity {
 	id := e.PeerIdentity()
 	return uct.PeerIdentity{Name: id.Name, Addr: id.Addr.Addr()}

@@ -18,7 +18,7 @@ type EPInfo struct {
 	Peer   uint64 `json:"peer,string"`   // of the peer's
 
 	State      string   `json:"state"`              // "open", "closing", "failed" or "closed"
-	Conditions []string `json:"conditions"`         // State, and what holds the EP up
+	Conditions []string `json:"conditions"`         // State, and what the EP waits for
 	Err        string   `json:"err,omitempty"`      // why it failed
 	ByPeer     bool     `json:"by_peer"`            // the peer made the connection
 	Identity   string   `json:"identity,omitempty"` // of the peer, where a socket has shown it
@@ -29,17 +29,17 @@ type EPInfo struct {
 	Choices []wireup.Choice `json:"choices"`
 	// Lanes are the connections of the EP over transports. There is none before the first operation.
 	Lanes []LaneInfo `json:"lanes"`
-	// Protocols are how puts, gets and messages move, by length and by class of buffer.
+	// Protocols are the protocols of puts, gets and messages, by length and by class of buffer.
 	Protocols []ProtocolInfo `json:"protocols"`
-	// Sharing is what several lanes share. It is empty if no lane has puts and gets.
+	// Sharing describes the operations that several lanes share. It is empty if no lane has puts and gets.
 	Sharing []SharingInfo `json:"sharing,omitempty"`
 	// InFlight are the operations in progress.
 	InFlight InFlightInfo `json:"in_flight"`
 	// Credit is the flow control of messages; nil before the first message.
 	Credit *CreditInfo `json:"credit,omitempty"`
-	// GivenUp are the errors for which transports were given up, in the order in which that happened.
+	// GivenUp are the errors of transports that have failed, in the order of their failures.
 	GivenUp []string `json:"given_up,omitempty"`
-	// Retries are transports that had a lane which failed, and that this side tries again.
+	// Retries are transports whose lane has failed and that this side tries again.
 	Retries []RetryInfo `json:"retries,omitempty"`
 }
 
@@ -61,8 +61,8 @@ type LaneInfo struct {
 	Roles     []string `json:"roles"`            // "rma", "amo", "am", "rma_bw", "am_bw": see wireup.Role
 	Active    bool     `json:"active"`           // operations use it
 	Proven    bool     `json:"proven"`           // its transport has connected
-	Retired   bool     `json:"retired"`          // it broke, came to nothing, or its roles have moved to a better lane
-	Trial     bool     `json:"trial,omitempty"`  // it had failed, and is tried again
+	Retired   bool     `json:"retired"`          // it broke, did not connect, or its roles have moved to a better lane
+	Trial     bool     `json:"trial,omitempty"`  // its path has failed before and is tried again
 	Pending   int      `json:"pending"`          // operations that wait for its resources
 	System    string   `json:"system,omitempty"` // how it works, where that depends on what the system permits
 }
@@ -75,16 +75,16 @@ type RetryInfo struct {
 	In        time.Duration `json:"in,omitempty"` // until the next time otherwise, in nanoseconds
 }
 
-// ProtocolInfo is how an operation goes over the transport that it uses, or would use.
+// ProtocolInfo describes the protocols of an operation over the transport that it uses, or would use.
 type ProtocolInfo struct {
 	Op        string      `json:"op"` // "put", "get" or "messages"
 	Transport string      `json:"transport"`
 	Device    string      `json:"device"`
 	Buffer    string      `json:"buffer,omitempty"` // class of buffers; empty if there is one
 	Ranges    []RangeInfo `json:"ranges"`           // by length, without gaps, from 1 byte on
-	// RegisteredFrom is the length in bytes from which on the buffer is registered for the operation; 0: it is not.
+	// RegisteredFrom is the length in bytes from which gucx registers the buffer for the operation; 0 means never.
 	RegisteredFrom int    `json:"registered_from,omitempty"`
-	Costs          string `json:"costs,omitempty"` // of messages: where the costs are from by which protocols are chosen
+	Costs          string `json:"costs,omitempty"` // for messages: source of the costs by which protocols are chosen
 }
 
 // RangeInfo is a protocol, and the lengths for which it is used.
@@ -95,12 +95,12 @@ type RangeInfo struct {
 	Why      string `json:"why"`
 }
 
-// SharingInfo is how lanes share an operation.
+// SharingInfo describes how lanes share an operation.
 type SharingInfo struct {
 	Op    string      `json:"op"`             // "put, get" or "data of announced messages"
-	From  int         `json:"from,omitempty"` // length in bytes from which on they do
+	From  int         `json:"from,omitempty"` // length in bytes from which lanes share
 	Lanes []ShareInfo `json:"lanes,omitempty"`
-	Never string      `json:"never,omitempty"` // why they do not, whatever the length
+	Never string      `json:"never,omitempty"` // reason for which lanes never share
 }
 
 // ShareInfo is the part of one lane.
@@ -109,7 +109,7 @@ type ShareInfo struct {
 	Percent int    `json:"percent"`
 }
 
-// InFlightInfo counts operations of an EP that have not ended.
+// InFlightInfo counts operations of an EP that are not complete.
 type InFlightInfo struct {
 	Listed  []OperationInfo `json:"listed,omitempty"`  // with a request, in progress
 	Waiting []OperationInfo `json:"waiting,omitempty"` // for a lane, for credit, or behind a fence
@@ -144,7 +144,7 @@ type WorkerInfo struct {
 	Receives     int   `json:"receives"`                // posted receives of tags
 	Unexpected   int   `json:"unexpected"`              // tagged messages that match no receive yet
 	Blocked      int   `json:"blocked"`                 // peers that lack credit for tagged messages
-	Left         int64 `json:"left_bytes"`              // bytes of messages of peers that have gone
+	Left         int64 `json:"left_bytes"`              // bytes of unreceived messages of closed EPs
 	Requests     int   `json:"requests"`                // in the pool of requests, with those in use
 	Await        int   `json:"await_reply"`             // operations to which peers may reply
 	EagerGranted int64 `json:"eager_granted,omitempty"` // bytes of Config.EagerBudget that windows of peers use

@@ -142,20 +142,20 @@ func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
 	return n
 }
 
-// longestLease is the greatest length that leasedFrom considers, in bytes.
+// longestLease is the maximum length that leasedFrom considers, in bytes.
 const longestLease = 1 << 30
 
-// Invalidate deregisters what operations of this worker have registered of memory, all of it or
-// parts. Call it before memory is unmapped or remapped, and before the Mem of [Context.MemAlloc]
-// that it lies in is closed. Memory of the Go heap needs no call. ErrBusy while operations use
-// it: call it again when they have ended. Other errors are those of deregistering.
+// Invalidate deregisters all cached registrations of this worker that overlap memory. Call it before memory is
+// unmapped or remapped, and before the Mem of [Context.MemAlloc] that contains it is closed. Memory of the Go heap needs
+// no call. ErrBusy while operations use the memory: call it again when they are complete. Other errors are those of
+// deregistration.
 func (w *Worker) Invalidate(memory []byte) error {
 	return w.transfers.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
 }
 
-// Purge deregisters all memory that operations of this worker have registered and that no
-// operation uses, so that what of it lies on the Go heap can be collected. The error is that of
-// deregistering.
+// Purge deregisters all cached registrations of this worker that no operation uses, so that the garbage collector can
+// free memory of the Go heap. The error is that of
+// deregistration.
 func (w *Worker) Purge() error { return w.transfers.leases.each((*regCache).Purge) }
 
 // each calls f with each cache and joins the errors.

@@ -7,15 +7,15 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// lostRoles are the roles of an EP that have lost their last lane, where other lanes are left:
-// what needs them ends with the reason, and the rest goes on.
+// lostRoles are the roles of an EP that have lost their last lane, while other lanes remain:
+// operations that need these roles fail with the reason, and other operations continue.
 type lostRoles struct {
 	roles  wireup.Roles
-	status ucs.Status // why the latest was lost
-	why    error      // the same, for people
+	status ucs.Status // reason for which the latest role was lost
+	why    error      // the same reason, with text
 }
 
-// failRoles has everything that needs one of the roles end.
+// failRoles fails all operations that need one of the roles.
 func (l *link) failRoles(roles wireup.Roles, st ucs.Status) {
 	all := l.lost.roles | roles
 	if all != l.lost.roles {
@@ -25,7 +25,7 @@ func (l *link) failRoles(roles wireup.Roles, st ucs.Status) {
 	l.e.replay()
 }
 
-// lostRoleErr is why the EP has no lane for a role, and will not get one; nil if it may have one.
+// lostRoleErr returns the reason for which the EP has lost a role; nil if it has a lane for the role or may get one.
 func (e *EP) lostRoleErr(role wireup.Role) error {
 	if !e.hasLost(role) {
 		return nil
@@ -33,16 +33,16 @@ func (e *EP) lostRoleErr(role wireup.Role) error {
 	return e.link.lost.why
 }
 
-// hasLost reports that the EP has no lane for a role, and will not get one.
+// hasLost reports whether the EP has lost a role: it has no lane for the role and will not get one.
 func (e *EP) hasLost(role wireup.Role) bool { return e.link != nil && e.link.lost.roles.Has(role) }
 
-// reachable reports that there is a lane for a role, or may be.
+// reachable reports whether the EP has a lane for a role or may get one.
 func (e *EP) reachable(role wireup.Role) bool {
 	return e.peer.Best[role].OK && !e.hasLost(role)
 }
 
-// failWithoutLane ends an operation whose role has no lane any more. The data of a message goes
-// another way.
+// failWithoutLane fails an operation whose role has no lane any more. The data of a message is transferred by
+// another scheme.
 func (r *Request) failWithoutLane() {
 	r.trackUnposted()
 	r.markUnreachable()
@@ -50,8 +50,8 @@ func (r *Request) failWithoutLane() {
 	r.posted()
 }
 
-// markUnreachable marks a part of the data of a message that no lane takes: the data goes another
-// way. It reports false if there is none, as for an operation of the caller's.
+// markUnreachable marks a part of the data of a message that no lane can transfer. The data is then transferred by
+// another scheme. It returns false if there is no other scheme, as for an operation of the caller.
 func (r *Request) markUnreachable() bool {
 	whole := r
 	for whole != nil && whole.stage.fallback == nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Progress completes operations, delivers what arrived and goes on with
-// handshakes. It returns how much happened; 0 means idle. It does not block, and
-// callbacks that it runs must not call it: that panics, as do two goroutines at once when
-// they are found. It polls the ifaces on which something
-// is connected; of the others it looks at one flag each.
+// Progress completes operations, delivers arrived messages and continues
+// handshakes. It returns the number of events; 0 means that the worker is idle. It does not block. The goroutine that
+// owns the worker must call it. Callbacks that it runs must not call it: that panics, as does concurrent use that is
+// detected. It polls the ifaces with connections; for each of the others it checks one flag.
 func (w *Worker) Progress() int { // as Engine.Progress; so short that its caller need not call it
 	t := w.engine.Ticks
 	w.engine.Ticks--

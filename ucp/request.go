@@ -17,8 +17,8 @@ import (
 //
 // It completes once, when no transport uses its buffer any more, also when its EP fails or is closed.
 type Request struct {
-	// comp must be the first field, because requestOf converts a pointer to it. It counts the transport operations in flight, and one more
-	// while some are not posted yet. Transports refer to it until all of them have completed.
+	// comp must be the first field, because requestOf converts a pointer to it. It counts the transport operations in
+	// flight, and one more while some are not posted yet. Transports refer to it until all of them have completed.
 	comp uct.Completion
 
 	// The fields that a receive of a tagged message uses are together: hundreds of receives may be posted,

@@ -9,20 +9,20 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// RKey is a remote key, bound to one EP: to the lanes that its operations take, to
-// the transport's form of the key and to the limits that decide how data moves. An
-// operation looks nothing up. While the EP has no lane, and while a fence holds
-// operations back, it is bound to nothing and operations wait.
+// RKey is a remote key, bound to one EP: to the lanes of its operations, to
+// the transport's form of the key and to the limits that select the protocol. So an
+// operation needs no lookup. While the EP has no lane, and while operations wait for a
+// fence, the key is not bound and operations wait. It belongs to the goroutine that owns the worker.
 type RKey struct {
 	put      uct.Putter
 	rma      uct.RKey
 	ep       *EP    // nil after Close
-	maxShort int    // longest put that goes by PutShort; -1 while unbound
-	offset   uint64 // added to an address it is the place in the region: minus the region's address at the target
-	size     uint64 // length of the region
+	maxShort int    // maximum length of a put by PutShort; -1 while unbound
+	offset   uint64 // address + offset is the offset in the region: the negated address of the region at the target
+	size     uint64 // length of the region in bytes
 
-	maxPut int // longest put that goes by one PutBcopy; -1 while unbound
-	maxGet int // longest get that goes by one GetBcopy; -1 while unbound
+	maxPut int // maximum length of a put by one PutBcopy; -1 while unbound
+	maxGet int // maximum length of a get by one GetBcopy; -1 while unbound
 	get    uct.Getter
 	moves  *transfers // of the lane of put and get
 
@@ -32,19 +32,19 @@ type RKey struct {
 	fetch  sized
 
 	packed     *region.Keys
-	kept       *peerKey // that it is the key of, if operations share it
+	kept       *peerKey // cache entry of this key, if several operations share it
 	next, prev *RKey    // in EP.keys
 }
 
-// keyClass is operations with a key.
+// keyClass is the class of operations with a key.
 var keyClass = class{free: func(r *Request) { r.target.key = nil }}
 
-// sized are atomics by the size of their word: 4 or 8; other places are empty.
+// sized has atomics by the size of their word in bytes: 4 or 8; other elements are nil.
 type sized [9]uct.AtomicOps
 
 // Unpack binds a remote key, which may come from an untrusted peer, to the EP. packed is
-// copied. Close it after the last operation with it has ended. Errors:
-// ErrInvalidRKey; as Err if the EP takes no operations.
+// copied. The caller must close the key after its last operation is complete. Errors:
+// ErrInvalidRKey; as [EP.Err] if the EP accepts no operations.
 func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	if e.state != epOpen {
 		return nil, e.Err()
@@ -70,7 +70,7 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	return k, nil
 }
 
-// check reports what is wrong with the key for the lanes that there are, or would be.
+// check returns an error if the key is not valid for the lanes of the EP, or those that it would connect.
 func (k *RKey) check() (err error) {
 	e := k.ep
 	for _, role := range []wireup.Role{wireup.RMA, wireup.AMO} {
@@ -96,7 +96,7 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 	return key, nil
 }
 
-// bind points the key at the lanes of its EP; what has none stays unbound.
+// bind binds the key to the lanes of its EP. Operations without a lane remain unbound.
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
@@ -114,7 +114,7 @@ func (k *RKey) bind() {
 	}
 }
 
-// denies says why the key does not open n bytes at raddr for something that needs right;
+// denies returns the reason for which the key does not permit access with right to n bytes at raddr;
 // empty if it does.
 func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 	switch {
@@ -126,11 +126,11 @@ func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 	return ""
 }
 
-// opens reports that n bytes at raddr, of which there are not more than size, are in the
-// region. An address before it wraps around to a place far behind it.
+// opens reports whether n bytes at raddr are in the region. n must not exceed size. An address before the region
+// wraps around to an offset beyond it.
 func (k *RKey) opens(raddr, n uint64) bool { return raddr+k.offset <= k.size-n }
 
-// bindAMO points atomics at a lane, if the key permits them.
+// bindAMO binds atomics to a lane, if the key permits them.
 func (k *RKey) bindAMO(l *lane) {
 	if l.AMO == nil || k.packed.Access&uct.AccessRemoteAtomic == 0 {
 		return
@@ -149,7 +149,7 @@ func (k *RKey) bindAMO(l *lane) {
 	}
 }
 
-// bindRMA points put and get at a lane, as far as the key permits them.
+// bindRMA binds put and get to a lane, as far as the key permits them.
 func (k *RKey) bindRMA(l *lane) {
 	key, err := k.resolve(l.Iface.index, l.Remote)
 	if err != nil {
@@ -169,23 +169,22 @@ func (k *RKey) bindRMA(l *lane) {
 	}
 }
 
-// unbind makes every operation take the slow way.
+// unbind makes all operations use the slow path.
 func (k *RKey) unbind() {
 	k.put, k.get, k.amo, k.moves = nil, nil, nil, nil
 	k.maxShort, k.maxPut, k.maxGet = -1, -1, -1
 	k.post, k.fetch = sized{}, sized{}
 }
 
-// Len is the length in bytes of the memory that the key opens, and Addr its
-// address at the target.
+// Len returns the length of the region of the key in bytes.
 func (k *RKey) Len() uint64 { return k.packed.Length }
 
-// Addr is the address of the first byte at the target.
+// Addr returns the address of the first byte of the region at the target.
 func (k *RKey) Addr() uint64 { return k.packed.Addr }
 
 // Close releases the key. Its operations must be complete; later ones return
 // ErrInvalidRKey. The goroutine that owns the worker must call it; it does not block. A second call
-// does nothing. The memory at the peer stays registered.
+// does nothing. The memory at the peer remains registered.
 func (k *RKey) Close() {
 	e := k.ep
 	if e == nil {
@@ -221,8 +220,8 @@ func (e *EP) unbindKeys() {
 	}
 }
 
-// refusal is the error of an operation on an EP that takes none, or with a key that is
-// not this EP's; nil if neither.
+// refusal returns the error of an operation on an EP that accepts none, or with a key of
+// another EP; otherwise nil.
 func (e *EP) refusal(a action, key *RKey) error {
 	if err := e.refuses(a); err != nil {
 		return err

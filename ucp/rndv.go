@@ -136,7 +136,7 @@ const retryByRTR = proto.Fragments + 1
 
 var fetchStages = newFetchStages("receive", nil, nil)
 
-// newFetchStages makes the stages of receives. Errors contain name. c and completed may be nil.
+// newFetchStages makes the stages of receives. Errors contain name. c and settled may be nil.
 func newFetchStages(name string, c *class, settled func(*Request)) *schemeStages {
 	by := &schemeStages{
 		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, usesBuffer: true},

@@ -6,36 +6,36 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// workerStats counts what explains why something is slow or does not come: nothing on
-// the way of an operation that is posted or arrives in one call.
+// workerStats counts events that explain slow or missing operations. An operation that is posted or arrives in one
+// call changes no counter.
 type workerStats struct {
 	root  *stats.Node
 	spans spans
 
-	badMessages       stats.Counter // of peers, that made no sense or came late
-	droppedMessages   stats.Counter // of peers that have gone, beyond the budget
+	badMessages       stats.Counter // messages of peers that were malformed or late
+	droppedMessages   stats.Counter // unreceived messages of disconnected peers that were dropped at the limit
 	brokenLanes       stats.Counter // transport endpoints that failed
-	replacedLanes     stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
+	replacedLanes     stats.Counter // lanes that failed or did not connect; another transport replaces them if there is one
 	laneRetries       stats.Counter // lanes on trial, over paths of lanes that had failed
 	returnedLanes     stats.Counter // lanes that had failed, and whose path works again
-	repeatedTransfers stats.Counter // that were posted anew as their lane broke
+	repeatedTransfers stats.Counter // transfers that were posted again because their lane broke
 	failedEPs         stats.Counter // EPs that failed
-	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
-	evictedEPs        stats.Counter // connections that a peer asked for and that made room for others
-	rejectedEPs       stats.Counter // connections of peers that had made as many as they may
-	refusedPeers      stats.Counter // requests for a connection that found too many half open, and had to wait or were dropped
+	expiredEPs        stats.Counter // connections that a peer requested and that did not complete in time
+	evictedEPs        stats.Counter // half-open connections of peers that were evicted for others
+	rejectedEPs       stats.Counter // connections of peers that had reached their limit
+	refusedPeers      stats.Counter // connection requests that waited or were dropped because too many connections were half open
 
-	// These are no faults.
-	closedLanes   stats.Counter                      // transport endpoints that the peer has closed in order
-	leftPeers     stats.Counter                      // EPs whose peer has closed them, or its worker
+	// The following are not faults.
+	closedLanes   stats.Counter                      // transport endpoints that the peer has closed gracefully
+	leftPeers     stats.Counter                      // EPs whose peer has closed its EP or worker
 	waitsResource stats.Counter                      // operations that waited for resources of a transport
 	waitsCredit   stats.Counter                      // times that messages of an EP waited for the peer to grant credit
-	announced     stats.Counter                      // messages that were announced (RTS)
-	fetched       [proto.Fragments + 1]stats.Counter // announced messages of peers, by scheme
+	announced     stats.Counter                      // messages that were sent by rendezvous
+	fetched       [proto.Fragments + 1]stats.Counter // rendezvous messages of peers, by scheme
 }
 
-// init makes the tree. sleeps counts the waits that had the kernel put the goroutine to
-// sleep.
+// init makes the tree. sleeps counts the waits in which the goroutine
+// slept in the kernel.
 func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root = stats.New("worker")
 	s.root.Add("bad_messages", &s.badMessages)
@@ -68,7 +68,7 @@ func (s *workerStats) addIface(transport, device string, c uct.Counted) {
 	}
 }
 
-// Stats is the root of a tree of counters: those of the worker and, below it, those of
+// Stats returns the root of a tree of counters: those of the worker and, below it, those of
 // its transports, as "worker/sm@memory.malformed_links". Any goroutine may read it, also
-// after Close; expvar.Publish takes it as it is.
+// after Close. expvar.Publish accepts it.
 func (w *Worker) Stats() *stats.Node { return w.stats.root }

@@ -32,19 +32,19 @@ func (r *Request) Wait(ctx context.Context) error {
 	return err
 }
 
-// endBlocking ends a blocking call. What the transports have joined leaves before it, because the
+// endBlocking ends a blocking call. It first sends the messages that transports have coalesced, because the
 // caller may not make progress for a while.
 func (w *Worker) endBlocking() {
 	w.engine.Push()
 	w.engine.Turn.Release()
 }
 
-// begin begins a blocking form, which has the turn before it starts its operation: another
-// goroutine may close the worker as soon as the call has begun. The caller calls finish then.
+// begin begins a blocking form. It acquires the turn before the operation starts, because another
+// goroutine may close the worker as soon as the call has begun. The caller must call finish.
 func (w *Worker) begin() error { return w.engine.Turn.Take() }
 
-// finish waits for the request of a blocking form, and gives the turn back. If ctx ends first, the
-// request is given up.
+// finish waits for the request of a blocking form, and releases the turn. If ctx is done first, it abandons the
+// request.
 func (w *Worker) finish(ctx context.Context, r *Request, err error) error {
 	if r != nil && err == nil {
 		if err = w.engine.Until(ctx, r.Done); err != nil {
@@ -71,14 +71,14 @@ func (e *EP) FlushWait(ctx context.Context) error {
 	return e.w.finish(ctx, r, err)
 }
 
-// flushLooks is how often a blocking flush looks at its lane before it makes a
-// request: a software device is done at the first look, a fast network within a
+// flushLooks is how often a blocking flush polls its lane before it makes a
+// request: a software device has completed at the first poll, a fast network within a
 // microsecond.
 const flushLooks = 64
 
-// flushSoon reports whether everything was complete within a few looks at the only
-// lane. Where there are several, or operations wait, it does not look. A lane that is too
-// full to flush has room after some progress.
+// flushSoon reports whether all operations were complete within a few polls of the only
+// lane. If there are several lanes, or operations wait, it does not poll. A lane without resources for a
+// flush has some after progress.
 func (e *EP) flushSoon() bool {
 	for range flushLooks {
 		x := e.link.only()
@@ -153,7 +153,7 @@ func (r *Request) GiveUp() {
 		return
 	}
 	w := r.worker
-	if w.engine.Turn.Take() != nil { // the worker is closed: all has ended
+	if w.engine.Turn.Take() != nil { // the worker is closed: all operations are complete
 		r.Release()
 		return
 	}

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// How long the two sides of Dial and Listen try to connect, and how long they try one device before the next,
-// comes from one time: the dialer proposes its WireupTimeout in HELLO, and the listener answers in ACCEPT with
-// that or with less. The dialer gives up after that time, and one device after a part of it, so that it has tried
-// all of them by then. The listener waits longer, for the connection as a whole and for each device: the dialer
-// says when it has given up. So neither side gives up while the other one tries.
+// One time limit determines how long the two sides of Dial and Listen try to connect, and how long they try one device
+// before the next. The dialer proposes its WireupTimeout in HELLO, and the listener replies in ACCEPT with
+// that time or with less. The dialer fails after that time. It tries each device for a part of the time, so that it can try
+// all of them. The listener waits longer, for the connection and for each device, because the dialer
+// reports when it stops. So neither side fails while the other one tries.
 
-// connectShare is how often HelloTimeout a listener lets a dialer take to connect when it has an ACCEPT. Dialers
-// that take long lose their place to others.
+// connectShare is the time limit of a dialer to connect after the ACCEPT, as a multiple of HelloTimeout. A slow dialer
+// can be evicted for others.
 const connectShare = 8
 
-// connectWithin is how long a dialer may take to connect that proposes a time; 0 if it would take any.
+// connectWithin returns the time limit for a dialer that proposes a time; 0 means that the dialer proposes no limit.
 func (l *Listener) connectWithin(proposed time.Duration) time.Duration {
 	within := connectShare * l.cfg.HelloTimeout
 	for _, limit := range []time.Duration{proposed, l.w.ctx.cfg.wireupTimeout()} {
@@ -26,13 +26,13 @@ func (l *Listener) connectWithin(proposed time.Duration) time.Duration {
 	return wholeMillis(within)
 }
 
-// wholeMillis rounds a time up to the milliseconds that are sent.
+// wholeMillis rounds a time up to milliseconds, the unit on the wire.
 func wholeMillis(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// attemptWithin is how long a dialer tries each of some paths. If there are several, as much is left for the
-// handshake when all of them have been tried.
+// attemptWithin returns how long a dialer tries each path. If there are several, the same time remains for the
+// handshake after all of them were tried.
 func attemptWithin(within time.Duration, paths int) time.Duration {
 	if paths == 1 {
 		return within
@@ -40,6 +40,6 @@ func attemptWithin(within time.Duration, paths int) time.Duration {
 	return within / time.Duration(paths+1)
 }
 
-// errLate is the cause of a context that ends when an EP has not connected in time.
+// errLate is the cause of a context that is canceled because an EP has not connected in time.
 var errLate = errors.New("the endpoint has not connected within the time that both sides have agreed on" +
 	" (HelloTimeout of the listener, GUCX_WIREUP_TIMEOUT)")
