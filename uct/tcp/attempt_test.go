@@ -43,27 +43,34 @@ func TestDial_Within(t *testing.T) {
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 }
 
+// dialNow dials a peer at the address of e's device.
+func (e *end) dialNow(addr ifaceAddr) *EP {
+	e.t.Helper()
+	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
+	require.NoError(e.t, err)
+	e.eps = append(e.eps, ep.(*EP))
+	return ep.(*EP)
+}
+
+// dialSilent dials n peers that accept nothing.
+func (e *end) dialSilent(n int) {
+	e.t.Helper()
+	silent, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() { _ = silent.Close() })
+	for range n {
+		id, err := keypair.New()
+		require.NoError(e.t, err)
+		e.dialNow(ifaceAddr{port4: uint16(silent.Addr().(*net.TCPAddr).Port), seg: e.it.addr.seg, key: id.Public})
+	}
+}
+
 // TestDial_Queued: an iface that connects to more peers than it dials at a time begins the time limit of the
 // others when it dials them. The first ones accept nothing, so the limit passes before that.
 func TestDial_Queued(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: 100 * time.Millisecond}), newEnd(t, Config{})
-	silent, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer silent.Close()
-	to := func(addr ifaceAddr) *EP {
-		ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
-		require.NoError(t, err)
-		a.eps = append(a.eps, ep.(*EP))
-		return ep.(*EP)
-	}
-	silentAddr := ifaceAddr{port4: uint16(silent.Addr().(*net.TCPAddr).Port), seg: a.it.addr.seg}
-	for range maxDialing {
-		id, err := keypair.New()
-		require.NoError(t, err)
-		silentAddr.key = id.Public
-		to(silentAddr)
-	}
-	last := to(b.it.addr)
+	a.dialSilent(maxDialing)
+	last := a.dialNow(b.it.addr)
 	assert.Equal(t, []*conn{last.conn}, a.it.queued)
 	assert.True(t, last.conn.limit.IsZero())
 	a.it.cfg.ConnTimeout = time.Hour // of the last one
@@ -80,8 +87,9 @@ func TestDial_Queued(t *testing.T) {
 // TestDial_QueuedPeerConnects: a connection that waits for its turn is not dialed if the peer has connected, and
 // neither is one that has no EP any more.
 func TestDial_QueuedPeerConnects(t *testing.T) {
-	a, b := newEnd(t, Config{}), newEnd(t, Config{})
-	a.it.dialing = maxDialing
+	a, b, other := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{}), newEnd(t, Config{})
+	other.it.setDialing(maxDialing) // it makes no progress
+	a.dialSilent(fewDialing)
 	ep := a.to(b)
 	_ = ep.AMShort(msgID, 1, []byte("x"))
 	require.Equal(t, []*conn{ep.conn}, a.it.queued)
@@ -91,4 +99,57 @@ func TestDial_QueuedPeerConnects(t *testing.T) {
 	assert.Equal(t, connOpen, ep.conn.state)
 	flush(t, ep, a, b)
 	assert.Zero(t, ep.conn.tries)
+}
+
+// TestDial_Process: while other ifaces of the process dial as many connections as one may, an iface dials few of its own;
+// the others follow when it has connected. A closed iface dials none.
+func TestDial_Process(t *testing.T) {
+	before := dialing.Load()
+	other, a, b := newEnd(t, Config{}), newEnd(t, Config{}), newEnd(t, Config{})
+	other.it.setDialing(maxDialing)
+	ends := []*end{a, b}
+	for i := range 3 * fewDialing {
+		to := newEnd(t, Config{})
+		ends = append(ends, to)
+		_ = a.to(to).AMShort(msgID, 1, []byte("x"))
+		assert.Len(t, a.it.queued, max(0, i+1-fewDialing))
+	}
+	until(t, func() bool { return len(a.it.queued) == 0 && a.it.dialing == 0 }, ends...)
+	for _, e := range a.eps {
+		flush(t, e, ends...)
+	}
+	require.NoError(t, other.it.Close())
+	assert.Equal(t, before, dialing.Load())
+}
+
+// TestDial_NoProgress: the time in which a worker makes no progress counts for none of its handshakes.
+func TestDial_NoProgress(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	c := a.to(b).conn
+	c.dialAll()
+	client, err := net.Dial("tcp4", netip.AddrPortFrom(a.it.dev.v4, a.it.addr.port4).String())
+	require.NoError(t, err)
+	defer client.Close()
+	until(t, func() bool { return len(a.it.unproven.all) == 1 }, a)
+
+	limits := [...]*time.Time{&c.limit, &a.it.unproven.all[0].limit}
+	now := a.it.ticked.Add(time.Hour)
+	for _, limit := range limits {
+		*limit = now
+	}
+	a.it.forgive(now)
+	for _, limit := range limits {
+		assert.Equal(t, time.Hour-mostLate-deadlineTick, limit.Sub(now))
+	}
+	a.it.forgive(now.Add(mostLate + deadlineTick))
+	for _, limit := range limits {
+		assert.Equal(t, time.Hour-mostLate-deadlineTick, limit.Sub(now), "a tick that is not late")
+	}
+	a.it.ticked = time.Now().Add(-time.Hour)
+	for _, limit := range limits {
+		*limit = time.Now()
+	}
+	until(t, func() bool { return time.Since(a.it.ticked) < time.Hour/2 }, a)
+	assert.Empty(t, a.errs)
+	assert.Len(t, a.it.unproven.all, 1)
 }

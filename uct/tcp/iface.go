@@ -66,8 +66,9 @@ type Iface struct {
 	table        map[keypair.PublicKey]*conn // by peer; those that are not broken
 	known        base.List[*conn]            // the same
 	pendingConns []*conn                     // dialing or waiting
-	dialing      int                         // of those, dialing: at most so many
-	queued       []*conn                     // that dial when fewer than maxDialing do, the next one first
+	dialing      int                         // of those, dialing, at the last tick or since; see setDialing
+	ticked       time.Time                   // the last tick, or when the timer began
+	queued       []*conn                     // that dial when mayDial, the next one first
 	opened       int
 	unacked      []*conn   // that wait for acknowledgements of the peer's host
 	nextLook     time.Time // for these, at the earliest

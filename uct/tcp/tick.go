@@ -22,21 +22,42 @@ func (tk *ticker) Ready(uint32) int {
 	it := tk.it
 	it.poll.Ticked()
 	now := time.Now()
+	it.forgive(now)
 	it.expireUnproven(now)
-	it.dialing = 0
+	dials := 0
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
 		c := it.pendingConns[i]
 		if now.After(c.limit) {
 			c.fail(c.late())
 		} else if c.try != nil {
-			it.dialing++
+			dials++
 		}
 	}
+	it.setDialing(dials)
 	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.lookForPeers(now)
 	_ = it.poll.Tick(it.nextTick())
 	return 0
+}
+
+// mostLate is how late a tick may be. What it is late beyond that counts for no handshake: the worker has made no
+// progress, so what peers have sent by then has not been read.
+const mostLate = 10 * deadlineTick
+
+// forgive moves the time limits of handshakes by the time in which the worker has made no progress.
+func (it *Iface) forgive(now time.Time) {
+	late := now.Sub(it.ticked) - it.poll.Ticking() - mostLate
+	it.ticked = now
+	if late <= 0 {
+		return
+	}
+	for _, c := range it.pendingConns {
+		c.limit = c.limit.Add(late)
+	}
+	for _, p := range it.unproven.all {
+		p.limit = p.limit.Add(late)
+	}
 }
 
 // late is the error of a connection that has not opened in time.
@@ -69,6 +90,7 @@ func (it *Iface) tickWithin(d time.Duration) error {
 	if now := it.poll.Ticking(); now > 0 && now <= d {
 		return nil
 	}
+	it.ticked = time.Now()
 	return it.poll.Tick(d)
 }
 
