@@ -24,7 +24,7 @@
 // posted parts take effect or not, and no transport accesses the buffer after the
 // return. If a transport is using the buffer, the call first waits until it has stopped: for a get of more
 // than 8 KiB, and for operations without a copy. It waits at most ucs.RevokeLimit;
-// then the EP fails with ErrCanceled, which ends the use.
+// then the EP fails with ErrCanceled, which stops the transport.
 //
 // The target's CPU does not take part in puts, gets, and atomics of the transport. But the target's worker must
 // make progress to accept connections, and for operations that the transport cannot do by itself;
@@ -42,14 +42,14 @@
 //
 // [EP.TagSend] sends a message with a 64-bit tag. [Worker.TagRecv] receives a message from any peer whose tag
 // equals the given one in the bits of a mask. A message matches the earliest posted receive
-// that fits, a receive the earliest message. The request of [EP.TagSendSync] completes when the message
+// that fits, and a receive matches the earliest message. The request of [EP.TagSendSync] completes when the message
 // is matched. [Worker.TagProbe] finds an unexpected message and can remove it. [EP.SendActive] sends an active
 // message, which runs a handler of the peer; see [Worker.OnActive]. Messages of an EP are ordered.
 //
 // Messages below Config.RndvThresh are eager: the peer stores them if no receive is posted,
 // within a budget of bytes (Config.EagerWindow and Config.EagerBudget). For larger messages, and without
-// credit for eager ones, the sender sends a request to send (RTS) and keeps the data until it is received
-// (rendezvous). So the memory of unexpected messages is bounded, and a peer that does not
+// credit for eager ones, the sender sends a request to send (RTS), and the data remains in its buffer until it is
+// received (rendezvous). So the memory of unexpected messages is bounded, and a peer that does not
 // receive blocks only its own senders. When the window of the peer is used up, a sender queues
 // messages locally. A receive or a repeated probe also matches queued tagged messages, at the cost of a round trip and
 // of progress of the sender: messages can be received in any order. Connections with
@@ -69,11 +69,11 @@
 // # Streams
 //
 // [EP.StreamSend] and [EP.StreamRecv] transfer a stream of bytes without message boundaries, as
-// TCP does: a receive completes with as many bytes as are there, up to the length of its buffer.
-// Bytes that arrive before a receive are stored. [EP.StreamData] lends them
-// without another copy, and [Worker.StreamReady] returns an EP that has some. A peer that does not read
+// TCP does: a receive completes with the bytes that have arrived, up to the length of its buffer.
+// Bytes that arrive before a receive are stored. [EP.StreamData] returns them
+// without another copy, and [Worker.StreamReady] returns an EP with stored bytes. A peer that does not read
 // blocks the sender of that EP, with all its later messages, and no other. A flush waits
-// until bytes are sent, not until they are read. After the peer has closed its EP in order, bytes that it
+// until bytes are sent, not until they are read. After the peer has closed its EP gracefully, bytes that it
 // has sent can still be received.
 //
 // # Atomics
@@ -82,9 +82,9 @@
 // endian. The implementation depends on the lane:
 //
 //  1. the transport's own operation;
-//  2. otherwise a loop around the transport's compare-and-swap. For a 4-byte word it swaps
-//     the aligned 8 bytes around it, if the region contains them. This
-//     needs no help of the target either and is atomic with (1);
+//  2. otherwise a loop around the transport's compare-and-swap. For a 4-byte word it exchanges
+//     the aligned 8 bytes around it, if the region contains them. The target executes no code for this
+//     either, and it is atomic with (1);
 //  3. otherwise, if no transport has atomics, or the 8 bytes are not all in the
 //     region, the target executes the operation with CPU atomics when it makes progress.
 //
@@ -93,7 +93,7 @@
 //
 // # Connections
 //
-// NewEP sends nothing and opens nothing. The first operation that needs a lane
+// NewEP sends no message and opens no transport endpoint. The first operation that needs a lane
 // (a transport endpoint for put and get, for atomics, or for active messages) makes
 // the next Progress connect it; until then operations wait. Package wireup selects
 // the lanes; [EP.Explain] explains the selection. If a transport cannot carry the handshake, the
@@ -109,13 +109,13 @@
 // listener publishes by name, and connect; then the socket is closed. The listener accepts or rejects
 // each dialer, and has callbacks for connected and disconnected peers. It listens beyond
 // loopback only if the address says so; unix sockets accept only the same user. Programs with
-// another way to exchange addresses and keys use NewEP.
+// another channel for addresses and keys use NewEP.
 //
 // # Keys
 //
 // A key is resolved when it is unpacked, and again when a lane becomes active: the
-// lane's methods, the transport's form of the key, the maximum length of a put in one call. Operations look nothing
-// up. Switches restore, for measurements, the behavior of the UCX that Papadopoulou and others studied
+// lane's methods, the transport's form of the key, the maximum length of a put in one call. Operations need no
+// lookup. Switches restore, for measurements, the behavior of the UCX that Papadopoulou and others studied
 // (CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the
 // configuration of uct/ib.
 //
@@ -143,7 +143,7 @@
 // # Counters
 //
 // [Worker.Stats] is a tree of counters: rejections, failures, waits and sleeps, EPs by the side that made them, results
-// of Dial, and the counters of each transport. A peer that disconnects in order counts in left_peers and
+// of Dial, and the counters of each transport. A peer that disconnects gracefully counts in left_peers and
 // closed_lanes, and not as a failure. The counters cost nothing in operations that complete in one call. Any goroutine
 // may read them, and expvar.Publish accepts the tree. [Worker.Snapshot] also counts bytes of messages, which it derives
 // from the credit of each connection.
@@ -164,7 +164,7 @@
 //   - ErrPeerClosed if the peer closed its EP or its worker;
 //   - ErrConnReset if the peer's process ended otherwise, for example by a kill, or became unreachable;
 //   - ErrTimedOut if an operation needs a lane and the handshake has not progressed
-//     for Config.WireupTimeout, or if a transport got no reply and has no other way to detect
+//     for Config.WireupTimeout, or if a transport got no reply and cannot detect
 //     the reason;
 //   - ErrRemoteAccess if the target rejected an access that the key seemed to permit.
 //

@@ -28,7 +28,7 @@ type Peer struct {
 	EP      *EP
 	From    Identity
 	Local   netip.AddrPort // address of this side of the socket; the zero AddrPort over unix
-	Private []byte         // what it has sent along; the caller's
+	Private []byte         // private data of the peer; belongs to the caller
 	// Keys are the published keys of the listener, by name, unpacked for EP; nil at the listener. The
 	// caller must close them.
 	Keys map[string]*RKey
@@ -37,7 +37,7 @@ type Peer struct {
 // ConnRequest is a dialer that ListenConfig.Accept accepts or rejects.
 type ConnRequest struct {
 	From    Identity
-	Private []byte // what it has sent along; the caller's
+	Private []byte // private data of the dialer; belongs to the caller
 
 	l          *Listener
 	waiting    *bootstrap.Request // nil when Accept has returned
@@ -95,8 +95,8 @@ type ListenConfig struct {
 	// trust.
 	AllowUIDs []uint32
 
-	// Accept accepts or rejects a dialer. nil accepts all. A rejected dialer gets nothing of this
-	// worker except the data of ConnRequest.Answer. An accepted dialer may still fail to
+	// Accept accepts or rejects a dialer. nil accepts all. A rejected dialer gets no data of this
+	// worker except that of ConnRequest.Answer. An accepted dialer may still fail to
 	// connect.
 	Accept func(r *ConnRequest) bool
 	// OnPeer is called for each peer when it has connected: before Dial returns at the peer, and
@@ -128,10 +128,10 @@ type Listener struct {
 	w    *Worker
 	cfg  ListenConfig
 	boot *bootstrap.Listener
-	// inbox is that of boot, or another one if the listener has no socket of its own.
+	// inbox is the inbox of boot, or another one if the listener has no socket of its own.
 	inbox *bootstrap.Inbox
-	owns  bool           // the socket, which others may share
-	at    netip.AddrPort // of the socket; the zero AddrPort for a unix socket
+	owns  bool           // it owns the socket, which other listeners may share
+	at    netip.AddrPort // address of the socket; the zero AddrPort for a unix socket
 
 	keys    map[string][]byte // published keys, packed, by name
 	keysLen int               // bytes that count against bootstrap.MaxKeysLen
@@ -142,7 +142,7 @@ type Listener struct {
 type listening struct {
 	listeners []*Listener
 	expected  map[*EP]*expected // peers that were accepted and have not connected yet
-	stats     *bootstrap.Stats  // of all listeners; nil before the first
+	stats     *bootstrap.Stats  // counters of all listeners; nil before the first
 	news      atomic.Bool       // a listener has something for the worker; stored by its goroutines; pairs with the load in answerDialers
 }
 
@@ -208,7 +208,7 @@ type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 // ListenWith returns a listener that gets the dialers which Accept of another listener hands over to it: with is a
 // listener of another worker of the context, which another goroutine may own. The two share the socket of with, whose
 // limits of dialers and users apply; MaxHandshakes, MaxPerSource and AllowUIDs of cfg have no effect. So one port serves
-// several workers, each with a processor of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
+// several workers, each with a CPU of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
 // ErrClosed, those of opening the network device of the listener.
 func (w *Worker) ListenWith(with *Listener, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
@@ -423,8 +423,8 @@ func (l *Listener) news(r *bootstrap.Request) {
 	}
 }
 
-// giveUpHalfOpen destroys a connection that no user has. It does not notify the peer, which is gone
-// or sees that its socket is closed.
+// giveUpHalfOpen destroys a connection that no user has. It does not notify the peer, which is dead
+// or detects that its socket is closed.
 func (e *EP) giveUpHalfOpen() {
 	e.abort(ucs.StatusCanceled)
 	e.destroy()

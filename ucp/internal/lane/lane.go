@@ -1,8 +1,8 @@
-// Package lane has the transport endpoints of a connection: one by one with the operation
-// classes that they have, and as sets by role. It knows what broke, and how what was
-// posted over it ends; who opens a lane, and why, is the caller's.
+// Package lane has the transport endpoints of a connection: each with its operation
+// classes, and as sets by role. It records which lanes broke and the reasons; the caller opens
+// lanes.
 //
-// I is what the caller knows of the transport of a lane. Everything belongs to the
+// I is the caller's data about the transport of a lane. Everything belongs to the
 // goroutine that owns the worker.
 package lane
 
@@ -28,10 +28,10 @@ type Lane[I comparable] struct {
 	Connect uct.EPConnector
 
 	Active  bool  // it has roles
-	Proven  bool  // the transport has connected: its failure is the connection's
-	Retired bool  // out of use; its EP is still there
-	Failed  error // why it could not be made; nil if the peer did not want it
-	told    bool  // a flush has reported that it broke
+	Proven  bool  // the transport has connected
+	Retired bool  // no longer in use; its EP is still open
+	Failed  error // why the endpoint could not be made; nil if the peer has rejected it
+	told    bool  // a flush has reported that the lane broke
 }
 
 // New makes a lane of a transport endpoint.
@@ -43,20 +43,20 @@ func New[I comparable](ep uct.EP, i I, remote int) Lane[I] {
 	}
 }
 
-// Set are the lanes of a connection, by number and by role. The zero value is empty.
+// Set is the set of lanes of a connection, by number and by role. The zero value is empty.
 type Set[I comparable] struct {
 	Use    [wireup.Aux]*Lane[I] // active lane of each role
-	Via    [wireup.Aux]I        // the transport of the latest one
-	Apart  bool                 // Single stays nil: a flush takes the way of one for several lanes
-	Single *Lane[I]             // the lane that a flush or fence is for, if there is just one
+	Via    [wireup.Aux]I        // transport of the latest lane of each role
+	Apart  bool                 // Single is always nil: a flush handles all lanes
+	Single *Lane[I]             // the only lane that a flush or fence concerns; nil if there are several or none
 	All    [wireup.MaxLanes]Lane[I]
 
-	lost       [wireup.Aux]ucs.Status // why the lane broke that a role lost last
-	lastLost   ucs.Status             // why the latest lane broke that was in use
-	unreported ucs.Status             // why a lane broke of which no flush has told
+	lost       [wireup.Aux]ucs.Status // status of the lane that each role has lost last
+	lastLost   ucs.Status             // status of the latest lane in use that broke
+	unreported ucs.Status             // status of a broken lane that no flush has reported
 }
 
-// Index is the number of a lane; -1 if it is not of the set.
+// Index returns the number of a lane; -1 if it is not in the set.
 func (s *Set[I]) Index(x *Lane[I]) int {
 	for n := range s.All {
 		if &s.All[n] == x {
@@ -66,7 +66,7 @@ func (s *Set[I]) Index(x *Lane[I]) int {
 	return -1
 }
 
-// Of is the lane of a transport endpoint, or nil.
+// Of returns the lane of a transport endpoint, or nil.
 func (s *Set[I]) Of(ep uct.EP) *Lane[I] {
 	for n := range s.All {
 		if x := &s.All[n]; x.EP == ep {
@@ -76,7 +76,7 @@ func (s *Set[I]) Of(ep uct.EP) *Lane[I] {
 	return nil
 }
 
-// Activate gives roles to a lane.
+// Activate assigns roles to a lane.
 func (s *Set[I]) Activate(x *Lane[I], roles wireup.Roles) {
 	x.Active = true
 	for role := range wireup.Aux {
@@ -87,13 +87,13 @@ func (s *Set[I]) Activate(x *Lane[I], roles wireup.Roles) {
 	s.FindSingle()
 }
 
-// Prove notes that something was posted over a lane: its transport has connected.
+// Prove records that an operation was posted over a lane, so its transport has connected.
 func (s *Set[I]) Prove(x *Lane[I]) {
 	x.Proven = true
 	s.FindSingle()
 }
 
-// Retire takes all roles from a lane that broke for a reason. It returns those that it
+// Retire removes all roles from a lane that broke with a status. It returns the roles that the lane
 // had here.
 func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	if x.Active {
@@ -113,36 +113,36 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	return had
 }
 
-// Leave takes a lane out of use whose roles have moved to other lanes.
+// Leave retires a lane whose roles have moved to other lanes.
 func (s *Set[I]) Leave(x *Lane[I]) {
 	x.Active, x.Retired = false, true
 	s.FindSingle()
 }
 
-// Clear takes all roles away.
+// Clear removes all roles.
 func (s *Set[I]) Clear() { s.Use, s.Single = [wireup.Aux]*Lane[I]{}, nil }
 
-// Lost is why the lane broke that a role lost last; StatusOK if it has lost none.
+// Lost returns the status of the lane that a role has lost last; StatusOK if it has lost none.
 func (s *Set[I]) Lost(role wireup.Role) ucs.Status { return s.lost[role] }
 
-// LastLost is why the latest lane broke that was in use; StatusOK if none has.
+// LastLost returns the status of the latest lane in use that broke; StatusOK if none has.
 func (s *Set[I]) LastLost() ucs.Status { return s.lastLost }
 
-// Unreported is why a lane broke of which no flush has told; StatusOK if there is none.
-// Operations without a request may be lost with it.
+// Unreported returns the status of a broken lane that no flush has reported; StatusOK if there is none.
+// Operations without a request may be lost with this lane.
 func (s *Set[I]) Unreported() ucs.Status { return s.unreported }
 
-// Reported notes that a flush has told of it.
+// Reported records that a flush has reported it.
 func (s *Set[I]) Reported() {
 	s.unreported = ucs.StatusOK
 	s.FindSingle()
 }
 
-// Told notes that a flush has told of a lane that broke and is not retired yet.
+// Told records that a flush has reported a broken lane that is not retired yet.
 func (x *Lane[I]) Told() { x.told = true }
 
-// FindSingle updates Single. A lane that is not proven has nothing to flush or to fence;
-// while there is a lane to report there is no single one, so that a flush looks.
+// FindSingle updates Single. A lane that is not proven has no operations to flush or to fence.
+// While a broken lane is not reported, Single is nil, so that a flush checks all lanes.
 func (s *Set[I]) FindSingle() {
 	s.Single = nil
 	if s.Apart || s.unreported != ucs.StatusOK {

@@ -1,5 +1,5 @@
-// Package proto chooses how an operation moves its bytes: for each length a protocol, with
-// the reason. It is pure: what it is given are the attributes of a lane's transport and
+// Package proto chooses the protocol of an operation for each length, with
+// the reason. It is pure: its inputs are the attributes of a lane's transport and
 // the configuration. Endpoints whose lanes are over the same transport share a table.
 package proto
 
@@ -13,16 +13,16 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Protocol is a way to move bytes.
+// Protocol is how an operation transfers its bytes.
 type Protocol uint8
 
 // Protocols.
 const (
-	None  Protocol = iota // there is no way
-	Short                 // the CPU copies, and is done when the call returns
-	Bcopy                 // by way of a buffer of the transport
-	Zcopy                 // by the transport from or to the caller's memory, without a copy
-	Rndv                  // announced: the data follows when it is received
+	None  Protocol = iota // the operation is not possible
+	Short                 // the CPU copies the bytes before the call returns
+	Bcopy                 // through a buffer of the transport
+	Zcopy                 // the transport accesses the caller's memory, without a copy
+	Rndv                  // rendezvous: the data follows when a receive has matched
 )
 
 var protocolNames = [...]string{"none", "short", "bcopy", "zcopy", "rndv"}
@@ -30,25 +30,25 @@ var protocolNames = [...]string{"none", "short", "bcopy", "zcopy", "rndv"}
 // String returns "short", "bcopy", "zcopy", "rndv" or "none".
 func (p Protocol) String() string { return protocolNames[p] }
 
-// Range is what is done with lengths of Min to Max bytes.
+// Range is the protocol for lengths of Min to Max bytes.
 type Range struct {
 	Min, Max int
 	Protocol Protocol
-	// Piece is the longest length of one call: longer ones go in several.
+	// Piece is the maximum length of one call; a longer operation needs several calls.
 	Piece int
-	// Least is the shortest length of one call: a shorter rest goes by Bcopy.
+	// Least is the minimum length of one call; Bcopy transfers a shorter rest.
 	Least int
 	Why   string
 }
 
-// Single reports that one call does it.
+// Single reports whether one call is enough for all lengths of the range.
 func (r *Range) Single() bool { return r.Max <= r.Piece }
 
-// Table are the ranges of an operation in the order of their lengths, from 1 byte, without
-// gaps, up to the longest length there is.
+// Table has the ranges of an operation in the order of their lengths, from 1 byte, without
+// gaps, up to math.MaxInt.
 type Table []Range
 
-// Find is the range of n bytes, n > 0.
+// Find returns the range of n bytes, n > 0.
 func (t Table) Find(n int) *Range {
 	for i := range t {
 		if n <= t[i].Max {
@@ -58,7 +58,7 @@ func (t Table) Find(n int) *Range {
 	return &t[len(t)-1]
 }
 
-// Longest is the greatest length that one call moves by p; -1 if there is none.
+// Longest returns the maximum length that one call transfers by p; -1 if there is none.
 func (t Table) Longest(p Protocol) int {
 	longest := -1
 	for i := range t {
@@ -69,7 +69,7 @@ func (t Table) Longest(p Protocol) int {
 	return longest
 }
 
-// Shortest is the least length that p moves; math.MaxInt if there is none.
+// Shortest returns the minimum length that p transfers; math.MaxInt if there is none.
 func (t Table) Shortest(p Protocol) int {
 	for i := range t {
 		if t[i].Protocol == p {
@@ -79,27 +79,27 @@ func (t Table) Shortest(p Protocol) int {
 	return math.MaxInt
 }
 
-// Variants are the calls that a transport has for an operation.
+// Variants has the calls of a transport for an operation.
 type Variants struct {
 	Short, Bcopy, Zcopy bool
 	Limits              uct.OpLimits
-	Copied, Bare        uct.Cost // of Bcopy and Zcopy
+	Copied, Bare        uct.Cost // costs of Bcopy and Zcopy
 }
 
-// cheaper is the least length up to n that is cheaper without a copy; n+1 if none is.
+// cheaper returns the minimum length up to n for which Zcopy is cheaper than Bcopy; n+1 if there is none.
 func (v *Variants) cheaper(n int) int {
 	return 1 + sort.Search(n, func(i int) bool { return v.Bare.Time(uint64(i)+1) < v.Copied.Time(uint64(i)+1) })
 }
 
-// Config is what the user asks for.
+// Config is the configuration of the user.
 type Config struct {
-	// ZcopyThresh is the length from which what can be moved without a copy is; 0 means
-	// where that is cheaper, by what the transport declares.
+	// ZcopyThresh is the length from which Zcopy is used if it is possible; 0 means
+	// the length from which it is cheaper, by the declared costs of the transport.
 	ZcopyThresh int
 }
 
-// Choose makes the table of an operation. With registered false the buffer is none that
-// the transport can reach by itself.
+// Choose makes the table of an operation. If registered is false, the transport cannot
+// access the buffer.
 func Choose(v *Variants, registered bool, cfg Config) Table {
 	l := &v.Limits
 	var b builder
@@ -129,7 +129,7 @@ func Choose(v *Variants, registered bool, cfg Config) Table {
 	if zcopy {
 		b.pieces(Range{Protocol: Zcopy, Max: math.MaxInt, Piece: l.MaxZcopy, Least: max(l.MinZcopy, 1), Why: why})
 	}
-	if v.Short { // if there is nothing else for more
+	if v.Short { // if there is no other protocol for larger lengths
 		b.pieces(Range{Protocol: Short, Max: math.MaxInt, Piece: l.MaxShort, Why: "nothing else"})
 	}
 	b.add(Range{Max: math.MaxInt, Protocol: None, Piece: math.MaxInt, Why: "the transport has no call for it"})
@@ -139,7 +139,7 @@ func Choose(v *Variants, registered bool, cfg Config) Table {
 // builder adds ranges one after the other.
 type builder struct{ table Table }
 
-// add appends a range, which begins where the last one has ended.
+// add appends a range, which begins after the last one.
 func (b *builder) add(r Range) {
 	r.Min = 1
 	if n := len(b.table); n > 0 {
@@ -153,7 +153,7 @@ func (b *builder) add(r Range) {
 	}
 }
 
-// pieces adds what one call does, and what takes several.
+// pieces adds a range for one call, and a range for several.
 func (b *builder) pieces(r Range) {
 	one := r
 	one.Max = min(r.Max, r.Piece)
@@ -162,7 +162,7 @@ func (b *builder) pieces(r Range) {
 	b.add(r)
 }
 
-// String has a line for each range; see Line.
+// String returns a line for each range; see Line.
 func (t Table) String() string {
 	var text strings.Builder
 	for i := range t {

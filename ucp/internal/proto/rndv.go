@@ -6,24 +6,24 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Scheme is a way in which the data of an announced message comes to its receiver.
+// Scheme is the operation that transfers the data of a rendezvous message to its receiver.
 type Scheme uint8
 
-// Schemes; those after Auto are in the order of preference when they take as long.
+// Schemes. If several take the same time, the first one after Auto is preferred.
 const (
 	Auto      Scheme = iota // by cost
-	Get                     // the receiver gets it from the sender's memory
-	Put                     // the sender puts it into the receiver's memory
-	Fragments               // in active messages, which is always possible
+	Get                     // the receiver gets the data from the sender's memory
+	Put                     // the sender puts the data into the receiver's memory
+	Fragments               // the sender sends it in active messages, which is always possible
 )
 
-// schemeNames are as in UCX.
+// schemeNames are UCX's names of the schemes.
 var schemeNames = [...]string{"auto", "get_zcopy", "put_zcopy", "am"}
 
 // String returns UCX's name: "get_zcopy", "put_zcopy", "am" or "auto".
 func (s Scheme) String() string { return schemeNames[s] }
 
-// ParseScheme is the scheme of a name; Auto for an empty one.
+// ParseScheme returns the scheme with a name; Auto for an empty name. ok is false if there is none.
 func ParseScheme(name string) (s Scheme, ok bool) {
 	if name == "" {
 		return Auto, true
@@ -36,16 +36,16 @@ func ParseScheme(name string) (s Scheme, ok bool) {
 	return Auto, false
 }
 
-// Move is a way to move bytes in pieces.
+// Move is an operation of a transport that transfers bytes, in one or more calls.
 type Move struct {
 	Cost  uct.Cost
-	Piece int // longest length of one call; 0: there is no such way
+	Piece int // maximum length of one call in bytes; 0: the operation is not possible
 
-	Registers bool   // the buffer is to be registered for it,
-	Adds      uint64 // which adds so many picoseconds
+	Registers bool   // the buffer must be registered for it
+	Adds      uint64 // cost of that registration, in picoseconds
 }
 
-// Quicker is the way that takes less time for n bytes; a if both take as long.
+// Quicker returns the operation that takes less time for n bytes; a if both take the same time.
 func Quicker(n int, a, b Move) Move {
 	if a.Piece == 0 || b.Piece > 0 && b.time(uint64(n)) < a.time(uint64(n)) {
 		return b
@@ -53,8 +53,8 @@ func Quicker(n int, a, b Move) Move {
 	return a
 }
 
-// time is what n bytes take, in picoseconds: the first piece as the cost says, and the CPU
-// of the others beside that.
+// time returns the time for n bytes, in picoseconds: the cost of one call, and CPU time
+// for each further call.
 func (m *Move) time(n uint64) uint64 {
 	t := m.Cost.Time(n) + m.Adds
 	if more := n / uint64(m.Piece); more > 0 {
@@ -63,15 +63,15 @@ func (m *Move) time(n uint64) uint64 {
 	return t
 }
 
-// Rendezvous are the ways in which the data of an announced message may come.
+// Rendezvous has the operations that may transfer the data of a rendezvous message.
 type Rendezvous struct {
-	Message  uct.Cost // of a message that one side tells the other
-	Get, Put Move     // no piece where a key, the call or the preference for it is missing
+	Message  uct.Cost // cost of a control message
+	Get, Put Move     // Piece is 0 if the key or the call is missing, or the configuration excludes it
 	Fragment Move
 }
 
-// Choose returns the scheme for n bytes: the preferred one, if that is possible, and otherwise what
-// takes the least time, by the costs that the transports declare.
+// Choose returns the scheme for n bytes: the preferred one if it is possible, otherwise the one that
+// takes the least time, by the costs.
 func (v *Rendezvous) Choose(n int, preferred Scheme) Scheme {
 	if v.can(preferred) {
 		return preferred
@@ -85,12 +85,12 @@ func (v *Rendezvous) Choose(n int, preferred Scheme) Scheme {
 	return best
 }
 
-// Registers reports that data which comes by s needs the buffer to be registered for it.
+// Registers reports whether the buffer must be registered for s.
 func (v *Rendezvous) Registers(s Scheme) bool {
 	return s == Get && v.Get.Registers || s == Put && v.Put.Registers
 }
 
-// can reports that the data may come by s.
+// can reports whether s is possible.
 func (v *Rendezvous) can(s Scheme) bool {
 	switch s {
 	case Get:
@@ -101,20 +101,19 @@ func (v *Rendezvous) can(s Scheme) bool {
 	return s == Fragments
 }
 
-// Time is what it takes by s, which is possible, from the receive until n bytes are there,
-// in picoseconds.
+// Time returns the time from the receive until n bytes have arrived by s, in picoseconds. s must be possible.
 func (v *Rendezvous) Time(n int, s Scheme) uint64 {
 	tell := v.Message.Time(0)
 	switch s {
-	case Get: // the acknowledgement holds up the sender only
+	case Get: // the acknowledgement delays the sender only
 		return v.Get.time(uint64(n))
-	case Put: // what to put, the data, and that it is there
+	case Put: // RTR, the data, PUT DONE
 		return 2*tell + v.Put.time(uint64(n))
 	}
 	return tell + v.Fragment.time(uint64(n))
 }
 
-// Why says why Choose has chosen s for n bytes.
+// Why returns the reason for which Choose has chosen s for n bytes.
 func (v *Rendezvous) Why(n int, preferred, s Scheme) string {
 	switch {
 	case s == preferred:

@@ -6,18 +6,18 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Eager is what messages take that are not announced.
+// Eager has the costs of eager messages.
 type Eager struct {
-	Cost  uct.Cost // of one call, with the copies of both sides
-	One   int      // longest data of one call
-	Piece int      // longest data of a fragment
-	// Slowest is the bandwidth of what is slowest when fragments follow each other: a copy, or
-	// the link.
+	Cost  uct.Cost // cost of one call, with the copies of both sides
+	One   int      // maximum data of one call, in bytes
+	Piece int      // maximum data of a fragment, in bytes
+	// Slowest is the bandwidth of the slowest part when fragments follow each other, a copy or
+	// the link, in bytes per second.
 	Slowest uint64
 }
 
-// Copies are the costs of messages that are copied by both sides, at copied bytes per second
-// each (0: they are in m already), around a link of link bytes per second.
+// Copies returns the costs of messages that both sides copy, at copied bytes per second
+// each (0: m includes the copies), over a link of link bytes per second.
 func Copies(m uct.Cost, link, copied uint64, one, piece int) Eager {
 	if copied == 0 || link == 0 {
 		return Eager{Cost: m, One: one, Piece: piece, Slowest: m.Bandwidth}
@@ -27,7 +27,7 @@ func Copies(m uct.Cost, link, copied uint64, one, piece int) Eager {
 	return Eager{Cost: m, One: one, Piece: piece, Slowest: min(link, copied)}
 }
 
-// Time is what n bytes take until they are in the receive's buffer, in picoseconds.
+// Time returns the time until n bytes are in the buffer of the receive, in picoseconds.
 func (v *Eager) Time(n int) uint64 {
 	if n <= max(v.One, v.Piece) {
 		return v.Cost.Time(uint64(n))
@@ -38,24 +38,24 @@ func (v *Eager) Time(n int) uint64 {
 	return v.Cost.Time(uint64(v.Piece)) + follow.Time(rest) + pieces*uint64(max(v.Cost.Send, v.Cost.Recv))*1000
 }
 
-// announcing is what both sides do for an announced message besides what the operations of
-// transports cost, in picoseconds: IDs, records, keys and credit; see
+// announcing is the cost of a rendezvous at both sides in addition to the operations of
+// transports, in picoseconds: ids, records, keys and credit; see
 // experiment 0076 in docs/perf.
 const announcing = 290_000
 
-// ShortestAnnounced is where ThresholdOf stops to look, in bytes.
+// ShortestAnnounced is the minimum result of ThresholdOf, in bytes.
 const ShortestAnnounced = 1 << 10
 
-// Threshold is a length from which on messages are announced, and why.
+// Threshold is a length in bytes from which messages use rendezvous, and the reason for it.
 type Threshold struct {
 	From int
 	Why  string
 }
 
-// ThresholdOf is the length, from least to most, from which on announcing a message takes no longer
-// than sending it at once. It is most if there is none: the receiver grants bytes
-// for a few messages of that length, and longer ones would hold up those behind them. rndv is what
-// the data takes from the receive on, in picoseconds, and tell what the announcement takes.
+// ThresholdOf returns the length, from least to most, from which rendezvous takes no longer
+// than eager. It returns most if there is none: the receiver grants credit
+// for a few messages of that length, and longer ones would delay later messages. rndv returns the time of
+// the data from the receive on, tell is the time of the RTS, both in picoseconds.
 func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) uint64) Threshold {
 	announced := func(n int) uint64 { return tell + rndv(n) + announcing }
 	pays := func(n int) bool { return announced(n) <= eager.Time(n) }
@@ -68,14 +68,14 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 	for from > least && pays(max(from/2, least)) {
 		from = max(from/2, least)
 	}
-	if below := max(from/2, least); below < from { // it pays at from, and not at below
+	if below := max(from/2, least); below < from { // rendezvous pays at from, and not at below
 		from = crossing(below, from, pays)
 	}
 	return Threshold{from, fmt.Sprintf("%d ns, at once %d ns", announced(from)/1000, eager.Time(from)/1000)}
 }
 
-// crossing is the least length found for which pays is true, between one for which it is not
-// and one for which it is.
+// crossing returns a length for which pays is true and is false one below. pays(no) is false, pays(yes) is
+// true.
 func crossing(no, yes int, pays func(n int) bool) int {
 	for yes-no > 1 {
 		if mid := no + (yes-no)/2; pays(mid) {

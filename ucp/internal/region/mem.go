@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Mem is memory that peers can reach and that large transfers move without a copy.
+// Mem is registered memory: peers can access it, and large transfers from and to it need no copy.
 // Methods may be called by any goroutine.
 type Mem struct {
 	set    *Set
@@ -20,19 +20,19 @@ type Mem struct {
 	addr   uint64
 	access uct.Access
 	id     uint64    // names the region in operations that the target executes; random
-	parts  []uct.Mem // by domain; nil where the domain does not have it
-	first  uint64    // Domain.number of the first
-	alloc  *Domain   // that allocated it; nil if it was only registered
+	parts  []uct.Mem // registrations by domain; nil if the domain has none
+	first  uint64    // Domain.number of parts[0]
+	alloc  *Domain   // domain that allocated the memory; nil if it was only registered
 	packed []byte
 
-	mu     sync.RWMutex // held for reading while an atomic is executed by software
+	mu     sync.RWMutex // locked for reading while software executes an atomic
 	closed bool
 
-	closing  sync.Mutex // held while the parts are closed
-	released bool       // all of them are; under closing
+	closing  sync.Mutex // locked while the parts are closed
+	released bool       // all parts are closed; protected by closing
 }
 
-// Register registers buf with every domain; ucp.Context.MemMapAccess.
+// Register registers buf with every domain; see ucp.Context.MemMapAccess.
 func (s *Set) Register(buf []byte, access uct.Access) (*Mem, error) {
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("ucp: map memory of no bytes: %w", ucs.ErrInvalidParam)
@@ -40,8 +40,8 @@ func (s *Set) Register(buf []byte, access uct.Access) (*Mem, error) {
 	return s.newMem(nil, access, func(parts []uct.Mem) error { return s.register(s.Domains, parts, buf, access) })
 }
 
-// Register registers buf with this domain only, with the rights of access, as Set.Register
-// does with all: ErrUnsupported, also wrapped, if it registers no memory.
+// Register registers buf with this domain only, with the given access; otherwise as Set.Register. The error
+// matches ErrUnsupported if the domain registers no memory.
 func (d *Domain) Register(buf []byte, access uct.Access) (*Mem, error) {
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("ucp: register memory of no bytes: %w", ucs.ErrInvalidParam)
@@ -54,7 +54,7 @@ func (d *Domain) Register(buf []byte, access uct.Access) (*Mem, error) {
 // Group is several domains of one Set.
 type Group []*Domain
 
-// Register is Domain.Register with each of them: an error of one is that of all.
+// Register is Domain.Register for each domain of the group. It fails if one of them fails.
 func (g Group) Register(buf []byte, access uct.Access) (*Mem, error) {
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("ucp: register memory of no bytes: %w", ucs.ErrInvalidParam)
@@ -91,8 +91,8 @@ func (s *Set) Alloc(n int, access uct.Access) (*Mem, error) {
 	})
 }
 
-// allocator is the domain that allocates memory, nil if none does: the one whose memory
-// peers reach soonest (uct.MDAttr.AllocReach), of several that make no difference the
+// allocator returns the domain that allocates memory, nil if none does: the one whose memory
+// peers access fastest (uct.MDAttr.AllocReach); of several equal ones the
 // first by name.
 func (s *Set) allocator() (best *Domain) {
 	for _, d := range s.Domains {
@@ -103,7 +103,7 @@ func (s *Set) allocator() (best *Domain) {
 	return best
 }
 
-// comparePref is negative if d allocates rather than o.
+// comparePref is negative if d is preferred to o as the allocator.
 func (d *Domain) comparePref(o *Domain) int {
 	return cmp.Or(
 		cmp.Compare(uint64(d.Attr.AllocReach-1), uint64(o.Attr.AllocReach-1)), // 0 is the last
@@ -112,9 +112,9 @@ func (d *Domain) comparePref(o *Domain) int {
 	)
 }
 
-// register adds buf to those of some domains that do not have it yet. A domain that peers
-// would have to address differently, or that refuses, is left out as long as
-// another one has the memory.
+// register registers buf with those of some domains that have not registered it yet. It skips a domain for which peers
+// would need another address, or whose registration fails, if another domain has registered
+// the memory.
 func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) error {
 	errs := s.registerEach(with, parts, buf, access)
 	if slices.ContainsFunc(parts, func(p uct.Mem) bool { return p != nil }) {
@@ -126,15 +126,15 @@ func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.A
 	return refused{ucs.Join(errs...)}
 }
 
-// refused is why no domain has taken memory. It is an ErrUnsupported too, as what is sent or
-// received can go without being registered.
+// refused is the error if no domain has registered memory. It also matches ErrUnsupported, because
+// messages need no registration.
 type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
 func (r refused) Is(target error) bool { return target == ucs.ErrUnsupported }
 
-// registerEach adds buf to those of some domains that do not have it yet, as far as they can.
+// registerEach registers buf with those of some domains that have not registered it yet, and skips failures.
 func (s *Set) registerEach(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) (errs []error) {
 	var addr uint64
 	have := false
@@ -162,7 +162,7 @@ func (s *Set) registerEach(with []*Domain, parts []uct.Mem, buf []byte, access u
 	return errs
 }
 
-// newMem makes a Mem out of the parts that fill finds. alloc is the domain that allocates it,
+// newMem makes a Mem from the parts that fill registers. alloc is the domain that allocates the memory,
 // or nil.
 func (s *Set) newMem(alloc *Domain, access uct.Access, fill func(parts []uct.Mem) error) (*Mem, error) {
 	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains)), first: s.first, alloc: alloc}
@@ -175,9 +175,9 @@ func (s *Set) newMem(alloc *Domain, access uct.Access, fill func(parts []uct.Mem
 	return m, nil
 }
 
-// make fills in what newMem has begun.
+// make completes the Mem of newMem.
 func (m *Mem) make(fill func(parts []uct.Mem) error) error {
-	m.mu.Lock() // no peer knows its name yet; some guess
+	m.mu.Lock() // no peer knows the id yet, but a peer may guess it
 	defer m.mu.Unlock()
 	if err := fill(m.parts); err != nil {
 		return err
@@ -199,34 +199,34 @@ func (m *Mem) make(fill func(parts []uct.Mem) error) error {
 	return nil
 }
 
-// Bytes is the memory. What MemAlloc has allocated must not be touched after Close.
+// Bytes returns the memory. Memory of MemAlloc must not be accessed after Close.
 func (m *Mem) Bytes() []byte { return m.bytes }
 
-// Addr is the address of Bytes()[0] that peers name.
+// Addr returns the address of Bytes()[0] for peers.
 func (m *Mem) Addr() uint64 { return m.addr }
 
-// Pack returns the remote key: bytes to hand to a peer, for EP.Unpack. They are
-// the caller's. After Close the key is refused.
+// Pack returns the remote key: bytes that a peer passes to EP.Unpack. They belong to
+// the caller. After Close the key is rejected.
 func (m *Mem) Pack() []byte { return append([]byte(nil), m.packed...) }
 
-// Key is what Pack returns, and not to be written to.
+// Key returns the same bytes as Pack. The caller must not modify them.
 func (m *Mem) Key() []byte { return m.packed }
 
-// AppendKey appends what Pack returns to b.
+// AppendKey appends the bytes of Pack to b.
 func (m *Mem) AppendKey(b []byte) []byte { return append(b, m.packed...) }
 
-// Access is the rights that peers and transports have.
+// Access returns the access rights of peers and transports.
 func (m *Mem) Access() uct.Access { return m.access }
 
-// AddrOf is the address by which peers name the first byte of buf, which lies in the
-// memory and is not empty.
+// AddrOf returns the address of the first byte of buf for peers. buf must be in the
+// memory and not empty.
 func (m *Mem) AddrOf(buf []byte) uint64 { return m.addr + offset(m.bytes, buf) }
 
-// Close deregisters the memory and, after MemAlloc, frees it: when it has returned nil,
-// no peer and no transport touches the memory. It waits for accesses that have begun,
-// for ucs.RevokeLimit with each transport at most. Then it returns an error that wraps
-// *ucs.InUseError: no new access begins, but the memory is not the caller's yet; close it
-// again. Requests that use it as a local buffer must have ended. Idempotent.
+// Close deregisters the memory and, after MemAlloc, frees it. After it has returned nil,
+// no peer and no transport accesses the memory. It waits for accesses that have begun,
+// at most ucs.RevokeLimit for each transport. Then it returns an error that wraps
+// *ucs.InUseError: no new access begins, but the memory does not belong to the caller yet, which must call Close
+// again. Requests that use the memory as a local buffer must be complete. Idempotent.
 func (m *Mem) Close() error {
 	if m.revoke() {
 		m.set.hide(m)
@@ -243,8 +243,8 @@ func (m *Mem) Close() error {
 	return err
 }
 
-// revoke has no atomic begin that this process executes, and waits for the one that has
-// begun. It reports whether that is new.
+// revoke prevents that this process begins to execute atomics on the memory, and waits for the one that has
+// begun. It returns false if the memory was revoked before.
 func (m *Mem) revoke() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,8 +253,8 @@ func (m *Mem) revoke() bool {
 	return first
 }
 
-// release closes the parts, and the allocation, which the others cover, last. What peers
-// are inside of stays, and so does the allocation.
+// release closes the parts, and last the allocation, which the other parts refer to. Parts that peers are
+// accessing remain, and so does the allocation.
 func (m *Mem) release() error {
 	owner := m.owner()
 	var errs []error
@@ -269,7 +269,7 @@ func (m *Mem) release() error {
 	return ucs.Join(append(errs, m.closePart(owner))...)
 }
 
-// owner is the index of the part that MemAlloc allocated, if there is one; -1 without.
+// owner returns the index of the part that MemAlloc allocated; -1 if there is none.
 func (m *Mem) owner() int {
 	if m.alloc != nil {
 		return m.alloc.Index
@@ -277,7 +277,7 @@ func (m *Mem) owner() int {
 	return -1
 }
 
-// closePart closes a part, if it is there, and drops it unless it is in use.
+// closePart closes a part, if there is one, and drops it unless it is in use.
 func (m *Mem) closePart(i int) error {
 	if m.parts[i] == nil {
 		return nil
@@ -289,19 +289,19 @@ func (m *Mem) closePart(i int) error {
 	return err
 }
 
-// isInUse reports whether memory could not be closed because of who is inside.
+// isInUse reports whether memory could not be closed because a peer is accessing it.
 func isInUse(err error) bool {
 	var inUse *ucs.InUseError
 	return errors.As(err, &inUse)
 }
 
-// Covers reports whether buf lies in the memory.
+// Covers reports whether buf is in the memory.
 func (m *Mem) Covers(buf []byte) bool { return within(m.bytes, buf) }
 
-// AllocatedBy reports that d has allocated the memory, and not only registered it.
+// AllocatedBy reports whether d has allocated the memory.
 func (m *Mem) AllocatedBy(d *Domain) bool { return m.alloc == d }
 
-// In is the memory as d has it, for IOV.Mem; nil if d does not have it, as any of another Set.
+// In returns the registration of the memory with d, for IOV.Mem; nil if there is none, or d belongs to another Set.
 func (m *Mem) In(d *Domain) uct.Mem {
 	if i := d.number - m.first; i < uint64(len(m.parts)) {
 		return m.parts[i]
@@ -309,5 +309,5 @@ func (m *Mem) In(d *Domain) uct.Mem {
 	return nil
 }
 
-// Of reports that the memory is registered with domains of s.
+// Of reports whether the memory is registered with domains of s.
 func (m *Mem) Of(s *Set) bool { return m.set == s }

@@ -1,76 +1,76 @@
 // Package window computes the credit of a connection for messages.
 //
-// A peer may have only so many bytes of messages sent and not received: each message is charged its data and
-// what its record costs, and the charge returns when the message is received. A Window has both sides of a
-// connection: the credit that the peer granted us, and what we granted the peer. See
+// Credit limits the bytes of messages that a peer has sent and that were not received. Each message is charged its data
+// and the cost of its record, and the charge is returned when the message is received. A Window tracks both sides of a
+// connection: the credit that the peer granted us, and the credit that we granted the peer. See
 // docs/design/0010-limits.md.
 package window
 
 import "math"
 
 const (
-	// Least is the window of each connection at least, in bytes. Both sides know it. With its reserve, and
-	// without what the receiver has not returned yet, it has room for the longest header of an active message.
+	// Least is the minimum window of each connection, in bytes. Both sides know it. With its reserve, and
+	// minus credit that the receiver has not returned yet, it has room for the longest header of an active message.
 	Least = 2304
-	// MaxReserve is the largest reserve of a window, in bytes: some 40 announcements.
+	// MaxReserve is the maximum reserve of a window, in bytes: 40 RTS.
 	MaxReserve = 16 << 10
-	// MessageCharge is charged for each message besides its data, in bytes: its record and the shortest
+	// MessageCharge is the charge for each message in addition to its data, in bytes: its record and the smallest
 	// buffer. A buffer is at most twice as long as its data.
 	MessageCharge = 400
-	// LongestHeader is the longest header of an active message that a window has room for, in bytes.
+	// LongestHeader is the maximum header of an active message for which every window has room, in bytes.
 	LongestHeader = 2 << 10
 )
 
-// Charge is what a message of n bytes is charged.
+// Charge returns the charge of a message of n bytes, in bytes.
 func Charge(n int) int64 { return int64(n) + MessageCharge }
 
-// Reserve is the credit in bytes that only announcements may use beside a window of a size.
+// Reserve returns the reserve of a window of size bytes: credit in addition to the window that only RTS may use.
 func Reserve(size int64) int64 { return min(size/3, MaxReserve) }
 
-// Beyond is how many bytes a window of a size and its reserve have beyond Least.
+// Beyond returns how many bytes a window of size bytes and its reserve exceed Least and its reserve.
 func Beyond(size int64) int64 { return size + Reserve(size) - Least - Reserve(Least) }
 
-// Window is the credit of a connection, as sender and as receiver, in bytes. Calls that send or receive a
-// message change the fields themselves. One goroutine at a time may use it.
+// Window tracks the credit of a connection, as sender and as receiver. All fields are in bytes. The fast paths of sends
+// and receives change the fields directly. One goroutine at a time may use it.
 type Window struct {
-	Credit int64 // may be sent yet, without the reserve; negative if the reserve is in use
-	Most   int64 // the greatest Credit so far: no more than the peer takes in all
+	Credit int64 // credit that the peer granted and that is not used, without the reserve; negative if the reserve is in use
+	Most   int64 // maximum of Credit so far: a lower bound of the peer's window
 
-	Size  int64 // what the peer may have unreceived here, without the reserve
-	Held  int64 // what it has unreceived
-	Due   int64 // received and not returned to the peer, as of Settle
-	Batch int64 // as much Due as is worth a message that returns it
+	Size  int64 // window of the peer here, without the reserve
+	Held  int64 // charge of the messages of the peer that are stored and not received
+	Due   int64 // charge of received messages that was not returned to the peer; current after Settle
+	Batch int64 // a message returns Due to the peer when Due is at least Batch
 
-	// Room is how long a message may be that nothing else has to be done for, in bytes; negative while there
-	// is something to be done for each. See Admit.
+	// Room is the maximum length of a message that needs no further check; negative if every message
+	// needs one. See Admit.
 	Room int64
-	// Quota is what may be charged to messages that are not held before Due has to be returned. It was
-	// measured once: what it is less since then is due. See Left.
+	// Quota is the charge that messages which are not stored may use before Due must be returned. measured is the
+	// value of Quota after the last Settle: the difference must be added to Due. See Left.
 	Quota, measured int64
 
-	granted  int64 // by the peer, in all
-	returned int64 // of Due to the peer, in all
-	gained   int64 // of that, what the window grew by
+	granted  int64 // sum of the credit that the peer granted
+	returned int64 // sum of the credit that was returned to the peer
+	gained   int64 // part of Due that is from enlarging the window
 }
 
-// noRoom is the Room and Quota of a connection over which no message may come unchecked. What is charged
-// and returned meanwhile leaves it negative.
+// noRoom is the Room and Quota of a connection on which every message needs a check. It remains negative whatever is
+// charged and returned.
 const noRoom = math.MinInt64 / 2
 
-// Closed returns a window that admits no message unchecked, of size Least.
+// Closed returns a window of size Least in which every message needs a check.
 func Closed() Window {
 	a := Window{Room: noRoom, Quota: noRoom, measured: noRoom}
 	a.Resize(Least)
 	return a
 }
 
-// Resize sets Size. Half of it is worth a message that returns it, or less if a peer without the rest could
-// not send the longest header.
+// Resize sets Size and Batch. Batch is half of Size, or less, so that a peer without this credit can still send the
+// longest header.
 func (a *Window) Resize(size int64) {
 	a.Size, a.Batch = size, min(size/2, size+Reserve(size)-Charge(LongestHeader))
 }
 
-// Enlarge is Resize of an admitted window: what it gains is due to the peer.
+// Enlarge is Resize of an admitted window: the difference is due to the peer.
 func (a *Window) Enlarge(size int64) {
 	a.Due += size - a.Size
 	a.gained += size - a.Size
@@ -87,28 +87,28 @@ func (a *Window) Admit(open bool) {
 	a.Measure()
 }
 
-// Measure sets Quota. Each message that is not held consumes it by as much as it adds to Due, so that Quota is
-// never too large between two calls.
+// Measure sets Quota. A message that is not stored subtracts its charge from Quota, and Settle adds it to Due, so
+// Quota is never too large between two calls.
 func (a *Window) Measure() {
 	a.Settle()
 	a.Quota = min(a.Room+MessageCharge, a.Batch-a.Due-1)
 	a.measured = a.Quota
 }
 
-// Settle brings Due up to date.
+// Settle adds the charge that was subtracted from Quota to Due.
 func (a *Window) Settle() {
 	a.Due += a.measured - a.Quota
 	a.measured = a.Quota
 }
 
-// TotalDue is what Due will be after Settle.
+// TotalDue returns the value of Due after Settle.
 func (a *Window) TotalDue() int64 { return a.Due + a.measured - a.Quota }
 
-// Left is what is left of Quota after a message of n bytes. If it is not negative, setting Quota to it returns
-// the charge of the message, and nothing else has to be done for that.
+// Left returns Quota minus the charge of a message of n bytes. If the result is not negative, assigning it to Quota
+// accounts for the message completely.
 func (a *Window) Left(n int) int64 { return a.Quota - Charge(n) }
 
-// Hold charges n bytes that are held; a negative n takes that back.
+// Hold adds n bytes to the charge of stored messages; a negative n subtracts them.
 func (a *Window) Hold(n int64) {
 	a.Held += n
 	a.Room -= n
@@ -116,10 +116,10 @@ func (a *Window) Hold(n int64) {
 	a.measured -= n
 }
 
-// Overdrawn reports that the peer has more unreceived than it was granted.
+// Overdrawn reports whether the unreceived messages of the peer exceed the credit that it was granted.
 func (a *Window) Overdrawn() bool { return a.Held > a.Size+Reserve(a.Size) }
 
-// Grant takes what is due, but for n bytes, and returns it.
+// Grant subtracts all of Due except but bytes, and returns the difference, which the caller must grant to the peer.
 func (a *Window) Grant(but int64) (n int64) {
 	n = a.Due - but
 	a.Due = but
@@ -127,22 +127,22 @@ func (a *Window) Grant(but int64) (n int64) {
 	return n
 }
 
-// Sent is what was charged to all messages that were sent. It is derived from the credit that was granted and
-// the credit that is left: sending a message costs nothing for it.
+// Sent returns the sum of the charges of all sent messages. It is derived from the granted credit and
+// the remaining credit, so a send needs no counter.
 func (a *Window) Sent() int64 { return a.granted - a.Credit }
 
-// Received is what was charged to all messages of the peer: those that are held, and those whose charge was
+// Received returns the sum of the charges of all messages of the peer: stored messages, and those whose charge was
 // returned or is due.
 func (a *Window) Received() int64 { return a.Held + a.TotalDue() + a.returned - a.gained }
 
-// Granted adds what the peer has granted.
+// Granted adds n bytes of credit that the peer has granted.
 func (a *Window) Granted(n int64) {
 	a.Credit += n
 	a.granted += n
 	a.Most = max(a.Most, a.Credit)
 }
 
-// Afford takes n bytes of credit if there are as many, with below bytes of the reserve. It reports whether it did.
+// Afford uses n bytes of credit if the credit and below bytes of the reserve suffice. It returns false if not.
 func (a *Window) Afford(n, below int64) bool {
 	if a.Credit+below < n {
 		return false
@@ -151,9 +151,9 @@ func (a *Window) Afford(n, below int64) bool {
 	return true
 }
 
-// Piece is how many of rest bytes of a stream may go now; 0 if there is too little credit. A piece of a longer send
-// is as long as limit, since a short one costs as much. It is shorter only if the peer may be waiting for it: a peer
-// that has read everything has returned at least half of what it takes.
+// Piece returns how many of rest bytes of a stream may be sent now; 0 if there is too little credit. A piece of a longer
+// send has limit bytes, since a shorter one costs as much. It is shorter only if the peer may be waiting for it: a peer
+// that has read everything has returned at least half of its window.
 func (a *Window) Piece(rest, limit int) int {
 	n := min(rest, limit)
 	switch {
