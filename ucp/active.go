@@ -355,13 +355,77 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	return r.started()
 }
 
+// RecvData is [ActiveMessage.Recv] into any [Data], as [Worker.TagRecvData]: an [Unpacker] is called by this call if the
+// data of the message has arrived, otherwise from Progress. Errors: as Recv; that of the Unpacker, or ErrInternal if
+// ucs has no status for it.
+func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.buffer.Contiguous(); ok {
+		return m.Recv(b, p)
+	}
+	act := action{stage: &activeRecv, n: m.Length}
+	if d.buffer.Validate() != nil {
+		return nil, m.From.wrong(act, ucs.ErrInvalidParam, "the data has no valid length, or nothing takes it")
+	}
+	if m.rndv == nil {
+		return nil, m.unpackTo(&typedData{data: d.buffer}, act)
+	}
+	if err := m.rndv.checkFetchable(act); err != nil {
+		return nil, err
+	}
+	r := m.w.newRequest(m.From, &activeRecv)
+	r.msg, r.onDone = m.w.newMessageRecord(), p.onDone()
+	r.msg.data, r.msg.typed = d.buffer, true
+	r.msg.typedData.fetch(r, m.rndv, activeFetchStages)
+	m.rndv.free()
+	m.rndv = nil
+	return r.started()
+}
+
+// unpackTo is RecvData of data that has arrived.
+func (m *ActiveMessage) unpackTo(d *typedData, act action) error {
+	if m.Data == nil && m.Length > 0 {
+		return m.From.wrong(act, uct.ErrInvalidParam, alreadyReceived)
+	}
+	if m.Length > 0 {
+		d.write(0, m.Data)
+	}
+	var err error
+	if m.Length > d.data.Len() {
+		err = ucs.ErrTruncated
+	}
+	if st := d.finish(err); st != ucs.StatusOK {
+		return m.From.errorOf(act, st.Err())
+	}
+	return nil
+}
+
+// alreadyReceived is the text of the error of a second receive.
+const alreadyReceived = "the message was received already, or kept"
+
+// activeFetchStages are the stages of a receive into Data that fetches an active message.
+var activeFetchStages = newFetchStages("receive", &activeRecvClass, (*Request).activeFetched)
+
+// activeRecvClass is the class of these receives.
+var activeRecvClass = class{
+	write:   func(r *Request, off int, data []byte) { r.msg.typedData.write(off, data) },
+	abandon: func(r *Request) { r.msg.typedData.abandon() },
+	free:    (*Request).freeMessage,
+}
+
+// activeFetched runs when such a receive has completed.
+func (r *Request) activeFetched() {
+	if r.msg.typed { // and was not given up
+		r.msg.typedData.fetched(r)
+	}
+}
+
 // activeRecv names the receive of an active message in errors.
 var activeRecv = stage{name: "receive", sized: true, role: wireup.AM}
 
 // copyTo is Recv of data that has arrived.
 func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 	if m.Data == nil && m.Length > 0 {
-		return m.From.wrong(act, uct.ErrInvalidParam, "the message was received already, or kept")
+		return m.From.wrong(act, uct.ErrInvalidParam, alreadyReceived)
 	}
 	if copy(buf, m.Data) < m.Length {
 		return m.From.wrong(act, ucs.ErrTruncated, fmt.Sprintf("%d bytes", m.Length))

@@ -4,8 +4,8 @@ import (
 	"github.com/gucx/gucx/ucp/internal/data"
 )
 
-// Data is the data of one message in a form other than one slice: the bytes to send, or where
-// to receive them. [Bytes], [Buffers], [From] and [To] make it. Use a Data for one operation only.
+// Data is the data of one message, or of one send or receive of a stream, in a form other than one slice: the bytes to
+// send, or where to receive them. [Bytes], [Buffers], [From] and [To] make it. Use a Data for one operation only.
 // Until the request has completed, the caller must not modify the slices that it was made of, nor
 // read those of a receive.
 type Data struct{ buffer data.Buffer }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
 )
 
 // source makes the bytes of a message, a few at a time.
@@ -170,6 +171,305 @@ func TestActive_Data(t *testing.T) {
 				requireBytes(t, data, (*got)[0].data)
 			}
 		}
+	})
+}
+
+// into is a destination of n bytes of each kind: one buffer, a list, an Unpacker. bytes returns what it has received.
+func (p *pair) into(kind, n int) (d Data, bytes func() []byte) {
+	buf := make([]byte, n)
+	switch kind {
+	case 0:
+		return Bytes(buf), func() []byte { return buf }
+	case 1:
+		return Buffers(pieces(buf)), func() []byte { return buf }
+	}
+	to := &drain{t: p.t, most: n}
+	return To(to), func() []byte {
+		require.Equal(p.t, 1, to.finished)
+		return to.data
+	}
+}
+
+// TestActive_RecvData: active messages of all lengths are received into all kinds of data, in the handler or later, with
+// each scheme of the rendezvous.
+func TestActive_RecvData(t *testing.T) {
+	overSchemes(t, func(t *testing.T, p *pair) {
+		p.connect()
+		for i, size := range []int{0, 8, 300, 9000, listLen} {
+			for kind := range 3 {
+				for _, later := range []bool{false, true} {
+					into, bytes := p.into(kind, size)
+					var recv *Request
+					var kept *ActiveMessage
+					came := false
+					p.b.w.OnActive(5, func(m *ActiveMessage) {
+						came = true
+						if later {
+							kept = m.Keep()
+							return
+						}
+						var err error
+						recv, err = m.RecvData(into, nil)
+						require.NoError(t, err)
+					})
+					sent, err := p.a.ep.SendActive(5, nil, pattern(size, i), nil)
+					require.NoError(t, err)
+					p.until(func() bool { return came })
+					if later {
+						recv, err = kept.RecvData(into, nil)
+						require.NoError(t, err)
+						kept.Release()
+					}
+					require.NoError(t, p.finish(recv, nil))
+					require.NoError(t, p.finish(sent, nil))
+					requireBytes(t, pattern(size, i), bytes())
+				}
+			}
+		}
+	})
+}
+
+// TestActive_RecvDataRejected: a list that is too short is filled, an Unpacker may reject the data, and data to send is
+// an error.
+func TestActive_RecvDataRejected(t *testing.T) {
+	for _, thresh := range []int{1, 1 << 20} {
+		t.Run(fmt.Sprintf("from %d", thresh), func(t *testing.T) {
+			p := newPair(t, real("sm", "sm"), Config{RndvThresh: config.MemSize(thresh)}).connect()
+			const size = 5000
+			data, buf, to := pattern(size, 1), make([]byte, size), &drain{t: t, most: size - 1}
+			for _, into := range []Data{Buffers(pieces(buf[:size-1])), To(to)} {
+				var recv *Request
+				var err error
+				came := false
+				p.b.w.OnActive(5, func(m *ActiveMessage) {
+					recv, err = m.RecvData(into, nil)
+					came = true
+					_, again := m.RecvData(From(nil), nil)
+					assert.ErrorIs(t, again, ucs.ErrInvalidParam)
+				})
+				sent, sendErr := p.a.ep.SendActive(5, nil, data, nil)
+				require.NoError(t, sendErr)
+				p.until(func() bool { return came })
+				require.ErrorIs(t, p.finish(recv, err), ucs.ErrTruncated)
+				require.NoError(t, p.finish(sent, nil))
+			}
+			requireBytes(t, append(data[:size-1:size-1], 0), buf)
+			assert.Equal(t, 1, to.finished)
+			assert.ErrorIs(t, to.err, errDrain)
+		})
+	}
+}
+
+// TestActive_RecvDataTwice: a message can be received once.
+func TestActive_RecvDataTwice(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	var recv *Request
+	p.b.w.OnActive(5, func(m *ActiveMessage) {
+		var err error
+		recv, err = m.RecvData(Buffers(pieces(make([]byte, 100))), nil)
+		require.NoError(t, err)
+		_, err = m.RecvData(Buffers(pieces(make([]byte, 100))), nil)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	})
+	sent, err := p.a.ep.SendActive(5, nil, make([]byte, 100), nil)
+	require.NoError(t, p.finish(sent, err))
+	require.NoError(t, p.finish(recv, nil))
+}
+
+// TestActive_RecvDataGivenUp: the Unpacker of a receive that was given up gets no more, and learns that.
+func TestActive_RecvDataGivenUp(t *testing.T) {
+	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{RndvThresh: 1}).connect().warm()
+	to := &drain{t: t, most: listLen}
+	var recv *Request
+	p.b.w.OnActive(5, func(m *ActiveMessage) {
+		var err error
+		recv, err = m.RecvData(To(to), nil)
+		require.NoError(t, err)
+	})
+	sent, err := p.a.ep.SendActive(5, nil, pattern(listLen, 1), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return recv != nil })
+	require.False(t, recv.Done())
+	recv.GiveUp()
+	assert.Equal(t, 1, to.finished)
+	assert.ErrorIs(t, to.err, ucs.ErrCanceled)
+	require.NoError(t, p.finish(sent, nil))
+	p.idle()
+	assert.Equal(t, 1, to.finished)
+}
+
+// TestStream_Data: lists and a Packer are sent, and received into lists, beside sends and receives of buffers.
+func TestStream_Data(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		from, to := p.streamed()
+		for i, size := range []int{0, 8, 300, 5000, 9000, listLen} {
+			for kind := range 3 {
+				for _, posted := range []bool{true, false} {
+					data, buf, n := pattern(size, i), make([]byte, size), 0
+					var recv *Request
+					var err error
+					if posted {
+						recv, err = to.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+						require.NoError(t, err)
+					}
+					d := [...]Data{Bytes(data), Buffers(pieces(data)), From(&source{data: data})}[kind]
+					sent, err := from.StreamSendData(d, nil)
+					require.NoError(t, err)
+					if !posted {
+						if size > 0 {
+							p.until(func() bool { return p.b.w.StreamReady() != nil })
+						}
+						recv, err = to.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+					}
+					require.NoError(t, p.finish(recv, err))
+					require.NoError(t, p.finish(sent, nil))
+					require.Equal(t, size, n)
+					requireBytes(t, data, buf)
+				}
+			}
+		}
+		require.NoError(t, p.a.ep.Err())
+	})
+}
+
+// TestStream_DataOrder: receives into lists and into buffers get the bytes in the order in which they were posted.
+func TestStream_DataOrder(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		from, to := p.streamed()
+		const each = 700
+		bufs, counts := make([][]byte, 6), make([]int, 6)
+		var reqs []*Request
+		for i := range bufs {
+			bufs[i] = make([]byte, each)
+			var r *Request
+			var err error
+			if i%2 == 0 {
+				r, err = to.StreamRecvData(Buffers(pieces(bufs[i])), true, &counts[i], nil)
+			} else {
+				r, err = to.StreamRecv(bufs[i], true, &counts[i], nil)
+			}
+			require.NoError(t, err)
+			reqs = append(reqs, r)
+		}
+		data := pattern(each*len(bufs), 1)
+		for off := 0; off < len(data); off += 100 {
+			r, err := from.StreamSend(data[off:off+100], nil)
+			require.NoError(t, p.finish(r, err))
+		}
+		for i, r := range reqs {
+			require.NoError(t, p.finish(r, nil))
+			require.Equal(t, each, counts[i])
+			requireBytes(t, data[i*each:][:each], bufs[i])
+		}
+	})
+}
+
+// TestStream_DataAsMuchAsIsThere: without all, a receive completes with the bytes that are there.
+func TestStream_DataAsMuchAsIsThere(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	from, to := p.streamed()
+	buf, n := make([]byte, 100), 0
+	require.NoError(t, p.finish(from.StreamSend(pattern(50, 1), nil)))
+	p.until(func() bool { return p.b.w.StreamReady() != nil })
+	r, err := to.StreamRecvData(Buffers(pieces(buf)), false, &n, nil)
+	require.NoError(t, err)
+	require.Nil(t, r)
+	require.Equal(t, 50, n)
+	requireBytes(t, pattern(50, 1), buf[:50])
+	r, err = to.StreamRecvData(Buffers(pieces(buf)), false, &n, nil) // waits
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, p.finish(from.StreamSend(pattern(2, 2), nil)))
+	require.NoError(t, p.finish(r, nil))
+	require.Equal(t, 2, n)
+	requireBytes(t, pattern(2, 2), buf[:2])
+}
+
+// TestStream_DataCanceled: a canceled receive into a list says how many bytes it has received, and the next receive
+// gets those that follow.
+func TestStream_DataCanceled(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		from, to := p.streamed()
+		buf, n := make([]byte, 100), 0
+		r, err := to.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(from.StreamSend(pattern(60, 1), nil)))
+		p.until(func() bool { return to.msgs.stream.came == 61 }) // with the byte of streamed
+		require.True(t, r.Cancel())
+		require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+		require.Equal(t, 60, n)
+		requireBytes(t, pattern(60, 1), buf[:60])
+		requireZero(t, buf[60:], "after the cancel")
+		require.NoError(t, p.finish(from.StreamSend(pattern(8, 2), nil)))
+		requireBytes(t, pattern(8, 2), p.read(to, 8))
+		require.Zero(t, inUse(p.b.w))
+	})
+}
+
+// TestStream_DataEnds: a receive into a list ends with the stream, and with the EP.
+func TestStream_DataEnds(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("one EP has both sides")
+		}
+		from, to := p.streamed()
+		buf, n := make([]byte, 100), 0
+		r, err := to.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(from.StreamSend(pattern(60, 1), nil)))
+		require.NoError(t, p.finish(from.StreamEnd(nil)))
+		require.ErrorIs(t, p.finish(r, nil), ucs.ErrStreamEnded)
+		require.Equal(t, 60, n)
+		_, err = to.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+		require.ErrorIs(t, err, ucs.ErrStreamEnded)
+		_, err = from.StreamSendData(Buffers(pieces(buf)), nil)
+		require.ErrorIs(t, err, ucs.ErrClosed)
+		r, err = from.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(from.Close(CloseForce)))
+		require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+		_, err = from.StreamRecvData(Buffers(pieces(buf)), true, &n, nil)
+		require.ErrorIs(t, err, ucs.ErrClosed)
+		_, err = from.StreamSendData(Buffers(pieces(buf)), nil)
+		require.ErrorIs(t, err, ucs.ErrClosed)
+	})
+}
+
+// TestStream_DataRejected: an Unpacker has no length, and a Packer receives nothing.
+func TestStream_DataRejected(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	from, to := p.streamed()
+	n := 0
+	for _, d := range []Data{To(&drain{t: t}), To(nil), From(&source{data: make([]byte, 8)})} {
+		_, err := to.StreamRecvData(d, true, &n, nil)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
+	_, err := from.StreamSendData(To(&drain{t: t}), nil)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = from.StreamSendData(From(nil), nil)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	r, err := from.StreamSendData(From(&source{}), nil)
+	require.NoError(t, err)
+	require.Nil(t, r, "no bytes")
+	r, err = from.StreamSendData(From(&source{data: make([]byte, 20_000), broken: 5000}), nil)
+	require.ErrorIs(t, p.finish(r, err), ucs.ErrInvalidParam)
+	p.until(func() bool { return p.a.ep.Err() != nil })
+	require.ErrorIs(t, p.a.ep.Err(), ucs.ErrInvalidParam)
+}
+
+// TestStream_DataWaitsForCredit: data beyond the window is sent when the peer reads, and later messages wait behind it.
+func TestStream_DataWaitsForCredit(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		from, to := p.streamed()
+		data := pattern(1<<20, 1)
+		sent, err := from.StreamSendData(Buffers(cut(data, 7)), nil)
+		require.NoError(t, err)
+		last, err := from.StreamSend([]byte("last"), nil)
+		require.NoError(t, err)
+		requireBytes(t, data, p.read(to, len(data)))
+		requireBytes(t, []byte("last"), p.read(to, 4))
+		require.NoError(t, p.finish(sent, nil))
+		require.NoError(t, p.finish(last, nil))
 	})
 }
 

@@ -56,7 +56,8 @@
 // Config.TagProto TupleQ are an exception; see docs/design/0012-order.md.
 //
 // The data of a message is one buffer, a list ([Buffers]), or produced and consumed by callbacks
-// ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData].
+// ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData], [ActiveMessage.RecvData],
+// [EP.StreamSendData]. [EP.StreamRecvData] receives into a list.
 //
 // # Requests
 //

@@ -283,6 +283,45 @@ func ExampleBuffers() {
 	// Output: headtail
 }
 
+// The handler of an active message receives a header and a body into two buffers.
+func ExampleActiveMessage_RecvData() {
+	x, end := connected(nil)
+	defer end()
+	self, err := x.w.NewEP(x.w.Address(), ucp.EPConfig{})
+	check(err)
+	head, body := make([]byte, 4), make([]byte, 4)
+	came, received := false, (*ucp.Request)(nil)
+	x.w.OnActive(1, func(m *ucp.ActiveMessage) {
+		var err error
+		received, err = m.RecvData(ucp.Buffers([][]byte{head, body}), nil)
+		check(err)
+		came = true
+	})
+	r, err := self.SendActive(1, nil, []byte("headbody"), nil)
+	wait(x.ctx, r, err)
+	check(x.w.Until(x.ctx, func() bool { return came }))
+	wait(x.ctx, received, nil) // the data may have stayed at the sender until now
+	fmt.Printf("%s, %s\n", head, body)
+	// Output: head, body
+}
+
+// A stream is sent from, and received into, several buffers.
+func ExampleEP_StreamSendData() {
+	x, end := connected(nil)
+	defer end()
+	self, err := x.w.NewEP(x.w.Address(), ucp.EPConfig{})
+	check(err)
+	r, err := self.StreamSendData(ucp.Buffers([][]byte{[]byte("hello, "), []byte("gucx")}), nil)
+	wait(x.ctx, r, err)
+	var in *ucp.EP
+	check(x.w.Until(x.ctx, func() bool { in = x.w.StreamReady(); return in != nil }))
+	first, second, n := make([]byte, 5), make([]byte, 6), 0
+	r, err = in.StreamRecvData(ucp.Buffers([][]byte{first, second}), true, &n, nil) // true: all of both
+	wait(x.ctx, r, err)
+	fmt.Printf("%s|%s\n", first, second)
+	// Output: hello|, gucx
+}
+
 // A stream has no message boundaries: the reader reads what is there.
 func ExampleEP_StreamSendWait() {
 	x, end := connected(nil)

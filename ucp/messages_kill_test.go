@@ -79,12 +79,19 @@ func (x *survivor) question(m *ActiveMessage) {
 	if len(x.active) > chatSlots {
 		return
 	}
-	x.track(m.Recv(x.mem.Bytes()[:m.Length], &OpParams{Mem: x.mem}))
+	halves := func(b []byte) Data { return Buffers([][]byte{b[:len(b)/2], b[len(b)/2:]}) }
+	if x.asked%2 == 0 {
+		x.track(m.Recv(x.mem.Bytes()[:m.Length], &OpParams{Mem: x.mem}))
+	} else {
+		x.track(m.RecvData(halves(x.mem.Bytes()[:m.Length]), nil))
+	}
 	answer := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
 	x.track(m.From.SendActive(chatAnswer, nil, answer, &OpParams{Mem: x.mem}))
 	x.track(m.From.TagSendSync(7, answer, nil))
 	x.track(m.From.StreamSend(answer, nil))
+	x.track(m.From.StreamSendData(halves(answer), nil))
 	x.track(m.From.StreamRecv(make([]byte, 1000), true, &x.count, nil))
+	x.track(m.From.StreamRecvData(halves(make([]byte, 1000)), true, &x.count, nil))
 }
 
 // step makes progress, and keeps receives posted.

@@ -13,6 +13,16 @@ func (l *requestList) add(r *Request) {
 	l.last = r
 }
 
+func (l *requestList) addFirst(r *Request) {
+	r.prev, r.next = nil, l.first
+	if l.first == nil {
+		l.last = r
+	} else {
+		l.first.prev = r
+	}
+	l.first = r
+}
+
 func (l *requestList) remove(r *Request) {
 	if r.prev == nil {
 		l.first = r.next

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -42,50 +41,25 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 // tagFetchStages are the stages of a receive that fetches a tagged message.
 var tagFetchStages = newFetchStages("tag receive", &tagRecvClass, (*Request).tagFetched)
 
-// fetch makes the receive fetch the data of a message. Data for a list goes to a buffer of the worker first, unless
-// gets can write it to the pieces. Data for an Unpacker is unpacked as it arrives, without such a buffer, because
-// nothing limits the length in the RTS of the peer.
+// fetch makes the receive fetch the data of a message.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
 	v.tell(a.e, tag, a.n)
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
 	if v.typed {
-		if a.fetchPieces(r, &v.data, tagFetchStages) {
-			return
-		}
-		if v.data.Generic() && a.n > 0 {
-			a.fetchInOrder(r, tagFetchStages)
-			return
-		}
-		r.buf = r.worker.messages.buffers.get(min(a.n, v.data.Len()))
+		v.typedData.fetch(r, a, tagFetchStages)
+		return
 	}
 	a.fetch(r, tagFetchStages)
-}
-
-// fetchInOrder requests the data in fragments, in order, for r, a receive of data without addresses.
-func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
-	r.ep, r.buf, r.off, r.stage = a.e, nil, 0, &by[proto.Fragments]
-	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: a.n, inOrder: true}
-	a.e.w.stats.fetched[proto.Fragments].Inc()
-	r.awaitPeer()
-	r.request(a.id, proto.Fragments)
-	r.posted()
 }
 
 // tagFetched runs when a receive of a rendezvous message has completed.
 func (r *Request) tagFetched() {
 	v := r.recv
-	if !v.typed { // also if the caller has abandoned the receive
-		v.release()
-		return
+	if v.typed { // and the caller has not abandoned the receive
+		v.typedData.fetched(r)
 	}
-	if r.buf != nil { // otherwise the data is in the pieces, or was unpacked
-		if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
-			v.write(0, r.buf)
-		}
-		r.worker.messages.buffers.put(r.buf)
-	}
-	r.recvSettled()
+	v.release()
 }
 
 // giveAnnounced makes a receive fetch the data of the message.

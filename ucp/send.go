@@ -115,18 +115,19 @@ func (i *iface) chooseSends() *sends {
 // message is the additional state of a request that is a message.
 type message struct {
 	ch      *channel
-	word    uint64      // the first word; the tag of a tagged message
-	header  []byte      // of an active message; gucx uses it until the request has completed
-	data    data.Buffer // data that is not contiguous; empty if the data is in Request.buf
-	charged int64       // charge to the window in bytes; 0 before it is charged
-	acked   bool        // completes with the ACK of the peer
-	recalls bool        // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
-	id      uint64      // id of a message that is sent in fragments
-	queued  *queuedTag  // position among the queued tagged messages; nil if it is not queued
-	number  uint64      // number of a tagged message if some messages use tuple queues; 0 otherwise
-	count   *int        // destination of the number of bytes of a stream that were sent or received; may be nil
-	all     bool        // a receive of a stream completes only when its buffer is full
-	next    *message    // in Worker.messages.free
+	word    uint64     // the first word; the tag of a tagged message
+	header  []byte     // of an active message; gucx uses it until the request has completed
+	charged int64      // charge to the window in bytes; 0 before it is charged
+	acked   bool       // completes with the ACK of the peer
+	recalls bool       // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
+	all     bool       // a receive of a stream completes only when its buffer is full
+	id      uint64     // id of a message that is sent in fragments
+	queued  *queuedTag // position among the queued tagged messages; nil if it is not queued
+	number  uint64     // number of a tagged message if some messages use tuple queues; 0 otherwise
+	count   *int       // destination of the number of bytes of a stream that were sent or received; may be nil
+	next    *message   // in Worker.messages.free
+
+	typedData // data that is not contiguous; empty if the data is in Request.buf
 }
 
 // length returns the length of the message of r in bytes, with its header.

@@ -83,14 +83,22 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 
 // newStreamSend is newSend for streams. It fails with ErrClosed after StreamEnd.
 func (e *EP) newStreamSend(c *channel, buf []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && m.stream != m.sends && e.state == epOpen {
-		return nil, e.errorOf(action{stage: &c.send, n: len(buf)}, ucs.ErrClosed)
+	if err := e.streamClosed(action{stage: &c.send, n: len(buf)}); err != nil {
+		return nil, err
 	}
 	r, err := e.newSend(c, 0, buf, p)
 	if err == nil {
 		e.msgs.streaming()
 	}
 	return r, err
+}
+
+// streamClosed returns ErrClosed after StreamEnd, and nil before.
+func (e *EP) streamClosed(a action) error {
+	if m := e.msgs; m != nil && m.stream != m.sends && e.state == epOpen {
+		return e.errorOf(a, ucs.ErrClosed)
+	}
+	return nil
 }
 
 // streamEndChannel sends the end of the stream, in order with all messages of the EP. It consumes
@@ -151,12 +159,12 @@ func (m *messages) nextPiece(rest, limit int) int {
 // until the last piece was sent.
 func (r *Request) streamBegins() bool {
 	m := r.ep.msgs
-	if m.nextPiece(len(r.buf), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
+	if m.nextPiece(r.total(), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
 		if !r.ep.deliversLast() {
 			m.stall()
 			return false
 		}
-		r.off = len(r.buf) // the peer does not read it: skip the data
+		r.off = r.total() // the peer does not read it: skip the data
 	}
 	m.sending = r
 	m.unbind()
@@ -235,7 +243,7 @@ func (r *Request) streamSent() {
 // unreceived tagged messages may have consumed the whole window. s may be nil.
 func (s *stream) skipUnsent() {
 	if s != nil && s.starved {
-		s.m.sending.off = len(s.m.sending.buf)
+		s.m.sending.off = s.m.sending.total()
 		s.resume()
 	}
 }

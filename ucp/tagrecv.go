@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/internal/bulk"
-	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
@@ -23,9 +22,7 @@ type tagRecv struct {
 
 	tag uint64 // of a message that arrives in fragments
 
-	typed bool // the message goes to data and not to buf
-	data  data.Buffer
-	err   error // of the data
+	typedData // instead of buf, if it is typed
 
 	queue *queuedRecv // nil if it was never in a queue of the transport
 	order uint64      // order of posting, where there are such queues
@@ -175,30 +172,17 @@ func (r *Request) recvSettled() {
 	r.recv.release()
 }
 
-// finish calls Finish of the data, and returns the result of the receive.
-func (v *tagRecv) finish(err error) ucs.Status {
-	if v.err != nil {
-		err = v.err
-	}
-	if err = v.data.Finish(err); err != nil {
-		return statusOf(err)
-	}
-	return ucs.StatusOK
-}
-
 // release releases the buffer of the caller.
 func (v *tagRecv) release() {
 	v.buf, v.mem, v.info = nil, nil, nil
 	if v.typed {
-		v.typed, v.data, v.err = false, data.Buffer{}, nil
+		v.typedData = typedData{}
 	}
 }
 
 // abandon is release for a receive that continues without its caller.
 func (v *tagRecv) abandon() {
-	if v.typed {
-		v.finish(ucs.ErrCanceled)
-	}
+	v.typedData.abandon()
 	v.release()
 }
 
@@ -237,19 +221,9 @@ func (v *tagRecv) write(off int, data []byte) {
 	switch {
 	case !v.typed && off < len(v.buf):
 		bulk.Copy(v.buf[off:], data)
-	case v.typed && v.err == nil:
-		v.err = v.unpack(off, data)
+	case v.typed:
+		v.typedData.write(off, data)
 	}
-}
-
-// unpack unpacks into the data. Truncation is reported when the message
-// has ended.
-func (v *tagRecv) unpack(off int, data []byte) error {
-	if !v.data.Generic() {
-		data = data[:min(len(data), max(v.data.Len()-off, 0))]
-	}
-	_, err := v.data.Unpack(off, data)
-	return err
 }
 
 // whole implements sink.
