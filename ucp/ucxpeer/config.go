@@ -15,8 +15,9 @@ type Config struct {
 	Device string
 	// TCP is the configuration of the transport. Its Devices are not used.
 	TCP ucxtcp.Config
-	// AddressVersion is the version of the worker address that Address returns, 1 or 2. 0: 1, which all
-	// releases read.
+	// AddressVersion is the version of the worker address that Address returns, 1 or 2. All releases from 1.12 on read both.
+	// Version 2 contains the longest message that the transport receives in one piece without a small rest, and UCX sends
+	// such pieces: large messages of UCX take less time. 0: 2.
 	AddressVersion int
 	// RndvThresh is the length in bytes from which on a tagged or active message is sent by
 	// rendezvous: the peer fetches it when a receive is posted. Shorter ones are sent at once. 0: 256 KiB.
@@ -65,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Device == "" {
 		c.Device = loopback
 	}
-	set(&c.AddressVersion, 1)
+	set(&c.AddressVersion, 2)
 	set(&c.RndvThresh, defaultRndvThresh)
 	set(&c.MaxActive, defaultMaxBytes)
 	set(&c.MaxHeld, defaultMaxBytes)

@@ -713,10 +713,23 @@ func TestNewEP_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 }
 
-func TestAddressVersion2(t *testing.T) {
-	p := connectTwo(t, ucxpeer.Config{AddressVersion: 2}, ucxpeer.EPConfig{})
-	r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
-	require.NoError(t, err)
-	require.NoError(t, p.wait(p.ab.TagSend(1, make([]byte, 8), nil)))
-	require.NoError(t, p.wait(r, nil))
+// TestAddressVersion: an address of version 2, which is the default, says how long pieces of messages may be; one of version 1
+// cannot.
+func TestAddressVersion(t *testing.T) {
+	for _, c := range []struct{ version, want int }{{0, 2}, {1, 1}, {2, 2}} {
+		p := connectTwo(t, ucxpeer.Config{AddressVersion: c.version, TCP: ucxtcp.Config{MaxFrame: 10000}}, ucxpeer.EPConfig{})
+		a, _, err := ucxwire.DecodeAddress(p.a.Address(), ucxwire.Layout{})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, a.Version)
+		seg := a.Devices[0].Ifaces[0].Attr.SegLen
+		if c.want == 2 {
+			assert.Equal(t, 10000/64*64, seg)
+		} else {
+			assert.Zero(t, seg)
+		}
+		r, err := p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.wait(p.ab.TagSend(1, make([]byte, 8), nil)))
+		require.NoError(t, p.wait(r, nil))
+	}
 }

@@ -154,9 +154,10 @@ func (s *sock) private(version int, resource bool) []byte {
 		Version: version, EP: s.e.id, ErrMode: s.e.errMode, Address: a, Resource: resource})
 }
 
-// sockAddress is the address of the worker with that of the EP's lane.
+// sockAddress is the address of the worker with that of the EP's lane. It has version 1, as that in private data has.
 func (e *EP) sockAddress() ucxwire.Address {
 	a := e.w.address()
+	a.Version, a.Release = 1, ucxwire.NoRelease
 	a.Devices[0].Ifaces[0].EPs = []ucxwire.EPAddr{{Addr: e.lane.Ops().Connect.EPAddr(nil), Lane: sockLane}}
 	return a
 }

@@ -178,23 +178,22 @@ func (w *Worker) arrivalHandlers() map[uint8]func(arrival) bool {
 // Address is the address of the worker, which a program with UCX passes to ucp_ep_create.
 func (w *Worker) Address() []byte {
 	a := w.address()
-	a.Version = w.cfg.AddressVersion
-	a.Release = ucxwire.NoRelease
-	if a.Version == 2 {
-		a.Release = 0
-	}
 	return ucxwire.AppendAddress(nil, &a, ucxwire.Layout{})
 }
 
-// address is the address of the worker without endpoints.
+// address is the address of the worker without endpoints. UCX aborts if the address in a request for an endpoint has other
+// attributes than the one that the endpoint was made with.
 func (w *Worker) address() ucxwire.Address {
-	return ucxwire.Address{
-		Version: 1, Release: ucxwire.NoRelease, HasUUID: true, UUID: w.uuid,
-		Devices: []ucxwire.Device{{
-			SysDev: ucxwire.NoSysDev, Addr: w.tcp.DeviceAddr(nil),
-			Ifaces: []ucxwire.Iface{{Transport: tcpSum, Attr: ucxwire.TCPAttr, Addr: w.tcp.IfaceAddr(nil)}},
-		}},
+	a := w.bareAddress()
+	a.Devices = []ucxwire.Device{{
+		SysDev: ucxwire.NoSysDev, Addr: w.tcp.DeviceAddr(nil),
+		Ifaces: []ucxwire.Iface{{Transport: tcpSum, Attr: ucxwire.TCPAttr, Addr: w.tcp.IfaceAddr(nil)}},
+	}}
+	if w.cfg.AddressVersion == 2 {
+		a.Version, a.Release = 2, 0
+		a.Devices[0].Ifaces[0].Attr.SegLen = w.attr.AM.MaxZcopy
 	}
+	return a
 }
 
 // Progress completes operations and delivers what arrived. It returns how much happened; 0 means idle. It does
