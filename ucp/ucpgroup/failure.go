@@ -10,34 +10,35 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// NoticeID is the id of the active messages by which ranks tell each other why the group has
-// failed.
+// NoticeID is the id of the active messages by which ranks notify each other of the failure of the
+// group.
 const NoticeID = 0xfffe
 
-// failure is why a group takes no more operations.
+// failure is the state of a group that accepts no more operations.
 type failure struct {
 	failed    error
-	found     bool          // this rank has found it, and tells all others
-	noticeDue bool          // operations are to be ended, and others to be told
-	hangDue   bool          // endpoints are to be closed
-	hangSince time.Time     // when that was first so
-	waits     time.Duration // for ranks to know; noticeLimit
+	found     bool          // this rank has detected the failure, and notifies all others
+	noticeDue bool          // operations must be failed, and other ranks notified
+	hangDue   bool          // endpoints must be closed
+	hangSince time.Time     // when hangDue was first set
+	waits     time.Duration // limit of the wait until ranks know of the failure; noticeLimit
 	notice    [noticeLen]byte
 }
 
-// A notice counts only if it has come from the worker of the rank that sends it. It is little-endian: the rank that sends it and the one that is gone, or has failed, in
-// 4 bytes each, and the status. Who gets one sends one back, if it has not sent one already: so
-// each knows that the other knows.
+// A notice is valid only if it is from the worker of the rank that it names as its sender. It is little-endian: the
+// sending rank and the rank that has died or failed, in
+// 4 bytes each, and the status. A rank that receives a notice replies with a notice, unless it has already sent one. So
+// each rank knows that the other one knows of the failure.
 const noticeLen = 9
 
-// noticeLimit is how long Close, and operations to a rank, wait until that rank has read why the
-// group failed. A rank that waits for something reads it far sooner. One that computes or is
-// stopped may not read it at all. A live process on an overloaded machine took more than 1 s; a job
+// noticeLimit limits how long Close, and operations to a rank, wait until that rank has received the
+// notice. A rank that waits receives it much sooner. A rank that computes or is
+// stopped may not receive it at all. A live process on an overloaded machine took more than 1 s; a job
 // kills its ranks after 10 s.
 const noticeLimit = 5 * time.Second
 
-// lost is told that an EP has failed. A rank that has left in order takes its messages with it;
-// any other end is that of the group. It is called from within package ucp.
+// lost is called when an EP has failed. If the rank has disconnected gracefully, only operations with that rank fail.
+// Otherwise the group fails. Package ucp calls it in a callback.
 func (g *Group) lost(q int, err error) {
 	if g.peers[q].gone != nil {
 		return
@@ -49,8 +50,8 @@ func (g *Group) lost(q int, err error) {
 	}
 }
 
-// findLost looks for EPs that have failed, of which package ucp will only tell at the next
-// progress, after an operation has ended with err.
+// findLost checks for failed EPs after an operation has failed with err. Package ucp reports them only in the next
+// Progress.
 func (g *Group) findLost(err error) {
 	if !errors.Is(err, ucs.ErrEPFailed) {
 		return
@@ -62,14 +63,14 @@ func (g *Group) findLost(err error) {
 	}
 }
 
-// fail ends the group as this rank has found out why. The next step does it.
+// fail records that this rank has detected a failure of the group. The next step fails the operations.
 func (g *Group) fail(err error) {
 	if g.failed == nil {
 		g.failed, g.found, g.noticeDue = opError("group failed", err), true, true
 	}
 }
 
-// handleNotice ends the group as another rank says why. It rejects a notice that has not come from
+// handleNotice fails the group with the reason in the notice of another rank. It rejects a notice that is not from
 // the worker of that rank.
 func (g *Group) handleNotice(m *ucp.ActiveMessage) {
 	from, why := g.parseNotice(m.Data)
@@ -84,8 +85,8 @@ func (g *Group) handleNotice(m *ucp.ActiveMessage) {
 	}
 }
 
-// parseNotice returns the rank that sends a notice, and why the group has failed; nil if the notice
-// makes no sense.
+// parseNotice returns the rank that has sent a notice, and the reason of the failure; nil if the notice
+// is malformed.
 func (g *Group) parseNotice(b []byte) (from int, why *RankError) {
 	if len(b) != noticeLen {
 		return 0, nil
@@ -98,22 +99,22 @@ func (g *Group) parseNotice(b []byte) (from int, why *RankError) {
 	return int(sender), &RankError{int(rank), st.Err()}
 }
 
-// endFailed ends what waits for a rank that is gone, or all operations if the group has failed.
-// It also tells other ranks. If this rank found the failure first, it tells all of them. Otherwise
-// it tells those that it has exchanged messages with: they may see this rank close its endpoints
-// before the notice of the rank that was first.
+// endFailed fails the operations that wait for a disconnected rank, or all operations if the group has failed.
+// It also notifies other ranks. If this rank has detected the failure, it notifies all of them. Otherwise
+// it notifies those that it has exchanged messages with: they may see this rank close its endpoints
+// before they receive the notice of the rank that has detected the failure.
 func (g *Group) endFailed() {
 	g.noticeDue = false
 	if g.failed != nil {
 		g.tell()
 	}
-	for r := g.pending.first; r != nil; r = r.next { // abort gives none back: who is told of an end is so by Progress
+	for r := g.pending.first; r != nil; r = r.next { // abort releases no request: Progress calls OnDone
 		r.abortIfDead()
 	}
 	g.abortSchedules()
 }
 
-// tell sends ranks that are there the reason.
+// tell sends notices to connected ranks.
 func (g *Group) tell() {
 	rank := g.rank
 	var gone *RankError
@@ -135,7 +136,7 @@ func (g *Group) tell() {
 	}
 }
 
-// hangUp has all end that is under way to a rank, after the group has failed, when it knows.
+// hangUp closes the endpoint to a rank after the group has failed, when the rank knows of the failure.
 func (g *Group) hangUp(q int) {
 	g.peers[q].hang, g.hangDue = true, true
 	if g.hangSince.IsZero() {
@@ -143,8 +144,8 @@ func (g *Group) hangUp(q int) {
 	}
 }
 
-// hangUps closes endpoints that are to be closed, to ranks that know why, or have not said for
-// noticeLimit that they do.
+// hangUps closes the endpoints that must be closed, to ranks that know of the failure or have not
+// replied for noticeLimit.
 func (g *Group) hangUps() {
 	g.hangDue = false
 	late := time.Since(g.hangSince) >= g.waits
@@ -168,10 +169,10 @@ func (g *Group) hangUps() {
 	}
 }
 
-// uninformed reports that the rank may not know of the failure yet, and may still be told.
+// uninformed reports whether the rank may not know of the failure yet and can still be notified.
 func (p *peer) uninformed() bool { return p.gone == nil && !p.knows }
 
-// release gives a notice back.
+// release releases the request of a notice.
 func (p *peer) release() {
 	if p.notice != nil {
 		p.notice.Release()
@@ -179,11 +180,11 @@ func (p *peer) release() {
 	}
 }
 
-// tellAll waits until the ranks that are told know.
+// tellAll waits until the notified ranks know of the failure.
 func (g *Group) tellAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.waits)
 	defer cancel()
-	_ = g.w.Until(ctx, func() bool { // if ctx ends, they may not
+	_ = g.w.Until(ctx, func() bool { // if ctx is done, they may not know
 		g.step()
 		for q := range g.peers {
 			if p := &g.peers[q]; p.told && p.uninformed() {

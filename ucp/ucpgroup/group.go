@@ -9,17 +9,17 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Group is this process's view of n ranks, each with a worker of its own. It belongs, with
-// its communicators and requests, to the goroutine that owns the worker.
+// Group is the view of this process on n ranks, each with its own worker. The group, its communicators and requests belong
+// to the goroutine that owns the worker.
 type Group struct {
 	w     *ucp.Worker
 	rank  int
-	peers []peer // by rank in the world
+	peers []peer // by rank in the communicator World
 	world *Comm
 
 	contexts contextSet
 	free     *Request
-	pending  requestList // requests of package ucp that were under way when last looked at
+	pending  requestList // requests of package ucp that were not complete at the last check
 	schedules
 	failure
 	closed bool
@@ -28,19 +28,19 @@ type Group struct {
 // peer is a rank.
 type peer struct {
 	ep     *ucp.EP
-	gone   error        // why the EP takes no more operations; nil if it does
-	used   bool         // messages went there, or came from there
-	told   bool         // of the failure of the group
-	knows  bool         // of it, as it has told this rank
-	notice *ucp.Request // of that, while it is under way
-	hang   bool         // the EP is to be closed when the rank knows
+	gone   error        // why the EP accepts no more operations; nil if it does
+	used   bool         // messages were sent to the rank or received from it
+	told   bool         // a notice of the failure of the group was sent to the rank
+	knows  bool         // a notice of the rank has arrived, so it knows of the failure
+	notice *ucp.Request // request of the notice to the rank; nil if it is complete
+	hang   bool         // the EP must be closed when the rank knows
 }
 
 // Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is
-// this worker's own. It sends nothing and does not block: ranks connect when the first message
-// goes between them. The worker must have no other endpoints to these ranks, and the active
-// messages NoticeID. Until the group closes, the worker accepts tagged messages of the ranks only. Every
-// rank needs a worker of its own. The worker stays the caller's. Errors: ErrInvalidParam, those of
+// this worker's own. It sends no message and does not block: ranks connect with the first message
+// between them. The worker must have no other endpoints to these ranks, and no handler of active
+// messages with id NoticeID. Until the group closes, the worker accepts tagged messages of the ranks only. Every
+// rank needs its own worker. The worker still belongs to the caller. Errors: ErrInvalidParam, those of
 // [ucp.Worker.NewEP].
 func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 	n := len(addrs)
@@ -70,7 +70,7 @@ func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 	return g, nil
 }
 
-// abandon closes the endpoints of a group that does not come about.
+// abandon closes the endpoints of a group that could not be made.
 func (g *Group) abandon() {
 	for _, r := range g.closeEPs(ucp.CloseForce) {
 		r.Release()
@@ -78,7 +78,7 @@ func (g *Group) abandon() {
 	g.w.OnActive(NoticeID, nil)
 }
 
-// sources yields what tags the ranks may send: those with their own rank.
+// sources yields the tags that each rank may send: those that contain its rank.
 func (g *Group) sources(yield func(*ucp.EP, uint64) bool) {
 	for q := range g.peers {
 		if !yield(g.peers[q].ep, uint64(q)<<rankShift) {
@@ -87,7 +87,7 @@ func (g *Group) sources(yield func(*ucp.EP, uint64) bool) {
 	}
 }
 
-// allRanks are the ranks of the world.
+// allRanks returns the ranks of World.
 func allRanks(n int) []int32 {
 	ranks := make([]int32, n)
 	for q := range ranks {
@@ -96,8 +96,8 @@ func allRanks(n int) []int32 {
 	return ranks
 }
 
-// New makes the group of the ranks that b has find each other. It blocks until every rank
-// has called it, or ctx ends. Errors: those of b and of [Connect].
+// New makes the group of the ranks that exchange their addresses through b. It blocks until every rank
+// has called it, or ctx is done. Errors: those of b and of [Connect].
 func New(ctx context.Context, w *ucp.Worker, b Bootstrap) (*Group, error) {
 	addrs, err := exchange(ctx, b, w.Address())
 	if err != nil {
@@ -109,7 +109,7 @@ func New(ctx context.Context, w *ucp.Worker, b Bootstrap) (*Group, error) {
 // addressKey is the key under which ranks publish their worker's address.
 const addressKey = "ucp"
 
-// exchange swaps values between all ranks.
+// exchange exchanges values between all ranks.
 func exchange(ctx context.Context, b Bootstrap, mine []byte) ([][]byte, error) {
 	if err := b.Put(ctx, addressKey, mine); err != nil {
 		return nil, err
@@ -127,13 +127,13 @@ func exchange(ctx context.Context, b Bootstrap, mine []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// World is the communicator of all ranks.
+// World returns the communicator of all ranks.
 func (g *Group) World() *Comm { return g.world }
 
-// Worker is the worker that the group uses.
+// Worker returns the worker of the group.
 func (g *Group) Worker() *ucp.Worker { return g.w }
 
-// Err is nil, or why the group takes no more operations.
+// Err returns nil while the group accepts operations, otherwise the reason of its failure.
 func (g *Group) Err() error {
 	if g.closed {
 		return opError("group", ucs.ErrClosed)
@@ -141,15 +141,15 @@ func (g *Group) Err() error {
 	return g.failed
 }
 
-// Progress makes progress once and returns how much happened. It does not block, and looks
-// at no clock.
+// Progress makes progress once and returns the number of events. It does not block, and reads
+// no clock.
 func (g *Group) Progress() int {
 	n := g.w.Progress()
 	g.step()
 	return n
 }
 
-// step does what has become possible, outside of callbacks.
+// step does deferred work, outside of callbacks.
 func (g *Group) step() {
 	if g.noticeDue {
 		g.endFailed()
@@ -162,10 +162,10 @@ func (g *Group) step() {
 	}
 }
 
-// Close leaves the group, after every rank has called it: until then it blocks and makes
-// progress. If the group has failed, or ctx ends first, which fails it, Close does not wait for
-// others, but for 5 s at most so that they are told why. Requests that have not ended are
-// canceled. The error is why the group has failed. The worker stays open.
+// Close leaves the group. It blocks and makes progress until every rank has called it. If ctx is done first, the group
+// fails. If the group has failed, Close does not wait for the other ranks to call Close, but at most 5 s until they
+// have been notified of the reason. It cancels requests that are not complete. It returns the reason for which the group
+// has failed. The worker remains open.
 func (g *Group) Close(ctx context.Context) error {
 	if g.closed {
 		return nil
@@ -175,15 +175,14 @@ func (g *Group) Close(ctx context.Context) error {
 	}
 	if g.closed = true; g.failed != nil {
 		g.tellAll(ctx)
-		_ = g.closeAll(ctx, ucp.CloseForce) // of a group that has failed anyway
+		_ = g.closeAll(ctx, ucp.CloseForce) // the error does not matter: the group has failed
 		return g.failed
 	}
 	return g.closeAll(ctx, ucp.CloseFlush)
 }
 
-// Abort ends the group on all ranks, which are told that this one gives up because of err: what
-// they wait for ends with a [RankError] of this rank. Of err they are told whether it is one of
-// package ucs, ErrCanceled if it is none. Call Close then.
+// Abort fails the group on all ranks because of err. Operations of the other ranks fail with a [RankError] of this
+// rank. It wraps the error of package ucs that err matches, or ErrCanceled if there is none. Call Close after it.
 func (g *Group) Abort(err error) {
 	if statusToTell(err) == ucs.StatusInternal {
 		err = fmt.Errorf("%w: %w", ucs.ErrCanceled, err)
@@ -192,7 +191,7 @@ func (g *Group) Abort(err error) {
 	g.step()
 }
 
-// closeAll ends all requests and closes the endpoints, and waits for that.
+// closeAll completes all requests, closes the endpoints, and waits for that.
 func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 	g.cancelAll()
 	var errs []error
@@ -204,7 +203,7 @@ func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 			errs = append(errs, err)
 		}
 	}
-	g.advanceAll() // collective operations that were canceled are done
+	g.advanceAll() // completes collective operations that were canceled
 	g.w.OnActive(NoticeID, nil)
 	if err := g.w.RestrictTags(0, nil); err != nil && !errors.Is(err, ucs.ErrClosed) {
 		errs = append(errs, err)
@@ -212,7 +211,7 @@ func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 	return ucs.Join(errs...)
 }
 
-// closeEPs begins to close the endpoints that are there.
+// closeEPs begins to close the open endpoints.
 func (g *Group) closeEPs(mode ucp.CloseMode) (closing []*ucp.Request) {
 	for q := range g.peers {
 		ep := g.peers[q].ep

@@ -14,53 +14,53 @@ import (
 
 // loop is a worker that any goroutine may use. One goroutine at a time drives it: it makes progress for all. A
 // goroutine that waits drives the loop itself if no other one does; otherwise it submits a task, which the driver
-// runs between two polls, and sleeps until the driver wakes it. A driver whose own wait is over passes the drive
-// to another waiter. So a single caller pays for no switch between goroutines, and many callers share each poll.
+// runs between two polls, and sleeps until the driver wakes it. When the wait of the driver is over, another waiter
+// becomes the driver. So a single caller needs no switch between goroutines, and many callers share each poll.
 type loop struct {
 	w     *ucp.Worker
 	n     *node
 	stats loopStats
 	shown *stats.Node // refers to stats
 
-	revokeLimit time.Duration // how long a peer may use memory of an operation that was given up
+	revokeLimit time.Duration // how long a peer may use memory of an abandoned operation
 
 	driven  atomic.Bool          // a goroutine drives, or was woken to do so
-	tasks   atomic.Pointer[task] // submitted, the latest first
+	tasks   atomic.Pointer[task] // submitted tasks, the latest first
 	parked  atomic.Uint32        // notParked, parked or signaled
 	waiting atomic.Int32         // length of waiters
-	uses    atomic.Uint32        // changes as long as callers drive
+	uses    atomic.Uint32        // changes while callers drive
 
 	mu      sync.Mutex
 	waiters waiter // head of a ring: goroutines that sleep; under mu
 	free    *slot  // under mu
-	made    int    // slots; under mu
+	made    int    // number of slots; under mu
 
-	// Of the driver.
-	own       *waiter              // its wait; nil if it only serves
-	events    uint                 // messages and completions
+	// Used by the driver only.
+	own       *waiter              // the wait of the driver; nil if it only serves
+	events    uint                 // number of messages and completions
 	seen      uint                 // events before the latest park
-	woken     bool                 // it has woken a goroutine since it last yielded
-	pushes    bool                 // it has posted messages since the latest poll
+	woken     bool                 // the driver has woken a goroutine since it last yielded
+	pushes    bool                 // the driver has posted messages since the latest poll
 	closed    bool                 // the worker is closed
-	connects  bool                 // a client connects: messages are kept in early
-	early     []*ucp.ActiveMessage // at most what a window permits
+	connects  bool                 // a client connects: messages are stored in early
+	early     []*ucp.ActiveMessage // limited by the window
 	ready     func() bool
 	slots     []atomic.Pointer[slot] // by index; set under mu, read by the driver
-	flushes   []*slot                // that wait for a flush
+	flushes   []*slot                // slots that wait for a flush
 	active    int                    // slots with an operation in progress
-	inFlight  int                    // calls of peers that have no reply yet
-	bytes     int64                  // that these calls use
+	inFlight  int                    // calls of peers without a reply
+	bytes     int64                  // bytes that these calls use
 	peers     map[*ucp.EP]*Peer
 	last      *Peer // the peer of the latest message
 	freeCalls *Call
 	draining  bool
-	quiet     []*waiter // wait until nothing is in progress
+	quiet     []*waiter // waiters for the end of all operations
 	work      chan *Call
 	idle      atomic.Int32   // goroutines that wait for work
 	running   sync.WaitGroup // goroutines of this loop
 }
 
-// task is something for the driver to do. It may be submitted again when it has run.
+// task is a function for the driver. It may be submitted again when it has run.
 type task struct {
 	run  func() // set once
 	next *task
@@ -71,8 +71,8 @@ type waiter struct {
 	wake       chan struct{} // has room for one
 	prev, next *waiter       // in loop.waiters, under its mu; nil if it is not there
 	drives     bool          // it was woken to drive
-	done       bool          // what it waits for is over; of the driver until the waiter is woken
-	abandons   bool          // its abandon has run before that; as done
+	done       bool          // the wait is over; only the driver uses it until the waiter is woken
+	abandons   bool          // abandon has run before the wait was over; as done
 }
 
 func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
@@ -84,9 +84,9 @@ const (
 	signaled
 )
 
-// pollsBeforePark is how often the driver polls in vain before it leaves the wait to the worker, which goes on
-// polling or sleeps. Tasks that are submitted meanwhile need no signal. It is as long as a handler of a peer
-// that polls takes, about 1 us.
+// pollsBeforePark is the number of polls without an event before the driver calls the worker's wait, which
+// polls or sleeps. Until then submitted tasks need no signal. The polls take as long as a handler of a polling
+// peer, about 1 us.
 const pollsBeforePark = 32
 
 func newLoop(w *ucp.Worker, n *node) *loop {
@@ -104,7 +104,7 @@ func newLoop(w *ucp.Worker, n *node) *loop {
 // acquire makes the caller the driver if there is none.
 func (l *loop) acquire() bool { return !l.driven.Load() && l.driven.CompareAndSwap(false, true) }
 
-// submit leaves a task to the driver. Any goroutine.
+// submit passes a task to the driver. Any goroutine may call it.
 func (l *loop) submit(t *task) {
 	for {
 		old := l.tasks.Load()
@@ -118,7 +118,7 @@ func (l *loop) submit(t *task) {
 	}
 }
 
-// runTasks runs what was submitted, in this order.
+// runTasks runs the submitted tasks in order.
 func (l *loop) runTasks() {
 	if l.tasks.Load() == nil {
 		return
@@ -134,7 +134,7 @@ func (l *loop) runTasks() {
 	}
 }
 
-// await runs start on the loop and returns when w is done. If ctx ends first it runs abandon, which has to end w.
+// await runs start on the loop and returns when w is done. If ctx is done first, it runs abandon, which must end w.
 func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 	if l.acquire() {
 		l.driveFor(ctx, w, start, abandon)
@@ -144,11 +144,11 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 	l.enqueue(w)
 	l.mu.Unlock()
 	l.submit(start)
-	if l.acquire() { // the driver has left
+	if l.acquire() { // there is no driver any more
 		l.mu.Lock()
 		l.dequeue(w)
 		l.mu.Unlock()
-		if w.done { // and has ended the wait before
+		if w.done { // the last driver has ended the wait
 			<-w.wake
 		}
 		l.driveFor(ctx, w, nil, abandon)
@@ -163,13 +163,13 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 				w.drives = false
 				l.driveFor(ctx, w, nil, abandon)
 			case submitted && !w.abandons:
-				<-w.wake // see abandon: the task has to run before it may be submitted again
+				<-w.wake // see abandon: the task must run before it may be submitted again
 			}
 			return
 		case <-canceled:
 			canceled, submitted = nil, true
 			l.submit(abandon)
-			if l.acquire() { // the last driver has ended the wait, and left before it could run abandon
+			if l.acquire() { // the last driver has ended the wait, and returned before it could run abandon
 				<-w.wake
 				l.driveFor(ctx, w, nil, abandon)
 				return
@@ -178,7 +178,7 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 	}
 }
 
-// abandon runs f, which ends the wait of w, unless that is over. Tasks that await gets as abandon call it.
+// abandon runs f, which ends the wait of w, unless the wait is over. Tasks that are passed to await as abandon call it.
 func (l *loop) abandon(w *waiter, f func()) {
 	switch {
 	case !w.done:
@@ -258,7 +258,7 @@ func (l *loop) release() {
 }
 
 // drive makes progress until w is done; with w nil, until the loop is closed or others wait and yields is set.
-// It returns the error of ctx if that ends first.
+// If ctx is done first, it returns the error of ctx.
 func (l *loop) drive(ctx context.Context, w *waiter) error {
 	for polls, idle := 1, 0; ; polls++ {
 		l.runTasks()
@@ -290,7 +290,7 @@ func (l *loop) drive(ctx context.Context, w *waiter) error {
 	}
 }
 
-// park leaves the wait to the worker, which polls or sleeps as it has learned.
+// park calls the worker's wait, which polls or sleeps depending on earlier waits.
 func (l *loop) park(ctx context.Context) error {
 	l.seen = l.events
 	l.parked.Store(parked) // pairs with the load in submit: hasWork sees what was submitted before
@@ -299,7 +299,7 @@ func (l *loop) park(ctx context.Context) error {
 	return err
 }
 
-// hasWork reports that there is more to do than to wait for the worker.
+// hasWork reports whether the driver has work besides waiting for the worker.
 func (l *loop) hasWork() bool {
 	if l.tasks.Load() != nil || l.events != l.seen {
 		return true
@@ -312,10 +312,10 @@ func (l *loop) hasWork() bool {
 	return false
 }
 
-// yields reports that the goroutine that serves the loop leaves the drive to a waiter.
+// yields reports whether the serving goroutine must let a waiter drive.
 func (l *loop) yields() bool { return !l.n.serves && l.waiting.Load() > 0 }
 
-// watchInterval is how long nobody drives the loop of a client after its latest call.
+// watchInterval is the time after the latest call of a client before its own goroutine drives the loop.
 const watchInterval = time.Millisecond
 
 // serve drives the loop until it is closed. At a client it does so only while there are no callers: callers drive
@@ -339,7 +339,7 @@ func (l *loop) serve() {
 	}
 }
 
-// runOnLoop has the driver run f, outside of callbacks, and waits for it.
+// runOnLoop makes the driver run f, outside of callbacks, and waits for it.
 func (l *loop) runOnLoop(f func()) {
 	var w waiter
 	w.init()
@@ -347,7 +347,7 @@ func (l *loop) runOnLoop(f func()) {
 	l.await(context.Background(), &w, &start, nil)
 }
 
-// drain waits until no call is in progress in either direction and no more can come, or ctx ends.
+// drain waits until no call is in progress in either direction and no more can arrive, or ctx is done.
 func (l *loop) drain(ctx context.Context) {
 	var w waiter
 	w.init()
@@ -356,8 +356,8 @@ func (l *loop) drain(ctx context.Context) {
 	l.await(ctx, &w, &start, &abandon)
 }
 
-// checkQuiet ends the waits of drain when nothing is in progress. A server waits for its peers to leave, as requests
-// that were sent before a peer knew of the drain are on their way.
+// checkQuiet ends the waits of drain when no call is in progress. A server waits until its peers have disconnected,
+// because requests may be in flight that a peer has sent before it knew of the drain.
 func (l *loop) checkQuiet() {
 	if len(l.quiet) == 0 || l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
 		return
@@ -370,10 +370,10 @@ func (l *loop) checkQuiet() {
 	l.quiet = nil
 }
 
-// flushLimit bounds how long close waits for the last messages to leave.
+// flushLimit limits how long close waits until the last messages are sent.
 const flushLimit = time.Second
 
-// close ends all calls with err, closes the worker, and waits for the goroutines of the loop.
+// close fails all calls with err, closes the worker, and waits for the goroutines of the loop.
 func (l *loop) close(err error) (closeErr error) {
 	l.runOnLoop(func() {
 		if l.closed {
@@ -385,10 +385,10 @@ func (l *loop) close(err error) (closeErr error) {
 		for _, p := range l.peers {
 			l.drop(p, err)
 		}
-		closeErr = l.w.Close() // which ends all requests
+		closeErr = l.w.Close() // completes all requests
 		l.closed = true
 		close(l.work)
-		l.active, l.inFlight = 0, 0 // a handler that still runs gets no further
+		l.active, l.inFlight = 0, 0 // later calls of a running handler fail
 		l.n.retire(l)
 		l.checkQuiet()
 	})

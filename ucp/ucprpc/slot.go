@@ -13,7 +13,7 @@ import (
 // slot is the record of an operation of a caller: a call, a one-way message, or an access to remote memory. Slots
 // are pooled, with everything that an operation needs, so that operations do not allocate.
 //
-// An operation ends once: when it has a reply or a reason, and ucp uses neither its data nor its buffer.
+// An operation completes once: when it has a reply or an error, and ucp uses neither its data nor its buffer.
 type slot struct {
 	waiter
 	l              *loop
@@ -23,12 +23,12 @@ type slot struct {
 	hdr            [headerLen + maxName]byte
 	nextFree       *slot // in loop.free
 
-	// Of the caller until it submits start, and again when done is set.
+	// Used by the caller until it submits start, and again when done is set.
 	op       slotOp
 	p        *Peer
 	method   Method
-	data     []byte // to send or put, or where a get writes
-	buf      []byte // for the reply
+	data     []byte // data to send or put, or destination of a get
+	buf      []byte // buffer for the reply
 	ctx      context.Context
 	deadline time.Time
 	msg      *ucp.ActiveMessage
@@ -37,18 +37,18 @@ type slot struct {
 	reply    []byte
 	err      error
 
-	// Of the driver.
+	// Used by the driver only.
 	id      callID
 	active  bool         // the operation is in progress
 	over    bool         // reply or err is final
 	posted  bool         // ucp has accepted the request
-	givenUp bool         // the context of the caller has ended first
-	held    bool         // the driver works on the operation, which may fail meanwhile, and ends it afterwards
+	givenUp bool         // the context of the caller was done first
+	held    bool         // the driver is working on the operation; if it fails meanwhile, the driver completes it afterwards
 	send    *ucp.Request // uses data, or is the flush of a put; nil if there is none
 	recv    *ucp.Request // writes to the buffer; nil if there is none
 }
 
-// slotOp is what an operation does.
+// slotOp is the type of an operation.
 type slotOp uint8
 
 const (
@@ -156,10 +156,10 @@ func (s *slot) packHeader() int {
 	return h.pack(s.hdr[:], s.method.Name)
 }
 
-// sentAll goes on when ucp does not use the data any more.
+// sentAll continues the operation when ucp does not use the data any more.
 func (s *slot) sentAll() {
 	switch {
-	case s.op == opCall, s.over: // the reply ends a call
+	case s.op == opCall, s.over: // the reply completes a call
 		s.endIfOver()
 	case s.op == opPut:
 		s.flush()
@@ -179,7 +179,7 @@ func (s *slot) flush() {
 	s.l.flushes = append(s.l.flushes, s)
 }
 
-// endFlushes ends the puts whose flush is complete: a flush has no callback.
+// endFlushes completes the puts whose flush is complete: a flush has no callback.
 func (l *loop) endFlushes() {
 	for i := 0; i < len(l.flushes); {
 		s := l.flushes[i]
@@ -221,7 +221,7 @@ func (s *slot) onReceived(err error) {
 	s.endIfOver()
 }
 
-// end sets how the operation ends, unless that is known: with err, or nil.
+// end sets the result of the operation, err or nil, unless it has one.
 func (s *slot) end(err error) {
 	if !s.active || s.over {
 		s.endIfOver()
@@ -229,7 +229,7 @@ func (s *slot) end(err error) {
 	}
 	s.over, s.err = true, err
 	if _, ok := err.(*Error); err != nil && !ok {
-		s.err = &Error{Code: CodeFailed, Err: err} // refused by the target
+		s.err = &Error{Code: CodeFailed, Err: err} // rejected by the target
 		if errors.Is(err, ucs.ErrEPFailed) {
 			s.err = &Error{Code: CodeLost, Err: err}
 			s.l.dropFailed(s.p, err)
@@ -250,8 +250,8 @@ func (s *slot) endIfOver() {
 	l.checkQuiet()
 }
 
-// giveUp ends the operation as the context of the caller has ended, when ucp does not use its memory any more. It does
-// not wait for that. It may be called again.
+// giveUp abandons the operation because the context of the caller is done. The operation completes when ucp does not use
+// its memory any more; giveUp does not wait for that. It may be called again.
 func (s *slot) giveUp() {
 	if s.givenUp {
 		return
@@ -284,11 +284,11 @@ func (s *slot) giveUp() {
 	s.endIfOver()
 }
 
-// errInUse is why a peer is disconnected that keeps using the memory of an operation that was given up.
+// errInUse is the reason for which a peer is disconnected that still uses the memory of an abandoned operation.
 var errInUse = fmt.Errorf("the peer uses memory of a call that was given up: %w", ucs.ErrTimedOut)
 
-// limitUse disconnects the peer if the operation, which was given up, has not ended in revokeLimit. It looks several
-// times: while this process stands still, at most one of them passes.
+// limitUse disconnects the peer if the abandoned operation is not complete after revokeLimit. It waits by several timers
+// one after the other, of which at most one elapses while this process is stopped.
 func (s *slot) limitUse() {
 	const looks = 8
 	id, l, n := s.id, s.l, 0
@@ -296,7 +296,7 @@ func (s *slot) limitUse() {
 	wait := func() { time.AfterFunc(l.revokeLimit/looks, func() { l.submit(look) }) }
 	look.run = func() {
 		switch n++; {
-		case !s.active || s.id != id: // it has ended
+		case !s.active || s.id != id: // it is complete
 		case n < looks:
 			wait()
 		default:
@@ -318,7 +318,7 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 		return
 	case !s.active || s.over || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
 		l.stats.lateReplies.Inc()
-		return // the caller has given it up
+		return // the caller has abandoned it
 	}
 	if h.number != 0 {
 		s.end(&Error{Code: Code(h.number), Text: string(m.Data[:min(len(m.Data), maxErrorText)])})

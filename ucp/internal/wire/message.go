@@ -7,58 +7,57 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Active messages of messages; docs/wire.md, "Messages".
+// Ids of the active messages that carry messages; see docs/wire.md, "Messages".
 const (
 	AMTag         = 4  // a tagged message
-	AMTagSync     = 5  // one whose sender waits until it is received
-	AMTagFirst    = 6  // the first fragment of one
-	AMTagRTS      = 7  // one whose data stays with the sender until it is asked for
+	AMTagSync     = 5  // a synchronous tagged message: the sender awaits an ACK
+	AMTagFirst    = 6  // the first fragment of a tagged message
+	AMTagRTS      = 7  // the RTS of a tagged message
 	AMActive      = 8  // an active message
-	AMActiveFirst = 9  // the first fragment of one
-	AMActiveRTS   = 10 // one whose data stays with the sender until it is asked for
+	AMActiveFirst = 9  // the first fragment of an active message
+	AMActiveRTS   = 10 // the RTS of an active message
 	AMStream      = 11 // the next bytes of a stream
 	AMFrag        = 12 // the next fragment of a message
-	AMAck         = 13 // a message was received
-	AMRTR         = 14 // the receiver asks for the data of a message
-	AMData        = 15 // a part of that data
+	AMAck         = 13 // the ACK of a message
+	AMRTR         = 14 // the receiver requests the data of a rendezvous message
+	AMData        = 15 // a fragment of that data
 	AMPutDone     = 16 // all of that data was put
-	AMCredit      = 17 // the sender may send more
+	AMCredit      = 17 // grants credit
 	AMActiveShort = 18 // an active message without a header
-	AMStreamRTS   = 20 // the next bytes of a stream, which stay with the sender until the receiver has got them
-	AMStreamTaken = 21 // it has, as many as it says
-	AMWithdraw    = 22 // the sender wants its announced data back
-	AMStreamEnd   = 26 // the sender sends nothing more of its stream
-	AMUnknown     = 27 // the first of those that this version does not know
+	AMStreamRTS   = 20 // the RTS of the next bytes of a stream
+	AMStreamTaken = 21 // the reply to AMStreamRTS: how many bytes the receiver has read
+	AMWithdraw    = 22 // the sender withdraws a rendezvous message
+	AMStreamEnd   = 26 // the end of a stream
+	AMUnknown     = 27 // the first id that this version does not use
 )
 
-// WordLen is the length of the word of a message: all that a short active message has besides
+// WordLen is the length of the word of a message in bytes. A short active message consists of the word and
 // its data.
 const WordLen = 8
 
-// ShortActive is the word of a short active message over the connection that its receiver
-// calls ep: the upper half of that id, then the lowest 16 bits of its lower half. The id of
-// the active message is added. An id that ShortEP does not return has bits that do not fit
-// in.
+// ShortActive returns the word of a short active message on the connection with the receiver's id
+// ep: the upper half of ep, then the lowest 16 bits of its lower half. The caller adds the id of
+// the active message. If ShortEP of the word is not ep, the id does not fit into the
+// word.
 func ShortActive(ep uint64) (word uint64) { return ep&^math.MaxUint32 | ep&math.MaxUint16<<16 }
 
-// ShortEP is the receiver's id of the connection in the word of a short active message, and
-// ShortID the id of the active message.
+// ShortEP returns the receiver's id of the connection from the word of a short active message.
 func ShortEP(word uint64) uint64 { return word&^math.MaxUint32 | word>>16&math.MaxUint16 }
 
-// ShortID see ShortEP.
+// ShortID returns the id of the active message from the word of a short active message.
 func ShortID(word uint64) uint16 { return uint16(word) }
 
-// HeadLen is the length of a Head, and NameLen that of the part which follows the word.
+// HeadLen is the length of a Head, and NameLen the length of its second part, EP, both in bytes.
 const (
 	HeadLen = 16
 	NameLen = 8
 )
 
-// Head begins every message. A word comes first so that a message goes out in one short
-// call, of which that is the header.
+// Head is the beginning of every message. The word is first, because it is the header of the short
+// call that sends a message.
 type Head struct {
 	Word uint64 // the tag; id and length of the header of an active message; offset in a stream
-	EP   uint64 // the receiver's name of the connection
+	EP   uint64 // the receiver's id of the connection
 }
 
 // Append appends the head.
@@ -67,8 +66,7 @@ func (h *Head) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, h.EP)
 }
 
-// Unpack decodes the head and returns what follows it. It reports whether the head is
-// there.
+// Unpack decodes the head and returns the bytes after it. ok is false if b is too short.
 func (h *Head) Unpack(b []byte) (rest []byte, ok bool) {
 	if len(b) < HeadLen {
 		return nil, false
@@ -80,11 +78,11 @@ func (h *Head) Unpack(b []byte) (rest []byte, ok bool) {
 // PartLen is the length of a Part.
 const PartLen = 16
 
-// Part follows the head of AMTagFirst and AMActiveFirst, where Value is the length of the
-// whole message, and of AMTagSync, where it is 0.
+// Part follows the head of AMTagFirst and AMActiveFirst, with the length of the
+// message in bytes as Value, and the head of AMTagSync, with Value 0.
 type Part struct {
 	Value uint64
-	ID    uint64 // the sender's name of the message
+	ID    uint64 // the sender's id of the message
 }
 
 // Append appends the part.
@@ -93,7 +91,7 @@ func (p *Part) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, p.ID)
 }
 
-// Unpack decodes the part and returns what follows it.
+// Unpack decodes the part and returns the bytes after it.
 func (p *Part) Unpack(b []byte) (rest []byte, ok bool) {
 	if len(b) < PartLen {
 		return nil, false
@@ -105,18 +103,18 @@ func (p *Part) Unpack(b []byte) (rest []byte, ok bool) {
 // FragLen is the length of a Frag.
 const FragLen = 24
 
-// Frag precedes a fragment of AMFrag, where ID is the sender's name of the message, and of
-// AMData, where it is the receiver's name of the receive.
+// Frag precedes a fragment of AMFrag, with the sender's id of the message as ID, and a fragment of
+// AMData, with the receiver's id of the receive.
 type Frag struct {
 	EP, ID uint64
-	Offset uint64 // of the fragment in the message
+	Offset uint64 // offset of the fragment in the message, in bytes
 }
 
-// Append appends what precedes the fragment.
+// Append appends the encoded Frag.
 func (f *Frag) Append(b []byte) []byte { return appendThree(b, f.EP, f.ID, f.Offset) }
 
-// appendThree appends three words: written where they are to be, which takes a third of appending
-// one after the other.
+// appendThree appends three words. It writes them in place, which takes a third of the time of three
+// appends.
 func appendThree(b []byte, x, y, z uint64) []byte {
 	var w [24]byte
 	binary.LittleEndian.PutUint64(w[:], x)
@@ -125,7 +123,7 @@ func appendThree(b []byte, x, y, z uint64) []byte {
 	return append(b, w[:]...)
 }
 
-// Unpack decodes what precedes a fragment, and returns the fragment.
+// Unpack decodes the Frag, and returns the fragment after it.
 func (f *Frag) Unpack(b []byte) (data []byte, ok bool) {
 	if len(b) < FragLen {
 		return nil, false
@@ -138,14 +136,14 @@ func (f *Frag) Unpack(b []byte) (data []byte, ok bool) {
 // ControlLen is the length of a Control.
 const ControlLen = 24
 
-// ControlWord is the length of its first word, EP, which is the header where it is sent short.
+// ControlWord is the length of its first word, EP, in bytes. It is the header if the Control is sent as a short message.
 const ControlWord = 8
 
-// Control is all of AMAck, AMPutDone, AMCredit, AMStreamTaken and AMStreamEnd.
+// Control is the content of AMAck, AMPutDone, AMCredit, AMStreamTaken and AMStreamEnd.
 type Control struct {
 	EP    uint64 // the receiver's name of the connection
-	ID    uint64 // the receiver's name of the message or the receive; 0 in AMCredit; in AMStreamEnd the length of the stream
-	Value uint64 // a status, the bytes of credit, or those that were taken of a stream
+	ID    uint64 // the receiver's id of the message or the receive; 0 in AMCredit; in AMStreamEnd the length of the stream in bytes
+	Value uint64 // a status, the credit in bytes, or the number of bytes that were read of a stream
 }
 
 // Append appends the message.
@@ -163,7 +161,7 @@ func (c *Control) Unpack(b []byte) bool {
 	return true
 }
 
-// Status is the value as a status; one that is none is StatusInternal.
+// Status returns the value as a status; StatusInternal if it is not a valid one.
 func (c *Control) Status() ucs.Status {
 	if c.Value > 0x7f {
 		return ucs.StatusInternal
@@ -171,7 +169,7 @@ func (c *Control) Status() ucs.Status {
 	return ended(ucs.Status(c.Value))
 }
 
-// ended is st if that is how something may have ended, and StatusInternal otherwise.
+// ended returns st if it is a final status, and StatusInternal otherwise.
 func ended(st ucs.Status) ucs.Status {
 	if st == ucs.StatusInProgress || st.Err() == ucs.ErrInternal {
 		return ucs.StatusInternal
