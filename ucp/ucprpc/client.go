@@ -17,10 +17,10 @@ import (
 
 // ClientConfig configures a Client. The zero value is the default.
 type ClientConfig struct {
-	// Handlers are for requests of the server: see [Peer.Call].
+	// Handlers handle requests of the server: see [Peer.Call].
 	Handlers Handlers
 	Limits   Limits
-	// Workers is how many workers with a connection each share the calls; 0 means 1.
+	// Workers is the number of workers that share the calls, each with a connection; 0 means 1.
 	Workers int
 	// Worker configures the workers.
 	Worker ucp.WorkerConfig
@@ -48,7 +48,7 @@ type Client struct {
 	closing          sync.WaitGroup // goroutines of links
 }
 
-// link is a connection of a client, and the next one when that has failed.
+// link is a connection of a client, which a new one replaces after a failure.
 type link struct {
 	cl    *Client
 	state atomic.Pointer[linkState]
@@ -57,15 +57,15 @@ type link struct {
 // linkState is a connection, or the lack of one.
 type linkState struct {
 	p      *Peer         // nil if there is none
-	since  time.Time     // when it was made
-	pause  time.Duration // before that
+	since  time.Time     // time at which it was made
+	pause  time.Duration // pause before it was made
 	failed atomic.Value  // the error of the latest attempt to connect, as a lastError
 	over   chan struct{} // closed when another state has replaced this one
 }
 
 type lastError struct{ err error }
 
-// Dial connects to a server. If ctx ends first its error is returned. For network, address and errors see
+// Dial connects to a server. If ctx is done first, it returns the error of ctx. For network, address and errors see
 // [ucp.Worker.Dial]; the first attempt must succeed.
 func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
 	cl := &Client{cfg: cfg, network: network, address: address, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers.clone(), stats: stats.New("ucprpc")}}
@@ -88,10 +88,10 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 	return cl, nil
 }
 
-// maxRedirects is how often a dialer is directed to another worker: once, or again if that has closed meanwhile.
+// maxRedirects limits how often a dialer is redirected to another worker: once, or again if that worker has closed.
 const maxRedirects = 3
 
-// connect makes a connection, with a worker of its own. pause is what it was delayed by.
+// connect makes a connection, with its own worker. pause is the pause before this attempt.
 func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	cl := k.cl
 	w, err := cl.c.NewWorker(cl.cfg.Worker)
@@ -166,7 +166,7 @@ func (k *link) replace(p *Peer, gone bool) {
 		pause = k.cl.nextPause(old.pause)
 	}
 	k.cl.closing.Go(func() { // it waits for handlers, which may wait for the next connection
-		if !gone { // calls in progress go on
+		if !gone { // calls in progress continue
 			p.l.drain(k.cl.open)
 		}
 		_ = p.l.close(disconnected) // the error is that of the failed connection
@@ -193,7 +193,7 @@ func (k *link) reconnect(pause time.Duration) {
 	}
 }
 
-// nextPause is the pause after an attempt that was made after the given one, and was in vain.
+// nextPause returns the pause after a failed attempt that followed the given pause.
 func (cl *Client) nextPause(pause time.Duration) time.Duration {
 	return min(max(2*pause, cl.cfg.MinBackoff), cl.cfg.MaxBackoff)
 }
@@ -238,8 +238,8 @@ func (cl *Client) link() *link {
 	return cl.links[cl.next.Add(1)%uint32(len(cl.links))]
 }
 
-// Call sends a request and returns the reply: in buf if that has the capacity, otherwise in memory of its own. It does
-// not use request and buf any more when it returns. If ctx ends first, the handler sees that by its context, and the
+// Call sends a request and returns the reply: in buf if its capacity suffices, otherwise in new memory. After it returns,
+// it does not use request and buf any more. If ctx is done first, the context of the handler is canceled, and the
 // call fails with CodeCanceled or CodeDeadline; a large request or reply in transfer may delay that by up to
 // ucs.RevokeLimit, after which the connection is closed.
 //
@@ -251,7 +251,7 @@ func (cl *Client) Call(ctx context.Context, m Method, request, buf []byte) (repl
 	return cl.send(ctx, opCall, m, request, buf)
 }
 
-// Send sends a one-way message, which has no reply. It returns when it does not use data any more, and does not say
+// Send sends a one-way message, which has no reply. It returns when it does not use data any more, and does not report
 // whether a handler has run. The server drops the message if a limit is reached.
 func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
 	_, err := cl.send(ctx, opOneWay, m, data, nil)
@@ -272,7 +272,7 @@ func (cl *Client) send(ctx context.Context, op slotOp, m Method, data, buf []byt
 	}
 }
 
-// repeats reports whether an operation that failed over p is started again.
+// repeats reports whether an operation that has failed over p must be started again.
 func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
 	var e *Error
 	if k.cl.open.Err() != nil || !errors.As(err, &e) || e.Err == nil && e.Code != CodeDraining {

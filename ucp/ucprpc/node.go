@@ -11,27 +11,27 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Method names a handler: by Name, of at most 255 bytes, or by Number if Name is empty. A number is faster by some
-// 20 ns. Numbers from 0xff00 on are of this package.
+// Method identifies a handler: by Name, of at most 255 bytes, or by Number if Name is empty. A call by number is some
+// 20 ns faster. Numbers from 0xff00 on are reserved for this package.
 type Method struct {
 	Name   string
 	Number uint16
-	// Idempotent says that the handler may run more than once: a Client then repeats calls whose connection failed
+	// Idempotent means that the handler may run more than once: a Client then repeats calls whose connection has failed
 	// before the reply.
 	Idempotent bool
 }
 
-// Handler handles a request, and returns why it failed, or nil. Its caller gets an *Error with the code of the
+// Handler handles a request, and returns nil or an error. The caller gets an *Error with the code of that
 // error, or CodeFailed.
 type Handler func(c *Call) error
 
-// HandlerConfig says how a handler runs. The zero value runs it in a goroutine, when the whole request is there.
+// HandlerConfig configures how a handler runs. The zero value runs it in a goroutine, when the whole request has arrived.
 type HandlerConfig struct {
 	// Inline runs the handler in the goroutine that makes progress for all peers, which is several times faster for
 	// a handler that takes some microseconds at most. The handler must not wait, nor call methods of Peer, Client or
 	// Server that take a context. It must not use Call.Data after it has returned.
 	Inline bool
-	// OnDemand runs the handler before the data of a large request has come: see Call.Recv. Not with Inline.
+	// OnDemand runs the handler before the data of a large request has arrived: see Call.Recv. Not with Inline.
 	OnDemand bool
 }
 
@@ -41,7 +41,7 @@ type handler struct {
 }
 
 // Handlers are the handlers of a Server or a Client. The zero value has none. Listen and Dial copy them, so several
-// servers and clients may be made of one configuration.
+// servers and clients may use one configuration.
 type Handlers struct {
 	byName   map[string]*handler
 	byNumber map[uint16]*handler
@@ -73,7 +73,7 @@ func (h *Handlers) find(number uint16, name []byte) *handler {
 	return h.byNumber[number]
 }
 
-// Limits bound what peers and callers may use. 0 means the default of a field.
+// Limits limits the resources that peers and callers use. 0 means the default of a field, the last number of its comment.
 type Limits struct {
 	// PeerCalls and WorkerCalls limit the requests in progress of one peer, and of all peers of a worker: those
 	// whose handler has not returned, or whose reply the peer has not received. More are rejected with CodeBusy, or
@@ -85,7 +85,7 @@ type Limits struct {
 	// MaxRequest and MaxReply limit the length of a request that a handler gets, and of a reply that a caller gets,
 	// in bytes. 16 MiB.
 	MaxRequest, MaxReply int
-	// MaxCalls limits the operations in progress of the own callers on a worker; more fail with CodeBusy. 4,096.
+	// MaxCalls limits the operations of callers in progress on a worker; more fail with CodeBusy. 4,096.
 	MaxCalls int
 }
 
@@ -101,7 +101,7 @@ func (c *Limits) setDefaults() error {
 	return nil
 }
 
-// node is what the loops of a Server or a Client have in common.
+// node is the common state of the loops of a Server or a Client.
 type node struct {
 	c        *ucp.Context
 	cfg      Limits
@@ -126,15 +126,15 @@ func (n *node) retire(l *loop) {
 	n.closed.add(&l.stats)
 }
 
-// loopStats counts requests of peers by what became of them.
+// loopStats counts requests of peers by their result.
 type loopStats struct {
-	requests    stats.Counter // that a handler got
+	requests    stats.Counter // requests that were passed to a handler
 	busy        stats.Counter // rejected with CodeBusy, or dropped
 	draining    stats.Counter // rejected with CodeDraining
 	unknown     stats.Counter // rejected with CodeNoMethod
 	tooLong     stats.Counter // rejected with CodeTooLong
-	violations  stats.Counter // peers that were disconnected for it
-	lateReplies stats.Counter // to calls that were given up
+	violations  stats.Counter // peers that were disconnected because they violated the protocol
+	lateReplies stats.Counter // replies to abandoned calls
 }
 
 func (s *loopStats) addTo(n *stats.Node) {

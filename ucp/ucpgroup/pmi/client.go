@@ -16,37 +16,37 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Variables of the environment by which a process manager tells a rank what it is.
+// Variables of the environment by which a process manager describes a rank.
 const (
 	envFD   = "PMI_FD"
 	envRank = "PMI_RANK"
 	envSize = "PMI_SIZE"
 )
 
-// Client is a rank's end of the process manager. It belongs to one goroutine.
+// Client is the connection of a rank to the process manager. It belongs to one goroutine.
 type Client struct {
 	conn       net.Conn
 	in         *bufio.Reader
 	rank, size int
 
 	kvs      string // the name of the table
-	keyLen   int    // how long a key may be
-	valueLen int    // and a value
+	keyLen   int    // maximum length of a key in bytes
+	valueLen int    // maximum length of a value in bytes
 	done     bool
-	broken   error // of a call without an answer, which may come yet: none is sent after it
+	broken   error // error of a call without a reply; the reply may still arrive, so no further call is sent
 }
 
 var _ ucpgroup.Bootstrap = (*Client)(nil)
 
-// ErrAbsent says that no process manager of this kind has started the process.
+// ErrAbsent means that no process manager with this protocol has started the process.
 var ErrAbsent = fmt.Errorf("pmi: %s is not set: %w", envFD, ucs.ErrUnsupported)
 
-// FromEnv takes the connection to the process manager, which the environment names, and
-// greets it. It can be taken once: the variable is then unset, also for children. Close it when
-// the rank is done: the process manager takes a connection that ends without that, also because
-// nothing refers to the client any more, for the end of the rank. Errors: [ErrAbsent];
+// FromEnv returns a client on the connection to the process manager that the environment names, and does the
+// handshake. It can be called once: it unsets the variable, also for children. The caller must close the client when
+// the rank has finished. If the connection breaks before, also because the garbage collector frees the client, the
+// process manager assumes that the rank has died. Errors: [ErrAbsent];
 // ErrInvalidParam; ErrUnsupported for another version of the protocol; ErrTimedOut if the process
-// manager does not answer within a minute, which Put, Get and Close say as well.
+// manager does not reply within a minute, also of Put, Get and Close.
 func FromEnv() (*Client, error) {
 	text := os.Getenv(envFD)
 	if text == "" {
@@ -74,7 +74,7 @@ func FromEnv() (*Client, error) {
 	return c, nil
 }
 
-// connOf makes a connection of an inherited descriptor, which it takes.
+// connOf makes a connection from an inherited descriptor, which it then owns.
 func connOf(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "pmi")
 	if f == nil {
@@ -84,8 +84,8 @@ func connOf(fd int) (net.Conn, error) {
 	return conn, errors.Join(err, f.Close())
 }
 
-// NewClient greets the process manager at the other end of conn as a rank of size. conn is the
-// client's to close.
+// NewClient does the handshake with the process manager at the other end of conn, as a rank of size ranks. conn then
+// belongs to the client.
 func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 	if size < 1 || size > ucpgroup.MaxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("pmi: rank %d of %d: %w", rank, size, ucs.ErrInvalidParam)
@@ -118,11 +118,11 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 	return c, nil
 }
 
-// answerLimit is how long the process manager may take for an answer, other than that of a fence:
-// far more than it does, also where it is on another host and many ranks ask at once.
+// answerLimit limits the time of a reply of the process manager, except to a fence. It is far more than a reply takes,
+// also on another host with many ranks.
 const answerLimit = time.Minute
 
-// ask is callBy for what is answered at once. ErrTimedOut if it is not within answerLimit.
+// ask is callBy for calls that are not fences. ErrTimedOut if there is no reply within answerLimit.
 func (c *Client) ask(ctx context.Context, l line, answer string) (line, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -138,7 +138,7 @@ func (c *Client) ask(ctx context.Context, l line, answer string) (line, error) {
 	return line{}, err
 }
 
-// callBy is call until ctx ends, whose error is then returned.
+// callBy is call with a context. If ctx is done first, it returns the error of ctx.
 func (c *Client) callBy(ctx context.Context, l line, answer string) (line, error) {
 	if err := ctx.Err(); err != nil {
 		return line{}, err
@@ -153,14 +153,14 @@ func (c *Client) callBy(ctx context.Context, l line, answer string) (line, error
 		return got, err
 	}
 	<-over
-	if err == nil { // just in time
+	if err == nil { // the reply arrived before ctx was done
 		return got, c.conn.SetDeadline(time.Time{})
 	}
 	return line{}, ctx.Err()
 }
 
-// call sends a message and returns the answer, which must be of that command and say that all
-// is well.
+// call sends a message and returns the reply, which must be for this command and report
+// success.
 func (c *Client) call(l line, answer string) (line, error) {
 	if c.broken != nil {
 		return line{}, c.broken
@@ -183,7 +183,7 @@ func (c *Client) call(l line, answer string) (line, error) {
 	return got, nil
 }
 
-// hungUp is err as an error that tells that the process manager is gone, if it does.
+// hungUp returns err, as ErrConnReset if it means that the process manager has closed the connection.
 func hungUp(err error) error {
 	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, gone) {
@@ -199,9 +199,9 @@ func (c *Client) Rank() int { return c.rank }
 // Size implements ucpgroup.Bootstrap.
 func (c *Client) Size() int { return c.size }
 
-// Put implements ucpgroup.Bootstrap. ErrTooLong for a key that with what is added to it is
-// longer than the process manager takes, and for a value of more than 1 MiB. ErrInvalidParam, as
-// Get, for a key that is empty or has white space or '=' in it.
+// Put implements ucpgroup.Bootstrap. ErrTooLong for a key that, with its suffix, exceeds the limit of
+// the process manager, and for a value of more than 1 MiB. ErrInvalidParam, also of
+// Get, for a key that is empty or contains white space or '='.
 func (c *Client) Put(ctx context.Context, key string, value []byte) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -222,11 +222,11 @@ func (c *Client) Put(ctx context.Context, key string, value []byte) error {
 	return nil
 }
 
-// room is how long a piece may be: so that the process manager and the line hold it.
+// room returns the maximum length of a piece of a value in bytes, by the limits of the process manager and of a line.
 func (c *Client) room(key string) int {
 	longest := pieceKey(c.rank, key, maxValue)
 	frame := message("put", "kvsname", c.kvs, "key", longest, "value", "")
-	return min(c.valueLen, maxLine-len(frame.String())) - 1 // as lengths count an end in C
+	return min(c.valueLen, maxLine-len(frame.String())) - 1 // the limits include a terminating zero
 }
 
 // Get implements ucpgroup.Bootstrap.
@@ -244,8 +244,8 @@ func (c *Client) Get(ctx context.Context, rank int, key string) ([]byte, error) 
 	})
 }
 
-// Fence implements ucpgroup.Bootstrap. It ends with ErrConnReset if the process manager hangs up,
-// as that of a [Job] does when a rank is gone.
+// Fence implements ucpgroup.Bootstrap. It fails with ErrConnReset if the process manager closes the connection,
+// as the one of a [Job] does when a rank has died.
 func (c *Client) Fence(ctx context.Context) error {
 	_, err := c.callBy(ctx, message("barrier_in"), "barrier_out")
 	return err
@@ -261,7 +261,7 @@ func (c *Client) Close() error {
 	return ucs.Join(err, c.conn.Close())
 }
 
-// Abort has the process manager end all ranks, and tell code as the reason.
+// Abort requests the process manager to end all ranks, with code as the reason.
 func (c *Client) Abort(code int) error {
 	c.done = true
 	_, err := io.WriteString(c.conn, message("abort", "exitcode", strconv.Itoa(code)).String())

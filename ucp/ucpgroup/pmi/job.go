@@ -19,32 +19,32 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// grace is how long ranks may go on when one has failed: so that they end with the reason, which
-// takes them milliseconds, or seconds where many compete for processors. They are killed then.
+// grace is how long ranks may run after one has failed, so that they exit with the reason. That
+// takes milliseconds, or seconds if many compete for CPUs. Then the job kills them.
 const grace = 10 * time.Second
 
 // firstFD is the descriptor of the first of exec.Cmd.ExtraFiles in the child.
 const firstFD = 3
 
-// Job is n ranks that are processes of this host, with a process manager of their own: this
-// process.
+// Job is n ranks that are processes of this host. This process is their process manager. Any goroutine may call its
+// methods.
 type Job struct {
 	cmds   []*exec.Cmd
 	failed chan struct{} // closed when a rank has failed
-	ended  chan struct{} // closed when all have ended, and the server has
+	ended  chan struct{} // closed when all ranks and the server have ended
 	once   sync.Once
-	err    error // of the job
+	err    error // result of the job
 
 	mu     sync.Mutex
 	killed bool    // Kill was called
-	errs   []error // by rank: how a process has ended badly by itself
-	first  error   // of these
-	byKill error   // how one has ended that Kill has ended
+	errs   []error // by rank: the failure of a process that the job has not killed
+	first  error   // the first of errs in time
+	byKill error   // the failure of a process that Kill has killed
 }
 
-// Start starts a process for each rank, by the command that command returns, whose environment
-// and descriptors it adds to. The process calls [FromEnv]. Errors are those of exec.Cmd.Start; then
-// nothing is left running.
+// Start starts a process for each rank, with the command that command returns. It adds variables and a descriptor to
+// the command. The process must call [FromEnv]. Errors are those of exec.Cmd.Start; after an error
+// no process is running.
 func Start(n int, command func(rank int) *exec.Cmd) (*Job, error) {
 	if n < 1 || n > ucpgroup.MaxRanks {
 		return nil, fmt.Errorf("pmi: job of %d ranks: %w", n, ucs.ErrInvalidParam)
@@ -63,7 +63,7 @@ func Start(n int, command func(rank int) *exec.Cmd) (*Job, error) {
 	return j, nil
 }
 
-// startRank starts a process with an end of a connection, and returns the other.
+// startRank starts a process with one end of a connection, and returns the other end.
 func startRank(rank, n int, cmd *exec.Cmd) (net.Conn, *exec.Cmd, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,16 +87,16 @@ func startRank(rank, n int, cmd *exec.Cmd) (net.Conn, *exec.Cmd, error) {
 	return conn, cmd, nil
 }
 
-// undo ends the ranks that were started when another one could not be.
+// undo kills the started ranks after another one could not be started.
 func (j *Job) undo(conns []net.Conn) {
 	for i, cmd := range j.cmds {
 		_ = conns[i].Close()
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error is that the process was killed
 	}
 }
 
-// run serves the ranks, and collects them.
+// run serves the ranks, and waits for their processes.
 func (j *Job) run(s *Server) {
 	j.errs = make([]error, len(j.cmds))
 	var wait sync.WaitGroup
@@ -109,7 +109,7 @@ func (j *Job) run(s *Server) {
 		})
 	}
 	errServe := s.Serve()
-	if errServe != nil { // also that of a rank that ends well without having closed its client
+	if errServe != nil { // also if a rank exits with status 0 and has not closed its client
 		j.fail()
 	}
 	wait.Wait()
@@ -117,8 +117,8 @@ func (j *Job) run(s *Server) {
 	close(j.ended)
 }
 
-// note keeps how a process has ended badly. What Kill has ended is no reason beside what has ended
-// by itself, however late that is seen.
+// note stores the failure of a process. A process that Kill has killed is not the reason if another one has failed by
+// itself, even if that is detected later.
 func (j *Job) note(rank int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -132,7 +132,7 @@ func (j *Job) note(rank int, err error) {
 	}
 }
 
-// isKilled reports whether a process was ended as Kill does.
+// isKilled reports whether a process was killed by the signal of Kill.
 func isKilled(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -142,10 +142,10 @@ func isKilled(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// fail says that the job has failed.
+// fail records that the job has failed.
 func (j *Job) fail() { j.once.Do(func() { close(j.failed) }) }
 
-// hasFailed reports whether the job has failed by now.
+// hasFailed reports whether the job has failed.
 func (j *Job) hasFailed() bool {
 	select {
 	case <-j.failed:
@@ -155,9 +155,9 @@ func (j *Job) hasFailed() bool {
 	}
 }
 
-// reason is why the job has failed, when all have ended; nil if it has not. A rank that was gone
-// first may have the others end badly, and one that is told of another's end may be gone before
-// that other's end is seen here.
+// reason returns the reason of the failure after all ranks have ended; nil if the job has succeeded. The rank that
+// failed first may cause the failures of the others. A rank that is notified of a failure may exit before
+// this process detects that failure.
 func (j *Job) reason(errServe error) error {
 	var gone *ucpgroup.RankError
 	if errors.As(errServe, &gone) && j.errs[gone.Rank] != nil {
@@ -166,17 +166,17 @@ func (j *Job) reason(errServe error) error {
 	return cmp.Or(j.first, errServe, j.byKill)
 }
 
-// Size is how many ranks there are.
+// Size returns the number of ranks.
 func (j *Job) Size() int { return len(j.cmds) }
 
-// PID is the process of a rank.
+// PID returns the process id of a rank.
 func (j *Job) PID(rank int) int { return j.cmds[rank].Process.Pid }
 
 // Signal sends a signal to the process of a rank: os.ErrProcessDone if that has ended. Any goroutine
 // may call it.
 func (j *Job) Signal(rank int, s os.Signal) error { return j.cmds[rank].Process.Signal(s) }
 
-// Kill ends all ranks. Any goroutine may call it.
+// Kill kills all ranks. Any goroutine may call it.
 func (j *Job) Kill() {
 	j.mu.Lock()
 	j.killed = true
@@ -186,10 +186,10 @@ func (j *Job) Kill() {
 	}
 }
 
-// Wait returns when all ranks have ended: with nil if they ended well, otherwise with a
-// [ucpgroup.RankError] of the first that did not. The others then have 10 seconds to end by
-// themselves; they are killed after that, and at once when ctx ends. The error is that of ctx if it
-// ends before a rank has failed. Any goroutine may call it.
+// Wait returns when all ranks have ended: nil if they have succeeded, otherwise a
+// [ucpgroup.RankError] of the first that has failed. After a failure the other ranks have 10 s to exit by
+// themselves; then Wait kills them. If ctx is done, it kills them immediately, and returns the error of ctx unless
+// a rank has failed before. Any goroutine may call it.
 func (j *Job) Wait(ctx context.Context) error {
 	select {
 	case <-j.ended:

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Limits that the server tells: those of Hydra.
+// Limits that the server sends to clients: those of Hydra.
 const (
 	kvsName      = "kvs_0"
 	nameMost     = 256
@@ -24,26 +24,26 @@ const (
 	codeNotFound = "-1"
 )
 
-// Server is the process manager's side: a table, and fences, for n ranks.
+// Server is the side of the process manager: a table of keys and values, and fences, for n ranks.
 type Server struct {
 	conns []net.Conn
 
 	mu     sync.Mutex
 	table  map[string]string
-	at     []bool // by rank: it is at the fence
-	inside int    // how many are
-	left   int    // the rank that has left first; -1 if none has
+	at     []bool // by rank: it has reached the fence
+	inside int    // number of ranks that have reached the fence
+	left   int    // the first rank that has closed its client; -1 if none has
 	err    error
 }
 
-// NewServer serves ranks at the other ends of conns, which it closes when it ends.
+// NewServer returns a server for the ranks at the other ends of conns. Serve closes conns.
 func NewServer(conns []net.Conn) *Server {
 	return &Server{conns: conns, table: map[string]string{}, at: make([]bool, len(conns)), left: -1}
 }
 
-// Serve answers until all ranks have closed their clients. When one has hung up without that,
-// sends what is no message, or aborts, it hangs up on all others, so that no fence waits for
-// it, and returns a [ucpgroup.RankError].
+// Serve replies to requests until all ranks have closed their clients. If the connection of a rank breaks before, or the
+// rank sends a malformed message or aborts, Serve closes the connections of all others, so that no fence waits for
+// that rank, and returns a [ucpgroup.RankError].
 func (s *Server) Serve() error {
 	var wait sync.WaitGroup
 	for rank, conn := range s.conns {
@@ -57,8 +57,8 @@ func (s *Server) Serve() error {
 	return s.err
 }
 
-// reasonOf is an error that serving a rank has come to, as one of the rank that is the reason:
-// what a rank asks for may show that another one is gone.
+// reasonOf returns an error of serving a rank as an error of the rank that has caused it:
+// a request of a rank may show that another rank has disconnected.
 func reasonOf(rank int, err error) error {
 	var other *ucpgroup.RankError
 	if errors.As(err, &other) {
@@ -67,7 +67,7 @@ func reasonOf(rank int, err error) error {
 	return &ucpgroup.RankError{Rank: rank, Err: err}
 }
 
-// fail hangs up on all.
+// fail closes all connections.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,11 +76,11 @@ func (s *Server) fail(err error) {
 	}
 	s.err = err
 	for _, conn := range s.conns {
-		_ = conn.Close() // nothing was promised
+		_ = conn.Close() // the error does not matter: the job has failed
 	}
 }
 
-// serve answers a rank until it is done.
+// serve replies to the requests of a rank until the rank has closed its client.
 func (s *Server) serve(rank int, conn net.Conn) error {
 	in := newReader(conn)
 	for {
@@ -111,7 +111,7 @@ func (s *Server) next(in *bufio.Reader) (line, error) {
 	return l, nil
 }
 
-// hungUpRank is the error of a rank that is gone.
+// hungUpRank is the error of a rank whose connection has broken.
 func hungUpRank(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("gone before it was done: %w", ucs.ErrConnReset)
@@ -119,7 +119,7 @@ func hungUpRank(err error) error {
 	return err
 }
 
-// handle is the answer to a message of a rank; last says that there are no more.
+// handle returns the reply to a message of a rank. last means that it is the last message.
 func (s *Server) handle(rank int, l line) (answer line, last bool, err error) {
 	switch l.cmd {
 	case "init":
@@ -146,7 +146,7 @@ func (s *Server) handle(rank int, l line) (answer line, last bool, err error) {
 	return line{}, false, fmt.Errorf("command %.40q: %w", l.cmd, ucs.ErrUnsupported)
 }
 
-// leave refuses that a rank leaves while others are at the fence, where they would wait for
+// leave returns an error if a rank closes its client while others wait at the fence, where they would wait for
 // ever.
 func (s *Server) leave(rank int) error {
 	s.mu.Lock()
@@ -181,8 +181,8 @@ func (s *Server) get(l line) line {
 	return message("get_result", "rc", "0", "msg", "success", "value", value)
 }
 
-// arrive counts a rank at the fence; the last one lets all go on. One that comes when another has
-// left would wait for ever.
+// arrive counts a rank at the fence. When the last one arrives, all continue. It returns an error if another rank has
+// closed its client, because the rank would wait for ever.
 func (s *Server) arrive(rank int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
