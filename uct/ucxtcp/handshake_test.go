@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -494,6 +495,22 @@ func TestDistance(t *testing.T) {
 	assert.Equal(t, distanceNone, at("255.255.255.255"))
 	assert.Equal(t, distanceLink, it.Distance((&deviceAddr{loopback: true, ip: it.dev.ip}).append(nil, true)))
 	assert.Equal(t, distanceNone, it.Distance(nil))
+}
+
+// TestSocketBuffers: connections of both directions have the buffers of the configuration.
+func TestSocketBuffers(t *testing.T) {
+	const send, receive = 48 << 10, 24 << 10
+	a, b := newEnd(t, Config{SndBuf: send, RcvBuf: receive}), newEnd(t, Config{SndBuf: send, RcvBuf: receive})
+	ep := a.to(b.it.listen.Port(), uct.DialNow)
+	until(t, "connected", func() bool { return ep.sends && b.it.conns.Len() == 1 }, a, b)
+	for _, c := range []*Conn{ep.conn, b.it.conns.All()[0]} {
+		for option, want := range map[int]int{unix.SO_SNDBUF: send, unix.SO_RCVBUF: receive} {
+			n, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, option)
+			require.NoError(t, err)
+			assert.Equal(t, 2*want, n, "the kernel doubles it")
+		}
+	}
+	require.NoError(t, ep.Close())
 }
 
 // TestOpen_Params: what cannot be opened, with the reason.
