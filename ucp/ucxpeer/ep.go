@@ -77,6 +77,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		return fail(fmt.Errorf("%w: it is the address of this worker", ucs.ErrUnsupported))
 	}
 	from := ifaces(&a)
+	w.tcp.AllowSources(from)
 	p := w.peerOf(a.UUID)
 	mode := ucxwire.ErrModeNone
 	if cfg.PeerErrors {

@@ -28,7 +28,8 @@ var le = binary.LittleEndian
 type hostile struct {
 	t      *testing.T
 	w      *ucxpeer.Worker
-	listen net.Listener // where it says that it listens
+	listen net.Listener // where it says that it listens,
+	claim  [4]byte      // by this IP address
 	conn   net.Conn
 	ep     uint64 // an endpoint of the worker, which it has asked for
 	uuid   uint64
@@ -50,7 +51,7 @@ const (
 func newHostile(t *testing.T, w *ucxpeer.Worker) *hostile {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	h := &hostile{t: t, w: w, listen: l, uuid: rand.Uint64()}
+	h := &hostile{t: t, w: w, listen: l, claim: [4]byte{127, 0, 0, 1}, uuid: rand.Uint64()}
 	h.target, _, err = ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
 	require.NoError(t, err)
 	t.Cleanup(func() { h.hangUp(); _ = l.Close() })
@@ -97,7 +98,8 @@ func (h *hostile) dial() {
 	request = append(request, 0)
 	request = le.AppendUint64(request, h.serial)
 	h.serial++
-	request = append(request, 2, 0, byte(own>>8), byte(own), 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+	request = append(append(request, 2, 0, byte(own>>8), byte(own)), h.claim[:]...)
+	request = append(request, make([]byte, 8)...)
 	_, err = conn.Write(le.AppendUint64(nil, 0xCAFEBABE12345678))
 	require.NoError(h.t, err)
 	h.send(frameCM, request)
@@ -375,6 +377,29 @@ func (h *hostile) address() ucxwire.Address {
 	a.UUID = h.uuid
 	a.Devices[0].Ifaces[0].Addr = []byte{byte(own >> 8), byte(own)}
 	return a
+}
+
+// TestNewEP_AllowsSources: a peer whose address lists several devices may connect from one and claim to listen on another.
+func TestNewEP_AllowsSources(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	h.claim = [4]byte{127, 0, 0, 2}
+	h.dial()
+	h.expectBroken()
+	a := h.address()
+	second := a.Devices[0]
+	second.Addr = append([]byte{0, 2}, h.claim[:]...)
+	a.Devices = append(a.Devices, second)
+	_, err := w.NewEP(ucxwire.AppendAddress(nil, &a, ucxwire.Layout{}), ucxpeer.EPConfig{})
+	require.NoError(t, err)
+	h.dial()
+	id, body := h.read()
+	assert.Equal(t, uint8(frameCM), id)
+	assert.Equal(t, uint32(connAck), le.Uint32(body))
+
+	h.claim = [4]byte{127, 0, 0, 3} // not in its address
+	h.dial()
+	h.expectBroken()
 }
 
 // TestNewEP_Serials: the EPs to a worker are numbered on when the ones before are closed, as UCX's are.

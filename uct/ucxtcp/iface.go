@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,10 +60,11 @@ type Iface struct {
 	byPeer     map[peerID]*EP   // iface connections: EPs that are not closed
 	unexpected map[peerID]*Conn // iface connections of peers that no EP names
 	nextSN     map[netip.AddrPort]uint64
-	byKey      map[uint64]*EP // endpoint connections, by own key
-	connecting int            // EPs with a time limit
-	unacked    []*Conn        // that wait for acknowledgements of the peer's host
-	nextLook   time.Time      // for these, at the earliest
+	byKey      map[uint64]*EP                  // endpoint connections, by own key
+	sources    map[netip.AddrPort][]netip.Addr // see AllowSources
+	connecting int                             // EPs with a time limit
+	unacked    []*Conn                         // that wait for acknowledgements of the peer's host
+	nextLook   time.Time                       // for these, at the earliest
 	unnamed    unnamedSet
 	allowed    int // most of these
 	limits     limits
@@ -103,6 +105,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		unexpected: map[peerID]*Conn{},
 		nextSN:     map[netip.AddrPort]uint64{},
 		byKey:      map[uint64]*EP{},
+		sources:    map[netip.AddrPort][]netip.Addr{},
 		unnamed:    unnamedSet{count: map[netip.Prefix]int{}},
 		allowed:    cfg.allowedUnnamed(),
 	}
@@ -143,6 +146,23 @@ func (it *Iface) OnLeave(f func(c *Conn, err error)) { it.onLeave = f }
 // OnFin sets what is called when the peer sends no more messages on a connection on which an EP of this side sends: once for
 // each connection, from Progress. The peer still receives. f may do what a handler may.
 func (it *Iface) OnFin(f func(c *Conn)) { it.onFin = f }
+
+// AllowSources says that one peer listens on all these addresses: it may connect from the IP address of one and claim to listen on
+// another. The caller knows this from a trusted source. The iface stores it until Close.
+func (it *Iface) AllowSources(listens []netip.AddrPort) {
+	for _, at := range listens {
+		for _, from := range listens {
+			if ip := from.Addr(); ip != at.Addr() && !slices.Contains(it.sources[at], ip) {
+				it.sources[at] = append(it.sources[at], ip)
+			}
+		}
+	}
+}
+
+// mayListen reports whether a peer that connects from an IP address may claim to listen at another address.
+func (it *Iface) mayListen(at netip.AddrPort, from netip.Addr) bool {
+	return at.Addr() == from || it.cfg.AnySource || slices.Contains(it.sources[at], from)
+}
 
 // Source is the connection over which the message has come that a handler has; nil outside of handlers.
 func (it *Iface) Source() *Conn { return it.source }

@@ -166,7 +166,7 @@ func (c *Conn) takeRequest(b []byte) {
 		c.refuse(errNotUCX)
 		return
 	}
-	if r.listen.Addr() != c.from.Addr() && !it.cfg.AnySource {
+	if !it.mayListen(r.listen, c.from.Addr()) {
 		c.refuse(fmt.Errorf("%w: %v and %v", errSource, r.listen.Addr(), c.from.Addr()))
 		return
 	}
