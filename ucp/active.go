@@ -414,7 +414,7 @@ var activeRecvClass = class{
 
 // activeFetched runs when such a receive has completed.
 func (r *Request) activeFetched() {
-	if r.msg.typed { // and was not given up
+	if r.msg.typed { // false also if the caller has abandoned it
 		r.msg.typedData.fetched(r)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// dialStats count what came of calls of Dial.
+// dialStats counts the results of Dial.
 type dialStats struct {
 	connected, failed stats.Counter
 	rejected          [CodeTooManyEPs + 1]stats.Counter // by the code of the listener

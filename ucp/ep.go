@@ -582,8 +582,8 @@ func (e *EP) destroy() {
 	e.finishClose()
 }
 
-// finishClose completes the caller's Close when no transport has an operation any more. The EP
-// stays in the worker until the notification was sent.
+// finishClose completes the caller's Close when no operation is at a transport any more. The EP
+// remains in the worker until the notification was sent.
 func (e *EP) finishClose() {
 	if e.link != nil {
 		e.dropAnswers()

@@ -54,8 +54,8 @@ func (l *link) keepAlive() {
 	}
 }
 
-// ask checks the lanes, if it is time and all earlier checks have completed. A transport that finds its
-// peer dead reports that like any failure.
+// ask sends keepalives over the lanes, if they are due and all earlier ones have completed. A transport that detects a
+// dead peer reports that like any failure.
 func (l *link) ask() {
 	if l.asks == 0 || l.asks > l.e.w.engine.Alarm.Now() {
 		return

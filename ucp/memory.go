@@ -39,12 +39,12 @@ func (m *Mem) Covers(buf []byte) bool { return (*region.Mem)(m).Covers(buf) }
 // A second Close after nil does nothing.
 func (m *Mem) Close() error { return (*region.Mem)(m).Close() }
 
-// MemMap registers buf with every memory domain, with all rights. buf must not be
-// empty nor lie on a goroutine's stack; it stays the caller's and is kept reachable
-// until Mem.Close. Blocking. ErrUnsupported if no domain registers memory.
+// MemMap registers buf with every memory domain, with all access rights. buf must not be
+// empty or on a goroutine's stack. It belongs to the caller, and the Mem keeps it reachable
+// until Mem.Close. It blocks. ErrUnsupported if no domain registers memory.
 func (c *Context) MemMap(buf []byte) (*Mem, error) { return c.MemMapAccess(buf, uct.AccessAll) }
 
-// MemMapAccess is MemMap with the rights that peers and transports get.
+// MemMapAccess is MemMap with the given access rights of peers and transports.
 func (c *Context) MemMapAccess(buf []byte, access uct.Access) (*Mem, error) {
 	m, err := c.memory.Register(buf, access)
 	return (*Mem)(m), err

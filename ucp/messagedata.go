@@ -35,7 +35,7 @@ func (d *typedData) finish(err error) ucs.Status {
 	return ucs.StatusOK
 }
 
-// abandon ends the use of the data: the caller has given up the receive.
+// abandon ends the use of the data, because the caller has abandoned the receive.
 func (d *typedData) abandon() {
 	if d.typed {
 		d.finish(ucs.ErrCanceled)

@@ -8,7 +8,7 @@ var protocols = []*protocol{
 }
 
 // NewWorker opens the transports that the context's configuration selects.
-// Blocking. Close it before the context. ErrBusy, with what to do instead, if a transport
-// gives its device to one worker and another one has it; see "Threads" in the package
+// It blocks. The caller must close the worker before the context. ErrBusy, with advice in its text, if the device of a
+// transport permits one worker only and another one uses it; see "Threads" in the package
 // documentation.
 func (c *Context) NewWorker(cfg WorkerConfig) (*Worker, error) { return c.newWorker(cfg, protocols) }

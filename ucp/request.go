@@ -427,7 +427,7 @@ func completed(c *uct.Completion) {
 }
 
 // ended is completed for a request that was not posted in one call, has failed, was
-// released or given up, or may be what its EP waits for.
+// released or abandoned, or for which the EP may wait.
 //
 //go:noinline
 func (r *Request) ended() {
@@ -445,8 +445,8 @@ func (r *Request) ended() {
 	}
 }
 
-// recycleReleased recycles a request that was posted in one call, has succeeded and
-// that nobody waits for: the caller has released it, as one does with many before a flush.
+// recycleReleased recycles a request that was posted in one call, has succeeded and was released before it was
+// complete.
 func (r *Request) recycleReleased() {
 	r.ep.counts.direct--
 	if r.old.result != nil {

@@ -1,6 +1,6 @@
 package ucp
 
-// requestList is requests in the order in which they came, linked by next and prev.
+// requestList is a list of requests in the order in which they were added, linked by next and prev.
 type requestList struct{ first, last *Request }
 
 func (l *requestList) add(r *Request) {

@@ -137,7 +137,7 @@ func (k *RKey) bindAMO(l *lane) {
 	}
 	key, err := k.resolve(l.Iface.index, l.Remote)
 	if err != nil {
-		return // told by the operation
+		return // the operation returns the error
 	}
 	k.amo, k.amoKey = l.AMO, key
 	a := &l.Iface.attr.Atomic
@@ -153,7 +153,7 @@ func (k *RKey) bindAMO(l *lane) {
 func (k *RKey) bindRMA(l *lane) {
 	key, err := k.resolve(l.Iface.index, l.Remote)
 	if err != nil {
-		return // told by the operation
+		return // the operation returns the error
 	}
 	t := l.Iface.transfers()
 	if k.ep.sharesRMA() {

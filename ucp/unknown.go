@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// unknownMessage is the handler of an active message that this version does not know. Its sender
-// counts on what it says, so the connection fails, on both sides; a message that is dropped would be
-// missed by nobody.
+// unknownMessage is the handler of an active message with an id that this version does not know. The sender
+// relies on the message, so the connection fails on both sides; if the message were dropped, neither side would detect
+// that.
 type unknownMessage struct {
 	i  *iface
 	id uint8

@@ -5,21 +5,21 @@ import (
 	"strconv"
 )
 
-// Messages say how messages go over a transport, by their lengths in bytes.
+// Messages has the protocols of messages over a transport, by their lengths in bytes.
 type Messages struct {
-	Short     int    // longest in one short call
-	Copy      int    // longest by one copy
-	Bare      int    // least and
-	MostBare  int    // greatest length without a copy; Bare is math.MaxInt if there is none
-	Piece     int    // longest fragment
-	Announced int    // least length that is announced, and
-	Why       string // that; may be empty
-	// Scheme is how the data of an announced message of a length comes, and why.
+	Short     int    // maximum for one short call
+	Copy      int    // maximum for one bcopy
+	Bare      int    // minimum for zcopy; math.MaxInt if there is none
+	MostBare  int    // maximum for zcopy
+	Piece     int    // maximum of a fragment
+	Announced int    // minimum for rendezvous
+	Why       string // reason for Announced; may be empty
+	// Scheme returns the scheme of a rendezvous message of a length, and the reason.
 	Scheme func(n int) (Scheme, string)
 }
 
-// longestExplained is the length from which on the scheme of an announced message is not
-// looked at again, in bytes.
+// longestExplained is the maximum length for which Table computes the scheme of a rendezvous message, in
+// bytes.
 const longestExplained = 1 << 30
 
 // Table lists the ranges of lengths of messages for which there is credit.
@@ -36,7 +36,7 @@ func (m *Messages) Table() Table {
 	return b.table
 }
 
-// announced adds the ranges of announced messages, to powers of two.
+// announced adds the ranges of rendezvous messages, with bounds at powers of two.
 func (m *Messages) announced(b *builder) {
 	scheme, why := m.Scheme(m.Announced)
 	if m.Why != "" {

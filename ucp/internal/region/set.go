@@ -1,4 +1,4 @@
-// Package region has the memory of a process that peers reach: open memory domains,
+// Package region has the memory of a process that peers can access: open memory domains,
 // memory that is registered with all of them, remote keys by domain, and the atomics
 // that the process executes for peers.
 package region
@@ -13,19 +13,19 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// Set is open memory domains, and the memory registered with them. Domains are added
-// before there is memory, and then stay; the rest may be called by any goroutine.
+// Set is the set of open memory domains, with the memory registered with them. Domains must be added
+// before memory is registered. Any goroutine may call the other methods.
 type Set struct {
 	Domains []*Domain
-	first   uint64 // Domain.number of the first
+	first   uint64 // Domain.number of the first domain
 
 	mu     sync.RWMutex
 	byID   map[uint64]*Mem // open memory
-	open   int             // that and what could not be closed
+	open   int             // number of open memory, including memory that could not be closed
 	closed bool
 }
 
-// enter gives m a name by which peers call it. ErrClosed.
+// enter assigns an id to m, which keys contain. ErrClosed.
 func (s *Set) enter(m *Mem) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,35 +43,35 @@ func (s *Set) enter(m *Mem) error {
 	return nil
 }
 
-// hide has peers not find memory any more.
+// hide removes memory from the table in which peers find it.
 func (s *Set) hide(m *Mem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, m.id)
 }
 
-// leave counts memory that is closed.
+// leave subtracts closed memory from open.
 func (s *Set) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
 }
 
-// Len is how much memory there is that was not closed.
+// Len returns the number of Mems that are not closed.
 func (s *Set) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.open
 }
 
-// find returns the memory with that name, or nil.
+// find returns the memory with that id, or nil.
 func (s *Set) find(id uint64) *Mem {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byID[id]
 }
 
-// errClosed refuses memory for a context that is closed.
+// errClosed is the error of a registration with a closed context.
 var errClosed = fmt.Errorf("ucp: register memory: context: %w", ucs.ErrClosed)
 
 // Close closes the domains. ErrBusy while memory is open. Idempotent.
@@ -88,7 +88,7 @@ func (s *Set) Close() error {
 	return s.Keep(func(*Domain) bool { return false })
 }
 
-// Execute does an atomic for a peer, after checking that it may: StatusRemoteInvalid,
+// Execute executes an atomic for a peer, after it has checked the key and the range. Errors: StatusRemoteInvalid,
 // StatusRemoteAccess.
 func (s *Set) Execute(a *wire.Request) (old uint64, st ucs.Status) {
 	m := s.find(a.Region)
@@ -104,11 +104,11 @@ func (s *Set) Execute(a *wire.Request) (old uint64, st ucs.Status) {
 	return op.Do(m.bytes, m.addr)
 }
 
-// Keys is a remote key with the forms that it has for memory domains of this process.
+// Keys is a remote key, with its unpacked forms for memory domains of this process.
 type Keys struct {
 	wire.Key
 	parts []unpacked
-	view  *view // nil: the memory was not mapped for the caller
+	view  *view // nil if the memory was not mapped for the caller
 }
 
 // view is the memory of a key that is mapped for the caller.
@@ -117,10 +117,10 @@ type view struct {
 	unmap func()
 }
 
-// SetView stores the memory of the key, which Release unmaps.
+// SetView stores the mapped memory of the key, which Release unmaps.
 func (k *Keys) SetView(mem []byte, unmap func()) { k.view = &view{mem, unmap} }
 
-// View is the memory of SetView, or nil.
+// View returns the memory of SetView, or nil.
 func (k *Keys) View() []byte {
 	if k.view == nil {
 		return nil
@@ -135,8 +135,8 @@ type unpacked struct {
 	key    uct.RKey
 }
 
-// Unpack checks a key, which may come from an untrusted peer and is copied. Give it back
-// with Release. ErrInvalidRKey.
+// Unpack checks a key, which may be from an untrusted peer, and copies it. The caller must call
+// Release. ErrInvalidRKey.
 func Unpack(packed []byte) (*Keys, error) {
 	k, err := wire.UnpackKey(packed)
 	if err != nil {
@@ -145,8 +145,8 @@ func Unpack(packed []byte) (*Keys, error) {
 	return &Keys{Key: *k}, nil
 }
 
-// For returns the key as d takes it for the peer's memory domain of that index,
-// unpacking it once. ErrInvalidRKey if it has no part for that.
+// For returns the key for d and the peer's memory domain of that index. It unpacks
+// the key once. ErrInvalidRKey if the key has no part for that domain.
 func (k *Keys) For(d *Domain, remote int) (key uct.RKey, err error) {
 	if known := k.Known(d, remote); known != nil {
 		return *known, nil
@@ -174,7 +174,7 @@ func (k *Keys) Known(d *Domain, remote int) *uct.RKey {
 	return nil
 }
 
-// Release gives the key back. Operations with it must have ended.
+// Release releases the key. Operations with it must be complete.
 func (k *Keys) Release() {
 	for i := range k.parts {
 		if p := &k.parts[i]; p.local.keys != nil {
