@@ -19,85 +19,85 @@ import (
 // Config configures a [Context]. The zero value is the default; [Config.Table]
 // reads it from the environment.
 type Config struct {
-	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Aliases as in UCX: ib for all over InfiniBand devices, rc for rc (rc_v, rc_verbs) and rc_mlx5 (rc_x), ud for ud (ud_v, ud_verbs) and ud_mlx5 (ud_x), sm or shm for all over shared memory. A backslash means just the transport of that name: \\rc. Only who names it has xrc, for xrc (xrc_v, xrc_verbs) and xrc_mlx5 (xrc_x): rc with receive queues that peers send to by number. Naming one that is not there is an error."`
-	NetDevices  config.List `env:"NET_DEVICES" doc:"Network devices to use, such as softhca0:1."`
-	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
-	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
+	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Naming a transport that does not exist is an error. Aliases as in UCX. ib: all over InfiniBand devices. rc: rc (rc_v, rc_verbs) and rc_mlx5 (rc_x). ud: ud (ud_v, ud_verbs) and ud_mlx5 (ud_x). sm, shm: all over shared memory. xrc: xrc (xrc_v, xrc_verbs) and xrc_mlx5 (xrc_x), which is rc with receive queues that peers send to by number; all does not include it. A backslash selects the transport of exactly that name: \\rc."`
+	NetDevices  config.List `env:"NET_DEVICES" doc:"Network devices to use, by name, such as softhca0:1."`
+	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use, by name."`
+	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use, by name."`
 
 	// ZcopyThresh is the length in bytes from which put and get move registered
 	// memory without a copy, when OpParams.Mem is set. The zero value means the length from which
 	// that is faster, by the declared costs of the transport; EP.Explain shows it.
-	ZcopyThresh config.MemSize `env:"ZCOPY_THRESH" default:"auto" doc:"Length from which put and get with registered memory are not copied; auto means where that is cheaper."`
+	ZcopyThresh config.MemSize `env:"ZCOPY_THRESH" default:"auto" doc:"Minimum length in bytes of a put or get with registered memory that uses zcopy. auto: the length from which zcopy costs less than bcopy."`
 
 	// WireupTimeout is how long an operation waits for progress of the
 	// handshake before the EP fails with ErrTimedOut, and the time limit of a connection that a
 	// peer requests. 0 means one minute, config.Infinite no
 	// limit.
-	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long, and a connection that a peer asked for is forgotten that has not come about by then; inf waits for ever."`
+	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"Maximum time that an endpoint waits for a reply to its handshake. Then an endpoint that needs a lane fails, and a connection that a peer has requested is dropped. inf: no limit."`
 
 	// MaxEPsPerPeer limits the EPs that one peer worker has made to this one. Further connections
 	// are rejected. 0 means 4096. EPs that this side makes do not count.
-	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"How many endpoints a peer worker may make at a worker; more are rejected. Each may hold 5k of memory for messages that are not received, and more within PEER_BUDGET."`
+	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"Maximum number of endpoints that one peer worker can create to a worker; further ones are rejected. Each can use 5k of memory for unreceived messages, and more within PEER_BUDGET."`
 
 	// KeepaliveInterval is the time between checks of the peer, over transports that detect a
 	// dead peer only when this side sends; config.Infinite means never. 0 means 20 s
 	// over transports where the device of the peer replies. Any other value applies to all such transports:
 	// over ud, a peer without progress for 30 s (GUCX_UD_TIMEOUT) then counts as dead.
-	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
+	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"Time between checks of a peer, for transports that do not report a dead peer. auto: 20s where the device of the peer replies (rc). Any other time also applies to ud, where the peer itself must make progress to reply. inf: no checks."`
 
 	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
 	// over another lane. Each further pause is twice as long, up to 32 times the interval. When the path works,
 	// operations return to it. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
-	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"When an endpoint tries a path again over which it had a better lane that failed; each further pause is twice as long, up to 32 times that; inf means never, and that a peer may not try either. The path is used again when a message has come over it. Both sides must set it."`
+	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"Time after which an endpoint tries a path again whose lane has failed, if the path is better than the present one. Each further interval is twice as long, up to 32 times. The endpoint uses the path again after a message has arrived over it. Both sides must set it. inf: never."`
 
 	// SpinPolls is the number of polls of a blocking call before it
 	// parks. Negative means that it never parks; use that only if each waiter has a CPU, because otherwise
 	// waiters use the CPU that their peers need. 0 adapts to the duration of recent waits, up to
 	// some 100 us.
-	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps, which needs a CPU for each waiter."`
+	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"Number of polls of a blocking call before it sleeps. 0: adapt to the duration of recent waits. Negative: never sleep; each waiting thread then needs a CPU."`
 
 	// RndvThresh is the length of a message in bytes from which its data remains at the
 	// sender until the receiver has a matching receive (rendezvous). The zero value means the length from which that
 	// is not slower than eager, by the costs of the lanes, at most 128 KiB: half of
 	// the default EagerWindow. EP.Explain shows the length.
-	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 128k at the latest. A message for which the receiver has no room is announced whatever its length."`
+	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Minimum length in bytes of a message that uses rendezvous. auto: the length from which rendezvous takes less time than eager, at most 128k. If there is no credit for a message, it uses rendezvous at any length."`
 
 	// RndvScheme determines how the data of a rendezvous message is transferred. get_zcopy: the
 	// receiver gets it, if the sender's memory is registered. put_zcopy: the sender puts it, if
 	// the receiver's memory is registered. am: in active messages, which is always possible,
 	// and the fallback of the others. Empty means auto: by cost. A sender sends
 	// keys only with get_zcopy and auto.
-	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
+	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of a rendezvous message is transferred. get_zcopy: the receiver reads the sender's registered memory. put_zcopy: the sender writes to the receiver's registered memory. am: active messages, also the fallback of the other two. auto: the scheme with the least cost."`
 
 	// Costs selects the costs for the choice between eager and rendezvous, and of the scheme:
 	// measured on this machine (uct.Measurer), or declared by transports, which are
 	// the same everywhere. The process measures once, when it sends the first message that needs more than one
 	// call, or that has 1 KiB or more in registered memory. Empty means measured.
 	// Lanes are always chosen by declared costs.
-	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"By which costs messages choose when to be announced and how their data comes: measured on this machine, when the first long message is sent, or declared by the transports, and so the same everywhere."`
+	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"Costs that select eager or rendezvous and the rendezvous scheme. measured: on this machine, when the process sends its first large message. declared: by the transports, the same on every machine."`
 
 	// MaxRndvRails limits the lanes over different devices that share the data of a rendezvous
 	// message, if both sides have them: 1 to 4. 0 means 2.
-	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Lanes over different devices that share the data of an announced message; at most 4."`
+	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Maximum number of lanes over different devices that share the data of a rendezvous message; 1 to 4."`
 
 	// MaxRMARails limits the lanes over different devices that share a large put or get: 1 to 4. 0
 	// means 1. With several lanes a flush and a fence take longer.
-	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Lanes over different devices that share a long put or get; at most 4."`
+	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Maximum number of lanes over different devices that share a large put or get; 1 to 4."`
 
 	// EagerWindow limits the bytes of messages that a peer may send to this process before they are
 	// received; further and larger messages wait at the
 	// sender. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
-	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that each peer may have sent and that were not received; auto means 256k. Less than 16k is 16k."`
+	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that a peer can send before they are received; at least 16k. auto: 256k. Further messages wait at the sender."`
 
 	// EagerBudget limits the sum of the windows of all peers of a worker, in bytes; beyond it, new
 	// connections have 16 KiB each. The zero value means 64 MiB.
-	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
+	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Sum of the windows (EAGER_WINDOW) of all peers of a worker, in bytes. auto: 64m. Beyond it, new connections get 16k each."`
 
 	// PeerBudget limits the memory, in bytes, of messages of one peer worker that were not
 	// received, on all its connections including closed ones. A peer with many connections
 	// gets smaller windows, down to 2 KiB each. The zero value means 32 MiB. The limit holds if it is at
 	// least 5 KiB for each of MaxEPsPerPeer. The only connection of a peer has EagerWindow in any case.
-	PeerBudget config.MemSize `env:"PEER_BUDGET" default:"auto" doc:"Bytes of memory that messages of one peer worker use at most that were not received; auto means 32m. A peer with many endpoints gets smaller windows."`
+	PeerBudget config.MemSize `env:"PEER_BUDGET" default:"auto" doc:"Maximum memory in bytes for unreceived messages of one peer worker. auto: 32m. A peer with many endpoints gets smaller windows."`
 
 	// AuthToken is a secret that all processes of a job share, of 16 bytes or more. Listen and Dial
 	// then require a proof that the other side has the same token before they send anything about this
@@ -105,8 +105,8 @@ type Config struct {
 	// tcp transport rejects connections of processes that do not have the same token.
 	// It encrypts nothing. AuthTokenFile is a file with the token; white space
 	// around the token is ignored. Set one of the two.
-	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of 16 bytes or more that all processes of a job have: sockets of Listen and Dial, and connections of tcp, demand that the other side proves that it has it too. It encrypts nothing. AUTH_TOKEN_FILE is the better place."`
-	AuthTokenFile string        `env:"AUTH_TOKEN_FILE" doc:"File with the secret of AUTH_TOKEN, which only its owner should be able to read."`
+	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of at least 16 bytes that all processes of a job share. Sockets of Listen and Dial and tcp connections require a proof that the other side has the same secret. It does not encrypt anything. AUTH_TOKEN_FILE is safer."`
+	AuthTokenFile string        `env:"AUTH_TOKEN_FILE" doc:"File with the secret of AUTH_TOKEN. Only its owner should be able to read it."`
 
 	// RCache configures memory that operations register themselves: see the package
 	// documentation, "Registration of buffers".
@@ -114,26 +114,26 @@ type Config struct {
 
 	// TagProto selects receive queues of the transport for tagged messages, if the transport
 	// has some (TupleQ); empty or auto: none. See docs/design/0007-tupleq.md.
-	TagProto string `env:"TAG_PROTO" default:"auto" enum:"auto,tupleq,tupleq_copy" doc:"How tagged messages go: auto, eager and by rendezvous; tupleq, also from the sender's buffer into the receive's through a queue for each tag, where the transport has queues; tupleq_copy, so, but what is up to 8k is copied by the sender."`
+	TagProto string `env:"TAG_PROTO" default:"auto" enum:"auto,tupleq,tupleq_copy" doc:"How tagged messages are sent. auto: eager or rendezvous. tupleq: also directly from the sender's buffer to the receive buffer through one queue per tag, where the transport has queues. tupleq_copy: as tupleq, but the sender copies messages of up to 8k."`
 
 	// TupleqMax limits the tags of one worker that have a queue; the least recently used one is
 	// evicted. 0 means 1024.
-	TupleqMax int `env:"TUPLEQ_MAX" default:"1024" doc:"Tags that have a queue at the same time (tupleq)."`
+	TupleqMax int `env:"TUPLEQ_MAX" default:"1024" doc:"Maximum number of tags of a worker that have a queue at the same time, if TAG_PROTO selects queues. The least recently used one is evicted."`
 
 	// TupleqMaxMessage is the maximum length of a message through a queue, in bytes. The zero
 	// value means 1 MiB. The worker allocates as much memory for the rest of messages that are longer
 	// than their receive.
-	TupleqMaxMessage config.MemSize `env:"TUPLEQ_MAX_MESSAGE" default:"auto" doc:"Longest message that goes through a queue (tupleq); auto means 1m."`
+	TupleqMaxMessage config.MemSize `env:"TUPLEQ_MAX_MESSAGE" default:"auto" doc:"Maximum length in bytes of a message through a queue, if TAG_PROTO selects queues. auto: 1m."`
 
 	// TupleqNoWildcards promises that every receive has a full mask: a receive
 	// with another mask then fails with ErrInvalidParam.
-	TupleqNoWildcards bool `env:"TUPLEQ_NO_WILDCARDS" default:"n" doc:"Promises that all receives have a full mask (tupleq); others are refused."`
+	TupleqNoWildcards bool `env:"TUPLEQ_NO_WILDCARDS" default:"n" doc:"The program promises that every tagged receive has a full mask; a receive with another mask fails."`
 
-	Connect ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
+	Connect ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When an endpoint connects. lazy: at the first operation that needs a lane. eager: when it is created."`
 
 	// LatencyStats counts how long operations, rendezvous and connecting take, and the replacement of lanes that
 	// broke, in histograms below [Worker.Stats]. It makes an operation some 0.5 us slower.
-	LatencyStats bool `env:"LATENCY_STATS" default:"n" doc:"Count in histograms how long operations, rendezvous, connecting and the replacement of broken lanes take. Operations get slower by some 0.5 us."`
+	LatencyStats bool `env:"LATENCY_STATS" default:"n" doc:"Record the duration of operations, rendezvous, connection setup and lane replacement in histograms. Each operation takes some 0.5 us longer."`
 
 	// Study has settings that only measurements need.
 	Study Study `env:"STUDY"`
@@ -141,8 +141,8 @@ type Config struct {
 
 // Study has slower alternatives for measurements. Programs use the zero value.
 type Study struct {
-	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When the lane of a remote key and its form there are looked up: at unpack, or again at each operation (for measurements)."`
-	ProgressIdle bool       `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
+	KeyResolve   KeyResolve `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When the lane of a remote key is looked up. unpack: once. op: at each operation (only for measurements)."`
+	ProgressIdle bool       `env:"PROGRESS_IDLE" default:"n" doc:"Poll also interfaces without connections (only for measurements)."`
 }
 
 // RCacheConfig configures the registration cache: UCP registers buffers of large operations by
@@ -151,14 +151,14 @@ type Study struct {
 type RCacheConfig struct {
 	// Enable permits registrations by UCP itself; No disables them and the cache. Empty
 	// means Try.
-	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register memory of the caller for operations where that pays, and keep it registered; n leaves it as it is: only memory that the caller has registered is not copied."`
+	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register buffers of the caller where that makes an operation faster, and cache the registrations. n: operations use zcopy only with memory that the caller has registered."`
 	// Overhead is the cost that registration adds to an operation, for the choice between registering and
 	// copying. 0 means a lookup in the cache, and a share of the cost of one registration.
-	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"What it is taken to cost an operation that its buffer is registered for it; auto is a lookup, 40 ns, and 1/64 of what registering costs once, as buffers are used again."`
+	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"Assumed cost of a registration per operation. auto: a lookup in the cache, 40 ns, and 1/64 of the cost of one registration, because buffers are used again."`
 	// MaxSize is in bytes. With MemZero nothing is cached.
-	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Bytes of memory that stay registered while no operation uses them; 0 deregisters at once."`
+	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Maximum memory in bytes that remains registered while no operation uses it. 0: deregister at once."`
 	// MaxRegions is a number of entries; 0 means 256.
-	MaxRegions int `env:"MAX_REGIONS" default:"256" doc:"Regions of memory that stay registered while no operation uses them."`
+	MaxRegions int `env:"MAX_REGIONS" default:"256" doc:"Maximum number of regions that remain registered while no operation uses them."`
 }
 
 // Validate checks ranges. ErrInvalidParam.

@@ -13,9 +13,9 @@ import (
 // GUCX_LOG_FILE. The zero value logs warnings and errors to standard error.
 type Config struct {
 	// Level is the level of the process.
-	Level Level `env:"LOG_LEVEL" default:"warn" doc:"Least important level that is logged."`
+	Level Level `env:"LOG_LEVEL" default:"warn" doc:"Least severe level that is logged."`
 	// File is appended to instead of standard error.
-	File string `env:"LOG_FILE" doc:"File to append to, %p is the process id and %h the host; empty for standard error."`
+	File string `env:"LOG_FILE" doc:"File to which log messages are appended; %p is replaced by the process id, %h by the host name. Empty: standard error."`
 }
 
 // Table is the configuration for config.FromEnv.

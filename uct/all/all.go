@@ -43,7 +43,7 @@ type Config struct {
 // Adapters says which hardware is used.
 type Adapters struct {
 	// ConnectX uses the devices of the kernel's driver mlx5: see package connectx, which has never run on one.
-	ConnectX bool `env:"CONNECTX" default:"n" doc:"Use ConnectX adapters through the kernel's driver mlx5. No adapter has been tested: run perftest hardware-check first."`
+	ConnectX bool `env:"CONNECTX" default:"n" doc:"Use ConnectX adapters through the kernel driver mlx5. This was not tested with an adapter: run perftest hardware-check first."`
 }
 
 // Tables are the parts of c that the environment can set, for config.FromEnv:

@@ -12,10 +12,10 @@ import (
 type Config struct {
 	// Endpoints is how the threads of the process share a device; EndpointsAuto leaves
 	// that to the configuration of each transport, [PathConfig].
-	Endpoints Endpoints `env:"IB_ENDPOINTS" doc:"How threads share an InfiniBand device, for all transports over it: a device context for each (MPI-everywhere), one context with registers for each (2xDynamic, Dynamic), for two (SharedDynamic) or for all under locks (Static), or one interface that threads take turns with (MPI+threads); auto is what RC_IB_ENDPOINTS and so on say."`
+	Endpoints Endpoints `env:"IB_ENDPOINTS" doc:"How threads share an InfiniBand device, for all transports over it. MPI-everywhere: a device context per thread. 2xDynamic, Dynamic: one context with a register page (UAR) per thread. SharedDynamic: one page for two threads. Static: shared pages with locks. MPI+threads: all threads share one interface. auto: as RC_IB_ENDPOINTS and so on."`
 	// PollIdleTx has Progress poll completion queues also when nothing is outstanding
 	// and they show that they are empty, as UCX polls send queues; for measurements.
-	PollIdleTx bool `env:"POLL_IDLE_TX" default:"n" doc:"Poll completion queues also when nothing is outstanding and they show that they are empty (for measurements)."`
+	PollIdleTx bool `env:"POLL_IDLE_TX" default:"n" doc:"Poll completion queues also when no work request is outstanding (only for measurements)."`
 }
 
 // Validate checks the ranges. ErrInvalidParam.

@@ -12,12 +12,12 @@ import (
 
 // PathConfig says how packets leave a port, and the process. The zero value is ready to use.
 type PathConfig struct {
-	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"entry of the port's GID table to send from; auto takes the first one of RoCE v2 with an IPv4 address, else of RoCE v2, else of RoCE v1 with an IPv4 address, else of RoCE v1"`
-	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0..15"`
-	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
+	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"Entry of the GID table of the port to use as source. auto: the first RoCE v2 entry with an IPv4 address, else the first of RoCE v2, else the first of RoCE v1 with an IPv4 address, else the first of RoCE v1."`
+	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0 to 15."`
+	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"Traffic class of the global routing header, 0 to 255."`
 	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic, and Static for the
 	// ifaces for which the context has no thread domain left.
-	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic; auto is that as long as the device has such pages, then Static), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
+	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS is set. Dynamic: a UAR page per interface. 2xDynamic: two sets of queues, of which every other one is used. SharedDynamic: a UAR page for two interfaces. Static: the UAR pages of the context with locks. MPI-everywhere, MPI+threads: a memory domain has one interface of the transport; with MPI+threads the threads take turns. auto: Dynamic while the device has pages, then Static."`
 }
 
 // Validate checks the ranges.

@@ -12,8 +12,8 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	FIFOSize int            `env:"FIFO_SIZE" default:"256" doc:"Messages that wait for the iface's Progress; rounded up to a power of two."`
-	SegSize  config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
+	FIFOSize int            `env:"FIFO_SIZE" default:"256" doc:"Maximum number of messages that wait for Progress; 2 to 32768, rounded up to a power of two."`
+	SegSize  config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Maximum length of an active message, in bytes; 256 to 1m."`
 	// Group lets ifaces that one goroutine drives reach each other; nil: only itself.
 	Group *Group
 }

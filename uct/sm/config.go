@@ -17,18 +17,18 @@ import (
 // FirstTouch and NUMANode belong to the memory domain, the rest to an iface. Peers need
 // not agree, but on SocketDir.
 type Config struct {
-	FIFOSize       int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
-	SegSize        config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Longest active message: by default 8 KiB of data and its headers."`
-	Segs           int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
-	MaxPeers       int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
-	CMA            config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
-	ArenaSize      config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine, or less where limits (ulimit -v, -f) leave less room. Only what is allocated takes memory, and address space of peers."`
-	HugeTLB        config.Ternary `env:"HUGETLB" default:"n" doc:"Huge pages for allocated memory. They are of the machine's pool and reserved for all of ARENA_SIZE, which must then be given; y: an error where there are not enough; try: transparent ones instead if the system has them, else base pages."`
-	FirstTouch     config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
-	NUMANode       string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of the thread that touches it first."`
-	ConnectTimeout time.Duration  `env:"CONNECT_TIMEOUT" default:"10s" doc:"How long connecting to a peer may take, on either side."`
-	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes find each other that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
-	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
+	FIFOSize       int            `env:"FIFO_SIZE" default:"256" doc:"Maximum number of messages in flight to one peer; 2 to 4096, rounded up to a power of two."`
+	SegSize        config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Maximum length of an active message including headers, in bytes; 256 to 64k."`
+	Segs           int            `env:"SEGS" default:"64" doc:"Maximum number of messages of more than 120 bytes in flight to one peer; 1 to 256."`
+	MaxPeers       int            `env:"MAX_PEERS" default:"1024" doc:"Maximum number of peers that connect to one interface; 1 to 1024."`
+	CMA            config.Ternary `env:"CMA" default:"auto" doc:"Use process_vm_readv and process_vm_writev (UCX: transport cma) for registered memory of peers. auto: if the system forbids them, the peer copies in its progress calls. y: do not connect to a peer where they are forbidden; short gets are then available. n: the peer always copies."`
+	ArenaSize      config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory, in bytes. auto: the size of the memory of the machine, or less if a limit (ulimit -v, -f) requires it. Only allocated parts use memory, and address space of peers."`
+	HugeTLB        config.Ternary `env:"HUGETLB" default:"n" doc:"Use huge pages for allocated memory (UCX: HUGETLB_MODE). They are reserved for all of ARENA_SIZE, which must be set. y: fail if there are not enough huge pages. try: use transparent huge pages if the system has them, else base pages."`
+	FirstTouch     config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Create the pages of allocated memory at once, on the NUMA node of the caller."`
+	NUMANode       string         `env:"NUMA_NODE" default:"auto" doc:"Number of the preferred NUMA node of allocated memory. auto: the node of the thread that first accesses it."`
+	ConnectTimeout time.Duration  `env:"CONNECT_TIMEOUT" default:"10s" doc:"Maximum time to connect to a peer, on either side."`
+	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory of the socket files by which processes in different network namespaces find each other. Empty: abstract sockets. Peers must use the same directory; the path can differ."`
+	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users whose processes may connect, in addition to the user of this process. They can then read and write all allocated memory."`
 }
 
 // UIDs are numbers of users.

@@ -16,34 +16,34 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	Devices       []string       `env:"DEVICES" doc:"Network devices that are offered and listened on, and no others: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Empty means loopback and, when a worker listens on or dials from an address of the network, the device of that address."`
-	Port          PortRange      `env:"PORT" default:"0" doc:"Port on which an interface listens, or first and last of a range, such as 7700-7799: the first one that is free. A worker needs one on each of its devices. 0 lets the kernel choose."`
-	SharePort     config.Ternary `env:"SHARE_PORT" default:"try" doc:"Peers that have dialed a worker connect to the port that it listens on, so that a firewall has to permit one port only. try: interfaces listen on a port of their own besides, to which peers connect if that fails. y: an interface on the network that is opened because the worker listens has no port of its own. n: peers connect to the interface's own port only."`
-	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
-	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
-	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
-	TxOps         int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
-	Join          config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
-	JoinV         config.MemSize `env:"JOINV" default:"256k" doc:"So many bytes of zero-copy sends that follow one another are written together."`
-	SendvThresh   config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy operations of up to this length are copied."`
-	Congestion    string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
-	SndBuf        config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
-	RcvBuf        config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
-	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established; time in which the worker makes no progress does not count. An interface dials 256 at a time, or 4 while the process dials as many; the time of the others begins when they are dialed."`
-	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"10s" doc:"Time in which the handshake of an accepted connection must end: as long as peers try to connect (CONN_TIMEOUT). A peer that no endpoint here names must also send a first frame, and the rest of each frame, within this time."`
-	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"1024" doc:"Accepted connections of peers that no endpoint here names, with or without a handshake; at most half of the file descriptors of the process. One more evicts the oldest of the host that has most. As many peers as may connect at once. With TLS, connections after the handshake do not count."`
-	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface. One more evicts the oldest of a peer that no endpoint here names; without such a connection the new peer is refused."`
-	ConnsPerPeer  int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Connections to a peer, at most 16: long puts are striped over them. More than one pays where one flow does not fill the link, not on loopback. The smaller number of the two sides counts."`
-	StripeThresh  config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Zero-copy puts of at least this length are striped, if there are connections to stripe over."`
-	KeepIdle      time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
-	KeepInterval  time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
-	UserTimeout   time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that acknowledges nothing of what it is sent, data or probes, is taken for gone; one second is the least. A process that reads nothing may take as long as it likes."`
-	Linger        time.Duration  `env:"LINGER" default:"5s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+	Devices       []string       `env:"DEVICES" doc:"Network devices to offer and to listen on: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Empty: loopback, and the device of an address of the network that a worker listens on or dials from."`
+	Port          PortRange      `env:"PORT" default:"0" doc:"TCP port of an interface (UCX: PORT_RANGE), or first and last port of a range such as 7700-7799, of which the first free one is used. A worker needs one port per device. 0: the kernel chooses."`
+	SharePort     config.Ternary `env:"SHARE_PORT" default:"try" doc:"Peers that have dialed a worker connect to the port of its listener, so that a firewall must permit only one port. try: an interface also has a port of its own, to which peers connect if that fails. y: an interface that is opened because the worker listens has no port of its own. n: peers connect only to the port of the interface."`
+	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Maximum length of an active message without its header, in bytes (UCX: TX_SEG_SIZE and RX_SEG_SIZE); 256 to 16m. Peers must use the same value."`
+	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Size of the transmit buffer of a connection, in bytes; at least two segments are used, at most 256m."`
+	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Size of the receive buffer of a connection, in bytes; at least one segment is used, at most 256m."`
+	TxOps         int            `env:"TX_OPS" default:"1024" doc:"Maximum number of outstanding operations with a completion or a reply, on all connections together; 1 to 1048576."`
+	Join          config.MemSize `env:"JOIN" default:"64k" doc:"Bytes of small messages that are collected before they are written to the socket together; 1 to 256m."`
+	JoinV         config.MemSize `env:"JOINV" default:"256k" doc:"Bytes of successive zcopy sends that are written to the socket together; JOIN to 256m."`
+	SendvThresh   config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Maximum length of a zcopy operation that is copied nevertheless, in bytes; at most SEG_SIZE."`
+	Congestion    string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic. Empty: reno on loopback, elsewhere the default of the system."`
+	SndBuf        config.MemSize `env:"SNDBUF" default:"auto" doc:"Size of the send buffer of a socket, in bytes (SO_SNDBUF). auto: the kernel chooses."`
+	RcvBuf        config.MemSize `env:"RCVBUF" default:"auto" doc:"Size of the receive buffer of a socket, in bytes (SO_RCVBUF). auto: the kernel chooses."`
+	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Maximum time to establish a connection; 1ms to 1h. An interface dials at most 256 at a time; the time of the others starts when they are dialed."`
+	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"10s" doc:"Maximum time of the handshake of an accepted connection, 1ms to 1h; as CONN_TIMEOUT of the peers. A peer to which no endpoint exists must also send its first frame, and the rest of each frame, within this time."`
+	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"1024" doc:"Maximum number of accepted connections of peers to which no endpoint exists, before or after the handshake; 1 to 65536, and at most half of the file descriptors of the process. A further one evicts the oldest one of the host with the most. It must be at least the number of peers that connect at once. With TLS, connections do not count after the handshake."`
+	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Maximum number of connections of an interface; 1 to 1048576. A further one evicts the oldest one to whose peer no endpoint exists; if there is none, the new peer is rejected."`
+	ConnsPerPeer  int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Number of connections to a peer, 1 to 16; large puts are striped over them. More than 1 is faster only where one connection does not saturate the link; it is not on loopback. The smaller number of the two sides applies."`
+	StripeThresh  config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Minimum length of a zcopy put that is striped over several connections, in bytes; 1 to 1g."`
+	KeepIdle      time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Time without data after which a peer is probed (TCP_KEEPIDLE); 1ms to 1h."`
+	KeepInterval  time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between two probes (TCP_KEEPINTVL); 1ms to 1h."`
+	UserTimeout   time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that does not acknowledge data or probes counts as dead (TCP_USER_TIMEOUT); 1ms to 1h, at least 1s is used. A process that does not read has no time limit."`
+	Linger        time.Duration  `env:"LINGER" default:"5s" doc:"Maximum time that closing an interface waits until the hosts of its peers have acknowledged the last bytes; 1ms to 1h."`
 
-	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused: connections of the transport and the tcp sockets of Listen and Dial. With none of them, all of it goes in clear."`
+	TLSCert string `env:"TLS_CERT" doc:"File with the certificate of this side and the intermediate certificates (PEM). With TLS_CERT, TLS_KEY and TLS_CA, connections of the transport and the tcp sockets of Listen and Dial use TLS 1.3 with certificates of both sides; peers without TLS are rejected. With none of them, nothing is encrypted."`
 	TLSKey  string `env:"TLS_KEY" doc:"File with the private key of TLS_CERT (PEM)."`
-	TLSCA   string `env:"TLS_CA" doc:"File with the authorities that certificates of peers must come from (PEM)."`
-	TLSName string `env:"TLS_NAME" doc:"Name that certificates of all peers must carry: a DNS name, an IP address or a URI, of which one that ends in /* permits all below it, such as spiffe://cluster/*. Empty means the IP address at the other end of the connection. Both sides check."`
+	TLSCA   string `env:"TLS_CA" doc:"File with the certificate authorities that must have issued the certificates of peers (PEM)."`
+	TLSName string `env:"TLS_NAME" doc:"Name that the certificates of all peers must contain: a DNS name, an IP address or a URI. A URI that ends in /* permits all names below it, such as spiffe://cluster/*. Empty: the IP address of the peer. Both sides check."`
 
 	// TLS is used in place of the files. It needs certificates for both roles,
 	// RootCAs and ClientCAs; versions below 1.3, resumption and clients without

@@ -16,30 +16,30 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	Devices      []string       `env:"DEVICES" doc:"Network devices that are offered, by name, or all. Empty means loopback."`
-	Family       string         `env:"FAMILY" doc:"Address family of a device that has both: inet or inet6. Empty means inet. The loopback device uses inet unless it is named here."`
-	Port         int            `env:"PORT" default:"0" doc:"Port on which an interface listens; 0 lets the kernel choose."`
-	LoopbackAddr string         `env:"LOOPBACK_ADDR" doc:"Form of the address of a loopback device: wide, of UCX up to release 1.18, or narrow, of later ones. Releases reach each other over loopback only if the form is the same. Empty means wide."`
-	TxSegSize    config.MemSize `env:"TX_SEG_SIZE" default:"8k" doc:"Longest active message that is sent by copying."`
-	MaxFrame     config.MemSize `env:"MAX_FRAME" default:"64k" doc:"Longest active message that is sent or received: RX_SEG_SIZE of the UCX peers."`
-	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two frames are taken."`
-	RxBuf        config.MemSize `env:"RX_BUF" default:"128k" doc:"Receive buffer of a connection, and the most that it holds of what a peer has sent and nobody has taken; at least a frame is taken."`
-	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Zero-copy sends and flushes in flight, on all connections together."`
-	Join         config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
-	SendvThresh  config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy sends of up to this length are copied."`
-	SndBuf       config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
-	RcvBuf       config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
+	Devices      []string       `env:"DEVICES" doc:"Network devices to offer, by name, or all. Empty: loopback."`
+	Family       string         `env:"FAMILY" doc:"Address family of a device that has both: inet or inet6 (UCX: AF_PRIO). Empty: inet. The loopback device uses inet6 only if this is set."`
+	Port         int            `env:"PORT" default:"0" doc:"TCP port of an interface (UCX: PORT_RANGE). 0: the kernel chooses."`
+	LoopbackAddr string         `env:"LOOPBACK_ADDR" doc:"Format of the address of a loopback device: wide, as in UCX up to release 1.18, or narrow, as in later ones. Peers reach each other over loopback only with the same format. Empty: wide."`
+	TxSegSize    config.MemSize `env:"TX_SEG_SIZE" default:"8k" doc:"Maximum length of an active message that is sent by bcopy, in bytes; 64 to MAX_FRAME."`
+	MaxFrame     config.MemSize `env:"MAX_FRAME" default:"64k" doc:"Maximum length of an active message that is sent or received, in bytes: RX_SEG_SIZE of the UCX peers; 512 to 16m."`
+	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Size of the transmit buffer of a connection, in bytes; at least two frames are used, at most 256m."`
+	RxBuf        config.MemSize `env:"RX_BUF" default:"128k" doc:"Size of the receive buffer of a connection, and maximum of unprocessed bytes of a peer that are stored; at least one frame is used, at most 256m."`
+	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Maximum number of outstanding zcopy sends and flushes, on all connections together; 1 to 1048576."`
+	Join         config.MemSize `env:"JOIN" default:"64k" doc:"Bytes of small messages that are collected before they are written to the socket together; 1 to 256m."`
+	SendvThresh  config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Maximum length of a zcopy send that is copied nevertheless, in bytes; at most TX_SEG_SIZE."`
+	SndBuf       config.MemSize `env:"SNDBUF" default:"auto" doc:"Size of the send buffer of a socket, in bytes (SO_SNDBUF). auto: the kernel chooses."`
+	RcvBuf       config.MemSize `env:"RCVBUF" default:"auto" doc:"Size of the receive buffer of a socket, in bytes (SO_RCVBUF). auto: the kernel chooses."`
 
-	ConnTimeout  time.Duration `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
-	HelloTimeout time.Duration `env:"HELLO_TIMEOUT" default:"10s" doc:"Time in which an accepted connection must send its connection request. A peer that no endpoint here names must also send the rest of each frame within this time."`
-	MaxUnnamed   int           `env:"MAX_UNNAMED" default:"1024" doc:"Accepted connections of peers that no endpoint here names; at most half of the file descriptors of the process. One more evicts one of the source that has most: the oldest without a connection request, else the oldest."`
-	MaxPerSource int           `env:"MAX_PER_SOURCE" default:"512" doc:"Of these, connections from one IP address, or one /64 network of IPv6. One more evicts another of the same source."`
-	MaxConns     int           `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface. One more evicts a connection of a peer that no endpoint here names; without such a connection the new one is refused."`
-	AnySource    bool          `env:"ANY_SOURCE" doc:"Accept connection requests of peers that listen on another IP address than they connect from, as hosts with several addresses may. They are refused otherwise, because the request is only the peer's claim."`
-	KeepIdle     time.Duration `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
-	KeepInterval time.Duration `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
-	UserTimeout  time.Duration `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that acknowledges nothing of what it is sent, data or probes, is taken for gone; one second is the least."`
-	Linger       time.Duration `env:"LINGER" default:"5s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+	ConnTimeout  time.Duration `env:"CONN_TIMEOUT" default:"10s" doc:"Maximum time to establish a connection; 1ms to 1h."`
+	HelloTimeout time.Duration `env:"HELLO_TIMEOUT" default:"10s" doc:"Maximum time until an accepted connection has sent its connection request; 1ms to 1h. A peer to which no endpoint exists must also send the rest of each frame within this time."`
+	MaxUnnamed   int           `env:"MAX_UNNAMED" default:"1024" doc:"Maximum number of accepted connections of peers to which no endpoint exists; 1 to 65536, and at most half of the file descriptors of the process. A further one evicts one of the source with the most: the oldest without a connection request, else the oldest."`
+	MaxPerSource int           `env:"MAX_PER_SOURCE" default:"512" doc:"Maximum number of these connections from one IP address, or from one /64 network of IPv6; 1 to 65536. A further one evicts another one of the same source."`
+	MaxConns     int           `env:"MAX_CONNS" default:"4096" doc:"Maximum number of connections of an interface; 1 to 1048576. A further one evicts a connection to whose peer no endpoint exists; if there is none, the new one is rejected."`
+	AnySource    bool          `env:"ANY_SOURCE" doc:"Accept connection requests of peers that listen on another IP address than they connect from, as hosts with several addresses may do. They are rejected otherwise, because the address in the request is only the peer's claim."`
+	KeepIdle     time.Duration `env:"KEEPIDLE" default:"10s" doc:"Time without data after which a peer is probed (TCP_KEEPIDLE); 1ms to 1h."`
+	KeepInterval time.Duration `env:"KEEPINTVL" default:"2s" doc:"Time between two probes (TCP_KEEPINTVL); 1ms to 1h."`
+	UserTimeout  time.Duration `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that does not acknowledge data or probes counts as dead (TCP_USER_TIMEOUT); 1ms to 1h, at least 1s is used. A process that does not read has no time limit."`
+	Linger       time.Duration `env:"LINGER" default:"5s" doc:"Maximum time that closing an interface waits until the hosts of its peers have acknowledged the last bytes; 1ms to 1h."`
 
 	// sys replaces the system calls on connected sockets, for tests of faults.
 	sys sockio.IO

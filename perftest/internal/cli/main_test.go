@@ -333,7 +333,7 @@ func TestMain_Info(t *testing.T) {
 		{"info -p", []string{"score is 1 / (latency + overhead + 4 KiB)"}},
 		{"info -s", []string{"cores"}},
 		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
-		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
+		{"info -f", []string{"# Length of the send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
 		{"info --resources", []string{"QP, depth 64", "bytes", "MPI-everywhere", "256", "MPI+threads"}},
 		{"info --resources --fabric loop", []string{"softhca-loop", "SharedDynamic", "do not reach each other"}},
 		{"info --fabric loop", []string{"softhca-loop"}},

@@ -22,7 +22,7 @@ const (
 // use.
 type RCConfig struct {
 	rccore.Config
-	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Work requests of an endpoint that one doorbell waits for; 1 rings at once. With more, what was posted may stay in the queue until as many are there or until the next progress, flush, fence, arm or close: call one of them after the last post. Not more than TX_QUEUE_LEN."`
+	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of work requests of an endpoint per doorbell, 1 to TX_QUEUE_LEN. With more than 1, a posted request may remain in the queue until there are as many, or until the next progress, flush, fence, arm or close: call one of them after the last post."`
 }
 
 // maxPostlist is the longest send queue.
@@ -49,7 +49,7 @@ func RC(defaults RCConfig) ib.Transport {
 // use.
 type UDConfig struct {
 	udcore.Config
-	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Datagrams that one doorbell waits for; 1 rings at once. With more, what was posted may stay in the queue until as many are there or until the next progress, flush of the interface, arm or close: call one of them after the last post."`
+	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of datagrams per doorbell. With more than 1, a posted datagram may remain in the queue until there are as many, or until the next progress, flush of the interface, arm or close: call one of them after the last post."`
 }
 
 // Validate checks the range of what ud does not have, for config.FromEnv, and

@@ -18,7 +18,7 @@ const xrcOverhead = 45 * time.Nanosecond
 // use.
 type XRCConfig struct {
 	xrccore.Config
-	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Work requests of an endpoint that one doorbell waits for, as with rc_mlx5; 1 with SHARE_DOMAIN."`
+	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of work requests of an endpoint per doorbell, as with rc_mlx5; 1 with SHARE_DOMAIN."`
 }
 
 // Validate checks the ranges, for config.FromEnv, and replaces zeros of what xrc does not

@@ -14,20 +14,20 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Send queue of an endpoint, in work requests."`
-	TxCQDepth   int            `env:"TX_CQ_LEN" default:"4096" doc:"Work requests in flight on all endpoints together."`
-	TxBuffers   int            `env:"TX_BUFS" default:"256" doc:"Bounce buffers of SEG_SIZE for bcopy operations."`
-	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Longest short operation."`
-	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Pieces of memory in one send work request, including the header of a zero-copy message."`
-	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"At most so many work requests of a busy endpoint go without completion."`
-	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Completions that one progress takes."`
-	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Receive buffers, shared by all endpoints."`
-	SegSize     config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Bounce and receive buffers: longest bcopy operation and active message. Peers must agree."`
-	FCWindow    int            `env:"FC_WND_SIZE" default:"128" doc:"Credits: active messages that a peer may send before it hears back. Not more than half the receive queue is granted."`
-	Timeout     time.Duration  `env:"TIMEOUT" default:"1s" doc:"Local acknowledgement timeout of one attempt; rounded up to 4.096us * 2^n."`
-	RetryCount  int            `env:"RETRY_COUNT" default:"7" doc:"Attempts after the first that an unanswered packet gets."`
-	RNRTimeout  time.Duration  `env:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer is asked to wait when no receive buffer is posted."`
-	MaxRDAtomic int            `env:"MAX_RD_ATOMIC" default:"16" doc:"Reads and atomics of an endpoint in flight in each direction."`
+	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue of an endpoint, in work requests; 1 to 32768."`
+	TxCQDepth   int            `env:"TX_CQ_LEN" default:"4096" doc:"Maximum number of outstanding work requests of all endpoints together; 1 to 1048576."`
+	TxBuffers   int            `env:"TX_BUFS" default:"256" doc:"Number of bounce buffers of SEG_SIZE bytes for bcopy (UCX: TX_MAX_BUFS); 1 to 1048576."`
+	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Maximum length of a short operation, in bytes (UCX: TX_MIN_INLINE); 8 to SEG_SIZE."`
+	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Maximum number of scatter-gather entries of a send work request, including the header of a zcopy message (UCX: TX_MIN_SGE); 2 to 16."`
+	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"Maximum number of work requests of an endpoint between two signaled ones; 1 to 32768."`
+	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Maximum number of completions per progress call (UCX: TX_MAX_POLL and RX_MAX_POLL); 1 to 1024."`
+	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Number of receive buffers, which all endpoints share; 4 to 32768."`
+	SegSize     config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Size of bounce and receive buffers, and maximum length of a bcopy operation and an active message, in bytes; 8 to 1m. Peers must use the same value."`
+	FCWindow    int            `env:"FC_WND_SIZE" default:"128" doc:"Number of active messages that a peer can send before it gets credit back; 1 to 65535, and at most half of RX_QUEUE_LEN."`
+	Timeout     time.Duration  `env:"TIMEOUT" default:"1s" doc:"Timeout of an unacknowledged packet before it is sent again; rounded up to 4.096us * 2^n."`
+	RetryCount  int            `env:"RETRY_COUNT" default:"7" doc:"Number of retransmissions of an unacknowledged packet; 1 to 7."`
+	RNRTimeout  time.Duration  `env:"RNR_TIMEOUT" default:"1ms" doc:"Time that the peer waits before it sends again if no receive buffer is posted."`
+	MaxRDAtomic int            `env:"MAX_RD_ATOMIC" default:"16" doc:"Maximum number of outstanding reads and atomics of an endpoint in each direction; 1 to 255."`
 	IB          ib.PathConfig  `env:"IB"`
 }
 

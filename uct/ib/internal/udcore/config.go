@@ -16,18 +16,18 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Send queue, in datagrams."`
-	TxBuffers   int            `env:"TX_BUFS" default:"1024" doc:"Datagrams kept until they are acknowledged, on all endpoints together."`
-	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Longest datagram, with the 8 bytes of its header, that is copied into the send queue."`
-	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Pieces of memory in one datagram, including the header."`
-	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"At most so many inline datagrams go without completion."`
-	Window      int            `env:"WINDOW" default:"256" doc:"Datagrams of one endpoint that are not acknowledged."`
-	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Completions that one progress takes."`
-	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Receive buffers."`
-	Timeout     time.Duration  `env:"TIMEOUT" default:"30s" doc:"A peer that acknowledges nothing for so long is dead."`
-	RTO         time.Duration  `env:"TIMER_RTO" default:"10ms" doc:"Time after which a datagram is sent again; doubles with each attempt."`
-	MaxRTO      time.Duration  `env:"TIMER_MAX_RTO" default:"300ms" doc:"Bound of that time."`
-	MaxConns    int            `env:"MAX_CONNS" default:"65536" doc:"Connections, those that peers ask for included."`
+	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue, in datagrams; 1 to 32768."`
+	TxBuffers   int            `env:"TX_BUFS" default:"1024" doc:"Maximum number of unacknowledged datagrams of all endpoints together (UCX: TX_MAX_BUFS); 1 to 1048576."`
+	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Maximum length of an inline datagram including its header of 8 bytes (UCX: TX_MIN_INLINE); at most 1k."`
+	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Maximum number of scatter-gather entries of a datagram, including the header (UCX: TX_MIN_SGE); 2 to 16."`
+	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"Maximum number of inline datagrams between two signaled ones; 1 to 32768."`
+	Window      int            `env:"WINDOW" default:"256" doc:"Maximum number of unacknowledged datagrams of one endpoint (UCX: MAX_WINDOW); 1 to 4096."`
+	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Maximum number of completions per progress call (UCX: TX_MAX_POLL and RX_MAX_POLL); 1 to 1024."`
+	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Number of receive buffers; 4 to 32768."`
+	Timeout     time.Duration  `env:"TIMEOUT" default:"30s" doc:"Time without an acknowledgement after which a peer counts as dead."`
+	RTO         time.Duration  `env:"TIMER_RTO" default:"10ms" doc:"Time after which an unacknowledged datagram is sent again; it doubles with each retransmission. At most TIMER_MAX_RTO and TIMEOUT."`
+	MaxRTO      time.Duration  `env:"TIMER_MAX_RTO" default:"300ms" doc:"Maximum time between two retransmissions of a datagram."`
+	MaxConns    int            `env:"MAX_CONNS" default:"65536" doc:"Maximum number of connections, including those that peers request."`
 	IB          ib.PathConfig  `env:"IB"`
 }
 

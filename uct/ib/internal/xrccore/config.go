@@ -13,11 +13,11 @@ import (
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
 	rccore.Config
-	ShareDomain  string `env:"SHARE_DOMAIN" default:"n" enum:"n,process,host" doc:"Who shares an XRC domain: n, nobody, each endpoint has a connection; process, the interfaces of a memory domain; host, those of all processes of the user on the host. An endpoint to one of a domain uses the connection that the interface has to the others."`
-	DomainDir    string `env:"DOMAIN_DIR" doc:"Directory of the file by which processes find their XRC domain, with SHARE_DOMAIN=host. Those with another directory are in another domain. Without, $XDG_RUNTIME_DIR, or the directory for temporary files."`
-	QueueConns   int    `env:"QUEUE_CONNS" default:"4" doc:"Receive queues of a peer that an endpoint can send to at the same time."`
-	QueueTxDepth int    `env:"QUEUE_TX_LEN" default:"16" doc:"Messages under way on one connection to a receive queue."`
-	QueueCQDepth int    `env:"QUEUE_CQ_LEN" default:"16384" doc:"Receives that are posted and messages that are under way on all receive queues and connections to them together."`
+	ShareDomain  string `env:"SHARE_DOMAIN" default:"n" enum:"n,process,host" doc:"Who shares an XRC domain. n: nobody; each endpoint has a connection. process: the interfaces of a memory domain. host: the interfaces of all processes of the user on the host. An endpoint to an interface of a domain uses the existing connection to the domain."`
+	DomainDir    string `env:"DOMAIN_DIR" doc:"Directory of the file by which processes find their XRC domain, with SHARE_DOMAIN=host. Processes with different directories use different domains. Empty: $XDG_RUNTIME_DIR, or else the directory for temporary files."`
+	QueueConns   int    `env:"QUEUE_CONNS" default:"4" doc:"Maximum number of receive queues of a peer that an endpoint can send to at the same time; 1 to 64."`
+	QueueTxDepth int    `env:"QUEUE_TX_LEN" default:"16" doc:"Maximum number of outstanding messages on one connection to a receive queue; 1 to 1024."`
+	QueueCQDepth int    `env:"QUEUE_CQ_LEN" default:"16384" doc:"Maximum number of posted receives of all receive queues and outstanding messages of all connections to queues together; 128 to 262144."`
 }
 
 // Values of Config.ShareDomain.
