@@ -23,8 +23,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
 )
 
-// Default sizes of crossover, in bytes.
+// Sizes of crossover, in bytes: those by default, with which it takes less than half a minute, and the name and the
+// bounds of all that it has.
 const (
+	crossoverSizes = "8,1k,8k,64k,512k"
+	everySize      = "all"
 	leastCrossover = 8
 	mostCrossover  = 4 << 20
 )
@@ -56,7 +59,8 @@ to --again times, each time in new processes. A scheme that a transport does not
 have is replaced by one that it has.
 
 Exit status: 1 if auto still loses more than --limit percent in a row.`,
-		Example: `  perftest crossover                        all transports, memories and sizes
+		Example: `  perftest crossover                    five sizes over each transport
+  perftest crossover --memory alloc,mapped,plain -s all -n 1k    many minutes
   perftest crossover -x sm --memory mapped -t tag_lat -s 1k-64k
   perftest crossover -x rc_mlx5 --limit 30 -o csv`,
 		Args: usage(cobra.NoArgs),
@@ -65,12 +69,12 @@ Exit status: 1 if auto still loses more than --limit percent in a row.`,
 	f, s := cmd.Flags(), &x.settings
 	f.SortFlags = false
 	f.StringSliceVarP(&x.transports, "transport", "x", []string{"sm", "tcp", "rc", "rc_mlx5"}, "transports")
-	f.StringSliceVar(&x.memories, "memory", layer.MemoryNames(), "classes of memory of both sides")
+	f.StringSliceVar(&x.memories, "memory", layer.MemoryNames()[:1], "classes of memory of both sides, of "+strings.Join(layer.MemoryNames(), ", "))
 	f.StringSliceVarP(&s.tests, "test", "t", []string{"tag_lat", "am_lat"}, "tests of messages")
-	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two (default 8-4m and the middles between)")
+	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; all: powers of two of 8-4m and the middles between (default "+crossoverSizes+")")
 	f.Float64Var(&x.limit, "limit", 15, "how much longer auto may take than the best protocol, in percent")
-	f.IntVar(&x.again, "again", 2, "how often rows beyond the limit are measured again")
-	quantity.Count(f, &s.iterations, "iters", "n", 1000, "messages of each protocol in a row")
+	f.IntVar(&x.again, "again", 1, "how often rows beyond the limit are measured again")
+	quantity.Count(f, &s.iterations, "iters", "n", 500, "messages of each protocol in a row")
 	quantity.Count(f, &s.warmup, "warmup", "w", 20, "messages before the clock runs")
 	f.IntVar(&s.rounds, "rounds", 50, "turns in which the protocols share the messages")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", "))
@@ -183,7 +187,10 @@ func (x *crossoverFlags) cells() (cells []cell, err error) {
 	case x.limit < 0 || x.again < 0:
 		return nil, fmt.Errorf("--limit %v --again %d: at least 0", x.limit, x.again)
 	}
-	if x.settings.sizes == "" {
+	switch x.settings.sizes {
+	case "":
+		x.settings.sizes = crossoverSizes
+	case everySize:
 		x.settings.sizes = sizeList(crossover.Sizes(leastCrossover, mostCrossover))
 	}
 	if _, err := parseSizes(x.settings.sizes); err != nil {

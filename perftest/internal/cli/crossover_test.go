@@ -15,7 +15,7 @@ import (
 )
 
 // fewMessages are flags of a crossover that takes a moment, and whose times mean nothing.
-var fewMessages = strings.Fields("crossover -q -n 4 -w 1 --rounds 2 -o json --again 0 -s 8,2k,64k")
+var fewMessages = strings.Fields("crossover -q --memory alloc,mapped,plain -n 4 -w 1 --rounds 2 -o json --again 0 -s 8,2k,64k")
 
 // TestCrossover_Rows: each row has a time of each protocol, and the protocol of Explain. Any choice is
 // within the limit.

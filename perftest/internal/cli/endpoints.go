@@ -42,7 +42,7 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd) },
 	}
 	f := cmd.Flags()
-	e.sharing.bind(f)
+	e.sharing.bind(f, 100_000)
 	quantity.Counts(f, &e.threads, "threads", "t", []int{1, 2, 4, 8, 16}, "numbers of threads")
 	e.categories.bind(f)
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")

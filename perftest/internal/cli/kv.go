@@ -47,7 +47,7 @@ Stores: kv, in which a read is a get from the memory of the server and an update
 is a call; kv-replicated, the same with a second server that has each update
 before it is acknowledged; redis, redis-server without persistence over a unix
 socket, which is left out where it is not installed.`,
-		Example: `  perftest kv                                    all workloads, 1 to 16 clients
+		Example: `  perftest kv                                    all workloads, 1 and 4 clients
   perftest kv --workloads b --clients 4 --value 1000 -o csv
   perftest kv --stores kv,redis --time 5s`,
 		Args:    usage(cobra.NoArgs),
@@ -58,10 +58,10 @@ socket, which is left out where it is not installed.`,
 	f.SortFlags = false
 	f.StringSliceVar(&k.workloads, "workloads", []string{"A", "B", "C"}, "workloads: A, B, C")
 	f.StringSliceVar(&k.study.Stores, "stores", kv.Stores(), "stores to compare")
-	quantity.Counts(f, &k.study.Clients, "clients", "t", []int{1, 2, 4, 8, 16}, "numbers of clients, each a process")
+	quantity.Counts(f, &k.study.Clients, "clients", "t", []int{1, 4}, "numbers of clients, each a process")
 	quantity.Count(f, &k.study.Records, "records", "n", 10_000, "records in the store")
 	f.IntVar(&k.study.Value, "value", 100, "length of a value in bytes")
-	f.DurationVar(&k.study.Time, "time", 300*time.Millisecond, "how long each row is measured in a round")
+	f.DurationVar(&k.study.Time, "time", 200*time.Millisecond, "how long each row is measured in a round")
 	f.IntVar(&k.study.Rounds, "rounds", 3, "turns in which all stores are measured; the one with the median rate counts")
 	f.StringVarP(&k.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&k.quiet, "quiet", "q", false, "show no progress")

@@ -43,7 +43,7 @@ gives each thread a context of its own and takes --ways as numbers of threads.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
 	}
 	f := cmd.Flags()
-	m.bind(f)
+	m.bind(f, 30_000)
 	f.IntVarP(&m.base.Threads, "threads", "t", 16, "threads")
 	f.StringSliceVar(&m.share, "share", shareNames(), "kinds of objects to share")
 	quantity.Counts(f, &m.ways, "ways", "", []int{1, 2, 4, 8, 16}, "how many threads share one")

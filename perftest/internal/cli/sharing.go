@@ -59,9 +59,9 @@ var uarPolicies = map[string]mlx5.UARPolicy{"static": mlx5.UARStatic, "lazy": ml
 // policyNames are the values of --uar-policy.
 func policyNames() []string { return slices.Sorted(maps.Keys(uarPolicies)) }
 
-// bind binds the flags of benchmarks that send messages.
-func (s *sharing) bind(f *pflag.FlagSet) {
-	quantity.Count(f, &s.base.Messages, "iters", "n", 100_000, "messages of each thread")
+// bind binds the flags of benchmarks that send messages, by default n from each thread.
+func (s *sharing) bind(f *pflag.FlagSet, n int) {
+	quantity.Count(f, &s.base.Messages, "iters", "n", n, "messages of each thread")
 	f.IntVarP(&s.base.Size, "size", "s", 2, "message size in bytes")
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
 	s.bindCommon(f)

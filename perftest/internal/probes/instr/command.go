@@ -20,7 +20,7 @@ import (
 
 // Defaults of the command.
 const (
-	defaultReps = 20
+	defaultReps = 3
 	// warmup lets pools fill and periodic work of the layers, such as the
 	// moderation of completions, settle.
 	warmup = 130
@@ -64,8 +64,8 @@ A child process runs each operation over verbs, UCT and UCP on the software HCA,
 and over mlx5 queues without verbs (averbs) below rc_mlx5, while this one
 single-steps it with ptrace. That needs no performance counters and no
 privilege, and the counts are exact: they compare layers on a noisy machine.
-Everything takes a minute or two, less than half of that with
---no-device, and a few operations (--ops, -s) some seconds.
+Everything takes less than half a minute, half of that with --no-device, and a
+few operations (--ops, -s) some seconds.
 
 Rows are where instructions were executed, columns the API that was called. The
 caller's own instructions are not counted; those in the standard library count
