@@ -139,7 +139,7 @@ var activeProtocol = protocol{
 }
 
 var activeChannel = withAnnouncements(newChannel("active message", &activeClass, channel{
-	whole: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
+	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
 }))
 
 var activeClass = withAskBack(messageClass)
@@ -257,7 +257,7 @@ func (w *Worker) handleShort(data []byte) {
 	m.Data, m.Length, m.kept = rest, len(rest), false
 	msgs.Quota -= charge(len(rest))
 	m.to(&m.ActiveMessage)
-	msgs.passed(0)
+	msgs.consumeQuota(0)
 }
 
 // runActive calls the handler of a complete message from the connection with an id.
@@ -273,7 +273,7 @@ func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	m.From, m.msgs, m.kept, m.charge = msgs.e, msgs, false, n
 	(*h.at(id))(m)
 	if !m.kept {
-		msgs.passed(charge(n))
+		msgs.consumeQuota(charge(n))
 	}
 }
 
@@ -448,7 +448,7 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 		short.from = unconnected // handleShort handles the next message, which is not kept
 	}
 	if (m == &short.ActiveMessage || m == &w.active.msg) && !m.kept {
-		m.msgs.hold(m.charge)
+		m.msgs.chargeArrived(m.charge)
 	}
 	*k = *m
 	if m.kept {
@@ -545,7 +545,7 @@ type activeSink struct {
 
 func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+off:], data) }
 
-func (s *activeSink) whole(in *inbound) {
+func (s *activeSink) complete(in *inbound) {
 	n := int(s.word >> 32)
 	w, id := in.e.w, uint16(s.word)
 	w.runAside(in.e, ActiveMessage{
@@ -554,7 +554,7 @@ func (s *activeSink) whole(in *inbound) {
 	w.messages.buffers.put(s.buf)
 }
 
-func (s *activeSink) broken(in *inbound, _ ucs.Status) {
+func (s *activeSink) fail(in *inbound, _ ucs.Status) {
 	in.e.w.messages.buffers.put(s.buf)
 	in.msgs.received(len(s.buf))
 }

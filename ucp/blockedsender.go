@@ -51,7 +51,7 @@ func (w *Worker) block(m *messages) {
 	if !b.blocked {
 		b.blocked = true
 		w.tag.blocked = append(w.tag.blocked, b)
-		w.tag.unusual = true
+		w.tag.slowTagRecv = true
 	} else { // the probed message may have left the queue
 		w.forgetProbes(func(p *queuedProbe) bool { return p.from == m })
 	}
@@ -69,7 +69,7 @@ func (b *blockedSender) unblock() {
 	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.tag.blocked) == 1 })
 	i := slices.Index(w.tag.blocked, b)
 	w.tag.blocked = slices.Delete(w.tag.blocked, i, i+1)
-	w.tag.unusual = len(w.tag.blocked) > 0 || w.closed || w.tag.matcher != nil
+	w.tag.slowTagRecv = len(w.tag.blocked) > 0 || w.closed || w.tag.matcher != nil
 }
 
 // queryAll queries all blocked peers for a posted receive or probe that matches no message here.

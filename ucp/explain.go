@@ -291,11 +291,11 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
 	from := e.threshold(class)
 	m := &proto.Messages{
-		Short: i.longestShort(), Copy: s.eager, Bare: s.bare, MostBare: s.most,
+		Short: i.longestShort(), Copy: s.eager, MinZcopy: s.bare, MaxZcopy: s.most,
 		Piece: s.piece, Announced: from.From, Why: from.Why,
 	}
 	if class == plainMemory && i.domain.Attr.NeedMemH {
-		m.Bare = math.MaxInt
+		m.MinZcopy = math.MaxInt
 	}
 	m.Scheme = func(n int) (proto.Scheme, string) {
 		v := e.rndvChoices(n, e.reachOf(n, class))

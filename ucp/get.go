@@ -23,7 +23,7 @@ var getSplitStage = stage{
 // If the request is nil, the data is in buf; otherwise buf belongs to gucx until the
 // request is complete. Errors as [EP.Put].
 func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
+	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getZcopy.min)) {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &getStage
 		r.off = len(buf)
@@ -51,7 +51,7 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		return nil, e.refusal(action{stage: &getStage, n: len(buf)}, key)
 	}
 	if m := key.moves; m != nil && key.get != nil {
-		if r := key.newBare(&m.getBare, &getStage, e, buf, raddr, p); r != nil {
+		if r := key.newZcopy(&m.getZcopy, &getStage, e, buf, raddr, p); r != nil {
 			pending, err := key.get.GetZcopy(r.iov[:], raddr, key.rma, &r.comp)
 			if pending && err == nil {
 				return r.markPendingZcopy(), nil

@@ -18,7 +18,7 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 		if key.opens(raddr, uint64(len(buf))) && key.put.PutShort(buf, raddr, key.rma) == nil {
 			return nil
 		}
-	} else if mem, ok := key.fits(&key.moves.putBare, buf, raddr, p); ok {
+	} else if mem, ok := key.canZcopy(&key.moves.putZcopy, buf, raddr, p); ok {
 		i := e.implied()
 		i.iov[0].Buf, i.iov[0].Mem = buf, mem
 		i.comp.Count++
@@ -48,14 +48,14 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	i.comp.Count++
 	var pending bool
 	var err error
-	if mem, ok := key.fits(&key.moves.getBare, buf, raddr, p); ok {
+	if mem, ok := key.canZcopy(&key.moves.getZcopy, buf, raddr, p); ok {
 		i.iov[0].Buf, i.iov[0].Mem = buf, mem
 		pending, err = key.get.GetZcopy(i.iov[:], raddr, key.rma, &i.comp)
 		if err == uct.ErrNoResource {
 			i.comp.Count--
 			return e.implyLater(&impliedGetStage, buf, raddr, key, p)
 		}
-	} else if len(buf) <= key.maxGet && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
+	} else if len(buf) <= key.maxGet && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getZcopy.min)) {
 		pending, err = key.get.GetBcopy(buf, raddr, key.rma, &i.comp)
 	} else {
 		err = uct.ErrNoResource
@@ -130,7 +130,7 @@ func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpPara
 
 func postImpliedPut(r *Request) error {
 	l := r.ep.link.lanes.Use[wireup.RMA]
-	key, iov, ok := r.whole(l, &l.Iface.transfers().putBare)
+	key, iov, ok := r.zcopyArgs(l, &l.Iface.transfers().putZcopy)
 	if !ok {
 		return postPut(r)
 	}
@@ -141,7 +141,7 @@ func postImpliedPut(r *Request) error {
 
 func postImpliedGet(r *Request) error {
 	l := r.ep.link.lanes.Use[wireup.RMA]
-	key, iov, ok := r.whole(l, &l.Iface.transfers().getBare)
+	key, iov, ok := r.zcopyArgs(l, &l.Iface.transfers().getZcopy)
 	if !ok {
 		return postGet(r)
 	}
@@ -150,9 +150,9 @@ func postImpliedGet(r *Request) error {
 	return r.implied(l.Get.GetZcopy(iov, r.target.addr, key, &i.comp))
 }
 
-// whole returns the arguments of one call over l that moves all of r without a copy. ok is false if
+// zcopyArgs returns the arguments of one call over l that moves all of r without a copy. ok is false if
 // there is no such call. b has the permitted lengths. The lane may have changed since r was queued.
-func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool) {
+func (r *Request) zcopyArgs(l *lane, b *zcopyRange) (key uct.RKey, iov []uct.IOV, ok bool) {
 	n, t := len(r.buf), l.Iface.transfers()
 	if n < b.min || n > b.max || r.off > 0 || t.domain.Attr.NeedMemH && t.of(r.mem) != registered {
 		return 0, nil, false
@@ -161,7 +161,7 @@ func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool)
 	if err != nil {
 		return 0, nil, false // the usual path reports the error
 	}
-	return key, r.bare(r.buf, r.mem, l.Iface.domain), true
+	return key, r.zcopyIOV(r.buf, r.mem, l.Iface.domain), true
 }
 
 // implied processes the result of the call of postImpliedPut or postImpliedGet.

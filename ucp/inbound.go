@@ -22,10 +22,10 @@ type inbound struct {
 type sink interface {
 	// write stores bytes of the message at an offset.
 	write(off int, data []byte)
-	// whole is called when the message is complete.
-	whole(in *inbound)
-	// broken is called when the rest will not arrive.
-	broken(in *inbound, st ucs.Status)
+	// complete is called when the message is complete.
+	complete(in *inbound)
+	// fail is called when the rest will not arrive.
+	fail(in *inbound, st ucs.Status)
 }
 
 // newInbound records a message whose first part has arrived. The whole message
@@ -68,7 +68,7 @@ func (in *inbound) take(off uint64, data []byte) bool {
 	in.sink.write(in.got, data)
 	if in.got += len(data); in.got == in.total {
 		in.remove()
-		in.sink.whole(in)
+		in.sink.complete(in)
 		in.free()
 	}
 	return true
@@ -88,7 +88,7 @@ func (in *inbound) remove() {
 // drop drops a message whose parts are not valid.
 func (in *inbound) drop(st ucs.Status) {
 	in.remove()
-	in.sink.broken(in, st)
+	in.sink.fail(in, st)
 	in.free()
 }
 

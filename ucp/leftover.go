@@ -24,11 +24,11 @@ func (u *TagMessage) slack() int64 {
 // leave is called when the EP of the messages is destroyed.
 func (m *messages) leave() {
 	w := m.e.w
-	if m.kept.first == nil {
+	if m.unexpected.first == nil {
 		return
 	}
 	kept := int64(departedCharge)
-	for u := m.kept.first; u != nil; u = u.next {
+	for u := m.unexpected.first; u != nil; u = u.next {
 		kept += u.slack()
 	}
 	w.addLeft(m, kept)
@@ -47,17 +47,17 @@ func (m *messages) leave() {
 
 // dropFirst drops the oldest message.
 func (m *messages) dropFirst() {
-	u, w := m.kept.first, m.e.w
+	u, w := m.unexpected.first, m.e.w
 	w.stats.droppedMessages.Inc()
 	w.tag.table.Remove(&u.node)
-	u.taken().done(ucs.StatusCanceled)
+	u.unlink().done(ucs.StatusCanceled)
 }
 
 // leftFewer is called when an unexpected message of a departed peer was removed.
 func (m *messages) leftFewer(u *TagMessage) {
 	w := m.e.w
 	w.addLeft(m, -u.slack())
-	if m.kept.first != nil {
+	if m.unexpected.first != nil {
 		return
 	}
 	w.addLeft(m, -departedCharge)

@@ -510,7 +510,7 @@ func (w *Worker) arrived(e *EP) bool {
 	}
 	delete(w.connecting.listening.expected, e)
 	x.req.Connected()
-	e.link.whole()
+	e.link.endHalfOpen()
 	e.origin.passive, e.origin.unproven = false, false
 	p := &Peer{EP: e, From: Identity(x.req.From), Local: x.req.Local, Private: slices.Clone(x.req.Hello.Private)}
 	e.onError = func(e *EP, err error) { x.l.gone(p, err) }

@@ -23,7 +23,7 @@ type messageState struct {
 	freeInbound *inbound         // pool of records
 	buffers     buffers
 	short       shortMsg  // scratch memory of joinedWords, during a call
-	whole       wholeMsg  // the message that a transport packs, during a call
+	eager       eagerMsg  // the message that a transport packs, during a call
 	piece       headedMsg // the same for a part of a message
 }
 
@@ -65,47 +65,47 @@ type messages struct {
 	// How a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum
 	// lengths are in bytes of data; -1 means that no message may be sent this way now, for example because an
 	// earlier message waits.
-	am       uct.AMSender     // of the lane for messages
-	words    uct.AMWordSender // of the same lane, or joined
-	name     uint64           // id of the EP at the peer
-	maxShort int              // maximum length for words
-	maxCopy  int              // maximum length for one AMBcopy
-	maxWords int              // maximum length for words without OpParams.Mem; -1 if words is joined
-	word     uint64           // first word of a short active message, without its id
-	maxWord  int              // maximum length of a short active message
-	maxLong  int              // maximum length of a short active message without OpParams.Mem
-	asks     bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
-	mayShort int              // value of maxShort if asks were false
-	mayCopy  int              // value of maxCopy if asks were false
+	am          uct.AMSender     // of the lane for messages
+	words       uct.AMWordSender // of the same lane, or joined
+	name        uint64           // id of the EP at the peer
+	maxShort    int              // maximum length for words
+	maxCopy     int              // maximum length for one AMBcopy
+	maxWords    int              // maximum length for words without OpParams.Mem; -1 if words is joined
+	word        uint64           // first word of a short active message, without its id
+	maxWord     int              // maximum length of a short active message
+	maxLong     int              // maximum length of a short active message without OpParams.Mem
+	slowTagSend bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
+	mayShort    int              // value of maxShort if asks were false
+	mayCopy     int              // value of maxCopy if asks were false
 
 	// Receiving.
 	self   uint64 // id of the EP here, which messages of the peer contain
 	source uint64 // bits of the peer's tags under tagSources.mask
 	window.Window
-	told                    bool   // Credit includes the first window, which the handshake of the peer contains
+	creditKnown             bool   // Credit includes the first window, which the handshake of the peer contains
 	grown                   bool   // grow has tried to enlarge the first window
 	creditsGot, creditsSent uint64 // number of AMCredit messages
 
-	echoes  uint8      // number of echoes that a closing loop-back has sent; see loopback.go
-	sending *Request   // message that is sent in fragments and not completely posted; later messages wait
-	inbound *inbound   // messages that have arrived in part, the oldest first
-	kept    tagList    // unexpected tagged messages
-	rndv    *announced // messages with an RTS that were not fetched yet, the latest first
-	closed  bool       // the EP is closed, or has started over with a new messages
-	next    *messages  // list of the closed ones with unreceived messages,
-	prev    *messages  // in the order in which they were closed
-	keys    peerKeys
-	from    [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
-	choice  schemeChoice                   // the latest choice of a scheme; length 0 if there is none
-	lastID  uint64                         // id of the latest message that was sent in fragments
-	stream  *stream                        // nil until the first use
-	sends   *stream                        // stream; nil after StreamEnd
-	tuple   *tupleLink                     // nil if messages use no tuple queues
-	queue   *sendQueue                     // nil until a tagged message has lacked credit
-	sender  *blockedSender                 // nil until the peer has lacked credit for a tagged message
-	joined  joinedWords                    // words of a lane that does not implement AMWordSender
-	counted countedBytes                   // bytes that Worker.stats includes
-	stalled bool                           // a message has lacked credit since the peer last granted some
+	echoes     uint8      // number of echoes that a closing loop-back has sent; see loopback.go
+	sending    *Request   // message that is sent in fragments and not completely posted; later messages wait
+	inbound    *inbound   // messages that have arrived in part, the oldest first
+	unexpected tagList    // unexpected tagged messages
+	rndv       *announced // messages with an RTS that were not fetched yet, the latest first
+	closed     bool       // the EP is closed, or has started over with a new messages
+	next       *messages  // list of the closed ones with unreceived messages,
+	prev       *messages  // in the order in which they were closed
+	keys       peerKeys
+	from       [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
+	choice     schemeChoice                   // the latest choice of a scheme; length 0 if there is none
+	lastID     uint64                         // id of the latest message that was sent in fragments
+	stream     *stream                        // nil until the first use
+	sends      *stream                        // stream; nil after StreamEnd
+	tuple      *tupleLink                     // nil if messages use no tuple queues
+	queue      *sendQueue                     // nil until a tagged message has lacked credit
+	sender     *blockedSender                 // nil until the peer has lacked credit for a tagged message
+	joined     joinedWords                    // words of a lane that does not implement AMWordSender
+	counted    countedBytes                   // bytes that Worker.stats includes
+	stalled    bool                           // a message has lacked credit since the peer last granted some
 
 	byName map[uint64]*announced // messages of rndv by the sender's id; nil until the first withdrawal
 	steps  uint64                // number of messages that were entered into byName
@@ -190,7 +190,7 @@ func (e *EP) bindMessages() {
 		m.maxLong = min(limits.MaxShort-wire.WordLen, m.maxCopy)
 		m.maxWord = min(m.maxLong, proto.ShortestAnnounced-1)
 	}
-	if m.asks {
+	if m.slowTagSend {
 		m.mayShort, m.mayCopy = m.maxShort, m.maxCopy
 		m.maxShort, m.maxCopy = -1, -1
 	}
@@ -222,7 +222,7 @@ func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte)
 	if m.Credit < n {
 		return uct.ErrNoResource
 	}
-	err := w.messages.whole.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
+	err := w.messages.eager.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
 	if err == nil {
 		m.Credit -= n
 	}
@@ -237,14 +237,14 @@ func (m *messages) unheaded(w *Worker, id uint8, word uint64, data []byte) error
 	return m.copied(w, id, word, nil, data)
 }
 
-// wholeMsg packs a complete message into a transport buffer.
-type wholeMsg struct {
+// eagerMsg packs a complete message into a transport buffer.
+type eagerMsg struct {
 	head         wire.Head
 	header, data []byte
 }
 
 // send sends a message by bcopy.
-func (m *wholeMsg) send(am uct.AMSender, id uint8, h wire.Head, header, data []byte) error {
+func (m *eagerMsg) send(am uct.AMSender, id uint8, h wire.Head, header, data []byte) error {
 	m.head, m.header, m.data = h, header, data
 	_, err := am.AMBcopy(id, m)
 	m.header, m.data = nil, nil
@@ -252,7 +252,7 @@ func (m *wholeMsg) send(am uct.AMSender, id uint8, h wire.Head, header, data []b
 }
 
 // Pack copies the message.
-func (m *wholeMsg) Pack(dst []byte) int {
+func (m *eagerMsg) Pack(dst []byte) int {
 	binary.LittleEndian.PutUint64(dst, m.head.Word)
 	binary.LittleEndian.PutUint64(dst[8:], m.head.EP)
 	n := wire.HeadLen + copy(dst[wire.HeadLen:], m.header)

@@ -41,9 +41,9 @@ func (l *link) expireWithin(d time.Duration) {
 	}
 }
 
-// whole is called when a lane is active, when the EP becomes a user's, and when it is destroyed:
+// endHalfOpen is called when a lane is active, when the EP becomes a user's, and when it is destroyed:
 // the EP is no longer half open.
-func (l *link) whole() {
+func (l *link) endHalfOpen() {
 	if l.halfOpen {
 		l.halfOpen = false
 		if l.e.w.connecting.halfOpen.Remove(l.e) && !l.e.w.connecting.late.Empty() {

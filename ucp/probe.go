@@ -25,7 +25,7 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 		return nil, info, true
 	}
 	w.tag.table.Remove(found)
-	return m.taken(), info, true
+	return m.unlink(), info, true
 }
 
 // Info describes the message.

@@ -23,7 +23,7 @@ type headed struct {
 const amHeaded = wire.AMUnknown
 
 func newHeaded() *headed {
-	return &headed{channel: newChannel("headed send", &messageClass, channel{whole: amHeaded})}
+	return &headed{channel: newChannel("headed send", &messageClass, channel{eagerID: amHeaded})}
 }
 
 // row is what the worker calls.

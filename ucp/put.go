@@ -58,7 +58,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	if key == nil {
 		return nil, e.refusal(action{stage: &putStage, n: len(buf)}, key)
 	}
-	if len(buf) <= key.maxPut && key.ep == e && key.opens(raddr, uint64(len(buf))) && p.copies(buf, key.moves.putBare.min) {
+	if len(buf) <= key.maxPut && key.ep == e && key.opens(raddr, uint64(len(buf))) && p.copies(buf, key.moves.putZcopy.min) {
 		err := key.put.PutBcopy(buf, raddr, key.rma)
 		if err == nil {
 			return nil, nil
@@ -68,7 +68,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		}
 	}
 	if m := key.moves; m != nil && key.put != nil {
-		if r := key.newBare(&m.putBare, &putStage, e, buf, raddr, p); r != nil {
+		if r := key.newZcopy(&m.putZcopy, &putStage, e, buf, raddr, p); r != nil {
 			pending, err := key.put.PutZcopy(r.iov[:], raddr, key.rma, &r.comp)
 			if pending && err == nil {
 				return r.markPendingZcopy(), nil

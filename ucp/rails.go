@@ -132,7 +132,7 @@ func (e *EP) sharesRMA() bool {
 func (i *iface) shortTransfers() *transfers {
 	if i.short == nil {
 		t, most := *i.transfers(), 2*i.w.ctx.cfg.rmaSharing().chunk-1
-		for _, n := range []*int{&t.putBare.max, &t.getBare.max, &t.shortPut, &t.copy, &t.copyGet} {
+		for _, n := range []*int{&t.putZcopy.max, &t.getZcopy.max, &t.shortPut, &t.copy, &t.copyGet} {
 			*n = min(*n, most)
 		}
 		i.short = &t

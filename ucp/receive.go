@@ -33,12 +33,12 @@ var connectProtocol = protocol{
 		}
 	},
 	laneActivated: func(e *EP) {
-		e.link.whole()
+		e.link.endHalfOpen()
 		e.link.keepAlive()
 	},
 	claimed: func(e *EP) {
 		if e.link != nil {
-			e.link.whole()
+			e.link.endHalfOpen()
 		}
 	},
 	peerClosed: (*EP).receiveNotice,
@@ -54,7 +54,7 @@ var connectProtocol = protocol{
 	destroyed: func(e *EP) {
 		e.w.unexpect(e)
 		if e.link != nil {
-			e.link.whole()
+			e.link.endHalfOpen()
 		}
 	},
 	closing: func(w *Worker) {

@@ -16,7 +16,7 @@ import (
 func (r *Request) getInOneCall(a *announced, key *RKey) bool {
 	e, n := r.ep, len(r.buf)
 	t := key.moves
-	if key.get == nil || n < t.getBare.min || n > t.getBare.max || e.sharesData(n) {
+	if key.get == nil || n < t.getZcopy.min || n > t.getZcopy.max || e.sharesData(n) {
 		return false
 	}
 	mem := uct.Mem(nil)

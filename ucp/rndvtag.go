@@ -20,7 +20,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	e := w.sender(h.EP)
-	if e == nil || !e.arrived(0) {
+	if e == nil || !e.chargeSender(0) {
 		return false
 	}
 	if !w.maySend(e.msgs, h.Word) {
@@ -34,7 +34,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 		found.Owner.fetch(&a, h.Word)
 		return false
 	}
-	w.keepAnnounced(e, h.Word, newAnnounced(e, &p))
+	w.storeAnnounced(e, h.Word, newAnnounced(e, &p))
 	return false
 }
 
@@ -43,7 +43,7 @@ var tagFetchStages = newFetchStages("tag receive", &tagRecvClass, (*Request).tag
 
 // fetch makes the receive fetch the data of a message.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
-	v.tell(a.e, tag, a.n)
+	v.setInfo(a.e, tag, a.n)
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
 	if v.typed {
@@ -62,8 +62,8 @@ func (r *Request) tagFetched() {
 	v.release()
 }
 
-// giveAnnounced makes a receive fetch the data of the message.
-func (u *TagMessage) giveAnnounced(v *tagRecv) {
+// deliverAnnounced makes a receive fetch the data of the message.
+func (u *TagMessage) deliverAnnounced(v *tagRecv) {
 	a := u.rndv
 	if st := a.lost(); st != ucs.StatusOK {
 		v.req.ep = a.e

@@ -18,14 +18,14 @@ import (
 // channel has the differences between sends of tagged messages, active messages and streams:
 // the ids of the transport's active messages, and the stages.
 type channel struct {
-	whole uint8 // id of a complete eager message
-	sync  uint8 // id of a complete synchronous message; 0 if there is none
-	first uint8 // id of the first fragment; 0 for a stream, which has no messages
-	rts   uint8 // id of an RTS; 0 if there is no rendezvous
+	eagerID uint8 // id of a complete eager message
+	sync    uint8 // id of a complete synchronous message; 0 if there is none
+	first   uint8 // id of the first fragment; 0 for a stream, which has no messages
+	rts     uint8 // id of an RTS; 0 if there is no rendezvous
 
 	send     stage // before there is a lane, and credit
-	one      stage // complete message, bcopy
-	bare     stage // complete message, zcopy
+	bcopy    stage // complete message, bcopy
+	zcopy    stage // complete message, zcopy
 	pieces   stage // fragments
 	announce stage // rendezvous: sends the RTS; the data remains here until the peer fetches or requests it
 	waitAck  stage // complete synchronous message, bcopy
@@ -44,8 +44,8 @@ func newChannel(name string, cl *class, ids channel) *channel {
 		}
 	}
 	c.send = with(nil)
-	c.one, c.pieces, c.waitAck = with((*Request).sendWhole), with((*Request).sendPieces), with((*Request).sendSync)
-	c.bare = with((*Request).sendBare)
+	c.bcopy, c.pieces, c.waitAck = with((*Request).sendBcopy), with((*Request).sendPieces), with((*Request).sendSync)
+	c.zcopy = with((*Request).sendZcopy)
 	return c
 }
 
@@ -199,11 +199,11 @@ func (r *Request) chooseSend() {
 	case r.msg.acked:
 		r.stage = &c.waitAck
 	case r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
-		r.stage = &c.bare
+		r.stage = &c.zcopy
 	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
 		r.stage = &c.pieces
 	default:
-		r.stage = &c.one
+		r.stage = &c.bcopy
 	}
 }
 
@@ -253,26 +253,26 @@ func (r *Request) refund() {
 	}
 }
 
-// sendWhole sends the complete message by bcopy.
-func (r *Request) sendWhole() error {
+// sendBcopy sends the complete message by bcopy.
+func (r *Request) sendBcopy() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
 	if r.data() == nil {
-		return w.messages.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
+		return w.messages.eager.send(x.AM, r.msg.ch.eagerID, h, r.msg.header, r.buf)
 	}
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
-	return r.sendPart(x, r.msg.ch.whole, w.msg.b, 0, r.total())
+	return r.sendPart(x, r.msg.ch.eagerID, w.msg.b, 0, r.total())
 }
 
-// sendBare sends the complete message by zcopy.
-func (r *Request) sendBare() error {
+// sendZcopy sends the complete message by zcopy.
+func (r *Request) sendZcopy() error {
 	x := r.ep.lane(wireup.AM)
 	h := wire.Head{Word: r.msg.word, EP: r.ep.link.conn.MessageEP()}
 	w := r.worker
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
-	iov := r.bare(r.buf, r.mem, x.Iface.domain)
+	iov := r.zcopyIOV(r.buf, r.mem, x.Iface.domain)
 	r.comp.Count++
-	return r.recordPost(x.AM.AMZcopy(r.msg.ch.whole, w.msg.b, iov, &r.comp))
+	return r.recordPost(x.AM.AMZcopy(r.msg.ch.eagerID, w.msg.b, iov, &r.comp))
 }
 
 // sendPieces sends the rest of the message in fragments. Request.off is the number of bytes that were sent.

@@ -45,7 +45,7 @@ type queuedTag struct {
 // the sender reports once for each amount of credit that it is blocked.
 func (m *messages) block(r *Request) {
 	w := m.e.w
-	if w.tag.matcher != nil || r.msg.ch.whole != wire.AMTag {
+	if w.tag.matcher != nil || r.msg.ch.eagerID != wire.AMTag {
 		return
 	}
 	q := m.queue
@@ -83,7 +83,7 @@ func (q *sendQueue) enterAll(r *Request) {
 // enter enters a waiting request if it is a tagged message and is not in the queue yet. q may be
 // nil.
 func (q *sendQueue) enter(r *Request) {
-	if q == nil || r.msg == nil || r.msg.ch.whole != wire.AMTag || r.msg.queued != nil {
+	if q == nil || r.msg == nil || r.msg.ch.eagerID != wire.AMTag || r.msg.queued != nil {
 		return
 	}
 	t := q.free

@@ -50,11 +50,11 @@ var streamProtocol = protocol{
 type stream struct {
 	m *messages
 
-	sent    uint64 // offset of the next byte to send
-	starved bool   // messages.m.sending waits for credit
-	asked   int    // bytes of an RTS of messages.m.sending that the peer has not replied to; 0 if there is none
-	refused uint   // number of successive RTS whose bytes the peer did not read completely
-	bare    int    // number of next sends that must not use rendezvous, after such a reply
+	sent       uint64 // offset of the next byte to send
+	starved    bool   // messages.m.sending waits for credit
+	asked      int    // bytes of an RTS of messages.m.sending that the peer has not replied to; 0 if there is none
+	refused    uint   // number of successive RTS whose bytes the peer did not read completely
+	eagerSends int    // number of next sends that must not use rendezvous, after such a reply
 
 	came     uint64      // offset of the next byte to receive; afterEnd after the peer has ended its stream
 	receives requestList // posted receives, the oldest first; if there is one, unread is empty
@@ -118,10 +118,10 @@ func (s *stream) take(off uint64, data []byte) {
 	s.came += uint64(len(data))
 	n := charge(len(data))
 	for r := s.receives.first; r != nil && len(data) > 0; r = s.receives.first {
-		data = data[s.give(r, data):]
+		data = data[s.copyTo(r, data):]
 	}
 	if len(data) == 0 {
-		m.giveBack(n)
+		m.returnCharge(n)
 		return
 	}
 	s.unread.keep(w, data, n)
@@ -152,16 +152,16 @@ func (s *stream) continues(off uint64) bool {
 	return false
 }
 
-// give copies bytes into the buffer of a receive, and completes the receive if it needs no more. It returns
+// copyTo copies bytes into the buffer of a receive, and completes the receive if it needs no more. It returns
 // the number of bytes.
-func (s *stream) give(r *Request, data []byte) int {
+func (s *stream) copyTo(r *Request, data []byte) int {
 	n := bulk.Copy(r.buf[r.off:], data)
-	r.given(n)
+	r.countReceived(n)
 	return n
 }
 
-// given adds n received bytes to a stream receive, and completes it if it needs no more.
-func (r *Request) given(n int) {
+// countReceived adds n received bytes to a stream receive, and completes it if it needs no more.
+func (r *Request) countReceived(n int) {
 	r.off += n
 	if r.off == len(r.buf) || !r.msg.all {
 		r.complete(ucs.StatusOK)

@@ -19,12 +19,12 @@ import (
 // wait.
 const minStreamAsked = 32 << 10
 
-// maxBare is the Log2 of the maximum number of sends in pieces after an RTS whose bytes the peer has not read
+// maxEagerSends is the Log2 of the maximum number of sends in pieces after an RTS whose bytes the peer has not read
 // completely.
-const maxBare = 10
+const maxEagerSends = 10
 
-// asks reports whether a send that starts now must use rendezvous.
-func (s *stream) asks(r *Request) bool {
+// usesRendezvous reports whether a send that starts now must use rendezvous.
+func (s *stream) usesRendezvous(r *Request) bool {
 	e, mem := r.ep, r.mem
 	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.Most < 2*minStreamAsked {
 		return false
@@ -44,16 +44,16 @@ func (s *stream) asks(r *Request) bool {
 	if x.Mapped == nil { // the peer cannot map this side's memory either
 		return false
 	}
-	if s.bare > 0 {
-		s.bare--
+	if s.eagerSends > 0 {
+		s.eagerSends--
 		return false
 	}
 	return true
 }
 
-// streamAsks sends an RTS for as many bytes as there is credit for, at most half of the window, and waits for the
+// streamRTS sends an RTS for as many bytes as there is credit for, at most half of the window, and waits for the
 // peer's reply.
-func (r *Request) streamAsks() error {
+func (r *Request) streamRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.ep.msgs
 	s, rest := m.stream, r.buf[r.off:]
 	if len(rest) == 0 {
@@ -98,8 +98,8 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 		s.refused = 0
 	} else {
 		m.Credit += int64(left)
-		s.refused = min(s.refused+1, maxBare)
-		s.bare = 1 << s.refused
+		s.refused = min(s.refused+1, maxEagerSends)
+		s.eagerSends = 1 << s.refused
 		r.stage = &r.msg.ch.pieces
 	}
 	if st := r.stopped(); st != ucs.StatusOK {
@@ -154,7 +154,7 @@ func (s *stream) takeAnnounced(off uint64, p *wire.RTS) {
 	if kept != nil {
 		kept.charge = charge(n)
 	} else {
-		m.giveBack(charge(n))
+		m.returnCharge(charge(n))
 	}
 	e.control(takenControl, a.id, uint64(n))
 }
@@ -178,7 +178,7 @@ func (s *stream) fetch(a *announced, key *RKey) (n int, kept *StreamData) {
 			return n, nil
 		}
 		n += len(to)
-		r.given(len(to))
+		r.countReceived(len(to))
 	}
 	if n == a.n {
 		return n, nil

@@ -152,7 +152,7 @@ func TestStreamGet_Refused(t *testing.T) {
 	}
 	assert.Equal(t, []int{0, 3, 8}, announced)
 	x.Mapped = mapped
-	for e.msgs.stream.bare > 0 {
+	for e.msgs.stream.eagerSends > 0 {
 		require.False(t, asked())
 	}
 	for range 3 {

@@ -128,7 +128,7 @@ func (e *EP) StreamData() *StreamData {
 func (d *StreamData) Release() {
 	m, n := d.m, d.charge
 	m.e.w.freeStreamData(d)
-	m.giveBack(n)
+	m.returnCharge(n)
 }
 
 func (w *Worker) freeStreamData(d *StreamData) {

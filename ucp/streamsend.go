@@ -13,14 +13,14 @@ import (
 var streamChannel = newStreamChannel()
 
 func newStreamChannel() *channel {
-	c := newChannel("stream send", &messageClass, channel{whole: wire.AMStream})
+	c := newChannel("stream send", &messageClass, channel{eagerID: wire.AMStream})
 	c.announce = c.pieces
-	for _, s := range []*stage{&c.send, &c.one, &c.pieces, &c.announce} {
+	for _, s := range []*stage{&c.send, &c.bcopy, &c.pieces, &c.announce} {
 		s.choose, s.tryCancel, s.completed = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
 	}
-	c.one.post = (*Request).streamWhole
+	c.bcopy.post = (*Request).streamEager
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
-	c.announce.post, c.announce.admit, c.announce.usesBuffer = (*Request).streamAsks, (*Request).streamBegins, true
+	c.announce.post, c.announce.admit, c.announce.usesBuffer = (*Request).streamRTS, (*Request).streamBegins, true
 	return c
 }
 
@@ -134,10 +134,10 @@ func (r *Request) chooseStream() {
 	}
 	r.stage = &c.pieces
 	switch {
-	case m.stream.asks(r):
+	case m.stream.usesRendezvous(r):
 		r.stage = &c.announce
 	case len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.Credit >= charge(len(r.buf)):
-		r.stage = &c.one
+		r.stage = &c.bcopy
 	}
 }
 
@@ -171,10 +171,10 @@ func (r *Request) streamBegins() bool {
 	return true
 }
 
-func (r *Request) streamWhole() error {
+func (r *Request) streamEager() error {
 	s := r.ep.msgs.stream
 	r.msg.word = s.sent
-	err := r.sendWhole()
+	err := r.sendBcopy()
 	if err == nil {
 		r.msg.charged = 0
 		r.off = len(r.buf)
@@ -195,7 +195,7 @@ func (r *Request) streamPieces() error {
 			return errNoCredit
 		}
 		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}
-		if err := w.messages.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
+		if err := w.messages.eager.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
 			return err
 		}
 		m.Credit -= charge(n)

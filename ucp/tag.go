@@ -20,18 +20,18 @@ type TagInfo struct {
 
 // tagState is the state of a worker for tagged messages.
 type tagState struct {
-	unusual   bool // the worker is closed, matcher is not nil, or blocked is not empty: one check in TagRecv for all of them
-	table     match.Table[*tagRecv, *TagMessage]
-	matcher   tagMatcher // nil: only table matches messages
-	idle      *TagMessage
-	idleCount int              // length of the list idle
-	leftFirst *messages        // messages of destroyed EPs with unexpected messages, the oldest first; see leftover.go
-	leftLast  *messages        // the newest of them
-	info      TagInfo          // result of a blocking receive
-	sources   tagSources       // see RestrictTags
-	blocked   []*blockedSender // peers without credit; see blockedsender.go
-	probes    []queuedProbe    // probes without a reply, in the order of their numbers
-	lastProbe uint64           // number of the newest probe
+	slowTagRecv bool // the worker is closed, matcher is not nil, or blocked is not empty: one check in TagRecv for all of them
+	table       match.Table[*tagRecv, *TagMessage]
+	matcher     tagMatcher // nil: only table matches messages
+	idle        *TagMessage
+	idleCount   int              // length of the list idle
+	leftFirst   *messages        // messages of destroyed EPs with unexpected messages, the oldest first; see leftover.go
+	leftLast    *messages        // the newest of them
+	info        TagInfo          // result of a blocking receive
+	sources     tagSources       // see RestrictTags
+	blocked     []*blockedSender // peers without credit; see blockedsender.go
+	probes      []queuedProbe    // probes without a reply, in the order of their numbers
+	lastProbe   uint64           // number of the newest probe
 }
 
 // tagProtocol implements tagged messages.
@@ -40,9 +40,9 @@ var tagProtocol = protocol{
 	handlers: func(w *Worker) []handler {
 		return []handler{
 			{wire.AMTag, w.tagHandler()},
-			{wire.AMTagSync, w.counted(uct.AMHandlerFunc(w.handleTagSync))},
-			{wire.AMTagFirst, w.counted(uct.AMHandlerFunc(w.handleTagFirst))},
-			{wire.AMTagRTS, w.counted(uct.AMHandlerFunc(w.handleTagRTS))},
+			{wire.AMTagSync, w.withArrivalOrder(uct.AMHandlerFunc(w.handleTagSync))},
+			{wire.AMTagFirst, w.withArrivalOrder(uct.AMHandlerFunc(w.handleTagFirst))},
+			{wire.AMTagRTS, w.withArrivalOrder(uct.AMHandlerFunc(w.handleTagRTS))},
 			{wire.AMReply, uct.AMHandlerFunc(w.handleReply)},
 			{wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)},
 			{wire.AMQuery, uct.AMHandlerFunc(w.handleQuery)},
@@ -79,7 +79,7 @@ var tagProtocol = protocol{
 			e.msgs.sender.unblock()
 		}
 	},
-	closing:   func(w *Worker) { w.tag.unusual = true },
+	closing:   func(w *Worker) { w.tag.slowTagRecv = true },
 	epsClosed: (*Worker).cancelReceives,
 }
 
@@ -87,9 +87,9 @@ var tagChannel = newTagChannel()
 
 func newTagChannel() *channel {
 	c := withAnnouncements(newChannel("tag send", &tagClass, channel{
-		whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
+		eagerID: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
 	}))
-	for _, s := range []*stage{&c.send, &c.one, &c.bare, &c.pieces, &c.announce, &c.waitAck} {
+	for _, s := range []*stage{&c.send, &c.bcopy, &c.zcopy, &c.pieces, &c.announce, &c.waitAck} {
 		s.choose, s.admit = (*Request).chooseTag, (*Request).admitTag
 	}
 	return c
@@ -223,7 +223,7 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 func (w *Worker) fillFirst(v *tagRecv, data []byte) {
 	w.tag.table.TakeFirst(&v.node)
 	n := bulk.Copy(v.buf, data[wire.HeadLen:])
-	v.tell(w.messages.latest.e, binary.LittleEndian.Uint64(data), n)
+	v.setInfo(w.messages.latest.e, binary.LittleEndian.Uint64(data), n)
 	v.buf, v.mem, v.info = nil, nil, nil
 	v.req.flags = recvDone
 }
@@ -277,7 +277,7 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	found := w.tag.table.Arrive(tag)
 	if found == nil {
-		w.keepTagged(e, tag, data, sync)
+		w.storeEager(e, tag, data, sync)
 		return
 	}
 	v := found.Owner
@@ -287,7 +287,7 @@ func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
 		m.acknowledge(sync, ucs.StatusOK)
 	}
 	v.write(0, data)
-	v.end(e, tag, len(data))
+	v.completeWith(e, tag, len(data))
 }
 
 // handleTagFirst handles the first fragment of a tagged message. The receive is matched now and
@@ -320,7 +320,7 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	}
 	u := w.newTagMessage(e, h.Word, total)
 	u.in, u.buf = w.newInbound(e, p.ID, total, u), w.messages.buffers.get(total)
-	u.keep()
+	u.storeUnexpected()
 	u.in.take(0, rest)
 	return false
 }

@@ -20,18 +20,18 @@ type tagMatcher interface {
 	probe(tag, mask uint64) *match.Msg[*TagMessage]
 	// cancelAll cancels the receives that have not matched, when the worker closes.
 	cancelAll()
-	// counted returns a handler of tagged messages that counts them and calls h.
-	counted(h uct.AMHandler) uct.AMHandler
+	// withArrivalOrder returns a handler of tagged messages that counts them and calls h.
+	withArrivalOrder(h uct.AMHandler) uct.AMHandler
 	// refuse is called when the peer of m may no longer send tagged messages.
 	refuse(m *messages)
 }
 
-// counted returns h, or the handler of the matcher that calls h.
-func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
+// withArrivalOrder returns h, or the handler of the matcher that calls h.
+func (w *Worker) withArrivalOrder(h uct.AMHandler) uct.AMHandler {
 	if w.tag.matcher == nil {
 		return h
 	}
-	return w.tag.matcher.counted(h)
+	return w.tag.matcher.withArrivalOrder(h)
 }
 
 func (w *Worker) refuseSource(m *messages) {

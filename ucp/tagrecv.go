@@ -62,7 +62,7 @@ func (r *Request) recycleRecv() {
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	if w.tag.unusual {
+	if w.tag.slowTagRecv {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
 	var mem *region.Mem
@@ -73,7 +73,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	if w.tag.table.Unexpected() > 0 {
 		if m := w.tag.table.Take(tag, mask); m != nil {
-			return m.Owner.taken().recv(buf, info, p)
+			return m.Owner.unlink().recv(buf, info, p)
 		}
 	}
 	r := w.pool.receives
@@ -100,7 +100,7 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 		return x.receiveInto(buf, tag, mask, info, p)
 	}
 	if m := w.tag.table.Take(tag, mask); m != nil {
-		return m.Owner.taken().recv(buf, info, p)
+		return m.Owner.unlink().recv(buf, info, p)
 	}
 	if w.closed {
 		return nil, recvError(len(buf), ucs.ErrClosed)
@@ -194,16 +194,16 @@ func (v *tagRecv) room() int {
 	return len(v.buf)
 }
 
-// tell sets the info of the caller.
-func (v *tagRecv) tell(from *EP, tag uint64, n int) {
+// setInfo sets the info of the caller.
+func (v *tagRecv) setInfo(from *EP, tag uint64, n int) {
 	if v.info != nil {
 		v.info.Tag, v.info.Length, v.info.From = tag, n, from
 	}
 }
 
-// end completes the receive of a message of n bytes that is in the buffer.
-func (v *tagRecv) end(from *EP, tag uint64, n int) {
-	v.tell(from, tag, n)
+// completeWith completes the receive of a message of n bytes that is in the buffer.
+func (v *tagRecv) completeWith(from *EP, tag uint64, n int) {
+	v.setInfo(from, tag, n)
 	r := v.req
 	switch {
 	case n > v.room():
@@ -226,14 +226,14 @@ func (v *tagRecv) write(off int, data []byte) {
 	}
 }
 
-// whole implements sink.
-func (v *tagRecv) whole(in *inbound) {
+// complete implements sink.
+func (v *tagRecv) complete(in *inbound) {
 	in.msgs.received(in.total)
-	v.end(in.e, v.tag, in.total)
+	v.completeWith(in.e, v.tag, in.total)
 }
 
-// broken implements sink. The receive completes with the error of the EP.
-func (v *tagRecv) broken(in *inbound, st ucs.Status) {
+// fail implements sink. The receive completes with the error of the EP.
+func (v *tagRecv) fail(in *inbound, st ucs.Status) {
 	in.msgs.received(in.total)
 	v.req.ep = in.e
 	v.req.complete(st)
@@ -271,7 +271,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 		return x.receive(v, tag, mask)
 	}
 	if m := w.tag.table.Take(tag, mask); m != nil {
-		return m.Owner.taken().give(v)
+		return m.Owner.unlink().deliverTo(v)
 	}
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tag.table.Expect(&v.node)

@@ -58,7 +58,7 @@ func (u *TagMessage) checkSource() {
 	case u.in != nil:
 		u.in.drop(ucs.StatusCanceled)
 	default:
-		u.lose(ucs.StatusCanceled)
+		u.failRest(ucs.StatusCanceled)
 	}
 	u.w.stats.badMessages.Inc()
 }
@@ -119,9 +119,9 @@ func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tag
 // tagHandler returns the handler of complete tagged messages.
 func (w *Worker) tagHandler() uct.AMHandler {
 	if w.tag.sources.mask != 0 {
-		return w.counted((*sourcedArrivals)(w))
+		return w.withArrivalOrder((*sourcedArrivals)(w))
 	}
-	return w.counted((*tagArrivals)(w))
+	return w.withArrivalOrder((*tagArrivals)(w))
 }
 
 // sourcedArrivals is tagArrivals for a worker with a rule.

@@ -12,15 +12,15 @@ import (
 // it.
 type transfers struct {
 	put, get      [2]proto.Table // by whether the transport reaches the buffer by itself
-	putBare       bare
-	getBare       bare
+	putZcopy      zcopyRange
+	getZcopy      zcopyRange
 	domain        *region.Domain
 	shortPut      int // maximum length for PutShort; -1 if there is none
 	copy, copyGet int // maximum length for PutBcopy and GetBcopy
 }
 
-// bare is the range of lengths that one call moves without a copy.
-type bare struct{ min, max int }
+// zcopyRange is the range of lengths, in bytes, that one call moves without a copy.
+type zcopyRange struct{ min, max int }
 
 // The indexes of transfers.put and get.
 const (
@@ -40,24 +40,26 @@ func (i *iface) chooseTransfers() *transfers {
 	caps, cfg := i.attr.Caps, proto.Config{ZcopyThresh: i.w.ctx.cfg.zcopyThresh()}
 	put := &proto.Variants{
 		Short: caps.Has(uct.CapPutShort), Bcopy: caps.Has(uct.CapPutBcopy), Zcopy: caps.Has(uct.CapPutZcopy),
-		Limits: i.attr.Put, Copied: i.attr.Costs[uct.PutBcopy], Bare: i.attr.Costs[uct.PutZcopy],
+		Limits: i.attr.Put, BcopyCost: i.attr.Costs[uct.PutBcopy], ZcopyCost: i.attr.Costs[uct.PutZcopy],
 	}
 	get := &proto.Variants{
 		Short: caps.Has(uct.CapGetShort), Bcopy: caps.Has(uct.CapGetBcopy), Zcopy: caps.Has(uct.CapGetZcopy),
-		Limits: i.attr.Get, Copied: i.attr.Costs[uct.GetBcopy], Bare: i.attr.Costs[uct.GetZcopy],
+		Limits: i.attr.Get, BcopyCost: i.attr.Costs[uct.GetBcopy], ZcopyCost: i.attr.Costs[uct.GetZcopy],
 	}
 	t := &transfers{domain: i.domain}
 	for k := range t.put {
 		reached := k == registered || !i.domain.Attr.NeedMemH
 		t.put[k], t.get[k] = proto.Choose(put, reached, cfg), proto.Choose(get, reached, cfg)
 	}
-	t.putBare, t.getBare = bareOf(t.put[registered]), bareOf(t.get[registered])
+	t.putZcopy, t.getZcopy = zcopyRangeOf(t.put[registered]), zcopyRangeOf(t.get[registered])
 	t.shortPut, t.copy = t.put[registered].Longest(proto.Short), t.put[unregistered].Longest(proto.Bcopy)
 	t.copyGet = t.get[unregistered].Longest(proto.Bcopy)
 	return t
 }
 
-func bareOf(t proto.Table) bare { return bare{t.Shortest(proto.Zcopy), t.Longest(proto.Zcopy)} }
+func zcopyRangeOf(t proto.Table) zcopyRange {
+	return zcopyRange{t.Shortest(proto.Zcopy), t.Longest(proto.Zcopy)}
+}
 
 // of returns the index of the tables for a buffer in mem, which may be nil.
 func (t *transfers) of(mem *region.Mem) int {
@@ -145,11 +147,11 @@ func (r *Request) part(n int) ([]byte, uint64) {
 // piece returns the scatter list of the next n bytes, which is stored in the request.
 func (r *Request) piece(l *lane, n int) ([]uct.IOV, uint64) {
 	buf, raddr := r.part(n)
-	return r.bare(buf, r.mem, l.Iface.domain), raddr
+	return r.zcopyIOV(buf, r.mem, l.Iface.domain), raddr
 }
 
-// bare returns the scatter list of a buffer that the transport reaches without a registration.
-func (r *Request) bare(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV {
+// zcopyIOV returns the scatter list of a buffer that the transport reaches without a registration.
+func (r *Request) zcopyIOV(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV {
 	r.flags |= reqZcopy
 	r.iov[0].Buf = buf
 	if mem != nil {
@@ -158,13 +160,13 @@ func (r *Request) bare(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV 
 	return r.iov[:]
 }
 
-// newBare returns a request for a put or get that one call does without a copy; nil if one call
+// newZcopy returns a request for a put or get that one call does without a copy; nil if one call
 // does not. b is the range of lengths.
-func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
+func (k *RKey) newZcopy(b *zcopyRange, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
 	if k.ep != e {
 		return nil
 	}
-	mem, ok := k.fits(b, buf, raddr, p)
+	mem, ok := k.canZcopy(b, buf, raddr, p)
 	if !ok {
 		return nil
 	}
@@ -176,9 +178,9 @@ func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *Op
 	return r
 }
 
-// fits reports whether one call moves buf without a copy, and returns the transport's
+// canZcopy reports whether one call moves buf without a copy, and returns the transport's
 // registration of buf, if there is one.
-func (k *RKey) fits(b *bare, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem, ok bool) {
+func (k *RKey) canZcopy(b *zcopyRange, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem, ok bool) {
 	n := len(buf)
 	if n < b.min || n > b.max || uint64(n) > k.size || !k.opens(raddr, uint64(n)) {
 		return nil, false

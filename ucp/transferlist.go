@@ -206,7 +206,7 @@ func (e *EP) copiesPut(t *Transfer, p *OpParams) bool {
 	if p == nil || p.Mem == nil {
 		return true
 	}
-	return (*region.Mem)(p.Mem).Covers(t.Buf) && (n <= k.maxShort || n < k.moves.putBare.min)
+	return (*region.Mem)(p.Mem).Covers(t.Buf) && (n <= k.maxShort || n < k.moves.putZcopy.min)
 }
 
 // putCopied puts what copiesPut permits.

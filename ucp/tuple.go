@@ -24,7 +24,7 @@ const (
 var tupleProtocol = protocol{
 	init: func(w *Worker) {
 		if w.tuples = newTuples(w); w.tuples != nil {
-			w.tag.matcher, w.tag.unusual = w.tuples, true
+			w.tag.matcher, w.tag.slowTagRecv = w.tuples, true
 		}
 	},
 	handlers: func(w *Worker) []handler {
@@ -159,7 +159,7 @@ func (x *tuples) Expects(v *tagRecv) { v.req.stage = &tagRecvStage }
 func (x *tuples) Holds(v *tagRecv) { v.req.stage = &tupleHeldStage }
 
 // Give implements tuple.Worker.
-func (x *tuples) Give(u *TagMessage, v *tagRecv) { u.taken().hand(v) }
+func (x *tuples) Give(u *TagMessage, v *tagRecv) { u.unlink().deliver(v) }
 
 // Source implements tuple.Worker.
 func (x *tuples) Source(u *TagMessage) *tupleSource { return &u.msgs.tuple.in }
@@ -177,7 +177,7 @@ func (x *tuples) Before(u *TagMessage) *match.Msg[*TagMessage] {
 
 // LastKept implements tuple.Conn.
 func (l *tupleLink) LastKept() *match.Msg[*TagMessage] {
-	if u := l.m.kept.last; u != nil {
+	if u := l.m.unexpected.last; u != nil {
 		return &u.node
 	}
 	return nil
@@ -186,8 +186,8 @@ func (l *tupleLink) LastKept() *match.Msg[*TagMessage] {
 // Requeue implements tuple.Worker.
 func (x *tuples) Requeue(u *TagMessage) {
 	x.w.tag.table.Remove(&u.node)
-	u.msgs.kept.remove(u)
-	u.keep()
+	u.msgs.unexpected.remove(u)
+	u.storeUnexpected()
 }
 
 // Raise implements tuple.Worker.
@@ -199,9 +199,9 @@ func (x *tuples) WakeIn(d time.Duration) {
 	a.Set(a.Now() + d)
 }
 
-// counted implements tagMatcher. The place of a message that is sent again depends on the number of messages
+// withArrivalOrder implements tagMatcher. The place of a message that is sent again depends on the number of messages
 // outside of queues, so the handler counts them.
-func (x *tuples) counted(h uct.AMHandler) uct.AMHandler {
+func (x *tuples) withArrivalOrder(h uct.AMHandler) uct.AMHandler {
 	w, handle := x.w, h.HandleAM
 	return uct.AMHandlerFunc(func(data []byte, desc uct.Desc) bool {
 		var h wire.Head
@@ -217,9 +217,9 @@ func (x *tuples) counted(h uct.AMHandler) uct.AMHandler {
 			return handle(data, desc)
 		}
 		m.tuple.in.Coming(h.Word)
-		last := m.kept.last
+		last := m.unexpected.last
 		keep := handle(data, desc)
-		if u := m.kept.last; u == nil || u == last {
+		if u := m.unexpected.last; u == nil || u == last {
 			m.tuple.in.Came(nil)
 		} else {
 			m.tuple.in.Came(&u.node)

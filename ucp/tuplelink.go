@@ -35,7 +35,7 @@ func (e *EP) newTupleLink() {
 	l := &tupleLink{x: x, m: m}
 	l.out.Init(l, &x.cfg, &x.stats)
 	l.in.Init(&x.in, l)
-	m.tuple, m.asks = l, true
+	m.tuple, m.slowTagSend = l, true
 }
 
 // take handles a control message of the peer. It returns false if the message is not valid.

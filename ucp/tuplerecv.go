@@ -107,7 +107,7 @@ func (q *queuedRecv) release() {
 func (l *tupleLink) Received(v *tagRecv, n int) {
 	v.queue.release()
 	v.req.ep = nil
-	v.end(l.m.e, v.node.Tag, n)
+	v.completeWith(l.m.e, v.node.Tag, n)
 }
 
 // Returned implements tuple.Conn.

@@ -25,7 +25,7 @@ type TagMessage struct {
 	released  bool       // the user has released it while fragments are missing
 	uncharged bool       // offered out of turn, and not charged
 
-	next, prev *TagMessage // in messages.kept while it is in the table; otherwise in Worker.tag.idle
+	next, prev *TagMessage // in messages.unexpected while it is in the table; otherwise in Worker.tag.idle
 }
 
 // maxIdleMessages is the maximum length of the free list of TagMessages.
@@ -45,33 +45,33 @@ func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 	return u
 }
 
-// keep adds a message to the unexpected messages.
-func (u *TagMessage) keep() {
+// storeUnexpected adds a message to the unexpected messages.
+func (u *TagMessage) storeUnexpected() {
 	u.w.tag.table.Keep(&u.node)
-	u.msgs.kept.add(u)
+	u.msgs.unexpected.add(u)
 }
 
-// taken is called when the message was removed from the table.
-func (u *TagMessage) taken() *TagMessage {
-	u.msgs.kept.remove(u)
+// unlink is called when the message was removed from the table.
+func (u *TagMessage) unlink() *TagMessage {
+	u.msgs.unexpected.remove(u)
 	if u.msgs.closed {
 		u.msgs.leftFewer(u)
 	}
 	return u
 }
 
-// keepTagged stores an eager message that arrived in one piece.
-func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
+// storeEager stores an eager message that arrived in one piece.
+func (w *Worker) storeEager(e *EP, tag uint64, data []byte, sync uint64) {
 	u := w.newTagMessage(e, tag, len(data))
 	u.sync = sync
 	u.buf = w.messages.buffers.get(len(data))
 	copy(u.buf, data)
-	u.keep()
+	u.storeUnexpected()
 }
 
-// keepAnnounced stores a message whose data is at the sender.
-func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
-	w.newAnnouncedTag(e, tag, a).keep()
+// storeAnnounced stores a message whose data is at the sender.
+func (w *Worker) storeAnnounced(e *EP, tag uint64, a *announced) {
+	w.newAnnouncedTag(e, tag, a).storeUnexpected()
 }
 
 // newAnnouncedTag returns a TagMessage for a message whose data is at the sender.
@@ -133,7 +133,7 @@ func (u *TagMessage) info() TagInfo {
 // recv receives a message that is not in the table into buf.
 func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if u.in != nil || u.rndv != nil {
-		return u.give(u.w.newTagRecv(buf, info, p).recv)
+		return u.deliverTo(u.w.newTagRecv(buf, info, p).recv)
 	}
 	if info != nil {
 		*info = u.info()
@@ -147,17 +147,17 @@ func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, nil
 }
 
-// give delivers the message to a receive that has a request.
-func (u *TagMessage) give(v *tagRecv) (*Request, error) {
-	u.hand(v)
+// deliverTo delivers the message to a receive that has a request.
+func (u *TagMessage) deliverTo(v *tagRecv) (*Request, error) {
+	u.deliver(v)
 	return v.req.started()
 }
 
-// hand is give without a result. The caller owns the request.
-func (u *TagMessage) hand(v *tagRecv) {
+// deliver is deliverTo without a result. The caller owns the request.
+func (u *TagMessage) deliver(v *tagRecv) {
 	switch {
 	case u.rndv != nil:
-		u.giveAnnounced(v)
+		u.deliverAnnounced(v)
 	case u.in != nil:
 		v.tag = u.node.Tag
 		v.write(0, u.buf[:u.in.got])
@@ -167,25 +167,25 @@ func (u *TagMessage) hand(v *tagRecv) {
 		v.write(0, u.buf)
 		from, tag, n := u.from, u.node.Tag, u.n
 		u.done(ucs.StatusOK)
-		v.end(from, tag, n)
+		v.completeWith(from, tag, n)
 	}
 }
 
 // write implements sink.
 func (u *TagMessage) write(off int, data []byte) { copy(u.buf[off:], data) }
 
-// whole implements sink.
-func (u *TagMessage) whole(*inbound) {
+// complete implements sink.
+func (u *TagMessage) complete(*inbound) {
 	u.in = nil
 	if u.released {
 		u.done(ucs.StatusCanceled)
 	}
 }
 
-// broken implements sink.
-func (u *TagMessage) broken(_ *inbound, st ucs.Status) {
+// fail implements sink.
+func (u *TagMessage) fail(_ *inbound, st ucs.Status) {
 	u.in = nil
-	u.lose(st)
+	u.failRest(st)
 }
 
 // withdrawn implements keeper. A message that the user has removed from the table cannot be
@@ -194,16 +194,16 @@ func (u *TagMessage) withdrawn() bool {
 	if !u.w.tag.table.Remove(&u.node) {
 		return false
 	}
-	u.taken().done(ucs.StatusCanceled)
+	u.unlink().done(ucs.StatusCanceled)
 	return true
 }
 
-// lose drops a message whose missing part cannot arrive. A message that the user has removed from the table remains
+// failRest drops a message whose missing part cannot arrive. A message that the user has removed from the table remains
 // until the user receives or releases it.
-func (u *TagMessage) lose(st ucs.Status) {
+func (u *TagMessage) failRest(st ucs.Status) {
 	switch {
 	case u.w.tag.table.Remove(&u.node):
-		u.taken().done(st)
+		u.unlink().done(st)
 	case u.released:
 		u.done(st)
 	default:
@@ -244,10 +244,10 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 	if m == nil {
 		return
 	}
-	for u := m.kept.first; u != nil; {
+	for u := m.unexpected.first; u != nil; {
 		next := u.next
 		if u.rndv != nil {
-			u.lose(st)
+			u.failRest(st)
 		}
 		u = next
 	}
@@ -260,7 +260,7 @@ func (w *Worker) trimLeft(uuid uint64) {
 	for m := w.tag.leftFirst; m != nil && w.messages.leftOf[uuid] > room; {
 		next := m.next
 		if m.e.peer.Addr.UUID() == uuid {
-			for m.kept.first != nil && w.messages.leftOf[uuid] > room {
+			for m.unexpected.first != nil && w.messages.leftOf[uuid] > room {
 				m.dropFirst()
 			}
 		}

@@ -46,7 +46,7 @@ func (w *Worker) accept(name uint64, n int) *EP {
 
 // from returns the messages of the EP with the id name, if a message of n bytes needs no further
 // check; otherwise nil, and the caller must call accept. If the message is stored, the caller
-// charges it with Hold, otherwise it passes the charge to passed.
+// charges it with Hold, otherwise it passes the charge to consumeQuota.
 func (w *Worker) from(name uint64, n int) *messages {
 	m := w.messages.latest
 	if m.self != name {
@@ -66,27 +66,27 @@ func (w *Worker) from(name uint64, n int) *messages {
 // unconnected is the value of latest while there is no connection.
 var unconnected = &messages{Window: window.Closed()}
 
-// hold charges a message of n bytes that was admitted, even if the connection has been closed
+// chargeArrived charges a message of n bytes that was admitted, even if the connection has been closed
 // since.
-func (m *messages) hold(n int) {
+func (m *messages) chargeArrived(n int) {
 	m.Hold(charge(n))
 	if m.closed {
 		m.e.w.addLeft(m, charge(n))
 	}
 }
 
-// passed consumes n bytes of the quota. The caller uses it instead of Hold for a message that is already handled.
+// consumeQuota consumes n bytes of the quota. The caller uses it instead of Hold for a message that is already handled.
 // If the quota is used up, passed returns credit to the peer.
-func (m *messages) passed(n int64) {
+func (m *messages) consumeQuota(n int64) {
 	if m.Quota -= n; m.Quota < 0 {
-		m.tell()
+		m.grantIfDue()
 	}
 }
 
-// tell updates the quota. It returns credit to the peer if a batch of credit is due.
+// grantIfDue updates the quota. It returns credit to the peer if a batch of credit is due.
 //
 //go:noinline
-func (m *messages) tell() {
+func (m *messages) grantIfDue() {
 	if m.Settle(); m.Due >= m.Batch {
 		m.grant()
 	}
@@ -96,16 +96,16 @@ func (m *messages) tell() {
 //go:noinline
 func (w *Worker) acceptSlow(name uint64, n int) *EP {
 	e := w.sender(name)
-	if e == nil || !e.arrived(n) {
+	if e == nil || !e.chargeSender(n) {
 		return nil
 	}
 	w.messages.latest = e.msgs
 	return e
 }
 
-// arrived charges a message of n bytes to its sender. If the peer sends more than its credit, arrived fails the EP
+// chargeSender charges a message of n bytes to its sender. If the peer sends more than its credit, arrived fails the EP
 // and returns false.
-func (e *EP) arrived(n int) bool {
+func (e *EP) chargeSender(n int) bool {
 	a := e.messaging()
 	a.Hold(charge(n))
 	if a.Overdrawn() {
@@ -117,7 +117,7 @@ func (e *EP) arrived(n int) bool {
 	if !a.grown {
 		e.grow()
 		a.admit()
-		a.giveBack(0) // grant the credit now: the message may remain unreceived
+		a.returnCharge(0) // grant the credit now: the message may remain unreceived
 	}
 	return true
 }
@@ -148,10 +148,10 @@ func (e *EP) window() int64 {
 // learnWindow sets the credit when the peer's first window has arrived.
 func (e *EP) learnWindow() {
 	m := e.msgs
-	if m == nil || m.told || e.link.conn.RemoteEP() == 0 {
+	if m == nil || m.creditKnown || e.link.conn.RemoteEP() == 0 {
 		return
 	}
-	m.told = true
+	m.creditKnown = true
 	m.Granted(max(int64(e.link.conn.RemoteWindow()), leastWindow))
 }
 
@@ -256,17 +256,17 @@ func (c *Config) peerRoom() int64 {
 
 // received returns the charge of a message of n bytes that the user has received. The peer gets the
 // credit in batches.
-func (m *messages) received(n int) { m.giveBack(charge(n)) }
+func (m *messages) received(n int) { m.returnCharge(charge(n)) }
 
-// giveBack returns a charge of n bytes, messageCharge included.
-func (m *messages) giveBack(n int64) {
+// returnCharge returns a charge of n bytes, messageCharge included.
+func (m *messages) returnCharge(n int64) {
 	m.Held -= n
 	m.Room += n
 	if m.closed {
 		m.e.w.addLeft(m, -n)
 		return
 	}
-	m.passed(n)
+	m.consumeQuota(n)
 }
 
 // grant sends the due credit to the peer, unless the connection is closed. The charge of the

@@ -9,8 +9,8 @@ import (
 type Messages struct {
 	Short     int    // maximum for one short call
 	Copy      int    // maximum for one bcopy
-	Bare      int    // minimum for zcopy; math.MaxInt if there is none
-	MostBare  int    // maximum for zcopy
+	MinZcopy  int    // minimum for zcopy; math.MaxInt if there is none
+	MaxZcopy  int    // maximum for zcopy
 	Piece     int    // maximum of a fragment
 	Announced int    // minimum for rendezvous
 	Why       string // reason for Announced; may be empty
@@ -27,9 +27,9 @@ func (m *Messages) Table() Table {
 	var b builder
 	limit := m.Announced - 1
 	b.add(Range{Max: min(m.Short, limit), Protocol: Short, Piece: m.Short, Why: "in one call"})
-	b.add(Range{Max: min(m.Copy, m.Bare-1, limit), Protocol: Bcopy, Piece: m.Copy, Why: "one copy"})
-	if m.Bare <= m.MostBare {
-		b.add(Range{Max: min(m.MostBare, limit), Protocol: Zcopy, Piece: m.MostBare, Why: "cheaper than a copy"})
+	b.add(Range{Max: min(m.Copy, m.MinZcopy-1, limit), Protocol: Bcopy, Piece: m.Copy, Why: "one copy"})
+	if m.MinZcopy <= m.MaxZcopy {
+		b.add(Range{Max: min(m.MaxZcopy, limit), Protocol: Zcopy, Piece: m.MaxZcopy, Why: "cheaper than a copy"})
 	}
 	b.add(Range{Max: limit, Protocol: Bcopy, Piece: m.Piece, Why: "in fragments of " + strconv.Itoa(m.Piece) + " bytes"})
 	m.announced(&b)

@@ -81,14 +81,14 @@ func (t Table) Shortest(p Protocol) int {
 
 // Variants has the calls of a transport for an operation.
 type Variants struct {
-	Short, Bcopy, Zcopy bool
-	Limits              uct.OpLimits
-	Copied, Bare        uct.Cost // costs of Bcopy and Zcopy
+	Short, Bcopy, Zcopy  bool
+	Limits               uct.OpLimits
+	BcopyCost, ZcopyCost uct.Cost // costs of Bcopy and Zcopy
 }
 
 // cheaper returns the minimum length up to n for which Zcopy is cheaper than Bcopy; n+1 if there is none.
 func (v *Variants) cheaper(n int) int {
-	return 1 + sort.Search(n, func(i int) bool { return v.Bare.Time(uint64(i)+1) < v.Copied.Time(uint64(i)+1) })
+	return 1 + sort.Search(n, func(i int) bool { return v.ZcopyCost.Time(uint64(i)+1) < v.BcopyCost.Time(uint64(i)+1) })
 }
 
 // Config is the configuration of the user.

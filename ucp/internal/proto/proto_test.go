@@ -31,9 +31,9 @@ func TestChoose(t *testing.T) {
 		{"registered", func(*Variants) {}, true, Config{},
 			[]row{{1, 96, Short}, {97, 8192, Bcopy}, {8193, 1 << 30, Zcopy}, {1<<30 + 1, math.MaxInt, Zcopy}}},
 		{"cheaper", func(v *Variants) { // 10 ns more, and 1 ns for 100 bytes less
-			v.Copied, v.Bare = uct.Cost{Send: 20, Bandwidth: 50e9}, uct.Cost{Send: 30, Bandwidth: 100e9}
+			v.BcopyCost, v.ZcopyCost = uct.Cost{Send: 20, Bandwidth: 50e9}, uct.Cost{Send: 30, Bandwidth: 100e9}
 		}, true, Config{}, []row{{1, 96, Short}, {97, 1000, Bcopy}, {1001, 1 << 30, Zcopy}, {1<<30 + 1, math.MaxInt, Zcopy}}},
-		{"always cheaper", func(v *Variants) { v.Short, v.Copied = false, uct.Cost{Send: 1} }, true, Config{},
+		{"always cheaper", func(v *Variants) { v.Short, v.BcopyCost = false, uct.Cost{Send: 1} }, true, Config{},
 			[]row{{1, 1 << 30, Zcopy}, {1<<30 + 1, math.MaxInt, Zcopy}}},
 		{"not registered", func(*Variants) {}, false, Config{},
 			[]row{{1, 96, Short}, {97, 8192, Bcopy}, {8193, math.MaxInt, Bcopy}}},

@@ -91,7 +91,7 @@ func TestMessages_Table(t *testing.T) {
 		m    Messages
 		want string
 	}{
-		{"all", Messages{Short: 100, Copy: 8000, Bare: 5000, MostBare: 7000, Piece: 7900, Announced: 32768, Scheme: scheme}, `
+		{"all", Messages{Short: 100, Copy: 8000, MinZcopy: 5000, MaxZcopy: 7000, Piece: 7900, Announced: 32768, Scheme: scheme}, `
            1..100          short  in one call
          101..4999         bcopy  one copy
         5000..7000         zcopy  cheaper than a copy
@@ -99,7 +99,7 @@ func TestMessages_Table(t *testing.T) {
        32768..131071       rndv   am, few
       131072..inf          rndv   get_zcopy, many
 `},
-		{"announced at once", Messages{Short: 100, Copy: 8000, Bare: math.MaxInt, Piece: 7900, Announced: 1, Scheme: scheme}, `
+		{"announced at once", Messages{Short: 100, Copy: 8000, MinZcopy: math.MaxInt, Piece: 7900, Announced: 1, Scheme: scheme}, `
            1..131071       rndv   am, few
       131072..inf          rndv   get_zcopy, many
 `},
