@@ -72,23 +72,23 @@ func (h *activeHandlers) init(w *Worker) {
 
 func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id&0xff] }
 
-// forget drops the state of a closed connection, except for a message that a running handler may use:
+// dropConn drops the state of a closed connection, except for a message that a running handler may use:
 // tidy drops that when no handler runs.
-func (h *activeHandlers) forget(m *messages) {
+func (h *activeHandlers) dropConn(m *messages) {
 	if h.short.from == m {
 		h.short.from = unconnected
 	}
 }
 
-func (h *activeHandlers) tidy() {
+func (h *activeHandlers) dropClosed() {
 	if h.short.from == unconnected {
 		h.short.msgs, h.short.From, h.short.Data = unconnected, nil, nil
 	}
 }
 
-// inHand returns the charge of the latest short message of a connection while its handler may still
+// chargeInHandler returns the charge of the latest short message of a connection while its handler may still
 // keep the message, in bytes.
-func (h *activeHandlers) inHand(m *messages) int64 {
+func (h *activeHandlers) chargeInHandler(m *messages) int64 {
 	if h.short.msgs != m || h.short.kept {
 		return 0
 	}
@@ -129,11 +129,11 @@ var activeProtocol = protocol{
 			{wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)},
 		}
 	},
-	worked: func(w *Worker) { w.active.tidy() },
-	inHand: func(e *EP) int64 { return e.w.active.inHand(e.msgs) },
+	worked:           func(w *Worker) { w.active.dropClosed() },
+	chargeInHandlers: func(e *EP) int64 { return e.w.active.chargeInHandler(e.msgs) },
 	destroyed: func(e *EP) {
 		if e.msgs != nil {
-			e.w.active.forget(e.msgs)
+			e.w.active.dropConn(e.msgs)
 		}
 	},
 }
@@ -281,18 +281,18 @@ func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	n := len(header) + len(data)
 	if e := w.accept(name, n); e != nil {
-		w.runAside(e, ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
+		w.runWithRecord(e, ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
 	}
 }
 
-// runAside calls the handler of a message that was charged to its sender, with a record of its own.
-func (w *Worker) runAside(e *EP, what ActiveMessage) {
+// runWithRecord calls the handler of a message that was charged to its sender, with a record of its own.
+func (w *Worker) runWithRecord(e *EP, what ActiveMessage) {
 	m := w.active.take()
 	*m = what
 	m.From, m.w, m.msgs = e, w, e.msgs
 	(*w.active.at(m.ID))(m)
 	if !m.kept {
-		m.over()
+		m.finish()
 	}
 	w.active.put(m)
 }
@@ -312,8 +312,8 @@ func (h *activeHandlers) put(m *ActiveMessage) {
 	h.free = m
 }
 
-// over is called when the user no longer uses the message.
-func (m *ActiveMessage) over() {
+// finish is called when the user no longer uses the message.
+func (m *ActiveMessage) finish() {
 	if m.rndv != nil {
 		m.rndv.refuse(ucs.StatusCanceled)
 		m.rndv.free()
@@ -483,7 +483,7 @@ func (m *ActiveMessage) Reject() { m.w.stats.badMessages.Inc() }
 // must not be used afterwards. The goroutine that owns the worker must call it.
 func (m *ActiveMessage) Release() {
 	w := m.w
-	m.over()
+	m.finish()
 	w.messages.buffers.put(m.buf)
 	w.active.put(m)
 }
@@ -530,7 +530,7 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
 		a := newAnnounced(e, &p)
-		w.runAside(e, ActiveMessage{
+		w.runWithRecord(e, ActiveMessage{
 			ID: uint16(h.Word), Header: rest, Length: a.n, rndv: a, charge: len(rest),
 		})
 	}
@@ -548,7 +548,7 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 func (s *activeSink) complete(in *inbound) {
 	n := int(s.word >> 32)
 	w, id := in.e.w, uint16(s.word)
-	w.runAside(in.e, ActiveMessage{
+	w.runWithRecord(in.e, ActiveMessage{
 		ID: id, Header: s.buf[:n:n], Data: s.buf[n:], Length: len(s.buf) - n, charge: len(s.buf),
 	})
 	w.messages.buffers.put(s.buf)

@@ -315,23 +315,23 @@ func (r *Request) shift() uint { return uint(r.target.addr&4) * 8 }
 // progress. If ctx is done first, it returns the error of ctx: the operation takes effect or not, and old is
 // undefined. Other errors: as AtomicFetch.
 func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return 0, err
 	}
 	result := &e.w.rma.scratch
 	r, err := e.AtomicFetch(op, size, value, result, raddr, key)
-	err = e.w.finish(ctx, r, err)
+	err = e.w.finishBlocking(ctx, r, err)
 	return *result, err
 }
 
 // AtomicCSwapWait is [EP.AtomicCSwap], and returns the old value. If it equals compare, the word is now swap;
 // otherwise the word is unchanged. If ctx is done first: as [EP.AtomicFetchWait].
 func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return 0, err
 	}
 	result := &e.w.rma.scratch
 	r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
-	err = e.w.finish(ctx, r, err)
+	err = e.w.finishBlocking(ctx, r, err)
 	return *result, err
 }

@@ -20,26 +20,26 @@ func (r *Request) removeAwaited() {
 	r.moveTo(placeNone)
 	e.awaited.remove(r)
 	e.answeredAll()
-	e.emptied()
+	e.onIdle()
 }
 
 // answeredAll is called when a request no longer awaits the peer. If it was the last one, an EP that
 // waits for that disconnects.
 func (e *EP) answeredAll() {
-	if e.isLeaving() && e.awaited.first == nil {
+	if e.closeAwaitsPeer() && e.awaited.first == nil {
 		e.w.schedule(e)
 	}
 }
 
-// isLeaving reports whether the EP disconnects when no request awaits the peer.
-func (e *EP) isLeaving() bool { return e.waiting != nil && e.waiting.leaving }
+// closeAwaitsPeer reports whether the EP disconnects when no request awaits the peer.
+func (e *EP) closeAwaitsPeer() bool { return e.waiting != nil && e.waiting.closesWhenAnswered }
 
-// goOnLeaving continues EP.Close when no request awaits the peer. The last messages of this side may still be
+// continueClose continues EP.Close when no request awaits the peer. The last messages of this side may still be
 // queued, so Close waits for operations once more.
-func (e *EP) goOnLeaving() {
-	if e.isLeaving() && e.awaited.first == nil && e.state == epClosing && !e.closing.ending {
-		e.waiting.leaving = false
-		e.drain()
+func (e *EP) continueClose() {
+	if e.closeAwaitsPeer() && e.awaited.first == nil && e.state == epClosing && !e.closing.ending {
+		e.waiting.closesWhenAnswered = false
+		e.disconnectWhenIdle()
 	}
 }
 

@@ -39,7 +39,7 @@ func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
 // Close implements conn.Host.
 func (h *carrierHost) Close(p conn.Path, ep uct.EP) {
 	delete(h.e.w.lanes.byEP, ep)
-	h.e.w.keep(ep.Close())
+	h.e.w.addCloseError(ep.Close())
 	h.iface(p).Release()
 }
 

@@ -261,8 +261,8 @@ func (c *Context) Close() error {
 	return err
 }
 
-// keep makes Close close an object that a closed worker could not close. Any goroutine may call it.
-func (c *Context) keep(x io.Closer) {
+// closeOnClose makes Close close an object that a closed worker could not close. Any goroutine may call it.
+func (c *Context) closeOnClose(x io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.later = append(c.later, x)
@@ -279,8 +279,8 @@ func (c *Context) closeLater() error {
 	return nil
 }
 
-// hold counts an open worker, which must be closed before the context.
-func (c *Context) hold() error {
+// addWorker counts an open worker, which must be closed before the context.
+func (c *Context) addWorker() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -290,7 +290,7 @@ func (c *Context) hold() error {
 	return nil
 }
 
-func (c *Context) unhold() {
+func (c *Context) removeWorker() {
 	c.mu.Lock()
 	c.workers--
 	c.mu.Unlock()

@@ -155,7 +155,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 		return nil, err
 	}
 	var socket *bootstrap.Conn
-	err = w.aside(ctx, until, func(ctx context.Context) (err error) {
+	err = w.runConcurrently(ctx, until, func(ctx context.Context) (err error) {
 		socket, err = bootstrap.Connect(ctx, network, address)
 		return err
 	})
@@ -172,7 +172,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 		return nil, err
 	}
 	own := w.own()
-	err = w.aside(ctx, until, func(ctx context.Context) error {
+	err = w.runConcurrently(ctx, until, func(ctx context.Context) error {
 		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private, Within: wholeMillis(w.ctx.cfg.wireupTimeout())}
 		return asRejected(socket.Exchange(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token}))
 	})
@@ -195,10 +195,10 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	return p, nil
 }
 
-// aside runs f in another goroutine while the worker makes progress. It returns after f has
+// runConcurrently runs f in another goroutine while the worker makes progress. It returns after f has
 // returned. The error is that of f or, if the wait ended early, the reason, which also cancels the
 // context of f.
-func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Context) error) error {
+func (w *Worker) runConcurrently(ctx context.Context, until untilFunc, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	result := make(chan error, 1)
@@ -234,10 +234,10 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
 	}
 	e := &EP{w: w, peer: p, identity: new(Identity(socket.From))}
-	w.hold(e)
+	w.addPeerRef(e)
 	e.makeLinkTo(socket.Answer.EP, own)
 	e.link.within = attemptWithin(socket.Answer.Within, len(p.Aux))
-	e.need(wireup.AM)
+	e.requestLane(wireup.AM)
 	e.connectEagerly()
 	return e, nil
 }
@@ -260,7 +260,7 @@ func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until 
 		w.Signal()
 	}()
 	err := until(limited, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || givenUp.Load() })
-	w.keep(socket.Close())
+	w.addCloseError(socket.Close())
 	why := <-watched
 	switch {
 	case err != nil && errors.Is(context.Cause(limited), errLate):

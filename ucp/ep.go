@@ -60,12 +60,12 @@ type epRoles struct {
 
 // epOrigin is which side made the EP, and what this side therefore knows about the peer.
 type epOrigin struct {
-	counted    bool // made by the peer, and not returned by NewEP yet: counted in Worker.names
-	accepted   bool // the peer has made the connection; also after NewEP has returned the EP
-	passive    bool // made by a REQUEST of the peer; no user has it
-	unproven   bool // a dialer has the id of the EP, and has not proven yet that it is the peer
-	unverified bool // the addresses of the peer are from the peer and not from the program
-	adopted    bool // was passive until NewEP returned it, and has not been used since
+	countedAsMade bool // made by the peer, and not returned by NewEP yet: counted in Worker.names
+	accepted      bool // the peer has made the connection; also after NewEP has returned the EP
+	passive       bool // made by a REQUEST of the peer; no user has it
+	unproven      bool // a dialer has the id of the EP, and has not proven yet that it is the peer
+	unverified    bool // the addresses of the peer are from the peer and not from the program
+	adopted       bool // was passive until NewEP returned it, and has not been used since
 }
 
 // epFence is the state of fences that wait for operations to complete.
@@ -135,7 +135,7 @@ func (e *EP) connectEagerly() {
 	}
 	for _, role := range []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM} {
 		if e.peer.Best[role].OK {
-			e.need(role)
+			e.requestLane(role)
 		}
 	}
 }
@@ -143,13 +143,13 @@ func (e *EP) connectEagerly() {
 // addEP makes an EP and adds it to the worker's tables.
 func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	e := &EP{w: w, peer: p, seq: seq}
-	w.hold(e)
+	w.addPeerRef(e)
 	w.names.Enter(p.Addr.UUID(), seq, e)
 	return e
 }
 
-// hold adds a reference to the peer and assigns the EP's id. destroy undoes both.
-func (w *Worker) hold(e *EP) {
+// addPeerRef adds a reference to the peer and assigns the EP's id. destroy undoes both.
+func (w *Worker) addPeerRef(e *EP) {
 	w.peers.Hold(e.peer)
 	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
@@ -157,10 +157,10 @@ func (w *Worker) hold(e *EP) {
 
 // countMade adds the EP to the count of EPs that its peer has made, or subtracts it.
 func (e *EP) countMade(made bool) {
-	if e.origin.counted == made {
+	if e.origin.countedAsMade == made {
 		return
 	}
-	e.origin.counted = made
+	e.origin.countedAsMade = made
 	d := -1
 	if made {
 		d, e.origin.accepted = 1, true
@@ -221,7 +221,7 @@ func (e *EP) unlist(r *Request) {
 	e.ops.remove(r)
 	switch f := e.ops.first; {
 	case f == nil:
-		e.emptied()
+		e.onIdle()
 	case f.stage.first != nil:
 		f.stage.first(f)
 	}
@@ -232,10 +232,10 @@ func (e *EP) busy() bool {
 	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.underway() || e.awaited.first != nil
 }
 
-// emptied is called when the last operation in progress may be complete.
-func (e *EP) emptied() {
+// onIdle is called when the last operation in progress may be complete.
+func (e *EP) onIdle() {
 	if !e.busy() && (e.held != nil || e.closing.ending) {
-		e.unheld()
+		e.releaseHeldIfaces()
 	}
 }
 
@@ -247,9 +247,9 @@ func (e *EP) holdIface(i *iface) {
 	*e.held = append(*e.held, i)
 }
 
-// unheld is called when no operation is in progress: it releases the ifaces of closed lanes, and
+// releaseHeldIfaces is called when no operation is in progress: it releases the ifaces of closed lanes, and
 // schedules the EP if it waits to be destroyed.
-func (e *EP) unheld() {
+func (e *EP) releaseHeldIfaces() {
 	if e.held != nil {
 		for _, i := range *e.held {
 			i.Release()
@@ -261,8 +261,8 @@ func (e *EP) unheld() {
 	}
 }
 
-// need requests a lane, which Progress connects.
-func (e *EP) need(p wireup.Role) {
+// requestLane requests a lane, which Progress connects.
+func (e *EP) requestLane(p wireup.Role) {
 	e.roles.needed |= wireup.Set(p)
 	e.w.schedule(e)
 }
@@ -273,12 +273,12 @@ func (e *EP) wait(r *Request) {
 	r.trackUnposted()
 	e.keepWaiting(r)
 	if r.stage.lacksLane(e) {
-		e.need(r.stage.role)
+		e.requestLane(r.stage.role)
 	}
 }
 
-// used records that the user has used an adopted EP. From then on it cannot start over.
-func (e *EP) used() {
+// markUsed records that the user has used an adopted EP. From then on it cannot start over.
+func (e *EP) markUsed() {
 	if e.origin.adopted {
 		e.origin.adopted = false
 		e.bind()
@@ -288,7 +288,7 @@ func (e *EP) used() {
 // startOver disconnects an adopted EP that was not used yet. The user does not see that the peer
 // has closed its EP.
 func (e *EP) startOver() {
-	e.w.forget(e)
+	e.w.removeEP(e)
 	e.abort(ucs.StatusPeerClosed) // replies to the peer
 	e.link.carrier.Close()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
@@ -316,7 +316,7 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 	e.state = epFailed
 	e.setFailureCause(st, reason, i)
 	e.unbind()
-	e.w.forget(e)
+	e.w.removeEP(e)
 	e.w.schedule(e)
 }
 
@@ -348,7 +348,7 @@ func (e *EP) closeFailed() {
 	onError := e.onError // destroy drops it
 	e.abort(e.failed.cause)
 	if e.origin.passive || e.closing.request != nil {
-		e.end()
+		e.destroyWhenIdle()
 	}
 	if onError != nil {
 		onError(e, e.failed.err)
@@ -467,13 +467,13 @@ func (e *EP) close(mode CloseMode) {
 	case e.state == epFailed:
 		e.closeFailed()
 		if !e.closing.ending {
-			e.end()
+			e.destroyWhenIdle()
 		}
 	case mode == CloseForce:
-		e.cutOff()
+		e.abortAndDisconnect()
 	default:
 		e.stop()
-		e.drain()
+		e.disconnectWhenIdle()
 	}
 }
 
@@ -486,14 +486,14 @@ func (e *EP) closeAnyway() (*Request, error) {
 		return r, nil
 	}
 	e.closing.later = false
-	e.cutOff()
+	e.abortAndDisconnect()
 	return r.started()
 }
 
 // stop makes the EP reject new operations.
 func (e *EP) stop() {
 	e.state = epClosing
-	e.w.forget(e)
+	e.w.removeEP(e)
 	e.unbind()
 	e.each(func(p *protocol) func(*EP) { return p.stopped })
 	if e.deliversLast() {
@@ -503,8 +503,8 @@ func (e *EP) stop() {
 	e.endEach(ucs.StatusCanceled, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
 }
 
-// drain disconnects the EP when the operations in progress are complete.
-func (e *EP) drain() {
+// disconnectWhenIdle disconnects the EP when the operations in progress are complete.
+func (e *EP) disconnectWhenIdle() {
 	r := e.w.newRequest(e, &drainStage)
 	e.list(r)
 	r.Release()
@@ -513,29 +513,29 @@ func (e *EP) drain() {
 	}
 }
 
-// cutOff aborts the operations in progress, and disconnects.
-func (e *EP) cutOff() {
+// abortAndDisconnect aborts the operations in progress, and disconnects.
+func (e *EP) abortAndDisconnect() {
 	e.stop()
 	e.abort(ucs.StatusCanceled)
-	e.leave()
+	e.disconnectAndDestroy()
 }
 
-// leave disconnects the EP. It first notifies the peer if the peer may know the connection.
-func (e *EP) leave() {
+// disconnectAndDestroy disconnects the EP. It first notifies the peer if the peer may know the connection.
+func (e *EP) disconnectAndDestroy() {
 	e.closing.notifies = e.link != nil
-	e.end()
+	e.destroyWhenIdle()
 }
 
-// over reports whether a closing EP can be destroyed: it has no operation and no message to send.
-func (e *EP) over() bool {
+// canDestroy reports whether a closing EP can be destroyed: it has no operation and no message to send.
+func (e *EP) canDestroy() bool {
 	return !e.busy() && !e.closing.notifies && (e.link == nil || e.link.carrier.Idle())
 }
 
-// end destroys the EP, at once or when its last operation is complete and its last message was
+// destroyWhenIdle destroys the EP, at once or when its last operation is complete and its last message was
 // sent.
-func (e *EP) end() {
+func (e *EP) destroyWhenIdle() {
 	e.closing.ending = true
-	if e.over() {
+	if e.canDestroy() {
 		e.destroy()
 		return
 	}
@@ -564,7 +564,7 @@ func (e *EP) destroy() {
 		return
 	}
 	e.state = epClosed
-	e.w.forget(e)
+	e.w.removeEP(e)
 	e.unbind()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	if e.link != nil {

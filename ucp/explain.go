@@ -269,7 +269,7 @@ func (i *iface) transferInfos(all []ProtocolInfo, op string, tables *[2]proto.Ta
 		return append(all, i.protocolInfo(op, "", tables[registered]))
 	}
 	plain := i.protocolInfo(op, "buffer not registered", tables[unregistered])
-	plain.RegisteredFrom = i.leasedFrom(tables, first)
+	plain.RegisteredFrom = i.minRegistered(tables, first)
 	return append(all, plain, i.protocolInfo(op, "buffer in OpParams.Mem", tables[registered]))
 }
 

@@ -118,9 +118,9 @@ func (r *Request) drained() {
 	switch {
 	case e.closing.ending || e.closing.aborting != ucs.StatusOK: // the abort disconnects
 	case e.delays(), e.awaited.first != nil:
-		e.queue().leaving = true
+		e.queue().closesWhenAnswered = true
 	default:
-		e.leave()
+		e.disconnectAndDestroy()
 	}
 }
 
@@ -270,6 +270,6 @@ func (e *EP) makeImplicit() {
 	e.implicit.comp.Func = func(c *uct.Completion) {
 		c.Count, c.Status = 1, ucs.StatusOK
 		e.implicit.awaited = false
-		e.emptied()
+		e.onIdle()
 	}
 }

@@ -72,14 +72,14 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 // and buf belongs to the caller; if buf is longer than 8 KiB or registered, the call first waits as
 // [EP.PutWait] does until the transports have stopped using it.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
 		return e.getStaged(ctx, buf, raddr, key)
 	}
 	r, err := e.Get(buf, raddr, key, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // getStaged gets into the worker's own buffer. If the caller abandons the get, the transport keeps
@@ -96,7 +96,7 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 	if r != nil {
 		r.stage = &stagedStage
 	}
-	if err = w.finish(ctx, r, err); err == nil {
+	if err = w.finishBlocking(ctx, r, err); err == nil {
 		copy(buf, staged)
 		w.rma.staged = staged
 	}

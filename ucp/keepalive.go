@@ -42,13 +42,13 @@ func (c *Config) toAsk(x *lane) uct.Checker {
 func (l *link) keepAlive() {
 	w := l.e.w
 	every := w.ctx.cfg.keepalive()
-	if l.asks = 0; every == 0 {
+	if l.keepaliveAt = 0; every == 0 {
 		return
 	}
 	for i := range l.lanes.All {
 		if w.ctx.cfg.toAsk(&l.lanes.All[i]) != nil {
-			l.asks = w.engine.Alarm.Now() + every
-			w.engine.Alarm.Set(l.asks)
+			l.keepaliveAt = w.engine.Alarm.Now() + every
+			w.engine.Alarm.Set(l.keepaliveAt)
 			return
 		}
 	}
@@ -57,14 +57,14 @@ func (l *link) keepAlive() {
 // ask sends keepalives over the lanes, if they are due and all earlier ones have completed. A transport that detects a
 // dead peer reports that like any failure.
 func (l *link) ask() {
-	if l.asks == 0 || l.asks > l.e.w.engine.Alarm.Now() {
+	if l.keepaliveAt == 0 || l.keepaliveAt > l.e.w.engine.Alarm.Now() {
 		return
 	}
-	if l.asked == nil {
-		l.asked = &uct.Completion{Func: func(*uct.Completion) {}}
+	if l.keepaliveComp == nil {
+		l.keepaliveComp = &uct.Completion{Func: func(*uct.Completion) {}}
 	}
-	if l.asked.Count == 0 {
-		l.asked.Status = ucs.StatusOK
+	if l.keepaliveComp.Count == 0 {
+		l.keepaliveComp.Status = ucs.StatusOK
 		for i := range l.lanes.All {
 			l.askLane(&l.lanes.All[i])
 		}
@@ -76,9 +76,9 @@ func (l *link) ask() {
 // well.
 func (l *link) askLane(x *lane) {
 	if c := l.e.w.ctx.cfg.toAsk(x); c != nil {
-		l.asked.Count++
-		if pending, err := c.Check(l.asked); !pending || err != nil {
-			l.asked.Count--
+		l.keepaliveComp.Count++
+		if pending, err := c.Check(l.keepaliveComp); !pending || err != nil {
+			l.keepaliveComp.Count--
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // transferState is the state of a worker for puts, gets and the data of messages.
 type transferState struct {
 	freeLists *pieceList // free list of pieceLists
-	leases    regCaches  // registration caches for memory of callers
+	regCaches regCaches  // registration caches for memory of callers
 	lateKeys  bool       // Study.KeyResolve is ResolveAtOp
 }
 
@@ -24,7 +24,7 @@ var transferProtocol = protocol{
 	init:   func(w *Worker) { w.transfers.lateKeys = w.ctx.cfg.Study.KeyResolve == ResolveAtOp },
 	bind:   (*EP).bindKeys,
 	unbind: (*EP).unbindKeys,
-	closed: (*Worker).closeLeases,
+	closed: (*Worker).closeRegCaches,
 }
 
 // regCache caches registrations of callers' memory with one memory domain or group.
@@ -40,17 +40,17 @@ func (w *Worker) regCache(d *region.Domain) *regCache {
 }
 
 func (w *Worker) cacheAt(i int, with regcache.Registrar[*region.Mem], component, name string) *regCache {
-	if w.transfers.leases == nil {
-		w.transfers.leases = make(regCaches, len(w.ctx.memory.Domains))
+	if w.transfers.regCaches == nil {
+		w.transfers.regCaches = make(regCaches, len(w.ctx.memory.Domains))
 	}
-	for i >= len(w.transfers.leases) {
-		w.transfers.leases = append(w.transfers.leases, nil)
+	for i >= len(w.transfers.regCaches) {
+		w.transfers.regCaches = append(w.transfers.regCaches, nil)
 	}
-	if w.transfers.leases[i] == nil {
-		w.transfers.leases[i] = regcache.New(with, regcache.Config(w.ctx.cfg.RCache))
-		w.stats.addCache(component, name, w.transfers.leases[i])
+	if w.transfers.regCaches[i] == nil {
+		w.transfers.regCaches[i] = regcache.New(with, regcache.Config(w.ctx.cfg.RCache))
+		w.stats.addCache(component, name, w.transfers.regCaches[i])
 	}
-	return w.transfers.leases[i]
+	return w.transfers.regCaches[i]
 }
 
 // groupCache returns the cache of Worker.lanes.groups[i].
@@ -65,98 +65,98 @@ func (w *Worker) groupCache(i int) *regCache {
 	return w.cacheAt(len(w.ctx.memory.Domains)+i, g, g[0].Attr.Component, names)
 }
 
-// lease returns a cached registration of buf with the given access. Release it with end. Errors: as
+// registerCached returns a cached registration of buf with the given access. Release it with release. Errors: as
 // regcache.Cache.Get.
-func (w *Worker) lease(d *region.Domain, buf []byte, access uct.Access) (*lease, error) {
+func (w *Worker) registerCached(d *region.Domain, buf []byte, access uct.Access) (*cachedReg, error) {
 	e, err := w.regCache(d).Get(buf, access)
-	return (*lease)(e), err
+	return (*cachedReg)(e), err
 }
 
-// leases reports whether an operation over the transport may register n bytes.
-func (i *iface) leases(n int) bool {
+// canRegister reports whether an operation over the transport may register n bytes.
+func (i *iface) canRegister(n int) bool {
 	return i.w.ctx.cfg.RCache.Enable != config.No && i.domain.Registers(n)
 }
 
-// leased returns m with the cost of registering n bytes.
-func (i *iface) leased(m proto.Move, n int) proto.Move {
+// registeredCost returns m with the cost of registering n bytes.
+func (i *iface) registeredCost(m proto.Move, n int) proto.Move {
 	m.Registers, m.Adds = true, (*regcache.Config)(&i.w.ctx.cfg.RCache).Adds(i.domain.Attr.RegCost, n)
 	return m
 }
 
-// reachesFar returns m with the cost of access to memory of the peer that was registered, not
+// remoteRegisteredCost returns m with the cost of access to memory of the peer that was registered, not
 // allocated by a domain.
-func (i *iface) reachesFar(m proto.Move) proto.Move {
+func (i *iface) remoteRegisteredCost(m proto.Move) proto.Move {
 	if far := i.costs().RegReach; far != (uct.Cost{}) {
 		m.Cost = far
 	}
 	return m
 }
 
-// lease registers the buffer of the request: with the domains of all lanes that may share it if the
+// registerBuffer registers the buffer of the request: with the domains of all lanes that may share it if the
 // buffer is large enough, otherwise with one domain. It reports whether the buffer is registered.
-func (r *Request) lease(d *region.Domain, access uct.Access) bool {
+func (r *Request) registerBuffer(d *region.Domain, access uct.Access) bool {
 	if x := r.ep.link; x != nil && x.group >= 0 && len(r.buf) >= r.worker.ctx.cfg.sharedFrom() {
 		if e, err := r.worker.groupCache(x.group).Get(r.buf, access); err == nil {
-			r.leased, r.mem = (*lease)(e), e.Mem
+			r.cached, r.mem = (*cachedReg)(e), e.Mem
 			return true
 		}
 	}
-	l, err := r.worker.lease(d, r.buf, access)
+	l, err := r.worker.registerCached(d, r.buf, access)
 	if err != nil {
 		return false
 	}
-	r.leased, r.mem = l, l.Mem
+	r.cached, r.mem = l, l.Mem
 	return true
 }
 
-// leaseLocal registers the local buffer of a put or get if that is faster. first is the variant for
+// registerLocal registers the local buffer of a put or get if that is faster. first is the variant for
 // proto.Short.
-func (r *Request) leaseLocal(tables func(*transfers) *[2]proto.Table, first uct.Variant, access uct.Access) {
+func (r *Request) registerLocal(tables func(*transfers) *[2]proto.Table, first uct.Variant, access uct.Access) {
 	i, n := r.ep.transport(wireup.RMA), len(r.buf)
-	if i == nil || !i.domain.Attr.NeedMemH || !i.leases(n) {
+	if i == nil || !i.domain.Attr.NeedMemH || !i.canRegister(n) {
 		return
 	}
-	if i.leasePays(tables(i.transfers()), n, first) {
-		r.lease(i.domain, access)
+	if i.registrationPays(tables(i.transfers()), n, first) {
+		r.registerBuffer(i.domain, access)
 	}
 }
 
-// leasePays reports whether a put or get of n bytes is faster with a registered local buffer.
-func (i *iface) leasePays(t *[2]proto.Table, n int, first uct.Variant) bool {
+// registrationPays reports whether a put or get of n bytes is faster with a registered local buffer.
+func (i *iface) registrationPays(t *[2]proto.Table, n int, first uct.Variant) bool {
 	costs := &i.attr.Costs
-	bare := i.leased(moveAt(costs, &t[registered], n, first), n)
+	bare := i.registeredCost(moveAt(costs, &t[registered], n, first), n)
 	return proto.Quicker(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
 }
 
-// leasedFrom returns the least length in bytes of a put or get that registers its local buffer; 0
+// minRegistered returns the least length in bytes of a put or get that registers its local buffer; 0
 // if there is none.
-func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
-	if !i.domain.Attr.NeedMemH || !i.leases(1) {
+func (i *iface) minRegistered(t *[2]proto.Table, first uct.Variant) int {
+	if !i.domain.Attr.NeedMemH || !i.canRegister(1) {
 		return 0
 	}
-	longest := int(min(i.domain.Attr.MaxReg, longestLease))
-	n := 1 + sort.Search(longest, func(k int) bool { return i.leasePays(t, k+1, first) })
+	longest := int(min(i.domain.Attr.MaxReg, maxConsidered))
+	n := 1 + sort.Search(longest, func(k int) bool { return i.registrationPays(t, k+1, first) })
 	if n > longest {
 		return 0
 	}
 	return n
 }
 
-// longestLease is the maximum length that leasedFrom considers, in bytes.
-const longestLease = 1 << 30
+// maxConsidered is the maximum length that minRegistered considers, in bytes.
+const maxConsidered = 1 << 30
 
 // Invalidate deregisters all cached registrations of this worker that overlap memory. Call it before memory is
 // unmapped or remapped, and before the Mem of [Context.MemAlloc] that contains it is closed. Memory of the Go heap needs
 // no call. ErrBusy while operations use the memory: call it again when they are complete. Other errors are those of
 // deregistration.
 func (w *Worker) Invalidate(memory []byte) error {
-	return w.transfers.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
+	return w.transfers.regCaches.each(func(c *regCache) error { return c.Invalidate(memory) })
 }
 
 // Purge deregisters all cached registrations of this worker that no operation uses, so that the garbage collector can
 // free memory of the Go heap. The error is that of
 // deregistration.
-func (w *Worker) Purge() error { return w.transfers.leases.each((*regCache).Purge) }
+func (w *Worker) Purge() error { return w.transfers.regCaches.each((*regCache).Purge) }
 
 // each calls f with each cache and joins the errors.
 func (l regCaches) each(f func(*regCache) error) error {
@@ -169,12 +169,12 @@ func (l regCaches) each(f func(*regCache) error) error {
 	return ucs.Join(errs...)
 }
 
-// closeLeases deregisters all memory after all operations have completed. If a cache cannot close
+// closeRegCaches deregisters all memory after all operations have completed. If a cache cannot close
 // because a peer is still accessing memory, the context closes it later.
-func (w *Worker) closeLeases() {
-	for _, c := range w.transfers.leases {
+func (w *Worker) closeRegCaches() {
+	for _, c := range w.transfers.regCaches {
 		if c != nil && c.Close() != nil {
-			w.ctx.keep(c)
+			w.ctx.closeOnClose(c)
 		}
 	}
 }

@@ -248,9 +248,9 @@ func TestLease_PeerInside(t *testing.T) {
 	require.NoError(t, err)
 	w, err := ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	l, err := w.lease(ctx.memory.Domains[0], make([]byte, 8), uct.AccessRemoteRead)
+	l, err := w.registerCached(ctx.memory.Domains[0], make([]byte, 8), uct.AccessRemoteRead)
 	require.NoError(t, err)
-	l.end()
+	l.release()
 	f.inside = []int{42}
 	require.NoError(t, w.Close())
 	var inUse *ucs.InUseError

@@ -6,26 +6,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lease is a cached registration of memory of the caller. Mem is the registered memory.
-type lease regcache.Entry[*region.Mem]
+// cachedReg is a cached registration of memory of the caller. Mem is the registered memory.
+type cachedReg regcache.Entry[*region.Mem]
 
-// end releases the registration. No transport may use the buffer any more.
-func (l *lease) end() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
+// release releases the registration. No transport may use the buffer any more.
+func (l *cachedReg) release() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
 
 // revoke is end for memory of which a peer may have a key: it deregisters the memory, unless
 // another operation uses it.
-func (l *lease) revoke() {
+func (l *cachedReg) revoke() {
 	l.Cache.Discard((*regcache.Entry[*region.Mem])(l))
-	l.end()
+	l.release()
 }
 
-// endLease releases the registration of a complete request. If the operation has failed, the peer
+// releaseCached releases the registration of a complete request. If the operation has failed, the peer
 // may still use its key, so the registration is revoked.
-func (r *Request) endLease() {
-	l := r.leased
-	r.leased = nil
+func (r *Request) releaseCached() {
+	l := r.cached
+	r.cached = nil
 	if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
-		l.end()
+		l.release()
 	} else {
 		l.revoke()
 	}

@@ -39,8 +39,8 @@ type link struct {
 
 	halfOpen           bool            // see passive.go
 	expires            time.Duration   // deadline of a half-open EP, in time of the worker's alarm; 0 for none
-	asks               time.Duration   // time of the next keepalive check; 0 for none; see keepalive.go
-	asked              *uct.Completion // of the keepalive checks in flight, which Count counts; nil before the first
+	keepaliveAt        time.Duration   // time of the next keepalive check; 0 for none; see keepalive.go
+	keepaliveComp      *uct.Completion // of the keepalive checks in flight, which Count counts; nil before the first
 	rerouting          bool            // the queue of a lane is being purged to move operations to another lane
 	answers            int             // replies to the peer's atomics that were not sent yet
 	disconnectDeadline time.Duration   // when a closing EP stops waiting for the peer; 0 for never
@@ -258,7 +258,7 @@ func (l *link) close(x *lane) {
 	}
 	*x = lane{}
 	delete(i.w.lanes.byEP, ep)
-	i.w.keep(ep.Close())
+	i.w.addCloseError(ep.Close())
 	if l.e.busy() {
 		l.e.implicit.await()
 		l.e.holdIface(i)
@@ -307,7 +307,7 @@ func (l *link) needRails() {
 	}
 	l.askedRails = true
 	if len(l.conn.Plan(wireup.RMABW)) > 1 {
-		l.e.need(wireup.RMABW)
+		l.e.requestLane(wireup.RMABW)
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 const maxPieces = 256
 
 type listPiece struct {
-	buf   []byte
-	end   int     // offset of its end in the list, in bytes
-	mem   uct.Mem // nil if the transport needs no registration
-	lease *lease  // the cached registration of mem; nil if there is none
+	buf    []byte
+	end    int        // offset of its end in the list, in bytes
+	mem    uct.Mem    // nil if the transport needs no registration
+	cached *cachedReg // the cached registration of mem; nil if there is none
 }
 
 // pieceList is the pieces of a list that a put or get transfers. The transport may use them until the
@@ -71,7 +71,7 @@ var (
 // force the scheme.
 func (e *EP) pieces(d *data.Buffer, n int, op *listOp) *pieceList {
 	i := e.transport(wireup.RMA)
-	if n == 0 || d.Generic() || i == nil || !op.over(i) {
+	if n == 0 || d.Generic() || i == nil || !op.movesAnyLength(i) {
 		return nil
 	}
 	x := e.w.newPieceList(i.domain)
@@ -86,14 +86,14 @@ func (e *EP) pieces(d *data.Buffer, n int, op *listOp) *pieceList {
 	return x
 }
 
-// over reports whether a transport moves pieces of any length.
-func (op *listOp) over(i *iface) bool {
+// movesAnyLength reports whether a transport moves pieces of any length.
+func (op *listOp) movesAnyLength(i *iface) bool {
 	return i.attr.Caps.Has(op.cap) && op.limits(i.attr).MinZcopy <= 1
 }
 
 // pays reports whether a piece of n bytes must be transferred without a copy.
 func (op *listOp) pays(i *iface, n int) bool {
-	return !i.domain.Attr.NeedMemH || i.w.ctx.cfg.rndvScheme() == op.scheme || i.leasePays(op.tables(i.transfers()), n, op.first)
+	return !i.domain.Attr.NeedMemH || i.w.ctx.cfg.rndvScheme() == op.scheme || i.registrationPays(op.tables(i.transfers()), n, op.first)
 }
 
 // add registers and adds a piece that ends at offset end. It reports false if the piece cannot be
@@ -101,14 +101,14 @@ func (op *listOp) pays(i *iface, n int) bool {
 func (x *pieceList) add(i *iface, buf []byte, end int, op *listOp) bool {
 	p := listPiece{buf: buf, end: end}
 	if i.domain.Attr.NeedMemH {
-		if !i.leases(len(buf)) {
+		if !i.canRegister(len(buf)) {
 			return false
 		}
-		l, err := i.w.lease(i.domain, buf, op.access)
+		l, err := i.w.registerCached(i.domain, buf, op.access)
 		if err != nil {
 			return false
 		}
-		p.lease, p.mem = l, l.Mem.In(i.domain)
+		p.cached, p.mem = l, l.Mem.In(i.domain)
 	}
 	x.pieces = append(x.pieces, p)
 	return true
@@ -129,8 +129,8 @@ func (w *Worker) newPieceList(d *region.Domain) *pieceList {
 // freePieces frees a list and releases the registrations of its pieces.
 func (w *Worker) freePieces(x *pieceList) {
 	for k := range x.pieces {
-		if l := x.pieces[k].lease; l != nil {
-			l.end()
+		if l := x.pieces[k].cached; l != nil {
+			l.release()
 		}
 	}
 	clear(x.pieces)
@@ -193,7 +193,7 @@ var errNoPieces = fmt.Errorf("%w: pieces of a list", ucs.ErrUnsupported)
 func (r *Request) renewPieces(i *iface, op *listOp) bool {
 	old, x := r.pieces, r.worker.newPieceList(i.domain)
 	for k := range old.pieces {
-		if p := &old.pieces[k]; !op.over(i) || !x.add(i, p.buf, p.end, op) {
+		if p := &old.pieces[k]; !op.movesAnyLength(i) || !x.add(i, p.buf, p.end, op) {
 			r.worker.freePieces(x)
 			return false
 		}

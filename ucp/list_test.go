@@ -211,7 +211,7 @@ func TestList_LaneReplaced(t *testing.T) {
 			mover := p.a.ep
 			if !atSender {
 				mover = p.b.peerEP(t)
-				mover.need(wireup.RMA)
+				mover.requestLane(wireup.RMA)
 				p.until(func() bool { return mover.lane(wireup.RMA) != nil })
 			}
 			data, buf := pattern(listLen, 1), make([]byte, listLen)
@@ -238,14 +238,14 @@ func TestList_AnotherDomain(t *testing.T) {
 	r, d := w.newRequest(p.a.ep, &putDataStage), Buffers(cut(pattern(listLen, 1), 7))
 	r.pieces = p.a.ep.pieces(&d.buffer, listLen, &putList)
 	require.NotNil(t, r.pieces)
-	next := slices.IndexFunc(w.ifaces, func(i *iface) bool { return i != nil && putList.over(i) && i.domain != r.pieces.domain })
+	next := slices.IndexFunc(w.ifaces, func(i *iface) bool { return i != nil && putList.movesAnyLength(i) && i.domain != r.pieces.domain })
 	require.GreaterOrEqual(t, next, 0)
 	require.True(t, r.renewPieces(w.ifaces[next], &putList))
 	require.Same(t, w.ifaces[next].domain, r.pieces.domain)
 	require.Equal(t, listLen, r.pieces.len())
 	for _, x := range r.pieces.pieces {
 		require.NotNil(t, x.mem)
-		require.Same(t, x.lease.Mem.In(w.ifaces[next].domain), x.mem)
+		require.Same(t, x.cached.Mem.In(w.ifaces[next].domain), x.mem)
 	}
 	w.freePieces(r.pieces)
 	r.pieces = nil

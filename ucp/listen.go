@@ -143,7 +143,7 @@ type listening struct {
 	listeners []*Listener
 	expected  map[*EP]*expected // peers that were accepted and have not connected yet
 	stats     *bootstrap.Stats  // counters of all listeners; nil before the first
-	news      atomic.Bool       // a listener has something for the worker; stored by its goroutines; pairs with the load in answerDialers
+	hasNews   atomic.Bool       // a listener has something for the worker; stored by its goroutines; pairs with the load in answerDialers
 }
 
 // expected is an accepted dialer that has not connected yet.
@@ -379,35 +379,35 @@ func (l *Listener) Close() error {
 // stopListening closes all listeners.
 func (w *Worker) stopListening() {
 	for _, l := range slices.Clone(w.connecting.listening.listeners) {
-		w.keep(l.Close())
+		w.addCloseError(l.Close())
 	}
 }
 
 // dialersWait makes the worker call answerDialers. Any goroutine may call it.
 func (w *Worker) dialersWait() {
-	w.connecting.listening.news.Store(true)
+	w.connecting.listening.hasNews.Store(true)
 	w.engine.Post()
 }
 
 // answerDialers handles the news of all listeners, and returns the number of handled connections
 // and dialers.
 func (w *Worker) answerDialers() (n int) {
-	if !w.connecting.listening.news.Load() {
+	if !w.connecting.listening.hasNews.Load() {
 		return 0
 	}
-	w.connecting.listening.news.Store(false)
+	w.connecting.listening.hasNews.Store(false)
 	n = w.adoptAll()
 	for _, l := range slices.Clone(w.connecting.listening.listeners) { // callbacks may open and close some
 		for _, r := range l.inbox.Take() {
 			n++
-			l.news(r)
+			l.handleDialer(r)
 		}
 	}
 	return n
 }
 
-// news handles a dialer that waits for a reply or has closed its socket.
-func (l *Listener) news(r *bootstrap.Request) {
+// handleDialer handles a dialer that waits for a reply or has closed its socket.
+func (l *Listener) handleDialer(r *bootstrap.Request) {
 	switch {
 	case l.closed:
 		r.Drop()
@@ -460,7 +460,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 		}
 		own, err := w.ownAt(r.Local, l.at)
 		if err != nil {
-			w.keep(err)
+			w.addCloseError(err)
 			r.Reject(bootstrap.CodeRejected, nil)
 			return
 		}
@@ -488,7 +488,7 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, within time.Duration) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, origin: epOrigin{passive: true, unproven: true, unverified: true}, identity: new(Identity(r.From))}
-	w.hold(e)
+	w.addPeerRef(e)
 	e.countMade(true)
 	e.beginTo(0, own)
 	e.link.expireWithin(within + l.cfg.HelloTimeout) // the dialer must read the ACCEPT first
@@ -500,10 +500,10 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, 
 	return e
 }
 
-// arrived passes the EP of an expected peer to the user. It is called when the peer's first
+// passToUser passes the EP of an expected peer to the user. It is called when the peer's first
 // handshake message has arrived, before the reply to it. It returns false if the user has closed
 // the EP.
-func (w *Worker) arrived(e *EP) bool {
+func (w *Worker) passToUser(e *EP) bool {
 	x := w.connecting.listening.expected[e]
 	if x == nil || e.state != epOpen {
 		return true
@@ -513,15 +513,15 @@ func (w *Worker) arrived(e *EP) bool {
 	e.link.endHalfOpen()
 	e.origin.passive, e.origin.unproven = false, false
 	p := &Peer{EP: e, From: Identity(x.req.From), Local: x.req.Local, Private: slices.Clone(x.req.Hello.Private)}
-	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
+	e.onError = func(e *EP, err error) { x.l.peerGone(p, err) }
 	if x.l.cfg.OnPeer != nil {
 		x.l.cfg.OnPeer(p)
 	}
 	return e.link != nil && e.state < epFailed
 }
 
-// gone calls OnPeerGone and closes the EP of a peer that has failed.
-func (l *Listener) gone(p *Peer, err error) {
+// peerGone calls OnPeerGone and closes the EP of a peer that has failed.
+func (l *Listener) peerGone(p *Peer, err error) {
 	if l.cfg.OnPeerGone != nil {
 		l.cfg.OnPeerGone(p, err)
 	}
@@ -530,8 +530,8 @@ func (l *Listener) gone(p *Peer, err error) {
 	}
 }
 
-// unexpect drops the dialer of an EP that is destroyed before its peer has connected.
-func (w *Worker) unexpect(e *EP) {
+// dropExpected drops the dialer of an EP that is destroyed before its peer has connected.
+func (w *Worker) dropExpected(e *EP) {
 	if x := w.connecting.listening.expected[e]; x != nil {
 		delete(w.connecting.listening.expected, e)
 		x.req.Drop()

@@ -358,7 +358,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 	p := newPair(t, real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
-		for !p.b.w.connecting.listening.news.Load() && !done() {
+		for !p.b.w.connecting.listening.hasNews.Load() && !done() {
 			p.a.w.Progress()
 		}
 		testenv.WithoutDescriptors(t, func() { p.b.w.Progress() })

@@ -59,11 +59,11 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 // PutNotifyWait is PutNotify, and returns when buf belongs to the caller again and the notification was
 // sent. If ctx is done first: as [EP.PutWait].
 func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.PutNotify(buf, raddr, key, word, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // putNotify posts the data. If the lane carries both, it also posts the word behind the data.

@@ -268,7 +268,7 @@ func requireZero(t testing.TB, b []byte, msg string) {
 func unclean(w *Worker) (n int) {
 	for _, free := range []*Request{w.pool.free, w.pool.receives} {
 		for r := free; r != nil; r = r.next {
-			if r.target.key != nil || r.msg != nil || r.leased != nil || r.pieces != nil || r.parent != nil || r.onDone != nil {
+			if r.target.key != nil || r.msg != nil || r.cached != nil || r.pieces != nil || r.parent != nil || r.onDone != nil {
 				n++
 			}
 		}

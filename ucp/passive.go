@@ -59,8 +59,8 @@ func (e *EP) dueAlone() (at time.Duration, ok bool) {
 	if l.halfOpen && l.expires > 0 {
 		at, ok = l.expires, true
 	}
-	if l.asks > 0 && (!ok || l.asks < at) {
-		at, ok = l.asks, true
+	if l.keepaliveAt > 0 && (!ok || l.keepaliveAt < at) {
+		at, ok = l.keepaliveAt, true
 	}
 	return at, ok
 }
@@ -82,7 +82,7 @@ func (e *EP) reject(peerEP uint64) {
 	e.w.stats.rejectedEPs.Inc()
 	e.beginTo(peerEP, e.w.own())
 	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
-	e.end()
+	e.destroyWhenIdle()
 }
 
 // evict destroys a half-open EP to make room for another. The peer gets one notification, if the

@@ -258,7 +258,7 @@ func (g *pestGuest) step() error {
 		start, pongs := time.Now(), g.pongs
 		r, err := g.ep.SendActive(pestPing, nil, []byte("hello"), nil)
 		if err == nil && r != nil {
-			err = g.w.finish(ctx, r, nil)
+			err = g.w.finishBlocking(ctx, r, nil)
 		}
 		if err == nil {
 			err = g.w.Until(ctx, func() bool { return g.pongs > pongs })
@@ -433,7 +433,7 @@ func (p *pest) unhandled(ctx context.Context) error {
 	for err == nil && ctx.Err() == nil {
 		var r *Request
 		if r, err = e.SendActive(pestNone, nil, make([]byte, 100), nil); r != nil {
-			err = p.w.finish(ctx, r, err)
+			err = p.w.finishBlocking(ctx, r, err)
 		}
 		p.w.Progress()
 	}

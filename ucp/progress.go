@@ -69,12 +69,12 @@ func (e *EP) deferredWork() {
 		e.each(func(p *protocol) func(*EP) { return p.discard })
 		e.each(func(p *protocol) func(*EP) { return p.discarded })
 	}
-	e.goOnLeaving()
+	e.continueClose()
 	if e.roles.needed != 0 && e.state < epFailed {
 		e.connect()
 	}
 	if e.link == nil {
-		if e.closing.ending && e.over() {
+		if e.closing.ending && e.canDestroy() {
 			e.destroy()
 		}
 		return
@@ -96,7 +96,7 @@ func (e *EP) deferredWork() {
 	if e.closing.ending && !e.closing.notifies && l.carrier.Posted() {
 		e.finishClose()
 	}
-	if e.closing.ending && e.over() {
+	if e.closing.ending && e.canDestroy() {
 		e.destroy()
 	}
 }

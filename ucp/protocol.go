@@ -57,8 +57,8 @@ type protocol struct {
 	messaging func(*EP)
 	// credited is called when the peer has granted credit, granted when credit was granted to the peer.
 	credited, granted func(*EP)
-	// inHand returns the part of the credit due to the peer that its messages may still need, in bytes.
-	inHand func(*EP) int64
+	// chargeInHandlers returns the part of the credit due to the peer that its messages may still need, in bytes.
+	chargeInHandlers func(*EP) int64
 
 	// bind is called when operations may be posted in one call over the current lanes, after the lanes, fences or the
 	// state of the EP have changed.
@@ -168,11 +168,11 @@ func (e *EP) laneOpened(x *lane) {
 	}
 }
 
-// inHand is the sum of inHand of all protocols.
-func (e *EP) inHand() (n int64) {
+// chargeInHandlers returns the sum of the charges of all protocols, in bytes.
+func (e *EP) chargeInHandlers() (n int64) {
 	for _, p := range e.w.protocols {
-		if p.inHand != nil {
-			n += p.inHand(e)
+		if p.chargeInHandlers != nil {
+			n += p.chargeInHandlers(e)
 		}
 	}
 	return n

@@ -91,9 +91,9 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 // copy), the call first waits until the transport has stopped, at most ucs.RevokeLimit; then
 // the EP fails with ErrCanceled.
 func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.Put(buf, raddr, key, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }

@@ -52,7 +52,7 @@ var connectProtocol = protocol{
 		return false
 	},
 	destroyed: func(e *EP) {
-		e.w.unexpect(e)
+		e.w.dropExpected(e)
 		if e.link != nil {
 			e.link.endHalfOpen()
 		}
@@ -139,7 +139,7 @@ func (w *Worker) receive(b []byte) {
 	default:
 		e.makeLink()
 	}
-	if m.Type == wireup.Request && !w.arrived(e) {
+	if m.Type == wireup.Request && !w.passToUser(e) {
 		return
 	}
 	e.handle(wireup.Event{Kind: wireup.MsgReceived, Msg: m})
@@ -234,7 +234,7 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		return nil
 	}
 	e := &EP{w: w, peer: p, seq: m.Seq, origin: epOrigin{passive: true, unverified: true}}
-	w.hold(e)
+	w.addPeerRef(e)
 	w.connecting.halfOpen.Add(e, from, now)
 	if tooMany {
 		e.reject(m.SrcEP)

@@ -31,7 +31,7 @@ func TestEP_ClosedInHandshake(t *testing.T) {
 			return a.lane(wireup.AM) != nil
 		})
 		b.messaging()
-		b.cutOff()
+		b.abortAndDisconnect()
 		require.NoError(t, p.a.w.Close())
 		for range 100 {
 			p.b.w.pollOthers(nil)

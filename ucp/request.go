@@ -56,7 +56,7 @@ type localData struct {
 	buf    []byte
 	off    int         // bytes of buf that are posted
 	mem    *region.Mem // registration of buf; may be nil
-	leased *lease      // cached registration that mem is from; nil if the caller has registered buf
+	cached *cachedReg  // cached registration that mem is from; nil if the caller has registered buf
 	pieces *pieceList  // memory of a put or get of a list, instead of buf
 	iov    [1]uct.IOV
 }
@@ -437,7 +437,7 @@ func (r *Request) ended() {
 	case r.place() == placeDirect:
 		e.counts.direct--
 		r.complete(r.comp.Status)
-		e.emptied()
+		e.onIdle()
 	case r.stage.done != nil:
 		r.stage.done(r)
 	default:

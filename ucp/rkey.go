@@ -60,7 +60,7 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 		k.release()
 		return nil, err
 	}
-	e.used()
+	e.markUsed()
 	k.next = e.keys
 	if e.keys != nil {
 		e.keys.prev = k

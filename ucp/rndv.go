@@ -199,9 +199,9 @@ func (r *Request) retryByRTR(by *schemeStages) error {
 		r.fail(ucs.StatusCanceled)
 		return nil
 	}
-	if l := r.leased; l != nil {
-		r.leased, r.mem = nil, nil
-		l.end()
+	if l := r.cached; l != nil {
+		r.cached, r.mem = nil, nil
+		l.release()
 	}
 	s := proto.Fragments
 	f := recordOf[fetchRecord](r)
@@ -376,16 +376,16 @@ func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
 	n, i := len(r.buf), e.transport(wireup.RMA)
 	to := reach{gettable: key != nil}
 	if i != nil && r.mem != nil {
-		to.reached = r.mem.In(i.domain) != nil
-		to.writable = to.reached && r.mem.Access()&uct.AccessRemoteWrite != 0
-		to.far = !r.mem.AllocatedBy(i.domain)
+		to.unregisteredAccess = r.mem.In(i.domain) != nil
+		to.writable = to.unregisteredAccess && r.mem.Access()&uct.AccessRemoteWrite != 0
+		to.registered = !r.mem.AllocatedBy(i.domain)
 	}
-	to.leased = i != nil && r.mem == nil && i.leases(n)
+	to.mayRegister = i != nil && r.mem == nil && i.canRegister(n)
 	s, registers := e.chooseScheme(n, to)
-	if !registers || r.lease(i.domain, fetchRights[s]) {
+	if !registers || r.registerBuffer(i.domain, fetchRights[s]) {
 		return s
 	}
-	to.leased = false
+	to.mayRegister = false
 	s, _ = e.chooseScheme(n, to)
 	return s
 }
@@ -425,26 +425,26 @@ func (e *EP) rndvChoices(n int, to reach) (v proto.Rendezvous) {
 	t := rma.transfers()
 	if to.gettable {
 		bare, copied := rma.move(&t.get[registered], n, uct.GetShort), rma.move(&t.get[unregistered], n, uct.GetShort)
-		if to.farData {
-			bare, copied = rma.reachesFar(bare), rma.reachesFar(copied)
+		if to.dataRegistered {
+			bare, copied = rma.remoteRegisteredCost(bare), rma.remoteRegisteredCost(copied)
 		}
 		switch {
-		case to.reached:
+		case to.unregisteredAccess:
 			v.Get = bare
-		case to.leased && rma.domain.Attr.NeedMemH:
-			v.Get = proto.Quicker(n, copied, rma.leased(bare, n))
+		case to.mayRegister && rma.domain.Attr.NeedMemH:
+			v.Get = proto.Quicker(n, copied, rma.registeredCost(bare, n))
 		default:
 			v.Get = copied
 		}
 	}
 	put := rma.move(&t.put[unregistered], n, uct.PutShort)
 	switch {
-	case to.writable && to.far:
-		v.Put = rma.reachesFar(put)
+	case to.writable && to.registered:
+		v.Put = rma.remoteRegisteredCost(put)
 	case to.writable:
 		v.Put = put
-	case to.leased:
-		v.Put = rma.leased(rma.reachesFar(put), n)
+	case to.mayRegister:
+		v.Put = rma.registeredCost(rma.remoteRegisteredCost(put), n)
 	}
 	v.Get, v.Put = e.railMove(v.Get, n), e.railMove(v.Put, n)
 	return v

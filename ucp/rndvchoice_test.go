@@ -27,7 +27,7 @@ func TestRndvChoice_Follows(t *testing.T) {
 	p := newPair(t, fakes("fakes", messages, first, second), railConfig()).connect()
 	e := p.a.ep
 	by := func(n int, gettable bool) proto.Scheme {
-		s, _ := e.chooseScheme(n, reach{gettable: gettable, reached: true})
+		s, _ := e.chooseScheme(n, reach{gettable: gettable, unregisteredAccess: true})
 		return s
 	}
 	for range 2 {

@@ -127,7 +127,7 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 	if key == nil {
 		return false
 	}
-	v := e.rndvChoices(n, reach{gettable: true, leased: i.leases(n)})
+	v := e.rndvChoices(n, reach{gettable: true, mayRegister: i.canRegister(n)})
 	x := (*pieceList)(nil)
 	if v.Choose(n, e.w.ctx.cfg.rndvScheme()) == proto.Get {
 		x = e.pieces(d, n, &getList)

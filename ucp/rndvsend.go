@@ -96,7 +96,7 @@ func (r *Request) gettable() bool {
 	case i == nil || n == 0 || preferred != proto.Auto && preferred != proto.Get:
 		return false
 	case r.mem == nil:
-		return i.leases(n) && r.ep.offers(n, offerLeased) && r.lease(i.domain, uct.AccessRemoteRead)
+		return i.canRegister(n) && r.ep.offers(n, offerCached) && r.registerBuffer(i.domain, uct.AccessRemoteRead)
 	case r.mem.Access()&uct.AccessRemoteRead == 0 || r.mem.In(i.domain) == nil:
 		return false
 	}
@@ -107,16 +107,16 @@ func (r *Request) gettable() bool {
 // offered.
 const (
 	offerRegistered = false // by the caller
-	offerLeased     = true  // for the message
+	offerCached     = true  // for the message
 )
 
 // offers reports whether the peer should get n bytes rather than receive them in messages: it is configured, or
 // takes less time.
 func (e *EP) offers(n int, leased bool) bool {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	v := e.rndvChoices(n, reach{gettable: true, reached: true, farData: true})
+	v := e.rndvChoices(n, reach{gettable: true, unregisteredAccess: true, dataRegistered: true})
 	if leased {
-		v.Get = i.leased(v.Get, n)
+		v.Get = i.registeredCost(v.Get, n)
 	}
 	v.Put.Piece = 0
 	return v.Choose(n, preferred) == proto.Get
@@ -159,7 +159,7 @@ func (r *Request) reply(m *wire.RTR) *Request {
 	if key != nil {
 		child.stage, child.target = &putDataStage, peerRange{key, m.Addr}
 		if child.mem == nil && len(child.buf) > 0 {
-			child.leaseLocal(putTables, uct.PutShort, 0)
+			child.registerLocal(putTables, uct.PutShort, 0)
 		}
 	}
 	return child

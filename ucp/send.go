@@ -178,7 +178,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(data) {
 		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
-	e.used()
+	e.markUsed()
 	e.messaging()
 	return e.w.newMessage(e, c, word, data, p), nil
 }

@@ -354,9 +354,9 @@ func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 func (r *Request) unannounce() {
 	r.worker.pool.remote.Remove(r.remote)
 	r.remote = 0
-	if l := r.leased; l != nil {
-		r.leased, r.mem = nil, nil
-		l.end()
+	if l := r.cached; l != nil {
+		r.cached, r.mem = nil, nil
+		l.release()
 	}
 }
 

@@ -57,7 +57,7 @@ func (k *RKey) Slice() ([]byte, error) {
 		if why := e.lostRoleErr(wireup.RMA); why != nil {
 			return nil, e.errorOf(a, why)
 		}
-		e.need(wireup.RMA)
+		e.requestLane(wireup.RMA)
 		return nil, ucs.ErrBusy
 	}
 	return k.mapOver(x, a)

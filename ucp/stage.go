@@ -284,8 +284,8 @@ func (r *Request) complete(st ucs.Status) {
 	if r.awaits() {
 		r.removeAwaited()
 	}
-	if r.leased != nil {
-		r.endLease()
+	if r.cached != nil {
+		r.releaseCached()
 	}
 	if r.stage.completed != nil {
 		r.stage.completed(r)

@@ -85,7 +85,7 @@ func (w *Worker) handleStreamEnd(c *wire.Control, e *EP) bool {
 	if e.state != epOpen {
 		return true // the stream has no reader
 	}
-	e.used()
+	e.markUsed()
 	if s := e.messaging().streaming(); s.continues(c.ID) {
 		s.came = afterEnd
 		e.msgs.endReceives(ucs.StatusStreamEnded)
@@ -102,7 +102,7 @@ func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
-		e.used() // an adopted connection with received data must not start over
+		e.markUsed() // an adopted connection with received data must not start over
 		e.msgs.streaming().take(h.Word, rest)
 	}
 	return false

@@ -125,7 +125,7 @@ func (e *EP) StreamRecvData(d Data, all bool, n *int, p *OpParams) (*Request, er
 	if err := e.refuses(a); err != nil {
 		return nil, err
 	}
-	e.used()
+	e.markUsed()
 	r := e.w.newRequest(e, &streamListReceive)
 	r.msg, r.off, r.onDone = e.w.newMessageRecord(), *n, p.onDone()
 	r.msg.data, r.msg.count, r.msg.all = d.buffer, n, all

@@ -38,7 +38,7 @@ func (s *stream) usesRendezvous(r *Request) bool {
 	}
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		e.need(wireup.RMA) // for the next send
+		e.requestLane(wireup.RMA) // for the next send
 		return false
 	}
 	if x.Mapped == nil { // the peer cannot map this side's memory either
@@ -128,7 +128,7 @@ func (w *Worker) handleStreamRTS(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if e := w.accept(h.EP, int(p.Length)); e != nil {
-		e.used()
+		e.markUsed()
 		e.msgs.streaming().takeAnnounced(h.Word, &p)
 	} else if e = w.connected(h.EP); e != nil && e.state != epOpen {
 		e.control(takenControl, p.ID, p.Length) // they will not be read: the sender must not wait
@@ -165,7 +165,7 @@ func (s *stream) fetch(a *announced, key *RKey) (n int, kept *StreamData) {
 	e, w := s.m.e, s.m.e.w
 	x := e.lane(wireup.RMA)
 	if x == nil {
-		e.need(wireup.RMA) // for the next RTS
+		e.requestLane(wireup.RMA) // for the next RTS
 		return 0, nil
 	}
 	opened, err := key.resolve(x.Iface.index, x.Remote)

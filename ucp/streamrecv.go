@@ -53,17 +53,17 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 // StreamRecvWait is StreamRecv without all, and returns when it has received at least one byte. If ctx
 // is done first, it returns the error of ctx.
 func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return 0, err
 	}
 	r, err := e.StreamRecv(buf, false, &e.w.streams.count, nil)
-	err = e.w.finish(ctx, r, err)
+	err = e.w.finishBlocking(ctx, r, err)
 	return e.w.streams.count, err
 }
 
 // newStreamReceive posts a receive. *n bytes are in buf already.
 func (w *Worker) newStreamReceive(e *EP, buf []byte, all bool, n *int) *Request {
-	e.used()
+	e.markUsed()
 	r := w.newRequest(e, &streamReceive)
 	r.msg = w.newMessageRecord()
 	r.msg.count, r.msg.all = n, all

@@ -45,11 +45,11 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 // StreamSendWait is StreamSend, and returns when buf belongs to the caller again. If ctx is done
 // first, it returns the error of ctx, and n is the number of bytes that were sent.
 func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return 0, err
 	}
 	r, err := e.streamSend(buf, nil, &e.w.streams.count)
-	err = e.w.finish(ctx, r, err)
+	err = e.w.finishBlocking(ctx, r, err)
 	return e.w.streams.count, err
 }
 

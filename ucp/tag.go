@@ -164,21 +164,21 @@ func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // error of ctx, and buf belongs to the caller: a message of which nothing was
 // posted is not sent.
 func (e *EP) TagSendWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.TagSend(tag, buf, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // TagSendSyncWait is TagSendSync, and returns when the message is matched. If ctx is done
 // first, it returns the error of ctx; a message that was posted is still delivered.
 func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.TagSendSync(tag, buf, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // tagArrivals is a Worker as the handler of complete tagged messages.

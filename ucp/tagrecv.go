@@ -118,13 +118,13 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 // ctx, and buf belongs to the caller: a message that was being received into buf is lost,
 // any other stays for the next receive.
 func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, p *OpParams) (TagInfo, error) {
-	if err := w.begin(); err != nil {
+	if err := w.beginBlocking(); err != nil {
 		return TagInfo{}, err
 	}
 	info := &w.tag.info
 	*info = TagInfo{}
 	r, err := w.TagRecv(buf, tag, mask, info, p)
-	err = w.finish(ctx, r, err)
+	err = w.finishBlocking(ctx, r, err)
 	return *info, err
 }
 

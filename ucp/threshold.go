@@ -98,7 +98,7 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 			return t
 		}
 		if class == plainMemory {
-			t += e.transport(wireup.RMA).leased(v.Get, n).Adds // the sender registers it, too
+			t += e.transport(wireup.RMA).registeredCost(v.Get, n).Adds // the sender registers it, too
 		}
 		return t + uint64(v.Message.Latency)*1000 // the acknowledgement precedes the receiver's next message
 	})
@@ -113,12 +113,12 @@ func (e *EP) forgetChoices() {
 
 // reach says which side can access which memory of a message.
 type reach struct {
-	gettable bool // the receiver can get the data
-	reached  bool // the transport of puts and gets reaches the buffer without a registration
-	writable bool // the peer can put to the buffer
-	far      bool // the buffer was registered and not allocated
-	farData  bool // the data was not allocated either
-	leased   bool // the buffer may be registered for the message
+	gettable           bool // the receiver can get the data
+	unregisteredAccess bool // the transport of puts and gets reaches the buffer without a registration
+	writable           bool // the peer can put to the buffer
+	registered         bool // the buffer was registered and not allocated
+	dataRegistered     bool // the data was not allocated either
+	mayRegister        bool // the buffer may be registered for the message
 }
 
 // reachOf returns the reach of messages of n bytes from and to buffers that are both of a
@@ -127,11 +127,11 @@ func (e *EP) reachOf(n int, class memoryClass) reach {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
 	switch class {
 	case allocatedMemory:
-		return reach{gettable: preferred <= proto.Get, reached: true, writable: true}
+		return reach{gettable: preferred <= proto.Get, unregisteredAccess: true, writable: true}
 	case mappedMemory:
 		return reach{gettable: i != nil && preferred <= proto.Get && e.offers(n, offerRegistered),
-			reached: true, writable: true, far: true, farData: true}
+			unregisteredAccess: true, writable: true, registered: true, dataRegistered: true}
 	}
-	leased := i != nil && i.leases(n)
-	return reach{leased: leased, farData: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerLeased)}
+	leased := i != nil && i.canRegister(n)
+	return reach{mayRegister: leased, dataRegistered: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerCached)}
 }

@@ -100,9 +100,9 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	switch {
 	case mem != nil:
 	case right == uct.AccessRemoteWrite:
-		r.leaseLocal(putTables, uct.PutShort, 0)
+		r.registerLocal(putTables, uct.PutShort, 0)
 	default:
-		r.leaseLocal(getTables, uct.GetShort, uct.AccessLocalWrite)
+		r.registerLocal(getTables, uct.GetShort, uct.AccessLocalWrite)
 	}
 	return r, nil
 }

@@ -72,22 +72,22 @@ func (e *EP) GetList(list []Transfer, p *OpParams) (*Request, error) {
 // PutListWait is PutList, and returns when all buffers belong to the caller again. If ctx is done first: as
 // [EP.PutWait].
 func (e *EP) PutListWait(ctx context.Context, list []Transfer, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.PutList(list, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // GetListWait is GetList, and returns when the data is in all buffers. If ctx is done first, it returns the error of
 // ctx and the buffers belong to the caller; the call first waits as [EP.PutWait] does until the transports have
 // stopped using them.
 func (e *EP) GetListWait(ctx context.Context, list []Transfer, p *OpParams) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.GetList(list, p)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // transferAll checks all transfers of a list and posts them.
@@ -179,8 +179,8 @@ func numbered(err error, i int) error {
 func (w *Worker) dropTransfers(q *Request) {
 	for q != nil {
 		next := q.next
-		if q.leased != nil {
-			q.endLease()
+		if q.cached != nil {
+			q.releaseCached()
 		}
 		w.recycle(q)
 		q = next

@@ -173,7 +173,7 @@ func (l *tupleLink) NewQueue(depth int) (uct.Queue, error) {
 
 // CloseQueue implements tuple.Conn.
 func (l *tupleLink) CloseQueue(q uct.Queue) {
-	l.x.w.keep(q.Close())
+	l.x.w.addCloseError(q.Close())
 	l.iface.Release()
 	l.queues--
 }

@@ -10,7 +10,7 @@ import (
 type queuedRecv struct {
 	tuple.Recv[*tagRecv, *TagMessage]
 	iov [2]uct.IOV
-	reg *lease // of the buffer; nil if the caller has registered it
+	reg *cachedReg // of the buffer; nil if the caller has registered it
 
 	recalls bool // canceled: completes with ErrCanceled when the queue returns it
 }
@@ -83,10 +83,10 @@ func newQueuedRecv() *queuedRecv {
 // the buffer cannot be registered.
 func (q *queuedRecv) register(l *tupleLink, buf []byte) uct.Mem {
 	i := l.iface
-	if !i.leases(len(buf)) {
+	if !i.canRegister(len(buf)) {
 		return nil
 	}
-	reg, err := l.x.w.lease(i.domain, buf, uct.AccessLocalWrite)
+	reg, err := l.x.w.registerCached(i.domain, buf, uct.AccessLocalWrite)
 	if err != nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (q *queuedRecv) register(l *tupleLink, buf []byte) uct.Mem {
 // release releases the registration that the receive had for the queue.
 func (q *queuedRecv) release() {
 	if q.reg != nil {
-		q.reg.end()
+		q.reg.release()
 		q.reg = nil
 	}
 	q.iov[0] = uct.IOV{}

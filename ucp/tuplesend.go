@@ -15,8 +15,8 @@ type tupleSend struct {
 	x    *tuples
 	r    *Request
 	iov  [1]uct.IOV
-	reg  *lease // registration of the buffer; nil if the caller has registered it
-	slot []byte // copy of the message, from tuples.slots; nil if it is not copied
+	reg  *cachedReg // registration of the buffer; nil if the caller has registered it
+	slot []byte     // copy of the message, from tuples.slots; nil if it is not copied
 	next *tupleSend
 }
 
@@ -121,10 +121,10 @@ func (s *tupleSend) Pieces(most int) ([]uct.IOV, bool) {
 	case r.mem != nil && r.mem.In(d) != nil:
 		s.iov[0].Mem = r.mem.In(d)
 	case d.Attr.NeedMemH:
-		if !i.leases(n) {
+		if !i.canRegister(n) {
 			return nil, false
 		}
-		reg, err := x.w.lease(d, r.buf, 0)
+		reg, err := x.w.registerCached(d, r.buf, 0)
 		if err != nil {
 			return nil, false
 		}
@@ -164,7 +164,7 @@ func (s *tupleSend) Again() {
 func (s *tupleSend) release() {
 	x := s.x
 	if s.reg != nil {
-		s.reg.end()
+		s.reg.release()
 	}
 	if s.slot != nil {
 		x.slots = append(x.slots, s.slot)

@@ -39,13 +39,13 @@ func (w *Worker) endBlocking() {
 	w.engine.Turn.Release()
 }
 
-// begin begins a blocking form. It acquires the turn before the operation starts, because another
+// beginBlocking begins a blocking form. It acquires the turn before the operation starts, because another
 // goroutine may close the worker as soon as the call has begun. The caller must call finish.
-func (w *Worker) begin() error { return w.engine.Turn.Take() }
+func (w *Worker) beginBlocking() error { return w.engine.Turn.Take() }
 
-// finish waits for the request of a blocking form, and releases the turn. If ctx is done first, it abandons the
+// finishBlocking waits for the request of a blocking form, and releases the turn. If ctx is done first, it abandons the
 // request.
-func (w *Worker) finish(ctx context.Context, r *Request, err error) error {
+func (w *Worker) finishBlocking(ctx context.Context, r *Request, err error) error {
 	if r != nil && err == nil {
 		if err = w.engine.Until(ctx, r.Done); err != nil {
 			r.giveUp(w.engine.Until)
@@ -64,11 +64,11 @@ func (e *EP) FlushWait(ctx context.Context) error {
 	if e.flushSoon() {
 		return nil
 	}
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.Flush()
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // flushLooks is how often a blocking flush polls its lane before it makes a
@@ -97,22 +97,22 @@ func (e *EP) flushSoon() bool {
 // CloseWait is Close, and returns when the EP is closed. If ctx is done first, it returns the error of ctx and the EP
 // continues closing.
 func (e *EP) CloseWait(ctx context.Context, mode CloseMode) error {
-	if err := e.w.begin(); err != nil {
+	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := e.Close(mode)
-	return e.w.finish(ctx, r, err)
+	return e.w.finishBlocking(ctx, r, err)
 }
 
 // FlushWait is [Worker.Flush], and returns when all operations issued before on all EPs are complete at the
 // peers. It makes progress. If ctx is done first, it returns the error of ctx, and the operations continue. Other
 // errors: ErrClosed; the reason of an EP that failed while it was flushed.
 func (w *Worker) FlushWait(ctx context.Context) error {
-	if err := w.begin(); err != nil {
+	if err := w.beginBlocking(); err != nil {
 		return err
 	}
 	r, err := w.Flush()
-	return w.finish(ctx, r, err)
+	return w.finishBlocking(ctx, r, err)
 }
 
 // Serve makes progress until ctx is done, and returns the error of ctx, or until the worker is

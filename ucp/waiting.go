@@ -5,13 +5,13 @@ import "github.com/gucx/gucx/ucp/internal/waitqueue"
 // waiting is the queue of operations of an EP that wait, with the state of replaying them.
 type waiting struct {
 	waitqueue.Queue[*Request]
-	ordered    int  // number of messages in the queue; a new message waits for them
-	replaying  bool // replay is running
-	again      bool // replay must run again
-	all        bool // replay must start all operations, not only messages
-	stillWaits bool // the first message must wait again
-	unsorted   bool // the queue is not in the order of issue
-	leaving    bool // the EP disconnects when no request awaits the peer
+	ordered            int  // number of messages in the queue; a new message waits for them
+	replaying          bool // replay is running
+	replayAgain        bool // replay must run again
+	all                bool // replay must start all operations, not only messages
+	currentWaits       bool // the first message must wait again
+	unsorted           bool // the queue is not in the order of issue
+	closesWhenAnswered bool // the EP disconnects when no request awaits the peer
 }
 
 // Empty reports whether the queue is empty. q may be nil.
@@ -46,7 +46,7 @@ func (e *EP) keepWaiting(r *Request) {
 	case q.Passing():
 		q.Defer(r, r.stage.inOrder)
 	default:
-		q.stillWaits = true
+		q.currentWaits = true
 		q.PutBack(r)
 	}
 	if r.stage.inOrder {
@@ -80,13 +80,13 @@ func (e *EP) replay() {
 // is posted. It stops at the first one that cannot be posted, as later ones wait for it.
 func (e *EP) replayMessages() {
 	q := e.waiting
-	q.again = true
+	q.replayAgain = true
 	if q.replaying {
 		return
 	}
 	q.replaying = true
-	for q.again {
-		q.again = false
+	for q.replayAgain {
+		q.replayAgain = false
 		if q.all || !e.messagesFirst() {
 			q.all = false
 			e.replayOnce()
@@ -97,7 +97,7 @@ func (e *EP) replayMessages() {
 		}
 		for e.messagesFirst() && e.replayFirst() {
 		}
-		q.again = q.again || !q.stillWaits && !q.Empty() // messages behind an operation that has no lane yet
+		q.replayAgain = q.replayAgain || !q.currentWaits && !q.Empty() // messages behind an operation that has no lane yet
 	}
 	q.replaying = false
 	e.ready()
@@ -122,10 +122,10 @@ func (e *EP) nextWaiting() *Request {
 func (e *EP) replayFirst() bool {
 	r := e.nextWaiting()
 	r.flags = r.flags&^reqWaiting | reqUnfenced
-	e.waiting.stillWaits = false
+	e.waiting.currentWaits = false
 	r.launch()
 	r.flags &^= reqDequeued
-	return !e.waiting.stillWaits
+	return !e.waiting.currentWaits
 }
 
 // replayOnce starts all waiting requests; some may wait again.

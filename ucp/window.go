@@ -103,7 +103,7 @@ func (w *Worker) acceptSlow(name uint64, n int) *EP {
 	return e
 }
 
-// chargeSender charges a message of n bytes to its sender. If the peer sends more than its credit, arrived fails the EP
+// chargeSender charges a message of n bytes to its sender. If the peer sends more than its credit, chargeSender fails the EP
 // and returns false.
 func (e *EP) chargeSender(n int) bool {
 	a := e.messaging()
@@ -274,7 +274,7 @@ func (m *messages) returnCharge(n int64) {
 func (m *messages) grant() {
 	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
-		e.control(creditControl, 0, uint64(m.Grant(e.inHand())))
+		e.control(creditControl, 0, uint64(m.Grant(e.chargeInHandlers())))
 		m.creditsSent++
 		e.each(func(p *protocol) func(*EP) { return p.granted })
 	}

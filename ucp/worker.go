@@ -83,7 +83,7 @@ type brokenLane struct {
 
 // newWorker is NewWorker with the given protocols.
 func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker, err error) {
-	if err := c.hold(); err != nil {
+	if err := c.addWorker(); err != nil {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
@@ -91,7 +91,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 		net: network{addr: &wireup.Address{}}, lanes: laneTable{byEP: map[uct.EP]laneOwner{}},
 	}
 	if err := w.peers.Init(w.net.addr, w.reacher); err != nil {
-		c.unhold()
+		c.removeWorker()
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w.names.Init()
@@ -100,7 +100,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 	w.stats.init(&w.engine.Sleeps)
 	w.each(func(p *protocol) func(*Worker) { return p.init })
 	var undo cleanup.Stack
-	undo.Add(func() error { c.unhold(); return nil })
+	undo.Add(func() error { c.removeWorker(); return nil })
 	undo.Add(func() error { w.each(func(p *protocol) func(*Worker) { return p.closing }); return nil })
 	defer func() {
 		if err != nil {
@@ -278,7 +278,7 @@ func (w *Worker) Close() error {
 	}
 	w.reportCompleted()
 	w.each(func(p *protocol) func(*Worker) { return p.closed })
-	w.ctx.unhold()
+	w.ctx.removeWorker()
 	return ucs.Join(append(errs, w.engine.Close(), w.freeProtocols())...)
 }
 
@@ -297,14 +297,14 @@ func (w *Worker) forceClose(e *EP) {
 	}
 	e.origin.passive = true // the user must not close it any more
 	if e.state == epFailed {
-		e.end()
+		e.destroyWhenIdle()
 		return
 	}
-	e.cutOff()
+	e.abortAndDisconnect()
 }
 
-// keep stores an error, which Close returns.
-func (w *Worker) keep(err error) { w.errs.add(err) }
+// addCloseError stores an error, which Close returns.
+func (w *Worker) addCloseError(err error) { w.errs.add(err) }
 
 // closeErrors is errors of objects that were closed before the worker.
 type closeErrors struct {
@@ -353,8 +353,8 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	return e
 }
 
-// forget removes an EP from the tables that find it by the peer's id or number.
-func (w *Worker) forget(e *EP) {
+// removeEP removes an EP from the tables that find it by the peer's id or number.
+func (w *Worker) removeEP(e *EP) {
 	called := uint64(0)
 	if e.link != nil {
 		called = e.link.conn.RemoteEP()
