@@ -270,7 +270,7 @@ func (l *link) whyLost(r *Request) ucs.Status {
 func (l *link) reported() {
 	for _, b := range l.e.w.todo.broken {
 		if x := l.e.laneOf(b.ep); x != nil {
-			x.Told()
+			x.MarkReported()
 		}
 	}
 	l.lanes.Reported()

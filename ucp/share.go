@@ -339,7 +339,7 @@ func (s *SharedWorker) setParked(parked bool) {
 // posted after the transports were armed.
 func (s *SharedWorker) wake() {
 	s.wakeWaiters()
-	if s.parked && (s.w.engine.Unsettled() || s.condition()) {
+	if s.parked && (s.w.engine.MayHaveWork() || s.condition()) {
 		s.setParked(false)
 		s.w.Signal()
 	}

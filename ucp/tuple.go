@@ -34,7 +34,7 @@ var tupleProtocol = protocol{
 		return []handler{{wire.AMTuple, uct.AMHandlerFunc(w.handleTuple)}}
 	},
 	work:         func(w *Worker) int { return w.tuples.work() },
-	alarm:        func(w *Worker) { w.tuples.lookAgain() },
+	alarm:        func(w *Worker) { w.tuples.retryStops() },
 	messaging:    (*EP).newTupleLink,
 	unsent:       (*Request).uncount,
 	lanesClosing: func(e *EP, st ucs.Status) { e.msgs.endTuples(st) },
@@ -89,7 +89,7 @@ func (x *tuples) close() error {
 	return ucs.Join(errs...)
 }
 
-// work continues to close queues. lookAgain checks queues again that did not stop.
+// work continues to close queues. retryStops checks queues again that did not stop.
 func (x *tuples) work() int {
 	if x == nil {
 		return 0
@@ -97,9 +97,9 @@ func (x *tuples) work() int {
 	return x.in.Work()
 }
 
-func (x *tuples) lookAgain() {
+func (x *tuples) retryStops() {
 	if x != nil {
-		x.in.LookAgain()
+		x.in.RetryStops()
 	}
 }
 
@@ -158,8 +158,8 @@ func (x *tuples) Expects(v *tagRecv) { v.req.stage = &tagRecvStage }
 // Holds implements tuple.Worker.
 func (x *tuples) Holds(v *tagRecv) { v.req.stage = &tupleHeldStage }
 
-// Give implements tuple.Worker.
-func (x *tuples) Give(u *TagMessage, v *tagRecv) { u.unlink().deliver(v) }
+// Deliver implements tuple.Worker.
+func (x *tuples) Deliver(u *TagMessage, v *tagRecv) { u.unlink().deliver(v) }
 
 // Source implements tuple.Worker.
 func (x *tuples) Source(u *TagMessage) *tupleSource { return &u.msgs.tuple.in }
@@ -175,8 +175,8 @@ func (x *tuples) Before(u *TagMessage) *match.Msg[*TagMessage] {
 	return &u.prev.node
 }
 
-// LastKept implements tuple.Conn.
-func (l *tupleLink) LastKept() *match.Msg[*TagMessage] {
+// LastUnexpected implements tuple.Conn.
+func (l *tupleLink) LastUnexpected() *match.Msg[*TagMessage] {
 	if u := l.m.unexpected.last; u != nil {
 		return &u.node
 	}
@@ -216,13 +216,13 @@ func (x *tuples) withArrivalOrder(h uct.AMHandler) uct.AMHandler {
 		if !w.maySend(m, h.Word) {
 			return handle(data, desc)
 		}
-		m.tuple.in.Coming(h.Word)
+		m.tuple.in.BeforeArrival(h.Word)
 		last := m.unexpected.last
 		keep := handle(data, desc)
 		if u := m.unexpected.last; u == nil || u == last {
-			m.tuple.in.Came(nil)
+			m.tuple.in.AfterArrival(nil)
 		} else {
-			m.tuple.in.Came(&u.node)
+			m.tuple.in.AfterArrival(&u.node)
 		}
 		return keep
 	})

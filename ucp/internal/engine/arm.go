@@ -33,7 +33,7 @@ func (e *Engine) Arm() error {
 		}
 	}
 	e.Push()
-	if e.noteWoken(e.park.poll()) {
+	if e.markWoken(e.park.poll()) {
 		return e.busy()
 	}
 	ready, err := e.canSleep()

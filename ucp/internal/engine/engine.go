@@ -73,7 +73,7 @@ type Engine struct {
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
 	e.Run[1] = (*all)(e)
-	e.setHot(nothing{}, quiet, false)
+	e.setHot(noPoller{}, quiet, false)
 	e.Spin.Fixed = spinPolls
 	e.Turn.init()
 	e.Alarm.e = e
@@ -160,15 +160,15 @@ func (w *watched) Progress() int { // as unguarded, which a call would cost
 // poller is the part of an iface that Progress needs.
 type poller interface{ Progress() int }
 
-// nothing is the poller where no iface is polled.
-type nothing struct{}
+// noPoller is the poller where no iface is polled.
+type noPoller struct{}
 
-func (nothing) Progress() int { return 0 }
+func (noPoller) Progress() int { return 0 }
 
-// several are polled one after the other.
-type several []poller
+// manyPollers are polled one after the other.
+type manyPollers []poller
 
-func (s several) Progress() (n int) {
+func (s manyPollers) Progress() (n int) {
 	for _, i := range s {
 		n += i.Progress()
 	}
@@ -281,7 +281,7 @@ func (e *Engine) Stop() (errs []error) {
 // Close releases the rest of the engine after Stop. Calls that wait then return ErrClosed.
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
-	e.setHot(nothing{}, quiet, false)
+	e.setHot(noPoller{}, quiet, false)
 	e.draining, e.idle, e.unflagged, e.resting = nil, nil, nil, nil
 	if e.park != nil {
 		err = e.park.close()

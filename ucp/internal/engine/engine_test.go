@@ -306,23 +306,23 @@ func TestUnsettled(t *testing.T) {
 	r := newRig(t, f)
 	r.Progress()
 	assert.True(t, r.Quiet(), "nothing is polled")
-	assert.False(t, r.Unsettled())
+	assert.False(t, r.MayHaveWork())
 	r.Raise()
-	assert.True(t, r.Unsettled())
+	assert.True(t, r.MayHaveWork())
 	r.Progress()
-	assert.False(t, r.Unsettled())
+	assert.False(t, r.MayHaveWork())
 	r.ifaces[0].Retain()
 	r.Progress()
-	assert.True(t, r.Unsettled(), "its watch is not idle")
+	assert.True(t, r.MayHaveWork(), "its watch is not idle")
 	*w.Word = w.Quiet
-	assert.False(t, r.Unsettled())
+	assert.False(t, r.MayHaveWork())
 
 	plain := newFake(0)
 	r = newRig(t, plain)
 	r.ifaces[0].Retain()
 	r.Progress()
 	assert.False(t, r.Quiet(), "it has no watch")
-	assert.True(t, r.Unsettled())
+	assert.True(t, r.MayHaveWork())
 }
 
 // TestIdle_Activates: an iface over which nothing is connected is polled when its flag, or its

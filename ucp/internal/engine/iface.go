@@ -53,7 +53,7 @@ func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
 	}
 	e.Add(i, u)
 	i.poll()
-	e.restSoon(i)
+	e.scheduleRest(i)
 	e.Signal()
 	return nil
 }
@@ -79,7 +79,7 @@ func (i *Iface) Release() {
 	switch i.users--; {
 	case i.users > i.draining || i.e.stopped:
 	case i.users == 0 && (i.canReceive() || i.waker == nil):
-		i.e.restSoon(i)
+		i.e.scheduleRest(i)
 	default:
 		i.poll()
 	}
@@ -101,8 +101,8 @@ func (i *Iface) EndDrain() {
 	}
 }
 
-// restSoon makes the next Progress try to let an iface rest.
-func (e *Engine) restSoon(i *Iface) {
+// scheduleRest makes the next Progress try to let an iface rest.
+func (e *Engine) scheduleRest(i *Iface) {
 	e.Raise()
 	e.resting = append(e.resting, i)
 }
@@ -129,7 +129,7 @@ func (i *Iface) rest() {
 	i.polled = false
 	if i.users == 0 && canReceive && !i.arm() {
 		i.polled = true
-		i.e.restSoon(i) // messages keep arriving: try again at the next progress
+		i.e.scheduleRest(i) // messages keep arriving: try again at the next progress
 	}
 	i.e.repoll()
 }
@@ -176,20 +176,20 @@ func (l *cooldown) Progress() int {
 		return n
 	}
 	if l.quiet++; l.quiet == CooldownPolls {
-		l.i.e.restSoon(l.i)
+		l.i.e.scheduleRest(l.i)
 	}
 	return 0
 }
 
 // repoll rebuilds the lists of polled, draining and resting ifaces.
 func (e *Engine) repoll() {
-	e.setHot(nothing{}, quiet, false)
+	e.setHot(noPoller{}, quiet, false)
 	e.polled, e.kernel = 0, false
 	e.idle, e.draining, e.unflagged, e.eventFDs = nil, nil, nil, nil
 	for _, i := range e.ifaces {
 		switch {
 		case i.polled:
-			e.pollToo(i)
+			e.addPolled(i)
 		case i.users > 0:
 			e.draining = append(e.draining, i)
 		case !i.canReceive():
@@ -203,7 +203,7 @@ func (e *Engine) repoll() {
 	e.Ticks = due
 }
 
-func (e *Engine) pollToo(i *Iface) {
+func (e *Engine) addPolled(i *Iface) {
 	e.kernel = e.kernel || i.waker != nil && i.pender == nil
 	p, watch, guarded := poller(i.Iface), i.watch, i.guarded
 	if i.users == i.draining && i.waker != nil && !e.pollIdle {
@@ -213,9 +213,9 @@ func (e *Engine) pollToo(i *Iface) {
 	case 1:
 		e.setHot(p, watch, guarded)
 	case 2:
-		e.setHot(several{e.hot, p}, nil, false)
+		e.setHot(manyPollers{e.hot, p}, nil, false)
 	default:
-		e.hot = append(e.hot.(several), p)
+		e.hot = append(e.hot.(manyPollers), p)
 	}
 }
 

@@ -283,13 +283,13 @@ func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
 	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
-	e.noteWoken(ready)
+	e.markWoken(ready)
 	return err
 }
 
-// noteWoken makes a later Progress poll the ifaces with readable descriptors that were not armed. It reports whether there
+// markWoken makes a later Progress poll the ifaces with readable descriptors that were not armed. It reports whether there
 // are any, or signals.
-func (e *Engine) noteWoken(ready []unix.EpollEvent) (any bool) {
+func (e *Engine) markWoken(ready []unix.EpollEvent) (any bool) {
 	for i := range ready {
 		k := ready[i].Fd
 		if k == notAnIface {
@@ -320,9 +320,9 @@ func (e *Engine) pollWoken() {
 	}
 }
 
-// Unsettled reports whether there may be work, or an event that ReadyToSleep
+// MayHaveWork reports whether there may be work, or an event that ReadyToSleep
 // has not armed.
-func (e *Engine) Unsettled() bool { return e.slow || !e.Quiet() }
+func (e *Engine) MayHaveWork() bool { return e.slow || !e.Quiet() }
 
 // makeParker makes the parker unless there is one.
 func (e *Engine) makeParker() error {

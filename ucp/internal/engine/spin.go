@@ -91,7 +91,7 @@ func (p *Spinner) Found(s *IdleTime) {
 	if s.since != 0 {
 		now := clock()
 		if !s.spinning || !p.preempted(s, now) {
-			p.learn(now - s.since)
+			p.adapt(now - s.since)
 		}
 		s.park()
 	}
@@ -106,8 +106,8 @@ func (p *Spinner) End(s *IdleTime, over bool) {
 	s.park()
 }
 
-// learn adapts the spin time to the duration of a wait.
-func (p *Spinner) learn(took time.Duration) {
+// adapt adapts the spin time to the duration of a wait.
+func (p *Spinner) adapt(took time.Duration) {
 	switch {
 	case took <= spinPays:
 		p.budget = min(max(2*p.budget, spinLeast), spinMost)

@@ -161,7 +161,7 @@ func TestWaiters_LeaveAProcessor(t *testing.T) {
 func TestSpinner_Learn(t *testing.T) {
 	var p Spinner
 	after := func(took time.Duration) time.Duration {
-		p.learn(took)
+		p.adapt(took)
 		return p.budget
 	}
 	for _, want := range []time.Duration{spinLeast, 2 * spinLeast, 4 * spinLeast, 8 * spinLeast, 16 * spinLeast, spinMost, spinMost} {

@@ -27,11 +27,11 @@ type Lane[I comparable] struct {
 	Notify  uct.Notifier
 	Connect uct.EPConnector
 
-	Active  bool  // it has roles
-	Proven  bool  // the transport has connected
-	Retired bool  // no longer in use; its EP is still open
-	Failed  error // why the endpoint could not be made; nil if the peer has rejected it
-	told    bool  // a flush has reported that the lane broke
+	Active   bool  // it has roles
+	Proven   bool  // the transport has connected
+	Retired  bool  // no longer in use; its EP is still open
+	Failed   error // why the endpoint could not be made; nil if the peer has rejected it
+	reported bool  // a flush has reported that the lane broke
 }
 
 // New makes a lane of a transport endpoint.
@@ -98,7 +98,7 @@ func (s *Set[I]) Prove(x *Lane[I]) {
 func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	if x.Active {
 		s.lastLost = st
-		if x.Proven && !x.told {
+		if x.Proven && !x.reported {
 			s.unreported = st
 		}
 	}
@@ -138,8 +138,8 @@ func (s *Set[I]) Reported() {
 	s.FindSingle()
 }
 
-// Told records that a flush has reported a broken lane that is not retired yet.
-func (x *Lane[I]) Told() { x.told = true }
+// MarkReported records that a flush has reported a broken lane that is not retired yet.
+func (x *Lane[I]) MarkReported() { x.reported = true }
 
 // FindSingle updates Single. A lane that is not proven has no operations to flush or to fence.
 // While a broken lane is not reported, Single is nil, so that a flush checks all lanes.

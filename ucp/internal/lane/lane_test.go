@@ -47,7 +47,7 @@ func TestSet_Retire(t *testing.T) {
 	s.Reported()
 	assert.Same(t, &s.All[1], s.Single)
 
-	s.All[1].Told()
+	s.All[1].MarkReported()
 	s.Retire(&s.All[1], ucs.StatusIOError)
 	assert.Equal(t, ucs.StatusOK, s.Unreported(), "a flush has told already")
 }

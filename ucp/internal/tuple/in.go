@@ -109,8 +109,8 @@ func (t *in[R, M]) postBacklog() {
 	}
 }
 
-// giveBack returns a receive of the queue to the worker.
-func (t *in[R, M]) giveBack(r *Recv[R, M]) {
+// returnRecv returns a receive of the queue to the worker.
+func (t *in[R, M]) returnRecv(r *Recv[R, M]) {
 	if t.from.conn.Returned(r.node.Owner) {
 		t.from.x.hold(r.node)
 	}
@@ -135,7 +135,7 @@ func (t *in[R, M]) take(c *wire.Tuple) bool {
 		t.from.order(t)
 		t.remove()
 		t.from.x.resume()
-		t.from.x.handCertain()
+		t.from.x.deliverDecided()
 	default:
 		return false
 	}

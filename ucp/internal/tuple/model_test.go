@@ -150,7 +150,7 @@ func happened(t *testing.T, counts ...uint64) {
 
 // open has messages of a tag go through a queue.
 func (w *world) open(p *peer, tag uint64) {
-	for range firstAsk + 1 {
+	for range firstRequest + 1 {
 		w.post(tag, exactMask, maxLen, false)
 		p.send(tag, 8)
 		w.settle()

@@ -16,10 +16,10 @@ type Out struct {
 	s   *Sender
 	tag uint64
 
-	state outState
-	count int // messages that went the usual way since the queue was closed, or ever
-	askAt int // value of count at which the sender asks for a queue
-	used  uint64
+	state     outState
+	count     int // messages that went the usual way since the queue was closed, or ever
+	requestAt int // value of count at which the sender asks for a queue
+	used      uint64
 
 	queues   uct.QueueSender // of the transport of the messages when the sender asked
 	number   uint32
@@ -39,10 +39,10 @@ type Out struct {
 type outState uint8
 
 const (
-	outUsual   outState = iota // messages go the usual way
-	outAsked                   // the sender has asked for a queue
-	outOpen                    // messages go through the queue
-	outClosing                 // messages wait until it is known which ones have arrived
+	outUsual     outState = iota // messages go the usual way
+	outRequested                 // the sender has asked for a queue
+	outOpen                      // messages go through the queue
+	outClosing                   // messages wait until it is known which ones have arrived
 )
 
 // Usual reports whether the next message goes the usual way. t may be nil.
@@ -56,13 +56,13 @@ func (t *Out) open() {
 	case !ready:
 		return
 	case q == nil:
-		t.askAt = math.MaxInt
+		t.requestAt = math.MaxInt
 		return
 	case s.open >= s.cfg.Max:
 		s.makeRoom()
 		return
 	}
-	t.state, t.queues = outAsked, q
+	t.state, t.queues = outRequested, q
 	s.open++
 	s.to.SendControl(t.tag, wire.TupleOpen, 0, 0)
 }
@@ -83,13 +83,13 @@ func (t *Out) opened(c *wire.Tuple) {
 func (t *Out) later() {
 	t.s.open--
 	t.state, t.count, t.reported = outUsual, 0, false
-	if t.askAt < maxAsk {
-		t.askAt *= 2
+	if t.requestAt < maxRequestInterval {
+		t.requestAt *= 2
 	}
 }
 
-// maxAsk is the maximum number of messages between two requests for a queue.
-const maxAsk = 1 << 16
+// maxRequestInterval is the maximum number of messages between two requests for a queue.
+const maxRequestInterval = 1 << 16
 
 // Send sends a message through the queue. Usual must be false.
 func (t *Out) Send(m *Send) {

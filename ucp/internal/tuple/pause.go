@@ -35,33 +35,33 @@ func (x *Receiver[R, M]) Unhold(n *match.Recv[R]) bool {
 	return true
 }
 
-// handCertain matches messages that have arrived with held receives, where no other message can precede
+// deliverDecided matches messages that have arrived with held receives, where no other message can precede
 // them. Receives return credit; without it a sender could not send its recalled messages again,
 // and the pause would not end. Also, one sender that sends no control message does not block the
 // messages of others.
-func (x *Receiver[R, M]) handCertain() {
+func (x *Receiver[R, M]) deliverDecided() {
 	for again := true; again; { // the next receive may match a message that this one did not
 		again = false
 		for n := range x.tags.Messages() {
-			again = x.handIfCertain(n) || again
+			again = x.deliverIfDecided(n) || again
 		}
 	}
 }
 
-// handIfCertain matches a message with the first held receive that it fits, and returns true, if
+// deliverIfDecided matches a message with the first held receive that it fits, and returns true, if
 // no other message can be the one for that receive.
-func (x *Receiver[R, M]) handIfCertain(u *match.Msg[M]) bool {
+func (x *Receiver[R, M]) deliverIfDecided(u *match.Msg[M]) bool {
 	if !x.paused {
 		return false
 	}
 	i := x.firstHeld(u)
-	if i < 0 || !x.certain(u, x.held[i].Tag, x.held[i].Mask) {
+	if i < 0 || !x.isDecided(u, x.held[i].Tag, x.held[i].Mask) {
 		return false
 	}
 	n := x.held[i]
 	x.held = slices.Delete(x.held, i, i+1)
 	x.tags.Remove(u)
-	x.w.Give(u.Owner, n.Owner)
+	x.w.Deliver(u.Owner, n.Owner)
 	return true
 }
 
@@ -74,9 +74,9 @@ func (x *Receiver[R, M]) firstHeld(u *match.Msg[M]) int {
 // fits reports whether a receive of that tag and mask matches the message.
 func fits[M any](u *match.Msg[M], tag, mask uint64) bool { return (u.Tag^tag)&mask == 0 }
 
-// certain reports whether the message is the first of its sender that matches a receive,
+// isDecided reports whether the message is the first of its sender that matches a receive,
 // by their places, and no earlier receive of a queue may get it.
-func (x *Receiver[R, M]) certain(u *match.Msg[M], tag, mask uint64) bool {
+func (x *Receiver[R, M]) isDecided(u *match.Msg[M], tag, mask uint64) bool {
 	if t := x.in.find(u.Tag); t != nil && t.state == inStopping && t.posted > 0 {
 		return false
 	}
@@ -84,7 +84,7 @@ func (x *Receiver[R, M]) certain(u *match.Msg[M], tag, mask uint64) bool {
 	if mask != exactMask && s.hides(tag, mask) { // messages of one tag arrive in order
 		return false
 	}
-	for b := s.conn.LastKept(); b != nil; b = x.w.Before(b.Owner) {
+	for b := s.conn.LastUnexpected(); b != nil; b = x.w.Before(b.Owner) {
 		if fits(b, tag, mask) && at.after(*x.w.Place(b.Owner)) {
 			return false
 		}
@@ -127,7 +127,7 @@ func (x *Receiver[R, M]) Probe(tag, mask uint64) *match.Msg[M] {
 		return x.tags.Peek(tag, mask)
 	}
 	for n := range x.tags.Messages() {
-		if fits(n, tag, mask) && x.certain(n, tag, mask) && x.firstHeld(n) < 0 {
+		if fits(n, tag, mask) && x.isDecided(n, tag, mask) && x.firstHeld(n) < 0 {
 			return n
 		}
 	}

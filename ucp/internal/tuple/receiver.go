@@ -20,8 +20,8 @@ type Worker[R, M any] interface {
 	// the worker is no longer paused: Receiver.Unhold removes it.
 	Expects(v R)
 	Holds(v R)
-	// Give passes a message, which has left the table, to a receive that is in no queue and no table.
-	Give(u M, v R)
+	// Deliver passes a message, which has left the table, to a receive that is in no queue and no table.
+	Deliver(u M, v R)
 
 	// Source returns the connection of a message, and Place its place among those of the connection.
 	Source(u M) *Source[R, M]
@@ -33,7 +33,7 @@ type Worker[R, M any] interface {
 	// connection.
 	Requeue(u M)
 
-	// Raise makes the next Progress call Receiver.Work. WakeIn makes the worker call Receiver.LookAgain
+	// Raise makes the next Progress call Receiver.Work. WakeIn makes the worker call Receiver.RetryStops
 	// after a duration.
 	Raise()
 	WakeIn(d time.Duration)
@@ -54,7 +54,7 @@ type Receiver[R, M any] struct {
 
 	paused    bool
 	held      []*match.Recv[R] // receives that wait while the worker is paused, in order
-	unstopped []*in[R, M]      // queues that LookAgain tries to stop again
+	unstopped []*in[R, M]      // queues that RetryStops tries to stop again
 }
 
 // Init initializes the receiver of a worker with that table.
@@ -75,12 +75,12 @@ func (x *Receiver[R, M]) Admit(n *match.Recv[R]) {
 	if x.paused {
 		x.hold(n)
 		if x.tags.Peek(tag, mask) != nil {
-			x.handCertain()
+			x.deliverDecided()
 		}
 		return
 	}
 	if m := x.tags.Take(tag, mask); m != nil {
-		x.w.Give(m.Owner, n.Owner)
+		x.w.Deliver(m.Owner, n.Owner)
 		return
 	}
 	if t := x.in.find(tag); t != nil && t.state == inOpen && mask == exactMask {
@@ -159,12 +159,12 @@ func (x *Receiver[R, M]) Work() int {
 		t.advance()
 	}
 	x.resume()
-	x.handCertain()
+	x.deliverDecided()
 	return len(ended)
 }
 
-// LookAgain tries again to stop the queues that did not stop.
-func (x *Receiver[R, M]) LookAgain() {
+// RetryStops tries again to stop the queues that did not stop.
+func (x *Receiver[R, M]) RetryStops() {
 	for _, t := range x.unstopped {
 		t.waits = false
 		t.proceed()

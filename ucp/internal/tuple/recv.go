@@ -38,7 +38,7 @@ func (r *Recv[R, M]) ended() {
 		t.from.x.stats.receives.Inc()
 		t.from.conn.Received(r.node.Owner, r.Len)
 	} else {
-		t.giveBack(r)
+		t.returnRecv(r)
 	}
 	switch {
 	case t.state == inStopping:

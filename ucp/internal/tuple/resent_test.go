@@ -84,9 +84,9 @@ func TestResent_Hostile(t *testing.T) {
 		p.Source.Take(&wire.Tuple{Tag: 7, Kind: wire.TupleNext, Number: number, Value: uint64(newPlace(0, uint32(n-i)))})
 		u := &msg{from: p, data: make([]byte, 8)}
 		u.node.Owner, u.node.Tag = u, uint64(1000+i)
-		p.Coming(u.node.Tag)
+		p.BeforeArrival(u.node.Tag)
 		p.keep(u)
-		p.Came(&u.node)
+		p.AfterArrival(&u.node)
 	}
 	require.True(t, p.Source.Take(&wire.Tuple{Tag: 7, Kind: wire.TupleResent, Number: number}))
 	assert.LessOrEqual(t, p.steps-before, uint64(n+2))

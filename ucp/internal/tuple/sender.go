@@ -39,9 +39,9 @@ func (s *Sender) Find(tag uint64) *Out { return s.out.find(tag) }
 // NextUsual returns the number of the next message that goes the usual way.
 func (s *Sender) NextUsual() uint64 { return s.usual + 1 }
 
-// firstAsk is the number of the message of a tag with which the sender requests a queue: not the first, as many
+// firstRequest is the number of the message of a tag with which the sender requests a queue: not the first, as many
 // tags are used once.
-const firstAsk = 2
+const firstRequest = 2
 
 // countedTags is the number of tags with counters, for each tag that may have a queue.
 const countedTags = 4
@@ -54,11 +54,11 @@ func (s *Sender) WentUsual(t *Out, tag uint64) {
 		if s.out.n >= countedTags*s.cfg.Max {
 			s.forget()
 		}
-		t = &Out{s: s, tag: tag, askAt: firstAsk}
+		t = &Out{s: s, tag: tag, requestAt: firstRequest}
 		t.recall.Func = func(*uct.Completion) { t.recalled() }
 		s.out.add(tag, t)
 	}
-	if t.count++; t.state == outUsual && t.count >= t.askAt {
+	if t.count++; t.state == outUsual && t.count >= t.requestAt {
 		t.open()
 	}
 }
@@ -136,7 +136,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 	switch {
 	case t == nil:
 		return false
-	case c.Kind == wire.TupleOpened && t.state == outAsked:
+	case c.Kind == wire.TupleOpened && t.state == outRequested:
 		t.opened(c)
 	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
 		t.close(nil)

@@ -23,8 +23,8 @@ type Conn[R, M any] interface {
 	Prepare(v R) *Recv[R, M]
 	Received(v R, n int)
 	Returned(v R) bool
-	// LastKept returns the latest unexpected message of the connection; nil if there is none.
-	LastKept() *match.Msg[M]
+	// LastUnexpected returns the latest unexpected message of the connection; nil if there is none.
+	LastUnexpected() *match.Msg[M]
 	// Fail fails the connection because the peer violates the protocol.
 	Fail(why string)
 }
@@ -92,17 +92,17 @@ func (s *Source[R, M]) newQueue(tag uint64) (t *in[R, M], most int) {
 	return t, min(x.cfg.MaxMessage, a.MaxMessage)
 }
 
-// Coming is called before a message of the tag that arrived the usual way is handled. It closes the
+// BeforeArrival is called before a message of the tag that arrived the usual way is handled. It closes the
 // queue that another sender has for the tag.
-func (s *Source[R, M]) Coming(tag uint64) {
+func (s *Source[R, M]) BeforeArrival(tag uint64) {
 	if t := s.x.in.find(tag); t != nil && t.from != s && t.state == inOpen {
 		t.stop(&s.x.stats.others)
 	}
 }
 
-// Came is called after a message that arrived the usual way was handled. n is its node if it
+// AfterArrival is called after a message that arrived the usual way was handled. n is its node if it
 // is unexpected, else nil. An unexpected message gets its place among those of its sender.
-func (s *Source[R, M]) Came(n *match.Msg[M]) {
+func (s *Source[R, M]) AfterArrival(n *match.Msg[M]) {
 	at := s.next
 	s.next = 0
 	if at == 0 {
@@ -113,8 +113,8 @@ func (s *Source[R, M]) Came(n *match.Msg[M]) {
 		return
 	}
 	*s.x.w.Place(n.Owner) = at
-	if s.x.handIfCertain(n) {
-		s.x.handCertain()
+	if s.x.deliverIfDecided(n) {
+		s.x.deliverDecided()
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *Source[R, M]) order(t *in[R, M]) {
 	}
 	w := s.x.w
 	var again, others []M // latest first
-	for n := s.conn.LastKept(); n != nil; n = w.Before(n.Owner) {
+	for n := s.conn.LastUnexpected(); n != nil; n = w.Before(n.Owner) {
 		s.steps++
 		if n.Tag == t.tag && w.Place(n.Owner).through() != 0 {
 			again = append(again, n.Owner)

@@ -21,7 +21,7 @@ func (t *in[R, M]) stop(why *stats.Counter) {
 	x.closing++
 	x.pause()
 	for _, r := range t.backlog {
-		t.giveBack(r)
+		t.returnRecv(r)
 	}
 	t.backlog = nil
 	if !t.gone && !t.senderStopped {

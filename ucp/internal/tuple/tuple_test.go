@@ -344,7 +344,7 @@ func TestEnd(t *testing.T) {
 	p.Source.End()
 	p.outbox, p.there, p.back = nil, nil, nil
 	w.settle()
-	for _, s := range p.sends[2*(firstAsk+1):] {
+	for _, s := range p.sends[2*(firstRequest+1):] {
 		assert.Equal(t, []ucs.Status{ucs.StatusConnReset}, s.ended, "message %d", s.id)
 	}
 	queues, _ := w.Queues()

@@ -117,7 +117,7 @@ func (w *world) Source(u *msg) *Source[*recv, *msg] { return &u.from.Source }
 func (w *world) Place(u *msg) *Place                { return &u.place }
 func (w *world) Raise()                             {}
 func (w *world) WakeIn(time.Duration)               { w.asked = true }
-func (w *world) Give(u *msg, v *recv)               { u.from.unkeep(u); w.end(v, u.data) }
+func (w *world) Deliver(u *msg, v *recv)            { u.from.unkeep(u); w.end(v, u.data) }
 func (w *world) Requeue(u *msg)                     { w.tags.Remove(&u.node); u.from.unkeep(u); u.from.keep(u) }
 func (w *world) end(v *recv, data []byte)           { v.at, v.n = hasMessage, len(data); copy(v.buf, data) }
 func (w *world) Before(u *msg) (before *match.Msg[*msg]) {
@@ -224,7 +224,7 @@ func (o *origin) Returned(v *recv) bool {
 	return !v.canceled
 }
 
-func (o *origin) LastKept() *match.Msg[*msg] {
+func (o *origin) LastUnexpected() *match.Msg[*msg] {
 	if len(o.kept) == 0 {
 		return nil
 	}
@@ -329,16 +329,16 @@ func (p *peer) arrive() bool {
 		return true
 	}
 	tag := e.send.tag
-	p.Coming(tag)
+	p.BeforeArrival(tag)
 	if n := p.w.tags.Arrive(tag); n != nil {
 		p.w.end(n.Owner, e.send.data)
-		p.Came(nil)
+		p.AfterArrival(nil)
 		return true
 	}
 	u := &msg{from: p, data: e.send.data}
 	u.node.Owner, u.node.Tag = u, tag
 	p.keep(u)
-	p.Came(&u.node)
+	p.AfterArrival(&u.node)
 	return true
 }
 
@@ -368,7 +368,7 @@ func (w *world) steps() []func() bool {
 	list := []func() bool{func() bool { return w.Work() > 0 }, func() bool {
 		asked := w.asked
 		if w.asked = false; asked {
-			w.LookAgain()
+			w.RetryStops()
 		}
 		return asked
 	}}
