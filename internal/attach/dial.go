@@ -163,11 +163,11 @@ func (p *Port) introduce(out *Outbound) error {
 		return err
 	}
 	defer fds.close()
-	return p.settle(out, &reply, fds)
+	return p.acceptReply(out, &reply, fds)
 }
 
-// settle checks the acceptor's reply and maps what it offers.
-func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
+// acceptReply checks the acceptor's reply and maps what it offers.
+func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) {
 	switch {
 	case reply.kind == kindRefuse:
 		return &RefusedError{Reason: reply.reason}

@@ -487,7 +487,7 @@ func TestWelcome_SharesConnections(t *testing.T) {
 		conn, _, _ = connPair(t)
 		out := &Outbound{Link: newLink(s.Port, conn, who, s.gid)}
 		welcome.to = s.gid
-		require.NoError(t, s.settle(out, &welcome, offered))
+		require.NoError(t, s.acceptReply(out, &welcome, offered))
 		offered.close()
 		assert.Equal(t, visible, out.peerShares)
 		require.NoError(t, out.Close())

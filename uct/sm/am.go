@@ -81,7 +81,7 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
 	n := words*wordLen + copy(s.data[words*wordLen:], payload)
 	l.tx.publish(s, id, kindInline, uint64(n))
-	l.told()
+	l.notifyIfAsleep()
 	l.tx.fetch()
 	return nil
 }
@@ -99,7 +99,7 @@ func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte
 	memop.PackShort(buf, first, second, words, payload)
 	l := e.outLink
 	l.tx.inSegment(s, id, n)
-	l.told()
+	l.notifyIfAsleep()
 	l.tx.fetchNext(n)
 	return nil
 }
@@ -112,7 +112,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	}
 	n := p.Pack(buf[:e.iface.attr.AM.MaxBcopy])
 	e.tx.long(s, id, buf, n)
-	e.told()
+	e.notifyIfAsleep()
 	if n > inlineLen {
 		e.tx.fetchNext(n)
 	}
@@ -136,7 +136,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bo
 	n := copy(buf, hdr)
 	n += memop.Gather(buf[n:], iov)
 	e.tx.long(s, id, buf, n)
-	e.told()
+	e.notifyIfAsleep()
 	if n > inlineLen {
 		e.tx.fetchNext(n)
 	}
@@ -172,9 +172,9 @@ func (l *outLink) full() error {
 	return uct.ErrNoResource
 }
 
-// told tells the peer of a message if it wants to be told. The look at the state
+// notifyIfAsleep notifies the peer of a message if the peer has requested that. The look at the state
 // comes after the message was published: see membarrier.go.
-func (l *outLink) told() {
+func (l *outLink) notifyIfAsleep() {
 	if l.ctl.state.Load()&stateTell != 0 {
 		l.notify()
 	}

@@ -162,7 +162,7 @@ func (l *outLink) begin(hdr *linkHeader) {
 	hdr.depth, hdr.segs, hdr.segLen, hdr.dialerControl = uint32(cfg.FIFOSize), uint32(cfg.Segs), uint32(segLen), l.it.ctlIndex
 	race.Release(unsafe.Pointer(&order))
 	hdr.ready.Store(1)
-	l.told()
+	l.notifyIfAsleep()
 }
 
 // setArena takes over what is mapped of the arena.

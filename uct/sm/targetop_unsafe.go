@@ -188,7 +188,7 @@ func (e *EP) issuePiece(a *targetOp) bool {
 	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: seg, slot: e.tx.tail, n: n}
 	q.end++
 	e.tx.publish(s, 0, kindOp, requestLen)
-	e.told()
+	e.notifyIfAsleep()
 	a.issued += n
 	a.out++
 	a.sent = a.issued == a.total

@@ -31,7 +31,7 @@ func (it *Iface) Progress() int {
 		n += it.look()
 	}
 	if len(it.dirty) > 0 {
-		it.settle()
+		it.writeJoined()
 	}
 	if it.done.first != nil {
 		n += it.finish()
@@ -42,7 +42,7 @@ func (it *Iface) Progress() int {
 	if it.freed && it.arb.Len() > 0 {
 		it.freed = false
 		n += it.arb.Dispatch(nil)
-		it.settle()
+		it.writeJoined()
 	}
 	return n
 }
@@ -112,8 +112,8 @@ func (it *Iface) cool(c *conn) {
 	it.hot = slices.Delete(it.hot, i, i+1)
 }
 
-// settle writes what was joined on all connections.
-func (it *Iface) settle() {
+// writeJoined writes what was joined on all connections.
+func (it *Iface) writeJoined() {
 	it.dirty, it.queue = it.queue[:0], it.dirty
 	for i, c := range it.queue {
 		it.queue[i] = nil

@@ -44,7 +44,7 @@ func (e *EP) abandon() {
 		_ = e.link.(*QPLink).reset() // a device that refuses has failed as a whole
 	}
 	e.Canceled()
-	e.settle()
+	e.releaseWhenIdle()
 }
 
 // reset has the device forget what was posted: it uses no memory for it any more.

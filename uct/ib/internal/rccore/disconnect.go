@@ -67,7 +67,7 @@ func (it *Iface) lookAtLeaving() {
 	it.lastLook, it.leaving = now, false
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		if i < it.closing.Len() {
-			it.closing.All()[i].settle()
+			it.closing.All()[i].releaseWhenIdle()
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (it *Iface) peerClosed(e *EP) {
 	if !e.link.Shared() {
 		e.cutOff() // both leave: neither waits for the other
 	}
-	e.settle()
+	e.releaseWhenIdle()
 }
 
 // patience is how long the iface may be left without a Progress; 0 if nothing waits for

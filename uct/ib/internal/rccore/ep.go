@@ -203,13 +203,13 @@ func (e *EP) Close() error {
 	} else if was == stateFailed && e.PI != e.CI {
 		err = e.stop()
 	}
-	e.settle()
+	e.releaseWhenIdle()
 	return err
 }
 
-// settle gives back what an EP that posts no more holds, once its work requests
+// releaseWhenIdle gives back what an EP that posts no more holds, once its work requests
 // are complete: the CQ slots, and the QP if it is closed.
-func (e *EP) settle() {
+func (e *EP) releaseWhenIdle() {
 	it := e.it
 	if e.noticePending {
 		_ = e.tellPeer() // what is refused here is flushed
@@ -272,7 +272,7 @@ func (q *settleQueue) take() *EP {
 // settleUnsettled settles EPs while the CQ has slots.
 func (it *Iface) settleUnsettled() {
 	for n := it.unsettled.n; n > 0 && it.HasResources(); n-- {
-		it.unsettled.take().settle()
+		it.unsettled.take().releaseWhenIdle()
 	}
 	if it.unsettled.n > 0 {
 		it.raise(attnBacklog)

@@ -175,7 +175,7 @@ func (e *EP) retireInOrder(st ucs.Status) {
 		e.more()
 	}
 	if e.state >= stateFailed {
-		e.settle()
+		e.releaseWhenIdle()
 	}
 }
 

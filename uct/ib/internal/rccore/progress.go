@@ -146,7 +146,7 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	if err := e.stop(); err != nil {
 		e.err = ucs.Join(e.err, err)
 	}
-	e.settle()
+	e.releaseWhenIdle()
 	it.raise(attnBacklog) // pending requests are to see the failure
 	if it.ext != nil {
 		it.ext.Failed(e.outer)

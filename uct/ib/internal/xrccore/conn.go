@@ -153,7 +153,7 @@ func (c *conn) completed(wc *verbs.WC) {
 		c.broken = true
 	}
 	c.pop().Complete(st)
-	c.settle()
+	c.finishWhenIdle()
 }
 
 // pop takes the oldest send off the ring.
@@ -168,8 +168,8 @@ func (c *conn) pop() *uct.Completion {
 // idle reports that nothing is under way.
 func (c *conn) idle() bool { return c.head == c.tail }
 
-// settle completes a recall, and closes the connection of a closed EP, when nothing is in flight.
-func (c *conn) settle() {
+// finishWhenIdle completes a recall, and closes the connection of a closed EP, when nothing is in flight.
+func (c *conn) finishWhenIdle() {
 	if c.link == linkNone {
 		c.cancelHeld()
 	}
@@ -268,7 +268,7 @@ func (c *conn) work() (n int) {
 	switch {
 	case !c.e.Ready() || c.link == linkNone:
 		n = c.cancelHeld()
-		c.settle()
+		c.finishWhenIdle()
 	case c.link == linkDue:
 		n = c.sendAsk()
 	}
@@ -311,7 +311,7 @@ func (c *conn) answered(m message) bool {
 	if m.qpn == 0 {
 		c.link = linkNone // the next Attach tries again
 		c.cancelHeld()
-		c.settle()
+		c.finishWhenIdle()
 		return true
 	}
 	if err := c.toRTS(m.qpn); err != nil {
@@ -347,5 +347,5 @@ func (c *conn) lost() {
 	for !c.idle() {
 		c.pop().Complete(ucs.StatusIOError)
 	}
-	c.settle()
+	c.finishWhenIdle()
 }

@@ -264,11 +264,11 @@ func (p *path) work() (n int) {
 	}
 	if p.sourceDue {
 		m := message{kind: kindSource, qpn: p.via.qp.Number()}
-		p.sourceDue = !p.tell(&m)
+		p.sourceDue = !p.sendOrRetry(&m)
 	}
 	if p.offerDue {
 		m := message{kind: kindOffer, qpn: p.source.Number(), psn: p.psn, lost: p.replaced}
-		p.offerDue = !p.tell(&m)
+		p.offerDue = !p.sendOrRetry(&m)
 	}
 	if !p.connected {
 		return n
@@ -287,8 +287,8 @@ func (p *path) takeEarly() int {
 	return len(early)
 }
 
-// tell sends a message, or has Progress try again.
-func (p *path) tell(m *message) bool {
+// sendOrRetry sends a message, or has Progress try again.
+func (p *path) sendOrRetry(m *message) bool {
 	if !p.e.Ready() {
 		return true // the peer is gone
 	}

@@ -15,8 +15,8 @@ import (
 
 // faultNotice is how far an initiator has told a fault of a shared target.
 type faultNotice struct {
-	told  bool        // over all links that were up
-	asked []verbs.GID // members that were dialed for it
+	reported bool        // over all links that were up
+	asked    []verbs.GID // members that were dialed for it
 }
 
 // sendFault tells the peer's QP of a refusal that concerns it too. False when a ring has no room
@@ -41,7 +41,7 @@ func (qp *queuePair) sendFault() (sent bool) {
 // tellReached is sendFault for a shared target. The fault stays noted: see tellAnother.
 func (qp *queuePair) tellReached() (sent bool) {
 	s := qp.req.shared
-	if s.fault.told {
+	if s.fault.reported {
 		return true
 	}
 	reached := false
@@ -52,7 +52,7 @@ func (qp *queuePair) tellReached() (sent bool) {
 			sent = qp.sendFaultOver(p.link) && sent
 		}
 	}
-	s.fault.told = reached && sent
+	s.fault.reported = reached && sent
 	return sent
 }
 
@@ -61,7 +61,7 @@ func (qp *queuePair) tellReached() (sent bool) {
 func (qp *queuePair) tellAnother() {
 	r := &qp.req
 	s := r.shared
-	if r.fault == prm.SyndromeOK || s == nil || s.fault.told {
+	if r.fault == prm.SyndromeOK || s == nil || s.fault.reported {
 		return
 	}
 	for qp.targetGoesOn() {

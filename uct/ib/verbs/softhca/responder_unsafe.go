@@ -10,12 +10,12 @@ import (
 
 // responder is the receiving half of a connected QP. hca.driving protects it.
 type responder struct {
-	msn     uint32 // the message that must come next, or is open
-	refused bool   // an RNR NAK was sent: what comes before its retry is stale
-	over    bool   // in ERR: the last receive of an SRQ has been completed
-	told    bool   // a target in a shared domain, in ERR: this device's user has been told
-	orphan  bool   // the message that must come lost its SRQ on the way
-	open    openMessage
+	msn          uint32 // the message that must come next, or is open
+	refused      bool   // an RNR NAK was sent: what comes before its retry is stale
+	over         bool   // in ERR: the last receive of an SRQ has been completed
+	userNotified bool   // a target in a shared domain, in ERR: this device's user has been told
+	orphan       bool   // the message that must come lost its SRQ on the way
+	open         openMessage
 }
 
 // openMessage is a message of which packets have come, but not all.

@@ -207,7 +207,7 @@ func (qp *queuePair) memberGone(l *outLink) {
 		}
 	}
 	if r.fault != prm.SyndromeOK {
-		s.fault.told = false
+		s.fault.reported = false
 		qp.hca.schedule(qp) // for tellAnother
 	}
 }

@@ -272,8 +272,8 @@ func (qp *queuePair) noticeFault() {
 	if word == 0 || qp.entry.Load().State() != verbs.QPStateErr {
 		return
 	}
-	if qp.sync(); !qp.resp.told {
-		qp.resp.told = true
+	if qp.sync(); !qp.resp.userNotified {
+		qp.resp.userNotified = true
 		qp.hca.raise(targetFault(word), qp.handle)
 	}
 }
