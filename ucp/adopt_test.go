@@ -27,7 +27,7 @@ func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
 				var from *EP
 				p.b.w.OnActive(1, func(m *ActiveMessage) {
 					from = m.From
-					assert.NoError(t, letGo(from.SendActive(1, nil, []byte{1}, nil)))
+					assert.NoError(t, releaseRequest(from.SendActive(1, nil, []byte{1}, nil)))
 				})
 				p.connect()
 				require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))

@@ -23,9 +23,9 @@ func neverIdle(t *testing.T) *Worker {
 	came := 0
 	p.a.w.OnActive(1, func(*ActiveMessage) {
 		came++
-		assert.NoError(t, letGo(p.a.ep.SendActive(1, nil, nil, nil)))
+		assert.NoError(t, releaseRequest(p.a.ep.SendActive(1, nil, nil, nil)))
 	})
-	require.NoError(t, letGo(p.a.ep.SendActive(1, nil, nil, nil)))
+	require.NoError(t, releaseRequest(p.a.ep.SendActive(1, nil, nil, nil)))
 	p.until(func() bool { return came > 10 })
 	require.Positive(t, p.a.w.Progress())
 	return p.a.w

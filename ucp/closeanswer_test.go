@@ -18,7 +18,7 @@ func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.b.key.Addr(), p.b.key, nil)))
 	p.b.w.OnActive(1, func(m *ActiveMessage) {
 		for range f.kinds[0].depth {
-			assert.NoError(t, letGo(p.b.ep.Put(make([]byte, fakeBcopy), p.b.key.Addr(), p.b.key, nil)))
+			assert.NoError(t, releaseRequest(p.b.ep.Put(make([]byte, fakeBcopy), p.b.key.Addr(), p.b.key, nil)))
 		}
 		var err error
 		closing, err = m.From.Close(CloseFlush)
@@ -40,7 +40,7 @@ func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 // leaves when that has gone.
 func TestClose_AnswerWaits(t *testing.T) {
 	p, _, sent, closing := answerWaits(t)
-	require.NoError(t, letGo(p.b.ep.Close(CloseForce))) // there is room now, and the queue has not seen it
+	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // there is room now, and the queue has not seen it
 	require.NoError(t, p.finish(closing, nil))
 	if err := p.finish(sent, nil); err != nil {
 		assert.True(t, errors.Is(err, ucs.ErrPeerClosed), err)

@@ -229,7 +229,7 @@ func (e *EP) unlist(r *Request) {
 
 // busy reports whether operations are in progress.
 func (e *EP) busy() bool {
-	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.underway() || e.awaited.first != nil
+	return e.ops.first != nil || e.counts.direct > 0 || e.implicit.inFlight() || e.awaited.first != nil
 }
 
 // onIdle is called when the last operation in progress may be complete.

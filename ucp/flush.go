@@ -244,12 +244,12 @@ type implicit struct {
 	iov     [1]uct.IOV // of the operation that is being posted
 }
 
-// underway reports whether some operations are in flight.
-func (i *implicit) underway() bool { return i != nil && (i.awaited || i.comp.Count > 1) }
+// inFlight reports whether some operations are in flight.
+func (i *implicit) inFlight() bool { return i != nil && (i.awaited || i.comp.Count > 1) }
 
 // await calls back when the last operation in flight has completed, if there are any.
 func (i *implicit) await() {
-	if i.underway() && !i.awaited {
+	if i.inFlight() && !i.awaited {
 		i.awaited = true
 		i.comp.Count--
 	}

@@ -12,7 +12,7 @@ import (
 // ucp_put_nbi. Errors: as [EP.Put].
 func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.put == nil {
-		return letGo(e.Put(buf, raddr, key, p))
+		return releaseRequest(e.Put(buf, raddr, key, p))
 	}
 	if len(buf) <= key.maxShort {
 		if key.opens(raddr, uint64(len(buf))) && key.put.PutShort(buf, raddr, key.rma) == nil {
@@ -34,7 +34,7 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 			return e.implyLater(&impliedPutStage, buf, raddr, key, p)
 		}
 	}
-	return letGo(e.Put(buf, raddr, key, p))
+	return releaseRequest(e.Put(buf, raddr, key, p))
 }
 
 // GetImplicit is Get without a request, for many gets before a flush: the data is in
@@ -42,7 +42,7 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 // It is UCX's ucp_get_nbi. Errors: as [EP.Put].
 func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.get == nil {
-		return letGo(e.Get(buf, raddr, key, p))
+		return releaseRequest(e.Get(buf, raddr, key, p))
 	}
 	i := e.implied()
 	i.comp.Count++
@@ -67,7 +67,7 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	if err == nil {
 		return nil
 	}
-	return letGo(e.Get(buf, raddr, key, p)) // waits for resources, or returns the error
+	return releaseRequest(e.Get(buf, raddr, key, p)) // waits for resources, or returns the error
 }
 
 // AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result when the next
@@ -86,7 +86,7 @@ func (e *EP) AtomicFetchImplicit(op uct.AtomicOp, size int, value uint64, result
 			return nil
 		}
 	}
-	return letGo(e.AtomicFetch(op, size, value, result, raddr, key))
+	return releaseRequest(e.AtomicFetch(op, size, value, result, raddr, key))
 }
 
 // AtomicCSwapImplicit is [EP.AtomicCSwap] without a request: the old value is in *result when the next flush of the EP
@@ -105,7 +105,7 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 			return nil
 		}
 	}
-	return letGo(e.AtomicCSwap(size, compare, swap, result, raddr, key))
+	return releaseRequest(e.AtomicCSwap(size, compare, swap, result, raddr, key))
 }
 
 // impliedPutStage and impliedGetStage post an implicit operation whose lane had no resources at
@@ -125,7 +125,7 @@ func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpPara
 	if p != nil {
 		r.mem = (*region.Mem)(p.Mem)
 	}
-	return letGo(r.startFull())
+	return releaseRequest(r.startFull())
 }
 
 func postImpliedPut(r *Request) error {
@@ -176,8 +176,8 @@ func (r *Request) implied(pending bool, err error) error {
 	return err
 }
 
-// letGo releases a request whose completion the caller learns from a flush.
-func letGo(r *Request, err error) error {
+// releaseRequest releases a request whose completion the caller learns from a flush.
+func releaseRequest(r *Request, err error) error {
 	if r != nil {
 		r.Release()
 	}

@@ -289,15 +289,15 @@ func TestRndv_CutOff(t *testing.T) {
 		t.Run(fmt.Sprintf("bySender=%v", bySender), func(t *testing.T) {
 			eachScheme(t, func(t *testing.T, p *rndvPair) {
 				for steps := range 6 {
-					p.cutOff(t, bySender, steps)
+					p.closeAfterSteps(t, bySender, steps)
 				}
 			})
 		})
 	}
 }
 
-// cutOff closes an EP some steps after a message was received.
-func (p *rndvPair) cutOff(t *testing.T, bySender bool, steps int) {
+// closeAfterSteps closes an EP some steps after a message was received.
+func (p *rndvPair) closeAfterSteps(t *testing.T, bySender bool, steps int) {
 	sent := []*Request{p.send(rndvLen, steps)}
 	m := p.announcement()
 	sent = append(sent, p.send(rndvLen, steps))

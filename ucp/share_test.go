@@ -356,7 +356,7 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 	for name, end := range map[string]func(p *pair, r *Request, over *bool){
 		"canceled": func(_ *pair, r *Request, _ *bool) { assert.True(t, r.Cancel()) },
 		"until":    func(_ *pair, _ *Request, over *bool) { *over = true },
-		"closed":   func(p *pair, _ *Request, _ *bool) { assert.NoError(t, letGo(p.a.ep.Close(CloseForce))) },
+		"closed":   func(p *pair, _ *Request, _ *bool) { assert.NoError(t, releaseRequest(p.a.ep.Close(CloseForce))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := fakePair(t, Config{}, likeRC(), likeUD())

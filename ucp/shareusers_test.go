@@ -191,8 +191,8 @@ func (m *member) fenced() bool {
 	var err error
 	m.a.Do(func(*Worker) {
 		ep := m.p.a.ep
-		err = errors.Join(letGo(ep.Put(first, m.addr(), m.p.a.key, nil)), ep.Fence())
-		err = errors.Join(err, letGo(ep.Put(m.slot[:n], m.addr(), m.p.a.key, nil)))
+		err = errors.Join(releaseRequest(ep.Put(first, m.addr(), m.p.a.key, nil)), ep.Fence())
+		err = errors.Join(err, releaseRequest(ep.Put(m.slot[:n], m.addr(), m.p.a.key, nil)))
 	})
 	return m.ok(err) && m.ok(m.a.Run(m.ctx, m.p.a.ep.Flush)) && m.get()
 }
@@ -209,10 +209,10 @@ func (m *member) dropped() bool {
 	m.a.Do(func(w *Worker) {
 		e, err = w.NewEP(m.p.b.w.Address(), EPConfig{OnError: func(e *EP, _ error) {
 			gone = true
-			_ = letGo(e.Close(CloseForce))
+			_ = releaseRequest(e.Close(CloseForce))
 		}})
 		if err == nil {
-			err = letGo(e.SendActive(hangUp, nil, make([]byte, m.rng.IntN(20_000)), nil))
+			err = releaseRequest(e.SendActive(hangUp, nil, make([]byte, m.rng.IntN(20_000)), nil))
 		}
 	})
 	return m.ok(err) && m.ok(m.a.Until(m.ctx, func() bool { return gone || m.p.oneself() && e.Err() != nil }))
@@ -234,7 +234,7 @@ func newUsers(t *testing.T, p *pair, steps int) (c *users, wait func()) {
 		w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
 	}
 	p.connect()
-	p.b.w.OnActive(hangUp, func(m *ActiveMessage) { _ = letGo(m.From.Close(CloseMode(rand.IntN(2)))) })
+	p.b.w.OnActive(hangUp, func(m *ActiveMessage) { _ = releaseRequest(m.From.Close(CloseMode(rand.IntN(2)))) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	c = &users{t: t, p: p, a: p.a.w.Share(), ctx: ctx}
 	if c.b = c.a; !p.oneself() {

@@ -308,7 +308,7 @@ func TestStream_EndOfEP(t *testing.T) {
 		want error
 	}{
 		"failed": {func(e *EP) { e.fail(ucs.StatusConnReset, ucs.ErrConnReset, nil) }, ucs.ErrConnReset},
-		"closed": {func(e *EP) { _ = letGo(e.Close(CloseForce)) }, ucs.ErrCanceled},
+		"closed": {func(e *EP) { _ = releaseRequest(e.Close(CloseForce)) }, ucs.ErrCanceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overAll(t, func(t *testing.T, p *pair) {

@@ -107,7 +107,7 @@ func (w *Worker) handleStreamTaken(c *wire.Control, e *EP) bool {
 		r.posted()
 		return true
 	}
-	if e.lane(wireup.AM) == nil { // messages move to another lane; goOn continues
+	if e.lane(wireup.AM) == nil { // messages move to another lane; resume continues
 		s.starved = true
 		return true
 	}

@@ -146,8 +146,8 @@ func (p *poster) stop() {
 	require.True(p.t, ws.Stopped())
 }
 
-// goOn has the process, which was stopped until now, go on.
-func (p *poster) goOn() {
+// resume has the process, which was stopped until now, go on.
+func (p *poster) resume() {
 	p.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.c.Process.Pid))
 	require.NoError(p.t, err)
@@ -190,7 +190,7 @@ func TestTuple_TargetStopped(t *testing.T) {
 	for _, r := range p.long() {
 		p.wait(r)
 	}
-	p.goOn()
+	p.resume()
 	assert.Equal(t, fmt.Sprintf("received %d through queues", p.through+posterCount), p.c.line(t))
 	p.c.end(t)
 }
@@ -212,7 +212,7 @@ func TestRndv_TargetStopped(t *testing.T) {
 					require.NotNil(t, r)
 					require.False(t, r.Done(), "the receiver took no part")
 				}
-				p.goOn()
+				p.resume()
 				for _, r := range reqs {
 					p.wait(r)
 				}

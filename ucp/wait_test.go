@@ -289,7 +289,7 @@ func TestSleep_DoneStartsOperations(t *testing.T) {
 		ready, err := p.a.w.engine.ReadyToSleep(func() bool {
 			if !started {
 				started = true
-				assert.NoError(t, letGo(p.a.ep.TagSend(1, []byte{1}, nil)))
+				assert.NoError(t, releaseRequest(p.a.ep.TagSend(1, []byte{1}, nil)))
 			}
 			return false
 		})

@@ -129,8 +129,8 @@ func (s *schedule) foldIn(v vector, k core) bool {
 	return true
 }
 
-// giveBack sends the result to the ranks outside of the core. It is the last part of a schedule.
-func (s *schedule) giveBack(v vector, k core) {
+// sendToExtra sends the result to the ranks outside of the core. It is the last part of a schedule.
+func (s *schedule) sendToExtra(v vector, k core) {
 	switch me := s.c.rank; {
 	case k.rank < 0:
 		s.recv(me+1, v.b)
@@ -152,7 +152,7 @@ func (s *schedule) recursiveDoubling(v vector) {
 			s.reduce(v.b, v.tmp)
 		}
 	}
-	s.giveBack(v, k)
+	s.sendToExtra(v, k)
 }
 
 // rabenseifner folds by recursive halving, after which each rank of the core has the result of one
@@ -171,7 +171,7 @@ func (s *schedule) rabenseifner(v vector) {
 			s.wait()
 		}
 	}
-	s.giveBack(v, k)
+	s.sendToExtra(v, k)
 }
 
 // halve is a reduce-scatter among the core: it leaves block rank of core.size with each.
