@@ -363,7 +363,7 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 		return m.Recv(b, p)
 	}
 	act := action{stage: &activeRecv, n: m.Length}
-	if d.buffer.Validate() != nil {
+	if d.buffer.ValidateReceive() != nil {
 		return nil, m.From.wrong(act, ucs.ErrInvalidParam, "the data has no valid length, or nothing takes it")
 	}
 	if m.rndv == nil {
@@ -374,7 +374,7 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 	}
 	r := m.w.newRequest(m.From, &activeRecv)
 	r.msg, r.onDone = m.w.newMessageRecord(), p.onDone()
-	r.msg.data, r.msg.typed = d.buffer, true
+	r.msg.typedData = typedData{data: d.buffer, typed: true} // whole: see write
 	r.msg.typedData.fetch(r, m.rndv, activeFetchStages)
 	m.rndv.free()
 	m.rndv = nil

@@ -260,6 +260,25 @@ func TestActive_RecvDataRejected(t *testing.T) {
 	}
 }
 
+// TestRecvData_Packer: data to send is rejected before anything of the message is lost.
+func TestRecvData_Packer(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	wrong := From(&source{data: make([]byte, 100)})
+	_, err := p.b.w.TagRecvData(wrong, 1, exact, nil, nil)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	var recv *Request
+	buf := make([]byte, 100)
+	p.b.w.OnActive(5, func(m *ActiveMessage) {
+		_, err := m.RecvData(wrong, nil)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+		recv, err = m.RecvData(Buffers(pieces(buf)), nil)
+		require.NoError(t, err)
+	})
+	require.NoError(t, p.finish(p.a.ep.SendActive(5, nil, pattern(100, 1), nil)))
+	require.NoError(t, p.finish(recv, nil))
+	requireBytes(t, pattern(100, 1), buf)
+}
+
 // TestActive_RecvDataTwice: a message can be received once.
 func TestActive_RecvDataTwice(t *testing.T) {
 	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
@@ -485,6 +504,49 @@ func (l *leaver) UnpackAt(off int, src []byte) error {
 		l.leave()
 	}
 	return err
+}
+
+// rejecter is an Unpacker that closes an EP and rejects what it gets.
+type rejecter struct{ leave func() }
+
+func (r rejecter) UnpackAt(int, []byte) error {
+	r.leave()
+	return errDrain
+}
+
+func (r rejecter) Finish(err error) error { return err }
+
+// TestUnpacker_ClosesAndRejects: an Unpacker that closes the EP of a message, and then rejects the message, fails no
+// later receive.
+func TestUnpacker_ClosesAndRejects(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	var info TagInfo
+	var recv *Request
+	left := 0
+	leave := func(from *EP) {
+		left++
+		recv.Release()
+		r, err := from.Close(CloseForce)
+		require.NoError(t, err)
+		r.Release()
+	}
+	recv, err = p.b.w.TagRecvData(To(rejecter{func() { leave(info.From) }}), 1, exact, &info, nil)
+	require.NoError(t, err)
+	send, err := p.a.ep.TagSend(1, pattern(rndvLen, 1), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return left == 1 && send.Done() })
+	send.Release()
+
+	buf := make([]byte, rndvLen)
+	for range 3 {
+		recv, err = p.b.w.TagRecvData(Buffers(pieces(buf)), 2, exact, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(other.TagSend(2, pattern(rndvLen, 2), nil)))
+		require.NoError(t, p.finish(recv, nil))
+		requireBytes(t, pattern(rndvLen, 2), buf)
+	}
 }
 
 // TestTag_UnpackerCloses: an Unpacker may close the EP from which it takes a message that was

@@ -258,7 +258,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	if b, ok := d.buffer.Contiguous(); ok {
 		return w.TagRecv(b, tag, mask, info, p)
 	}
-	if err := d.buffer.Validate(); err != nil {
+	if err := d.buffer.ValidateReceive(); err != nil {
 		return nil, recvError(0, fmt.Errorf("%w: the data has no valid length, or nothing takes it", err))
 	}
 	if w.closed {
@@ -266,7 +266,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
-	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
+	v.typedData, r.onDone = typedData{data: d.buffer, typed: true}, p.onDone() // whole: see write
 	if x := w.tag.matcher; x != nil {
 		return x.receive(v, tag, mask)
 	}

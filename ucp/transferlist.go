@@ -253,5 +253,10 @@ func (r *Request) abandonTransfers() {
 
 // lendsTransfers reports whether a transport accesses a buffer of the list.
 func (r *Request) lendsTransfers() bool {
-	return slices.ContainsFunc(r.transfers(), (*Request).bufferInUse)
+	for q := range r.ep.ops.all {
+		if q.parent == r && q.bufferInUse() {
+			return true
+		}
+	}
+	return false
 }

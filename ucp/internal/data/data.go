@@ -127,6 +127,14 @@ func (b *Buffer) Validate() error {
 	return nil
 }
 
+// ValidateReceive is Validate of data to receive into, which a Packer is not.
+func (b *Buffer) ValidateReceive() error {
+	if b.packer != nil {
+		return ucs.ErrInvalidParam
+	}
+	return b.Validate()
+}
+
 // Len returns the length in bytes: math.MaxInt for To, negative for what Validate refuses.
 func (b *Buffer) Len() int { return b.length }
 
