@@ -243,6 +243,7 @@ func (t *attempt) answered() error {
 	case codeYield:
 		t.drop()
 		c.try, c.state = nil, connWaiting
+		c.countDial(false)
 		return nil
 	case codeOpen:
 		t.drop()
@@ -285,6 +286,7 @@ func (t *attempt) failed(err error) {
 
 // dropPending takes c from the connections that are to open.
 func (it *Iface) dropPending(c *conn) {
+	c.countDial(false)
 	if i := slices.Index(it.pendingConns, c); i >= 0 {
 		unordered.Remove(&it.pendingConns, i)
 	}

@@ -124,7 +124,7 @@ func TestDial_Process(t *testing.T) {
 
 // TestDial_NoProgress: the time in which a worker makes no progress counts for none of its handshakes.
 func TestDial_NoProgress(t *testing.T) {
-	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	a, b := newEnd(t, Config{ConnTimeout: time.Hour, HelloTimeout: time.Hour}), newEnd(t, Config{})
 	c := a.to(b).conn
 	c.dialAll()
 	client, err := net.Dial("tcp4", netip.AddrPortFrom(a.it.dev.v4, a.it.addr.port4).String())
@@ -133,17 +133,25 @@ func TestDial_NoProgress(t *testing.T) {
 	until(t, func() bool { return len(a.it.unproven.all) == 1 }, a)
 
 	limits := [...]*time.Time{&c.limit, &a.it.unproven.all[0].limit}
-	now := a.it.ticked.Add(time.Hour)
+	now := a.it.ticked.Add(time.Minute)
 	for _, limit := range limits {
 		*limit = now
 	}
 	a.it.forgive(now)
 	for _, limit := range limits {
-		assert.Equal(t, time.Hour-mostLate-deadlineTick, limit.Sub(now))
+		assert.Equal(t, time.Minute-mostLate-deadlineTick, limit.Sub(now))
 	}
 	a.it.forgive(now.Add(mostLate + deadlineTick))
 	for _, limit := range limits {
-		assert.Equal(t, time.Hour-mostLate-deadlineTick, limit.Sub(now), "a tick that is not late")
+		assert.Equal(t, time.Minute-mostLate-deadlineTick, limit.Sub(now), "a tick that is not late")
+	}
+	for _, limit := range limits {
+		*limit = now.Add(time.Hour - time.Second) // of a handshake that has begun since
+	}
+	a.it.ticked = now.Add(-time.Minute)
+	a.it.forgive(now)
+	for _, limit := range limits {
+		assert.Equal(t, time.Hour, limit.Sub(now))
 	}
 	a.it.ticked = time.Now().Add(-time.Hour)
 	for _, limit := range limits {
@@ -152,4 +160,20 @@ func TestDial_NoProgress(t *testing.T) {
 	until(t, func() bool { return time.Since(a.it.ticked) < time.Hour/2 }, a)
 	assert.Empty(t, a.errs)
 	assert.Len(t, a.it.unproven.all, 1)
+}
+
+// TestDial_CountsDials: a connection that fails when it is dialed, opens or fails later is not dialed any more.
+func TestDial_CountsDials(t *testing.T) {
+	before := dialing.Load()
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	a.dialSilent(3)
+	require.Equal(t, before+3, dialing.Load())
+	opened := a.to(b)
+	send(t, opened, 1, 64, a, b)
+	flush(t, opened, a, b)
+	assert.Equal(t, before+3, dialing.Load(), "one has opened")
+	for _, e := range a.eps[:3] {
+		e.conn.fail(ucs.ErrTimedOut)
+	}
+	assert.Equal(t, before, dialing.Load())
 }

@@ -57,6 +57,8 @@ type conn struct {
 	tries int
 	lost  uint64    // connection that the next attempt replaces
 	limit time.Time // by which it must be open, while dialing and waiting
+	// countsDial: it is one of it.dialing.
+	countsDial bool
 
 	within time.Duration // EPParams.Within of the EP that has made it
 
@@ -98,7 +100,7 @@ func (c *conn) start() {
 		c.state = connWaiting
 		c.becomePending(time.Now())
 	case it.mayDial():
-		it.setDialing(it.dialing + 1)
+		c.countDial(true)
 		c.becomePending(time.Now())
 		c.dial()
 		return
@@ -129,6 +131,18 @@ func (it *Iface) mayDial() bool {
 	return it.dialing < fewDialing || it.dialing < maxDialing && dialing.Load() < maxDialing
 }
 
+// countDial counts c as a connection that is being dialed, or not.
+func (c *conn) countDial(counts bool) {
+	if c.countsDial == counts {
+		return
+	}
+	if c.countsDial = counts; counts {
+		c.it.setDialing(c.it.dialing + 1)
+	} else {
+		c.it.setDialing(c.it.dialing - 1)
+	}
+}
+
 // setDialing notes how many connections the iface is dialing.
 func (it *Iface) setDialing(n int) {
 	dialing.Add(int64(n - it.dialing))
@@ -149,7 +163,7 @@ func (it *Iface) dialQueued(now time.Time) {
 		if it.queued = it.queued[1:]; c.state != connWaiting { // the peer has connected, or it has failed
 			continue
 		}
-		it.setDialing(it.dialing + 1)
+		c.countDial(true)
 		c.becomePending(now)
 		c.dial()
 	}

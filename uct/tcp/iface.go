@@ -66,7 +66,7 @@ type Iface struct {
 	table        map[keypair.PublicKey]*conn // by peer; those that are not broken
 	known        base.List[*conn]            // the same
 	pendingConns []*conn                     // dialing or waiting
-	dialing      int                         // of those, dialing, at the last tick or since; see setDialing
+	dialing      int                         // of those, dialing; see countDial
 	ticked       time.Time                   // the last tick, or when the timer began
 	queued       []*conn                     // that dial when mayDial, the next one first
 	opened       int

@@ -24,16 +24,11 @@ func (tk *ticker) Ready(uint32) int {
 	now := time.Now()
 	it.forgive(now)
 	it.expireUnproven(now)
-	dials := 0
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
-		c := it.pendingConns[i]
-		if now.After(c.limit) {
+		if c := it.pendingConns[i]; now.After(c.limit) {
 			c.fail(c.late())
-		} else if c.try != nil {
-			dials++
 		}
 	}
-	it.setDialing(dials)
 	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.lookForPeers(now)
@@ -45,7 +40,8 @@ func (tk *ticker) Ready(uint32) int {
 // progress, so what peers have sent by then has not been read.
 const mostLate = 10 * deadlineTick
 
-// forgive moves the time limits of handshakes by the time in which the worker has made no progress.
+// forgive moves the time limits of handshakes by the time in which the worker has made no progress. No handshake has
+// more than its whole time left then: some have begun since.
 func (it *Iface) forgive(now time.Time) {
 	late := now.Sub(it.ticked) - it.poll.Ticking() - mostLate
 	it.ticked = now
@@ -53,11 +49,18 @@ func (it *Iface) forgive(now time.Time) {
 		return
 	}
 	for _, c := range it.pendingConns {
-		c.limit = c.limit.Add(late)
+		c.limit = earlier(c.limit.Add(late), now.Add(c.openWithin()))
 	}
 	for _, p := range it.unproven.all {
-		p.limit = p.limit.Add(late)
+		p.limit = earlier(p.limit.Add(late), now.Add(it.cfg.HelloTimeout))
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // late is the error of a connection that has not opened in time.
