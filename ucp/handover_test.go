@@ -145,9 +145,12 @@ func TestHandOver_Refuses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, asked)
 	assert.ErrorIs(t, kept.HandOver(second), ucs.ErrInvalidParam, "Accept has returned")
-	require.NoError(t, w.Close())
+	require.NoError(t, l.Close())
 	_, err = w.ListenWith(l.Listener, ListenConfig{})
-	require.ErrorIs(t, err, ucs.ErrClosed)
+	require.ErrorIs(t, err, ucs.ErrClosed, "the other listener")
+	require.NoError(t, w.Close())
+	_, err = w.ListenWith(other.Listener, ListenConfig{})
+	require.ErrorIs(t, err, ucs.ErrClosed, "the worker")
 }
 
 // TestHandOver_Closes: a dialer that waits for the second worker fails as soon as one of the listeners closes, or the

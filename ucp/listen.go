@@ -209,7 +209,7 @@ type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 // listener of another worker of the context, which another goroutine may own. The two share the socket of with, whose
 // limits of dialers and users apply; MaxHandshakes, MaxPerSource and AllowUIDs of cfg have no effect. So one port serves
 // several workers, each with a CPU of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
-// ErrClosed, those of opening the network device of the listener.
+// ErrClosed also if with is closed, those of opening the network device of the listener.
 func (w *Worker) ListenWith(with *Listener, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
 	if err := l.join(with); err != nil {
@@ -255,6 +255,9 @@ func (l *Listener) join(with *Listener) error {
 	}
 	if err := l.configure(); err != nil {
 		return err
+	}
+	if with.boot.Closed() {
+		return ucs.ErrClosed
 	}
 	l.boot, l.at, l.inbox = with.boot, with.at, bootstrap.NewInbox(l.w.dialersWait)
 	return l.w.useNetwork(l.at, true)
@@ -307,7 +310,8 @@ func (l *Listener) Detach() (*os.File, error) {
 
 // Drain stops accepting dialers and serves those that it has accepted: served is closed when each of them has
 // connected or failed. This needs progress of the worker, and of the workers that dialers were handed over to. Call Close
-// afterwards; it rejects dialers that are not served yet. Call Drain once.
+// afterwards; it rejects dialers that are not served yet. Listeners that share a socket stop together: call Drain or
+// Detach of one of them, once.
 func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain(l.w.dialersWait) }
 
 // Publish sends the key of mem to dialers that are accepted later, under a name of 1 to

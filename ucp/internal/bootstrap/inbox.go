@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -64,7 +65,8 @@ func (b *Inbox) remove(r *Request) bool {
 }
 
 // HandOver moves a request that Take has returned, and that waits for a reply, to another inbox, whose owner then
-// replies. A request of a dialer that is gone stays. ErrClosed if the inbox is closed: the caller still replies.
+// replies. A request of a dialer that is gone stays. From now on the request may be evicted, as that owner may make no
+// progress and all share the places of a listener. ErrClosed if the inbox is closed: the caller still replies.
 func (r *Request) HandOver(to *Inbox) error {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
@@ -77,5 +79,7 @@ func (r *Request) HandOver(to *Inbox) error {
 		r.inbox = from
 		return ucs.ErrClosed
 	}
+	r.stage, r.staged = stageConnect, time.Now()
+	r.l.noteFreed()
 	return nil
 }

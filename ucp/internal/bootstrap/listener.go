@@ -186,6 +186,9 @@ func (l *Listener) Close() error {
 // Inbox has the requests of the dialers.
 func (l *Listener) Inbox() *Inbox { return l.inbox }
 
+// Closed reports whether Close was called.
+func (l *Listener) Closed() bool { return l.ctx.Err() != nil }
+
 // Pauses of the accept loop when the process is out of descriptors.
 const (
 	acceptPauseMin = 5 * time.Millisecond

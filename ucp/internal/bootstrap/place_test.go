@@ -211,3 +211,20 @@ func TestFlood(t *testing.T) {
 		})
 	}
 }
+
+// TestPlace_HandedOver: a request that was handed over to a worker which does not reply makes room for others.
+func TestPlace_HandedOver(t *testing.T) {
+	l := open(t, "tcp", ":0", Config{MaxHandshakes: 1, HelloTimeout: time.Hour})
+	other := NewInbox(func() {})
+	start := time.Now()
+	r := l.enterAt(from("10.0.0.1"), start)
+	require.NotNil(t, r)
+	r.stage = stageOwner
+	require.Nil(t, l.enterAt(from("10.0.0.2"), start.Add(time.Hour)))
+	require.NoError(t, r.HandOver(other))
+	require.Nil(t, l.enterAt(from("10.0.0.2"), start))
+	require.NotNil(t, l.enterAt(from("10.0.0.2"), time.Now().Add(time.Hour)))
+	assert.True(t, r.wasEvicted())
+	other.Close()
+	require.ErrorIs(t, l.request(from("10.0.0.3")).HandOver(other), ucs.ErrClosed)
+}
