@@ -142,7 +142,7 @@ func TestProcess_Failure(t *testing.T) {
 func TestServe_RefusesWhatIsNoCommand(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                               "ok gucx 7\n",
-		"address":                        "ok 20",
+		"address":                        "ok 01", // of version 2
 		"dance":                          "failed: ",
 		"connect 1":                      "failed: ",
 		"connect 00":                     "failed: ",
