@@ -84,13 +84,7 @@ func (l *listener) resume(now time.Time) {
 
 // receiveConn begins the handshake of an accepted connection. Another one makes room for it.
 func (it *Iface) receiveConn(fd int, from netip.AddrPort) {
-	source := sourceOf(from.Addr())
-	for it.unnamed.count[source] >= it.cfg.MaxPerSource {
-		it.evictOne(func(u *unnamed) bool { return u.source == source })
-	}
-	for len(it.unnamed.all) >= it.allowed {
-		it.evictOne(anyUnnamed)
-	}
+	it.makeRoom(sourceOf(from.Addr()))
 	c := &Conn{it: it, fd: fd, from: from, state: connMagic}
 	if it.conns.Len() >= it.cfg.MaxConns && !it.evictOne(anyUnnamed) {
 		_ = unix.Close(fd)
@@ -106,6 +100,24 @@ func (it *Iface) receiveConn(fd int, from netip.AddrPort) {
 	c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
 	_ = it.tickWithin(deadlineTick)
 	c.receive() // what it says is often there already
+}
+
+// makeRoom evicts unnamed connections until there may be one more of the source.
+func (it *Iface) makeRoom(source netip.Prefix) {
+	for it.unnamed.count[source] >= it.cfg.MaxPerSource {
+		it.evictOne(func(u *unnamed) bool { return u.source == source })
+	}
+	for len(it.unnamed.all) >= it.allowed {
+		it.evictOne(anyUnnamed)
+	}
+}
+
+// unname makes an open connection, whose EP was closed, one of those that no EP names.
+func (c *Conn) unname() {
+	it := c.it
+	it.makeRoom(sourceOf(c.from.Addr()))
+	c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
+	_ = it.tickWithin(it.unnamedTick())
 }
 
 // sourceOf is where a connection comes from: an IPv4 address or a network of IPv6.

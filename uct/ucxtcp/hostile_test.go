@@ -201,6 +201,35 @@ func TestHostile_FloodOfConnections(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
+// TestHostile_LeftConnections: connections of EPs that were closed, on which peers go on to send, count as those that no EP names.
+func TestHostile_LeftConnections(t *testing.T) {
+	for _, cfg := range []Config{{MaxUnnamed: 3}, {MaxPerSource: 3}} {
+		e := newEnd(t, cfg)
+		p := newRawPeer(t, e)
+		var streams []*stream
+		for range 8 {
+			ep := e.to(p.port, uct.DialNow)
+			s := p.accept()
+			s.hear(len(first(0, false, 0)))
+			s.say(event(eventAckRequest))
+			until(t, "connected", func() bool { return ep.sends }, e)
+			require.NoError(t, ep.Close())
+			streams = append(streams, s)
+		}
+		for _, s := range streams[:5] {
+			s.ended()
+		}
+		until(t, "cleaned", func() bool { return e.it.conns.Len() == 3 }, e)
+		assert.Equal(t, uint64(5), e.it.limits.evicted.Load())
+		assert.Len(t, e.it.unnamed.all, 3)
+		e.got = nil
+		for _, s := range streams[5:] {
+			s.say(message("still here"))
+		}
+		until(t, "messages", func() bool { return len(e.got) == 3 }, e)
+	}
+}
+
 // TestHostile_MaxConns: connections of peers that EPs name are not evicted.
 func TestHostile_MaxConns(t *testing.T) {
 	e := newEnd(t, Config{MaxConns: 2})

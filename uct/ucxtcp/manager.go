@@ -274,7 +274,7 @@ func (c *Conn) takeEvent(b []byte) error {
 		c.due |= dueAck
 		if c.closing { // if this side has shut it down already, the acknowledgement fails and the peer connects anew
 			c.closing = false
-			c.unnamed = c.it.unnamed.add(c, time.Now().Add(c.it.cfg.HelloTimeout))
+			c.unname()
 		}
 	case eventAck, eventAckRequest:
 		joins := event == eventAckRequest
@@ -307,7 +307,6 @@ func (c *Conn) takeEvent(b []byte) error {
 // leave ends the use of the connection by its EP, which is closed. early is what the EP has posted and the
 // connection could not send yet.
 func (c *Conn) leave(early []byte) {
-	it := c.it
 	c.ep, c.early = nil, early
 	switch {
 	case c.state >= connBroken:
@@ -315,7 +314,7 @@ func (c *Conn) leave(early []byte) {
 		c.discard()
 	case c.peerSends && !c.toEP && !c.requested:
 		c.sayFin()
-		c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
+		c.unname()
 	default:
 		if c.state == connOpen && !c.requested { // else opened says it, behind early
 			c.sayFin()
