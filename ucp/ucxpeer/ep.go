@@ -19,6 +19,7 @@ type EP struct {
 	errMode ucxwire.ErrMode
 	peer    *peer
 	sn      uint16
+	backTo  *peer // of which it is peer.back; nil: of none
 	state   epState
 	cause   ucs.Status
 	err     error
@@ -352,6 +353,9 @@ func (e *EP) release(st ucs.Status, err error) {
 	e.waiting, e.first, e.last, e.control = false, nil, nil, nil
 	if e.sock != nil {
 		e.sock.close()
+	}
+	if p := e.backTo; p != nil {
+		p.back, p.backOver = nil, e.lane.Conn()
 	}
 	delete(e.w.lanes, e.lane)
 	e.w.eps.Remove(e.id)

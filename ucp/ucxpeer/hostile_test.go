@@ -93,16 +93,19 @@ func (h *hostile) dial() {
 	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
 	require.NoError(h.t, err)
 	h.conn = conn
-	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
-	request := le.AppendUint32(nil, connRequest)
-	request = append(request, 0)
-	request = le.AppendUint64(request, h.serial)
-	h.serial++
-	request = append(append(request, 2, 0, byte(own>>8), byte(own)), h.claim[:]...)
-	request = append(request, make([]byte, 8)...)
 	_, err = conn.Write(le.AppendUint64(nil, 0xCAFEBABE12345678))
 	require.NoError(h.t, err)
-	h.send(frameCM, request)
+	h.send(frameCM, h.request(h.serial))
+	h.serial++
+}
+
+// request asks to send on the connection with a serial.
+func (h *hostile) request(serial uint64) []byte {
+	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
+	b := append(le.AppendUint32(nil, connRequest), 0)
+	b = le.AppendUint64(b, serial)
+	b = append(append(b, 2, 0, byte(own>>8), byte(own)), h.claim[:]...)
+	return append(b, make([]byte, 8)...)
 }
 
 // send writes a frame; errors are those of a connection that the worker has broken.
@@ -349,20 +352,24 @@ func TestHostile_Random(t *testing.T) {
 // accept takes the connection that the worker makes to the peer, and answers its request with event.
 func (h *hostile) accept(event uint32) {
 	h.hangUp()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		conn, err := h.listen.Accept()
-		assert.NoError(h.t, err)
-		accepted <- conn
-	}()
-	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool {
-		h.w.Progress()
-		select {
-		case h.conn = <-accepted:
-		default:
-		}
-		return h.conn != nil
-	})
+	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool { h.w.Progress(); return h.dialed() })
+	h.answer(event)
+}
+
+// dialed takes a connection that the worker has made to the peer, if there is one.
+func (h *hostile) dialed() bool {
+	require.NoError(h.t, h.listen.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+	conn, err := h.listen.Accept()
+	if err != nil {
+		require.ErrorIs(h.t, err, os.ErrDeadlineExceeded)
+		return false
+	}
+	h.conn = conn
+	return true
+}
+
+// answer answers the request of the worker on the connection with event.
+func (h *hostile) answer(event uint32) {
 	h.full(make([]byte, 8)) // the magic number
 	id, _ := h.read()
 	require.Equal(h.t, uint8(frameCM), id)

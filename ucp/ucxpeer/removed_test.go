@@ -185,6 +185,81 @@ func TestRemoved_Reply(t *testing.T) {
 	})
 }
 
+// TestRemoved_Flood: a peer whose EP was closed and that checks again and again is replied to over one connection, as long as
+// it keeps that open.
+func TestRemoved_Flood(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	_, err := e.Close(ucxpeer.CloseForce)
+	require.NoError(t, err)
+	check := ucxwire.WireupMsg{Type: ucxwire.WireupEPCheck, ErrMode: ucxwire.ErrModePeer, SrcEP: 0x4001, DstEP: h.ep}
+	for range 50 {
+		h.wireup(check)
+	}
+	checks := h.conn
+	defer checks.Close()
+	h.conn = nil
+	h.accept(connJoin)
+	assert.Equal(t, ucxwire.WireupEPRemoved, h.readWireup().Type)
+	h.finish()
+	replies := h.conn
+	defer replies.Close()
+	h.conn = checks
+	check.Address = h.address()
+	for range 150 {
+		h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &check))
+	}
+	h.expectBroken() // there is nothing to reply on
+	for range 10 {
+		w.Progress()
+		require.False(t, h.dialed())
+	}
+	assert.Zero(t, w.Stats().Malformed)
+
+	require.NoError(t, replies.Close()) // the next one is replied to
+	h.conn = nil
+	e = h.named(ucxpeer.EPConfig{PeerErrors: true})
+	_, err = e.Close(ucxpeer.CloseForce)
+	require.NoError(t, err)
+	check.DstEP = h.ep
+	h.wireup(check)
+	asked := h.conn
+	defer asked.Close()
+	h.conn = nil
+	h.accept(connAck)
+	assert.Equal(t, ucxwire.WireupEPRemoved, h.readWireup().Type)
+}
+
+// TestRequest_OnClosedConnection: a peer that asks for an endpoint on the connection of an EP which was closed gets a reply over
+// another connection, or the connection ends.
+func TestRequest_OnClosedConnection(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	h := newHostile(t, w)
+	address := h.address()
+	e, err := w.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), ucxpeer.EPConfig{PeerErrors: true})
+	require.NoError(t, err)
+	h.accept(connAck)
+	require.Equal(t, ucxwire.WireupRequest, h.readWireup().Type)
+	h.send(frameCM, h.request(0))
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, ErrMode: ucxwire.ErrModePeer, ConnSN: 1, SrcEP: 0x4002})
+	_, err = e.Close(ucxpeer.CloseForce)
+	require.NoError(t, err)
+	asked, replied := h.conn, false
+	defer asked.Close()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		w.Progress()
+		replied = h.dialed()
+		return replied || h.broken()
+	})
+	if replied {
+		h.answer(connAck)
+		m := h.readWireup()
+		assert.Equal(t, ucxwire.WireupReply, m.Type)
+		assert.Equal(t, uint64(0x4002), m.DstEP)
+	}
+}
+
 // finish waits until the worker has flushed and finished its side of the connection.
 func (h *hostile) finish() {
 	for {

@@ -20,7 +20,14 @@ type peer struct {
 	ifaces []netip.AddrPort
 	// named: the program has its address. The record is kept then: UCX never counts its endpoints to a worker anew.
 	named bool
+	// back is an EP on a connection of its own to the peer, which was made for replies; there is one at a time. backOver is the
+	// connection of the last one that was closed.
+	back     *EP
+	backOver *ucxtcp.Conn
 }
+
+// maxReplies is how many messages of EPs that were made for replies may wait.
+const maxReplies = 64
 
 // mayAccept reports whether a connection may get one more EP that a peer makes and that the program has not admitted. Such
 // an EP makes its connection exempt from the transport's limits.
@@ -267,8 +274,11 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)
+	if err != nil && slices.Contains(p.ifaces, a.conn.Peer()) { // an EP of this side was closed on it
+		lane, err = w.dialBack(a.conn.Peer(), &m.Address)
+	}
 	if err != nil {
-		w.stats.Refused++
+		w.unanswered(a, err)
 		return nil
 	}
 	e := w.newEP(lane)
@@ -288,7 +298,7 @@ func (w *Worker) peerFinished(c *ucxtcp.Conn) {
 }
 
 // checkEP replies to a check of an endpoint that is not there: on an EP to the peer that checks, or on one that is made for the
-// reply.
+// reply. If there is none, the end of the connection tells the peer.
 func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	if w.eps.Find(m.DstEP) != nil {
 		return
@@ -324,25 +334,45 @@ func (w *Worker) openEP(a arrival, uuid uint64) *EP {
 	return nil
 }
 
-// replyEP makes an EP for one reply to a message: on the connection that brought it, or, if an EP of this side was closed on that,
-// on a new connection to the peer if the program has its address. nil: none can be made.
+// replyEP is an EP for one reply to a message: on the connection that brought it, or, if an EP of this side was closed on that, on
+// another connection to the peer if the program has its address. nil: there is none. The caller closes the EP.
 func (w *Worker) replyEP(a arrival, m *ucxwire.WireupMsg) *EP {
+	p := w.peers[m.Address.UUID]
+	if p != nil && !slices.Contains(p.ifaces, a.conn.Peer()) {
+		p = nil
+	}
+	if p != nil && p.back != nil && len(p.back.control) < maxReplies {
+		return p.back
+	}
 	if !w.mayAccept(a.conn) {
 		w.stats.Refused++
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)
-	if p := w.peers[m.Address.UUID]; err != nil && p != nil && slices.Contains(p.ifaces, a.conn.Peer()) {
+	back := err != nil && p != nil && p.back == nil && (p.backOver == nil || p.backOver.Ended())
+	if back {
 		lane, err = w.dialBack(a.conn.Peer(), &m.Address)
 	}
 	if err != nil {
-		w.stats.Refused++
+		w.unanswered(a, err)
 		return nil
 	}
 	e := w.newEP(lane)
 	e.errMode = ucxwire.ErrModePeer
 	e.count(a.conn.Network())
+	if back {
+		p.back, p.backOver, e.backTo = e, nil, p
+	}
 	return e
+}
+
+// unanswered ends the connection of a message that gets no reply, unless an EP of this side uses it: the peer would wait for
+// ever.
+func (w *Worker) unanswered(a arrival, why error) {
+	w.stats.Refused++
+	if a.conn.EP() == nil {
+		a.conn.End(why)
+	}
 }
 
 // dialBack connects to the interface of an address that listens at the given place.

@@ -116,8 +116,20 @@ func (c *Conn) Resume() {
 }
 
 // Drop breaks the connection because the peer does not keep to the protocol of the layer above. Its EP fails
-// with ErrConnReset and cause.
+// with ErrConnReset and cause, and does not connect again.
 func (c *Conn) Drop(cause error) { c.malformed(cause) }
+
+// End breaks the connection because the peer gets no answer on it. Its EP fails as after Drop, but the end does not count as
+// that of a peer that breaks the protocol.
+func (c *Conn) End(cause error) {
+	if c.state < connBroken {
+		c.left, c.adopted = false, false
+		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, cause))
+	}
+}
+
+// Ended reports that the connection is broken or closed.
+func (c *Conn) Ended() bool { return c.state >= connBroken }
 
 // setEvents sets what the kernel reports.
 func (c *Conn) setEvents() {
@@ -198,8 +210,7 @@ func (c *Conn) refuse(err error) {
 func (c *Conn) malformed(err error) {
 	if c.state < connBroken {
 		c.it.limits.malformed.Inc()
-		c.left = false
-		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
+		c.End(err)
 	}
 }
 
