@@ -349,9 +349,10 @@ func (e *EP) tellFailed() {
 	}
 }
 
-// fail fails an EP; Progress calls OnError. A connection fails with it.
+// fail fails an EP; Progress calls OnError. A connection fails with it, and is not made again.
 func (e *EP) fail(err error) {
 	if e.conn != nil {
+		e.conn.adopted = false
 		e.conn.fail(err)
 		return
 	}

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
@@ -165,6 +167,34 @@ func TestAdopt_Redials(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
+// TestAdopt_OwnEnd: an EP does not connect again when this side has ended the connection that the EP has adopted.
+func TestAdopt_OwnEnd(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		end  func(*Conn)
+		want error
+	}{
+		{"timeout", Config{ConnTimeout: 50 * time.Millisecond}, func(*Conn) {}, ucs.ErrTimedOut},
+		{"malformed", Config{}, func(c *Conn) { c.Drop(errMalformed) }, ucs.ErrConnReset},
+		{"no answer", Config{}, func(c *Conn) { c.End(errConnected) }, ucs.ErrConnReset},
+	} {
+		e := newEnd(t, tc.cfg)
+		p := newRawPeer(t, e)
+		s := p.dial(first(p.port, false, 0))
+		s.hear(frameLen + eventLen)
+		ep := e.to(p.port, uct.DialOnUse)
+		hi(t, ep)
+		tc.end(ep.conn)
+		until(t, tc.name, func() bool { return len(e.errs) == 1 }, e)
+		assert.ErrorIs(t, e.errs[0], tc.want, tc.name)
+		assert.Nil(t, ep.conn, tc.name)
+		s.ended()
+		assert.Zero(t, e.it.conns.Len(), tc.name)
+		require.NoError(t, ep.Close())
+	}
+}
+
 // TestClose_PeerJoins: a peer that asks to send on the connection of an EP that was closed is heard, if the connection is not shut
 // down yet.
 func TestClose_PeerJoins(t *testing.T) {
@@ -179,9 +209,10 @@ func TestClose_PeerJoins(t *testing.T) {
 	require.NoError(t, ep.Close())
 	require.True(t, c.closing)
 	s.say(requestFrame(p.port, false, 0))
-	for !c.peerSends { // Progress would shut it down
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // Progress would shut it down
 		c.receive()
-	}
+		return c.peerSends
+	})
 	want := append(event(eventAck), event(eventFin)...)
 	assert.Equal(t, want, s.hear(len(want)))
 	s.say(message("hello"))

@@ -142,6 +142,7 @@ func (c *Conn) lookForPeer() bool {
 	case alive.Idle:
 		return false
 	case alive.Gone:
+		c.adopted = false
 		c.fail(fmt.Errorf("%w: the peer's host has acknowledged nothing for %v", ucs.ErrTimedOut, c.it.cfg.UserTimeout))
 	}
 	return true
