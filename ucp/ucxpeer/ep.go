@@ -427,6 +427,20 @@ func (e *EP) busy() bool {
 	return false
 }
 
+// onlyFlushes reports that the EP closes, and that nothing is in progress but the flush of Close, for which the peer's endpoint is
+// not needed.
+func (e *EP) onlyFlushes() bool {
+	if e.state != epClosing || e.completed < e.issued {
+		return false
+	}
+	for r := e.live; r != nil; r = r.next {
+		if r.op != &opClose && r.op != &opStreamRecv {
+			return false
+		}
+	}
+	return true
+}
+
 // closeIfIdle ends a close, at the next progress, once all operations have ended. The flush does not wait for messages
 // that the peer has not matched.
 func (e *EP) closeIfIdle() {

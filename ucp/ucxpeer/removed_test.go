@@ -91,6 +91,31 @@ func TestRemoved_Fails(t *testing.T) {
 	}
 }
 
+// TestRemoved_Closing: an EP whose close waits for its flush only is closed without error when the peer has removed its endpoint
+// too.
+func TestRemoved_Closing(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{})
+	w.OnError(func(_ *ucxpeer.EP, err error) { assert.NoError(t, err) })
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	closing, err := e.Close(ucxpeer.CloseFlush)
+	require.NoError(t, err)
+	require.False(t, closing.Done(), "the peer has not acknowledged the flush")
+	id, flush := h.read()
+	require.Equal(t, uint8(framePut), id)
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, ErrMode: ucxwire.ErrModePeer, SrcEP: 7, DstEP: h.ep})
+	h.send(framePut, make([]byte, 20)) // its acknowledgement shows that the message has arrived
+	id, _ = h.read()
+	require.Equal(t, uint8(framePutAck), id)
+	for range 10 {
+		w.Progress()
+	}
+	require.False(t, closing.Done())
+	h.send(framePutAck, flush[16:20])
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return closing.Done() })
+	assert.NoError(t, closing.Err())
+}
+
 // TestRemoved_Check: a peer that closes its connection to an EP is asked whether its endpoint is there.
 func TestRemoved_Check(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})

@@ -208,7 +208,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 	case ucxwire.WireupEPCheck:
 		w.checkEP(a, &m)
 	case ucxwire.WireupEPRemoved:
-		if e := w.epOf(a, m.DstEP); e != nil {
+		if e := w.epOf(a, m.DstEP); e != nil && !e.onlyFlushes() {
 			e.failLater(fmt.Errorf("%w: the peer has no such endpoint", ucs.ErrConnReset))
 		}
 	}
