@@ -77,8 +77,11 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if a.UUID == w.uuid {
 		return fail(fmt.Errorf("%w: it is the address of this worker", ucs.ErrUnsupported))
 	}
-	from := ifaces(&a)
-	w.tcp.AllowSources(from)
+	params, to, err := w.choose(&a)
+	if err != nil {
+		return fail(err)
+	}
+	from := w.ifaces(&a, to)
 	p := w.peerOf(a.UUID)
 	mode := ucxwire.ErrModeNone
 	if cfg.PeerErrors {
@@ -88,26 +91,34 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		if e.errMode != mode {
 			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
 		}
-		p.named, p.ifaces, e.adopted = true, from, true
+		w.name(p, from)
+		e.adopted = true
 		e.uncount()
 		return e, nil
 	}
-	e, err := w.connect(p, &a)
+	lane, err := w.tcp.NewEP(params)
 	if err != nil {
 		w.dropPeer(p)
 		return fail(err)
 	}
-	p.named, p.ifaces, e.errMode, e.adopted = true, from, mode, true
+	e := w.newEP(lane.(*ucxtcp.EP))
+	e.peer, e.sn, e.errMode, e.adopted = p, p.add(e), mode, true
+	w.name(p, from)
 	if cfg.PeerErrors {
 		e.request()
 	}
 	return e, nil
 }
 
-// connect makes an EP to the interface of an address to which the way is best; the first one of several.
-func (w *Worker) connect(p *peer, a *ucxwire.Address) (*EP, error) {
+// name records that the program has the address of a peer, which listens at the given places.
+func (w *Worker) name(p *peer, ifaces []netip.AddrPort) {
+	p.named, p.ifaces = true, ifaces
+	w.tcp.AllowSources(ifaces)
+}
+
+// choose returns the interface of an address to which the way is best, and where it listens; the first one of several.
+func (w *Worker) choose(a *ucxwire.Address) (to uct.EPParams, at netip.AddrPort, err error) {
 	why, best := "the address has no tcp interface", 0
-	var to uct.EPParams
 	for _, d := range a.Devices {
 		for _, i := range d.Ifaces {
 			if i.Transport != tcpSum {
@@ -124,15 +135,10 @@ func (w *Worker) connect(p *peer, a *ucxwire.Address) (*EP, error) {
 		}
 	}
 	if to.DeviceAddr == nil {
-		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
+		return to, at, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
 	}
-	lane, err := w.tcp.NewEP(to)
-	if err != nil {
-		return nil, err
-	}
-	e := w.newEP(lane.(*ucxtcp.EP))
-	e.peer, e.sn = p, p.add(e)
-	return e, nil
+	at, err = ucxtcp.ParseAddr(to.DeviceAddr, to.IfaceAddr)
+	return to, at, err
 }
 
 // newEP makes the record of an EP with a lane.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"testing"
@@ -28,6 +29,7 @@ var le = binary.LittleEndian
 type hostile struct {
 	t      *testing.T
 	w      *ucxpeer.Worker
+	ip     [4]byte      // at which both are
 	listen net.Listener // where it says that it listens,
 	claim  [4]byte      // by this IP address
 	conn   net.Conn
@@ -49,9 +51,13 @@ const (
 )
 
 func newHostile(t *testing.T, w *ucxpeer.Worker) *hostile {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	return newHostileAt(t, w, [4]byte{127, 0, 0, 1})
+}
+
+func newHostileAt(t *testing.T, w *ucxpeer.Worker, ip [4]byte) *hostile {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: ip[:]})
 	require.NoError(t, err)
-	h := &hostile{t: t, w: w, listen: l, claim: [4]byte{127, 0, 0, 1}, uuid: rand.Uint64()}
+	h := &hostile{t: t, w: w, ip: ip, listen: l, claim: ip, uuid: rand.Uint64()}
 	h.target, _, err = ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
 	require.NoError(t, err)
 	t.Cleanup(func() { h.hangUp(); _ = l.Close() })
@@ -90,7 +96,7 @@ func (h *hostile) open() {
 func (h *hostile) dial() {
 	h.hangUp()
 	port := binary.BigEndian.Uint16(h.target.Devices[0].Ifaces[0].Addr)
-	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
+	conn, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: h.ip[:], Port: int(port)})
 	require.NoError(h.t, err)
 	h.conn = conn
 	_, err = conn.Write(le.AppendUint64(nil, 0xCAFEBABE12345678))
@@ -386,27 +392,75 @@ func (h *hostile) address() ucxwire.Address {
 	return a
 }
 
+// nameOn makes an EP to the peer, whose address has devices with these IP addresses.
+func (h *hostile) nameOn(ips ...[4]byte) {
+	a := h.address()
+	first := a.Devices[0]
+	a.Devices = nil
+	for _, ip := range ips {
+		d := first
+		if d.Addr[0] == 0 || ip != h.ip { // else it has the form of a loopback device
+			d.Addr = append([]byte{0, 2}, ip[:]...)
+		}
+		a.Devices = append(a.Devices, d)
+	}
+	_, err := h.w.NewEP(ucxwire.AppendAddress(nil, &a, ucxwire.Layout{}), ucxpeer.EPConfig{})
+	require.NoError(h.t, err)
+}
+
+// otherNetwork is a network with IPv4 that is not loopback. The test skips where there is none.
+func otherNetwork(t *testing.T) (ip [4]byte, cfg ucxpeer.Config) {
+	for _, n := range networks(t) {
+		if n.ip.Is4() {
+			return n.ip.As4(), ucxpeer.Config{Device: n.device, TCP: ucxtcp.Config{Family: n.family}}
+		}
+	}
+	t.Skip("this host has an IPv4 address on loopback only")
+	return
+}
+
 // TestNewEP_AllowsSources: a peer whose address lists several devices may connect from one and claim to listen on another.
 func TestNewEP_AllowsSources(t *testing.T) {
-	w := newWorker(t, ucxpeer.Config{})
-	h := newHostile(t, w)
-	h.claim = [4]byte{127, 0, 0, 2}
+	ip, cfg := otherNetwork(t)
+	w := newWorker(t, cfg)
+	h := newHostileAt(t, w, ip)
+	h.claim = [4]byte{198, 51, 100, 1}
 	h.dial()
 	h.expectBroken()
-	a := h.address()
-	second := a.Devices[0]
-	second.Addr = append([]byte{0, 2}, h.claim[:]...)
-	a.Devices = append(a.Devices, second)
-	_, err := w.NewEP(ucxwire.AppendAddress(nil, &a, ucxwire.Layout{}), ucxpeer.EPConfig{})
-	require.NoError(t, err)
+	h.nameOn(ip, h.claim)
 	h.dial()
 	id, body := h.read()
 	assert.Equal(t, uint8(frameCM), id)
 	assert.Equal(t, uint32(connAck), le.Uint32(body))
 
-	h.claim = [4]byte{127, 0, 0, 3} // not in its address
+	h.claim = [4]byte{198, 51, 100, 2} // not in its address
 	h.dial()
 	h.expectBroken()
+}
+
+// TestNewEP_OtherHosts: addresses of this host in the address of a peer on another host allow no process of this host to connect as
+// that peer.
+func TestNewEP_OtherHosts(t *testing.T) {
+	t.Run("loopback", func(t *testing.T) {
+		w := newWorker(t, ucxpeer.Config{})
+		h := newHostile(t, w)
+		h.claim = [4]byte{127, 0, 0, 2}
+		h.nameOn(h.ip, h.claim)
+		h.dial()
+		h.expectBroken()
+	})
+	t.Run("private", func(t *testing.T) {
+		ip, cfg := otherNetwork(t)
+		h := newHostileAt(t, newWorker(t, cfg), ip)
+		h.claim = ip
+		h.claim[3] ^= 1
+		if ucxtcp.IsLocal(netip.AddrFrom4(h.claim)) {
+			t.Skip("this host has several addresses of the network")
+		}
+		h.nameOn(h.claim, ip) // of two in the same network, the first is taken
+		h.dial()
+		h.expectBroken()
+	})
 }
 
 // TestNewEP_Serials: the EPs to a worker are numbered on when the ones before are closed, as UCX's are.

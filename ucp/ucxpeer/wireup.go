@@ -90,14 +90,17 @@ func (w *Worker) requestOf(a arrival, id uint64) *Request {
 	return r
 }
 
-// ifaces are where the tcp interfaces of an address listen.
-func ifaces(a *ucxwire.Address) (all []netip.AddrPort) {
+// ifaces are where the tcp interfaces of the address of a peer listen that are reachable; the EP connects to one of them. A peer on
+// another host may have addresses that this host has too, such as private ones: these are left out, as processes of this host
+// could connect from them.
+func (w *Worker) ifaces(a *ucxwire.Address, to netip.AddrPort) (all []netip.AddrPort) {
 	for _, d := range a.Devices {
 		for _, i := range d.Ifaces {
-			if i.Transport != tcpSum {
+			at, err := ucxtcp.ParseAddr(d.Addr, i.Addr)
+			if err != nil || i.Transport != tcpSum {
 				continue
 			}
-			if at, err := ucxtcp.ParseAddr(d.Addr, i.Addr); err == nil {
+			if ok, _ := w.tcp.Reachable(d.Addr, i.Addr); ok && (at == to || !ucxtcp.IsLocal(at.Addr()) || ucxtcp.IsLocal(to.Addr())) {
 				all = append(all, at)
 			}
 		}

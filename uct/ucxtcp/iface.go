@@ -3,6 +3,7 @@ package ucxtcp
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -148,7 +149,8 @@ func (it *Iface) OnLeave(f func(c *Conn, err error)) { it.onLeave = f }
 func (it *Iface) OnFin(f func(c *Conn)) { it.onFin = f }
 
 // AllowSources says that one peer listens on all these addresses: it may connect from the IP address of one and claim to listen on
-// another. The caller knows this from a trusted source. The iface stores it until Close.
+// another. The caller knows this from a trusted source, and leaves out addresses of other hosts than the peer's: see IsLocal. The
+// iface stores it until Close.
 func (it *Iface) AllowSources(listens []netip.AddrPort) {
 	for _, at := range listens {
 		for _, from := range listens {
@@ -157,6 +159,23 @@ func (it *Iface) AllowSources(listens []netip.AddrPort) {
 			}
 		}
 	}
+}
+
+// IsLocal reports that an address is one of this host, so that a process of this host connects from it. The addresses of the
+// host are read now.
+func IsLocal(ip netip.Addr) bool {
+	if ip.IsLoopback() {
+		return true
+	}
+	addrs, _ := net.InterfaceAddrs() // on an error those that are known
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		local, _ := netip.AddrFromSlice(n.IP)
+		return local.Unmap() == ip
+	})
 }
 
 // mayListen reports whether a peer that connects from an IP address may claim to listen at another address.
