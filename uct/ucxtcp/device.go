@@ -57,7 +57,8 @@ func findDevice(name, family string) (device, error) {
 }
 
 // describe returns a device whose ip is the zero Addr if it cannot be used. It is the first address of the
-// family, else the first one. Link-local addresses mean nothing to a peer that does not know the link.
+// family, else the first one. Link-local addresses mean nothing to a peer that does not know the link, and the address of a
+// loopback device says nothing but that it is one.
 func describe(link *net.Interface, family string) device {
 	const want = net.FlagUp | net.FlagRunning
 	d := device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0, mtu: link.MTU}
@@ -68,13 +69,19 @@ func describe(link *net.Interface, family string) device {
 	if err != nil {
 		return d
 	}
+	d.choose(addrs, family)
+	return d
+}
+
+// choose sets the address of the device, unless none of these can be used.
+func (d *device) choose(addrs []net.Addr, family string) {
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
 		if !ok {
 			continue
 		}
 		ip, ok := netip.AddrFromSlice(n.IP)
-		if ip = ip.Unmap(); !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+		if ip = ip.Unmap(); !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast() || d.loopback && !ip.IsLoopback() {
 			continue
 		}
 		wanted := ip.Is6() == (family == familyName6)
@@ -84,8 +91,7 @@ func describe(link *net.Interface, family string) device {
 			d.network, _ = ip.Prefix(bits) // the zero Prefix for a mask that is none
 		}
 		if wanted {
-			return d
+			return
 		}
 	}
-	return d
 }

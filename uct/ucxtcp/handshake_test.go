@@ -2,7 +2,9 @@ package ucxtcp
 
 import (
 	"errors"
+	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -526,6 +528,35 @@ func TestDistance(t *testing.T) {
 	assert.Equal(t, distanceNone, at("255.255.255.255"))
 	assert.Equal(t, distanceLink, it.Distance((&deviceAddr{loopback: true, ip: it.dev.ip}).append(nil, true)))
 	assert.Equal(t, distanceNone, it.Distance(nil))
+}
+
+// TestDevice_Address: the first address of the family, else the first one; of a loopback device, a loopback address.
+func TestDevice_Address(t *testing.T) {
+	for _, tc := range []struct {
+		loopback           bool
+		all                string
+		family, want, from string
+	}{
+		{false, "fe80::1/64 10.0.0.1/8 10.0.0.2/8 fd00::1/64", familyName6, "fd00::1", "fd00::/64"},
+		{false, "fe80::1/64 fd00::1/64 10.0.0.1/8", "inet", "10.0.0.1", "10.0.0.0/8"},
+		{false, "fe80::1/64 10.0.0.1/8", familyName6, "10.0.0.1", "10.0.0.0/8"},
+		{true, "10.0.0.1/32 127.0.0.1/8 fd00::1/128 ::1/128", "inet", "127.0.0.1", "127.0.0.0/8"},
+		{true, "10.0.0.1/32 127.0.0.1/8 fd00::1/128 ::1/128", familyName6, "::1", "::1/128"},
+	} {
+		var addrs []net.Addr
+		for _, text := range strings.Fields(tc.all) {
+			ip, n, err := net.ParseCIDR(text)
+			require.NoError(t, err)
+			addrs = append(addrs, &net.IPNet{IP: ip, Mask: n.Mask})
+		}
+		d := device{loopback: tc.loopback}
+		d.choose(addrs, tc.family)
+		assert.Equal(t, tc.want, d.ip.String(), "%s of %s", tc.family, tc.all)
+		assert.Equal(t, tc.from, d.network.String())
+	}
+	d := device{loopback: true}
+	d.choose([]net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 1), Mask: net.CIDRMask(32, 32)}}, "inet")
+	assert.False(t, d.ip.IsValid())
 }
 
 // TestSocketBuffers: connections of both directions have the buffers of the configuration.
