@@ -152,15 +152,16 @@ func TestServe_Sleeps(t *testing.T) {
 	received := make(chan struct{}, 1)
 	w.OnActive(1, func(*ActiveMessage) { received <- struct{}{} })
 	stop, stopOther := serve(w), serve(other)
-	last, looks := uint64(0), 0
+	before, last, looks := uint64(0), uint64(0), 0
 	asleep := func() bool { // in the same sleep at each of many looks
 		if now := w.engine.Sleeps.Load(); now != last {
 			last, looks = now, 0
 		}
 		looks++
-		return last > 0 && looks > 500
+		return last > before && looks > 500
 	}
 	testenv.ProgressWithin(t, testenv.Watchdog, asleep)
+	before, looks = last, 0
 	stopOther()
 	_, err = ep.SendActive(1, nil, []byte("wake up"), nil)
 	require.NoError(t, err)

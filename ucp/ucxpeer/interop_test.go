@@ -562,7 +562,7 @@ type network struct {
 	ip             netip.Addr
 }
 
-// networks are IPv6 on loopback, and the first other device with each family.
+// networks are ::1 on loopback, and the first other device with each family.
 func networks(t *testing.T) (all []network) {
 	links, err := net.Interfaces()
 	require.NoError(t, err)
@@ -576,10 +576,12 @@ func networks(t *testing.T) (all []network) {
 			if n.ip.Is4() {
 				n.family = "inet"
 			}
-			if !ok || link.Flags&net.FlagRunning == 0 || n.ip.IsLinkLocalUnicast() || n.ip.IsLoopback() && n.ip.Is4() || seen[n.family] {
+			loopback := link.Flags&net.FlagLoopback != 0
+			if !ok || link.Flags&net.FlagRunning == 0 || n.ip.IsLinkLocalUnicast() || loopback && n.ip != netip.IPv6Loopback() ||
+				!loopback && seen[n.family] {
 				continue
 			}
-			seen[n.family] = !n.ip.IsLoopback()
+			seen[n.family] = seen[n.family] || !loopback
 			all = append(all, n)
 		}
 	}
