@@ -225,8 +225,10 @@ func (c *Conn) discard() {
 	c.expectNoAcks()
 	it.unnamed.remove(c.unnamed)
 	c.unnamed = nil
-	if id := (peerID{c.peer, c.sn}); it.unexpected[id] == c {
-		delete(it.unexpected, id)
+	for _, m := range [...]map[peerID]*Conn{it.unexpected, it.parting} {
+		if id := (peerID{c.peer, c.sn}); m[id] == c {
+			delete(m, id)
+		}
 	}
 	it.conns.Remove(c)
 	if c.fd >= 0 {

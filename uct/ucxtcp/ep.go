@@ -99,7 +99,6 @@ func (it *Iface) Accept(c *Conn) (*EP, error) {
 	}
 	e := &EP{it: it, peer: c.peer, sn: c.sn, waits: true}
 	it.eps.Add(e)
-	it.nextSN[e.peer] = max(it.nextSN[e.peer], e.sn+1)
 	it.byPeer[id] = e
 	delete(it.unexpected, id)
 	c.adopt(e)
@@ -129,8 +128,8 @@ func (e *EP) address(p *uct.EPParams) error {
 	}
 	e.peer = netip.AddrPortFrom(d.ip, port)
 	e.sn, e.dials = it.nextSN[e.peer], p.Dial.Trusted()
-	for it.byPeer[peerID{e.peer, e.sn}] != nil { // the peer chose the serial of an accepted one
-		e.sn++
+	for id := (peerID{e.peer, e.sn}); it.byPeer[id] != nil || it.parting[id] != nil; id.sn++ {
+		e.sn = id.sn + 1 // the peer chose the serial of an accepted one
 	}
 	if p.Dial == uct.DialedByPeer && it.unexpected[peerID{e.peer, e.sn}] == nil {
 		return fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)

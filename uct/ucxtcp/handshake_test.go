@@ -624,12 +624,36 @@ func TestAccept_Serial(t *testing.T) {
 	_, err = e.it.Accept(c)
 	assert.ErrorIs(t, err, ucs.ErrInvalidState)
 
-	other := e.to(p.port, uct.DialNow)
-	assert.Equal(t, uint64(2), other.sn)
+	for _, want := range []uint64{0, 2} { // that of the accepted one is taken
+		other := e.to(p.port, uct.DialNow)
+		assert.Equal(t, want, other.sn)
+		require.NoError(t, other.Close())
+	}
 	require.NoError(t, ep.Close())
-	require.NoError(t, other.Close())
 	_, err = e.it.Accept(c)
 	assert.ErrorIs(t, err, ucs.ErrInvalidState)
+}
+
+// TestAccept_Forgets: a serial that the peer chose is taken as long as the connection is there, and nothing is stored then.
+func TestAccept_Forgets(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	s := p.dial(first(p.port, false, 0))
+	s.hear(frameLen + eventLen)
+	ep, err := e.it.Accept(e.it.unnamed.all[0].c)
+	require.NoError(t, err)
+	s.hear(len(requestFrame(0, false, 0)))
+	s.say(event(eventAck))
+	until(t, "connected", func() bool { return ep.sends }, e)
+	require.NoError(t, ep.Close())
+	assert.Empty(t, e.it.nextSN)
+	assert.Len(t, e.it.parting, 1)
+	other := e.to(p.port, uct.DialNow)
+	assert.Equal(t, uint64(1), other.sn, "the peer may use its endpoint")
+	require.NoError(t, other.Close())
+	require.NoError(t, s.c.Close())
+	until(t, "ended", func() bool { return e.it.conns.Len() == 0 }, e)
+	assert.Empty(t, e.it.parting)
 }
 
 // TestClose_BeforeConnected: what an EP has taken before it was connected goes out before it says that it sends no more.

@@ -60,6 +60,7 @@ type Iface struct {
 	eps        base.List[*EP]   // not closed
 	byPeer     map[peerID]*EP   // iface connections: EPs that are not closed
 	unexpected map[peerID]*Conn // iface connections of peers that no EP names
+	parting    map[peerID]*Conn // iface connections whose EP was closed
 	nextSN     map[netip.AddrPort]uint64
 	byKey      map[uint64]*EP                  // endpoint connections, by own key
 	sources    map[netip.AddrPort][]netip.Addr // see AllowSources
@@ -104,6 +105,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		hot:        make([]*Conn, 0, maxHot),
 		byPeer:     map[peerID]*EP{},
 		unexpected: map[peerID]*Conn{},
+		parting:    map[peerID]*Conn{},
 		nextSN:     map[netip.AddrPort]uint64{},
 		byKey:      map[uint64]*EP{},
 		sources:    map[netip.AddrPort][]netip.Addr{},

@@ -308,6 +308,9 @@ func (c *Conn) takeEvent(b []byte) error {
 // connection could not send yet.
 func (c *Conn) leave(early []byte) {
 	c.ep, c.early = nil, early
+	if !c.toEP {
+		c.it.parting[peerID{c.peer, c.sn}] = c // discard ends it
+	}
 	switch {
 	case c.state >= connBroken:
 	case c.state != connOpen && len(early) == 0:
