@@ -63,7 +63,7 @@ func (r *ConnRequest) Answer(b []byte) error {
 func (r *ConnRequest) HandOver(to *Listener) error {
 	switch {
 	case r.waiting == nil || r.handedOver:
-		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("Accept has returned, or has handed it over: %w", ucs.ErrInvalidParam)}
+		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("called after Accept, or twice: %w", ucs.ErrInvalidParam)}
 	case to == nil || to == r.l || to.boot != r.l.boot:
 		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("no other listener of its socket: %w", ucs.ErrInvalidParam)}
 	}
