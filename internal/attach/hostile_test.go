@@ -118,7 +118,7 @@ func TestHostile_Hello(t *testing.T) {
 			assert.Equal(t, tt.want, s.Stats())
 			assert.Empty(t, s.in)
 			s.close(t)
-			assert.Equal(t, before+1, testenv.OpenFiles(t), "the test's link segment, and no descriptor that was sent")
+			untilOpenFiles(t, before+1) // the test's link segment, and no descriptor that was sent
 			if tt.reason == 0 {
 				assert.Empty(t, last, "garbage gets no answer")
 				return
@@ -186,7 +186,7 @@ func TestHostile_GarbageLeavesNothing(t *testing.T) {
 	a.dial(t, s.gid)
 	s.close(t)
 	a.close(t)
-	assert.Equal(t, before+1, testenv.OpenFiles(t), "the test's link segment, and nothing else")
+	untilOpenFiles(t, before+1) // the test's link segment, and nothing else
 }
 
 // squat listens on a name and answers the first hello by what reply says.
@@ -260,7 +260,7 @@ func TestSquatter(t *testing.T) {
 				_, err := a.Dial(context.Background(), gid)
 				assert.ErrorIs(t, err, tt.want)
 			})
-			assert.Equal(t, before, testenv.OpenFiles(t))
+			untilOpenFiles(t, before)
 		})
 	}
 }
@@ -361,7 +361,7 @@ func TestNoDescriptors(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, ReasonLimit, reply.reason)
 			})
-			assert.Equal(t, before-2, testenv.OpenFiles(t), "both ends are closed, and what came")
+			untilOpenFiles(t, before-2) // both ends are closed, and what came
 		}
 	})
 	t.Run("acceptor", func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestNoDescriptors(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, frame{kind: kindRefuse, reason: ReasonLimit, from: s.gid}, reply)
 		})
-		assert.Equal(t, before-2, testenv.OpenFiles(t), "both ends are closed")
+		untilOpenFiles(t, before-2) // both ends are closed
 		assert.Equal(t, Stats{Refused: 1}, s.Stats())
 		newStation(t, nil).dial(t, s.gid)
 	})
@@ -392,7 +392,7 @@ func TestNoDescriptors(t *testing.T) {
 				assert.ErrorIs(t, err, ucs.ErrNoMemory)
 			})
 		}
-		assert.Equal(t, before, testenv.OpenFiles(t))
+		untilOpenFiles(t, before)
 	})
 	t.Run("dialer", func(t *testing.T) {
 		a, lender, gid := newStation(t, nil), newStation(t, nil), anyGID()

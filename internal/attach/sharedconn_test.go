@@ -35,6 +35,13 @@ func untilSockets(t testing.TB, n int) {
 	testenv.ProgressWithin(t, watchdog, func() bool { return sockets(t) <= n })
 }
 
+// untilOpenFiles waits until this process has at most n descriptors: connections are closed in the background, after what
+// is queued has been sent.
+func untilOpenFiles(t testing.TB, n int) {
+	t.Helper()
+	testenv.ProgressWithin(t, watchdog, func() bool { return testenv.OpenFiles(t) <= n })
+}
+
 // pair is both ends of a link.
 type pair struct {
 	out *Outbound
