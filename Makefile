@@ -47,8 +47,8 @@ test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)
 
 # Most studies, probes and plots of perftest have one goroutine, or run programs.
-RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),./examples/... $(addprefix ./perftest/internal/,layers/... measure/... peers/... \
-	studies/compare studies/steps studies/threads))
+RACEMORE = ./examples/... $(addprefix ./perftest/internal/,layers/... measure/... peers/... studies/compare studies/steps studies/threads)
+RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),$(RACEMORE))
 
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
