@@ -281,8 +281,43 @@ func TestDial_TooManyLinks(t *testing.T) {
 	a.dial(t, b.gid)
 }
 
+// TestHandshake_NoDescriptorForPipe: a process that has no descriptor for the peer's pipe has no room. The peer has kept to
+// the protocol, on either side.
+func TestHandshake_NoDescriptorForPipe(t *testing.T) {
+	a, b := newStation(t, nil), newStation(t, nil)
+	copies := func(fds ...int) (r rights) {
+		for _, fd := range fds {
+			c, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+			require.NoError(t, err)
+			r = append(r, c)
+		}
+		t.Cleanup(r.close)
+		return r
+	}
+	out := a.newOutbound(nil, peer{}, b.gid)
+	welcome := frame{kind: kindWelcome, layout: testLayout, from: b.gid, to: a.gid,
+		len0: uint64(len(b.table.Bytes())), arenaLen: uint64(len(b.arena.Bytes()))}
+	fds := copies(b.table.FD(), b.arena.FD(), b.wake.PeerFD())
+	testenv.WithoutDescriptors(t, func() {
+		err := a.acceptReply(out, &welcome, fds)
+		assert.ErrorIs(t, err, unix.EMFILE)
+		assert.NotErrorIs(t, err, ErrProtocol)
+	})
+	assert.NoError(t, out.release())
+
+	seg, err := memfd.Create("link", testLinkLen, memfd.PeersWrite)
+	require.NoError(t, err)
+	defer seg.Close()
+	l := newLink(b.Port, nil, peer{}, a.gid)
+	hello := frame{kind: kindHello, layout: testLayout, from: a.gid, to: b.gid, len0: testLinkLen}
+	fds = copies(seg.FD(), a.arena.FD(), a.wake.PeerFD())
+	testenv.WithoutDescriptors(t, func() { assert.Equal(t, ReasonLimit, b.admit(l, &hello, fds)) })
+	b.forget(l)
+	assert.NoError(t, l.release())
+}
+
 // TestDial_FewDescriptors: whichever descriptor of a handshake is the first that is too many, the dial says so, or waits
-// for the acceptor. It never looks as if the peer did not speak the protocol, after which nobody would dial again.
+// for the acceptor. The error never says that the peer does not speak the protocol: dialers would then not try again.
 func TestDial_FewDescriptors(t *testing.T) {
 	for n := 0; ; n++ {
 		a, b := newStation(t, nil), newStation(t, nil)
