@@ -65,6 +65,12 @@ func (e *end) dialSilent(n int) {
 	}
 }
 
+// othersDial has the other ifaces of the process dial as many connections as one may, until the test ends.
+func othersDial(t testing.TB) {
+	dialing.Add(maxDialing)
+	t.Cleanup(func() { dialing.Add(-maxDialing) })
+}
+
 // TestDial_Queued: an iface that connects to more peers than it dials at a time begins the time limit of the
 // others when it dials them. The first ones accept nothing, so the limit passes before that.
 func TestDial_Queued(t *testing.T) {
@@ -87,8 +93,8 @@ func TestDial_Queued(t *testing.T) {
 // TestDial_QueuedPeerConnects: a connection that waits for its turn is not dialed if the peer has connected, and
 // neither is one that has no EP any more.
 func TestDial_QueuedPeerConnects(t *testing.T) {
-	a, b, other := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{}), newEnd(t, Config{})
-	other.it.setDialing(maxDialing) // it makes no progress
+	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
+	othersDial(t)
 	a.dialSilent(fewDialing)
 	ep := a.to(b)
 	_ = ep.AMShort(msgID, 1, []byte("x"))
@@ -102,12 +108,12 @@ func TestDial_QueuedPeerConnects(t *testing.T) {
 }
 
 // TestDial_Process: while other ifaces of the process dial as many connections as one may, an iface dials few of its own;
-// the others follow when it has connected. A closed iface dials none.
+// the others follow when it has connected.
 func TestDial_Process(t *testing.T) {
+	othersDial(t)
 	before := dialing.Load()
-	other, a, b := newEnd(t, Config{}), newEnd(t, Config{}), newEnd(t, Config{})
-	other.it.setDialing(maxDialing)
-	ends := []*end{a, b}
+	a := newEnd(t, Config{})
+	ends := []*end{a}
 	for i := range 3 * fewDialing {
 		to := newEnd(t, Config{})
 		ends = append(ends, to)
@@ -118,7 +124,6 @@ func TestDial_Process(t *testing.T) {
 	for _, e := range a.eps {
 		flush(t, e, ends...)
 	}
-	require.NoError(t, other.it.Close())
 	assert.Equal(t, before, dialing.Load())
 }
 
@@ -162,7 +167,7 @@ func TestDial_NoProgress(t *testing.T) {
 	assert.Len(t, a.it.unproven.all, 1)
 }
 
-// TestDial_CountsDials: a connection that fails when it is dialed, opens or fails later is not dialed any more.
+// TestDial_CountsDials: a connection that opens, fails, or belongs to an iface that is closed is not dialed any more.
 func TestDial_CountsDials(t *testing.T) {
 	before := dialing.Load()
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -176,4 +181,7 @@ func TestDial_CountsDials(t *testing.T) {
 		e.conn.fail(ucs.ErrTimedOut)
 	}
 	assert.Equal(t, before, dialing.Load())
+	a.dialSilent(3)
+	require.NoError(t, a.it.Close())
+	assert.Equal(t, before, dialing.Load(), "closed")
 }

@@ -37,7 +37,6 @@ func (it *Iface) Close() error {
 			s.leave()
 		}
 	}
-	it.setDialing(0)
 	err := it.undo.Run()
 	if it.tunnels != nil {
 		it.tunnels.Wait()
