@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/gucx/gucx/perftest/internal/layers/averbslayer"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
 // averbsRig counts the layer averbs: posts and polls of mlx5 queues. All work requests but those of
@@ -28,11 +29,7 @@ func (r averbsRig) steps(c Case) (steps, error) {
 	case PollRx:
 		return steps{op: func() error { return pollFor(r.near.PollReceives, 0) }}, nil
 	}
-	spec, ok := c.spec()
-	if !ok {
-		return steps{}, unsupported(c)
-	}
-	op, err := r.near.Op(spec)
+	op, err := r.opOf(c, layer.Auto)
 	if err != nil {
 		return steps{}, err
 	}

@@ -196,6 +196,16 @@ func (c Case) spec() (_ layer.Spec, ok bool) {
 	return s, true
 }
 
+// opOf makes the operation of the layer that c repeats.
+func (p *pair[C]) opOf(c Case, variant layer.Variant) (layer.Op, error) {
+	spec, ok := c.spec()
+	if !ok {
+		return nil, unsupported(c)
+	}
+	spec.Variant = variant
+	return p.near.Op(spec)
+}
+
 // window posts a window of operations and flushes it.
 func window(op layer.Op) func() error {
 	return func() error {

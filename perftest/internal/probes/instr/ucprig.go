@@ -155,11 +155,7 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 
 // layerSteps are the steps of operations that the layer has.
 func (r *ucpRig) layerSteps(c Case) (steps, error) {
-	spec, ok := c.spec()
-	if !ok {
-		return steps{}, unsupported(c)
-	}
-	op, err := r.near.Op(spec)
+	op, err := r.opOf(c, layer.Auto)
 	if err != nil {
 		return steps{}, err
 	}

@@ -55,12 +55,7 @@ func (r *uctRig) steps(c Case) (steps, error) {
 	case c.Op == Idle:
 		return steps{op: func() error { return want(r.iface.Progress(), 0) }}, nil
 	}
-	spec, ok := c.spec()
-	if !ok {
-		return steps{}, unsupported(c)
-	}
-	spec.Variant = r.variant(c)
-	op, err := r.near.Op(spec)
+	op, err := r.opOf(c, r.variant(c))
 	if err != nil {
 		return steps{}, err
 	}

@@ -45,11 +45,7 @@ func (r *verbsRig) steps(c Case) (steps, error) {
 	case PollRx:
 		return steps{op: func() error { return want(r.recvCQ.Poll(r.wc[:]), 0) }}, nil
 	}
-	spec, ok := c.spec()
-	if !ok {
-		return steps{}, unsupported(c)
-	}
-	op, err := r.near.Op(spec)
+	op, err := r.opOf(c, layer.Auto)
 	if err != nil {
 		return steps{}, err
 	}

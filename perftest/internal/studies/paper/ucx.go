@@ -1,6 +1,9 @@
 package paper
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Commands of the study of UCX. Those in real time compare medians, which a busy machine disturbs least.
 var (
@@ -57,6 +60,29 @@ func upper(size, alternative, column string) Value {
 // both is put and flush.
 func both(size, layer, alternative string) Value {
 	return plus(counted("put", size, layer, alternative), counted("flush", size, layer, alternative))
+}
+
+// orderCases compare the layers of figures 5 and 6; below is the lowest one.
+func orderCases(below, alternative string) []Case {
+	return []Case{
+		{Name: "8 B, " + below + ": put over flush", Value: over(counted("put", "8", below, alternative), counted("flush", "8", below, alternative)), Unit: Times, Says: "more in the put", Place: "section III-C", Rule: between(1, 10)},
+		{Name: "8 B, UCT: flush over put", Value: over(counted("flush", "8", "uct", alternative), counted("put", "8", "uct", alternative)), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
+		{Name: "8 B, UCP: flush over put", Value: over(counted("flush", "8", "ucp", alternative), counted("put", "8", "ucp", alternative)), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
+		{Name: "put 8 B: UCP over " + below, Value: over(counted("put", "8", "ucp", alternative), counted("put", "8", below, alternative)), Unit: Times, Says: "slightly more", Place: "section III-C", Rule: between(1, 1.5)},
+		{Name: "flush 8 B: UCP over " + below, Value: over(counted("flush", "8", "ucp", alternative), counted("flush", "8", below, alternative)), Unit: Times, Says: "significantly more", Place: "section III-C", Rule: between(1.5, 10)},
+	}
+}
+
+// layerCases are the instructions of each layer; below is the lowest one.
+func layerCases(below, alternative string) []Case {
+	return []Case{
+		{Name: "put 8 B, " + below, Value: counted("put", "8", below, alternative)},
+		{Name: "put 8 B, UCT", Value: counted("put", "8", "uct", alternative)},
+		{Name: "put 8 B, UCP", Value: counted("put", "8", "ucp", alternative)},
+		{Name: "flush 8 B, " + below, Value: counted("flush", "8", below, alternative)},
+		{Name: "flush 8 B, UCT", Value: counted("flush", "8", "uct", alternative)},
+		{Name: "flush 8 B, UCP", Value: counted("flush", "8", "ucp", alternative)},
+	}
 }
 
 func idleOf(transport string) Value {
@@ -148,24 +174,13 @@ func ucxCounts() []Figure {
 			}, latencyCases(ucxShortDirect, ucxBcopyDirect, "averbs", "some overhead", "figure 4")...), Plots: latencyPlots("Figure 4: put and flush over rc_mlx5", ucxShortDirect, ucxBcopyDirect)},
 		{ID: "5", Title: "Instructions of an RDMA write over RC", How: Instructions, Note: instrNote,
 			Lesson: "Layers add a little to the put and much to the flush, which is most of UCP and UCT at small sizes and less than the put in verbs.",
-			Cases: []Case{
-				{Name: "8 B, verbs: put over flush", Value: over(counted("put", "8", "verbs", ""), counted("flush", "8", "verbs", "")), Unit: Times, Says: "more in the put", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "8 B, UCT: flush over put", Value: over(counted("flush", "8", "uct", ""), counted("put", "8", "uct", "")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "8 B, UCP: flush over put", Value: over(counted("flush", "8", "ucp", ""), counted("put", "8", "ucp", "")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "put 8 B: UCP over verbs", Value: over(counted("put", "8", "ucp", ""), counted("put", "8", "verbs", "")), Unit: Times, Says: "slightly more", Place: "section III-C", Rule: between(1, 1.5)},
-				{Name: "flush 8 B: UCP over verbs", Value: over(counted("flush", "8", "ucp", ""), counted("flush", "8", "verbs", "")), Unit: Times, Says: "significantly more", Place: "section III-C", Rule: between(1.5, 10)},
+			Cases: slices.Concat(orderCases("verbs", ""), []Case{
 				{Name: "put, UCP: 8 KiB over 128 B", Value: over(counted("put", "8192", "ucp", ""), counted("put", "128", "ucp", "")), Unit: Times, Says: "grows with size", Place: "section III-C", Rule: between(1, 100)},
-				{Name: "put 8 B, verbs", Value: counted("put", "8", "verbs", "")},
-				{Name: "put 8 B, UCT", Value: counted("put", "8", "uct", "")},
-				{Name: "put 8 B, UCP", Value: counted("put", "8", "ucp", "")},
-				{Name: "flush 8 B, verbs", Value: counted("flush", "8", "verbs", "")},
-				{Name: "flush 8 B, UCT", Value: counted("flush", "8", "uct", "")},
-				{Name: "flush 8 B, UCP", Value: counted("flush", "8", "ucp", "")},
-			},
+			}, layerCases("verbs", "")),
 			Plots: []Plot{instrPlot("put", "Figure 5: put over rc", ""), instrPlot("flush", "Figure 5: flush over rc", "")}},
 		{ID: "6", Title: "Instructions of an RDMA write over accelerated RC", How: Instructions, Note: instrNote + " rc_mlx5 writes inline data up to 128 B into its queue itself; longer data takes the way of rc through the core of the transport.",
 			Lesson: "The accelerated transport needs less than half of the instructions, as do its queues below it; the order of layers is that of figure 5.",
-			Cases: []Case{
+			Cases: slices.Concat([]Case{
 				{Name: "put 8 B, UCT, rc_mlx5 over rc", Value: over(counted("put", "8", "uct", "rc_mlx5"), counted("put", "8", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "flush 8 B, UCT, rc_mlx5 over rc", Value: over(counted("flush", "8", "uct", "rc_mlx5"), counted("flush", "8", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "put and flush 8 B, UCT, rc_mlx5 over rc", Value: over(both("8", "uct", "rc_mlx5"), both("8", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
@@ -174,18 +189,7 @@ func ucxCounts() []Figure {
 				{Name: "put 1 KiB, UCT, rc_mlx5 over rc", Value: over(counted("put", "1024", "uct", "rc_mlx5"), counted("put", "1024", "uct", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "put and flush 8 B, averbs over verbs", Value: over(both("8", "averbs", "rc_mlx5"), both("8", "verbs", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
 				{Name: "put 1 KiB, averbs over verbs", Value: over(counted("put", "1024", "averbs", "rc_mlx5"), counted("put", "1024", "verbs", "")), Unit: Times, Says: "less than half", Paper: 0.5, Place: "section III-C", Rule: atMost},
-				{Name: "8 B, averbs: put over flush", Value: over(counted("put", "8", "averbs", "rc_mlx5"), counted("flush", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "more in the put", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "8 B, UCT: flush over put", Value: over(counted("flush", "8", "uct", "rc_mlx5"), counted("put", "8", "uct", "rc_mlx5")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "8 B, UCP: flush over put", Value: over(counted("flush", "8", "ucp", "rc_mlx5"), counted("put", "8", "ucp", "rc_mlx5")), Unit: Times, Says: "more in the flush", Place: "section III-C", Rule: between(1, 10)},
-				{Name: "put 8 B: UCP over averbs", Value: over(counted("put", "8", "ucp", "rc_mlx5"), counted("put", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "slightly more", Place: "section III-C", Rule: between(1, 1.5)},
-				{Name: "flush 8 B: UCP over averbs", Value: over(counted("flush", "8", "ucp", "rc_mlx5"), counted("flush", "8", "averbs", "rc_mlx5")), Unit: Times, Says: "significantly more", Place: "section III-C", Rule: between(1.5, 10)},
-				{Name: "put 8 B, averbs", Value: counted("put", "8", "averbs", "rc_mlx5")},
-				{Name: "put 8 B, UCT", Value: counted("put", "8", "uct", "rc_mlx5")},
-				{Name: "put 8 B, UCP", Value: counted("put", "8", "ucp", "rc_mlx5")},
-				{Name: "flush 8 B, averbs", Value: counted("flush", "8", "averbs", "rc_mlx5")},
-				{Name: "flush 8 B, UCT", Value: counted("flush", "8", "uct", "rc_mlx5")},
-				{Name: "flush 8 B, UCP", Value: counted("flush", "8", "ucp", "rc_mlx5")},
-			},
+			}, orderCases("averbs", "rc_mlx5"), layerCases("averbs", "rc_mlx5")),
 			Plots: []Plot{instrPlot("put", "Figure 6: put over rc_mlx5", "rc_mlx5"), instrPlot("flush", "Figure 6: flush over rc_mlx5", "rc_mlx5")}},
 		{ID: "7", Title: "What a put of UCP consists of", How: Instructions,
 			Lesson:  "UCP itself spends 15 to 19 instructions on calls through pointers, 6 to 15 on lengths and fragments, 35 on the key, 4 on checks.",
