@@ -374,7 +374,7 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 	}
 	r := m.w.newRequest(m.From, &activeRecv)
 	r.msg, r.onDone = m.w.newMessageRecord(), p.onDone()
-	r.msg.typedData = typedData{data: d.buffer, typed: true} // whole: see write
+	r.msg.typedData = typedData{data: d.buffer, typed: true} // all fields: see write
 	r.msg.typedData.fetch(r, m.rndv, activeFetchStages)
 	m.rndv.free()
 	m.rndv = nil

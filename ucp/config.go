@@ -48,7 +48,7 @@ type Config struct {
 	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
 	// over another lane. Each further pause is twice as long, up to 32 times the interval. When the path works,
 	// operations return to it. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
-	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"Time after which an endpoint tries a path again whose lane has failed, if the path is better than the present one. Each further interval is twice as long, up to 32 times. The endpoint uses the path again after a message has arrived over it. Both sides must set it. inf: never."`
+	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"Time after which an endpoint tries a path again after its lane has failed, if the path is better than the present one. Each further interval is twice as long, up to 32 times. The endpoint uses the path again after a message has arrived over it. Both sides must set it. inf: never."`
 
 	// SpinPolls is the number of polls of a blocking call before it
 	// parks. Negative means that it never parks; use that only if each waiter has a CPU, because otherwise

@@ -209,20 +209,20 @@ type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 // listener of another worker of the context, which another goroutine may own. The two share the socket of with, whose
 // limits of dialers and users apply; MaxHandshakes, MaxPerSource and AllowUIDs of cfg have no effect. So one port serves
 // several workers, each with a CPU of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
-// ErrClosed also if with is closed, those of opening the network device of the listener.
+// ErrClosed, also if with is closed; those of opening the network device of the listener.
 func (w *Worker) ListenWith(with *Listener, cfg ListenConfig) (*Listener, error) {
-	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
-	if err := l.join(with); err != nil {
-		return nil, &Error{Op: "listen with another worker", Err: err}
-	}
-	w.connecting.listening.listeners = append(w.connecting.listening.listeners, l)
-	return l, nil
+	return w.addListener("listen with another worker", cfg, func(l *Listener) error { return l.join(with) })
 }
 
 func (w *Worker) listen(network, address string, cfg ListenConfig, open openFunc) (*Listener, error) {
+	return w.addListener("listen on "+network+" "+address, cfg, func(l *Listener) error { return l.open(open) })
+}
+
+// addListener makes a listener of the worker, which open opens.
+func (w *Worker) addListener(op string, cfg ListenConfig, open func(*Listener) error) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
-	if err := l.open(open); err != nil {
-		return nil, &Error{Op: "listen on " + network + " " + address, Err: err}
+	if err := open(l); err != nil {
+		return nil, &Error{Op: op, Err: err}
 	}
 	w.connecting.listening.listeners = append(w.connecting.listening.listeners, l)
 	return l, nil

@@ -13,8 +13,8 @@ type typedData struct {
 }
 
 // write unpacks a part of a message into the data, unless the data has rejected one. Truncation is reported when the
-// message has ended. An Unpacker may end the receive, by closing the EP: then d may belong to nobody, or to the pool, when
-// the error is stored. Who takes it from there sets it whole.
+// message has ended. If an Unpacker closes the EP, the receive has ended and d is in the pool when its error is stored: RecvData and
+// TagRecvData therefore set all fields.
 func (d *typedData) write(off int, data []byte) {
 	if d.err != nil {
 		return

@@ -266,7 +266,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
-	v.typedData, r.onDone = typedData{data: d.buffer, typed: true}, p.onDone() // whole: see write
+	v.typedData, r.onDone = typedData{data: d.buffer, typed: true}, p.onDone() // all fields: see write
 	if x := w.tag.matcher; x != nil {
 		return x.receive(v, tag, mask)
 	}

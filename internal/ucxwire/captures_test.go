@@ -99,7 +99,7 @@ func appendAM(b []byte, m AM) []byte {
 func TestCaptures(t *testing.T) {
 	for _, c := range capturesOf(t) {
 		got := recode(t, c)
-		if c.of == "old" || c.of == "mid" { // releases up to 1.18 set a bit in the index of the memory domain, which nobody reads
+		if c.of == "old" || c.of == "mid" { // releases up to 1.18 set a bit in the index of the memory domain, which no receiver reads
 			for i := range got {
 				if c.bytes[i] == got[i]|0x20 {
 					got[i] = c.bytes[i]

@@ -126,10 +126,10 @@ func (g *Group) tell() {
 	g.notice[8] = byte(statusToTell(g.failed))
 	for q := range g.peers {
 		p := &g.peers[q]
-		if q == g.rank || q == rank || p.gone != nil || p.told || !g.found && !p.used {
+		if q == g.rank || q == rank || p.gone != nil || p.notified || !g.found && !p.used {
 			continue
 		}
-		p.told = true
+		p.notified = true
 		if r, err := p.ep.SendActive(NoticeID, nil, g.notice[:], nil); err == nil {
 			p.notice = r
 		}
@@ -154,7 +154,7 @@ func (g *Group) hangUps() {
 		switch {
 		case !p.hang:
 			continue
-		case p.told && p.uninformed() && !late:
+		case p.notified && p.uninformed() && !late:
 			g.hangDue = true
 			continue
 		}
@@ -187,7 +187,7 @@ func (g *Group) tellAll(ctx context.Context) {
 	_ = g.w.Until(ctx, func() bool { // if ctx is done, they may not know
 		g.step()
 		for q := range g.peers {
-			if p := &g.peers[q]; p.told && p.uninformed() {
+			if p := &g.peers[q]; p.notified && p.uninformed() {
 				return false
 			}
 		}

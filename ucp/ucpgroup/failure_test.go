@@ -115,8 +115,8 @@ func TestCollective_OthersAreTold(t *testing.T) {
 	x.groups = x.groups[:1]
 	x.until(func() bool { return a.Err() != nil })
 	a.Progress()
-	assert.False(t, a.peers[0].told, "a rank does not tell itself")
-	assert.False(t, a.peers[1].told, "nor the one that is the reason")
+	assert.False(t, a.peers[0].notified, "a rank does not tell itself")
+	assert.False(t, a.peers[1].notified, "nor the one that is the reason")
 }
 
 // TestCollective_Refused: a parameter that one rank gets wrong ends the operation on all, with the

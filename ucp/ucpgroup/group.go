@@ -27,13 +27,13 @@ type Group struct {
 
 // peer is a rank.
 type peer struct {
-	ep     *ucp.EP
-	gone   error        // why the EP accepts no more operations; nil if it does
-	used   bool         // messages were sent to the rank or received from it
-	told   bool         // a notice of the failure of the group was sent to the rank
-	knows  bool         // a notice of the rank has arrived, so it knows of the failure
-	notice *ucp.Request // request of the notice to the rank; nil if it is complete
-	hang   bool         // the EP must be closed when the rank knows
+	ep       *ucp.EP
+	gone     error        // why the EP accepts no more operations; nil if it does
+	used     bool         // messages were sent to the rank or received from it
+	notified bool         // a notice of the failure of the group was sent to the rank
+	knows    bool         // a notice of the rank has arrived, so it knows of the failure
+	notice   *ucp.Request // request of the notice to the rank; nil if it is complete
+	hang     bool         // the EP must be closed when the rank knows
 }
 
 // Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is

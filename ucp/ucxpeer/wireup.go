@@ -301,7 +301,7 @@ func (w *Worker) peerFinished(c *ucxtcp.Conn) {
 }
 
 // checkEP replies to a check of an endpoint that is not there: on an EP to the peer that checks, or on one that is made for the
-// reply. If there is none, the end of the connection tells the peer.
+// reply. If there is none, the peer learns of it from the end of the connection.
 func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	if w.eps.Find(m.DstEP) != nil {
 		return

@@ -234,8 +234,8 @@ const (
 	distanceNone         // no route is known
 )
 
-// Distance ranks the devices of a peer that has several: the lower it is, the better is the way to the device whose address this
-// is. The address must be Reachable, which says nothing about routes.
+// Distance ranks the devices of a peer that has several, given the address of one: the lower, the better is the way to that
+// device. The address must be Reachable, which says nothing about routes.
 func (it *Iface) Distance(device []byte) int {
 	d, err := parseDeviceAddr(device)
 	switch {

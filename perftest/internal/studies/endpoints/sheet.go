@@ -48,7 +48,7 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 	return s
 }
 
-// spreadColumns are for several rounds; with that of puts if they are told apart.
+// spreadColumns are for several rounds; with that of puts if the two are separate.
 func spreadColumns(puts bool) []sheet.Column[Row] {
 	list := []sheet.Column[Row]{{Name: "spread", Title: "Spread", Rank: 1, Value: func(r Row) any { return r.Spread }, Text: sheet.Percent}}
 	if puts {

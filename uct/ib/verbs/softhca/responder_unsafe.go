@@ -13,7 +13,7 @@ type responder struct {
 	msn          uint32 // the message that must come next, or is open
 	refused      bool   // an RNR NAK was sent: what comes before its retry is stale
 	over         bool   // in ERR: the last receive of an SRQ has been completed
-	userNotified bool   // a target in a shared domain, in ERR: this device's user has been told
+	userNotified bool   // a target in a shared domain, in ERR: this device's user was notified
 	orphan       bool   // the message that must come lost its SRQ on the way
 	open         openMessage
 }

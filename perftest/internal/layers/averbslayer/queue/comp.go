@@ -22,7 +22,7 @@ var errOverrun = errors.New("completion queue overrun")
 // maxPoll is how many completions one poll takes.
 const maxPoll = 16
 
-// Open takes over cq, which nobody has polled. ErrUnsupported if its queue is not that of mlx5.
+// Open takes over cq, which was never polled. ErrUnsupported if its queue is not that of mlx5.
 func (c *Comp) Open(cq *verbs.CQ) error {
 	raw, err := mlx5.RawCQOf(cq)
 	if err != nil {
