@@ -48,30 +48,30 @@ type MD struct {
 	Component string // keys of this MD are understood by MDs of the same component
 }
 
-// Resource is one open transport in an address. It has nothing that is not packed but
-// the name of the device, so that both sides compute with the same numbers.
+// Resource is one open transport in an address. All fields but Device are packed, so that
+// both sides compute with the same numbers.
 type Resource struct {
 	Transport string
-	Device    string // for people of this side; not packed
+	Device    string // for logs and errors of this side; not packed
 	MD        uint8  // index into Address.MDs
 	// AuxOnly marks a transport that was opened for handshakes only.
 	AuxOnly bool
 
-	Caps uct.Caps // those of wireCaps
-	// Fetch64 are the fetching atomics on 8 bytes; 0 without CapAtomic64, as Domain.
+	Caps uct.Caps // a subset of wireCaps
+	// Fetch64 and Domain describe the atomics on 8 bytes; both are 0 without CapAtomic64.
 	Fetch64 uct.AtomicOps
 	Domain  uct.AtomicDomain
 
-	// Costs of the classes that Caps has; the others are 0.
+	// RMA, AMO and AM are the costs of the classes; 0 for a class that is not in Caps.
 	RMA, AMO, AM Cost
 	Priority     int8
-	AMBcopy      uint8 // longest bcopy active message, a float8; 0 without CapConnectIface
+	AMBcopy      uint8 // largest bcopy active message in bytes, as a float8; 0 without CapConnectIface
 
 	DeviceAddr []byte // at most 254 bytes
 	IfaceAddr  []byte // at most 254 bytes; nil without CapConnectIface
 }
 
-// NewResource describes an open iface. Index md is its place in Address.MDs.
+// NewResource describes an open iface. md is the index of its memory domain in Address.MDs.
 func NewResource(attr *uct.IfaceAttr, md int) Resource {
 	r := Resource{
 		Transport: attr.Resource.Transport,
@@ -90,7 +90,7 @@ func NewResource(attr *uct.IfaceAttr, md int) Resource {
 	return r
 }
 
-// trim removes what is not packed.
+// trim clears the fields that are not packed for the capabilities of r.
 func (r *Resource) trim() {
 	r.Caps = capsOf(wireBits(r.Caps))
 	if r.Caps&capsRMA == 0 {
@@ -113,7 +113,7 @@ func (r *Resource) trim() {
 
 const capsRMA = uct.CapPut | uct.CapGet
 
-// Check reports what makes the address impossible to pack. ErrInvalidParam.
+// Check returns ErrInvalidParam, with the reason, if the address cannot be packed.
 func (a *Address) Check() error {
 	if a.UUID() == 0 || len(a.MDs) > MaxMDs || len(a.Resources) > MaxResources {
 		return fmt.Errorf("%w: address with uuid %#x, %d memory domains, %d resources",
@@ -148,17 +148,17 @@ const (
 	maxFetch    = 1<<domainShift - 1
 	maxDomain   = 1<<(8-domainShift) - 1
 
-	// sameAddr is the length of an iface address that is the device address.
+	// sameAddr, as the length of an iface address, means that it equals the device address.
 	sameAddr = math.MaxUint8
 )
 
-// Names that have a number on the wire; 0 stands for the others.
+// Names that have a number on the wire. Number 0 means that the name follows.
 var (
 	wireComponents = []string{1: "self", 2: "sm", 3: "tcp", 4: "ib"}
 	wireTransports = []string{1: "self", 2: "sm", 3: "tcp", 4: "rc", 5: "ud", 6: "rc_mlx5", 7: "ud_mlx5"}
 )
 
-// wireCaps are the capabilities that choosing looks at, by their bit on the wire.
+// wireCaps are the capabilities on which the choice of lanes depends, by their bit on the wire.
 var wireCaps = [...]uct.Caps{
 	0: uct.CapAMBcopy, 1: uct.CapAMZcopy,
 	2: uct.CapPutBcopy, 3: uct.CapPutZcopy,
@@ -168,7 +168,7 @@ var wireCaps = [...]uct.Caps{
 	14: uct.CapInterNode,
 }
 
-// Flags beside the capabilities, which have their places free.
+// Flags in the bits that wireCaps does not use.
 const (
 	bitAuxOnly  = 1 << 12
 	bitPriority = 1 << 13 // the priority is packed; otherwise it is 0
@@ -192,13 +192,13 @@ func capsOf(bits uint16) (caps uct.Caps) {
 	return caps
 }
 
-// device is a device address that resources share.
+// device is a device address that one or more resources use.
 type device struct {
 	md   uint8
 	addr []byte
 }
 
-// devices lists the devices in the order of their memory domains.
+// devices lists the devices, sorted by memory domain.
 func (a *Address) devices() (devs []device) {
 	for i := range a.Resources {
 		if r := &a.Resources[i]; findDevice(devs, r) < 0 {
@@ -279,8 +279,7 @@ func (r *Resource) pack(b []byte, devs []device) []byte {
 	return appendShort(b, r.IfaceAddr)
 }
 
-// appendNamed packs a name, by its number if it has one, and a small number in the byte
-// beside it.
+// appendNamed packs a name and the number n. A name in known is packed as its index there.
 func appendNamed(b []byte, known []string, name string, n int) []byte {
 	code := max(0, slices.Index(known, name))
 	b = append(b, byte(code)<<4|byte(min(n, 15)))
@@ -294,8 +293,8 @@ func appendNamed(b []byte, known []string, name string, n int) []byte {
 }
 
 // UnpackAddress checks and decodes a packed address, which may come from an untrusted
-// peer. What follows the last resource is skipped. The result shares nothing with
-// b. ErrInvalidAddr.
+// peer. It ignores bytes after the last resource. The result does not refer to b.
+// ErrInvalidAddr.
 func UnpackAddress(b []byte) (*Address, error) {
 	if len(b) < addrHeader || len(b) > MaxAddrLen {
 		return nil, badAddr("length %d", len(b))
@@ -336,7 +335,7 @@ func (a *Address) unpackMDs(c *cursor) (devs []device, err error) {
 		return nil, badAddr("%d memory domains", n)
 	}
 	for md := range n {
-		name, count := c.named(wireComponents, MaxComponentName)
+		name, count := c.nameAndNumber(wireComponents, MaxComponentName)
 		for range count {
 			devs = append(devs, device{uint8(md), c.short()})
 			if c.bad || len(devs) > MaxResources {
@@ -349,7 +348,7 @@ func (a *Address) unpackMDs(c *cursor) (devs []device, err error) {
 }
 
 func unpackResource(c *cursor, devs []device) (r Resource) {
-	name, dev := c.named(wireTransports, MaxTransportName)
+	name, dev := c.nameAndNumber(wireTransports, MaxTransportName)
 	if dev >= len(devs) {
 		c.bad = true
 		return r

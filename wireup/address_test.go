@@ -148,9 +148,9 @@ func TestAddress_ExactLimits(t *testing.T) {
 	}
 }
 
-// TestUnpackAddress_SkipsTheRest: a later version may put more behind the resources, and
+// TestUnpackAddress_IgnoresTrailingBytes: a later version may put more behind the resources, and
 // flags beside the known ones.
-func TestUnpackAddress_SkipsTheRest(t *testing.T) {
+func TestUnpackAddress_IgnoresTrailingBytes(t *testing.T) {
 	want := address(t, 7, "rc", "ud")
 	b, err := want.Pack()
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestAppendNamed(t *testing.T) {
 			for n := range math.MaxUint8 + 1 {
 				b := appendNamed(nil, known, name, n)
 				c := cursor{b: b}
-				gotName, gotN := c.named(known, len(name))
+				gotName, gotN := c.nameAndNumber(known, len(name))
 				require.False(t, c.bad, "%q %d", name, n)
 				require.Empty(t, c.b)
 				require.Equal(t, name, gotName)

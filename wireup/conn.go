@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// laneState is how far a lane has come.
+// laneState is the state of a lane.
 type laneState uint8
 
 const (
@@ -28,11 +28,11 @@ type lane struct {
 	initiator     bool
 	viaIface      bool // connects to an iface address, not to an EP
 	local, remote uint8
-	roles         Roles      // wanted of this lane by this side
+	roles         Roles      // for which this side uses the lane
 	active        Roles      // reported by ActivateLane
-	proposed      Roles      // on trial: for which it is proposed
-	trial         bool       // over a pair that has failed before, and not proven to work yet; it has no roles
-	number        Roles      // of the trial, which messages carry instead of roles
+	proposed      Roles      // for which a lane on trial is proposed
+	trial         bool       // the pair has failed before and is not proven to work yet; the lane has no roles
+	number        Roles      // of the trial; messages carry it instead of roles
 	peerLeft      bool       // the peer has moved its roles to another lane
 	move          move       // of the roles to another lane
 	dropSent      bool       // laneBroken: DROP was sent
@@ -46,15 +46,15 @@ type ConnParams struct {
 	Local  *Address // not changed while the Conn is in use
 	Remote *Address // not changed while the Conn is in use
 	Reach  Reacher
-	// PackedLocal is Local.Pack, for a peer that does not know us.
+	// PackedLocal is Local.Pack, for a peer that does not know this worker.
 	PackedLocal []byte
 	// LocalEP is this worker's id of the connection; never 0.
 	LocalEP uint64
 	// PeerEP is the peer's id of the connection, if it is known without a
 	// handshake and the peer waits for one; otherwise 0.
 	PeerEP uint64
-	// Loopback says that the peer is this worker: what is sent over the connection comes back to
-	// this end. The other end has lanes and nothing else.
+	// Loopback says that the peer is this worker: messages over the connection arrive at
+	// the end that sent them. The other end only has lanes.
 	Loopback bool
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
@@ -65,7 +65,7 @@ type ConnParams struct {
 	// Timeout is how long this side waits for a reply of the peer before it fails
 	// with StatusTimedOut; 0 means without limit.
 	Timeout time.Duration
-	// Retry is the time after which a pair is tried again whose lane has failed; each further pause is
+	// Retry is the time from the failure of a lane until its pair is tried again; each further pause is
 	// twice as long, up to 32 times Retry. 0 means never: this side also rejects trials of the peer, and ignores
 	// the messages of trials and moves.
 	Retry time.Duration
@@ -74,30 +74,30 @@ type ConnParams struct {
 // Conn is the handshake of one connection: events in, actions out. The zero value
 // is not usable; see [NewConn].
 type Conn struct {
-	p        ConnParams
-	remoteEP uint64 // 0 before the first message of the peer
-	window   uint32 // in the first message of the peer
-	sendTo   uint64 // remoteEP, or LocalEP of a loop-back; 0 before the first message of the peer
-	lanes    [MaxLanes]lane
-	wanted   Roles      // NeedLane was called for these
-	excluded []pair     // not to be proposed again
-	replies  []MsgLane  // entries of the next REPLY
-	confirms []MsgLane  // entries of the next ACK
-	dropped  []MsgLane  // entries of the next DROPPED
-	proofs   []MsgLane  // entries of the next PROVEN
-	lost     Roles      // LoseRoles was reported for these
-	trials   Roles      // number of the latest trial
-	leaves   ucs.Status // number of the latest LEAVE
-	asked    bool       // a REQUEST was sent: the peer may know us
-	over     bool       // failed or closed
-	lastErr  ucs.Status // why the latest pair was excluded
-	ignored  int
-	now      time.Duration // of the latest event
-	timer    timer
-	acts     []Action
+	p           ConnParams
+	remoteEP    uint64 // 0 before the first message of the peer
+	window      uint32 // in the first message of the peer
+	sendTo      uint64 // remoteEP, or LocalEP of a loopback; 0 before the first message of the peer
+	lanes       [MaxLanes]lane
+	wanted      Roles      // NeedLane was called for these
+	excluded    []pair     // not to be proposed again
+	replies     []MsgLane  // entries of the next REPLY
+	confirms    []MsgLane  // entries of the next ACK
+	dropped     []MsgLane  // entries of the next DROPPED
+	proofs      []MsgLane  // entries of the next PROVEN
+	lost        Roles      // LoseRoles was reported for these
+	trials      Roles      // number of the latest trial
+	leaves      ucs.Status // number of the latest LEAVE
+	requestSent bool       // a REQUEST was sent: the peer may know this connection
+	over        bool       // failed or closed
+	lastErr     ucs.Status // why the latest pair was excluded
+	ignored     int
+	now         time.Duration // of the latest event
+	timer       timer
+	acts        []Action
 }
 
-// pair is two resources over which no further lane is opened: one side rejected it, or the lane failed.
+// pair is an excluded pair of resources: one side rejected it, or a lane over it failed.
 type pair struct {
 	local, remote uint8
 	reason        ucs.Status
@@ -106,8 +106,8 @@ type pair struct {
 	retry         retry
 }
 
-// peerState is whether the peer knows that a pair is excluded. If it does not, it proposes the pair
-// itself, and waits for a lane that fails.
+// peerState is whether the peer knows that a pair is excluded. A peer that does not know may propose the pair
+// itself, and wait for a lane that fails.
 type peerState uint8
 
 const (
@@ -127,26 +127,26 @@ func (c *Conn) RemoteEP() uint64 { return c.remoteEP }
 // RemoteWindow is the Window in the first message of the peer; 0 while RemoteEP is 0.
 func (c *Conn) RemoteWindow() uint32 { return c.window }
 
-// MessageEP is the id to which messages of this side are sent: RemoteEP, or LocalEP for a
-// loop-back; 0 before the first message of the peer.
+// MessageEP is the id to which this side sends messages: RemoteEP, or LocalEP for a
+// loopback; 0 before the first message of the peer.
 func (c *Conn) MessageEP() uint64 { return c.sendTo }
 
 // Loopback reports whether the messages of this end arrive on this end.
 func (c *Conn) Loopback() bool { return c.p.Loopback }
 
-// Over reports that the connection has failed or was closed.
+// Over reports whether the connection has failed or was closed.
 func (c *Conn) Over() bool { return c.over }
 
-// Ignored counts messages and entries that came late, twice or made no sense.
+// Ignored counts messages and entries that were late, repeated or invalid.
 func (c *Conn) Ignored() int { return c.ignored }
 
-// Share is one lane of a role and its part of the work.
+// Share is one lane of a role and its share of the data.
 type Share struct {
 	Lane   int
 	Weight uint64 // its bandwidth in bytes per second; the same at the peer
 }
 
-// Lanes are the lanes that are active for a role; more than one only for a bandwidth
+// Lanes returns the lanes that are active for a role; more than one only for a bandwidth
 // role.
 func (c *Conn) Lanes(role Role) (lanes []Share) {
 	for i := range c.lanes {
@@ -158,7 +158,7 @@ func (c *Conn) Lanes(role Role) (lanes []Share) {
 	return lanes
 }
 
-// active reports that a role has a lane that can be used.
+// active reports whether a role has an active lane.
 func (c *Conn) active(role Role) bool {
 	for i := range c.lanes {
 		if c.lanes[i].active.Has(role) {
@@ -168,7 +168,7 @@ func (c *Conn) active(role Role) bool {
 	return false
 }
 
-// count is how many lanes a role has, in any state.
+// count returns the number of lanes of a role, in any state.
 func (c *Conn) count(role Role) (n int) {
 	for i := range c.lanes {
 		if c.lanes[i].roles.Has(role) {
@@ -180,7 +180,7 @@ func (c *Conn) count(role Role) (n int) {
 
 // Survives reports whether the connection survives a failure of the lane. It does if other pairs can have
 // all roles of the lane. If some roles are lost, active messages must not be among them,
-// and another pair must get one of the rest, or another useful lane must remain.
+// and another pair must get one of the other roles, or another useful lane must remain.
 func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
 	had := x.roles & c.wanted &^ sharedRoles
@@ -190,23 +190,23 @@ func (c *Conn) Survives(lane int) bool {
 			lost &^= Set(role)
 		}
 	}
-	return lost == 0 || !lost.Has(AM) && (lost != had || c.useful(x))
+	return lost == 0 || !lost.Has(AM) && (lost != had || c.hasUsefulLane(x))
 }
 
-// useful reports whether there is a lane other than but, which may be nil, that this side needs for
+// hasUsefulLane reports whether there is a lane other than except, which may be nil, that this side needs for
 // more than bandwidth, or that the peer proposed.
-func (c *Conn) useful(but *lane) bool {
+func (c *Conn) hasUsefulLane(except *lane) bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		if l != but && l.state != laneFree && l.state != laneBroken && !l.trial && (l.roles&^sharedRoles != 0 || !l.initiator) {
+		if l != except && l.state != laneFree && l.state != laneBroken && !l.trial && (l.roles&^sharedRoles != 0 || !l.initiator) {
 			return true
 		}
 	}
 	return false
 }
 
-// Quiet reports that no handshake is under way: nothing will be sent or is
-// expected until the next NeedLane.
+// Quiet reports whether no handshake is in progress: until the next NeedLane, this side sends no
+// message and expects none.
 func (c *Conn) Quiet() bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
@@ -222,22 +222,22 @@ func (c *Conn) Quiet() bool {
 	return true
 }
 
-// Plan are the pairs that would be proposed for a role, best first.
+// Plan returns the pairs that this side would propose for a role, best first.
 func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails, nil) }
 
-// plan picks pairs; not that of lane but, if there is one.
-func (c *Conn) plan(role Role, rails Rails, but *lane) []Candidate {
+// plan chooses pairs for a role, without the pair of lane except, which may be nil.
+func (c *Conn) plan(role Role, rails Rails, except *lane) []Candidate {
 	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
 	return choose(role, c.p.Local, c.p.Remote, ranked, rails, func(l, r int) bool {
-		return c.Excluded(l, r) || but != nil && int(but.local) == l && int(but.remote) == r
+		return c.Excluded(l, r) || except != nil && int(except.local) == l && int(except.remote) == r
 	})
 }
 
-// Excluded reports that a lane over a pair of resources failed, or was refused: none is made over it
-// any more.
+// Excluded reports whether a lane over a pair of resources failed or was rejected, so that no further
+// lane is opened over it.
 func (c *Conn) Excluded(local, remote int) bool { return c.exclusion(local, remote) != nil }
 
-// exclusion is the entry of a pair that is excluded; nil if it is not.
+// exclusion returns the entry of an excluded pair; nil if the pair is not excluded.
 func (c *Conn) exclusion(l, r int) *pair {
 	for i := range c.excluded {
 		if x := &c.excluded[i]; int(x.local) == l && int(x.remote) == r {
@@ -247,8 +247,8 @@ func (c *Conn) exclusion(l, r int) *pair {
 	return nil
 }
 
-// Handle takes one event and returns what to do, in order. The slice is reused by
-// the next call. After FailEP, and after Closed, events have no effect.
+// Handle handles one event and returns the actions that the caller must execute, in order. The next call
+// reuses the slice. After FailEP, and after Closed, events have no effect.
 func (c *Conn) Handle(ev Event) []Action {
 	c.acts = c.acts[:0]
 	if c.over {
@@ -259,9 +259,9 @@ func (c *Conn) Handle(ev Event) []Action {
 	switch ev.Kind {
 	case NeedLane:
 		c.wanted |= Set(ev.Role)
-		c.lose(c.need(ev.Role))
+		c.loseRoles(c.assignLanes(ev.Role))
 	case MsgReceived:
-		c.message(ev.Msg)
+		c.handleMsg(ev.Msg)
 	case LaneOpened:
 		c.opened(ev.Lane, ev.EPAddr)
 	case LaneConnected:
@@ -269,7 +269,7 @@ func (c *Conn) Handle(ev Event) []Action {
 	case LaneFailed:
 		c.laneFailed(ev.Lane, ev.Status)
 	case NoCarrier:
-		c.forgetTrials(ev.Status)
+		c.closeTrials(ev.Status)
 	case PathFailed:
 		c.pathFailed(ev.Local, ev.Remote, ev.Status)
 	case Closed:
@@ -277,14 +277,14 @@ func (c *Conn) Handle(ev Event) []Action {
 	case TimePassed:
 		c.timePassed()
 	case SendingFailed:
-		c.repeatNow()
+		c.retransmitNow()
 	case LaneLeft:
 		c.laneLeft(ev.Lane)
 	case LaneDrained:
 		c.drained(ev.Local, ev.Remote, ev.Status)
 	}
 	if !c.over {
-		c.endRetries()
+		c.postponeEndedTrials()
 		c.sendProofs()
 		c.reportBroken()
 		c.confirm()
@@ -297,9 +297,9 @@ func (c *Conn) Handle(ev Event) []Action {
 
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 
-// need assigns lanes to a role: existing lanes of the best pairs, and new
+// assignLanes assigns lanes to a role: existing lanes of the best pairs, and new
 // ones. It returns the role if it must have a lane and has none.
-func (c *Conn) need(role Role) (lost Roles) {
+func (c *Conn) assignLanes(role Role) (lost Roles) {
 	limit := c.p.Rails.of(role)
 	if role >= Aux {
 		return 0
@@ -309,7 +309,7 @@ func (c *Conn) need(role Role) (lost Roles) {
 			return 0
 		}
 		i := c.find(best.Local, best.Remote)
-		if i >= 0 && c.lanes[i].state == laneBroken { // both sides leave it; then needAgain opens another
+		if i >= 0 && c.lanes[i].state == laneBroken { // replaceLanes opens another when the peer has confirmed the DROP
 			return 0
 		}
 		if i >= 0 {
@@ -330,13 +330,13 @@ func (c *Conn) need(role Role) (lost Roles) {
 	return 0
 }
 
-// lose gives up roles that have no pair left. Without the role of active messages, or without another
-// useful lane, it fails the connection.
-func (c *Conn) lose(roles Roles) {
+// loseRoles removes roles that have no pair left. If active messages are among them, or if no other
+// useful lane remains, it fails the connection.
+func (c *Conn) loseRoles(roles Roles) {
 	if roles == 0 || c.over {
 		return
 	}
-	if c.wanted &^= roles; !roles.Has(AM) && c.useful(nil) {
+	if c.wanted &^= roles; !roles.Has(AM) && c.hasUsefulLane(nil) {
 		c.lost |= roles
 		c.do(Action{Kind: LoseRoles, Roles: roles, Status: c.lastErr})
 		return
@@ -354,7 +354,7 @@ func (c *Conn) find(l, r int) int {
 	return -1
 }
 
-// open starts a lane in a free slot; -1 if there is none.
+// open starts a lane in a free slot and returns its index; -1 if no slot is free.
 func (c *Conn) open(l, r int, initiator bool) int {
 	for i := range c.lanes {
 		if c.lanes[i].state != laneFree {
@@ -371,8 +371,8 @@ func (c *Conn) open(l, r int, initiator bool) int {
 	return -1
 }
 
-// activate reports the roles of a lane that can be used now. A lane that
-// connects to an iface needs no handshake, except that the receiver of active
+// activate activates a lane for the roles for which it can be used now. A lane that
+// connects to an iface needs no handshake, but the receiver of active
 // messages must know the connection.
 func (c *Conn) activate(i int) {
 	l := &c.lanes[i]
@@ -380,22 +380,22 @@ func (c *Conn) activate(i int) {
 	switch {
 	case l.state == laneActive && (!l.viaIface || c.remoteEP != 0):
 	case l.viaIface && l.state > laneOpening && l.state != laneBroken:
-		ready &^= named
+		ready &^= amRoles
 	default:
 		return
 	}
-	if c.retiring() {
-		ready &^= named
+	if c.hasBrokenLane() {
+		ready &^= amRoles
 	}
-	if ready &^= l.active | l.move.roles; ready != 0 { // roles that leave the lane do not come to it
+	if ready &^= l.active | l.move.roles; ready != 0 { // roles that move from the lane are not activated again
 		l.active |= ready
 		c.do(Action{Kind: ActivateLane, Lane: i, Roles: ready})
 	}
 }
 
-// retiring reports whether a lane broke that the peer may still use. Then no lane is activated for
+// hasBrokenLane reports whether the peer may still use a lane that broke here. Then no lane is activated for
 // messages, because replies that the peer sends over the broken lane would be lost.
-func (c *Conn) retiring() bool {
+func (c *Conn) hasBrokenLane() bool {
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == laneBroken && l.reason != ucs.StatusOK {
 			return true
@@ -404,8 +404,8 @@ func (c *Conn) retiring() bool {
 	return false
 }
 
-// named are roles whose receiver must know the connection.
-const named = Roles(1<<AM | 1<<AMBW)
+// amRoles are the roles of active messages. The receiver must know the connection first.
+const amRoles = Roles(1<<AM | 1<<AMBW)
 
 func (c *Conn) opened(i int, epAddr []byte) {
 	if i < 0 || i >= MaxLanes || c.lanes[i].state != laneOpening {
@@ -417,7 +417,7 @@ func (c *Conn) opened(i int, epAddr []byte) {
 	switch {
 	case !l.initiator:
 		c.connect(i)
-	case l.viaIface && !l.trial && (c.remoteEP != 0 || l.roles&named == 0):
+	case l.viaIface && !l.trial && (c.remoteEP != 0 || l.roles&amRoles == 0):
 		l.state = laneActive
 		c.activate(i)
 	default:
@@ -474,7 +474,7 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	case (up || l.active != 0) && PeerGone(st) && !l.trial:
 		c.fail(st, "lane failed")
 		return
-	case up && c.remoteEP != 0: // the peer may use it
+	case up && c.remoteEP != 0: // the peer may use the lane
 		c.retire(i, st)
 		return
 	case !l.initiator && l.state != laneActive:
@@ -490,30 +490,30 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	c.dropAs(i, st, peer)
 }
 
-// pathFailed excludes a pair over which a transport connection failed that is not a lane.
-// If the pair has a lane, the transport endpoint of the lane decides.
+// pathFailed excludes a pair after a transport connection failed that belongs to no lane.
+// If the pair has a lane, only a failure of the lane excludes it.
 func (c *Conn) pathFailed(l, r int, st ucs.Status) {
 	if c.find(l, r) < 0 {
 		c.exclude(l, r, st, peerUnaware)
 	}
 }
 
-// PeerGone reports whether a status means that the peer is gone. Any other status concerns one lane. This
-// includes StatusUnreachable, because another network device may reach the peer.
+// PeerGone reports whether a status means that the peer is gone. Any other status concerns one lane, also
+// StatusUnreachable, because another network device may reach the peer.
 func PeerGone(st ucs.Status) bool { return st == ucs.StatusConnReset || st == ucs.StatusPeerClosed }
 
 // retire stops the use of a lane that the peer may use too. Its EP is closed after the
-// peer has confirmed the DROP: closing it earlier would look like the end of the connection.
+// peer has confirmed the DROP, because the peer would take an earlier close for the end of the connection.
 func (c *Conn) retire(i int, st ucs.Status) {
 	l := &c.lanes[i]
 	was := *l
-	c.stay(i)
+	c.cancelMovesTo(i)
 	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st, number: l.number}
 	c.do(Action{Kind: RetireLane, Lane: i, Status: st})
 	c.timer = timer{}                                     // restart it
 	c.exclude(int(l.local), int(l.remote), st, peerAware) // by the DROP of the lane
 	c.enableRetry(&was)
-	c.needAgain()
+	c.replaceLanes()
 }
 
 // drop closes a lane that the peer knows to be closed.
@@ -524,18 +524,18 @@ func (c *Conn) dropAs(i int, st ucs.Status, peer peerState) {
 	gone := c.lanes[i]
 	c.free(i, st)
 	c.exclude(int(gone.local), int(gone.remote), st, peer)
-	c.needAgain()
+	c.replaceLanes()
 }
 
 func (c *Conn) free(i int, st ucs.Status) {
-	if st != ucs.StatusOK { // else both sides have left it, and nothing moves to it
-		c.stay(i)
+	if st != ucs.StatusOK { // otherwise both sides have abandoned the lane, and no role moves to it
+		c.cancelMovesTo(i)
 	}
 	c.lanes[i] = lane{}
 	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
 }
 
-// exclude prevents further lanes over a pair. For an excluded pair it does not change whether the peer knows.
+// exclude prevents further lanes over a pair. It does not change the peerState of a pair that is excluded already.
 func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	c.lastErr = st
 	if c.exclusion(l, r) == nil {
@@ -543,15 +543,15 @@ func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	}
 }
 
-// needAgain opens successors of the lanes that roles have lost.
-func (c *Conn) needAgain() {
+// replaceLanes opens new lanes for the roles that have lost theirs.
+func (c *Conn) replaceLanes() {
 	var lost Roles
 	for role := range Aux {
 		if c.wanted.Has(role) && !c.over {
-			lost |= c.need(role)
+			lost |= c.assignLanes(role)
 		}
 	}
-	c.lose(lost)
+	c.loseRoles(lost)
 }
 
 // fail fails the connection for a reason on this side.
@@ -577,7 +577,7 @@ func (c *Conn) close(st ucs.Status) {
 // disconnect sends a DISCONNECT, with the reason of a failure, if the peer may know the
 // connection.
 func (c *Conn) disconnect(failed ...MsgLane) {
-	if c.destination() != 0 || c.asked {
+	if c.destination() != 0 || c.requestSent {
 		m := c.newMsg(Disconnect)
 		m.Lanes = failed
 		c.do(Action{Kind: SendMsg, Msg: m})
@@ -592,6 +592,6 @@ func (c *Conn) newMsg(t MsgType) *Msg {
 	}
 }
 
-// destination is the peer's id of the connection, also if the peer does not know this
-// side's id yet; 0 if it is not known.
+// destination returns the peer's id of the connection; 0 if this side does not know it. The peer may not
+// know the id of this side yet.
 func (c *Conn) destination() uint64 { return cmp.Or(c.remoteEP, c.p.PeerEP) }

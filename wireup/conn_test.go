@@ -22,15 +22,14 @@ func settle(t testing.TB, a, b *side) {
 	}
 }
 
-// TestConn_BothSidesAdoptOneLaneMap: whatever is needed when, whichever order
-// messages of the two directions take, and whatever cannot be opened, both sides
-// end with the same lanes, each connected to the other's end of it, or both fail.
-func TestConn_BothSidesAdoptOneLaneMap(t *testing.T) {
+// TestConn_SidesAgreeOnLanes: with random needs, message orders and failures to open lanes, both sides
+// end with the same lanes, each connected to its other end, or both fail.
+func TestConn_SidesAgreeOnLanes(t *testing.T) {
 	kinds := []string{"rc", "rc", "ud", "sm", "rc@x"}
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 5)
 		uuidA, uuidB := uint64(1), uint64(2)
-		if rapid.Bool().Draw(rt, "swap uuids") {
+		if rapid.Bool().Draw(rt, "exchange uuids") {
 			uuidA, uuidB = 2, 1
 		}
 		a, b := link(t, address(t, uuidA, names.Draw(rt, "a")...), address(t, uuidB, names.Draw(rt, "b")...))
@@ -91,8 +90,8 @@ func (s *side) laneWith(addr string) int {
 	return -1
 }
 
-// TestConn_FailureReachesBothSides: after a failure the peer is told.
-func TestConn_FailureReachesBothSides(t *testing.T) {
+// TestConn_FailureSendsDisconnect: a failure on one side ends the connection on both sides.
+func TestConn_FailureSendsDisconnect(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.handle(Event{Kind: NeedLane, Role: RMA})
 	settle(t, a, b)
@@ -103,9 +102,9 @@ func TestConn_FailureReachesBothSides(t *testing.T) {
 	assert.True(t, a.conn.Over() && b.conn.Over())
 }
 
-// TestConn_GarbageDoesNoHarm: random well-formed messages neither panic nor
-// disturb lanes that are up.
-func TestConn_GarbageDoesNoHarm(t *testing.T) {
+// TestConn_IgnoresInvalidMessages: random well-formed messages cause no panic and do not
+// change active lanes.
+func TestConn_IgnoresInvalidMessages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := link(t, address(t, 1, "rc", "sm@x", "ud"), address(t, 2, "rc", "sm@y", "ud"))
 		connected := rapid.Bool().Draw(rt, "connected")
@@ -114,7 +113,7 @@ func TestConn_GarbageDoesNoHarm(t *testing.T) {
 			settle(t, a, b)
 		}
 		for range rapid.IntRange(1, 10).Draw(rt, "messages") {
-			a.receive(t, drawGarbage(rt))
+			a.receive(t, drawInvalidMsg(rt))
 			assert.LessOrEqual(rt, len(a.conn.replies), MaxLanes)
 		}
 		if lanes := a.conn.Lanes(RMA); connected && assert.Len(rt, lanes, 1) {
@@ -123,9 +122,9 @@ func TestConn_GarbageDoesNoHarm(t *testing.T) {
 	})
 }
 
-// drawGarbage draws messages that claim to come from b, but not a DISCONNECT,
+// drawInvalidMsg draws messages that claim to come from b, but not a DISCONNECT,
 // which b could have sent.
-func drawGarbage(t *rapid.T) *Msg {
+func drawInvalidMsg(t *rapid.T) *Msg {
 	m := &Msg{
 		Type:    rapid.SampledFrom([]MsgType{Request, Reply, Ack}).Draw(t, "type"),
 		SrcUUID: rapid.Uint64Range(1, 3).Draw(t, "src uuid"), DstUUID: rapid.Uint64Range(1, 2).Draw(t, "dst uuid"),
@@ -173,7 +172,7 @@ func TestStrings(t *testing.T) {
 	assert.Equal(t, "unknown", MsgType(0).String())
 }
 
-// TestConn_Survives: a lane may break if another pair can take its roles.
+// TestConn_Survives: the connection survives the failure of a lane if another pair can have its roles.
 func TestConn_Survives(t *testing.T) {
 	for _, tt := range []struct {
 		resources []string
@@ -189,8 +188,8 @@ func TestConn_Survives(t *testing.T) {
 	}
 }
 
-// TestConn_NoSlotForALane: a connection whose slots are all in use fails if a role needs one more.
-func TestConn_NoSlotForALane(t *testing.T) {
+// TestConn_FailsWithoutFreeSlot: a connection whose slots are all in use fails if a role needs one more.
+func TestConn_FailsWithoutFreeSlot(t *testing.T) {
 	a, _ := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
 	for i := range a.conn.lanes {
 		a.conn.lanes[i] = lane{state: laneActive, local: 255, remote: 255}
@@ -201,9 +200,9 @@ func TestConn_NoSlotForALane(t *testing.T) {
 	assert.Equal(t, ucs.StatusNoResource, last.Status)
 }
 
-// TestConn_NeededWhileOpening: a lane to an iface is used for puts as soon as it is open, also if messages,
-// which have to wait for the peer, need it too.
-func TestConn_NeededWhileOpening(t *testing.T) {
+// TestConn_SecondRoleWhileOpening: a lane to an iface is active for puts as soon as it is open, also if the lane
+// must wait for the peer before it is active for messages.
+func TestConn_SecondRoleWhileOpening(t *testing.T) {
 	a, _ := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
 	c := a.conn
 	acts := c.Handle(Event{Kind: NeedLane, Role: AM})
@@ -219,12 +218,12 @@ func TestConn_NeededWhileOpening(t *testing.T) {
 	assert.Empty(t, c.Lanes(AM))
 }
 
-// TestCursor_Named: the first code that no name has is refused.
-func TestCursor_Named(t *testing.T) {
+// TestCursor_NameAndNumber: a number without a name is rejected.
+func TestCursor_NameAndNumber(t *testing.T) {
 	known := []string{"", "one", "two"}
 	for code := range 5 {
 		c := cursor{b: []byte{byte(code<<4 | 3), 1, 'x'}}
-		name, n := c.named(known, 8)
+		name, n := c.nameAndNumber(known, 8)
 		assert.Equal(t, code >= len(known), c.bad, code)
 		assert.Equal(t, 3, n)
 		if code == 0 {
@@ -245,8 +244,8 @@ func TestRate_Least(t *testing.T) {
 	assert.EqualValues(t, 2*rateUnit, Rate(2).BytesPerSecond())
 }
 
-// TestConn_NoSuchLane: an event about a lane that there is not, or that waits for nothing, is ignored.
-func TestConn_NoSuchLane(t *testing.T) {
+// TestConn_IgnoresEventsOfUnknownLanes: an event about a lane that does not exist or does not wait for it is ignored.
+func TestConn_IgnoresEventsOfUnknownLanes(t *testing.T) {
 	for _, kind := range []EventKind{LaneOpened, LaneConnected, LaneFailed} {
 		a, b := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
 		a.handle(Event{Kind: NeedLane, Role: RMA})
@@ -255,7 +254,7 @@ func TestConn_NoSuchLane(t *testing.T) {
 			assert.Empty(t, a.conn.Handle(Event{Kind: kind, Lane: lane, Status: ucs.StatusIOError}), "lane %d", lane)
 			assert.Equal(t, i+1, a.conn.Ignored())
 		}
-		if kind != LaneFailed { // it is up
+		if kind != LaneFailed { // the lane is active
 			assert.Empty(t, a.conn.Handle(Event{Kind: kind}))
 			assert.Equal(t, 5, a.conn.Ignored())
 		}
@@ -263,21 +262,21 @@ func TestConn_NoSuchLane(t *testing.T) {
 	}
 }
 
-// TestConn_RefusesProposals: a proposal that this side cannot take is refused with the reason, and others of the
-// message are accepted.
-func TestConn_RefusesProposals(t *testing.T) {
+// TestConn_RejectsProposals: a proposal that this side cannot accept is rejected with the reason, and the others in
+// the message are accepted.
+func TestConn_RejectsProposals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lane MsgLane
 		want ucs.Status
 	}{
-		"first of ours that there is not":   {MsgLane{Src: 0, Dst: 3, Roles: Set(AM)}, ucs.StatusInvalidParam},
-		"first of theirs that there is not": {MsgLane{Src: 3, Dst: 0, Roles: Set(AM)}, ucs.StatusInvalidParam},
-		"two transports":                    {MsgLane{Src: 0, Dst: 1, Roles: Set(AM)}, ucs.StatusInvalidParam},
-		"no role":                           {MsgLane{Src: 0, Dst: 0}, ucs.StatusInvalidParam},
-		"the auxiliary role":                {MsgLane{Src: 0, Dst: 0, Roles: Set(AM, Aux)}, ucs.StatusInvalidParam},
-		"a role that it is not fit for":     {MsgLane{Src: 1, Dst: 1, Roles: Set(AM, RMA)}, ucs.StatusUnsupported},
-		"another fabric":                    {MsgLane{Src: 2, Dst: 2, Roles: Set(AM)}, ucs.StatusUnreachable},
-		"excluded":                          {MsgLane{Src: 2, Dst: 0, Roles: Set(AM)}, ucs.StatusRejected},
+		"local resource out of range":     {MsgLane{Src: 0, Dst: 3, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"remote resource out of range":    {MsgLane{Src: 3, Dst: 0, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"two transports":                  {MsgLane{Src: 0, Dst: 1, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"no role":                         {MsgLane{Src: 0, Dst: 0}, ucs.StatusInvalidParam},
+		"the auxiliary role":              {MsgLane{Src: 0, Dst: 0, Roles: Set(AM, Aux)}, ucs.StatusInvalidParam},
+		"a role without its capabilities": {MsgLane{Src: 1, Dst: 1, Roles: Set(AM, RMA)}, ucs.StatusUnsupported},
+		"another fabric":                  {MsgLane{Src: 2, Dst: 2, Roles: Set(AM)}, ucs.StatusUnreachable},
+		"excluded":                        {MsgLane{Src: 2, Dst: 0, Roles: Set(AM)}, ucs.StatusRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := link(t, address(t, 1, "rc", "ud", "rc@x"), address(t, 2, "rc", "ud", "rc@y"))
@@ -294,20 +293,20 @@ func TestConn_RefusesProposals(t *testing.T) {
 			}
 			require.Len(t, replies, 1)
 			require.Len(t, replies[0].Lanes, 2)
-			refused := MsgLane{Src: tt.lane.Dst, Dst: tt.lane.Src, Roles: tt.lane.Roles, Status: tt.want}
-			assert.Equal(t, refused, replies[0].Lanes[0])
+			rejected := MsgLane{Src: tt.lane.Dst, Dst: tt.lane.Src, Roles: tt.lane.Roles, Status: tt.want}
+			assert.Equal(t, rejected, replies[0].Lanes[0])
 			assert.Equal(t, ucs.StatusOK, replies[0].Lanes[1].Status)
 		})
 	}
 }
 
-// TestConn_OfOthers: a message of another worker, or for another worker or connection, is ignored.
-func TestConn_OfOthers(t *testing.T) {
+// TestConn_IgnoresMessagesOfOthers: a message of another worker, or for another worker or connection, is ignored.
+func TestConn_IgnoresMessagesOfOthers(t *testing.T) {
 	for name, edit := range map[string]func(m *Msg){
 		"source":      func(m *Msg) { m.SrcUUID++ },
 		"destination": func(m *Msg) { m.DstUUID++ },
 		"connection":  func(m *Msg) { m.DstEP++ },
-		"peer's name": func(m *Msg) { m.SrcEP++ },
+		"peer's id":   func(m *Msg) { m.SrcEP++ },
 	} {
 		a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 		a.conn.p.PeerEP = b.conn.p.LocalEP
@@ -321,8 +320,8 @@ func TestConn_OfOthers(t *testing.T) {
 	}
 }
 
-// TestConn_IgnoresReplies: a reply to what was not proposed, or that refuses it again, is ignored, and one that is
-// repeated is acknowledged again.
+// TestConn_IgnoresReplies: a reply about a lane that was not proposed, or a late rejection, is ignored. A repeated
+// reply is acknowledged again.
 func TestConn_IgnoresReplies(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.handle(Event{Kind: NeedLane, Role: RMA})
@@ -347,13 +346,13 @@ func TestConn_IgnoresReplies(t *testing.T) {
 	assert.Len(t, a.conn.Lanes(RMA), 1)
 }
 
-// TestConn_RequestsCross: both sides have accepted the other's request for a lane to an iface. The reply to either
-// is as good as an acknowledgement.
-func TestConn_RequestsCross(t *testing.T) {
+// TestConn_CrossingRequests: both sides have accepted the other's request for a lane to an iface. The reply to
+// either request acknowledges the other.
+func TestConn_CrossingRequests(t *testing.T) {
 	a, b := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
 	a.handle(Event{Kind: NeedLane, Role: AM})
 	settle(t, a, b)
-	a.conn.lanes[0].state, a.conn.lanes[0].active = laneAccepted, 0 // as its own reply went unanswered
+	a.conn.lanes[0].state, a.conn.lanes[0].active = laneAccepted, 0 // as if its own reply was lost
 	m := b.conn.newMsg(Reply)
 	m.Lanes = []MsgLane{{Roles: Set(AM)}}
 	a.receive(t, m)
@@ -363,7 +362,7 @@ func TestConn_RequestsCross(t *testing.T) {
 	assert.Equal(t, Ack, b.inbox[0].Type)
 }
 
-// TestConn_IgnoresDrops: a pair that there is not cannot be excluded, and is not answered.
+// TestConn_IgnoresDrops: a DROP of a pair that does not exist is ignored and not confirmed.
 func TestConn_IgnoresDrops(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	m := b.conn.newMsg(Drop)
@@ -375,8 +374,8 @@ func TestConn_IgnoresDrops(t *testing.T) {
 	assert.Empty(t, b.inbox)
 }
 
-// TestConn_Disconnected: how the peer has ended the connection.
-func TestConn_Disconnected(t *testing.T) {
+// TestConn_Disconnect: the status in a DISCONNECT determines the error of the connection.
+func TestConn_Disconnect(t *testing.T) {
 	for st, want := range map[ucs.Status]ucs.Status{
 		ucs.StatusOK:         ucs.StatusPeerClosed,
 		ucs.StatusNoResource: ucs.StatusRejected,
@@ -392,7 +391,7 @@ func TestConn_Disconnected(t *testing.T) {
 	}
 }
 
-// TestCursor_Name: a name that is too long, and one with bytes that do not print, is refused.
+// TestCursor_Name: a name that is too long or has bytes that are not printable is rejected.
 func TestCursor_Name(t *testing.T) {
 	for name, ok := range map[string]bool{"abc": true, "abcd": false, "a\x00": false, "a\xff": false, "abc\n": false} {
 		c := cursor{b: append([]byte{byte(len(name))}, name...)}

@@ -11,26 +11,26 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Time is a span of time as an address has it: a floating-point number of 8 bits with
-// an error of at most 1/16. Both sides of a connection compute with what it stands for.
+// Time is a duration in an address: a floating-point number of 8 bits with
+// an error of at most 1/16. Both sides of a connection compute with the rounded value.
 type Time uint8
 
-// Rate is a bandwidth as an address has it, in the same form.
+// Rate is a bandwidth in an address, in the same format.
 type Rate uint8
 
-// What one unit of the numbers stands for.
+// Units of Time and Rate.
 const (
 	timeUnit = 125     // picoseconds
 	rateUnit = 1 << 20 // bytes per second
 )
 
-// TimeOf rounds a time to the nearest one; below 0 it is 0.
+// TimeOf returns the Time nearest to d; 0 if d is negative.
 func TimeOf(d time.Duration) Time {
 	ps := uint64(max(0, min(d, math.MaxInt64/1000))) * 1000
 	return Time(float8((ps + timeUnit/2) / timeUnit))
 }
 
-// RateOf rounds a bandwidth in bytes per second to the nearest one, and never to 0.
+// RateOf returns the Rate nearest to a bandwidth in bytes per second, at least one unit.
 func RateOf(bw float64) Rate {
 	if !(bw > rateUnit) { // also a NaN
 		return 1
@@ -38,14 +38,14 @@ func RateOf(bw float64) Rate {
 	return Rate(float8(uint64(min(bw, 1<<62)) / rateUnit))
 }
 
-// Picoseconds is the time that t stands for.
+// Picoseconds returns the value of t.
 func (t Time) Picoseconds() uint64 { return unfloat8(uint8(t)) * timeUnit }
 
-// BytesPerSecond is the bandwidth that r stands for; at least one unit.
+// BytesPerSecond returns the value of r, at least one unit.
 func (r Rate) BytesPerSecond() uint64 { return unfloat8(max(uint8(r), 1)) * rateUnit }
 
-// float8 is the code nearest to v: 5 bits of exponent, 3 of mantissa with a leading one
-// that is not there; codes below 8 are the numbers themselves.
+// float8 returns the code nearest to v: 5 bits of exponent and 3 bits of mantissa, with an implicit
+// leading one. A code below 8 is the number itself.
 func float8(v uint64) uint8 {
 	if v < 8 {
 		return uint8(v)
@@ -59,7 +59,7 @@ func float8(v uint64) uint8 {
 	return uint8(min(code, math.MaxUint8))
 }
 
-// floor8 is the code of the largest number that is not above v.
+// floor8 returns the code of the largest number that is at most v.
 func floor8(v uint64) uint8 {
 	c := float8(v)
 	if unfloat8(c) > v {
@@ -75,15 +75,15 @@ func unfloat8(c uint8) uint64 {
 	return uint64(8+c&7) << (c>>3 - 1)
 }
 
-// Cost is what operations of one class cost on a resource.
+// Cost is the cost of an operation of one class on a resource.
 type Cost struct {
 	Overhead  Time // of the CPU to post one operation
 	Latency   Time // one way
 	Bandwidth Rate
 }
 
-// costOf is the cost of a class of operations: the least times of its variants, and the
-// largest bandwidth of one.
+// costOf returns the cost of a class of operations: the smallest times and the largest bandwidth
+// of its variants.
 func costOf(attr *uct.IfaceAttr, variants ...uct.Variant) (out Cost) {
 	const none = time.Duration(math.MaxInt64)
 	overhead, latency := none, none
@@ -116,25 +116,24 @@ var (
 	amVariants  = []uct.Variant{uct.AMShort, uct.AMBcopy, uct.AMZcopy}
 )
 
-// Sizes of the message by which pairs are compared, in bytes. For put and get it is that of UCX:
-// both bandwidth and latency count. For the bandwidth roles it is so large that little else
-// counts.
+// Message sizes for which pairs are compared, in bytes. rmaSize is that of UCX: bandwidth and latency
+// both matter. bandwidthSize is so large that bandwidth dominates.
 const (
-	rmaSize  = 4096
-	wideSize = 1 << 20
+	rmaSize       = 4096
+	bandwidthSize = 1 << 20
 )
 
-// PairCost is what a pair of resources costs for a role, in picoseconds: the terms of
+// PairCost is the cost of a pair of resources for a role, in picoseconds: the terms of
 // its score.
 type PairCost struct {
 	Latency  uint64 `json:"latency_ps"`     // one way; the mean of both sides
 	Overhead uint64 `json:"overhead_ps"`    // of the CPU: the sum of both sides for am, am_bw and aux, else the mean
 	Transfer uint64 `json:"transfer_ps"`    // of Size bytes at the smaller bandwidth
-	Size     int    `json:"size,omitempty"` // in bytes; 0 if bandwidth does not count
+	Size     int    `json:"size,omitempty"` // in bytes; 0 if bandwidth does not matter
 }
 
-// CostOf is the cost of a pair for a role. Both sides compute the same value. It
-// is in integer picoseconds, because another architecture may round floating point
+// CostOf returns the cost of a pair for a role. Both sides compute the same value: it
+// is in integer picoseconds, because another architecture may round floating-point numbers
 // differently.
 func CostOf(role Role, l, r *Resource) PairCost {
 	x, y := l.cost(role), r.cost(role)
@@ -153,19 +152,19 @@ func CostOf(role Role, l, r *Resource) PairCost {
 	return c
 }
 
-// size is the length of the operations by which transports are compared for a role, in bytes; 0:
-// what the bytes take does not count.
+// size returns the message size for which pairs are compared for a role, in bytes; 0 if bandwidth does
+// not matter.
 func (r Role) size() int {
 	switch r {
 	case RMA:
 		return rmaSize
 	case RMABW, AMBW:
-		return wideSize
+		return bandwidthSize
 	}
 	return 0
 }
 
-// cost is that of the class of operations of a role.
+// cost returns the cost of the class of operations of a role.
 func (r *Resource) cost(role Role) *Cost {
 	switch role {
 	case RMA, RMABW:
@@ -177,13 +176,13 @@ func (r *Resource) cost(role Role) *Cost {
 	}
 }
 
-// bandwidth of a pair for a role, in bytes per second.
+// bandwidth returns the bandwidth of a pair for a role, in bytes per second.
 func bandwidth(role Role, l, r *Resource) uint64 {
 	return min(l.cost(role).Bandwidth.BytesPerSecond(), r.cost(role).Bandwidth.BytesPerSecond())
 }
 
-// Score is the figure of merit of a pair for a role, in 1/s: the inverse of the
-// sum of its cost.
+// Score returns the score of a pair for a role, in 1/s: the inverse of the
+// sum of its cost. Higher is better.
 func Score(role Role, l, r *Resource) float64 {
 	c := CostOf(role, l, r)
 	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
@@ -201,7 +200,7 @@ func (c PairCost) String() string {
 	return s + " ns"
 }
 
-// terms are the terms in the score of a role; sizes are multiples of 1 KiB.
+// terms returns the names of the terms in the score of a role; sizes are multiples of 1 KiB.
 func (r Role) terms() string {
 	if n := r.size(); n > 0 {
 		return fmt.Sprintf("latency + overhead + %d KiB", n>>10)

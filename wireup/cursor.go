@@ -68,8 +68,8 @@ func (c *cursor) name(limit int) string {
 	return string(v)
 }
 
-// named is the inverse of appendNamed; the name has at most limit bytes.
-func (c *cursor) named(known []string, limit int) (name string, n int) {
+// nameAndNumber is the inverse of appendNamed; the name has at most limit bytes.
+func (c *cursor) nameAndNumber(known []string, limit int) (name string, n int) {
 	v := c.u8()
 	code, n := int(v>>4), int(v&15)
 	if n == 15 {

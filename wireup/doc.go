@@ -26,7 +26,7 @@
 // pair, and fails the EP when none is left. If both sides propose the same lane
 // at once, the proposal of the worker with the smaller UUID wins and the other
 // worker replies to it. A lane over a transport that connects to an iface address is
-// active at once and without a message, except for active messages: their
+// active at once, without a message. It is not active for active messages, because their
 // receiver must know the connection first.
 //
 // # Roles
@@ -46,13 +46,13 @@
 //
 // The lane loses all its roles, and each role that is needed gets the next best pair.
 // Neither side proposes the broken pair again, except for a trial. The EP of the broken lane stays open until the other
-// side has closed its own, because closing it earlier would look like the end of the connection. If
-// the reason says that the peer is gone, the connection fails. If a role has no pair left,
+// side has closed its own, because the other side would take an earlier close for the end of the connection. If
+// the status means that the peer is gone, the connection fails. If a role has no pair left,
 // the side that needs the role loses it (LoseRoles), and the connection continues with the lanes of
 // its other roles and with the lanes that the peer proposed. Without such lanes, or without the role
 // am, the connection fails.
 //
-// # A lane that comes back
+// # A failed pair that works again
 //
 //	side that had proposed the lane          other side
 //	  TimePassed
@@ -66,29 +66,30 @@
 //	    ActivateLane  ◄─────────── LEFT         LaneDrained
 //
 // After [ConnParams.Retry], and then after growing pauses, the side that had proposed the lane proposes its pair
-// again. The lane has no roles until a message has come over it. Then each side moves its roles to
+// again. The lane has no roles until a message has arrived over it. Then each side moves its roles to
 // the lane: puts, gets and atomics when nothing is in flight over the other lane, and active
-// messages when the peer has handled what has come over the other lane. When both sides have left the other
-// lane, both close it. If the lane fails, its roles return, and a trial that fails has no further effect.
+// messages when the peer has handled everything that arrived over the other lane. When both sides have moved
+// all roles from the other lane, both close it. If the lane on trial fails, the roles remain on the other lane, and
+// the failure has no further effect.
 //
 // # A pair that does not lead to the peer
 //
-// A lane may fail while it connects: of two network devices the first may be one of a
-// hypervisor, with the same address on each host. Such a failure, ErrUnreachable included, concerns
+// A lane may fail while it connects. For example, the device may belong to a
+// hypervisor and have the same address on each host. Such a failure, ErrUnreachable included, concerns
 // the pair and not the peer. The next pair is tried, and the connection fails when no pair is
-// left. A pair that failed before the peer knew of its lane is part of a DROP too, as soon as
+// left. If the pair failed before the peer knew of its lane, a DROP reports the pair as soon as
 // the peer's endpoint id is known, so that the peer does not wait for the same failure. PathFailed does the
 // same for a pair over which a transport connection has failed.
 //
 // # Retransmission and timeout
 //
-// A side that waits retransmits messages without a reply, after one second, two, four
-// and so on. The reply to a repeated REQUEST, REPLY or DROP is the same as to the first one.
+// A side that waits for a reply retransmits its message after one second, two, four
+// and so on. The reply to a retransmitted REQUEST, REPLY or DROP is the same as to the first one.
 // So a handshake survives lost messages, for example when a worker has no room
 // for them or a transport fails. A side that needs a lane fails with StatusTimedOut
 // when the handshake has not progressed for [ConnParams.Timeout]; a side that
-// needs no lane waits. A Conn reads no clock: every event has its time, and
-// [Conn.Deadline] returns when TimePassed is due.
+// needs no lane waits without limit. A Conn reads no clock: every event has its time, and
+// [Conn.Deadline] returns the time at which TimePassed is due.
 //
 // A Conn is used by the goroutine that owns the worker.
 package wireup

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// EventKind is what happened to a connection.
+// EventKind is the type of an Event.
 type EventKind uint8
 
 // Events.
@@ -18,11 +18,11 @@ const (
 	LaneFailed                     // Lane could not be opened or connected, or broke
 	PathFailed                     // no transport connection is possible between Local and Remote
 	Closed                         // the user closed the connection, or it failed for Status
-	TimePassed                     // Conn.Deadline has come
-	SendingFailed                  // messages that were sent may not arrive
-	NoCarrier                      // no message can be sent: trials end, for Status
+	TimePassed                     // the time of Conn.Deadline has passed
+	SendingFailed                  // messages that were sent may be lost
+	NoCarrier                      // no message can be sent: trials end with Status
 	LaneLeft                       // nothing is in flight over Lane for the roles of LeaveLane
-	LaneDrained                    // what has come over Local from Remote is handled; Status is that of DrainLane
+	LaneDrained                    // everything that arrived at Local from Remote was handled; Status is that of DrainLane
 )
 
 // Event is an event that package ucp passes to a [Conn].
@@ -33,33 +33,33 @@ type Event struct {
 	Local  int        // PathFailed, LaneDrained: the local resource
 	Remote int        // PathFailed, LaneDrained: the remote resource
 	EPAddr []byte     // LaneOpened; nil for a lane that connects to an iface
-	Status ucs.Status // LaneFailed, PathFailed, Closed: why; StatusOK if it was closed in order
+	Status ucs.Status // LaneFailed, PathFailed, Closed: the reason; StatusOK for a graceful close
 	Msg    *Msg       // MsgReceived
-	// Now is the time since any fixed moment. It does not go back.
+	// Now is the time since any fixed moment. It is monotonic.
 	Now time.Duration
 }
 
-// ActionKind is what package ucp must do.
+// ActionKind is the type of an Action.
 type ActionKind uint8
 
 // Actions.
 const (
 	SendMsg      ActionKind = iota // send Msg to the peer
-	OpenLane                       // make the uct EP of Lane, then LaneOpened or LaneFailed
-	ConnectLane                    // connect Lane to the peer's EPAddr, then LaneConnected or LaneFailed
+	OpenLane                       // open the uct EP of Lane; LaneOpened or LaneFailed follows
+	ConnectLane                    // connect Lane to the peer's EPAddr; LaneConnected or LaneFailed follows
 	ActivateLane                   // Lane is ready for Roles
-	RetireLane                     // Lane broke, for Status, or was left (StatusOK): use it no more; CloseLane follows
-	CloseLane                      // close the uct EP of Lane, for Status; its number may be used again
-	LoseRoles                      // no pair is left for Roles, for Status; other lanes are
-	FailEP                         // the connection is over, for Status
+	RetireLane                     // stop using Lane: it broke (Status), or both sides moved its roles (StatusOK); CloseLane follows
+	CloseLane                      // close the uct EP of Lane, with Status as the reason; its number may be used again
+	LoseRoles                      // no pair is left for Roles, with Status as the reason; the connection continues
+	FailEP                         // the connection failed with Status
 	ProveLane                      // send Msg over Lane itself
-	ReturnLane                     // Lane works, over a pair that had failed; Roles that were lost have pairs again
-	LeaveLane                      // use Lane no more for Roles, then LaneLeft when nothing is in flight
-	DrainLane                      // handle what has arrived at Local from Remote, then LaneDrained with Status
+	ReturnLane                     // Lane, over a pair that had failed, works; Roles had lost their pairs and have one again
+	LeaveLane                      // stop using Lane for Roles; LaneLeft follows when nothing is in flight
+	DrainLane                      // handle everything that arrived at Local from Remote; LaneDrained with Status follows
 )
 
-// Action is what a [Conn] wants done. Actions are carried out in order; the
-// events that they cause are handed in after the last one.
+// Action is a step that the caller of a [Conn] must execute. The caller executes the actions of one call
+// in order, and passes the events that they cause after the last one.
 type Action struct {
 	Kind     ActionKind
 	Lane     int
@@ -69,7 +69,7 @@ type Action struct {
 	EPAddr   []byte // ConnectLane
 	Roles    Roles
 	Msg      *Msg
-	Again    bool       // SendMsg: it repeats what was not answered
-	Status   ucs.Status // FailEP, LoseRoles, RetireLane, CloseLane: why
-	Why      string     // FailEP: for people
+	Again    bool       // SendMsg: a retransmission
+	Status   ucs.Status // FailEP, LoseRoles, RetireLane, CloseLane: the reason
+	Why      string     // FailEP: the reason as text
 }

@@ -10,7 +10,7 @@ import (
 // Choice lists the pairs of resources that were considered for a role, in the order of [Rank].
 type Choice struct {
 	Role  Role   `json:"role"`
-	Terms string `json:"terms"` // of which the score of a pair is the inverse of the sum
+	Terms string `json:"terms"` // the score of a pair is 1 / (Terms)
 	Pairs []Pair `json:"pairs"`
 }
 
@@ -19,7 +19,7 @@ type Pair struct {
 	Local   string   `json:"local"`             // transport, device and index: "tcp/eth0[2]"
 	Remote  string   `json:"remote"`            // the same without the device; "-" if the peer has none of that transport
 	Chosen  bool     `json:"chosen"`            // the role uses the pair
-	Percent int      `json:"percent,omitempty"` // its part of the work; 0 if the role has one pair
+	Percent int      `json:"percent,omitempty"` // its share of the data; 0 if the role has one pair
 	Score   float64  `json:"score,omitempty"`   // in 1/s, higher is better; 0 if the pair cannot be used
 	Cost    PairCost `json:"cost,omitzero"`     // the terms of the score
 	Why     string   `json:"why,omitempty"`     // the criterion that failed; empty if the pair can be used
@@ -55,8 +55,8 @@ func choiceOf(role Role, local, remote *Address, reach Reacher, rails Rails) Cho
 	return choice
 }
 
-// String lists the pairs with their scores and what these are made of, or the criterion that
-// failed, one a line. Those that are chosen have a star.
+// String lists the pairs, one per line, with the score and its terms, or with the criterion that
+// failed. A star marks the chosen pairs.
 func (c Choice) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: score is 1 / (%s)\n", c.Role, c.Terms)
@@ -73,7 +73,7 @@ func (c Choice) String() string {
 			mark = "*"
 		}
 		if p.Percent > 0 {
-			result += fmt.Sprintf(", %d%% of the work", p.Percent)
+			result += fmt.Sprintf(", %d%% of the data", p.Percent)
 		}
 		fmt.Fprintf(t, "%s %s\t%s\t%s\n", mark, p.Local, p.Remote, result)
 	}
@@ -81,7 +81,7 @@ func (c Choice) String() string {
 	return b.String()
 }
 
-// Explain is the text of Choices.
+// Explain returns the Choices as text.
 func Explain(local, remote *Address, reach Reacher, rails Rails) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID(), remote.UUID())

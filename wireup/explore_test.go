@@ -13,9 +13,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestExplore goes through every interleaving of what can happen to two sides, up to a
-// depth, and lets each state that it finds come to rest without further faults. There,
-// the sides agree, or both have ended.
+// TestExplore: from every state that two sides reach within a number of events, in any order, and then
+// without further faults, the sides agree on their lanes, or both have ended the connection.
 func TestExplore(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine has both sides")
 	for _, tc := range []struct {
@@ -34,7 +33,7 @@ func TestExplore(t *testing.T) {
 			switch {
 			case testing.Short():
 				depth -= 2
-			case !testenv.Sweep(): // a step more is five times as many states
+			case !testenv.Sweep(): // one event more gives five times as many states
 				depth--
 			}
 			x := explorer{t: t, roles: tc.roles, seen: map[string]int{}}
@@ -54,7 +53,7 @@ func TestExplore(t *testing.T) {
 type world struct {
 	a, b    *side
 	path    []string
-	lostEnd bool // a DISCONNECT was lost, which nobody repeats
+	lostEnd bool // a DISCONNECT was lost, which is not retransmitted
 }
 
 func (w *world) clone() *world {
@@ -80,7 +79,7 @@ func (s *side) clone() *side {
 	return &c
 }
 
-// key says all that decides what can happen next.
+// key contains all state on which later events depend.
 func (w *world) key() string {
 	var b strings.Builder
 	for _, s := range []*side{w.a, w.b} {
@@ -89,7 +88,7 @@ func (w *world) key() string {
 		for i := range excluded {
 			excluded[i].retry.at -= c.now
 		}
-		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, excluded, c.lost, c.asked, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
+		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, excluded, c.lost, c.requestSent, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
 		fmt.Fprint(&b, c.timer.running, c.timer.repeat-c.now, c.timer.pause, c.now-c.timer.since, "|")
 		for _, m := range s.inbox {
 			fmt.Fprint(&b, describe(m), ",")
@@ -132,7 +131,7 @@ type event struct {
 	do   func(w *world)
 }
 
-// events are what can happen in a state.
+// events returns the events that can happen in a state.
 func (x *explorer) events(w *world) (all []event) {
 	for _, name := range []string{"a", "b"} {
 		s := w.side(name)
@@ -185,17 +184,17 @@ func (w *world) side(name string) *side {
 	return w.b
 }
 
-// watch checks every action: a pair that was given up is neither opened nor proposed.
+// watch checks that no action opens or proposes an excluded pair.
 func (x *explorer) watch(w *world) {
 	for _, s := range []*side{w.a, w.b} {
 		s.check = func(act *Action) {
 			switch {
 			case act.Kind == OpenLane && s.conn.Excluded(act.Local, act.Remote) && !s.conn.lanes[act.Lane].trial:
-				x.fail(w, "%s opens a pair that was given up", s.name)
+				x.fail(w, "%s opens an excluded pair", s.name)
 			case act.Kind == SendMsg && act.Msg.Type == Request:
 				for _, l := range act.Msg.Lanes {
 					if s.conn.Excluded(int(l.Src), int(l.Dst)) && l.Status == ucs.StatusOK {
-						x.fail(w, "%s proposes a pair that was given up", s.name)
+						x.fail(w, "%s proposes an excluded pair", s.name)
 					}
 				}
 			}
@@ -208,7 +207,7 @@ func (x *explorer) fail(w *world, format string, args ...any) {
 	require.Fail(x.t, fmt.Sprintf(format, args...), "after %s\n%s\n%s", strings.Join(w.path, ", "), w.a.state(), w.b.state())
 }
 
-// rest delivers everything and lets time pass until nothing is under way.
+// rest delivers all messages and advances time until no handshake is in progress.
 func (x *explorer) rest(w *world) {
 	x.watch(w)
 	for range 100 {
@@ -225,15 +224,15 @@ func (x *explorer) rest(w *world) {
 		}
 		pass(w.a, w.b, 10*time.Second)
 	}
-	x.fail(w, "it does not come to rest")
+	x.fail(w, "a handshake is still in progress")
 }
 
 func (w *world) done() bool {
 	for _, s := range []*side{w.a, w.b} {
-		waits := s.conn.timer.running && (s.conn.timer.repeat != never || s.conn.givesUp())
+		waits := s.conn.timer.running && (s.conn.timer.repeat != never || s.conn.timeoutApplies())
 		for i := range s.conn.excluded {
 			x := &s.conn.excluded[i]
-			waits = waits || x.retry.enabled && s.conn.improved(x) != 0
+			waits = waits || x.retry.enabled && s.conn.rolesToRegain(x) != 0
 		}
 		if !s.conn.over && (!s.conn.Quiet() || waits) && !w.other(s).conn.over {
 			return false
@@ -255,7 +254,7 @@ func (x *explorer) agree(w *world) {
 		for _, s := range []*side{w.a, w.b} {
 			o := w.other(s)
 			if o.conn.over && !s.conn.over && !w.lostEnd && (s.conn.remoteEP != 0 && o.conn.remoteEP != 0) {
-				x.fail(w, "%s has not learnt of the end", s.name)
+				x.fail(w, "%s does not know that the connection has ended", s.name)
 			}
 		}
 		return
@@ -264,7 +263,7 @@ func (x *explorer) agree(w *world) {
 		o := w.other(s)
 		for _, p := range s.conn.excluded {
 			if p.peer != peerAware && s.conn.remoteEP != 0 {
-				x.fail(w, "%s has not told the other side that %d-%d is excluded", s.name, p.local, p.remote)
+				x.fail(w, "%s has not reported to the other side that %d-%d is excluded", s.name, p.local, p.remote)
 			}
 		}
 		for role := range Aux {
@@ -277,11 +276,11 @@ func (x *explorer) agree(w *world) {
 			if l.state != laneFree && s.lanes[i].uses != l.active {
 				x.fail(w, "%s uses lane %d for %s, not for %s", s.name, i, s.lanes[i].uses, l.active)
 			}
-			if l.viaIface && l.active&named != 0 && o.conn.remoteEP == 0 {
+			if l.viaIface && l.active&amRoles != 0 && o.conn.remoteEP == 0 {
 				x.fail(w, "the other side does not know the sender of lane %d of %s", i, s.name)
 			}
 			if l.active == 0 || l.viaIface {
-				continue // the peer need not have it
+				continue // the peer may not have this lane
 			}
 			k := o.conn.find(int(l.remote), int(l.local))
 			if k < 0 || o.conn.lanes[k].state != laneActive {

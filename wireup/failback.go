@@ -14,45 +14,45 @@ const maxRetryPause = 32
 // maxNumber is the greatest number of a LEAVE.
 const maxNumber = 100
 
-// retry is when this side tries a failed pair again. The zero value means never.
+// retry describes the retries of a failed pair by this side. The zero value means that there are none.
 type retry struct {
 	enabled bool          // a lane over the pair was in use, and this side had proposed it
 	running bool          // a lane over the pair is on trial
-	at      time.Duration // of the next retry
-	pause   time.Duration // before the next retry
+	at      time.Duration // time of the next retry
+	pause   time.Duration // pause before the next retry
 }
 
-// leaveState is how far this side has moved the roles of a lane to a better one.
-type leaveState uint8
+// moveState is the progress of moving the roles of a lane to a better one.
+type moveState uint8
 
 const (
-	leaveNone     leaveState = iota
-	leaveDraining            // the caller executes LeaveLane
-	leaveSent                // LEAVE sent, waits for LEFT
+	moveNone      moveState = iota
+	moveDraining            // the caller executes LeaveLane
+	moveLeaveSent           // LEAVE sent, waits for LEFT
 )
 
 // move is the state of a lane whose roles move to another one.
 type move struct {
-	state  leaveState
-	roles  Roles      // that move
-	to     int        // the lane that gets them
-	number ucs.Status // of the LEAVE
-	closes bool       // the peer has left the lane, and waits for this side
+	state  moveState
+	roles  Roles      // roles that move
+	to     int        // lane to which they move
+	number ucs.Status // number of the LEAVE
+	closes bool       // the peer has abandoned the lane and waits for this side
 }
 
-// enableRetry makes this side try a pair again whose lane has failed.
+// enableRetry schedules a retry of the pair of a lane that has failed.
 func (c *Conn) enableRetry(l *lane) {
 	x := c.exclusion(int(l.local), int(l.remote))
 	if c.p.Retry <= 0 || c.p.Loopback || !l.initiator || l.trial || x == nil || x.retry.enabled {
 		return
 	}
 	if both := c.p.Local.Resources[l.local].Caps & c.p.Remote.Resources[l.remote].Caps; !both.Has(uct.CapAMBcopy) {
-		return // nothing proves that it works
+		return // the transport cannot send the message that would prove that the lane works
 	}
 	x.retry = retry{enabled: true, pause: c.p.Retry, at: c.now + c.p.Retry}
 }
 
-// nextRetry is when the next retry is due.
+// nextRetry returns the time of the next retry; ok is false if there is none.
 func (c *Conn) nextRetry() (at time.Duration, ok bool) {
 	for i := range c.excluded {
 		if r := &c.excluded[i].retry; r.enabled && !r.running && (!ok || r.at < at) {
@@ -75,34 +75,34 @@ func (c *Conn) Retries() (all []Retry) {
 // Retry is a failed pair of resources that this side tries again.
 type Retry struct {
 	Local, Remote int
-	Running       bool          // now
-	At            time.Duration // of the next retry otherwise, in the time of Event.Now
+	Running       bool          // a retry is in progress
+	At            time.Duration // otherwise the time of the next retry, in the time of Event.Now
 }
 
-// startRetries proposes a failed pair again if its retry is due. One lane at a time is on trial, and none
-// while another handshake runs.
+// startRetries proposes failed pairs whose retry is due. At most one lane is on trial, and none
+// while another handshake is in progress.
 func (c *Conn) startRetries() {
 	for i := range c.excluded {
 		x := &c.excluded[i]
 		if r := &x.retry; !r.enabled || r.running || r.at > c.now {
 			continue
 		}
-		roles := c.improved(x)
-		if roles == 0 || !c.Quiet() || c.remoteEP == 0 || c.find(int(x.local), int(x.remote)) >= 0 || !c.try(x, roles) {
+		roles := c.rolesToRegain(x)
+		if roles == 0 || !c.Quiet() || c.remoteEP == 0 || c.find(int(x.local), int(x.remote)) >= 0 || !c.startTrial(x, roles) {
 			c.postpone(x)
 		}
 	}
 }
 
-// postpone sets the time of the next retry of a pair.
+// postpone doubles the pause of a pair and sets the time of its next retry.
 func (c *Conn) postpone(x *pair) {
 	x.retry.running = false
 	x.retry.pause = min(2*x.retry.pause, maxRetryPause*c.p.Retry)
 	x.retry.at = c.now + x.retry.pause
 }
 
-// improved are the roles that would use a failed pair if it worked.
-func (c *Conn) improved(x *pair) (roles Roles) {
+// rolesToRegain returns the roles that would use a failed pair if it worked.
+func (c *Conn) rolesToRegain(x *pair) (roles Roles) {
 	for role := range Aux {
 		if (c.wanted | c.lost).Has(role) && c.planned(role, x, int(x.local), int(x.remote)) {
 			roles |= Set(role)
@@ -121,8 +121,8 @@ func (c *Conn) planned(role Role, x *pair, l, r int) bool {
 	return slices.ContainsFunc(plan, func(p Candidate) bool { return p.Local == l && p.Remote == r })
 }
 
-// try opens a lane without roles over a failed pair. It reports false if there is no room for the lane.
-func (c *Conn) try(x *pair, roles Roles) bool {
+// startTrial opens a lane without roles over a failed pair. It returns false if no slot is free.
+func (c *Conn) startTrial(x *pair, roles Roles) bool {
 	i := c.open(int(x.local), int(x.remote), true)
 	if i < 0 {
 		return false
@@ -134,8 +134,8 @@ func (c *Conn) try(x *pair, roles Roles) bool {
 	return true
 }
 
-// endRetries postpones the next retry of pairs whose lane on trial has gone.
-func (c *Conn) endRetries() {
+// postponeEndedTrials postpones the next retry of pairs whose trial has ended without success.
+func (c *Conn) postponeEndedTrials() {
 	for i := range c.excluded {
 		x := &c.excluded[i]
 		if !x.retry.running {
@@ -147,8 +147,8 @@ func (c *Conn) endRetries() {
 	}
 }
 
-// refused stops the retries of a pair that the peer will never accept again.
-func (c *Conn) refused(l *lane, st ucs.Status) {
+// stopRetriesIfRejected stops the retries of a pair that the peer will never accept again.
+func (c *Conn) stopRetriesIfRejected(l *lane, st ucs.Status) {
 	x := c.exclusion(int(l.local), int(l.remote))
 	if l.trial && x != nil && (st == ucs.StatusRejected || st == ucs.StatusUnsupported || st == ucs.StatusInvalidParam) {
 		x.retry = retry{}
@@ -165,8 +165,8 @@ func (c *Conn) prove(i int) {
 	c.do(Action{Kind: ProveLane, Lane: i, Msg: m})
 }
 
-// proving replies to PROVE. The message has come over the lane, so the lane works.
-func (c *Conn) proving(m *Msg) {
+// handleProve handles PROVE, which has arrived over the lane itself, so the lane works. PROVEN follows.
+func (c *Conn) handleProve(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
@@ -177,13 +177,13 @@ func (c *Conn) proving(m *Msg) {
 		c.proofs = append(c.proofs, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles})
 		if l := &c.lanes[i]; l.trial {
 			l.state = laneActive
-			c.proven(i)
+			c.completeTrial(i)
 		}
 	}
 }
 
-// provenByPeer handles PROVEN.
-func (c *Conn) provenByPeer(m *Msg) {
+// handleProven handles PROVEN.
+func (c *Conn) handleProven(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
@@ -191,13 +191,13 @@ func (c *Conn) provenByPeer(m *Msg) {
 			c.ignored++
 			continue
 		}
-		c.proven(i)
+		c.completeTrial(i)
 	}
 }
 
-// proven ends the trial of a lane that works: its pair is as good as any other pair again, and the roles for
+// completeTrial ends the trial of a lane that works: its pair is not excluded any more, and the roles for
 // which it is better move to the lane.
-func (c *Conn) proven(i int) {
+func (c *Conn) completeTrial(i int) {
 	l := &c.lanes[i]
 	l.trial, l.proposed = false, 0
 	local, remote := int(l.local), int(l.remote)
@@ -210,12 +210,12 @@ func (c *Conn) proven(i int) {
 	}
 	c.lost &^= regained
 	c.do(Action{Kind: ReturnLane, Lane: i, Roles: regained})
-	c.takeOver(i)
+	c.moveRolesTo(i)
 }
 
-// takeOver moves the roles for which lane i is better to that lane, each when the lane that has the role has
-// been left.
-func (c *Conn) takeOver(i int) {
+// moveRolesTo starts to move the roles for which lane i is better to that lane. A role that another lane has moves
+// when nothing is in flight for it over that lane.
+func (c *Conn) moveRolesTo(i int) {
 	l := &c.lanes[i]
 	var better Roles
 	for role := range Aux {
@@ -226,7 +226,7 @@ func (c *Conn) takeOver(i int) {
 	free := better
 	for j := range c.lanes {
 		x := &c.lanes[j]
-		if j == i || x.state != laneActive || x.trial || x.move.state != leaveNone {
+		if j == i || x.state != laneActive || x.trial || x.move.state != moveNone {
 			continue
 		}
 		var roles Roles
@@ -237,11 +237,11 @@ func (c *Conn) takeOver(i int) {
 		}
 		if roles != 0 {
 			free &^= roles
-			x.move.state, x.move.roles, x.move.to = leaveDraining, roles, i
+			x.move.state, x.move.roles, x.move.to = moveDraining, roles, i
 			c.do(Action{Kind: LeaveLane, Lane: j, Roles: roles})
 		}
 	}
-	for role := range Aux { // the other lanes have a part of these
+	for role := range Aux { // bandwidth roles: lane i is added to the other lanes
 		if free.Has(role) && role.shared() && c.count(role) < c.p.Rails.of(role) {
 			l.roles |= Set(role)
 		}
@@ -249,29 +249,28 @@ func (c *Conn) takeOver(i int) {
 	c.activate(i)
 }
 
-// laneLeft is called when nothing is in flight any more that this side has posted to a lane for the roles
-// that move. Roles whose receiver need not keep an order move at once, the others when the peer has received
-// everything.
+// laneLeft handles LaneLeft: nothing is in flight over a lane for the roles that move. Roles without an order
+// between messages move at once, the roles of active messages after LEFT.
 func (c *Conn) laneLeft(i int) {
-	if i < 0 || i >= MaxLanes || c.lanes[i].move.state != leaveDraining {
+	if i < 0 || i >= MaxLanes || c.lanes[i].move.state != moveDraining {
 		c.ignored++
 		return
 	}
 	l := &c.lanes[i]
 	c.leaves = c.leaves%maxNumber + 1
-	l.move.state, l.move.number = leaveSent, c.leaves
-	c.hand(i, l.move.roles&^named)
-	c.sendLanes(Leave, []MsgLane{l.leaving()})
+	l.move.state, l.move.number = moveLeaveSent, c.leaves
+	c.moveRolesFrom(i, l.move.roles&^amRoles)
+	c.sendLanes(Leave, []MsgLane{l.leaveEntry()})
 	c.timer = timer{} // restart it
 }
 
-// leaving is the entry of a lane in LEAVE, with the roles that the lane keeps.
-func (l *lane) leaving() MsgLane {
+// leaveEntry returns the entry of a lane in LEAVE, with the roles that do not move.
+func (l *lane) leaveEntry() MsgLane {
 	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles &^ l.move.roles, Status: l.move.number}
 }
 
-// hand gives roles of a lane to the lane to which they move.
-func (c *Conn) hand(from int, roles Roles) {
+// moveRolesFrom moves roles of a lane to the lane of its move.
+func (c *Conn) moveRolesFrom(from int, roles Roles) {
 	x := &c.lanes[from]
 	x.roles &^= roles
 	x.active &^= roles
@@ -280,8 +279,8 @@ func (c *Conn) hand(from int, roles Roles) {
 	c.activate(x.move.to)
 }
 
-// peerLeaves has the caller receive what the peer has sent over a lane; LEFT follows.
-func (c *Conn) peerLeaves(m *Msg) {
+// handleLeave handles LEAVE: the caller must handle everything that has arrived over the lane; LEFT follows.
+func (c *Conn) handleLeave(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
@@ -291,12 +290,12 @@ func (c *Conn) peerLeaves(m *Msg) {
 		c.do(Action{Kind: DrainLane, Local: int(e.Dst), Remote: int(e.Src), Status: e.Status})
 		if i := c.find(int(e.Dst), int(e.Src)); i >= 0 && e.Roles == 0 {
 			c.lanes[i].peerLeft = true
-			c.closeLeft(i)
+			c.abandonIfUnused(i)
 		}
 	}
 }
 
-// drained sends LEFT, with the roles that this side has on its own lane over the pair.
+// drained handles LaneDrained: it sends LEFT, with the roles for which this side uses the lane.
 func (c *Conn) drained(local, remote int, number ucs.Status) {
 	e := MsgLane{Src: uint8(local), Dst: uint8(remote), Status: number}
 	if i := c.find(local, remote); i >= 0 {
@@ -305,16 +304,16 @@ func (c *Conn) drained(local, remote int, number ucs.Status) {
 	c.sendLanes(Left, []MsgLane{e})
 }
 
-// peerDrained handles LEFT: the peer has received what this side had sent over a lane.
-func (c *Conn) peerDrained(m *Msg) {
+// handleLeft handles LEFT: the peer has handled everything that this side had sent over a lane.
+func (c *Conn) handleLeft(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
-		if i < 0 || c.lanes[i].move.state != leaveSent || c.lanes[i].move.number != e.Status {
+		if i < 0 || c.lanes[i].move.state != moveLeaveSent || c.lanes[i].move.number != e.Status {
 			c.ignored++
 			continue
 		}
-		c.hand(i, c.lanes[i].move.roles)
+		c.moveRolesFrom(i, c.lanes[i].move.roles)
 		l := &c.lanes[i]
 		closes := l.move.closes && l.roles == 0
 		l.move, l.peerLeft = move{}, l.peerLeft || e.Roles == 0
@@ -323,19 +322,19 @@ func (c *Conn) peerDrained(m *Msg) {
 			c.free(i, ucs.StatusOK)
 			continue
 		}
-		c.closeLeft(i)
+		c.abandonIfUnused(i)
 	}
 }
 
-// closeLeft ends a lane that both sides have left.
-func (c *Conn) closeLeft(i int) {
+// abandonIfUnused abandons a lane without roles on either side.
+func (c *Conn) abandonIfUnused(i int) {
 	l := &c.lanes[i]
 	if l.state == laneActive && l.peerLeft && l.roles == 0 && !l.moving() {
 		c.abandon(i)
 	}
 }
 
-// abandon ends the use of a lane without roles. Its EP is closed when the peer has left the lane too.
+// abandon stops the use of a lane without roles. Its EP is closed when the peer has abandoned the lane too.
 func (c *Conn) abandon(i int) {
 	l := &c.lanes[i]
 	*l = lane{state: laneBroken, local: l.local, remote: l.remote}
@@ -343,14 +342,14 @@ func (c *Conn) abandon(i int) {
 	c.timer = timer{} // restart it
 }
 
-// peerAbandoned closes a lane that both sides have left. If this side has not received all replies to that
-// yet, the lane is closed later. If it uses the lane again, because the better one has failed in the meantime,
-// the lane is lost like one that broke.
-func (c *Conn) peerAbandoned(e *MsgLane) {
+// handleAbandoned closes a lane that both sides have abandoned. If this side still moves roles from the lane,
+// it closes the lane after LEFT. If this side uses the lane again, because the better one has failed in the meantime,
+// the lane is treated as broken.
+func (c *Conn) handleAbandoned(e *MsgLane) {
 	i := c.find(int(e.Dst), int(e.Src))
 	switch {
 	case i < 0:
-	case c.lanes[i].move.state != leaveNone:
+	case c.lanes[i].move.state != moveNone:
 		c.lanes[i].move.closes = true
 		return
 	case c.lanes[i].roles != 0:
@@ -361,13 +360,12 @@ func (c *Conn) peerAbandoned(e *MsgLane) {
 	c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src})
 }
 
-// stay takes back the roles that were to move to lane i, which is gone, and gives them to the lanes that had
-// them.
-func (c *Conn) stay(i int) {
+// cancelMovesTo cancels the moves of roles to lane i, which is gone. The roles remain on their lanes.
+func (c *Conn) cancelMovesTo(i int) {
 	for j := range c.lanes {
 		x := &c.lanes[j]
 		x.peerLeft = false // the peer may use the lane again too
-		if x.move.state == leaveNone || x.move.to != i {
+		if x.move.state == moveNone || x.move.to != i {
 			continue
 		}
 		x.active &^= x.move.roles
@@ -376,8 +374,8 @@ func (c *Conn) stay(i int) {
 	}
 }
 
-// moving reports whether a lane is on trial or being left.
-func (l *lane) moving() bool { return l.trial || l.move.state != leaveNone }
+// moving reports whether a lane is on trial or its roles move to another lane.
+func (l *lane) moving() bool { return l.trial || l.move.state != moveNone }
 
 // sendProofs sends the replies to PROVE.
 func (c *Conn) sendProofs() {
@@ -385,21 +383,21 @@ func (c *Conn) sendProofs() {
 	c.proofs = c.proofs[:0]
 }
 
-// repeatMoves retransmits PROVE and LEAVE.
-func (c *Conn) repeatMoves() {
+// retransmitMoves retransmits PROVE and LEAVE.
+func (c *Conn) retransmitMoves() {
 	for i := range c.lanes {
 		switch l := &c.lanes[i]; {
 		case l.trial && l.initiator && l.state == laneActive:
 			c.prove(i)
-		case l.move.state == leaveSent:
+		case l.move.state == moveLeaveSent:
 			m := c.newMsg(Leave)
-			m.Lanes = []MsgLane{l.leaving()}
+			m.Lanes = []MsgLane{l.leaveEntry()}
 			c.do(Action{Kind: SendMsg, Msg: m, Again: true})
 		}
 	}
 }
 
-// OnlyTrials reports that no handshake runs but trials: without them, Quiet would be true.
+// OnlyTrials reports whether a trial is in progress and no other handshake: without trials, Quiet would be true.
 func (c *Conn) OnlyTrials() bool {
 	trial := false
 	for i := range c.lanes {
@@ -417,8 +415,8 @@ func (c *Conn) OnlyTrials() bool {
 	return trial
 }
 
-// forgetTrials ends trials without a message to the peer.
-func (c *Conn) forgetTrials(st ucs.Status) {
+// closeTrials closes lanes on trial without a message to the peer.
+func (c *Conn) closeTrials(st ucs.Status) {
 	for i := range c.lanes {
 		if c.lanes[i].trial {
 			c.free(i, st)
@@ -426,17 +424,17 @@ func (c *Conn) forgetTrials(st ucs.Status) {
 	}
 }
 
-// endTrials ends trials without a reply of the peer. It reports whether a lane is being left, for which
+// endTrials ends trials to which the peer does not reply. It reports whether roles of a lane move, for which
 // retransmissions continue.
-func (c *Conn) endTrials() (leaving bool) {
+func (c *Conn) endTrials() (moving bool) {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		leaving = leaving || l.move.state != leaveNone
+		moving = moving || l.move.state != moveNone
 		if l.trial {
 			c.endTrial(i, ucs.StatusTimedOut)
 		}
 	}
-	return leaving
+	return moving
 }
 
 // endTrial closes a lane on trial. The peer is notified with a DROP. A lane that the peer may use already

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// failedOver is two sides whose best lane has failed, and that try its pair again.
+// failedOver returns two sides whose best lane has failed and that retry its pair.
 func failedOver(t *testing.T, a, b []string) *world {
 	w := &world{}
 	w.a, w.b = link(t, address(t, 1, a...), address(t, 2, b...))
@@ -26,8 +26,7 @@ func failedOver(t *testing.T, a, b []string) *world {
 	return w
 }
 
-// TestExplore_Retry goes through what can happen to two sides after a failure, until the pair that failed works
-// again, with lanes that break on the way.
+// TestExplore_Retry: as TestExplore, from a state in which the best lane has failed and its pair is tried again.
 func TestExplore_Retry(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine has both sides")
 	for _, tc := range []struct {
@@ -39,7 +38,7 @@ func TestExplore_Retry(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			depth := 6
-			if !testenv.Sweep() { // a step more is three times as many states
+			if !testenv.Sweep() { // one event more gives three times as many states
 				depth -= 2
 			}
 			x := explorer{t: t, roles: []Role{RMA, AM}, seen: map[string]int{}}
@@ -52,10 +51,10 @@ func TestExplore_Retry(t *testing.T) {
 	}
 }
 
-// TestRetry_OldPeer: a peer that never takes a failed pair again is asked once.
+// TestRetry_OldPeer: a pair that the peer always rejects is retried once.
 func TestRetry_OldPeer(t *testing.T) {
 	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
-	w.b.conn.p.Retry = 0 // as before there were retries
+	w.b.conn.p.Retry = 0 // as in versions without retries
 	require.Len(t, w.a.conn.Retries(), 1)
 	pass(w.a, w.b, 10*time.Second)
 	settle(t, w.a, w.b)
@@ -66,7 +65,7 @@ func TestRetry_OldPeer(t *testing.T) {
 	assert.Len(t, w.a.conn.Lanes(RMA), 1)
 }
 
-// TestRetry_LostRole: a role that had lost its last pair has one again.
+// TestRetry_LostRole: a role without a pair gets one when a retry succeeds.
 func TestRetry_LostRole(t *testing.T) {
 	w := failedOver(t, []string{"rc", "ud"}, []string{"rc", "ud"})
 	require.Empty(t, w.a.conn.Lanes(RMA))
@@ -97,7 +96,7 @@ func TestRetry_Backoff(t *testing.T) {
 	assert.Empty(t, w.b.inbox)
 }
 
-// TestRetry_NoCarrier: a trial whose messages cannot be sent ends. Nothing else is affected, and the next trial works.
+// TestRetry_NoCarrier: a trial ends if its messages cannot be sent. Nothing else is affected, and the next trial works.
 func TestRetry_NoCarrier(t *testing.T) {
 	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
 	pass(w.a, w.b, 10*time.Second)
@@ -142,7 +141,7 @@ func TestRetry_Off(t *testing.T) {
 	}
 	assert.Equal(t, before, w.b.conn.states())
 
-	sent := w.a.conn.newMsg(Drop) // of a lane that both sides have left, as if there were such
+	sent := w.a.conn.newMsg(Drop) // StatusOK: of an abandoned lane, which this side cannot have
 	sent.Lanes = []MsgLane{{Src: 1, Dst: 1}}
 	w.b.receive(t, sent)
 	assert.True(t, w.b.conn.Excluded(1, 1), "the lane broke")

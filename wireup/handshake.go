@@ -7,10 +7,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// message handles a message to this connection. It ignores entries that do not
+// handleMsg handles a message to this connection. It ignores entries that do not
 // match the state of their lane: they are late, repeated or invalid.
-func (c *Conn) message(m *Msg) {
-	if !c.ours(m) {
+func (c *Conn) handleMsg(m *Msg) {
+	if !c.accepts(m) {
 		c.ignored++
 		return
 	}
@@ -27,36 +27,36 @@ func (c *Conn) message(m *Msg) {
 	}
 	switch m.Type {
 	case Request:
-		c.request(m)
+		c.handleRequest(m)
 	case Reply:
-		c.replied(m)
+		c.handleReply(m)
 	case Ack:
-		c.acked(m)
+		c.handleAck(m)
 	case Drop:
-		c.peerDropped(m)
+		c.handleDrop(m)
 	case Dropped:
-		c.dropConfirmed(m)
+		c.handleDropped(m)
 	case Disconnect:
-		c.disconnected(m)
+		c.handleDisconnect(m)
 	case Prove:
-		c.proving(m)
+		c.handleProve(m)
 	case Proven:
-		c.provenByPeer(m)
+		c.handleProven(m)
 	case Leave:
-		c.peerLeaves(m)
+		c.handleLeave(m)
 	case Left:
-		c.peerDrained(m)
+		c.handleLeft(m)
 	}
 	c.activateAll()
 }
 
-// disconnected ends the connection as the peer has: in order, or for a failure.
-func (c *Conn) disconnected(m *Msg) {
+// handleDisconnect ends the connection: the peer has closed it, or it failed at the peer.
+func (c *Conn) handleDisconnect(m *Msg) {
 	for i := range m.Lanes {
 		switch st := m.Lanes[i].Status; st {
 		case ucs.StatusOK:
 		case ucs.StatusNoResource:
-			c.end(ucs.StatusRejected, "the peer takes no more endpoints of this worker (MAX_EPS_PER_PEER there)")
+			c.end(ucs.StatusRejected, "the peer accepts no more endpoints of this worker (MAX_EPS_PER_PEER of the peer)")
 			return
 		default:
 			c.end(ucs.StatusConnReset, "failed at the peer, "+st.String())
@@ -66,8 +66,8 @@ func (c *Conn) disconnected(m *Msg) {
 	c.end(ucs.StatusPeerClosed, "")
 }
 
-// ours reports whether the message can be about this connection at all.
-func (c *Conn) ours(m *Msg) bool {
+// accepts reports whether the message is from the peer and for this connection.
+func (c *Conn) accepts(m *Msg) bool {
 	if m.SrcUUID != c.p.Remote.UUID() || m.DstUUID != c.p.Local.UUID() {
 		return false
 	}
@@ -80,7 +80,7 @@ func (c *Conn) ours(m *Msg) bool {
 	return m.DstEP == c.p.LocalEP
 }
 
-// activateAll activates lanes that waited only for the peer's id.
+// activateAll activates lanes that waited only for the peer's id of the connection.
 func (c *Conn) activateAll() {
 	for i := range c.lanes {
 		if c.lanes[i].state == laneActive && !c.over {
@@ -89,8 +89,7 @@ func (c *Conn) activateAll() {
 	}
 }
 
-// propose sends one REQUEST for all lanes that wait to be proposed, once no other
-// lane is still opening.
+// propose sends one REQUEST for all lanes to propose, unless a lane of this side is still opening.
 func (c *Conn) propose() {
 	var m *Msg
 	for i := range c.lanes {
@@ -113,12 +112,11 @@ func (c *Conn) propose() {
 	if m.DstEP == 0 {
 		m.Addr = c.p.PackedLocal
 	}
-	c.asked = true
+	c.requestSent = true
 	c.do(Action{Kind: SendMsg, Msg: m})
 }
 
-// needsPeerEP reports whether an active lane waits for the peer's id and no REQUEST
-// was sent.
+// needsPeerEP reports whether an active lane waits for the peer's id of the connection.
 func (c *Conn) needsPeerEP(l *lane) bool {
 	return l.state == laneActive && l.active != l.roles && c.remoteEP == 0
 }
@@ -145,7 +143,7 @@ func (l *lane) proposal() MsgLane {
 	return e
 }
 
-// trialOf is the number of the trial that an entry of a REQUEST begins; 0 if it begins none, or this side
+// trialOf returns the number of the trial that an entry of a REQUEST starts; 0 if it starts none, or if this side
 // permits none.
 func (c *Conn) trialOf(e *MsgLane) Roles {
 	if c.p.Retry <= 0 {
@@ -154,23 +152,23 @@ func (c *Conn) trialOf(e *MsgLane) Roles {
 	return Roles(e.Status) & laneRoles
 }
 
-// entry describes the lane in a message of ours.
+// entry describes the lane in a message of this side.
 func (l *lane) entry(st ucs.Status) MsgLane {
 	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles | l.number, Status: st, EPAddr: l.epAddr}
 }
 
-// request decides about each proposed lane.
-func (c *Conn) request(m *Msg) {
+// handleRequest accepts or rejects each proposed lane.
+func (c *Conn) handleRequest(m *Msg) {
 	for i := range m.Lanes {
 		c.evaluate(&m.Lanes[i])
 	}
 }
 
-// evaluate accepts or rejects one proposed lane: a new one, one that we proposed
+// evaluate accepts or rejects one proposed lane: a new one, one that this side has proposed
 // too, or an existing one.
 func (c *Conn) evaluate(e *MsgLane) {
 	if st := c.validate(e); st != ucs.StatusOK {
-		c.refuse(e, st)
+		c.reject(e, st)
 		return
 	}
 	i := c.find(int(e.Dst), int(e.Src))
@@ -178,7 +176,7 @@ func (c *Conn) evaluate(e *MsgLane) {
 		l := &c.lanes[i]
 		switch {
 		case !l.trial:
-			c.refuse(e, ucs.StatusNoResource) // the sender tries it later
+			c.reject(e, ucs.StatusNoResource) // the sender tries it later
 			return
 		case !l.initiator && l.number != c.trialOf(e): // the sender has ended that trial
 			c.free(i, ucs.StatusTimedOut)
@@ -187,7 +185,7 @@ func (c *Conn) evaluate(e *MsgLane) {
 	}
 	if i < 0 {
 		if i = c.open(int(e.Dst), int(e.Src), false); i < 0 {
-			c.refuse(e, ucs.StatusNoResource)
+			c.reject(e, ucs.StatusNoResource)
 			return
 		}
 		c.lanes[i].trial = c.Excluded(int(e.Dst), int(e.Src))
@@ -195,12 +193,12 @@ func (c *Conn) evaluate(e *MsgLane) {
 		return
 	}
 	l := &c.lanes[i]
-	if l.state == laneAccepted { // our REPLY may have been lost
+	if l.state == laneAccepted { // the REPLY may have been lost
 		c.replies = append(c.replies, l.entry(ucs.StatusOK))
 		return
 	}
 	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID() < c.p.Remote.UUID()) {
-		c.ignored++ // a repetition, or our own proposal wins
+		c.ignored++ // a retransmission, or the proposal of this side wins
 		return
 	}
 	l.initiator = false
@@ -210,7 +208,7 @@ func (c *Conn) evaluate(e *MsgLane) {
 	}
 }
 
-// validate applies the responder's own criteria to a proposal.
+// validate applies the criteria of this side, the responder, to a proposal.
 func (c *Conn) validate(e *MsgLane) ucs.Status {
 	if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
 		return ucs.StatusInvalidParam
@@ -238,7 +236,7 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 	return ucs.StatusOK
 }
 
-func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
+func (c *Conn) reject(e *MsgLane, st ucs.Status) {
 	r := MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st}
 	if t := c.trialOf(e); t != 0 {
 		r.Roles = t
@@ -246,7 +244,7 @@ func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
 	c.replies = append(c.replies, r)
 }
 
-// adopt stores the peer's EP address and uses the lane for the same roles, if these
+// adopt stores the peer's EP address and uses the lane for the proposed roles that
 // need lanes on this side.
 func (c *Conn) adopt(i int, e *MsgLane) {
 	l := &c.lanes[i]
@@ -289,8 +287,8 @@ func (c *Conn) sendLanes(t MsgType, entries []MsgLane) {
 	}
 }
 
-// busy reports whether a lane with this initiator waits for the result of an action
-// that the same message needs.
+// busy reports whether a lane that this side (initiator) or the peer proposed is opening or connecting,
+// so that the REPLY or ACK for several lanes must wait.
 func (c *Conn) busy(initiator bool) bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
@@ -304,14 +302,14 @@ func (c *Conn) busy(initiator bool) bool {
 	return false
 }
 
-// replied connects the lanes that the peer accepted and replaces the lanes that it
+// handleReply connects the lanes that the peer accepted and replaces the lanes that it
 // rejected. The ACK follows.
-func (c *Conn) replied(m *Msg) {
+func (c *Conn) handleReply(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
 		if i < 0 || c.lanes[i].state != laneProposed || c.over {
-			c.repliedAgain(i, e)
+			c.handleRepeatedReply(i, e)
 			continue
 		}
 		if l := &c.lanes[i]; l.trial && l.number != e.Roles && e.Status != ucs.StatusRejected {
@@ -319,7 +317,7 @@ func (c *Conn) replied(m *Msg) {
 			continue
 		}
 		if e.Status != ucs.StatusOK {
-			c.refused(&c.lanes[i], e.Status)
+			c.stopRetriesIfRejected(&c.lanes[i], e.Status)
 			c.drop(i, e.Status)
 			continue
 		}
@@ -328,10 +326,10 @@ func (c *Conn) replied(m *Msg) {
 	}
 }
 
-// repliedAgain confirms a repeated REPLY, because the ACK to the first one may have been lost. It also
+// handleRepeatedReply confirms a repeated REPLY, because the ACK to the first one may have been lost. It also
 // confirms a lane to an iface that both sides have accepted, after their requests crossed.
 // i is the lane of the entry; -1 if there is none.
-func (c *Conn) repliedAgain(i int, e *MsgLane) {
+func (c *Conn) handleRepeatedReply(i int, e *MsgLane) {
 	switch {
 	case c.over || e.Status != ucs.StatusOK || i >= 0 && c.lanes[i].trial && c.lanes[i].number != e.Roles:
 		c.ignored++
@@ -348,8 +346,8 @@ func (c *Conn) repliedAgain(i int, e *MsgLane) {
 	}
 }
 
-// acked activates the lanes on which the initiator has connected.
-func (c *Conn) acked(m *Msg) {
+// handleAck activates the lanes that the initiator has connected.
+func (c *Conn) handleAck(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
@@ -366,8 +364,8 @@ func (c *Conn) acked(m *Msg) {
 	}
 }
 
-// reportBroken sends a DROP for broken lanes, and for excluded pairs that the peer does not know
-// to be excluded, once remoteEP is known.
+// reportBroken sends a DROP for broken lanes and for excluded pairs of which the peer does not know,
+// once remoteEP is known.
 func (c *Conn) reportBroken() {
 	var entries []MsgLane
 	for i := range c.lanes {
@@ -388,10 +386,10 @@ func (c *Conn) reportBroken() {
 	c.dropped = c.dropped[:0]
 }
 
-// peerDropped closes lanes that broke at the peer, and confirms it. It also excludes a pair that has no
+// handleDrop closes lanes that broke at the peer, and confirms the DROP. It also excludes a pair that has no
 // lane here: the lane is closed already, or the peer withdrew its proposal. All pairs of
-// the message are excluded before successors are chosen, so that none of them is a successor.
-func (c *Conn) peerDropped(m *Msg) {
+// the message are excluded before new pairs are chosen.
+func (c *Conn) handleDrop(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		l, r, st := int(e.Dst), int(e.Src), e.Status
@@ -404,13 +402,13 @@ func (c *Conn) peerDropped(m *Msg) {
 		case c.p.Retry <= 0:
 			number, st = 0, cmp.Or(st, ucs.StatusIOError)
 		case st == ucs.StatusOK:
-			c.peerAbandoned(e)
+			c.handleAbandoned(e)
 			continue
 		}
 		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
 		var was lane
 		if i := c.find(l, r); i >= 0 && (number == 0 || c.lanes[i].number == number) {
-			st = cmp.Or(c.lanes[i].reason, st) // ours, if it broke at both sides
+			st = cmp.Or(c.lanes[i].reason, st) // the reason of this side, if the lane broke on both
 			was = c.lanes[i]
 			c.free(i, st)
 		}
@@ -421,11 +419,11 @@ func (c *Conn) peerDropped(m *Msg) {
 		c.enableRetry(&was)
 		c.exclusion(l, r).peer = peerAware
 	}
-	c.needAgain()
+	c.replaceLanes()
 }
 
-// dropConfirmed closes broken lanes that the peer has closed too.
-func (c *Conn) dropConfirmed(m *Msg) {
+// handleDropped closes broken lanes that the peer has closed.
+func (c *Conn) handleDropped(m *Msg) {
 	for k := range m.Lanes {
 		l, r := int(m.Lanes[k].Dst), int(m.Lanes[k].Src)
 		i, x := c.find(l, r), c.exclusion(l, r)
@@ -436,7 +434,7 @@ func (c *Conn) dropConfirmed(m *Msg) {
 				continue
 			}
 			c.free(i, ucs.StatusOK)
-			c.needAgain()
+			c.replaceLanes()
 		case x != nil && x.peer == peerPending:
 			x.peer = peerAware
 		default:

@@ -22,21 +22,21 @@ const (
 	msgLaneHeader = 5
 )
 
-// MsgType is the kind of a handshake message.
+// MsgType is the type of a handshake message.
 type MsgType uint8
 
 // Handshake messages, by their number on the wire.
 const (
 	Request    MsgType = 1  // proposes lanes
-	Reply      MsgType = 2  // accepts or refuses each
-	Ack        MsgType = 3  // the initiator has connected; or could not
-	Disconnect MsgType = 4  // the sender has closed the connection; with a lane: why it failed
-	Drop       MsgType = 5  // lanes broke at the sender, and why
-	Dropped    MsgType = 6  // the sender does not use them any more either
-	Prove      MsgType = 7  // comes over a lane that has failed before, which works again
+	Reply      MsgType = 2  // accepts or rejects each lane of a REQUEST
+	Ack        MsgType = 3  // the initiator has connected, or could not connect, each lane of a REPLY
+	Disconnect MsgType = 4  // the sender has closed the connection; the status of a lane is the reason of a failure
+	Drop       MsgType = 5  // lanes broke at the sender, with the reasons
+	Dropped    MsgType = 6  // the reply to DROP: the sender does not use the lanes any more either
+	Prove      MsgType = 7  // sent over a lane on trial: the lane works
 	Proven     MsgType = 8  // the reply to PROVE
-	Leave      MsgType = 9  // everything that the sender has sent over a lane has arrived; it uses the lane no more
-	Left       MsgType = 10 // the reply to LEAVE: the sender has handled all of that
+	Leave      MsgType = 9  // the sender has moved roles from a lane, and nothing is in flight for them
+	Left       MsgType = 10 // the reply to LEAVE: the sender has handled everything that arrived over the lane
 
 	msgTypeEnd = 11
 )
@@ -53,13 +53,12 @@ func (t MsgType) String() string {
 // Msg is a handshake message.
 type Msg struct {
 	Type MsgType
-	// Seq counts the connections that the sender made to this peer. Equal numbers
-	// of both sides are one connection.
+	// Seq counts the connections that the sender made to this peer. Two EPs with equal numbers
+	// are the ends of one connection.
 	Seq uint32
-	// SrcUUID and DstUUID are the workers; a message for another worker is not
-	// for us.
+	// SrcUUID and DstUUID are the workers. A worker ignores a message with another DstUUID.
 	SrcUUID, DstUUID uint64
-	// SrcEP and DstEP are the connections in each worker. DstEP is 0 while the
+	// SrcEP and DstEP are the ids of the connection in each worker. DstEP is 0 while the
 	// sender does not know it.
 	SrcEP, DstEP uint64
 	// Window is ConnParams.Window of the sender.
@@ -73,12 +72,12 @@ type Msg struct {
 // MsgLane is one lane in a message.
 type MsgLane struct {
 	Src, Dst uint8 // resource indices at the sender and at the receiver
-	// Roles are those of the lane. In messages about a trial other than the REQUEST they are its number.
+	// Roles are the roles of the lane. In messages about a trial other than the REQUEST, it is the number of the trial.
 	Roles Roles
-	// Status is StatusOK, or why the lane is refused or broke; in a REQUEST the number of the trial of a pair
-	// that has failed, in LEAVE and LEFT the number of the LEAVE.
+	// Status is StatusOK, or the reason why the lane was rejected or broke. In a REQUEST it is the number of the
+	// trial, or 0; in LEAVE and LEFT it is the number of the LEAVE.
 	Status ucs.Status
-	// EPAddr is the sender's uct EP; empty for a lane that connects to an iface.
+	// EPAddr is the address of the sender's uct EP; empty for a lane that connects to an iface.
 	EPAddr []byte
 }
 
@@ -102,7 +101,7 @@ func (m *Msg) Append(b []byte) []byte {
 }
 
 // UnpackMsg checks and decodes a message, which may come from an untrusted peer. The
-// result shares nothing with b. ErrInvalidParam.
+// result does not refer to b. ErrInvalidParam.
 func UnpackMsg(b []byte) (*Msg, error) {
 	if len(b) < msgHeader || len(b) > MaxMsgLen {
 		return nil, badMsg("length %d", len(b))
@@ -132,7 +131,7 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	}
 	m.Addr = append(m.Addr, c.take(addrLen)...)
 	if c.bad || len(c.b) != 0 {
-		return nil, badMsg("%d bytes do not hold %d lanes and an address of %d bytes", len(b), lanes, addrLen)
+		return nil, badMsg("length %d does not match %d lanes and an address of %d bytes", len(b), lanes, addrLen)
 	}
 	if err := m.check(); err != nil {
 		return nil, err

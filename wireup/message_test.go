@@ -47,7 +47,7 @@ func sampleMsg() *Msg {
 	}
 }
 
-// TestMsg_Golden: the packed form does not change unnoticed.
+// TestMsg_Golden: the packed form has not changed.
 func TestMsg_Golden(t *testing.T) {
 	m := sampleMsg()
 	m.Type, m.Seq = Drop, 5
@@ -57,7 +57,7 @@ func TestMsg_Golden(t *testing.T) {
 	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(m.Append(nil)))
 }
 
-func TestUnpackMsg_Refuses(t *testing.T) {
+func TestUnpackMsg_RejectsMalformed(t *testing.T) {
 	good := sampleMsg().Append(nil)
 	edit := testenv.Editor(good)
 	for _, tc := range []struct {
@@ -92,12 +92,12 @@ func TestUnpackMsg_Refuses(t *testing.T) {
 	}
 }
 
-// TestUnpackMsg_Length: the length of a message alone is refused before anything is read, as are too many lanes.
+// TestUnpackMsg_Length: a message whose length is not possible is rejected before anything is read.
 func TestUnpackMsg_Length(t *testing.T) {
-	for n, refused := range map[int]bool{msgHeader - 1: true, msgHeader: false, MaxMsgLen: false, MaxMsgLen + 1: true} {
+	for n, rejected := range map[int]bool{msgHeader - 1: true, msgHeader: false, MaxMsgLen: false, MaxMsgLen + 1: true} {
 		_, err := UnpackMsg(make([]byte, n))
 		require.Error(t, err)
-		assert.Equal(t, refused, strings.Contains(err.Error(), fmt.Sprint("length ", n)), "%d bytes: %v", n, err)
+		assert.Equal(t, rejected, strings.Contains(err.Error(), fmt.Sprint("length ", n)), "%d bytes: %v", n, err)
 	}
 }
 

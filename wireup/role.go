@@ -16,8 +16,8 @@ const (
 	RMA   Role = 0 // put and get
 	AMO   Role = 1 // atomics
 	AM    Role = 2 // active messages
-	RMABW Role = 3 // long put and get
-	AMBW  Role = 4 // long active messages
+	RMABW Role = 3 // large put and get
+	AMBW  Role = 4 // large active messages
 	Aux   Role = 5 // handshake messages; connects without a handshake
 
 	roleEnd = 6
@@ -36,11 +36,11 @@ func (r Role) String() string {
 // MarshalText implements encoding.TextMarshaler: the text of String.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText returns.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the text that MarshalText returns.
 func (r *Role) UnmarshalText(text []byte) error {
 	at := slices.Index(roleNames[:], string(text))
 	if at < 0 {
-		return fmt.Errorf("wireup: no role %q: %w", text, ucs.ErrInvalidParam)
+		return fmt.Errorf("wireup: unknown role %q: %w", text, ucs.ErrInvalidParam)
 	}
 	*r = Role(at)
 	return nil
@@ -55,10 +55,11 @@ const sharedRoles = Roles(1<<RMABW | 1<<AMBW)
 // Roles is a set of roles, one bit for each.
 type Roles uint8
 
-// What a message may name: the handshake's own lane is no part of a handshake.
+// laneRoles are the roles that a message may contain. Aux is not among them: a handshake does not connect its
+// own lane.
 const laneRoles = Roles(1<<Aux - 1)
 
-// Set makes a set.
+// Set returns the set of the given roles.
 func Set(rs ...Role) (s Roles) {
 	for _, r := range rs {
 		s |= 1 << r

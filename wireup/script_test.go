@@ -18,23 +18,23 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata print into them")
 
-// TestScripts runs testdata/*.txt. A script is blocks of commands, "----", and
-// what they print, separated by empty lines. Commands:
+// TestScripts runs testdata/*.txt. A script has blocks of commands, "----" and
+// their output, separated by empty lines. Commands:
 //
 //	worker a|b uuid=N res=rc,ud,sm@device   declares a side; both before the rest
 //	need a rma|amo|am|rma_bw|am_bw an operation needs a lane
 //	deliver a [n]                           a gets its n oldest messages
 //	drop a                                  a's oldest message is lost
-//	repeat a                                a gets its oldest message and keeps it
+//	repeat a                                a's oldest message arrives, and will arrive again
 //	failnext a open|connect rc              the next such action fails
 //	break a lane [reset|unreachable]        a lane fails; reset: the peer is gone
 //	path a l r                              a cannot connect resource l to r of the peer
 //	settle                                  every message is delivered
 //	rails a 2                               how many lanes bandwidth roles may have
 //	retry 10s                               when both try failed pairs again
-//	wait 3s time goes by for both
-//	lost a                                  what a has sent may not arrive
-//	told a                                  a knows the other side's name for the connection
+//	wait 3s                                 time passes for both
+//	lost a                                  messages that a has sent may be lost
+//	knows a                                 a knows the other side's id of the connection
 //	close a                                 the user closes the connection
 //	state                                   prints both sides
 func TestScripts(t *testing.T) {
@@ -175,7 +175,7 @@ func (s *script) act(x *side, f []string) {
 		n, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
 		x.conn.p.Rails = Rails{RMA: n, AM: n}
-	case "told":
+	case "knows":
 		x.conn.p.PeerEP = x.peer.conn.p.LocalEP
 	case "close":
 		x.handle(Event{Kind: Closed})

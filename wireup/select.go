@@ -36,17 +36,17 @@ var needs = [roleEnd]uct.Caps{
 	Aux:   uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
 }
 
-// minAuxBcopy is the least AM size that carries a handshake message: header, one
-// lane, and the address of a worker with a handful of resources.
+// minAuxBcopy is the smallest AM size in bytes for a handshake message: header, one
+// lane, and the address of a worker with a few resources.
 const minAuxBcopy = 512
 
-// Rails is how many lanes the bandwidth roles may have; 0 means one.
+// Rails limits the number of lanes of the bandwidth roles; 0 means one.
 type Rails struct {
 	RMA int // of RMABW
 	AM  int // of AMBW
 }
 
-// MaxRails bounds them.
+// MaxRails is the upper limit of the fields of Rails; larger values count as MaxRails.
 const MaxRails = 4
 
 func (n Rails) of(role Role) int {
@@ -59,16 +59,16 @@ func (n Rails) of(role Role) int {
 	return 1
 }
 
-// maxRatio is how many times slower than the best lane of a role another one may be, as in UCX:
-// what a slower one would carry is not worth its handshake.
+// maxRatio is the largest ratio of the bandwidth of the best lane of a role to that of another one, as in UCX.
+// A slower lane would carry too little data to justify its handshake.
 const maxRatio = 4
 
-// Chosen are the pairs that a role would have, best first.
+// Chosen returns the pairs that a role would have, best first.
 func Chosen(role Role, local, remote *Address, reach Reacher, rails Rails) []Candidate {
 	return choose(role, local, remote, Rank(role, local, remote, reach), rails, func(int, int) bool { return false })
 }
 
-// choose picks from the ranked candidates of a role as many as the role may have, best first,
+// choose returns the best candidates of a role, at most as many as the role may have lanes,
 // without the excluded ones. Both sides choose the same ones.
 func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, excluded func(l, r int) bool) (chosen []Candidate) {
 	for _, c := range ranked {
@@ -82,10 +82,9 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 	return chosen
 }
 
-// addsBandwidth reports that a pair has bandwidth which the chosen ones have not: it is over another
-// device. It is over the same transport, too: where transports
-// differ, the same link may carry the bytes of both, as with tcp over the network of a RoCE
-// device, or the same CPU does.
+// addsBandwidth reports whether a pair adds bandwidth to the chosen ones: it uses another
+// device and the same transport. Different transports may share a link, for example tcp over the
+// network of a RoCE device, or the CPU that copies the data.
 func addsBandwidth(local, remote *Address, chosen []Candidate, c Candidate) bool {
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
@@ -103,17 +102,17 @@ func addsBandwidth(local, remote *Address, chosen []Candidate, c Candidate) bool
 	return true
 }
 
-// shareDevice reports that two resources of an address are over one device. Two transports may
-// have it by two memory domains.
+// shareDevice reports whether two resources of an address use one device. Two transports may
+// open it as two memory domains.
 func (a *Address) shareDevice(x, y *Resource) bool {
 	twice := x.Transport != y.Transport && a.MDs[x.MD].Component == a.MDs[y.MD].Component
 	return (x.MD == y.MD || twice) && bytes.Equal(x.DeviceAddr, y.DeviceAddr)
 }
 
-// Rank lists the candidates for role, best first, then those that cannot be used
+// Rank lists the candidates for role, best first, then those that cannot be used,
 // with the criterion that failed. Ties are broken by priority, then by name, then
-// by the indices with those of the worker with the smaller uuid first: both sides
-// get the same order.
+// by the indices of the worker with the smaller UUID, then by the other indices. Both sides
+// compute the same order.
 func Rank(role Role, local, remote *Address, reach Reacher) []Candidate {
 	var cands []Candidate
 	for l := range local.Resources {
@@ -132,7 +131,7 @@ func Rank(role Role, local, remote *Address, reach Reacher) []Candidate {
 	return cands
 }
 
-// evaluate applies the criteria in the order of their cost.
+// evaluate applies the criteria to a pair, the cheapest first, and computes its score.
 func evaluate(role Role, local, remote *Address, l, r int, reach Reacher) Candidate {
 	c := Candidate{Local: l, Remote: r}
 	if c.Why = unfit(role, &local.Resources[l], &remote.Resources[r]); c.Why != "" {
@@ -155,11 +154,11 @@ func unfit(role Role, l, r *Resource) string {
 	case !caps.Has(needs[role]):
 		return "no " + (needs[role] &^ caps).String()
 	case caps&(uct.CapConnectIface|uct.CapConnectEP) == 0:
-		return "no way to connect"
+		return "both sides must be able to connect"
 	case caps&uct.CapLossy != 0:
 		return "loses messages"
 	case role == Aux && unfloat8(min(l.AMBcopy, r.AMBcopy)) < minAuxBcopy:
-		return "messages too short for a handshake"
+		return "messages too small for a handshake"
 	case role == AMO && l.Domain != r.Domain:
 		return "atomic domains differ"
 	case role == AMO && !(l.Fetch64 & r.Fetch64).Has(uct.AtomicCSwap):

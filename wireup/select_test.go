@@ -43,13 +43,13 @@ func TestRank_Criteria(t *testing.T) {
 		{"no get", RMA, func(l, r *Resource) { l.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
 		{"no get at the peer", RMA, func(l, r *Resource) { r.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
 		{"lossy", AM, func(l, r *Resource) { l.Caps |= uct.CapLossy; r.Caps |= uct.CapLossy }, "loses messages"},
-		{"no connect", RMA, func(l, r *Resource) { l.Caps &^= uct.CapConnectEP }, "no way to connect"},
+		{"no connect", RMA, func(l, r *Resource) { l.Caps &^= uct.CapConnectEP }, "both sides must be able to connect"},
 		{"aux needs iface", Aux, func(l, r *Resource) {}, "no connect_to_iface"},
 		{"aux too short", Aux, func(l, r *Resource) {
 			l.Caps |= uct.CapConnectIface
 			r.Caps |= uct.CapConnectIface
 			r.AMBcopy = floor8(100)
-		}, "messages too short for a handshake"},
+		}, "messages too small for a handshake"},
 		{"domains", AMO, func(l, r *Resource) { r.Domain = uct.AtomicCPU }, "atomic domains differ"},
 		{"no cswap", AMO, func(l, r *Resource) { l.Fetch64 = uct.AtomicSet(uct.AtomicAdd) }, "no 64-bit compare-and-swap"},
 		{"unreachable", RMA, func(l, r *Resource) { r.DeviceAddr = []byte("elsewhere") }, "unreachable: other fabric"},
@@ -66,9 +66,8 @@ func TestRank_Criteria(t *testing.T) {
 	}
 }
 
-// TestChoose_LeavesOutWhatIsSlow: a lane that is much slower than the best one does not
-// share its work.
-func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
+// TestChoose_OmitsSlowPairs: a pair that is much slower than the best one is not chosen.
+func TestChoose_OmitsSlowPairs(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc@x", "rc@y"), address(t, 2, "rc", "rc@x", "rc@y")
 	for _, x := range []*Address{a, b} {
 		x.Resources[1] = priced(x.Resources[1], figures(600, 50, 5e9))
@@ -81,11 +80,11 @@ func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
 	require.Len(t, chosen, 2)
 	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
 	assert.Len(t, choose(RMABW, a, b, ranked, Rails{}, none), 1)
-	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
+	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the data\n\* .*, 29% of the data\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
 }
 
-// TestAddsBandwidth_Ratio: a pair takes part if the best one has at most so many times its bandwidth, to the
-// byte, whatever the number is.
+// TestAddsBandwidth_Ratio: a pair is chosen if the best one has at most maxRatio times its bandwidth. The limit is
+// exact, and nothing overflows.
 func TestAddsBandwidth_Ratio(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
 	for _, bandwidth := range []uint64{1, 1000, math.MaxUint64/maxRatio - 1} {
@@ -97,7 +96,7 @@ func TestAddsBandwidth_Ratio(t *testing.T) {
 	}
 }
 
-// TestChoose_OneTransport: lanes over different transports do not share work.
+// TestChoose_OneTransport: the lanes of a bandwidth role are over one transport.
 func TestChoose_OneTransport(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
 	for _, x := range []*Address{a, b} {
@@ -112,8 +111,8 @@ func TestChoose_OneTransport(t *testing.T) {
 	assert.Equal(t, []string{"rc", "rc"}, got)
 }
 
-// TestChoose_OneDeviceTwice: two transports over one device do not share work, be it by two memory
-// domains.
+// TestChoose_OneDeviceTwice: only one of two transports over one device is chosen, also if the device has two
+// memory domains.
 func TestChoose_OneDeviceTwice(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc"), address(t, 2, "rc", "rc")
 	for _, x := range []*Address{a, b} {
@@ -224,8 +223,8 @@ aux: score is 1 / (latency + overhead)
 	assert.NotContains(t, Explain(one, b, reach(one, b), Rails{}), "no transport is open")
 }
 
-// TestShareDevice: two resources are over one device if it has one address, and one memory domain, or one
-// component that two transports use.
+// TestShareDevice: two resources share a device if their device addresses are equal, and if their memory domains are
+// the same, or are of one component and used by two transports.
 func TestShareDevice(t *testing.T) {
 	a := &Address{MDs: []MD{{Component: "ib"}, {Component: "ib"}, {Component: "tcp"}}}
 	x := Resource{Transport: "rc", MD: 0, DeviceAddr: []byte("d")}
@@ -250,8 +249,8 @@ func TestShareDevice(t *testing.T) {
 	}
 }
 
-// TestRank_Ties: pairs that are equally good are in the order of the resources of the worker with the smaller
-// UUID, and then of the other.
+// TestRank_Ties: pairs with equal scores are sorted by the resource indices of the worker with the smaller
+// UUID, then by those of the other.
 func TestRank_Ties(t *testing.T) {
 	for _, uuids := range [][2]uint64{{1, 2}, {2, 1}} {
 		a, b := address(t, uuids[0], "rc", "rc"), address(t, uuids[1], "rc", "rc")

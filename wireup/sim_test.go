@@ -13,12 +13,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// figures are what a resource costs, the same for each class.
+// figures returns a Cost.
 func figures(latency, overhead time.Duration, bw float64) Cost {
 	return Cost{Overhead: TimeOf(overhead), Latency: TimeOf(latency), Bandwidth: RateOf(bw)}
 }
 
-// priced has the costs of all classes.
+// priced sets the costs of all classes.
 func priced(r Resource, c Cost) Resource {
 	r.RMA, r.AMO, r.AM = c, c, c
 	r.trim()
@@ -51,7 +51,7 @@ func ifaceLike() Resource {
 	return priced(r, figures(80, 10, 20e9))
 }
 
-// keyOf is a public key with that UUID.
+// keyOf returns a public key with the given UUID.
 func keyOf(uuid uint64) (k PublicKey) {
 	binary.LittleEndian.PutUint64(k[:], uuid)
 	return k
@@ -92,7 +92,7 @@ func reach(a, b *Address) Reacher {
 	}
 }
 
-// side is one end of a simulated connection: it carries out the actions.
+// side is one end of a simulated connection: it executes the actions.
 type side struct {
 	name  string
 	conn  *Conn
@@ -142,7 +142,7 @@ func (s *side) logf(format string, args ...any) {
 	}
 }
 
-// handle feeds an event and carries out what comes of it.
+// handle passes an event to the Conn, executes the actions, and handles the events that they cause.
 func (s *side) handle(ev Event) {
 	events := []Event{ev}
 	for len(events) > 0 {
@@ -210,9 +210,9 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	return Event{}, false
 }
 
-// connected reports whether what is sent over a lane arrives at the peer.
+// connected reports whether messages sent over a lane arrive at the peer.
 func (s *side) connected(l *simLane) bool {
-	if l.addr == "" { // it connects to the iface
+	if l.addr == "" { // connects to the iface
 		return true
 	}
 	k := s.peer.laneWith(l.peer)
@@ -242,7 +242,7 @@ func (s *side) failing(what, tl string) bool {
 	return f
 }
 
-// pass lets the time of both sides go by, with the events that are due in it.
+// pass advances the time of both sides by d, with the TimePassed events that are due.
 func pass(a, b *side, d time.Duration) {
 	end := a.now + d
 	for {
@@ -266,7 +266,7 @@ func pass(a, b *side, d time.Duration) {
 	}
 }
 
-// deliver hands over the oldest message, through its packed form.
+// deliver delivers the oldest message, packed and unpacked.
 func (s *side) deliver(t testing.TB) {
 	t.Helper()
 	require.NotEmpty(t, s.inbox, "no message for %s", s.name)
@@ -294,7 +294,7 @@ func describe(m *Msg) string {
 		case m.Type == Request:
 			fmt.Fprintf(&b, " trial %d", l.Status)
 		default:
-			fmt.Fprintf(&b, " refused: %s", l.Status)
+			fmt.Fprintf(&b, " rejected: %s", l.Status)
 		}
 		if len(l.EPAddr) > 0 {
 			fmt.Fprintf(&b, " ep=%s", l.EPAddr)

@@ -7,9 +7,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// firstPause is the time before the first retransmission: some
-// thousand round trips of a slow network, and so long that a peer that makes progress
-// replies earlier. Each pause is twice the one before, up to lastPause: seven
+// firstPause is the time before the first retransmission: about a
+// thousand round trips of a slow network, so that a peer that makes progress
+// replies earlier. Each pause is twice the previous one, up to lastPause: seven
 // retransmissions within about two minutes, and none after that.
 const (
 	firstPause = time.Second
@@ -18,22 +18,22 @@ const (
 
 // maxPaths limits how often retransmissions restart with firstPause because the messages use another
 // path: enough for every path of a host with many devices. After that the pauses grow
-// and retransmissions end as with one path, since no path may ever deliver.
+// and retransmissions end as with one path, because possibly no path works.
 const maxPaths = 16
 
 // never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
 
-// timer is how long a handshake has waited for its peer.
+// timer measures how long a handshake has waited for its peer.
 type timer struct {
 	running bool
-	since   time.Duration // when the wait began, or the handshake progressed last
-	repeat  time.Duration // when the next retransmission is due
-	pause   time.Duration // before that
-	paths   int           // for which retransmissions restarted
+	since   time.Duration // time at which the wait began, or at which the handshake last progressed
+	repeat  time.Duration // time of the next retransmission
+	pause   time.Duration // length of the pause before repeat
+	paths   int           // number of restarts, one for each further path
 }
 
-// Deadline is when TimePassed is due, in the time of [Event.Now]; ok is false if no timer
+// Deadline returns the time at which TimePassed is due, in the time of [Event.Now]; ok is false if no timer
 // runs.
 func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	at, ok = c.nextRetry()
@@ -43,7 +43,7 @@ func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	if c.timer.running {
 		at = min(at, c.timer.repeat)
 	}
-	if c.timer.running && c.givesUp() {
+	if c.timer.running && c.timeoutApplies() {
 		at = min(at, c.timer.since+c.p.Timeout)
 	}
 	return at, at != never
@@ -51,37 +51,37 @@ func (c *Conn) Deadline() (at time.Duration, ok bool) {
 
 // restartTimer starts the timer when a handshake begins and when it progresses,
 // and stops it at the end.
-func (c *Conn) restartTimer(moved bool) {
+func (c *Conn) restartTimer(progressed bool) {
 	switch {
 	case c.over || c.Quiet():
 		c.timer = timer{}
-	case moved || !c.timer.running:
+	case progressed || !c.timer.running:
 		c.timer = timer{running: true, since: c.now, repeat: c.now + firstPause, pause: firstPause}
 	}
 }
 
-// timePassed does what is due.
+// timePassed retransmits messages and starts retries that are due.
 func (c *Conn) timePassed() {
-	c.repeatDue()
+	c.retransmitDue()
 	if !c.over {
 		c.startRetries()
 	}
 }
 
-// repeatDue fails the connection after the timeout, or retransmits.
-func (c *Conn) repeatDue() {
+// retransmitDue fails the connection after the timeout, or retransmits.
+func (c *Conn) retransmitDue() {
 	switch t := &c.timer; {
 	case !t.running:
-	case c.givesUp() && c.now-t.since >= c.p.Timeout:
+	case c.timeoutApplies() && c.now-t.since >= c.p.Timeout:
 		c.fail(ucs.StatusTimedOut, "no answer to the handshake for "+c.p.Timeout.String())
 	case c.now >= t.repeat:
-		c.repeat()
+		c.retransmitAll()
 		if t.pause *= 2; t.pause <= lastPause {
 			t.repeat = c.now + t.pause
 			return
 		}
 		t.repeat = never
-		c.forgetBroken() // first: the lanes of trials that end now stay until their DROP is sent
+		c.closeBroken() // before endTrials, whose broken lanes must remain until their DROP is sent
 		if c.endTrials() {
 			t.pause, t.repeat = lastPause, c.now+lastPause
 		}
@@ -89,9 +89,9 @@ func (c *Conn) repeatDue() {
 	}
 }
 
-// givesUp reports whether the timeout applies. A side that needs no lane itself can
-// wait for a slow peer without limit.
-func (c *Conn) givesUp() bool {
+// timeoutApplies reports whether this side waits for a lane that it needs. A side that needs no lane
+// waits for a slow peer without limit.
+func (c *Conn) timeoutApplies() bool {
 	if c.p.Timeout <= 0 {
 		return false
 	}
@@ -103,18 +103,18 @@ func (c *Conn) givesUp() bool {
 	return false
 }
 
-// repeat retransmits messages without a reply: proposals, drops, and replies without
-// an ACK. A lost ACK is sent again when the peer repeats its REPLY.
-func (c *Conn) repeat() {
+// retransmitAll retransmits messages without a reply: proposals, drops, and replies without
+// an ACK. A lost ACK is sent again when the peer retransmits its REPLY.
+func (c *Conn) retransmitAll() {
 	c.retransmit(Request, laneProposed)
 	c.retransmit(Reply, laneAccepted)
 	c.retransmit(Drop, laneBroken)
-	c.repeatMoves()
+	c.retransmitMoves()
 }
 
-// repeatNow retransmits at once over another path, and restarts the pauses.
-func (c *Conn) repeatNow() {
-	c.repeat()
+// retransmitNow retransmits at once over another path, and restarts the pauses.
+func (c *Conn) retransmitNow() {
+	c.retransmitAll()
 	if t := &c.timer; t.running && t.paths < maxPaths {
 		t.paths++
 		t.repeat, t.pause = c.now+firstPause, firstPause
@@ -142,7 +142,7 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 	c.do(Action{Kind: SendMsg, Msg: m, Again: true})
 }
 
-// again describes the lane in a message that is sent again.
+// again returns the entry of the lane in a retransmission of a message of type t.
 func (l *lane) again(t MsgType) MsgLane {
 	switch t {
 	case Request:
@@ -153,9 +153,9 @@ func (l *lane) again(t MsgType) MsgLane {
 	return l.entry(ucs.StatusOK)
 }
 
-// forgetBroken closes broken lanes although the peer has not confirmed the DROP. If no lane
+// closeBroken closes broken lanes although the peer has not confirmed the DROP. If no lane
 // is left, the connection fails, because nothing else would detect that the peer is gone.
-func (c *Conn) forgetBroken() {
+func (c *Conn) closeBroken() {
 	last := ucs.StatusOK
 	for i := range c.excluded {
 		if x := &c.excluded[i]; x.peer == peerPending {
@@ -174,11 +174,11 @@ func (c *Conn) forgetBroken() {
 		}
 	}
 	if last != ucs.StatusOK {
-		c.fail(last, "no lane left, and the peer does not answer")
+		c.fail(last, "no lane left, and the peer does not reply")
 	}
 }
 
-// states are those of the lanes, for comparison.
+// states returns the states of the lanes.
 func (c *Conn) states() (s [MaxLanes]laneState) {
 	for i := range c.lanes {
 		s[i] = c.lanes[i].state

@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lossyPair makes two sides that handshake while messages get lost, arrive twice
-// and time goes by, but less than what they wait for each other.
+// lossyPair returns two sides in a handshake with lost and repeated messages, after less time
+// than the timeout.
 func lossyPair(t *testing.T, rt *rapid.T) (a, b *side) {
 	names := rapid.SliceOfN(rapid.SampledFrom([]string{"rc", "rc", "ud", "sm"}), 1, 4)
 	a, b = link(t, address(t, 1, names.Draw(rt, "a")...), address(t, 2, names.Draw(rt, "b")...))
@@ -40,8 +40,8 @@ func lossyPair(t *testing.T, rt *rapid.T) (a, b *side) {
 	return a, b
 }
 
-// TestConn_SurvivesLoss: whatever is lost or doubled, sides that hear each other
-// again in time end with the same lanes.
+// TestConn_SurvivesLoss: if messages arrive again before the timeout, both sides
+// end with the same lanes, whichever messages were lost or repeated before.
 func TestConn_SurvivesLoss(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := lossyPair(t, rt)
@@ -49,22 +49,22 @@ func TestConn_SurvivesLoss(t *testing.T) {
 			settle(t, a, b)
 			pass(a, b, time.Second)
 		}
-		for _, s := range []*side{a, b} { // the notice of another failure may be lost
+		for _, s := range []*side{a, b} { // the DISCONNECT for another failure may be lost
 			assert.False(rt, s.err == ucs.StatusTimedOut && (s.peer.err == s.err || s.peer.err == ucs.StatusOK), "%s", s.state())
 		}
 		checkAgreement(rt, a, b)
 	})
 }
 
-// TestConn_NothingWaitsForEver: a side whose peer falls silent at any time has what
-// it needs, or fails in time.
-func TestConn_NothingWaitsForEver(t *testing.T) {
+// TestConn_FailsIfPeerIsSilent: if the peer becomes silent at any time, a side has the lanes
+// that it needs, or fails within the timeout.
+func TestConn_FailsIfPeerIsSilent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := lossyPair(t, rt)
 		pass(a, b, simTimeout)
 		for _, s := range []*side{a, b} {
 			_, due := s.conn.Deadline()
-			assert.False(rt, s.conn.givesUp() && !s.conn.Over(), "%s", s.state())
+			assert.False(rt, s.conn.timeoutApplies() && !s.conn.Over(), "%s", s.state())
 			assert.False(rt, due && s.conn.Over(), "%s", s.state())
 		}
 		pass(a, b, time.Hour)
@@ -75,25 +75,25 @@ func TestConn_NothingWaitsForEver(t *testing.T) {
 	})
 }
 
-// TestConn_WithoutTimeout: a side with no limit waits for ever.
+// TestConn_WithoutTimeout: a side without a timeout never fails.
 func TestConn_WithoutTimeout(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.conn.p.Timeout = 0
 	a.handle(Event{Kind: NeedLane, Role: RMA})
 	pass(a, b, 24*time.Hour)
-	assert.Len(t, b.inbox, 8, "one REQUEST and seven repetitions")
+	assert.Len(t, b.inbox, 8, "one REQUEST and seven retransmissions")
 	settle(t, a, b)
 	require.Equal(t, ucs.StatusOK, a.err)
 	assert.Len(t, a.conn.Lanes(RMA), 1)
 }
 
-// TestConn_AnswersStartTheWaitAnew: the limit is on the peer's silence, not on the
-// handshake, and what does not move it on is silence.
-func TestConn_AnswersStartTheWaitAnew(t *testing.T) {
+// TestConn_ReplyRestartsTimeout: a reply that changes the handshake restarts the timeout; a repeated one
+// does not.
+func TestConn_ReplyRestartsTimeout(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.handle(Event{Kind: NeedLane, Role: RMA})
 	pass(a, b, simTimeout-time.Second)
-	b.fails["open rc"] = true // a refusal moves it on: a proposes another lane
+	b.fails["open rc"] = true // after the rejection, a proposes another lane
 	b.deliver(t)
 	a.deliver(t)
 	again := a.inbox
@@ -106,8 +106,8 @@ func TestConn_AnswersStartTheWaitAnew(t *testing.T) {
 	assert.Equal(t, ucs.StatusTimedOut, a.err)
 }
 
-// Another path gets repetitions after short pauses, too, but no number of paths makes them go on for ever.
-func TestConn_AnotherPath(t *testing.T) {
+// TestConn_RetransmitsOverAnotherPath: after SendingFailed, the pauses restart with firstPause, but not for ever.
+func TestConn_RetransmitsOverAnotherPath(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.conn.p.Timeout = 0
 	a.handle(Event{Kind: NeedLane, Role: RMA})
