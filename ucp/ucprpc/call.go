@@ -8,15 +8,14 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Call is a request that a handler handles. It is the handler's until that returns.
+// Call is a request that a handler handles. The handler must not use it after it has returned.
 type Call struct {
 	// Data is the request. The handler must not write to it. It is nil for a handler with OnDemand if the data
-	// is still with the caller: see Recv.
+	// has not arrived: see Recv.
 	Data []byte
 	// Length is the length of the request in bytes.
 	Length int
-	// Reply is what the handler replies, of any length. The handler appends to it. ReplyWith replies without a
-	// copy.
+	// Reply is the reply, of any length. The handler appends to it. ReplyWith replies without a copy.
 	Reply []byte
 
 	p          *Peer
@@ -45,14 +44,14 @@ type Call struct {
 	why  error
 }
 
-// Peer returns the connection that the request came over.
+// Peer returns the connection over which the request arrived.
 func (c *Call) Peer() *Peer { return c.p }
 
 // Deadline returns when the caller stops waiting; ok is false if it waits without limit.
 func (c *Call) Deadline() (t time.Time, ok bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Context returns a context that ends when the caller has given up, its deadline has passed, or its connection has
-// failed. It allocates; a handler that does not wait needs none.
+// Context returns a context that ends when the caller cancels the call, its deadline has passed, or its connection has
+// failed. Context allocates; a handler that does not wait does not need it.
 func (c *Call) Context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,17 +77,18 @@ func (c *Call) cancel(why error) {
 	}
 }
 
-// ReplyWith makes b the reply, instead of Reply. The program must not change b any more.
+// ReplyWith replies with b instead of Reply. The program must not modify b afterwards, not even when the handler has
+// returned.
 func (c *Call) ReplyWith(b []byte) { c.shared = b }
 
-// Recv receives a request whose Data is nil, of Length bytes, to buf. It is for handlers with OnDemand, and works
-// once. The handler must not use buf before Recv has returned.
+// Recv receives the Length bytes of a request with OnDemand to buf. The handler may call it once, and must not use buf
+// before Recv has returned.
 func (c *Call) Recv(ctx context.Context, buf []byte) error {
 	if c.msg == nil {
 		copy(buf, c.Data)
 		return nil
 	}
-	s, err := c.p.take(opRecv, buf)
+	s, err := c.p.newSlot(opRecv, buf)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *Call) Recv(ctx context.Context, buf []byte) error {
 	return err
 }
 
-// newCall returns an empty record.
+// newCall returns the record of a new request.
 func (l *loop) newCall(p *Peer, h *header, hd *handler) *Call {
 	c := l.freeCalls
 	if c == nil {
@@ -150,7 +150,7 @@ func (l *loop) handleRequest(p *Peer, h *header, name []byte, m *ucp.ActiveMessa
 	c.Data = c.buf[:m.Length]
 	r, err := m.Recv(c.Data, &c.receiving)
 	switch {
-	case err != nil: // the peer has gone
+	case err != nil: // the peer is gone
 		c.free()
 	case r != nil:
 		c.request = r
@@ -176,17 +176,17 @@ func (l *loop) admit(p *Peer, hd *handler, n int) Code {
 	return 0
 }
 
-// maxRejecting is how many rejections of a peer wait to leave, each some 1 KiB of memory.
-const maxRejecting = 1024
+// maxRejections limits the rejections for a peer that are not sent yet. Each uses about 1 KiB of memory.
+const maxRejections = 1024
 
-// reject replies with a code to a request that no handler has seen. A peer that does not receive its rejections is
+// reject replies with a code to a request without calling a handler. A peer that does not receive its rejections is
 // disconnected.
 func (l *loop) reject(p *Peer, h *header, code Code) {
 	l.stats.rejected(code)
 	if h.kind == kindOneWay {
 		return
 	}
-	if p.rejecting >= maxRejecting {
+	if p.rejecting >= maxRejections {
 		l.stats.violations.Inc()
 		p.disconnect(errViolation)
 		return
@@ -210,7 +210,7 @@ func (c *Call) onReceived(err error) {
 	c.start()
 }
 
-// start runs the handler, in a goroutine unless it is one that runs inline.
+// start runs the handler: inline if it is an inline handler, otherwise in a goroutine.
 func (c *Call) start() {
 	l := c.l
 	if c.hd.inline && c.msg == nil {
@@ -226,10 +226,10 @@ func (c *Call) start() {
 	l.woken = true
 }
 
-// maxIdle is how many goroutines wait for the next call.
+// maxIdle limits the goroutines that wait for the next call.
 const maxIdle = 64
 
-// handleCalls handles a call, and then others.
+// handleCalls handles a call, then further ones.
 func (l *loop) handleCalls(c *Call) {
 	defer l.running.Done()
 	for more := true; more; {
@@ -250,7 +250,7 @@ func (c *Call) handle() {
 	c.finish()
 }
 
-// run runs the handler, unless the caller does not wait any more.
+// run runs the handler, unless the deadline has passed.
 func (c *Call) run() error {
 	if !c.deadline.IsZero() && time.Now().After(c.deadline) {
 		return &Error{Code: CodeDeadline}
@@ -270,7 +270,7 @@ func (c *Call) finish() {
 	}
 	h := header{kind: kindReply, id: c.h.id}
 	if c.err != nil {
-		if !c.rejected && CodeOf(c.err) == CodeDraining { // of a server that the handler has called: this call has run
+		if !c.rejected && CodeOf(c.err) == CodeDraining { // from a server that the handler called; this handler has run
 			c.err = &Error{Code: CodeFailed, Text: c.err.Error()}
 		}
 		h.number = uint16(CodeOf(c.err))
@@ -284,14 +284,14 @@ func (c *Call) finish() {
 	c.charge(int64(len(reply)))
 	r, err := c.p.ep.SendActive(amID, c.hdr[:], reply, &c.sending)
 	c.l.pushes = true
-	if r == nil || err != nil { // the error: the peer has gone
+	if r == nil || err != nil { // an error means that the peer is gone
 		c.free()
 		return
 	}
 	c.request = r
 }
 
-// charge adds n bytes to what the call uses.
+// charge counts n bytes more for the call against the limits.
 func (c *Call) charge(n int64) {
 	if !c.rejected {
 		c.charged += n
@@ -300,7 +300,7 @@ func (c *Call) charge(n int64) {
 	}
 }
 
-// onSent is called when ucp does not use the reply any more.
+// onSent is called when ucp no longer uses the reply.
 func (c *Call) onSent(error) {
 	c.l.events++
 	c.request.Release()
@@ -308,8 +308,8 @@ func (c *Call) onSent(error) {
 	c.free()
 }
 
-// maxKept is how long buffers are that stay with a free record, in bytes.
-const maxKept = 16 << 10
+// maxPooledBuf is the largest capacity of a buffer, in bytes, that remains in a free record.
+const maxPooledBuf = 16 << 10
 
 // free ends the call and returns its record.
 func (c *Call) free() {
@@ -329,10 +329,10 @@ func (c *Call) free() {
 			c.stop()
 		}
 	}
-	if c.out = nil; cap(c.Reply) <= maxKept {
+	if c.out = nil; cap(c.Reply) <= maxPooledBuf {
 		c.out = c.Reply[:0]
 	}
-	if cap(c.buf) > maxKept {
+	if cap(c.buf) > maxPooledBuf {
 		c.buf = nil
 	}
 	c.Data, c.Reply, c.shared, c.err, c.p, c.hd, c.prev, c.charged, c.rejected = nil, nil, nil, nil, nil, nil, nil, 0, false

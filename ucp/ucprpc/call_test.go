@@ -23,7 +23,7 @@ var (
 	methodEcho   = Method{Name: "echo"}
 	methodInline = Method{Number: 1}
 	methodFail   = Method{Name: "fail"}
-	methodWait   = Method{Name: "wait"} // until the caller has given up
+	methodWait   = Method{Name: "wait"} // waits until the context of the call ends
 	methodLarge  = Method{Name: "large"}
 )
 
@@ -93,7 +93,7 @@ func TestCall_Errors(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
 }
 
-// TestCall_Many: goroutines share a client.
+// TestCall_Many: several goroutines use one client.
 func TestCall_Many(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		_, cl := newPair(t, tls, testServer())
@@ -114,7 +114,7 @@ func TestCall_Many(t *testing.T) {
 	})
 }
 
-// TestCall_Canceled: the handler sees that the caller has given up, and the caller returns at once.
+// TestCall_Canceled: a canceled call returns at once, and the context of its handler ends.
 func TestCall_Canceled(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		s, cl := newPair(t, tls, testServer())

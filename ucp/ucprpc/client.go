@@ -27,9 +27,9 @@ type ClientConfig struct {
 	// WaitConnected is how long an operation waits for a connection before it fails with CodeUnavailable. 0 means
 	// 10 s, a negative value means as long as the context of the call permits.
 	WaitConnected time.Duration
-	// MinBackoff and MaxBackoff bound the pause between attempts to connect, which doubles with each and varies by a
-	// half. A connection that has failed within MaxBackoff, or whose server has shut down within MinBackoff, counts as
-	// such an attempt; after any other one there is no pause. 0 means 10 ms and 5 s.
+	// MinBackoff and MaxBackoff limit the pause between attempts to connect. The pause doubles with each attempt, and
+	// its upper half is random. A connection that failed within MaxBackoff, or whose server shut down within MinBackoff,
+	// counts as a failed attempt. After any other connection there is no pause. 0 means 10 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 	// AllowUIDs is as in [ucp.DialConfig].
 	AllowUIDs []uint32
@@ -48,7 +48,7 @@ type Client struct {
 	closing          sync.WaitGroup // goroutines of links
 }
 
-// link is a connection of a client, which a new one replaces after a failure.
+// link is a connection of a client. After a failure a new connection replaces it.
 type link struct {
 	cl    *Client
 	state atomic.Pointer[linkState]
@@ -91,7 +91,7 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 // maxRedirects limits how often a dialer is redirected to another worker: once, or again if that worker has closed.
 const maxRedirects = 3
 
-// connect makes a connection, with its own worker. pause is the pause before this attempt.
+// connect connects to the server with a new worker. pause is the pause before this attempt.
 func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	cl := k.cl
 	w, err := cl.c.NewWorker(cl.cfg.Worker)
@@ -138,7 +138,7 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	}
 	p.onGone = func(p *Peer, err error) { k.replace(p, true) }
 	p.onDrain = func(p *Peer) { k.replace(p, false) }
-	l.acquire() // until early messages are handled, which come before others
+	l.acquire() // until the early messages are handled, before later ones
 	l.running.Add(1)
 	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})}) // before the connection can fail
 	close(old.over)
@@ -151,10 +151,10 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
-// replace closes the loop of a connection that has failed, or whose server drains, and connects again, in goroutines.
-// It is called by the driver of that loop, and does nothing the second time.
+// replace closes the loop of a connection that has failed or whose server drains, and connects again, both in
+// goroutines. The driver of that loop calls it. A second call has no effect.
 func (k *link) replace(p *Peer, gone bool) {
-	k.cl.mu.Lock() // Close waits for goroutines that are started before it
+	k.cl.mu.Lock() // Close waits only for goroutines that were started before it
 	defer k.cl.mu.Unlock()
 	old := k.state.Load()
 	if old.p != p || k.cl.open.Err() != nil || !k.state.CompareAndSwap(old, &linkState{over: make(chan struct{})}) {
@@ -165,7 +165,7 @@ func (k *link) replace(p *Peer, gone bool) {
 	if gone && lived < k.cl.cfg.MaxBackoff || lived < k.cl.cfg.MinBackoff {
 		pause = k.cl.nextPause(old.pause)
 	}
-	k.cl.closing.Go(func() { // it waits for handlers, which may wait for the next connection
+	k.cl.closing.Go(func() { // a goroutine: close waits for handlers, which may wait for the next connection
 		if !gone { // calls in progress continue
 			p.l.drain(k.cl.open)
 		}
@@ -174,7 +174,7 @@ func (k *link) replace(p *Peer, gone bool) {
 	k.cl.closing.Go(func() { k.reconnect(pause) })
 }
 
-// reconnect tries to connect until it succeeds or the client is closed, after a pause if that is not 0.
+// reconnect tries to connect, after the given pause, until it succeeds or the client is closed.
 func (k *link) reconnect(pause time.Duration) {
 	cl := k.cl
 	for ; cl.open.Err() == nil; pause = cl.nextPause(pause) {
@@ -238,20 +238,20 @@ func (cl *Client) link() *link {
 	return cl.links[cl.next.Add(1)%uint32(len(cl.links))]
 }
 
-// Call sends a request and returns the reply: in buf if its capacity suffices, otherwise in new memory. After it returns,
-// it does not use request and buf any more. If ctx is done first, the context of the handler is canceled, and the
-// call fails with CodeCanceled or CodeDeadline; a large request or reply in transfer may delay that by up to
+// Call sends a request and returns the reply: in buf if its capacity suffices, otherwise in new memory. After Call has
+// returned, it does not use request and buf. If ctx is done first, the context of the handler is canceled, and the
+// call fails with CodeCanceled or CodeDeadline; a large request or reply in transfer may delay the return by up to
 // ucs.RevokeLimit, after which the connection is closed.
 //
 // A request that was not sent because the connection had failed, or that a draining server has rejected, is sent
-// again over the next connection. One that may have run fails with CodeLost, unless m is idempotent.
+// again over the next connection. A request that may have run fails with CodeLost, unless m is idempotent.
 //
 // Errors: an *Error, whose Code is the handler's or one of this package.
 func (cl *Client) Call(ctx context.Context, m Method, request, buf []byte) (reply []byte, err error) {
 	return cl.send(ctx, opCall, m, request, buf)
 }
 
-// Send sends a one-way message, which has no reply. It returns when it does not use data any more, and does not report
+// Send sends a one-way message, which has no reply. When Send has returned, it does not use data. It does not report
 // whether a handler has run. The server drops the message if a limit is reached.
 func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
 	_, err := cl.send(ctx, opOneWay, m, data, nil)
@@ -266,14 +266,14 @@ func (cl *Client) send(ctx context.Context, op slotOp, m Method, data, buf []byt
 			return nil, err
 		}
 		reply, err = p.send(ctx, op, m, data, buf)
-		if err == nil || !k.repeats(p, err, m.Idempotent) {
+		if err == nil || !k.shouldRepeat(p, err, m.Idempotent) {
 			return reply, err
 		}
 	}
 }
 
-// repeats reports whether an operation that has failed over p must be started again.
-func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
+// shouldRepeat reports whether an operation that has failed over p must be repeated.
+func (k *link) shouldRepeat(p *Peer, err error, idempotent bool) bool {
 	var e *Error
 	if k.cl.open.Err() != nil || !errors.As(err, &e) || e.Err == nil && e.Code != CodeDraining {
 		return false
@@ -294,8 +294,8 @@ func (k *link) repeats(p *Peer, err error, idempotent bool) bool {
 // "closed" with the sums of the connections that are closed.
 func (cl *Client) Stats() *stats.Node { return cl.stats }
 
-// Close closes the client. Operations in progress fail with CodeLost. It returns when all handlers have returned, so no
-// handler may call it.
+// Close closes the client. Operations in progress fail with CodeLost. Close waits until all handlers have returned, so
+// no handler may call it.
 func (cl *Client) Close() error {
 	cl.mu.Lock()
 	cl.shut(disconnected)
@@ -307,7 +307,7 @@ func (cl *Client) Close() error {
 		}
 	}
 	cl.closing.Wait()
-	for _, k := range cl.links { // a connection that was made meanwhile
+	for _, k := range cl.links { // connections that were made in the meantime
 		if p := k.state.Load().p; p != nil {
 			errs = append(errs, p.l.close(disconnected))
 		}

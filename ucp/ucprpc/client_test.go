@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestClient_Reconnects: a client calls the next server at an address when the first one was killed. Calls that were
-// in progress fail as they may have run, but for those that may run again.
+// TestClient_Reconnects: when a server was killed, a client calls the next server at the address. Calls in progress fail
+// with CodeLost, except those of idempotent methods.
 func TestClient_Reconnects(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestClient_Closed(t *testing.T) {
 	require.Equal(t, CodeClosed, CodeOf(err))
 }
 
-// TestServer_Shutdown: a server that shuts down replies to what it has accepted; what it rejects goes to the server
-// that listens next.
+// TestServer_Shutdown: a server that shuts down replies to the requests that it has accepted. Clients repeat the
+// rejected ones at the next server.
 func TestServer_Shutdown(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		c, address := newContext(t, tls), freshName()
@@ -123,11 +123,11 @@ func TestServer_Shutdown(t *testing.T) {
 			s = listen(t, c, address, config())
 		}
 		all.Wait()
-		require.EqualValues(t, callers*calls, runs.Load()) // none was lost, and none ran twice
+		require.EqualValues(t, callers*calls, runs.Load()) // each ran once
 	})
 }
 
-// TestServer_Workers: dialers are spread over the workers.
+// TestServer_Workers: dialers are distributed over the workers.
 func TestServer_Workers(t *testing.T) {
 	c := newContext(t, "sm,tcp")
 	for _, network := range []string{"unix", "tcp"} {
@@ -178,7 +178,7 @@ func TestPeer_Call(t *testing.T) {
 	require.NotZero(t, p.Identity().PID)
 }
 
-// TestMemory: memory of the server by name, also with the next server.
+// TestMemory: put and get of published memory, also after the client has connected to the next server.
 func TestMemory(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		c, address := newContext(t, tls), freshName()
@@ -218,7 +218,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestServer_Close: calls in progress fail, and their handlers see it.
+// TestServer_Close: calls in progress fail, and the contexts of their handlers end.
 func TestServer_Close(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		s, cl := newPair(t, tls, testServer())
@@ -234,7 +234,7 @@ func TestServer_Close(t *testing.T) {
 	})
 }
 
-// TestClient_Stats: connections that are closed, or were not made, keep no node; their counts remain.
+// TestClient_Stats: closed and failed connections have no node in the tree; "closed" has their counts.
 func TestClient_Stats(t *testing.T) {
 	c := newContext(t, "sm")
 	peers := make(chan *Peer, 1)
@@ -256,7 +256,7 @@ func TestClient_Stats(t *testing.T) {
 	require.EqualValues(t, 1, nodes[0].Counters[0].N)
 }
 
-// TestPeer_Draining: a request to a peer that has announced that it shuts down is not sent.
+// TestPeer_Draining: a request to a peer that has sent a drain message is not sent.
 func TestPeer_Draining(t *testing.T) {
 	s, cl := newPair(t, "sm", testServer())
 	p := cl.links[0].state.Load().p
@@ -270,7 +270,7 @@ func TestPeer_Draining(t *testing.T) {
 	require.EqualValues(t, 1, s.loops[0].stats.requests.Load())
 }
 
-// TestClient_PausesAfterShortConnection: a client pauses before it connects again when its connection was short.
+// TestClient_PausesAfterShortConnection: after a connection that failed soon, a client pauses before it connects again.
 func TestClient_PausesAfterShortConnection(t *testing.T) {
 	c := newContext(t, "sm")
 	var peers uatomic.Int64
@@ -338,7 +338,7 @@ func TestClient_HandlerWaitsForConnection(t *testing.T) {
 	}
 }
 
-// TestClient_EarlyMessages: a client handles messages that its server sends at once when it has connected, in order.
+// TestClient_EarlyMessages: a client handles, in order, messages that arrive before Dial returns.
 func TestClient_EarlyMessages(t *testing.T) {
 	const dials, messages = 20, 10
 	c := newContext(t, "sm")

@@ -11,7 +11,7 @@
 //	reply, err := cl.Call(ctx, echo, request, buf)
 //
 // Requests and replies have any length up to Limits. A call and its handler allocate nothing of this package if buf
-// has room for the reply. Deadlines travel: the context of a handler ends when its caller has given up.
+// has room for the reply. A request carries its deadline: the context of a handler ends when its caller stops waiting.
 //
 // # Goroutines
 //
@@ -24,14 +24,14 @@
 //
 // # Limits
 //
-// A server bounds the requests in progress and their bytes, for each peer and for each worker, and rejects what is
-// beyond with CodeBusy. A peer that does not receive its replies uses its own places. A peer that sends malformed
-// messages is disconnected. Server.Stats counts all of these.
+// A server limits the requests in progress and their bytes, for each peer and for each worker, and rejects further
+// requests with CodeBusy. Replies that a peer does not receive count against the limit of that peer only. A peer that
+// sends malformed messages is disconnected. Server.Stats counts all of these.
 //
 // # Failures
 //
-// A Client connects again, with pauses that grow and vary, when its connection has failed. Requests that were not sent
-// are sent over the next connection. Requests that may have run fail with CodeLost, unless their Method is idempotent.
+// A Client whose connection has failed connects again, with exponential, randomized pauses. It sends requests that were
+// not sent over the next connection. Requests that may have run fail with CodeLost, unless their Method is idempotent.
 // Server.Shutdown lets peers move to another server without an error.
 //
 // # Security

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Code says why a call failed. It travels with the reply.
+// Code is the reason why a call failed. The reply carries it.
 type Code uint16
 
 // Codes below CodeUser are those of this package.
@@ -25,7 +25,7 @@ const (
 	CodeNoMemory                    // the peer publishes no memory under that name
 	CodeClosed                      // this side is closed
 
-	CodeUser Code = 256 // the first code that is free for applications
+	CodeUser Code = 256 // the first code for applications
 )
 
 var codeTexts = [...]string{
@@ -43,17 +43,17 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint16(c))
 }
 
-// Error is the error of a call. A handler that returns one sets the code that its caller gets, except that CodeDraining
-// becomes CodeFailed: the handler has run. errors.Is finds
-// context.Canceled in CodeCanceled, context.DeadlineExceeded in CodeDeadline, ucs.ErrClosed in CodeClosed,
-// ucs.ErrTooLong in CodeTooLong, and everything in Err.
+// Error is the error of a call. If a handler returns an Error, its caller gets the same code, except that CodeDraining
+// becomes CodeFailed, because the handler has run. errors.Is matches CodeCanceled with
+// context.Canceled, CodeDeadline with context.DeadlineExceeded, CodeClosed with ucs.ErrClosed,
+// CodeTooLong with ucs.ErrTooLong, and any code with the errors in Err.
 type Error struct {
 	Code Code
-	Text string // of the handler; at most 1 KiB travel, and nothing if this side grants the peer no credit
+	Text string // from the handler: at most 1 KiB; empty if this side grants the peer no credit
 	Err  error  // the local cause; nil if the peer has sent the error
 }
 
-// Error returns code, text and cause in one line.
+// Error returns code, text and cause on one line.
 func (e *Error) Error() string {
 	s := "ucprpc: " + e.Code.String()
 	if e.Text != "" {
@@ -68,7 +68,7 @@ func (e *Error) Error() string {
 // Unwrap returns the local cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is what the code means.
+// Is reports whether the code matches target.
 func (e *Error) Is(target error) bool {
 	switch e.Code {
 	case CodeCanceled:
@@ -99,10 +99,10 @@ func CodeOf(err error) Code {
 	return CodeFailed
 }
 
-// maxErrorText is how much of an error's text travels, in bytes.
+// maxErrorText limits the text of an error in a reply, in bytes.
 const maxErrorText = 1 << 10
 
-// errorText returns what travels of the error of a handler.
+// errorText returns the text of a handler's error for the reply.
 func errorText(err error) []byte {
 	text := ""
 	if e, ok := err.(*Error); ok {
@@ -113,8 +113,8 @@ func errorText(err error) []byte {
 	return []byte(text[:min(len(text), maxErrorText)])
 }
 
-// ended is the error of a call whose context has ended.
-func ended(ctx context.Context) error {
+// contextError returns the error of a call whose context has ended.
+func contextError(ctx context.Context) error {
 	err := context.Cause(ctx)
 	return &Error{Code: codeOfContext(ctx), Err: err}
 }

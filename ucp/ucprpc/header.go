@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// kind is what a message is.
+// kind is the type of a message.
 type kind uint8
 
 const (
 	kindCall   kind = 1 + iota // a request that gets a reply
 	kindOneWay                 // a request without a reply
 	kindReply
-	kindCancel // the caller of a request has given it up
+	kindCancel // the caller does not wait for the reply any more
 	kindDrain  // the sender accepts no more requests
 )
 
-// header is what a message begins with; docs/wire.md has its layout. The data follows as the data of
-// the active message.
+// header is the header of an active message of this package; docs/wire.md has its layout. The data of the active
+// message is the request or the reply.
 type header struct {
 	kind    kind
-	number  uint16 // of the method; in a reply the code
+	number  uint16 // number of the method; in a reply the code
 	id      callID
 	timeout uint32 // in microseconds; 0 means none
 }
 
-// callID names a request of a peer: the index of its record there, and how often that was used.
+// callID identifies a request of a peer: the index of its slot there, and how often the slot was used.
 type callID struct{ index, generation uint32 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	maxName   = 255 // bytes of a name
 )
 
-// pack writes the header and the name of a method to b, which has room, and returns the length.
+// pack writes the header and the name of a method to b, which must be large enough, and returns the length.
 func (h *header) pack(b []byte, name string) int {
 	_ = b[:headerLen]
 	b[0], b[1] = byte(h.kind), byte(len(name))
@@ -44,8 +44,8 @@ func (h *header) pack(b []byte, name string) int {
 	return headerLen + copy(b[headerLen:], name)
 }
 
-// unpack reads a header, which a peer may have filled with anything. name is a part of b, empty if the
-// number names the method.
+// unpack decodes a header from an untrusted peer. name is a part of b; it is empty if the
+// number identifies the method.
 func (h *header) unpack(b []byte) (name []byte, ok bool) {
 	if len(b) < headerLen || len(b) != headerLen+int(b[1]) {
 		return nil, false
@@ -60,8 +60,8 @@ func (h *header) unpack(b []byte) (name []byte, ok bool) {
 	return name, h.kind >= kindCall && h.kind <= kindDrain && (isRequest || len(name) == 0)
 }
 
-// timeoutField is the timeout of a header for a call that may take d: at least 1, or 0, which means none,
-// where the field has no room.
+// timeoutField returns the timeout in a header for a call that may take d: at least 1, or 0 (no timeout)
+// if d does not fit the field.
 func timeoutField(d time.Duration) uint32 {
 	us := max(d.Microseconds(), 1)
 	if us >= 1<<32 {

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// attacker is a peer that speaks to a server by active messages of its own.
+// attacker is a peer that sends hand-made active messages to a server.
 type attacker struct {
 	t       *testing.T
 	w       *ucp.Worker
@@ -26,7 +26,7 @@ func newAttacker(t *testing.T, c *ucp.Context, s *Server) *attacker {
 	w, err := c.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	a := &attacker{t: t, w: w}
-	t.Cleanup(func() { _ = w.Close() }) // the error tells of the connection that failed
+	t.Cleanup(func() { _ = w.Close() }) // the error is that of the failed connection
 	w.OnActive(amID, func(*ucp.ActiveMessage) { a.replies++ })
 	p, err := w.Dial(t.Context(), "unix", s.Addr().String(), ucp.DialConfig{Private: []byte(hello), EP: ucp.EPConfig{
 		OnError: func(*ucp.EP, error) { a.gone.Store(true) },
@@ -43,7 +43,7 @@ func (a *attacker) send(header, data []byte) error {
 	return err
 }
 
-// push lets messages leave that a transport joins, without progress.
+// push sends messages that a transport has joined but not sent, without progress.
 func (a *attacker) push() { _ = a.w.Until(a.t.Context(), func() bool { return true }) }
 
 func (a *attacker) until(done func() bool) {
@@ -59,8 +59,8 @@ func packed(h header, name string) []byte {
 	return b
 }
 
-// TestHostile_Garbage: a peer that sends what no peer sends is disconnected and counted, and others are served.
-func TestHostile_Garbage(t *testing.T) {
+// TestHostile_MalformedMessages: a peer that sends invalid messages is disconnected and counted, and others are served.
+func TestHostile_MalformedMessages(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		s, cl := newPair(t, tls, testServer())
 		wrongName := packed(header{kind: kindCall}, "echo")
@@ -89,7 +89,7 @@ func TestHostile_Garbage(t *testing.T) {
 	})
 }
 
-// TestHostile_Flood: requests beyond the limits of a peer are rejected, and other peers are served meanwhile.
+// TestHostile_Flood: requests beyond the limits of a peer are rejected, and other peers are served.
 func TestHostile_Flood(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		cfg := testServer()
@@ -107,7 +107,7 @@ func TestHostile_Flood(t *testing.T) {
 		_, err := cl.Call(t.Context(), methodEcho, nil, nil)
 		require.NoError(t, err)
 
-		for i := range 10 { // the places are free again
+		for i := range 10 { // below the limits again
 			require.NoError(t, a.send(packed(header{kind: kindCancel, id: callID{uint32(i), 1}}, ""), nil))
 		}
 		a.until(func() bool { return a.replies == 100 })
@@ -122,8 +122,9 @@ func TestHostile_Flood(t *testing.T) {
 	})
 }
 
-// TestHostile_ReadsNothing: a peer that sends requests and receives no replies is limited, and harms no other peer.
-func TestHostile_ReadsNothing(t *testing.T) {
+// TestHostile_ReceivesNoReplies: requests of a peer that does not receive its replies reach its limits. Other peers are
+// not affected.
+func TestHostile_ReceivesNoReplies(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		cfg := testServer()
 		cfg.Limits = Limits{PeerCalls: 20}
@@ -151,9 +152,9 @@ func TestHostile_ReadsNothing(t *testing.T) {
 	})
 }
 
-// TestHostile_AnnouncesOnly: a peer that announces large requests and sends no data keeps their places only, and they
-// are free when it has gone.
-func TestHostile_AnnouncesOnly(t *testing.T) {
+// TestHostile_RTSWithoutData: large requests of a peer that sends no data count against its limits only, until the peer
+// is gone.
+func TestHostile_RTSWithoutData(t *testing.T) {
 	s, cl := newPair(t, "tcp", testServer())
 	a := newAttacker(t, newContext(t, "tcp"), s)
 	for i := range 8 {
@@ -171,9 +172,9 @@ func TestHostile_AnnouncesOnly(t *testing.T) {
 	eventually(t, func() bool { return inFlight() == 0 && s.loops[0].peers.Load() == 1 })
 }
 
-// TestHostile_KeepsMemory: a peer announces a large request, cancels it, and sends nothing while a handler receives the
-// data. The worker serves others meanwhile, and disconnects the peer after a time.
-func TestHostile_KeepsMemory(t *testing.T) {
+// TestHostile_CancelsWithoutData: a peer sends the RTS of a large request, cancels the request, and sends no data while
+// a handler receives it. The worker serves other peers, and disconnects this one after revokeLimit.
+func TestHostile_CancelsWithoutData(t *testing.T) {
 	s, cl := newPair(t, "tcp", testServer())
 	l := s.loops[0].loop
 	count := func(counted func(s *slot) bool) (n int) {
@@ -186,7 +187,7 @@ func TestHostile_KeepsMemory(t *testing.T) {
 		})
 		return n
 	}
-	all, givenUp := func(*slot) bool { return true }, func(s *slot) bool { return s.givenUp }
+	all, abandoned := func(*slot) bool { return true }, func(s *slot) bool { return s.abandoned }
 	attack := func(before int) *attacker {
 		a := newAttacker(t, newContext(t, "tcp"), s)
 		id := callID{1, 1}
@@ -199,10 +200,10 @@ func TestHostile_KeepsMemory(t *testing.T) {
 	}
 	l.runOnLoop(func() { l.revokeLimit = 100 * hang })
 	a := attack(0)
-	eventually(t, func() bool { return count(givenUp) == 1 })
+	eventually(t, func() bool { return count(abandoned) == 1 })
 	_, err := cl.Call(t.Context(), methodEcho, nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, 1, count(givenUp))
+	require.Equal(t, 1, count(abandoned))
 
 	l.runOnLoop(func() { l.revokeLimit = time.Millisecond })
 	b := attack(1)
@@ -213,7 +214,7 @@ func TestHostile_KeepsMemory(t *testing.T) {
 	eventually(t, func() bool { return count(all) == 0 })
 }
 
-// TestHostile_LateReply: the reply to a call that was given up is counted and changes nothing.
+// TestHostile_LateReply: the reply to an abandoned call is counted and has no effect.
 func TestHostile_LateReply(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var cfg ServerConfig
@@ -242,7 +243,7 @@ func TestHostile_LateReply(t *testing.T) {
 	})
 }
 
-// FuzzHeader: any header is refused, or packs to the same bytes again.
+// FuzzHeader: a header is rejected, or packs to the same bytes.
 func FuzzHeader(f *testing.F) {
 	f.Add(packed(header{kind: kindCall, number: 7, id: callID{1, 2}, timeout: 3}, "name"))
 	f.Add(packed(header{kind: kindReply}, ""))

@@ -69,10 +69,10 @@ type task struct {
 // waiter is a goroutine that waits.
 type waiter struct {
 	wake       chan struct{} // has room for one
-	prev, next *waiter       // in loop.waiters, under its mu; nil if it is not there
+	prev, next *waiter       // in loop.waiters, under its mu; nil if w is not in it
 	drives     bool          // it was woken to drive
 	done       bool          // the wait is over; only the driver uses it until the waiter is woken
-	abandons   bool          // abandon has run before the wait was over; as done
+	abandonRun bool          // abandon has run before the wait was over; as done
 }
 
 func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
@@ -84,9 +84,9 @@ const (
 	signaled
 )
 
-// pollsBeforePark is the number of polls without an event before the driver calls the worker's wait, which
-// polls or sleeps. Until then submitted tasks need no signal. The polls take as long as a handler of a polling
-// peer, about 1 us.
+// pollsBeforePark is the number of polls without an event before the driver calls ucp.Worker.Until, which
+// polls or sleeps. Until then submitted tasks need no signal. The polls take about 1 us, as long as a handler of a
+// polling peer.
 const pollsBeforePark = 32
 
 func newLoop(w *ucp.Worker, n *node) *loop {
@@ -148,7 +148,7 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 		l.mu.Lock()
 		l.dequeue(w)
 		l.mu.Unlock()
-		if w.done { // the last driver has ended the wait
+		if w.done { // the previous driver has ended the wait
 			<-w.wake
 		}
 		l.driveFor(ctx, w, nil, abandon)
@@ -162,14 +162,14 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 			case w.drives:
 				w.drives = false
 				l.driveFor(ctx, w, nil, abandon)
-			case submitted && !w.abandons:
+			case submitted && !w.abandonRun:
 				<-w.wake // see abandon: the task must run before it may be submitted again
 			}
 			return
 		case <-canceled:
 			canceled, submitted = nil, true
 			l.submit(abandon)
-			if l.acquire() { // the last driver has ended the wait, and returned before it could run abandon
+			if l.acquire() { // the previous driver has ended the wait and returned without running abandon
 				<-w.wake
 				l.driveFor(ctx, w, nil, abandon)
 				return
@@ -182,7 +182,7 @@ func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
 func (l *loop) abandon(w *waiter, f func()) {
 	switch {
 	case !w.done:
-		w.abandons = true
+		w.abandonRun = true
 		f()
 	case w != l.own:
 		w.wake <- struct{}{}
@@ -232,7 +232,7 @@ func (l *loop) driveFor(ctx context.Context, w *waiter, start, abandon *task) {
 	l.release()
 }
 
-// release ends the drive of the caller.
+// release makes a waiter the driver instead of the caller; without waiters there is no driver.
 func (l *loop) release() {
 	l.uses.Add(1)
 	for {
@@ -262,7 +262,7 @@ func (l *loop) release() {
 func (l *loop) drive(ctx context.Context, w *waiter) error {
 	for polls, idle := 1, 0; ; polls++ {
 		l.runTasks()
-		if l.closed || w != nil && w.done || w == nil && l.yields() {
+		if l.closed || w != nil && w.done || w == nil && l.mustYield() {
 			return nil
 		}
 		if polls%pollsBeforePark == 0 && ctx.Err() != nil {
@@ -290,7 +290,7 @@ func (l *loop) drive(ctx context.Context, w *waiter) error {
 	}
 }
 
-// park calls the worker's wait, which polls or sleeps depending on earlier waits.
+// park calls ucp.Worker.Until, which polls or sleeps depending on earlier waits.
 func (l *loop) park(ctx context.Context) error {
 	l.seen = l.events
 	l.parked.Store(parked) // pairs with the load in submit: hasWork sees what was submitted before
@@ -312,14 +312,14 @@ func (l *loop) hasWork() bool {
 	return false
 }
 
-// yields reports whether the serving goroutine must let a waiter drive.
-func (l *loop) yields() bool { return !l.n.serves && l.waiting.Load() > 0 }
+// mustYield reports whether the serving goroutine must make a waiter the driver.
+func (l *loop) mustYield() bool { return !l.n.serves && l.waiting.Load() > 0 }
 
-// watchInterval is the time after the latest call of a client before its own goroutine drives the loop.
+// watchInterval is the time from the latest call of a client until its own goroutine drives the loop.
 const watchInterval = time.Millisecond
 
-// serve drives the loop until it is closed. At a client it does so only while there are no callers: callers drive
-// faster.
+// serve drives the loop until it is closed. At a client it does so only while there are no callers, because callers that
+// drive need no switch between goroutines.
 func (l *loop) serve() {
 	defer l.running.Done()
 	for seen := l.uses.Load() - 1; ; {
@@ -339,7 +339,7 @@ func (l *loop) serve() {
 	}
 }
 
-// runOnLoop makes the driver run f, outside of callbacks, and waits for it.
+// runOnLoop runs f in the driver, outside of callbacks, and waits until f has returned.
 func (l *loop) runOnLoop(f func()) {
 	var w waiter
 	w.init()
@@ -347,7 +347,7 @@ func (l *loop) runOnLoop(f func()) {
 	l.await(context.Background(), &w, &start, nil)
 }
 
-// drain waits until no call is in progress in either direction and no more can arrive, or ctx is done.
+// drain waits until no call is in progress in either direction and no call can arrive, or ctx is done.
 func (l *loop) drain(ctx context.Context) {
 	var w waiter
 	w.init()
@@ -356,8 +356,8 @@ func (l *loop) drain(ctx context.Context) {
 	l.await(ctx, &w, &start, &abandon)
 }
 
-// checkQuiet ends the waits of drain when no call is in progress. A server waits until its peers have disconnected,
-// because requests may be in flight that a peer has sent before it knew of the drain.
+// checkQuiet ends the waits of drain when no call is in progress. A server also waits until its peers have disconnected,
+// because a peer may have sent requests before it received the drain message.
 func (l *loop) checkQuiet() {
 	if len(l.quiet) == 0 || l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
 		return

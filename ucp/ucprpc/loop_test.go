@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// hookedContext calls hook when a goroutine begins to wait for its end.
+// hookedContext calls hook when Done is called.
 type hookedContext struct {
 	context.Context
 	hook func()
@@ -22,8 +22,8 @@ func (c hookedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLoop_CanceledWhenDone: a context ends just when the last driver has ended the wait and left. Nobody drives the
-// loop again, and the wait returns.
+// TestLoop_CanceledWhenDone: a context ends after the driver has ended the wait and returned. The wait returns although
+// no goroutine drives the loop.
 func TestLoop_CanceledWhenDone(t *testing.T) {
 	w, err := newContext(t, "sm").NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 		for range 64 { // select takes either event
 			var own waiter
 			own.init()
-			l.acquire() // as another goroutine that drives
+			l.acquire() // as if another goroutine drove
 			ctx, cancel := context.WithCancel(t.Context())
 			start := task{run: func() {}}
 			abandon := task{run: func() { l.abandon(&own, func() { l.finish(&own) }) }}

@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// roleEnv makes this test binary a server in a process of its own. Its value is the transports and the address.
+// roleEnv makes this test binary a server process. Its value has the transports and the address.
 const roleEnv = "GUCX_TEST_UCPRPC_SERVER"
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func serveRole(tls, address string) error {
 	return s.Close()
 }
 
-// startServer starts a server in a process of its own, which is killed when the test ends.
+// startServer starts a server process, which is killed when the test ends.
 func startServer(t testing.TB, tls, address string) *testenv.Subprocess {
 	t.Helper()
 	cmd := testenv.Self(roleEnv + "=" + tls + " " + address)
@@ -71,7 +71,7 @@ func newContext(t testing.TB, tls string) *ucp.Context {
 	return c
 }
 
-// sets are the transports that the tests use.
+// sets are the sets of transports for tests.
 var sets = []string{"sm", "tcp", `\rc`}
 
 func overAll(t *testing.T, f func(t *testing.T, tls string)) {

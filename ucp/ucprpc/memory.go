@@ -12,8 +12,8 @@ import (
 // methodOpen returns the packed key of memory by name.
 var methodOpen = Method{Number: 0xff00, Idempotent: true}
 
-// Publish lets all peers access mem under a name, with the rights that mem has. Memory that was published under the
-// name is replaced for peers that open it from now on. Unpublish it before mem is closed.
+// Publish lets all peers access mem under a name, with the access rights of mem. If memory was already published under
+// the name, peers that open the name later get mem. The caller must call Unpublish before it closes mem.
 func (s *Server) Publish(name string, mem *ucp.Mem) error {
 	if mem == nil {
 		return fmt.Errorf("ucprpc: publish %.40q: %w: no memory", name, ucs.ErrInvalidParam)
@@ -24,8 +24,8 @@ func (s *Server) Publish(name string, mem *ucp.Mem) error {
 	return nil
 }
 
-// Unpublish withdraws memory: peers that open the name from now on do not get it. Peers that have opened it keep the
-// right until the memory is closed.
+// Unpublish removes a name: peers can no longer open it. Peers that have opened it can access the memory until it is
+// closed.
 func (s *Server) Unpublish(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +44,8 @@ func (s *Server) open(c *Call) error {
 	return nil
 }
 
-// Memory is memory that a server publishes. Its methods may be called by any goroutine. After a failure of the
-// connection it opens the name again.
+// Memory is memory that a server publishes. Any goroutine may call its methods. After a failure of the
+// connection, Memory opens the name again.
 type Memory struct {
 	k    *link
 	name string
@@ -55,7 +55,7 @@ type Memory struct {
 	key *ucp.RKey
 }
 
-// Open opens memory of the server by name. CodeNoMemory if the server publishes none under that name.
+// Open opens memory of the server by name. It fails with CodeNoMemory if the server publishes no memory under the name.
 func (cl *Client) Open(ctx context.Context, name string) (*Memory, error) {
 	m := &Memory{k: cl.link(), name: name}
 	_, _, err := m.connected(ctx)
@@ -88,15 +88,15 @@ func (m *Memory) connected(ctx context.Context) (*Peer, *ucp.RKey, error) {
 			m.mu.Unlock()
 			return p, key, nil
 		}
-		if !m.k.repeats(p, err, true) {
+		if !m.k.shouldRepeat(p, err, true) {
 			return nil, nil, err
 		}
 	}
 }
 
-// unpack makes a key for this connection. It is closed with the worker.
+// unpack unpacks a key for this connection. The key is closed with the worker.
 func (p *Peer) unpack(ctx context.Context, packed []byte) (*ucp.RKey, error) {
-	s, err := p.take(opUnpack, packed)
+	s, err := p.newSlot(opUnpack, packed)
 	if err != nil {
 		return nil, err
 	}
@@ -106,22 +106,22 @@ func (p *Peer) unpack(ctx context.Context, packed []byte) (*ucp.RKey, error) {
 	return key, err
 }
 
-// Len returns the length of the memory in bytes, as it was when it was last opened.
+// Len returns the length of the memory in bytes at the time at which it was last opened.
 func (m *Memory) Len() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.key.Len()
 }
 
-// Get reads len(buf) bytes from offset off. The server takes no part where the transport can read by itself. If the
-// server writes meanwhile, buf may get a mixture. Errors as of [Client.Call]; an access outside of the memory is
-// ucs.ErrRemoteAccess. A get is repeated if the connection fails.
+// Get reads len(buf) bytes from offset off. If the transport can read remote memory, the server does not take part. If
+// the server writes at the same time, buf may get a mixture of old and new bytes. Errors: those of [Client.Call], and
+// ucs.ErrRemoteAccess for an access outside of the memory. Get repeats the operation if the connection fails.
 func (m *Memory) Get(ctx context.Context, buf []byte, off uint64) error {
 	return m.access(ctx, opGet, buf, off)
 }
 
-// Put writes buf at offset off. It returns when the bytes are in the memory of the server. It is repeated if the
-// connection fails.
+// Put writes buf at offset off. It returns when the bytes are in the memory of the server. Put repeats the operation if
+// the connection fails. Errors as of Get.
 func (m *Memory) Put(ctx context.Context, buf []byte, off uint64) error {
 	return m.access(ctx, opPut, buf, off)
 }
@@ -135,14 +135,14 @@ func (m *Memory) access(ctx context.Context, op slotOp, buf []byte, off uint64) 
 		if n := key.Len(); off > n || uint64(len(buf)) > n-off {
 			return &Error{Code: CodeFailed, Err: fmt.Errorf("%d bytes at %d of %d: %w", len(buf), off, n, ucs.ErrRemoteAccess)}
 		}
-		s, err := p.take(op, buf)
+		s, err := p.newSlot(op, buf)
 		if err != nil {
 			return err
 		}
 		s.key, s.off = key, off
 		err = s.run(ctx)
 		s.put()
-		if err == nil || !m.k.repeats(p, err, true) {
+		if err == nil || !m.k.shouldRepeat(p, err, true) {
 			return err
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Method identifies a handler: by Name, of at most 255 bytes, or by Number if Name is empty. A call by number is some
-// 20 ns faster. Numbers from 0xff00 on are reserved for this package.
+// Method identifies a handler: by Name, of at most 255 bytes, or by Number if Name is empty. A call by number is about
+// 20 ns faster. Numbers from 0xff00 are reserved for this package.
 type Method struct {
 	Name   string
 	Number uint16
-	// Idempotent means that the handler may run more than once: a Client then repeats calls whose connection has failed
+	// Idempotent means that the handler may run more than once: a Client repeats such calls if the connection fails
 	// before the reply.
 	Idempotent bool
 }
@@ -28,8 +28,8 @@ type Handler func(c *Call) error
 // HandlerConfig configures how a handler runs. The zero value runs it in a goroutine, when the whole request has arrived.
 type HandlerConfig struct {
 	// Inline runs the handler in the goroutine that makes progress for all peers, which is several times faster for
-	// a handler that takes some microseconds at most. The handler must not wait, nor call methods of Peer, Client or
-	// Server that take a context. It must not use Call.Data after it has returned.
+	// a handler that takes at most a few microseconds. The handler must not wait, nor call methods of Peer, Client or
+	// Server that have a context parameter. It must not use Call.Data after it has returned.
 	Inline bool
 	// OnDemand runs the handler before the data of a large request has arrived: see Call.Recv. Not with Inline.
 	OnDemand bool
@@ -60,12 +60,12 @@ func (h *Handlers) Handle(m Method, cfg HandlerConfig, f Handler) {
 	}
 }
 
-// clone returns handlers that later changes of h do not affect.
+// clone returns a copy that later changes of h do not affect.
 func (h *Handlers) clone() Handlers {
 	return Handlers{byName: maps.Clone(h.byName), byNumber: maps.Clone(h.byNumber)}
 }
 
-// find returns the handler that a header names; nil if there is none.
+// find returns the handler for the number or name in a header; nil if there is none.
 func (h *Handlers) find(number uint16, name []byte) *handler {
 	if len(name) > 0 {
 		return h.byName[string(name)]
@@ -73,19 +73,19 @@ func (h *Handlers) find(number uint16, name []byte) *handler {
 	return h.byNumber[number]
 }
 
-// Limits limits the resources that peers and callers use. 0 means the default of a field, the last number of its comment.
+// Limits limits the resources that peers and callers use. A field of 0 means its default.
 type Limits struct {
-	// PeerCalls and WorkerCalls limit the requests in progress of one peer, and of all peers of a worker: those
-	// whose handler has not returned, or whose reply the peer has not received. More are rejected with CodeBusy, or
-	// dropped if they are one-way messages. 1,024 and 16,384.
+	// PeerCalls and WorkerCalls limit the requests in progress of one peer, and of all peers of a worker. A request is
+	// in progress until its handler has returned and the peer has received the reply. Further requests are rejected
+	// with CodeBusy, further one-way messages are dropped. 0 means 1,024 and 16,384.
 	PeerCalls, WorkerCalls int
-	// PeerBytes and WorkerBytes limit the bytes of these requests and their replies. One request may exceed them.
-	// 64 MiB and 256 MiB.
+	// PeerBytes and WorkerBytes limit the bytes of these requests and their replies. A single request may exceed them.
+	// 0 means 64 MiB and 256 MiB.
 	PeerBytes, WorkerBytes int64
-	// MaxRequest and MaxReply limit the length of a request that a handler gets, and of a reply that a caller gets,
-	// in bytes. 16 MiB.
+	// MaxRequest and MaxReply limit the length of a request and of a reply, in bytes. 0 means 16 MiB.
 	MaxRequest, MaxReply int
-	// MaxCalls limits the operations of callers in progress on a worker; more fail with CodeBusy. 4,096.
+	// MaxCalls limits the operations of callers in progress on a worker. Further operations fail with CodeBusy. 0 means
+	// 4,096.
 	MaxCalls int
 }
 
@@ -106,16 +106,16 @@ type node struct {
 	c        *ucp.Context
 	cfg      Limits
 	handlers Handlers
-	serves   bool // the loops are driven by a goroutine of their own all the time
+	serves   bool // a goroutine of each loop always drives it
 	stats    *stats.Node
 
 	mu     sync.Mutex
 	memory map[string]*ucp.Mem // published; under mu
-	closed *loopStats          // the sums of closed loops; nil at a server, whose loops all live as long as it; under mu
+	closed *loopStats          // the sums of closed loops; nil at a server, which closes all loops at once; under mu
 }
 
-// retire removes the counters of a loop that is closed, and adds them to closed: otherwise the tree would refer to the
-// loop, and grow with each attempt to connect.
+// retire removes the counters of a closed loop from the tree and adds them to closed. Otherwise the tree would refer to
+// the loop, and grow with each attempt to connect.
 func (n *node) retire(l *loop) {
 	if n.closed == nil {
 		return

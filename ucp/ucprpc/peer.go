@@ -18,13 +18,13 @@ type Peer struct {
 	ep   *ucp.EP
 	from ucp.Identity
 
-	// Of the driver.
-	gone      error // why the connection has failed; nil as long as it has not
+	// Used by the driver only.
+	gone      error // the reason why the connection has failed; nil until then
 	draining  bool  // the peer accepts no more requests
-	running   Call  // head of a ring: calls of the peer that have no reply yet
-	inFlight  int   // of these
-	bytes     int64 // that these use
-	rejecting int   // rejections that have not left
+	running   Call  // head of a ring: calls of the peer without a reply
+	inFlight  int   // number of calls in running
+	bytes     int64 // bytes of these calls
+	rejecting int   // rejections that are not sent
 	onGone    func(p *Peer, err error)
 	onDrain   func(p *Peer)
 }
@@ -47,7 +47,7 @@ func (p *Peer) send(ctx context.Context, op slotOp, m Method, data, buf []byte) 
 	if len(m.Name) > maxName {
 		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
 	}
-	s, err := p.take(op, data)
+	s, err := p.newSlot(op, data)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (p *Peer) send(ctx context.Context, op slotOp, m Method, data, buf []byte) 
 	return reply, nil
 }
 
-// add makes the record of a connection.
+// add adds the record of a connection.
 func (l *loop) add(ep *ucp.EP, from ucp.Identity) *Peer {
 	p := &Peer{l: l, ep: ep, from: from}
 	p.running.prev, p.running.next = &p.running, &p.running
@@ -69,7 +69,7 @@ func (l *loop) add(ep *ucp.EP, from ucp.Identity) *Peer {
 	return p
 }
 
-// drop ends everything that is in progress with a peer that has failed for that reason. The caller closes the EP.
+// drop fails all operations with a peer, with err as the reason. The caller closes the EP.
 func (l *loop) drop(p *Peer, err error) {
 	if p.gone != nil {
 		return
@@ -80,7 +80,7 @@ func (l *loop) drop(p *Peer, err error) {
 	if l.last == p {
 		l.last = nil
 	}
-	if p.onGone != nil { // first: callers that are woken below look for the next connection
+	if p.onGone != nil { // first, because callers that are woken below use the next connection
 		p.onGone(p, err)
 	}
 	for c := p.running.next; c != &p.running; c = c.next {
@@ -98,17 +98,17 @@ func (l *loop) drop(p *Peer, err error) {
 	l.checkQuiet()
 }
 
-// dropFailed drops the peer if err says that its EP has failed: ucp may call OnError later.
+// dropFailed drops the peer if err means that its EP has failed. ucp may call OnError only later.
 func (l *loop) dropFailed(p *Peer, err error) {
 	if errors.Is(err, ucs.ErrEPFailed) {
 		l.drop(p, err)
 	}
 }
 
-// errViolation is why a peer is disconnected that does not follow the protocol.
+// errViolation is the reason for which a peer that violates the protocol is disconnected.
 var errViolation = errors.New("the peer violates the protocol of ucprpc")
 
-// violate disconnects a peer for a message that no peer sends.
+// violate disconnects a peer that has sent an invalid message.
 func (p *Peer) violate(m *ucp.ActiveMessage) {
 	m.Reject()
 	p.l.stats.violations.Inc()
@@ -117,23 +117,23 @@ func (p *Peer) violate(m *ucp.ActiveMessage) {
 
 func (p *Peer) disconnect(err error) {
 	p.l.drop(p, err)
-	if r, _ := p.ep.Close(ucp.CloseForce); r != nil { // the error: it is closed already
+	if r, _ := p.ep.Close(ucp.CloseForce); r != nil { // an error means that the EP is closed already
 		r.Release()
 	}
 }
 
-// notify sends a message that has a header only.
+// notify sends a message that only has a header.
 func (p *Peer) notify(h *header) {
 	b := make([]byte, headerLen)
 	h.pack(b, "")
-	r, _ := p.ep.SendActive(amID, b, nil, nil) // the error: the peer has gone
+	r, _ := p.ep.SendActive(amID, b, nil, nil) // an error means that the peer is gone
 	if r != nil {
 		r.Release()
 	}
 	p.l.pushes = true
 }
 
-// peer returns the connection that a message came over; nil if it is closed.
+// peer returns the connection of an EP; nil if it is closed.
 func (l *loop) peer(ep *ucp.EP) *Peer {
 	if p := l.last; p != nil && p.ep == ep {
 		return p
@@ -178,7 +178,7 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	}
 }
 
-// releaseEarly releases the messages that have come before the record of their connection.
+// releaseEarly releases the messages that arrived before their connection was added.
 func (l *loop) releaseEarly() {
 	for _, m := range l.early {
 		m.Release()
@@ -186,7 +186,7 @@ func (l *loop) releaseEarly() {
 	l.early = nil
 }
 
-// cancel ends the context of a call of the peer. A call that has ended meanwhile is not found.
+// cancel cancels the context of a call of the peer, if the call is still in progress.
 func (p *Peer) cancel(id callID) {
 	for c := p.running.next; c != &p.running; c = c.next {
 		if c.h.id == id {

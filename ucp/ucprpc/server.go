@@ -17,16 +17,17 @@ import (
 type ServerConfig struct {
 	Handlers Handlers
 	Limits   Limits
-	// Workers is how many workers share the peers, each with a goroutine that makes progress; 0 means 1. A peer
-	// belongs to the worker that has fewest. With more than one, worker 1 and up listen at further ports of the same
-	// host, or further names of unix sockets, to which the first one directs dialers.
+	// Workers is the number of workers, each with a goroutine that makes progress; 0 means 1. A new peer
+	// connects to the worker with the fewest peers. If there is more than one worker, the others listen at further ports
+	// of the same host, or further names of unix sockets, to which the first one redirects dialers.
 	Workers int
 	// Worker configures the workers.
 	Worker ucp.WorkerConfig
-	// Accept decides about a dialer, AllowUIDs about users: see [ucp.ListenConfig].
+	// Accept and AllowUIDs accept or reject dialers: see [ucp.ListenConfig].
 	Accept    func(from ucp.Identity) bool
 	AllowUIDs []uint32
-	// OnPeer and OnPeerGone are called for each connection and its end. They run as inline handlers do.
+	// OnPeer is called for each new connection, OnPeerGone when it has ended. For both, the rules of inline handlers
+	// apply: see HandlerConfig.
 	OnPeer     func(p *Peer)
 	OnPeerGone func(p *Peer, err error)
 }
@@ -36,7 +37,7 @@ type Server struct {
 	node
 	cfg   ServerConfig
 	loops []*serverLoop
-	turn  int // of the driver of the first loop
+	turn  int // used by the driver of the first loop only
 }
 
 // serverLoop is a loop that listens.
@@ -45,11 +46,11 @@ type serverLoop struct {
 	s     *Server
 	l     *ucp.Listener
 	peers atomic.Int64
-	at    string // where dialers are directed to
+	at    string // the redirection of dialers to this loop
 }
 
-// Listen makes a server and begins to serve. For network and address see [ucp.Worker.Listen]; ctx is for looking up a
-// host name only.
+// Listen starts a server. For network and address see [ucp.Worker.Listen]; ctx limits only the lookup of a
+// host name.
 func Listen(ctx context.Context, c *ucp.Context, network, address string, cfg ServerConfig) (*Server, error) {
 	return newServer(c, cfg, network, address, func(w *ucp.Worker, address string, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.Listen(ctx, network, address, cfg)
@@ -92,14 +93,14 @@ func newServer(c *ucp.Context, cfg ServerConfig, network, address string, listen
 		}
 		l.at = redirection(l.l.Addr())
 	}
-	for _, l := range s.loops { // not before all of them can be directed to
+	for _, l := range s.loops { // when all of them listen, because the first one redirects dialers to the others
 		l.running.Add(1)
 		go l.serve()
 	}
 	return s, nil
 }
 
-// siblingAddress is where worker i of a server listens.
+// siblingAddress returns the address at which worker i of a server listens.
 func siblingAddress(network, address string, i int) string {
 	if i == 0 {
 		return address
@@ -111,7 +112,7 @@ func siblingAddress(network, address string, i int) string {
 	return address + "-" + strconv.Itoa(i)
 }
 
-// redirection is what directs a dialer to addr: a port, because the dialer knows the host, or a name.
+// redirection returns the text that redirects a dialer to addr: a port, because the dialer knows the host, or a name.
 func redirection(addr net.Addr) string {
 	if a, ok := addr.(*net.TCPAddr); ok {
 		return strconv.Itoa(a.Port)
@@ -119,7 +120,7 @@ func redirection(addr net.Addr) string {
 	return addr.String()
 }
 
-// redirected is the address to which a redirection directs a dialer of address.
+// redirected returns the address that a dialer of address must dial next.
 func redirected(network, address, to string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil && strings.HasPrefix(network, "tcp") {
 		return net.JoinHostPort(host, to)
@@ -127,7 +128,7 @@ func redirected(network, address, to string) string {
 	return to
 }
 
-// accept decides about a dialer, or directs it to the worker with fewest peers.
+// accept accepts or rejects a dialer, or redirects it to the worker with the fewest peers.
 func (l *serverLoop) accept(r *ucp.ConnRequest) bool {
 	if string(r.Private) != hello || l.s.cfg.Accept != nil && !l.s.cfg.Accept(r.From) {
 		return false
@@ -136,7 +137,7 @@ func (l *serverLoop) accept(r *ucp.ConnRequest) bool {
 		return true
 	}
 	l.s.turn++
-	least := l.s.loops[l.s.turn%len(l.s.loops)] // another one for each dialer of many at once
+	least := l.s.loops[l.s.turn%len(l.s.loops)] // round robin, because peers are counted only when they have connected
 	for _, o := range l.s.loops {
 		if o.peers.Load() < least.peers.Load() {
 			least = o
@@ -171,15 +172,15 @@ func (l *serverLoop) onGone(up *ucp.Peer, err error) {
 	}
 }
 
-// Addr returns where the server listens, as Dial takes it.
+// Addr returns the address of the server, for Dial.
 func (s *Server) Addr() net.Addr { return s.loops[0].l.Addr() }
 
 // Stats returns the root of a tree of counters, with one node for each worker.
 func (s *Server) Stats() *stats.Node { return s.stats }
 
-// Shutdown accepts no more peers and rejects new requests with CodeDraining: a Client repeats them over a new
-// connection, to a server that has taken the address over. It returns when all peers have received their replies and
-// have disconnected, as a Client does by itself, or ctx has ended; the server is closed then.
+// Shutdown closes the server gracefully. It accepts no more peers and rejects new requests with CodeDraining: a Client
+// repeats them over a new connection, to the next server at the address. Shutdown returns when all peers have received
+// their replies and have disconnected, as a Client does by itself, or when ctx is done. The server is closed then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var errs []error
 	for _, l := range s.loops {
@@ -200,8 +201,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ucs.Join(append(errs, s.Close())...)
 }
 
-// Close closes the server. Calls in progress fail at their callers with CodeLost, and their handlers see that the
-// context of the call has ended. It returns when they have returned, so no handler may call it or Shutdown.
+// Close closes the server. Calls in progress fail at their callers with CodeLost, and the contexts of their handlers
+// end. Close waits until all handlers have returned, so no handler may call Close or Shutdown.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range s.loops {

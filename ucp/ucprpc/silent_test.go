@@ -52,10 +52,10 @@ func (s *silent) serve(t *testing.T, f func()) {
 	<-served
 }
 
-// canceledAtOnce is a context that ends after the first look at it.
+// canceledAtOnce is a context that ends after the first call of Err.
 type canceledAtOnce struct {
 	context.Context
-	looks *uatomic.Int64
+	checks *uatomic.Int64
 }
 
 func newCanceledAtOnce(t *testing.T) context.Context {
@@ -65,14 +65,14 @@ func newCanceledAtOnce(t *testing.T) context.Context {
 }
 
 func (c canceledAtOnce) Err() error {
-	if c.looks.Inc() == 1 {
+	if c.checks.Inc() == 1 {
 		return nil
 	}
 	return context.Canceled
 }
 
-// TestCancel_NotSent: canceling a call that was not sent sends nothing. Otherwise a peer that grants no credit makes
-// the queue of its messages grow.
+// TestCancel_NotSent: canceling a call that was not sent sends no message. Otherwise the queue of messages for a peer
+// that grants no credit would grow.
 func TestCancel_NotSent(t *testing.T) {
 	s := newSilent(t, newContext(t, "sm"), ucp.ListenConfig{Private: []byte(hello)})
 	var cl *Client
@@ -83,7 +83,7 @@ func TestCancel_NotSent(t *testing.T) {
 	var callers sync.WaitGroup
 	var returned uatomic.Int64
 	for range calls {
-		callers.Go(func() { // some return when the peer has made progress
+		callers.Go(func() { // some return only when the peer has made progress
 			_, err := cl.Call(newCanceledAtOnce(t), methodEcho, nil, nil)
 			assert.Equal(t, CodeCanceled, CodeOf(err))
 			returned.Inc()
@@ -93,7 +93,7 @@ func TestCancel_NotSent(t *testing.T) {
 		n := int(returned.Load())
 		l.runOnLoop(func() {
 			for i := range l.slots {
-				if s := l.slots[i].Load(); s != nil && s.active && s.givenUp {
+				if s := l.slots[i].Load(); s != nil && s.active && s.abandoned {
 					n++
 				}
 			}
@@ -112,8 +112,8 @@ func TestCancel_NotSent(t *testing.T) {
 	require.Equal(t, s.kinds[kindCall], s.kinds[kindCancel])
 }
 
-// TestDial_ForeignRejection: what a listener of another protocol sends with a rejection is no address.
-func TestDial_ForeignRejection(t *testing.T) {
+// TestDial_RejectedByOtherProtocol: the private data of a rejection by another protocol is not a redirection.
+func TestDial_RejectedByOtherProtocol(t *testing.T) {
 	c := newContext(t, "sm")
 	other := listen(t, c, freshName(), testServer())
 	s := newSilent(t, c, ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {

@@ -38,14 +38,14 @@ type slot struct {
 	err      error
 
 	// Used by the driver only.
-	id      callID
-	active  bool         // the operation is in progress
-	over    bool         // reply or err is final
-	posted  bool         // ucp has accepted the request
-	givenUp bool         // the context of the caller was done first
-	held    bool         // the driver is working on the operation; if it fails meanwhile, the driver completes it afterwards
-	send    *ucp.Request // uses data, or is the flush of a put; nil if there is none
-	recv    *ucp.Request // writes to the buffer; nil if there is none
+	id        callID
+	active    bool         // the operation is in progress
+	over      bool         // reply or err is final
+	posted    bool         // ucp has accepted the operation
+	abandoned bool         // the context of the caller was done first
+	held      bool         // the driver is working on the operation; if it fails meanwhile, the driver completes it afterwards
+	send      *ucp.Request // uses data, or is the flush of a put; nil if there is none
+	recv      *ucp.Request // writes to the buffer; nil if there is none
 }
 
 // slotOp is the type of an operation.
@@ -60,8 +60,8 @@ const (
 	opRecv   // the data of a request, by its handler
 )
 
-// take returns a slot for an operation on the peer. CodeBusy if Config.MaxCalls are in use.
-func (p *Peer) take(op slotOp, data []byte) (*slot, error) {
+// newSlot returns a slot for an operation on the peer. CodeBusy if Limits.MaxCalls slots are in use.
+func (p *Peer) newSlot(op slotOp, data []byte) (*slot, error) {
 	l := p.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,13 +74,13 @@ func (p *Peer) take(op slotOp, data []byte) (*slot, error) {
 	default:
 		s = &slot{l: l, id: callID{index: uint32(l.made)}}
 		s.init()
-		giveUp := s.giveUp
-		s.start.run, s.abandon.run = s.post, func() { l.abandon(&s.waiter, giveUp) }
+		abandonOp := s.abandonOp
+		s.start.run, s.abandon.run = s.post, func() { l.abandon(&s.waiter, abandonOp) }
 		s.sending.OnDone, s.receiving.OnDone = s.onSent, s.onReceived
 		l.slots[l.made].Store(s)
 		l.made++
 	}
-	s.op, s.p, s.data, s.done, s.abandons = op, p, data, false, false
+	s.op, s.p, s.data, s.done, s.abandonRun = op, p, data, false, false
 	return s, nil
 }
 
@@ -95,7 +95,7 @@ func (s *slot) put() {
 // run executes the operation and returns its error.
 func (s *slot) run(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
 	s.ctx = ctx
 	s.deadline, _ = ctx.Deadline()
@@ -105,7 +105,7 @@ func (s *slot) run(ctx context.Context) error {
 
 // post starts the operation.
 func (s *slot) post() {
-	s.active, s.over, s.posted, s.givenUp = true, false, false, false
+	s.active, s.over, s.posted, s.abandoned = true, false, false, false
 	s.id.generation++
 	s.l.active++
 	if s.p.gone != nil {
@@ -116,7 +116,7 @@ func (s *slot) post() {
 		s.end(&Error{Code: CodeDraining})
 		return
 	}
-	s.held = true // an EP that fails here calls OnError, and so drop
+	s.held = true // if the EP fails here, OnError calls drop
 	var err error
 	switch s.op {
 	case opCall, opOneWay:
@@ -137,7 +137,7 @@ func (s *slot) post() {
 		s.l.dropFailed(s.p, err)
 	case s.send == nil:
 		s.posted = true
-		s.sentAll()
+		s.onDataSent()
 	default:
 		s.posted = true
 	}
@@ -156,8 +156,8 @@ func (s *slot) packHeader() int {
 	return h.pack(s.hdr[:], s.method.Name)
 }
 
-// sentAll continues the operation when ucp does not use the data any more.
-func (s *slot) sentAll() {
+// onDataSent continues the operation when ucp no longer uses the data.
+func (s *slot) onDataSent() {
 	switch {
 	case s.op == opCall, s.over: // the reply completes a call
 		s.endIfOver()
@@ -195,7 +195,7 @@ func (l *loop) endFlushes() {
 	}
 }
 
-// onSent is called when ucp does not use the data any more.
+// onSent is called when ucp no longer uses the data.
 func (s *slot) onSent(err error) {
 	s.l.events++
 	s.send.Release()
@@ -205,7 +205,7 @@ func (s *slot) onSent(err error) {
 		return
 	}
 	s.held = true // as in post
-	s.sentAll()
+	s.onDataSent()
 	s.held = false
 	s.endIfOver()
 }
@@ -215,13 +215,13 @@ func (s *slot) onReceived(err error) {
 	s.l.events++
 	s.recv.Release()
 	s.recv = nil
-	if err != nil && !s.givenUp {
+	if err != nil && !s.abandoned {
 		s.err = &Error{Code: CodeLost, Err: err}
 	}
 	s.endIfOver()
 }
 
-// end sets the result of the operation, err or nil, unless it has one.
+// end sets the result of the operation, an error or nil, unless it has a result.
 func (s *slot) end(err error) {
 	if !s.active || s.over {
 		s.endIfOver()
@@ -238,7 +238,8 @@ func (s *slot) end(err error) {
 	s.endIfOver()
 }
 
-// endIfOver wakes the caller if the result is final and ucp uses no memory of the caller any more.
+// endIfOver completes the operation and wakes the caller if the result is final and ucp no longer uses memory of the
+// caller.
 func (s *slot) endIfOver() {
 	if !s.active || !s.over || s.send != nil || s.recv != nil || s.held {
 		return
@@ -250,19 +251,19 @@ func (s *slot) endIfOver() {
 	l.checkQuiet()
 }
 
-// giveUp abandons the operation because the context of the caller is done. The operation completes when ucp does not use
-// its memory any more; giveUp does not wait for that. It may be called again.
-func (s *slot) giveUp() {
-	if s.givenUp {
+// abandonOp abandons the operation because the context of the caller is done. It does not wait: the operation completes
+// when ucp no longer uses its memory. A second call has no effect.
+func (s *slot) abandonOp() {
+	if s.abandoned {
 		return
 	}
-	s.givenUp = true
-	cancels := s.op == opCall && s.posted && !s.over
+	s.abandoned = true
+	sendCancel := s.op == opCall && s.posted && !s.over
 	if !s.over || s.recv != nil {
-		s.over, s.err = true, ended(s.ctx)
+		s.over, s.err = true, contextError(s.ctx)
 	}
 	for i, f := range s.l.flushes {
-		if f == s { // the put does not use the data any more
+		if f == s { // the put no longer uses the data
 			s.l.flushes = append(s.l.flushes[:i], s.l.flushes[i+1:]...)
 			s.send.Release()
 			s.send = nil
@@ -270,34 +271,34 @@ func (s *slot) giveUp() {
 		}
 	}
 	s.held = true
-	if s.send.Cancel() { // nothing was posted: the peer knows of no call
-		cancels = false
+	if s.send.Cancel() { // nothing was sent, so the peer does not know of the call
+		sendCancel = false
 	}
 	s.recv.Cancel()
-	if cancels && s.p.gone == nil {
+	if sendCancel && s.p.gone == nil {
 		s.p.notify(&header{kind: kindCancel, id: s.id})
 	}
 	if s.send != nil || s.recv != nil {
-		s.limitUse()
+		s.limitRevoke()
 	}
 	s.held = false
 	s.endIfOver()
 }
 
-// errInUse is the reason for which a peer is disconnected that still uses the memory of an abandoned operation.
-var errInUse = fmt.Errorf("the peer uses memory of a call that was given up: %w", ucs.ErrTimedOut)
+// errInUse is the reason for which a peer that still uses memory of an abandoned operation is disconnected.
+var errInUse = fmt.Errorf("the peer uses memory of an abandoned call: %w", ucs.ErrTimedOut)
 
-// limitUse disconnects the peer if the abandoned operation is not complete after revokeLimit. It waits by several timers
-// one after the other, of which at most one elapses while this process is stopped.
-func (s *slot) limitUse() {
-	const looks = 8
+// limitRevoke disconnects the peer if the abandoned operation is not complete after revokeLimit. It uses several short
+// timers, one after the other: while this process is stopped, at most one of them elapses.
+func (s *slot) limitRevoke() {
+	const checks = 8
 	id, l, n := s.id, s.l, 0
-	look := &task{}
-	wait := func() { time.AfterFunc(l.revokeLimit/looks, func() { l.submit(look) }) }
-	look.run = func() {
+	check := &task{}
+	wait := func() { time.AfterFunc(l.revokeLimit/checks, func() { l.submit(check) }) }
+	check.run = func() {
 		switch n++; {
-		case !s.active || s.id != id: // it is complete
-		case n < looks:
+		case !s.active || s.id != id: // the operation is complete
+		case n < checks:
 			wait()
 		default:
 			s.p.disconnect(errInUse)

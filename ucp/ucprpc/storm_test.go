@@ -15,14 +15,14 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// stormKills is how often a test kills its server, stormCallers how many goroutines each client has.
+// stormKills is the number of servers that a test kills, stormCallers the number of goroutines of each client.
 const (
 	stormKills   = 3
 	stormCallers = 4
 )
 
-// TestStorm_Kills: servers are killed under load, and clients come and go. Each call gets its own reply or an error, and
-// none hangs.
+// TestStorm_Kills: servers are killed under load, while clients connect and close. Each call gets its own reply or an
+// error, and none hangs.
 func TestStorm_Kills(t *testing.T) {
 	kills := stormKills
 	if testenv.Soak() {
@@ -65,7 +65,7 @@ func TestStorm_Kills(t *testing.T) {
 	}
 }
 
-// stormCaller makes calls of many lengths until over is closed, some of which it gives up.
+// stormCaller makes calls of many lengths until over is closed, and cancels some of them.
 func stormCaller(t *testing.T, ctx context.Context, cl *Client, seed int, over chan struct{}, replies *uatomic.Int64) {
 	rng := rand.New(rand.NewPCG(1, uint64(seed)))
 	lengths := []int{0, 10, 64, 500, 9000, 200_000}
