@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkPingPong is a round trip between two goroutines, beside one over loopback TCP.
+// BenchmarkPingPong measures a round trip between two goroutines, also over loopback TCP.
 func BenchmarkPingPong(b *testing.B) {
 	for _, n := range []int{8, 4096} {
 		for _, tls := range []string{"sm", "tcp"} {
@@ -28,7 +28,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy is one goroutine that writes and one that reads 64 KiB at a time.
+// BenchmarkCopy measures one goroutine that writes and one that reads, 64 KiB at a time.
 func BenchmarkCopy(b *testing.B) {
 	for _, tls := range []string{"sm", "tcp"} {
 		b.Run(tls, func(b *testing.B) {
@@ -90,7 +90,7 @@ func stream(b *testing.B, from, to net.Conn) {
 	require.NoError(b, <-read)
 }
 
-// loopback is a connection of the kernel's.
+// loopback returns a TCP connection of the kernel.
 func loopback(b *testing.B) (from, to net.Conn) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

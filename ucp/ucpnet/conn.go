@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Conn is a connection over the stream of an EP. Any goroutines may call all methods concurrently.
-// The bytes of one Write stay together; concurrent Reads each get a part of the stream.
+// Conn is a connection over the stream of an EP. Several goroutines may call its methods concurrently.
+// The stream contains the bytes of one Write without a gap; concurrent Reads each get a part of the stream.
 type Conn struct {
 	w             *ucp.SharedWorker
 	ep            *ucp.EP
@@ -27,18 +27,18 @@ type Conn struct {
 	endWrite context.CancelCauseFunc
 	reading  deadline
 	writing  deadline
-	listener *Listener // that accepted it; nil if none has
+	listener *Listener // nil if the connection was not accepted
 
 	// Set for an accepted connection when its EP has failed and is closed. Protected by the worker's
 	// lock.
-	gone error             // the reason; nil while the EP is open
-	rest []*ucp.StreamData // received and not read
+	gone   error             // the reason; nil while the EP is open
+	unread []*ucp.StreamData // received and not read
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// NewConn makes a connection of an EP of the worker, for EPs that were not connected by Dial and
-// Listen of this package. The caller must not use the stream of the EP otherwise, and must
+// NewConn returns a connection over the stream of an EP of the worker that was not connected by Dial or
+// Listen of this package. The caller must not use the stream of the EP in any other way, and must
 // not close the EP. NewConn may be called within SharedWorker.Do.
 func NewConn(w *ucp.SharedWorker, ep *ucp.EP) *Conn {
 	remote := net.Addr(Addr{})
@@ -57,11 +57,11 @@ func newConn(w *ucp.SharedWorker, ep *ucp.EP, local, remote net.Addr) *Conn {
 	return c
 }
 
-// LocalAddr is the local address of the socket of Dial or Listen: a *net.TCPAddr or
+// LocalAddr returns the local address of the socket of Dial or Listen: a *net.TCPAddr or
 // *net.UnixAddr as for a connection of package net, or an Addr if the connection is from NewConn.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the address of the other end, as LocalAddr.
+// RemoteAddr returns the address of the other end, of the same types as LocalAddr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // PeerIdentity returns the identity of the peer: see [ucp.EP.PeerIdentity].
@@ -112,48 +112,48 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	return n, c.failure("read", err)
 }
 
-// receive reads from the EP, or the rest that was received before the EP failed.
+// receive reads from the EP, or data that was received before the EP failed.
 func (c *Conn) receive(ctx context.Context, b []byte) (n int, err error) {
 	n, err = c.w.StreamRecv(ctx, c.ep, b)
 	if n > 0 || err == nil {
 		return n, err
 	}
-	c.w.Do(func(*ucp.Worker) { n, err = c.readRest(b), c.why(err) })
+	c.w.Do(func(*ucp.Worker) { n, err = c.readUnread(b), c.reason(err) })
 	return n, err
 }
 
-// why returns the reason why the EP has failed and was closed, or otherwise err. The caller has the worker.
-func (c *Conn) why(err error) error {
+// reason returns the error of an EP that has failed and was closed; otherwise it returns err. The caller owns the worker.
+func (c *Conn) reason(err error) error {
 	if c.gone != nil {
 		return c.gone
 	}
 	return err
 }
 
-// readRest reads bytes that were received before the EP failed.
-func (c *Conn) readRest(b []byte) (n int) {
-	for len(c.rest) > 0 && n < len(b) {
-		d := c.rest[0]
+// readUnread reads bytes that were received before the EP failed.
+func (c *Conn) readUnread(b []byte) (n int) {
+	for len(c.unread) > 0 && n < len(b) {
+		d := c.unread[0]
 		k := copy(b[n:], d.Bytes)
 		n += k
 		if d.Bytes = d.Bytes[k:]; len(d.Bytes) == 0 {
 			d.Release()
-			c.rest[0] = nil
-			c.rest = c.rest[1:]
+			c.unread[0] = nil
+			c.unread = c.unread[1:]
 		}
 	}
 	return n
 }
 
-// lost is called from Progress when the EP has failed and will be closed.
-func (c *Conn) lost(why error) {
+// setGone stores the reason and the unread data of an EP that has failed and will be closed. It is called from Progress.
+func (c *Conn) setGone(why error) {
 	c.gone = why
 	for d := c.ep.StreamData(); d != nil; d = c.ep.StreamData() {
-		c.rest = append(c.rest, d)
+		c.unread = append(c.unread, d)
 	}
 }
 
-// Write sends b, and returns when b belongs to the caller again. At the deadline it returns the number of
+// Write sends b. After it has returned, the caller may reuse b. At the deadline it returns the number of
 // bytes sent and an error. The error matches syscall.EPIPE after CloseWrite, or if the peer has closed.
 func (c *Conn) Write(b []byte) (n int, err error) {
 	ctx := c.writing.context()
@@ -167,7 +167,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	case ctx.Err() != nil:
 		err = c.writing.cause(ctx)
 	default:
-		c.w.Do(func(*ucp.Worker) { err = c.why(err) })
+		c.w.Do(func(*ucp.Worker) { err = c.reason(err) })
 	}
 	return n, c.failure("write", err)
 }
@@ -184,24 +184,24 @@ func (c *Conn) CloseWrite() error {
 		case c.writable.Err() == nil:
 			c.endWrite(os.NewSyscallError("write", syscall.EPIPE))
 			r, err = c.ep.StreamEnd(nil)
-			err = c.why(err)
+			err = c.reason(err)
 		}
 	})
 	if r != nil {
 		ctx, cancel := context.WithTimeout(c.open, closeLimit)
 		defer cancel()
-		_ = c.w.Until(ctx, r.Done) // after ctx it is sent later
+		_ = c.w.Until(ctx, r.Done) // if ctx is done first, the end of the stream is sent later
 		c.w.Do(func(*ucp.Worker) { r.Release() })
 	}
 	return c.failure("close", err)
 }
 
-// closeLimit limits how long Close waits for transmission: a common value of SO_LINGER, and longer than any
-// peer that reads needs.
+// closeLimit limits the time for which Close waits for transmission. It is a common value of SO_LINGER, and a peer that
+// reads needs less.
 const closeLimit = 5 * time.Second
 
 // Close closes the connection: blocked calls fail with net.ErrClosed, and the peer can still read all written
-// bytes. It waits for transmission as the package documentation says. If the
+// bytes. Close waits for transmission, as the package documentation describes. If the
 // connection is closed already, the error matches net.ErrClosed.
 func (c *Conn) Close() error {
 	var r *ucp.Request
@@ -224,20 +224,20 @@ func (c *Conn) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // it is still sent after ctx
+	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // if ctx is done first, the data is sent later
 	return nil
 }
 
-// closeEP begins to close the EP, and releases data that was not read. The caller has the worker.
+// closeEP starts to close the EP, and releases unread data. The caller owns the worker.
 func (c *Conn) closeEP() *ucp.Request {
 	if c.listener != nil {
 		delete(c.listener.conns, c.ep)
 	}
-	for _, d := range c.rest {
+	for _, d := range c.unread {
 		d.Release()
 	}
-	c.rest = nil
-	r, _ := c.ep.Close(ucp.CloseFlush) // an error means that it is closed already
+	c.unread = nil
+	r, _ := c.ep.Close(ucp.CloseFlush) // an error means that the EP is closed already
 	return r
 }
 
@@ -246,11 +246,11 @@ func (c *Conn) failure(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &net.OpError{Op: op, Net: c.remote.Network(), Source: c.local, Addr: c.remote, Err: asNet(op, err)}
+	return &net.OpError{Op: op, Net: c.remote.Network(), Source: c.local, Addr: c.remote, Err: netError(op, err)}
 }
 
-// asNet adds to an error of ucp the error that package net would return.
-func asNet(op string, err error) error {
+// netError wraps an error of ucp with the error that package net would return.
+func netError(op string, err error) error {
 	errno := syscall.Errno(0)
 	switch {
 	case errors.Is(err, ucs.ErrPeerClosed):

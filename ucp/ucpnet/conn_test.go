@@ -20,7 +20,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// sets are the transports that connections are tried over.
+// sets are the sets of transports for tests.
 var sets = []string{"self", "sm", "tcp", `\rc`}
 
 func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
@@ -29,7 +29,7 @@ func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
 	}
 }
 
-// pair is a listener, and a worker that dials it; with self they are one.
+// pair is a listener and a worker that dials it; over self, one worker does both.
 type pair struct {
 	t    testing.TB
 	a, b *ucp.SharedWorker
@@ -126,7 +126,7 @@ func TestConn(t *testing.T) {
 	})
 }
 
-// serve has a goroutine make progress for the dialing worker, until the test ends.
+// serve starts a goroutine that makes progress for the dialing worker until the test ends.
 func (p *pair) serve(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -141,7 +141,7 @@ func (p *pair) serve(t testing.TB) {
 func closeBoth(a, b net.Conn) {
 	var both sync.WaitGroup
 	for _, c := range []net.Conn{a, b} {
-		both.Go(func() { _ = c.Close() }) // it may be closed already
+		both.Go(func() { _ = c.Close() }) // c may be closed already
 	}
 	both.Wait()
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// deadline is the context of the reads or the writes of a connection: it is done when the
-// last deadline that was set has passed, or the connection is closed.
+// deadline is the context of the reads or the writes of a connection. The context ends when the
+// deadline that was set last has passed, or when the connection is closed.
 type deadline struct {
 	parent context.Context // ends with the connection
 
 	mu     sync.Mutex
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // of the deadline; nil if there is none
-	set    int         // number of calls of at: an older timer has no effect
+	timer  *time.Timer // timer of the deadline; nil if there is no deadline
+	set    int         // number of calls of at; a timer of an earlier call has no effect
 }
 
 func (d *deadline) init(parent context.Context) {
@@ -32,7 +32,8 @@ func (d *deadline) context() context.Context {
 	return d.ctx
 }
 
-// cause is the error of a call whose ctx is done: net.ErrClosed if the connection is closed, otherwise the deadline.
+// cause returns the error of a call whose ctx is done: net.ErrClosed if the connection is closed, otherwise that of the
+// deadline.
 func (d *deadline) cause(ctx context.Context) error {
 	return cmp.Or(context.Cause(d.parent), context.Cause(ctx))
 }

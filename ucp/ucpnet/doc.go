@@ -1,15 +1,15 @@
-// Package ucpnet implements [net.Conn] and [net.Listener] over the streams of package ucp: programs
-// that use them then run over shared memory, InfiniBand, or the best other transport that
-// reaches the peer.
+// Package ucpnet implements [net.Conn] and [net.Listener] over the streams of package ucp, so that programs
+// that use them run over shared memory, InfiniBand, or another transport that reaches the peer.
 //
 //	l, err := ucpnet.Listen(ctx, shared, "tcp", ":7000")
 //	conn, err := l.Accept()
 //
 //	conn, err := ucpnet.Dial(ctx, shared, "tcp", "server:7000")
 //
-// The worker must be shared ([ucp.Worker.Share]): any goroutines may use its connections
-// concurrently. Dial and Listen connect by a socket; [ucp.Worker.Listen]
-// describes it and who may connect. All calls of a worker's connections and listeners take turns.
+// The worker must be shared ([ucp.Worker.Share]): several goroutines may use its connections
+// concurrently. Dial and Listen connect through a socket; [ucp.Worker.Listen]
+// describes it, and which processes may connect. One lock of the worker serializes all calls of its connections and
+// listeners.
 //
 // # Progress
 //
@@ -29,10 +29,10 @@
 //
 // Write returns when the bytes are sent or copied by a transport. The peer's
 // window (ucp.Config.EagerWindow) limits the bytes that the peer has not read; Write waits for room.
-// The limit is about 14 KB until the peer's process makes its first call after it has accepted.
-// Close and CloseWrite send the end of the stream after all written bytes, and wait until
-// transports have taken it: over tcp, up to 5 seconds for a peer whose process makes no call. If a peer closes
-// without having read everything, reads return io.EOF and not syscall.ECONNRESET.
+// The limit is about 14 KB until the peer's process makes its first call after Accept.
+// Close and CloseWrite send the end of the stream after all written bytes, and wait until a
+// transport has sent it: over tcp, up to 5 seconds for a peer whose process makes no call. If a peer closes
+// before it has read everything, reads return io.EOF and not syscall.ECONNRESET.
 //
 // # Errors
 //
@@ -53,10 +53,10 @@
 //
 // A process passes its socket to its successor, as with package net: [Listener.Detach] returns the socket, the
 // successor inherits the descriptor (os/exec's ExtraFiles), and makes a listener of it by net.FileListener and
-// [ListenOn]. Dialers wait in the socket in between. The old process calls [Listener.Drain], with a goroutine in
-// Accept, then Shutdown of its server or Close, and exits when its connections are closed. Over tcp this requires
-// GUCX_TCP_SHARE_PORT=try, the default: a dialer that the old process has accepted then connects to the port
-// of its tcp interface. Shutdown of net/http drops connections without a request, with package net too:
+// [ListenOn]. In between, dialers wait in the queue of the socket. The old process calls [Listener.Drain] while a
+// goroutine calls Accept, then Shutdown of its server or Close, and exits when its connections are closed. Over tcp this
+// requires GUCX_TCP_SHARE_PORT=try, the default: a dialer that the old process has accepted then connects to the port
+// of its tcp interface. As with package net, Shutdown of net/http drops connections without a request;
 // their clients try again.
 //
 // # Cost

@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucpnet"
 )
 
-// A server and a client of package net, each with a worker of its own. Between processes
-// everything is the same.
+// A server and a client of package net, each with its own worker. They could be two processes.
 func Example() {
 	c, err := gucx.Open()
 	check(err)
@@ -39,8 +38,7 @@ func Example() {
 	// Output: hello
 }
 
-// A server and a client of package net/http: the listener of the one, and the dialer of the
-// other, are of ucpnet.
+// A server and a client of package net/http with a listener and a dialer of ucpnet.
 func Example_http() {
 	c, err := gucx.Open()
 	check(err)
@@ -70,7 +68,7 @@ func Example_http() {
 	// Output: 200 OK /page is here
 }
 
-// echo serves connections. As it always waits for one, it makes progress for all of them.
+// echo serves connections. Because it always waits in Accept, it makes progress for all of them.
 func echo(l net.Listener) {
 	for {
 		conn, err := l.Accept()

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConn_CloseWrite: one side sends a request and ends its stream; the other reads it to the end, answers, and
-// closes.
+// TestConn_CloseWrite: one side sends a request and ends its stream; the other reads to io.EOF, replies, and closes.
 func TestConn_CloseWrite(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.serve(t)
@@ -57,13 +56,13 @@ func TestConn_CloseWrite(t *testing.T) {
 	})
 }
 
-// TestConn_CloseWriteUnderWrite: a Write that waits for the peer fails when another goroutine ends the stream, and
-// the peer reads what the Write says that it has sent.
+// TestConn_CloseWriteUnderWrite: a blocked Write fails when another goroutine calls CloseWrite, and the peer reads as
+// many bytes as the Write has returned.
 func TestConn_CloseWriteUnderWrite(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.serve(t)
 		from, to := p.connect()
-		want := pattern(4 << 20) // more than the peer takes unread
+		want := pattern(4 << 20) // more than the peer's window
 		type result struct {
 			n   int
 			err error
@@ -86,7 +85,7 @@ func TestConn_CloseWriteUnderWrite(t *testing.T) {
 	})
 }
 
-// TestConn_Addrs: addresses are those that connections of package net have.
+// TestConn_Addrs: addresses are as those of connections of package net.
 func TestConn_Addrs(t *testing.T) {
 	for network, address := range map[string]func() string{
 		"tcp":  func() string { return "127.0.0.1:0" },
@@ -127,7 +126,7 @@ func TestConn_Addrs(t *testing.T) {
 	}
 }
 
-// TestConn_PeerKilled: the errors of a connection whose peer was killed are those of package net.
+// TestConn_PeerKilled: the errors of a connection whose peer was killed match those of package net.
 func TestConn_PeerKilled(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -151,7 +150,7 @@ func TestConn_PeerKilled(t *testing.T) {
 	}
 }
 
-// TestConn_WorkerClosed: calls that wait, and later ones, say that the connection is closed when the worker was.
+// TestConn_WorkerClosed: blocked and later calls fail with net.ErrClosed when the worker was closed.
 func TestConn_WorkerClosed(t *testing.T) {
 	p := newPair(t, "sm")
 	a, b := p.connect()
@@ -173,7 +172,7 @@ func TestConn_WorkerClosed(t *testing.T) {
 	closeBoth(a, b)
 }
 
-// TestDial_NoListener: the error is that of package net, too.
+// TestDial_NoListener: the error matches that of package net.
 func TestDial_NoListener(t *testing.T) {
 	_, err := Dial(t.Context(), newWorker(t, "sm"), "unix", freshName())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)

@@ -21,9 +21,10 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// serveRole is a server that reads what a client sends to its end and answers with its process. It listens at the address
-// of its arguments (transports, network, address), or on descriptor 3. A line starts another server on the same socket,
-// which has the standard input from then on; this one drains its listener, answers its clients and ends.
+// serveRole is a server that reads the stream of a client to its end and replies with its process id. It listens at the
+// address of its arguments (transports, network, address), or on descriptor 3. A line on standard input starts another
+// server on the same socket and the same standard input; then this server drains its listener, replies to its clients and
+// ends.
 func serveRole(args []string, in *bufio.Scanner) error {
 	w, err := roleWorker(args[0])
 	if err != nil {
@@ -66,7 +67,7 @@ func serveRole(args []string, in *bufio.Scanner) error {
 	return w.Close()
 }
 
-// answer answers a client, which may have gone.
+// answer replies to a client, which may be gone.
 func answer(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 	_, _ = fmt.Fprint(c, os.Getpid())
@@ -104,8 +105,8 @@ func startSuccessor(l *Listener, tls string) error {
 	return err
 }
 
-// TestListener_Handover: a server passes its socket on to another process, answers the clients that have reached it, and
-// ends, while clients connect again and again: none of them fails.
+// TestListener_Handover: no client fails while servers pass their socket to another process, reply to the clients that
+// have reached them, and end.
 func TestListener_Handover(t *testing.T) {
 	for name, at := range map[string][3]string{
 		"sm":           {"sm", "unix", filepath.Join(testenv.SocketDir(t), "s")},
@@ -124,7 +125,7 @@ func TestListener_Handover(t *testing.T) {
 			require.NoError(t, writeOne(early))
 
 			var mu sync.Mutex
-			seen := map[string]int{} // answers by process
+			seen := map[string]int{} // replies by process
 			over := make(chan struct{})
 			var clients sync.WaitGroup
 			for range 3 {
@@ -157,7 +158,7 @@ func TestListener_Handover(t *testing.T) {
 	}
 }
 
-// answered returns the answer of the server at a connection.
+// answered returns the reply of the server over a connection.
 func answered(t *testing.T, dial func() (*Conn, error)) string {
 	c, err := dial()
 	if !assert.NoError(t, err) {

@@ -22,21 +22,21 @@ type Listener struct {
 	shut context.CancelCauseFunc
 
 	// Protected by the worker's lock.
-	waiting []*Conn           // for Accept
-	conns   map[*ucp.EP]*Conn // with an open EP
+	waiting []*Conn           // connections that Accept has not returned
+	conns   map[*ucp.EP]*Conn // connections with an open EP
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen accepts connections to the worker. For network and address, for who may connect and
-// for the errors see [ucp.Worker.Listen].
+// Listen returns a listener for connections to the worker. For network and address, for the processes that may connect,
+// and for errors see [ucp.Worker.Listen].
 func Listen(ctx context.Context, w *ucp.SharedWorker, network, address string) (*Listener, error) {
 	return listen(w, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.Listen(ctx, network, address, cfg)
 	})
 }
 
-// ListenOn is Listen on an open socket, inherited from another process or systemd: see [ucp.Worker.ListenOn].
+// ListenOn is Listen on an open socket, for example one inherited from another process: see [ucp.Worker.ListenOn].
 func ListenOn(w *ucp.SharedWorker, socket net.Listener) (*Listener, error) {
 	return listen(w, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.ListenOn(socket, cfg)
@@ -50,8 +50,8 @@ func listen(w *ucp.SharedWorker, open func(*ucp.Worker, ucp.ListenConfig) (*ucp.
 	w.Do(func(w *ucp.Worker) {
 		l.l, err = open(w, ucp.ListenConfig{
 			Accept:     func(*ucp.ConnRequest) bool { return len(l.waiting) < backlog },
-			OnPeer:     l.come,
-			OnPeerGone: l.gone,
+			OnPeer:     l.addPeer,
+			OnPeerGone: l.peerGone,
 		})
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func listen(w *ucp.SharedWorker, open func(*ucp.Worker, ucp.ListenConfig) (*ucp.
 	return l, nil
 }
 
-// come adds the connection of a peer.
-func (l *Listener) come(p *ucp.Peer) {
+// addPeer adds the connection of a peer.
+func (l *Listener) addPeer(p *ucp.Peer) {
 	local := l.addr
 	if p.Local.IsValid() {
 		local = net.TCPAddrFromAddrPort(p.Local)
@@ -73,11 +73,11 @@ func (l *Listener) come(p *ucp.Peer) {
 	l.waiting = append(l.waiting, c)
 }
 
-// gone moves data that the peer sent before its EP failed to the connection.
-func (l *Listener) gone(p *ucp.Peer, err error) {
+// peerGone moves data that the peer sent before its EP failed to the connection.
+func (l *Listener) peerGone(p *ucp.Peer, err error) {
 	if c := l.conns[p.EP]; c != nil {
 		delete(l.conns, p.EP)
-		c.lost(err)
+		c.setGone(err)
 	}
 }
 
@@ -85,19 +85,19 @@ func (l *Listener) gone(p *ucp.Peer, err error) {
 // progress of this side. The error matches net.ErrClosed if the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	var c *Conn
-	err := l.w.Until(l.open, func() bool { return l.take(&c) })
+	err := l.w.Until(l.open, func() bool { return l.next(&c) })
 	if c != nil {
 		return c, nil
 	}
 	if l.open.Err() != nil {
 		err = net.ErrClosed
 	}
-	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: asNet("accept", err)}
+	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: netError("accept", err)}
 }
 
-// take removes the next connection for a call of Accept, unless the call has one: a connection whose Dial needs no
-// more progress of this side, or one whose peer is gone, with the data that the peer sent.
-func (l *Listener) take(c **Conn) bool {
+// next moves a waiting connection to c, unless c is set, and reports whether c is set. The Dial of the connection needs
+// no more progress of this side, or its peer is gone.
+func (l *Listener) next(c **Conn) bool {
 	if *c != nil || len(l.waiting) == 0 || l.open.Err() != nil {
 		return *c != nil
 	}
@@ -110,20 +110,20 @@ func (l *Listener) take(c **Conn) bool {
 	return true
 }
 
-// Addr is the address of the listener, which can be passed to Dial.
+// Addr returns the address of the listener, for Dial.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Detach stops accepting dialers and returns the socket, for another process that makes a listener of it by
-// net.FileListener and ListenOn. Dialers wait in the socket until then. The caller must close it. A socket file is not
-// removed. Accept still returns connections that have reached this listener: see Drain.
+// Detach stops accepting dialers and returns the socket. The caller must close it, and may pass it to another process,
+// which listens on it with net.FileListener and ListenOn. Dialers wait in the queue of the socket until then. Detach does
+// not remove a socket file. Accept still returns connections that have reached this listener: see Drain.
 func (l *Listener) Detach() (f *os.File, err error) {
 	l.w.Do(func(*ucp.Worker) { f, err = l.l.Detach() })
 	return f, err
 }
 
 // Drain stops accepting dialers and returns when Accept has returned all connections that had reached the listener,
-// or their peers are gone. Another goroutine must call Accept meanwhile. Close then loses no connection. Call it
-// once. If ctx is done first, Drain returns its error.
+// or their peers are gone. Another goroutine must call Accept meanwhile. A later Close loses no connection. Drain must be
+// called at most once. If ctx is done first, Drain returns its error.
 func (l *Listener) Drain(ctx context.Context) error {
 	var served <-chan struct{}
 	l.w.Do(func(*ucp.Worker) { served = l.l.Drain() })
@@ -152,8 +152,7 @@ func (l *Listener) Close() (err error) {
 	return err
 }
 
-// Dial connects to a worker that listens. For network, address and errors see
-// [ucp.Worker.Dial].
+// Dial connects to a listener. For network, address and errors see [ucp.Worker.Dial].
 func Dial(ctx context.Context, w *ucp.SharedWorker, network, address string) (*Conn, error) {
 	p, err := w.Dial(ctx, network, address, ucp.DialConfig{})
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestAccept_Once: a server that accepts one connection, and then makes no progress, does not hold
-// up the Dial of its client.
-func TestAccept_Once(t *testing.T) {
+// TestAccept_DialNeedsNoFurtherProgress: Dial returns although the server makes no progress after Accept has returned.
+func TestAccept_DialNeedsNoFurtherProgress(t *testing.T) {
 	for _, tls := range sets[1:] { // a worker that dials itself makes progress for both
 		t.Run(tls, func(t *testing.T) {
 			client, server := newWorker(t, tls), newWorker(t, tls)
@@ -43,9 +42,9 @@ func TestAccept_Once(t *testing.T) {
 	}
 }
 
-// TestAccept_Sleeps: what a server has written is with its client although the server makes no calls after the Write,
-// and what the client writes meanwhile is there when the server reads.
-func TestAccept_Sleeps(t *testing.T) {
+// TestAccept_WrittenDataArrivesWithoutCalls: a client receives data that a server has written although the server makes no
+// calls after Write. The server later reads the data that the client has written in the meantime.
+func TestAccept_WrittenDataArrivesWithoutCalls(t *testing.T) {
 	for _, tls := range sets[1:] {
 		t.Run(tls, func(t *testing.T) {
 			client, server := newWorker(t, tls), newWorker(t, tls)
@@ -71,7 +70,7 @@ func TestAccept_Sleeps(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(want, got))
 				require.NoError(t, <-written)
-				unread := want[:min(n, 10000)] // a first window has room for that
+				unread := want[:min(n, 10000)] // less than the first window
 				_, err = a.Write(unread)
 				require.NoError(t, err, "without progress of the server")
 				closed := make(chan error, 1)
@@ -87,8 +86,8 @@ func TestAccept_Sleeps(t *testing.T) {
 	}
 }
 
-// TestListenOn_Refused: a socket of another type is refused, and stays open.
-func TestListenOn_Refused(t *testing.T) {
+// TestListenOn_WrongType: a socket of another type is rejected, and is not closed.
+func TestListenOn_WrongType(t *testing.T) {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l, err := ListenOn(newWorker(t, "sm"), struct{ net.Listener }{socket})
@@ -97,8 +96,8 @@ func TestListenOn_Refused(t *testing.T) {
 	require.NoError(t, socket.Close())
 }
 
-// TestListener_Drain: it returns when Accept has returned the connections that had reached the listener. The socket goes
-// on with another listener.
+// TestListener_Drain: Drain returns when Accept has returned the connections that had reached the listener. Another
+// listener can use the socket.
 func TestListener_Drain(t *testing.T) {
 	client, server := newWorker(t, "sm"), newWorker(t, "sm")
 	l, err := Listen(t.Context(), server, "unix", filepath.Join(testenv.SocketDir(t), "s"))
@@ -117,7 +116,7 @@ func TestListener_Drain(t *testing.T) {
 	select {
 	case err := <-drained:
 		t.Errorf("drained with a connection that nobody has accepted: %v", err)
-	case <-time.After(20 * time.Millisecond): // it cannot tell that it waits
+	case <-time.After(20 * time.Millisecond): // nothing shows that Drain waits
 	}
 	b, err := l.Accept()
 	require.NoError(t, err)
@@ -136,8 +135,8 @@ func TestListener_Drain(t *testing.T) {
 	require.NoError(t, next.Close())
 }
 
-// TestListen_OnePort: a client that reaches the port of the listener only, by an address that is not the
-// server's, works.
+// TestListen_OnePort: a client can connect that reaches only the port of the listener, through an address that is not
+// the server's.
 func TestListen_OnePort(t *testing.T) {
 	client, server := newWorker(t, "tcp"), newWorker(t, "tcp")
 	l, err := Listen(t.Context(), server, "tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ import (
 // roleEnv makes this test binary a child process with a role: its name, and its arguments, separated by spaces.
 const roleEnv = "GUCX_TEST_UCPNET_ROLE"
 
-// roles are what a child process can be. A role ends with its standard input at the latest.
+// roles are the roles of child processes. A role ends at the latest when its standard input ends.
 var roles = map[string]func(args []string, in *bufio.Scanner) error{
 	"peer":  peerRole,
 	"serve": serveRole,
@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// startChild starts a process with a role, which has files from descriptor 3 on. It is killed when the test
-// ends.
+// startChild starts a child process, with files from descriptor 3. It is killed when the test ends.
 func startChild(t testing.TB, files []*os.File, role ...string) *testenv.Subprocess {
 	t.Helper()
 	cmd := testenv.Self(roleEnv + "=" + strings.Join(role, " "))
@@ -45,7 +44,7 @@ func startChild(t testing.TB, files []*os.File, role ...string) *testenv.Subproc
 	return testenv.StartSubprocess(t, cmd)
 }
 
-// roleWorker is the worker of a child process.
+// roleWorker returns the worker of a child process.
 func roleWorker(tls string) (*ucp.SharedWorker, error) {
 	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow(tls)}, all.Components()...)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// ledger is the requests that an HTTP server has begun to handle, and those whose clients have the whole answer.
+// ledger counts the requests that an HTTP server has begun to handle, and the complete replies.
 type ledger struct {
 	mu           sync.Mutex
 	begun, ended map[string]bool
@@ -41,14 +41,14 @@ func (l *ledger) end(id string) {
 	l.ended[id] = true
 }
 
-// ServeHTTP answers with the request.
+// ServeHTTP replies with the body of the request.
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.begin(r.URL.Path)
 	body, _ := io.ReadAll(r.Body)
-	_, _ = w.Write(body) // the client looks whether it has all
+	_, _ = w.Write(body) // the client checks whether the reply is complete
 }
 
-// post sends requests until one fails, as the server has shut down.
+// post sends requests until one fails because the server has shut down.
 func (l *ledger) post(client *http.Client, name int, body []byte) {
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("/%d-%d", name, i)
@@ -57,7 +57,7 @@ func (l *ledger) post(client *http.Client, name int, body []byte) {
 			return
 		}
 		got, err := io.ReadAll(res.Body)
-		_ = res.Body.Close() // read to its end, or broken
+		_ = res.Body.Close() // was read to its end, or is broken
 		if err != nil || !bytes.Equal(got, body) {
 			return
 		}
@@ -65,8 +65,8 @@ func (l *ledger) post(client *http.Client, name int, body []byte) {
 	}
 }
 
-// TestConn_ShutdownHTTP: Shutdown of an http.Server loses no request that it has begun to handle, although the worker is
-// closed at once when it returns.
+// TestConn_ShutdownHTTP: Shutdown of an http.Server loses no request that the server has begun to handle, although the
+// worker is closed as soon as Shutdown returns.
 func TestConn_ShutdownHTTP(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestConn_ShutdownHTTP(t *testing.T) {
 	}
 }
 
-// shutDown shuts a server down that has begun to handle a number of requests.
+// shutDown shuts down a server that has begun to handle a number of requests.
 func shutDown(t *testing.T, client *ucp.SharedWorker, tls string, requests int) {
 	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow(tls)}, all.Components()...)
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func shutDown(t *testing.T, client *ucp.SharedWorker, tls string, requests int) 
 	for name := range 4 {
 		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return Dial(ctx, client, "unix", l.Addr().String())
-		}} // of its own: Shutdown waits 5 s for a connection that another client's took the place of
+		}} // one for each client: Shutdown waits 5 s for a connection without a request
 		clients.Go(func() {
 			x.post(&http.Client{Transport: transport}, name, pattern(100+9000*name))
 			transport.CloseIdleConnections()

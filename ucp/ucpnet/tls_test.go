@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// secretWorker is a worker over tcp with the certificate of an authority.
+// secretWorker returns a worker over tcp with a certificate of the given authority.
 func secretWorker(t *testing.T, a *testenv.Authority) *ucp.SharedWorker {
 	t.Helper()
 	var cfg all.Config
@@ -20,7 +20,7 @@ func secretWorker(t *testing.T, a *testenv.Authority) *ucp.SharedWorker {
 	return newWorkerOver(t, "tcp", cfg.Components())
 }
 
-// TestDial_TLS: connections use the TLS of the transport, and a client without it is refused.
+// TestDial_TLS: connections use the TLS of the transport, and a client without TLS is rejected.
 func TestDial_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	client, server, plain := secretWorker(t, authority), secretWorker(t, authority), newWorker(t, "tcp")

@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// pattern is n bytes.
+// pattern returns n bytes.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -28,9 +28,8 @@ func pattern(n int) []byte {
 	return b
 }
 
-// TestConn_ReadAfterThePeerLeft: what was written before a close can be read at both ends,
-// also when nobody has read meanwhile.
-func TestConn_ReadAfterThePeerLeft(t *testing.T) {
+// TestConn_ReadAfterPeerClosed: data that was written before a close can be read at both ends after it.
+func TestConn_ReadAfterPeerClosed(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.serve(t)
 		for _, turned := range []bool{false, true} {
@@ -53,13 +52,13 @@ func TestConn_ReadAfterThePeerLeft(t *testing.T) {
 	})
 }
 
-// TestConn_WriteDeadline: a write that is cut off says how much was sent, and the peer reads
-// just that.
+// TestConn_WriteDeadline: a Write that fails at its deadline returns the number of bytes sent, and the peer reads
+// exactly these.
 func TestConn_WriteDeadline(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.serve(t)
 		from, to := p.connect()
-		want := pattern(4 << 20) // more than the peer takes unread
+		want := pattern(4 << 20) // more than the peer's window
 		require.NoError(t, from.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
 		n, err := from.Write(want)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -83,7 +82,7 @@ func TestConn_WriteDeadline(t *testing.T) {
 	})
 }
 
-// TestConn_Closed: a closed connection and a closed listener say so, as those of package net.
+// TestConn_Closed: calls of a closed connection or listener fail with net.ErrClosed.
 func TestConn_Closed(t *testing.T) {
 	p := newPair(t, "sm")
 	a, b := p.connect()
@@ -104,14 +103,14 @@ func TestConn_Closed(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 }
 
-// TestListen_Refused: an address that nobody can listen on is an error.
-func TestListen_Refused(t *testing.T) {
+// TestListen_InvalidAddress: Listen on an invalid address fails.
+func TestListen_InvalidAddress(t *testing.T) {
 	l, err := Listen(t.Context(), newWorker(t, "sm"), "udp", "x")
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 	require.Nil(t, l)
 }
 
-// TestListen_Backlog: as many connections as backlog wait for Accept; one more is rejected.
+// TestListen_Backlog: up to backlog connections wait for Accept; one more is rejected.
 func TestListen_Backlog(t *testing.T) {
 	a, b := newWorker(t, "sm"), newWorker(t, "sm")
 	l, err := Listen(t.Context(), b, "unix", freshName())
@@ -133,8 +132,8 @@ func TestListen_Backlog(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestListener_ForgetsConns: the listener does not keep connections that are closed.
-func TestListener_ForgetsConns(t *testing.T) {
+// TestListener_RemovesClosedConns: the listener does not refer to closed connections.
+func TestListener_RemovesClosedConns(t *testing.T) {
 	p := newPair(t, "sm")
 	for range 3 {
 		a, b := p.connect()
@@ -144,8 +143,8 @@ func TestListener_ForgetsConns(t *testing.T) {
 	p.b.Do(func(*ucp.Worker) { assert.Empty(t, p.l.conns) })
 }
 
-// TestDeadline_OldTimer: a deadline that was set again, or not at all any more, does not pass when the
-// earlier one would have, even if its timer has gone off already.
+// TestDeadline_OldTimer: a deadline that was replaced or cleared has no effect, even if its timer
+// has elapsed already.
 func TestDeadline_OldTimer(t *testing.T) {
 	var d deadline
 	d.init(t.Context())
@@ -161,9 +160,9 @@ func TestDeadline_OldTimer(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(d.context()), os.ErrDeadlineExceeded)
 }
 
-// TestConn_ReadNothing: a read into no bytes says so if the connection is closed, or the deadline
+// TestConn_ReadZeroBytes: a Read with an empty buffer fails if the connection is closed or the deadline
 // has passed.
-func TestConn_ReadNothing(t *testing.T) {
+func TestConn_ReadZeroBytes(t *testing.T) {
 	p := newPair(t, "sm")
 	a, b := p.connect()
 	n, err := a.Read(nil)
@@ -187,7 +186,7 @@ func writeOne(c net.Conn) error {
 	return err
 }
 
-// TestConn_HTTP: what knows net.Listener and net.Conn works unchanged.
+// TestConn_HTTP: net/http works over net.Listener and net.Conn of this package.
 func TestConn_HTTP(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.serve(t)
