@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +19,21 @@ const childEnv = "GUCX_PTRACE_TEST_CHILD"
 
 // scenarios are what the traced child does.
 var scenarios = map[string]func(){
-	"empty":     func() { marked(5, 0, func() {}) },
-	"known":     func() { marked(5, 0, Known) },
-	"work":      func() { marked(20, 3, func() { sink = triangle(17) }) },
-	"calls":     func() { go chatter(); marked(20, 0, func() { sink = triangle(17) + triangle(170); Known() }) },
+	"empty": func() { marked(5, 0, func() {}) },
+	"known": func() { marked(5, 0, Known) },
+	"work":  func() { marked(20, 3, func() { sink = triangle(17) }) },
+	"calls": func() { go chatter(); marked(20, 0, func() { sink = triangle(17) + triangle(170); Known() }) },
+	"two callers": func() {
+		started := make(chan bool)
+		go func() {
+			runtime.LockOSThread()
+			for close(started); ; {
+				callTriangle()
+			}
+		}()
+		<-started
+		marked(200, 0, callTriangle)
+	},
 	"no return": func() { marked(1, 0, leave) },
 	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },
 	"long":      func() { marked(4, 0, func() { sink = triangle(500) }) },
@@ -49,6 +61,7 @@ var scenarios = map[string]func(){
 
 var (
 	sink       int
+	shared     int64
 	nilPointer *int
 	never      bool
 )
@@ -91,6 +104,11 @@ func triangle(n int) (sum int) {
 	}
 	return sum
 }
+
+// callTriangle calls triangle from one place, so that all threads return to the same address.
+//
+//go:noinline
+func callTriangle() { atomic.AddInt64(&shared, int64(triangle(17))) }
 
 // leave ends the window and does not return before.
 //

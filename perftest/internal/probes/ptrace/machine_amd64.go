@@ -1,6 +1,8 @@
 package ptrace
 
 import (
+	"encoding/binary"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -11,6 +13,8 @@ const supported = true
 
 // trapLen is the length of INT3.
 const trapLen = 1
+
+var trapText = [trapLen]byte{0xcc}
 
 // kernelEntry is the SYSCALL instruction.
 var kernelEntry = []byte{0x0f, 0x05}
@@ -31,12 +35,15 @@ func (r *registers) marks() (code, base uint64) { return r.Rax, r.Rbx }
 // reports the address behind it.
 func (r *registers) trapPC() uint64 { return r.Rip - trapLen }
 
-// hasBreakpoints says that threads have registers for breakpoints, debugRegisters where
-// they are in struct user (sys/user.h).
-const (
-	hasBreakpoints = true
-	debugRegisters = 848
-)
+// returnAddress reads the address to which a function returns that has executed no instruction: CALL
+// has pushed it.
+func (r *registers) returnAddress(tid int) (uint64, error) {
+	var pushed [8]byte
+	if _, err := unix.PtracePeekData(tid, uintptr(r.sp()), pushed[:]); err != nil {
+		return 0, os.NewSyscallError("ptrace peekdata", err)
+	}
+	return binary.LittleEndian.Uint64(pushed[:]), nil
+}
 
 // textLen is how many bytes of an instruction tell what must be known of it.
 const textLen = 4

@@ -8,6 +8,9 @@ const supported = true
 // trapLen is the length of BRK.
 const trapLen = 4
 
+// trapText is BRK #0, little endian.
+var trapText = [trapLen]byte{0x00, 0x00, 0x20, 0xd4}
+
 // ntPrStatus selects the general registers for PTRACE_GETREGSET (linux/elf.h).
 const ntPrStatus = 1
 
@@ -36,11 +39,11 @@ func (r *registers) marks() (code, base uint64) { return r.Regs[0], r.Regs[1] }
 // reports its own address.
 func (r *registers) trapPC() uint64 { return r.Pc }
 
-// hasBreakpoints: Program.Over has no effect.
-const (
-	hasBreakpoints = false
-	debugRegisters = 0
-)
+// linkRegister is the number of the register in which BL stores the return address.
+const linkRegister = 30
+
+// returnAddress is the address to which a function returns that has executed no instruction.
+func (r *registers) returnAddress(int) (uint64, error) { return r.Regs[linkRegister], nil }
 
 // textLen is how many bytes of an instruction tell what must be known of it.
 const textLen = 4

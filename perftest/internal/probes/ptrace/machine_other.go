@@ -9,6 +9,8 @@ const supported = false
 
 const trapLen = 1
 
+var trapText [trapLen]byte
+
 var kernelEntry = []byte{0}
 
 // registers stands for those of an architecture that Run does not know.
@@ -22,15 +24,11 @@ func (*registers) setPC(uint64)         {}
 func (*registers) marks() (_, _ uint64) { return endMark, 0 }
 func (*registers) trapPC() uint64       { return 0 }
 
+func (*registers) returnAddress(int) (uint64, error) { return 0, errors.ErrUnsupported }
+
 func trap(_, _ uint64) {}
 
 func known() {}
-
-// hasBreakpoints: Program.Over has no effect.
-const (
-	hasBreakpoints = false
-	debugRegisters = 0
-)
 
 // textLen is how many bytes of an instruction tell what must be known of it.
 const textLen = 4

@@ -1,38 +1,18 @@
 package ptrace
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// errNoBreakpoint says that there is none here, although the architecture has them.
-var errNoBreakpoint = errors.New("no breakpoint")
+// A trap instruction ends what is not stepped through. Registers for breakpoints would need no change of the
+// text, but some virtual machines have such registers and never trap.
 
-// runPast runs to the end of what begins at pc if that is not to be stepped through: a function
-// to run over, or an instruction that repeats itself. done says so, and regs are loaded then.
-func (t *tracer) runPast(tid int, pc uint64, i instruction, regs *registers) (done bool, err error) {
-	switch {
-	case t.over != nil && t.over(pc+t.slide):
-		err = t.runOver(tid, regs)
-	case i.repeats > 0:
-		err = t.runTo(tid, pc+uint64(i.repeats), regs)
-	default:
-		return false, nil
-	}
-	if errors.Is(err, errNoBreakpoint) {
-		t.breakpoints = false
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// runOver runs the function whose first instruction is next in tid until it has returned,
-// and loads regs. The other threads run meanwhile: what the function waits for may be one of
-// them. errNoBreakpoint if nothing was run.
+// runOver runs the function whose first instruction is next in tid until it has returned, and loads
+// regs. The other threads run meanwhile, as the function may wait for one of them. A thread that returns to the
+// same address waits until tid has returned. This cannot block tid: that thread is not in the function.
 func (t *tracer) runOver(tid int, regs *registers) error {
 	back, err := regs.returnAddress(tid)
 	if err != nil {
@@ -42,62 +22,94 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	if err := t.thaw(); err != nil {
 		return err
 	}
-	err = t.runTo(tid, back, regs)
-	if !frozen || err != nil && !errors.Is(err, errNoBreakpoint) {
+	t.returns[back] = true
+	if err := t.runTo(tid, back, regs); err != nil {
 		return err
 	}
-	return errors.Join(err, t.freeze(tid))
+	if frozen {
+		return t.freeze(tid)
+	}
+	return t.contStopped()
 }
 
-// runTo runs tid until the instruction at pc is next, and loads regs. errNoBreakpoint if
-// nothing was run.
-func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
-	if err := setBreakpoint(tid, pc); err != nil {
-		return fmt.Errorf("%w: %w", errNoBreakpoint, err)
+// returned handles a trap in another thread than the one that is recorded. The thread must have trapped at an
+// address to which runOver has run. If the trap instruction is still there, the thread stays stopped.
+func (t *tracer) returned(tid int, th *thread) error {
+	var regs registers
+	if err := regs.load(tid); err != nil {
+		return os.NewSyscallError("ptrace getregs", err)
 	}
+	pc := regs.trapPC()
+	if !t.returns[pc] {
+		return fmt.Errorf("traced child: mark in thread %d within a window", tid)
+	}
+	regs.setPC(pc)
+	if err := regs.store(tid); err != nil {
+		return os.NewSyscallError("ptrace setregs", err)
+	}
+	if pc == t.trapAt {
+		th.stopped = true
+		return nil
+	}
+	return t.cont(tid, 0)
+}
+
+// stepAny executes the next instruction of tid with all its repetitions, and loads regs.
+func (t *tracer) stepAny(tid int, regs *registers) error {
+	if n := t.instructionAt(tid, regs.pc()).repeats; n > 0 {
+		return t.repeat(tid, regs.pc()+uint64(n), regs)
+	}
+	if err := t.step(tid); err != nil {
+		return err
+	}
+	return os.NewSyscallError("ptrace getregs", regs.load(tid))
+}
+
+// repeat executes the string instruction of tid that ends at the address end, and loads regs. A single
+// step would execute one repetition. The other threads, which may execute the same text, are stopped.
+func (t *tracer) repeat(tid int, end uint64, regs *registers) error {
+	frozen := t.frozen
+	if err := t.freeze(tid); err != nil {
+		return err
+	}
+	if err := t.runTo(tid, end, regs); err != nil {
+		return err
+	}
+	if frozen {
+		return nil
+	}
+	return t.thaw()
+}
+
+// runTo runs tid until the instruction at pc is next, and loads regs.
+func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
+	var text [trapLen]byte
+	if _, err := unix.PtracePeekText(tid, uintptr(pc), text[:]); err != nil {
+		return os.NewSyscallError("ptrace peektext", err)
+	}
+	if err := pokeText(tid, pc, trapText[:]); err != nil {
+		return err
+	}
+	t.trapAt = pc
 	err := t.advance(tid, func() error { return os.NewSyscallError("ptrace cont", unix.PtraceCont(tid, 0)) })
 	if err != nil {
 		return err
 	}
-	if err := clearBreakpoint(tid); err != nil {
+	t.trapAt = 0
+	if err := pokeText(tid, pc, text[:]); err != nil {
 		return err
 	}
 	if err := regs.load(tid); err != nil {
 		return os.NewSyscallError("ptrace getregs", err)
 	}
-	if regs.pc() != pc {
-		return fmt.Errorf("traced child: trap at %#x in what was to go on at %#x", regs.pc(), pc)
+	if regs.trapPC() != pc {
+		return fmt.Errorf("traced child: trap at %#x before %#x", regs.trapPC(), pc)
 	}
-	return nil
+	regs.setPC(pc)
+	return os.NewSyscallError("ptrace setregs", regs.store(tid))
 }
 
-// returnAddress reads where the function goes back to of which no instruction has run.
-func (r *registers) returnAddress(tid int) (uint64, error) {
-	var word [8]byte
-	if _, err := unix.PtracePeekData(tid, uintptr(r.sp()), word[:]); err != nil {
-		return 0, os.NewSyscallError("ptrace peekdata", err)
-	}
-	return binary.LittleEndian.Uint64(word[:]), nil
-}
-
-// The registers of the first breakpoint of a thread, and what switches it on: a trap before
-// the instruction at the address is executed (Intel SDM volume 3, "Debug Registers").
-const (
-	breakpointAddr    = debugRegisters
-	breakpointControl = debugRegisters + 7*8
-	breakpointOn      = 1
-)
-
-func setBreakpoint(tid int, pc uint64) error {
-	if err := pokeUser(tid, breakpointAddr, pc); err != nil {
-		return err
-	}
-	return pokeUser(tid, breakpointControl, breakpointOn)
-}
-
-func clearBreakpoint(tid int) error { return pokeUser(tid, breakpointControl, 0) }
-
-func pokeUser(tid int, at uintptr, v uint64) error {
-	_, err := unix.PtracePokeUser(tid, at, binary.LittleEndian.AppendUint64(nil, v))
-	return os.NewSyscallError("ptrace pokeuser", err)
+func pokeText(tid int, pc uint64, text []byte) error {
+	_, err := unix.PtracePokeText(tid, uintptr(pc), text)
+	return os.NewSyscallError("ptrace poketext", err)
 }

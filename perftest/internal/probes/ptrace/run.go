@@ -33,10 +33,9 @@ type Program struct {
 	File []*os.File // descriptors 0, 1, 2, ...; nil leaves one closed
 	// MaxSteps bounds the instructions of one window; 0 means DefaultMaxSteps.
 	MaxSteps int
-	// Over says of the address of an instruction, as this process would have it, whether
-	// it is the first of a function of which no other is recorded: the thread runs until
-	// that returns, at full speed, with the other threads. nil means no function. Where the
-	// machine has no breakpoints for that the function is recorded all the same.
+	// Over reports whether pc, an address of this process, is the first instruction of a function
+	// of which only that instruction is recorded. The thread runs at full speed until the function
+	// returns, with the other threads. nil selects no function.
 	Over func(pc uint64) bool
 }
 

@@ -23,8 +23,8 @@ type tracer struct {
 	steps   []Step
 	text    map[uint64]instruction // by address
 	pending []pendingSignal        // held back from the stepped thread
-
-	breakpoints bool // threads have them, as far as is known
+	returns map[uint64]bool        // the addresses to which runOver has run
+	trapAt  uint64                 // where runTo has put a trap instruction; 0 without one
 }
 
 // thread is a thread of the process that has been seen.
@@ -46,8 +46,7 @@ func newTracer(pid int, p Program) *tracer {
 		pid: pid, maxSteps: p.MaxSteps, over: p.Over,
 		threads: map[int]*thread{pid: {}},
 		text:    map[uint64]instruction{},
-
-		breakpoints: hasBreakpoints,
+		returns: map[uint64]bool{},
 	}
 }
 
@@ -129,7 +128,7 @@ func (t *tracer) event(tid int, st unix.WaitStatus) error {
 		}
 		return t.cont(tid, 0)
 	case sig == unix.SIGTRAP && st.TrapCause() == 0:
-		return fmt.Errorf("traced child: mark in thread %d within a window", tid)
+		return t.returned(tid, th)
 	default:
 		return t.cont(tid, sig)
 	}
@@ -203,6 +202,11 @@ func (t *tracer) thaw() error {
 		return nil
 	}
 	t.frozen = false
+	return t.contStopped()
+}
+
+// contStopped lets each stopped thread run.
+func (t *tracer) contStopped() error {
 	for tid, th := range t.threads {
 		if !th.stopped {
 			continue

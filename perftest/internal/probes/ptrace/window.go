@@ -59,15 +59,12 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 		return false, os.NewSyscallError("ptrace setregs", err)
 	}
 	t.steps = t.steps[:0]
-	pc, last := regs.pc(), uint64(0)
+	pc := regs.pc()
 	for range t.maxSteps {
 		if pc == t.trapPC {
 			return t.leave(tid, regs)
 		}
-		if pc != last { // the same again: a REP instruction, which traps for each element
-			t.steps = append(t.steps, Step{PC: pc, SP: regs.sp()})
-			last = pc
-		}
+		t.steps = append(t.steps, Step{PC: pc, SP: regs.sp()})
 		if err := t.pass(tid, pc, regs, w); err != nil {
 			return false, err
 		}
@@ -76,26 +73,19 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 	return false, fmt.Errorf("traced child: no End within %d instructions of Begin(%d)", t.maxSteps, w.Tag)
 }
 
-// pass executes the instruction at pc, or the function that begins there if that is to be
-// run over, and loads regs.
+// pass executes the instruction at pc, or the function that begins there if Program.Over
+// selects it, and loads regs.
 func (t *tracer) pass(tid int, pc uint64, regs *registers, w *Window) error {
-	i := t.instructionAt(tid, pc)
-	if t.breakpoints {
-		done, err := t.runPast(tid, pc, i, regs)
-		if done || err != nil {
-			return err
-		}
+	if t.over != nil && t.over(pc+t.slide) {
+		return t.runOver(tid, regs)
 	}
-	if i.entersKernel { // what it waits for there may be another thread
+	if t.instructionAt(tid, pc).entersKernel { // what it waits for there may be another thread
 		w.Syscalls++
 		if err := t.thaw(); err != nil {
 			return err
 		}
 	}
-	if err := t.step(tid); err != nil {
-		return err
-	}
-	return os.NewSyscallError("ptrace getregs", regs.load(tid))
+	return t.stepAny(tid, regs)
 }
 
 // leave puts the thread behind the trap of the end mark, which it need not run
