@@ -43,10 +43,10 @@ type blockedSender struct {
 
 // block records that the peer has no credit.
 func (w *Worker) block(m *messages) {
-	b := m.sender
+	b := m.tag.sender
 	if b == nil {
 		b = &blockedSender{m: m}
-		m.sender = b
+		m.tag.sender = b
 	}
 	if !b.blocked {
 		b.blocked = true
@@ -138,16 +138,16 @@ func (b *blockedSender) send() {
 var queryStage = stage{
 	name: "query", role: wireup.AM, unfenced: true, completed: (*Request).queried,
 	post: func(r *Request) error {
-		if m := r.ep.msgs; m != nil && m.sender != nil {
-			return m.sender.post(r.stage.lane(r.ep))
+		if m := r.ep.msgs; m != nil && m.tag.sender != nil {
+			return m.tag.sender.post(r.stage.lane(r.ep))
 		}
 		return nil
 	},
 }
 
 func (r *Request) queried() {
-	if m := r.ep.msgs; m != nil && m.sender != nil {
-		m.sender.queued = false
+	if m := r.ep.msgs; m != nil && m.tag.sender != nil {
+		m.tag.sender.queued = false
 	}
 	r.answered()
 }
@@ -184,7 +184,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 
 // replied handles a reply of the peer. It reports false for a reply that violates the protocol.
 func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
-	e, b := m.e, m.sender
+	e, b := m.e, m.tag.sender
 	if !e.receives() {
 		return true
 	}
@@ -280,11 +280,11 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	if e == nil {
 		return false
 	}
-	if e.msgs == nil || !e.msgs.sender.isOffer(&o) {
+	if e.msgs == nil || !e.msgs.tag.sender.isOffer(&o) {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	b := e.msgs.sender
+	b := e.msgs.tag.sender
 	r := b.recv
 	if r == nil {
 		b.reserve(&p, o.Tag)

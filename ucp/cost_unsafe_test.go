@@ -26,10 +26,12 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestFields holds how much a reader has to know of an EP and of a request.
+// TestFields limits how much a reader must know of a worker, an EP, its messages and a request.
 func TestFields(t *testing.T) {
+	assert.LessOrEqual(t, reflect.TypeFor[Worker]().NumField(), 30, "fields of Worker")
 	assert.LessOrEqual(t, reflect.TypeFor[EP]().NumField(), 22, "fields of EP")
 	assert.LessOrEqual(t, reflect.TypeFor[Request]().NumField(), 20, "fields of Request")
+	assert.LessOrEqual(t, reflect.TypeFor[messages]().NumField(), 21, "fields of messages")
 	assert.LessOrEqual(t, bits.OnesCount32(uint32(reqEnd-1)&^uint32(reqPlace)), 16, "flags of Request")
 }
 

@@ -24,19 +24,19 @@ func (u *TagMessage) slack() int64 {
 // leave is called when the EP of the messages is destroyed.
 func (m *messages) leave() {
 	w := m.e.w
-	if m.unexpected.first == nil {
+	if m.tag.unexpected.first == nil {
 		return
 	}
 	kept := int64(departedCharge)
-	for u := m.unexpected.first; u != nil; u = u.next {
+	for u := m.tag.unexpected.first; u != nil; u = u.next {
 		kept += u.slack()
 	}
 	w.addLeft(m, kept)
-	m.prev = w.tag.leftLast
-	if m.prev == nil {
+	m.tag.prev = w.tag.leftLast
+	if m.tag.prev == nil {
 		w.tag.leftFirst = m
 	} else {
-		m.prev.next = m
+		m.tag.prev.tag.next = m
 	}
 	w.tag.leftLast = m
 	w.trimLeft(m.e.peer.Addr.UUID())
@@ -47,7 +47,7 @@ func (m *messages) leave() {
 
 // dropFirst drops the oldest message.
 func (m *messages) dropFirst() {
-	u, w := m.unexpected.first, m.e.w
+	u, w := m.tag.unexpected.first, m.e.w
 	w.stats.droppedMessages.Inc()
 	w.tag.table.Remove(&u.node)
 	u.unlink().done(ucs.StatusCanceled)
@@ -57,19 +57,19 @@ func (m *messages) dropFirst() {
 func (m *messages) leftFewer(u *TagMessage) {
 	w := m.e.w
 	w.addLeft(m, -u.slack())
-	if m.unexpected.first != nil {
+	if m.tag.unexpected.first != nil {
 		return
 	}
 	w.addLeft(m, -departedCharge)
-	if m.prev == nil {
-		w.tag.leftFirst = m.next
+	if m.tag.prev == nil {
+		w.tag.leftFirst = m.tag.next
 	} else {
-		m.prev.next = m.next
+		m.tag.prev.tag.next = m.tag.next
 	}
-	if m.next == nil {
-		w.tag.leftLast = m.prev
+	if m.tag.next == nil {
+		w.tag.leftLast = m.tag.prev
 	} else {
-		m.next.prev = m.prev
+		m.tag.next.tag.prev = m.tag.prev
 	}
-	m.next, m.prev = nil, nil
+	m.tag.next, m.tag.prev = nil, nil
 }

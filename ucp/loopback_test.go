@@ -303,7 +303,7 @@ func TestLoopback_Cancel(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		e := loopbackEP(t, w)
 		r := mustStart(e.TagSend(1, pattern(1<<20, 1), nil))
-		within(t, w, func() bool { return e.msgs != nil && e.msgs.rndv != nil })
+		within(t, w, func() bool { return e.msgs != nil && e.msgs.rndv.first != nil })
 		require.False(t, r.Cancel())
 		closing := mustStart(e.Close(CloseFlush))
 		require.ErrorIs(t, complete(t, w, r), ucs.ErrCanceled)

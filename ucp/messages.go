@@ -21,6 +21,7 @@ type messageState struct {
 	leftOf      map[uint64]int64 // leftBytes by the UUID of the peer; no entry is 0
 	free        *message         // pool of records
 	freeInbound *inbound         // pool of records
+	freeRTS     *announced       // pool of records of newAnnounced
 	buffers     buffers
 	short       shortMsg  // scratch memory of joinedWords, during a call
 	eager       eagerMsg  // the message that a transport packs, during a call
@@ -62,9 +63,35 @@ var messageProtocol = protocol{
 type messages struct {
 	e *EP
 
-	// How a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum
-	// lengths are in bytes of data; -1 means that no message may be sent this way now, for example because an
-	// earlier message waits.
+	oneCall
+
+	// Receiving.
+	self uint64 // id of the EP here, which messages of the peer contain
+	window.Window
+	creditKnown             bool   // Credit includes the first window, which the handshake of the peer contains
+	grown                   bool   // grow has tried to enlarge the first window
+	creditsGot, creditsSent uint64 // number of AMCredit messages
+
+	echoes  uint8    // number of echoes that a closing loop-back has sent; see loopback.go
+	sending *Request // message that is sent in fragments and not completely posted; later messages wait
+	inbound *inbound // messages that have arrived in part, the oldest first
+	closed  bool     // the EP is closed, or has started over with a new messages
+	keys    peerKeys
+	lastID  uint64       // id of the latest message that was sent in fragments
+	stream  *stream      // nil until the first use
+	sends   *stream      // stream; nil after StreamEnd
+	tuple   *tupleLink   // nil if messages use no tuple queues
+	counted countedBytes // bytes that Worker.stats includes
+	stalled bool         // a message has lacked credit since the peer last granted some
+
+	tag  tagMessages
+	rndv rndvMessages
+}
+
+// oneCall says how a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum
+// lengths are in bytes of data; -1 means that no message may be sent this way now, for example because an
+// earlier message waits.
+type oneCall struct {
 	am          uct.AMSender     // of the lane for messages
 	words       uct.AMWordSender // of the same lane, or joined
 	name        uint64           // id of the EP at the peer
@@ -75,40 +102,9 @@ type messages struct {
 	maxWord     int              // maximum length of a short active message
 	maxLong     int              // maximum length of a short active message without OpParams.Mem
 	slowTagSend bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
-	mayShort    int              // value of maxShort if asks were false
-	mayCopy     int              // value of maxCopy if asks were false
-
-	// Receiving.
-	self   uint64 // id of the EP here, which messages of the peer contain
-	source uint64 // bits of the peer's tags under tagSources.mask
-	window.Window
-	creditKnown             bool   // Credit includes the first window, which the handshake of the peer contains
-	grown                   bool   // grow has tried to enlarge the first window
-	creditsGot, creditsSent uint64 // number of AMCredit messages
-
-	echoes     uint8      // number of echoes that a closing loop-back has sent; see loopback.go
-	sending    *Request   // message that is sent in fragments and not completely posted; later messages wait
-	inbound    *inbound   // messages that have arrived in part, the oldest first
-	unexpected tagList    // unexpected tagged messages
-	rndv       *announced // messages with an RTS that were not fetched yet, the latest first
-	closed     bool       // the EP is closed, or has started over with a new messages
-	next       *messages  // list of the closed ones with unreceived messages,
-	prev       *messages  // in the order in which they were closed
-	keys       peerKeys
-	from       [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
-	choice     schemeChoice                   // the latest choice of a scheme; length 0 if there is none
-	lastID     uint64                         // id of the latest message that was sent in fragments
-	stream     *stream                        // nil until the first use
-	sends      *stream                        // stream; nil after StreamEnd
-	tuple      *tupleLink                     // nil if messages use no tuple queues
-	queue      *sendQueue                     // nil until a tagged message has lacked credit
-	sender     *blockedSender                 // nil until the peer has lacked credit for a tagged message
-	joined     joinedWords                    // words of a lane that does not implement AMWordSender
-	counted    countedBytes                   // bytes that Worker.stats includes
-	stalled    bool                           // a message has lacked credit since the peer last granted some
-
-	byName map[uint64]*announced // messages of rndv by the sender's id; nil until the first withdrawal
-	steps  uint64                // number of messages that were entered into byName
+	mayShort    int              // value of maxShort if slowTagSend were false
+	mayCopy     int              // value of maxCopy if slowTagSend were false
+	joined      joinedWords      // words of a lane that does not implement AMWordSender
 }
 
 // holdsBack reports whether a message waits, so that all later ones wait: all except r, which may
@@ -152,7 +148,8 @@ func (e *EP) messaging() *messages {
 }
 
 func (e *EP) newMessages() {
-	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, mayShort: -1, mayCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
+	e.msgs = &messages{e: e, self: e.id}
+	e.msgs.unbind()
 	e.roles.pinned |= wireup.Set(wireup.AM)
 	e.msgs.Window = window.Closed()
 	if e.link != nil {

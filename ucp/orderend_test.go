@@ -168,7 +168,7 @@ func TestOrder_HostileSender(t *testing.T) {
 	}
 	recv, err := w.TagRecv(nil, 5, exact, nil, nil)
 	require.NoError(t, err)
-	o := wire.Offer{EP: e.id, Query: e.msgs.sender.query.Number, Message: 1, Tag: 6} // does not fit
+	o := wire.Offer{EP: e.id, Query: e.msgs.tag.sender.query.Number, Message: 1, Tag: 6} // does not fit
 	b := (&wire.RTS{ID: 1, Length: 10}).Append(o.Append(nil))
 	refused(b, func() bool { return w.handleOffer(b, nil) })
 	require.True(t, recv.Cancel())

@@ -33,7 +33,7 @@ func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagIn
 		case p.from == nil:
 			return nil, TagInfo{}, false
 		case remove:
-			if u := p.from.sender.remove(p); u != nil {
+			if u := p.from.tag.sender.remove(p); u != nil {
 				return u, u.info(), true
 			}
 			return nil, TagInfo{}, false

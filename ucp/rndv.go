@@ -37,6 +37,16 @@ var rndvProtocol = protocol{
 	},
 }
 
+// rndvMessages is the state of an EP for rendezvous messages of the peer, and its choices for those that it sends.
+type rndvMessages struct {
+	first  *announced            // messages with an RTS that were not fetched yet, the latest first
+	byName map[uint64]*announced // messages of first by the sender's id; nil until the first withdrawal
+	steps  uint64                // number of messages that were entered into byName
+
+	from   [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
+	choice schemeChoice                   // the latest choice of a scheme; length 0 if there is none
+}
+
 // announced is a rendezvous message: its RTS has arrived, and its data is still at the sender. The receiver fetches or
 // refuses it, once.
 type announced struct {
@@ -47,10 +57,10 @@ type announced struct {
 	addr uint64    // address of the data at the sender, if there is a key
 	key  []byte    // packed key for the data; empty if gets cannot read the data
 
-	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
+	next, prev *announced // in rndvMessages.first; next also in messageState.freeRTS
 
 	keeper keeper // owner of the record; nil if a withdrawal need not be reported
-	named  bool   // in messages.byName; then all later messages in the list messages.rndv are there too
+	named  bool   // in rndvMessages.byName; then all later messages in rndvMessages.first are there too
 }
 
 // keeper owns the record of a rendezvous message that no receive has matched.
@@ -69,11 +79,11 @@ func announcedBy(e *EP, m *wire.RTS) announced {
 // newAnnounced is announcedBy in a record that the caller must free.
 func newAnnounced(e *EP, m *wire.RTS) *announced {
 	w := e.w
-	a := w.freeAnnounced
+	a := w.messages.freeRTS
 	if a == nil {
 		a = &announced{}
 	} else {
-		w.freeAnnounced = a.next
+		w.messages.freeRTS = a.next
 	}
 	*a = announcedBy(e, m)
 	a.enlist()
@@ -100,8 +110,8 @@ func (a *announced) dropLongKey() {
 func (a *announced) free() {
 	w := a.e.w
 	a.delist()
-	*a = announced{next: w.freeAnnounced}
-	w.freeAnnounced = a
+	*a = announced{next: w.messages.freeRTS}
+	w.messages.freeRTS = a
 }
 
 // checkFetchable returns why the data is no longer available; nil if it is.
@@ -402,7 +412,7 @@ type schemeChoice struct {
 // the next message often has the same length, and computing the costs of all schemes takes as many instructions as
 // the rest of a rendezvous.
 func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
-	c := &e.messaging().choice
+	c := &e.messaging().rndv.choice
 	if c.n != n || c.to != to || n == 0 {
 		v := e.rndvChoices(n, to)
 		s = v.Choose(n, e.w.ctx.cfg.rndvScheme())

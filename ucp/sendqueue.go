@@ -48,11 +48,11 @@ func (m *messages) block(r *Request) {
 	if w.tag.matcher != nil || r.msg.ch.eagerID != wire.AMTag {
 		return
 	}
-	q := m.queue
+	q := m.tag.queue
 	if q == nil {
 		q = &sendQueue{m: m}
 		q.tags.Init()
-		m.queue = q
+		m.tag.queue = q
 		q.enterAll(r)
 	}
 	if q.credits != m.creditsGot+1 {
@@ -129,7 +129,7 @@ func (q *sendQueue) remove(t *queuedTag) {
 func (r *Request) enterQueue() {
 	m := r.ep.msgs
 	m.unbind()
-	m.queue.enter(r)
+	m.tag.queue.enter(r)
 }
 
 // chooseTag is chooseSend for a tagged message. It does not change the stage of an offered message.
@@ -168,14 +168,14 @@ func (r *Request) askTagBack() bool {
 func (r *Request) leaveQueue() {
 	if m := r.ep.msgs; r.msg != nil && r.msg.queued != nil {
 		m.dequeue(r)
-		m.queue.canceled()
+		m.tag.queue.canceled()
 	}
 }
 
 // dequeue removes a request that no longer waits from the queue.
 func (m *messages) dequeue(r *Request) {
 	if t := r.msg.queued; t != nil {
-		m.queue.remove(t)
+		m.tag.queue.remove(t)
 	}
 }
 
@@ -242,7 +242,7 @@ func (q *sendQueue) replies() bool { return q != nil && (q.blocked || q.query.Ki
 var replyStage = stage{
 	name: "reply", role: wireup.AM, unfenced: true, completed: (*Request).replied,
 	post: func(r *Request) error {
-		if q := r.ep.msgs.queue; q != nil {
+		if q := r.ep.msgs.tag.queue; q != nil {
 			return q.post(r.stage.lane(r.ep))
 		}
 		return nil
@@ -250,8 +250,8 @@ var replyStage = stage{
 }
 
 func (r *Request) replied() {
-	if m := r.ep.msgs; m != nil && m.queue != nil {
-		m.queue.replyQueued = false
+	if m := r.ep.msgs; m != nil && m.tag.queue != nil {
+		m.tag.queue.replyQueued = false
 	}
 	r.answered()
 }
@@ -383,7 +383,7 @@ func (r *Request) acceptOffer() bool {
 	if !r.isOffered() {
 		return false
 	}
-	r.ep.msgs.queue.matched()
+	r.ep.msgs.tag.queue.matched()
 	return true
 }
 
@@ -416,18 +416,18 @@ func (w *Worker) handleQuery(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	e := w.connected(c.EP)
-	if e == nil || e.msgs == nil || e.msgs.queue == nil || e.closing.aborting != ucs.StatusOK {
+	if e == nil || e.msgs == nil || e.msgs.tag.queue == nil || e.closing.aborting != ucs.StatusOK {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	q := e.msgs.queue
+	q := e.msgs.tag.queue
 	q.query.Kind = wire.QueryNone
 	if c.Returned {
 		q.returned()
 	} else {
 		q.matched()
 	}
-	if e.msgs.queue == q && c.Kind != wire.QueryNone {
+	if e.msgs.tag.queue == q && c.Kind != wire.QueryNone {
 		q.query = c
 		q.reply()
 	}

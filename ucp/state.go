@@ -93,17 +93,17 @@ func (s *stateText) messages(m *messages) {
 		s.line("    arriving in parts: message %d, %d of %d bytes", in.id, in.got, in.total)
 	}
 	announced := 0
-	for a := m.rndv; a != nil; a = a.next {
+	for a := m.rndv.first; a != nil; a = a.next {
 		announced++
 	}
 	if announced > 0 {
 		s.line("    %d messages announced by the peer (RTS) and not received", announced)
 	}
 	s.tuples(m)
-	if q := m.queue; q != nil {
+	if q := m.tag.queue; q != nil {
 		s.line("    queue of tagged messages: %d queued, offered %t, reply due %t, blocked %t", q.tags.Unexpected(), q.offered != nil, q.replyQueued, q.blocked)
 	}
-	if b := m.sender; b != nil {
+	if b := m.tag.sender; b != nil {
 		s.line("    the peer lacks credit for tagged messages: %t, query outstanding %t, query to send %t", b.blocked, b.query.Kind != wire.QueryNone, b.unsent)
 	}
 	if m.sending != nil {

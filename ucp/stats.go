@@ -9,8 +9,9 @@ import (
 // workerStats counts events that explain slow or missing operations. An operation that is posted or arrives in one
 // call changes no counter.
 type workerStats struct {
-	root  *stats.Node
-	spans spans
+	root    *stats.Node
+	spans   spans
+	traffic [epClasses]classStats
 
 	badMessages       stats.Counter // messages of peers that were malformed or late
 	droppedMessages   stats.Counter // unreceived messages of disconnected peers that were dropped at the limit

@@ -34,6 +34,16 @@ type tagState struct {
 	lastProbe   uint64           // number of the newest probe
 }
 
+// tagMessages is the state of an EP for tagged messages.
+type tagMessages struct {
+	source     uint64         // bits of the peer's tags under tagSources.mask
+	unexpected tagList        // unexpected messages
+	next       *messages      // list of the messages of destroyed EPs with unexpected messages,
+	prev       *messages      // in the order in which the EPs were destroyed; see leftover.go
+	queue      *sendQueue     // nil until a message has lacked credit
+	sender     *blockedSender // nil until the peer has lacked credit for a message
+}
+
 // tagProtocol implements tagged messages.
 var tagProtocol = protocol{
 	init: func(w *Worker) { w.tag.table.Init() },
@@ -49,34 +59,34 @@ var tagProtocol = protocol{
 		}
 	},
 	accepted:  func(e *EP) { e.w.trimLeft(e.peer.Addr.UUID()) },
-	messaging: func(e *EP) { e.msgs.source = e.w.tag.sources.sourceOf(e.peer.Addr.Key) },
+	messaging: func(e *EP) { e.msgs.tag.source = e.w.tag.sources.sourceOf(e.peer.Addr.Key) },
 	deferred: func(e *EP) {
 		if e.msgs != nil {
-			e.msgs.queue.reply()
-			e.msgs.sender.expireReserved()
+			e.msgs.tag.queue.reply()
+			e.msgs.tag.sender.expireReserved()
 		}
 	},
 	ready: func(e *EP) {
-		if e.msgs != nil && e.msgs.queue.replies() {
+		if e.msgs != nil && e.msgs.tag.queue.replies() {
 			e.w.schedule(e)
 		}
 	},
-	granted: func(e *EP) { e.msgs.sender.unblock() },
+	granted: func(e *EP) { e.msgs.tag.sender.unblock() },
 	lanesClosing: func(e *EP, _ ucs.Status) {
 		if e.msgs != nil {
-			e.msgs.queue = nil
+			e.msgs.tag.queue = nil
 		}
 	},
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.loseAnnounced(st) },
 	discard: func(e *EP) {
 		if e.msgs != nil {
-			e.msgs.sender.returnReserved()
+			e.msgs.tag.sender.returnReserved()
 		}
 	},
 	destroyed: func(e *EP) {
 		if e.msgs != nil {
 			e.msgs.leave()
-			e.msgs.sender.unblock()
+			e.msgs.tag.sender.unblock()
 		}
 	},
 	closing:   func(w *Worker) { w.tag.slowTagRecv = true },

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// tagSources is the rule of RestrictTags: which tagged messages each peer may send. messages.source
+// tagSources is the rule of RestrictTags: which tagged messages each peer may send. tagMessages.source
 // caches the value for the peer of a connection.
 type tagSources struct {
 	mask uint64 // 0: every peer may send every tag
@@ -35,15 +35,15 @@ func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
 }
 
 // maySend reports whether the peer of m may send a message with this tag.
-func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.tag.sources.mask == m.source }
+func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.tag.sources.mask == m.tag.source }
 
 // setSource updates the cached source after RestrictTags. m may be nil.
 func (m *messages) setSource() {
 	if m == nil {
 		return
 	}
-	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key)
-	if m.source == noSource {
+	m.tag.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key)
+	if m.tag.source == noSource {
 		m.e.w.refuseSource(m)
 	}
 }
@@ -51,7 +51,7 @@ func (m *messages) setSource() {
 // checkSource drops an unexpected message if its peer may not send it.
 func (u *TagMessage) checkSource() {
 	m := u.msgs
-	m.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key) // the EP may be destroyed, and RestrictTags has not updated its messages
+	m.tag.source = m.e.w.tag.sources.sourceOf(m.e.peer.Addr.Key) // the EP may be destroyed, and RestrictTags has not updated its messages
 	switch {
 	case m.e.w.maySend(m, u.node.Tag):
 		return
@@ -132,7 +132,7 @@ type sourcedArrivals Worker
 func (a *sourcedArrivals) HandleAM(data []byte, d uct.Desc) bool {
 	w := (*Worker)(a)
 	if m := w.messages.latest; len(data) > wire.HeadLen && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) &&
-		binary.LittleEndian.Uint64(data)&w.tag.sources.mask == m.source {
+		binary.LittleEndian.Uint64(data)&w.tag.sources.mask == m.tag.source {
 		return (*tagArrivals)(w).HandleAM(data, d)
 	}
 	w.handleTag(data)

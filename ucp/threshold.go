@@ -72,10 +72,10 @@ func (e *EP) classOf(mem *region.Mem) memoryClass {
 // which may be nil: by cost, unless Config.RndvThresh says it.
 func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
 	m, k := e.messaging(), e.classOf(mem)
-	if m.from[k].From == 0 {
-		m.from[k] = e.threshold(k)
+	if m.rndv.from[k].From == 0 {
+		m.rndv.from[k] = e.threshold(k)
 	}
-	return &m.from[k]
+	return &m.rndv.from[k]
 }
 
 // threshold returns the length for buffers that are both of the same class.
@@ -107,7 +107,7 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 // forgetChoices drops the chosen thresholds and schemes: the EP has other lanes.
 func (e *EP) forgetChoices() {
 	if e.msgs != nil {
-		e.msgs.from, e.msgs.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
+		e.msgs.rndv.from, e.msgs.rndv.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
 	}
 }
 

@@ -51,8 +51,8 @@ func (s *classStats) addTo(n *stats.Node) {
 // trafficProtocol counts for the classes of EPs.
 var trafficProtocol = protocol{
 	init: func(w *Worker) {
-		for c := range w.traffic {
-			w.traffic[c].addTo(w.stats.root.Child("ep@" + epClassNames[c]))
+		for c := range w.stats.traffic {
+			w.stats.traffic[c].addTo(w.stats.root.Child("ep@" + epClassNames[c]))
 		}
 	},
 	laneActivated: func(e *EP) {
@@ -75,7 +75,7 @@ var trafficProtocol = protocol{
 	},
 }
 
-func (e *EP) classStats() *classStats { return &e.w.traffic[e.class()] }
+func (e *EP) classStats() *classStats { return &e.w.stats.traffic[e.class()] }
 
 // countedBytes are the bytes of the messages of a connection that are counted.
 type countedBytes struct{ sent, received int64 }

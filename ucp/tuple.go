@@ -177,7 +177,7 @@ func (x *tuples) Before(u *TagMessage) *match.Msg[*TagMessage] {
 
 // LastUnexpected implements tuple.Conn.
 func (l *tupleLink) LastUnexpected() *match.Msg[*TagMessage] {
-	if u := l.m.unexpected.last; u != nil {
+	if u := l.m.tag.unexpected.last; u != nil {
 		return &u.node
 	}
 	return nil
@@ -186,7 +186,7 @@ func (l *tupleLink) LastUnexpected() *match.Msg[*TagMessage] {
 // Requeue implements tuple.Worker.
 func (x *tuples) Requeue(u *TagMessage) {
 	x.w.tag.table.Remove(&u.node)
-	u.msgs.unexpected.remove(u)
+	u.msgs.tag.unexpected.remove(u)
 	u.storeUnexpected()
 }
 
@@ -217,9 +217,9 @@ func (x *tuples) withArrivalOrder(h uct.AMHandler) uct.AMHandler {
 			return handle(data, desc)
 		}
 		m.tuple.in.BeforeArrival(h.Word)
-		last := m.unexpected.last
+		last := m.tag.unexpected.last
 		keep := handle(data, desc)
-		if u := m.unexpected.last; u == nil || u == last {
+		if u := m.tag.unexpected.last; u == nil || u == last {
 			m.tuple.in.AfterArrival(nil)
 		} else {
 			m.tuple.in.AfterArrival(&u.node)

@@ -25,7 +25,7 @@ type TagMessage struct {
 	released  bool       // the user has released it while fragments are missing
 	uncharged bool       // offered out of turn, and not charged
 
-	next, prev *TagMessage // in messages.unexpected while it is in the table; otherwise in Worker.tag.idle
+	next, prev *TagMessage // in tagMessages.unexpected while it is in the table; otherwise in Worker.tag.idle
 }
 
 // maxIdleMessages is the maximum length of the free list of TagMessages.
@@ -48,12 +48,12 @@ func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 // storeUnexpected adds a message to the unexpected messages.
 func (u *TagMessage) storeUnexpected() {
 	u.w.tag.table.Keep(&u.node)
-	u.msgs.unexpected.add(u)
+	u.msgs.tag.unexpected.add(u)
 }
 
 // unlink is called when the message was removed from the table.
 func (u *TagMessage) unlink() *TagMessage {
-	u.msgs.unexpected.remove(u)
+	u.msgs.tag.unexpected.remove(u)
 	if u.msgs.closed {
 		u.msgs.leftFewer(u)
 	}
@@ -244,7 +244,7 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 	if m == nil {
 		return
 	}
-	for u := m.unexpected.first; u != nil; {
+	for u := m.tag.unexpected.first; u != nil; {
 		next := u.next
 		if u.rndv != nil {
 			u.failRest(st)
@@ -258,9 +258,9 @@ func (m *messages) loseAnnounced(st ucs.Status) {
 func (w *Worker) trimLeft(uuid uint64) {
 	room := w.leftRoom(uuid)
 	for m := w.tag.leftFirst; m != nil && w.messages.leftOf[uuid] > room; {
-		next := m.next
+		next := m.tag.next
 		if m.e.peer.Addr.UUID() == uuid {
-			for m.unexpected.first != nil && w.messages.leftOf[uuid] > room {
+			for m.tag.unexpected.first != nil && w.messages.leftOf[uuid] > room {
 				m.dropFirst()
 			}
 		}

@@ -58,23 +58,23 @@ func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 // announcedAs returns the announced message with the sender's id; nil if there is
 // none. It first adds the messages that arrived since the last call to the index.
 func (m *messages) announcedAs(id uint64) *announced {
-	for a := m.rndv; a != nil && !a.named; a = a.next {
-		if m.byName == nil {
-			m.byName = map[uint64]*announced{}
+	for a := m.rndv.first; a != nil && !a.named; a = a.next {
+		if m.rndv.byName == nil {
+			m.rndv.byName = map[uint64]*announced{}
 		}
-		m.byName[a.id], a.named = a, true // a peer that follows the protocol sends no id twice; otherwise one of them is found
-		m.steps++
+		m.rndv.byName[a.id], a.named = a, true // a peer that follows the protocol sends no id twice; otherwise one of them is found
+		m.rndv.steps++
 	}
-	return m.byName[id]
+	return m.rndv.byName[id]
 }
 
 // unname removes a message from the index of ids.
 func (m *messages) unname(a *announced) {
-	if m.byName[a.id] == a {
-		delete(m.byName, a.id)
+	if m.rndv.byName[a.id] == a {
+		delete(m.rndv.byName, a.id)
 	}
-	if len(m.byName) == 0 {
-		m.byName = nil
+	if len(m.rndv.byName) == 0 {
+		m.rndv.byName = nil
 	}
 }
 
@@ -95,20 +95,20 @@ func (e *EP) dropAnnounced() {
 	if m == nil {
 		return
 	}
-	for a := m.rndv; a != nil; {
+	for a := m.rndv.first; a != nil; {
 		next := a.next
 		m.giveUp(a, ucs.StatusPeerClosed)
 		a = next
 	}
 }
 
-// enlist adds a to messages.rndv of its connection.
+// enlist adds a to rndvMessages.first of its connection.
 func (a *announced) enlist() {
 	m := a.msgs
-	if a.next = m.rndv; a.next != nil {
+	if a.next = m.rndv.first; a.next != nil {
 		a.next.prev = a
 	}
-	m.rndv = a
+	m.rndv.first = a
 }
 
 // delist removes a from that list.
@@ -122,6 +122,6 @@ func (a *announced) delist() {
 	if a.prev != nil {
 		a.prev.next = a.next
 	} else {
-		a.msgs.rndv = a.next
+		a.msgs.rndv.first = a.next
 	}
 }

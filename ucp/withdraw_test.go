@@ -66,7 +66,7 @@ func TestCancel_AnnouncedHeld(t *testing.T) {
 		require.Equal(t, "header", string(active.Header))
 		active.Release()
 		require.ErrorIs(t, p.finish(tagged.Recv(make([]byte, rndvLen), nil, nil)), ucs.ErrCanceled)
-		require.Nil(t, p.b.from(p).msgs.rndv)
+		require.Nil(t, p.b.from(p).msgs.rndv.first)
 	})
 }
 
@@ -123,9 +123,9 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 		}
 		p.unexpected(0)
 		m := p.b.from(p).msgs
-		assert.Equal(t, uint64(n), m.steps)
-		assert.Nil(t, m.rndv)
-		assert.Nil(t, m.byName)
+		assert.Equal(t, uint64(n), m.rndv.steps)
+		assert.Nil(t, m.rndv.first)
+		assert.Nil(t, m.rndv.byName)
 	}
 }
 

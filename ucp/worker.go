@@ -49,16 +49,14 @@ type Worker struct {
 	stats           workerStats
 
 	// State of protocols; the state of tagged messages is above.
-	messages      messageState
-	freeAnnounced *announced
-	tuples        *tuples // nil if messages use no tuple queues; see tuple.go
-	active        activeHandlers
-	streams       streamState
-	transfers     transferState
-	rma           rmaState
-	connecting    connectState
-	inspections   inspections
-	traffic       [epClasses]classStats
+	messages    messageState
+	tuples      *tuples // nil if messages use no tuple queues; see tuple.go
+	active      activeHandlers
+	streams     streamState
+	transfers   transferState
+	rma         rmaState
+	connecting  connectState
+	inspections inspections
 }
 
 // todo is the deferred work of a worker.
