@@ -3,6 +3,7 @@ package ucxpeer
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ucxtcp"
@@ -35,11 +36,15 @@ type Config struct {
 	// message that would exceed it by MaxHeld breaks its connection. 0: 16 times MaxHeld.
 	MaxHeldTotal int
 	// MaxPeerEPs bounds the EPs that peers have made and that the program has neither asked for by NewEP nor admitted by
-	// EP.Admit. One more is not made, and Stats.Refused counts it. 0: 1024.
+	// EP.Admit. One more is not made: the endpoint of the peer fails, and Stats.Refused counts it. 0: 1024.
 	MaxPeerEPs int
 	// MaxPeerEPsPerSource bounds the same for one source: an IPv4 address, or a network of IPv6 (/64). All processes of a
 	// host are one source. 0: 256, at most MaxPeerEPs.
 	MaxPeerEPsPerSource int
+	// KeepaliveInterval is the time between two checks of the peer's endpoint (UCX_KEEPALIVE_INTERVAL) of each EP with peer error
+	// handling that was made by addresses. An EP whose endpoint the peer has removed fails. 0: 20 s. Negative: never; then only the end
+	// of a connection causes a check.
+	KeepaliveInterval time.Duration
 	// SpinPolls is how often a method that waits polls before it sleeps; 0 adapts, negative never sleeps.
 	SpinPolls int
 }
@@ -51,6 +56,7 @@ const (
 	heldTotal         = 16 // default of MaxHeldTotal, in MaxHeld
 	defaultPeerEPs    = 1024
 	defaultPerSource  = 256
+	defaultKeepalive  = 20 * time.Second
 )
 
 // withDefaults returns c with the defaults in place of zeros.
@@ -71,6 +77,9 @@ func (c Config) withDefaults() (Config, error) {
 	set(&c.MaxActive, defaultMaxBytes)
 	set(&c.MaxHeld, defaultMaxBytes)
 	set(&c.MaxPeerEPs, defaultPeerEPs)
+	if c.KeepaliveInterval == 0 {
+		c.KeepaliveInterval = defaultKeepalive
+	}
 	set(&c.MaxPeerEPsPerSource, min(defaultPerSource, c.MaxPeerEPs))
 	set(&c.MaxHeldTotal, min(c.MaxHeld, math.MaxInt/heldTotal)*heldTotal)
 	return c, nil

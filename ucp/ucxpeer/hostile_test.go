@@ -572,10 +572,9 @@ func TestHostile_ManyEPs(t *testing.T) {
 	}
 	assert.Zero(t, w.Stats().Refused)
 	h.open()
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		w.Progress()
-		return w.Stats().Refused == 1
-	})
+	h.expectBroken() // so that the peer does not wait for a reply
+	assert.Equal(t, uint64(1), w.Stats().Refused)
+	assert.Zero(t, w.Stats().Malformed)
 }
 
 // TestPeerEPs: EPs that the program has admitted do not count, and the program says how many others there may be.
@@ -607,12 +606,24 @@ func TestPeerEPs(t *testing.T) {
 	}
 	assert.Zero(t, w.Stats().Refused)
 	h.open()
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		w.Progress()
-		return w.Stats().Refused == 1
-	})
+	h.expectBroken()
+	assert.Equal(t, uint64(1), w.Stats().Refused)
 	_, err := ucxpeer.NewWorker(ucxpeer.Config{MaxPeerEPsPerSource: -1})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// TestPeerEPs_Removed: a peer that has an EP and asks for one more than the limit is told by that EP.
+func TestPeerEPs_Removed(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
+	h := newHostile(t, w)
+	h.connect()
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, ConnSN: 1, SrcEP: 0x4002})
+	m := h.readWireup()
+	assert.Equal(t, ucxwire.WireupEPRemoved, m.Type)
+	assert.Equal(t, uint64(0x4002), m.DstEP)
+	assert.Equal(t, uint64(1), w.Stats().Refused)
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001}) // the first one is there
+	assert.Equal(t, ucxwire.WireupReply, h.readWireup().Type)
 }
 
 // TestHostile_LeavesMessages: a peer that connects, sends and leaves again and again is cut off in the end; when the

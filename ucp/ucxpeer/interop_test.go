@@ -59,6 +59,8 @@ func TestUCX(t *testing.T) {
 		{"Networks", testNetworks},
 		{"Several Devices", testSeveralDevices},
 		{"Endpoint Removed", testEndpointRemoved},
+		{"Endpoint Refused", testEndpointRefused},
+		{"Keepalive", testKeepalive},
 		{"Stream", testStream},
 		{"Put Get Of UCXMemory", testPutGetOfUCXMemory},
 		{"Put Get Of Go Memory", testPutGetOfGoMemory},
@@ -145,6 +147,15 @@ func (p *program) tell(format string, args ...any) {
 // result makes progress until the program has replied, and returns what it said behind ok.
 func (p *program) result() string {
 	p.t.Helper()
+	line := p.line()
+	rest, fine := strings.CutPrefix(line, "ok")
+	require.True(p.t, fine, "the program with UCX: %s", line)
+	return strings.TrimSpace(rest)
+}
+
+// line makes progress until the program has replied.
+func (p *program) line() string {
+	p.t.Helper()
 	line, ok := "", false
 	p.until(func() bool {
 		select {
@@ -154,9 +165,8 @@ func (p *program) result() string {
 			return false
 		}
 	})
-	rest, fine := strings.CutPrefix(line, "ok")
-	require.True(p.t, ok && fine, "the program with UCX: %s", line)
-	return strings.TrimSpace(rest)
+	require.True(p.t, ok, "the program with UCX has exited")
+	return line
 }
 
 // do is tell and result.
@@ -556,6 +566,57 @@ func testEndpointRemoved(t *testing.T, ucx string) {
 	})
 }
 
+// testKeepalive has each side check the endpoint of the other as often as in an hour at the default interval, or in a week: nothing
+// is lost, and what one side keeps for the other does not grow.
+func testKeepalive(t *testing.T, ucx string) {
+	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond})
+	p := &pair{startUCX(t, ucx, w, "UCX_KEEPALIVE_INTERVAL=1ms"), nil, modes[1].name}
+	p.ep = modes[1].connect(t, w, p.program)
+	p.settle()
+	checks := testenv.Rounds(180, 7*24*180)
+	for want := uint64(checks); w.Stats().Checks < want; {
+		before := w.Stats().Checks
+		p.until(func() bool { return w.Stats().Checks >= min(before+1000, want) })
+		p.settle() // between them, both sides send
+	}
+	require.NoError(t, p.ep.Err())
+	stats := w.Stats()
+	stats.Checks = 0
+	assert.Equal(t, ucxpeer.Stats{}, stats)
+	p.close(true)
+}
+
+// testEndpointRefused: UCX finds out at once that it gets no endpoint because the worker has too many. The one that has an endpoint
+// is not affected.
+func testEndpointRefused(t *testing.T, ucx string) {
+	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
+	first := startUCX(t, ucx, w)
+	first.do("errors")
+	first.do("connect %x", w.Address())
+	sync := func() {
+		first.tell("syncsend 1 8 1")
+		require.NoError(t, first.wait(w.TagRecv(make([]byte, 8), 1, ^uint64(0), nil, nil)))
+		first.result()
+	}
+	sync()
+	for _, errors := range []bool{true, false} {
+		p := startUCX(t, ucx, w)
+		if errors {
+			p.do("errors")
+		}
+		p.do("connect %x", w.Address())
+		p.tell("syncsend 1 8 1")
+		reasons := []string{"Endpoint timeout", "Connection reset by remote peer"} // of UCX for a connection that has ended
+		reason, _ := strings.CutPrefix(p.line(), "failed: ")
+		assert.Contains(t, reasons, reason)
+		if errors {
+			assert.Contains(t, reasons, p.do("lost"))
+		}
+	}
+	assert.Equal(t, uint64(2), w.Stats().Refused)
+	sync()
+}
+
 // network is a device on which the two meet, by an address of one family.
 type network struct {
 	device, family string
@@ -769,10 +830,11 @@ func testAtomicsOnGoMemory(t *testing.T, ucx string) {
 	})
 }
 
-// testKill kills the program at random points, with operations of all types in progress. Each ends, with the reason.
+// testKill kills the program at random points, running and stopped, with operations of all types in progress. Each ends, with the
+// reason. A program that continues after it was stopped loses nothing.
 func testKill(t *testing.T, ucx string) {
 	random := rand.New(rand.NewPCG(7, 7))
-	for round := range testenv.Rounds(4, 200) {
+	for round := range testenv.Rounds(6, 200) {
 		m := modes[round%len(modes)]
 		w := newWorker(t, ucxpeer.Config{})
 		p := &pair{startUCX(t, ucx, w), nil, m.name}
@@ -786,22 +848,34 @@ func testKill(t *testing.T, ucx string) {
 		}
 		p.tell("tagsend 1000 %d 1", 1<<20)
 		steps := random.IntN(400)
-		for step := range steps {
-			switch step % 40 {
-			case 0:
-				add(p.ep.TagSend(1, pattern(1<<random.IntN(21), 1), nil))
-				add(p.ep.TagSendSync(2, pattern(1<<random.IntN(16), 1), nil))
-				add(p.ep.Put(pattern(1<<16, 1), addr, key, nil))
-				add(p.ep.Get(make([]byte, 1<<16), addr, key, nil))
-				add(p.ep.SendActive(7, []byte("header"), pattern(1<<random.IntN(18), 1), &ucxpeer.OpParams{Reply: true}))
-				add(p.ep.StreamSend(pattern(100, 1), nil))
-				add(p.ep.StreamRecv(make([]byte, 10), true, nil))
-				add(p.ep.AtomicPost(uct.AtomicAdd, 8, 1, addr, key))
-				add(p.ep.Flush())
-			case 20:
-				add(w.TagRecv(make([]byte, 1<<20), 1000, ^uint64(0), nil, nil))
+		work := func(steps int) {
+			for step := range steps {
+				switch step % 40 {
+				case 0:
+					add(p.ep.TagSend(1, pattern(1<<random.IntN(21), 1), nil))
+					add(p.ep.TagSendSync(2, pattern(1<<random.IntN(16), 1), nil))
+					add(p.ep.Put(pattern(1<<16, 1), addr, key, nil))
+					add(p.ep.Get(make([]byte, 1<<16), addr, key, nil))
+					add(p.ep.SendActive(7, []byte("header"), pattern(1<<random.IntN(18), 1), &ucxpeer.OpParams{Reply: true}))
+					add(p.ep.StreamSend(pattern(100, 1), nil))
+					add(p.ep.StreamRecv(make([]byte, 10), true, nil))
+					add(p.ep.AtomicPost(uct.AtomicAdd, 8, 1, addr, key))
+					add(p.ep.Flush())
+				case 20:
+					add(w.TagRecv(make([]byte, 1<<20), 1000, ^uint64(0), nil, nil))
+				}
+				w.Progress()
 			}
-			w.Progress()
+		}
+		work(steps)
+		if end := (round + round/len(modes)) % 3; end > 0 { // stopped
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+			work(random.IntN(200))
+			if end == 2 { // it continues
+				require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+				require.NoError(t, p.wait(p.ep.Flush()))
+				work(random.IntN(40))
+			}
 		}
 		require.NoError(t, p.cmd.Process.Kill())
 		add(p.ep.TagSendSync(3, pattern(8, 1), nil))

@@ -1,7 +1,9 @@
 package ucxpeer_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/ucxwire"
 	"github.com/gucx/gucx/ucp/ucxpeer"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
 // wireup sends a wireup message with the address of a UCX worker.
@@ -137,6 +140,67 @@ func TestRemoved_Check(t *testing.T) {
 	assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
 }
 
+// TestKeepalive: an EP checks the endpoint of its peer again and again, and fails if that is not there.
+func TestKeepalive(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond})
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	for range 3 {
+		m := h.readWireup()
+		assert.Equal(t, ucxwire.WireupEPCheck, m.Type)
+		assert.Equal(t, uint64(0x4001), m.DstEP)
+		assert.Equal(t, h.target.Devices, m.Address.Devices, "the peer replies to this address")
+	}
+	require.NoError(t, e.Err())
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, ErrMode: ucxwire.ErrModePeer, SrcEP: 7, DstEP: h.ep})
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return e.Err() != nil })
+	assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
+}
+
+// TestKeepalive_Sleeps: a worker that sleeps wakes up for the checks, and one whose EPs send none sets no time.
+func TestKeepalive_Sleeps(t *testing.T) {
+	a := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond, SpinPolls: 1})
+	b := newWorker(t, ucxpeer.Config{KeepaliveInterval: -1})
+	p := &two{t: t, a: a, b: b}
+	var err error
+	p.ab, err = a.NewEP(b.Address(), ucxpeer.EPConfig{PeerErrors: true})
+	require.NoError(t, err)
+	p.ba, err = b.NewEP(a.Address(), ucxpeer.EPConfig{PeerErrors: true})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- a.Serve(ctx) }()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { b.Progress(); return b.Stats().Checks >= 10 })
+	stop()
+	assert.ErrorIs(t, <-served, context.Canceled)
+	assert.Zero(t, a.Stats().Checks)
+}
+
+// TestKeepalive_Blocked: checks of a peer that does not read do not accumulate.
+func TestKeepalive_Blocked(t *testing.T) {
+	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: -1, TCP: ucxtcp.Config{SndBuf: 4 << 10, TxBuf: 1}})
+	h := newHostile(t, w)
+	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	sends := 0
+	var last *ucxpeer.Request
+	for ; last.Done(); sends++ { // until the connection is full
+		var err error
+		last, err = e.TagSend(1, make([]byte, 8000), nil)
+		require.NoError(t, err)
+		w.Progress()
+	}
+	for range 100 {
+		w.Alarm(0)
+	}
+	for range sends {
+		id, _ := h.read()
+		require.Equal(t, ucxwire.IDEager, id)
+	}
+	require.True(t, last.Done())
+	w.Alarm(0)
+	assert.Equal(t, ucxwire.WireupEPCheck, h.readWireup().Type)
+}
+
 // TestRemoved_NoCheck: an endpoint without error handling is not checked, as UCX takes its id for a pointer.
 func TestRemoved_NoCheck(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
@@ -206,7 +270,8 @@ func TestRemoved_Reply(t *testing.T) {
 		h := newHostile(t, w)
 		h.dial()
 		h.wireup(check)
-		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { w.Progress(); return w.Stats().Refused == 1 })
+		h.expectBroken()
+		assert.Equal(t, uint64(1), w.Stats().Refused)
 	})
 }
 

@@ -224,6 +224,9 @@ func (e *EP) setRemote(id uint64) bool {
 		return e.remote == id
 	}
 	e.remote = id
+	if e.hasChecks() {
+		e.w.setAlarm()
+	}
 	return true
 }
 
@@ -273,7 +276,7 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 	}
 	defer w.dropPeer(p)
 	if !w.mayAccept(a.conn) {
-		w.stats.Refused++
+		w.refuse(a, m)
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)
@@ -292,17 +295,17 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 }
 
 // peerFinished is called by the transport when the peer sends no more on the connection of an EP: perhaps it has closed its
-// endpoint. A check finds out: if the endpoint is not there, the peer replies with WireupEPRemoved. Endpoints without
-// error handling are not checked: UCX uses their ids as pointers.
+// endpoint.
 func (w *Worker) peerFinished(c *ucxtcp.Conn) {
-	if e := w.lanes[c.EP()]; e != nil && e.errMode == ucxwire.ErrModePeer && e.remote != 0 && e.sock == nil {
-		e.sendWireup(ucxwire.WireupEPCheck, w.address())
+	if e := w.lanes[c.EP()]; e != nil && e.hasChecks() {
+		e.check()
 	}
 }
 
 // checkEP replies to a check of an endpoint that is not there: on an EP to the peer that checks, or on one that is made for the
 // reply. If there is none, the peer learns of it from the end of the connection.
 func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
+	w.stats.Checks++
 	if w.eps.Find(m.DstEP) != nil {
 		return
 	}
@@ -314,11 +317,32 @@ func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	if e == nil || !e.mayAnswer() {
 		return
 	}
-	e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
-		Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, SrcEP: e.id, DstEP: m.SrcEP, Address: w.bareAddress()}))
+	e.sendRemoved(m)
 	if made {
 		w.todo = append(w.todo, func() { _, _ = e.Close(CloseFlush) }) // an error is that of an EP that failed
 		w.engine.Raise()
+	}
+}
+
+// sendRemoved replies to the sender of a message that there is no endpoint for its endpoint, which fails.
+func (e *EP) sendRemoved(m *ucxwire.WireupMsg) {
+	e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
+		Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, SrcEP: e.id, DstEP: m.SrcEP, Address: e.w.bareAddress()}))
+}
+
+var errTooManyEPs = fmt.Errorf("%w: too many endpoints of peers (MaxPeerEPs, MaxPeerEPsPerSource)", ucs.ErrRejected)
+
+// refuse rejects a request for an endpoint, or a check, of a peer that has too many: the endpoint of the peer fails. Without an EP
+// for the reply, the connection of the message ends.
+func (w *Worker) refuse(a arrival, m *ucxwire.WireupMsg) {
+	e := w.openEP(a, m.Address.UUID)
+	if e == nil {
+		w.unanswered(a, errTooManyEPs)
+		return
+	}
+	w.stats.Refused++
+	if e.mayAnswer() {
+		e.sendRemoved(m)
 	}
 }
 
@@ -348,7 +372,7 @@ func (w *Worker) replyEP(a arrival, m *ucxwire.WireupMsg) *EP {
 		return p.back
 	}
 	if !w.mayAccept(a.conn) {
-		w.stats.Refused++
+		w.unanswered(a, errTooManyEPs)
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,6 +75,7 @@ type Stats struct {
 	Late      uint64 // messages that name an EP or a request that is not there, such as one that was closed
 	Unhandled uint64 // active messages without a handler
 	Refused   uint64 // endpoints of peers that were not made
+	Checks    uint64 // checks of endpoints that peers have sent
 	Paused    uint64 // times that a connection was not read because messages had no receive
 	Overflows uint64 // connections that were broken because of Config.MaxHeldTotal
 }
@@ -247,9 +247,6 @@ func (w *Worker) Work() int {
 	}
 	return n
 }
-
-// Alarm implements engine.Owner. Nothing here waits for a time: transports do.
-func (w *Worker) Alarm(time.Duration) {}
 
 // call has the owner's goroutine call f. Any goroutine. false: the worker is closed.
 func (w *Worker) call(f func()) bool {
