@@ -183,8 +183,12 @@ func TestDecodePrivate_FindsTheLayout(t *testing.T) {
 func TestDecodePrivate_AnyPort(t *testing.T) {
 	for port := range 1 << 16 {
 		addr := []byte{byte(port >> 8), byte(port)}
-		for _, resource := range []bool{false, true} {
-			p := Private{Version: 2, EP: 3, ErrMode: ErrModePeer, Resource: resource, Address: Address{Version: 1, Release: NoRelease,
+		for i := range 4 {
+			resource, address := i%2 == 1, Address{Version: 1, Release: NoRelease}
+			if i > 1 {
+				address = Address{Version: 2}
+			}
+			p := Private{Version: 2, EP: 3, ErrMode: ErrModePeer, Resource: resource, Address: Address{Version: address.Version, Release: address.Release,
 				Devices: []Device{{SysDev: NoSysDev, Ifaces: []Iface{{Transport: TransportSum("tcp"), Attr: TCPAttr, Addr: addr,
 					EPs: []EPAddr{{Addr: append(addr, 3, 0, 0, 0, 0, 0, 0, 0), Lane: 1}}}}}}}}
 			got, err := DecodePrivate(AppendPrivate(nil, &p))

@@ -27,6 +27,9 @@ type EP struct {
 	adopted bool         // the user has it: by NewEP, Dial, Listen or an active message
 
 	lane    *ucxtcp.EP
+	untried []path  // other interfaces of the peer, if lane cannot be connected
+	why     []error // lanes have failed
+	form    peerForm
 	am      uct.AMSender
 	pending uct.PendingReq
 	waiting bool // pending is queued at the transport
@@ -77,11 +80,14 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if a.UUID == w.uuid {
 		return fail(fmt.Errorf("%w: it is the address of this worker", ucs.ErrUnsupported))
 	}
-	params, to, err := w.choose(&a)
+	paths, err := w.paths(&a)
 	if err != nil {
 		return fail(err)
 	}
-	from := w.ifaces(&a, to)
+	var from []netip.AddrPort
+	for _, to := range paths {
+		from = append(from, to.at)
+	}
 	p := w.peerOf(a.UUID)
 	mode := ucxwire.ErrModeNone
 	if cfg.PeerErrors {
@@ -92,17 +98,18 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
 		}
 		w.name(p, from)
-		e.adopted = true
+		e.adopted, e.form = true, formOf(&a)
 		e.uncount()
 		return e, nil
 	}
-	lane, err := w.tcp.NewEP(params)
+	lane, err := w.tcp.NewEP(paths[0].params)
 	if err != nil {
 		w.dropPeer(p)
 		return fail(err)
 	}
 	e := w.newEP(lane.(*ucxtcp.EP))
-	e.peer, e.sn, e.errMode, e.adopted = p, p.add(e), mode, true
+	e.peer, e.sn, e.errMode, e.adopted, e.untried = p, p.add(e), mode, true, paths[1:]
+	e.form = formOf(&a)
 	w.name(p, from)
 	if cfg.PeerErrors {
 		e.request()
@@ -114,31 +121,6 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 func (w *Worker) name(p *peer, ifaces []netip.AddrPort) {
 	p.named, p.ifaces = true, ifaces
 	w.tcp.AllowSources(ifaces)
-}
-
-// choose returns the interface of an address to which the way is best, and where it listens; the first one of several.
-func (w *Worker) choose(a *ucxwire.Address) (to uct.EPParams, at netip.AddrPort, err error) {
-	why, best := "the address has no tcp interface", 0
-	for _, d := range a.Devices {
-		for _, i := range d.Ifaces {
-			if i.Transport != tcpSum {
-				continue
-			}
-			ok, reason := w.tcp.Reachable(d.Addr, i.Addr)
-			if !ok {
-				why = reason
-				continue
-			}
-			if n := w.tcp.Distance(d.Addr); to.DeviceAddr == nil || n < best {
-				to.DeviceAddr, to.IfaceAddr, best = d.Addr, i.Addr, n
-			}
-		}
-	}
-	if to.DeviceAddr == nil {
-		return to, at, fmt.Errorf("%w: %s", ucs.ErrUnreachable, why)
-	}
-	at, err = ucxtcp.ParseAddr(to.DeviceAddr, to.IfaceAddr)
-	return to, at, err
 }
 
 // newEP makes the record of an EP with a lane.
@@ -178,6 +160,9 @@ func (e *EP) start(r *Request) (*Request, error) {
 			return r, nil
 		case uct.ErrNoResource:
 		default:
+			if e.canTryNext() {
+				break // laneFailed has not been called yet
+			}
 			e.failLater(err)
 			return nil, e.refuse(r.op.name)
 		}
@@ -247,7 +232,7 @@ func (e *EP) unlist(r *Request) {
 
 // sendQueued sends what is queued, as far as there is room.
 func (e *EP) sendQueued() {
-	if e.waiting || e.posting || e.state >= epFailed {
+	if e.waiting || e.posting || e.state >= epFailed || e.canTryNext() && e.lane.Failed() {
 		return
 	}
 	for e.flushQueue() == uct.ErrNoResource {
@@ -265,7 +250,7 @@ func (e *EP) sendQueued() {
 
 // retry is called by the transport when there may be room.
 func (e *EP) retry(*uct.PendingReq) error {
-	if e.state >= epFailed {
+	if e.state >= epFailed || e.canTryNext() && e.lane.Failed() {
 		e.waiting = false
 		return nil
 	}

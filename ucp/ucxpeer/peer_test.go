@@ -3,14 +3,17 @@ package ucxpeer_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/ucxwire"
@@ -443,6 +446,9 @@ func testListenDial(t *testing.T, cfg ucxpeer.Config, listen string) {
 	require.NoError(t, err)
 	p.until(func() bool { return p.ba != nil })
 	require.NoError(t, l.Close())
+	for _, e := range []*ucxpeer.EP{p.ab, p.ba} {
+		assert.Contains(t, e.Explain(), "private data: of UCX 1.14 or later")
+	}
 
 	buf := make([]byte, 1<<20)
 	r, err := b.TagRecv(buf, 1, all, nil, nil)
@@ -536,6 +542,116 @@ func TestNewEP_SeveralDevices(t *testing.T) {
 			assert.ErrorIs(t, err, ucs.ErrUnreachable)
 		})
 	}
+}
+
+// closedPort is the address of an interface to which nobody can connect: the port is in use, and nobody listens on it.
+func closedPort(t *testing.T) []byte {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Close(fd)) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	port := at.(*unix.SockaddrInet4).Port
+	return []byte{byte(port >> 8), byte(port)}
+}
+
+// severalPorts is the address of a worker behind interfaces to which nobody can connect.
+func severalPorts(t *testing.T, w *ucxpeer.Worker, closed int, open bool) []byte {
+	a, _, err := ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
+	require.NoError(t, err)
+	own := a.Devices[0]
+	a.Devices = nil
+	for range closed {
+		d := own
+		d.Ifaces = []ucxwire.Iface{own.Ifaces[0]}
+		d.Ifaces[0].Addr = closedPort(t)
+		a.Devices = append(a.Devices, d)
+	}
+	if open {
+		a.Devices = append(a.Devices, own)
+	}
+	return ucxwire.AppendAddress(nil, &a, ucxwire.Layout{})
+}
+
+// TestNewEP_NextDevice: an EP that cannot connect to one device of its peer connects to the next one, with all operations.
+func TestNewEP_NextDevice(t *testing.T) {
+	for _, mode := range []ucxpeer.EPConfig{{}, {PeerErrors: true}} {
+		p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
+		p.a.OnError(func(_ *ucxpeer.EP, err error) { assert.NoError(t, err) })
+		var err error
+		p.ab, err = p.a.NewEP(severalPorts(t, p.b, 2, true), mode)
+		require.NoError(t, err)
+		send, err := p.ab.TagSendSync(1, pattern(8, 1), nil)
+		require.NoError(t, err)
+		closing, err := p.ab.Close(ucxpeer.CloseFlush)
+		require.NoError(t, err)
+		buf := make([]byte, 8)
+		require.NoError(t, p.wait(p.b.TagRecv(buf, 1, all, nil, nil)))
+		assert.Equal(t, pattern(8, 1), buf)
+		require.NoError(t, p.wait(send, nil))
+		require.NoError(t, p.wait(closing, nil))
+	}
+}
+
+// TestNewEP_NoSocket: an EP for whose first connection there was no socket connects to the next device, and loses no operation that
+// was started before it has found out.
+func TestNewEP_NoSocket(t *testing.T) {
+	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
+	address := severalPorts(t, p.b, 1, true)
+	var send *ucxpeer.Request
+	testenv.WithoutDescriptors(t, func() {
+		var err error
+		p.ab, err = p.a.NewEP(address, ucxpeer.EPConfig{PeerErrors: true})
+		require.NoError(t, err)
+		send, err = p.ab.TagSend(1, pattern(8, 1), nil)
+		require.NoError(t, err)
+		require.False(t, send.Done())
+	})
+	require.NoError(t, p.wait(p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)))
+	require.NoError(t, p.wait(send, nil))
+}
+
+// TestExplain: an EP says how it is connected, and what the peer has shown of its release.
+func TestExplain(t *testing.T) {
+	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{KeepaliveInterval: -1})}
+	address, _, err := ucxwire.DecodeAddress(severalPorts(t, p.b, 1, true), ucxwire.Layout{})
+	require.NoError(t, err)
+	address.Version, address.Release = 1, 7
+	p.ab, err = p.a.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), ucxpeer.EPConfig{PeerErrors: true})
+	require.NoError(t, err)
+	text := p.ab.Explain()
+	assert.Contains(t, text, "not connected\n")
+	assert.Contains(t, text, "another interface: 127.0.0.1:")
+	assert.Contains(t, text, "version 1, of UCX 1.23, as it says\n")
+	assert.Contains(t, text, "loopback address: wide")
+	assert.Contains(t, text, "a check each 20s")
+	p.until(p.ab.Connected)
+	text = p.ab.Explain()
+	assert.Contains(t, text, ", connected\n")
+	assert.Contains(t, text, "connection refused\n")
+
+	p.ba, err = p.b.NewEP(p.a.Address(), ucxpeer.EPConfig{PeerErrors: true}) // the one that the other side has made
+	require.NoError(t, err)
+	assert.Contains(t, p.ba.Explain(), "no checks")
+	require.NoError(t, p.wait(p.ab.Close(ucxpeer.CloseFlush)))
+	assert.Contains(t, p.ab.Explain(), "closed\n")
+	p.until(func() bool { return p.ba.Err() != nil })
+	assert.Contains(t, p.ba.Explain(), "no such endpoint")
+}
+
+// TestNewEP_NoDevice: an EP that can connect to no device of its peer fails with the reason of each.
+func TestNewEP_NoDevice(t *testing.T) {
+	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
+	failures := 0
+	p.a.OnError(func(*ucxpeer.EP, error) { failures++ })
+	var err error
+	p.ab, err = p.a.NewEP(severalPorts(t, p.b, 3, false), ucxpeer.EPConfig{PeerErrors: true})
+	require.NoError(t, err)
+	err = p.wait(p.ab.TagSend(1, nil, nil))
+	assert.ErrorIs(t, err, ucs.ErrUnreachable)
+	assert.Equal(t, 3, strings.Count(p.ab.Err().Error(), "connection refused"), "%v", p.ab.Err())
+	assert.Equal(t, 1, failures)
 }
 
 // otherDevice is a device with an IPv4 address that is not loopback; empty if there is none.
@@ -731,5 +847,64 @@ func TestAddressVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.wait(p.ab.TagSend(1, make([]byte, 8), nil)))
 		require.NoError(t, p.wait(r, nil))
+	}
+}
+
+// TestAddressVersion_Sockets: the private data on the socket of a connection manager have an address of the same version.
+func TestAddressVersion_Sockets(t *testing.T) {
+	read := func(conn net.Conn) ucxwire.Private {
+		head := make([]byte, ucxwire.SockHeaderLen)
+		_, err := io.ReadFull(conn, head)
+		require.NoError(t, err)
+		h, ok := ucxwire.DecodeSockHeader(head)
+		require.True(t, ok)
+		b := make([]byte, h.Len)
+		_, err = io.ReadFull(conn, b)
+		require.NoError(t, err)
+		p, err := ucxwire.DecodePrivate(b)
+		require.NoError(t, err)
+		return p
+	}
+	for _, version := range []int{1, 2} {
+		w := newWorker(t, ucxpeer.Config{AddressVersion: version})
+		own, _, err := ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
+		require.NoError(t, err)
+		check := func(p ucxwire.Private) {
+			assert.Equal(t, version, p.Address.Version)
+			assert.Equal(t, own.Devices[0].Ifaces[0].Attr, p.Address.Devices[0].Ifaces[0].Attr)
+		}
+
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		dialed := make(chan error)
+		go func() {
+			_, err := w.Dial(t.Context(), "tcp", l.Addr().String(), ucxpeer.DialConfig{Layout: ucxpeer.LayoutSince14})
+			dialed <- err
+		}()
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		p := read(conn)
+		check(p)
+		require.NoError(t, conn.Close())
+		assert.Error(t, <-dialed)
+
+		listener, err := w.Listen(t.Context(), "tcp", "127.0.0.1:0", ucxpeer.ListenConfig{OnConnect: func(*ucxpeer.EP) {}})
+		require.NoError(t, err)
+		conn, err = net.Dial("tcp4", listener.Addr().String())
+		require.NoError(t, err)
+		port := l.Addr().(*net.TCPAddr).Port // the worker can connect to it, and nobody replies
+		copy(p.Address.Devices[0].Ifaces[0].EPs[0].Addr, []byte{byte(port >> 8), byte(port)})
+		private := ucxwire.AppendPrivate(nil, &p)
+		_, err = conn.Write(append(ucxwire.AppendSockHeader(nil, ucxwire.SockHeader{Len: len(private)}), private...))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error)
+		go func() { served <- w.Serve(ctx) }()
+		check(read(conn))
+		require.NoError(t, conn.Close())
+		stop()
+		assert.ErrorIs(t, <-served, context.Canceled)
+		require.NoError(t, listener.Close())
+		require.NoError(t, l.Close())
 	}
 }

@@ -154,10 +154,9 @@ func (s *sock) private(version int, resource bool) []byte {
 		Version: version, EP: s.e.id, ErrMode: s.e.errMode, Address: a, Resource: resource})
 }
 
-// sockAddress is the address of the worker with that of the EP's lane. It has version 1, as that in private data has.
+// sockAddress is the address of the worker with that of the EP's lane.
 func (e *EP) sockAddress() ucxwire.Address {
 	a := e.w.address()
-	a.Version, a.Release = 1, ucxwire.NoRelease
 	a.Devices[0].Ifaces[0].EPs = []ucxwire.EPAddr{{Addr: e.lane.Ops().Connect.EPAddr(nil), Lane: sockLane}}
 	return a
 }
@@ -171,6 +170,7 @@ func (s *sock) connect(p *ucxwire.Private) error {
 	if err != nil {
 		return err
 	}
+	s.e.form = formOfPrivate(p)
 	for _, d := range p.Address.Devices {
 		for _, i := range d.Ifaces {
 			if i.Transport == tcpSum && len(i.EPs) > 0 {

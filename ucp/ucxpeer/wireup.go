@@ -90,24 +90,6 @@ func (w *Worker) requestOf(a arrival, id uint64) *Request {
 	return r
 }
 
-// ifaces are where the tcp interfaces of the address of a peer listen that are reachable; the EP connects to one of them. A peer on
-// another host may have addresses that this host has too, such as private ones: these are left out, as processes of this host
-// could connect from them.
-func (w *Worker) ifaces(a *ucxwire.Address, to netip.AddrPort) (all []netip.AddrPort) {
-	for _, d := range a.Devices {
-		for _, i := range d.Ifaces {
-			at, err := ucxtcp.ParseAddr(d.Addr, i.Addr)
-			if err != nil || i.Transport != tcpSum {
-				continue
-			}
-			if ok, _ := w.tcp.Reachable(d.Addr, i.Addr); ok && (at == to || !ucxtcp.IsLocal(at.Addr()) || ucxtcp.IsLocal(to.Addr())) {
-				all = append(all, at)
-			}
-		}
-	}
-	return all
-}
-
 func (w *Worker) peerOf(uuid uint64) *peer {
 	p := w.peers[uuid]
 	if p == nil {
@@ -288,7 +270,7 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 		return nil
 	}
 	e := w.newEP(lane)
-	e.peer, e.sn, e.errMode, e.requested = p, m.ConnSN, m.ErrMode, true
+	e.peer, e.sn, e.errMode, e.requested, e.form = p, m.ConnSN, m.ErrMode, true, formOf(&m.Address)
 	p.eps[e.sn] = e
 	e.count(a.conn.Network())
 	return e

@@ -264,6 +264,13 @@ func (w *Worker) call(f func()) bool {
 
 // laneFailed is called by the transport of a lane that failed.
 func (w *Worker) laneFailed(lane uct.EP, err error) {
+	if e := w.lanes[lane]; e != nil && !e.lane.Opened() {
+		e.why = append(e.why, err)
+		if e.tryNext() {
+			return
+		}
+		err = errors.Join(e.why...)
+	}
 	w.todo = append(w.todo, func() {
 		e := w.lanes[lane]
 		if e == nil {

@@ -27,6 +27,7 @@ type EP struct {
 	it        *Iface
 	conn      *Conn // nil: none yet
 	sends     bool  // conn is open for messages of this side
+	opened    bool  // it has been
 	state     epState
 	pending   base.PendingQueue
 	err       error // what operations return once it has failed or is closed
@@ -429,3 +430,9 @@ func (e *EP) Peer() netip.AddrPort { return e.peer }
 
 // Conn is the connection of the EP; nil while there is none.
 func (e *EP) Conn() *Conn { return e.conn }
+
+// Opened reports that the EP is or was connected. Nothing was sent on one that was not.
+func (e *EP) Opened() bool { return e.opened }
+
+// Failed reports that the EP has failed, or is closed.
+func (e *EP) Failed() bool { return e.state != epReady }

@@ -108,6 +108,7 @@ func (c *Conn) opened() {
 	}
 	c.tx.growTo(int(c.it.cfg.TxBuf))
 	e.sends = e.state == epReady
+	e.opened = e.opened || e.sends
 	e.connected()
 	e.dropStale()
 	c.send(e.takeEarly())
