@@ -129,7 +129,7 @@ var groups = []struct{ title, names string }{
 	{"Compare", "compare compare-ucx crossover instructions"},
 	{"Two hosts", "server client"},
 	{"Ranks", "ranks"},
-	{"Papers", "paper endpoints msgrate dgemm stencil overlap sp"},
+	{"Papers", "paper endpoints msgrate dgemm stencil overlap sp su3 lj"},
 	{"Machine", "info hardware-check"},
 	{"Others", "completion help"},
 }

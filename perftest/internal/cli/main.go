@@ -27,6 +27,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/change"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/interop"
+	"github.com/gucx/gucx/perftest/internal/studies/kernel"
 	"github.com/gucx/gucx/perftest/internal/studies/kv"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
@@ -136,7 +137,7 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData), errors.Is(err, kv.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, kernel.ErrResult), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData), errors.Is(err, kv.ErrData):
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // a rank has done what this program did
@@ -214,7 +215,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
 	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newThreadInitiator(), newUCXSide(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), newHardwareCheck(), checked(instr.Command()), checked(compare.Command()), newCompare())
-	root.AddCommand(newPaper(), newFootprint())
+	root.AddCommand(newPaper(), newFootprint(), p.newSU3(args), p.newLJ(args))
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))

@@ -227,6 +227,12 @@ func (s *ranksFlags) joinBy(ctx context.Context, p protocol.Protocol, b ucpgroup
 	if err != nil {
 		return nil, err
 	}
+	return joinGroup(ctx, cfg, p.Name, b, undo)
+}
+
+// joinGroup opens a worker of a context of its own and connects it to those of the other ranks, which have the
+// same name.
+func joinGroup(ctx context.Context, cfg gucx.Config, name string, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
 	owner, err := cfg.Open()
 	if err != nil {
 		return nil, err
@@ -237,7 +243,7 @@ func (s *ranksFlags) joinBy(ctx context.Context, p protocol.Protocol, b ucpgroup
 		return nil, err
 	}
 	undo.Add(worker.Close)
-	return ucpgroup.New(ctx, worker, keyed{b, p.Name})
+	return ucpgroup.New(ctx, worker, keyed{b, name})
 }
 
 // keyed is a bootstrap whose keys begin with a name: a key is put once.
