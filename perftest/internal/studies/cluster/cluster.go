@@ -50,6 +50,16 @@ type Config struct {
 	// WireupTimeout of UCP have no effect.
 	UCP ucp.Config
 	UCT all.Config
+	// Software is what a rank's CPU spends on operations beside the costs of Params.
+	Software Software
+}
+
+// Software is time of the CPU.
+type Software struct {
+	// Post is spent before an operation is posted, by its variant. That of a failed attempt is spent, too.
+	Post [uct.NumVariants]timing.Time
+	// Receive is spent on an active message before its handler.
+	Receive timing.Time
 }
 
 // Cluster is ranks that are connected. One goroutine uses it.
@@ -131,7 +141,7 @@ func (c *Cluster) openContext() (err error) {
 	}
 	comps := uct.Components()
 	for i, comp := range comps {
-		comps[i] = wrap.Component(comp, copies(c.model))
+		comps[i] = wrap.Component(comp, copies(c.model, &c.cfg.Software))
 	}
 	if c.ctx, err = ucp.NewContext(c.cfg.UCP, comps...); err == nil {
 		c.undo.Add(c.ctx.Close)
@@ -206,18 +216,19 @@ func (c *Cluster) Run(program Program) ([]time.Duration, error) {
 // duration rounds down to a nanosecond.
 func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
 
-// copies is a layer that has a rank spend what copying takes: into the buffers that a
+// copies is a layer that has a rank spend what its software and copying take: into the buffers that a
 // transport sends from, and out of those that it receives into.
-func copies(m *timing.Model) wrap.Hooks {
+func copies(m *timing.Model, s *Software) wrap.Hooks {
 	return wrap.Hooks{
-		Iface: func(i *wrap.Iface) { i.Iface = &copyingIface{i.Iface, m} },
-		EP:    func(e *wrap.EP) { e.Intercept(copyingEP{m}) },
+		Iface: func(i *wrap.Iface) { i.Iface = &copyingIface{i.Iface, m, s.Receive} },
+		EP:    func(e *wrap.EP) { e.Intercept(copyingEP{m, s}) },
 	}
 }
 
 type copyingIface struct {
 	uct.Iface
-	m *timing.Model
+	m       *timing.Model
+	receive timing.Time
 }
 
 // SetAMHandler implements uct.Iface.
@@ -226,15 +237,22 @@ func (i *copyingIface) SetAMHandler(id uint8, h uct.AMHandler) error {
 		return i.Iface.SetAMHandler(id, nil)
 	}
 	return i.Iface.SetAMHandler(id, uct.AMHandlerFunc(func(data []byte, d uct.Desc) bool {
+		i.m.Spend(i.receive)
 		i.m.Copy(len(data))
 		return h.HandleAM(data, d)
 	}))
 }
 
-type copyingEP struct{ m *timing.Model }
+type copyingEP struct {
+	m *timing.Model
+	s *Software
+}
 
 // Before implements wrap.Interceptor.
-func (copyingEP) Before(uct.Variant) error { return nil }
+func (e copyingEP) Before(v uct.Variant) error {
+	e.m.Spend(e.s.Post[v])
+	return nil
+}
 
 // After implements wrap.Interceptor. Short operations are written into work requests, and
 // what is without a copy has none.

@@ -156,6 +156,18 @@ func ConnectXDDR() Params {
 	return p
 }
 
+// ConnectX6 is a ConnectX-6 HDR100 adapter beside a Broadwell processor of 2.6 GHz, the machine of the study of
+// direct verbs ("In-Depth Evaluation of a Lower-Level Direct-Verbs API on InfiniBand-based Clusters", Michalowicz et al., 2023).
+// What is not named here is that of ConnectX4, which has the same link rate and the same generation of PCIe beside the
+// processor before this one.
+//
+//	[D]  NVIDIA, ConnectX-6 InfiniBand/VPI data sheet.
+func ConnectX6() Params {
+	p := ConnectX4()
+	p.MessageGap = Second / 215_000_000 // [D] 215 million messages a second
+	return p
+}
+
 // validate refuses what the model cannot run with.
 func (p *Params) validate() error {
 	for _, c := range []struct {

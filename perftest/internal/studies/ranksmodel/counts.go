@@ -1,0 +1,137 @@
+package ranksmodel
+
+import (
+	_ "embed" // the counts
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/studies/cluster"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// CountsCommand has printed the counts of this package.
+const CountsCommand = "perftest instructions --ops tag,tag_recv,am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle" +
+	" --layers uct,ucp --no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5 -s 8,1k -o csv"
+
+//go:embed counts.csv
+var counted string
+
+// Counts are numbers of instructions of the calls of transports.
+type Counts struct {
+	sum map[count]int
+}
+
+// count says what is counted.
+type count struct{ op, size, layer, transport, part string }
+
+// defaultTransport is the one that has no name in the column of switches.
+const defaultTransport = "rc"
+
+// DefaultCounts are those of the build that this package was written with.
+func DefaultCounts() (*Counts, error) { return ReadCounts(strings.NewReader(counted)) }
+
+// ErrCounts says that counts are not those of CountsCommand.
+var ErrCounts = errors.New("counts of instructions")
+
+// ReadCounts reads what CountsCommand prints.
+func ReadCounts(r io.Reader) (*Counts, error) {
+	lines, err := csv.NewReader(r).ReadAll()
+	if err != nil || len(lines) == 0 {
+		return nil, errors.Join(ErrCounts, err)
+	}
+	at := map[string]int{}
+	for i, name := range lines[0] {
+		at[name] = i
+	}
+	for _, name := range []string{"op", "size", "layer", "switch", "part", "instructions"} {
+		if _, ok := at[name]; !ok {
+			return nil, fmt.Errorf("%w: no column %q; want the output of %s", ErrCounts, name, CountsCommand)
+		}
+	}
+	c := &Counts{sum: map[count]int{}}
+	for _, l := range lines[1:] {
+		n, err := strconv.Atoi(l[at["instructions"]])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCounts, err)
+		}
+		k := count{l[at["op"]], l[at["size"]], l[at["layer"]], l[at["switch"]], l[at["part"]]}
+		if k.transport == "" {
+			k.transport = defaultTransport
+		}
+		c.sum[k] += n
+	}
+	return c, nil
+}
+
+// Sizes of counts: a message that goes into a work request, and one that does not.
+const (
+	shortSize = "8"
+	bcopySize = "1024"
+	noSize    = "0"
+)
+
+// Instructions are what calls over a transport take.
+type Instructions struct {
+	Short   int // send a tagged message that goes into a work request
+	Bcopy   int // send one that is copied
+	Get     int // post a get of registered memory
+	Idle    int // a poll that finds nothing
+	Poll    int // a completion, beside that
+	Deliver int // an active message with a tag, beside the poll that finds it
+}
+
+// Of are those of a transport. An error wraps ErrCounts if the transport was not counted.
+func (c *Counts) Of(transport string) (n Instructions, err error) {
+	get := func(op, size, layer, transport string, parts ...string) (sum int) {
+		for _, p := range parts {
+			sum += c.sum[count{op, size, layer, transport, p}]
+		}
+		if sum == 0 && err == nil {
+			err = fmt.Errorf("%w: %s of %s bytes over %s is not counted", ErrCounts, op, size, transport)
+		}
+		return sum
+	}
+	// What ucp does is the same over all transports.
+	n.Short = get("tag", shortSize, "ucp", defaultTransport, "ucp") + get("am_short", shortSize, "uct", transport, "uct", "verbs")
+	n.Bcopy = get("tag", bcopySize, "ucp", defaultTransport, "ucp") + get("am_bcopy", bcopySize, "uct", transport, "uct", "verbs")
+	n.Idle = get("idle", noSize, "uct", transport, "uct", "verbs")
+	n.Poll = max(0, get("am_short_recv", shortSize, "uct", transport, "verbs")-n.Idle)
+	n.Deliver = get("tag_recv", shortSize, "ucp", defaultTransport, "ucp") + get("am_short_recv", shortSize, "uct", transport, "uct")
+	n.Get = n.Bcopy
+	if !datagrams(transport) {
+		n.Get = get("get", bcopySize, "uct", transport, "uct", "verbs")
+	}
+	return n, err
+}
+
+// datagrams reports whether a transport has active messages alone.
+func datagrams(transport string) bool { return strings.HasPrefix(transport, "ud") }
+
+// cacheRead is how long a core waits for a completion that the NIC has written to the last level of the cache; see
+// RailLookup of timing.ConnectX4.
+const cacheRead = 20 * timing.Nanosecond
+
+// apply has a machine spend time on instructions: a post those of a short message, and more for others; a poll
+// and a completion theirs.
+func (n *Instructions) apply(p *timing.Params, cycle timing.Time) (s cluster.Software) {
+	// What is not counted stays: the barriers and the write to the register.
+	p.PostCall = timing.Time(n.Short) * cycle
+	p.WQEBuild = 0
+	p.PollCall = timing.Time(n.Idle) * cycle
+	p.CQERead = timing.Time(n.Poll)*cycle + cacheRead
+	s.Receive = timing.Time(n.Deliver) * cycle
+	for v := range s.Post {
+		switch uct.Variant(v) {
+		case uct.AMBcopy, uct.AMZcopy, uct.PutBcopy:
+			s.Post[v] = timing.Time(n.Bcopy-n.Short) * cycle
+		case uct.GetBcopy, uct.GetZcopy, uct.PutZcopy:
+			s.Post[v] = timing.Time(max(0, n.Get-n.Short)) * cycle
+		}
+	}
+	return s
+}

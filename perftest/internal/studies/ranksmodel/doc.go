@@ -1,0 +1,9 @@
+// Package ranksmodel predicts the benchmarks of OSU on a cluster: ranks run the collective operations of ucpgroup over
+// the real ucp, in virtual time, over transports that call verbs (rc, ud) and that write the queues themselves (rc_mlx5,
+// ud_mlx5).
+//
+// What a call of the software takes is the number of its instructions, as perftest instructions counts them, times
+// cycles per instruction, which are an assumption, over the clock rate. What waits for the device is not in that
+// number and is that of the model: barriers and writes to its registers, the way over PCIe and the wire, and
+// copies, by their length.
+package ranksmodel
