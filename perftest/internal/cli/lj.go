@@ -20,7 +20,7 @@ func (p Program) newLJ(args []string) *cobra.Command {
 	s := ljFlags{kernelFlags: kernelFlags{own: p.Own, args: args}}
 	cmd := &cobra.Command{
 		Use:   "lj",
-		Short: "Compute the motion of Lennard-Jones atoms, as LAMMPS does, on ranks",
+		Short: "Move Lennard-Jones atoms on ranks, as LAMMPS does",
 		Long: `Compute the motion of Lennard-Jones atoms, as LAMMPS does, on ranks.
 
 A crystal of atoms melts in a periodic box that is cut into a domain for each

@@ -20,7 +20,7 @@ func (p Program) newSU3(args []string) *cobra.Command {
 	s := su3Flags{kernelFlags: kernelFlags{own: p.Own, args: args}}
 	cmd := &cobra.Command{
 		Use:   "su3",
-		Short: "Solve the equations of quarks on a lattice, as MILC does, on ranks",
+		Short: "Solve equations of quarks on ranks, as MILC does",
 		Long: `Solve the equations of quarks on a lattice, as MILC does, on ranks.
 
 Conjugate gradients for (m² - D²) x = b, with the staggered D of a lattice of
