@@ -29,7 +29,7 @@ import (
 const nodeName = "overlap-node"
 
 // clusterModels are machines of programs that send messages, by name.
-var clusterModels = map[string]func() timing.Params{"connectxddr": timing.ConnectXDDR, "connectx4": timing.ConnectX4}
+var clusterModels = map[string]func() timing.Params{"connectxddr": timing.ConnectXDDR, "connectx4": timing.ConnectX4, "connectx6": timing.ConnectX6}
 
 func clusterModelNames() []string { return slices.Sorted(maps.Keys(clusterModels)) }
 

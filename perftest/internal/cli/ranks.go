@@ -37,6 +37,7 @@ type ranksFlags struct {
 	output    string
 	quiet     bool
 	together  bool
+	ranksModelFlags
 }
 
 func (p Program) newRanks(args []string) *cobra.Command {
@@ -62,12 +63,18 @@ than processors, times are those of the scheduler.
 
 --protocols compares how messages may go: auto is what ucp chooses by cost,
 eager does not announce them, the others are schemes of rendezvous. Memory is
-that of the program, which has not registered it.`,
+that of the program, which has not registered it.
+
+--model runs the ranks in virtual time, where calls cost their instructions
+times --cpi. The counts are those of ` + "`" + `perftest instructions --layers uct,ucp
+--no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5 -s 8,1k -o csv --ops tag,tag_recv,
+am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle` + "`" + `; --counts reads others.`,
 		Example: `  perftest ranks                                       four ranks, all tests
   perftest ranks --ranks 8 -t allreduce,bcast -s 8-1m/16
   perftest ranks -x tcp -t pingpong -s 8
   perftest ranks --ranks 2 -x sm -t pingpong -s 16k-4m/4 \
     --protocols auto,eager,get_zcopy,put_zcopy,am
+  perftest ranks --model connectx6 --ranks 16 -t allgather,bcast --cpi 0.5,1,2
   mpiexec -n 4 perftest ranks -t barrier
   srun --mpi=pmi2 -n 4 perftest ranks`,
 		Args: usage(cobra.NoArgs),
@@ -85,6 +92,7 @@ that of the program, which has not registered it.`,
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the grammar of GUCX_TLS (default what that says)")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(ranksFormats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+	s.ranksModelFlags.bind(cmd)
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })
 	complete.List(cmd, "protocols", ranks.Protocols().Names)
 	complete.One(cmd, "output", ranksFormats)
@@ -159,6 +167,12 @@ func (s *ranksFlags) config(env []string) (gucx.Config, error) {
 }
 
 func (s *ranksFlags) run(cmd *cobra.Command) error {
+	if err := s.checkModelFlags(cmd); err != nil {
+		return &usageError{err}
+	}
+	if s.model != "" {
+		return s.predict(cmd)
+	}
 	boot, err := pmi.FromEnv()
 	switch {
 	case err == nil:
