@@ -28,11 +28,11 @@ var scenarios = map[string]func(){
 		go func() {
 			runtime.LockOSThread()
 			for close(started); ; {
-				callTriangle()
+				callNap()
 			}
 		}()
 		<-started
-		marked(200, 0, callTriangle)
+		marked(50, 0, callNap)
 	},
 	"no return": func() { marked(1, 0, leave) },
 	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },
@@ -105,10 +105,22 @@ func triangle(n int) (sum int) {
 	return sum
 }
 
-// callTriangle calls triangle from one place, so that all threads return to the same address.
+// callNap calls nap from one place, so that all threads return to the same address.
 //
 //go:noinline
-func callTriangle() { atomic.AddInt64(&shared, int64(triangle(17))) }
+func callNap() {
+	nap()
+	atomic.AddInt64(&shared, 1)
+}
+
+// nap sleeps, so that the other thread that calls it returns meanwhile.
+//
+//go:noinline
+func nap() {
+	for range 10 {
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 10_000}, nil)
+	}
+}
 
 // leave ends the window and does not return before.
 //

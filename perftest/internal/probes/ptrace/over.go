@@ -11,8 +11,7 @@ import (
 // text, but some virtual machines have such registers and never trap.
 
 // runOver runs the function whose first instruction is next in tid until it has returned, and loads
-// regs. The other threads run meanwhile, as the function may wait for one of them. A thread that returns to the
-// same address waits until tid has returned. This cannot block tid: that thread is not in the function.
+// regs. The other threads run meanwhile, as the function may wait for one of them.
 func (t *tracer) runOver(tid int, regs *registers) error {
 	back, err := regs.returnAddress(tid)
 	if err != nil {
@@ -29,12 +28,12 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	if frozen {
 		return t.freeze(tid)
 	}
-	return t.contStopped()
+	return nil
 }
 
-// returned handles a trap in another thread than the one that is recorded. The thread must have trapped at an
-// address to which runOver has run. If the trap instruction is still there, the thread stays stopped.
-func (t *tracer) returned(tid int, th *thread) error {
+// returned handles a trap in thread tid, which is not the recorded one: the thread has returned to an address
+// to which runOver has run, and goes on there.
+func (t *tracer) returned(tid int) error {
 	var regs registers
 	if err := regs.load(tid); err != nil {
 		return os.NewSyscallError("ptrace getregs", err)
@@ -48,10 +47,68 @@ func (t *tracer) returned(tid int, th *thread) error {
 		return os.NewSyscallError("ptrace setregs", err)
 	}
 	if pc == t.trapAt {
-		th.stopped = true
-		return nil
+		if err := t.stepPast(tid); err != nil {
+			return err
+		}
 	}
 	return t.cont(tid, 0)
+}
+
+// stepPast executes the instruction of tid that the trap instruction replaces. The recorded thread
+// is stopped meanwhile, as it must not miss the trap instruction.
+func (t *tracer) stepPast(tid int) error {
+	running, err := t.stopRecorded()
+	if err != nil {
+		return err
+	}
+	if err := pokeText(tid, t.trapAt, t.replaced[:]); err != nil {
+		return err
+	}
+	if err := unix.PtraceSingleStep(tid); err != nil {
+		return os.NewSyscallError("ptrace singlestep", err)
+	}
+	st, err := t.wait(tid)
+	if err != nil {
+		return err
+	}
+	if !isTrap(st) { // a signal comes first; the thread will trap again
+		if err := t.event(tid, st); err != nil {
+			return err
+		}
+	}
+	if err := pokeText(t.recorded, t.trapAt, trapText[:]); err != nil || !running {
+		return err
+	}
+	return t.cont(t.recorded, 0)
+}
+
+// stopRecorded stops the recorded thread and reports whether it was running. If it was not, its stop is in
+// t.early, for waitStepped.
+func (t *tracer) stopRecorded() (running bool, err error) {
+	if t.early != nil {
+		return false, nil
+	}
+	if err := unix.Tgkill(t.pid, t.recorded, unix.SIGSTOP); err != nil {
+		return false, os.NewSyscallError("tgkill", err)
+	}
+	th := t.threads[t.recorded]
+	th.stopping = true
+	for {
+		st, err := t.wait(t.recorded)
+		if err != nil {
+			return false, err
+		}
+		if isTrap(st) || !st.Stopped() {
+			t.early = &st
+			return false, nil
+		}
+		if err := t.interrupted(t.recorded, st); err != nil || !th.stopping {
+			return err == nil, err
+		}
+		if err := t.cont(t.recorded, 0); err != nil {
+			return false, err
+		}
+	}
 }
 
 // stepAny executes the next instruction of tid with all its repetitions, and loads regs.
@@ -83,8 +140,7 @@ func (t *tracer) repeat(tid int, end uint64, regs *registers) error {
 
 // runTo runs tid until the instruction at pc is next, and loads regs.
 func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
-	var text [trapLen]byte
-	if _, err := unix.PtracePeekText(tid, uintptr(pc), text[:]); err != nil {
+	if _, err := unix.PtracePeekText(tid, uintptr(pc), t.replaced[:]); err != nil {
 		return os.NewSyscallError("ptrace peektext", err)
 	}
 	if err := pokeText(tid, pc, trapText[:]); err != nil {
@@ -96,7 +152,7 @@ func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
 		return err
 	}
 	t.trapAt = 0
-	if err := pokeText(tid, pc, text[:]); err != nil {
+	if err := pokeText(tid, pc, t.replaced[:]); err != nil {
 		return err
 	}
 	if err := regs.load(tid); err != nil {

@@ -25,6 +25,10 @@ type tracer struct {
 	pending []pendingSignal        // held back from the stepped thread
 	returns map[uint64]bool        // the addresses to which runOver has run
 	trapAt  uint64                 // where runTo has put a trap instruction; 0 without one
+
+	recorded int              // the thread of the window
+	replaced [trapLen]byte    // the text at trapAt before
+	early    *unix.WaitStatus // a stop of recorded that another call than waitStepped has received
 }
 
 // thread is a thread of the process that has been seen.
@@ -128,7 +132,7 @@ func (t *tracer) event(tid int, st unix.WaitStatus) error {
 		}
 		return t.cont(tid, 0)
 	case sig == unix.SIGTRAP && st.TrapCause() == 0:
-		return t.returned(tid, th)
+		return t.returned(tid)
 	default:
 		return t.cont(tid, sig)
 	}
@@ -172,7 +176,7 @@ func (t *tracer) freeze(except int) error {
 			return os.NewSyscallError("tgkill", err)
 		}
 	}
-	for t.anyStopping() {
+	for t.anyStopping(except) {
 		tid, st, err := t.waitAny()
 		if err != nil {
 			return err
@@ -187,9 +191,9 @@ func (t *tracer) freeze(except int) error {
 	return nil
 }
 
-func (t *tracer) anyStopping() bool {
-	for _, th := range t.threads {
-		if th.stopping {
+func (t *tracer) anyStopping(except int) bool {
+	for tid, th := range t.threads {
+		if tid != except && th.stopping {
 			return true
 		}
 	}
@@ -202,11 +206,6 @@ func (t *tracer) thaw() error {
 		return nil
 	}
 	t.frozen = false
-	return t.contStopped()
-}
-
-// contStopped lets each stopped thread run.
-func (t *tracer) contStopped() error {
 	for tid, th := range t.threads {
 		if !th.stopped {
 			continue

@@ -29,6 +29,7 @@ func (t *tracer) window(tid int, f func(Window) error) error {
 	} else if t.trapPC != pc {
 		return fmt.Errorf("traced child: trap at %#x, the mark is at %#x", pc, t.trapPC)
 	}
+	t.recorded = tid
 	if err := t.freeze(tid); err != nil {
 		return err
 	}
@@ -150,6 +151,10 @@ func (t *tracer) advance(tid int, resume func() error) error {
 // and those that die.
 func (t *tracer) waitStepped(tid int) (unix.WaitStatus, error) {
 	for {
+		if st := t.early; st != nil {
+			t.early = nil
+			return *st, nil
+		}
 		wait := t.waitAny
 		if t.frozen {
 			wait = t.waitStep
@@ -185,6 +190,12 @@ func (t *tracer) interrupted(tid int, st unix.WaitStatus) error {
 			return err
 		}
 		return errFaulted
+	case unix.SIGSTOP:
+		if th := t.threads[tid]; th.stopping {
+			th.stopping = false
+			return nil
+		}
+		fallthrough
 	default:
 		t.pending = append(t.pending, pendingSignal{tid, sig})
 		return nil
