@@ -14,7 +14,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx storm kills idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx ucx-debian storm kills idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ lab: ## tests of verbs, rc and ud on rxe, the software RoCE device of the kernel
 
 ucx: ## ucxpeer against the installed UCX, or the one in the folder UCX_LIB, in all roles; skips with the reason if there is none
 	@$(if $(UCX_LIB),GUCX_TEST_UCX_LIB=$(UCX_LIB)) .ci/ucx
+
+UCX_SUITES ?= trixie sid
+ucx-debian: ## ucxpeer against the UCX of other suites of Debian, which apt-get downloads: UCX_SUITES="trixie sid"
+	@.ci/ucx-debian $(UCX_SUITES)
 
 storm: ## kills, connects and disconnects peers of a server, and closes memory during transfers, 1,000 times; an hour
 	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp
