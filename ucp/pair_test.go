@@ -73,12 +73,17 @@ func fakes(name string, kinds ...fakeKind) transports {
 
 // transportSets are those that every test of the suite runs over.
 func transportSets() []transports {
-	return append([]transports{
+	return append(fakeSets(), realSets()...)
+}
+
+// fakeSets are sets of transports in memory.
+func fakeSets() []transports {
+	return []transports{
 		fakes("like rc+ud", likeRC(), likeUD()),
 		fakes("like sm", likeSM()),
 		fakes("like tcp", likeTCP()), // atomics by the target
 		fakes("like sm+rc+ud", likeSM(), likeRC(), likeUD()),
-	}, realSets()...)
+	}
 }
 
 // overAll runs a test over transport sets that differ, in sweeps over every one.

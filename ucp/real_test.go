@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -18,54 +18,21 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// real are transports that gucx has, selected by name; ib is over the software HCA.
-// Each end opens domains and devices of its own. Without names it is all of them.
-func real(name string, tls ...string) transports {
-	set := transports{name: name, open: func(testing.TB) (a, b []uct.Component) {
-		return components(all.Config{}), components(all.Config{})
-	}}
-	if len(tls) > 0 {
-		set.tls = config.Allow(tls...)
-	}
-	return set
+// setOf returns a set of package tlsets, which tests of the inside share with those of the API.
+func setOf(s tlsets.Set) transports {
+	return transports{name: s.Name, open: s.Open, tls: s.TLS, oneself: s.Oneself, like: s.Like}
 }
 
-// components are all transports with short queues: a worker writes each entry of its completion
-// queues when it opens them, and tests open some thousand.
-func components(c all.Config) []uct.Component {
-	const tx, rx, queues = 512, 256, 4096
-	c.RC.TxCQDepth, c.RC.RxDepth = tx, rx
-	c.RCMLX5.TxCQDepth, c.RCMLX5.RxDepth = tx, rx
-	c.XRC.TxCQDepth, c.XRC.RxDepth, c.XRC.QueueCQDepth = tx, rx, queues
-	c.XRCMLX5.TxCQDepth, c.XRCMLX5.RxDepth, c.XRCMLX5.QueueCQDepth = tx, rx, queues
-	c.UD.RxDepth = cmp.Or(c.UD.RxDepth, rx)
-	c.UDMLX5.RxDepth = rx
-	return c.Components()
-}
+// real, components and realSets are those of package tlsets.
+func real(name string, tls ...string) transports { return setOf(tlsets.Real(name, tls...)) }
 
-// realSets are each transport by itself, as far as it can carry operations, and
-// several together.
-func realSets() []transports {
-	self := real("self", "self")
-	self.oneself = true
-	alike := func(to, name string, tls ...string) transports {
-		set := real(name, tls...)
-		set.like = to
-		return set
+func components(c all.Config) []uct.Component { return tlsets.Components(c) }
+
+func realSets() (sets []transports) {
+	for _, s := range tlsets.RealSets() {
+		sets = append(sets, setOf(s))
 	}
-	return []transports{
-		self,
-		real("sm", "sm"),
-		real("tcp", "tcp"),
-		real("rc", `\rc`), // ud carries the handshakes
-		real("rc_mlx5", "rc_mlx5"),
-		alike("rc", "xrc", `\xrc`),
-		alike("rc_mlx5", "xrc_mlx5", "xrc_mlx5"),
-		alike("rc", "rc+ud", `\rc`, `\ud`),
-		alike("rc", "rc+tcp", `\rc`, "tcp"),
-		alike("all", "sm+self+tcp", "sm", "self", "tcp"),
-		real("all"),
-	}
+	return sets
 }
 
 // TestSelection_RealTransports: GUCX_TLS and the device lists as users write them.

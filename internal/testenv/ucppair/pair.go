@@ -1,0 +1,230 @@
+// Package ucppair connects two workers of package ucp, for tests that use only its API.
+package ucppair
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+const (
+	// MemLen is the length of the memory of an end, in bytes.
+	MemLen = 64 << 10
+	// RndvThresh is Config.RndvThresh of pairs, in bytes, if the test does not set it: large messages use
+	// rendezvous from the same length on every machine.
+	RndvThresh = 32 << 10
+	// Patience limits a wait. Only a hang reaches it.
+	Patience = testenv.Watchdog
+)
+
+// End is one of two workers, with memory that the other one can access.
+type End struct {
+	Ctx *ucp.Context
+	W   *ucp.Worker
+	EP  *ucp.EP // to the other end; nil until Connect
+	Mem *ucp.Mem
+	Key *ucp.RKey // of the memory of the other end
+}
+
+// Pair is two workers of one goroutine.
+type Pair struct {
+	T    testing.TB
+	A, B End
+}
+
+// Inside has functions that look into a worker. The tests of package ucp set it; other packages need not.
+var Inside struct {
+	// Opened is called for each new worker.
+	Opened func(*ucp.Worker)
+	// CheckClosed is called when a worker has closed. It returns an error if the worker has requests that were
+	// not released, or released requests that still refer to something.
+	CheckClosed func(*ucp.Worker) error
+}
+
+// New opens two workers over the components of a set. They close when the test ends.
+func New(t testing.TB, set tlsets.Set, cfg ucp.Config) *Pair {
+	t.Helper()
+	ca, cb := set.Open(t)
+	if cfg.TLS.Names() == nil {
+		cfg.TLS = set.TLS
+	}
+	if cfg.RndvThresh == config.MemAuto {
+		cfg.RndvThresh = RndvThresh
+	}
+	if cfg.Costs == "" { // the choices of tests must not depend on the machine
+		cfg.Costs = ucp.CostsDeclared
+	}
+	p := &Pair{T: t}
+	p.A.open(t, cfg, ca)
+	if set.Oneself {
+		p.B.Ctx, p.B.W = p.A.Ctx, p.A.W
+		p.B.alloc(t)
+	} else {
+		p.B.open(t, cfg, cb)
+	}
+	return p
+}
+
+// Oneself reports whether both ends are one worker.
+func (p *Pair) Oneself() bool { return p.A.W == p.B.W }
+
+func (x *End) open(t testing.TB, cfg ucp.Config, comps []uct.Component) {
+	t.Helper()
+	var err error
+	x.Ctx, err = ucp.NewContext(cfg, comps...)
+	must(t, err)
+	x.W, err = x.Ctx.NewWorker(ucp.WorkerConfig{})
+	must(t, err)
+	if Inside.Opened != nil {
+		Inside.Opened(x.W)
+	}
+	t.Cleanup(func() { must(t, x.Ctx.Close()) })
+	x.alloc(t)
+	t.Cleanup(func() {
+		must(t, x.W.Close())
+		if !t.Failed() && Inside.CheckClosed != nil { // a failed test has not waited for all of its requests
+			must(t, Inside.CheckClosed(x.W))
+		}
+	})
+}
+
+// alloc allocates the memory of x. It is closed after the worker, unless both ends share the worker.
+func (x *End) alloc(t testing.TB) {
+	t.Helper()
+	var err error
+	x.Mem, err = x.Ctx.MemAlloc(MemLen)
+	must(t, err)
+	t.Cleanup(func() { must(t, x.Mem.Close()) })
+}
+
+// Connect makes an EP of A to B, and the key of B's memory. It returns p.
+func (p *Pair) Connect() *Pair {
+	p.T.Helper()
+	p.A.Dial(p.T, &p.B)
+	return p
+}
+
+// Both is Connect in both directions.
+func (p *Pair) Both() *Pair {
+	p.T.Helper()
+	p.Connect()
+	p.B.Dial(p.T, &p.A)
+	return p
+}
+
+// Dial makes an EP of x to another end, and the key of its memory.
+func (x *End) Dial(t testing.TB, to *End) {
+	t.Helper()
+	var err error
+	x.EP, err = x.W.NewEP(to.W.Address(), ucp.EPConfig{})
+	must(t, err)
+	x.Key, err = x.EP.Unpack(to.Mem.Pack())
+	must(t, err)
+	t.Cleanup(x.Key.Close)
+}
+
+// Step makes progress on both ends. It returns the number of events.
+func (p *Pair) Step() int { return p.A.W.Progress() + p.B.W.Progress() }
+
+// Until makes progress on both ends until ok returns true. If that never happens, the test fails with the state
+// of both workers.
+func (p *Pair) Until(ok func() bool) {
+	p.T.Helper()
+	testenv.ProgressOr(p.T, Patience, func() bool {
+		if ok() {
+			return true
+		}
+		p.Step()
+		return ok()
+	}, func() string { return "a: " + p.A.W.State() + "b: " + p.B.W.State() })
+}
+
+// Finish waits for an operation, whose call returned r and err, and returns its result.
+func (p *Pair) Finish(r *ucp.Request, err error) error {
+	p.T.Helper()
+	if r == nil || err != nil {
+		return err
+	}
+	p.Until(r.Done)
+	_, err = r.Test()
+	return err
+}
+
+// FinishAlone is Finish with progress of A only. It panics if the operation fails: it may run on other goroutines
+// and where allocations are counted.
+func (p *Pair) FinishAlone(r *ucp.Request, err error) {
+	for err == nil && r != nil && !r.Done() {
+		p.A.W.Progress()
+	}
+	if r != nil && err == nil {
+		_, err = r.Test()
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Flush waits for all operations of A's EP.
+func (p *Pair) Flush() error {
+	p.T.Helper()
+	return p.Finish(p.A.EP.Flush())
+}
+
+// Warm connects all lanes of A's EP. It returns p.
+func (p *Pair) Warm() *Pair {
+	p.T.Helper()
+	must(p.T, p.Finish(p.A.EP.Put([]byte{1}, p.A.Key.Addr(), p.A.Key, nil)))
+	must(p.T, p.A.EP.AtomicPost(uct.AtomicAdd, 8, 0, p.A.Key.Addr(), p.A.Key))
+	must(p.T, p.Flush())
+	return p
+}
+
+// FromEnv returns the configuration that a line of the environment, without GUCX_, selects.
+func FromEnv(t testing.TB, line string) (cfg ucp.Config) {
+	t.Helper()
+	must(t, config.FromEnv([]string{"GUCX_" + line}, cfg.Table()))
+	return cfg
+}
+
+// Release releases the request of an operation whose result the test does not need.
+func Release(r *ucp.Request, err error) error {
+	r.Release()
+	return err
+}
+
+// RequireBytes fails the test at the first byte that differs.
+func RequireBytes(t testing.TB, want, got []byte) {
+	t.Helper()
+	if bytes.Equal(want, got) {
+		return
+	}
+	if len(want) != len(got) {
+		t.Fatalf("%d bytes, not %d", len(got), len(want))
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			t.Fatalf("byte %d of %d is %#x, not %#x", i, len(want), got[i], want[i])
+		}
+	}
+}
+
+// RequireZero fails the test if a byte is not zero.
+func RequireZero(t testing.TB, b []byte, msg string) {
+	t.Helper()
+	if n := len(b) - bytes.Count(b, []byte{0}); n > 0 {
+		t.Fatalf("%s: %d bytes are not zero", msg, n)
+	}
+}
+
+// must fails the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,48 @@
+package ucp_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
+)
+
+func init() {
+	ucppair.Inside.Opened = ucp.AwaitBuffers
+	ucppair.Inside.CheckClosed = ucp.CheckPool
+}
+
+// exact is the mask of a receive that matches one tag.
+const exact = ^uint64(0)
+
+// oneGoroutine is why a long test is skipped under the race detector.
+const oneGoroutine = "one goroutine has both ends"
+
+// transportSets are the sets that every test of the suite runs over.
+func transportSets() []tlsets.Set { return append(ucp.FakeSets(), tlsets.RealSets()...) }
+
+// fakes returns the set of transports in memory with a name.
+func fakes(name string) tlsets.Set {
+	sets := ucp.FakeSets()
+	return sets[slices.IndexFunc(sets, func(s tlsets.Set) bool { return s.Name == name })]
+}
+
+// overAll runs a test over transport sets that differ, in sweeps over all.
+func overAll(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
+	for _, set := range transportSets() {
+		set.Run(t, func(t *testing.T) { f(t, ucppair.New(t, set, ucp.Config{})) })
+	}
+}
+
+// overEvery runs a test over all transport sets.
+func overEvery(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
+	for _, set := range transportSets() {
+		t.Run(set.Name, func(t *testing.T) { f(t, ucppair.New(t, set, ucp.Config{})) })
+	}
+}
+
+// counters returns the counters of a worker by name.
+func counters(w *ucp.Worker) map[string]uint64 { return maps.Collect(w.Stats().Snapshot().All()) }
