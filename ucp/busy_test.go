@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -11,39 +11,42 @@ import (
 	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/engine"
 )
 
 // neverIdle is a worker whose every Progress finds something: a message that it sends itself again
 // and again.
-func neverIdle(t *testing.T) *Worker {
+func neverIdle(t *testing.T) *ucp.Worker {
 	t.Helper()
-	p := newPair(t, real("self", "self"), Config{})
-	p.a.dial(t, &p.a)
+	p := ucppair.New(t, tlsets.Real("self", "self"), ucp.Config{})
+	p.A.Dial(t, &p.A)
 	came := 0
-	p.a.w.OnActive(1, func(*ActiveMessage) {
+	p.A.W.OnActive(1, func(*ucp.ActiveMessage) {
 		came++
-		assert.NoError(t, releaseRequest(p.a.ep.SendActive(1, nil, nil, nil)))
+		assert.NoError(t, ucppair.Release(p.A.EP.SendActive(1, nil, nil, nil)))
 	})
-	require.NoError(t, releaseRequest(p.a.ep.SendActive(1, nil, nil, nil)))
-	p.until(func() bool { return came > 10 })
-	require.Positive(t, p.a.w.Progress())
-	return p.a.w
+	require.NoError(t, ucppair.Release(p.A.EP.SendActive(1, nil, nil, nil)))
+	p.Until(func() bool { return came > 10 })
+	require.Positive(t, p.A.W.Progress())
+	return p.A.W
 }
 
 // TestServe_ContextEndsUnderLoad: the end of a context ends a wait also if each poll finds
 // something.
 func TestServe_ContextEndsUnderLoad(t *testing.T) {
-	for name, serve := range map[string]func(w *Worker) func(context.Context) error{
-		"owner":  func(w *Worker) func(context.Context) error { return w.Serve },
-		"shared": func(w *Worker) func(context.Context) error { return w.Share().Serve },
+	for name, serve := range map[string]func(w *ucp.Worker) func(context.Context) error{
+		"owner":  func(w *ucp.Worker) func(context.Context) error { return w.Serve },
+		"shared": func(w *ucp.Worker) func(context.Context) error { return w.Share().Serve },
 	} {
 		t.Run(name, func(t *testing.T) {
 			served, ended := serve(neverIdle(t)), make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			go func() { ended <- served(ctx) }()
-			testenv.ProgressWithin(t, patience, func() bool { return len(ended) > 0 })
+			testenv.ProgressWithin(t, ucppair.Patience, func() bool { return len(ended) > 0 })
 			assert.ErrorIs(t, <-ended, context.Canceled)
 		})
 	}
@@ -64,7 +67,7 @@ func TestSharedWorker_TurnsUnderLoad(t *testing.T) {
 			runtime.Gosched()
 		}
 		begin = polls.Load()
-		s.Do(func(*Worker) { waited[i] = polls.Load() - begin })
+		s.Do(func(*ucp.Worker) { waited[i] = polls.Load() - begin })
 	}
 	cancel()
 	assert.ErrorIs(t, <-ended, context.Canceled)

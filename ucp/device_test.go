@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -17,11 +19,11 @@ import (
 func TestContext_NoSuchTCPDevice(t *testing.T) {
 	comps := func() all.Config { return all.Config{TCP: tcp.Config{Devices: []string{"lo", "nosuch0"}}} }
 	for _, tls := range []config.List{{}, config.Allow("tcp", "sm"), config.Deny("sm")} {
-		_, err := NewContext(Config{TLS: tls}, components(comps())...)
+		_, err := ucp.NewContext(ucp.Config{TLS: tls}, tlsets.Components(comps())...)
 		require.ErrorIs(t, err, ucs.ErrInvalidParam)
 		assert.ErrorContains(t, err, `GUCX_TCP_DEVICES`)
 	}
-	c, err := NewContext(Config{TLS: config.Allow("self")}, components(comps())...)
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("self")}, tlsets.Components(comps())...)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }

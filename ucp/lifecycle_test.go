@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func TestKeyResolve_AtOp(t *testing.T) {
 	require.NoError(t, p.finish(ep.Get(got, addr, key, nil)))
 	requireBytes(t, pattern(200, 1), got)
 	unbound()
-	old, result := p.word(8, 8), new(uint64)
+	old, result := binary.LittleEndian.Uint64(p.b.mem.Bytes()[8:]), new(uint64)
 	require.NoError(t, ep.AtomicPost(uct.AtomicAdd, 8, 1, addr+8, key))
 	require.NoError(t, p.finish(ep.AtomicFetch(uct.AtomicAdd, 8, 1, result, addr+8, key)))
 	assert.Equal(t, old+1, *result)
@@ -143,7 +144,7 @@ func TestKeyResolve_AtOp(t *testing.T) {
 	require.NoError(t, p.finish(ep.Put([]byte{4}, addr, key, nil)))
 	require.NoError(t, p.flush())
 	assert.Equal(t, byte(4), p.b.mem.Bytes()[0])
-	assert.Equal(t, uint64(6), p.word(8, 8))
+	assert.Equal(t, uint64(6), binary.LittleEndian.Uint64(p.b.mem.Bytes()[8:]))
 	_, err := ep.Put(make([]byte, 5000), addr+memLen, key, nil)
 	assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestLongest: operations and messages of 2 GiB and more, which no transport moves in one piece.
@@ -16,15 +19,15 @@ func TestLongest(t *testing.T) {
 	testenv.SkipShort(t, "moves gigabytes")
 	const most = 4<<30 + 5
 	src, dst := testenv.RepeatedMemory(t, most), testenv.RepeatedMemory(t, most)
-	sets, lens := []transports{real("rc", `\rc`)}, []int{1 << 31}
+	sets, lens := []tlsets.Set{tlsets.Real("rc", `\rc`)}, []int{1 << 31}
 	if testenv.Sweep() {
-		sets = append(sets, real("rc_mlx5", "rc_mlx5"), real("xrc", `\xrc`), real("xrc_mlx5", "xrc_mlx5"), real("sm", "sm"), real("tcp", "tcp"))
+		sets = append(sets, tlsets.Real("rc_mlx5", "rc_mlx5"), tlsets.Real("xrc", `\xrc`), tlsets.Real("xrc_mlx5", "xrc_mlx5"), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"))
 		lens = []int{1<<31 - 1, 1 << 31, 1<<31 + 1, most}
 	}
 	for _, set := range sets {
 		for _, n := range lens {
-			t.Run(fmt.Sprintf("%s/2GiB%+d", set.name, n-1<<31), func(t *testing.T) {
-				x := newLongest(t, newPair(t, set, Config{}).both(), src[:n], dst[:n])
+			t.Run(fmt.Sprintf("%s/2GiB%+d", set.Name, n-1<<31), func(t *testing.T) {
+				x := newLongest(t, ucppair.New(t, set, ucp.Config{}).Both(), src[:n], dst[:n])
 				t.Run("tag", x.tag)
 				t.Run("put", x.put)
 				t.Run("get", x.get)
@@ -35,32 +38,32 @@ func TestLongest(t *testing.T) {
 
 // longest moves all of from to all of to, which repeats a few bytes.
 type longest struct {
-	p        *pair
+	p        *ucppair.Pair
 	from, to []byte
-	fromMem  *Mem  // of end a
-	key      *RKey // of to, for end a
+	fromMem  *ucp.Mem  // of end a
+	key      *ucp.RKey // of to, for end a
 }
 
-func newLongest(t *testing.T, p *pair, from, to []byte) *longest {
+func newLongest(t *testing.T, p *ucppair.Pair, from, to []byte) *longest {
 	x := &longest{p: p, from: from, to: to}
 	var err error
-	x.fromMem, err = p.a.ctx.MemMap(from)
+	x.fromMem, err = p.A.Ctx.MemMap(from)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.fromMem.Close()) })
-	mem, err := p.b.ctx.MemMap(to)
+	mem, err := p.B.Ctx.MemMap(to)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mem.Close()) })
-	x.key, err = p.a.ep.Unpack(mem.Pack())
+	x.key, err = p.A.EP.Unpack(mem.Pack())
 	require.NoError(t, err)
 	t.Cleanup(x.key.Close)
 	return x
 }
 
 // complete waits for the requests and compares the memory.
-func (x *longest) complete(t *testing.T, reqs ...*Request) {
+func (x *longest) complete(t *testing.T, reqs ...*ucp.Request) {
 	for _, r := range reqs {
 		if r != nil {
-			x.p.until(r.Done)
+			x.p.Until(r.Done)
 			_, err := r.Test()
 			require.NoError(t, err)
 		}
@@ -77,18 +80,18 @@ func (x *longest) prepare(seed byte) {
 
 func (x *longest) tag(t *testing.T) {
 	x.prepare(1)
-	recv, err := x.p.b.w.TagRecv(x.to, 1, ^uint64(0), nil, nil)
+	recv, err := x.p.B.W.TagRecv(x.to, 1, ^uint64(0), nil, nil)
 	require.NoError(t, err)
-	send, err := x.p.a.ep.TagSend(1, x.from, nil)
+	send, err := x.p.A.EP.TagSend(1, x.from, nil)
 	require.NoError(t, err)
 	x.complete(t, send, recv)
 }
 
 func (x *longest) put(t *testing.T) {
 	x.prepare(2)
-	put, err := x.p.a.ep.Put(x.from, x.key.Addr(), x.key, &OpParams{Mem: x.fromMem})
+	put, err := x.p.A.EP.Put(x.from, x.key.Addr(), x.key, &ucp.OpParams{Mem: x.fromMem})
 	require.NoError(t, err)
-	flush, err := x.p.a.ep.Flush()
+	flush, err := x.p.A.EP.Flush()
 	require.NoError(t, err)
 	x.complete(t, put, flush)
 }
@@ -100,7 +103,7 @@ func (x *longest) get(t *testing.T) {
 	defer func() { x.from, x.to = x.to, x.from }()
 	copy(x.from, x.to[:testenv.RepeatLen])
 	clear(x.to[:testenv.RepeatLen])
-	get, err := x.p.a.ep.Get(x.to, x.key.Addr(), x.key, &OpParams{Mem: x.fromMem})
+	get, err := x.p.A.EP.Get(x.to, x.key.Addr(), x.key, &ucp.OpParams{Mem: x.fromMem})
 	require.NoError(t, err)
 	x.complete(t, get)
 }

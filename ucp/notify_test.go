@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -40,7 +41,7 @@ func TestPutNotify(t *testing.T) {
 			n := int(word)
 			assert.Equal(t, pattern(n, n), p.b.mem.Bytes()[:n], "%d bytes", n)
 		})
-		for _, n := range sizes {
+		for _, n := range tlsets.Sizes {
 			for _, mem := range []*Mem{nil, p.a.mem} {
 				buf, params := pattern(n, n), (*OpParams)(nil)
 				if mem != nil {
@@ -133,7 +134,7 @@ func TestPutNotify_OneMessage(t *testing.T) {
 		over++
 		var want []uint64
 		seen := p.b.note(func(uint64) {})
-		for _, n := range sizes {
+		for _, n := range tlsets.Sizes {
 			for _, mem := range []*Mem{nil, p.a.mem} {
 				if n > 8192 && mem == nil {
 					continue // in pieces

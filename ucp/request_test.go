@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // TestRequest_Nil: what an operation returns that ended in its call has ended well.
 func TestRequest_Nil(t *testing.T) {
-	var r *Request
+	var r *ucp.Request
 	assert.True(t, r.Done())
 	assert.Equal(t, ucs.StatusOK, r.Status())
 	done, err := r.Test()
@@ -27,8 +29,8 @@ func TestRequest_Nil(t *testing.T) {
 
 // TestRequest_GivenBack: a request that is in the pool is told, and not waited for.
 func TestRequest_GivenBack(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
-	r, err := p.a.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
+	r, err := p.A.W.TagRecv(make([]byte, 8), 1, exact, nil, nil)
 	require.NoError(t, err)
 	require.True(t, r.Cancel())
 	require.ErrorIs(t, r.Wait(t.Context()), ucs.ErrCanceled)
@@ -38,10 +40,10 @@ func TestRequest_GivenBack(t *testing.T) {
 	done, err := r.Test()
 	assert.True(t, done)
 	assert.EqualError(t, err, text)
-	i, err := WaitAny(t.Context(), r)
+	i, err := ucp.WaitAny(t.Context(), r)
 	assert.Zero(t, i)
 	assert.EqualError(t, err, text)
-	assert.EqualError(t, WaitAll(t.Context(), r, nil), text)
+	assert.EqualError(t, ucp.WaitAll(t.Context(), r, nil), text)
 	assert.True(t, r.Done())
 	assert.Equal(t, ucs.StatusInvalidParam, r.Status())
 	assert.False(t, r.Cancel())
@@ -53,10 +55,10 @@ func TestRequest_GivenBack(t *testing.T) {
 	r.Release()
 	r.GiveUp()
 
-	var rs [2 * chunk]*Request
-	seen := map[*Request]bool{}
+	var rs [64]*ucp.Request // twice by what the pool grows
+	seen := map[*ucp.Request]bool{}
 	for i := range rs {
-		rs[i], err = p.a.w.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
+		rs[i], err = p.A.W.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
 		require.NoError(t, err)
 		assert.False(t, seen[rs[i]], "it went back to the pool twice")
 		seen[rs[i]] = true
@@ -69,15 +71,15 @@ func TestRequest_GivenBack(t *testing.T) {
 
 // TestWaitAny_Refusals say what is wrong.
 func TestWaitAny_Refusals(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
-	_, err := WaitAny(t.Context())
+	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
+	_, err := ucp.WaitAny(t.Context())
 	assert.EqualError(t, err, "ucp: wait for any: invalid parameter: there are no requests")
-	a, err := p.a.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	a, err := p.A.W.TagRecv(make([]byte, 8), 1, exact, nil, nil)
 	require.NoError(t, err)
-	b, err := p.b.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	b, err := p.B.W.TagRecv(make([]byte, 8), 1, exact, nil, nil)
 	require.NoError(t, err)
-	assert.EqualError(t, WaitAll(t.Context(), a, b), "ucp: wait: invalid parameter: the requests are of several workers")
-	for _, r := range []*Request{a, b} {
+	assert.EqualError(t, ucp.WaitAll(t.Context(), a, b), "ucp: wait: invalid parameter: the requests are of several workers")
+	for _, r := range []*ucp.Request{a, b} {
 		require.True(t, r.Cancel())
 		r.Release()
 	}

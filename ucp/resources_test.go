@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -19,7 +21,7 @@ func TestContext_Resources(t *testing.T) {
 		"TLS=ib":         {"rc", "ud", "rc_mlx5", "ud_mlx5"},
 		"NET_DEVICES=lo": {"sm", "self", "tcp"},
 	} {
-		c, err := NewContext(fromEnv(t, env), all.Components()...)
+		c, err := ucp.NewContext(ucppair.FromEnv(t, env), all.Components()...)
 		require.NoError(t, err)
 		var got []string
 		for _, r := range c.Resources() {

@@ -393,3 +393,17 @@ func TestAllocs_TransferList(t *testing.T) {
 		})
 	}
 }
+
+// mustEnd waits for an operation by progress of the issuing side only.
+func (p *pair) mustEnd(r *Request, err error) {
+	for err == nil && r != nil && !r.Done() {
+		p.a.w.Progress()
+	}
+	if r != nil && err == nil {
+		err = r.err()
+		r.Release()
+	}
+	if err != nil {
+		panic(err)
+	}
+}
