@@ -132,11 +132,27 @@ func TestRooms_Mistakes(t *testing.T) {
 	require.NoError(t, err)
 	_, broken := rooms.Illegal(typed(t, map[string]string{"low.go": "func core() {}", "high.go": "", "new.go": ""}))
 	assert.Equal(t, []string{
-		"new.go: has no room; add it to the room whose work it does (rooms are: low, high, other)",
+		"new.go: has no room; name the room whose work it does in a comment //room:NAME (rooms are: low, high, other)",
 		"other.go: has a room, but there is no such file",
 		"core.gone: has a line in names, but there is nothing of that name",
 		"gone: has a line in names, but there is nothing of that name",
 	}, broken)
+}
+
+// TestRooms_Comments: a new file names its room itself and needs no line in the list.
+func TestRooms_Comments(t *testing.T) {
+	rooms, err := ParseRooms(twoRooms)
+	require.NoError(t, err)
+	illegal, broken := rooms.Illegal(typed(t, map[string]string{
+		"low.go": "//room:high\n", "high.go": "func post() {}", "new.go": "//room:low\n\nfunc core() { post() }", "lost.go": "//room:attic\n",
+	}))
+	assert.Equal(t, []string{
+		"lost.go: names room attic, which is no room",
+		"low.go: has a room comment and a line of its own; delete one",
+		"lost.go: has no room; name the room whose work it does in a comment //room:NAME (rooms are: low, high)",
+	}, broken)
+	require.Len(t, illegal, 1)
+	assert.Equal(t, "post from new.go:4 (low) to high", illegal[0].String())
 }
 
 func TestRoomUse_String(t *testing.T) {

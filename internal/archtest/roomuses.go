@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,7 @@ type TypedPackage struct {
 	types    *types.Package
 	info     types.Info
 	fieldsOf map[*types.Var]string // field: "Type.field"
+	rooms    map[string]string     // file with a room comment: the room
 }
 
 // LoadPackage reads the package of this module in a folder. The go command builds
@@ -99,12 +101,16 @@ func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
 // check parses the sources and finds out what each identifier means.
 func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importer) error {
+	p.rooms = map[string]string{}
 	for _, name := range sorted(sources) {
-		f, err := parser.ParseFile(p.fileSet, name, sources[name], parser.SkipObjectResolution)
+		f, err := parser.ParseFile(p.fileSet, name, sources[name], parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}
 		p.files = append(p.files, f)
+		if room := roomComment(f); room != "" {
+			p.rooms[name] = room
+		}
 	}
 	p.info = types.Info{
 		Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{},
@@ -117,6 +123,18 @@ func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importe
 	}
 	p.nameFields()
 	return nil
+}
+
+// roomComment returns the room that a comment //room:NAME of the file names; empty without such a comment.
+func roomComment(f *ast.File) string {
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			if room, ok := strings.CutPrefix(c.Text, "//room:"); ok {
+				return strings.TrimSpace(room)
+			}
+		}
+	}
+	return ""
 }
 
 // BadRecords lists the types of records of requests, those that recordOf is called for, that have a
@@ -254,7 +272,8 @@ func (u RoomUse) String() string {
 // Illegal returns the uses in a package against the directions, in the order of
 // files and lines, and a line for each mistake of the assignment.
 func (r *Rooms) Illegal(p *TypedPackage) (illegal []RoomUse, broken []string) {
-	broken = r.checkFiles(p.folder)
+	r, broken = r.withComments(p.rooms)
+	broken = append(broken, r.checkFiles(p.folder)...)
 	v := roomVisitor{rooms: r, p: p, unknown: map[string]bool{}}
 	for name := range r.names {
 		v.unknown[name] = true
@@ -270,11 +289,28 @@ func (r *Rooms) Illegal(p *TypedPackage) (illegal []RoomUse, broken []string) {
 	return v.illegal, broken
 }
 
+// withComments returns the assignment with the rooms that files name themselves, and a line for each mistake of those.
+func (r *Rooms) withComments(comments map[string]string) (_ *Rooms, broken []string) {
+	all := *r
+	all.files = maps.Clone(r.files)
+	for _, file := range sorted(comments) {
+		switch room := comments[file]; {
+		case !slices.Contains(r.order, room):
+			broken = append(broken, fmt.Sprintf("%s: names room %s, which is no room", file, room))
+		case r.files[file] != "":
+			broken = append(broken, file+": has a room comment and a line of its own; delete one")
+		default:
+			all.files[file] = room
+		}
+	}
+	return &all, broken
+}
+
 // checkFiles compares the files of a folder with those that have a room.
 func (r *Rooms) checkFiles(folder []string) (broken []string) {
 	for _, f := range folder {
 		if r.files[f] == "" {
-			broken = append(broken, f+": has no room; add it to the room whose work it does (rooms are: "+strings.Join(r.order, ", ")+")")
+			broken = append(broken, f+": has no room; name the room whose work it does in a comment //room:NAME (rooms are: "+strings.Join(r.order, ", ")+")")
 		}
 	}
 	for _, f := range sorted(r.files) {
