@@ -118,8 +118,7 @@ func (s *Study) compare(rows []Row) (list []Row) {
 	return list
 }
 
-// settings choose protocols that do not depend on this machine: eager messages are copied, and longer ones are
-// fetched by the receiver, or sent by datagrams.
+// settings choose protocols that do not depend on this machine: messages are copied, and long ones are announced.
 func settings(transport string) []string {
 	env := []string{"GUCX_TLS=" + ucp.Exact(transport), "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=inf"}
 	if datagrams(transport) {
