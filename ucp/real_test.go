@@ -184,7 +184,7 @@ func TestExplain_TheChoice(t *testing.T) {
 }
 
 // TestPollIdleTx: what has nothing outstanding and nothing to receive shows that to
-// Progress, unless it is to be polled all the same.
+// Progress, unless it has an idle queue that is polled all the same.
 func TestPollIdleTx(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		for _, always := range []bool{false, true} {

@@ -143,7 +143,11 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	}
 	for _, tl := range md.tls {
 		if tl.Name() == p.Transport {
-			return tl.OpenIface(md, port, p)
+			it, err := tl.OpenIface(md, port, p)
+			if err != nil || !md.cfg.PollIdleTx {
+				return it, err
+			}
+			return md.newIdleTx(it, tl)
 		}
 	}
 	return nil, md.opError("open iface", fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport))

@@ -34,11 +34,16 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	return nil
 }
 
-// pollAlways has the watch never idle, so that every Progress polls.
-func (c *compQueue) pollAlways() { c.Watch().Attention = &alwaysAttention }
-
-// alwaysAttention is the attention word of a device that always needs driving.
-var alwaysAttention uint32 = 1
+// pollEmpty polls a queue that stays empty.
+func (c *compQueue) pollEmpty() {
+	if c.Idle() {
+		return
+	}
+	c.Drive()
+	if s, t := c.Peek(); !c.Owned(t) {
+		c.Wait(s, t)
+	}
+}
 
 // Arm asks for an event at the next completion.
 func (c *compQueue) Arm(solicitedOnly bool) error {

@@ -74,7 +74,7 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
-	it.opened(md, cfg.TxPostlist)
+	it.opened(cfg.TxPostlist)
 	return self, nil
 }
 
@@ -89,10 +89,7 @@ func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
 }
 
 // opened takes over what the core has found out.
-func (it *rcIface) opened(md *ib.MD, postlist int) {
-	if md.Config().PollIdleTx {
-		it.cq.pollAlways()
-	}
+func (it *rcIface) opened(postlist int) {
 	it.batch = it.Config().MaxPoll
 	it.list = min(postlist, it.Config().TxDepth)
 	it.limitInline()

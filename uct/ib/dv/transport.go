@@ -92,5 +92,14 @@ func (t transport) Supports(dev *verbs.Context) error {
 	return t.needs(dev)
 }
 
+// PollerOf implements ib.CQPoller.
+func (t transport) PollerOf(cq *verbs.CQ) (poll func(), err error) {
+	q := &compQueue{}
+	if err := q.open(cq); err != nil {
+		return nil, err
+	}
+	return q.pollEmpty, nil
+}
+
 // Explicit implements ib.Explicit.
 func (t transport) Explicit() bool { return t.explicit }

@@ -52,9 +52,6 @@ func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
-	if md.Config().PollIdleTx {
-		it.q.pollAlways()
-	}
 	if cfg.TxPostlist > 1 {
 		it.q.send.reg.list(cfg.TxPostlist, nil)
 	}

@@ -237,7 +237,7 @@ func (p Plan) switched(op Op, api Part, size int) (cases []Case) {
 // (its sections IV and V), and a worker that goroutines share.
 const (
 	switchResolve     = "resolve" // resolve the remote key at each operation
-	switchPollTx      = "poll-tx" // poll queues that show that they are empty, as UCX polls send queues
+	switchPollTx      = "poll-tx" // poll an idle queue of sends at each progress, as UCX did
 	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
 	switchShared      = "shared"  // call through a SharedWorker that nobody else uses
 	// overDirect is what comes before the first three over rc_mlx5.

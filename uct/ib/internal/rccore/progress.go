@@ -37,8 +37,7 @@ func (it *Iface) Progress() int {
 // Watch implements uct.Watcher: one queue has all completions and arrivals.
 func (it *Iface) Watch() *ucs.Watch { return it.watch }
 
-// neverIdle is the watch of a queue that has none, or whose watch is not to be used: with it
-// every Progress polls.
+// neverIdle is the watch of a queue that has none: with it every Progress polls.
 func neverIdle() *ucs.Watch {
 	word := new(uint32)
 	return &ucs.Watch{Word: word, Quiet: 1, Attention: word}

@@ -98,8 +98,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	return nil
 }
 
-// openBuffers makes the pools and fills the receive queue. With
-// ib.Config.PollIdleTx every Progress polls the completion queue.
+// openBuffers makes the pools and fills the receive queue.
 func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	md := it.md
 	var poster ib.RecvPoster
@@ -107,7 +106,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	it.poller, _ = it.cq.(Poller)
-	if it.watch = it.cq.Watch(); it.watch == nil || md.Config().PollIdleTx {
+	if it.watch = it.cq.Watch(); it.watch == nil {
 		it.watch = neverIdle()
 	}
 	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
