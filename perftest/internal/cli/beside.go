@@ -90,7 +90,7 @@ func beside(a, b result.Settings) result.Settings {
 	a.Transport += "," + b.Transport
 	a.Device = joined(a.Device, b.Device)
 	a.Fabric = joined(a.Fabric, b.Fabric)
-	a.Layers = slices.DeleteFunc(layers.Names(), func(n string) bool {
+	a.Layers = slices.DeleteFunc(layers.Measurable(), func(n string) bool {
 		return !slices.Contains(a.Layers, n) && !slices.Contains(b.Layers, n)
 	})
 	return a

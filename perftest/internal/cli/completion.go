@@ -29,7 +29,7 @@ func (s *settings) complete(cmd *cobra.Command) {
 	complete.One(cmd, "data-layout", dataLayouts)
 	complete.One(cmd, "memory", layer.MemoryNames)
 	complete.One(cmd, "wait", waitModes)
-	complete.List(cmd, "layers", layers.Names)
+	complete.List(cmd, "layers", layers.Measurable)
 	complete.One(cmd, "fabric", device.Fabrics)
 	complete.One(cmd, "cpus", complete.Values("auto", "off"))
 	complete.One(cmd, "output", sheet.Formats)

@@ -98,7 +98,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.memory, "memory", layer.MemoryNames()[0], "memory of both sides: alloc, allocated by the transport; mapped, of the process and registered, over sm that is cross-memory attach; plain, ucp alone, of the process and not named in messages")
 	f.BoolVar(&s.registered, "registered", false, "--memory mapped --layers uct")
 	f.StringVarP(&s.wait, "wait", "E", waitPoll, "how both sides wait: poll, or sleep until a message wakes them, ucp alone")
-	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has but averbs; with -D the one that it is for)")
+	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+"; ucp without remedies (perftest.md): "+strings.Join(layers.WithoutRemedies(), ", ")+" (default those that the transport has but averbs; with -D the one that it is for)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
@@ -203,7 +203,7 @@ func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
-		Wildcard: s.wildcard, Unexpected: s.unexpected, Rank: s.rank, Histogram: s.histogram,
+		Wildcard: s.wildcard, Unexpected: s.unexpected, Rank: s.rank, Histogram: s.histogram, Below: layers.Below,
 	}
 	if err := parseDataLayout(s.dataLayout, p); err != nil {
 		return err
@@ -341,11 +341,11 @@ func findTests(names []string) (tests []bench.Test, err error) {
 // orderLayers checks names and puts them in order, lowest first.
 func orderLayers(names []string) (ordered []string, err error) {
 	for _, n := range names {
-		if !slices.Contains(layers.Names(), n) {
-			return nil, fmt.Errorf("unknown layer %q; there are %s", n, strings.Join(layers.Names(), ", "))
+		if !slices.Contains(layers.Measurable(), n) {
+			return nil, fmt.Errorf("unknown layer %q; there are %s", n, strings.Join(layers.Measurable(), ", "))
 		}
 	}
-	for _, n := range layers.Names() {
+	for _, n := range layers.Measurable() {
 		if slices.Contains(names, n) {
 			ordered = append(ordered, n)
 		}

@@ -95,5 +95,6 @@ func (c Config) Set() layer.Set {
 		ucplayer.Name:    ucplayer.New(c.UCP, c.Components).Open,
 	}}
 	c.openForced(s.Open)
+	c.openWithoutRemedies(s.Open)
 	return s
 }

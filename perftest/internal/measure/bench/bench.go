@@ -23,6 +23,9 @@ type Plan struct {
 	Tests  []Test
 	Sizes  []int    // bytes; 0 is for tests whose messages may be empty
 	Layers []string // from the lowest up
+	// Below names the layer that a layer is compared with; "", or a layer that the test does not have, means
+	// the one before it in Layers. nil: always that.
+	Below func(layer string) string
 
 	Device    string
 	Transport string

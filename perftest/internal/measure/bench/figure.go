@@ -50,26 +50,37 @@ func (r *Runner) cost(window int) cost {
 // records turns the samples of a cell into records, one for each lane.
 func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Record {
 	var records []result.Record
-	var below []float64
 	c := r.cost(p.window)
+	loops := make([][]float64, len(lanes)) // by lane, of each round
 	for i, l := range lanes {
 		rec := r.record(l, t, p, c)
 		rec.Size = size
-		loops := r.loops(l.s.whole, t, p, c)
-		rec.LoopNS, rec.LeastNS, rec.RoundsNS = stat.Median(loops), slices.Min(loops), rounded(loops)
+		loops[i] = r.loops(l.s.whole, t, p, c)
+		rec.LoopNS, rec.LeastNS, rec.RoundsNS = stat.Median(loops[i]), slices.Min(loops[i]), rounded(loops[i])
 		if rec.LoopNS > 0 {
 			rec.MsgPerS = 1e9 / rec.LoopNS
 			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB
 		}
 		if i > 0 {
-			rec.Over = lanes[i-1].name
-			d := stat.Paired(loops, below)
+			b := r.Plan.below(lanes[:i], l.name)
+			rec.Over = lanes[b].name
+			d := stat.Paired(loops[i], loops[b])
 			rec.OverNS, rec.OverPct, rec.OverLoNS, rec.OverHiNS = d.Median, d.Percent, d.Lo, d.Hi
 		}
-		below = loops
 		records = append(records, rec)
 	}
 	return records
+}
+
+// below is the index of the lane that a layer is compared with, among those before it.
+func (p *Plan) below(before []*lane, name string) int {
+	if p.Below != nil {
+		want := p.Below(name)
+		if i := slices.IndexFunc(before, func(l *lane) bool { return l.name == want }); i >= 0 {
+			return i
+		}
+	}
+	return len(before) - 1
 }
 
 // record fills in what was measured and the percentiles.

@@ -149,8 +149,8 @@ type Record struct {
 	MsgPerS float64 `json:"msg_per_s"`
 	MiBPerS float64 `json:"mib_per_s"` // 2^20 bytes
 
-	// Over names the layer below, and OverNS and OverPct what this one adds to
-	// it: the median over rounds of the difference of LoopNS. Empty and 0 for the
+	// Over names the layer below, or the one that this layer is a variant of, and OverNS and OverPct what
+	// this one adds to it: the median over rounds of the difference of LoopNS. Empty and 0 for the
 	// lowest layer measured.
 	Over    string  `json:"over,omitempty"`
 	OverNS  float64 `json:"over_ns,omitempty"`

@@ -20,8 +20,10 @@ var colors = []color.Color{
 	color.RGBA{A: 0xff},
 }
 
-// layerColors are the places in colors of layers, which have the same color in all panels and files.
-var layerColors = map[string]int{"verbs": 0, "averbs": 3, "uct": 1, "ucp": 2}
+// layerColors are the places in colors of layers, which have the same color in all panels and files. Those of
+// two undone remedies are the colors of verbs and uct, beside which they are rarely drawn.
+var layerColors = map[string]int{"verbs": 0, "averbs": 3, "uct": 1, "ucp": 2,
+	"ucp-resolve": 4, "ucp-idle-tx": 5, "ucp-idle-ud": 6, "ucp-resolve-idle-tx": 7, "ucp-resolve-idle-ud": 8}
 
 // colorOf is the color of a name, or that of its place if the name has none of its own.
 func colorOf(name string, place int) color.Color {

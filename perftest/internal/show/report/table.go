@@ -61,7 +61,7 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) er
 	for _, text := range histograms(records, f) {
 		parts = append(parts, text+"\n")
 	}
-	parts = append(parts, f.wrap(legend)+"\n")
+	parts = append(parts, f.wrap(legendOf(run.Settings.Layers))+"\n")
 	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
 		return err
 	}
@@ -132,6 +132,17 @@ const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 b
 	"Mean: a loop without clock readings in it, median over rounds.\n" +
 	"+ns and +%: what the layer adds to the Mean of the layer above it in the table.\n" +
 	"Sentences have the interval of 95 % in brackets, and leave out differences whose interval contains 0."
+
+// legendOf is the legend of a table of layers, of which some may be variants of ucp.
+func legendOf(layers []string) string {
+	if slices.ContainsFunc(layers, isVariant) {
+		return legend + "\nThe layers ucp-... are ucp without a remedy of the study of UCX: +ns and +% are what they add to ucp."
+	}
+	return legend
+}
+
+// isVariant reports whether a layer is a variant of another one.
+func isVariant(layer string) bool { return strings.Contains(layer, "-") }
 
 // grid is one table: rows are sizes and layers, columns are tests.
 type grid struct {

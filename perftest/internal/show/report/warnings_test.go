@@ -45,3 +45,10 @@ func TestWarnings(t *testing.T) {
 		})
 	}
 }
+
+// A variant of ucp is compared with ucp, which is not always the layer above it.
+func TestLegend_OfVariants(t *testing.T) {
+	assert.Equal(t, legend, legendOf([]string{"uct", "ucp"}))
+	assert.Contains(t, legendOf([]string{"ucp", "ucp-resolve"}), "are what they add to ucp")
+	assert.Equal(t, []string{"ucp-resolve", "UCP", "averbs"}, []string{written("ucp-resolve"), written("ucp"), written("averbs")})
+}

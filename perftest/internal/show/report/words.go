@@ -87,9 +87,10 @@ func added(r *result.Record, named bool) string {
 	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, whole(ns), whole(r.OverLoNS), whole(r.OverHiNS), pct, prefixed(" to", what), lower)
 }
 
-// written is the name of a layer as text has it: verbs and averbs are no abbreviations.
+// written is the name of a layer as text has it: verbs and averbs are no abbreviations, and ucp-resolve is not
+// a layer but a variant of one.
 func written(layer string) string {
-	if strings.HasSuffix(layer, "verbs") {
+	if strings.HasSuffix(layer, "verbs") || isVariant(layer) {
 		return layer
 	}
 	return strings.ToUpper(layer)
