@@ -3,6 +3,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers/averbslayer"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
@@ -67,7 +69,9 @@ func Of(t *device.Transport, caps uct.Caps) (names []string) {
 func (c Config) reliable(transport string) rc.Config {
 	switch transport {
 	case dv.RCName:
-		return c.UCT.RCMLX5.Config
+		rc := c.UCT.RCMLX5.Config
+		rc.TxMaxInline = cmp.Or(rc.TxMaxInline, dv.MaxInline)
+		return rc
 	case xrc.Name:
 		return c.UCT.XRC.Config
 	case dv.XRCName:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -78,6 +79,27 @@ func TestDirect_OtherDevice(t *testing.T) {
 		_, err = md.OpenIface(uct.IfaceParams{Transport: tl, Device: "dev:1"})
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
 		assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "named by its package, which is this one here")
+	}
+}
+
+// Puts go inline up to what four basic blocks take, unless the configuration says otherwise; segments that are
+// shorter have the limit of rc.
+func TestRC_InlineByDefault(t *testing.T) {
+	md, err := rcSuite.On(softhca.FabricLoop).OpenMD()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, md.Close()) }()
+	for _, c := range []struct {
+		config any
+		want   int
+	}{
+		{nil, MaxInline}, {RCConfig{}, MaxInline}, {rc.Config{}, MaxInline}, {&RCConfig{TxPostlist: 4}, MaxInline},
+		{rc.Config{TxMaxInline: 64}, 64}, {RCConfig{Config: rc.Config{TxMaxInline: 300}}, 300},
+		{rc.Config{SegSize: MaxInline}, MaxInline}, {rc.Config{SegSize: MaxInline - 1}, 128},
+	} {
+		it, err := md.OpenIface(uct.IfaceParams{Transport: RCName, Device: ibtest.Device, Config: c.config})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, it.Attr().Put.MaxShort, "%+v", c.config)
+		assert.NoError(t, it.Close())
 	}
 }
 

@@ -64,8 +64,12 @@ const rcOverhead = 40 * time.Nanosecond
 
 func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, error) {
 	cfg, p.Config = base.SplitConfig(p.Config, cfg)
+	cfg.Config, p.Config = base.SplitConfig(p.Config, cfg.Config)
 	if err := cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: RCName, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	if cfg.TxMaxInline == 0 && (cfg.SegSize == 0 || cfg.SegSize >= MaxInline) {
+		cfg.TxMaxInline = MaxInline
 	}
 	it, self := newRC(cfg.TxPostlist)
 	err := rccore.Open(&it.Iface, md, rccore.Params{

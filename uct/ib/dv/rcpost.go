@@ -6,6 +6,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
+// MaxInline is the default of TX_MAX_INLINE of rc_mlx5, in bytes: the longest put that fits in the four basic blocks
+// of a BlueFlame buffer, as in UCX (experiment 0137 in docs/perf).
+const MaxInline = 4*prm.BBLen - prm.CtrlLen - prm.RaddrLen - prm.InlineHdrLen
+
 // Short operations in one basic block: how many bytes fit.
 const (
 	maxPutBB  = prm.MaxShortLen

@@ -17,7 +17,7 @@ type Config struct {
 	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue of an endpoint, in work requests; 1 to 32768."`
 	TxCQDepth   int            `env:"TX_CQ_LEN" default:"4096" doc:"Maximum number of outstanding work requests of all endpoints together; 1 to 1048576."`
 	TxBuffers   int            `env:"TX_BUFS" default:"256" doc:"Number of bounce buffers of SEG_SIZE bytes for bcopy (UCX: TX_MAX_BUFS); 1 to 1048576."`
-	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Maximum length of a short operation, in bytes (UCX: TX_MIN_INLINE); 8 to SEG_SIZE."`
+	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"auto" doc:"Maximum length of a short operation, in bytes (UCX: TX_MIN_INLINE); 8 to SEG_SIZE. auto: 220 over rc_mlx5, else 128."`
 	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Maximum number of scatter-gather entries of a send work request, including the header of a zcopy message (UCX: TX_MIN_SGE); 2 to 16."`
 	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"Maximum number of work requests of an endpoint between two signaled ones; 1 to 32768."`
 	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Maximum number of completions per progress call (UCX: TX_MAX_POLL and RX_MAX_POLL); 1 to 1024."`
