@@ -52,6 +52,9 @@ type Case struct {
 	Says  string
 	Place string // in the paper
 	Rule  Rule   // nil: the paper has no value to compare with
+	// Lo and Hi bound Value with a confidence of 95 %, if it has bounds. The outcome is Noise unless the rule
+	// decides alike for all that lies between.
+	Lo, Hi Value
 	// Noisy says that the effect is smaller than what disturbs its measurement on few CPUs.
 	Noisy bool
 }
@@ -103,7 +106,7 @@ func (f *Figure) Runs() (list []*Run) {
 		}
 	}
 	for _, c := range f.Cases {
-		for _, r := range c.Value.runs {
+		for _, r := range slices.Concat(c.Value.runs, c.Lo.runs, c.Hi.runs) {
 			add(r)
 		}
 	}

@@ -2,6 +2,7 @@ package paper
 
 import (
 	"errors"
+	"fmt"
 	"math"
 )
 
@@ -14,7 +15,8 @@ const (
 	Misses  Outcome = "misses"
 	NoValue Outcome = "no value in the paper"
 	NotRun  Outcome = "not measured"
-	// Noise is that of a time that differs more from run to run than the effect is large.
+	// Noise is that of a time that differs more from run to run than the effect is large, or of one whose
+	// interval has values that agree with the paper and others that do not.
 	Noise Outcome = "within noise"
 	// NotShown is that of a figure without values, which says why.
 	NotShown Outcome = "not shown"
@@ -82,6 +84,14 @@ func (c *Case) row(res Results) Row {
 		return r
 	}
 	r.Ours = c.Unit.Text(v)
+	lo, hi, err := c.interval(res)
+	if err != nil {
+		r.Theirs = err.Error()
+		return r
+	}
+	if lo != hi {
+		r.Ours += fmt.Sprintf(" (%s to %s)", c.Unit.Bare(lo), c.Unit.Bare(hi))
+	}
 	if c.Paper != 0 && c.Rule != nil {
 		r.Ratio = v / c.Paper
 	}
@@ -89,10 +99,36 @@ func (c *Case) row(res Results) Row {
 	case c.Noisy:
 		r.Outcome = Noise
 	case c.Rule != nil:
-		r.Outcome = Misses
-		if c.Rule(v, c.Paper) {
-			r.Outcome = Holds
-		}
+		r.Outcome = c.outcome(v, lo, hi)
 	}
 	return r
+}
+
+// interval returns the bounds of the value; 0 and 0 if it has none.
+func (c *Case) interval(res Results) (lo, hi float64, err error) {
+	if c.Lo.of == nil || c.Hi.of == nil {
+		return 0, 0, nil
+	}
+	lo, errLo := c.Lo.of(res)
+	hi, errHi := c.Hi.of(res)
+	return lo, hi, errors.Join(errLo, errHi)
+}
+
+// intervalSteps is at how many places of an interval the rule is applied.
+const intervalSteps = 100
+
+// outcome applies the rule to a value and to its interval.
+func (c *Case) outcome(v, lo, hi float64) Outcome {
+	holds := c.Rule(v, c.Paper)
+	if lo != hi {
+		for i := range intervalSteps + 1 {
+			if c.Rule(lo+(hi-lo)*float64(i)/intervalSteps, c.Paper) != holds {
+				return Noise
+			}
+		}
+	}
+	if holds {
+		return Holds
+	}
+	return Misses
 }

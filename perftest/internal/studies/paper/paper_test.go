@@ -44,6 +44,30 @@ func TestRows_Outcomes(t *testing.T) {
 	assert.InDelta(t, 0.9, rows[1].Ratio, 1e-9)
 }
 
+// A value with an interval agrees with the paper, or does not, only if the whole interval does.
+func TestRow_Interval(t *testing.T) {
+	table, err := parse("layer,test,size,loop_ns,over_ns,over_lo_ns,over_hi_ns\nucp,put_lat,8,200,,,\n" +
+		"a,put_lat,8,210,10,8,12\nb,put_lat,8,230,30,28,32\nc,put_lat,8,210,10,-1,12\nd,put_lat,8,210,10,0,0\ne,put_lat,8,290,90,-100,200\n")
+	require.NoError(t, err)
+	res := Results{aRun.Command(): table}
+	for layer, want := range map[string]Row{
+		"a": {Ours: "+5.0 % (+4.0 to +6.0)", Outcome: Holds},
+		"b": {Ours: "+15.0 % (+14.0 to +16.0)", Outcome: Misses},
+		"c": {Ours: "+5.0 % (-0.5 to +6.0)", Outcome: Noise},
+		"d": {Ours: "+5.0 %", Outcome: Holds},
+		"e": {Ours: "+45.0 % (-50.0 to +100.0)", Outcome: Noise},
+	} {
+		c := paired(Case{Rule: between(0, 0.1), Says: "little"}, aRun, "put_lat", layer, "ucp", "8")
+		got := c.row(res)
+		assert.Equal(t, want.Ours, got.Ours, layer)
+		assert.Equal(t, want.Outcome, got.Outcome, layer)
+	}
+	c := paired(Case{Rule: between(0, 0.1)}, aRun, "put_lat", "a", "ucp", "8")
+	c.Hi = pick(aRun, "layer=none", "over_hi_ns")
+	assert.Equal(t, NoValue, c.row(res).Outcome)
+	assert.Contains(t, c.row(res).Theirs, "0 rows")
+}
+
 func TestPick_NeedsOneRow(t *testing.T) {
 	table, err := parse("a,b,v\n1,x,3\n1,y,4\n")
 	require.NoError(t, err)

@@ -172,6 +172,12 @@ func (u Unit) Text(v float64) string {
 	return fmt.Sprintf("%.2f %s", v, u)
 }
 
+// Bare writes a number without its unit.
+func (u Unit) Bare(v float64) string {
+	text, _, _ := strings.Cut(u.Text(v), " ")
+	return text
+}
+
 // fixed is a number that the text of a figure explains.
 func fixed(v float64) Value {
 	return Value{of: func(Results) (float64, error) { return v, nil }}
