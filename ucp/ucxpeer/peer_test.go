@@ -597,19 +597,21 @@ func TestNewEP_NextDevice(t *testing.T) {
 // TestNewEP_NoSocket: an EP for whose first connection there was no socket connects to the next device, and loses no operation that
 // was started before it has found out.
 func TestNewEP_NoSocket(t *testing.T) {
-	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
-	address := severalPorts(t, p.b, 1, true)
-	var send *ucxpeer.Request
-	testenv.WithoutDescriptors(t, func() {
-		var err error
-		p.ab, err = p.a.NewEP(address, ucxpeer.EPConfig{PeerErrors: true})
-		require.NoError(t, err)
-		send, err = p.ab.TagSend(1, pattern(8, 1), nil)
-		require.NoError(t, err)
-		require.False(t, send.Done())
-	})
-	require.NoError(t, p.wait(p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)))
-	require.NoError(t, p.wait(send, nil))
+	for _, mode := range []ucxpeer.EPConfig{{}, {PeerErrors: true}} {
+		p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
+		address := severalPorts(t, p.b, 1, true)
+		var send *ucxpeer.Request
+		testenv.WithoutDescriptors(t, func() {
+			var err error
+			p.ab, err = p.a.NewEP(address, mode)
+			require.NoError(t, err)
+			send, err = p.ab.TagSend(1, pattern(8, 1), nil)
+			require.NoError(t, err)
+			require.False(t, send.Done())
+		})
+		require.NoError(t, p.wait(p.b.TagRecv(make([]byte, 8), 1, all, nil, nil)))
+		require.NoError(t, p.wait(send, nil))
+	}
 }
 
 // TestExplain: an EP says how it is connected, and what the peer has shown of its release.
