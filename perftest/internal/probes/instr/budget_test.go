@@ -64,12 +64,19 @@ const (
 	pollLeast    = 25  // a poll of an empty completion queue
 )
 
+// Puts that rc_mlx5 writes inline into several basic blocks, in bytes, and the share of the instructions of rc that it
+// may take.
+var inlineSizes = []int{64, 128, dv.MaxInline}
+
+const inlineShare = 0.6
+
 func TestBudget_OneSided(t *testing.T) {
 	layers := []Part{Verbs, UCT, UCP}
 	m := countBudget(t, usual, Verbs,
 		Plan{Ops: []Op{Put, Get, Add, FAdd, Flush, Idle}, APIs: layers, Sizes: []int{8}, Switches: true},
 		Plan{Ops: []Op{PutZcopy, GetZcopy}, APIs: layers, Sizes: []int{minZcopy}},
 		Plan{Ops: []Op{Put, Flush}, APIs: []Part{AVerbs, UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
+		Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: inlineSizes, Transports: []string{rc.Name, dv.RCName}},
 		Plan{Ops: sorted(overSM), APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	total := func(op Op, api Part, by string) int {
 		return sampleOf(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
@@ -81,6 +88,12 @@ func TestBudget_OneSided(t *testing.T) {
 	})
 	t.Run("rc_mlx5", func(t *testing.T) { // which writes the queue itself
 		assert.LessOrEqual(t, 2*total(Put, UCT, dv.RCName), total(Put, UCT, ""))
+		for _, size := range inlineSizes {
+			by := func(transport string) int {
+				return sampleOf(t, m, Case{Op: Put, API: UCT, Size: size, Switch: transport}).Total()
+			}
+			assert.LessOrEqual(t, float64(by(dv.RCName)), inlineShare*float64(by("")), "%d B", size)
+		}
 	})
 	t.Run("averbs", func(t *testing.T) {
 		for op, most := range directOver {
