@@ -155,13 +155,14 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // data, in the handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
+	if p == nil && len(header) == 0 && len(data) < int(e.roles.atOnce) {
+		m := e.msgs
 		m.Credit -= charge(len(data))
 		if m.Credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
 			return nil, nil
 		}
 		e.msgs.Credit += charge(len(data))
-		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // so that fewer values are saved across the call
+		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], nil) // so that fewer values are saved across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }
@@ -171,7 +172,7 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	if len(header) > shortData && len(header) > e.longestHeader() {
 		return nil, e.headerTooLong(header, len(data))
 	}
-	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) {
+	if m := e.msgs; m != nil && (p == nil || (p.Mem == nil || len(data) <= m.maxWord && len(header) == 0) && p.Flags == 0) {
 		n, err := len(header)+len(data), error(uct.ErrNoResource)
 		switch {
 		case len(header) == 0 && n <= m.maxLong:
@@ -190,7 +191,7 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 		return nil, err
 	}
 	r.msg.header = header
-	return r.start()
+	return r.startFlagged(p, (*Request).start)
 }
 
 // activeArrivals is the worker as the handler of complete active messages. A method
@@ -339,7 +340,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 		return nil, e.wrong(act, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
 	if m.rndv == nil {
-		return nil, m.copyTo(buf, act)
+		return m.w.completeLater(p, nil, m.copyTo(buf, act))
 	}
 	if err := m.rndv.checkFetchable(act); err != nil {
 		return nil, err
@@ -367,7 +368,7 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 		return nil, m.From.wrong(act, ucs.ErrInvalidParam, "the data has no valid length, or nothing takes it")
 	}
 	if m.rndv == nil {
-		return nil, m.unpackTo(&typedData{data: d.buffer}, act)
+		return m.w.completeLater(p, nil, m.unpackTo(&typedData{data: d.buffer}, act))
 	}
 	if err := m.rndv.checkFetchable(act); err != nil {
 		return nil, err
@@ -615,5 +616,5 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 		return nil, err
 	}
 	r.msg.header = header
-	return r.start()
+	return r.startFlagged(p, (*Request).start)
 }

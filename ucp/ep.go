@@ -52,10 +52,13 @@ type opCounts struct {
 	unposted int32 // not posted completely, or with several steps
 }
 
-// epRoles are roles of lanes.
+// epRoles are roles of lanes, and what the lane of messages permits now.
 type epRoles struct {
 	needed wireup.Roles // roles to connect in the next Progress
 	pinned wireup.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
+	// atOnce is the length in bytes below which one call sends a message without OpParams: at most messages.maxShort + 1
+	// and messages.maxWord + 1. 0 while none may be sent so, and if EP.msgs is nil: the fast paths need no other check.
+	atOnce uint16
 }
 
 // epOrigin is which side made the EP, and what this side therefore knows about the peer.

@@ -289,7 +289,7 @@ func (i *iface) longestShort() int {
 
 func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
-	from := e.threshold(class)
+	from := e.threshold(class, false)
 	m := &proto.Messages{
 		Short: i.longestShort(), Copy: s.eager, MinZcopy: s.bare, MaxZcopy: s.most,
 		Piece: s.piece, Announced: from.From, Why: from.Why,

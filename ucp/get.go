@@ -23,7 +23,7 @@ var getSplitStage = stage{
 // If the request is nil, the data is in buf; otherwise buf belongs to gucx until the
 // request is complete. Errors as [EP.Put].
 func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getZcopy.min)) {
+	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.Flags == 0 && p.copies(buf, key.moves.getZcopy.min)) {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &getStage
 		r.off = len(buf)
@@ -50,6 +50,9 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 	if key == nil {
 		return nil, e.refusal(action{stage: &getStage, n: len(buf)}, key)
 	}
+	if p.flags() != 0 {
+		return e.getFlagged(buf, raddr, key, p)
+	}
 	if m := key.moves; m != nil && key.get != nil {
 		if r := key.newZcopy(&m.getZcopy, &getStage, e, buf, raddr, p); r != nil {
 			pending, err := key.get.GetZcopy(r.iov[:], raddr, key.rma, &r.comp)
@@ -66,6 +69,24 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		return nil, err
 	}
 	return r.start()
+}
+
+// getFlagged is Get with flags. With CompleteNow it reads memory that Slice has mapped: other gets may wait for the peer.
+func (e *EP) getFlagged(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	r, err := e.transfer(&getStage, uct.AccessRemoteRead, buf, raddr, key, p)
+	switch {
+	case err != nil || r == nil:
+		return e.w.completeLater(p, nil, err)
+	case p.Flags&CompleteNow == 0:
+		r, err = r.start()
+		return e.w.completeLater(p, r, err)
+	}
+	e.w.recycle(r)
+	if mem := key.packed.View(); mem != nil && e.fence.count == 0 {
+		copy(buf, mem[raddr-key.Addr():])
+		return nil, nil
+	}
+	return nil, uct.ErrNoResource
 }
 
 // GetWait is Get, and returns when the data is in buf. If ctx is done first, it returns the error of ctx

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
@@ -52,7 +53,7 @@ var messageProtocol = protocol{
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
 	discarded:    (*EP).returnDiscarded,
 	destroyed:    (*EP).closeWindow,
-	startedOver:  func(e *EP) { e.msgs = nil },
+	startedOver:  func(e *EP) { e.msgs, e.roles.atOnce = nil, 0 },
 }
 
 // messages is the state of an EP that sends or receives messages: how the next message is
@@ -191,6 +192,7 @@ func (e *EP) bindMessages() {
 		m.mayShort, m.mayCopy = m.maxShort, m.maxCopy
 		m.maxShort, m.maxCopy = -1, -1
 	}
+	e.roles.atOnce = uint16(min(max(min(m.maxShort, m.maxWord), -1)+1, math.MaxUint16))
 }
 
 // unbind makes all messages take the slow path.
@@ -198,6 +200,7 @@ func (m *messages) unbind() {
 	m.am, m.words = nil, nil
 	m.maxShort, m.maxCopy, m.maxWords, m.maxWord, m.maxLong = -1, -1, -1, -1, -1
 	m.mayShort, m.mayCopy = -1, -1
+	m.e.roles.atOnce = 0
 }
 
 // short sends a message in one call, and charges it. The caller has compared the length with maxShort.

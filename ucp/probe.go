@@ -42,7 +42,9 @@ func (u *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 		u.done(st)
 		return nil, err
 	}
-	return u.recv(buf, info, p)
+	w := u.w
+	r, err := u.recv(buf, info, p)
+	return w.completeLater(p, r, err)
 }
 
 // Release drops the message. The caller must not use m after that. If the sender waits for a receive, its request

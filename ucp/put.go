@@ -18,12 +18,12 @@ import (
 //     region was closed or does not match the key, the EP may fail.
 //   - ErrUnsupported: no transport of both sides can put and get.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
+	if p == nil && key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
 		err := key.put.PutShort(buf, raddr, key.rma)
 		if err == nil {
 			return nil, nil
 		}
-		return key.ep.putRefused(err, buf[:len(buf):len(buf)], raddr, key, p) // without buf's capacity, which would be saved across the call
+		return key.ep.putRefused(err, buf[:len(buf):len(buf)], raddr, key) // without buf's capacity, which would be saved across the call
 	}
 	return e.putSlow(buf, raddr, key, p)
 }
@@ -31,11 +31,11 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 // putRefused continues a short put that the transport has rejected.
 //
 //go:noinline
-func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey) (*Request, error) {
 	if err != uct.ErrNoResource && !e.canReroute(&putStage, err) {
 		return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
 	}
-	return e.putSlow(buf, raddr, key, p)
+	return e.putSlow(buf, raddr, key, nil)
 }
 
 // putStage posts the rest of a put, piece by piece.
@@ -57,6 +57,17 @@ var putSplitStage = stage{
 func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	if key == nil {
 		return nil, e.refusal(action{stage: &putStage, n: len(buf)}, key)
+	}
+	if p.flags() != 0 {
+		return e.putFlagged(buf, raddr, key, p)
+	}
+	if p != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
+		switch err := key.put.PutShort(buf, raddr, key.rma); {
+		case err == nil:
+			return nil, nil
+		case err != uct.ErrNoResource && !e.canReroute(&putStage, err):
+			return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
+		}
 	}
 	if len(buf) <= key.maxPut && key.ep == e && key.opens(raddr, uint64(len(buf))) && p.copies(buf, key.moves.putZcopy.min) {
 		err := key.put.PutBcopy(buf, raddr, key.rma)
@@ -83,6 +94,60 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		return nil, err
 	}
 	return r.start()
+}
+
+// putFlagged is Put with flags.
+func (e *EP) putFlagged(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	mem, err := e.checkTransfer(&putStage, uct.AccessRemoteWrite, buf, raddr, key, p)
+	if err == nil && p.Flags&CompleteNow != 0 {
+		return nil, e.putNow(buf, raddr, key)
+	}
+	if err != nil || len(buf) == 0 {
+		return e.w.completeLater(p, nil, err)
+	}
+	r := e.w.newRequest(e, &putStage)
+	r.buf, r.target, r.onDone = buf, peerRange{key, raddr}, p.OnDone
+	if p.Flags&PreferFastCompletion == 0 {
+		r.setMem(mem, uct.AccessRemoteWrite)
+	}
+	r, err = r.start()
+	return e.w.completeLater(p, r, err)
+}
+
+// putNow puts by one call that copies buf. It returns ErrNoResource if the call is not possible now. The arguments were
+// checked.
+func (e *EP) putNow(buf []byte, raddr uint64, key *RKey) error {
+	x := e.lane(wireup.RMA)
+	if x == nil {
+		e.requestLane(wireup.RMA)
+		return uct.ErrNoResource
+	}
+	k, err := key.resolve(x.Iface.index, x.Remote)
+	if err != nil {
+		return err
+	}
+	switch n, i := len(buf), x.Iface; {
+	case n == 0:
+		return nil
+	case e.fence.count > 0:
+		return uct.ErrNoResource
+	case n <= i.transfers().shortPut:
+		err = x.Put.PutShort(buf, raddr, k)
+	case i.attr.Caps.Has(uct.CapPutBcopy) && n <= i.attr.Put.MaxBcopy:
+		err = x.Put.PutBcopy(buf, raddr, k)
+	default:
+		return uct.ErrNoResource
+	}
+	switch {
+	case err == nil && !x.Proven:
+		e.link.prove(x)
+	case err == nil:
+	case err == uct.ErrNoResource, e.canReroute(&putStage, err):
+		return uct.ErrNoResource
+	default:
+		return e.refused(action{stage: &putStage, n: len(buf)}, err)
+	}
+	return nil
 }
 
 // PutWait is Put, and returns when buf belongs to the caller again. If ctx is done first, it returns

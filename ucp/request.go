@@ -477,6 +477,10 @@ type OpParams struct {
 	// close EPs, and must not call Progress. The caller must still release the request, unless it
 	// has done so.
 	OnDone func(err error)
+
+	// Flags change how the operation is done; 0 leaves the choice to gucx. The blocking forms permit all but
+	// CompleteLater, which does nothing there.
+	Flags OpFlags
 }
 
 // onDone is OnDone of params that may be nil.

@@ -16,7 +16,12 @@ func withAnnouncements(c *channel) *channel {
 	s := &c.announce
 	*s = c.pieces
 	s.post, s.announces, s.usesBuffer = (*Request).sendRTS, true, true
-	c.saves = func(r *Request, n int) bool { return n >= r.ep.announcedFrom(r.mem).From }
+	c.saves = func(r *Request, n int) bool {
+		if r.msg.flags&PreferThroughput != 0 {
+			return n >= r.ep.overlappedFrom(r.mem).From
+		}
+		return n >= r.ep.announcedFrom(r.mem).From
+	}
 	return c
 }
 

@@ -118,6 +118,7 @@ type message struct {
 	word    uint64     // the first word; the tag of a tagged message
 	header  []byte     // of an active message; gucx uses it until the request has completed
 	charged int64      // charge to the window in bytes; 0 before it is charged
+	flags   OpFlags    // OpParams.Flags
 	acked   bool       // completes with the ACK of the peer
 	recalls bool       // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
 	all     bool       // a receive of a stream completes only when its buffer is full
@@ -149,7 +150,7 @@ func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpPa
 	r.msg, r.buf = w.newMessageRecord(), data
 	r.msg.ch, r.msg.word = c, word
 	if p != nil {
-		r.mem, r.onDone = (*region.Mem)(p.Mem), p.OnDone
+		r.mem, r.onDone, r.msg.flags = (*region.Mem)(p.Mem), p.OnDone, p.Flags
 	}
 	return r
 }
@@ -178,6 +179,9 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(data) {
 		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
+	if err := p.flags().check(); err != nil {
+		return nil, e.errorOf(a, err)
+	}
 	e.markUsed()
 	e.messaging()
 	return e.w.newMessage(e, c, word, data, p), nil
@@ -192,19 +196,69 @@ func (r *Request) chooseSend() {
 	x := r.ep.lane(wireup.AM)
 	s := x.Iface.sends()
 	switch {
-	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && c.saves(r, n) || r.ep.msgs.Credit < charge(n)):
+	case c.rts != 0 && r.needsRTS(n, s):
 		r.stage = &c.announce
 	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
 		r.stage = &c.announce
 	case r.msg.acked:
 		r.stage = &c.waitAck
-	case r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
+	case r.msg.flags&(PreferFastCompletion|CompleteNow) == 0 && r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
 		r.stage = &c.zcopy
 	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
 		r.stage = &c.pieces
 	default:
 		r.stage = &c.bcopy
 	}
+}
+
+// needsRTS reports whether a message of n bytes uses rendezvous.
+func (r *Request) needsRTS(n int, s *sends) bool {
+	f, m := r.msg.flags, r.ep.msgs
+	broke := m.Credit < charge(n)
+	switch {
+	case f&SendRendezvous != 0:
+		return true
+	case f&(SendEager|CompleteNow) != 0:
+		return broke && charge(n) > m.Most/2 // the receiver may keep half of the credit until it is due
+	case f&PreferFastCompletion != 0:
+		return broke || n >= s.rndv
+	}
+	return n >= s.rndv || r.longEnough(n, s) && r.msg.ch.saves(r, n) || broke
+}
+
+// startFlagged starts a new message with the flags of p, which may be nil. start starts it without flags.
+func (r *Request) startFlagged(p *OpParams, start func(*Request) (*Request, error)) (*Request, error) {
+	w, f := r.worker, p.flags()
+	if f&CompleteNow != 0 && !r.canCompleteNow() {
+		r.worker.recycle(r)
+		return nil, uct.ErrNoResource
+	}
+	r, err := start(r)
+	if f&CompleteNow != 0 && r != nil { // the lane has no resources: no part was posted
+		r.Cancel()
+		_ = r.take()
+		return nil, uct.ErrNoResource
+	}
+	return w.completeLater(p, r, err)
+}
+
+// streamPiece is the maximum length of a stream piece in bytes.
+func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
+
+// canCompleteNow reports whether one bcopy may send the message now, unless the lane has no resources. If there is no
+// lane, it requests one.
+func (r *Request) canCompleteNow() bool {
+	e, m, n := r.ep, r.msg, r.msg.length(r)
+	x := e.lane(wireup.AM)
+	if x == nil {
+		e.requestLane(wireup.AM)
+		return false
+	}
+	limit := x.Iface.attr.AM.MaxBcopy - wire.HeadLen
+	if m.ch.first == 0 {
+		limit = x.Iface.streamPiece()
+	}
+	return !m.acked && m.flags&SendRendezvous == 0 && n <= limit && e.fence.count == 0 && !e.msgs.holdsBack(nil) && e.msgs.Credit >= charge(n)
 }
 
 // longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the
@@ -341,9 +395,12 @@ func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (
 	if err := d.Validate(); err != nil || d.Len() > maxMessage {
 		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
 	}
+	if err := p.flags().check(); err != nil {
+		return nil, e.errorOf(action{stage: &c.send}, err)
+	}
 	r, err := e.newSend(c, word, nil, nil)
 	if err == nil {
-		r.msg.data, r.onDone = *d, p.onDone()
+		r.msg.data, r.onDone, r.msg.flags = *d, p.onDone(), p.flags()
 	}
 	return r, err
 }

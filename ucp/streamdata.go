@@ -31,7 +31,7 @@ func (e *EP) StreamSendData(d Data, p *OpParams) (*Request, error) {
 	}
 	a := action{stage: &streamDataChannel.send, n: d.buffer.Len()}
 	if a.n == 0 {
-		return nil, e.refuses(a)
+		return e.w.completeLater(p, nil, e.refuses(a))
 	}
 	if err := e.streamClosed(a); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (e *EP) StreamSendData(d Data, p *OpParams) (*Request, error) {
 		return nil, err
 	}
 	e.msgs.streaming()
-	return r.start()
+	return r.startFlagged(p, (*Request).start)
 }
 
 // chooseStreamPieces is chooseStream for data that is not contiguous.

@@ -30,12 +30,12 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 		return nil, e.refuses(a)
 	}
 	if len(buf) == 0 {
-		return nil, nil
+		return e.w.completeLater(p, nil, nil)
 	}
 	m := e.msgs
 	if m != nil && m.stream != nil {
 		if *n = m.stream.read(buf); *n == len(buf) || *n > 0 && !all {
-			return nil, nil
+			return e.w.completeLater(p, nil, nil)
 		}
 		if m.stream.ended() && e.state == epOpen {
 			return nil, e.errorOf(a, ucs.ErrStreamEnded)

@@ -33,7 +33,8 @@ func newStreamChannel() *channel {
 // Progress reads it; until then the request cannot be canceled. Errors: as [EP.Err];
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.sends != nil {
+	if len(buf) < int(e.roles.atOnce) && len(buf) > 0 && (p == nil || p.Flags == 0) && e.msgs.sends != nil {
+		m := e.msgs
 		if m.short(wire.AMStream, m.sends.sent, buf) == nil {
 			m.sends.sent += uint64(len(buf))
 			return nil, nil
@@ -61,7 +62,7 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 	if sent != nil {
 		*sent = 0
 	}
-	if m := e.msgs; m != nil && m.sends != nil && len(buf) > 0 && len(buf) <= m.maxCopy {
+	if m := e.msgs; m != nil && m.sends != nil && len(buf) > 0 && len(buf) <= m.maxCopy && p.flags() == 0 {
 		if m.copied(e.w, wire.AMStream, m.sends.sent, nil, buf) == nil {
 			m.sends.sent += uint64(len(buf))
 			if sent != nil {
@@ -71,14 +72,17 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 		}
 	}
 	if len(buf) == 0 {
-		return nil, e.refuses(action{stage: &streamChannel.send})
+		return e.w.completeLater(p, nil, e.refuses(action{stage: &streamChannel.send}))
 	}
 	r, err := e.newStreamSend(streamChannel, buf, p)
 	if err != nil {
 		return nil, err
 	}
 	r.msg.count = sent
-	return r.start()
+	if p.flags()&(CompleteNow|PreferFastCompletion) != 0 {
+		r.mem = nil // rendezvous would need the buffer for longer
+	}
+	return r.startFlagged(p, (*Request).start)
 }
 
 // newStreamSend is newSend for streams. It fails with ErrClosed after StreamEnd.
@@ -140,9 +144,6 @@ func (r *Request) chooseStream() {
 		r.stage = &c.bcopy
 	}
 }
-
-// streamPiece is the maximum length of a stream piece in bytes.
-func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
 
 // nextPiece returns the length of the next piece, at most rest and limit bytes; 0 if there is too
 // little credit. If credit limits the length, it is rounded down to a cache line: otherwise the

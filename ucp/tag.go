@@ -123,7 +123,8 @@ var tagClass = func() class {
 // ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
 // sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
+	if p == nil && len(buf) < int(e.roles.atOnce) {
+		m := e.msgs
 		m.Credit -= charge(len(buf))
 		if m.Credit >= 0 {
 			if m.words.AMWords(wire.AMTag, tag, m.name, buf) == nil {
@@ -131,13 +132,17 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 			}
 		}
 		e.msgs.Credit += charge(len(buf))
+		return e.tagSendSlow(tag, buf[:len(buf):len(buf)], nil) // so that the capacity of buf need not be saved across the call
 	}
-	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // so that the capacity of buf need not be saved across the call
+	return e.tagSendSlow(tag, buf, p)
 }
 
 //go:noinline
 func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) && len(buf) <= m.maxCopy {
+	if p != nil && p.Flags != 0 {
+		return e.tagSendFlagged(tag, buf, p, false)
+	}
+	if m := e.msgs; m != nil && (p == nil || p.Mem == nil || len(buf) <= m.maxShort) && len(buf) <= m.maxCopy {
 		if m.unheaded(e.w, wire.AMTag, tag, buf) == nil {
 			return nil, nil
 		}
@@ -159,6 +164,9 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // with ErrCanceled when the peer drops the message. A flush does not wait for that, a
 // Close does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	if p.flags() != 0 {
+		return e.tagSendFlagged(tag, buf, p, true)
+	}
 	if x := e.w.tag.matcher; x != nil {
 		return x.send(e, tag, buf, p, true)
 	}
@@ -168,6 +176,16 @@ func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	}
 	r.msg.acked = true
 	return r.start()
+}
+
+// tagSendFlagged is TagSend, or TagSendSync, with flags.
+func (e *EP) tagSendFlagged(tag uint64, buf []byte, p *OpParams, sync bool) (*Request, error) {
+	r, err := e.newSend(tagChannel, tag, buf, p)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.acked = sync
+	return r.startTaggedFlagged(p)
 }
 
 // TagSendWait is TagSend, and returns when buf belongs to the caller again. If ctx is done first, it returns the
@@ -347,7 +365,7 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.startTagged()
+	return r.startTaggedFlagged(p)
 }
 
 // TagSendSyncData is [EP.TagSendSync] with any [Data], as in [EP.TagSendData]: the request completes when a receive
@@ -361,7 +379,16 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 		return nil, err
 	}
 	r.msg.acked = true
-	return r.startTagged()
+	return r.startTaggedFlagged(p)
+}
+
+// startTaggedFlagged is startFlagged for a tagged message. A message through a queue does not complete in the call.
+func (r *Request) startTaggedFlagged(p *OpParams) (*Request, error) {
+	if w := r.worker; w.tag.matcher != nil && p.flags()&CompleteNow != 0 {
+		w.recycle(r)
+		return nil, uct.ErrNoResource
+	}
+	return r.startFlagged(p, (*Request).startTagged)
 }
 
 func (r *Request) startTagged() (*Request, error) {

@@ -67,7 +67,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	var mem *region.Mem
 	if p != nil {
-		if mem = (*region.Mem)(p.Mem); p.OnDone != nil || mem != nil && !mem.Covers(buf) {
+		if mem = (*region.Mem)(p.Mem); p.OnDone != nil || p.Flags != 0 || mem != nil && !mem.Covers(buf) {
 			return w.tagRecvSlow(buf, tag, mask, info, p)
 		}
 	}
@@ -96,11 +96,18 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
 	}
+	if p.flags() != 0 {
+		if err := w.checkReceiveFlags(tag, mask, p.Flags); err != nil {
+			return nil, receiveRefused(len(buf), err)
+		}
+	}
 	if x := w.tag.matcher; x != nil && !w.closed {
-		return x.receiveInto(buf, tag, mask, info, p)
+		r, err := x.receiveInto(buf, tag, mask, info, p)
+		return w.completeLater(p, r, err)
 	}
 	if m := w.tag.table.Take(tag, mask); m != nil {
-		return m.Owner.unlink().recv(buf, info, p)
+		r, err := m.Owner.unlink().recv(buf, info, p)
+		return w.completeLater(p, r, err)
 	}
 	if w.closed {
 		return nil, recvError(len(buf), ucs.ErrClosed)
@@ -112,6 +119,27 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	w.receivePosted(tag, mask)
 	r.armOnDone()
 	return r, nil
+}
+
+// checkReceiveFlags returns the reason for which a receive with these flags cannot be posted: ErrNoResource if it has CompleteNow
+// and no complete message matches.
+func (w *Worker) checkReceiveFlags(tag, mask uint64, f OpFlags) error {
+	if err := f.check(); err != nil || f&CompleteNow == 0 || w.closed {
+		return err
+	}
+	m := w.tag.table.Peek(tag, mask)
+	if m == nil || m.Owner.in != nil || m.Owner.rndv != nil || w.tag.matcher != nil {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// receiveRefused returns the error of a receive into n bytes. ErrNoResource is not wrapped.
+func receiveRefused(n int, err error) error {
+	if err == ucs.ErrNoResource {
+		return err
+	}
+	return recvError(n, err)
 }
 
 // TagRecvWait is TagRecv, and returns when the message is in buf. If ctx is done first, it returns the error of
@@ -264,14 +292,19 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	if w.closed {
 		return nil, recvError(0, ucs.ErrClosed)
 	}
+	if err := w.checkReceiveFlags(tag, mask, p.flags()); err != nil {
+		return nil, receiveRefused(0, err)
+	}
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
 	v.typedData, r.onDone = typedData{data: d.buffer, typed: true}, p.onDone() // all fields: see write
 	if x := w.tag.matcher; x != nil {
-		return x.receive(v, tag, mask)
+		r, err := x.receive(v, tag, mask)
+		return w.completeLater(p, r, err)
 	}
 	if m := w.tag.table.Take(tag, mask); m != nil {
-		return m.Owner.unlink().deliverTo(v)
+		r, err := m.Owner.unlink().deliverTo(v)
+		return w.completeLater(p, r, err)
 	}
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tag.table.Expect(&v.node)

@@ -73,25 +73,47 @@ func (e *EP) classOf(mem *region.Mem) memoryClass {
 func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
 	m, k := e.messaging(), e.classOf(mem)
 	if m.rndv.from[k].From == 0 {
-		m.rndv.from[k] = e.threshold(k)
+		m.rndv.from[k] = e.threshold(k, false)
 	}
 	return &m.rndv.from[k]
 }
 
-// threshold returns the length for buffers that are both of the same class.
-func (e *EP) threshold(class memoryClass) proto.Threshold {
+// overlappedFrom is announcedFrom for a message with PreferThroughput.
+func (e *EP) overlappedFrom(mem *region.Mem) *proto.Threshold {
+	m, k := e.messaging(), e.classOf(mem)
+	if m.rndv.overlapped[k].From == 0 {
+		m.rndv.overlapped[k] = e.threshold(k, true)
+	}
+	return &m.rndv.overlapped[k]
+}
+
+// withoutLatency returns the cost of one of many operations whose latencies overlap, if overlapped is set; otherwise c.
+func withoutLatency(c uct.Cost, overlapped bool) uct.Cost {
+	if overlapped {
+		c.Latency = 0
+	}
+	return c
+}
+
+// threshold returns the length for buffers that are both of the same class. overlapped says that latencies do not count,
+// because many messages are in flight: see PreferThroughput.
+func (e *EP) threshold(class memoryClass, overlapped bool) proto.Threshold {
 	am, cfg := e.transport(wireup.AM), &e.w.ctx.cfg
 	s := am.sends()
 	if cfg.RndvThresh != config.MemAuto {
 		return proto.Threshold{From: s.rndv, Why: "RNDV_THRESH=" + strconv.Itoa(s.rndv)}
 	}
-	tell := am.costs().Costs[uct.AMBcopy].Time(wire.HeadLen + wire.RTSLen)
+	tell := withoutLatency(am.costs().Costs[uct.AMBcopy], overlapped).Time(wire.HeadLen + wire.RTSLen)
 	eager, least := am.copies(), s.eager+1
+	eager.Cost = withoutLatency(eager.Cost, overlapped)
 	if class != plainMemory {
 		least = proto.ShortestAnnounced
 	}
 	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
 		v := e.rndvChoices(n, e.reachOf(n, class))
+		for _, c := range []*uct.Cost{&v.Message, &v.Get.Cost, &v.Put.Cost, &v.Fragment.Cost} {
+			*c = withoutLatency(*c, overlapped)
+		}
 		scheme := v.Choose(n, cfg.rndvScheme())
 		t := v.Time(n, scheme)
 		if scheme != proto.Get {
@@ -107,7 +129,8 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 // forgetChoices drops the chosen thresholds and schemes: the EP has other lanes.
 func (e *EP) forgetChoices() {
 	if e.msgs != nil {
-		e.msgs.rndv.from, e.msgs.rndv.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
+		x := &e.msgs.rndv
+		x.from, x.overlapped, x.choice = [memoryClasses]proto.Threshold{}, [memoryClasses]proto.Threshold{}, schemeChoice{}
 	}
 }
 

@@ -72,6 +72,30 @@ func (t *transfers) of(mem *region.Mem) int {
 // transfer checks a put or get, which needs a right at the target, and makes its request.
 // If there is nothing to move, both results are nil.
 func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	mem, err := e.checkTransfer(s, right, buf, raddr, key, p)
+	if err != nil || len(buf) == 0 {
+		return nil, err
+	}
+	r := e.w.newRequest(e, s)
+	r.buf, r.target, r.onDone = buf, peerRange{key, raddr}, p.onDone()
+	r.setMem(mem, right)
+	return r, nil
+}
+
+// setMem sets the registration of the buffer of a put or get, or registers the buffer if mem is nil and that is
+// faster.
+func (r *Request) setMem(mem *region.Mem, right uct.Access) {
+	switch r.mem = mem; {
+	case mem != nil:
+	case right == uct.AccessRemoteWrite:
+		r.registerLocal(putTables, uct.PutShort, 0)
+	default:
+		r.registerLocal(getTables, uct.GetShort, uct.AccessLocalWrite)
+	}
+}
+
+// checkTransfer checks a put or get, and returns the registration of the buffer that p contains.
+func (e *EP) checkTransfer(s *stage, right uct.Access, buf []byte, raddr uint64, key *RKey, p *OpParams) (*region.Mem, error) {
 	a := action{stage: s, n: len(buf)}
 	if err := e.refusal(a, key); err != nil {
 		return nil, err
@@ -92,19 +116,10 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 			return nil, e.wrong(a, ucs.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 		}
 	}
-	if len(buf) == 0 {
-		return nil, nil
+	if err := p.flags().check(); err != nil {
+		return nil, e.errorOf(a, err)
 	}
-	r := e.w.newRequest(e, s)
-	r.buf, r.target, r.mem, r.onDone = buf, peerRange{key, raddr}, mem, p.onDone()
-	switch {
-	case mem != nil:
-	case right == uct.AccessRemoteWrite:
-		r.registerLocal(putTables, uct.PutShort, 0)
-	default:
-		r.registerLocal(getTables, uct.GetShort, uct.AccessLocalWrite)
-	}
-	return r, nil
+	return mem, nil
 }
 
 // calls are the functions that move the next n bytes of a request, by protocol.
