@@ -62,6 +62,7 @@ func decodeError(err error) error {
 type info struct {
 	ID         string // of this start of the server; the table of a primary is published under this name
 	Role       role
+	New        bool // Config.New
 	Lease      time.Duration
 	Key, Value int // maximum lengths in bytes
 	shape

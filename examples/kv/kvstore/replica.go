@@ -32,7 +32,7 @@ import (
 //   - A primary whose backup has ended, or knows now that it is out of sync, continues without it.
 //   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync. With
 //     Config.New it becomes the primary if the other one has no updates either; but never after it has tried to follow
-//     a primary, which had updates.
+//     a primary, which had updates. If both have Config.New, the one with the lower ID does.
 //   - A primary accepts only the server at Config.Other as its backup.
 var (
 	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
@@ -212,6 +212,9 @@ const (
 // replicate makes the server a backup until it is the primary, or closed.
 func (s *Server) replicate() {
 	for s.open.Err() == nil {
+		s.mu.Lock()
+		asked := s.asked
+		s.mu.Unlock()
 		other, err := s.callOther(s.info())
 		ended := errors.Is(err, errEnded)
 		s.mu.Lock()
@@ -224,8 +227,10 @@ func (s *Server) replicate() {
 				s.lead()
 			}
 			return
-		case role == syncing && s.cfg.New && followed == "" && (ended || err == nil && other.Role == syncing):
+		case role == syncing && s.cfg.New && followed == "" && err == nil && s.precedes(other):
 			s.lead()
+			return
+		case role == syncing && s.cfg.New && followed == "" && ended && s.leadUnlessAsked(asked):
 			return
 		case err == nil && other.Role == primary:
 			err = s.follow(other.ID)
@@ -261,10 +266,32 @@ func (s *Server) callOther(me info) (other info, err error) {
 	return other, err
 }
 
+// precedes reports whether this server, which has New, becomes the primary of two that have no updates.
+func (s *Server) precedes(other info) bool {
+	return other.Role == syncing && (!other.New || s.id < other.ID)
+}
+
+// leadUnlessAsked makes the server the primary, unless another one with New has asked since asked was read: that one
+// listens now, and may be the primary.
+func (s *Server) leadUnlessAsked(asked int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked != asked {
+		return false
+	}
+	s.leadLocked()
+	return true
+}
+
 // lead makes the server the primary.
 func (s *Server) lead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leadLocked()
+}
+
+// leadLocked is lead. The caller holds s.mu.
+func (s *Server) leadLocked() {
 	s.role = primary
 	s.closing.Go(s.beat)
 	_ = s.rpc.Publish(s.id, s.mem) // the error is for no memory

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
@@ -219,4 +221,56 @@ func TestReplicas_OtherLease(t *testing.T) {
 	require.Eventually(t, func() bool { err := s.Serving(); return err == nil || strings.Contains(err.Error(), "a lease of 1s") },
 		hang, time.Millisecond)
 	assert.Error(t, s.Serving())
+}
+
+// TestReplicas_BothNew: of two servers with New that start at once one is the primary, and the other one its backup.
+func TestReplicas_BothNew(t *testing.T) {
+	for range testenv.Rounds(10, 500) {
+		first, second := freshName(), freshName()
+		c := newContext(t)
+		var servers [2]*Server
+		var starting sync.WaitGroup
+		for i, at := range [][2]string{{first, second}, {second, first}} {
+			starting.Go(func() {
+				var err error
+				servers[i], err = Listen(t.Context(), c, Config{Network: "unix", Address: at[0], Other: at[1], New: true, Lease: 100 * time.Millisecond})
+				assert.NoError(t, err)
+			})
+		}
+		starting.Wait()
+		for _, s := range servers {
+			require.NotNil(t, s)
+		}
+		for servers[0].Serving() != nil || servers[1].Serving() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		assert.ElementsMatch(t, []role{primary, backup}, []role{servers[0].info().Role, servers[1].info().Role})
+		for _, s := range servers {
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+// TestReplicas_NewAsked: a server with New that found no other one does not become the primary when the other one has asked
+// meanwhile: that may be the primary by now.
+func TestReplicas_NewAsked(t *testing.T) {
+	s := &Server{role: syncing, watches: map[*watch]bool{}}
+	s.open, s.shut = context.WithCancel(t.Context())
+	defer s.shut()
+	ask := func(r role, new bool) {
+		request, err := json.Marshal(info{ID: "other", Role: r, New: new})
+		require.NoError(t, err)
+		require.NoError(t, s.handleInfo(&ucprpc.Call{Data: request}))
+	}
+	before := s.asked
+	ask(syncing, false)
+	assert.Equal(t, before, s.asked, "a server without New does not become the primary by itself")
+	ask(syncing, true)
+	assert.False(t, s.leadUnlessAsked(before))
+	assert.Equal(t, syncing, s.role)
+	s.id = "a"
+	assert.True(t, s.precedes(info{ID: "b", Role: syncing, New: true}))
+	assert.False(t, s.precedes(info{ID: "A", Role: syncing, New: true}))
+	assert.True(t, s.precedes(info{ID: "A", Role: syncing}))
+	assert.False(t, s.precedes(info{ID: "b", Role: primary, New: true}))
 }

@@ -33,9 +33,9 @@ type Config struct {
 	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the path
 	// of a unix socket, nobody but the other replica may remove that: if it does not exist, the other replica has ended.
 	Other string
-	// New makes the server the primary unless the other one has updates. Start one of the two with it when both begin
-	// with an empty table, and not again: after a restart a server with New forgets the updates of the other one if that
-	// has ended, too.
+	// New makes the server the primary unless the other one has updates. Start one of the two with it, or both, when both
+	// begin with an empty table, and not again: after a restart a server with New forgets the updates of the other one if
+	// that has ended, too. If both have it, one of them becomes the backup.
 	New bool
 	// Lease is how long a backup waits before it becomes the primary. A primary that gets no CPU time for a quarter of
 	// it is called for each lookup. 0 means 500 ms. Both replicas must have the same.
@@ -68,6 +68,7 @@ type Server struct {
 	followed string            // ID of the primary; under mu
 	stay     int               // of which stay as a backup; changes when a primary drops this server; under mu
 	removed  map[string]uint64 // keys that were removed while syncing, and by which update; under mu
+	asked    int               // how often a server with New asked while this one was syncing; under mu
 	why      error             // why the server does not serve; under mu
 }
 
@@ -136,10 +137,11 @@ func (s *Server) handlers() (h ucprpc.Handlers) {
 func (s *Server) info() info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return info{ID: s.id, Role: s.role, Lease: s.cfg.Lease, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape}
+	return info{ID: s.id, Role: s.role, New: s.cfg.New, Lease: s.cfg.Lease, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape}
 }
 
-// handleInfo replies with the info of this server. A primary that calls has dropped its backup.
+// handleInfo replies with the info of this server. A primary that calls has dropped its backup. A server with New that
+// calls may become the primary if this one is syncing: see lead.
 func (s *Server) handleInfo(c *ucprpc.Call) (err error) {
 	var caller info
 	if len(c.Data) > 0 {
@@ -147,13 +149,16 @@ func (s *Server) handleInfo(c *ucprpc.Call) (err error) {
 			return err
 		}
 	}
-	if caller.Role == primary {
-		s.mu.Lock()
+	s.mu.Lock()
+	switch {
+	case caller.Role == primary:
 		if s.stay++; s.role == backup {
 			s.role = syncing
 		}
-		s.mu.Unlock()
+	case caller.Role == syncing && caller.New:
+		s.asked++
 	}
+	s.mu.Unlock()
 	c.Reply, err = json.Marshal(s.info())
 	return err
 }
