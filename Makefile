@@ -14,7 +14,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx ucx-debian storm kills idle hostile soak sweep mutate api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build modules test race invariants cross byte-order fuzz-short arm64 lab ucx ucx-debian storm kills service idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,11 @@ storm: ## kills, connects and disconnects peers of a server, and closes memory d
 
 kills: ## kills and restarts servers of examples/kv under load, 200 times, and checks the results of the clients; five minutes
 	GUCX_TEST_SOAK=1 $(GO) test -run '^TestKills' -count 1 -timeout 1h -v ./examples/kv/kvstore
+
+TIME ?= 10m
+
+service: ## 8 clients with 8 goroutines of examples/kv for TIME (default 10m), with random kills of clients and servers: prints their metrics, and growth at the end
+	KVSTORE_SERVICE_TIME=$(TIME) $(GO) test -run '^TestService' -count 1 -timeout 24h -v ./examples/kv/kvstore
 
 idle: ## CPU time of idle workers with peers and after them, over each transport, 10 s each; 25 minutes
 	GUCX_TEST_SOAK=1 GUCX_UCP_IDLE=10 $(GO) test -run '^TestIdle' -count 1 -timeout 1h -v ./ucp

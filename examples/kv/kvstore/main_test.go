@@ -27,11 +27,15 @@ const roleEnv = "KVSTORE_TEST_SERVER"
 const hang = 3 * time.Minute
 
 func TestMain(m *testing.M) {
-	role := os.Getenv(roleEnv)
-	if role == "" {
+	role, client := os.Getenv(roleEnv), os.Getenv(clientEnv)
+	if role == "" && client == "" {
 		os.Exit(m.Run())
 	}
-	if err := serveRole(role); err != nil {
+	run, value := serveRole, role
+	if client != "" {
+		run, value = runClientRole, client
+	}
+	if err := run(value); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -56,6 +60,9 @@ func serveRole(role string) error {
 		for ; s.Serving() != nil; time.Sleep(time.Millisecond) {
 		}
 		fmt.Println("serving")
+		if os.Getenv(serviceTimeEnv) != "" {
+			reportForever(func() report { return reportServer(s) })
+		}
 	}()
 	bufio.NewScanner(os.Stdin).Scan()
 	return s.Close()
@@ -66,7 +73,10 @@ type process struct {
 	t   testing.TB
 	cfg Config
 	cmd *exec.Cmd
-	out <-chan string // lines
+	out <-chan string // lines, except reports
+
+	client   *clientRole       // what the process is; a server with cfg if that is nil
+	onReport func(line string) // called with each report; may be nil
 }
 
 func startProcess(t testing.TB, cfg Config) *process {
@@ -95,10 +105,14 @@ func startReplicas(t testing.TB, cfg Config) [2]*process {
 // start starts the process, and waits until it listens.
 func (p *process) start() {
 	p.t.Helper()
-	role, err := json.Marshal(p.cfg)
+	name, role := roleEnv, any(p.cfg)
+	if p.client != nil {
+		name, role = clientEnv, p.client
+	}
+	value, err := json.Marshal(role)
 	require.NoError(p.t, err)
 	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), roleEnv+"="+string(role), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Env = append(os.Environ(), name+"="+string(value), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	_, err = p.cmd.StdinPipe() // ends with this process
@@ -111,7 +125,11 @@ func (p *process) start() {
 	go func() {
 		defer close(lines)
 		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			lines <- scanner.Text()
+			if line, found := strings.CutPrefix(scanner.Text(), reportPrefix); !found {
+				lines <- scanner.Text()
+			} else if p.onReport != nil {
+				p.onReport(line)
+			}
 		}
 	}()
 	p.line("listening")
