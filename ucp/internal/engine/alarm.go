@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Alarm makes a worker handle timeouts: of handshakes without a reply and of
+// Alarm makes a worker handle timeouts, for example of handshakes without a reply and of
 // DISCONNECT messages that cannot be sent. A runtime timer sets a flag, so that Progress
-// reads no clock. No timer runs while nothing waits.
+// reads no clock. No timer runs while no time is set.
 type Alarm struct {
-	e     *Engine
-	due   atomic.Bool // stored by the timer's goroutine; pairs with the load in progressAll
-	timer *time.Timer // nil before the first Set
-	armed bool
-	late  bool          // it fired while the worker made no progress, and was postponed for that
-	at    time.Duration // when the armed timer fires
-	start time.Time     // of the first Now
+	e         *Engine
+	due       atomic.Bool // stored by the timer's goroutine; pairs with the load in progressAll
+	timer     *time.Timer // nil before the first Set
+	armed     bool
+	postponed bool          // the alarm fired while the worker made no progress, and was postponed
+	at        time.Duration // time at which the armed timer fires
+	start     time.Time     // time of the first call of Now
 }
 
-// Now is the monotonic time since the first call of Now.
+// Now returns the monotonic time since the first call of Now.
 func (a *Alarm) Now() time.Duration {
 	if a.start.IsZero() {
 		a.start = time.Now()
@@ -34,14 +34,14 @@ func (a *Alarm) Set(at time.Duration) {
 	a.armed, a.at = true, at
 	in := at - a.Now()
 	if a.timer == nil {
-		a.timer = time.AfterFunc(in, func() { a.ring() })
+		a.timer = time.AfterFunc(in, func() { a.onTimer() })
 		return
 	}
 	a.timer.Reset(in)
 }
 
-// ring runs on the timer's goroutine.
-func (a *Alarm) ring() {
+// onTimer runs on the timer's goroutine.
+func (a *Alarm) onTimer() {
 	a.due.Store(true)
 	a.e.Signal()
 }
@@ -52,19 +52,19 @@ func (a *Alarm) stop() {
 	}
 }
 
-// A worker that makes progress this long after the alarm fired was late itself:
-// once, it gets AlarmGrace to receive messages that have arrived before it fails peers.
+// A worker that makes progress later than AlarmLate after the alarm was itself late. The alarm is then
+// postponed once, by AlarmGrace, so that the worker receives messages that have arrived before it fails peers.
 const (
 	AlarmLate  = 100 * time.Millisecond
 	AlarmGrace = 100 * time.Millisecond
 )
 
-// rung calls the owner, or postpones the alarm once if the worker itself was late.
-func (a *Alarm) rung() {
+// handleDue calls the owner, or postpones the alarm once if the worker itself was late.
+func (a *Alarm) handleDue() {
 	a.due.Store(false)
 	a.armed = false
 	now := a.Now()
-	if a.late = !a.late && now-a.at > AlarmLate; a.late {
+	if a.postponed = !a.postponed && now-a.at > AlarmLate; a.postponed {
 		a.Set(now + AlarmGrace)
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// EventFD returns the descriptor that is readable when Park would return. It belongs to the engine, stays the
-// same until Close and is level-triggered.
+// EventFD returns the descriptor that is readable when Park would return. The engine owns it. It does not change
+// until Close, and is level-triggered.
 func (e *Engine) EventFD() (int, error) {
 	if err := e.makeParker(); err != nil {
 		return 0, err
@@ -17,10 +17,10 @@ func (e *Engine) EventFD() (int, error) {
 }
 
 // Arm is ReadyToSleep for an owner that waits on EventFD and not in Park. It makes no progress and runs no callbacks.
-// ErrBusy if Progress may have something to do, or if Signal was called since the last Arm, as it may have been before the
-// first Arm or EventFD; an error that wraps ErrUnsupported if a polled iface has no events.
+// Errors: ErrBusy if Progress may have work, or if Signal may have been called since the last Arm; an error that wraps
+// ErrUnsupported if a polled iface has no events.
 func (e *Engine) Arm() error {
-	if e.park == nil { // Signal leaves no trace without it
+	if e.park == nil { // a call of Signal before would have had no effect
 		if err := e.makeParker(); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestArm: ErrBusy while Progress has something to do, and once after each signal.
+// TestArm: Arm returns ErrBusy while Progress has work, and once after each signal.
 func TestArm(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
@@ -66,8 +66,8 @@ func TestArm_NoEvents(t *testing.T) {
 	assert.ErrorContains(t, err, "dumb dumb0 has no events")
 }
 
-// TestArm_ReadsDescriptorsOfUnusedIfaces: the event of an iface without endpoints, which is not armed, ends one wait
-// and not all that follow.
+// TestArm_ReadsDescriptorsOfUnusedIfaces: the event of an iface without endpoints, which is not armed, ends only one
+// wait.
 func TestArm_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	s := &stirred{event: newEvent(t)}
 	r := &rig{}
@@ -86,7 +86,7 @@ func TestArm_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	assert.NoError(t, r.Arm())
 }
 
-// armReads is a transport without endpoints whose descriptor is read by Arm only.
+// armReads is a transport without endpoints whose descriptor only Arm reads.
 type armReads struct{ stirred }
 
 func (s *armReads) Ext() *uct.IfaceExt { return &uct.IfaceExt{Wake: s} }
@@ -98,8 +98,7 @@ func (s *armReads) Arm(uct.Events) error {
 	return nil
 }
 
-// TestArm_IfaceThatReadsInArm: the event of a resting iface whose descriptor only its Arm reads does not make Arm fail for
-// ever.
+// TestArm_IfaceThatReadsInArm: after the event of a resting iface whose descriptor only its Arm reads, Arm fails once.
 func TestArm_IfaceThatReadsInArm(t *testing.T) {
 	s := &armReads{stirred{event: newEvent(t)}}
 	r := &rig{}

@@ -1,6 +1,6 @@
-// Package engine makes progress: it polls the ifaces with endpoints, checks
-// the events of the others, runs deferred work and timers, and lets blocking
-// calls spin, yield and park. It knows ifaces, but not the endpoints over them.
+// Package engine makes progress for a worker: it polls the ifaces with endpoints, checks
+// the events of the others, runs deferred work and timers, and implements spinning, yielding and parking
+// in blocking calls. It knows ifaces, but not the endpoints over them.
 package engine
 
 import (
@@ -16,46 +16,46 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Owner is the worker that an engine belongs to.
+// Owner is the worker that owns an engine.
 type Owner interface {
-	// Work does the work that callbacks have deferred, outside of any callback, and returns how
-	// many items it handled; see Raise.
+	// Work does the work that callbacks have deferred, outside of any callback, and returns the number of items;
+	// see Raise.
 	Work() int
 	// Alarm handles the timeouts that are due at now, and sets the alarm again.
 	Alarm(now time.Duration)
 }
 
-// Engine makes progress for one owner. One goroutine at a time owns it; only Signal may be
-// called by any. Init comes first.
+// Engine makes progress for one owner. One goroutine at a time owns it; any goroutine may call Signal and Post.
+// Init must be called first.
 type Engine struct {
 	// Ticks and Run are for the owner's Progress, which calls Run directly.
-	Ticks uint64    // the number of calls of Progress, plus one, that only poll; due: none
-	Run   [2]poller // what Progress calls, by the highest bit of Ticks; neither is nil
+	Ticks uint64    // number of calls of Progress that only poll before the next one that does all work; due if that is the next one
+	Run   [2]poller // the pollers that Progress calls, by the highest bit of Ticks; neither is nil
 
-	hot       poller        // the iface that is polled, or all of them; never nil
-	watch     *ucs.Watch    // on hot; nil if there is none
-	inside    bool          // a goroutine makes progress
-	slow      bool          // there is work besides polling; see Raise
-	pollIdle  bool          // ifaces without endpoints are polled too
-	stopped   bool          // no iface is polled: they are closed or being closed
-	polled    int           // ifaces that are polled
-	kernel    bool          // one of them makes a system call at each poll
-	draining  []*Iface      // ifaces that are polled now and then
-	idle      []*Iface      // resting ifaces with a flag for events
-	unflagged []*Iface      // resting ifaces without one
-	eventFDs  []unix.PollFd // their descriptors
-	looks     uint          // calls of checkIdle
-	ifaces    []*Iface
-	armed     []*Iface     // before the last sleep; of the goroutine that parks
-	pushers   []uct.Pusher // of the ifaces that have one
-	resting   []*Iface     // have lost their last endpoint
-	owner     Owner
+	hot        poller        // polls all polled ifaces; never nil
+	watch      *ucs.Watch    // watch on hot; nil if there is none
+	inside     bool          // a goroutine makes progress
+	slow       bool          // there is work besides polling; see Raise
+	pollIdle   bool          // ifaces without endpoints are polled too
+	stopped    bool          // no iface is polled: they are closed or being closed
+	polled     int           // ifaces that are polled
+	kernel     bool          // a poll of one of them makes a system call
+	draining   []*Iface      // ifaces that are polled at the periodic checks
+	idle       []*Iface      // resting ifaces with a flag for events
+	unflagged  []*Iface      // resting ifaces without a flag
+	eventFDs   []unix.PollFd // descriptors of unflagged
+	idleChecks uint          // number of calls of checkIdle
+	ifaces     []*Iface
+	armed      []*Iface     // ifaces at the latest sleep; used by the goroutine that parks
+	pushers    []uct.Pusher // pushers of the ifaces that have one
+	resting    []*Iface     // ifaces that the next Progress lets rest
+	owner      Owner
 
 	// Spin, Turn and Alarm are parts of the engine.
 	Spin  Spinner
 	Turn  Turn
 	Alarm Alarm
-	// ParkLimit bounds one sleep.
+	// ParkLimit limits one sleep.
 	ParkLimit time.Duration
 	// Sleeps counts the sleeps of blocking calls.
 	Sleeps stats.Counter
@@ -67,9 +67,8 @@ type Engine struct {
 	park   *parker    // nil until the first sleep
 }
 
-// Init makes the engine of owner. spinPolls is the number of polls of a blocking call before it
-// parks; 0 adapts, negative never parks. With pollIdle, ifaces without endpoints are polled
-// too.
+// Init initializes the engine of owner. spinPolls is the number of polls of a blocking call before it
+// parks; 0 adapts it, a negative value never parks. With pollIdle, Progress also polls ifaces without endpoints.
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
 	e.Run[1] = (*all)(e)
@@ -104,7 +103,7 @@ func (e *Engine) Push() {
 	}
 }
 
-// enter records that a goroutine makes progress, to detect a second one or a callback. As for
+// enter records that a goroutine makes progress, to detect a call of Progress by a second goroutine or a callback. As for
 // concurrent writes to a map, detection is likely, not certain, and costs nothing.
 func (e *Engine) enter() {
 	if e.inside {
@@ -113,8 +112,8 @@ func (e *Engine) enter() {
 	e.inside = true
 }
 
-// setHot sets the poller. An iface without a watch that detects concurrent polls by itself
-// is polled directly.
+// setHot sets the poller. If the only polled iface has no watch and itself detects concurrent polls,
+// Progress calls it directly.
 func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
 	e.hot, e.watch = p, watch
 	switch {
@@ -127,7 +126,7 @@ func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
 	}
 }
 
-// all is an engine whose Progress polls and does all other work.
+// all is an engine whose Progress does all work.
 type all Engine
 
 func (a *all) Progress() int { return (*Engine)(a).runAll() }
@@ -146,7 +145,7 @@ func (u *unguarded) Progress() int {
 // watched is an engine with a watch on its iface.
 type watched Engine
 
-func (w *watched) Progress() int { // as unguarded, which a call would cost
+func (w *watched) Progress() int { // repeats unguarded.Progress, because a call would cost time
 	e := (*Engine)(w)
 	if e.watch.Idle() {
 		return 0
@@ -165,7 +164,7 @@ type noPoller struct{}
 
 func (noPoller) Progress() int { return 0 }
 
-// manyPollers are polled one after the other.
+// manyPollers polls several ifaces, one after the other.
 type manyPollers []poller
 
 func (s manyPollers) Progress() (n int) {
@@ -177,8 +176,8 @@ func (s manyPollers) Progress() (n int) {
 
 // quiet is a watch that is always idle.
 var (
-	quietWord uint32
-	quiet     = &ucs.Watch{Word: &quietWord, Attention: &quietWord}
+	quietValue uint32
+	quiet      = &ucs.Watch{Word: &quietValue, Attention: &quietValue}
 )
 
 // watchOf returns the watch of an iface; nil if it has none.
@@ -190,19 +189,19 @@ func watchOf(i *uct.IfaceExt) *ucs.Watch {
 }
 
 // IdleTicks is the number of calls of Progress between two checks of the flags of
-// resting ifaces while others are polled. Only new connections and the last
+// resting ifaces while others are polled. The interval can be long, because only new connections and the last
 // acknowledgements of handshakes arrive on resting ifaces.
 const IdleTicks = 64
 
-// due is the value of Ticks for which the next call of Progress does all work. Later calls decrement it
-// further, which makes no difference.
+// due is the value of Ticks for which the next call of Progress does all work. If Ticks is not set then, later calls
+// do all work too.
 const due = 1<<64 - 1
 
-// runAll is Progress with the work that most calls leave out.
+// runAll is Progress with the work that most calls omit.
 func (e *Engine) runAll() (n int) {
 	e.enter()
 	if e.Alarm.due.Load() {
-		e.Alarm.rung()
+		e.Alarm.handleDue()
 	}
 	if e.posted.Load() {
 		e.posted.Store(false)
@@ -243,24 +242,24 @@ func (e *Engine) Post() {
 	e.Signal()
 }
 
-// Polled is the number of ifaces that each Progress polls.
+// Polled returns the number of ifaces that each Progress polls.
 func (e *Engine) Polled() int { return e.polled }
 
 // Quiet reports whether the watch of the only polled iface is idle, or no iface is
 // polled.
 func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
 
-// Leave ends a blocking call as Turn.Release does. As a deferred call it also runs after a panic of a
-// callback, so that closing the worker does not wait for the blocking call. It is not for the data
-// path, which defers no calls.
+// Leave ends a blocking call, as Turn.Release does. As a deferred call it also runs after a panic of a
+// callback, so that closing the worker does not wait for the blocking call. The data path does not use it,
+// because it defers no calls.
 func (e *Engine) Leave() {
 	e.inside = false
 	e.Turn.Release()
 }
 
 // BeginClose ends the blocking call in progress, if there is one, and
-// prevents further blocking calls. It holds a lock until EndClose, which the caller
-// calls when the worker is closed.
+// prevents further blocking calls. It acquires a lock, which EndClose releases: the caller must call
+// EndClose when the worker is closed.
 func (e *Engine) BeginClose() {
 	e.Turn.mu.Lock()
 	if e.Turn.state.Or(turnClosing)&turnTaken != 0 {
@@ -269,7 +268,7 @@ func (e *Engine) BeginClose() {
 	}
 }
 
-// Stop stops polling and closes all ifaces. The transports then have no operation in flight any more.
+// Stop stops polling and closes all ifaces. Afterwards no operation of a transport is in flight.
 func (e *Engine) Stop() (errs []error) {
 	e.stopped = true
 	for _, i := range slices.Backward(e.ifaces) {
@@ -278,7 +277,7 @@ func (e *Engine) Stop() (errs []error) {
 	return errs
 }
 
-// Close releases the rest of the engine after Stop. Calls that wait then return ErrClosed.
+// Close releases the other resources of the engine after Stop. Calls that wait then return ErrClosed.
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
 	e.setHot(noPoller{}, quiet, false)

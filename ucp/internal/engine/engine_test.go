@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// busyOwner counts what an engine asks of it.
+// busyOwner counts the calls of an engine.
 type busyOwner struct {
 	todo, works int
 	alarms      []time.Duration
@@ -36,25 +36,25 @@ type fake struct {
 	uct.Iface
 	attr    uct.IfaceAttr
 	ext     uct.IfaceExt
-	event   int // descriptor of its events
+	event   int // descriptor that becomes readable on an event
 	pending bool
 	armErr  error
 	onPoll  func()
 	arms    int
 	polls   int
-	found   int // what the next Progress finds
+	found   int // result of the next Progress
 	closed  *[]*fake
 	closing error
 }
 
-// newFake is a transport that can tell of events and has a flag for them.
+// newFake returns a transport with events and a flag for them.
 func newFake(caps uct.Caps) *fake {
 	f := &fake{attr: uct.IfaceAttr{Caps: caps}, event: -1}
 	f.ext = uct.IfaceExt{Wake: f, Pending: f}
 	return f
 }
 
-// newEventFake is one without the flag.
+// newEventFake returns a transport with events, without a flag.
 func newEventFake(t *testing.T, caps uct.Caps) *fake {
 	f := newFake(caps)
 	f.ext.Pending = nil
@@ -62,7 +62,7 @@ func newEventFake(t *testing.T, caps uct.Caps) *fake {
 	return f
 }
 
-// newEvent is a descriptor that is closed with the test.
+// newEvent returns an eventfd that is closed when the test ends.
 func newEvent(t *testing.T) int {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ type rig struct {
 func newRig(t *testing.T, fakes ...*fake) *rig {
 	r := &rig{}
 	r.Init(&r.owner, 1, false)
-	r.ParkLimit = time.Hour // what must end a sleep does
+	r.ParkLimit = time.Hour // so that only events end a sleep
 	for _, f := range fakes {
 		i := &Iface{}
 		r.Add(i, f)
@@ -120,7 +120,7 @@ func newRig(t *testing.T, fakes ...*fake) *rig {
 
 func never() bool { return false }
 
-// watching gives f a watch that says there is something to do.
+// watching adds a watch to f, which is not idle.
 func (f *fake) watching() (watch *ucs.Watch) {
 	watch = &ucs.Watch{Word: new(uint32), Quiet: 1, Attention: new(uint32)}
 	f.ext.Watch = watcher{watch}
@@ -131,7 +131,7 @@ type watcher struct{ w *ucs.Watch }
 
 func (w watcher) Watch() *ucs.Watch { return w.w }
 
-// TestProgress_TwoAtOnce: each form of Progress finds that it runs already.
+// TestProgress_TwoAtOnce: each variant of Progress detects a concurrent call.
 func TestProgress_TwoAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -163,7 +163,7 @@ func TestProgress_TwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestProgress_Watch: an iface whose watch is idle is not polled by itself, and is when all are.
+// TestProgress_Watch: while the watch of the only polled iface is idle, only the Progress that does all work polls it.
 func TestProgress_Watch(t *testing.T) {
 	f := newFake(0)
 	w := f.watching()
@@ -185,15 +185,15 @@ func TestProgress_Watch(t *testing.T) {
 	assert.Equal(t, 1, polls(IdleTicks))
 }
 
-// TestProgress_Guarded: an iface that finds by itself when two goroutines poll it is polled without a
-// check of the engine, and work that was left behind is done as with others.
+// TestProgress_Guarded: the engine does not check for concurrent polls of an iface that does so itself. Deferred work is
+// still done.
 func TestProgress_Guarded(t *testing.T) {
 	f := newFake(0)
 	f.ext.Guarded = true
 	r := newRig(t, f)
 	r.ifaces[0].Retain()
 	r.ifaces[0].Retain()
-	r.ifaces[0].BeginDrain() // one of them: it is polled as before
+	r.ifaces[0].BeginDrain() // one of two endpoints: the iface is polled as before
 	r.Progress()
 	polls := f.polls
 	f.onPoll = func() {
@@ -210,7 +210,7 @@ func TestProgress_Guarded(t *testing.T) {
 	assert.Equal(t, polls+4, f.polls)
 }
 
-// TestClose_PollsNothing: an engine that is closed polls no iface and looks at none.
+// TestClose_PollsNothing: a closed engine polls and checks no iface.
 func TestClose_PollsNothing(t *testing.T) {
 	used, resting, drains := newFake(0), newFake(uct.CapConnectIface), newEventFake(t, 0)
 	var r rig
@@ -236,12 +236,12 @@ func TestClose_PollsNothing(t *testing.T) {
 	assert.Equal(t, before, [...]int{used.polls, resting.polls, drains.polls})
 }
 
-// pushes counts its calls.
+// pushes counts the calls of Push.
 type pushes int
 
 func (p *pushes) Push() { *p++ }
 
-// TestPush: each iface that joins what it sends is asked to send it.
+// TestPush: Push calls all ifaces that join messages.
 func TestPush(t *testing.T) {
 	var a, b pushes
 	plain, first, second := newFake(0), newFake(0), newFake(0)
@@ -256,7 +256,7 @@ func TestPush(t *testing.T) {
 	assert.Equal(t, []pushes{1, 1}, []pushes{a, b})
 }
 
-// TestProgress_Several: all ifaces that are used are polled, and what they find is added up.
+// TestProgress_Several: Progress polls all ifaces with endpoints and returns the sum of their results.
 func TestProgress_Several(t *testing.T) {
 	fakes := []*fake{newFake(0), newFake(0), newFake(0)}
 	r := newRig(t, fakes...)
@@ -275,8 +275,7 @@ func TestProgress_Several(t *testing.T) {
 	}
 }
 
-// TestRaise_Post: what callbacks and other goroutines leave behind is done by the next Progress that
-// does all, once.
+// TestRaise_Post: the next Progress that does all work calls the owner once after Raise or Post.
 func TestRaise_Post(t *testing.T) {
 	f := newFake(0)
 	r := newRig(t, f)
@@ -298,9 +297,8 @@ func TestRaise_Post(t *testing.T) {
 	assert.Equal(t, 1, r.owner.works, "the very next one")
 }
 
-// TestUnsettled: what a sleeper may not have asked for is what was left behind, and an iface that does
-// not say that it is quiet.
-func TestUnsettled(t *testing.T) {
+// TestMayHaveWork: there may be work after Raise, and while a polled iface has no idle watch.
+func TestMayHaveWork(t *testing.T) {
 	f := newFake(0)
 	w := f.watching()
 	r := newRig(t, f)
@@ -325,8 +323,8 @@ func TestUnsettled(t *testing.T) {
 	assert.True(t, r.MayHaveWork())
 }
 
-// TestIdle_Activates: an iface over which nothing is connected is polled when its flag, or its
-// descriptor, shows an event, and rests again after CooldownPolls polls in vain.
+// TestIdle_Activates: an iface without endpoints is polled when its flag or its
+// descriptor shows an event, and rests again after CooldownPolls polls without an event.
 func TestIdle_Activates(t *testing.T) {
 	flagged, event := newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface)
 	event.onPoll = func() { _, _ = unix.Read(event.event, make([]byte, 8)) }
@@ -366,8 +364,8 @@ func TestIdle_Activates(t *testing.T) {
 	}
 }
 
-// TestRest_Flood: an iface that always has an event when it is armed stays polled, and is tried
-// again later.
+// TestRest_Flood: an iface that always has an event when it is armed is still polled, and the engine tries
+// again later to let it rest.
 func TestRest_Flood(t *testing.T) {
 	f := newFake(uct.CapConnectIface)
 	f.armErr = uct.ErrBusy
@@ -383,8 +381,8 @@ func TestRest_Flood(t *testing.T) {
 	assert.False(t, r.ifaces[0].Polled())
 }
 
-// TestRest_Stopped: a stopped engine lets its ifaces be, and closes them from last to first.
-func TestRest_Stopped(t *testing.T) {
+// TestStop_ClosesIfaces: a stopped engine polls and arms no iface, and closes them from last to first.
+func TestStop_ClosesIfaces(t *testing.T) {
 	var closed []*fake
 	broken := errors.New("it does not close")
 	a, b := newFake(0), newFake(0)
@@ -401,8 +399,7 @@ func TestRest_Stopped(t *testing.T) {
 	assert.Empty(t, r.resting)
 }
 
-// TestReadyToSleep: a goroutine does not sleep while there is something to do, or nobody would
-// wake it.
+// TestReadyToSleep: a goroutine does not sleep while there is work, because no event would wake it.
 func TestReadyToSleep(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
@@ -441,7 +438,7 @@ func TestReadyToSleep(t *testing.T) {
 	r.Progress()
 	posted := false
 	ok, err = r.ReadyToSleep(func() bool {
-		if posted { // behind the Progress before it
+		if posted { // after the Progress
 			r.Post()
 		}
 		posted = true
@@ -462,7 +459,7 @@ func TestReadyToSleep(t *testing.T) {
 	assert.Zero(t, noEvents.polls)
 }
 
-// TestPark: a sleep ends by an event, by Signal, with the context, and after ParkLimit.
+// TestPark: an event, Signal, the end of the context and ParkLimit end a sleep.
 func TestPark(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
@@ -496,7 +493,7 @@ func TestPark(t *testing.T) {
 			testenv.Waits(t, func() { errPark = r.Park(ctx) }, func() { end(cancel) })
 			require.NoError(t, errPark)
 			_, _ = unix.Read(f.event, make([]byte, 8))
-			r.Progress() // what was posted is done
+			r.Progress() // handles the Post
 		})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -507,7 +504,7 @@ func TestPark(t *testing.T) {
 	assert.Zero(t, waiting.parked.Load())
 }
 
-// stoppable is a context that notes which calls wait for its end.
+// stoppable is a context that counts the functions that wait for its end.
 type stoppable struct {
 	context.Context
 	done           chan struct{}
@@ -521,9 +518,9 @@ func (s *stoppable) AfterFunc(func()) (stop func() bool) {
 
 func (s *stoppable) Done() <-chan struct{} { return s.done }
 
-// TestParker_HeedsOneContext: sleeps with the same context ask it once for its end, and no more when another
-// context takes its place or the parker is closed: contexts may live long, and end during another sleep.
-func TestParker_HeedsOneContext(t *testing.T) {
+// TestParker_WatchesOneContext: sleeps with one context watch it once, until another
+// context replaces it or the parker is closed. Otherwise long-lived contexts would collect functions, and end other sleeps.
+func TestParker_WatchesOneContext(t *testing.T) {
 	p, err := newParker(nil)
 	require.NoError(t, err)
 	var contexts [2]*stoppable
@@ -543,8 +540,8 @@ func TestParker_HeedsOneContext(t *testing.T) {
 	assert.Equal(t, 1, contexts[1].stopped)
 }
 
-// TestParker_ContextEnds: a sleep is over when its context ends, before it or meanwhile, also after sleeps with
-// other contexts and deadlines; the next one sleeps again.
+// TestParker_ContextEnds: a sleep ends when its context ends, before or during the sleep, also after sleeps with
+// other contexts and deadlines. The next sleep with another context sleeps again.
 func TestParker_ContextEnds(t *testing.T) {
 	p, err := newParker(nil)
 	require.NoError(t, err)
@@ -560,7 +557,7 @@ func TestParker_ContextEnds(t *testing.T) {
 		_, err := p.wait(ctx, time.Hour)
 		require.NoError(t, err)
 		time.AfterFunc(time.Millisecond, cancel)
-		for ctx.Err() == nil { // the end of another one may end it first
+		for ctx.Err() == nil { // the end of another context may end the sleep first
 			sleep(ctx)
 		}
 		sleep(ctx)
@@ -576,7 +573,7 @@ func TestParker_ContextEnds(t *testing.T) {
 	}
 }
 
-// TestParker_NoAllocs: a sleep with the context of the one before allocates nothing.
+// TestParker_NoAllocs: a sleep with the context of the previous sleep does not allocate.
 func TestParker_NoAllocs(t *testing.T) {
 	p, err := newParker(nil)
 	require.NoError(t, err)
@@ -592,9 +589,9 @@ func TestParker_NoAllocs(t *testing.T) {
 	})
 }
 
-// TestParker_FindsNothing: a sleep whose time is over before it begins finds nothing, also not what the
-// one before has found.
-func TestParker_FindsNothing(t *testing.T) {
+// TestParker_PastDeadline: a sleep whose deadline has passed before it begins returns no descriptors, also not those of the
+// previous sleep.
+func TestParker_PastDeadline(t *testing.T) {
 	event := newEvent(t)
 	p, err := newParker([]int{noFD, event})
 	require.NoError(t, err)
@@ -609,8 +606,7 @@ func TestParker_FindsNothing(t *testing.T) {
 	assert.Empty(t, ready)
 }
 
-// TestReadyToSleep_NoEvents: an iface that cannot tell of events, and is not used, is not in the way of a
-// sleep.
+// TestReadyToSleep_NoEvents: an iface without events and without endpoints does not prevent a sleep.
 func TestReadyToSleep_NoEvents(t *testing.T) {
 	used, other := newEventFake(t, 0), newFake(0)
 	other.ext.Wake = nil
@@ -623,12 +619,12 @@ func TestReadyToSleep_NoEvents(t *testing.T) {
 	require.NoError(t, r.Park(t.Context()))
 }
 
-// TestParker_Closed: a parker that is closed is not woken, and does not sleep.
+// TestParker_Closed: wake of a closed parker has no effect, and a closed parker does not sleep.
 func TestParker_Closed(t *testing.T) {
 	p, err := newParker([]int{noFD, newEvent(t)})
 	require.NoError(t, err)
 	require.NoError(t, p.close())
-	var others []int // likely with the number that the signal of the parker had
+	var others []int // one of them probably has the number of the parker's eventfd
 	for range 4 {
 		others = append(others, newEvent(t))
 	}
@@ -646,8 +642,7 @@ func TestParker_Closed(t *testing.T) {
 	assert.Error(t, p.watch(others[0], 1))
 }
 
-// TestParker_BadDescriptor: a descriptor that cannot be watched is an error, and nothing stays
-// open.
+// TestParker_BadDescriptor: newParker fails for a descriptor that epoll cannot watch, and closes its descriptors.
 func TestParker_BadDescriptor(t *testing.T) {
 	var r rig
 	f := newFake(0)
@@ -659,11 +654,11 @@ func TestParker_BadDescriptor(t *testing.T) {
 	i.Retain()
 	_, err := r.ReadyToSleep(never)
 	assert.ErrorIs(t, err, unix.EBADF)
-	r.Signal() // there is nobody to wake
+	r.Signal() // has no effect without a parker
 	require.NoError(t, r.Close())
 }
 
-// TestNewParker_NoDescriptors: each descriptor that the process cannot have is an error.
+// TestNewParker_NoDescriptors: newParker fails if the process is out of descriptors.
 func TestNewParker_NoDescriptors(t *testing.T) {
 	testenv.WithoutDescriptors(t, func() {
 		_, err := newParker(nil)
@@ -673,7 +668,7 @@ func TestNewParker_NoDescriptors(t *testing.T) {
 	testenv.WithDescriptors(t, 1, func() {
 		_, err := newParker(nil)
 		assert.ErrorIs(t, err, unix.EMFILE)
-		free() // the one that it got is closed again
+		free() // the first descriptor is closed again
 	})
 	testenv.WithDescriptors(t, 2, func() {
 		_, err := newParker([]int{1 << 30})
@@ -690,7 +685,7 @@ func newDescriptor(t *testing.T) int {
 	return fd
 }
 
-// TestUntil: it ends when done is true, which it does not call again, when the context ends, and when
+// TestUntil: Until returns when done returns true, which it does not call again, when the context ends, and when
 // the engine is closed.
 func TestUntil(t *testing.T) {
 	f := newEventFake(t, 0)
@@ -703,7 +698,7 @@ func TestUntil(t *testing.T) {
 	assert.Zero(t, f.polls)
 
 	busy := func() { f.found = 1 }
-	f.onPoll = busy // it always finds something
+	f.onPoll = busy // each poll finds an event
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	before := f.polls
@@ -726,8 +721,8 @@ func TestUntil(t *testing.T) {
 	r.Turn.Release()
 }
 
-// TestUntil_Sleeps: a wait that finds nothing polls YieldPolls times, then twice more, calls done after
-// each, and asks for events.
+// TestUntil_Sleeps: a wait without events polls YieldPolls times, then twice more, calls done after
+// each poll, and arms the ifaces.
 func TestUntil_Sleeps(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
@@ -756,7 +751,7 @@ func TestUntil_Sleeps(t *testing.T) {
 	assert.Equal(t, 1, f.arms, "it is over before the sleep")
 }
 
-// TestUntil_Busy: a wait that finds something now and then does not sleep, however long it takes.
+// TestUntil_Busy: a wait that finds an event within each YieldPolls polls never sleeps.
 func TestUntil_Busy(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
@@ -770,20 +765,20 @@ func TestUntil_Busy(t *testing.T) {
 	assert.Zero(t, f.arms)
 }
 
-// TestTurn: one goroutine has the engine, and one that closes it waits until it has left.
+// TestTurn: one goroutine at a time has the turn, and a goroutine that closes the engine waits for it.
 func TestTurn(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Turn.Take())
 	assert.True(t, r.Turn.Taken())
 	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { _ = r.Turn.Take() })
-	r.inside = true // a callback has panicked
+	r.inside = true // as after a panic in a callback
 	r.Leave()
 	assert.False(t, r.Turn.Taken())
 	assert.NotPanics(t, func() { r.Progress() })
 }
 
-// TestTurn_Close: closing ends the blocking call of another goroutine, waits for it, and makes it and
-// later ones wait until the worker is closed.
+// TestTurn_Close: BeginClose ends the blocking call of another goroutine and waits for it. That call and
+// later ones return when the worker is closed.
 func TestTurn_Close(t *testing.T) {
 	f := newEventFake(t, 0)
 	var r rig
@@ -801,11 +796,11 @@ func TestTurn_Close(t *testing.T) {
 	var err error
 	testenv.Waits(t, func() { err = r.Turn.Take() }, func() { require.NoError(t, r.Close()) })
 	assert.ErrorIs(t, err, ErrClosed)
-	testenv.Waits(t, r.BeginClose, r.EndClose) // one that closes at a time
+	testenv.Waits(t, r.BeginClose, r.EndClose) // one goroutine closes at a time
 	r.EndClose()
 }
 
-// TestBeginClose_Sleeper: closing wakes the blocking call that sleeps.
+// TestBeginClose_Sleeper: BeginClose wakes a blocking call that sleeps.
 func TestBeginClose_Sleeper(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := &rig{}
@@ -829,7 +824,7 @@ func TestBeginClose_Sleeper(t *testing.T) {
 	r.EndClose()
 }
 
-// TestAlarm_WakesSleeper: a time that comes ends the sleep of a blocking call.
+// TestAlarm_WakesSleeper: the alarm ends the sleep of a blocking call.
 func TestAlarm_WakesSleeper(t *testing.T) {
 	r := newRig(t, newEventFake(t, 0))
 	r.ifaces[0].Retain()
@@ -839,8 +834,8 @@ func TestAlarm_WakesSleeper(t *testing.T) {
 	r.Turn.Release()
 }
 
-// TestAlarm: the owner is told when the earliest time has come, not before, and gets a grace if
-// nobody made progress for long.
+// TestAlarm: the alarm calls the owner at the earliest time, not before it, and once AlarmGrace later if the worker was
+// late.
 func TestAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rig
@@ -856,7 +851,7 @@ func TestAlarm(t *testing.T) {
 		require.Zero(t, r.Alarm.Now())
 		assert.False(t, r.Alarm.Pending())
 		r.Alarm.Set(20 * ms)
-		r.Alarm.Set(30 * ms) // later: nothing changes
+		r.Alarm.Set(30 * ms) // a later time has no effect
 		assert.True(t, r.Alarm.Pending())
 		r.Alarm.Set(10 * ms)
 		time.Sleep(10*ms - 1)

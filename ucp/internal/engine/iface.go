@@ -9,24 +9,24 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Iface is an open transport. While it has no endpoint, it rests: Progress does
-// not poll it but checks now and then whether it has an event. An event activates it: it is
-// polled for a while, because more messages are likely to follow, and because a peer may
-// put and get over a connection that only the transport knows. While its endpoints
-// only wait for acknowledgements, it is polled at these checks: no event
+// Iface is an open transport. An iface without endpoints rests: Progress does
+// not poll it, but checks periodically whether it has an event. An event activates the iface: Progress
+// polls it for a while, because more messages are likely to follow, and because a peer may
+// put and get over a connection that only the transport knows. If all endpoints of the iface
+// only wait for acknowledgements, Progress polls it at these checks, because no event
 // reports that a retransmission is due.
 type Iface struct {
 	uct.Iface
 	e        *Engine
 	users    int  // open transport endpoints
 	draining int  // of users: endpoints that only wait for acknowledgements
-	polled   bool // by each Progress
-	unread   bool // at the last sleep: neither polled nor armed, so its descriptor is not read; of the goroutine that parks
+	polled   bool // each Progress polls it
+	unread   bool // at the last sleep: neither polled nor armed, so its descriptor is not read; used by the goroutine that parks
 	cooldown cooldown
-	waker    uct.Waker       // nil if it has no events
-	pender   uct.EventPender // nil if its events cannot be seen without a system call
-	watch    *ucs.Watch      // nil if it has none
-	guarded  bool            // it detects concurrent polls by itself
+	waker    uct.Waker       // nil if the iface has no events
+	pender   uct.EventPender // nil if a check for events needs a system call
+	watch    *ucs.Watch      // nil if the iface has none
+	guarded  bool            // the iface itself detects concurrent polls
 	woke     atomic.Bool     // its descriptor has ended a sleep while it was unread; stored by Park, pairs with the swap in pollWoken
 }
 
@@ -42,8 +42,8 @@ func (e *Engine) Add(i *Iface, u uct.Iface) {
 	e.ifaces = append(e.ifaces, i)
 }
 
-// AddLater is Add after Start, also while another goroutine parks. The iface is polled until
-// the engine finds that it can rest. If the kernel cannot watch its descriptor, AddLater returns the
+// AddLater is Add after Start, also while another goroutine parks. Progress polls the iface until
+// the iface can rest. If the kernel cannot watch its descriptor, AddLater returns the
 // error and does not add the iface.
 func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
 	if waker := u.Ext().Wake; e.park != nil && waker != nil {
@@ -61,20 +61,19 @@ func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
 // Polled reports whether each Progress polls the iface.
 func (i *Iface) Polled() bool { return i.polled }
 
-// Users is the number of open transport endpoints.
+// Users returns the number of open transport endpoints.
 func (i *Iface) Users() int { return i.users }
 
-// Retain counts a transport endpoint. Progress polls the iface from the first endpoint that does not
-// drain.
+// Retain counts a transport endpoint. While the iface has endpoints that do not drain, Progress polls it.
 func (i *Iface) Retain() {
 	if i.users++; i.users == i.draining+1 {
 		i.poll()
 	}
 }
 
-// Release is called after a transport endpoint was closed. After the last one the iface
-// rests. An iface that cannot receive anything stays polled: an endpoint of a pair may still have
-// to send its peer that it is closed.
+// Release uncounts a transport endpoint that was closed. After the last one the iface
+// rests. An iface that cannot receive messages without endpoints is polled for a while, because an endpoint may
+// still have to notify its peer of the close.
 func (i *Iface) Release() {
 	switch i.users--; {
 	case i.users > i.draining || i.e.stopped:
@@ -86,8 +85,8 @@ func (i *Iface) Release() {
 }
 
 // BeginDrain declares that an open endpoint only waits for the peer's
-// acknowledgement. Call EndDrain before the endpoint is used again or closed. After a while without
-// arrivals the iface is polled only now and then, unless it has other endpoints.
+// acknowledgement. The caller must call EndDrain before it uses or closes the endpoint. After CooldownPolls polls without
+// an event the iface is polled only at the periodic checks, unless it has other endpoints.
 func (i *Iface) BeginDrain() {
 	if i.draining++; i.draining == i.users {
 		i.poll()
@@ -115,8 +114,8 @@ func (i *Iface) poll() {
 }
 
 // rest stops polling the iface if it has events, or if
-// nothing can arrive because its endpoints are made in pairs and there are none. An iface with
-// draining endpoints is polled now and then, and needs events only to end a sleep.
+// nothing can arrive because its endpoints are connected in pairs and there are none. An iface with
+// draining endpoints is polled at the periodic checks, and needs events only to end a sleep.
 func (i *Iface) rest() {
 	if i.users > i.draining {
 		return
@@ -149,24 +148,24 @@ func (i *Iface) arm() bool {
 	return false
 }
 
-// armTries bounds one attempt to catch up with arrivals.
+// armTries limits the attempts to arm the iface while messages keep arriving.
 const armTries = 64
 
-// activate handles the events of a resting iface, and polls it from now on.
+// activate handles the events of a resting iface, and makes Progress poll it.
 func (i *Iface) activate() int {
 	i.poll()
 	return i.cooldown.Progress()
 }
 
-// cooldown is an iface without endpoints, or with draining ones only, that is polled for a while
+// cooldown polls an iface without endpoints, or with draining ones only, for a while
 // after an event or after BeginDrain.
 type cooldown struct {
 	i     *Iface
-	quiet int // polls since the last event
+	quiet int // number of polls since the last event
 }
 
 // CooldownPolls is the number of polls without an event after which an active iface
-// rests again: some 100 us, longer than the reply of a peer that is running takes.
+// rests again: about 100 us, longer than a running peer needs for a reply.
 const CooldownPolls = 4096
 
 // Progress polls the iface, and ends its cooldown.
@@ -234,7 +233,7 @@ func (e *Engine) checkIdle() int {
 		}
 	}
 	if len(e.unflagged) > 0 {
-		if e.looks++; e.looks%LooksPerPoll == 0 {
+		if e.idleChecks++; e.idleChecks%LooksPerPoll == 0 {
 			return e.listen()
 		}
 	}
@@ -245,9 +244,9 @@ func (e *Engine) checkIdle() int {
 // ifaces without flags: a call of 300 ns then adds 20 ns to a check.
 const LooksPerPoll = 16
 
-// listen checks by a system call whether resting ifaces without a flag have events.
+// listen checks, with a system call, whether resting ifaces without a flag have events.
 func (e *Engine) listen() int {
-	_, _ = unix.Poll(e.eventFDs, 0) // an error reports no event: the next check finds it
+	_, _ = unix.Poll(e.eventFDs, 0) // after an error, the next check finds the event
 	for k, i := range e.unflagged {
 		if e.eventFDs[k].Revents != 0 {
 			return i.activate() // the lists have changed

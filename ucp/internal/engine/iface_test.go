@@ -12,12 +12,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// quietOwner has nothing to do.
+// quietOwner never has work.
 type quietOwner struct{ Owner }
 
 func (quietOwner) Work() int { return 0 }
 
-// counted is a transport over which n things happen, which has events.
+// counted is a transport with events, whose Progress returns n.
 type counted struct {
 	uct.Iface
 	attr     uct.IfaceAttr
@@ -35,9 +35,9 @@ func (c *counted) Progress() (handled int) {
 	return handled
 }
 
-// TestIface_Drain: an iface whose endpoints drain is polled by each Progress for a while, then at
-// each look at those that rest; and by each again when something comes, when an endpoint is opened
-// and when one has something to do.
+// TestIface_Drain: each Progress polls an iface with draining endpoints for a while, then only the checks of resting
+// ifaces do. Each Progress polls it again after an event, when an endpoint is opened,
+// and when an endpoint stops draining.
 func TestIface_Drain(t *testing.T) {
 	var e Engine
 	e.Init(quietOwner{}, 0, false)
@@ -86,8 +86,8 @@ func TestIface_Drain(t *testing.T) {
 	assert.Zero(t, polls(looks*(IdleTicks+1)), "it rests")
 }
 
-// TestIface_Release: an iface at which messages arrive rests with the next Progress after its last endpoint
-// was closed. One at which none arrive is polled for a while: its endpoints may have something to tell.
+// TestIface_Release: an iface that can receive without endpoints rests at the next Progress after its last endpoint
+// was closed. Any other iface is polled for a while, because its endpoints may have messages to send.
 func TestIface_Release(t *testing.T) {
 	for caps, rests := range map[uct.Caps]bool{uct.CapConnectIface: true, 0: false} {
 		r := newRig(t, newFake(caps))
@@ -108,8 +108,8 @@ func TestIface_Release(t *testing.T) {
 	}
 }
 
-// TestIdle_Listen: the kernel is asked about ifaces without a flag once in LooksPerPoll looks.
-func TestIdle_Listen(t *testing.T) {
+// TestIdle_ChecksDescriptors: one of LooksPerPoll checks polls the descriptors of ifaces without a flag.
+func TestIdle_ChecksDescriptors(t *testing.T) {
 	f := newEventFake(t, uct.CapConnectIface)
 	r := newRig(t, f)
 	raise(t, f.event)
@@ -124,11 +124,11 @@ func TestIdle_Listen(t *testing.T) {
 	for range LooksPerPoll {
 		r.Progress()
 	}
-	assert.Zero(t, r.looks, "each has a flag: the kernel is not asked")
+	assert.Zero(t, r.idleChecks, "each has a flag: the kernel is not asked")
 }
 
-// TestReadyToSleep_Unpolled: an iface that is not polled is asked for events if it has endpoints, or if
-// messages may arrive. If one has come already, it is polled.
+// TestReadyToSleep_Unpolled: an iface that is not polled is armed if it has endpoints, or if
+// messages may arrive. If a message has arrived already, it is polled.
 func TestReadyToSleep_Unpolled(t *testing.T) {
 	drains, receives, unused := newEventFake(t, 0), newEventFake(t, uct.CapConnectIface), newEventFake(t, 0)
 	r := newRig(t, drains, receives, unused)
@@ -156,7 +156,7 @@ func TestReadyToSleep_Unpolled(t *testing.T) {
 	assert.Equal(t, 3, r.Progress())
 }
 
-// stirred is a transport without endpoints whose descriptor becomes readable, and is read by Progress.
+// stirred is a transport without endpoints whose descriptor becomes readable; Progress reads it.
 type stirred struct {
 	counted
 	event int
@@ -165,12 +165,12 @@ type stirred struct {
 func (s *stirred) Ext() *uct.IfaceExt { return &uct.IfaceExt{Wake: s} }
 func (s *stirred) EventFD() int       { return s.event }
 func (s *stirred) Progress() int {
-	_, _ = unix.Read(s.event, make([]byte, 8)) // EAGAIN: there was nothing
+	_, _ = unix.Read(s.event, make([]byte, 8)) // EAGAIN if it was not readable
 	return s.counted.Progress()
 }
 
-// TestPark_ReadsDescriptorsOfUnusedIfaces: what makes the descriptor of an iface readable, over which
-// nothing is connected and from which no event was asked for, ends one sleep, and not all that follow.
+// TestPark_ReadsDescriptorsOfUnusedIfaces: if the descriptor of an iface without endpoints, which is not armed, becomes
+// readable, it ends only one sleep.
 func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	event, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	require.NoError(t, err)
@@ -211,8 +211,8 @@ func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	}
 }
 
-// TestAddLater: an iface that is added while another goroutine sleeps ends the sleep, comes to rest, and
-// its events end later sleeps. One that the kernel does not watch is not taken.
+// TestAddLater: AddLater ends the sleep of another goroutine. The iface rests later, and its events end later sleeps.
+// AddLater fails for an iface whose descriptor the kernel cannot watch.
 func TestAddLater(t *testing.T) {
 	f, late := newEventFake(t, 0), newEventFake(t, uct.CapConnectIface)
 	r := newRig(t, f)
@@ -246,8 +246,8 @@ func TestAddLater(t *testing.T) {
 	assert.Len(t, r.Engine.ifaces, before)
 }
 
-// TestAddLater_EventAtOnce: an iface that is added before the sleep, and after the transports were asked for
-// events, may end the sleep. What it has is handled as that of others.
+// TestAddLater_EventAtOnce: an iface that is added between ReadyToSleep and Park may end the sleep, and its event is
+// handled.
 func TestAddLater_EventAtOnce(t *testing.T) {
 	r := newRig(t, newEventFake(t, 0))
 	r.ifaces[0].Retain()
@@ -267,8 +267,8 @@ func TestAddLater_EventAtOnce(t *testing.T) {
 	assert.Equal(t, 2, found)
 }
 
-// TestIface_DrainsWithoutEvents: an iface that cannot tell of events is polled as long as an endpoint waits.
-func TestIface_DrainsWithoutEvents(t *testing.T) {
+// TestIface_DrainWithoutEvents: an iface without events is polled as long as an endpoint drains.
+func TestIface_DrainWithoutEvents(t *testing.T) {
 	f := newFake(0)
 	f.ext.Wake = nil
 	r := newRig(t, f)
@@ -281,8 +281,8 @@ func TestIface_DrainsWithoutEvents(t *testing.T) {
 	assert.True(t, r.ifaces[0].Polled())
 }
 
-// TestSleep_SomethingFound: a wait that finds something before it sleeps does not sleep.
-func TestSleep_SomethingFound(t *testing.T) {
+// TestSleep_NotAfterEvent: a wait that finds an event before it sleeps does not sleep.
+func TestSleep_NotAfterEvent(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
 	r.ifaces[0].Retain()
@@ -291,9 +291,9 @@ func TestSleep_SomethingFound(t *testing.T) {
 	assert.Zero(t, r.Sleeps.Load())
 }
 
-// TestStart_CannotRest: an iface at which messages arrive and that cannot tell of them is polled from the start,
-// as is each where the configuration says so.
-func TestStart_CannotRest(t *testing.T) {
+// TestStart_PollsIfacesWithoutEvents: an iface that can receive messages but has no events is polled from the start;
+// with pollIdle, every iface is.
+func TestStart_PollsIfacesWithoutEvents(t *testing.T) {
 	for _, pollIdle := range []bool{false, true} {
 		for _, events := range []bool{false, true} {
 			for caps, receives := range map[uct.Caps]bool{0: false, uct.CapConnectIface: true} {
@@ -316,7 +316,7 @@ func TestStart_CannotRest(t *testing.T) {
 	}
 }
 
-// TestIface_CooldownPolls: an iface that drains is polled so many times in vain, and then tried to rest.
+// TestIface_CooldownPolls: a draining iface rests after exactly CooldownPolls polls without an event.
 func TestIface_CooldownPolls(t *testing.T) {
 	r := newRig(t, newEventFake(t, 0))
 	r.ifaces[0].Retain()
@@ -329,7 +329,7 @@ func TestIface_CooldownPolls(t *testing.T) {
 	assert.Len(t, r.resting, 1)
 }
 
-// TestEngine_Round: polls that ask the kernel count as what they cost, as long as their iface is polled.
+// TestEngine_Round: a round is shorter while an iface is polled whose polls make system calls.
 func TestEngine_Round(t *testing.T) {
 	r := newRig(t, newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface))
 	assert.Equal(t, YieldPolls, r.Round())

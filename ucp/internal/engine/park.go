@@ -15,12 +15,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// parkLimit bounds one sleep, for transports whose timers do not make their descriptors
+// parkLimit limits one sleep, for transports whose timers do not make their descriptors
 // readable. Its cost is not measurable.
 const parkLimit = time.Second
 
 // parker lets the owner of a worker sleep until a transport has an event or Signal
-// is called. It is made by the first sleep.
+// is called. The first sleep creates it.
 type parker struct {
 	file    *os.File // the epoll descriptor, known to the runtime's poller
 	epfd    int      // its number: file.Fd would make it blocking
@@ -31,19 +31,19 @@ type parker struct {
 	unwatch func() bool // stops watching the context; false if the context is done already; under mu
 	watched uint        // contexts that were watched; under mu
 
-	// Of the goroutine that sleeps. Most sleeps have the same context as the one before. Watching a context
-	// costs as much as the sleep itself, so it is done only if the context differs.
-	ready [4]unix.EpollEvent // what wait has found; Fd is the index of the descriptor
-	found int                // how many of these
-	look  func(fd uintptr) bool
-	limit time.Time       // the deadline of file; zero if that is another one
+	// Used by the goroutine that sleeps only. To watch a context costs as much as the sleep itself, so the parker
+	// continues to watch a context until a sleep has another one.
+	ready [4]unix.EpollEvent // readable descriptors; Fd is the index of the descriptor
+	found int                // number of valid entries of ready
+	find  func(fd uintptr) bool
+	limit time.Time       // deadline of file; zero if it is not known
 	ends  <-chan struct{} // Done of the watched context
 }
 
 // notAnIface is the index of the descriptor that wake makes readable.
 const notAnIface = -1
 
-// newParker makes a parker over the descriptors; noFD means that an iface has none.
+// newParker returns a parker for the descriptors; noFD means that an iface has none.
 func newParker(fds []int) (_ *parker, err error) {
 	signal, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -55,7 +55,7 @@ func newParker(fds []int) (_ *parker, err error) {
 	}
 	_ = unix.SetNonblock(epfd, true) // os.NewFile registers only nonblocking descriptors with the runtime's poller; cannot fail
 	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), epfd: epfd, signal: signal}
-	p.look = p.lookNow
+	p.find = p.findReady
 	defer func() {
 		if err != nil {
 			err = ucs.Join(err, p.close())
@@ -65,7 +65,7 @@ func newParker(fds []int) (_ *parker, err error) {
 		if fd == noFD {
 			continue
 		}
-		if err = watch(epfd, fd, notAnIface+int32(i)); err != nil { // the signal is the one before the ifaces
+		if err = watch(epfd, fd, notAnIface+int32(i)); err != nil { // the signal comes before the ifaces
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func newParker(fds []int) (_ *parker, err error) {
 	return p, err
 }
 
-// noFD is in the place of the descriptor of an iface that has none.
+// noFD replaces the descriptor of an iface that has none.
 const noFD = -1
 
 // watch registers fd with epfd under the index.
@@ -90,7 +90,7 @@ func (p *parker) watch(fd int, index int32) (err error) {
 	return err
 }
 
-// wait sleeps until a descriptor is readable, ctx is done or a time between half of atMost and atMost has passed. It
+// wait sleeps until a descriptor is readable, ctx is done, or a time between atMost/2 and atMost has passed. It
 // returns the readable descriptors; the slice is valid until the next call.
 func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEvent, error) {
 	p.found = 0
@@ -101,7 +101,7 @@ func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEv
 	if ctx.Err() != nil { // otherwise expire will set the deadline
 		return nil, nil
 	}
-	err := p.conn.Read(p.look)
+	err := p.conn.Read(p.find)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.limit, err = time.Time{}, nil // expire may have set the deadline
 	}
@@ -112,7 +112,7 @@ func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEv
 // poll returns the readable descriptors without waiting, and clears signals. The slice is valid until the next
 // call.
 func (p *parker) poll() []unix.EpollEvent {
-	p.lookNow(uintptr(p.epfd))
+	p.findReady(uintptr(p.epfd))
 	p.drainFound()
 	return p.ready[:p.found]
 }
@@ -126,8 +126,8 @@ func (p *parker) drainFound() {
 	}
 }
 
-// lookNow finds the readable descriptors, and reports whether the sleep is over.
-func (p *parker) lookNow(epfd uintptr) bool {
+// findReady finds the readable descriptors, and reports whether the sleep is over.
+func (p *parker) findReady(epfd uintptr) bool {
 	n, err := unix.EpollWait(int(epfd), p.ready[:], 0)
 	p.found = max(n, 0)
 	return n > 0 || err != nil && err != unix.EINTR
@@ -149,7 +149,7 @@ func (p *parker) setLimit(ctx context.Context, atMost time.Duration) error {
 	return p.file.SetReadDeadline(limit)
 }
 
-// watchContext makes the end of ctx end sleeps, instead of the context before.
+// watchContext watches ctx, whose end then ends sleeps, instead of the previous context.
 func (p *parker) watchContext(ctx context.Context) {
 	ends := ctx.Done()
 	if ends == p.ends {
@@ -171,7 +171,7 @@ func (p *parker) watchContext(ctx context.Context) {
 	}
 }
 
-// expire ends the current or next sleep, if the context of that number is still watched.
+// expire ends the current or next sleep, if the context with the number is still watched.
 func (p *parker) expire(number uint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,13 +190,13 @@ func (p *parker) drain() {
 	}
 }
 
-// wake ends a sleep, or the next one at once.
+// wake ends the current sleep, or the next one.
 func (p *parker) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
 		one := [8]byte{1}
-		_, _ = unix.Write(p.signal, one[:]) // EAGAIN if it is raised to the limit: fine
+		_, _ = unix.Write(p.signal, one[:]) // EAGAIN if the counter is at its limit, which also wakes
 	}
 }
 
@@ -219,8 +219,8 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 	return e.Park(ctx)
 }
 
-// ReadyToSleep arms the transports. It reports whether there is nothing to do
-// before an event, and done is false. It does not call done after done has returned true.
+// ReadyToSleep arms the transports. It reports whether there is no work until the next event,
+// and done has returned false. It does not call done after done has returned true.
 func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {
@@ -242,7 +242,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	return ready, err
 }
 
-// canSleep arms the transports and reports whether there is nothing to do before an event.
+// canSleep arms the transports and reports whether there is no work until the next event.
 func (e *Engine) canSleep() (bool, error) {
 	if armed, err := e.armAll(); !armed || err != nil {
 		return false, err
@@ -252,7 +252,7 @@ func (e *Engine) canSleep() (bool, error) {
 	if e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
 		return false, nil
 	}
-	e.Ticks = due // the event may be of an iface that is not polled each time
+	e.Ticks = due // the event may be of an iface that Progress does not always poll
 	return true, nil
 }
 
@@ -295,7 +295,7 @@ func (e *Engine) markWoken(ready []unix.EpollEvent) (any bool) {
 		if k == notAnIface {
 			any = true
 		} else if int(k) < len(e.armed) && e.armed[k].unread {
-			e.armed[k].unread = false // Progress polls it, and what is polled is armed
+			e.armed[k].unread = false // Progress will poll the iface, and polled ifaces are armed
 			e.armed[k].woke.Store(true)
 			e.woke.Store(true)
 			e.posted.Store(true)
@@ -324,7 +324,7 @@ func (e *Engine) pollWoken() {
 // has not armed.
 func (e *Engine) MayHaveWork() bool { return e.slow || !e.Quiet() }
 
-// makeParker makes the parker unless there is one.
+// makeParker creates the parker unless there is one.
 func (e *Engine) makeParker() error {
 	if e.park != nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitOf has a waiter wait for d, in rounds of a microsecond while it polls, and returns
-// for how long it polled.
+// waitOf makes a waiter wait for d, with polling rounds of 1 us, and returns
+// the time for which it polled.
 func (p *Spinner) waitOf(d time.Duration) (spun time.Duration) {
 	var s IdleTime
 	for p.Again(&s) && spun < d {
@@ -24,9 +24,9 @@ func (p *Spinner) waitOf(d time.Duration) (spun time.Duration) {
 	return spun
 }
 
-// TestSpinner_LearnsWhatPays: a worker whose waits are short spins through them, one whose
-// waits are long parks at once, and each becomes the other.
-func TestSpinner_LearnsWhatPays(t *testing.T) {
+// TestSpinner_AdaptsToWaits: a worker with short waits spins through them, a worker with
+// long waits parks at once, and each adapts when the waits change.
+func TestSpinner_AdaptsToWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Spinner
 		assert.Zero(t, p.waitOf(20*time.Microsecond), "the first wait tells how long it takes")
@@ -34,7 +34,7 @@ func TestSpinner_LearnsWhatPays(t *testing.T) {
 			p.waitOf(20 * time.Microsecond)
 		}
 		assert.Equal(t, 20*time.Microsecond, p.waitOf(20*time.Microsecond))
-		assert.Equal(t, spinMost, p.waitOf(time.Second), "never longer than that")
+		assert.Equal(t, spinMax, p.waitOf(time.Second), "never longer than that")
 		for range 8 {
 			p.waitOf(time.Second)
 		}
@@ -47,51 +47,50 @@ func TestSpinner_LearnsWhatPays(t *testing.T) {
 	})
 }
 
-// TestSpinner_RestsWhenStolenFrom: a waiter whose processor went to somebody else while it
-// was polling does not spin for a while, which grows while that happens again soon.
-func TestSpinner_RestsWhenStolenFrom(t *testing.T) {
+// TestSpinner_BacksOffAfterPreemption: a waiter that was preempted while it polled does not spin for a while. The time
+// doubles if it is preempted again soon.
+func TestSpinner_BacksOffAfterPreemption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slack = 12 * time.Microsecond
-		p := Spinner{budget: spinMost}
+		p := Spinner{budget: spinMax}
 		rests := func() time.Duration {
 			var s IdleTime
 			require.True(t, p.Again(&s))
 			time.Sleep(spinPreempted)
 			require.False(t, p.Again(&s))
-			s.park()
+			s.stopSpinning()
 			at := clock()
 			for p.waitOf(slack/3) == 0 {
 			}
 			return clock() - at
 		}
-		assert.InDelta(t, spinRest, rests(), float64(slack))
-		assert.InDelta(t, 2*spinRest, rests(), float64(slack))
-		assert.InDelta(t, 4*spinRest, rests(), float64(slack))
+		assert.InDelta(t, spinBackoff, rests(), float64(slack))
+		assert.InDelta(t, 2*spinBackoff, rests(), float64(slack))
+		assert.InDelta(t, 4*spinBackoff, rests(), float64(slack))
 		for range 10 {
 			rests()
 		}
-		assert.InDelta(t, spinRestMost, rests(), float64(slack))
+		assert.InDelta(t, spinBackoffMax, rests(), float64(slack))
 		time.Sleep(time.Minute)
-		assert.InDelta(t, spinRest, rests(), float64(slack))
+		assert.InDelta(t, spinBackoff, rests(), float64(slack))
 	})
 }
 
-// TestSpinner_RestEnds: a waiter spins again as soon as the rest is over, and not before.
-func TestSpinner_RestEnds(t *testing.T) {
+// TestSpinner_BackoffEnds: a waiter spins again at the end of the backoff, and not before.
+func TestSpinner_BackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := Spinner{budget: spinMost, rest: spinRest, until: clock() + spinRest}
-		time.Sleep(spinRest - 1)
+		p := Spinner{budget: spinMax, backoff: spinBackoff, until: clock() + spinBackoff}
+		time.Sleep(spinBackoff - 1)
 		assert.False(t, p.Again(&IdleTime{}))
 		time.Sleep(time.Nanosecond)
 		var s IdleTime
 		assert.True(t, p.Again(&s))
-		s.park()
+		s.stopSpinning()
 	})
 }
 
-// TestSpinner_EndlessOffers: a waiter that never sleeps offers its processor to other processes, as one that spins for
-// a while does.
-func TestSpinner_EndlessOffers(t *testing.T) {
+// TestSpinner_EndlessYields: a waiter that never sleeps yields its CPU to other processes too.
+func TestSpinner_EndlessYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := clock()
 		p, s := Spinner{Fixed: -1}, IdleTime{yielded: first}
@@ -104,7 +103,7 @@ func TestSpinner_EndlessOffers(t *testing.T) {
 	})
 }
 
-// TestSpinner_Fixed: a number of polls is what it says, and a negative one has no end.
+// TestSpinner_Fixed: a configured number of polls is exact; a negative one spins without limit.
 func TestSpinner_Fixed(t *testing.T) {
 	p := Spinner{Fixed: 1}
 	assert.True(t, p.Again(&IdleTime{}))
@@ -116,14 +115,14 @@ func TestSpinner_Fixed(t *testing.T) {
 	assert.True(t, p.Again(&IdleTime{Polls: 1 << 40}))
 }
 
-// TestSpinner_OffersTheProcessor: a waiter that spins offers its processor to others once in spinYield, and
-// not before it has spun for that long.
-func TestSpinner_OffersTheProcessor(t *testing.T) {
+// TestSpinner_YieldsCPU: a waiter that spins yields its CPU every spinYield, and
+// not before it has spun for that time.
+func TestSpinner_YieldsCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := Spinner{budget: spinMost}
+		p := Spinner{budget: spinMax}
 		var s IdleTime
 		var offers []time.Duration
-		for range spinMost / time.Microsecond {
+		for range spinMax / time.Microsecond {
 			before := s.yielded
 			require.True(t, p.Again(&s))
 			if before != 0 && s.yielded != before {
@@ -132,17 +131,17 @@ func TestSpinner_OffersTheProcessor(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		assert.False(t, p.Again(&s))
-		assert.Zero(t, p.rest, "no round took long")
+		assert.Zero(t, p.backoff, "no round took long")
 		var want []time.Duration
-		for at := spinYield; at < spinMost; at += spinYield {
+		for at := spinYield; at < spinMax; at += spinYield {
 			want = append(want, at)
 		}
 		assert.Equal(t, want, offers)
 	})
 }
 
-// TestWaiters_LeaveAProcessor: while goroutines are parked, not every processor spins.
-func TestWaiters_LeaveAProcessor(t *testing.T) {
+// TestWaiters_LeaveOneCPU: while goroutines are parked, not every P spins.
+func TestWaiters_LeaveOneCPU(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	var c waiters
 	for range 3 {
@@ -156,41 +155,40 @@ func TestWaiters_LeaveAProcessor(t *testing.T) {
 	assert.Equal(t, 2, runtime.GOMAXPROCS(0), "the number of processors is read, and not set")
 }
 
-// TestSpinner_Learn: a short wait doubles the time that the next one may spin, a long one halves it,
-// between none, spinLeast and spinMost.
-func TestSpinner_Learn(t *testing.T) {
+// TestSpinner_Adapt: a short wait doubles the spin time of the next wait, a long one halves it. The spin time is 0, or
+// between spinMin and spinMax.
+func TestSpinner_Adapt(t *testing.T) {
 	var p Spinner
 	after := func(took time.Duration) time.Duration {
 		p.adapt(took)
 		return p.budget
 	}
-	for _, want := range []time.Duration{spinLeast, 2 * spinLeast, 4 * spinLeast, 8 * spinLeast, 16 * spinLeast, spinMost, spinMost} {
-		assert.Equal(t, want, after(spinPays))
+	for _, want := range []time.Duration{spinMin, 2 * spinMin, 4 * spinMin, 8 * spinMin, 16 * spinMin, spinMax, spinMax} {
+		assert.Equal(t, want, after(shortWait))
 	}
-	for want := spinMost / 2; want > spinLeast/2; want /= 2 {
-		assert.Equal(t, want, after(spinPays+1))
+	for want := spinMax / 2; want > spinMin/2; want /= 2 {
+		assert.Equal(t, want, after(shortWait+1))
 	}
-	assert.Zero(t, after(spinPays+1))
-	assert.Zero(t, after(spinPays+1))
-	p.budget = spinLeast
-	assert.Zero(t, after(spinPays+1), "spinning for less is none")
+	assert.Zero(t, after(shortWait+1))
+	assert.Zero(t, after(shortWait+1))
+	p.budget = spinMin
+	assert.Zero(t, after(shortWait+1), "spinning for less is none")
 }
 
-// TestSpinner_End: a wait that is over is one to learn from, one that was given up is not. Neither counts
-// as a waiter that spins any more.
+// TestSpinner_End: a successful wait adapts the spin time, a canceled wait does not. Both uncount the spinning waiter.
 func TestSpinner_End(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, over := range []bool{true, false} {
-			p := Spinner{budget: spinLeast}
+			p := Spinner{budget: spinMin}
 			var s IdleTime
 			require.True(t, p.Again(&s))
 			require.EqualValues(t, 1, waiting.spinning.Load())
 			time.Sleep(time.Microsecond)
 			p.End(&s, over)
 			assert.Zero(t, waiting.spinning.Load())
-			want := time.Duration(spinLeast)
+			want := time.Duration(spinMin)
 			if over {
-				want = 2 * spinLeast
+				want = 2 * spinMin
 				assert.Zero(t, s)
 			}
 			assert.Equal(t, want, p.budget)
@@ -198,14 +196,14 @@ func TestSpinner_End(t *testing.T) {
 	})
 }
 
-// TestUntil_Spins: a wait that spins, and is over or given up, leaves no waiter that counts as spinning,
-// and its worker learns from the former.
+// TestUntil_Spins: after a wait that spun, no spinning waiter is counted, whether it succeeded or was canceled. Only a
+// successful wait adapts the spin time.
 func TestUntil_Spins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
 		r := newRig(t, f)
 		r.ifaces[0].Retain()
-		r.Spin = Spinner{budget: spinLeast}
+		r.Spin = Spinner{budget: spinMin}
 		calls := 0
 		done := func() bool {
 			if calls++; calls%YieldPolls == 0 {
@@ -215,16 +213,16 @@ func TestUntil_Spins(t *testing.T) {
 		}
 		require.NoError(t, r.Until(t.Context(), done))
 		assert.Zero(t, f.arms, "it does not park")
-		assert.Equal(t, 2*spinLeast, r.Spin.budget)
+		assert.Equal(t, 2*spinMin, r.Spin.budget)
 		assert.Zero(t, waiting.spinning.Load())
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for range YieldPolls/2 + 1 { // the context is looked at after the first pause, once
+		for range YieldPolls/2 + 1 { // the context is checked once after the first pause
 			calls = 0
 			require.ErrorIs(t, r.Until(ctx, done), context.Canceled)
 		}
-		assert.Equal(t, 2*spinLeast, r.Spin.budget)
+		assert.Equal(t, 2*spinMin, r.Spin.budget)
 		assert.Zero(t, waiting.spinning.Load())
 	})
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Turn is the right to use a worker. One goroutine in a blocking call has it, or the goroutine that
-// closes the worker; a blocking call ends for the latter.
+// Turn is the right to use a worker. Either one goroutine in a blocking call has it, or the goroutine that
+// closes the worker, for which the blocking call ends.
 type Turn struct {
 	state  atomic.Uint32
-	left   chan struct{} // closed by the blocking call that ended for Close
+	left   chan struct{} // closed by the blocking call that ends for Close
 	closed chan struct{} // closed when Worker.Close is done
 	mu     sync.Mutex    // held by Engine.Close
 }
@@ -21,7 +21,7 @@ type Turn struct {
 // Bits of Turn.state.
 const (
 	turnTaken   = 1 << iota // a goroutine is in a blocking call
-	turnClosing             // Worker.Close waits for the turn or has it
+	turnClosing             // Worker.Close waits for the turn, or has it
 )
 
 func (t *Turn) init() { t.left, t.closed = make(chan struct{}), make(chan struct{}) }
@@ -33,11 +33,13 @@ func (t *Turn) Take() error {
 	if t.state.CompareAndSwap(0, turnTaken) {
 		return nil
 	}
-	return t.refuse()
+	return t.closedError()
 }
 
+// closedError returns ErrClosed when the worker is closed; it panics if the turn is taken.
+//
 //go:noinline
-func (t *Turn) refuse() error {
+func (t *Turn) closedError() error {
 	if t.state.Load()&turnTaken != 0 {
 		panic(uct.TwoAtOnce)
 	}
@@ -51,12 +53,12 @@ var ErrClosed = fmt.Errorf("ucp: worker: %w", ucs.ErrClosed)
 // Release ends a blocking call. If Worker.Close waits for the turn, Release waits until the worker is closed.
 func (t *Turn) Release() {
 	if !t.state.CompareAndSwap(turnTaken, 0) {
-		t.makeWay()
+		t.waitUntilClosed()
 	}
 }
 
 //go:noinline
-func (t *Turn) makeWay() {
+func (t *Turn) waitUntilClosed() {
 	t.state.Store(turnClosing)
 	close(t.left)
 	<-t.closed

@@ -7,11 +7,11 @@ import (
 
 // YieldPolls is the number of idle polls of a waiter between two yields to other
 // goroutines: a compromise between the latency of peers in the same process and the cost
-// (a yield takes some 100 ns, a poll 5 to 50).
+// (a yield takes about 100 ns, a poll 5 to 50 ns).
 const YieldPolls = 64
 
-// kernelPolls is YieldPolls where a poll makes a system call of some 200 ns for each connection: a round then takes
-// one microsecond instead of 13.
+// kernelPolls replaces YieldPolls if a poll makes a system call of about 200 ns for each connection: a round then takes
+// 1 us instead of 13 us.
 const kernelPolls = 4
 
 // Round is the number of idle polls of a waiter of a shared worker between two yields: YieldPolls, or kernelPolls
@@ -23,8 +23,8 @@ func (e *Engine) Round() int {
 	return YieldPolls
 }
 
-// Until makes progress until done returns true, and does not call done after that. The caller has
-// the turn. It checks ctx every YieldPolls polls, also if each of them finds an event.
+// Until makes progress until done returns true, and does not call done after that. The caller must have
+// the turn. Until checks ctx every YieldPolls polls, also if each poll finds an event.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 	var s IdleTime
 	for polls, over := 1, false; err == nil && !over && !done(); polls++ {
