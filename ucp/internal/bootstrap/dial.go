@@ -12,26 +12,25 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ErrUnauthenticated means that one side does not accept the credentials of the other: a
+// ErrUnauthenticated means that one side rejects the credentials of the other: a
 // certificate or a token is missing or not trusted.
 var ErrUnauthenticated = errors.New("the two sides do not authenticate each other")
 
 // ErrTryAgain means that the listener is busy with other dialers.
 var ErrTryAgain = errors.New("the listener is busy, try again later")
 
-// RejectedError means that the listener has rejected the dialer. Besides ErrRejected,
-// it matches the error of its Code: CodeUnreachable is ErrUnreachable, and not ErrRejected; CodeTooMany
-// and CodeNoFiles are ErrTryAgain; CodeTLS, CodeNoTLS, CodeToken, CodeNoToken
-// and CodeWrongToken are ErrUnauthenticated; CodeForeignUser is
-// ErrForeignUser; CodeVersion is ErrUnsupported.
+// RejectedError means that the listener has rejected the dialer. It matches ErrRejected, except with CodeUnreachable,
+// and an error for its Code: ErrUnreachable for CodeUnreachable; ErrTryAgain for CodeTooMany
+// and CodeNoFiles; ErrUnauthenticated for CodeTLS, CodeNoTLS, CodeToken, CodeNoToken
+// and CodeWrongToken; ErrForeignUser for CodeForeignUser; ErrUnsupported for CodeVersion.
 type RejectedError struct {
 	Code Code
-	// Reasons is set with CodeUnreachable: why the transports of the listener do not reach the dialer.
+	// Reasons has, with CodeUnreachable, the reasons why the transports of the listener do not reach the dialer.
 	Reasons []Reason
 	Private []byte // private data of the listener's application
 }
 
-// Error returns the code in words, with the reasons.
+// Error returns the text of the code, with the reasons.
 func (e *RejectedError) Error() string {
 	text := "the listener rejects the connection: " + e.Code.String()
 	for i, r := range e.Reasons {
@@ -48,7 +47,7 @@ func (e *RejectedError) Error() string {
 // Unwrap returns the errors that the rejection matches.
 func (e *RejectedError) Unwrap() []error { return e.Code.errors() }
 
-// Conn is the socket of a dialer. It stays open until the EPs have connected.
+// Conn is the socket of a dialer. The dialer closes it when the EPs have connected.
 type Conn struct {
 	Answer *Answer  // nil before Exchange
 	From   Identity // the listener, after Exchange
@@ -57,15 +56,14 @@ type Conn struct {
 	session *session // nil without a token
 }
 
-// Local is the address of this side, Remote the address at which it has reached the listener; the zero
-// AddrPort over a unix socket.
+// Local returns the local address of the socket, Remote its remote address; the zero AddrPort over a unix socket.
 func (c *Conn) Local() netip.AddrPort  { return addrOf(c.socket.LocalAddr()) }
 func (c *Conn) Remote() netip.AddrPort { return addrOf(c.socket.RemoteAddr()) }
 
 // DialConfig configures Exchange. The zero value is the default.
 type DialConfig struct {
-	// AllowUIDs are users besides the effective one that may listen at a unix socket: any user
-	// can bind a name.
+	// AllowUIDs are users besides the effective one that may listen on the unix socket. Any user
+	// can bind a name, so other users are rejected.
 	AllowUIDs []uint32
 	// TLS, if it is not nil, is required from listeners at tcp addresses.
 	TLS TLSConfigs
@@ -73,8 +71,8 @@ type DialConfig struct {
 	Token string
 }
 
-// Connect connects to a listener and sends nothing. Errors: those of ctx;
-// ErrUnreachable if no process listens there; ErrInvalidParam.
+// Connect connects to a listener, but sends no message. Errors: those of ctx;
+// ErrUnreachable if no process listens at the address; ErrInvalidParam.
 func Connect(ctx context.Context, network, address string) (*Conn, error) {
 	socket, err := connect(ctx, network, address)
 	if err != nil {
@@ -84,7 +82,7 @@ func Connect(ctx context.Context, network, address string) (*Conn, error) {
 }
 
 // Exchange sends hello and waits for the reply. The caller must close c, also after an error.
-// Errors: those of ctx; *RejectedError; ErrUnauthenticated; ErrUnsupported if the listener speaks
+// Errors: those of ctx; *RejectedError; ErrUnauthenticated; ErrUnsupported if the listener uses
 // another protocol; ErrConnReset if it closed the socket; ErrInvalidParam if its reply is malformed;
 // ErrForeignUser.
 func (c *Conn) Exchange(ctx context.Context, hello *Hello, cfg *DialConfig) error {
@@ -98,7 +96,7 @@ func (c *Conn) Exchange(ctx context.Context, hello *Hello, cfg *DialConfig) erro
 }
 
 // ErrForeignUser means that one side belongs to a user that the other does not permit.
-var ErrForeignUser = errors.New("the process there is of another user, whom AllowUIDs does not name")
+var ErrForeignUser = errors.New("the process there belongs to another user, which is not in AllowUIDs")
 
 // exchange sends the HELLO and receives the reply.
 func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
@@ -115,7 +113,7 @@ func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
 		return dialError(err)
 	}
 	_, werr := c.socket.Write(c.session.seal(hello.append(nil)))
-	h, body, err := c.session.receive(c.socket) // a listener may reply, and close, before it has read everything
+	h, body, err := c.session.receive(c.socket) // also after werr: a listener may reply and close before it has read everything
 	switch {
 	case err != nil && werr != nil:
 		return reset(werr)
@@ -130,10 +128,10 @@ func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
 	return err
 }
 
-// dialError is an error of a message that a dialer has received.
+// dialError returns the error of a dialer for an error of receive.
 func dialError(err error) error {
 	switch {
-	case errors.Is(err, errWantsTLS):
+	case errors.Is(err, errRequiresTLS):
 		return errProtocol // a listener never begins with TLS
 	case isAlert(err):
 		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
@@ -141,7 +139,7 @@ func dialError(err error) error {
 	return reset(err)
 }
 
-// reset adds ErrConnReset to errors of the kernel for a closed connection.
+// reset adds ErrConnReset to ECONNRESET and EPIPE.
 func reset(err error) error {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
@@ -149,9 +147,8 @@ func reset(err error) error {
 	return err
 }
 
-// Wait waits for the last message of the listener, or until Close is called. It returns nil when the listener's EP
-// is connected. Errors: *RejectedError if this dialer was evicted for another one;
-// ErrConnReset if the listener closed the socket.
+// Wait waits for DONE from the listener, whose EP is then connected, or until Close is called. Errors: *RejectedError if
+// this dialer was evicted for another one; ErrConnReset if the listener closed the socket.
 func (c *Conn) Wait() error {
 	h, body, err := c.session.receive(c.socket)
 	switch {
@@ -166,11 +163,11 @@ func (c *Conn) Wait() error {
 // Close closes the socket.
 func (c *Conn) Close() error { return c.socket.Close() }
 
-// backlogPause is the time between attempts while the backlog of a unix socket is full; the
-// kernel has no event for that.
+// backlogPause is the time between attempts while the backlog of a unix socket is full. The
+// kernel has no event for free room.
 const backlogPause = 5 * time.Millisecond
 
-// connect makes the connection.
+// connect connects the socket.
 func connect(ctx context.Context, network, address string) (net.Conn, error) {
 	if err := checkAddress(network, address); err != nil {
 		return nil, err
@@ -182,12 +179,12 @@ func connect(ctx context.Context, network, address string) (net.Conn, error) {
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded): // the deadline of ctx has passed, and its timer has not run yet
+		case errors.Is(err, context.DeadlineExceeded): // the deadline of ctx has passed, but its timer has not run yet
 			return nil, context.DeadlineExceeded
 		case errors.Is(err, syscall.EAGAIN):
 			sleep(ctx, backlogPause)
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-			return nil, fmt.Errorf("%w: nobody listens there (%w); start the listener first, or correct the address", ucs.ErrUnreachable, err)
+			return nil, fmt.Errorf("%w: no process listens there (%w); start the listener first, or correct the address", ucs.ErrUnreachable, err)
 		default:
 			return nil, err
 		}

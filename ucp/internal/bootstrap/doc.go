@@ -6,7 +6,7 @@
 //	connect ---------------------------------> accept
 //	user allowed? (unix sockets)               user allowed? (unix sockets)
 //	TLS (tcp, if it is required) <-----------> TLS: both certificates are verified
-//	HELLO  worker address, private data -----> queue; the worker decides
+//	HELLO  worker address, private data -----> queue; the worker accepts or rejects
 //	       <---------------------------------- ACCEPT  worker address, id of the EP,
 //	                                             private data, keys by name
 //	                                         or REJECT  reason, private data
@@ -19,9 +19,9 @@
 // # Untrusted dialers
 //
 // Any process that reaches the socket can connect to it. A listener reads the HELLOs of at most
-// Config.MaxHandshakes connections, at most Config.MaxPerSource of one source, each with two goroutines and
-// as many bytes as a HELLO has, MaxHelloLen. Others wait in the lobby, with a goroutine and 16 bytes each
-// (lobby.go), where the first bytes distinguish data connections from dialers; the lobby is limited too. A
+// Config.MaxHandshakes connections at a time, at most Config.MaxPerSource of one source, each with two goroutines and
+// MaxHelloLen bytes. Other connections wait in the lobby (lobby.go), with a goroutine and 16 bytes each,
+// where their first bytes distinguish data connections from dialers; the lobby is limited too. A
 // connection for which the listener has waited 1/50 of Config.HelloTimeout can be evicted for
 // others: place.go has the order. TLS and the HELLO must be complete within Config.HelloTimeout. A
 // connection that begins with another protocol is closed at once.

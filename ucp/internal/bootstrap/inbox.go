@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Inbox has the requests that wait for a worker: those of a [Listener], or those that other workers have handed over.
-// Any goroutine may call its methods.
+// Inbox is the queue of requests for a worker: those of a [Listener], or those that other workers have moved to it with
+// [Request.HandOver]. Any goroutine may call its methods.
 type Inbox struct {
 	notify func()
 
@@ -18,8 +18,8 @@ type Inbox struct {
 	closed bool
 }
 
-// NewInbox returns an empty inbox. notify is called when Take has a request: on any goroutine. It must not block, nor
-// call methods of the inbox.
+// NewInbox returns an empty inbox. notify is called, on any goroutine, when Take can return a request. It must not block,
+// nor call methods of the inbox.
 func NewInbox(notify func()) *Inbox { return &Inbox{notify: notify} }
 
 // Take returns the requests that have changed since the last call: new ones, which wait for
@@ -32,7 +32,7 @@ func (b *Inbox) Take() []*Request {
 	return news
 }
 
-// Close has HandOver return ErrClosed, and drops the requests in the inbox. Idempotent.
+// Close drops the requests in the inbox. Later calls of HandOver return ErrClosed. Idempotent.
 func (b *Inbox) Close() {
 	b.mu.Lock()
 	left := b.queue
@@ -64,9 +64,9 @@ func (b *Inbox) remove(r *Request) bool {
 	return len(b.queue) < n
 }
 
-// HandOver moves a request that Take has returned, and that waits for a reply, to another inbox, whose owner then
-// replies. A request of a dialer that is gone stays. From now on the request may be evicted, as that owner may make no
-// progress and all share the places of a listener. ErrClosed if the inbox is closed: the caller still replies.
+// HandOver moves a request that Take has returned, and that waits for a reply, to another inbox, whose owner must then
+// reply. It does not move the request of a dialer that is gone. A moved request may be evicted, because its new owner may
+// make no progress and the places of a listener are limited. ErrClosed if the inbox is closed: then the caller must reply.
 func (r *Request) HandOver(to *Inbox) error {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
@@ -80,6 +80,6 @@ func (r *Request) HandOver(to *Inbox) error {
 		return ucs.ErrClosed
 	}
 	r.stage, r.staged = stageConnect, time.Now()
-	r.l.noteFreed()
+	r.l.notifyFreed()
 	return nil
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Default limits of what untrusted dialers can occupy, and for how long.
+// Default limits for untrusted dialers.
 const (
 	DefaultMaxHandshakes = 512
-	DefaultHelloTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
+	DefaultHelloTimeout  = 5 * time.Second // measured: more than 1 s for a dialer on an overloaded machine
 )
 
 // Config configures a [Listener]. The zero value is the default, except for Notify and Stats, which are required.
 type Config struct {
 	AllowUIDs     []uint32      // unix: users besides the effective one that may connect
-	MaxHandshakes int           // concurrent connections; 0 means DefaultMaxHandshakes
-	MaxPerSource  int           // of these, from one source; 0 means half of MaxHandshakes
-	HelloTimeout  time.Duration // up to the end of the HELLO, and to send a reply; 0 means DefaultHelloTimeout
+	MaxHandshakes int           // limit of concurrent handshakes; 0 means DefaultMaxHandshakes
+	MaxPerSource  int           // limit of those from one source; 0 means half of MaxHandshakes
+	HelloTimeout  time.Duration // limit for receiving the HELLO, and for sending a reply; 0 means DefaultHelloTimeout
 	TLS           TLSConfigs    // required from tcp dialers; nil means no TLS
 	Token         string        // required from all dialers, MinTokenLen bytes or more; empty means none
 	// Deliver delivers a data connection over tcp to the transport with the id in its preface; false if there is
-	// none. It runs on goroutines of the listener and must not block. nil: there is no transport.
+	// no such transport. It runs on goroutines of the listener and must not block. It may be nil.
 	Deliver func(id uint64, c *DataConn) bool
-	// Notify is that of the Inbox.
+	// Notify is notify of NewInbox.
 	Notify func()
 	// Stats counts rejected connections; several listeners may share one.
 	Stats *Stats
@@ -68,7 +68,7 @@ func (s *Stats) count(c *stats.Counter) {
 	c.Inc()
 }
 
-// Listener accepts connections and reads their HELLOs in goroutines of its own. Any goroutine may
+// Listener accepts connections and reads their HELLOs, in its own goroutines. Any goroutine may
 // call its methods.
 type Listener struct {
 	cfg     Config
@@ -79,8 +79,8 @@ type Listener struct {
 	inbox   *Inbox
 
 	mu      sync.Mutex
-	live    []*Request // with a place, the oldest first
-	waiting []*Request // waiting for a place, the next one first
+	live    []*Request // connections with a place, the oldest first
+	waiting []*Request // connections that wait for a place, the next one first
 	lobby   lobby      // connections without a place
 }
 
@@ -96,8 +96,7 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	return ListenOn(socket, cfg), nil
 }
 
-// ListenOn is Listen with an open socket: a *net.TCPListener or *net.UnixListener, which then belongs to the
-// Listener.
+// ListenOn is Listen with an open socket: a *net.TCPListener or *net.UnixListener, which the Listener then owns.
 func ListenOn(socket net.Listener, cfg Config) *Listener {
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
 	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
@@ -108,9 +107,9 @@ func ListenOn(socket net.Listener, cfg Config) *Listener {
 	return l
 }
 
-// Detach is Drain, but returns the socket for another listener and does not remove a socket file. Connections wait
-// in the socket. Two processes must not use it at once: passing the descriptor to another process, as package os/exec
-// does, makes it blocking, so that calls of Accept cannot be interrupted.
+// Detach is Drain, but returns the socket for another listener and does not remove a socket file. New connections wait
+// in the queue of the socket. Two processes must not use the socket at once: passing the descriptor to another process,
+// as package os/exec does, makes it blocking, so that calls of Accept cannot be interrupted.
 func (l *Listener) Detach() (f *os.File, err error) {
 	switch s := l.socket.(type) {
 	case *net.TCPListener:
@@ -129,11 +128,11 @@ func (l *Listener) Detach() (f *os.File, err error) {
 	return f, nil
 }
 
-// Drain stops accepting connections. When the accepted connections have been served, served is closed and notify
-// called. This needs progress of their workers. Close ends it early.
+// Drain stops accepting connections. When all accepted connections were served, it closes served and calls notify. Their
+// workers must make progress. Close ends the drain early.
 func (l *Listener) Drain(notify func()) (served <-chan struct{}) {
 	over := make(chan struct{})
-	_ = l.socket.Close() // an error means that it is closed already
+	_ = l.socket.Close() // an error means that the socket is closed already
 	go func() {
 		l.running.Wait()
 		close(over)
@@ -142,7 +141,7 @@ func (l *Listener) Drain(notify func()) (served <-chan struct{}) {
 	return over
 }
 
-// listen makes the socket.
+// listen opens the socket.
 func listen(ctx context.Context, network, address string, public bool) (net.Listener, error) {
 	if err := checkAddress(network, address); err != nil {
 		return nil, err
@@ -165,14 +164,13 @@ func listen(ctx context.Context, network, address string, public bool) (net.List
 	return new(net.ListenConfig).Listen(ctx, network, address)
 }
 
-// Addr is the address of the socket.
+// Addr returns the address of the socket.
 func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
 
-// Local is the address that it listens on; the zero AddrPort over a unix socket.
+// Local returns the IP address and port of the socket; the zero AddrPort for a unix socket.
 func (l *Listener) Local() netip.AddrPort { return addrOf(l.Addr()) }
 
-// Close closes every connection and waits for the goroutines, which only need to be scheduled
-// for that. Idempotent.
+// Close closes all connections and waits for the goroutines, which end without further events. Idempotent.
 func (l *Listener) Close() error {
 	l.stop()
 	err := l.socket.Close()
@@ -183,7 +181,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Inbox has the requests of the dialers.
+// Inbox returns the queue of the requests of dialers.
 func (l *Listener) Inbox() *Inbox { return l.inbox }
 
 // Closed reports whether Close was called.
@@ -213,20 +211,20 @@ func (l *Listener) acceptLoop() {
 	}
 }
 
-// admit serves a connection, unless its user is not permitted or too many others wait.
+// admit serves a connection, unless its user is not permitted or the lobby is full.
 func (l *Listener) admit(conn net.Conn) {
 	from, err := identify(conn)
 	if err != nil || !from.permitted(l.cfg.AllowUIDs) {
 		l.cfg.Stats.count(&l.cfg.Stats.foreign)
-		refuse(conn, CodeForeignUser)
+		reject(conn, CodeForeignUser)
 		_ = conn.Close()
 		return
 	}
 	r := newRequest(l, conn, from)
 	if !l.enterLobby(r, time.Now()) {
 		l.cfg.Stats.count(&l.cfg.Stats.evicted)
-		if r.answerable() {
-			refuse(conn, CodeTooMany)
+		if r.canReply() {
+			reject(conn, CodeTooMany)
 		}
 		r.cancel()
 		_ = conn.Close()

@@ -20,7 +20,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// networks are the kinds of address, each with one that is free.
+// networks has, for each network, a function that returns a free address.
 var networks = []struct {
 	name, network string
 	address       func(t testing.TB) string
@@ -36,7 +36,7 @@ func abstractName() string {
 	return "@gucx-bootstrap-test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(names.Add(1), 10)
 }
 
-// overAll runs a test over each of them.
+// overAll runs a test over all networks.
 func overAll(t *testing.T, f func(t *testing.T, network, address string)) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) { f(t, n.network, n.address(t)) })
@@ -49,8 +49,8 @@ type listener struct {
 	t    testing.TB
 	news chan struct{} // has room for one
 
-	tls   TLSConfigs // of dial
-	token string     // of dial
+	tls   TLSConfigs // used by dial
+	token string     // used by dial
 }
 
 func open(t testing.TB, network, address string, cfg Config) *listener {
@@ -70,7 +70,7 @@ func open(t testing.TB, network, address string, cfg Config) *listener {
 	return l
 }
 
-// next waits for n requests of which there is news.
+// next waits until Take has returned n requests.
 func (l *listener) next(n int) (all []*Request) {
 	l.t.Helper()
 	for {
@@ -93,7 +93,7 @@ func (l *listener) counted(what string, n uint64, load func() uint64) {
 	assert.Equal(l.t, n, load(), what)
 }
 
-// idle waits until no connection is dealt with.
+// idle waits until no connection is being served.
 func (l *listener) idle() {
 	l.t.Helper()
 	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool {
@@ -103,14 +103,14 @@ func (l *listener) idle() {
 	})
 }
 
-// occupied is how many connections have a place.
+// occupied returns the number of connections with a place.
 func (l *listener) occupied() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.live)
 }
 
-// dialed is how a Dial ended.
+// dialed is the result of a dial.
 type dialed struct {
 	conn *Conn
 	err  error
@@ -126,7 +126,7 @@ func (l *listener) dial(ctx context.Context) <-chan dialed {
 	return c
 }
 
-// raw connects and says b, unless the listener hangs up before.
+// raw connects and sends b, unless the listener closes the socket first.
 func (l *listener) raw(b []byte) net.Conn {
 	l.t.Helper()
 	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
@@ -136,7 +136,7 @@ func (l *listener) raw(b []byte) net.Conn {
 	return conn
 }
 
-func TestSwap_Accept(t *testing.T) {
+func TestExchange_Accept(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		result := l.dial(t.Context())
@@ -164,7 +164,7 @@ func TestSwap_Accept(t *testing.T) {
 	})
 }
 
-func TestSwap_Reject(t *testing.T) {
+func TestExchange_Reject(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		result := l.dial(t.Context())
@@ -180,10 +180,9 @@ func TestSwap_Reject(t *testing.T) {
 	})
 }
 
-// TestSwap_DialerGivesUp: the context ends while the listener has not answered; its owner
-// never learns of a dialer that it had not taken, and of one that it had it learns that it is
-// gone.
-func TestSwap_DialerGivesUp(t *testing.T) {
+// TestExchange_DialerCanceled: the context of a dialer ends before the listener has replied. Take does not return the
+// request; if it has returned it before, it returns it again as gone.
+func TestExchange_DialerCanceled(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -205,8 +204,9 @@ func TestSwap_DialerGivesUp(t *testing.T) {
 	})
 }
 
-// TestSwap_AcceptedDialerGoes: one that was accepted, and hangs up before it has connected.
-func TestSwap_AcceptedDialerGoes(t *testing.T) {
+// TestExchange_AcceptedDialerCloses: Take returns the request of an accepted dialer that closes its socket before it has
+// connected.
+func TestExchange_AcceptedDialerCloses(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		result := l.dial(t.Context())
@@ -220,8 +220,8 @@ func TestSwap_AcceptedDialerGoes(t *testing.T) {
 	})
 }
 
-// TestSwap_OwnerHangsUp: the owner drops what it had accepted.
-func TestSwap_OwnerHangsUp(t *testing.T) {
+// TestExchange_OwnerDrops: Drop of an accepted request closes the socket.
+func TestExchange_OwnerDrops(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		result := l.dial(t.Context())
@@ -237,7 +237,7 @@ func TestSwap_OwnerHangsUp(t *testing.T) {
 	})
 }
 
-func TestClose_HangsUpOnAll(t *testing.T) {
+func TestClose_ClosesAllSockets(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
 		result := l.dial(t.Context())
@@ -264,7 +264,7 @@ func TestDial_NoListener(t *testing.T) {
 	}
 }
 
-func TestListen_Refuses(t *testing.T) {
+func TestListen_InvalidAddress(t *testing.T) {
 	for _, tc := range []struct{ network, address string }{
 		{"udp", ":0"}, {"", ":0"}, {"tcp", ""}, {"tcp", "localhost"}, {"unix", ""},
 	} {
@@ -275,7 +275,7 @@ func TestListen_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestListen_Defaults: one source has half of the places, rounded up.
+// TestListen_Defaults: one source may have half of the places, rounded up.
 func TestListen_Defaults(t *testing.T) {
 	for _, tt := range []struct{ places, source, want int }{
 		{0, 0, DefaultMaxHandshakes / 2}, {5, 0, 3}, {4, 0, 2}, {1, 0, 1}, {5, 4, 4},
@@ -295,8 +295,8 @@ func TestListen_NameTaken(t *testing.T) {
 	assert.ErrorContains(t, err, "another process listens there")
 }
 
-// TestListen_LeftBehind: the file of a process that was killed is replaced; other files are not.
-func TestListen_LeftBehind(t *testing.T) {
+// TestListen_StaleSocketFile: the file of a process that was killed is replaced; other files are not.
+func TestListen_StaleSocketFile(t *testing.T) {
 	name := filepath.Join(testenv.SocketDir(t), "s")
 	dead, err := net.Listen("unix", name)
 	require.NoError(t, err)
@@ -320,7 +320,7 @@ func TestListen_EmptyHostIsLoopback(t *testing.T) {
 	assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback())
 }
 
-func TestListen_ModeOfTheFile(t *testing.T) {
+func TestListen_FileMode(t *testing.T) {
 	for want, users := range map[os.FileMode][]uint32{0o600: nil, 0o666: {12345}} {
 		name := filepath.Join(testenv.SocketDir(t), "s")
 		l := open(t, "unix", name, Config{AllowUIDs: users})
@@ -333,8 +333,8 @@ func TestListen_ModeOfTheFile(t *testing.T) {
 	}
 }
 
-// TestUntrusted_Garbage: what is no HELLO is hung up on, and counted.
-func TestUntrusted_Garbage(t *testing.T) {
+// TestUntrusted_InvalidHello: a connection that sends no valid HELLO is closed and counted.
+func TestUntrusted_InvalidHello(t *testing.T) {
 	hello := sampleHello().append(nil)
 	huge := bytes.Clone(hello)
 	copy(huge[8:], []byte{0xff, 0xff, 0xff, 0xff})
@@ -348,7 +348,7 @@ func TestUntrusted_Garbage(t *testing.T) {
 			overAll(t, func(t *testing.T, network, address string) {
 				l := open(t, network, address, Config{})
 				conn := l.raw(b)
-				_, err := io.ReadAll(conn) // until it is hung up, or reset where some was not read
+				_, err := io.ReadAll(conn) // until the listener closes the socket, with a reset if it has not read everything
 				if err != nil {
 					assert.ErrorIs(t, reset(err), ucs.ErrConnReset)
 				}
@@ -360,7 +360,7 @@ func TestUntrusted_Garbage(t *testing.T) {
 	}
 }
 
-// TestUntrusted_AnotherVersion: it is told.
+// TestUntrusted_AnotherVersion: a dialer with another version gets a REJECT.
 func TestUntrusted_AnotherVersion(t *testing.T) {
 	l := open(t, "unix", abstractName(), Config{})
 	conn := l.raw(edit(sampleHello().append(nil), 4, 9)[:headerLen])
@@ -369,7 +369,7 @@ func TestUntrusted_AnotherVersion(t *testing.T) {
 	assert.Equal(t, CodeVersion, h.code)
 }
 
-// TestUntrusted_Truncated: a HELLO that ends early.
+// TestUntrusted_Truncated: a connection with an incomplete HELLO is counted.
 func TestUntrusted_Truncated(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
@@ -381,7 +381,7 @@ func TestUntrusted_Truncated(t *testing.T) {
 	})
 }
 
-// TestUntrusted_Silence: one that says nothing is hung up on.
+// TestUntrusted_Silence: a connection that sends nothing is closed.
 func TestUntrusted_Silence(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{HelloTimeout: time.Millisecond})
@@ -391,8 +391,8 @@ func TestUntrusted_Silence(t *testing.T) {
 	})
 }
 
-// TestConnected: a dialer that has connected is told so, and has no place any more, though it keeps
-// its socket.
+// TestConnected: Connected sends DONE to the dialer and releases its place, also if the dialer does not close its
+// socket.
 func TestConnected(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{})
@@ -409,9 +409,9 @@ func TestConnected(t *testing.T) {
 	})
 }
 
-// TestRequest_ProcessStood: a HELLO that came in time is read, though the process stood still until the
-// time was over.
-func TestRequest_ProcessStood(t *testing.T) {
+// TestRequest_ProcessStopped: a HELLO that arrived before the deadline is read, although the process was stopped until
+// after the deadline.
+func TestRequest_ProcessStopped(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		socket, err := net.Listen(network, address)
 		require.NoError(t, err)
@@ -444,7 +444,7 @@ func TestRequest_ProcessStood(t *testing.T) {
 	})
 }
 
-// awaitReadable waits until there is something to read.
+// awaitReadable waits until bytes have arrived.
 func awaitReadable(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -454,7 +454,7 @@ func awaitReadable(t *testing.T, conn net.Conn) {
 	}))
 }
 
-// fakeListener answers a dialer with bytes.
+// fakeListener replies to a dialer with the given bytes.
 func fakeListener(t *testing.T, b []byte) string {
 	t.Helper()
 	name := abstractName()

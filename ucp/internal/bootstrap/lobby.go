@@ -15,16 +15,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// An accepted connection is in the lobby. Its first bytes decide what it is: a dialer, which then
-// waits in the lobby for a place, or a data connection, which waits until the worker takes it. A data connection
+// An accepted connection enters the lobby. Its first bytes decide whether it is a dialer, which then
+// waits in the lobby for a place, or a data connection, which waits until its transport calls Take. A data connection
 // needs no place, because a dialer with a place may wait for it. All connections are accepted
-// at once, so that data connections do not wait behind dialers in the kernel's queue.
+// at once, so that dialers in the kernel's queue do not block data connections.
 
-// The lobby has room for lobbyShare connections for each of MaxHandshakes, and at least lobbyLeast, half of them
-// of one source; but at most for 1/lobbyFiles of the descriptors of the process.
+// The lobby has room for lobbyShare * MaxHandshakes connections, at least lobbyMin, and at most 1/lobbyFiles
+// of the descriptors of the process. One source may use half of it.
 const (
 	lobbyShare = 8
-	lobbyLeast = 1024
+	lobbyMin   = 1024
 	lobbyFiles = 4
 )
 
@@ -36,7 +36,7 @@ type lobby struct {
 }
 
 func newLobby(maxHandshakes int) lobby {
-	most := max(lobbyShare*maxHandshakes, lobbyLeast)
+	most := max(lobbyShare*maxHandshakes, lobbyMin)
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
 		most = int(min(uint64(most), files.Cur/lobbyFiles))
@@ -44,12 +44,12 @@ func newLobby(maxHandshakes int) lobby {
 	return lobby{most: max(most, 2), count: map[source]int{}}
 }
 
-// enterLobby adds a connection, and may evict another one for it; false if there is no room. The
-// connection has HelloTimeout for its first bytes.
+// enterLobby adds a connection, and may evict another one to make room; false if there is no room. The
+// first bytes of the connection must arrive within HelloTimeout.
 func (l *Listener) enterLobby(r *Request, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if x, full := l.lobby.inTheWay(r.source); full {
+	if x, full := l.lobby.findVictim(r.source); full {
 		if x == nil || now.Before(x.staged.Add(l.grace())) {
 			return false
 		}
@@ -63,10 +63,10 @@ func (l *Listener) enterLobby(r *Request, now time.Time) bool {
 	return true
 }
 
-// inTheWay reports whether there is no room for a connection of a source, and returns the connection to evict
-// for it: of the same source if that has half of the lobby, otherwise of the source with the most. nil if all
-// wait for a place.
-func (b *lobby) inTheWay(from source) (x *Request, full bool) {
+// findVictim reports whether there is no room for a connection of a source. If so, it returns the connection to evict:
+// one of the same source if that has half of the lobby, otherwise one of the source with the most connections; nil if
+// all of these wait for a place.
+func (b *lobby) findVictim(from source) (x *Request, full bool) {
 	switch {
 	case b.count[from] >= (b.most+1)/2:
 		return b.oldest(from), true
@@ -82,8 +82,8 @@ func (b *lobby) inTheWay(from source) (x *Request, full bool) {
 	return b.oldest(most), true
 }
 
-// oldest is the oldest connection of a source that does not wait for a place, preferably one that has sent
-// nothing.
+// oldest returns the oldest connection of a source that does not wait for a place, preferably one without its first
+// bytes.
 func (b *lobby) oldest(from source) (x *Request) {
 	for _, r := range b.in {
 		switch {
@@ -101,7 +101,7 @@ func (b *lobby) oldest(from source) (x *Request) {
 func (l *Listener) leaveLobby(r *Request) {
 	if i := slices.Index(l.waiting, r); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-		l.noteFreed()
+		l.notifyFreed()
 	}
 	i := slices.Index(l.lobby.in, r)
 	if i < 0 {
@@ -113,14 +113,14 @@ func (l *Listener) leaveLobby(r *Request) {
 	}
 }
 
-// readFirst reads the first bytes, and reports whether they can be those of a dialer. It delivers a data
-// connection itself.
+// readFirst reads the first bytes, and reports whether the connection may be a dialer. If it is a data connection,
+// readFirst delivers it.
 func (r *Request) readFirst() bool {
-	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
+	stop := context.AfterFunc(r.ctx, func() { r.l.interrupt(r) })
 	defer stop()
 	var b [preface.Len]byte
 	if err := readFull(r.plain, b[:preface.MagicLen]); err != nil {
-		r.turnAway(err)
+		r.rejectInvalid(err)
 		return false
 	}
 	if !preface.IsMagic([preface.MagicLen]byte(b[:])) {
@@ -133,13 +133,13 @@ func (r *Request) readFirst() bool {
 		err = r.deliver(b)
 	}
 	if err != nil {
-		r.turnAway(err)
+		r.rejectInvalid(err)
 	}
 	return false
 }
 
-// deliver delivers a data connection, and returns when the connection was taken or closed. ErrInvalidParam if no
-// transport has its id.
+// deliver delivers a data connection, and returns when the transport has called Take, or the connection was closed.
+// ErrInvalidParam if no transport has the id.
 func (r *Request) deliver(first [preface.Len]byte) error {
 	id, err := preface.Parse(first)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Request) deliver(first [preface.Len]byte) error {
 	r.stage, r.staged = stageData, time.Now()
 	r.l.mu.Unlock()
 	if r.l.cfg.Deliver == nil || r.From.Network != "tcp" || !r.l.cfg.Deliver(id, &DataConn{r}) {
-		return malformed("data connection to the unknown interface %#x", id)
+		return malformed("data connection to unknown interface %#x", id)
 	}
 	select {
 	case <-r.taken:
@@ -162,7 +162,7 @@ func (r *Request) deliver(first [preface.Len]byte) error {
 // listener is closed, or the connection is evicted.
 type DataConn struct{ r *Request }
 
-// Take returns the socket, which then belongs to the caller, and the address of its other end. Any goroutine may
+// Take returns a descriptor of the socket, which the caller must close, and the address of the peer. Any goroutine may
 // call it, once. Errors: ErrClosed if the connection is closed; those of the kernel.
 func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
 	defer close(c.r.taken)
@@ -184,16 +184,16 @@ func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
 // Over reports whether Take would fail: the listener is closed, or the connection was evicted.
 func (c *DataConn) Over() bool { return c.r.ctx.Err() != nil }
 
-// Drop closes the connection, in place of Take.
+// Drop closes the connection, instead of Take.
 func (c *DataConn) Drop() { c.r.cancel() }
 
-// replay is a connection that returns bytes again that were read before.
+// replay is a connection whose Read first returns bytes that were read before.
 type replay struct {
 	net.Conn
 	first []byte
 }
 
-// Read returns the first bytes first.
+// Read reads first, then the connection.
 func (c *replay) Read(b []byte) (int, error) {
 	if len(c.first) == 0 {
 		return c.Conn.Read(b)

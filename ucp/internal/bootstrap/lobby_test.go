@@ -19,7 +19,7 @@ import (
 
 const knownID = 7
 
-// delivered is the data connections that a listener has passed on, those for knownID.
+// delivered has the data connections that a listener has delivered for knownID.
 type delivered struct {
 	mu    sync.Mutex
 	conns []*DataConn
@@ -45,8 +45,8 @@ func (d *delivered) next(t testing.TB, n int) (conns []*DataConn) {
 	return conns
 }
 
-// TestData_Taken: who takes a data connection has all that is behind the preface, and the connection is open
-// when the listener is closed.
+// TestData_Taken: after Take, the caller can read all bytes after the preface, and closing the listener does not close the
+// connection.
 func TestData_Taken(t *testing.T) {
 	d := new(delivered)
 	l := open(t, "tcp", ":0", Config{Deliver: d.deliver})
@@ -70,7 +70,7 @@ func TestData_Taken(t *testing.T) {
 	assert.Equal(t, "back", string(b[:n]))
 }
 
-// TestData_ListenerCloses: a connection that nobody has taken ends with the listener, or when it is dropped.
+// TestData_ListenerCloses: Drop, or closing the listener, closes a data connection that was not taken.
 func TestData_ListenerCloses(t *testing.T) {
 	d := new(delivered)
 	l := open(t, "tcp", ":0", Config{Deliver: d.deliver})
@@ -88,13 +88,13 @@ func TestData_ListenerCloses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// TestData_Hostile: a preface that is malformed, incomplete, for nobody, or comes over a unix socket ends the
-// connection; so does one where no data connection is expected.
+// TestData_Hostile: a data connection is closed if its preface is malformed, incomplete, has an unknown id, or arrives over
+// a unix socket, or if no data connection is expected.
 func TestData_Hostile(t *testing.T) {
 	good := preface.Append(nil, knownID)
 	for name, tc := range map[string]struct {
 		first  []byte
-		silent uint64 // else malformed
+		silent uint64 // 0 if the connection counts as malformed
 	}{
 		"another version": {edit(good, 4, 9), 0},
 		"no id":           {preface.Append(nil, 0), 0},
@@ -106,7 +106,7 @@ func TestData_Hostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := new(delivered)
 			l := open(t, "tcp", ":0", Config{Deliver: d.deliver, HelloTimeout: time.Second})
-			got, _ := io.ReadAll(l.raw(tc.first)) // the error: what was not read
+			got, _ := io.ReadAll(l.raw(tc.first)) // fails with a reset if the listener has not read everything
 			assert.Empty(t, got)
 			l.counted("silent", tc.silent, l.cfg.Stats.silent.Load)
 			l.counted("malformed", 1-tc.silent, l.cfg.Stats.malformed.Load)
@@ -128,13 +128,13 @@ func TestData_Hostile(t *testing.T) {
 	})
 }
 
-// TestData_NotBehindDialers: a data connection is passed on while all places are taken and dialers wait, and
-// those get places in their order.
-func TestData_NotBehindDialers(t *testing.T) {
+// TestData_NotBlockedByDialers: a data connection is delivered while all places are occupied and dialers wait. The
+// dialers get places in order.
+func TestData_NotBlockedByDialers(t *testing.T) {
 	d := new(delivered)
 	l := open(t, "tcp", ":0", Config{Deliver: d.deliver, MaxHandshakes: 1, HelloTimeout: time.Hour})
 	first := l.dial(t.Context())
-	r := l.next(1)[0] // has the place for good: it waits for the owner
+	r := l.next(1)[0] // is not evicted, because it waits for the owner
 	const dialers = 5
 	var results []<-chan dialed
 	for i := range dialers {
@@ -160,9 +160,9 @@ func TestData_NotBehindDialers(t *testing.T) {
 	}
 }
 
-// TestLobby: a source that has half of the lobby loses its own oldest connection; another source evicts one of
-// the source that has most. Connections that have said nothing go first, and dialers that wait for a place do
-// not go at all.
+// TestLobby: a source with half of the lobby evicts its own oldest connection; another source evicts one of
+// the source with the most connections. Connections that have sent nothing are evicted first, and dialers that wait for a
+// place are never evicted.
 func TestLobby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := unattended(t, Config{HelloTimeout: time.Hour})
@@ -207,7 +207,7 @@ func TestLobby(t *testing.T) {
 	})
 }
 
-// TestAdmit_LobbyFull: a connection for which there is no room is told to try again.
+// TestAdmit_LobbyFull: a connection without room in the lobby gets a REJECT with CodeTooMany.
 func TestAdmit_LobbyFull(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{HelloTimeout: time.Hour})
 	l.mu.Lock()
@@ -224,8 +224,8 @@ func TestAdmit_LobbyFull(t *testing.T) {
 	l.counted("evicted", 1, l.cfg.Stats.evicted.Load)
 }
 
-// FuzzFirst: the first bytes of a connection are those of a dialer, who has all of them in its handshake, or of
-// a data connection for an id, or they end it.
+// FuzzFirst: the first bytes of a connection belong to a dialer, whose handshake reads all of them, or to
+// a data connection with an id, or the connection is closed.
 func FuzzFirst(f *testing.F) {
 	f.Add(preface.Append(nil, knownID))
 	f.Add(preface.Append(nil, knownID+1))
@@ -242,7 +242,7 @@ func FuzzFirst(f *testing.F) {
 			_ = there.Close()
 		}()
 		if len(b) >= preface.Len && preface.IsMagic([preface.MagicLen]byte(b)) {
-			r.cancel() // nobody takes it
+			r.cancel() // instead of Take
 		}
 		dialer := r.readFirst()
 		if !dialer {

@@ -46,24 +46,24 @@ const (
 	kindDone   kind = 4 // the EP of the listener is connected
 
 	kindChallenge kind = 5 // a random number
-	kindProof     kind = 6 // that the sender has the token and has sent the message before
+	kindProof     kind = 6 // proves that the sender has the token and has sent the previous message
 
 	kindEnd kind = 7
 )
 
 // Limits of the reasons of a REJECT.
 const (
-	MaxReasons = 16
-	maxWhy     = 512 // bytes
-	whyFixed   = 4
-	maxRefusal = 1 + MaxReasons*(whyFixed+2*math.MaxUint8+maxWhy) + MaxPrivate
+	MaxReasons    = 16
+	maxWhy        = 512 // bytes
+	whyFixed      = 4
+	maxRejectBody = 1 + MaxReasons*(whyFixed+2*math.MaxUint8+maxWhy) + MaxPrivate
 )
 
-// maxBody is the maximum length of a body, by kind.
-var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRefusal,
+// maxBody is the maximum length of a body, by message type.
+var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRejectBody,
 	kindChallenge: nonceLen, kindProof: proofLen}
 
-// fixedBody is the length of bodies of a fixed length; 0 for other kinds.
+// fixedBody is the length of bodies of fixed length; 0 for other message types.
 var fixedBody = [kindEnd]int{kindChallenge: nonceLen, kindProof: proofLen}
 
 // Code is the reason why a dialer is rejected.
@@ -88,37 +88,37 @@ const (
 	codeEnd Code = 14
 )
 
-// codes has the text about the dialer of each code, and the errors that it matches.
+// codes has the text of each code, whose subject is the listener, and the errors that it matches.
 var codes = [codeEnd]struct {
 	text string
 	errs []error
 }{
-	CodeRejected:    {"it does not want this peer", []error{ucs.ErrRejected}},
-	CodeVersion:     {"it speaks another version of this protocol", []error{ucs.ErrRejected, ucs.ErrUnsupported}},
-	CodeMalformed:   {"it did not understand the request", []error{ucs.ErrRejected}},
+	CodeRejected:    {"its application rejects this peer", []error{ucs.ErrRejected}},
+	CodeVersion:     {"it uses another version of this protocol", []error{ucs.ErrRejected, ucs.ErrUnsupported}},
+	CodeMalformed:   {"the request is malformed", []error{ucs.ErrRejected}},
 	CodeForeignUser: {"this user may not connect to it", []error{ucs.ErrRejected, ErrForeignUser}},
 	CodeUnreachable: {"no transport of both workers has active messages", []error{ucs.ErrUnreachable}},
-	CodeTooMany:     {"too many others connect to it just now", []error{ucs.ErrRejected, ErrTryAgain}},
+	CodeTooMany:     {"it has too many handshakes in progress", []error{ucs.ErrRejected, ErrTryAgain}},
 	CodeTLS: {"it demands TLS with a certificate; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA here too",
 		[]error{ucs.ErrRejected, ErrUnauthenticated}},
-	CodeNoTLS: {"it does not use TLS, which this side demands; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
+	CodeNoTLS: {"it does not use TLS, which this side requires; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
 		[]error{ucs.ErrRejected, ErrUnauthenticated}},
-	CodeToken:      {"it demands a token; set GUCX_AUTH_TOKEN_FILE here too", []error{ucs.ErrRejected, ErrUnauthenticated}},
-	CodeNoToken:    {"it has no token, which this side demands; set GUCX_AUTH_TOKEN_FILE there too", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeToken:      {"it requires a token; set GUCX_AUTH_TOKEN_FILE here too", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeNoToken:    {"it has no token, which this side requires; set GUCX_AUTH_TOKEN_FILE there too", []error{ucs.ErrRejected, ErrUnauthenticated}},
 	CodeWrongToken: {"it has another token (GUCX_AUTH_TOKEN_FILE)", []error{ucs.ErrRejected, ErrUnauthenticated}},
-	CodeTooManyEPs: {"it takes no more endpoints of this worker (GUCX_MAX_EPS_PER_PEER there)", []error{ucs.ErrRejected}},
-	CodeNoFiles:    {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
+	CodeTooManyEPs: {"it accepts no more endpoints of this worker (its GUCX_MAX_EPS_PER_PEER)", []error{ucs.ErrRejected}},
+	CodeNoFiles:    {"it is out of file descriptors", []error{ucs.ErrRejected, ErrTryAgain}},
 }
 
-// String is the code in words, about the dialer.
+// String returns the reason as text. Its subject is the listener.
 func (c Code) String() string {
 	if c < codeEnd && codes[c].text != "" {
 		return codes[c].text
 	}
-	return fmt.Sprintf("for the unknown reason %d", uint8(c))
+	return fmt.Sprintf("unknown reason %d", uint8(c))
 }
 
-// errors are the errors that a rejection with the code matches.
+// errors returns the errors that a rejection with the code matches.
 func (c Code) errors() []error {
 	if c < codeEnd && codes[c].errs != nil {
 		return codes[c].errs
@@ -140,7 +140,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 	le := binary.LittleEndian
 	switch {
 	case b[0] == tlsRecord[0] && b[1] == tlsRecord[1]:
-		return h, errWantsTLS
+		return h, errRequiresTLS
 	case le.Uint32(b[:]) != magic:
 		return h, errProtocol
 	}
@@ -149,7 +149,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 	switch {
 	case h.kind == 0 || h.kind >= kindEnd:
 		return h, malformed("message of kind %d", h.kind)
-	case h.version != version && h.kind != kindReject: // the form of a REJECT never changes
+	case h.version != version && h.kind != kindReject: // the header and code of a REJECT are the same in all versions
 		return h, fmt.Errorf("%w: %d, this side %d", errVersion, h.version, version)
 	case (h.kind == kindReject) == (h.code == 0):
 		return h, malformed("message of kind %d with code %d", h.kind, h.code)
@@ -165,9 +165,9 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 
 // Errors of invalid messages.
 var (
-	errProtocol = fmt.Errorf("it does not speak this protocol: %w", ucs.ErrUnsupported)
-	errVersion  = fmt.Errorf("it speaks another version of this protocol: %w", ucs.ErrUnsupported)
-	errWantsTLS = fmt.Errorf("it demands TLS, which is off here: %w", ucs.ErrUnsupported)
+	errProtocol    = fmt.Errorf("it does not use this protocol: %w", ucs.ErrUnsupported)
+	errVersion     = fmt.Errorf("it uses another version of this protocol: %w", ucs.ErrUnsupported)
+	errRequiresTLS = fmt.Errorf("it requires TLS, which this side does not use: %w", ucs.ErrUnsupported)
 )
 
 func malformed(format string, args ...any) error {
@@ -187,10 +187,10 @@ func appendMessage(b []byte, k kind, c Code, add func(b []byte) []byte) []byte {
 
 // Hello is the HELLO of a dialer.
 type Hello struct {
-	Addr    []byte // of its worker
-	Private []byte // of its application
-	// Within is the time in which the dialer wants to connect after an ACCEPT, in milliseconds; 0 means
-	// that the listener decides.
+	Addr    []byte // address of its worker
+	Private []byte // private data of its application
+	// Within is the time limit of the dialer to connect after an ACCEPT, in milliseconds; 0 means
+	// that the listener sets the limit.
 	Within time.Duration
 }
 
@@ -203,7 +203,7 @@ func (h *Hello) append(b []byte) []byte {
 	})
 }
 
-// parseHello checks and decodes the body of a HELLO. The result shares b.
+// parseHello checks and decodes the body of a HELLO. The result refers to b.
 func parseHello(b []byte) (h Hello, err error) {
 	c := cursor{b: b}
 	addrLen, privateLen, within := c.u16(), c.u16(), c.millis()
@@ -217,9 +217,9 @@ func parseHello(b []byte) (h Hello, err error) {
 // Answer is the ACCEPT of a listener.
 type Answer struct {
 	EP      uint64            // the listener's id of the connection, not 0
-	Addr    []byte            // of its worker
-	Private []byte            // of its application
-	Keys    map[string][]byte // packed
+	Addr    []byte            // address of its worker
+	Private []byte            // private data of its application
+	Keys    map[string][]byte // packed keys by name
 	// Within is the time limit for the dialer to connect, in milliseconds; not 0. Both sides derive
 	// their timeouts from it.
 	Within time.Duration
@@ -244,7 +244,7 @@ func (a *Answer) append(b []byte) []byte {
 	})
 }
 
-// parseAnswer checks and decodes the body of an ACCEPT. The result shares b.
+// parseAnswer checks and decodes the body of an ACCEPT. The result refers to b.
 func parseAnswer(b []byte) (*Answer, error) {
 	c := cursor{b: b}
 	a := &Answer{EP: c.u64(), Keys: map[string][]byte{}}
@@ -274,7 +274,7 @@ func appendMillis(b []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(min(d.Milliseconds(), math.MaxUint32)))
 }
 
-// KeyLen is the encoded length of a key, which counts for MaxKeysLen.
+// KeyLen returns the encoded length of a key, for the limit MaxKeysLen.
 func KeyLen(name string, key []byte) int { return keyFixed + len(name) + len(key) }
 
 // cursor decodes a message. bad is set after a read beyond its end.

@@ -32,7 +32,7 @@ func sampleAnswer() *Answer {
 	}
 }
 
-// split takes a message apart, which must be whole.
+// split returns the header and body of a complete message.
 func split(t testing.TB, b []byte) (header, []byte) {
 	t.Helper()
 	h, err := parseHeader((*[headerLen]byte)(b))
@@ -79,7 +79,7 @@ func TestRejection(t *testing.T) {
 	assert.Equal(t, RejectedError{Code: CodeUnreachable}, *e, "of another version")
 }
 
-// TestRejection_Limits: what is too long is cut off, and what cannot be printed does not pass.
+// TestRejection_Limits: long texts are truncated, and characters that are not printable are replaced.
 func TestRejection_Limits(t *testing.T) {
 	long := Reason{strings.Repeat("t", 300), "\x1b[31m\xff", strings.Repeat("é", maxWhy)}
 	many := slices.Repeat([]Reason{long}, MaxReasons+1)
@@ -100,7 +100,7 @@ func TestRejection_Limits(t *testing.T) {
 	}
 }
 
-// TestCode_Errors: errors.Is finds what each code means.
+// TestCode_Errors: errors.Is matches the errors of each code.
 func TestCode_Errors(t *testing.T) {
 	for c, want := range map[Code][]error{
 		CodeRejected: {ucs.ErrRejected}, CodeVersion: {ucs.ErrRejected, ucs.ErrUnsupported}, CodeMalformed: {ucs.ErrRejected},
@@ -124,7 +124,7 @@ func edit(b []byte, at int, v byte) []byte {
 	return b
 }
 
-func TestParseHeader_Refuses(t *testing.T) {
+func TestParseHeader_RejectsMalformed(t *testing.T) {
 	hello := sampleHello().append(nil)
 	long := bytes.Clone(hello)
 	binary.LittleEndian.PutUint32(long[8:], maxHelloBody+1)
@@ -138,7 +138,7 @@ func TestParseHeader_Refuses(t *testing.T) {
 		{"no kind", edit(hello, kindAt, 0), ucs.ErrInvalidParam},
 		{"an unknown kind", edit(hello, kindAt, 9), ucs.ErrInvalidParam},
 		{"the first unknown kind", edit(edit(hello, kindAt, byte(kindEnd)), 8, 0), ucs.ErrInvalidParam},
-		{"a TLS record", edit(edit(hello, 0, tlsRecord[0]), 1, tlsRecord[1]), errWantsTLS},
+		{"a TLS record", edit(edit(hello, 0, tlsRecord[0]), 1, tlsRecord[1]), errRequiresTLS},
 		{"the first byte of a TLS record", edit(hello, 0, tlsRecord[0]), errProtocol},
 		{"the second byte of a TLS record", edit(hello, 1, tlsRecord[1]), errProtocol},
 		{"a code without a reject", edit(hello, 7, 1), ucs.ErrInvalidParam},
@@ -155,7 +155,7 @@ func TestParseHeader_Refuses(t *testing.T) {
 	assert.Equal(t, CodeVersion, later.code)
 }
 
-func TestParseHello_Refuses(t *testing.T) {
+func TestParseHello_RejectsMalformed(t *testing.T) {
 	_, good := split(t, sampleHello().append(nil))
 	for name, b := range map[string][]byte{
 		"nothing":               nil,
@@ -172,8 +172,7 @@ func TestParseHello_Refuses(t *testing.T) {
 	}
 }
 
-// TestMessage_ExactLimits: addresses, private data and whole messages may be as long as their
-// limits say, and not one byte longer.
+// TestMessage_ExactLimits: addresses, private data and messages may have exactly the length of their limits, and no more.
 func TestMessage_ExactLimits(t *testing.T) {
 	bytesOf := func(n int) []byte { return make([]byte, n) }
 	for _, tt := range []struct {
@@ -208,7 +207,7 @@ func TestMessage_ExactLimits(t *testing.T) {
 	}
 }
 
-// TestKeyLen: the keys of an ACCEPT take as many bytes as they count.
+// TestKeyLen: KeyLen is the encoded length of a key in an ACCEPT.
 func TestKeyLen(t *testing.T) {
 	a := sampleAnswer()
 	without := *a
@@ -220,9 +219,9 @@ func TestKeyLen(t *testing.T) {
 	assert.Equal(t, len(a.append(nil))-len(without.append(nil)), n)
 }
 
-// TestRequest_ForgottenInTheQueue: a request that was not taken before its dialer went is
-// forgotten; one that was taken is there once more.
-func TestRequest_ForgottenInTheQueue(t *testing.T) {
+// TestRequest_GoneInQueue: when the dialer is gone, a request in the queue is removed, and one that Take has returned is
+// queued again.
+func TestRequest_GoneInQueue(t *testing.T) {
 	l := &Listener{inbox: NewInbox(func() {})}
 	request := func() *Request {
 		a, b := net.Pipe()
@@ -231,17 +230,17 @@ func TestRequest_ForgottenInTheQueue(t *testing.T) {
 	}
 	first, gone, taken := request(), request(), request()
 	l.inbox.queue = []*Request{first, gone}
-	gone.leave()
+	gone.notifyGone()
 	assert.Equal(t, []*Request{first}, l.inbox.queue)
-	taken.leave()
+	taken.notifyGone()
 	assert.Equal(t, []*Request{first, taken}, l.inbox.queue)
 	closed := request()
 	closed.closed = true
-	closed.leave()
+	closed.notifyGone()
 	assert.Equal(t, []*Request{first, taken}, l.inbox.queue)
 }
 
-// TestIdentity_String: what people read of a peer.
+// TestIdentity_String: the text of an identity.
 func TestIdentity_String(t *testing.T) {
 	at := netip.MustParseAddrPort("192.0.2.1:7")
 	assert.Equal(t, "process 3 of user 4", Identity{Network: "unix", PID: 3, UID: 4}.String())
@@ -249,7 +248,7 @@ func TestIdentity_String(t *testing.T) {
 	assert.Equal(t, "worker at 192.0.2.1:7", Identity{Network: "tcp", Addr: at, Name: "worker"}.String())
 }
 
-// TestCheckAddress: networks that bootstrap knows, and addresses that the kernel takes.
+// TestCheckAddress: unknown networks and addresses that are too long are rejected.
 func TestCheckAddress(t *testing.T) {
 	name := func(n int) string { return "@" + strings.Repeat("x", n-1) }
 	for _, tt := range []struct {
@@ -268,7 +267,7 @@ func TestCheckAddress(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestParseAnswer_Refuses(t *testing.T) {
+func TestParseAnswer_RejectsMalformed(t *testing.T) {
 	_, good := split(t, sampleAnswer().append(nil))
 	keys := acceptFixed + len("address") + len("private")
 	for name, b := range map[string][]byte{
@@ -299,10 +298,10 @@ func TestCode_String(t *testing.T) {
 		assert.False(t, seen[c.String()], c)
 		seen[c.String()] = true
 	}
-	assert.Equal(t, "for the unknown reason 200", Code(200).String())
+	assert.Equal(t, "unknown reason 200", Code(200).String())
 }
 
-// FuzzReceive: whatever arrives, what is understood has one form.
+// FuzzReceive: each message that is decoded has only one encoding.
 func FuzzReceive(f *testing.F) {
 	f.Add(sampleHello().append(nil))
 	f.Add(sampleAnswer().append(nil))

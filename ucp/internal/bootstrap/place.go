@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// stage is the step that a connection waits for.
+// stage is the step for which a connection waits.
 type stage uint8
 
 const (
-	stageHello   stage = iota // the dialer: TLS, token and HELLO
-	stageOwner                // the owner of the listener: a reply
-	stageConnect              // the dialer: it has an ACCEPT and connects over the transports
+	stageHello   stage = iota // TLS, token and HELLO of the dialer
+	stageOwner                // the reply of the owner of the listener
+	stageConnect              // the dialer has an ACCEPT and connects over the transports
 
-	// Without a place; see lobby.go.
-	stageFirst // the dialer: the first bytes
+	// Stages without a place; see lobby.go.
+	stageFirst // the first bytes of the connection
 	stagePlace // a place
-	stageData  // the owner of the data connection: Take
+	stageData  // Take by the transport of the data connection
 )
 
 // source is the unit of limits per dialer: an IPv4 address, an IPv6 /64, or a process.
@@ -30,18 +30,18 @@ type source struct {
 // sourcePrefix is the prefix length of a source; a host can choose the other bits of its IPv6 address.
 const sourcePrefix = 64
 
-// source is the source of a dialer.
+// source returns the source of a dialer.
 func (i *Identity) source() source {
 	addr := i.Addr.Addr().Unmap().WithZone("")
 	if addr.Is6() {
-		prefix, _ := addr.Prefix(sourcePrefix) // the error: for more than 128 bits
+		prefix, _ := addr.Prefix(sourcePrefix) // fails only for more than 128 bits
 		addr = prefix.Addr()
 	}
 	return source{addr, i.UID, i.PID}
 }
 
-// graceShare divides HelloTimeout: in each stage a connection is not evicted
-// before that time, which is longer than an honest dialer needs for the stage.
+// graceShare divides HelloTimeout: a connection is not evicted from a stage
+// before HelloTimeout / graceShare, which is longer than an honest dialer needs for the stage.
 const graceShare = 50
 
 func (l *Listener) grace() time.Duration { return l.cfg.HelloTimeout / graceShare }
@@ -67,7 +67,7 @@ func (l *Listener) awaitPlace(r *Request) bool {
 	return false
 }
 
-// enter assigns a place to r, and evicts another connection for it if there is none. If that is not possible, in is
+// enter assigns a place to r. If there is none, it evicts another connection. If that is not possible, in is
 // the time after which a connection may be evicted.
 func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) {
 	l.mu.Lock()
@@ -75,7 +75,7 @@ func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) 
 	if len(l.waiting) > 0 && l.waiting[0] != r {
 		return false, l.cfg.HelloTimeout
 	}
-	if x, full := l.inTheWay(r.source); full {
+	if x, full := l.findVictim(r.source); full {
 		in = l.cfg.HelloTimeout
 		if x == nil {
 			return false, in
@@ -92,10 +92,10 @@ func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) 
 	return true, 0
 }
 
-// inTheWay reports whether there is no place for a connection of a source, and returns the connection
-// to evict for it: of the same source if that has MaxPerSource, otherwise of the source with the most.
-// nil if all wait for the owner.
-func (l *Listener) inTheWay(from source) (x *Request, full bool) {
+// findVictim reports whether there is no place for a connection of a source. If so, it returns the connection
+// to evict: one of the same source if that has MaxPerSource, otherwise one of the source with the most
+// evictable connections; nil if all of these wait for the owner.
+func (l *Listener) findVictim(from source) (x *Request, full bool) {
 	count, evictable := map[source]int{}, map[source]int{}
 	for _, r := range l.live {
 		count[r.source]++
@@ -118,8 +118,8 @@ func (l *Listener) inTheWay(from source) (x *Request, full bool) {
 	return l.oldest(most), true
 }
 
-// oldest is the oldest connection of a source that may be evicted, preferably one without a
-// HELLO. nil if all wait for the owner.
+// oldest returns the oldest connection of a source that may be evicted, preferably one without a
+// HELLO; nil if all wait for the owner.
 func (l *Listener) oldest(from source) (x *Request) {
 	for _, r := range l.live {
 		switch {
@@ -141,24 +141,24 @@ func (l *Listener) evict(r *Request) {
 	r.cancel()
 }
 
-// leavePlace is called when a connection needs no place any more. l.mu is held.
+// leavePlace releases the place of a connection, if it has one. l.mu is locked.
 func (l *Listener) leavePlace(r *Request) {
 	if i := slices.Index(l.live, r); i >= 0 {
 		l.live = slices.Delete(l.live, i, i+1)
-		l.noteFreed()
+		l.notifyFreed()
 	}
 }
 
-// replied records that the owner has replied to r, which may be evicted from now on.
+// replied records that the owner has replied to r, so that r may be evicted.
 func (l *Listener) replied(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.stage, r.staged = stageConnect, time.Now()
-	l.noteFreed()
+	l.notifyFreed()
 }
 
-// noteFreed makes awaitPlace check again.
-func (l *Listener) noteFreed() {
+// notifyFreed makes awaitPlace check again.
+func (l *Listener) notifyFreed() {
 	if len(l.waiting) == 0 {
 		return
 	}
@@ -168,10 +168,10 @@ func (l *Listener) noteFreed() {
 	}
 }
 
-// hangUp makes reads and writes of a connection fail.
-func (l *Listener) hangUp(r *Request) {
+// interrupt makes current and later reads and writes of a connection fail.
+func (l *Listener) interrupt(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.hanging = true
+	r.interrupted = true
 	_ = r.conn.SetDeadline(past)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// from is a tcp dialer at an address.
+// from returns the identity of a tcp dialer.
 func from(addr string) Identity {
 	return Identity{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 1)}
 }
 
-// request is a connection that has no place yet.
+// request returns a connection without a place.
 func (l *listener) request(from Identity) *Request {
 	here, there := net.Pipe()
 	l.t.Cleanup(func() {
@@ -32,7 +32,7 @@ func (l *listener) request(from Identity) *Request {
 	return r
 }
 
-// enterAt enters a connection at a time, and returns it; nil if it has to wait.
+// enterAt calls enter for a connection at a time, and returns the connection; nil if it must wait.
 func (l *listener) enterAt(from Identity, at time.Time) *Request {
 	r := l.request(from)
 	if ok, _ := l.enter(r, at); !ok {
@@ -53,9 +53,8 @@ func TestIdentity_Source(t *testing.T) {
 	assert.NotEqual(t, source(process), source(Identity{Network: "unix", PID: 1, UID: 3}))
 }
 
-// TestPlace_OfItsSource: a source that has MaxPerSource connections loses its own oldest, and others
-// do not notice.
-func TestPlace_OfItsSource(t *testing.T) {
+// TestPlace_EvictsSameSource: a source with MaxPerSource connections evicts its own oldest one; others are not affected.
+func TestPlace_EvictsSameSource(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{MaxHandshakes: 10, MaxPerSource: 2, HelloTimeout: time.Hour})
 	start := time.Now()
 	other := l.enterAt(from("10.0.0.2"), start)
@@ -69,9 +68,9 @@ func TestPlace_OfItsSource(t *testing.T) {
 	assert.EqualValues(t, 1, l.cfg.Stats.evicted.Load())
 }
 
-// TestPlace_OfWhoHasMost: a connection of a source that has few takes the place of one of the source
-// that has most.
-func TestPlace_OfWhoHasMost(t *testing.T) {
+// TestPlace_EvictsLargestSource: if all places are occupied, a connection of the source with the most connections is
+// evicted.
+func TestPlace_EvictsLargestSource(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{MaxHandshakes: 4, MaxPerSource: 4, HelloTimeout: time.Hour})
 	start := time.Now()
 	oldest := l.enterAt(from("10.0.0.2"), start)
@@ -89,8 +88,8 @@ func TestPlace_OfWhoHasMost(t *testing.T) {
 	assert.Equal(t, []*Request{flood[2], y, z, last}, l.live, "all have as many: the oldest goes")
 }
 
-// TestPlace_SilentFirst: a connection with an ACCEPT stays as long as there is one without a HELLO,
-// and one that waits for the owner stays in any case.
+// TestPlace_SilentFirst: connections without a HELLO are evicted before those with an ACCEPT. Connections that wait for
+// the owner are never evicted.
 func TestPlace_SilentFirst(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{MaxHandshakes: 3, MaxPerSource: 3, HelloTimeout: time.Hour})
 	start := time.Now()
@@ -110,7 +109,7 @@ func TestPlace_SilentFirst(t *testing.T) {
 	assert.Nil(t, l.enterAt(from("10.0.0.2"), later.Add(time.Hour)))
 }
 
-// TestEvicted: a dialer that loses its place is told to try again, with and without an ACCEPT.
+// TestEvicted: an evicted dialer gets a REJECT with CodeTooMany, before or after an ACCEPT.
 func TestEvicted(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
 		l := open(t, network, address, Config{MaxHandshakes: 1, HelloTimeout: time.Hour})
@@ -144,17 +143,17 @@ func TestEvicted(t *testing.T) {
 	})
 }
 
-// age has all connections be old enough to be evicted.
+// age makes all connections old enough for eviction.
 func (l *listener) age() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.live {
 		r.staged = r.staged.Add(-l.grace())
 	}
-	l.noteFreed()
+	l.notifyFreed()
 }
 
-// TestFlood: while many sockets say nothing, or nothing after their HELLO, a dialer is served.
+// TestFlood: a dialer is served while many connections send nothing, or nothing after their HELLO.
 func TestFlood(t *testing.T) {
 	const places, flood = 32, 200
 	for name, hello := range map[string][]byte{"silent": nil, "accepted": sampleHello().append(nil)} {
@@ -191,7 +190,7 @@ func TestFlood(t *testing.T) {
 				}
 				h := sampleHello()
 				h.Private = []byte("honest")
-				served := func() bool { // a dialer that stood still in the middle tries again
+				served := func() bool { // a dialer that was not scheduled for long is evicted and tries again
 					conn, err := dialAndExchange(t.Context(), network, l.Addr().String(), h, &DialConfig{})
 					if err != nil {
 						return false
@@ -212,7 +211,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestPlace_HandedOver: a request that was handed over to a worker which does not reply makes room for others.
+// TestPlace_HandedOver: a request that was moved to another worker, which does not reply, can be evicted.
 func TestPlace_HandedOver(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{MaxHandshakes: 1, HelloTimeout: time.Hour})
 	other := NewInbox(func() {})

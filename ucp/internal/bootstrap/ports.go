@@ -40,7 +40,7 @@ func (p *Ports) Remove(id uint64) {
 	}
 }
 
-// Deliver makes a connection wait for a transport. It reports false if there is no such transport.
+// Deliver queues a connection for a transport. It returns false if there is no such transport.
 func (p *Ports) Deliver(id uint64, c *DataConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *Ports) Deliver(id uint64, c *DataConn) bool {
 	if s == nil {
 		return false
 	}
-	if len(s.waiting) == cap(s.waiting) { // the listeners' limits bound those of a worker that makes no progress
+	if len(s.waiting) == cap(s.waiting) { // remove evicted connections: the limits of the listeners then limit the queue
 		s.waiting = slices.DeleteFunc(s.waiting, (*DataConn).Over)
 	}
 	s.waiting = append(s.waiting, c)
@@ -69,7 +69,7 @@ func (p *Ports) Take(id uint64) []*DataConn {
 	return waiting
 }
 
-// Waiting is the number of connections that wait for a transport; known is false if there is no such transport.
+// Waiting returns the number of connections that wait for a transport; known is false if there is no such transport.
 func (p *Ports) Waiting(id uint64) (n int, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

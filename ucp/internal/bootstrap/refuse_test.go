@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stopped is a connection of a process that is stopped whenever it has set a time limit.
+// stopped is a connection of a process that is stopped whenever it has set a deadline.
 type stopped struct{ net.Conn }
 
 func (c stopped) SetWriteDeadline(at time.Time) error {
@@ -20,13 +20,13 @@ func (c stopped) SetWriteDeadline(at time.Time) error {
 	return err
 }
 
-// TestRefuse_Stopped: a process that is stopped before it has answered answers when it goes on.
-func TestRefuse_Stopped(t *testing.T) {
+// TestReject_ProcessStopped: a process that is stopped before it has sent a REJECT sends it when it continues.
+func TestReject_ProcessStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialer, conn := net.Pipe()
 		defer dialer.Close()
 		go func() {
-			refuse(stopped{conn}, CodeForeignUser)
+			reject(stopped{conn}, CodeForeignUser)
 			_ = conn.Close()
 		}()
 		said, err := io.ReadAll(dialer)

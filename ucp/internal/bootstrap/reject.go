@@ -15,10 +15,10 @@ type Reason struct {
 	Why               string // at most 512 bytes
 }
 
-// String is the reason in one line.
+// String returns the reason in one line.
 func (r Reason) String() string { return strings.TrimSpace(r.Transport+" "+r.Device) + ": " + r.Why }
 
-// rejection is a REJECT. Texts that are too long are truncated.
+// rejection returns a REJECT. It truncates texts that are too long.
 func rejection(why Code, private []byte, reasons ...Reason) []byte {
 	reasons = reasons[:min(len(reasons), MaxReasons)]
 	return appendMessage(nil, kindReject, why, func(b []byte) []byte {
@@ -33,7 +33,7 @@ func rejection(why Code, private []byte, reasons ...Reason) []byte {
 	})
 }
 
-// printable is s truncated to a number of bytes, with ? for characters that cannot be printed.
+// printable returns s truncated to a number of bytes, with ? instead of characters that are not printable.
 func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -49,8 +49,8 @@ func printable(s string, most int) string {
 	return s
 }
 
-// parseRejection checks and decodes a REJECT; of another version, only the code is understood. The
-// error is a *RejectedError, or ErrInvalidParam.
+// parseRejection checks and decodes a REJECT. If it has another version, only the code is decoded. The
+// error is a *RejectedError, or ErrInvalidParam if the REJECT is malformed.
 func parseRejection(h header, body []byte) error {
 	e := &RejectedError{Code: h.code}
 	if h.version != version {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Request is a dialer that waits for a reply, or has been accepted and has not connected yet. Hello,
+// Request is a dialer that waits for a reply, or that was accepted and has not connected yet. Hello,
 // From and Local do not change. Any goroutine may call its methods.
 type Request struct {
 	Hello Hello
 	From  Identity
-	Local netip.AddrPort // of the socket; the zero AddrPort over unix
+	Local netip.AddrPort // local address of the socket; the zero AddrPort over unix
 
 	l      *Listener
 	source source
@@ -28,22 +28,22 @@ type Request struct {
 	ctx     context.Context // canceled with the listener, or by Close
 	cancel  context.CancelFunc
 	hungUp  chan struct{} // closed when the socket is closed or reads fail
-	freed   chan struct{} // a place is free, or one may be evicted; capacity one
-	taken   chan struct{} // of a data connection: closed by DataConn.Take
+	freed   chan struct{} // receives a value when a place may be available; capacity one
+	taken   chan struct{} // closed by DataConn.Take of a data connection
 
 	// Under l.mu.
-	inbox   *Inbox // of the worker that replies
-	stage   stage
-	staged  time.Time // when stage began
-	evicted bool      // for another connection
-	hanging bool      // reads and writes fail
-	closed  bool      // the listener is closed or has decided: events of the socket have no effect
-	gone    bool      // the dialer has closed, or gets no reply any more
+	inbox       *Inbox // inbox of the worker that replies
+	stage       stage
+	staged      time.Time // time at which stage began
+	evicted     bool      // evicted for another connection
+	interrupted bool      // reads and writes fail
+	closed      bool      // the listener is closed or has replied: events of the socket have no effect
+	gone        bool      // the dialer has closed, or can receive no reply
 }
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	r := &Request{
-		From: from, Local: addrOf(conn.LocalAddr()), l: l, inbox: l.inbox, source: from.source(), conn: conn, plain: arrived{conn}, secret: arrived{conn},
+		From: from, Local: addrOf(conn.LocalAddr()), l: l, inbox: l.inbox, source: from.source(), conn: conn, plain: afterDeadline{conn}, secret: afterDeadline{conn},
 		answer: make(chan []byte, 1), done: make(chan struct{}), hungUp: make(chan struct{}),
 		freed: make(chan struct{}, 1), taken: make(chan struct{}),
 	}
@@ -59,18 +59,18 @@ func (r *Request) Gone() bool {
 	return r.gone
 }
 
-// Accept replies that the dialer may connect. Call it once, and not after Reject.
+// Accept replies that the dialer may connect. The caller may call it once, and not after Reject.
 func (r *Request) Accept(a *Answer) { r.answer <- a.append(nil) }
 
 // Reject replies that the dialer may not connect, with private data of at most MaxPrivate bytes and the first
-// MaxReasons reasons. Call it once, and not after Accept.
+// MaxReasons reasons. The caller may call it once, and not after Accept.
 func (r *Request) Reject(why Code, private []byte, reasons ...Reason) {
 	r.l.cfg.Stats.count(&r.l.cfg.Stats.rejected)
 	r.close()
 	r.answer <- rejection(why, private, reasons...)
 }
 
-// Connected sends the dialer DONE and closes the socket. The caller calls it once, after Accept, when the
+// Connected sends DONE to the dialer and closes the socket. The caller must call it once, after Accept, when the
 // dialer has connected.
 func (r *Request) Connected() {
 	r.close()
@@ -100,11 +100,11 @@ func (r *Request) serve() {
 	}
 	go func() {
 		defer close(r.hungUp)
-		_, _ = r.conn.Read(make([]byte, 1)) // a dialer sends nothing more, so this is the end
+		_, _ = r.conn.Read(make([]byte, 1)) // a dialer sends nothing more, so Read returns at the end of the socket
 	}()
 	r.l.inbox.add(r)
 	r.respond()
-	r.leave()
+	r.notifyGone()
 	<-r.hungUp
 }
 
@@ -117,9 +117,9 @@ func (r *Request) remove() {
 }
 
 // readHello reads the HELLO within the time limit that Listener.enter has set. It returns false
-// if there is none.
+// if no valid HELLO arrives.
 func (r *Request) readHello() bool {
-	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
+	stop := context.AfterFunc(r.ctx, func() { r.l.interrupt(r) })
 	defer stop()
 	err := r.secure()
 	if err == nil {
@@ -129,12 +129,12 @@ func (r *Request) readHello() bool {
 		r.Hello, err = r.receiveHello()
 	}
 	if err != nil {
-		r.turnAway(err)
+		r.rejectInvalid(err)
 		return false
 	}
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
-	if r.hanging {
+	if r.interrupted {
 		return false
 	}
 	r.stage, r.staged = stageOwner, time.Now()
@@ -149,40 +149,40 @@ func (r *Request) receiveHello() (Hello, error) {
 	case err != nil:
 		return Hello{}, err
 	case h.kind == kindChallenge:
-		return Hello{}, errWantsToken
+		return Hello{}, errRequiresToken
 	case h.kind != kindHello:
 		return Hello{}, malformed("message of kind %d", h.kind)
 	}
 	return parseHello(body)
 }
 
-// turnAway counts a connection without a HELLO, and replies if the dialer can read the reply.
-func (r *Request) turnAway(err error) {
+// rejectInvalid counts a connection without a valid HELLO, and sends a REJECT if the dialer can read it.
+func (r *Request) rejectInvalid(err error) {
 	s := r.l.cfg.Stats
 	switch {
-	case r.wasEvicted() && r.answerable():
-		r.refuse(CodeTooMany)
+	case r.wasEvicted() && r.canReply():
+		r.rejectWith(CodeTooMany)
 	case r.ctx.Err() != nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.count(&s.silent)
 	case errors.Is(err, errVersion):
 		s.count(&s.malformed)
-		r.refuse(CodeVersion)
-	case errors.Is(err, errWantsTLS):
+		r.rejectWith(CodeVersion)
+	case errors.Is(err, errRequiresTLS):
 		s.count(&s.unauthenticated)
-		refuse(r.conn, CodeNoTLS)
+		reject(r.conn, CodeNoTLS)
 	case errors.Is(err, errNoTLS):
 		s.count(&s.unauthenticated)
-		refuse(r.conn, CodeTLS)
+		reject(r.conn, CodeTLS)
 	case errors.Is(err, errNoToken):
 		s.count(&s.unauthenticated)
-		r.refuse(CodeToken)
-	case errors.Is(err, errWantsToken):
+		r.rejectWith(CodeToken)
+	case errors.Is(err, errRequiresToken):
 		s.count(&s.unauthenticated)
-		r.refuse(CodeNoToken)
+		r.rejectWith(CodeNoToken)
 	case errors.Is(err, errWrongProof):
 		s.count(&s.unauthenticated)
-		r.refuse(CodeWrongToken)
+		r.rejectWith(CodeWrongToken)
 	case errors.Is(err, ErrUnauthenticated):
 		s.count(&s.unauthenticated)
 	default:
@@ -197,9 +197,9 @@ func (r *Request) wasEvicted() bool {
 	return r.evicted
 }
 
-// answerable reports whether the dialer can read a message: not before the TLS handshake is complete.
-func (r *Request) answerable() bool {
-	return r.secret != r.plain || !r.demandsTLS()
+// canReply reports whether the dialer can read a message: with TLS only after the TLS handshake.
+func (r *Request) canReply() bool {
+	return r.secret != r.plain || !r.requiresTLS()
 }
 
 // respond sends the reply of the owner. After an ACCEPT it waits until the dialer has
@@ -223,7 +223,7 @@ func (r *Request) respond() {
 	case <-r.hungUp:
 	case <-r.ctx.Done():
 		if r.wasEvicted() {
-			r.refuse(CodeTooMany)
+			r.rejectWith(CodeTooMany)
 		}
 	}
 }
@@ -237,9 +237,9 @@ func (r *Request) send(answer []byte) bool {
 	return err == nil
 }
 
-// leave notifies the owner that the dialer is gone, if the owner has taken the request and waits
-// for the dialer: it queues the request for Take again. A request that was not taken yet is removed.
-func (r *Request) leave() {
+// notifyGone queues the request for Take again if Take has returned it and its owner waits for the dialer, which is
+// gone. A request that Take has not returned is removed.
+func (r *Request) notifyGone() {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	r.gone = true
@@ -249,16 +249,16 @@ func (r *Request) leave() {
 	}
 }
 
-// doneMessage is a DONE.
+// doneMessage is a DONE message.
 var doneMessage = appendMessage(nil, kindDone, 0, func(b []byte) []byte { return b })
 
-// refuse replies to a connection without a request. The reply fits into the empty buffer of the
-// socket, so the write does not block. A time limit would only lose the reply if the process is
+// reject replies to a connection without a request. The reply fits the empty buffer of the
+// socket, so the write does not block. It has no time limit, because the reply would be lost if the process is
 // stopped before the write.
-func refuse(conn net.Conn, why Code) { writeNow(conn, rejection(why, nil)) }
+func reject(conn net.Conn, why Code) { writeNow(conn, rejection(why, nil)) }
 
-// refuse is refuse for a connection that may have a session.
-func (r *Request) refuse(why Code) { writeNow(r.secret, r.session.seal(rejection(why, nil))) }
+// rejectWith is reject for a connection that may have a session.
+func (r *Request) rejectWith(why Code) { writeNow(r.secret, r.session.seal(rejection(why, nil))) }
 
 func writeNow(conn net.Conn, b []byte) {
 	_ = conn.SetWriteDeadline(time.Time{})

@@ -17,7 +17,7 @@ import (
 // another service with the same certificate authority is rejected.
 const Protocol = "gucx-bootstrap/1"
 
-// TLSConfigs makes configurations that require a certificate of the peer and verify it, such as a
+// TLSConfigs returns configurations that require and verify a certificate of the peer; an implementation is
 // *tlspolicy.Policy. Any goroutine may call its methods.
 type TLSConfigs interface {
 	// Client is for the side that connects to a peer at an address.
@@ -26,44 +26,44 @@ type TLSConfigs interface {
 	Server(peer netip.Addr) *tls.Config
 }
 
-// tlsRecord is how a TLS handshake begins: a handshake record of version 3.x (RFC 8446, 5.1).
+// tlsRecord has the first bytes of a TLS handshake: a handshake record of version 3.x (RFC 8446, 5.1).
 var tlsRecord = [...]byte{22, 3}
 
 // errNoTLS means that a dialer has sent its HELLO unencrypted to a listener that requires TLS.
 var errNoTLS = fmt.Errorf("it does not use TLS: %w", ErrUnauthenticated)
 
-// secure makes the TLS handshake of a dialer, over tcp and if TLS is required.
+// secure performs the TLS handshake of a dialer, over tcp and if TLS is required.
 func (c *Conn) secure(configs TLSConfigs) error {
 	if configs == nil || c.From.Network != "tcp" {
 		return nil
 	}
 	conn := tls.Client(c.socket, configs.Client(c.From.Addr.Addr()))
 	if err := conn.Handshake(); err != nil {
-		return refusedTLS(err)
+		return tlsError(err)
 	}
-	c.socket, c.From.Name = conn, nameOf(conn)
+	c.socket, c.From.Name = conn, certName(conn)
 	return nil
 }
 
-// refusedTLS is the error of a dialer whose TLS handshake failed.
-func refusedTLS(err error) error {
+// tlsError returns the error of a dialer whose TLS handshake failed.
+func tlsError(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	var first tls.RecordHeaderError
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("the certificate of the listener: %w: %w", ErrUnauthenticated, err)
-	case errors.As(err, &first) && isOurs(first.RecordHeader):
+	case errors.As(err, &first) && isMessage(first.RecordHeader):
 		return &RejectedError{Code: CodeNoTLS}
 	case errors.As(err, &first):
 		return errProtocol
 	case isAlert(err):
 		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
 	}
-	return reset(atEnd(err))
+	return reset(eofError(err))
 }
 
-// isOurs reports whether a message of this protocol begins with b.
-func isOurs(b [5]byte) bool { return binary.LittleEndian.Uint32(b[:]) == magic }
+// isMessage reports whether b is the beginning of a message of this protocol.
+func isMessage(b [5]byte) bool { return binary.LittleEndian.Uint32(b[:]) == magic }
 
 // isAlert reports whether err is a TLS alert: in TLS 1.3 a dialer receives the alert for a rejected
 // certificate when it reads the reply.
@@ -72,10 +72,10 @@ func isAlert(err error) bool {
 	return errors.As(err, &alert) && alert.Op == "remote error"
 }
 
-// secure makes the TLS handshake of a listener, over tcp and if TLS is required. Errors:
+// secure performs the TLS handshake of a listener, over tcp and if TLS is required. Errors:
 // errNoTLS, ErrUnauthenticated, os.ErrDeadlineExceeded, ErrConnReset.
 func (r *Request) secure() error {
-	if !r.demandsTLS() {
+	if !r.requiresTLS() {
 		return nil
 	}
 	conn := tls.Server(r.plain, r.l.cfg.TLS.Server(r.From.Addr.Addr()))
@@ -84,20 +84,20 @@ func (r *Request) secure() error {
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return err
-	case errors.As(err, &first) && isOurs(first.RecordHeader):
+	case errors.As(err, &first) && isMessage(first.RecordHeader):
 		return errNoTLS
 	default:
 		return fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	r.secret, r.From.Name = conn, nameOf(conn)
+	r.secret, r.From.Name = conn, certName(conn)
 	return nil
 }
 
-// demandsTLS reports whether the dialer must use TLS.
-func (r *Request) demandsTLS() bool { return r.l.cfg.TLS != nil && r.From.Network == "tcp" }
+// requiresTLS reports whether the dialer must use TLS.
+func (r *Request) requiresTLS() bool { return r.l.cfg.TLS != nil && r.From.Network == "tcp" }
 
-// nameOf is the identity in the certificate of the peer.
-func nameOf(conn *tls.Conn) string {
+// certName returns the identity in the certificate of the peer.
+func certName(conn *tls.Conn) string {
 	state := conn.ConnectionState()
 	return tlspolicy.PeerName(&state)
 }

@@ -26,7 +26,7 @@ func policy(t *testing.T, c *tls.Config, name string) TLSConfigs {
 	return p
 }
 
-// issueURI makes a certificate with a URI and without an IP address.
+// issueURI returns a certificate with a URI and without an IP address.
 func issueURI(t *testing.T, a *testenv.Authority, uri string) tls.Certificate {
 	u, err := url.Parse(uri)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestTLS_Identities(t *testing.T) {
 	assert.True(t, r.Gone(), "the end of the connection is seen through TLS")
 }
 
-// TestTLS_UnixSockets: the kernel authenticates their peers.
+// TestTLS_UnixSockets: unix sockets need no TLS, because the kernel authenticates their peers.
 func TestTLS_UnixSockets(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	l := open(t, "unix", abstractName(), Config{TLS: policy(t, a.Good(), "")})
@@ -64,9 +64,9 @@ func TestTLS_UnixSockets(t *testing.T) {
 	assert.ErrorIs(t, (<-result).err, ucs.ErrRejected)
 }
 
-// TestTLS_Refused: a dialer whose credentials do not match gets neither an ACCEPT nor the attention
-// of the owner, and each side knows why.
-func TestTLS_Refused(t *testing.T) {
+// TestTLS_Rejected: a dialer with wrong credentials is rejected without the owner, and both sides get
+// the reason.
+func TestTLS_Rejected(t *testing.T) {
 	a, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	foreign := &tls.Config{Certificates: []tls.Certificate{other.Issue("worker", time.Hour)}, RootCAs: a.Pool(), ClientCAs: a.Pool()}
 	noAddress := a.Config(a.IssueAs("worker", time.Hour, func(c *x509.Certificate) { c.IPAddresses = nil }))
@@ -103,8 +103,8 @@ func TestTLS_Refused(t *testing.T) {
 	}
 }
 
-// TestTLS_NothingInClear: a client without TLS, and one without a certificate, get no byte of an
-// ACCEPT, and a client of another protocol of the same authority does not either.
+// TestTLS_NothingInClear: a client without TLS, without a certificate, or with another protocol receives no byte of an
+// ACCEPT.
 func TestTLS_NothingInClear(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	hello := sampleHello().append(nil)
@@ -139,7 +139,7 @@ func TestTLS_NothingInClear(t *testing.T) {
 	}
 }
 
-// TestTLS_Silence: a client that stops in the middle of the handshake loses its place.
+// TestTLS_Silence: a client that stops during the TLS handshake loses its place.
 func TestTLS_Silence(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	l := open(t, "tcp", ":0", Config{TLS: policy(t, a.Good(), ""), HelloTimeout: time.Millisecond})
@@ -149,7 +149,7 @@ func TestTLS_Silence(t *testing.T) {
 	l.idle()
 }
 
-// TestTLS_OtherListener: a listener that speaks another protocol.
+// TestTLS_OtherListener: the error for a listener with another protocol.
 func TestTLS_OtherListener(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	server, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,12 +21,12 @@ import (
 type Identity struct {
 	Network  string         // "tcp" or "unix"
 	Addr     netip.AddrPort // tcp: its address
-	Name     string         // tcp with TLS: the first URI, DNS name or IP address in its certificate, or else the common name
-	PID      int            // unix: the process, from the kernel; 0 if it is outside of our PID namespace
+	Name     string         // tcp with TLS: the first URI, DNS name or IP address in its certificate, otherwise the common name
+	PID      int            // unix: the process, from the kernel; 0 if it is outside of this process's PID namespace
 	UID, GID uint32         // unix: its effective user and group, from the kernel
 }
 
-// String names the peer for people.
+// String returns the identity as text for errors and logs.
 func (i Identity) String() string {
 	if i.Network == "unix" {
 		return fmt.Sprintf("process %d of user %d", i.PID, i.UID)
@@ -50,7 +50,7 @@ func identify(conn net.Conn) (Identity, error) {
 	return Identity{}, fmt.Errorf("socket of type %T: %w", conn, ucs.ErrUnsupported)
 }
 
-// addrOf is an address of a socket; the zero AddrPort if it has no IP address.
+// addrOf returns the address of a socket; the zero AddrPort if it has no IP address.
 func addrOf(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -60,8 +60,8 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// permitted reports whether a peer belongs to this process's effective user, or to one of the
-// users. Over tcp the user is unknown and always permitted.
+// permitted reports whether a peer belongs to the effective user of this process, or to one of the
+// given users. Over tcp the user is unknown, and every peer is permitted.
 func (i Identity) permitted(users []uint32) bool {
 	return i.Network != "unix" || i.UID == uint32(os.Geteuid()) || slices.Contains(users, i.UID)
 }
@@ -88,26 +88,26 @@ var past = time.Unix(1, 0)
 // receive reads a message without a proof.
 func receive(conn net.Conn) (header, []byte, error) { return (*session)(nil).receive(conn) }
 
-// readFull is io.ReadFull with the end of the stream as an error of this protocol.
+// readFull is io.ReadFull with the error of eofError.
 func readFull(conn io.Reader, b []byte) error {
 	_, err := io.ReadFull(conn, b)
-	return atEnd(err)
+	return eofError(err)
 }
 
-// atEnd is err with the end of the stream as an error of this protocol.
-func atEnd(err error) error {
+// eofError replaces io.EOF and io.ErrUnexpectedEOF by ErrConnReset.
+func eofError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it hung up in the middle of the handshake: %w", ucs.ErrConnReset)
 	}
 	return err
 }
 
-// arrived is a connection from which bytes that have arrived can be read after the deadline: a
+// afterDeadline is a connection whose Read returns bytes that have arrived also after the deadline, because a
 // process that was stopped could not read them earlier.
-type arrived struct{ net.Conn }
+type afterDeadline struct{ net.Conn }
 
-// Read reads; after the deadline it reads without blocking. os.ErrDeadlineExceeded if there was nothing.
-func (c arrived) Read(b []byte) (int, error) {
+// Read reads; after the deadline it reads without blocking. os.ErrDeadlineExceeded if no bytes have arrived.
+func (c afterDeadline) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
@@ -118,7 +118,7 @@ func (c arrived) Read(b []byte) (int, error) {
 	return 0, err
 }
 
-// readNow reads without blocking; 0 if there is nothing, or no descriptor.
+// readNow reads without blocking; 0 if no bytes have arrived, or if conn has no descriptor.
 func readNow(conn net.Conn, b []byte) (n int) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -128,7 +128,7 @@ func readNow(conn net.Conn, b []byte) (n int) {
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { // an error means that it is closed
+	_ = raw.Control(func(fd uintptr) { // an error means that the connection is closed
 		for {
 			var err error
 			if n, err = unix.Read(int(fd), b); !errors.Is(err, unix.EINTR) {

@@ -35,7 +35,7 @@ func listenFile(ctx context.Context, path string, public bool) (net.Listener, er
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%w: another process listens there, or the file is not a socket that a killed one has left", err)
+		return nil, fmt.Errorf("%w: another process listens there, or the file is not the socket of a killed process", err)
 	case err != nil || !public:
 		return l, err
 	}
@@ -57,8 +57,8 @@ func bindFile(ctx context.Context, path string) (net.Listener, error) {
 }
 
 // reclaim removes a socket file of a killed process of this user, and reports
-// whether it did. The lock prevents another process that reclaims too from removing the file
-// that this one makes next.
+// whether it did. The lock prevents another process in reclaim from removing the file
+// that this process creates next.
 func reclaim(path string) bool {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

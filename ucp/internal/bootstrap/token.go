@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// With a token, each side proves that it has the token before it sends anything else, the dialer
-// first, and a proof follows every later message: docs/design/0011-bootstrap.md.
+// With a token, each side, the dialer first, proves that it has the token before it sends other messages.
+// A proof follows every later message: docs/design/0011-bootstrap.md.
 //
 //	dialer                            listener
 //	CHALLENGE  random  ------------->
@@ -23,21 +23,21 @@ import (
 //	HELLO, PROOF ------------------>  and so on
 
 const (
-	// MinTokenLen is the minimum length of a token in bytes: an eavesdropper can try tokens against a proof.
+	// MinTokenLen is the minimum length of a token in bytes, because an eavesdropper can test tokens against a proof.
 	MinTokenLen = 16
 
 	nonceLen = 32
 	proofLen = sha256.Size
 )
 
-// session authenticates the messages of one socket. nil authenticates nothing.
+// session authenticates the messages of one socket. A nil session does not authenticate.
 type session struct {
-	key            []byte // from the token and both random numbers
-	dialer         bool   // this side is
-	sent, received uint64 // messages
+	key            []byte // derived from the token and both random numbers
+	dialer         bool   // this side is the dialer
+	sent, received uint64 // numbers of messages
 }
 
-// newSession makes a session of a token and the random numbers of both sides.
+// newSession returns a session for a token and the random numbers of both sides.
 func newSession(token string, dialer bool, dialerNonce, listenerNonce []byte) *session {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write(dialerNonce)
@@ -45,8 +45,8 @@ func newSession(token string, dialer bool, dialerNonce, listenerNonce []byte) *s
 	return &session{key: mac.Sum(nil), dialer: dialer}
 }
 
-// proof authenticates a message, its sender and its number: reflected and repeated messages are
-// detected.
+// proof returns the code that authenticates a message, its sender and its number, so that reflected and replayed
+// messages are detected.
 func (s *session) proof(byDialer bool, number uint64, msg []byte) []byte {
 	mac := hmac.New(sha256.New, s.key)
 	var head [9]byte
@@ -86,19 +86,19 @@ func (s *session) receive(conn net.Conn) (header, []byte, error) {
 
 // Errors of authentication.
 var (
-	errWrongProof = fmt.Errorf("it does not have the same token: %w", ErrUnauthenticated)
-	errNoToken    = fmt.Errorf("it has no token: %w", ErrUnauthenticated)
-	errWantsToken = fmt.Errorf("it demands a token, and there is none here: %w", ErrUnauthenticated)
+	errWrongProof    = fmt.Errorf("it does not have the same token: %w", ErrUnauthenticated)
+	errNoToken       = fmt.Errorf("it has no token: %w", ErrUnauthenticated)
+	errRequiresToken = fmt.Errorf("it requires a token, and this side has none: %w", ErrUnauthenticated)
 )
 
-// challenge is a CHALLENGE with a random number.
+// challenge returns a CHALLENGE with a random number.
 func challenge() (msg, nonce []byte) {
 	nonce = make([]byte, nonceLen)
 	_, _ = rand.Read(nonce) // never fails: it crashes the process instead
 	return appendMessage(nil, kindChallenge, 0, func(b []byte) []byte { return append(b, nonce...) }), nonce
 }
 
-// authenticate makes the token handshake of a dialer, if there is a token.
+// authenticate performs the token handshake of a dialer, if there is a token.
 func (c *Conn) authenticate(token string) error {
 	if token == "" {
 		return nil
@@ -127,7 +127,7 @@ func (c *Conn) authenticate(token string) error {
 	return nil
 }
 
-// authenticate makes the token handshake of a listener, if there is a token. Errors: errNoToken,
+// authenticate performs the token handshake of a listener, if there is a token. Errors: errNoToken,
 // errWrongProof, and those of receive.
 func (r *Request) authenticate() error {
 	token := r.l.cfg.Token
@@ -158,15 +158,15 @@ func (r *Request) authenticate() error {
 	return nil
 }
 
-// receiveKind reads a message of a kind. A REJECT in its place is a *RejectedError, a HELLO
-// errNoToken.
+// receiveKind reads a message of a type and returns its body. If a REJECT arrives instead, it returns a
+// *RejectedError, and for a HELLO errNoToken.
 func receiveKind(conn net.Conn, want kind) ([]byte, error) {
 	h, msg, err := receiveHead(conn)
 	switch {
 	case err != nil:
 		return nil, reset(err)
 	case h.kind == kindHello:
-		return nil, errNoToken // what follows is not read
+		return nil, errNoToken // the body is not read
 	case h.kind != want && h.kind != kindReject:
 		return nil, malformed("message of kind %d, not %d", h.kind, want)
 	}
@@ -198,7 +198,7 @@ func receiveHead(conn net.Conn) (header, []byte, error) {
 	return h, b, err
 }
 
-// receiveBody reads the body after a header, with the limit of its kind, and returns both.
+// receiveBody reads the body after a header, appends it to msg and returns the message.
 func receiveBody(conn io.Reader, h header, msg []byte) ([]byte, error) {
 	msg = append(msg, make([]byte, h.bodyLen)...)
 	if err := readFull(conn, msg[headerLen:]); err != nil {
@@ -207,7 +207,7 @@ func receiveBody(conn io.Reader, h header, msg []byte) ([]byte, error) {
 	return msg, nil
 }
 
-// bodyOf is the body of a complete message.
+// bodyOf returns the body of a complete message.
 func bodyOf(msg []byte) []byte {
 	if len(msg) < headerLen {
 		return nil

@@ -22,7 +22,7 @@ func TestToken_Right(t *testing.T) {
 		a := testenv.NewAuthority(t)
 		for _, configs := range []TLSConfigs{nil, policy(t, a.Good(), "")} {
 			if network == "unix" && address[0] != '@' && configs != nil {
-				continue // the file is there already
+				continue // the socket file exists already
 			}
 			l := open(t, network, address, Config{Token: token, TLS: configs})
 			l.token, l.tls = token, configs
@@ -48,7 +48,7 @@ func TestToken_Right(t *testing.T) {
 	})
 }
 
-// TestToken_WrongOrMissing: the owner does not see the dialer, and both sides know why.
+// TestToken_WrongOrMissing: Take does not return the dialer, and both sides get the reason.
 func TestToken_WrongOrMissing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dials, listens string
@@ -77,7 +77,7 @@ func TestToken_WrongOrMissing(t *testing.T) {
 	}
 }
 
-// recorder is a connection that records what is sent.
+// recorder is a connection that records the bytes sent.
 type recorder struct {
 	net.Conn
 	sent bytes.Buffer
@@ -88,7 +88,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// TestToken_Replay: what a dialer with the token has sent is of no use on another connection.
+// TestToken_Replay: messages of a dialer with the token are rejected on another connection.
 func TestToken_Replay(t *testing.T) {
 	l := open(t, "unix", abstractName(), Config{Token: token})
 	socket, err := net.Dial("unix", l.Addr().String())
@@ -113,8 +113,7 @@ func TestToken_Replay(t *testing.T) {
 	assert.Empty(t, l.inbox.Take())
 }
 
-// TestToken_Reflection: a listener that returns to a dialer what the dialer sends does not prove
-// anything, nor does a dialer to a listener.
+// TestToken_Reflection: a peer that reflects the messages of a dialer or a listener is not authenticated.
 func TestToken_Reflection(t *testing.T) {
 	server, err := net.Listen("unix", abstractName())
 	require.NoError(t, err)
@@ -138,7 +137,7 @@ func TestToken_Reflection(t *testing.T) {
 	msg, _ := challenge()
 	_, err = conn.Write(msg)
 	require.NoError(t, err)
-	_, err = io.CopyN(onlyConn{conn}, onlyConn{conn}, headerLen+nonceLen) // its own CHALLENGE, as a PROOF is due
+	_, err = io.CopyN(onlyConn{conn}, onlyConn{conn}, headerLen+nonceLen) // the CHALLENGE of the listener, instead of a PROOF
 	require.NoError(t, err)
 	got, _ := io.ReadAll(conn)
 	assert.Empty(t, got, "hung up")
@@ -146,11 +145,11 @@ func TestToken_Reflection(t *testing.T) {
 	assert.Empty(t, l.inbox.Take())
 }
 
-// onlyConn hides the shortcuts of sockets from io.Copy.
+// onlyConn hides ReadFrom and WriteTo of sockets from io.Copy.
 type onlyConn struct{ io.ReadWriter }
 
-// TestToken_ManInTheMiddle: a HELLO or an ACCEPT that was changed under way is refused: the worker
-// addresses are those of processes with the token.
+// TestToken_ManInTheMiddle: a HELLO or an ACCEPT that was modified in transit is rejected, so that the worker
+// addresses are from processes with the token.
 func TestToken_ManInTheMiddle(t *testing.T) {
 	l := open(t, "unix", abstractName(), Config{Token: token})
 	socket, err := net.Dial("unix", l.Addr().String())
@@ -200,7 +199,7 @@ func TestCheckToken(t *testing.T) {
 	assert.ErrorIs(t, CheckToken(token[1:]), ucs.ErrInvalidParam)
 }
 
-// bytesConn is a connection from which some bytes come.
+// bytesConn is a connection from which the given bytes arrive.
 type bytesConn struct {
 	net.Conn
 	in io.Reader

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unattended is a listener without a socket whose goroutines are those of the test.
+// unattended returns a listener without a socket and goroutines.
 func unattended(t *testing.T, cfg Config) *listener {
 	cfg.Stats = new(Stats)
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, 10)
@@ -28,7 +28,7 @@ func unattended(t *testing.T, cfg Config) *listener {
 	return &listener{Listener: l, t: t}
 }
 
-// accepts is a socket whose Accept returns what the test wants.
+// accepts is a socket whose Accept the test controls.
 type accepts struct {
 	net.Listener
 	next func() (net.Conn, error)
@@ -36,8 +36,8 @@ type accepts struct {
 
 func (a accepts) Accept() (net.Conn, error) { return a.next() }
 
-// TestAcceptLoop_Pauses: while the process is out of descriptors the loop tries again after pauses that
-// double up to a second. A connection ends that.
+// TestAcceptLoop_Pauses: while the process is out of descriptors, the loop retries after pauses that
+// double up to a second. After a connection they start again with the shortest one.
 func TestAcceptLoop_Pauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := unattended(t, Config{})
@@ -67,7 +67,7 @@ func TestAcceptLoop_Pauses(t *testing.T) {
 	})
 }
 
-// TestAdmit_UnknownPeer: a connection whose peer cannot be identified is refused and takes no place.
+// TestAdmit_UnknownPeer: a connection whose peer cannot be identified is rejected and uses no place.
 func TestAdmit_UnknownPeer(t *testing.T) {
 	l := unattended(t, Config{})
 	here, there := net.Pipe() // has no identity
@@ -84,8 +84,8 @@ func TestAdmit_UnknownPeer(t *testing.T) {
 	assert.Zero(t, l.occupied())
 }
 
-// TestSwap_UnknownPeer: a dialer sends no HELLO to a peer that it cannot identify.
-func TestSwap_UnknownPeer(t *testing.T) {
+// TestExchange_UnknownPeer: a dialer sends no HELLO to a peer that it cannot identify.
+func TestExchange_UnknownPeer(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	defer here.Close()
@@ -94,7 +94,7 @@ func TestSwap_UnknownPeer(t *testing.T) {
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestAwaitPlace: a connection waits until another one has had its time, until a place becomes free, or
+// TestAwaitPlace: a connection waits until another one can be evicted, until a place becomes free, or
 // until the listener is closed.
 func TestAwaitPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAwaitPlace(t *testing.T) {
 		assert.Error(t, first.ctx.Err(), "it was evicted")
 		assert.EqualValues(t, 1, l.cfg.Stats.evicted.Load())
 
-		second.stage = stageOwner // it cannot be evicted
+		second.stage = stageOwner // cannot be evicted
 		time.AfterFunc(time.Minute, func() { second.remove() })
 		require.True(t, l.awaitPlace(third))
 		assert.Equal(t, grace+time.Minute, elapsed())
@@ -118,7 +118,7 @@ func TestAwaitPlace(t *testing.T) {
 		assert.EqualValues(t, 1, l.cfg.Stats.evicted.Load())
 
 		third.stage = stageOwner
-		time.AfterFunc(time.Minute, func() { l.replied(third) }) // from now on it can, after its time
+		time.AfterFunc(time.Minute, func() { l.replied(third) }) // can be evicted after the grace time
 		require.True(t, l.awaitPlace(second))
 		assert.Equal(t, 2*grace+2*time.Minute, elapsed())
 
@@ -143,9 +143,9 @@ func TestEnter_Deadline(t *testing.T) {
 	})
 }
 
-// TestReadHello_Only: the end of a connection interrupts the wait for its HELLO, and nothing behind that: what
-// the dialer is told last is not lost.
-func TestReadHello_Only(t *testing.T) {
+// TestReadHello_InterruptedOnlyDuringHello: the end of the context interrupts the read of the HELLO, but no later call, so
+// that the last message to the dialer is not lost.
+func TestReadHello_InterruptedOnlyDuringHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := unattended(t, Config{HelloTimeout: time.Minute})
 		here, there := net.Pipe()
@@ -157,19 +157,19 @@ func TestReadHello_Only(t *testing.T) {
 		assert.Equal(t, stageOwner, r.stage)
 		r.cancel()
 		synctest.Wait()
-		assert.False(t, r.hanging)
+		assert.False(t, r.interrupted)
 
 		r = newRequest(l.Listener, here, from("10.0.0.1"))
 		time.AfterFunc(time.Second, r.cancel)
 		require.False(t, r.readHello())
-		assert.True(t, r.hanging)
+		assert.True(t, r.interrupted)
 		assert.Zero(t, l.cfg.Stats.silent.Load(), "it was this side that ended it")
 	})
 }
 
-// TestSend_Stuck: a dialer that reads nothing delays the listener by HelloTimeout at most, and not at all
-// when the listener closes.
-func TestSend_Stuck(t *testing.T) {
+// TestSend_DialerDoesNotRead: a dialer that does not read delays the listener by at most HelloTimeout, and not at all
+// when the listener is closed.
+func TestSend_DialerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := unattended(t, Config{HelloTimeout: time.Minute})
 		start := time.Now()
@@ -181,15 +181,15 @@ func TestSend_Stuck(t *testing.T) {
 	})
 }
 
-// brokenConn is a connection over which the time is, and whose descriptor is gone.
+// brokenConn is a connection whose deadline has passed and whose descriptor is closed.
 type brokenConn struct{ net.Conn }
 
 func (brokenConn) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 func (brokenConn) SyscallConn() (syscall.RawConn, error) { return nil, net.ErrClosed }
 
-// TestArrived: behind the deadline a connection is read as far as bytes have arrived, one by one too.
-func TestArrived(t *testing.T) {
+// TestAfterDeadline: after the deadline, Read returns all bytes that have arrived, also one by one.
+func TestAfterDeadline(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -205,7 +205,7 @@ func TestArrived(t *testing.T) {
 	require.NoError(t, here.SetReadDeadline(past))
 	b := make([]byte, 1)
 	for _, want := range []string{"a", "b"} {
-		n, err := arrived{here}.Read(b)
+		n, err := afterDeadline{here}.Read(b)
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		assert.Equal(t, want, string(b))
@@ -215,17 +215,16 @@ func TestArrived(t *testing.T) {
 	defer other.Close()
 	require.NoError(t, pipe.SetReadDeadline(past))
 	for name, conn := range map[string]net.Conn{"nothing there": here, "no descriptor": pipe, "descriptor closed": brokenConn{}} {
-		n, err := arrived{conn}.Read(b)
+		n, err := afterDeadline{conn}.Read(b)
 		assert.Zero(t, n, name)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded, name)
 	}
 	require.NoError(t, here.Close())
-	_, err = arrived{here}.Read(b)
+	_, err = afterDeadline{here}.Read(b)
 	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestConnect_BacklogFull: a dialer waits while the backlog of a unix socket is full, and as long as its
-// context allows.
+// TestConnect_BacklogFull: a dialer waits while the backlog of a unix socket is full, until its context ends.
 func TestConnect_BacklogFull(t *testing.T) {
 	name := abstractName()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
