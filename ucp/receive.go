@@ -64,7 +64,7 @@ var connectProtocol = protocol{
 }
 
 // handleWireup copies a handshake message for the next Progress: handling it may make and close
-// transport endpoints (package uct, "Calls from inside"). The limit of the inbox also limits the
+// transport endpoints (package uct, "Calls from callbacks"). The limit of the inbox also limits the
 // work that one poll of an iface can cause.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.connecting.inbox.Add(data) {

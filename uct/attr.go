@@ -12,28 +12,28 @@ type IfaceAttr struct {
 	Queue  QueueAttr
 
 	// DeviceAddrLen, IfaceAddrLen and EPAddrLen are address lengths in bytes; 0
-	// where the kind of address does not exist.
+	// if the iface has no address of that type.
 	DeviceAddrLen int
 	IfaceAddrLen  int
 	EPAddrLen     int
 
-	// Costs are by variant; those of variants that are not claimed are zero.
+	// Costs has the cost of each variant; zero for variants that are not claimed.
 	Costs Costs
-	// Priority breaks ties between transports that score alike; higher wins.
+	// Priority breaks ties between transports with equal scores; the higher one wins.
 	Priority int
 }
 
-// OpLimits bounds the variants of one operation class, in bytes. The maxima of a
-// variant are positive iff it is claimed.
+// OpLimits limits the variants of one operation class, in bytes. The maxima of a
+// variant are positive iff the variant is claimed.
 type OpLimits struct {
 	MaxShort int
 	MaxBcopy int
 	MinZcopy int
 	MaxZcopy int
-	// MaxIOV is the number of IOV elements that a zcopy call takes.
+	// MaxIOV is the maximum number of IOV elements of a zcopy call.
 	MaxIOV int
-	// MaxHeader is the header length that AMZcopy takes; the header counts
-	// against MaxZcopy too.
+	// MaxHeader is the maximum header length of AMZcopy; the header also counts
+	// against MaxZcopy.
 	MaxHeader int
 }
 
@@ -41,15 +41,15 @@ type OpLimits struct {
 type AtomicAttr struct {
 	Post32, Post64   AtomicOps // without result
 	Fetch32, Fetch64 AtomicOps // with the old value
-	// Domain says with what these atomics are atomic. Operations of different
-	// domains must not be mixed on one word.
+	// Domain is the set of accesses with respect to which these operations are atomic. The caller must not mix
+	// operations of different domains on one word.
 	Domain AtomicDomain
 }
 
 // AtomicDomain is the coherence domain of a transport's atomics.
 type AtomicDomain uint8
 
-// Coherence domains. They travel in worker addresses.
+// Coherence domains. Worker addresses contain these values.
 const (
 	AtomicNone   AtomicDomain = 0
 	AtomicDevice AtomicDomain = 1 // with atomics of the same device only

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Caps are the operation variants and abilities that an iface claims. A variant
+// Caps are the operation variants and capabilities that an iface claims. A variant
 // is claimed iff calling it does not return [ErrUnsupported].
 type Caps uint64
 
-// Capability bits. They travel in worker addresses: a bit never changes its meaning.
+// Capability bits. A bit never changes its meaning.
 const (
 	CapAMShort      Caps = 1 << 0
 	CapAMBcopy      Caps = 1 << 1
@@ -24,23 +24,21 @@ const (
 	CapAtomic64     Caps = 1 << 10 // atomics on 8-byte words
 	CapPending      Caps = 1 << 11 // EP.AddPending works
 	CapConnectIface Caps = 1 << 12 // EPs connect to an iface address, without a handshake
-	CapConnectEP    Caps = 1 << 13 // EPs connect to an EP address, both sides taking part
+	CapConnectEP    Caps = 1 << 13 // EPs connect to an EP address; both sides must call Connect
 	CapErrPeer      Caps = 1 << 14 // peer failure is detected and reported
 	CapErrRemoteMem Caps = 1 << 15 // a bad key, range or access right is detected and reported: see Putter
 	CapEventFD      Caps = 1 << 16 // IfaceExt has a Waker
 	CapInterNode    Caps = 1 << 17 // peers may be on another host
-	CapLossy        Caps = 1 << 18 // messages may be lost below: never claimed by a conforming transport
-	// CapErrPeerIdle: the death of a peer's process is reported also on an EP that does
-	// nothing, without Ops.Check.
+	CapLossy        Caps = 1 << 18 // messages may be lost; a conforming transport never claims this
+	// CapErrPeerIdle: the death of a peer's process is reported also on an idle EP, without Ops.Check.
 	CapErrPeerIdle Caps = 1 << 19
-	// CapQueue: the iface has receive queues that peers send to by number; see Queue.
+	// CapQueue: the iface has receive queues to which peers send by number; see Queue.
 	CapQueue Caps = 1 << 20
 	// CapNotify: EPs put and notify the peer in one operation; see Notifier.
 	CapNotify Caps = 1 << 21
-	// CapCheckDevice: Ops.Check is answered by the peer's device, also while the peer makes
-	// no progress.
+	// CapCheckDevice: the peer's device replies to Ops.Check, also while the peer makes no progress.
 	CapCheckDevice Caps = 1 << 22
-	// CapAMWords: EPs send two words and a payload in one call; see AMWordSender.
+	// CapAMWords: EPs send two 64-bit header words and a payload in one call; see AMWordSender.
 	CapAMWords Caps = 1 << 23
 )
 
@@ -63,7 +61,7 @@ var capNames = [...]string{
 // Has reports whether every bit of want is set.
 func (c Caps) Has(want Caps) bool { return c&want == want }
 
-// String lists the set bits by UCX's names, separated by '|'.
+// String lists UCX's names of the set bits, separated by '|'.
 func (c Caps) String() string { return joinNames(uint64(c), capNames[:]) }
 
 // joinNames joins the names of the set bits with '|'; bits without a name follow

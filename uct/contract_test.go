@@ -20,8 +20,8 @@ func TestCaps_EveryBitHasAName(t *testing.T) {
 	}
 }
 
-// TestNumbers pins what travels between processes: a number never changes its meaning,
-// and one that is gone is not used again.
+// TestNumbers: numbers that processes exchange do not change their meaning,
+// and numbers that were removed are not used again.
 func TestNumbers(t *testing.T) {
 	for i, c := range []Caps{
 		CapAMShort, CapAMBcopy, CapAMZcopy, CapPutShort, CapPutBcopy, CapPutZcopy, CapGetShort, CapGetBcopy, CapGetZcopy,

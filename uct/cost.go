@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Variant is an operation of an EP together with how it treats the buffer: short, bcopy or zcopy.
+// Variant is an operation of an EP together with its buffer mode: short, bcopy or zcopy.
 type Variant uint8
 
-// Variants. Those before AtomicPost have the bits of Caps in the same order.
+// Variants. Those before AtomicPost are in the order of the bits of Caps.
 const (
 	AMShort Variant = iota
 	AMBcopy
@@ -32,7 +32,7 @@ var variantNames = [NumVariants]string{
 	"get_short", "get_bcopy", "get_zcopy", "atomic_post", "atomic_fetch", "queue_zcopy",
 }
 
-// String returns the name, as that of the capability.
+// String returns the name of the variant, which is also that of its capability.
 func (v Variant) String() string {
 	if int(v) < len(variantNames) {
 		return variantNames[v]
@@ -53,23 +53,23 @@ func (v Variant) Claimed(a *IfaceAttr) bool {
 	return a.Caps&(1<<v) != 0
 }
 
-// Cost is what one operation of a variant costs, declared from measurements or measured on the
-// machine (Measurer); the zero value is that of a variant which is not there. The layer above
-// chooses by it between variants and between transports.
+// Cost is the cost of one operation of a variant, either declared by the transport or measured on this
+// machine (Measurer). The zero value is the cost of a variant that is not claimed. The layer above
+// uses costs to choose between variants and between transports.
 type Cost struct {
-	Send    time.Duration // of the CPU that posts, with what its completion takes
-	Recv    time.Duration // of the CPU of the target; 0 if it takes no part
-	Latency time.Duration // from the post until it has taken effect, the result of a get or fetch included, without Send and Recv
-	// Bandwidth in bytes per second that one iface reaches alone; 0 if the length does
-	// not count.
+	Send    time.Duration // CPU time of the initiator for the post and the completion
+	Recv    time.Duration // CPU time of the target; 0 if its CPU does not take part
+	Latency time.Duration // from the post until the operation has taken effect, including the result of a get or fetch, without Send and Recv
+	// Bandwidth is the bandwidth of one iface that is used alone, in bytes per second; 0 if the time does
+	// not depend on the length.
 	Bandwidth uint64
-	// SharedBandwidth in bytes per second divides among the processes of the host; 0
+	// SharedBandwidth is the bandwidth that all processes of the host share, in bytes per second; 0
 	// if Bandwidth is not shared.
 	SharedBandwidth uint64
 }
 
-// Time is the time of an operation with n bytes from the post until it has taken effect, on
-// an idle transport, in picoseconds. It is computed in integers, so that all
+// Time returns the time of an operation with n bytes from the post until it has taken effect, on
+// an idle transport, in picoseconds. It uses integer arithmetic, so that all
 // processes get the same result. It never decreases as n grows.
 func (c Cost) Time(n uint64) uint64 {
 	base := uint64(min(max(c.Send+c.Recv+c.Latency, 0), math.MaxInt64/1000)) * 1000
@@ -91,7 +91,7 @@ func (c Cost) Time(n uint64) uint64 {
 	return math.MaxUint64
 }
 
-// Costs are those of all variants.
+// Costs are the costs of all variants.
 type Costs [NumVariants]Cost
 
 // Set declares a cost for several variants.
@@ -101,7 +101,7 @@ func (cs *Costs) Set(c Cost, variants ...Variant) {
 	}
 }
 
-// Declare puts the costs of the variants that a claims into it.
+// Declare sets the costs of the variants that a claims.
 func (a *IfaceAttr) Declare(cs Costs) {
 	for v := range Variant(NumVariants) {
 		if v.Claimed(a) {

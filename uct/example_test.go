@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/self"
 )
 
-// open opens an iface of the transport self, whose peer is itself, an endpoint to it, and
-// memory with its key. Other transports differ in the first lines only.
+// open opens an iface of the transport self, an endpoint to the iface itself, and
+// memory with its key. For other transports only the first lines differ.
 func open() (iface uct.Iface, ep uct.EP, mem uct.Mem, key uct.RKey) {
 	md := must(self.New(self.Config{}).OpenMD("self"))
 	iface = must(md.OpenIface(uct.IfaceParams{Transport: self.Name, Device: self.DeviceName}))
@@ -20,8 +20,7 @@ func open() (iface uct.Iface, ep uct.EP, mem uct.Mem, key uct.RKey) {
 	return iface, ep, mem, key
 }
 
-// The data of a message is lent to the handler for the call. Behind the header of AMShort, 8
-// bytes, is the payload.
+// The data of a message is valid during the call of the handler. The payload follows the 8-byte header of AMShort.
 func ExampleAMSender() {
 	iface, ep, _, _ := open()
 	defer iface.Close()
@@ -35,7 +34,7 @@ func ExampleAMSender() {
 	// Output: hello
 }
 
-// A put of a buffer that may be reused at once. A flush says when the data is at the target.
+// A put of a buffer that the caller may reuse at once. A flush completes when the data has arrived at the target.
 func ExamplePutter() {
 	iface, ep, mem, key := open()
 	defer iface.Close()
@@ -47,8 +46,8 @@ func ExamplePutter() {
 	// Output: hello
 }
 
-// A Completion is called by Progress if the operation is pending when the call returns. It must
-// stay where it is until then, so it is a field of the caller's record as a rule.
+// Progress calls a Completion if the operation is pending when the call returns. The caller must not move or free
+// it until then, so it is usually a field of the caller's record.
 func ExampleGetter() {
 	iface, ep, mem, key := open()
 	defer iface.Close()
@@ -63,7 +62,7 @@ func ExampleGetter() {
 	// Output: hello
 }
 
-// A fetching operation returns the value before it.
+// A fetching operation returns the old value.
 func ExampleAtomics() {
 	iface, ep, mem, key := open()
 	defer iface.Close()
@@ -78,8 +77,8 @@ func ExampleAtomics() {
 	// Output: 0 42
 }
 
-// An operation that finds no room returns ErrNoResource and has no effect. The caller queues it:
-// Progress calls the pending request when there may be room again.
+// An operation without resources returns ErrNoResource and has no effect. The caller queues a pending request, which
+// Progress calls when there may be resources again.
 func ExamplePendingReq() {
 	iface, ep, _, _ := open()
 	defer iface.Close()

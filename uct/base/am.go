@@ -5,13 +5,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// AMTable holds the active-message handlers of an iface. The zero value has none.
+// AMTable has the active-message handlers of an iface. The zero value has none.
 type AMTable struct {
 	handlers [1 << 8]uct.AMHandler // up to MaxAMID; a peer may send any
-	dropped  stats.Counter         // messages that had no handler
+	dropped  stats.Counter         // messages without a handler
 }
 
-// Set installs h for id; nil removes. ErrInvalidParam if id > MaxAMID.
+// Set sets the handler for id; nil removes it. ErrInvalidParam if id > MaxAMID.
 func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
@@ -20,15 +20,14 @@ func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
 	return nil
 }
 
-// Handle calls the handler of a message and returns its result. A message
-// with an id that is out of range or has no handler is counted and dropped. id may come
-// unchecked from a peer.
+// Handle calls the handler of a message and returns its result. It counts and drops a message
+// whose id is out of range or has no handler. id may come unchecked from a peer.
 func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
 	return t.At(id).HandleAM(data, desc)
 }
 
-// At is what Handle gives the messages of an id to; never nil. Calling it spares the call
-// of Handle.
+// At returns the handler that Handle calls for an id; never nil. A caller that calls the handler itself
+// avoids the call of Handle.
 func (t *AMTable) At(id uint8) uct.AMHandler {
 	if h := t.handlers[id]; h != nil {
 		return h
@@ -45,5 +44,5 @@ func (t *noHandler) HandleAM([]byte, uct.Desc) bool {
 	return false
 }
 
-// AddStats adds the number of messages that had no handler.
+// AddStats adds the counter of messages without a handler to a node.
 func (t *AMTable) AddStats(n *stats.Node) { n.Add("no_handler", &t.dropped) }

@@ -43,7 +43,7 @@ func TestAMTable(t *testing.T) {
 	assert.EqualValues(t, 3, table.dropped.Load())
 }
 
-// refuser is an EP without a single variant.
+// refuser is an EP without any variant.
 type refuser struct {
 	NoAMShort
 	NoAMBcopy

@@ -1,14 +1,13 @@
-// Package base holds what most transports need and the contract of package uct
-// does not force: pending queues with a fair arbiter, the active-message table, a
-// list of endpoints, completions of flushes over many endpoints, the checks of
-// OpenIface, refusals to embed, measured costs, and the memory of a domain over messages.
+// Package base implements parts of the contract of package uct that most transports share:
+// pending queues with a fair arbiter, the active-message table, a
+// list of endpoints, completions of flushes over several endpoints, the checks of
+// OpenIface, types to embed for missing variants, and the memory of a domain over messages.
 //
-// Nothing here locks, but [Memory] and [Users]: all else belongs to the goroutine that
-// owns the iface.
-// Nothing allocates except [List.Add], [FlushGroups.Get] while there are more groups
-// than ever before, [OpenParams], and what registers memory.
+// Only [Memory] and [Users] have locks: the goroutine that owns the iface calls everything else.
+// Only [List.Add], [FlushGroups.Get] when the pool grows, [OpenParams], and functions that register memory
+// allocate.
 //
-// An iface holds one [Arbiter] and each EP one [PendingQueue]:
+// An iface has one [Arbiter], and each EP has one [PendingQueue]:
 //
 //	func (e *EP) AddPending(r *uct.PendingReq) error {
 //		if e.hasResources() && e.pending.Empty() {

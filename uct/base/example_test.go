@@ -7,14 +7,14 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// slots is the room of an iface.
+// slots is the number of free slots of an iface.
 type slots int
 
 // HasResources implements base.Gate.
 func (s *slots) HasResources() bool { return *s > 0 }
 
-// Requests that wait for room of an iface are dispatched when its Progress has made some: the
-// EPs in turn, those of an EP in order.
+// Progress dispatches the pending requests of an iface when it has resources: the
+// EPs in turn, the requests of an EP in order.
 func ExampleArbiter() {
 	var room slots
 	var waiting base.Arbiter

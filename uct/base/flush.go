@@ -2,10 +2,9 @@ package base
 
 import "github.com/gucx/gucx/uct"
 
-// FlushGroups makes completions for flushes of an iface: many EPs complete one of
-// them, for one user. The zero value is ready. Completed ones are reused:
-// there are as many as flushes of the iface were ever in flight. Not to be copied once
-// used.
+// FlushGroups is a pool of completions for flushes of an iface: several EPs complete one
+// completion of the pool, which then completes that of the user. The zero value is ready. The pool grows
+// to the number of flushes in flight. It must not be copied after its first use.
 type FlushGroups struct{ free *flushGroup }
 
 type flushGroup struct {

@@ -16,11 +16,11 @@ import (
 // KeyLen is the length in bytes of a packed key of a [Memory].
 const KeyLen = 8
 
-// Memory is the memory of a domain whose transport has messages only, so that the
-// target copies for its peers: [Memory.Write] and [Memory.Read] check the request of a
+// Memory is the memory of a domain whose transport only has messages, so that the
+// target copies for its peers: [Memory.Write] and [Memory.Read] check the request in a
 // message. It implements uct.Allocator, uct.Registrar and uct.RKeyUnpacker, and counts
-// its regions as users; a domain embeds it. The zero value is ready. Methods may be
-// called by any goroutine.
+// its regions as users; a domain embeds it. The zero value is ready. Any goroutine may
+// call its methods.
 type Memory struct {
 	Users
 	mu      sync.RWMutex // held for reading while bytes are copied
@@ -37,7 +37,7 @@ type region struct {
 	owned  bool // mapped by Alloc
 }
 
-// MDExt is what a domain with m can do.
+// MDExt returns the features of a domain with m.
 func (m *Memory) MDExt() *uct.MDExt { return &uct.MDExt{Reg: m, Alloc: m, Keys: m} }
 
 // Alloc implements uct.Allocator.
@@ -95,10 +95,10 @@ func (m *Memory) UnpackRKey(b []byte) (uct.RKey, error) {
 	return uct.RKey(binary.LittleEndian.Uint64(b)), nil
 }
 
-// ReleaseRKey implements uct.RKeyUnpacker; nothing is kept of a key.
+// ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because an unpacked key uses no resources.
 func (m *Memory) ReleaseRKey(uct.RKey) {}
 
-// Write copies data to raddr, and reports whether key permits that.
+// Write copies data to raddr, if key permits that. It reports whether it did.
 func (m *Memory) Write(key uct.RKey, raddr uint64, data []byte) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -107,7 +107,7 @@ func (m *Memory) Write(key uct.RKey, raddr uint64, data []byte) bool {
 	return ok
 }
 
-// Read fills data from raddr, and reports whether key permits that.
+// Read fills data from raddr, if key permits that. It reports whether it did.
 func (m *Memory) Read(key uct.RKey, raddr uint64, data []byte) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -116,14 +116,14 @@ func (m *Memory) Read(key uct.RKey, raddr uint64, data []byte) bool {
 	return ok
 }
 
-// find returns the n bytes at raddr, if they are those of key and may be accessed so.
-// With m.mu held.
+// find returns the n bytes at raddr, if they are in the region of key, which has the access right need.
+// m.mu is locked.
 func (m *Memory) find(key uct.RKey, raddr uint64, n int, need uct.Access) ([]byte, bool) {
 	r := m.regions[key]
 	if r == nil || r.access&need == 0 {
 		return nil, false
 	}
-	off, size := raddr-r.addr, uint64(len(r.buf)) // off is beyond any size if raddr is before
+	off, size := raddr-r.addr, uint64(len(r.buf)) // if raddr < r.addr, off is larger than any size
 	if off > size || uint64(n) > size-off {
 		return nil, false
 	}

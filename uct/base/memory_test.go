@@ -17,7 +17,7 @@ func keyOf(t *testing.T, m *Memory, mem uct.Mem) uct.RKey {
 	return key
 }
 
-func TestMemory_ChecksWhatPeersAskFor(t *testing.T) {
+func TestMemory_ChecksRequestsOfPeers(t *testing.T) {
 	var m Memory
 	mem, err := m.Alloc(100, uct.AccessRemoteWrite)
 	require.NoError(t, err)

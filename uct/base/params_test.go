@@ -37,7 +37,7 @@ func TestOpenParams(t *testing.T) {
 	}
 }
 
-// TestSplitConfig: what is of another type is left, and nothing else.
+// TestSplitConfig: only a configuration of another type is returned as rest.
 func TestSplitConfig(t *testing.T) {
 	type config struct{ n int }
 	for _, tc := range []struct {

@@ -2,25 +2,25 @@ package base
 
 import "github.com/gucx/gucx/uct"
 
-// PendingQueue is the requests that wait on one EP, in order. The zero value is
-// empty. It is a part of the EP and must not be copied or moved while in use.
+// PendingQueue is the queue of pending requests of one EP. The zero value is
+// empty. It is a field of the EP and must not be copied or moved while in use.
 type PendingQueue struct {
-	next, prev *PendingQueue   // in the arbiter's ring; nil when in none
-	tail       *uct.PendingReq // circular list: tail.Next is the first; nil when empty
+	next, prev *PendingQueue   // links in a ring of the arbiter; nil if it is in none
+	tail       *uct.PendingReq // circular list: tail.Next is the first; nil if it is empty
 	n          int
-	running    bool // a request of this queue is in its Func
-	failed     bool // posts of the EP return an error, whatever is free
+	running    bool // Func of a request of this queue is running
+	failed     bool // posts of the EP return an error, whatever resources are free
 }
 
 // Empty reports whether no request waits.
 func (q *PendingQueue) Empty() bool { return q.tail == nil }
 
-// Len is the number of requests that wait.
+// Len returns the number of requests in the queue.
 func (q *PendingQueue) Len() int { return q.n }
 
 // Blocks reports whether a direct post must return ErrNoResource now, so that it
-// does not overtake a request that waits. A post made by the Func of one of the
-// queue's own requests is not held back.
+// does not overtake a pending request. It returns false for a post by Func of a
+// request of the queue.
 func (q *PendingQueue) Blocks() bool { return q.tail != nil && !q.running }
 
 func (q *PendingQueue) pushBack(r *uct.PendingReq) {
@@ -74,8 +74,8 @@ func (l *ring) pushBack(q *PendingQueue) {
 	q.prev.next, l.head.prev = q, q
 }
 
-// prepend moves all of m, which is not empty, in order to the front of l, which
-// has been used before.
+// prepend moves all queues of m, in order, to the front of l. m must not be empty, and l must have
+// been used before.
 func (l *ring) prepend(m *ring) {
 	first, last := m.head.next, m.head.prev
 	m.head.next, m.head.prev = &m.head, &m.head
@@ -84,8 +84,8 @@ func (l *ring) prepend(m *ring) {
 	last.next, old.prev = old, last
 }
 
-// Gate reports whether an arbiter should continue. Without a gate a Dispatch costs a refused post for each
-// EP with requests, also when all of them lack the same resource.
+// Gate reports whether an arbiter should continue. Without a gate, a Dispatch costs a failed post for each
+// EP with requests, also if all of them wait for the same resource.
 type Gate interface {
 	// HasResources reports whether any EP of the iface can post at all. False must imply that Progress
 	// of the iface calls Dispatch again when it has become true. It is called before each request.
@@ -96,14 +96,14 @@ type Gate interface {
 // EP in order, one at a time, and the EPs in turn. The zero value is ready. It
 // must not be copied or moved while in use.
 type Arbiter struct {
-	active  ring // queues with requests, next turn first
+	active  ring // queues with requests, the next one first
 	failed  ring // queues with requests of EPs that have failed
 	stalled ring // queues whose first request got ErrNoResource in this Dispatch
 	n       int  // requests in all queues
 	running bool
 }
 
-// Len is the number of requests that wait on all EPs.
+// Len returns the number of requests of all EPs.
 func (a *Arbiter) Len() int { return a.n }
 
 // Add queues r at the end of q. ErrInvalidParam if r is queued already. A request
@@ -120,8 +120,8 @@ func (a *Arbiter) Add(q *PendingQueue, r *uct.PendingReq) error {
 	return nil
 }
 
-// Fail notes that the EP of q has failed, so that its posts return an error: the next Dispatch runs
-// the requests of q also when the gate is closed. It is for good.
+// Fail records that the EP of q has failed, so that its posts return an error: the next Dispatch runs
+// the requests of q also if the gate is closed. It cannot be reverted.
 func (a *Arbiter) Fail(q *PendingQueue) {
 	q.failed = true
 	if q.linked() {
@@ -130,7 +130,7 @@ func (a *Arbiter) Fail(q *PendingQueue) {
 	}
 }
 
-// link puts q, which is in no ring and has requests, behind the others.
+// link adds q, which has requests and is in no ring, at the end of its ring.
 func (a *Arbiter) link(q *PendingQueue) {
 	if q.failed {
 		a.failed.pushBack(q)
@@ -139,8 +139,8 @@ func (a *Arbiter) link(q *PendingQueue) {
 	}
 }
 
-// Purge empties q and then calls f with each of its requests, in order, but not with a
-// request that is running Func.
+// Purge empties q and then calls f with each of its requests, in order, except a
+// request whose Func is running.
 func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
 	if q.tail == nil {
 		return
@@ -159,13 +159,13 @@ func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
 	}
 }
 
-// Dispatch runs waiting requests until gate closes or every EP has none left or
-// is out of resources, and returns how many left their queue. A nil gate is
-// always open. The requests of EPs that have failed come first, and pass the gate. No more requests run than were waiting at the start, so requests
-// that queue themselves again cannot hold the caller. Called from inside a Func
-// it does nothing.
+// Dispatch runs pending requests until the gate is closed, or every EP has no more requests or
+// no resources. It returns the number of requests that are done. A nil gate is
+// always open. The requests of failed EPs run first, also if the gate is closed. Dispatch runs at most as many
+// requests as were pending at the start, so that it returns although requests queue themselves again. A call
+// from Func has no effect.
 //
-// The turn is kept between calls: an EP that was refused is first next time.
+// The next call continues with the next EP: an EP whose request got ErrNoResource is the first.
 func (a *Arbiter) Dispatch(gate Gate) int {
 	if a.n == 0 || a.running {
 		return 0
@@ -189,7 +189,7 @@ func (a *Arbiter) Dispatch(gate Gate) int {
 	return done
 }
 
-// next returns the queue that is dispatched next; nil if none may run.
+// next returns the next queue to dispatch; nil if none may run.
 func (a *Arbiter) next(gate Gate) *PendingQueue {
 	if q := a.failed.first(); q != nil {
 		return q
@@ -200,8 +200,8 @@ func (a *Arbiter) next(gate Gate) *PendingQueue {
 	return a.active.first()
 }
 
-// run runs the first request of q, which is in no ring, and puts q into the ring
-// where it belongs. It reports whether the request is done.
+// run runs the first request of q, which is in no ring, and adds q to the right
+// ring. It reports whether the request is done.
 func (a *Arbiter) run(q *PendingQueue) bool {
 	r := q.popFront()
 	a.n--
@@ -221,7 +221,7 @@ func (a *Arbiter) run(q *PendingQueue) bool {
 func (a *Arbiter) stall(q *PendingQueue, r *uct.PendingReq) {
 	q.pushFront(r)
 	a.n++
-	if q.linked() { // Func added requests behind itself
+	if q.linked() { // Func has queued requests
 		q.unlink()
 	}
 	a.stalled.pushBack(q)

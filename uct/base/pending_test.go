@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// req is a pending request that logs its id and returns what it is told.
+// req is a pending request that logs its id and returns a given error.
 type req struct {
 	uct.PendingReq
 	id int
@@ -21,7 +21,7 @@ type rig struct {
 	q    [4]PendingQueue
 	log  []int
 	gate int // requests that may still run
-	// refuse says which queues have no resources, by id/100.
+	// refuse has the queues without resources, by id/100.
 	refuse [4]bool
 	inside func(r *req)
 }
@@ -64,7 +64,7 @@ func TestArbiter_FIFOPerQueueAndTurns(t *testing.T) {
 	assert.Zero(t, g.a.Dispatch(&g))
 }
 
-func TestArbiter_TurnSurvivesTheGate(t *testing.T) {
+func TestArbiter_NextEPAfterClosedGate(t *testing.T) {
 	var g rig
 	g.fill(t, 3, 2)
 	for range 6 {
@@ -74,7 +74,7 @@ func TestArbiter_TurnSurvivesTheGate(t *testing.T) {
 	assert.Equal(t, []int{0, 100, 200, 1, 101, 201}, g.log)
 }
 
-func TestArbiter_RefusedQueueDoesNotHoldOthersAndIsFirstNext(t *testing.T) {
+func TestArbiter_StalledQueueDoesNotBlockOthersAndIsFirstNext(t *testing.T) {
 	g := rig{gate: 100}
 	g.refuse[1] = true
 	g.fill(t, 3, 2)
@@ -87,7 +87,7 @@ func TestArbiter_RefusedQueueDoesNotHoldOthersAndIsFirstNext(t *testing.T) {
 	assert.Equal(t, []int{0, 200, 1, 201, 100, 7, 101}, g.log)
 }
 
-func TestArbiter_RefusedOnceAQueueIsNotAskedAgainInTheSameDispatch(t *testing.T) {
+func TestArbiter_StalledQueueRunsOnceInADispatch(t *testing.T) {
 	g := rig{gate: 100}
 	g.refuse = [4]bool{true, true, true, true}
 	calls := 0
@@ -147,7 +147,7 @@ func TestArbiter_AddDuringDispatchKeepsOrder(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, g.log)
 }
 
-func TestArbiter_AddOfQueuedRequestIsRefused(t *testing.T) {
+func TestArbiter_AddOfQueuedRequestFails(t *testing.T) {
 	g := rig{gate: 100}
 	r := g.add(t, 0, 0)
 	assert.Equal(t, uct.ErrInvalidParam, g.a.Add(&g.q[1], &r.PendingReq))
@@ -158,7 +158,7 @@ func TestArbiter_AddOfQueuedRequestIsRefused(t *testing.T) {
 	assert.NoError(t, g.a.Add(&g.q[1], &r.PendingReq))
 }
 
-func TestArbiter_DispatchInsideFuncDoesNothing(t *testing.T) {
+func TestArbiter_DispatchInsideFuncHasNoEffect(t *testing.T) {
 	g := rig{gate: 100}
 	g.inside = func(*req) { assert.Zero(t, g.a.Dispatch(nil)) }
 	g.fill(t, 2, 2)
@@ -179,8 +179,8 @@ func TestArbiter_FailedQueuesPassTheGate(t *testing.T) {
 	assert.Equal(t, []int{0, 200, 1, 201}, g.log[3:])
 }
 
-// TestArbiter_ClosedGateRunsNothing: what a Dispatch costs does not grow with the EPs that wait for
-// a resource which all of them lack.
+// TestArbiter_ClosedGateRunsNothing: the cost of a Dispatch does not grow with the number of EPs that wait for
+// the same resource.
 func TestArbiter_ClosedGateRunsNothing(t *testing.T) {
 	var g rig
 	calls := 0
@@ -201,7 +201,7 @@ func TestArbiter_OtherErrorsCountAsDone(t *testing.T) {
 	assert.Zero(t, g.a.Len())
 }
 
-func TestArbiter_QueuedItselfAndRefusedStaysQueuedOnce(t *testing.T) {
+func TestArbiter_QueuedItselfAndStalledIsQueuedOnce(t *testing.T) {
 	var g rig
 	r := g.add(t, 0, 0)
 	r.Func = func(p *uct.PendingReq) error {
@@ -294,9 +294,9 @@ func TestArbiter_AllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestArbiter_Model holds the arbiter against lists: every request runs once,
-// those of a queue in the order of Add, whatever is refused, purged or added
-// meanwhile.
+// TestArbiter_Model compares the arbiter with lists: every request runs once,
+// the requests of a queue in the order of Add, also if requests fail, are purged or are added
+// during Dispatch.
 func TestArbiter_Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g rig

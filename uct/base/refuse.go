@@ -2,23 +2,23 @@ package base
 
 import "github.com/gucx/gucx/uct"
 
-// The types of this file are embedded in an EP that implements an operation class
-// without all of its variants. Each refuses one variant with uct.ErrUnsupported.
-// They have no fields; do not embed one last, where it would pad the struct.
+// An EP that does not implement all variants of an operation class embeds types of this
+// file. Each implements one variant, which returns uct.ErrUnsupported.
+// They have no fields; they should not be the last field of a struct, where they add padding.
 
-// NoAMShort refuses AMShort.
+// NoAMShort implements AMShort for an EP without it.
 type NoAMShort struct{}
 
 // AMShort returns ErrUnsupported.
 func (NoAMShort) AMShort(uint8, uint64, []byte) error { return uct.ErrUnsupported }
 
-// NoAMBcopy refuses AMBcopy.
+// NoAMBcopy implements AMBcopy for an EP without it.
 type NoAMBcopy struct{}
 
 // AMBcopy returns ErrUnsupported.
 func (NoAMBcopy) AMBcopy(uint8, uct.Packer) (int, error) { return 0, uct.ErrUnsupported }
 
-// NoAMZcopy refuses AMZcopy.
+// NoAMZcopy implements AMZcopy for an EP without it.
 type NoAMZcopy struct{}
 
 // AMZcopy returns ErrUnsupported.
@@ -26,19 +26,19 @@ func (NoAMZcopy) AMZcopy(uint8, []byte, []uct.IOV, *uct.Completion) (bool, error
 	return false, uct.ErrUnsupported
 }
 
-// NoPutShort refuses PutShort.
+// NoPutShort implements PutShort for an EP without it.
 type NoPutShort struct{}
 
 // PutShort returns ErrUnsupported.
 func (NoPutShort) PutShort([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
-// NoPutBcopy refuses PutBcopy.
+// NoPutBcopy implements PutBcopy for an EP without it.
 type NoPutBcopy struct{}
 
 // PutBcopy returns ErrUnsupported.
 func (NoPutBcopy) PutBcopy([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
-// NoPutZcopy refuses PutZcopy.
+// NoPutZcopy implements PutZcopy for an EP without it.
 type NoPutZcopy struct{}
 
 // PutZcopy returns ErrUnsupported.
@@ -46,13 +46,13 @@ func (NoPutZcopy) PutZcopy([]uct.IOV, uint64, uct.RKey, *uct.Completion) (bool, 
 	return false, uct.ErrUnsupported
 }
 
-// NoGetShort refuses GetShort.
+// NoGetShort implements GetShort for an EP without it.
 type NoGetShort struct{}
 
 // GetShort returns ErrUnsupported.
 func (NoGetShort) GetShort([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
-// NoGetBcopy refuses GetBcopy.
+// NoGetBcopy implements GetBcopy for an EP without it.
 type NoGetBcopy struct{}
 
 // GetBcopy returns ErrUnsupported.
@@ -60,7 +60,7 @@ func (NoGetBcopy) GetBcopy([]byte, uint64, uct.RKey, *uct.Completion) (bool, err
 	return false, uct.ErrUnsupported
 }
 
-// NoGetZcopy refuses GetZcopy.
+// NoGetZcopy implements GetZcopy for an EP without it.
 type NoGetZcopy struct{}
 
 // GetZcopy returns ErrUnsupported.
@@ -68,7 +68,7 @@ func (NoGetZcopy) GetZcopy([]uct.IOV, uint64, uct.RKey, *uct.Completion) (bool, 
 	return false, uct.ErrUnsupported
 }
 
-// NoAtomicPost refuses AtomicPost.
+// NoAtomicPost implements AtomicPost for an EP without it.
 type NoAtomicPost struct{}
 
 // AtomicPost returns ErrUnsupported.
@@ -76,7 +76,7 @@ func (NoAtomicPost) AtomicPost(uct.AtomicOp, int, uint64, uint64, uct.RKey) erro
 	return uct.ErrUnsupported
 }
 
-// NoAtomicFetch refuses AtomicFetch and AtomicCSwap.
+// NoAtomicFetch implements AtomicFetch and AtomicCSwap for an EP without them.
 type NoAtomicFetch struct{}
 
 // AtomicFetch returns ErrUnsupported.

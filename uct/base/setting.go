@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Settle replaces 0 in a configuration, and the auto of a size, by the default and
-// checks the range. Error: ErrInvalidParam, with name, value and range. cmp.Or takes the
-// first error of several.
+// Settle replaces 0 in a configuration, and auto for a size, by the default, and
+// checks the range. Error: ErrInvalidParam, with name, value and range. A caller with several settings
+// can combine the errors with cmp.Or.
 func Settle[N int | config.MemSize | time.Duration](name string, value *N, def, least, most N) error {
 	if size, ok := any(value).(*config.MemSize); ok && *size == config.MemAuto {
 		*size = 0

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Users counts the open ifaces and memory handles of a memory domain, which cannot be closed
-// before them. The zero value is open and has none. Any goroutine may call the methods.
+// Users counts the open ifaces and memory handles of a memory domain, which must be closed
+// before the domain. The zero value is open and has none. Any goroutine may call its methods.
 type Users struct {
 	mu     sync.Mutex
 	n      int
@@ -26,15 +26,15 @@ func (u *Users) Hold() error {
 	return nil
 }
 
-// Drop takes back one Hold.
+// Drop uncounts a user.
 func (u *Users) Drop() {
 	u.mu.Lock()
 	u.n--
 	u.mu.Unlock()
 }
 
-// Close runs release; ErrBusy while there are users. If release returns an error, the domain
-// stays open and Close returns the error. After a success, further calls do nothing and return nil.
+// Close runs release; ErrBusy while there are users. If release returns an error, the domain is
+// still open and Close returns the error. After a success, further calls have no effect and return nil.
 func (u *Users) Close(release func() error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

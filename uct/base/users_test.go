@@ -30,7 +30,7 @@ func TestUsers(t *testing.T) {
 	assert.ErrorIs(t, u.Hold(), uct.ErrClosed)
 }
 
-func TestUsers_StayOpenWhenReleaseFails(t *testing.T) {
+func TestUsers_OpenAfterFailedRelease(t *testing.T) {
 	var u Users
 	cause := errors.New("device is stuck")
 	assert.ErrorIs(t, u.Close(func() error { return cause }), cause)
