@@ -8,12 +8,12 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// AMShort implements uct.AMSender. What most messages are, a word and a payload of up to two
-// words, is written here, where nothing has to be kept across a call.
+// AMShort implements uct.AMSender. It writes the most frequent messages, with a payload of up to two
+// 64-bit words, itself: without calls, no registers need to be saved.
 func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	q := e.rx
 	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
-		return e.anyShort(id, hdr, 0, 1, payload)
+		return e.amShortSlow(id, hdr, 0, 1, payload)
 	}
 	s := q.slotAt(q.tail)
 	binary.LittleEndian.PutUint64(s.data[:], hdr)
@@ -22,7 +22,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[wordLen:], payload)
 	} else if n != 0 {
-		return e.anyShort(id, hdr, 0, 1, payload)
+		return e.amShortSlow(id, hdr, 0, 1, payload)
 	}
 	s.word = inlineWord(id, wordLen+len(payload))
 	q.tail += slotLen
@@ -33,7 +33,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 	q := e.rx
 	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
-		return e.anyShort(id, first, second, 2, payload)
+		return e.amShortSlow(id, first, second, 2, payload)
 	}
 	s := q.slotAt(q.tail)
 	binary.LittleEndian.PutUint64(s.data[:], first)
@@ -43,25 +43,25 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[2*wordLen:], payload)
 	} else if n != 0 {
-		return e.anyShort(id, first, second, 2, payload)
+		return e.amShortSlow(id, first, second, 2, payload)
 	}
 	s.word = inlineWord(id, 2*wordLen+len(payload))
 	q.tail += slotLen
 	return nil
 }
 
-// anyShort sends any short message, of one word or two and a payload.
+// amShortSlow sends any short message, with a header of one or two words and a payload.
 //
 //go:noinline
-func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
-		return e.longShort(id, first, second, words, payload)
+		return e.amShortSegment(id, first, second, words, payload)
 	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
 	if !e.ready() {
-		return e.refused()
+		return e.postError()
 	}
 	q := e.rx
 	if q.full() {
@@ -69,14 +69,14 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 	}
 	s := q.slotAt(q.tail)
 	binary.LittleEndian.PutUint64(s.data[:], first)
-	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // with a header of one word, the payload overwrites it
 	s.word = inlineWord(id, words*wordLen+copy(s.data[words*wordLen:], payload))
 	e.posted()
 	return nil
 }
 
-// longShort is anyShort for what a slot does not hold.
-func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte) error {
+// amShortSegment is amShortSlow for messages that are too large for a slot.
+func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
 	n := words*wordLen + len(payload)
 	if n > e.iface.attr.AM.MaxShort {
 		return uct.ErrTooLong
@@ -123,13 +123,13 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bo
 	return false, nil
 }
 
-// segment is the buffer for a message of id.
+// segment returns the buffer for a message with an id.
 func (e *EP) segment(id uint8) ([]byte, error) {
 	if id > uct.MaxAMID {
 		return nil, uct.ErrInvalidParam
 	}
 	if !e.ready() {
-		return nil, e.refused()
+		return nil, e.postError()
 	}
 	buf := e.rx.take()
 	if buf == nil {
@@ -138,7 +138,7 @@ func (e *EP) segment(id uint8) ([]byte, error) {
 	return buf[:min(len(buf), e.iface.attr.AM.MaxBcopy)], nil
 }
 
-// posted makes what the next slot has a message, and wakes the peer if it is to be woken.
+// posted publishes the message in the next slot, and wakes the peer if it waits for an event.
 func (e *EP) posted() {
 	e.rx.tail += slotLen
 	if e.rx.awaited {

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// wordAt checks an atomic operation and returns its word, and what at does.
+// wordAt checks an atomic operation and returns its word and the results of at.
 func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint64, error) {
 	if err := memop.CheckAtomic(set, op, size, raddr); err != nil {
 		return nil, 0, err

@@ -12,15 +12,15 @@ const (
 	membarrierRegisterPrivateExpedited = 1 << 4
 )
 
-// expedited says whether barrier works here: an operation stores its guard and then
-// loads the key, and a full barrier between the two would cost it more than all the
-// rest. Instead who closes memory, which is rare, makes every thread pass one.
+// expedited reports whether barrier works on this system. An operation stores its guard and then
+// loads the key; a full barrier between the two would cost more than the rest of the
+// operation. Instead Mem.Close, which is rare, executes a barrier on every thread.
 var expedited = sync.OnceValue(func() bool {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierRegisterPrivateExpedited, 0, 0)
 	return errno == 0 && barrier()
 })
 
-// barrier makes every running thread of the process pass a full barrier.
+// barrier executes a full barrier on every running thread of the process.
 func barrier() bool {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierPrivateExpedited, 0, 0)
 	return errno == 0

@@ -19,7 +19,7 @@ const Name = "self"
 // DeviceName is the name of the only device.
 const DeviceName = "memory"
 
-// New makes the component. cfg is for ifaces that are opened without a Config.
+// New returns the component. cfg is used for ifaces that are opened without a Config.
 func New(cfg Config) uct.Component { return &component{cfg: cfg} }
 
 type component struct{ cfg Config }
@@ -34,13 +34,13 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	}
 	return &MD{cfg: c.cfg, regions: sparse.New[region](memop.KeyIndexMask + 1), ifaces: map[*Iface]bool{}, attr: uct.MDAttr{
 		Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64,
-		RegCost: uct.Cost{Send: 6 * time.Microsecond}, // whatever the length; experiment 0087 in docs/perf
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}, // for any length; experiment 0087 in docs/perf
 	}}, nil
 }
 
 // MD is the memory domain.
 type MD struct {
-	regions sparse.Table[region] // by the index in the key; 0 is not used
+	regions sparse.Table[region] // by the index in the key; index 0 is not used
 
 	cfg    Config
 	attr   uct.MDAttr
@@ -74,7 +74,7 @@ func (md *MD) Close() error {
 // UnpackRKey implements uct.RKeyUnpacker.
 func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
 
-// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+// ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because an unpacked key uses no resources.
 func (md *MD) ReleaseRKey(uct.RKey) {}
 
 // keyMagic is "self" in memory.

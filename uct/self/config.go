@@ -14,7 +14,7 @@ import (
 type Config struct {
 	FIFOSize int            `env:"FIFO_SIZE" default:"256" doc:"Maximum number of messages that wait for Progress; 2 to 32768, rounded up to a power of two."`
 	SegSize  config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Maximum length of an active message, in bytes; 256 to 1m."`
-	// Group lets ifaces that one goroutine drives reach each other; nil: only itself.
+	// Group lets several ifaces of one goroutine reach each other. With nil, the iface reaches only itself.
 	Group *Group
 }
 
@@ -48,14 +48,14 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// Group is a set of ifaces that one goroutine at a time drives together. The zero
-// value is ready; any goroutine may open ifaces into it.
+// Group is a set of ifaces that one goroutine at a time drives. The zero
+// value is ready; any goroutine may open ifaces in it.
 type Group struct {
 	mu     sync.Mutex
 	ifaces map[uint64]*Iface // by address
 }
 
-// join adds an iface and gives it its address, a random number.
+// join adds an iface and returns its address, a random number.
 func (g *Group) join(it *Iface) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// harness opens both sides on one domain and in one group, as the suite drives
-// them by one goroutine.
+// harness opens both sides on one domain and in one group, because one goroutine of the suite
+// drives both.
 func harness() ucttest.Harness {
 	group := new(Group)
 	return ucttest.Harness{

@@ -1,16 +1,16 @@
-// Package self is the loopback transport: messages to the own iface, put, get and
-// atomics on the own memory, all by the CPU.
+// Package self is the loopback transport: messages to the same iface, and put, get and
+// atomics on memory of this process, all by the CPU.
 //
 //	md, _ := self.New(self.Config{}).OpenMD("self")
 //	iface, _ := md.OpenIface(uct.IfaceParams{Transport: "self", Device: "memory"})
 //
 // # Active messages
 //
-// The contract has handlers run inside Progress, so a message is stored in the
-// receiving iface's queue and handed over by its next Progress, in place: a short
-// one lies in its slot, a longer one in a segment that the handler may keep. UCX
-// calls the handler inside the sender's call instead; the queue costs a few ns
-// more and spares the application reentrancy (see experiment 0072 in docs/perf).
+// According to the contract, handlers run inside Progress. So a message is stored in the
+// queue of the receiving iface, and its next Progress passes it to the handler without a copy: a small
+// message is in its slot, a larger one in a segment that the handler may own. UCX
+// instead calls the handler inside the sender's call. The queue costs a few ns
+// more, but applications need not be reentrant (see experiment 0072 in docs/perf).
 //
 // # Put, get, atomics
 //

@@ -10,7 +10,7 @@ import (
 
 // EP is a connection to an iface of the group.
 type EP struct {
-	rx      *queue // of the peer; noQueue when closed or failed
+	rx      *queue // queue of the peer; noQueue when closed or failed
 	pending base.PendingQueue
 	peer    *Iface // nil when closed or failed
 	iface   *Iface
@@ -26,7 +26,7 @@ func (e *EP) Ops() *uct.Ops {
 	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Map: e}
 }
 
-// errFailed is the only way in which an EP fails: its peer has closed, in order.
+// errFailed is the error of a failed EP. The only reason for a failure is that the peer has closed.
 var errFailed error = &ucs.OpError{TL: Name, Dev: DeviceName, Op: "ep",
 	Err: fmt.Errorf("%w: %w", uct.ErrEPFailed, ucs.ErrPeerClosed)}
 
@@ -45,8 +45,8 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e, nil
 }
 
-// refused says why a post on e is not possible now; nil if it is.
-func (e *EP) refused() error {
+// postError returns the reason why a post on e is not possible now; nil if it is.
+func (e *EP) postError() error {
 	switch {
 	case e.closed:
 		return uct.ErrClosed
@@ -59,9 +59,9 @@ func (e *EP) refused() error {
 }
 
 // Check implements uct.Checker: the peer lives as long as this process, unless it closes.
-func (e *EP) Check(*uct.Completion) (bool, error) { return false, e.refused() }
+func (e *EP) Check(*uct.Completion) (bool, error) { return false, e.postError() }
 
-// ready is refused in one comparison for the usual case.
+// ready reports whether a post is possible; it is cheaper than postError.
 func (e *EP) ready() bool { return e.peer != nil && !e.pending.Blocks() }
 
 // Flush implements uct.EP.
@@ -97,18 +97,18 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // PurgePending implements uct.EP.
 func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
 
-// fail makes e refuse work, because its peer has closed.
+// fail fails the EP, because its peer has closed.
 func (e *EP) fail() {
 	e.failed = true
 	e.rx, e.peer = &noQueue, nil
-	e.iface.failed = append(e.iface.failed, e)
+	e.iface.failedEPs = append(e.iface.failedEPs, e)
 	e.iface.events = true
 	if e.iface.rx.awaited {
 		e.iface.wake()
 	}
 }
 
-// Close implements uct.EP. Messages that were sent stay sent.
+// Close implements uct.EP. Messages in the peer's queue are still delivered.
 func (e *EP) Close() error {
 	if e.closed {
 		return nil

@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/uct/self"
 )
 
-// printer takes active messages. The data is lent, so it is copied into the line.
+// printer handles active messages. The data is only valid during the call.
 type printer struct{}
 
 func (printer) HandleAM(data []byte, _ uct.Desc) (keep bool) {
-	fmt.Printf("message: %s\n", data[8:]) // behind the header of AMShort
+	fmt.Printf("message: %s\n", data[8:]) // after the header of AMShort
 	return false
 }
 
-// The interface of transports without ucp above it: an iface that sends an active message to
-// itself, and puts to memory by a key. It is the same for every transport.
+// The interface of transports, without ucp: an iface sends an active message to
+// itself, and puts to memory with a key. Other transports are used in the same way.
 func Example() {
 	md := must(self.New(self.Config{}).OpenMD("self"))
 	defer md.Close()
@@ -28,16 +28,16 @@ func Example() {
 	ep := must(iface.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)}))
 	defer ep.Close()
 
-	check(ep.Ops().AM.AMShort(1, 42, []byte("hello"))) // ErrNoResource: progress, and again
+	check(ep.Ops().AM.AMShort(1, 42, []byte("hello"))) // after ErrNoResource: call Progress and post again
 	for iface.Progress() == 0 {
 	}
 
 	mem := must(md.Ext().Alloc.Alloc(4096, uct.AccessAll))
 	defer mem.Close()
-	key := must(md.Ext().Keys.UnpackRKey(must(mem.PackRKey(nil)))) // the bytes go to the peer
+	key := must(md.Ext().Keys.UnpackRKey(must(mem.PackRKey(nil)))) // a program sends the packed key to the peer
 	check(ep.Ops().Put.PutShort([]byte("put"), mem.Addr(), key))
 	for {
-		pending := must(ep.Flush(nil)) // at the target when nothing is pending
+		pending := must(ep.Flush(nil)) // when nothing is pending, the data has arrived at the target
 		if !pending {
 			break
 		}

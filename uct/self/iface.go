@@ -20,22 +20,22 @@ import (
 type Iface struct {
 	rx       queue
 	inside   bool       // Progress runs
-	events   bool       // it has more to do than to deliver
-	fenced   bool       // visits need a full barrier: membarrier does not work here
-	guard    guard.Word // of operations on memory of md
+	events   bool       // Progress must do more than deliver
+	fenced   bool       // operations need a full barrier, because membarrier does not work
+	guard    guard.Word // guard of operations on memory of md
 	arb      base.Arbiter
 	handlers base.AMTable
 
-	md      *MD
-	group   *Group
-	addr    uint64
-	attr    uct.IfaceAttr
-	onError func(uct.EP, error)
-	eventFD int
-	open    base.List[*EP] // EPs of this iface
-	peers   map[*EP]bool   // EPs that lead here
-	failed  []*EP          // of this iface: OnError to be told
-	closed  bool
+	md        *MD
+	group     *Group
+	addr      uint64
+	attr      uct.IfaceAttr
+	onError   func(uct.EP, error)
+	eventFD   int
+	open      base.List[*EP] // EPs of this iface
+	peers     map[*EP]bool   // EPs to this iface
+	failedEPs []*EP          // failed EPs of this iface for which OnError was not called
+	closed    bool
 }
 
 var _ uct.Iface = (*Iface)(nil)
@@ -106,8 +106,8 @@ func attrOf(segSize int) uct.IfaceAttr {
 	return attr
 }
 
-// costs are measured by this package's benchmarks (experiment 0018 in docs/perf): a message posted
-// and handled takes 8 ns, a put 5, an atomic about twice that; copies are in the caches.
+// costs returns the costs that the benchmarks of this package measure (experiment 0018 in docs/perf): a message
+// takes 8 ns with its handling, a put 5 ns, an atomic about 10 ns; copied bytes are in the caches.
 func costs() (cs uct.Costs) {
 	const bw = 100e9
 	cs.Set(uct.Cost{Send: 4, Recv: 4, Bandwidth: bw}, uct.AMShort)
@@ -155,7 +155,7 @@ func (it *Iface) Progress() (n int) {
 	return n
 }
 
-// enter notes that Progress runs. It panics if it does already.
+// enter records that Progress runs. It panics if Progress runs already.
 func (it *Iface) enter() {
 	if it.inside {
 		panic(uct.TwoAtOnce)
@@ -163,26 +163,26 @@ func (it *Iface) enter() {
 	it.inside = true
 }
 
-// runDeferred does what is left to do besides delivering.
+// runDeferred reports failed EPs and dispatches pending requests.
 //
 //go:noinline
 func (it *Iface) runDeferred() (n int) {
 	it.enter()
-	if len(it.failed) > 0 {
-		n = it.report()
+	if len(it.failedEPs) > 0 {
+		n = it.reportFailed()
 	}
 	if it.arb.Len() > 0 {
 		n += it.arb.Dispatch(nil)
 	}
-	it.events = len(it.failed) > 0 || it.arb.Len() > 0
+	it.events = len(it.failedEPs) > 0 || it.arb.Len() > 0
 	it.inside = false
 	return n
 }
 
-// report tells of EPs whose peer has closed.
-func (it *Iface) report() int {
-	failed := it.failed
-	it.failed = nil
+// reportFailed calls OnError for EPs whose peer has closed.
+func (it *Iface) reportFailed() int {
+	failed := it.failedEPs
+	it.failedEPs = nil
 	for _, e := range failed {
 		if !e.closed {
 			it.onError(e, errFailed)
@@ -191,15 +191,14 @@ func (it *Iface) report() int {
 	return len(failed)
 }
 
-// Flush implements uct.Iface: whatever a call accepted is in the peer's queue or
+// Flush implements uct.Iface: every accepted operation is in the peer's queue or
 // memory already.
 func (it *Iface) Flush(*uct.Completion) (bool, error) { return false, nil }
 
 // Fence implements uct.Iface.
 func (it *Iface) Fence() error { return nil }
 
-// DeviceAddr implements uct.IfaceAddresser: no two ifaces share a device, unless
-// they are of one group.
+// DeviceAddr implements uct.IfaceAddresser. It is the iface address.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.IfaceAddr(b) }
 
 // IfaceAddr implements uct.IfaceAddresser.
@@ -222,7 +221,7 @@ func (it *Iface) peer(deviceAddr, ifaceAddr []byte) (*Iface, error) {
 	}
 	p := it.group.find(binary.LittleEndian.Uint64(deviceAddr))
 	if p == nil {
-		return nil, fmt.Errorf("%w: another iface", uct.ErrUnreachable)
+		return nil, fmt.Errorf("%w: the iface is not in this group", uct.ErrUnreachable)
 	}
 	if p.attr.AM != it.attr.AM {
 		return nil, fmt.Errorf("%w: SEG_SIZE differs", uct.ErrUnreachable)
@@ -234,10 +233,10 @@ func (it *Iface) peer(deviceAddr, ifaceAddr []byte) (*Iface, error) {
 func (it *Iface) EventFD() int { return it.eventFD }
 
 // EventPending implements uct.EventPender.
-func (it *Iface) EventPending() bool { return it.rx.head != it.rx.tail || len(it.failed) > 0 }
+func (it *Iface) EventPending() bool { return it.rx.head != it.rx.tail || len(it.failedEPs) > 0 }
 
-// Arm implements uct.Waker. Only the own goroutine makes events, so that what
-// comes later comes from a post after Arm.
+// Arm implements uct.Waker. Only the goroutine that owns the iface causes events, so that later
+// events come from a post after Arm.
 func (it *Iface) Arm(uct.Events) error {
 	var count [8]byte
 	_, _ = unix.Read(it.eventFD, count[:]) // EAGAIN: no event since the last Arm
@@ -248,17 +247,17 @@ func (it *Iface) Arm(uct.Events) error {
 	return nil
 }
 
-// wake makes the event that was asked for.
+// wake makes the event descriptor readable.
 //
 //go:noinline
 func (it *Iface) wake() {
 	it.rx.awaited, it.rx.limit = false, it.rx.head+it.rx.mask+1
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(it.eventFD, one[:]) // the counter is far from full
+	_, _ = unix.Write(it.eventFD, one[:]) // cannot fail: the counter is small
 }
 
-// Close implements uct.Iface. Messages that wait are dropped; EPs that lead here
+// Close implements uct.Iface. It drops queued messages; EPs to this iface
 // fail.
 func (it *Iface) Close() error {
 	if it.closed {

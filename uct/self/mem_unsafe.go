@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// region is memory that keys reach. It is immutable; who has it may use its
-// memory, as it keeps it alive.
+// region is registered memory. It is immutable, and keeps its memory alive for operations
+// that use it.
 type region struct {
 	key    uint64
 	access uct.Access

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestClosed: a closed iface makes no EP, and a closed MD has no memory.
+// TestClosed: NewEP of a closed iface and Alloc of a closed MD fail.
 func TestClosed(t *testing.T) {
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// fill posts until the queue takes no more, and returns how many it took.
+// fill posts until the queue is full, and returns the number of messages.
 func (r *rig) fill(t testing.TB) (n int) {
 	t.Helper()
 	for ; n <= defaultFIFOSize; n++ {
@@ -24,8 +24,8 @@ func (r *rig) fill(t testing.TB) (n int) {
 	return n
 }
 
-// TestQueue_Depth: the queue takes as many messages as it is deep, also after its owner was
-// woken, by a message of any kind.
+// TestQueue_Depth: the queue accepts exactly its depth of messages, also after a message of any length has woken its
+// owner.
 func TestQueue_Depth(t *testing.T) {
 	r := openRig(t)
 	buf := make([]byte, 20)
@@ -49,8 +49,7 @@ func TestQueue_Depth(t *testing.T) {
 	}
 }
 
-// TestQueue_SlotOfHandler: the slot of a running handler is in use, those of the ones before are
-// free.
+// TestQueue_SlotOfHandler: the slot of a running handler is in use, earlier slots are free.
 func TestQueue_SlotOfHandler(t *testing.T) {
 	r := openRig(t)
 	var took []int
@@ -66,8 +65,8 @@ func TestQueue_SlotOfHandler(t *testing.T) {
 	require.Equal(t, 1, r.iface.Progress(), "what a handler posts is for the next one")
 }
 
-// TestQueue_EveryHeader: each message has the header that it was sent with, whatever was in its
-// slot before, and whether or not the owner of the queue is to be woken.
+// TestQueue_EveryHeader: each message arrives with its header, whatever was in its
+// slot before, and whether or not it wakes the owner of the queue.
 func TestQueue_EveryHeader(t *testing.T) {
 	r := openRig(t)
 	var got [][]byte
@@ -103,7 +102,7 @@ func TestQueue_EveryHeader(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestProgress_InsideCallbacks: Progress finds itself below pending requests too.
+// TestProgress_InsideCallbacks: Progress detects a call from a pending request too.
 func TestProgress_InsideCallbacks(t *testing.T) {
 	r := openRig(t)
 	r.fill(t)

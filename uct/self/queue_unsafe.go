@@ -6,15 +6,15 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// slot is a message that waits: in data, or in a segment.
+// slot is a queued message. Its bytes are in data or in a segment. word contains:
 //
 //	bits  0..7   id
 //	bits  8..23  number of the segment
 //	bits 32..62  length
-//	bit  63      it is in the segment
+//	bit  63      the message is in the segment
 //
-// The last two together are the length of a message that is in data: one comparison tells
-// those from the others.
+// Bits 32..63 are at most inlineLen only if the message is in data, so that one comparison
+// distinguishes the two cases.
 type slot struct {
 	word uint64
 	data [inlineLen]byte
@@ -32,41 +32,41 @@ const (
 
 var _ = [1]struct{}{}[unsafe.Sizeof(slot{})-slotLen]
 
-// inlineWord is the word of a message of n bytes in the slot.
+// inlineWord returns the word of a message of n bytes in the slot.
 func inlineWord(id uint8, n int) uint64 { return uint64(id) | uint64(n)<<shiftLen }
 
-// queue is the messages of an iface, in order of arrival. One goroutine posts and takes, so
-// there is nothing to synchronise. Its ends are running offsets in bytes.
+// queue is the queue of messages to an iface, in order. One goroutine posts and handles messages, so
+// it needs no synchronization. tail, limit and head are running offsets in bytes.
 type queue struct {
-	tail  uint64         // of the slot to fill next
-	limit uint64         // tail at which a short message goes the long way: the queue is full, or awaited
-	mask  uint64         // the length of the ring in bytes, a power of two, less 1
+	tail  uint64         // offset of the next slot to fill
+	limit uint64         // value of tail at which AMShort uses the slow path: the queue is full, or awaited
+	mask  uint64         // length of the ring in bytes, a power of two, minus 1
 	ring  unsafe.Pointer // the slots
-	head  uint64         // of the slot to handle next; that of a running handler is still in use
+	head  uint64         // offset of the next slot to handle; the slot of a running handler is still in use
 
-	awaited bool // the owner is to be woken by the next message; there is none then
+	awaited bool // the next message must wake the owner; the queue is empty
 	segs    []segment
-	free    []uint16 // segments, last used first: its lines are still in the cache
+	free    []uint16 // free segments; the one that was released last is used first, because it is in the cache
 	segLen  int
 }
 
-// noQueue takes no messages.
+// noQueue accepts no messages.
 var noQueue queue
 
 // segment is the buffer of a longer message; it implements uct.Desc.
 type segment struct {
 	q     *queue
-	buf   []byte // nil until so many are in use
+	buf   []byte // nil until the first use
 	index uint16
 }
 
-// segmentChunk is how many segments get their buffers at once.
+// segmentChunk is the number of segments whose buffers are allocated at once.
 const segmentChunk = 8
 
 // Release implements uct.Desc.
 func (s *segment) Release() { s.q.free = append(s.q.free, s.index) }
 
-// init makes q a queue of depth messages, a power of two.
+// init initializes a queue of depth messages, a power of two.
 func (q *queue) init(depth, segLen int) {
 	slots := make([]slot, depth)
 	*q = queue{ring: unsafe.Pointer(unsafe.SliceData(slots)), limit: uint64(depth) * slotLen, mask: uint64(depth)*slotLen - 1,
@@ -77,10 +77,10 @@ func (q *queue) init(depth, segLen int) {
 	}
 }
 
-// slotAt is the slot of a running offset, a multiple of slotLen: mask keeps it in the ring.
+// slotAt returns the slot of a running offset. The access is in the ring, because off is a multiple of slotLen and masked.
 func (q *queue) slotAt(off uint64) *slot { return (*slot)(unsafe.Add(q.ring, off&q.mask)) }
 
-// grow gives the segments beside that of a number, and itself, buffers.
+// grow allocates buffers for the chunk of segments that contains index.
 //
 //go:noinline
 func (q *queue) grow(index uint16) {
@@ -93,10 +93,10 @@ func (q *queue) grow(index uint16) {
 	}
 }
 
-// full reports that there is no slot to fill.
+// full reports whether no slot is free.
 func (q *queue) full() bool { return q.tail == q.limit && !q.awaited }
 
-// room reports whether a message of any kind fits.
+// room reports whether a message of any length fits.
 func (q *queue) room() bool { return !q.full() && len(q.free) > 0 }
 
 // take returns the payload area of a segment for the next message, or nil.
@@ -111,14 +111,14 @@ func (q *queue) take() []byte {
 	return q.segs[i].buf
 }
 
-// put writes the next slot for a message of the n bytes in what take returned.
+// put writes the next slot for a message of n bytes in the segment that take returned.
 func (q *queue) put(id uint8, n int) {
 	last := len(q.free) - 1
 	q.slotAt(q.tail).word = uint64(id) | uint64(q.free[last])<<shiftSeg | uint64(n|inSegment)<<shiftLen
 	q.free = q.free[:last]
 }
 
-// deliver gives the message that is in a segment to its handler.
+// deliver passes a message in a segment to its handler.
 //
 //go:noinline
 func (q *queue) deliver(word uint64, table *base.AMTable) {

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Close implements uct.Mem. Allocated memory is not waited for: an operation that is in
-// it keeps it alive, and nobody else gets it meanwhile.
+// Close implements uct.Mem. It does not wait for operations on allocated memory: an operation
+// keeps the memory alive, so that it is not reused.
 func (m *Mem) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,12 +35,12 @@ func (m *Mem) Close() error {
 	return nil
 }
 
-// anyRegion is in the guards for all memory. An operation is so short that closing memory can wait for
-// those on other memory too.
+// anyRegion is the region in the guards for all memory. Operations are so short that Close can also wait for
+// those on other memory.
 const anyRegion = 1
 
-// visits are the operations under way that may be in memory whose key has just become
-// void. Those that begin later find it so.
+// visits returns the operations in progress that may access memory whose key has just become
+// invalid. Later operations see that the key is invalid.
 func (md *MD) visits() (all []guard.Visit) {
 	if expedited() {
 		barrier() // pairs with guard.Word.Enter

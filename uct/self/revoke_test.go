@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// inside begins a visit in mem that lasts until the returned function is called.
+// inside begins a visit of mem, which the returned function ends.
 func (r *rig) inside(t *testing.T, mem uct.Mem) (end func()) {
 	t.Helper()
 	b, before, err := r.ep.at(r.keyOf(t, mem), mem.Addr(), 8, uct.AccessRemoteRead)
@@ -25,8 +25,8 @@ func (r *rig) inside(t *testing.T, mem uct.Mem) (end func()) {
 	return func() { r.ep.peer.guard.Leave(before) }
 }
 
-// TestMemClose_InUse: registered memory that an operation of another goroutine does not
-// leave stays registered, without a key that works, and closes later.
+// TestMemClose_InUse: if an operation of another goroutine does not end, Close fails and the memory is still
+// registered, without a valid key. A later Close succeeds.
 func TestMemClose_InUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRig(t)
@@ -49,8 +49,8 @@ func TestMemClose_InUse(t *testing.T) {
 	})
 }
 
-// TestMemClose_AllocatedIsNotWaitedFor: it is kept for the operation that is in it.
-func TestMemClose_AllocatedIsNotWaitedFor(t *testing.T) {
+// TestMemClose_DoesNotWaitForAllocated: an operation in progress keeps allocated memory alive.
+func TestMemClose_DoesNotWaitForAllocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRig(t)
 		mem, err := r.md.Alloc(64, uct.AccessAll)
@@ -61,8 +61,8 @@ func TestMemClose_AllocatedIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestMemClose_DuringPuts: memory that closes on another goroutine, while the owner of
-// the iface writes it all the time, is not written any more.
+// TestMemClose_DuringPuts: memory is not written after another goroutine has closed it, while the owner of
+// the iface puts continuously.
 func TestMemClose_DuringPuts(t *testing.T) {
 	r := openRig(t)
 	const n = 1 << 20
@@ -86,7 +86,7 @@ func TestMemClose_DuringPuts(t *testing.T) {
 		for puts.Load() == 0 {
 			runtime.Gosched()
 		}
-		// Who copies may wait for a processor longer than Close waits for him.
+		// The goroutine that copies may wait for a CPU for longer than Close waits.
 		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return mem.Close() == nil })
 		clear(buf)
 		assert.Equal(t, ucs.ErrRemoteAccess, <-ended)

@@ -7,11 +7,11 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// at is the target memory of an operation, which has entered the guard of the peer when
-// there is no error: leave it with before.
+// at returns the target memory of an operation. Without an error it has entered the guard of the peer, and the
+// caller must call Leave with before.
 func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint64, err error) {
 	if !e.ready() {
-		return nil, 0, e.refused()
+		return nil, 0, e.postError()
 	}
 	before = e.peer.guard.Enter(anyRegion, e.peer.fenced)
 	b = e.peer.md.find(uint64(key), raddr, n, need)
@@ -96,7 +96,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 	return false, nil
 }
 
-// Map implements uct.Mapper. The bytes are the region itself, which the slice keeps alive if it is Go memory.
+// Map implements uct.Mapper. It returns the region itself; the slice keeps Go memory alive.
 func (e *EP) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
 	mem, before, err := e.at(key, raddr, n, uct.AccessRemoteRead)
 	if err != nil {

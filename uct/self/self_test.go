@@ -17,7 +17,7 @@ type packer []byte
 
 func (k packer) Pack(dst []byte) int { return copy(dst, k) }
 
-// grip keeps what it gets.
+// grip is a handler that owns its messages.
 type grip struct {
 	got  []byte
 	desc uct.Desc
@@ -80,7 +80,7 @@ func TestAtomics(t *testing.T) {
 	assert.Equal(t, uct.ErrUnsupported, r.ep.AtomicPost(uct.AtomicCSwap, 8, 1, raddr, r.key))
 }
 
-func TestKeys_Refused(t *testing.T) {
+func TestKeys_Rejected(t *testing.T) {
 	r := openRig(t)
 	readOnly, err := r.md.Reg(make([]byte, 64), uct.AccessRemoteRead)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestKeys_Refused(t *testing.T) {
 	require.NoError(t, readOnly.Close())
 }
 
-func TestMD_RefusesBadMemory(t *testing.T) {
+func TestMD_RejectsInvalidMemory(t *testing.T) {
 	r := openRig(t)
 	_, err := r.md.Reg(nil, uct.AccessAll)
 	assert.ErrorIs(t, err, uct.ErrInvalidParam)
@@ -126,8 +126,8 @@ func TestMD_RefusesBadMemory(t *testing.T) {
 	assert.ErrorIs(t, r.md.Close(), uct.ErrBusy)
 }
 
-// TestDesc_Kept: a segment that a handler keeps is not used again before Release.
-func TestDesc_Kept(t *testing.T) {
+// TestDesc_OwnedByHandler: a segment that a handler owns is not reused before Release.
+func TestDesc_OwnedByHandler(t *testing.T) {
 	r := openRig(t)
 	g := &grip{}
 	require.NoError(t, r.iface.SetAMHandler(2, g))
