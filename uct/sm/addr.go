@@ -13,9 +13,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// A device address says on which host the sockets of an iface are, and where:
+// A device address identifies the host and the location of the sockets of an iface:
 //
-//	0  u8   version in the high half, kind of place in the low one
+//	0  u8   version in the upper 4 bits, type of location in the lower 4
 //	1  8B   first half of the boot id of the kernel, which is random; 0 if unknown
 //	9  u64  inode of the network namespace, or FNV-1a of device and inode of the directory
 //
@@ -31,17 +31,17 @@ const (
 	placeDir   = addrVersion<<4 | 1
 )
 
-// portGID names the port of an iface. An iface address is the first half of it; the
-// other one is zero.
+// portGID identifies the port of an iface. An iface address is its first half; the
+// second half is zero.
 type portGID [16]byte
 
 const ifaceAddrLen = 8
 
-// bootIDFile is where the kernel tells its boot id.
+// bootIDFile contains the boot id of the kernel.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// bootID reads the first half of a boot id from a file. It is 0 where a sandbox does not show it:
-// in doubt peers try, and find no socket if they are on different hosts.
+// bootID reads the first half of a boot id from a file. It is 0 if a sandbox hides the file. Peers with 0
+// on different hosts then dial, and find no socket.
 func bootID(file string) (half [offPlace - offBoot]byte, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -54,8 +54,8 @@ func bootID(file string) (half [offPlace - offBoot]byte, err error) {
 	return [offPlace - offBoot]byte(id), nil
 }
 
-// deviceAddr is the address of ifaces that have their sockets in dir, or abstract
-// ones if that is empty.
+// deviceAddr returns the device address of ifaces with sockets in dir, or with abstract
+// sockets if dir is empty.
 func deviceAddr(dir string) ([]byte, error) {
 	boot, err := bootID(bootIDFile)
 	if err != nil {
@@ -87,8 +87,8 @@ func deviceAddr(dir string) ([]byte, error) {
 	return b, nil
 }
 
-// peerGID checks addresses that may come from an untrusted peer. The iface address may be
-// nil, which leaves it out. Errors: ErrInvalidAddr, ErrUnreachable.
+// peerGID checks the addresses of a possibly untrusted peer and returns its portGID. iface may be
+// nil; then it is not checked. Errors: ErrInvalidAddr, ErrUnreachable.
 func peerGID(own, device, iface []byte) (gid portGID, err error) {
 	if len(device) != deviceAddrLen || device[0]>>4 != addrVersion {
 		return gid, fmt.Errorf("%w: not a device of sm", uct.ErrInvalidAddr)

@@ -54,9 +54,9 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestSocketDir_AcrossNamespaces has a second process in a network namespace of its
-// own, as in another container, that is killed in the end; the next iface of anybody
-// takes its file away.
+// TestSocketDir_AcrossNamespaces: a process in another network
+// namespace, as in another container, can be reached. When it is killed, the next iface of any process
+// removes its socket file.
 func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	own := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	testenv.NeedProcAttr(t, own, "needs the right to make a network namespace")
@@ -66,7 +66,7 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	cmd.Env = append(cmd.Env, dirEnv+"="+dir)
 	cmd.SysProcAttr = own
 	c := run(t, cmd, s)
-	e, got := s.connect(t, c.meeting), &pong{}
+	e, got := s.connect(t, c.exchangedInfo), &pong{}
 	require.NoError(t, s.iface.SetAMHandler(idEcho, got))
 	require.NoError(t, e.AMShort(idEcho, 1, nil))
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got.n > 0 })
@@ -86,7 +86,7 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	assert.NoFileExists(t, file)
 }
 
-// TestBootID: a host that does not tell its boot id has an address all the same.
+// TestBootID: a host without a readable boot id has an address too.
 func TestBootID(t *testing.T) {
 	file := t.TempDir() + "/boot_id"
 	half, err := bootID(file)

@@ -9,13 +9,13 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// AMShort implements uct.AMSender. What most messages are, a word and a payload of up to two
-// words, is written here, where nothing has to be kept across a call.
+// AMShort implements uct.AMSender. It writes the most frequent messages, with a payload of up to two
+// 64-bit words, itself: without calls, no registers need to be saved.
 func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	l := e.outLink
 	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
-		return e.anyShort(id, hdr, 0, 1, payload)
+		return e.amShortSlow(id, hdr, 0, 1, payload)
 	}
 	s := l.tx.slotAt(l.tx.tail)
 	binary.LittleEndian.PutUint64(s.data[:], hdr)
@@ -24,10 +24,10 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[wordLen:], payload)
 	} else if n != 0 {
-		return e.anyShort(id, hdr, 0, 1, payload)
+		return e.amShortSlow(id, hdr, 0, 1, payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(wordLen+len(payload)))
-	if l.ctl.state.Load()&stateTell != 0 {
+	if l.ctl.state.Load()&stateNotify != 0 {
 		l.notify()
 	}
 	l.tx.fetch()
@@ -39,7 +39,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 	l := e.outLink
 	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
-		return e.anyShort(id, first, second, 2, payload)
+		return e.amShortSlow(id, first, second, 2, payload)
 	}
 	s := l.tx.slotAt(l.tx.tail)
 	binary.LittleEndian.PutUint64(s.data[:], first)
@@ -49,28 +49,28 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[2*wordLen:], payload)
 	} else if n != 0 {
-		return e.anyShort(id, first, second, 2, payload)
+		return e.amShortSlow(id, first, second, 2, payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(2*wordLen+len(payload)))
-	if l.ctl.state.Load()&stateTell != 0 {
+	if l.ctl.state.Load()&stateNotify != 0 {
 		l.notify()
 	}
 	l.tx.fetch()
 	return nil
 }
 
-// anyShort sends any short message, of one word or two and a payload.
+// amShortSlow sends any short message, with a header of one or two words and a payload.
 //
 //go:noinline
-func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
-		return e.longShort(id, first, second, words, payload)
+		return e.amShortSegment(id, first, second, words, payload)
 	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
 	if !e.ready() {
-		return e.refused()
+		return e.postError()
 	}
 	l := e.outLink
 	s := l.tx.next()
@@ -78,7 +78,7 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 		return l.full()
 	}
 	binary.LittleEndian.PutUint64(s.data[:], first)
-	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // with a header of one word, the payload overwrites it
 	n := words*wordLen + copy(s.data[words*wordLen:], payload)
 	l.tx.publish(s, id, kindInline, uint64(n))
 	l.notifyIfAsleep()
@@ -86,8 +86,8 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 	return nil
 }
 
-// longShort is anyShort for what a slot does not hold.
-func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte) error {
+// amShortSegment is amShortSlow for messages that are too large for a slot.
+func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
 	n := words*wordLen + len(payload)
 	if n > e.iface.attr.AM.MaxShort {
 		return uct.ErrTooLong
@@ -119,8 +119,8 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	return n, nil
 }
 
-// AMZcopy implements uct.AMSender. The bytes are copied: the buffer is free on
-// return. A copy by the kernel costs more at any length that a message may have.
+// AMZcopy implements uct.AMSender. It copies the bytes, so the caller may reuse the buffer on
+// return. A copy by the kernel would cost more for all lengths of messages.
 func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
 	am := &e.iface.attr.AM
 	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
@@ -149,7 +149,7 @@ func (e *EP) longSlot(id uint8) (*slot, []byte, error) {
 		return nil, nil, uct.ErrInvalidParam
 	}
 	if !e.ready() {
-		return nil, nil, e.refused()
+		return nil, nil, e.postError()
 	}
 	s := e.tx.next()
 	if s == nil {
@@ -162,31 +162,31 @@ func (e *EP) longSlot(id uint8) (*slot, []byte, error) {
 	return s, buf, nil
 }
 
-// full says why the ring takes no message.
+// full returns the reason why the ring accepts no message.
 //
 //go:noinline
 func (l *outLink) full() error {
 	if l.tx.broken {
-		l.lost()
+		l.markLost()
 	}
 	return uct.ErrNoResource
 }
 
-// notifyIfAsleep notifies the peer of a message if the peer has requested that. The look at the state
-// comes after the message was published: see membarrier.go.
+// notifyIfAsleep notifies the peer of a message if the peer has requested that. The load of the state
+// follows the publication of the message: see membarrier.go.
 func (l *outLink) notifyIfAsleep() {
-	if l.ctl.state.Load()&stateTell != 0 {
+	if l.ctl.state.Load()&stateNotify != 0 {
 		l.notify()
 	}
 }
 
-// notify marks the attention word and wakes.
+// notify sets the attention word and wakes the peer.
 //
 //go:noinline
 func (l *outLink) notify() {
 	s := l.ctl.state.Load()
 	if s&stateOften != 0 {
-		s = l.lookAgain()
+		s = l.recheckState()
 	}
 	if s&stateAttention != 0 {
 		mmio.ToDevice()

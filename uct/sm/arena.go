@@ -13,8 +13,8 @@ import (
 
 const arenaName = "gucx-sm-arena"
 
-// createArena makes the arena of a domain, of the pages and on the node that were
-// asked for, and says for people what became of that.
+// createArena creates the arena of a domain with the configured pages and NUMA node, and returns a description of
+// the result.
 func createArena(cfg *Config) (seg *memfd.Segment, pages string, err error) {
 	if seg, pages, err = createPages(cfg); err != nil {
 		return nil, "", err
@@ -33,7 +33,7 @@ func createArena(cfg *Config) (seg *memfd.Segment, pages string, err error) {
 	return seg, pages, nil
 }
 
-// createPages makes an arena of huge pages of the pool, of transparent ones, or of
+// createPages creates an arena of huge pages from the pool, of transparent huge pages, or of
 // base pages.
 func createPages(cfg *Config) (*memfd.Segment, string, error) {
 	size, try := arenaLen(cfg.ArenaSize), cfg.HugeTLB == config.Try
@@ -55,8 +55,8 @@ func createPages(cfg *Config) (*memfd.Segment, string, error) {
 	return seg, "transparent huge pages" + why, nil
 }
 
-// arenaLen is the address space of the arena: as much as the machine has memory,
-// since allocating more could only end in swapping, or what the user's limits leave room for.
+// arenaLen returns the length of the address space of the arena: the size of the memory of the machine,
+// because more would only cause swapping, or less if the limits of the user require it.
 func arenaLen(size config.MemSize) int {
 	if size != config.MemAuto {
 		return int(size)
@@ -69,7 +69,7 @@ func arenaLen(size config.MemSize) int {
 	return autoArena(memory, limitOf(unix.RLIMIT_AS), limitOf(unix.RLIMIT_FSIZE))
 }
 
-// autoArena is its length for a machine with so much memory and a user with these limits to address
+// autoArena returns the length for a machine with the given memory and the given limits of address
 // space and files.
 func autoArena(memory, addresses, file uint64) int {
 	return int(min(max(min(memory, addresses/arenaShare, file), minArena), maxArena))
@@ -77,13 +77,13 @@ func autoArena(memory, addresses, file uint64) int {
 
 const (
 	fallbackArena = 16 << 30
-	maxArena      = 1 << 40 // what package attach maps at most
-	// arenaShare is the part of limited address space that an arena takes at most: other domains,
-	// the arenas of peers and the Go runtime need some as well.
+	maxArena      = 1 << 40 // limit of package attach
+	// arenaShare divides a limited address space: an arena uses at most this part, because other domains,
+	// the arenas of peers and the Go runtime need address space too.
 	arenaShare = 8
 )
 
-// limitOf is a limit of this process; the largest number if there is none.
+// limitOf returns a limit of this process; the largest number if there is none.
 func limitOf(resource int) uint64 {
 	var limit unix.Rlimit
 	if unix.Getrlimit(resource, &limit) != nil {
@@ -92,5 +92,5 @@ func limitOf(resource int) uint64 {
 	return limit.Cur
 }
 
-// touches reports whether allocated pages are made at once.
-func (md *MD) touches() bool { return md.cfg.FirstTouch != config.No }
+// populates reports whether Alloc creates the pages at once.
+func (md *MD) populates() bool { return md.cfg.FirstTouch != config.No }

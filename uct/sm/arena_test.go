@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// explain is what perftest info shows of a configuration.
+// explain returns Explain of an iface with a configuration.
 func explain(t testing.TB, cfg Config) string {
 	t.Helper()
 	s := openStation(t, cfg)
@@ -21,7 +21,7 @@ func explain(t testing.TB, cfg Config) string {
 	return s.iface.Explain()
 }
 
-// TestHugeTLB_Reached does everything on memory of huge pages.
+// TestHugeTLB_Reached: all operations work on memory of huge pages.
 func TestHugeTLB_Reached(t *testing.T) {
 	cfg := Config{HugeTLB: config.Yes, ArenaSize: 16 << 20}
 	md, err := New(cfg).OpenMD(Name)
@@ -38,7 +38,7 @@ func TestHugeTLB_Reached(t *testing.T) {
 	w.checkAtomics(w.b.mem, w.key)
 
 	c := start(t, roleEcho, w.a, "") // a process that maps them
-	e := w.a.connect(t, c.meeting)
+	e := w.a.connect(t, c.exchangedInfo)
 	require.NoError(t, e.Close())
 	c.End(t)
 }
@@ -98,7 +98,7 @@ func TestArena_Auto(t *testing.T) {
 	}
 }
 
-// TestArena_LimitedAddressSpace: a domain opens also for a user with less address space than the
+// TestArena_LimitedAddressSpace: a domain opens with less address space than the
 // machine has memory.
 func TestArena_LimitedAddressSpace(t *testing.T) {
 	const room = 2 << 30

@@ -11,11 +11,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// idlePeers are numbers of peers on both sides of attentionMin.
+// idlePeers are numbers of peers below and above attentionMin.
 var idlePeers = []int{1, attentionMin, attentionMin + 1, 100}
 
-// connectIdle connects peers ifaces of one domain to s, which send nothing. Each says
-// what it would send when s polls its link already.
+// connectIdle connects several ifaces of one domain to s, which send no messages. Their links are initialized when s
+// polls them already.
 func connectIdle(t testing.TB, s *station, peers int) {
 	t.Helper()
 	other := openStation(t, Config{})
@@ -25,13 +25,13 @@ func connectIdle(t testing.TB, s *station, peers int) {
 		t.Cleanup(func() { require.NoError(t, it.Close()) })
 		ep, err := it.NewEP(uct.EPParams{DeviceAddr: s.iface.DeviceAddr(nil), IfaceAddr: s.iface.IfaceAddr(nil)})
 		require.NoError(t, err)
-		_ = ep.(*EP).refused() // dials
+		_ = ep.(*EP).postError() // dials
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(s.iface.in) == i+1 })
 		testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return ep.(*EP).state == epUp })
 	}
 }
 
-// arm arms s once, after Progress has had a few turns.
+// arm arms s once, after a few calls of Progress.
 func arm(it *Iface) error {
 	for range 4 {
 		it.Progress()
@@ -39,8 +39,7 @@ func arm(it *Iface) error {
 	return it.Arm(uct.EventRecv | uct.EventSendComp)
 }
 
-// TestArm_IdlePeers: links that have said what they send, and nothing else, keep
-// nobody awake.
+// TestArm_IdlePeers: initialized links without messages do not prevent a sleep.
 func TestArm_IdlePeers(t *testing.T) {
 	for _, peers := range idlePeers {
 		t.Run(fmt.Sprint(peers), func(t *testing.T) {
@@ -53,15 +52,15 @@ func TestArm_IdlePeers(t *testing.T) {
 	}
 }
 
-// TestArm_PeerThatDoesNotMark: what Arm sees, Progress takes.
-func TestArm_PeerThatDoesNotMark(t *testing.T) {
+// TestArm_PeerWithoutAttentionWord: Progress delivers a message for which Arm has returned ErrBusy.
+func TestArm_PeerWithoutAttentionWord(t *testing.T) {
 	s := openStation(t, Config{})
 	defer s.close(t)
 	connectIdle(t, s, attentionMin+1)
 	require.NoError(t, arm(s.iface))
 	for _, l := range s.iface.in {
 		l.rx.hdr.ready.Store(1)
-		l.rx = newConsumer(l.in.Seg.Bytes()) // as if it had just come
+		l.rx = newConsumer(l.in.Seg.Bytes()) // as a new link
 	}
 	require.Equal(t, uct.ErrBusy, s.iface.Arm(uct.EventRecv))
 	assert.NoError(t, arm(s.iface))

@@ -1,19 +1,19 @@
 package sm
 
-// With few peers, Progress looks at the next slot of every ring: a load of a line
-// that stays in its cache until a message comes. With many, the senders also set a
-// word each in the control block, sixteen of which share a line, and Progress looks
-// at the rings behind those only.
+// With few peers, Progress polls the next slot of every ring: a load of a line
+// that is in its cache until a message arrives. With many peers, each sender also sets a
+// word in the control block, where 16 words share a line, and Progress only polls
+// the rings whose words are set.
 //
-// A sender stores the message and then the word. Progress clears the word, by an
-// exchange, which is a full barrier, and then looks at the ring: if it misses the
-// message, the message was stored after the exchange, and so will be the word.
+// A sender stores the message and then the word. Progress clears the word, with an
+// exchange, which is a full barrier, and then polls the ring: if it misses the
+// message, the message was stored after the exchange, and the word is set later.
 
-// attentionMin is the number of peers from which on marking costs less than
-// looking at every ring.
+// attentionMin is the number of peers above which attention words cost less than
+// polling every ring.
 const attentionMin = 8
 
-// chooseAttention turns marking on or off after the list of peers has changed.
+// chooseAttention enables or disables attention words after the list of peers has changed.
 func (it *Iface) chooseAttention() {
 	it.byIndex = it.byIndex[:0]
 	for _, l := range it.in {
@@ -34,16 +34,16 @@ func (it *Iface) chooseAttention() {
 	}
 	it.armed = it.ctl.state.Load()
 	if it.md.expedited {
-		barrier() // a peer that has not seen the bit has published what it had
+		barrier() // messages of peers that have not seen the bit are visible now
 	}
-	it.lookAtAll = true
+	it.pollAllNext = true
 }
 
-// pollMarked polls the peers that have marked their word; all of them now and then,
-// and once after marking was turned on, for messages from before.
+// pollMarked polls the peers that have set their word. Once after attention words were
+// enabled or disabled, it polls all peers, for earlier messages.
 func (it *Iface) pollMarked() (n int) {
-	if it.lookAtAll {
-		it.lookAtAll = false
+	if it.pollAllNext {
+		it.pollAllNext = false
 		return it.pollAll()
 	}
 	for i, l := range it.byIndex {
@@ -57,7 +57,7 @@ func (it *Iface) pollMarked() (n int) {
 		}
 		n += l.poll()
 		if l.rx.waiting() {
-			word.Store(1) // there is more
+			word.Store(1) // more messages have arrived
 		}
 	}
 	return n

@@ -15,9 +15,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// crossRuns are short runs, since the virtual processors of a cloud machine move:
-// the figure is the median of those within nearRatio of the best, that is, of the
-// time in which both processors had one cache.
+// crossRuns is a number of short runs, because the virtual CPUs of a cloud machine move:
+// the result is the median of the runs within nearRatio of the best one, in which
+// both CPUs shared a cache.
 const (
 	crossRuns = 25
 	nearRatio = 1.35
@@ -44,9 +44,9 @@ func newPair(b testing.TB, cfg Config) *pair {
 	b.Helper()
 	p := &pair{s: openStation(b, cfg)}
 	p.c = start(b, roleEcho, p.s, "0")
-	p.e = p.s.connect(b, p.c.meeting)
-	p.key = p.s.key(b, p.c.meeting)
-	runtime.LockOSThread() // only now: threads that are made inherit the processor
+	p.e = p.s.connect(b, p.c.exchangedInfo)
+	p.key = p.s.key(b, p.c.exchangedInfo)
+	runtime.LockOSThread() // last, because new threads inherit the affinity
 	pin(1)
 	b.Cleanup(func() {
 		p.c.End(b)
@@ -73,7 +73,7 @@ func measure(b *testing.B, per float64, n int, op func(n int)) {
 	}
 }
 
-// BenchmarkCross measures against a second process on another processor. One
+// BenchmarkCross measures with a second process on another CPU. One
 // iteration is all runs: use -benchtime 1x.
 func BenchmarkCross(b *testing.B) {
 	if os.Getenv("GUCX_BENCH") == "" {
@@ -98,7 +98,7 @@ func BenchmarkCross(b *testing.B) {
 	b.Run("add_mr/8B", func(b *testing.B) { benchAdd(b, newPair(b, Config{})) })
 }
 
-// pong counts answers.
+// pong counts replies.
 type pong struct{ n int }
 
 func (h *pong) HandleAM([]byte, uct.Desc) bool { h.n++; return false }
@@ -225,7 +225,7 @@ func benchAdd(b *testing.B, p *pair) {
 	})
 }
 
-// BenchmarkLocal is the work of the CPU alone: both ends on one goroutine.
+// BenchmarkLocal measures the CPU time alone: both ends on one goroutine.
 func BenchmarkLocal(b *testing.B) {
 	for _, tc := range []struct {
 		name string

@@ -16,11 +16,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// roleBusy is a process that does everything on a thread that the kernel kills at the
+// roleBusy is a process that executes all operations on a thread that the kernel kills at the
 // first system call.
 const roleBusy = "busy"
 
-// quietly are the calls that anything in this package could make, and the runtime does
+// quietly are system calls that this package could make, and that the runtime does
 // not make on a locked thread.
 var quietly = []uint32{
 	unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_READ, unix.SYS_SENDMSG, unix.SYS_SENDTO, unix.SYS_RECVMSG,
@@ -30,8 +30,8 @@ var quietly = []uint32{
 
 const busyCount = 2000
 
-// workBusy does many rounds of every operation, once it reads a line.
-func workBusy(s *station, m meeting, in *bufio.Reader) {
+// workBusy executes many rounds of all operations, after it has read a line.
+func workBusy(s *station, m exchangedInfo, in *bufio.Reader) {
 	t := failNow{}
 	e, key := s.connect(t, m), s.key(t, m)
 	fmt.Println("ready")
@@ -50,7 +50,7 @@ func workBusy(s *station, m meeting, in *bufio.Reader) {
 	require.NoError(t, e.Close())
 }
 
-func busyRounds(s *station, e *EP, m meeting, key uct.RKey) error {
+func busyRounds(s *station, e *EP, m exchangedInfo, key uct.RKey) error {
 	k, got, buf, old := &blank{make([]byte, 2000)}, make([]byte, 4096), make([]byte, 64), new(uint64)
 	ops := []func() error{
 		func() error { return e.AMShort(idSink, 1, buf) },
@@ -76,7 +76,7 @@ func busyRounds(s *station, e *EP, m meeting, key uct.RKey) error {
 	return nil
 }
 
-// startBusy starts the role. It is connected, and the iface has taken up its link.
+// startBusy starts the role, and waits until the iface polls its link.
 func startBusy(t testing.TB, s *station) *child {
 	t.Helper()
 	c := start(t, roleBusy, s, "")
@@ -84,7 +84,7 @@ func startBusy(t testing.TB, s *station) *child {
 	return c
 }
 
-// work starts the rounds, and tells when the process has ended.
+// work starts the rounds, and reports when the process has ended.
 func (c *child) work(t testing.TB) <-chan error {
 	t.Helper()
 	c.Tell(t, "")
@@ -93,7 +93,7 @@ func (c *child) work(t testing.TB) <-chan error {
 	return ended
 }
 
-// TestBusyPath_NoSystemCall: a peer that polls is never woken.
+// TestBusyPath_NoSystemCall: operations with a peer that polls make no system call.
 func TestBusyPath_NoSystemCall(t *testing.T) {
 	s := openStation(t, Config{})
 	got := &pong{}
@@ -115,10 +115,10 @@ func TestBusyPath_NoSystemCall(t *testing.T) {
 	s.close(t)
 }
 
-// TestBusyPath_SleeperIsWoken shows that the other test would notice: for a receiver
-// that sleeps there is a system call. It sleeps after the link was made, which is an
-// event of its own.
-func TestBusyPath_SleeperIsWoken(t *testing.T) {
+// TestBusyPath_WakesSleeper: a message to a receiver that sleeps makes a system call, which
+// TestBusyPath_NoSystemCall would detect. The receiver sleeps after the link was connected, because that is an
+// event too.
+func TestBusyPath_WakesSleeper(t *testing.T) {
 	s := openStation(t, Config{})
 	c := startBusy(t, s)
 	for s.iface.Arm(uct.EventRecv) == uct.ErrBusy {

@@ -21,14 +21,14 @@ import (
 // roleEnv makes the test binary a second process instead: one of the child roles.
 const roleEnv = "GUCX_SM_TEST_ROLE"
 
-// coreEnv pins that process to a processor.
+// coreEnv pins that process to a CPU.
 const coreEnv = "GUCX_SM_TEST_CORE"
 
 // dirEnv is that process's SocketDir.
 const dirEnv = "GUCX_SM_TEST_DIR"
 
-// meeting is what two processes tell each other.
-type meeting struct {
+// exchangedInfo is what two processes exchange to connect.
+type exchangedInfo struct {
 	Device, Iface []byte
 	Raddr         uint64
 	Key           []byte
@@ -66,20 +66,20 @@ func (s *station) close(t require.TestingT) {
 	require.NoError(t, s.md.Close())
 }
 
-func (s *station) meeting() meeting {
+func (s *station) exchangedInfo() exchangedInfo {
 	key, _ := s.mem.PackRKey(nil)
-	return meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), s.mem.Addr(), key}
+	return exchangedInfo{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), s.mem.Addr(), key}
 }
 
-// connect makes an EP to m and waits until it is up.
-func (s *station) connect(t require.TestingT, m meeting) *EP {
+// connect creates an EP to m and waits until it is connected.
+func (s *station) connect(t require.TestingT, m exchangedInfo) *EP {
 	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
 	require.NoError(t, err)
 	e := ep.(*EP)
 	for e.state != epUp {
 		require.NotEqual(t, epFailed, e.state, "%v", e.reason)
 		if e.state == epIdle {
-			_ = e.refused()
+			_ = e.postError()
 		}
 		s.iface.Progress()
 		runtime.Gosched()
@@ -87,7 +87,7 @@ func (s *station) connect(t require.TestingT, m meeting) *EP {
 	return e
 }
 
-func (s *station) key(t require.TestingT, m meeting) uct.RKey {
+func (s *station) key(t require.TestingT, m exchangedInfo) uct.RKey {
 	k, err := s.md.Ext().Keys.UnpackRKey(m.Key)
 	require.NoError(t, err)
 	return k
@@ -95,14 +95,14 @@ func (s *station) key(t require.TestingT, m meeting) uct.RKey {
 
 // Roles.
 const (
-	roleEcho  = "echo"  // answers messages and puts until its input ends
+	roleEcho  = "echo"  // replies to messages and puts until its input ends
 	roleStorm = "storm" // sends until it is killed
-	roleVisit = "visit" // is inside the peer's memory until it is told to leave
-	roleWrite = "write" // puts into the memory that it is told of until that is refused
+	roleVisit = "visit" // visits the peer's memory until it reads a line
+	roleWrite = "write" // puts to the given memory until that fails
 )
 
-// wire is how two processes exchange meetings: a line of base64 of JSON each.
-func writeMeeting(w io.Writer, m meeting) error {
+// wire exchanges exchangedInfo: one line of base64 of JSON in each direction.
+func writeInfo(w io.Writer, m exchangedInfo) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func writeMeeting(w io.Writer, m meeting) error {
 	return err
 }
 
-func readMeeting(r *bufio.Reader) (m meeting, err error) {
+func readInfo(r *bufio.Reader) (m exchangedInfo, err error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
 		return m, err
@@ -133,9 +133,9 @@ func (failNow) FailNow()                          { os.Exit(3) }
 func runChild(role string) {
 	t := failNow{}
 	s := openStation(t, Config{SocketDir: os.Getenv(dirEnv)})
-	require.NoError(t, writeMeeting(os.Stdout, s.meeting()))
+	require.NoError(t, writeInfo(os.Stdout, s.exchangedInfo()))
 	in := bufio.NewReader(os.Stdin)
-	m, err := readMeeting(in)
+	m, err := readInfo(in)
 	require.NoError(t, err)
 	switch role {
 	case roleEcho:
@@ -161,10 +161,10 @@ func runChild(role string) {
 // child is a running second process.
 type child struct {
 	*testenv.Subprocess
-	meeting
+	exchangedInfo
 }
 
-// start runs a role and exchanges meetings with it.
+// start runs a role and exchanges exchangedInfo with it.
 func start(t testing.TB, role string, s *station, core string) *child {
 	t.Helper()
 	return run(t, command(role, core), s)
@@ -177,9 +177,9 @@ func run(t testing.TB, cmd *exec.Cmd, s *station) *child {
 	t.Helper()
 	c := &child{Subprocess: testenv.StartSubprocess(t, cmd)}
 	var err error
-	c.meeting, err = readMeeting(c.Out)
+	c.exchangedInfo, err = readInfo(c.Out)
 	require.NoError(t, err)
-	require.NoError(t, writeMeeting(c.In, s.meeting()))
+	require.NoError(t, writeInfo(c.In, s.exchangedInfo()))
 	c.Line(t) // it is connected
 	return c
 }
@@ -195,5 +195,5 @@ func pinChild() {
 func pin(core int) {
 	var set unix.CPUSet
 	set.Set(core)
-	_ = unix.SchedSetaffinity(0, &set) // a machine without that processor runs unpinned
+	_ = unix.SchedSetaffinity(0, &set) // a machine without that CPU runs unpinned
 }

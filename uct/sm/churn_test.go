@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// waysToPart are how a client and a server that has an EP to it end their relation.
-var waysToPart = []func(t testing.TB, s *station, e *EP, c *child){
+// disconnectOrders are the orders in which a client and a server with an EP to it disconnect.
+var disconnectOrders = []func(t testing.TB, s *station, e *EP, c *child){
 	func(t testing.TB, s *station, e *EP, c *child) { // the client first, in order
 		c.End(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return e.state == epFailed })
@@ -32,8 +32,8 @@ var waysToPart = []func(t testing.TB, s *station, e *EP, c *child){
 	},
 }
 
-// TestChurn_NothingGrows: a long-lived process has of peers that came and went what it had
-// after the first few: no descriptor, mapping, goroutine, link or control block more.
+// TestChurn_NothingGrows: after many peers have connected and disconnected, a process has no more descriptors, mappings,
+// goroutines, links and control blocks than after the first few.
 func TestChurn_NothingGrows(t *testing.T) {
 	s := openStation(t, Config{})
 	md := s.md.(*MD)
@@ -42,15 +42,15 @@ func TestChurn_NothingGrows(t *testing.T) {
 		return linksOf(md) == 0 && len(s.iface.in) == 0 && len(s.iface.links) == 0
 	}
 	round := func() {
-		for _, part := range waysToPart {
+		for _, part := range disconnectOrders {
 			c := start(t, roleEcho, s, "")
-			part(t, s, s.connect(t, c.meeting), c)
+			part(t, s, s.connect(t, c.exchangedInfo), c)
 			testenv.ProgressWithin(t, watchdog, idle)
 		}
 	}
 	round()
 	first := held(t)
-	for range testenv.Rounds(5, 1000/len(waysToPart)) {
+	for range testenv.Rounds(5, 1000/len(disconnectOrders)) {
 		round()
 	}
 	testenv.ProgressWithin(t, watchdog, func() bool { return held(t).atMost(first) }) // goroutines end

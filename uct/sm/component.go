@@ -24,7 +24,7 @@ const Name = "sm"
 // DeviceName is the name of the only device.
 const DeviceName = "memory"
 
-// New makes the component. cfg is for the memory domain, and for ifaces that are
+// New returns the component. cfg is used for the memory domain, and for ifaces that are
 // opened without a Config.
 func New(cfg Config) uct.Component { return &component{cfg: cfg} }
 
@@ -48,31 +48,31 @@ type MD struct {
 	attr      uct.MDAttr
 	tableSeg  *memfd.Segment
 	arenaSeg  *memfd.Segment
-	pages     string // of the arena, for people
+	pages     string // description of the pages of the arena
 	table     table
 	arena     *memfd.Arena
 	expedited bool
-	mapper    memfd.Mapper // of peers' tables and arenas
-	cookie    *uint64      // what peers read to make sure that they reach this process
+	mapper    memfd.Mapper // maps peers' tables and arenas
+	cookie    *uint64      // peers read it to verify that they access this process
 
 	users    base.Users
 	mu       sync.Mutex
-	controls [maxControls]int // users of each: its iface, and links that outlive it
-	mems     map[uint64]*Mem  // open, by key
+	controls [maxControls]int // number of users of each: its iface, and links that outlive it
+	mems     map[uint64]*Mem  // open Mems, by key
 	places   memop.Places
-	lastCtl  int                  // taken last
-	links    map[*inLink]struct{} // whose peers may be inside memory of this domain
-	closed   bool                 // the arena is not mapped any more
-	owner    guard.Owner          // of memory that peers are inside of
+	lastCtl  int                  // the control block that was reserved last
+	links    map[*inLink]struct{} // links whose peers may access memory of this domain
+	closed   bool                 // the arena is unmapped
+	owner    guard.Owner          // revokes memory that peers may access
 }
 
 var _ uct.MD = (*MD)(nil)
 
-// allocReach is a store to mapped memory. Other memory costs a system call, or the target
-// executes the operation: 1.2 to 2.5 us for a put of 8 bytes and a flush.
+// allocReach is the time of a store to mapped memory. For other memory, a put of 8 bytes and a flush take 1.2 to 2.5 us,
+// by a system call or by the target.
 const allocReach = 15 * time.Nanosecond
 
-// regReach is what a copy by the kernel costs, cross-memory attach (experiment 0087 in docs/perf).
+// regReach is the cost of cross-memory attach (experiment 0087 in docs/perf).
 var regReach = uct.Cost{Send: 1100 * time.Nanosecond, Bandwidth: 17e9}
 
 func openMD(name string, cfg Config) (_ *MD, err error) {
@@ -85,7 +85,7 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
 	md.owner.Links = &md.mu
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64, AllocReach: allocReach,
-		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // whatever the length; experiment 0087 in docs/perf
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // for any length; experiment 0087 in docs/perf
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -135,15 +135,15 @@ var resource = uct.Resource{Transport: Name, Device: DeviceName, Kind: uct.Devic
 // UnpackRKey implements uct.RKeyUnpacker.
 func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
 
-// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+// ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because an unpacked key uses no resources.
 func (md *MD) ReleaseRKey(uct.RKey) {}
 
 // keyMagic is "smem" in memory.
 const keyMagic = 0x6d656d73
 
-// takeControl reserves a control block for a new iface: the one that was free longest,
-// as peers of an earlier iface may be late to clear its armed bits.
-func (md *MD) takeControl() (uint32, error) {
+// reserveControl reserves a control block for a new iface: the one that was free for the longest time,
+// because late peers of an earlier iface may still clear armed bits.
+func (md *MD) reserveControl() (uint32, error) {
 	if err := md.users.Hold(); err != nil {
 		return 0, err
 	}
@@ -157,17 +157,17 @@ func (md *MD) takeControl() (uint32, error) {
 		}
 	}
 	md.users.Drop()
-	return 0, fmt.Errorf("%w: %d ifaces of this domain are open, as many as it can have: open another context for more workers", uct.ErrNoMemory, maxControls)
+	return 0, fmt.Errorf("%w: the limit of %d open ifaces of this domain is reached: open another context for more workers", uct.ErrNoMemory, maxControls)
 }
 
-func (md *MD) giveControl(i uint32) {
+func (md *MD) releaseControl(i uint32) {
 	md.mu.Lock()
 	md.controls[i]--
 	md.mu.Unlock()
 	md.users.Drop()
 }
 
-// Close implements uct.MD. What is in quarantine is the peers' alone from then on.
+// Close implements uct.MD. Memory in quarantine is unmapped here; only peers still map it.
 func (md *MD) Close() error {
 	if err := md.users.Close(md.release); err != nil {
 		return &ucs.OpError{TL: Name, Op: "close md", Err: err}
@@ -175,13 +175,13 @@ func (md *MD) Close() error {
 	return nil
 }
 
-// release gives back what a domain without ifaces and memory has.
+// release releases the resources of a domain without ifaces and memory.
 func (md *MD) release() error {
 	errs := md.closeLinks()
 	openDomains.Delete(md)
 	return errors.Join(errs, md.arenaSeg.Close(), md.tableSeg.Close())
 }
 
-// openDomains keeps domains that are open from the collector: a Mem whose Close was
-// forgotten is still in reach of peers.
+// openDomains prevents garbage collection of open domains: peers can still access a Mem that was not
+// closed.
 var openDomains sync.Map

@@ -14,8 +14,8 @@ import (
 )
 
 // Config tunes the transport. The zero value is ready to use. ArenaSize, HugeTLB,
-// FirstTouch and NUMANode belong to the memory domain, the rest to an iface. Peers need
-// not agree, but on SocketDir.
+// FirstTouch and NUMANode apply to the memory domain, the others to an iface. Only SocketDir must be
+// the same for peers.
 type Config struct {
 	FIFOSize       int            `env:"FIFO_SIZE" default:"256" doc:"Maximum number of messages in flight to one peer; 2 to 4096, rounded up to a power of two."`
 	SegSize        config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Maximum length of an active message including headers, in bytes; 256 to 64k."`
@@ -31,7 +31,7 @@ type Config struct {
 	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users whose processes may connect, in addition to the user of this process. They can then read and write all allocated memory."`
 }
 
-// UIDs are numbers of users.
+// UIDs are user ids.
 type UIDs []uint32
 
 // Grammar implements config.Value.
@@ -48,7 +48,7 @@ func (u UIDs) MarshalText() (text []byte, err error) {
 	return text, nil
 }
 
-// UnmarshalText reads what Grammar says; without a number it is the empty list.
+// UnmarshalText parses the format of Grammar; an empty text is an empty list.
 func (u *UIDs) UnmarshalText(text []byte) error {
 	var list UIDs
 	if len(text) == 0 {
@@ -73,8 +73,7 @@ const (
 	defaultSegs     = 64
 	defaultMaxPeers = 1024
 
-	// A peer whose machine runs many times more than it has processors for may take
-	// seconds to answer.
+	// On an overloaded machine a peer may need seconds to reply.
 	defaultConnectTimeout = 10 * time.Second
 
 	minFIFOSize = 2
@@ -112,7 +111,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// node is the NUMA node that was asked for, if one was.
+// node returns the configured NUMA node; ok is false if there is none.
 func (c *Config) node() (n int, ok bool, err error) {
 	if c.NUMANode == "" || c.NUMANode == "auto" {
 		return 0, false, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// small keeps tests from making the machine's memory their address space.
+// small limits the address space of tests.
 const testArena = config.MemSize(64 << 20)
 
 func openTestMD() (uct.MD, error) { return New(Config{ArenaSize: testArena}).OpenMD(Name) }
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) { ucttest.Test(t, harness()) }
 
-// registeredMD is the domain without its allocator: the suite then works on memory
-// of the heap, which peers cannot map.
+// registeredMD is the domain without its allocator: the suite then uses heap
+// memory, which peers cannot map.
 type registeredMD struct{ uct.MD }
 
 func (m registeredMD) Ext() *uct.MDExt {
@@ -51,7 +51,7 @@ func (m registeredMD) Ext() *uct.MDExt {
 	return &ext
 }
 
-// TestConformance_Registered goes the other ways to memory.
+// TestConformance_Registered runs the suite on registered memory.
 func TestConformance_Registered(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -9,20 +9,19 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// consumer is the receiving end of a ring. It belongs to the owner of the iface.
+// consumer is the receiving end of a ring. Only the owner of the iface uses it.
 // The peer may write anything at any time: every length and index is checked, and
 // message bytes may change while a handler reads them.
 type consumer struct {
-	// The next message shows in the word off bytes behind base: base are the slots; the
-	// word by which the dialer has said what it sends, before that; one that never
-	// changes, after the end. It does when the low half of the word is want. (One pointer
-	// to that word would need a write barrier for each message.)
+	// The word at base+off announces the next message when its lower half equals want. base points to the slots. Before
+	// begin it points to linkHeader.ready, after stop to a word that never changes.
+	// (A pointer to the word itself would need a GC write barrier for each message.)
 	base unsafe.Pointer
 	off  uintptr
 	want uint32
 
-	head   uint64  // messages taken
-	mask   uintptr // of off: the length of the ring in bytes, a power of two, less 1
+	head   uint64  // number of messages handled
+	mask   uintptr // mask of off: length of the ring in bytes, a power of two, minus 1
 	slots  unsafe.Pointer
 	hdr    *linkHeader
 	segs   unsafe.Pointer
@@ -31,10 +30,10 @@ type consumer struct {
 	begun  bool
 }
 
-// pollBatch is how many messages of one peer one Progress takes.
+// pollBatch limits the messages of one peer that one Progress handles.
 const pollBatch = 16
 
-// never is a word that shows no message.
+// never is a word that announces no message.
 var never atomic.Uint64
 
 func newConsumer(seg []byte) consumer {
@@ -42,10 +41,10 @@ func newConsumer(seg []byte) consumer {
 	return consumer{hdr: hdr, base: unsafe.Pointer(&hdr.ready), want: 1, slots: unsafe.Pointer(&seg[slotsOff]), segs: unsafe.Pointer(&seg[segsOff])}
 }
 
-// waiting reports whether there is something to look at.
+// waiting reports whether a message has arrived, or the dialer has set ready.
 func (c *consumer) waiting() bool { return uint32(c.slot().word.Load()) == c.want }
 
-// begin reads what the dialer says about the ring; false if that cannot be.
+// begin reads the dimensions of the ring that the dialer has written; valid is false if they are not possible.
 func (c *consumer) begin() (dialerControl uint32, valid bool) {
 	depth, segs, segLen := c.hdr.depth, c.hdr.segs, c.hdr.segLen
 	if depth == 0 || depth > maxSlots || depth&(depth-1) != 0 || segs > maxSegs || segLen > maxSegLen {
@@ -56,60 +55,60 @@ func (c *consumer) begin() (dialerControl uint32, valid bool) {
 	return c.hdr.dialerControl, true
 }
 
-// depth is the number of slots.
+// depth returns the number of slots.
 func (c *consumer) depth() int { return int((c.mask + 1) / slotLen) }
 
-// stop makes it never see a message again.
+// stop makes waiting return false for ever.
 func (c *consumer) stop() { c.base, c.off, c.want = unsafe.Pointer(&never), 0, 1 }
 
-// slot is where the next message shows: nothing but the word of it, unless base are the slots.
+// slot returns the slot of the next message. Before begin and after stop only its word is valid.
 func (c *consumer) slot() *slot { return (*slot)(unsafe.Add(c.base, c.off)) }
 
-// seen is called when a message shows, whose word is in slot s.
+// seen is called when a message has arrived. word is the word of slot s.
 func (c *consumer) seen(s *slot, word uint64) {
 	race.Acquire(unsafe.Pointer(&order))
 	s.claim(word)
 }
 
-// claim stores the word that is there again, which takes the line away from the sender's cache.
-// Without it the sender keeps a copy that it shares with this side. Its store to such a line, one
-// round later, waits until this side has given its copy up, and so do all stores behind it. A line
-// that the sender does not have is fetched ahead of the store (experiment 0073 in docs/perf).
+// claim stores the word again, which makes the cache line exclusive to this core.
+// Otherwise both caches share the line, and the sender's next store to it, one round later, waits until this
+// core has invalidated its copy, and later stores wait too. A line
+// that the sender does not have is prefetched before the store (experiment 0073 in docs/perf).
 func (s *slot) claim(word uint64) { mmio.StoreRelease64(unsafe.Pointer(&s.word), word) }
 
-// claimRest is claim for what is longer than firstLen.
+// claimRest is claim for the second line of a message of more than firstLen bytes.
 func (s *slot) claimRest() {
 	p := unsafe.Pointer(&s.data[firstLen])
 	mmio.StoreRelease64(p, *(*uint64)(p))
 }
 
-// next goes on to the next slot.
+// next advances to the next slot.
 func (c *consumer) next() {
 	c.head++
 	c.want++
 	c.off = (c.off + slotLen) & c.mask
 }
 
-// taken gives the slots up to here back.
-func (c *consumer) taken() {
+// returnSlots returns the slots of all handled messages to the sender.
+func (c *consumer) returnSlots() {
 	mmio.StoreRelease64(unsafe.Pointer(&c.hdr.head), c.head)
 }
 
-// deliver gives a message that is in a segment to its handler; false if the slot is not one.
+// deliver passes a message in a segment to its handler; false if the slot is malformed.
 func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
 	ref := *(*segRef)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
 	if word>>shiftKind != kindSeg || ref.seg >= c.count || int64(ref.len) > int64(c.segLen) {
 		return false
 	}
 	data := c.seg(ref.seg)[:ref.len:ref.len]
-	takeAway(data)
+	claimLines(data)
 	table.Handle(uint8(word>>shiftID), data, nil)
 	return true
 }
 
-// takeAway gets lines of a message for this core alone, as claim does, before they are read: one trip
-// for each, and the sender can fetch them again.
-func takeAway(data []byte) {
+// claimLines makes cache lines of a message exclusive to this core, as claim does, before they are read: that needs one
+// transfer for each line, and the sender can prefetch them later.
+func claimLines(data []byte) {
 	mmio.PrefetchWLines(unsafe.Pointer(unsafe.SliceData(data)), min(linesOf(len(data)), takeLines))
 }
 
@@ -117,8 +116,8 @@ func (c *consumer) seg(i uint32) []byte {
 	return bytesOf(c.segs, uintptr(i)*uintptr(c.segLen), c.segLen)
 }
 
-// giveBack tells the sender that the answer is in a segment.
-func (c *consumer) giveBack(i uint32) {
+// returnSegment returns a segment with a reply to the sender.
+func (c *consumer) returnSegment(i uint32) {
 	word := &c.hdr.returned[i]
 	mmio.StoreRelease32(unsafe.Pointer(word), word.Load()+1)
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// roleDenied is a process in a sandbox as containers have it: the kernel refuses
+// roleDenied is a process in a sandbox as in containers: the kernel forbids
 // cross-memory attach.
 const roleDenied = "denied"
 
-// workDenied writes to and reads from memory that the peer registered, and finds the
-// reason for the way it takes.
-func workDenied(s *station, m meeting) {
+// workDenied writes to and reads from registered memory of the peer, and checks Explain.
+func workDenied(s *station, m exchangedInfo) {
 	t := failNow{}
 	require.NoError(t, testenv.ForbidSyscalls(testenv.SyscallErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
 		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV))
@@ -47,8 +46,8 @@ func workDenied(s *station, m meeting) {
 	require.ErrorIs(t, err, cma.ErrForbidden)
 }
 
-// TestCMA_Denied: where the kernel refuses, the peer helps and Explain says why; and
-// who insists gets no iface.
+// TestCMA_Denied: if the kernel forbids cross-memory attach, the peer executes operations and Explain returns the
+// reason; with CMA=y, OpenIface fails.
 func TestCMA_Denied(t *testing.T) {
 	s := openStation(t, Config{})
 	require.NoError(t, s.mem.Close())

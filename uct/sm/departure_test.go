@@ -12,13 +12,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestIfaceClose_PeersAreTold: what waits for the peer and what comes later end with
-// the status of an orderly departure.
-func TestIfaceClose_PeersAreTold(t *testing.T) {
+// TestIfaceClose_FailsPeersGracefully: after the iface of the peer was closed, pending and later operations fail with
+// ErrPeerClosed.
+func TestIfaceClose_FailsPeersGracefully(t *testing.T) {
 	a, b := openStation(t, Config{CMA: config.No}), openStation(t, Config{})
 	var failures []error
 	a2 := &station{md: a.md, iface: a.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })}
-	e, key := a2.connect(t, b.meeting()), a.key(t, b.meeting())
+	e, key := a2.connect(t, b.exchangedInfo()), a.key(t, b.exchangedInfo())
 	w := &two{t: t, a: a, b: b}
 	mem, far := w.register(4096, uct.AccessAll)
 	c := newCompletion()
@@ -41,9 +41,9 @@ func TestIfaceClose_PeersAreTold(t *testing.T) {
 	a.close(t)
 }
 
-// TestDeparture_OfAProcess: one that ends after it has closed everything, and one that
-// is killed.
-func TestDeparture_OfAProcess(t *testing.T) {
+// TestProcess_ExitAndKill: the errors after a process has closed everything and exited, and after one
+// was killed.
+func TestProcess_ExitAndKill(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(c *child, t testing.TB)
@@ -57,7 +57,7 @@ func TestDeparture_OfAProcess(t *testing.T) {
 			var failures []error
 			other := &station{md: s.md, iface: s.open(t, func(_ uct.EP, err error) { failures = append(failures, err) }), mem: s.mem}
 			c := start(t, roleEcho, other, "")
-			e := other.connect(t, c.meeting)
+			e := other.connect(t, c.exchangedInfo)
 			tc.end(c, t)
 			testenv.ProgressWithin(t, watchdog, func() bool { other.iface.Progress(); return len(failures) > 0 })
 			assert.ErrorIs(t, failures[0], tc.want)

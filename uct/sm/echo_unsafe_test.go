@@ -15,16 +15,16 @@ import (
 
 // Message ids of the tests with two processes.
 const (
-	idEcho = 1 // answered with the same
+	idEcho = 1 // the reply is the same message
 	idSink = 2 // counted
 )
 
-// wordAt is an 8-byte word of memory that a peer writes to.
+// wordAt returns an 8-byte word of memory to which a peer writes.
 func wordAt(mem uct.Mem, off int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&mem.Bytes()[off]))
 }
 
-// echo answers messages.
+// echo replies to messages.
 type echo struct{ e *EP }
 
 func (h *echo) HandleAM(data []byte, _ uct.Desc) bool {
@@ -42,8 +42,8 @@ func (h *sink) HandleAM([]byte, uct.Desc) bool {
 	return false
 }
 
-// serveEcho answers messages, and puts to word 0 with a put to word 0 of the peer.
-func serveEcho(s *station, m meeting, in *bufio.Reader) {
+// serveEcho replies to messages, and to puts to word 0 with a put to word 0 of the peer.
+func serveEcho(s *station, m exchangedInfo, in *bufio.Reader) {
 	t := failNow{}
 	e := s.connect(t, m)
 	key := s.key(t, m)
@@ -76,9 +76,9 @@ func serveEcho(s *station, m meeting, in *bufio.Reader) {
 	require.NoError(t, e.Close())
 }
 
-// storm sends numbered messages until it is killed. After each it puts their number to
-// word 0 of the peer's memory: so many were acknowledged.
-func storm(s *station, m meeting) {
+// storm sends numbered messages until it is killed. After each message it puts its number to
+// word 0 of the peer's memory.
+func storm(s *station, m exchangedInfo) {
 	t := failNow{}
 	e, key := s.connect(t, m), s.key(t, m)
 	fmt.Println("ready")

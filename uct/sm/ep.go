@@ -9,24 +9,24 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// EP leads to an iface of this or another process. EPs of one iface that lead to the same
-// place share a link, and with it the order of their messages.
+// EP is a connection to an iface of this or another process. EPs of one iface to the same
+// peer share a link, and so the order of their messages.
 type EP struct {
 	*outLink
 	pending  base.PendingQueue
-	maxShort int  // bytes of a short put
-	maxGet   int  // bytes of a short get; negative: there is none
-	maxBcopy int  // bytes of a copied get
+	maxShort int  // limit of a short put in bytes
+	maxGet   int  // limit of a short get in bytes; negative if there are none
+	maxBcopy int  // limit of a bcopy get in bytes
 	fenced   bool // a fence waits for targetOps
 
 	iface  *Iface
 	state  epState
-	reason error // of the failure
+	reason error // error of a failed EP
 	ops    opQueue
 	base.Slot
 }
 
-// epState is how far a connection is.
+// epState is the state of a connection.
 type epState uint8
 
 const (
@@ -44,7 +44,7 @@ func (e *EP) Ops() *uct.Ops {
 	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Explain: e, Mapped: e, Map: e}
 }
 
-// NewEP implements uct.Iface. It connects at the first post. Errors: ErrInvalidAddr,
+// NewEP implements uct.Iface. The EP connects at the first post. Errors: ErrInvalidAddr,
 // ErrUnreachable.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	gid, err := peerGID(it.device, p.DeviceAddr, p.IfaceAddr)
@@ -66,23 +66,23 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e, nil
 }
 
-// ready reports whether a direct post is possible, in the usual case.
+// ready reports whether a direct post is possible; it is cheaper than postError.
 func (e *EP) ready() bool {
 	return e.hold.Load() == 0 && !e.fenced && !e.pending.Blocks()
 }
 
-// Check implements uct.Checker: the socket hangs up when the peer dies.
+// Check implements uct.Checker: the socket is closed when the peer dies.
 func (e *EP) Check(*uct.Completion) (bool, error) {
 	if e.hold.Load() == 0 {
 		return false, nil
 	}
-	return false, e.refused()
+	return false, e.postError()
 }
 
-// refused says why a post is not possible now, and starts to connect.
+// postError returns the reason why a post is not possible now. It dials if the EP is idle.
 //
 //go:noinline
-func (e *EP) refused() error {
+func (e *EP) postError() error {
 	switch e.state {
 	case epIdle:
 		e.dial()
@@ -94,7 +94,7 @@ func (e *EP) refused() error {
 	return uct.ErrNoResource
 }
 
-// fail makes the EP refuse work.
+// fail fails the EP.
 func (e *EP) fail(err error) {
 	e.reason = fmt.Errorf("%w: %w", uct.ErrEPFailed, err)
 	e.state = epFailed
@@ -104,7 +104,7 @@ func (e *EP) fail(err error) {
 	}
 }
 
-// detach ends what is under way with st and gives the link up. A completion may call it
+// detach completes operations in flight with st and removes the EP from its link. A completion may call it
 // again.
 func (e *EP) detach(st uct.Status) {
 	l := e.outLink
@@ -114,10 +114,10 @@ func (e *EP) detach(st uct.Status) {
 	e.outLink = unconnected
 	e.abandonPieces(l)
 	e.cancelOps(st)
-	l.leave(e)
+	l.removeEP(e)
 }
 
-// room reports whether every kind of post would find resources.
+// room reports whether every type of post has resources.
 func (e *EP) room() bool {
 	return e.hold.Load() == 0 && !e.fenced && e.tx.room() && e.ops.room()
 }
@@ -126,9 +126,9 @@ func (e *EP) room() bool {
 func (e *EP) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.state == epFailed || e.state == epClosed:
-		return e.refused()
+		return e.postError()
 	case e.state == epIdle, e.pending.Empty() && e.room():
-		return uct.ErrBusy // the first post is what connects
+		return uct.ErrBusy // the first post connects
 	}
 	e.iface.waits()
 	return e.iface.arb.Add(&e.pending, r)
@@ -137,8 +137,8 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // PurgePending implements uct.EP.
 func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
 
-// Fence implements uct.EP. What this side does itself is done; what the peer was
-// asked for has to end before anything else is posted, as that may be a direct access.
+// Fence implements uct.EP. Operations that this side executes are complete. Operations that the peer executes must
+// complete before the next post, which may be a direct access.
 func (e *EP) Fence() error {
 	if e.state == epFailed {
 		return e.reason

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// Two domains, usually of two processes: one allocates memory, the other one writes to it by its
-// key, and the first has no part in that.
+// Two domains, usually of two processes: one allocates memory, the other one writes to it with its
+// key, without CPU time of the first.
 func Example() {
 	near, far := must(sm.New(sm.Config{}).OpenMD("sm")), must(sm.New(sm.Config{}).OpenMD("sm"))
 	defer near.Close()
@@ -33,13 +33,13 @@ func Example() {
 		if err == nil {
 			break
 		}
-		if err != uct.ErrNoResource { // which it is until the peer's answer is there
+		if err != uct.ErrNoResource { // until the EP is connected
 			log.Fatal(err)
 		}
 		initiator.Progress()
 		target.Progress()
 	}
-	for must(ep.Flush(nil)) { // at the target when nothing is pending
+	for must(ep.Flush(nil)) { // when nothing is pending, the data has arrived at the target
 		initiator.Progress()
 	}
 	fmt.Printf("%s\n", mem.Bytes()[:5])

@@ -8,41 +8,41 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// exchange delays the first look for the next message while messages come alone, as in a
-// ping-pong. A look copies the cache line of the next message, which the peer must get back
-// before it can write: one hand-over more for each message. The delay is a number of PAUSE
-// instructions. It grows by one as long as the first look finds nothing. It has a bound, as two
-// sides that both delay wait for each other.
+// exchange delays the first poll for the next message while messages arrive one by one, as in a
+// ping-pong. A poll copies the cache line of the next message; the peer must get the line back
+// before it can write, which costs one more transfer for each message. The delay is a number of PAUSE
+// instructions. It grows by one as long as the first poll finds nothing. It is limited, because otherwise two
+// sides that both delay would wait for each other.
 type exchange struct {
-	idle   int // polls in which nothing happened, since a message came alone; or inProgress
-	found  int // how many these were at the latest poll
-	pauses int // PAUSEs before the first look
-	most   int // of these
-	hits   int // first looks that found one, since pauses was changed for that
+	idle      int // number of polls without an event since a single message; or inProgress
+	found     int // idle at the latest poll
+	pauses    int // PAUSEs before the first poll
+	maxPauses int // limit of pauses
+	hits      int // number of first polls that found a message, since the latest change of pauses
 }
 
 const (
-	// idlePolls is after how many polls in which nothing happened Progress pauses in each:
-	// some 500 ns, which is several ping-pongs of short messages between near processors.
+	// idlePolls is the number of polls without an event after which Progress pauses in each poll:
+	// about 500 ns, which is several ping-pongs of small messages between near CPUs.
 	idlePolls = 32
-	// soonPolls is up to how many such polls messages follow each other between near
-	// processors: some 200 ns. Where they take longer, delaying the look gains nothing.
+	// soonPolls is the maximum number of such polls between messages of near
+	// CPUs: about 200 ns. If messages take longer, a delay has no advantage.
 	soonPolls = 16
-	// inProgress is idle while Progress runs.
+	// inProgress is the value of idle while Progress runs.
 	inProgress = -1
-	// notSoon is what counts after messages that came together.
+	// notSoon is the value of idle after several messages in one poll.
 	notSoon = idlePolls
-	// enoughHits is after how many first looks that find a message the delay is shortened.
-	// With more, both sides wait ever longer for each other.
-	enoughHits = 2
-	// mostPauses and mostDelay bound by how much a first look is put off: about the time that a
-	// line takes between near processors. More was slower (experiment 0060 in docs/perf).
-	mostPauses = 4
-	mostDelay  = 80 * time.Nanosecond
+	// minHits is the number of first polls with a message after which the delay is reduced.
+	// With a larger number, both sides would delay more and more.
+	minHits = 2
+	// maxPauses and maxDelay limit the delay: about the time to transfer a
+	// cache line between near CPUs. Longer delays were slower (experiment 0060 in docs/perf).
+	maxPauses = 4
+	maxDelay  = 80 * time.Nanosecond
 )
 
-// wait delays the first look after a message that came alone. How many looks the message before
-// took decides whether the delay grows or shrinks. It panics if Progress runs already.
+// wait delays the first poll after a single message. The number of polls before the previous message
+// determines whether the delay grows or shrinks. It panics if Progress runs already.
 //
 //go:noinline
 func (x *exchange) wait() {
@@ -53,9 +53,9 @@ func (x *exchange) wait() {
 	case x.found > soonPolls:
 		x.pauses = 0
 	case x.found > 0:
-		x.pauses, x.hits = min(x.pauses+1, x.most), 0
+		x.pauses, x.hits = min(x.pauses+1, x.maxPauses), 0
 	default:
-		if x.hits++; x.hits >= enoughHits && x.pauses > 0 {
+		if x.hits++; x.hits >= minHits && x.pauses > 0 {
 			x.pauses, x.hits = x.pauses-1, 0
 		}
 	}
@@ -64,7 +64,7 @@ func (x *exchange) wait() {
 	}
 }
 
-// pauseBound is the bound in PAUSEs, which take 12 to 60 ns each. They are measured once in a
+// pauseBound returns the limit of pauses. A PAUSE takes 12 to 60 ns; it is measured once in a
 // process.
 var pauseBound = sync.OnceValue(func() int {
 	const count, tries = 256, 5
@@ -76,5 +76,5 @@ var pauseBound = sync.OnceValue(func() int {
 		}
 		least = min(least, time.Since(begin))
 	}
-	return int(min(mostPauses, mostDelay*count/max(least, 1)))
+	return int(min(maxPauses, maxDelay*count/max(least, 1)))
 })

@@ -8,10 +8,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestExchange: the first look is put off while messages follow each other and looks come too
-// early, by so much at most, and by less again when they find messages.
+// TestExchange: the delay of the first poll grows, up to a limit, while messages follow each other and first polls find
+// none, and shrinks when they find messages.
 func TestExchange(t *testing.T) {
-	x := exchange{idle: notSoon, most: 4}
+	x := exchange{idle: notSoon, maxPauses: 4}
 	waits := func(found int) int {
 		x.found = found
 		x.wait()
@@ -23,7 +23,7 @@ func TestExchange(t *testing.T) {
 		assert.Equal(t, min(i+1, 4), waits(found))
 	}
 	var lulls []int
-	for range 2*enoughHits + 1 {
+	for range 2*minHits + 1 {
 		lulls = append(lulls, waits(0))
 	}
 	assert.Equal(t, []int{4, 3, 3, 2, 2}, lulls)
@@ -31,8 +31,8 @@ func TestExchange(t *testing.T) {
 	assert.Zero(t, waits(notSoon))
 }
 
-// TestExchange_WhatProgressTells: messages that come alone, together, and late.
-func TestExchange_WhatProgressTells(t *testing.T) {
+// TestExchange_IdleCounts: idle after single messages, several messages, and late messages.
+func TestExchange_IdleCounts(t *testing.T) {
 	w := openTwo(t, Config{})
 	got := 0
 	assert.NoError(t, w.b.iface.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { got++; return false })))
@@ -56,7 +56,7 @@ func TestExchange_WhatProgressTells(t *testing.T) {
 	deliver(1, 3)
 	assert.Equal(t, 3, x.found)
 	deliver(1, 2)
-	assert.Equal(t, min(1, x.most), x.pauses, "three were empty before the message of before")
+	assert.Equal(t, min(1, x.maxPauses), x.pauses, "three were empty before the message of before")
 	deliver(2, 0)
 	assert.Equal(t, notSoon, x.idle, "two at once are no exchange")
 	pauses := x.pauses

@@ -8,14 +8,14 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// Reasons not to use cross-memory attach that come before asking the kernel.
+// Reasons not to use cross-memory attach that are known without a system call.
 var (
 	errCMAOff = fmt.Errorf("%w by configuration", cma.ErrForbidden)
 	errCMAPid = fmt.Errorf("%w: the peer is in another pid namespace", cma.ErrForbidden)
 )
 
-// probe finds out, by doing it, whether this process may reach the peer's private
-// memory.
+// probe sets cmaErr: it tries whether this process can access the peer's memory by cross-memory
+// attach.
 func (l *outLink) probe() {
 	switch h := l.table.header(); {
 	case l.it.cfg.CMA == config.No:
@@ -27,25 +27,26 @@ func (l *outLink) probe() {
 	}
 }
 
-// Explain implements uct.Explainer: how peers meet, of what allocated memory is, and
-// how registered memory is reached as far as that does not depend on the peer.
+// Explain implements uct.Explainer: the type of the sockets, the pages of allocated memory, and
+// the method of access to registered memory, as far as it does not depend on the peer.
 func (it *Iface) Explain() string {
-	way := "cross-memory attach where the peer can be attached to"
+	method := "cross-memory attach where the peer can be attached to"
 	if err := it.md.attachable(it.cfg.CMA); err != nil {
-		way = "the peer helps in its progress: " + err.Error()
+		method = "the peer helps in its progress: " + err.Error()
 	}
-	return fmt.Sprintf("sockets: %s; allocated memory: %s; registered memory: %s", it.place(), it.md.pages, way)
+	return fmt.Sprintf("sockets: %s; allocated memory: %s; registered memory: %s", it.socketPlace(), it.md.pages, method)
 }
 
-// place is where the socket is.
-func (it *Iface) place() string {
+// socketPlace describes where the sockets are.
+func (it *Iface) socketPlace() string {
 	if it.cfg.SocketDir != "" {
 		return "files in " + it.cfg.SocketDir
 	}
 	return "abstract, in the network namespace"
 }
 
-// attachable reports why this process may not even attach to itself, if so.
+// attachable returns an error if cross-memory attach is off or forbidden for all peers: it tries to attach to this
+// process.
 func (md *MD) attachable(wanted config.Ternary) error {
 	if wanted == config.No {
 		return errCMAOff
@@ -54,8 +55,7 @@ func (md *MD) attachable(wanted config.Ternary) error {
 	return vec.Probe(os.Getpid(), addrOf(md.cookie), *md.cookie)
 }
 
-// Explain implements uct.Explainer: how memory of the peer that is registered, not
-// allocated, is reached.
+// Explain implements uct.Explainer: the method of access to registered memory of the peer.
 func (e *EP) Explain() string {
 	switch {
 	case e.state != epUp:

@@ -21,7 +21,7 @@ import (
 
 const watchdog = testenv.Watchdog
 
-// open opens a second iface on the domain of s, which is told of errors.
+// open opens a second iface on the domain of s, with OnError.
 func (s *station) open(t testing.TB, onError func(uct.EP, error)) *Iface {
 	it, err := s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, OnError: onError})
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 	it := s.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })
 	other := &station{md: s.md, iface: it, mem: s.mem}
 	c := start(t, roleEcho, other, "")
-	e := other.connect(t, c.meeting)
+	e := other.connect(t, c.exchangedInfo)
 	c.Kill(t)
 	from := time.Now()
 	testenv.ProgressWithin(t, watchdog, func() bool {
@@ -59,21 +59,21 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 	s.close(t)
 }
 
-// TestPeerKilled_WakesASleeper: the hang-up is an event. Nobody polls, and no timer
-// runs.
-func TestPeerKilled_WakesASleeper(t *testing.T) {
+// TestPeerKilled_WakesSleeper: the end of the socket is an event, without polling and
+// timers.
+func TestPeerKilled_WakesSleeper(t *testing.T) {
 	s := openStation(t, Config{})
 	var failure error
 	other := &station{md: s.md, iface: s.open(t, func(_ uct.EP, err error) { failure = err }), mem: s.mem}
 	c := start(t, roleEcho, other, "")
-	e := other.connect(t, c.meeting)
+	e := other.connect(t, c.exchangedInfo)
 	for other.iface.Arm(uct.EventRecv|uct.EventSendComp) == uct.ErrBusy {
 		other.iface.Progress()
 	}
 	require.False(t, other.iface.EventPending())
 	require.NoError(t, c.Process.Kill())
 	sleep(t, other.iface)
-	for failure == nil { // the link from there may have ended first
+	for failure == nil { // the inbound link may have ended first
 		other.iface.Progress()
 		if failure == nil && other.iface.Arm(uct.EventRecv) == nil {
 			sleep(t, other.iface)
@@ -121,9 +121,9 @@ func (o *whole) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// TestStorm kills senders at random points. Another sender goes on all the time and
-// loses nothing; what was acknowledged to the dead has arrived, whole and in order; and
-// in the end nothing is left of them: no file, no socket, no descriptor.
+// TestStorm: senders are killed at random points. Another sender loses no
+// message; messages of the killed senders before their last put have arrived, complete and in order; and
+// no file, socket or descriptor of them remains.
 func TestStorm(t *testing.T) {
 	kills := testenv.Rounds(20, 1000)
 	files := shmFiles(t)
@@ -132,7 +132,7 @@ func TestStorm(t *testing.T) {
 	const idSteady = 3
 	got := &whole{t: t}
 	require.NoError(t, s.iface.SetAMHandler(idSteady, got))
-	e := steady.connect(t, s.meeting())
+	e := steady.connect(t, s.exchangedInfo())
 	sent := uint64(0)
 	round := func() {
 		for e.AMShort(idSteady, sent, nil) == nil {
@@ -191,7 +191,7 @@ func shmFiles(t testing.TB) []string {
 	return names
 }
 
-// TestManyPeers goes through both ways to find messages, and back.
+// TestManyPeers: messages arrive with and without attention words, while the number of peers grows and shrinks.
 func TestManyPeers(t *testing.T) {
 	const peers, each = 3 * attentionMin, 200
 	s := openStation(t, Config{})
@@ -206,7 +206,7 @@ func TestManyPeers(t *testing.T) {
 	var eps [peers]*EP
 	for i := range peers {
 		ifaces[i] = s.open(t, nil)
-		eps[i] = (&station{md: s.md, iface: ifaces[i]}).connect(t, s.meeting())
+		eps[i] = (&station{md: s.md, iface: ifaces[i]}).connect(t, s.exchangedInfo())
 		require.NoError(t, eps[i].AMShort(idSink, uint64(i)<<32, nil))
 	}
 	var sent [peers]uint64
@@ -244,8 +244,8 @@ func sleep(t testing.TB, it *Iface) {
 	require.True(t, testenv.Readable(t, it.EventFD(), watchdog), "slept for good")
 }
 
-// TestWake has a sleeper and a sender that keeps it just awake, by turns: a wake-up
-// that is lost shows as a sleep without end.
+// TestWake_NothingIsLost: a receiver sleeps and a sender wakes it in turns; a lost wake-up
+// would be a sleep without end.
 func TestWake_NothingIsLost(t *testing.T) {
 	w := openTwo(t, Config{})
 	rounds := testenv.Rounds(500, 20_000)

@@ -4,11 +4,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// What a call has accepted is in the peer's memory or in the ring, from where it is
-// delivered even if this process dies: flushing waits for targetOps only.
+// An accepted put is in the peer's memory, and an accepted message is in the ring, from where it is
+// delivered even if this process dies. So a flush only waits for targetOps.
 
-// Flush implements uct.EP. ErrNoResource also when the peer has gone and Progress has not failed
-// the EP yet: what was put since has reached nobody.
+// Flush implements uct.EP. It also returns ErrNoResource if the peer is gone and Progress has not failed
+// the EP yet, because later puts have not reached the peer.
 func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	switch e.state {
 	case epFailed:
@@ -34,12 +34,11 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	return true, nil
 }
 
-// barrier makes all stores visible to every CPU before it returns. The word belongs to the
-// iface: one that all ifaces of a process have in common is a cache line that goes from CPU to
-// CPU with each flush.
+// barrier makes all stores visible to every CPU before it returns. Each iface has its own
+// word, because a cache line that all ifaces of a process share would move between CPUs with each flush.
 func (it *Iface) barrier() { it.fence.Add(1) }
 
-// flushAll is Iface.Flush. ErrNoResource also where EP.Flush of one EP returns it.
+// flushAll is Iface.Flush. It returns ErrNoResource if EP.Flush of one EP does.
 func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
 	if it.events.Load()&eventPosted != 0 && it.anyLost() {
 		return false, uct.ErrNoResource
@@ -71,7 +70,7 @@ func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
 	return true, nil
 }
 
-// anyLost reports that a peer has gone and Progress has not failed its EPs yet.
+// anyLost reports whether a peer is gone and Progress has not failed its EPs yet.
 func (it *Iface) anyLost() bool {
 	for _, l := range it.links {
 		if l.isLost() {
@@ -81,9 +80,9 @@ func (it *Iface) anyLost() bool {
 	return false
 }
 
-// collect takes answers on all EPs. Completions may close EPs, whose places in the
-// list those at its end take: it goes backwards, so that none is missed. What
-// completions post sets opsWait.
+// collect handles replies for all EPs. A completion may close an EP; then the last EP of the
+// list moves to its index, so the loop runs backwards to miss none. Completions that
+// post operations set opsWait.
 func (it *Iface) collect() (n int) {
 	it.opsWait = false
 	for i := it.open.Len() - 1; i >= 0; i-- {

@@ -71,8 +71,8 @@ func openHostile(t testing.TB) *hostile {
 	return &hostile{s, l, seg.Bytes(), headerOf(seg.Bytes())}
 }
 
-// FuzzLink lets a peer write whatever it wants: header, slots, requests. Nothing
-// panics, handlers get slices inside the segment, and memory that no key names does
+// FuzzLink: whatever a peer writes to the header, slots and requests, nothing
+// panics, handlers get slices of the segment, and memory without a valid key does
 // not change.
 func FuzzLink(f *testing.F) {
 	h := openHostile(f)
@@ -113,7 +113,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// TestConsumer_Stopped: a consumer that was stopped sees no message, whatever its peer writes.
+// TestConsumer_Stopped: a stopped consumer sees no message, whatever its peer writes.
 func TestConsumer_Stopped(t *testing.T) {
 	h := openHostile(t)
 	h.hdr.depth, h.hdr.segs, h.hdr.segLen = 4, 1, 64
@@ -137,8 +137,8 @@ func TestConsumer_Stopped(t *testing.T) {
 	assert.False(t, c.waiting())
 }
 
-// TestDrain_Ends: a ring that fills while it is emptied, by somebody who has it mapped
-// after its owner is gone, does not hold Progress up.
+// TestDrain_Ends: Progress returns although another process, which still maps the ring of a dead peer, fills it while it is
+// drained.
 func TestDrain_Ends(t *testing.T) {
 	h := openHostile(t)
 	const depth = 64
@@ -161,8 +161,8 @@ func TestDrain_Ends(t *testing.T) {
 	assert.Less(t, n, depth+2*pollBatch)
 }
 
-// TestAttentionAt_RefusesLies: an acceptor may claim any word.
-func TestAttentionAt_RefusesLies(t *testing.T) {
+// TestAttentionAt_InvalidIndex: an index from the acceptor may be out of range.
+func TestAttentionAt_InvalidIndex(t *testing.T) {
 	var c control
 	assert.Same(t, &c.attention[maxPeers-1], attentionAt(&c, maxPeers-1))
 	assert.Nil(t, attentionAt(&c, maxPeers))
@@ -170,7 +170,7 @@ func TestAttentionAt_RefusesLies(t *testing.T) {
 	assert.Nil(t, attentionAt(nil, 0))
 }
 
-// FuzzTable lets the owner of a table lie: what it says never leads outside the
+// FuzzTable: whatever the owner of a table writes, accesses are inside the
 // mapping of its arena.
 func FuzzTable(f *testing.F) {
 	arena, err := memfd.Create("arena", controlLen+1<<20, memfd.PeersWrite)
@@ -201,7 +201,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// TestLayout pins what peers of another build rely on.
+// TestLayout: the layout that peers of other builds use does not change.
 func TestLayout(t *testing.T) {
 	assert.EqualValues(t, 128, unsafe.Offsetof(linkHeader{}.ready))
 	assert.EqualValues(t, 256, unsafe.Offsetof(linkHeader{}.head))

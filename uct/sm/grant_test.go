@@ -13,16 +13,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// allocate makes memory that the other side maps, with these rights, at the end of what is
-// allocated there.
+// allocate allocates memory with the given rights on the other side.
 func (w *two) allocate(n int, access uct.Access) (uct.Mem, uct.RKey) {
 	mem, err := w.b.md.Ext().Alloc.Alloc(n, access)
 	require.NoError(w.t, err)
 	return mem, uct.RKey(handle(mem))
 }
 
-// TestGrant: what was found out about a region is good for that key, its range and its
-// rights, and as long as it is not closed.
+// TestGrant: a grant is valid only for its key, range and
+// rights, and until the memory is closed.
 func TestGrant(t *testing.T) {
 	w := openTwo(t, Config{})
 	word := []byte("12345678")
@@ -37,7 +36,7 @@ func TestGrant(t *testing.T) {
 	for _, tc := range []struct {
 		mem          uct.Mem
 		key, another uct.RKey
-		do, refused  func(addr uint64, key uct.RKey) error
+		do, rejected func(addr uint64, key uct.RKey) error
 	}{
 		{readable, readKey, writeKey, get, put},
 		{writable, writeKey, readKey, put, get},
@@ -49,7 +48,7 @@ func TestGrant(t *testing.T) {
 		for _, addr := range []uint64{first - 1, last + 1, first + n, 0, ^uint64(0)} {
 			assert.Equal(t, ucs.ErrRemoteAccess, tc.do(addr, tc.key), "%#x", addr)
 		}
-		assert.Equal(t, ucs.ErrRemoteAccess, tc.refused(first, tc.key), "no such right")
+		assert.Equal(t, ucs.ErrRemoteAccess, tc.rejected(first, tc.key), "no such right")
 		assert.Equal(t, ucs.ErrRemoteAccess, tc.do(first, tc.another), "of the other region")
 		require.NoError(t, tc.do(first, tc.key))
 		require.NoError(t, tc.mem.Close())
@@ -59,8 +58,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestGrant_Short: a region that is shorter than a word has no place for one, and bytes of it
-// can be reached all the same.
+// TestGrant_Short: a region of fewer than 8 bytes can be accessed, but not by 8 bytes.
 func TestGrant_Short(t *testing.T) {
 	w := openTwo(t, Config{})
 	word, buf := []byte("12345678"), make([]byte, wordLen)
@@ -78,9 +76,8 @@ func TestGrant_Short(t *testing.T) {
 	}
 }
 
-// TestGrant_GivenUp: an EP that was closed does not write to the region of the latest access,
-// which is not mapped any more, and its link does not keep it.
-func TestGrant_GivenUp(t *testing.T) {
+// TestGrant_ClosedEP: a closed EP does not write to the region of its latest access, which is unmapped.
+func TestGrant_ClosedEP(t *testing.T) {
 	w := openTwo(t, Config{})
 	mem, key := w.allocate(4096, uct.AccessAll)
 	word := []byte("12345678")
@@ -95,8 +92,8 @@ func TestGrant_GivenUp(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestGrant_PeerGone: a put of a word does not ask whether the peer is there. A flush does, and ends
-// with the reason when Progress has failed the EP.
+// TestGrant_PeerGone: a put of 8 bytes does not check whether the peer is alive. A flush does, and returns
+// the reason when Progress has failed the EP.
 func TestGrant_PeerGone(t *testing.T) {
 	w := openTwo(t, Config{})
 	word := []byte("12345678")
@@ -105,7 +102,7 @@ func TestGrant_PeerGone(t *testing.T) {
 	pending, err := w.ab.Flush(nil)
 	require.NoError(t, err)
 	require.False(t, pending)
-	w.ab.lost()
+	w.ab.markLost()
 	require.NoError(t, w.ab.PutShort(word, mem.Addr(), key))
 	_, err = w.ab.Flush(nil)
 	assert.Equal(t, uct.ErrNoResource, err)
@@ -124,8 +121,8 @@ func TestGrant_PeerGone(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestGetMapped: what is mapped is read in the call, also what the peer has allocated since and what
-// takes several visits; what the key does not open is not.
+// TestGetMapped: mapped memory is read in the call, also memory that the peer has allocated since, and in
+// several visits. It fails without the access right.
 func TestGetMapped(t *testing.T) {
 	w := openTwo(t, Config{})
 	small, smallKey := w.allocate(4096, uct.AccessRemoteRead)
@@ -151,7 +148,7 @@ func TestGetMapped(t *testing.T) {
 	require.NoError(t, small.Close())
 }
 
-// TestGrant_ArenaGrows: what was mapped is mapped elsewhere when there is more of it.
+// TestGrant_ArenaGrows: the grant is updated when the arena is mapped at another address.
 func TestGrant_ArenaGrows(t *testing.T) {
 	w := openTwo(t, Config{})
 	word := []byte("12345678")
@@ -168,9 +165,9 @@ func TestGrant_ArenaGrows(t *testing.T) {
 	require.NoError(t, small.Close())
 }
 
-// TestAttach_PeerGoesMeanwhile: what was read when the peer had gone may be another process's, which
-// has the pid now: such a get has not ended well.
-func TestAttach_PeerGoesMeanwhile(t *testing.T) {
+// TestCMA_PeerDiesDuringGet: if the peer dies, another process may have its pid and a get may read its memory: such a get
+// does not succeed.
+func TestCMA_PeerDiesDuringGet(t *testing.T) {
 	needCMA(t)
 	w := openTwo(t, Config{})
 	const n = 16 * visitMax
@@ -183,7 +180,7 @@ func TestAttach_PeerGoesMeanwhile(t *testing.T) {
 			for _, region := w.ab.guard.Visits(); region != regionOf(uint64(key)) && !over.Load(); _, region = w.ab.guard.Visits() {
 				runtime.Gosched()
 			}
-			w.ab.lost()
+			w.ab.markLost()
 			last <- w.ab.visits()
 		}()
 		_, err := w.ab.GetZcopy([]uct.IOV{{Buf: buf}}, mem.Addr(), key, nil)

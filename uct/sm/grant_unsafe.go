@@ -9,38 +9,38 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// visitMax is how many bytes a visit is for at most, so that closing the memory
-// waits for 0.4 ms of copying, and a little more on a busy machine, not for a whole
-// operation of up to maxZcopy. A system call for as much costs 0.3 % of the copy.
+// visitMax limits the bytes of one visit, so that closing the memory
+// waits for about 0.4 ms of copying, and not for a whole
+// operation of up to maxZcopy. One system call for each visit costs 0.3 % of the copy.
 const visitMax = 4 << 20
 
-// regionOf is the region of a key in guard words.
+// regionOf returns the region of a key in guard words.
 func regionOf(key uint64) uint64 { return key & memop.KeyIndexMask }
 
-// enter begins a visit to the region of key, and returns what ends it. The link has one at a time.
+// enter begins a visit to the region of key, and returns the argument for guard.Leave, which ends it. The link has one
+// visit at a time.
 func (l *outLink) enter(key uint64) (idle uint64) { return l.guard.Enter(regionOf(key), l.fullBarrier) }
 
-// grant is what the table said of the region of the latest access, so that the next one
-// compares instead of looking it up. While a key is shown nothing of its entry changes, and
-// keys are random: the word of the key is all that an access looks at again, with its guard
-// up. What a peer that lies has shown was checked against what is mapped.
+// grant caches the table entry of the region of the latest access. While a key is in the table, its
+// entry does not change, and keys are random. So an access only compares the key in the table again, after it has set its
+// guard. The span was checked against the mapping, because a peer may write a false entry.
 type grant struct {
 	key    uint64
-	shown  *atomic.Uint64 // of the entry: the key, as long as it is valid
+	shown  *atomic.Uint64 // the key in the table entry; another value when the key is invalid
 	access uct.Access
 	guard.Span
 
-	// A word may be written, or read, at this many places, from the first byte on: one
-	// comparison tells that the access is allowed and the range is in the region. None while
-	// nothing is mapped, and where the guard takes a full barrier.
+	// Number of offsets, from 0, at which wordLen bytes may be written or read: one
+	// comparison checks the access right and the range. 0 while
+	// nothing is mapped, and if the guard needs a full barrier.
 	writes, reads uint64
 }
 
-// noGrant allows nothing.
+// noGrant permits no access.
 var noGrant = grant{shown: &never}
 
-// find returns where n bytes at raddr are mapped; nil if they are not all in the region, or
-// the access is not allowed. The guard is up.
+// find returns the mapped address of the n bytes at raddr; nil if they are not in the region, or
+// the access is not permitted. The guard is set.
 func (g *grant) find(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	if shown := g.shown.Load(); shown != key || g.key != key || g.access&need == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (g *grant) find(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	return g.At(raddr, n)
 }
 
-// words sets at how many places words are.
+// words sets writes and reads.
 func (g *grant) words() {
 	if g.Len < wordLen {
 		return
@@ -62,5 +62,5 @@ func (g *grant) words() {
 	}
 }
 
-// wordLen is the length in bytes of what most short accesses are for.
+// wordLen is the most frequent length of short accesses, in bytes.
 const wordLen = 8

@@ -21,22 +21,22 @@ import (
 
 // Iface is an open sm transport.
 type Iface struct {
-	in        []*inLink // peers, polled in turn
-	ctl       *control
-	events    atomic.Uint32 // nonzero: Progress has more to do than to poll; event bits
-	marked    bool          // peers mark their attention words
-	lookAtAll bool
-	exchange  exchange
-	opsWait   bool // some EP may have targetOps
-	sleeps    int  // in a row, each within oftenWithin of the one before
-	lastSleep time.Time
-	fence     atomic.Uint32 // of barrier
-	byIndex   []*inLink
-	arb       base.Arbiter
-	handlers  base.AMTable
-	open      base.List[*EP]
-	groups    base.FlushGroups
-	links     map[portGID]*outLink // by peer; dialed or up
+	in          []*inLink // peers, polled in turn
+	ctl         *control
+	events      atomic.Uint32 // event bits; not 0 if Progress must do more than poll
+	marked      bool          // peers set their attention words
+	pollAllNext bool
+	exchange    exchange
+	opsWait     bool // some EP may have targetOps
+	sleeps      int  // number of sleeps, each within oftenWithin of the previous one
+	lastSleep   time.Time
+	fence       atomic.Uint32 // used by barrier
+	byIndex     []*inLink
+	arb         base.Arbiter
+	handlers    base.AMTable
+	open        base.List[*EP]
+	groups      base.FlushGroups
+	links       map[portGID]*outLink // by peer; dialed or up
 
 	md        *MD
 	cfg       Config
@@ -49,12 +49,12 @@ type Iface struct {
 	armed     uint32 // state as of the last Arm
 	port      *attach.Port
 	undo      cleanup.Stack
-	malformed stats.Counter // links ended because of what the peer wrote
+	malformed stats.Counter // links that failed because the peer wrote invalid data
 	closed    bool
 	dials     sync.WaitGroup
 
-	mu       sync.Mutex // of what other goroutines touch:
-	fresh    []*inLink  // accepted, not polled yet
+	mu       sync.Mutex // protects the fields that other goroutines use:
+	fresh    []*inLink  // accepted links that are not polled yet
 	dialed   []dialed
 	attnUsed []bool
 	closing  bool
@@ -86,7 +86,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
 	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
-		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, most: pauseBound()}}
+		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, maxPauses: pauseBound()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, it.undo.Run())
@@ -95,10 +95,10 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	if it.device, err = deviceAddr(cfg.SocketDir); err != nil {
 		return nil, err
 	}
-	if it.ctlIndex, err = md.takeControl(); err != nil {
+	if it.ctlIndex, err = md.reserveControl(); err != nil {
 		return nil, err
 	}
-	it.undo.Add(func() error { md.giveControl(it.ctlIndex); return nil })
+	it.undo.Add(func() error { md.releaseControl(it.ctlIndex); return nil })
 	it.ctl = controlAt(md.arenaSeg.Bytes(), it.ctlIndex)
 	it.resetControl()
 	if it.waker, err = attach.NewWaker(); err != nil {
@@ -108,7 +108,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	return it, it.listen()
 }
 
-// resetControl clears what peers of an earlier iface have left.
+// resetControl clears bits that peers of an earlier iface have set.
 func (it *Iface) resetControl() {
 	it.ctl.state.Store(0)
 	if !it.md.expedited {
@@ -156,7 +156,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 		DeviceAddrLen: deviceAddrLen,
 		IfaceAddrLen:  ifaceAddrLen,
 	}
-	if cfg.CMA == config.Yes { // then whatever a key allows can be read at once
+	if cfg.CMA == config.Yes { // all memory can be read without the peer
 		attr.Caps |= uct.CapGetShort
 		attr.Get.MaxShort = seg
 	}
@@ -164,8 +164,8 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 	return attr
 }
 
-// costs are what experiment 0089 in docs/perf has for two processes whose processors share a cache. A
-// message of which the copy counts is copied twice.
+// costs returns the costs of experiment 0089 in docs/perf for two processes whose CPUs share a cache. Large
+// messages are copied twice.
 func costs() (cs uct.Costs) {
 	const bw = 50e9
 	cs.Set(uct.Cost{Send: 8, Recv: 8, Latency: 48, Bandwidth: bw, SharedBandwidth: bw}, uct.AMShort)
@@ -196,8 +196,8 @@ func (it *Iface) AddStats(n *stats.Node) {
 	n.Add("domain_quarantined_bytes", &it.md.owner.QuarantinedBytes)
 }
 
-// Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
-// again at once would take the line away from the peer that is about to write it. See exchange.
+// Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: an immediate second poll
+// would take the cache line from the peer that is about to write it. See exchange.
 func (it *Iface) Progress() (n int) {
 	if it.exchange.idle <= 0 {
 		it.exchange.wait()
@@ -206,7 +206,7 @@ func (it *Iface) Progress() (n int) {
 	if it.marked {
 		n = it.pollMarked()
 	} else {
-		for i := 0; i < len(it.in); i++ { // as pollAll, which a call would cost
+		for i := 0; i < len(it.in); i++ { // repeats pollAll, because a call would cost time
 			if l := it.in[i]; l.rx.waiting() {
 				n += l.poll()
 			}
@@ -231,13 +231,13 @@ func (it *Iface) Progress() (n int) {
 // Bits of Iface.events.
 const (
 	eventPosted = 1 << iota // another goroutine has posted an event
-	eventWaits              // operations or requests may wait, since waits was called
+	eventWaits              // operations or pending requests may wait; set by waits
 )
 
-// waits has Progress look for operations and requests that wait.
+// waits makes Progress check operations and pending requests.
 func (it *Iface) waits() { it.events.Or(eventWaits) }
 
-// runDeferred does what is left to do besides polling.
+// runDeferred handles events, replies and pending requests.
 //
 //go:noinline
 func (it *Iface) runDeferred() (n int) {
@@ -256,10 +256,10 @@ func (it *Iface) runDeferred() (n int) {
 	return n
 }
 
-// handleEvents does what the events are for that other goroutines have posted.
+// handleEvents handles the events that other goroutines have posted.
 func (it *Iface) handleEvents() int {
 	it.events.And(^uint32(eventPosted))
-	it.adopt()
+	it.addNewLinks()
 	n := it.dropLost()
 	it.mu.Lock()
 	list := it.dialed
@@ -297,7 +297,7 @@ func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	return true, ""
 }
 
-// Close implements uct.Iface. Messages that were not delivered are dropped.
+// Close implements uct.Iface. It drops messages that were not delivered.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -311,8 +311,8 @@ func (it *Iface) Close() error {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
 	for _, l := range append(it.in, it.fresh...) {
-		l.rx.hdr.left.Store(1) // pairs with the load in EP.whyGone, after the hang-up
-		it.forget(l)
+		l.rx.hdr.closed.Store(1) // pairs with the load in EP.whyGone, after the hang-up
+		it.dropLink(l)
 	}
 	it.in, it.fresh = nil, nil
 	errs = errors.Join(errs, it.port.Close())

@@ -13,19 +13,19 @@ import (
 
 // inLink is a peer that sends to this iface.
 type inLink struct {
-	rx      consumer
-	it      *Iface
-	ctl     *control       // the peer's; nil until it has said which
-	look    *atomic.Uint32 // what says whether to wake the peer when slots are free: its state, or alwaysLook
-	wakeFD  int            // the peer's
-	attnIdx int
-	in      *attach.Inbound
-	down    atomic.Bool // the peer has hung up or is dead
-	bad     bool        // it wrote nonsense
-	left    bool        // the iface has let go of it; with md.mu
+	rx          consumer
+	it          *Iface
+	ctl         *control       // control block of the peer; nil until begin
+	senderState *atomic.Uint32 // state of the peer, checked when slots are free; or alwaysWake
+	wakeFD      int            // wakes the peer
+	attnIdx     int
+	in          *attach.Inbound
+	down        atomic.Bool // the peer has disconnected or is dead
+	malformed   bool        // the peer wrote invalid data
+	released    bool        // the iface has released the link; under md.mu
 }
 
-// Present implements guard.Peer. md.mu is held, so that a link of md.links stays mapped.
+// Present implements guard.Peer. md.mu is locked, so that links in md.links are not unmapped.
 func (l *inLink) Present() bool {
 	_, open := l.it.md.links[l]
 	return open && !l.down.Load()
@@ -34,8 +34,8 @@ func (l *inLink) Present() bool {
 // PID implements guard.Peer.
 func (l *inLink) PID() int { return l.in.PeerPID }
 
-// accept takes a new link over. It runs on a goroutine of the port, before the peer
-// learns that it is connected.
+// accept adds a new link. It runs on a goroutine of the port, before the peer
+// is connected.
 func (it *Iface) accept(in *attach.Inbound) error {
 	seg := in.Seg.Bytes()
 	l := &inLink{it: it, in: in, wakeFD: in.WakeFD, rx: newConsumer(seg)}
@@ -48,8 +48,8 @@ func (it *Iface) accept(in *attach.Inbound) error {
 	it.attnUsed[idx] = true
 	l.attnIdx = idx
 	l.rx.hdr.acceptorControl, l.rx.hdr.attention = it.ctlIndex, uint32(idx)
-	if it.md.touches() {
-		// Pages that this side polls should be on its node. It is only speed.
+	if it.md.populates() {
+		// Pages that this side polls should be on its NUMA node. An error only costs speed.
 		_ = memfd.Populate(seg[:slotsOff+it.cfg.FIFOSize*slotLen])
 	}
 	it.md.addLink(l)
@@ -65,35 +65,35 @@ func (md *MD) addLink(l *inLink) {
 	md.links[l] = struct{}{}
 }
 
-// peerGone runs on a goroutine of the link when the peer has hung up or is dead, and so
-// is inside nothing. The iface delivers what it had sent, if it still has the link. A domain
-// that is closed has forgotten its links, and has no arena.
+// peerGone runs on a goroutine of the link when the peer has disconnected or is dead, so that it accesses
+// no memory. The iface delivers the messages of the peer, if it still has the link. A closed domain
+// has no links and no arena.
 func (md *MD) peerGone(l *inLink) {
-	md.noteGone(l)
+	md.markGone(l)
 	md.owner.Reclaim()
 }
 
-// noteGone is peerGone but for the quarantine.
-func (md *MD) noteGone(l *inLink) {
+// markGone is peerGone without the quarantine.
+func (md *MD) markGone(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	if _, open := md.links[l]; !open {
 		return
 	}
 	l.down.Store(true)
-	if l.left {
+	if l.released {
 		md.dispose(l)
 		return
 	}
 	l.it.post()
 }
 
-// leave lets go of a link. While the peer has not hung up it may be inside memory of the
-// domain, whatever it was told: its guard stays mapped until then.
-func (md *MD) leave(l *inLink) {
+// releaseLink releases a link of an iface. Until the peer has disconnected it may access memory of the
+// domain, so its guard remains mapped.
+func (md *MD) releaseLink(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	l.left = true
+	l.released = true
 	md.controls[l.it.ctlIndex]++
 	if l.down.Load() {
 		md.dispose(l)
@@ -102,11 +102,11 @@ func (md *MD) leave(l *inLink) {
 	l.in.HangUp()
 }
 
-// dispose closes a link that was left and whose peer is gone. md.mu is held.
+// dispose closes a link that was released and whose peer is gone. md.mu is locked.
 func (md *MD) dispose(l *inLink) {
 	delete(md.links, l)
 	md.controls[l.it.ctlIndex]--
-	_ = l.in.Close() // unmapping what is mapped does not fail
+	_ = l.in.Close() // cannot fail
 }
 
 // closeLinks closes the links that outlived their ifaces.
@@ -123,8 +123,7 @@ func (md *MD) closeLinks() (errs error) {
 	return errs
 }
 
-// poll delivers up to pollBatch messages and returns how many. There is something
-// to look at.
+// poll delivers up to pollBatch messages and returns their number. waiting must have returned true.
 func (l *inLink) poll() (n int) {
 	if !l.rx.begun && !l.begin() {
 		return 0
@@ -139,26 +138,26 @@ func (l *inLink) poll() (n int) {
 			}
 			l.it.handlers.At(uint8(word>>shiftID)).HandleAM(s.data[:size:size], nil)
 		} else if !l.deliver(s, word) {
-			l.spoil()
+			l.failLink()
 			break
 		}
 		l.rx.next()
 		if n++; n == pollBatch {
 			break
 		}
-		if !l.rx.waiting() { // as a part of the condition above it would become a value that is compared again
+		if !l.rx.waiting() { // a separate statement: as a part of the condition above it would be compared twice
 			break
 		}
 	}
-	l.rx.taken()
-	if l.look.Load()&stateGive != 0 {
+	l.rx.returnSlots()
+	if l.senderState.Load()&stateReturn != 0 {
 		l.wakeSender()
 	}
 	return n
 }
 
-// deliver gives a message to its handler, or does what is asked; false if it is
-// neither.
+// deliver passes a message to its handler, or executes a request; false if the slot is
+// malformed.
 func (l *inLink) deliver(s *slot, word uint64) bool {
 	if word>>shiftKind == kindOp {
 		return l.serve(s)
@@ -166,32 +165,32 @@ func (l *inLink) deliver(s *slot, word uint64) bool {
 	return l.rx.deliver(s, word, &l.it.handlers)
 }
 
-// begin takes over what the dialer has said about its side, and reports whether there is a message.
+// begin reads the dimensions of the ring from the dialer, and reports whether a message has arrived.
 func (l *inLink) begin() bool {
 	control, valid := l.rx.begin()
 	l.ctl = controlAt(l.in.Control.Bytes(), control)
 	if !valid || l.ctl == nil {
-		l.spoil()
+		l.failLink()
 		return false
 	}
-	l.look = &l.ctl.state
-	if !l.it.md.expedited || l.look.Load()&stateFenced != 0 {
-		l.look = &alwaysLook
+	l.senderState = &l.ctl.state
+	if !l.it.md.expedited || l.senderState.Load()&stateFenced != 0 {
+		l.senderState = &alwaysWake
 	}
 	return l.rx.waiting()
 }
 
-// spoil ends a link on which the peer wrote what nobody can read.
-func (l *inLink) spoil() {
-	l.bad = true
+// failLink ends a link to which the peer wrote invalid data.
+func (l *inLink) failLink() {
+	l.malformed = true
 	l.rx.stop()
 	l.it.malformed.Inc()
 	l.it.post()
 }
 
-// adopt puts new links into the list that is polled. Their peers may have marked
-// their words before, when that led to no link: each is looked at once.
-func (it *Iface) adopt() {
+// addNewLinks adds new links to the list that is polled. Their peers may have set
+// their attention words before, without effect, so each is polled once.
+func (it *Iface) addNewLinks() {
 	it.mu.Lock()
 	fresh := it.fresh
 	it.fresh = nil
@@ -203,17 +202,17 @@ func (it *Iface) adopt() {
 	}
 }
 
-// dropLost lets go of the links whose peers are gone, after everything that they had sent,
-// and of those that cannot be read.
+// dropLost drops the links whose peers are gone, after it has delivered all their messages,
+// and malformed links.
 func (it *Iface) dropLost() (n int) {
 	left := it.in[:0]
 	for _, l := range it.in {
-		if !l.down.Load() && !l.bad {
+		if !l.down.Load() && !l.malformed {
 			left = append(left, l)
 			continue
 		}
 		n += l.drain()
-		it.forget(l)
+		it.dropLink(l)
 	}
 	if len(left) < len(it.in) {
 		clear(it.in[len(left):])
@@ -223,8 +222,8 @@ func (it *Iface) dropLost() (n int) {
 	return n
 }
 
-// drain delivers what the peer had sent before it went: a ring full at most, as the
-// segment may still be mapped by somebody who goes on writing.
+// drain delivers the messages that the peer had sent: at most as many as the ring has slots, because another
+// process may still map the segment and write to it.
 func (l *inLink) drain() (n int) {
 	for l.rx.waiting() && (!l.rx.begun || n < l.rx.depth()) {
 		n += l.poll()
@@ -232,9 +231,9 @@ func (l *inLink) drain() (n int) {
 	return n
 }
 
-// forget lets go of a link and of its attention word.
-func (it *Iface) forget(l *inLink) {
-	it.md.leave(l)
+// dropLink releases a link and its attention word.
+func (it *Iface) dropLink(l *inLink) {
+	it.md.releaseLink(l)
 	it.mu.Lock()
 	it.attnUsed[l.attnIdx] = false
 	it.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // peer has gone while the domain closes. What was in quarantine is the peer's alone by then.
 func TestMDClose_PeerGoesAtThatMoment(t *testing.T) {
 	a, b := openStation(t, Config{}), openStation(t, Config{})
-	e := a.connect(t, b.meeting())
+	e := a.connect(t, b.exchangedInfo())
 	md := b.md.(*MD)
 	victim, err := md.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)

@@ -7,19 +7,19 @@ import (
 	"github.com/gucx/gucx/internal/guard"
 )
 
-// layoutVersion is of everything in the segments; peers with another one refuse.
+// layoutVersion is the version of the layout of all segments; peers with another version reject the connection.
 const layoutVersion = 6
 
-// Words of several processes never share 128 bytes: two lines of amd64, which
-// prefetches in pairs, one line of some arm64.
+// Words that different processes write are never in the same 128 bytes: two cache lines of amd64, which
+// prefetches in pairs, one line of some arm64 CPUs.
 const linePair = 128
 
-// A control block is what peers write to without being asked: an iface has one, in
-// the first controlLen bytes of its domain's arena, which every peer maps.
+// control is a control block of an iface, to which peers write events. It is in
+// the first controlLen bytes of the domain's arena, which every peer maps.
 type control struct {
-	state atomic.Uint32 // of the owner, see wake.go
+	state atomic.Uint32 // state of the owner, see wake.go
 	_     [linePair - 4]byte
-	// attention has a word for each inbound link; nonzero: look at its ring.
+	// attention has a word for each inbound link; not 0 means that the ring must be polled.
 	attention [maxPeers]atomic.Uint32
 }
 
@@ -37,14 +37,14 @@ const (
 //	8192       maxSlots slots of 128 bytes
 //	segsOff    maxSegsLen bytes: segs of segLen each
 type linkHeader struct {
-	// By the acceptor, before the dialer is welcome.
+	// Written by the acceptor before the dialer is connected.
 	acceptorControl uint32 // number of its control block
-	attention       uint32 // index in it
-	// By the acceptor before it hangs up: 1 if it leaves in order.
-	left atomic.Uint32
-	_    [linePair - 12]byte
+	attention       uint32 // index of the attention word
+	// Written by the acceptor before it disconnects: 1 for a graceful close.
+	closed atomic.Uint32
+	_      [linePair - 12]byte
 
-	// By the dialer, published by ready.
+	// Written by the dialer, published by ready.
 	ready         atomic.Uint64
 	depth         uint32 // slots, a power of two
 	segs          uint32
@@ -52,22 +52,22 @@ type linkHeader struct {
 	dialerControl uint32 // number of its control block
 	_             [linePair - 24]byte
 
-	// By the consumer of the ring.
-	head atomic.Uint64 // slots taken
+	// Written by the consumer of the ring.
+	head atomic.Uint64 // number of slots returned
 	_    [linePair - 8]byte
 
-	// By the dialer: which of the acceptor's regions it is inside.
+	// Written by the dialer: the acceptor's region that it accesses.
 	guard guard.Word
 	_     [linePair - 8]byte
 
-	// By the consumer: how often each segment came back with an answer. One with a message is back
-	// when its slot is taken.
+	// Written by the consumer: number of times that it has returned each segment with a reply. A segment with a message
+	// is returned with its slot.
 	returned [maxSegs]atomic.Uint32
-	// By the consumer: how the request with a segment ended.
+	// Written by the consumer: the reply to the request with a segment.
 	answer [maxSegs]answer
 }
 
-// answer is valid when the segment has come back.
+// answer is the reply to a request. It is valid when the segment was returned.
 type answer struct {
 	status uint64
 	old    uint64 // the word before an atomic
@@ -83,19 +83,19 @@ const (
 	linkLen    = segsOff + maxSegsLen
 )
 
-// A slot is a word, which says that the rest is there and what it is, and data.
+// A slot has data and a word, which publishes and describes it:
 //
 //	bits  0..31  number of the message: index + 1
 //	bits 32..39  id
 //	bits 40..47  0
-//	bits 48..55  length of what is in the slot
+//	bits 48..55  length of the data in the slot
 //	bits 56..63  kind
 //
-// The last two together are the length of a message that is in the slot, as the kind of
-// those is 0: one comparison tells them from all others.
+// Bits 48..63 are at most inlineLen only for a message in the slot, whose kind is 0, so that one comparison
+// distinguishes it from all others.
 //
-// The sender writes a slot that is free. The receiver stores the word again that it has seen, until
-// it gives the slot back: see claim.
+// The sender writes free slots. The receiver stores the same word again before
+// it returns the slot: see claim.
 type slot struct {
 	word atomic.Uint64
 	data [inlineLen]byte
@@ -104,21 +104,21 @@ type slot struct {
 const (
 	slotLen   = 128
 	inlineLen = slotLen - 8
-	firstLen  = 64 - 8 // of what is in the line of the word, where lines have 64 bytes
+	firstLen  = 64 - 8 // bytes of data in the cache line of the word, if lines have 64 bytes
 
 	shiftID   = 32
 	shiftLen  = 48
 	shiftKind = 56
 )
 
-// Kinds of slots.
+// Types of slots.
 const (
-	kindInline = 0 // the message is in the slot
+	kindInline = 0 // data is the message
 	kindSeg    = 1 // data is a segRef
-	kindOp     = 2 // data is a request: help with memory that cannot be mapped
+	kindOp     = 2 // data is a request for memory that the sender cannot map
 )
 
-// segRef says where a long message is.
+// segRef is the location of a message in a segment.
 type segRef struct {
 	seg uint32
 	len uint32
@@ -130,7 +130,7 @@ var (
 	_ = [slotsOff]struct{}{}[unsafe.Sizeof(linkHeader{})]
 )
 
-// controlAt is block i of an arena, or of its first controlLen bytes; nil if there
+// controlAt returns control block i of an arena, or of its first controlLen bytes; nil if there
 // is none.
 func controlAt(arena []byte, i uint32) *control {
 	if i >= maxControls || len(arena) < controlLen {
@@ -139,8 +139,8 @@ func controlAt(arena []byte, i uint32) *control {
 	return (*control)(unsafe.Pointer(&arena[i*controlBlock]))
 }
 
-// attentionAt is attention word i of a control block; nil if there is none. The
-// peer may change what i was read from: nobody reads it again.
+// attentionAt returns attention word i of a control block; nil if there is none. i is a copy: the peer
+// may change the memory from which it was read.
 func attentionAt(c *control, i uint32) *atomic.Uint32 {
 	if c == nil || i >= maxPeers {
 		return nil
@@ -148,10 +148,10 @@ func attentionAt(c *control, i uint32) *atomic.Uint32 {
 	return &c.attention[i]
 }
 
-// headerOf is the header of a link segment of linkLen bytes.
+// headerOf returns the header of a link segment of linkLen bytes.
 func headerOf(seg []byte) *linkHeader { return (*linkHeader)(unsafe.Pointer(unsafe.SliceData(seg))) }
 
-// bytesOf is n bytes at offset off of p.
+// bytesOf returns the n bytes at offset off of p.
 func bytesOf(p unsafe.Pointer, off uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(p, off)), n)
 }

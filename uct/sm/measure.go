@@ -7,14 +7,13 @@ import (
 	"github.com/gucx/gucx/uct/internal/cost"
 )
 
-// Measure implements uct.Measurer: how fast processors of this machine hand bytes over. The peer
-// helps by copying into the segments, or out of them.
+// Measure implements uct.Measurer, from the cost of passing bytes between CPUs of this machine.
 func (it *Iface) Measure() uct.Measured {
 	return measured(&it.attr, handover.Measure(), it.cfg.CMA != config.No)
 }
 
-// measured is Measure for h. cma: the kernel may reach memory of peers. A message takes a cache line from
-// CPU to CPU besides its instructions.
+// measured is Measure for h. cma means that the kernel may access memory of peers. The latency of a message is that of
+// passing one cache line between CPUs.
 func measured(attr *uct.IfaceAttr, h handover.Costs, cma bool) uct.Measured {
 	if !cma {
 		h.Kernel = 0

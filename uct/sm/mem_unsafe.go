@@ -11,16 +11,16 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Mem is memory of this process that peers reach.
+// Mem is memory of this process that peers can access.
 type Mem struct {
 	md     *MD
 	buf    []byte
 	key    uint64
 	access uct.Access
-	off    int             // in the arena; -1 for registered memory
-	pin    *runtime.Pinner // of registered memory
+	off    int             // offset in the arena; -1 for registered memory
+	pin    *runtime.Pinner // pins registered memory; nil for allocated memory
 
-	closing sync.Mutex // held by Close
+	closing sync.Mutex // locked by Close
 	closed  bool
 }
 
@@ -60,7 +60,7 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 	if n <= 0 || n > len(md.arenaSeg.Bytes()) || access&^uct.AccessAll != 0 {
 		return nil, uct.ErrInvalidParam
 	}
-	if err := md.users.Hold(); err != nil { // a domain that is closed has no arena
+	if err := md.users.Hold(); err != nil { // a closed domain has no arena
 		return nil, err
 	}
 	m, err := md.allocHeld(n, access)
@@ -70,7 +70,7 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 	return m, err
 }
 
-// allocHeld is alloc in a domain that stays open meanwhile.
+// allocHeld is alloc while the domain cannot be closed.
 func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
 	off, err := md.place(n)
 	if err != nil {
@@ -84,7 +84,7 @@ func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
 	return m, nil
 }
 
-// show enters m into the table. The domain stays open meanwhile.
+// show adds m to the table. The domain cannot be closed during the call.
 func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
 	md.mu.Lock()
 	defer md.mu.Unlock()
@@ -110,8 +110,7 @@ func (m *Mem) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceD
 // PackRKey implements uct.Mem.
 func (m *Mem) PackRKey(b []byte) ([]byte, error) { return memop.PackKey(b, keyMagic, m.key), nil }
 
-// Close implements uct.Mem; see retire.go for what it waits for. Any goroutine may call
-// it.
+// Close implements uct.Mem; see retire.go. Any goroutine may call it.
 func (m *Mem) Close() error {
 	m.closing.Lock()
 	defer m.closing.Unlock()
@@ -127,7 +126,7 @@ func (m *Mem) Close() error {
 	return nil
 }
 
-// hide takes m out of the table, and from those that peers may ask for. Idempotent.
+// hide removes m from the table, and from the memory for requests of peers. Idempotent.
 func (md *MD) hide(m *Mem) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
@@ -139,7 +138,7 @@ func (md *MD) hide(m *Mem) {
 func (md *MD) reclaim(m *Mem) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	if md.closed { // and its arena with it
+	if md.closed { // the arena is unmapped
 		return
 	}
 	md.places.Give(m.key)

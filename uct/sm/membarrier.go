@@ -10,26 +10,26 @@ const (
 	membarrierRegisterGlobalExpedited = 1 << 2
 )
 
-// A sender that has stored a message must then look whether the receiver sleeps, a
-// receiver that has given slots back whether the sender does,
-// and a writer that has raised its guard must then look whether the key still
-// holds. Between a store and a later load of another place every CPU needs a full
-// barrier, which costs a message more than all the rest. Instead the other side,
-// which acts rarely, runs membarrier(2): when it returns, every running thread of
-// every registered process has passed a full barrier.
+// A sender that has stored a message must then check whether the receiver sleeps. A
+// receiver that has returned slots must check whether the sender sleeps.
+// A writer that has set its guard must check whether the key is still
+// valid. Between a store and a later load of another word every CPU needs a full
+// barrier, which would cost more than the rest of a message. Instead the other side,
+// which needs the order only rarely, calls membarrier(2): when it returns, every running thread of
+// every registered process has executed a full barrier.
 //
-// An iface that sleeps often has its peers pass real barriers for a while: see noteSleep.
+// If an iface sleeps often, its peers temporarily execute real barriers: see countSleep.
 //
-// Where a process cannot register, or the other cannot call, the barriers are
-// real: see producer.fenced, outLink.fullBarrier and inLink.look.
+// If a process cannot register, or the other side cannot call membarrier, the barriers are
+// real: see producer.fenced, outLink.fullBarrier and inLink.senderState.
 
-// expedited registers this process, and reports whether membarrier works here.
+// expedited registers this process, and reports whether membarrier works on this system.
 func expedited() bool {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierRegisterGlobalExpedited, 0, 0)
 	return errno == 0 && barrier()
 }
 
-// barrier makes every registered process pass a full barrier.
+// barrier executes a full barrier in every registered process.
 func barrier() bool {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobalExpedited, 0, 0)
 	return errno == 0

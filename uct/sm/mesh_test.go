@@ -49,7 +49,7 @@ func (m *mesh) progress() {
 }
 
 // connect makes an EP from each iface to each of the peers, and sends a message by each.
-func (m *mesh) connect(t require.TestingT, peers []meeting) {
+func (m *mesh) connect(t require.TestingT, peers []exchangedInfo) {
 	for _, it := range m.ifaces {
 		for _, p := range peers {
 			ep, err := it.NewEP(uct.EPParams{DeviceAddr: p.Device, IfaceAddr: p.Iface})
@@ -62,7 +62,7 @@ func (m *mesh) connect(t require.TestingT, peers []meeting) {
 			require.ErrorIs(t, err, uct.ErrNoResource)
 			for _, x := range m.eps {
 				if x.state == epIdle {
-					_ = x.refused() // all dial at once
+					_ = x.postError() // all dial at once
 				}
 			}
 			m.progress()
@@ -83,10 +83,10 @@ func workMesh(s *station, in *bufio.Reader) {
 	require.NoError(t, err)
 	m := openMesh(t, s, n)
 	fmt.Println("open")
-	var peers []meeting
+	var peers []exchangedInfo
 	for _, it := range m.ifaces {
-		require.NoError(t, writeMeeting(os.Stdout, meeting{Device: it.DeviceAddr(nil), Iface: it.IfaceAddr(nil)}))
-		p, err := readMeeting(in)
+		require.NoError(t, writeInfo(os.Stdout, exchangedInfo{Device: it.DeviceAddr(nil), Iface: it.IfaceAddr(nil)}))
+		p, err := readInfo(in)
 		require.NoError(t, err)
 		peers = append(peers, p)
 	}
@@ -134,12 +134,12 @@ func TestMesh(t *testing.T) {
 	m := openMesh(t, s, n)
 	listen := sockets(t)
 	c := run(t, testenv.Self(roleEnv+"="+roleMesh, meshEnv+"="+strconv.Itoa(n)), s)
-	var peers []meeting
+	var peers []exchangedInfo
 	for _, it := range m.ifaces {
-		p, err := readMeeting(c.Out)
+		p, err := readInfo(c.Out)
 		require.NoError(t, err)
 		peers = append(peers, p)
-		require.NoError(t, writeMeeting(c.In, meeting{Device: it.DeviceAddr(nil), Iface: it.IfaceAddr(nil)}))
+		require.NoError(t, writeInfo(c.In, exchangedInfo{Device: it.DeviceAddr(nil), Iface: it.IfaceAddr(nil)}))
 	}
 	m.connect(t, peers)
 	testenv.ProgressWithin(t, watchdog, func() bool { m.progress(); return m.got == len(m.eps) })

@@ -14,15 +14,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// sleepOften has the next Arm be one too many within a short time.
+// sleepOften makes the next Arm set stateOften.
 func sleepOften(it *Iface) {
 	it.sleeps, it.lastSleep = oftenSleeps-1, time.Now().Add(time.Hour) // whatever the time is then, it is not long after
 }
 
 func isOften(it *Iface) bool { return it.ctl.state.Load()&stateOften != 0 }
 
-// TestOften_ManySleeps: an iface that sleeps often has peers pass barriers by themselves, and one that
-// does not, does not.
+// TestOften_ManySleeps: only an iface that sleeps often sets stateOften.
 func TestOften_ManySleeps(t *testing.T) {
 	s := openWithout(t, false)
 	defer s.close(t)
@@ -38,7 +37,7 @@ func TestOften_ManySleeps(t *testing.T) {
 	assert.True(t, isOften(s.iface), "it stays")
 }
 
-// TestOften_WithoutMembarrier: where it does not work, the barriers are real anyway.
+// TestOften_WithoutMembarrier: without membarrier stateOften is not needed, because barriers are always real.
 func TestOften_WithoutMembarrier(t *testing.T) {
 	s := openWithout(t, true)
 	defer s.close(t)
@@ -47,9 +46,9 @@ func TestOften_WithoutMembarrier(t *testing.T) {
 	assert.False(t, isOften(s.iface))
 }
 
-// TestOften_EndsWithManyMessages: a peer that sends much between two sleeps ends it, but not while the
-// iface relies on it.
-func TestOften_EndsWithManyMessages(t *testing.T) {
+// TestOften_ClearedByManyMessages: a peer that sends many messages between two sleeps clears stateOften, but not while the
+// iface is armed.
+func TestOften_ClearedByManyMessages(t *testing.T) {
 	w := openTwo(t, Config{})
 	if !w.b.md.(*MD).expedited {
 		t.Skip("the kernel refuses membarrier")
@@ -72,9 +71,9 @@ func TestOften_EndsWithManyMessages(t *testing.T) {
 	w.until(func() bool { return b.Arm(uct.EventRecv) == nil })
 	send(oftenMessages - 1)
 	assert.True(t, isOften(b), "counted anew after a sleep")
-	b.ctl.state.Or(stateRecv) // as if it had armed in the middle; nobody counts it
+	b.ctl.state.Or(stateRecv) // as if b had called Arm, without counting it
 	w.ab.sentAwake = oftenMessages
-	s := w.ab.lookAgain()
+	s := w.ab.recheckState()
 	assert.NotZero(t, s&stateRecv)
 	assert.True(t, isOften(b), "it relies on it")
 	b.disarm()
@@ -86,12 +85,12 @@ func TestOften_EndsWithManyMessages(t *testing.T) {
 	assert.Equal(t, before, w.ab.it.fence.Load())
 }
 
-// TestOften_NoWakeupIsLost has two ifaces sleep at every message, with and without stateOften, which comes
-// and goes meanwhile. Nothing but the peer's message ends a sleep.
+// TestOften_NoWakeupIsLost: two ifaces sleep at every message, while stateOften is set and cleared. Only messages of the
+// peer end the sleeps.
 func TestOften_NoWakeupIsLost(t *testing.T) {
 	testenv.SkipRace(t, "what orders the two is a barrier that the race detector does not know")
 	w := openTwo(t, Config{})
-	ba := w.b.connect(t, w.a.meeting())
+	ba := w.b.connect(t, w.a.exchangedInfo())
 	defer func() { require.NoError(t, ba.Close()) }()
 	rounds := testenv.Rounds(3000, 1_000_000)
 	gone := make(chan error, 1)
@@ -100,7 +99,7 @@ func TestOften_NoWakeupIsLost(t *testing.T) {
 	assert.NoError(t, <-gone)
 }
 
-// bounce answers messages, and sends the first one if so.
+// bounce replies to messages, and sends the first one if first is set.
 func bounce(it *Iface, e *EP, rounds int, first bool) error {
 	seen := 0
 	err := it.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { seen++; return false }))

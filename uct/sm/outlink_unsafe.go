@@ -18,42 +18,42 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// outLink is the connection of an iface to a peer's, for all EPs that lead there: one
-// ring, one guard. It belongs to the owner of the iface.
+// outLink is the connection of an iface to a peer iface, for all EPs to that peer. It has one
+// ring and one guard. Only the owner of the iface uses it.
 type outLink struct {
-	tx          producer // without slots until it is connected, and when it is closed
+	tx          producer // without slots until the link is connected, and after it is closed
 	guard       *guard.Word
 	fullBarrier bool // a visit begins with a full barrier
 	grant       grant
 	table       table
 	arena       unsafe.Pointer
-	arenaLen    uint64         // of what is mapped
-	hold        atomic.Uint32  // nonzero: nothing may be posted now; hold bits
-	ctl         *control       // the peer's, in the arena
-	attn        *atomic.Uint32 // the own attention word there
-	wakeFD      int            // the peer's
+	arenaLen    uint64         // mapped length
+	hold        atomic.Uint32  // hold bits; not 0 if no post is possible
+	ctl         *control       // control block of the peer, in the arena
+	attn        *atomic.Uint32 // attention word of this link there
+	wakeFD      int            // wakes the peer
 
-	sleepsSeen uint32 // the peer's count of sleeps, see lookAgain
-	sentAwake  int    // messages since then
+	sleepsSeen uint32 // the peer's count of sleeps, see recheckState
+	sentAwake  int    // number of messages since then
 
 	it        *Iface
 	gid       portGID
-	state     epState          // of EPs that join: epIdle, epDialing or epUp
-	out       *attach.Outbound // in epUp, until it is closed
+	state     epState          // state of EPs that join: epIdle, epDialing or epUp
+	out       *attach.Outbound // not nil in epUp, until the link is closed
 	eps       []*EP
 	arenaSeg  *memfd.Segment
-	cause     error // why lost was called; nil: the peer is gone
+	cause     error // the reason why markLost was called; nil if the peer is gone
 	ctlIndex  uint32
 	attnIndex uint32
-	cmaErr    error // why cross-memory attach is not used; nil: it is
+	cmaErr    error // the reason why cross-memory attach is not used; nil if it is used
 	pid       int
 	vec       cma.Vec
 }
 
 // Bits of outLink.hold.
 const (
-	holdDown        = 1 << iota // the peer is gone: Progress will fail the EPs; by any goroutine
-	holdUnconnected             // there are no slots
+	holdDown        = 1 << iota // Progress must fail the EPs; any goroutine may set it
+	holdUnconnected             // the link has no slots
 )
 
 func newOutLink(it *Iface, gid portGID) *outLink {
@@ -62,17 +62,17 @@ func newOutLink(it *Iface, gid portGID) *outLink {
 	return l
 }
 
-// unconnected is the link of EPs that have none any more.
+// unconnected is the link of closed and failed EPs.
 var unconnected = newOutLink(nil, portGID{})
 
-// dialed is how a dial ended.
+// dialed is the result of a dial.
 type dialed struct {
 	link *outLink
 	out  *attach.Outbound
 	err  error
 }
 
-// join has a new EP use the link to its peer.
+// join adds a new EP to the link to its peer.
 func (it *Iface) join(gid portGID, e *EP) {
 	l := it.links[gid]
 	if l == nil {
@@ -83,7 +83,7 @@ func (it *Iface) join(gid portGID, e *EP) {
 	e.outLink, e.state = l, l.state
 }
 
-// setState says of all EPs how far the link is.
+// setState sets the state of the link and of all its EPs.
 func (l *outLink) setState(st epState) {
 	l.state = st
 	for _, e := range l.eps {
@@ -104,27 +104,27 @@ func (l *outLink) dial() {
 	})
 }
 
-// connected takes the result of a dial over. It returns how many EPs it was for; none,
-// if all were closed meanwhile.
+// connected handles the result of a dial. It returns the number of EPs of the link; 0
+// if all were closed in the meantime.
 func (l *outLink) connected(out *attach.Outbound, err error) int {
 	if err == nil {
 		if len(l.eps) > 0 {
 			err = l.adopt(out)
 		}
 		if len(l.eps) == 0 || err != nil {
-			_ = out.Close() // unmapping what is mapped does not fail
+			_ = out.Close() // cannot fail
 		}
 	}
 	if len(l.eps) == 0 || err != nil {
 		return l.fail(err)
 	}
 	l.setState(epUp)
-	out.AfterDown(l.lost)
+	out.AfterDown(l.markLost)
 	return len(l.eps)
 }
 
-// adopt checks what the peer offers, and tells it what it will get. On error out is the
-// caller's to close.
+// adopt checks the segments of the peer and initializes the link. After an error the
+// caller must close out.
 func (l *outLink) adopt(out *attach.Outbound) error {
 	hdr := headerOf(out.Seg.Bytes())
 	l.table = newTable(out.Table.Bytes())
@@ -151,7 +151,7 @@ func (l *outLink) adopt(out *attach.Outbound) error {
 
 var errSegments = fmt.Errorf("%w: segments of the peer", uct.ErrInvalidAddr)
 
-// begin opens the ring and says what is in it.
+// begin initializes the ring and publishes its dimensions.
 func (l *outLink) begin(hdr *linkHeader) {
 	cfg := &l.it.cfg
 	fenced := !l.it.md.expedited || l.table.header().expedited.Load() == 0
@@ -165,7 +165,7 @@ func (l *outLink) begin(hdr *linkHeader) {
 	l.notifyIfAsleep()
 }
 
-// setArena takes over what is mapped of the arena.
+// setArena updates the pointers into the arena after it was mapped.
 func (l *outLink) setArena() {
 	mem := l.arenaSeg.Bytes()
 	l.arena, l.arenaLen, l.grant = unsafe.Pointer(unsafe.SliceData(mem)), uint64(len(mem)), noGrant
@@ -173,9 +173,9 @@ func (l *outLink) setArena() {
 	l.attn = attentionAt(l.ctl, l.attnIndex)
 }
 
-// extended maps more of the arena if the key allows the access and leads to where nothing
-// is mapped yet; true if it has, and the caller tries again. No guard is up.
-func (l *outLink) extended(key, raddr, n uint64, need uct.Access) bool {
+// mapMore maps more of the arena if the key permits the access and the memory is not
+// mapped yet; true if it has, so that the caller must try again. No guard is set.
+func (l *outLink) mapMore(key, raddr, n uint64, need uct.Access) bool {
 	t := l.table.entry(key)
 	off, ok := t.covers(key, raddr, n, need)
 	at, limit := t.Start.Load()+off, uint64(l.arenaSeg.FileLen())
@@ -184,7 +184,7 @@ func (l *outLink) extended(key, raddr, n uint64, need uct.Access) bool {
 	}
 	if err := l.arenaSeg.Grow(int(at + n)); err != nil {
 		l.cause = noRoom(l.pid, err)
-		l.lost()
+		l.markLost()
 		return false
 	}
 	l.setArena()
@@ -192,39 +192,39 @@ func (l *outLink) extended(key, raddr, n uint64, need uct.Access) bool {
 }
 
 func noRoom(pid int, err error) error {
-	return fmt.Errorf("%w: to map the memory that process %d has allocated: %w", uct.ErrNoMemory, pid, err)
+	return fmt.Errorf("%w: map memory that process %d has allocated: %w", uct.ErrNoMemory, pid, err)
 }
 
-// lost has Progress fail the EPs. Any goroutine may call it.
-func (l *outLink) lost() {
+// markLost makes Progress fail the EPs. Any goroutine may call it.
+func (l *outLink) markLost() {
 	l.hold.Or(holdDown)
 	l.it.post()
 }
 
-// whyGone tells a peer that has hung up in order from one that died, or that could not
-// read what this side wrote. The link is mapped.
-func (l *outLink) whyGone() error {
-	if l.tx.hdr.left.Load() != 0 {
+// disconnectReason returns ErrPeerClosed if the peer has closed gracefully, and ErrConnReset if it died, or if it rejected
+// the data that this side wrote. The link is mapped.
+func (l *outLink) disconnectReason() error {
+	if l.tx.hdr.closed.Load() != 0 {
 		return ucs.ErrPeerClosed
 	}
 	return ucs.ErrConnReset
 }
 
-// isLost reports that Progress has to fail the EPs.
+// isLost reports whether Progress must fail the EPs.
 func (l *outLink) isLost() bool { return l.hold.Load()&holdDown != 0 && l.out != nil }
 
 // failLost fails the EPs of links whose peers are gone.
 func (it *Iface) failLost() (n int) {
 	for _, l := range it.links {
 		if l.isLost() {
-			n += l.fail(cmp.Or(l.cause, l.whyGone()))
+			n += l.fail(cmp.Or(l.cause, l.disconnectReason()))
 		}
 	}
 	return n
 }
 
-// fail fails all EPs, the last of which closes the link. EPs that are opened meanwhile
-// dial anew.
+// fail fails all EPs; the last one closes the link. EPs that are opened in the meantime
+// dial again.
 func (l *outLink) fail(err error) (n int) {
 	l.unlist()
 	for ; len(l.eps) > 0; n++ {
@@ -233,15 +233,15 @@ func (l *outLink) fail(err error) (n int) {
 	return n
 }
 
-// unlist has EPs to the same peer not join the link any more.
+// unlist prevents new EPs from joining the link.
 func (l *outLink) unlist() {
 	if l.it.links[l.gid] == l {
 		delete(l.it.links, l.gid)
 	}
 }
 
-// leave takes an EP off the link, and closes the link after the last one.
-func (l *outLink) leave(e *EP) {
+// removeEP removes an EP from the link, and closes the link after the last one.
+func (l *outLink) removeEP(e *EP) {
 	l.eps = slices.DeleteFunc(l.eps, func(x *EP) bool { return x == e })
 	if len(l.eps) > 0 {
 		return
@@ -252,6 +252,6 @@ func (l *outLink) leave(e *EP) {
 	}
 	l.tx.slots, l.grant = nil, noGrant
 	l.hold.Or(holdUnconnected)
-	_ = l.out.Close() // unmapping what is mapped does not fail
+	_ = l.out.Close() // cannot fail
 	l.out = nil
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/gucx/gucx/internal/race"
 )
 
-// order stands for all rings when the race detector is told of the order that a
-// ring makes: two ifaces of one process have different mappings of it.
+// order represents all rings in annotations for the race detector, because two ifaces of one process
+// have different mappings of a ring.
 var order byte
 
-// producer is the sending end of a ring. It belongs to the owner of the EP.
+// producer is the sending end of a ring. Only the owner of the EP uses it.
 type producer struct {
-	slots  unsafe.Pointer // nil: not connected
-	tail   uint64         // messages published
-	limit  uint64         // tail at which the ring is full, by a stale copy of the consumer's word
-	mask   uint64         // the number of slots, a power of two, less 1
+	slots  unsafe.Pointer // nil if not connected
+	tail   uint64         // number of messages published
+	limit  uint64         // value of tail at which the ring is full, from a stale copy of the consumer's head
+	mask   uint64         // number of slots, a power of two, minus 1
 	fenced bool           // publish with a full barrier
-	broken bool           // the consumer wrote nonsense
+	broken bool           // the consumer wrote an invalid head
 
 	hdr    *linkHeader
 	segs   unsafe.Pointer
@@ -34,7 +34,7 @@ func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
 	}
 }
 
-// next is the slot to fill, or nil when the ring is full.
+// next returns the slot to fill; nil if the ring is full.
 func (p *producer) next() *slot {
 	if p.isFull() {
 		return nil
@@ -42,20 +42,20 @@ func (p *producer) next() *slot {
 	return p.slotAt(p.tail)
 }
 
-// isFull reports that there is no slot to fill.
+// isFull reports whether no slot is free.
 func (p *producer) isFull() bool { return p.tail == p.limit && !p.reload() }
 
-// slotAt is where message i goes.
+// slotAt returns the slot of message i.
 func (p *producer) slotAt(i uint64) *slot {
 	return (*slot)(unsafe.Add(p.slots, uintptr(i&p.mask)*slotLen))
 }
 
-// reload looks at the consumer's word, and reports whether there is room.
+// reload loads the consumer's head, and reports whether a slot is free.
 //
 //go:noinline
 func (p *producer) reload() bool {
 	head := p.hdr.head.Load()
-	if p.tail-head > p.mask+1 { // it cannot take what was not sent, nor give back
+	if p.tail-head > p.mask+1 { // more messages than were sent, or a decreasing head
 		p.broken = true
 		return false
 	}
@@ -63,7 +63,7 @@ func (p *producer) reload() bool {
 	return p.tail != p.limit
 }
 
-// publish makes slot s, which next returned, a message.
+// publish publishes the message in slot s, which next returned.
 func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
 	p.tail++
 	word := uint64(uint32(p.tail)) | uint64(id)<<shiftID | kind<<shiftKind | n<<shiftLen
@@ -75,13 +75,13 @@ func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
 	mmio.StoreRelease64(unsafe.Pointer(&s.word), word)
 }
 
-// fetch has this core get the line soon that the receiver had last.
+// fetch prefetches the cache line of a later slot, which the receiver's cache has.
 func (p *producer) fetch() { mmio.PrefetchW(unsafe.Pointer(p.slotAt(p.tail + prefetch))) }
 
-// prefetch is how many slots ahead the line is fetched that the receiver had last.
+// prefetch is the distance of the slot whose line is prefetched.
 const prefetch = 12
 
-// seg returns the next segment, or nil if none is here. It stays here until it is taken.
+// seg returns the next free segment; nil if there is none. The segment is still free until it is sent.
 func (p *producer) seg() []byte {
 	if p.pool.count == 0 && !p.refill() {
 		return nil
@@ -89,7 +89,7 @@ func (p *producer) seg() []byte {
 	return p.segAt(p.pool.next(), p.segLen)
 }
 
-// refill looks for segments that are back, and reports whether one is here.
+// refill collects segments that the consumer has returned, and reports whether one is free.
 //
 //go:noinline
 func (p *producer) refill() bool {
@@ -101,16 +101,16 @@ func (p *producer) refill() bool {
 	return p.pool.count != 0
 }
 
-// segAt is the first n bytes of segment i.
+// segAt returns the first n bytes of segment i.
 func (p *producer) segAt(i uint8, n int) []byte {
 	return bytesOf(p.segs, uintptr(i)*uintptr(p.segLen), n)
 }
 
-// room reports whether any message can go out now.
+// room reports whether a message of any length can be sent now.
 func (p *producer) room() bool { return p.next() != nil && p.seg() != nil }
 
-// long publishes the first n bytes of the segment that seg returned. Few bytes go
-// into the slot, and the segment stays here, in this core's cache.
+// long publishes a message of the first n bytes of the segment that seg returned. If they fit, it copies them
+// to the slot; then the segment is still free, and in this core's cache.
 func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
 	if n <= inlineLen {
 		copy(s.data[:], buf[:n])
@@ -120,7 +120,7 @@ func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
 	p.inSegment(s, id, n)
 }
 
-// inSegment publishes the first n bytes of the segment that seg returned.
+// inSegment publishes a message in the first n bytes of the segment that seg returned.
 func (p *producer) inSegment(s *slot, id uint8, n int) {
 	ref := (*segRef)(unsafe.Pointer(&s.data))
 	*ref = segRef{seg: uint32(p.pool.next()), len: uint32(n)}
@@ -128,8 +128,7 @@ func (p *producer) inSegment(s *slot, id uint8, n int) {
 	p.publish(s, id, kindSeg, uint64(unsafe.Sizeof(segRef{})))
 }
 
-// fetchNext has this core get the lines soon that the next message will be written to if it is as
-// long as the one before, which had n bytes.
+// fetchNext prefetches the cache lines for the next message, assuming that it has n bytes as the previous one.
 func (p *producer) fetchNext(n int) {
 	p.fetch()
 	if p.pool.count != 0 {
@@ -137,12 +136,13 @@ func (p *producer) fetchNext(n int) {
 	}
 }
 
-// Of a segment that many lines at most are asked for at once: as many as a core waits for anyway, and
-// by the receiver fewer, as it reads on while they come (experiment 0130 in docs/perf).
+// Maximum number of lines of a segment that the sender (aheadLines) and the receiver (takeLines) prefetch at once. A core
+// has a limited number of outstanding loads; the receiver needs fewer, because it already reads the first lines
+// (experiment 0130 in docs/perf).
 const (
 	aheadLines = 24
 	takeLines  = 8
 )
 
-// linesOf is how many lines of 64 bytes n bytes take.
+// linesOf returns the number of lines of 64 bytes for n bytes.
 func linesOf(n int) int { return (n + 63) / 64 }

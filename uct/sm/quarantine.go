@@ -10,12 +10,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Allocated memory that was closed with peers inside that do not get on, as they are stopped or starved
-// of a processor, is in quarantine. A peer is in one region at a time, so there is at most one for each
-// link, and at most half of the arena.
+// Allocated memory that is closed during a visit of a peer that makes no progress, because it is stopped or has no
+// CPU, is quarantined. A peer visits one region at a time, so at most one region for each
+// link, and at most half of the arena, is in quarantine.
 
-// place finds n bytes in the arena. When that fails and memory is in quarantine, it waits
-// for that, for ucs.RevokeLimit at most.
+// place allocates n bytes in the arena. If that fails and memory is in quarantine, it waits
+// for the quarantine, for at most ucs.RevokeLimit.
 func (md *MD) place(n int) (off int, err error) {
 	off, err = md.tryPlace(n)
 	if errors.Is(err, uct.ErrNoMemory) && md.awaitQuarantine() {
@@ -30,7 +30,7 @@ func (md *MD) tryPlace(n int) (off int, err error) {
 	if held > len(md.arenaSeg.Bytes())/2 {
 		return 0, fmt.Errorf("%w: %s", uct.ErrNoMemory, md.quarantined(held))
 	}
-	off, err = md.arena.Alloc(n, md.touches())
+	off, err = md.arena.Alloc(n, md.populates())
 	if !errors.Is(err, memfd.ErrFull) {
 		return off, err
 	}
@@ -40,14 +40,14 @@ func (md *MD) tryPlace(n int) (off int, err error) {
 	return 0, fmt.Errorf("%w: %w", uct.ErrNoMemory, err)
 }
 
-// awaitQuarantine waits for the visits that keep memory in quarantine, and reports
-// whether there is less reason for it than before.
+// awaitQuarantine waits for the visits for which memory is in quarantine, and reports
+// whether some have ended.
 func (md *MD) awaitQuarantine() bool {
 	inside := md.owner.Inside()
 	return len(md.owner.Await(inside, ucs.RevokeLimit)) < len(inside)
 }
 
-// quarantined says why n bytes are in quarantine.
+// quarantined returns the reason why n bytes are in quarantine.
 func (md *MD) quarantined(n int) string {
 	return fmt.Sprintf("%d bytes of closed memory are in use by processes %v", n, guard.PIDs(md.owner.Inside()))
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// answered are operations that the peer answers, as memory is registered and
-// cross-memory attach is off. Each returns what it was told at once.
-var answered = []struct {
+// peerOps are operations that the peer executes, because the memory is registered and
+// cross-memory attach is off. Each returns the results of the post.
+var peerOps = []struct {
 	name string
 	post func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error)
 }{
@@ -35,15 +35,15 @@ var answered = []struct {
 	{"flush", func(e *EP, _ uint64, _ uct.RKey, c *uct.Completion) (bool, error) { return e.Flush(c) }},
 }
 
-// TestClose_InCompletion has answers ready on several EPs when a completion closes one
+// TestClose_InCompletion: replies for several EPs have arrived when a completion closes one
 // of them: each accepted operation completes once.
 func TestClose_InCompletion(t *testing.T) {
 	w := openTwo(t, Config{CMA: config.No})
-	for kind := range answered {
+	for kind := range peerOps {
 		for _, eps := range []int{1, 2, 3} {
 			for pair := range eps * eps {
 				closer, victim := pair/eps, pair%eps
-				t.Run(fmt.Sprintf("%s/%d of %d closes %d", answered[kind].name, closer, eps, victim), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d of %d closes %d", peerOps[kind].name, closer, eps, victim), func(t *testing.T) {
 					closeInCompletion(t, w, kind, eps, closer, victim)
 				})
 			}
@@ -51,17 +51,17 @@ func TestClose_InCompletion(t *testing.T) {
 	}
 }
 
-// closeInCompletion posts a get on each EP, and an operation of a kind on closer, whose
-// completion closes victim, and a get behind it.
+// closeInCompletion posts a get on each EP, and on closer an operation whose
+// completion closes victim, and another get.
 func closeInCompletion(t *testing.T, w *two, kind, count, closer, victim int) {
 	mem, key := w.register(32<<10, uct.AccessAll)
 	var eps []*EP
 	for range count {
-		eps = append(eps, w.a.connect(t, w.b.meeting()))
+		eps = append(eps, w.a.connect(t, w.b.exchangedInfo()))
 	}
 	var all []*completion
 	post := func(e *EP, kind int, c *completion) {
-		pending, err := answered[kind].post(e, mem.Addr(), key, &c.Completion)
+		pending, err := peerOps[kind].post(e, mem.Addr(), key, &c.Completion)
 		require.NoError(t, err)
 		require.True(t, pending)
 		all = append(all, c)
@@ -77,7 +77,7 @@ func closeInCompletion(t *testing.T, w *two, kind, count, closer, victim int) {
 		}
 	}
 	for range 100 {
-		w.b.iface.Progress() // all answers are back
+		w.b.iface.Progress() // all replies are sent
 	}
 	for range 100 {
 		w.a.iface.Progress()
@@ -91,7 +91,7 @@ func closeInCompletion(t *testing.T, w *two, kind, count, closer, victim int) {
 	require.NoError(t, mem.Close())
 }
 
-// TestClose_CompletionPosts: what the completions of a closing EP try is refused.
+// TestClose_CompletionPosts: posts from completions of an EP that is being closed fail.
 func TestClose_CompletionPosts(t *testing.T) {
 	w := openTwo(t, Config{CMA: config.No, Segs: 1})
 	mem, key := w.register(4096, uct.AccessAll)

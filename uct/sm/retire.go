@@ -7,23 +7,22 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Closing memory takes its key out of the table and then waits for the peers that are
-// inside, as package guard says. A visit is one access of a peer: loads and stores of mapped memory, or a
-// system call of cross-memory attach, in which the kernel copies until the call returns. What this side
-// does for peers that ask, it does with MD.mu held.
+// Mem.Close removes the key from the table and then waits for the visits of peers, as package guard
+// describes. A visit is one access of a peer: loads and stores of mapped memory, or a
+// system call of cross-memory attach, in which the kernel copies until the call returns. This side executes
+// operations for peers with MD.mu locked.
 //
-// A living peer says that it has closed a link, which it does outside of visits. If a
-// peer is killed, the kernel closes its socket when the last of its threads gives up the
-// descriptors (exit_files). Such a thread has left user mode for good and has returned from
-// process_vm_writev, so nothing of the peer copies any more.
+// A living peer closes a link only outside of visits. If a
+// peer is killed, the kernel closes its socket when its last thread releases the
+// descriptors (exit_files). Such a thread does not return to user mode and has returned from
+// process_vm_writev, so no thread of the peer copies any more.
 
-// allocPatience is how long closing allocated memory waits before it leaves the memory in
-// quarantine. A copy of 1 MiB takes 15 us.
+// allocPatience limits the time for which closing allocated memory waits before the memory is
+// quarantined. A copy of 1 MiB takes 15 us.
 const allocPatience = 200 * time.Microsecond
 
-// revoke gives back what m has, whose key is gone from the table, when no peer is inside.
-// Registered memory: InUseError if that takes too long. Allocated memory goes into
-// quarantine then.
+// revoke releases m, whose key was removed from the table, when no peer accesses it. If
+// an access takes too long, it returns InUseError for registered memory, and quarantines allocated memory.
 func (md *MD) revoke(m *Mem) error {
 	limit := allocPatience
 	if m.pin != nil {
@@ -38,8 +37,8 @@ func (md *MD) revoke(m *Mem) error {
 	return nil
 }
 
-// visitors lists the peers that are inside m. A peer that raises its guard later sees that
-// the key is gone: the barrier pairs with outLink.enter.
+// visitors returns the visits of peers in m. A peer that sets its guard later sees that
+// the key is invalid: the barrier pairs with outLink.enter.
 func (md *MD) visitors(m *Mem) (in []guard.Visit) {
 	if md.expedited {
 		barrier()

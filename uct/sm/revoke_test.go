@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// kindsOfMemory are what MD.Alloc and MD.Reg give.
+// kindsOfMemory are memory from MD.Alloc and from MD.Reg.
 var kindsOfMemory = []struct {
 	name string
 	make func(md uct.MD, n int) (uct.Mem, error)
@@ -28,12 +28,12 @@ var kindsOfMemory = []struct {
 	}},
 }
 
-// handle is the key of a Mem.
+// handle returns the key of a Mem.
 func handle(mem uct.Mem) uint64 { return mem.(*Mem).key }
 
-// TestMemClose_VisitsThatDoNotMatter: peers are inside other memory, all the time, or
-// come back for more.
-func TestMemClose_VisitsThatDoNotMatter(t *testing.T) {
+// TestMemClose_IgnoresOtherVisits: Close does not wait for visits to other memory, or for later
+// visits.
+func TestMemClose_IgnoresOtherVisits(t *testing.T) {
 	for _, kind := range kindsOfMemory {
 		t.Run(kind.name, func(t *testing.T) {
 			w := openTwo(t, Config{})
@@ -50,7 +50,7 @@ func TestMemClose_VisitsThatDoNotMatter(t *testing.T) {
 			seen := md.visitors(again.(*Mem))
 			require.Len(t, seen, 1)
 			w.ab.endVisit()
-			w.ab.enter(handle(again)) // the next one sees that the key is gone
+			w.ab.enter(handle(again)) // a later visit sees that the key is invalid
 			assert.Empty(t, md.owner.Ongoing(seen))
 			w.ab.endVisit()
 			require.NoError(t, again.Close())
@@ -59,9 +59,9 @@ func TestMemClose_VisitsThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestMemClose_VisitGoesOn: allocated memory is left behind, counted, until the visit is
-// over; the caller's memory stays registered, under a key that nobody can use.
-func TestMemClose_VisitGoesOn(t *testing.T) {
+// TestMemClose_LongVisit: allocated memory is quarantined and counted until the visit has
+// ended; registered memory remains registered, with an invalid key.
+func TestMemClose_LongVisit(t *testing.T) {
 	t.Run("allocated", func(t *testing.T) {
 		w := openTwo(t, Config{})
 		md := w.b.md.(*MD)
@@ -101,9 +101,9 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 	})
 }
 
-// TestMemClose_ProcessStood: the time in which the process that closes memory stands still is no
-// time that it waited for its peers.
-func TestMemClose_ProcessStood(t *testing.T) {
+// TestMemClose_ProcessStopped: time in which the process that closes memory is stopped does not count as waiting
+// time for its peers.
+func TestMemClose_ProcessStopped(t *testing.T) {
 	w := openTwo(t, Config{})
 	md := w.b.md.(*MD)
 	mem, _ := w.register(4096, uct.AccessAll)
@@ -112,7 +112,7 @@ func TestMemClose_ProcessStood(t *testing.T) {
 	require.Len(t, seen, 1)
 	left := make(chan []guard.Visit, 1)
 	go func() { left <- md.owner.Await(seen, ucs.RevokeLimit) }()
-	looks := func(n int) { // time for so many
+	looks := func(n int) { // time for n checks
 		for range n {
 			md.mu.Lock()
 			runtime.Gosched()
@@ -121,7 +121,7 @@ func TestMemClose_ProcessStood(t *testing.T) {
 		}
 	}
 	looks(200)
-	md.mu.Lock() // it stands in the middle of a look
+	md.mu.Lock() // Close blocks during a check
 	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
 		runtime.Gosched()
 	}
@@ -137,8 +137,8 @@ func TestMemClose_ProcessStood(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestZcopy_InVisits: a long copy does not keep the owner of the memory waiting for all of
-// it, and what is left when the key goes is refused.
+// TestZcopy_InVisits: the owner of the memory does not wait for all of a large
+// copy, and the rest of the copy fails when the key is invalid.
 func TestZcopy_InVisits(t *testing.T) {
 	const n = visitMax + 8
 	data, back := testenv.Pattern(n, 4), make([]byte, n)
@@ -166,8 +166,7 @@ func TestZcopy_InVisits(t *testing.T) {
 	}
 }
 
-// TestQuarantine_Bounded: an arena of which too much is in quarantine hands out nothing,
-// and says why.
+// TestQuarantine_Bounded: Alloc fails, with the reason, if more than half of the arena is in quarantine.
 func TestQuarantine_Bounded(t *testing.T) {
 	w := openTwo(t, Config{})
 	md := w.b.md.(*MD)
@@ -186,9 +185,9 @@ func TestQuarantine_Bounded(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestIfaceClose_GuardsStay: a peer may be inside, or come for more, long after an iface
-// of the domain has gone.
-func TestIfaceClose_GuardsStay(t *testing.T) {
+// TestIfaceClose_GuardsRemainMapped: a peer may visit memory of the domain after the iface of the link was
+// closed.
+func TestIfaceClose_GuardsRemainMapped(t *testing.T) {
 	w := openTwo(t, Config{})
 	md := w.b.md.(*MD)
 	other := w.b.open(t, nil)
@@ -201,21 +200,21 @@ func TestIfaceClose_GuardsStay(t *testing.T) {
 	assert.EqualValues(t, 1, md.owner.Quarantined.Load())
 	require.Equal(t, 1, linksOf(md))
 	w.ab.endVisit()
-	testenv.ProgressWithin(t, watchdog, func() bool { // it is told and hangs up too
+	testenv.ProgressWithin(t, watchdog, func() bool { // the peer disconnects too
 		w.a.iface.Progress()
 		return linksOf(md) == 0 && md.owner.QuarantinedBytes.Load() == 0 // one soon after the other
 	})
 	assert.Equal(t, 1, controlsOf(md))
 }
 
-// linksOf is how many links a domain has, of open ifaces and of others.
+// linksOf returns the number of links of a domain, including those of closed ifaces.
 func linksOf(md *MD) int {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	return len(md.links)
 }
 
-// controlsOf is how many users its control blocks have.
+// controlsOf returns the number of users of the control blocks of a domain.
 func controlsOf(md *MD) (users int) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
@@ -225,10 +224,10 @@ func controlsOf(md *MD) (users int) {
 	return users
 }
 
-// TestMDClose_PeerInside: the pages of a domain that is gone are the peer's alone.
-func TestMDClose_PeerInside(t *testing.T) {
+// TestMDClose_DuringVisit: after a domain was closed, only the peer maps its pages.
+func TestMDClose_DuringVisit(t *testing.T) {
 	a, b := openStation(t, Config{}), openStation(t, Config{})
-	e := a.connect(t, b.meeting())
+	e := a.connect(t, b.exchangedInfo())
 	e.enter(handle(b.mem))
 	p := e.mapped(handle(b.mem), b.mem.Addr(), 4096, uct.AccessRemoteWrite)
 	b.close(t)
@@ -238,8 +237,8 @@ func TestMDClose_PeerInside(t *testing.T) {
 	a.close(t)
 }
 
-// TestMem_ForgottenClose: the collector finds no pin that nobody can take back.
-func TestMem_ForgottenClose(t *testing.T) {
+// TestMem_NotClosed: the garbage collector does not panic because of the Pinner of a Mem that was not closed.
+func TestMem_NotClosed(t *testing.T) {
 	md, err := openTestMD()
 	require.NoError(t, err)
 	mem, err := md.Ext().Reg.Reg(make([]byte, 4096), uct.AccessAll)
@@ -267,8 +266,7 @@ func TestMem_ForgottenClose(t *testing.T) {
 	closeLater()
 }
 
-// visitedStation starts a second process that is inside s.mem, which is the mem that is
-// returned.
+// visitedStation starts a second process that visits the returned memory, s.mem.
 func visitedStation(t *testing.T, s *station, mem uct.Mem) *child {
 	t.Helper()
 	old := s.mem
@@ -277,8 +275,8 @@ func visitedStation(t *testing.T, s *station, mem uct.Mem) *child {
 	return start(t, roleVisit, s, "")
 }
 
-// TestVisitor_Stopped: a process that stands still inside memory holds nobody up, and
-// what it does when it goes on happens in memory that is nobody else's.
+// TestVisitor_Stopped: a process that is stopped during a visit does not block Close, and
+// when it continues, it writes to memory that is not reused.
 func TestVisitor_Stopped(t *testing.T) {
 	for _, gone := range []string{"memory", "iface, then memory"} {
 		t.Run(gone, func(t *testing.T) {
@@ -313,7 +311,7 @@ func TestVisitor_Stopped(t *testing.T) {
 	}
 }
 
-// TestVisitor_Killed: the kernel's word ends a visit, without progress.
+// TestVisitor_Killed: the death of the process ends its visit, without progress.
 func TestVisitor_Killed(t *testing.T) {
 	for _, kind := range kindsOfMemory {
 		t.Run(kind.name, func(t *testing.T) {
@@ -340,16 +338,16 @@ func TestVisitor_Killed(t *testing.T) {
 	}
 }
 
-// closeUsed closes memory that another process writes to. Who is inside it may wait for a
-// processor longer than Close waits for him.
+// closeUsed closes memory to which another process writes. The writer may wait for a
+// CPU for longer than Close waits.
 func closeUsed(t *testing.T, mem uct.Mem) {
 	t.Helper()
 	testenv.ProgressWithin(t, watchdog, func() bool { return mem.Close() == nil })
 }
 
-// waysToGo are what an owner may close while a peer writes. Each returns when memory is
-// the owner's again.
-var waysToGo = []struct {
+// closers close memory, or its iface or domain, while a peer writes. Each returns when no peer can access the
+// memory.
+var closers = []struct {
 	name string
 	do   func(t *testing.T, s *station, mem uct.Mem)
 }{
@@ -372,11 +370,11 @@ var waysToGo = []struct {
 	}},
 }
 
-// TestRevoke_UnderTransfer has another process put into memory in all ways, and closes
-// that in the middle: from then on its bytes are the owner's.
+// TestRevoke_UnderTransfer: memory is closed while another process puts to it with all operations. Then its bytes do
+// not change.
 func TestRevoke_UnderTransfer(t *testing.T) {
 	for _, kind := range kindsOfMemory {
-		for _, way := range waysToGo {
+		for _, way := range closers {
 			t.Run(kind.name+"/"+way.name, func(t *testing.T) {
 				if kind.name == "registered" {
 					needCMA(t)
@@ -395,14 +393,14 @@ func TestRevoke_UnderTransfer(t *testing.T) {
 	}
 }
 
-// revokeUnderTransfer has c write to mem, closes it, and checks that its bytes, or those
-// that come from the same arena next, stay as they are.
+// revokeUnderTransfer makes c write to mem, closes it, and checks that its bytes, or those
+// of the next allocation from the same arena, do not change.
 func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke func()) {
 	t.Helper()
 	key, err := mem.PackRKey(nil)
 	require.NoError(t, err)
 	at := wordAt(mem, putLen/2)
-	require.NoError(t, writeMeeting(c.In, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
+	require.NoError(t, writeInfo(c.In, exchangedInfo{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return at.Load() != 0 })
 	buf, allocated := mem.Bytes(), mem.(*Mem).pin == nil
 	revoke()
@@ -418,10 +416,10 @@ func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke
 	require.True(t, bytes.Equal(mine, buf), "a peer wrote to memory that was closed")
 }
 
-// TestRevoke_WriterIsKilled: one long-lived owner, whose peers are killed in the middle of
-// what they write, before or after it closes the memory. Nothing beside the memory is
-// touched, nothing of it after it was closed, and nothing is left.
-func TestRevoke_WriterIsKilled(t *testing.T) {
+// TestRevoke_WriterKilled: peers are killed while they write, before or after the owner closes the
+// memory. No other memory is written, the memory is not written after it was closed, and no resources of the peers
+// remain.
+func TestRevoke_WriterKilled(t *testing.T) {
 	const band = 4096
 	s := openStation(t, Config{})
 	md := s.md.(*MD)
@@ -436,7 +434,7 @@ func TestRevoke_WriterIsKilled(t *testing.T) {
 		key, err := mem.PackRKey(nil)
 		require.NoError(t, err)
 		c := start(t, roleWrite, s, "")
-		require.NoError(t, writeMeeting(c.In, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
+		require.NoError(t, writeInfo(c.In, exchangedInfo{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
 		at := wordAt(mem, putLen/2)
 		written := func() bool { s.iface.Progress(); return at.Load() != 0 }
 		testenv.ProgressWithin(t, watchdog, written)

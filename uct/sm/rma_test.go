@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// two is two connected stations in this process.
+// two has two connected stations in this process.
 type two struct {
 	t    testing.TB
 	a, b *station
@@ -28,8 +28,8 @@ type two struct {
 func openTwo(t testing.TB, cfg Config) *two {
 	t.Helper()
 	w := &two{t: t, a: openStation(t, cfg), b: openStation(t, cfg)}
-	w.ab = w.a.connect(t, w.b.meeting())
-	w.key = w.a.key(t, w.b.meeting())
+	w.ab = w.a.connect(t, w.b.exchangedInfo())
+	w.key = w.a.key(t, w.b.exchangedInfo())
 	t.Cleanup(func() {
 		require.NoError(t, w.ab.Close())
 		w.a.close(t)
@@ -38,7 +38,7 @@ func openTwo(t testing.TB, cfg Config) *two {
 	return w
 }
 
-// until progresses both until done.
+// until makes progress on both sides until done returns true.
 func (w *two) until(done func() bool) {
 	w.t.Helper()
 	testenv.ProgressWithin(w.t, watchdog, func() bool {
@@ -61,9 +61,9 @@ func newCompletion() *completion {
 	return c
 }
 
-// TestGet_LeavesTheMemory: a get of a word is no visit any more when it returns: the memory can be
+// TestGet_EndsVisit: a get of 8 bytes has ended its visit when it returns: the memory can be
 // closed.
-func TestGet_LeavesTheMemory(t *testing.T) {
+func TestGet_EndsVisit(t *testing.T) {
 	w := openTwo(t, Config{})
 	mem, err := w.b.md.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestGet_LeavesTheMemory(t *testing.T) {
 		func() error { _, err := w.ab.GetBcopy(word, mem.Addr(), key, nil); return err },
 		func() error { _, err := w.ab.GetBcopy(word[:3], mem.Addr(), key, nil); return err },
 	} {
-		for range 3 { // the first looks the key up
+		for range 3 { // the first one looks up the key
 			require.NoError(t, op())
 			require.Empty(t, w.b.md.(*MD).visitors(mem.(*Mem)))
 		}
@@ -85,8 +85,8 @@ func TestGet_LeavesTheMemory(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestFlush_IsABarrier: a flush with nothing in flight makes stores visible before it returns.
-func TestFlush_IsABarrier(t *testing.T) {
+// TestFlush_IsBarrier: a flush with nothing in flight makes stores visible before it returns.
+func TestFlush_IsBarrier(t *testing.T) {
 	w := openTwo(t, Config{})
 	for name, flush := range map[string]func(*uct.Completion) (bool, error){"ep": w.ab.Flush, "iface": w.a.iface.Flush} {
 		before := w.a.iface.fence.Load()
@@ -97,7 +97,7 @@ func TestFlush_IsABarrier(t *testing.T) {
 	}
 }
 
-// register makes b offer heap memory, which is not mapped at a.
+// register registers heap memory of b, which a does not map.
 func (w *two) register(n int, access uct.Access) (uct.Mem, uct.RKey) {
 	w.t.Helper()
 	mem, err := w.b.md.Ext().Reg.Reg(make([]byte, n), access)
@@ -109,8 +109,8 @@ func (w *two) register(n int, access uct.Access) (uct.Mem, uct.RKey) {
 	return mem, key
 }
 
-// settled waits for an operation that returned pending, err.
-func (w *two) settled(c *completion, pending bool, err error) {
+// waitPending waits for an operation that returned pending, err.
+func (w *two) waitPending(c *completion, pending bool, err error) {
 	w.t.Helper()
 	require.NoError(w.t, err)
 	if pending {
@@ -120,7 +120,7 @@ func (w *two) settled(c *completion, pending bool, err error) {
 	}
 }
 
-// needCMA skips where this process may not even attach to itself.
+// needCMA skips the test if cross-memory attach is forbidden even for this process itself.
 func needCMA(t testing.TB) {
 	t.Helper()
 	if err := cmaHere(); err != nil {
@@ -134,9 +134,9 @@ func cmaHere() error {
 	return new(cma.Vec).Probe(os.Getpid(), addrOf(word), *word)
 }
 
-// TestCMA_Insisted: with CMA=y, a peer that cannot be attached to is not connected
-// to; and when the kernel changes its mind the EP fails with the reason.
-func TestCMA_Insisted(t *testing.T) {
+// TestCMA_Required: with CMA=y, the EP fails with the reason if the peer's memory cannot be accessed by cross-memory
+// attach, when it connects or later.
+func TestCMA_Required(t *testing.T) {
 	needCMA(t)
 	w := openTwo(t, Config{CMA: config.Yes})
 	mem, key := w.register(4096, uct.AccessAll)
@@ -158,9 +158,9 @@ func TestCMA_Insisted(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestRMA_EveryWayToMemory does everything on allocated memory, on registered
+// TestRMA_AllAccessMethods: all operations work on allocated memory, on registered
 // memory by the kernel, and on registered memory by the peer.
-func TestRMA_EveryWayToMemory(t *testing.T) {
+func TestRMA_AllAccessMethods(t *testing.T) {
 	const size = 100 << 10
 	for _, tc := range []struct {
 		name       string
@@ -198,7 +198,7 @@ func (w *two) flush() {
 	w.t.Helper()
 	c := newCompletion()
 	pending, err := w.ab.Flush(&c.Completion)
-	w.settled(c, pending, err)
+	w.waitPending(c, pending, err)
 }
 
 func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
@@ -215,7 +215,7 @@ func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
 	c := newCompletion()
 	iov := []uct.IOV{{Buf: data[:1]}, {}, {Buf: data[1:70001]}, {Buf: data[70001:]}}
 	pending, err := w.ab.PutZcopy(iov, mem.Addr()+1, key, &c.Completion)
-	w.settled(c, pending, err)
+	w.waitPending(c, pending, err)
 	w.flush()
 	assert.True(t, bytes.Equal(data, mem.Bytes()[1:1+len(data)]), "zcopy")
 	assert.NoError(t, w.ab.PutShort(nil, mem.Addr(), key), "no bytes")
@@ -235,7 +235,7 @@ func (w *two) checkGets(mem uct.Mem, key uct.RKey, byTarget bool) {
 		c, got := newCompletion(), make([]byte, n)
 		pending, err := w.ab.GetBcopy(got, mem.Addr()+5, key, &c.Completion)
 		assert.Equal(t, byTarget && n > 0, pending)
-		w.settled(c, pending, err)
+		w.waitPending(c, pending, err)
 		assert.True(t, bytes.Equal(mem.Bytes()[5:5+n], got), "bcopy %d", n)
 	}
 
@@ -243,7 +243,7 @@ func (w *two) checkGets(mem uct.Mem, key uct.RKey, byTarget bool) {
 	c := newCompletion()
 	iov := []uct.IOV{{Buf: got[:10000]}, {Buf: got[10000:10001]}, {Buf: got[10001:]}}
 	pending, err := w.ab.GetZcopy(iov, mem.Addr()+7, key, &c.Completion)
-	w.settled(c, pending, err)
+	w.waitPending(c, pending, err)
 	assert.True(t, bytes.Equal(mem.Bytes()[7:7+len(got)], got), "zcopy")
 }
 
@@ -260,7 +260,7 @@ func (w *two) checkAtomics(mem uct.Mem, key uct.RKey) {
 			c, old := newCompletion(), new(uint64)
 			value := uint64(op)*0x1234567 + 5
 			pending, err := w.ab.AtomicFetch(op, size, value, old, raddr, key, &c.Completion)
-			w.settled(c, pending, err)
+			w.waitPending(c, pending, err)
 			assert.Equal(t, word, *old, "%v/%d", op, size)
 			word = op.Apply(size, word, 0, value)
 			require.NoError(t, w.ab.AtomicPost(op, size, value, raddr, key))
@@ -269,7 +269,7 @@ func (w *two) checkAtomics(mem uct.Mem, key uct.RKey) {
 		for _, compare := range []uint64{word, word + 1} {
 			c, old := newCompletion(), new(uint64)
 			pending, err := w.ab.AtomicCSwap(size, compare, 77, old, raddr, key, &c.Completion)
-			w.settled(c, pending, err)
+			w.waitPending(c, pending, err)
 			assert.Equal(t, word, *old)
 			word = uct.AtomicCSwap.Apply(size, word, compare, 77)
 		}
@@ -279,9 +279,9 @@ func (w *two) checkAtomics(mem uct.Mem, key uct.RKey) {
 	assert.Equal(t, uct.ErrUnsupported, w.ab.AtomicPost(uct.AtomicCSwap, 8, 1, raddr, key))
 }
 
-// TestFence_WaitsForThePeersHelp: what is done directly does not overtake what the
-// peer did.
-func TestFence_WaitsForThePeersHelp(t *testing.T) {
+// TestFence_WaitsForTargetOps: a direct access does not overtake an operation that the
+// peer executes.
+func TestFence_WaitsForTargetOps(t *testing.T) {
 	w := openTwo(t, Config{})
 	mem, key := w.register(4096, uct.AccessAll)
 	require.NoError(t, w.ab.AtomicPost(uct.AtomicAdd, 8, 5, mem.Addr(), key), "the peer has to do it")
@@ -302,8 +302,8 @@ func TestFence_WaitsForThePeersHelp(t *testing.T) {
 	require.NoError(t, mem.Close())
 }
 
-// TestKeys_Refused: the EP works on after each refusal, and no byte has changed.
-func TestKeys_Refused(t *testing.T) {
+// TestKeys_Rejected: after each rejection the EP still works, and no byte has changed.
+func TestKeys_Rejected(t *testing.T) {
 	w := openTwo(t, Config{})
 	alloc := w.b.md.Ext().Alloc
 	readOnly, err := alloc.Alloc(4096, uct.AccessRemoteRead)
@@ -328,7 +328,7 @@ func TestKeys_Refused(t *testing.T) {
 		key   uct.RKey
 	}{
 		{"no such key", base, w.key + 1<<20},
-		{"key of the own domain", base, w.b.key(t, w.a.meeting())},
+		{"key of the own domain", base, w.b.key(t, w.a.exchangedInfo())},
 		{"stale", gone.Addr(), stale},
 		{"read only", readOnly.Addr(), ro},
 		{"below", base - 1, w.key},
@@ -358,8 +358,8 @@ func TestKeys_Refused(t *testing.T) {
 func TestStoppedTarget(t *testing.T) {
 	s := openStation(t, Config{})
 	c := start(t, roleEcho, s, "")
-	e := s.connect(t, c.meeting)
-	key := s.key(t, c.meeting)
+	e := s.connect(t, c.exchangedInfo)
+	key := s.key(t, c.exchangedInfo)
 	c.Stop(t)
 
 	data, old := testenv.Pattern(8, 1), new(uint64)

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// mapped returns where n bytes at raddr are mapped here, or nil if the key does not
-// allow the access or its memory is not mapped. The guard is up.
+// mapped returns the mapped address of the n bytes at raddr; nil if the key does not
+// permit the access or the memory is not mapped. The guard is set.
 func (l *outLink) mapped(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	if p := l.grant.find(key, raddr, n, need); p != nil {
 		return p
@@ -17,8 +17,7 @@ func (l *outLink) mapped(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	return l.lookUp(key, raddr, n, need)
 }
 
-// lookUp is mapped for a region that is not the one of the latest access, which it is from
-// now on.
+// lookUp is mapped for another region than that of the latest access. It updates the grant.
 //
 //go:noinline
 func (l *outLink) lookUp(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
@@ -33,21 +32,21 @@ func (l *outLink) lookUp(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	return l.grant.find(key, raddr, n, need)
 }
 
-// private reports whether the key allows the access to memory that is not mapped.
-func (l *outLink) private(key, raddr, n uint64, need uct.Access) bool {
+// isUnmapped reports whether the key permits the access, to memory that is not mapped.
+func (l *outLink) isUnmapped(key, raddr, n uint64, need uct.Access) bool {
 	t := l.table.entry(key)
 	_, ok := t.covers(key, raddr, n, need)
 	return ok && t.kind.Load() == memPrivate
 }
 
-// denied says why a key does not allow an access: there is no such key, right or range.
-// If the peer has left in order, and its keys with it, or its memory could not be mapped,
-// Progress fails the EP instead.
+// accessError returns the reason why a key does not permit an access: ErrRemoteAccess for an invalid key, right or range.
+// If the peer has closed gracefully, so that its keys are invalid, or its memory could not be mapped,
+// Progress fails the EP.
 //
 //go:noinline
-func (l *outLink) denied() error {
-	if l.tx.hdr.left.Load() != 0 {
-		l.lost()
+func (l *outLink) accessError() error {
+	if l.tx.hdr.closed.Load() != 0 {
+		l.markLost()
 	}
 	if l.hold.Load()&holdDown != 0 {
 		return uct.ErrNoResource
@@ -55,52 +54,52 @@ func (l *outLink) denied() error {
 	return ucs.ErrRemoteAccess
 }
 
-// PutShort implements uct.Putter. Most puts are a word into the region of the latest access, which
-// a few comparisons check. Whether the link is up is not among them. Before the link is connected
-// there is no such region. When the peer has gone its memory stays mapped until Progress finds that
-// out; then a Flush does not say that such a put is complete.
+// PutShort implements uct.Putter. The most frequent put is of 8 bytes to the region of the latest access, which
+// a few comparisons check. They do not check whether the link is up: before the link is connected,
+// the grant is empty. When the peer is gone, its memory is mapped until Progress fails the EP,
+// and Flush does not report the put as complete.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	l := e.outLink
 	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.writes || e.fenced || e.pending.Blocks() {
-		return e.putAny(buf, raddr, uint64(key))
+		return e.putSlow(buf, raddr, uint64(key))
 	}
 	visitor := l.guard
 	idle := visitor.Enter(uint64(key)&memop.KeyIndexMask, false) // regionOf, one instruction less
 	if l.grant.shown.Load() != uint64(key) {
-		return e.putElsewhere(idle, buf, raddr, uint64(key))
+		return e.putOtherRegion(idle, buf, raddr, uint64(key))
 	}
 	*(*[wordLen]byte)(unsafe.Add(l.grant.Base, off)) = [wordLen]byte(buf)
 	visitor.Leave(idle)
 	return nil
 }
 
-// putAny is PutShort of any length to anywhere.
+// putSlow is PutShort of any length to any region.
 //
 //go:noinline
-func (e *EP) putAny(buf []byte, raddr, key uint64) error {
+func (e *EP) putSlow(buf []byte, raddr, key uint64) error {
 	if len(buf) > e.maxShort {
 		return uct.ErrTooLong
 	}
 	if !e.ready() {
-		return e.refused()
+		return e.postError()
 	}
 	l := e.outLink
 	idle := l.enter(key)
 	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p == nil {
-		return e.putElsewhere(idle, buf, raddr, key)
+		return e.putOtherRegion(idle, buf, raddr, key)
 	}
 	memop.Store(p, buf)
 	l.guard.Leave(idle)
 	return nil
 }
 
-// putElsewhere is PutShort into another region than the one of the latest access. The guard
-// is up.
+// putOtherRegion is PutShort to another region than that of the latest access. The guard
+// is set.
 //
 //go:noinline
-func (e *EP) putElsewhere(idle uint64, buf []byte, raddr, key uint64) error {
+func (e *EP) putOtherRegion(idle uint64, buf []byte, raddr, key uint64) error {
 	l := e.outLink
 	p := l.lookUp(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p != nil {
@@ -110,7 +109,7 @@ func (e *EP) putElsewhere(idle uint64, buf []byte, raddr, key uint64) error {
 	if p != nil {
 		return nil
 	}
-	return e.putFar(buf, raddr, key)
+	return e.putUnmapped(buf, raddr, key)
 }
 
 // PutBcopy implements uct.Putter.
@@ -118,7 +117,7 @@ func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	return e.PutShort(buf, raddr, key)
 }
 
-// PutZcopy implements uct.Putter. Into memory that is mapped or can be attached to,
+// PutZcopy implements uct.Putter. If the memory is mapped or can be accessed by cross-memory attach,
 // it is complete on return.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	return e.vector(opPut, iov, raddr, uint64(key), c)
@@ -136,7 +135,7 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 		return false, err
 	}
 	if !e.ready() {
-		return false, e.refused()
+		return false, e.postError()
 	}
 	if n > visitMax && e.table.entry(key).kind.Load() == memArena {
 		return false, e.vectorInVisits(kind, iov, raddr, key)
@@ -154,18 +153,18 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 	if p != nil {
 		return false, nil
 	}
-	return e.vectorFar(kind, iov, n, raddr, key, c)
+	return e.vectorUnmapped(kind, iov, n, raddr, key, c)
 }
 
-// vectorInVisits is vector for more than visitMax bytes of mapped memory. If the key goes
-// in the middle, the rest is refused. The peer does none of it, whatever its table says
-// meanwhile: it would after the call.
+// vectorInVisits is vector for more than visitMax bytes of mapped memory. If the key becomes invalid
+// in between, the rest fails. The peer executes no part of the operation, because it would do so after the
+// call has returned.
 func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error {
 	for i := range iov {
 		for buf := iov[i].Buf; len(buf) > 0; {
 			n := min(len(buf), visitMax)
 			if !e.moveExtended(kind, buf[:n], raddr, key) {
-				return e.denied()
+				return e.accessError()
 			}
 			buf, raddr = buf[n:], raddr+uint64(n)
 		}
@@ -173,16 +172,16 @@ func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error
 	return nil
 }
 
-// moveExtended puts buf to, or fills it from, mapped memory, in one visit; false if it is not
-// mapped. It maps first what the peer has allocated since.
+// moveExtended copies between buf and mapped memory, in one visit; false if the memory is not
+// mapped. If necessary it first maps memory that the peer has allocated since.
 func (e *EP) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
 	if kind == opGet {
 		return e.loadExtended(buf, raddr, key)
 	}
-	return e.store(buf, raddr, key) || e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite) && e.store(buf, raddr, key)
+	return e.store(buf, raddr, key) || e.mapMore(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite) && e.store(buf, raddr, key)
 }
 
-// store puts buf to memory that is mapped; false if it is not.
+// store copies buf to mapped memory; false if the memory is not mapped.
 func (e *EP) store(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
 	idle := l.enter(key)
@@ -194,27 +193,27 @@ func (e *EP) store(buf []byte, raddr, key uint64) bool {
 	return p != nil
 }
 
-// GetShort implements uct.Getter. It is claimed with CMA=y only: what only the peer
-// can reach cannot be read before the call returns.
+// GetShort implements uct.Getter. It is claimed only with CMA=y: memory that only the peer
+// can access cannot be read before the call returns.
 func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.maxGet {
 		return e.noGetShort()
 	}
 	if !e.ready() {
-		return e.refused()
+		return e.postError()
 	}
 	if e.load(buf, raddr, uint64(key)) {
 		return nil
 	}
-	if err := e.getFar(buf, raddr, uint64(key)); err != errTarget {
+	if err := e.getUnmapped(buf, raddr, uint64(key)); err != errTarget {
 		return err
 	}
-	e.cause = e.cmaErr // the kernel has changed its mind
-	e.lost()
+	e.cause = e.cmaErr // the kernel forbids it now
+	e.markLost()
 	return uct.ErrNoResource
 }
 
-// noGetShort says why GetShort does not take so many bytes.
+// noGetShort returns the error of GetShort for a length above maxGet.
 //
 //go:noinline
 func (e *EP) noGetShort() error {
@@ -224,7 +223,7 @@ func (e *EP) noGetShort() error {
 	return uct.ErrTooLong
 }
 
-// load fills buf from memory that is mapped; false if it is not.
+// load fills buf from mapped memory; false if the memory is not mapped.
 func (e *EP) load(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
 	idle := l.enter(key)
@@ -250,69 +249,69 @@ func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
 	return e.loadExtended(buf, raddr, uint64(key))
 }
 
-// loadExtended is load that maps first what the peer has allocated since.
+// loadExtended is load, but if necessary first maps memory that the peer has allocated since.
 func (e *EP) loadExtended(buf []byte, raddr, key uint64) bool {
-	return e.load(buf, raddr, key) || e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) && e.load(buf, raddr, key)
+	return e.load(buf, raddr, key) || e.mapMore(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) && e.load(buf, raddr, key)
 }
 
-// GetBcopy implements uct.Getter. A word is read as PutShort writes it.
+// GetBcopy implements uct.Getter. It reads 8 bytes as PutShort writes them.
 func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	l := e.outLink
 	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.reads || e.fenced || e.pending.Blocks() {
-		return e.getAny(buf, raddr, uint64(key), c)
+		return e.getSlow(buf, raddr, uint64(key), c)
 	}
 	visitor := l.guard
 	idle := visitor.Enter(uint64(key)&memop.KeyIndexMask, false) // regionOf, one instruction less
 	if l.grant.shown.Load() != uint64(key) {
-		return e.getElsewhere(idle, buf, raddr, uint64(key), c)
+		return e.getOtherRegion(idle, buf, raddr, uint64(key), c)
 	}
 	*(*[wordLen]byte)(buf) = *(*[wordLen]byte)(unsafe.Add(l.grant.Base, off))
 	visitor.Leave(idle)
 	return false, nil
 }
 
-// getAny is GetBcopy of any length from anywhere.
+// getSlow is GetBcopy of any length from any region.
 //
 //go:noinline
-func (e *EP) getAny(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *EP) getSlow(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if len(buf) > e.maxBcopy {
 		return false, uct.ErrTooLong
 	}
 	if !e.ready() {
-		return false, e.refused()
+		return false, e.postError()
 	}
 	l := e.outLink
 	idle := l.enter(key)
 	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
 	if p == nil {
-		return e.getElsewhere(idle, buf, raddr, key, c)
+		return e.getOtherRegion(idle, buf, raddr, key, c)
 	}
 	memop.Load(buf, p)
 	l.guard.Leave(idle)
 	return false, nil
 }
 
-// getElsewhere is GetBcopy from another region than the one of the latest access. The guard
-// is up.
+// getOtherRegion is GetBcopy from another region than that of the latest access. The guard
+// is set.
 //
 //go:noinline
-func (e *EP) getElsewhere(idle uint64, buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *EP) getOtherRegion(idle uint64, buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	e.guard.Leave(idle)
 	if e.load(buf, raddr, key) {
 		return false, nil
 	}
-	err := e.getFar(buf, raddr, key)
+	err := e.getUnmapped(buf, raddr, key)
 	if err == errTarget {
 		return e.targetGet(buf, raddr, key, c)
 	}
 	return false, err
 }
 
-// word returns the word of an atomic if it is mapped. The guard is up.
+// word returns the word of an atomic; nil if it is not mapped. The guard is set.
 func (l *outLink) word(key, raddr uint64, size int) unsafe.Pointer {
 	p := l.mapped(key, raddr, uint64(size), uct.AccessRemoteAtomic)
-	if uintptr(p)&uintptr(size-1) != 0 { // a table that lies
+	if uintptr(p)&uintptr(size-1) != 0 { // the table of the peer is invalid
 		return nil
 	}
 	return p
@@ -334,7 +333,7 @@ func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, 
 		return false, err
 	}
 	if !e.ready() {
-		return false, e.refused()
+		return false, e.postError()
 	}
 	l := e.outLink
 	idle := l.enter(key)
@@ -357,7 +356,7 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 		return false, err
 	}
 	if !e.ready() {
-		return false, e.refused()
+		return false, e.postError()
 	}
 	l := e.outLink
 	idle := l.enter(uint64(key))

@@ -2,25 +2,25 @@ package sm
 
 import "sync/atomic"
 
-// segments keeps account of the segments of a link, on the sending side. Those that are here go out
-// again first in, first out, so that it is known ahead which is next. They are few, as memory that was
-// never written to takes none: another one joins them when they are all on their way.
+// segments tracks the segments of a link, on the sending side. Free segments are used first in,
+// first out, so that the next one is known in advance. A segment uses memory only after the first write, so only
+// firstSegments are used at first: another one is added when all are in flight.
 type segments struct {
-	returned *[maxSegs]atomic.Uint32 // by the consumer: how often each came back with an answer
-	taken    [maxSegs]uint32         // how often each went out for one
-	free     [maxSegs]uint8          // ring of those that are here
-	first    uint8                   // of free
-	count    int                     // of free
-	sent     [maxSegs]uint8          // ring of segments in flight; their slots say when the consumer has returned them
-	slots    [maxSegs]uint32         // of each of these, the low half of the number of its slot
-	oldest   uint8                   // of sent
+	returned *[maxSegs]atomic.Uint32 // number of times that the consumer has returned each segment with a reply
+	taken    [maxSegs]uint32         // number of times that each segment was sent for a reply
+	free     [maxSegs]uint8          // ring of free segments
+	first    uint8                   // index of the first element of free
+	count    int                     // length of free
+	sent     [maxSegs]uint8          // ring of segments in flight that are free when the consumer has returned their slots
+	slots    [maxSegs]uint32         // lower half of the number of the slot of each segment in sent
+	oldest   uint8                   // index of the first element of sent
 	away     int                     // length of sent
-	used     int                     // segments that were ever taken, or are here
-	most     int                     // segments that there are
+	used     int                     // number of segments in use so far
+	most     int                     // total number of segments
 }
 
-// firstSegments is how many segments take turns at first. With 8 to 64 of them latency and rate are the
-// same (experiment 0130 in docs/perf); each of them that is written to takes memory.
+// firstSegments is the number of segments that are used at first. Latency and rate are the
+// same with 8 to 64 of them (experiment 0130 in docs/perf); each one that was written to uses memory.
 const firstSegments = 16
 
 func newSegments(returned *[maxSegs]atomic.Uint32, segs int) *segments {
@@ -31,7 +31,7 @@ func newSegments(returned *[maxSegs]atomic.Uint32, segs int) *segments {
 	return l
 }
 
-// join has a segment take turns that was not used before, if there is one.
+// join adds a segment that was not used before, if there is one.
 func (l *segments) join() {
 	if l.used < l.most {
 		l.used++
@@ -39,14 +39,14 @@ func (l *segments) join() {
 	}
 }
 
-// isBack reports whether the answer in segment i is there.
+// isBack reports whether the consumer has returned segment i with a reply.
 func (l *segments) isBack(i uint8) bool { return l.returned[i].Load() == l.taken[i] }
 
-// next is the segment that is taken next, of those that are here: there is one.
+// next returns the next free segment. There must be one.
 func (l *segments) next() uint8 { return l.free[l.first] }
 
-// collect takes those back whose slots the consumer has taken, which are all before slot head.
-// If then none is here another one joins.
+// collect frees the segments whose slots the consumer has returned: those before slot head.
+// If none is free then, it adds another one.
 func (l *segments) collect(head uint64) {
 	for ; l.away > 0 && int32(l.slots[l.sent[l.oldest]]-uint32(head)) < 0; l.away-- {
 		l.put(l.sent[l.oldest])
@@ -57,14 +57,14 @@ func (l *segments) collect(head uint64) {
 	}
 }
 
-// takeForAnswer takes the next segment, for an answer.
-func (l *segments) takeForAnswer() {
+// takeForReply removes the next free segment, for a reply.
+func (l *segments) takeForReply() {
 	l.taken[l.next()]++
 	l.first++
 	l.count--
 }
 
-// send takes the next segment, for the message in a slot.
+// send removes the next free segment, for the message in a slot.
 func (l *segments) send(slot uint64) {
 	i := l.next()
 	l.first++
@@ -72,14 +72,14 @@ func (l *segments) send(slot uint64) {
 	l.abandon(i, slot)
 }
 
-// abandon has a segment be here again when the consumer has taken its slot, and those before.
+// abandon frees a segment when the consumer has returned its slot.
 func (l *segments) abandon(i uint8, slot uint64) {
 	l.slots[i] = uint32(slot)
 	l.sent[l.oldest+uint8(l.away)] = i
 	l.away++
 }
 
-// put makes a segment that is back one that is here.
+// put adds a segment to the free ones.
 func (l *segments) put(i uint8) {
 	l.free[l.first+uint8(l.count)] = i
 	l.count++

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSegments_Model takes at random, as messages and for answers, and gives back: no segment is out
-// twice, all come back, and none is missing only while all are out.
+// TestSegments_Model sends and returns segments at random, for messages and replies: no segment is in flight
+// twice, all are freed, and none is free only while all are in flight.
 func TestSegments_Model(t *testing.T) {
 	for _, segs := range []int{1, 2, 3, 64, maxSegs} {
 		newSegmentsModel(t, segs, uint64(1<<32-5000)).run(20000)
 	}
 }
 
-// segmentsModel is segments and what is known to be out.
+// segmentsModel has segments and a model of those in flight.
 type segmentsModel struct {
 	*segments
 	t        *testing.T
@@ -57,8 +57,8 @@ func (m *segmentsModel) run(steps int) {
 	assert.Equal(m.t, m.most, m.count+m.away+len(m.answers)+m.most-m.used, "all are somewhere")
 }
 
-// consumeTo has the consumer take the slots before head: a segment is back when its slot is, and those
-// of the segments before it are.
+// consumeTo makes the consumer return the slots before head: a segment is free when its slot and those
+// of earlier segments were returned.
 func (m *segmentsModel) consumeTo(head uint64) {
 	m.head = max(m.head, head)
 	for len(m.messages) > 0 && m.messages[0].slot < m.head {
@@ -82,16 +82,16 @@ func (m *segmentsModel) takeOne() {
 	require.False(m.t, m.out[i], "taken twice")
 	m.out[i] = true
 	if m.rng.IntN(4) == 0 {
-		m.takeForAnswer()
+		m.takeForReply()
 		m.answers = append(m.answers, sentSegment{i, m.tail})
 	} else {
 		m.send(m.tail)
 		m.messages = append(m.messages, sentSegment{i, m.tail})
 	}
-	m.tail += 1 + uint64(m.rng.IntN(3)) // short messages take slots in between
+	m.tail += 1 + uint64(m.rng.IntN(3)) // small messages use slots in between
 }
 
-// answerOne has the answer in the oldest segment that was asked for come back, or leaves it to its slot.
+// answerOne returns the oldest segment with a reply, or abandons it.
 func (m *segmentsModel) answerOne() {
 	a := m.answers[0]
 	m.answers = m.answers[1:]
@@ -108,7 +108,7 @@ func (m *segmentsModel) answerOne() {
 	m.consumeTo(m.head) // its slot may have been taken
 }
 
-// TestSegments_FewInUse: as long as they come back in time, no others join those of the beginning.
+// TestSegments_FewInUse: if segments are returned in time, only firstSegments are used.
 func TestSegments_FewInUse(t *testing.T) {
 	var returned [maxSegs]atomic.Uint32
 	l := newSegments(&returned, 64)
@@ -122,8 +122,8 @@ func TestSegments_FewInUse(t *testing.T) {
 	assert.Equal(t, firstSegments, l.used)
 }
 
-// TestSegments_TakeTurns: the one that is used next came back before all others.
-func TestSegments_TakeTurns(t *testing.T) {
+// TestSegments_FirstInFirstOut: the next segment is the one that was freed first.
+func TestSegments_FirstInFirstOut(t *testing.T) {
 	var returned [maxSegs]atomic.Uint32
 	l := newSegments(&returned, 64)
 	for slot := range uint64(100) {

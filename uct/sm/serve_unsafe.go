@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// serve does what a peer asks for; false if that is malformed. The peer has looked
-// at the table before, so a refusal is rare.
+// serve executes a request of a peer; false if it is malformed. The peer has checked
+// the table before, so a rejection is rare.
 func (l *inLink) serve(s *slot) bool {
 	r := *(*request)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
 	if r.seg >= l.rx.count || int64(r.n) > int64(l.rx.segLen) {
@@ -23,12 +23,12 @@ func (l *inLink) serve(s *slot) bool {
 		ans.status = 1
 	}
 	race.Release(unsafe.Pointer(&order))
-	l.rx.giveBack(r.seg)
+	l.rx.returnSegment(r.seg)
 	return true
 }
 
-// execute performs r on memory of this process, with data from or for it. It holds
-// the lock of the domain, so that the memory is not closed meanwhile.
+// execute executes r on memory of this process. data has the bytes of a put, or gets those of a get. The
+// lock of the domain is held, so that the memory is not closed.
 func (md *MD) execute(r *request, data []byte, old *uint64) bool {
 	md.mu.Lock()
 	defer md.mu.Unlock()
@@ -58,17 +58,17 @@ func (md *MD) execute(r *request, data []byte, old *uint64) bool {
 	return true
 }
 
-// gatherFrom fills dst with the bytes of iov from offset skip on.
+// gatherFrom fills dst with the bytes of iov that begin at offset skip.
 func gatherFrom(dst []byte, iov []uct.IOV, skip int) {
 	eachPiece(iov, skip, dst, func(piece, part []byte) { memop.Copy(part, piece) })
 }
 
-// scatterAt puts src into the pieces of iov from offset skip on.
+// scatterAt copies src to iov at offset skip.
 func scatterAt(iov []uct.IOV, skip int, src []byte) {
 	eachPiece(iov, skip, src, func(piece, part []byte) { memop.Copy(piece, part) })
 }
 
-// eachPiece walks flat and the bytes of iov from skip on side by side.
+// eachPiece calls f with the parts of iov, beginning at offset skip, and the corresponding parts of flat.
 func eachPiece(iov []uct.IOV, skip int, flat []byte, f func(piece, part []byte)) {
 	for i := range iov {
 		b := iov[i].Buf

@@ -18,7 +18,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// holdings is what a process has of what the kernel counts.
+// holdings are the numbers of kernel objects of a process.
 type holdings struct{ descriptors, mappings, goroutines int }
 
 func held(t testing.TB) holdings {
@@ -33,9 +33,9 @@ func (h holdings) atMost(other holdings) bool {
 	return h.descriptors <= other.descriptors && h.mappings <= other.mappings && h.goroutines <= other.goroutines
 }
 
-// TestEP_SharesTheLink: EPs that lead to the same iface cost memory of this process only,
-// and live and end on their own.
-func TestEP_SharesTheLink(t *testing.T) {
+// TestEP_SharesLink: further EPs to the same iface use only memory of this process,
+// and are closed independently.
+func TestEP_SharesLink(t *testing.T) {
 	w := openTwo(t, Config{CMA: config.No})
 	mem, far := w.register(4096, uct.AccessAll)
 	got := 0
@@ -43,7 +43,7 @@ func TestEP_SharesTheLink(t *testing.T) {
 	one := held(t)
 	var eps []*EP
 	for range 100 {
-		eps = append(eps, w.a.connect(t, w.b.meeting()))
+		eps = append(eps, w.a.connect(t, w.b.exchangedInfo()))
 	}
 	now := held(t)
 	assert.True(t, now.atMost(one), "%+v after %+v", now, one)
@@ -55,7 +55,7 @@ func TestEP_SharesTheLink(t *testing.T) {
 		require.NoError(t, e.AMShort(idSink, 0, nil))
 		require.NoError(t, e.PutShort([]byte{byte(i)}, w.b.mem.Addr()+uint64(i), w.key))
 		if i%2 == 0 {
-			require.NoError(t, e.Close()) // the first with an answer under way
+			require.NoError(t, e.Close()) // the first one with a reply in flight
 		}
 	}
 	assert.Equal(t, 1, c.fired)
@@ -67,29 +67,29 @@ func TestEP_SharesTheLink(t *testing.T) {
 		}
 		require.NoError(t, e.Close())
 	}
-	for range 4 * defaultSegs { // the segment of the answer that nobody took is back in use
+	for range 4 * defaultSegs { // the segment of the abandoned reply is used again
 		c := newCompletion()
 		pending, err := w.ab.GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
-		w.settled(c, pending, err)
+		w.waitPending(c, pending, err)
 	}
 	assert.Len(t, w.b.iface.in, 1)
 	require.NoError(t, mem.Close())
 }
 
-// TestEP_OneFailsWithoutTheOthers: a refusal by the peer is of one EP only, a peer that is
-// gone of all.
-func TestEP_OneFailsWithoutTheOthers(t *testing.T) {
+// TestEP_FailsAlone: a rejection by the peer fails one EP, the death of the peer
+// fails all.
+func TestEP_FailsAlone(t *testing.T) {
 	a, b := openStation(t, Config{CMA: config.No}), openStation(t, Config{})
 	var failed []uct.EP
 	s := &station{md: a.md, iface: a.open(t, func(e uct.EP, _ error) { failed = append(failed, e) })}
-	eps := []*EP{s.connect(t, b.meeting()), s.connect(t, b.meeting()), s.connect(t, b.meeting())}
+	eps := []*EP{s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo())}
 	w := &two{t: t, a: s, b: b}
 	mem, far := w.register(4096, uct.AccessAll)
 	c := newCompletion()
 	pending, err := eps[1].GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
 	require.NoError(t, err)
 	require.True(t, pending)
-	require.NoError(t, mem.Close()) // before b has seen that it is asked
+	require.NoError(t, mem.Close()) // before b handles the request
 	w.until(func() bool { return len(failed) > 0 })
 	assert.Equal(t, []uct.EP{eps[1]}, failed)
 	require.NoError(t, eps[0].AMShort(idSink, 0, nil))
@@ -100,11 +100,11 @@ func TestEP_OneFailsWithoutTheOthers(t *testing.T) {
 	a.close(t)
 }
 
-// TestDomain_MapsAPeerOnce: its ifaces share what they have of the same peer.
-func TestDomain_MapsAPeerOnce(t *testing.T) {
+// TestDomain_MapsPeerOnce: the ifaces of a domain share the mappings of a peer.
+func TestDomain_MapsPeerOnce(t *testing.T) {
 	w := openTwo(t, Config{})
 	s := &station{md: w.a.md, iface: w.a.open(t, nil)}
-	e := s.connect(t, w.b.meeting())
+	e := s.connect(t, w.b.exchangedInfo())
 	assert.Equal(t, w.ab.arena, e.arena)
 	assert.Equal(t, w.ab.table, e.table)
 	require.NoError(t, e.Close())
@@ -112,7 +112,7 @@ func TestDomain_MapsAPeerOnce(t *testing.T) {
 	require.NoError(t, w.ab.PutShort([]byte{1}, w.b.mem.Addr(), w.key))
 }
 
-// needArena skips the test where the user's limits leave no room for an arena of n bytes.
+// needArena skips the test if the limits of the user do not permit an arena of n bytes.
 func needArena(t testing.TB, n uint64) {
 	t.Helper()
 	if have := min(limitOf(unix.RLIMIT_AS), limitOf(unix.RLIMIT_FSIZE)); have/2 < n {
@@ -120,8 +120,8 @@ func needArena(t testing.TB, n uint64) {
 	}
 }
 
-// TestArena_MappedAsFarAsUsed: address space follows what a peer has allocated, whatever
-// operation comes first to what is new.
+// TestArena_MappedAsFarAsUsed: only the allocated part of a peer's arena uses address space; any
+// operation maps new parts.
 func TestArena_MappedAsFarAsUsed(t *testing.T) {
 	const arena, more = config.MemSize(64 << 30), 16 << 20
 	needArena(t, uint64(arena))
@@ -160,15 +160,15 @@ func TestArena_MappedAsFarAsUsed(t *testing.T) {
 // roleCramped is a process with little address space left.
 const roleCramped = "cramped"
 
-// cramped connects to a peer that has allocated more than fits, or does so when a line
-// comes, and prints how the EP ends.
-func cramped(s *station, m meeting, in *bufio.Reader) {
+// cramped connects to a peer that has allocated, or allocates after a line, more than fits in the address space, and
+// prints the error of the EP.
+func cramped(s *station, m exchangedInfo, in *bufio.Reader) {
 	t := failNow{}
 	require.NoError(t, limitAddresses(256<<20))
 	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
 	require.NoError(t, err)
 	e := ep.(*EP)
-	put := func(m meeting) error {
+	put := func(m exchangedInfo) error {
 		for {
 			err := e.PutShort([]byte{1}, m.Raddr, s.key(t, m))
 			if err != uct.ErrNoResource {
@@ -182,7 +182,7 @@ func cramped(s *station, m meeting, in *bufio.Reader) {
 		err = put(m)
 		fmt.Println(strings.ReplaceAll(fmt.Sprint(err), "\n", " "))
 		if err == nil {
-			m, err = readMeeting(in)
+			m, err = readInfo(in)
 			require.NoError(t, err)
 		}
 	}
@@ -191,7 +191,7 @@ func cramped(s *station, m meeting, in *bufio.Reader) {
 	require.NoError(t, e.Close())
 }
 
-// addressSpace is how many bytes of it this process has.
+// addressSpace returns the size of the address space that this process uses, in bytes.
 func addressSpace() (uint64, error) {
 	var pages uint64
 	text, err := os.ReadFile("/proc/self/statm")
@@ -201,7 +201,7 @@ func addressSpace() (uint64, error) {
 	return pages * uint64(os.Getpagesize()), err
 }
 
-// limitAddresses leaves room for n bytes more.
+// limitAddresses limits the address space to n more bytes.
 func limitAddresses(n uint64) error {
 	limit, err := addressSpace()
 	if err != nil {
@@ -211,9 +211,9 @@ func limitAddresses(n uint64) error {
 	return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit})
 }
 
-// TestArena_DoesNotFit: the EP fails with what failed, so that another transport can be
-// tried.
-func TestArena_DoesNotFit(t *testing.T) {
+// TestArena_PeerOutOfAddressSpace: if the arena cannot be mapped, the EP fails with the reason, so that another transport
+// can be used.
+func TestArena_PeerOutOfAddressSpace(t *testing.T) {
 	const tooMuch = 1 << 30
 	allocate := func(t *testing.T, s *station) uct.Mem {
 		mem, err := s.md.Ext().Alloc.Alloc(tooMuch, uct.AccessAll)
@@ -224,7 +224,7 @@ func TestArena_DoesNotFit(t *testing.T) {
 	t.Run("connecting", func(t *testing.T) {
 		s := openStation(t, cfg)
 		mem := allocate(t, s)
-		c := start(t, roleCramped, s, "") // what it prints first
+		c := start(t, roleCramped, s, "") // reads the first line
 		c.End(t)
 		require.NoError(t, mem.Close())
 		s.close(t)
@@ -235,15 +235,15 @@ func TestArena_DoesNotFit(t *testing.T) {
 		mem := allocate(t, s)
 		key, err := mem.PackRKey(nil)
 		require.NoError(t, err)
-		require.NoError(t, writeMeeting(c.In, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr() + tooMuch - 8, key}))
-		assert.Contains(t, c.Line(t), "to map the memory that process")
+		require.NoError(t, writeInfo(c.In, exchangedInfo{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr() + tooMuch - 8, key}))
+		assert.Contains(t, c.Line(t), "map memory that process")
 		c.End(t)
 		require.NoError(t, mem.Close())
 		s.close(t)
 	})
 }
 
-// TestOpenIface_Limit: the error says how many ifaces a domain can have.
+// TestOpenIface_Limit: the error contains the maximum number of ifaces of a domain.
 func TestOpenIface_Limit(t *testing.T) {
 	s := openStation(t, Config{})
 	defer s.close(t)
@@ -257,5 +257,5 @@ func TestOpenIface_Limit(t *testing.T) {
 	}
 	_, err := open()
 	require.ErrorIs(t, err, uct.ErrNoMemory)
-	require.ErrorContains(t, err, fmt.Sprintf("%d ifaces of this domain are open", maxControls))
+	require.ErrorContains(t, err, fmt.Sprintf("the limit of %d open ifaces of this domain is reached", maxControls))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// statusOf is the status of operations on an EP that fails because of err.
+// statusOf returns the status of operations on an EP that fails with err.
 func statusOf(err error) uct.Status {
 	for _, st := range []uct.Status{ucs.StatusPeerClosed, ucs.StatusRemoteAccess, ucs.StatusNoMemory} {
 		if errors.Is(err, st.Err()) {

@@ -9,35 +9,35 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// The table segment tells peers what memory there is. Its owner writes it, peers
-// map it for reading only.
+// The table segment lists the memory regions for peers. Its owner writes it, peers
+// map it read-only.
 //
 //	0            tableHeader
 //	4096         entries of 64 bytes, by the index in the key
 type tableHeader struct {
 	version atomic.Uint32
-	// expedited is 1 if the owner orders its peers' memory accesses by membarrier
-	// when it has to, so that they need no barriers of their own.
+	// expedited is 1 if the owner uses membarrier to order its peers' memory accesses,
+	// so that the peers need no barriers.
 	expedited  atomic.Uint32
 	cookieAddr atomic.Uint64 // for cma.Vec.Probe
 	cookie     atomic.Uint64
-	arenaUsed  atomic.Uint64 // bytes, from the start, that were ever allocated
+	arenaUsed  atomic.Uint64 // number of bytes from the start of the arena that have been allocated so far
 }
 
-// entry is a region. key is stored last when it appears, and cleared first when it
-// goes; the rest does not change while a peer may be inside.
+// entry describes a region. key is stored last when the region is added, and cleared first when it
+// is removed; the other fields do not change while a peer may access the region.
 type entry struct {
-	key    atomic.Uint64 // 0: none
+	key    atomic.Uint64 // 0 if there is no region
 	access atomic.Uint32 // uct.Access
 	kind   atomic.Uint32 // memArena, memPrivate
 	guard.Extent
 	_ [24]byte
 }
 
-// Kinds of regions.
+// Types of regions.
 const (
 	memArena   = 1 // peers map it
-	memPrivate = 2 // peers use cross-memory attach, or ask
+	memPrivate = 2 // peers use cross-memory attach, or send requests
 )
 
 const (
@@ -52,14 +52,14 @@ var (
 	_ = [tableHdrLen]struct{}{}[unsafe.Sizeof(tableHeader{})]
 )
 
-// table is a view of a table segment of tableLen bytes: the own one, or a peer's.
+// table is a view of a table segment of tableLen bytes, of this process or of a peer.
 type table struct{ base unsafe.Pointer }
 
 func newTable(mem []byte) table { return table{unsafe.Pointer(unsafe.SliceData(mem))} }
 
 func (t table) header() *tableHeader { return (*tableHeader)(t.base) }
 
-// entry is the place of a key; the caller compares entry.key.
+// entry returns the entry for a key; the caller must compare entry.key.
 func (t table) entry(key uint64) *entry {
 	return (*entry)(unsafe.Add(t.base, tableHdrLen+uintptr(key&memop.KeyIndexMask)*entryLen))
 }
@@ -72,7 +72,7 @@ func (e *entry) show(key uint64, access uct.Access, kind uint32, addr, length, o
 	e.key.Store(key)
 }
 
-// covers checks an access and returns where in the region it is.
+// covers checks an access and returns its offset in the region.
 func (e *entry) covers(key, addr, n uint64, need uct.Access) (off uint64, ok bool) {
 	if e.key.Load() != key || uct.Access(e.access.Load())&need == 0 {
 		return 0, false

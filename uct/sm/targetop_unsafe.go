@@ -9,14 +9,14 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// opKind is what the peer shall do.
+// opKind is the type of an operation that the peer executes.
 type opKind uint8
 
 const (
 	opPut    opKind = 1
 	opGet    opKind = 2
 	opAtomic opKind = 3
-	opFlush  opKind = 4 // nothing: marks a place in the queue, and is never sent
+	opFlush  opKind = 4 // not sent: completes when all operations before it in the queue have completed
 )
 
 func (k opKind) need() uct.Access {
@@ -29,8 +29,8 @@ func (k opKind) need() uct.Access {
 	return uct.AccessRemoteAtomic
 }
 
-// request is a targetOp in a slot. Bytes to put are in the segment; bytes that were got
-// come back in it.
+// request is a piece of a targetOp in a slot. The segment contains the bytes of a put; the peer writes the bytes of a get
+// to it.
 type request struct {
 	kind    opKind
 	op      uct.AtomicOp
@@ -51,12 +51,12 @@ var _ = [inlineLen]struct{}{}[requestLen]
 
 // targetOp is an operation that the peer executes, in pieces of a segment each.
 type targetOp struct {
-	request      // raddr, key, op, size, value, compare of the whole
+	request      // raddr, key, op, size, value and compare of the whole operation
 	total   int  // bytes
 	issued  int  // bytes
 	done    int  // bytes
-	out     int  // pieces under way
-	sent    bool // all pieces
+	out     int  // pieces in flight
+	sent    bool // all pieces were sent
 	status  ucs.Status
 	pieces  int
 	iov     [maxIOV]uct.IOV
@@ -64,22 +64,22 @@ type targetOp struct {
 	comp    *uct.Completion
 }
 
-// maxOps is how many targetOps wait on one EP.
+// maxOps limits the targetOps of one EP.
 const maxOps = 16
 
-// opQueue is the targetOps of an EP, in order, and their pieces under way.
+// opQueue has the targetOps of an EP, in order, and their pieces in flight.
 type opQueue struct {
-	ring       []targetOp // of maxOps
+	ring       []targetOp // maxOps elements
 	head, tail uint
-	next       uint // first that is not issued whole
+	next       uint // the first targetOp that is not completely issued
 	pieces     []piece
 	first, end uint
 }
 
-// piece is a segment that is under way with n bytes.
+// piece is a segment in flight with n bytes.
 type piece struct {
 	seg  uint8
-	slot uint64 // number of the slot that asks for it
+	slot uint64 // number of the slot with the request
 	n    int
 }
 
@@ -88,7 +88,7 @@ func (q *opQueue) empty() bool { return q.tail == q.head }
 
 func (q *opQueue) at(i uint) *targetOp { return &q.ring[i%maxOps] }
 
-// add queues a targetOp. The queue is made at the first one, as most EPs have none.
+// add queues a targetOp. The first call allocates the queue, because most EPs need none.
 func (e *EP) add(kind opKind, raddr, key uint64, n int, c *uct.Completion) *targetOp {
 	q := &e.ops
 	if q.ring == nil {
@@ -101,8 +101,8 @@ func (e *EP) add(kind opKind, raddr, key uint64, n int, c *uct.Completion) *targ
 	return a
 }
 
-// answerWaits reports whether something has come back.
-func (e *EP) answerWaits() bool {
+// hasReply reports whether the reply to the first piece has arrived.
+func (e *EP) hasReply() bool {
 	q := &e.ops
 	if e.tx.slots == nil || q.first == q.end {
 		return false
@@ -110,7 +110,7 @@ func (e *EP) answerWaits() bool {
 	return e.tx.pool.isBack(q.pieces[q.first%uint(len(q.pieces))].seg)
 }
 
-// canPostOp reports whether a short operation can go out at once.
+// canPostOp reports whether an operation of one piece can be sent at once.
 func (e *EP) canPostOp() bool {
 	return e.ops.room() && e.ops.next == e.ops.tail && e.tx.room()
 }
@@ -128,14 +128,14 @@ func (e *EP) targetGet(buf []byte, raddr, key uint64, c *uct.Completion) (bool, 
 
 // targetAtomic is an atomic by the peer.
 func (e *EP) targetAtomic(op uct.AtomicOp, size int, compare, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
-	if e.extended(key, raddr, uint64(size), uct.AccessRemoteAtomic) {
+	if e.mapMore(key, raddr, uint64(size), uct.AccessRemoteAtomic) {
 		if op == uct.AtomicCSwap {
 			return e.AtomicCSwap(size, compare, value, result, raddr, uct.RKey(key), c)
 		}
 		return e.atomic(memop.PostOps, op, size, value, result, raddr, key, c)
 	}
-	if !e.private(key, raddr, uint64(size), uct.AccessRemoteAtomic) {
-		return false, e.denied()
+	if !e.isUnmapped(key, raddr, uint64(size), uct.AccessRemoteAtomic) {
+		return false, e.accessError()
 	}
 	if !e.ops.room() {
 		return false, uct.ErrNoResource
@@ -146,7 +146,7 @@ func (e *EP) targetAtomic(op uct.AtomicOp, size int, compare, value uint64, resu
 	return true, nil
 }
 
-// issue sends pieces of targetOps, in order, as long as there is room.
+// issue sends pieces of targetOps, in order, as long as slots and segments are free.
 func (e *EP) issue() {
 	q := &e.ops
 	if q.empty() {
@@ -165,7 +165,7 @@ func (e *EP) issue() {
 	}
 }
 
-// issuePiece sends the next piece of a; false if there is no room.
+// issuePiece sends the next piece of a; false if no slot or segment is free.
 func (e *EP) issuePiece(a *targetOp) bool {
 	q := &e.ops
 	s := e.tx.next()
@@ -184,7 +184,7 @@ func (e *EP) issuePiece(a *targetOp) bool {
 	seg := e.tx.pool.next()
 	r.seg, r.n, r.raddr = uint32(seg), uint32(n), a.raddr+uint64(a.issued)
 	*(*request)(unsafe.Pointer(&s.data)) = r
-	e.tx.pool.takeForAnswer()
+	e.tx.pool.takeForReply()
 	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: seg, slot: e.tx.tail, n: n}
 	q.end++
 	e.tx.publish(s, 0, kindOp, requestLen)
@@ -195,17 +195,17 @@ func (e *EP) issuePiece(a *targetOp) bool {
 	return true
 }
 
-// collectOps takes answers and completes targetOps; it returns how many ended. Every
-// completion may close the EP, which ends the targetOps and unmaps the link:
-// answerWaits looks at that each time. The first in the queue is never a flush here.
+// collectOps handles replies and completes targetOps; it returns the number of completed ones. Every
+// completion may close the EP, which cancels the targetOps and unmaps the link;
+// hasReply then returns false. The first operation in the queue is never a flush here.
 func (e *EP) collectOps() (n int) {
 	q := &e.ops
-	for e.answerWaits() {
+	for e.hasReply() {
 		l := e.outLink
 		p := q.pieces[q.first%uint(len(q.pieces))]
 		race.Acquire(unsafe.Pointer(&order))
 		q.first++
-		e.answered(q.at(q.head), p)
+		e.handleReply(q.at(q.head), p)
 		l.tx.pool.put(p.seg)
 		n += e.finishFirst()
 	}
@@ -213,8 +213,8 @@ func (e *EP) collectOps() (n int) {
 	return n
 }
 
-// answered takes what came back for a piece of a.
-func (e *EP) answered(a *targetOp, p piece) {
+// handleReply handles the reply to a piece of a.
+func (e *EP) handleReply(a *targetOp, p piece) {
 	ans := e.tx.hdr.answer[p.seg]
 	a.out--
 	if ans.status != 0 {
@@ -231,8 +231,8 @@ func (e *EP) answered(a *targetOp, p piece) {
 	a.done += p.n
 }
 
-// finishFirst completes the first targetOp, if all of it has come back, and the flushes
-// behind it; it returns how many ended.
+// finishFirst completes the first targetOp, if all replies have arrived, and the flushes
+// after it; it returns the number of completed ones.
 func (e *EP) finishFirst() (n int) {
 	for !e.ops.empty() {
 		a := e.ops.at(e.ops.head)
@@ -245,7 +245,7 @@ func (e *EP) finishFirst() (n int) {
 	return n
 }
 
-// popOp takes the first targetOp out and completes it.
+// popOp removes the first targetOp and completes it.
 func (e *EP) popOp() {
 	q := &e.ops
 	a := q.at(q.head)
@@ -266,8 +266,7 @@ func (e *EP) popOp() {
 	}
 }
 
-// abandonPieces leaves the segments that are under way to the link, which has them again
-// when they come back.
+// abandonPieces makes the link free the segments in flight when the peer returns them.
 func (e *EP) abandonPieces(l *outLink) {
 	q := &e.ops
 	for ; q.first != q.end; q.first++ {
@@ -276,7 +275,7 @@ func (e *EP) abandonPieces(l *outLink) {
 	}
 }
 
-// cancelOps ends all targetOps with st.
+// cancelOps completes all targetOps with st.
 func (e *EP) cancelOps(st uct.Status) {
 	for !e.ops.empty() {
 		a := e.ops.at(e.ops.head)

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// openWithout is openStation in a process that the kernel refuses membarrier, if so.
+// openWithout is openStation; without makes it behave as if membarrier were forbidden.
 func openWithout(t testing.TB, without bool) *station {
 	s := openStation(t, Config{})
 	md := s.md.(*MD)
@@ -26,20 +26,20 @@ func openWithout(t testing.TB, without bool) *station {
 	return s
 }
 
-// TestBarriers_WhereMembarrierIsMissing: what has to be ordered before a look at the state of a
-// peer that may sleep is, by both sides, as soon as one of them cannot call membarrier.
-func TestBarriers_WhereMembarrierIsMissing(t *testing.T) {
+// TestBarriers_WithoutMembarrier: if one side cannot call membarrier, both sides execute real barriers before they load
+// the state of the peer.
+func TestBarriers_WithoutMembarrier(t *testing.T) {
 	for _, without := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 		t.Run(fmt.Sprintf("sender %v, receiver %v", without[0], without[1]), func(t *testing.T) {
 			a, b := openWithout(t, without[0]), openWithout(t, without[1])
 			defer a.close(t)
 			defer b.close(t)
-			e := a.connect(t, b.meeting())
+			e := a.connect(t, b.exchangedInfo())
 			defer func() { require.NoError(t, e.Close()) }()
 			either := without[0] || without[1]
 			assert.Equal(t, either, e.tx.fenced)
 			assert.Equal(t, either, e.fullBarrier)
-			b.iface.Progress() // takes the link over
+			b.iface.Progress() // adds the link
 			before := b.iface.fence.Load()
 			require.NoError(t, e.AMShort(1, 2, nil))
 			testenv.ProgressWithin(t, watchdog, func() bool { return b.iface.Progress() > 0 })

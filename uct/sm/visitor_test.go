@@ -12,12 +12,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// visited is what a visitor writes, and a writer.
+// visited is the byte that a visitor and a writer write.
 const visited = 0xaa
 
-// visitPeer enters the peer's memory as a put does, waits for a line, fills the first
-// page and leaves.
-func visitPeer(s *station, m meeting, in *bufio.Reader) {
+// visitPeer begins a visit of the peer's memory as a put does, waits for a line, fills the first
+// page and ends the visit.
+func visitPeer(s *station, m exchangedInfo, in *bufio.Reader) {
 	t := failNow{}
 	e, key := s.connect(t, m), s.key(t, m)
 	e.enter(uint64(key))
@@ -40,18 +40,18 @@ func fill(b []byte, v byte) {
 	}
 }
 
-// writePeer puts into the memory of each meeting that comes, in all ways, until it is
-// refused, and says so.
-func writePeer(s *station, m meeting, in *bufio.Reader) {
+// writePeer puts to the memory of each exchangedInfo that it reads, with all operations, until that fails, and
+// prints a line.
+func writePeer(s *station, m exchangedInfo, in *bufio.Reader) {
 	t := failNow{}
 	fmt.Println("ready")
 	for {
 		var err error
-		if m, err = readMeeting(in); err != nil {
+		if m, err = readInfo(in); err != nil {
 			return
 		}
 		e := s.connect(t, m)
-		err = putUntilRefused(s, e, m.Raddr, s.key(t, m))
+		err = putUntilRejected(s, e, m.Raddr, s.key(t, m))
 		if !errors.Is(err, ucs.ErrRemoteAccess) && !errors.Is(err, ucs.ErrEPFailed) {
 			require.NoError(t, err)
 		}
@@ -60,10 +60,10 @@ func writePeer(s *station, m meeting, in *bufio.Reader) {
 	}
 }
 
-// putLen is how long a region is that is written to.
+// putLen is the length of the written regions.
 const putLen = 1 << 20
 
-func putUntilRefused(s *station, e *EP, raddr uint64, key uct.RKey) error {
+func putUntilRejected(s *station, e *EP, raddr uint64, key uct.RKey) error {
 	data := make([]byte, putLen)
 	fill(data, visited)
 	puts := []func(i uint64) error{

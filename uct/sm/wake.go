@@ -8,26 +8,26 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// The state word of a control block. Its owner sets bits; a peer that has news
-// clears the armed bits, after it has written to the owner's pipe: if it is
-// killed in between, the next peer wakes the owner once more. The counter makes a
-// peer that is late fail to clear what was armed again meanwhile.
+// The state word of a control block. Its owner sets bits. A peer with an event
+// clears the armed bits after it has written to the owner's pipe: if it is
+// killed in between, the next peer wakes the owner again. The counter prevents a
+// late peer from clearing bits that were armed again in the meantime.
 const (
-	stateRecv      = 1 << 0 // wake me when a message comes
-	stateSend      = 1 << 1 // wake me when something that I sent was taken
-	stateAttention = 1 << 2 // mark my attention word with each message
-	stateFenced    = 1 << 3 // pass a full barrier before you look here: I cannot have you pass one; it stays
-	stateOften     = 1 << 4 // the same, for now: I sleep too often to have you pass one each time; see noteSleep
-	stateCount     = 1 << 8 // counts the Arms in bits 8..31
+	stateRecv      = 1 << 0 // wake the owner when a message arrives
+	stateSend      = 1 << 1 // wake the owner when slots or segments that it has sent are free
+	stateAttention = 1 << 2 // set the attention word with each message
+	stateFenced    = 1 << 3 // peers must execute a full barrier before they load the state: the owner cannot use membarrier
+	stateOften     = 1 << 4 // the same, temporarily: the owner sleeps too often for membarrier; see countSleep
+	stateCount     = 1 << 8 // counts the calls of Arm in bits 8..31
 
 	stateArmed = stateRecv | stateSend
 
-	// What a peer looks at after a message, and after it has given slots back.
-	stateTell = stateRecv | stateAttention | stateOften
-	stateGive = stateSend | stateOften
+	// The bits that a peer checks after a message, and after it has returned slots.
+	stateNotify = stateRecv | stateAttention | stateOften
+	stateReturn = stateSend | stateOften
 )
 
-// wakePeer wakes the owner of the control block if it is armed for what.
+// wakePeer wakes the owner of the control block if a bit of what is armed.
 //
 //go:noinline
 func wakePeer(c *control, what uint32, fd int) {
@@ -36,18 +36,18 @@ func wakePeer(c *control, what uint32, fd int) {
 		return
 	}
 	if attach.Wake(fd) != nil {
-		return // the peer is gone; its link will say so
+		return // the peer is gone, which the link detects
 	}
 	c.state.CompareAndSwap(s, s&^stateArmed)
 }
 
-// alwaysLook is the state of a peer about which a look at its state alone says nothing.
-var alwaysLook atomic.Uint32
+// alwaysWake replaces the state of a peer that needs a full barrier before each load of its state.
+var alwaysWake atomic.Uint32
 
-func init() { alwaysLook.Store(stateSend) }
+func init() { alwaysWake.Store(stateSend) }
 
-// wakeSender wakes the peer if it waits for slots or segments. They are free before the look at
-// its state, which takes a full barrier where membarrier does not make one: see membarrier.go.
+// wakeSender wakes the peer if it waits for slots or segments. A full barrier orders their release before the load of
+// its state: see membarrier.go.
 //
 //go:noinline
 func (l *inLink) wakeSender() {
@@ -55,19 +55,19 @@ func (l *inLink) wakeSender() {
 	wakePeer(l.ctl, stateSend, l.wakeFD)
 }
 
-// An iface that sleeps at each of 8 waits within a millisecond each has its peers pass barriers by
-// themselves: membarrier takes 14 us where another processor runs a registered process, as measured with
-// gRPC over ucpnet, and a barrier about 10 ns. So a peer that has sent 1,000 messages between two sleeps
-// ends it.
+// After 8 sleeps, each within 1 ms of the previous one, an iface sets stateOften: its peers execute barriers
+// themselves. membarrier takes 14 us if another CPU runs a registered process, as measured with
+// gRPC over ucpnet; a barrier takes about 10 ns. So a peer that has sent 1,000 messages between two sleeps
+// clears the bit.
 const (
 	oftenWithin   = time.Millisecond
 	oftenSleeps   = 8
 	oftenMessages = 1000
 )
 
-// noteSleep counts a sleep, and sets stateOften when there are many. When it returns, each look of a peer
-// at the state that was before stateOften was seen follows what the peer had published by then.
-func (it *Iface) noteSleep() {
+// countSleep counts a sleep, and sets stateOften after many. When it returns, every message that a peer published before
+// it loaded the state without stateOften is visible.
+func (it *Iface) countSleep() {
 	if !it.md.expedited || it.ctl.state.Load()&stateOften != 0 {
 		return
 	}
@@ -83,15 +83,15 @@ func (it *Iface) noteSleep() {
 	}
 }
 
-// lookAgain is the state of the peer behind a full barrier. It ends stateOften when the peer has slept too
-// little for what it costs.
-func (l *outLink) lookAgain() uint32 {
+// recheckState returns the state of the peer, loaded after a full barrier. It clears stateOften if the peer sleeps too
+// rarely.
+func (l *outLink) recheckState() uint32 {
 	l.it.barrier()
 	s := l.ctl.state.Load()
 	if sleeps := s / stateCount; sleeps != l.sleepsSeen {
 		l.sleepsSeen, l.sentAwake = sleeps, 0
 	}
-	// An armed peer relies on the bit until it is awake.
+	// While the peer is armed, it relies on the bit.
 	if l.sentAwake++; l.sentAwake > oftenMessages && s&stateArmed == 0 && l.ctl.state.CompareAndSwap(s, s&^stateOften) {
 		l.sentAwake = 0
 	}
@@ -101,8 +101,8 @@ func (l *outLink) lookAgain() uint32 {
 // EventFD implements uct.Waker.
 func (it *Iface) EventFD() int { return it.waker.FD() }
 
-// EventPending implements uct.EventPender: nobody but a peer with news, and the
-// owner itself, changes the state after Arm. A peer does so just after it has made
+// EventPending implements uct.EventPender. After Arm, only a peer with an event and the
+// owner itself change the state. A peer changes it just after it has made
 // the descriptor readable.
 func (it *Iface) EventPending() bool {
 	return it.ctl.state.Load() != it.armed || it.events.Load()&eventPosted != 0
@@ -118,7 +118,7 @@ func (it *Iface) Arm(ev uct.Events) error {
 	if ev&uct.EventSendComp != 0 || it.arb.Len() > 0 || it.opsWait {
 		bits |= stateSend
 	}
-	it.noteSleep()
+	it.countSleep()
 	for {
 		old := it.ctl.state.Load()
 		it.armed = (old&^stateArmed | bits) + stateCount
@@ -127,7 +127,7 @@ func (it *Iface) Arm(ev uct.Events) error {
 		}
 	}
 	if it.md.expedited && it.armed&stateOften == 0 {
-		barrier() // pairs with the peers' look at the state after a message
+		barrier() // pairs with the peers' load of the state after a message
 	}
 	if it.busy() {
 		it.disarm()
@@ -141,21 +141,21 @@ func (it *Iface) disarm() {
 	it.armed = it.ctl.state.Load()
 }
 
-// busy reports whether there is something that Progress would do.
+// busy reports whether Progress has work.
 func (it *Iface) busy() bool {
 	if it.events.Load()&eventPosted != 0 || it.arrived() {
 		return true
 	}
 	for _, e := range it.open.All() {
-		if e.answerWaits() || !e.pending.Empty() && e.room() {
+		if e.hasReply() || !e.pending.Empty() && e.room() {
 			return true
 		}
 	}
 	return false
 }
 
-// arrived reports whether a link has something to look at, and has Progress look,
-// also if the peer has not marked its word.
+// arrived reports whether a message has arrived. It sets the attention words of such links, so that Progress polls them
+// also if the peer has not set its word.
 func (it *Iface) arrived() (any bool) {
 	for _, l := range it.in {
 		if l.rx.waiting() {
@@ -166,8 +166,8 @@ func (it *Iface) arrived() (any bool) {
 	return any
 }
 
-// post sets a word for Progress. Any goroutine may call it.
+// post makes Progress handle events. Any goroutine may call it.
 func (it *Iface) post() {
 	it.events.Or(eventPosted)
-	_ = attach.Wake(it.waker.WakeFD()) // the own descriptor is open as long as somebody posts
+	_ = attach.Wake(it.waker.WakeFD()) // cannot fail: the descriptor is open
 }

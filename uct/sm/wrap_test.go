@@ -9,15 +9,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// renumber has the next message of a ring be number n, as if so many had gone through before.
+// renumber makes the next message of a ring number n, as if n messages had been sent.
 func renumber(tx *producer, rx *consumer, n uint64) {
 	tx.tail, tx.limit = n, n+tx.mask+1
 	rx.head, rx.want, rx.off = n, uint32(n)+1, uintptr(n&tx.mask)*slotLen
-	rx.taken()
+	rx.returnSlots()
 }
 
-// TestRing_NumbersWrap: the number of a message in its slot has 32 bits, and that of the slot of a
-// segment too. Both begin again with 0, which is also what a slot holds that was never used.
+// TestRing_NumbersWrap: the numbers of messages in slots, and of the slots of segments, have 32 bits.
+// Both wrap to 0, which is also the content of an unused slot.
 func TestRing_NumbersWrap(t *testing.T) {
 	w := openTwo(t, Config{FIFOSize: 8, Segs: 2})
 	var want uint64
