@@ -8,27 +8,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ActiveMessage is an active message of a peer. It is valid until the handler returns, with Header and Data, unless the
-// sender keeps the data.
+// ActiveMessage is an active message of a peer. An eager message is valid, with Header and Data, until the handler
+// returns. A rendezvous message is valid until Recv or Reject.
 type ActiveMessage struct {
 	ID     uint16
 	Header []byte
-	// Data is nil for a message that the sender keeps (rendezvous): receive it by Recv or refuse it by
-	// Reject, in the handler or later.
+	// Data is nil for a rendezvous message: call Recv or Reject, in the handler or later.
 	Data   []byte
-	Length int // of the data in bytes
-	// From is the endpoint by which the message can be replied to; nil if the sender wants no reply.
+	Length int // length of the data in bytes
+	// From is the endpoint for a reply; nil if the sender has not set OpParams.Reply.
 	From *EP
 
 	ep  *EP
-	req uint64 // of the sender of a rendezvous; 0: it was received or rejected, or Data has it
+	req uint64 // id of the sender's rendezvous; 0 if it was received or rejected, or for an eager message
 }
 
 // ActiveHandler handles active messages. It runs in Progress; it may start operations, and must not call Progress.
 type ActiveHandler func(m *ActiveMessage)
 
 // OnActive sets the handler of the active messages with an id; nil removes it. Messages without a handler are
-// dropped and counted; those of a rendezvous are rejected.
+// dropped and counted; rendezvous messages are also rejected.
 func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	if f == nil {
 		delete(w.handlers, id)
@@ -37,18 +36,19 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	}
 }
 
-// SendActive sends an active message with a header, which is copied, and data, which belong to the operation
-// until that has completed. ErrTooLong if the header does not fit one fragment of the transport (some 8 KiB).
+// SendActive sends an active message with a header, which is copied, and the data in buf, which the caller must not
+// modify until the operation has completed. ErrTooLong if the header does not fit one fragment of the transport (about
+// 8 KiB).
 func (e *EP) SendActive(id uint16, header, buf []byte, p *OpParams) (*Request, error) {
 	return e.sendActive(id, header, data.Bytes(buf), p)
 }
 
-// SendActiveData is SendActive of any data.
+// SendActiveData is SendActive with Data.
 func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
 	return e.sendActive(id, header, d.buffer, p)
 }
 
-// maxActiveHead is what is around the user's header in the first piece.
+// maxActiveHead is the largest length of the protocol headers around the user's header, in bytes.
 const maxActiveHead = ucxwire.RTSLen + ucxwire.AMLen + ucxwire.AMFirstTail
 
 func (e *EP) sendActive(id uint16, header []byte, buf data.Buffer, p *OpParams) (*Request, error) {
@@ -94,7 +94,7 @@ func init() {
 	opActiveRndv.post = postActiveRTS
 }
 
-// activePacket has the header of an active message in the packet of the worker.
+// activePacket returns the packet of the worker with the header of an active message.
 func (r *Request) activePacket() *packet {
 	p := r.ep.packet()
 	p.n0 = len(ucxwire.AppendAMHead(p.head[:0], r.amID, r.flags, len(r.header)))
@@ -150,7 +150,7 @@ func postActiveRTS(r *Request) error {
 func (w *Worker) deliver(m *ActiveMessage) {
 	f := w.handlers[m.ID]
 	if f == nil {
-		if w.stats.Unhandled++; m.ep == nil || m.ep.mayAnswer() {
+		if w.stats.Unhandled++; m.ep == nil || m.ep.canReply() {
 			m.Reject()
 		}
 		return
@@ -161,11 +161,11 @@ func (w *Worker) deliver(m *ActiveMessage) {
 	f(m)
 }
 
-// deliverEager runs the handler of a message that is here, which the handler must not keep.
+// deliverEager runs the handler of an eager message.
 func (w *Worker) deliverEager(m *ucxwire.AM, from *EP) {
-	w.eager = ActiveMessage{ID: m.ID, Header: m.Header, Data: m.Data, Length: len(m.Data), From: from}
-	w.deliver(&w.eager)
-	w.eager = ActiveMessage{}
+	w.eagerMsg = ActiveMessage{ID: m.ID, Header: m.Header, Data: m.Data, Length: len(m.Data), From: from}
+	w.deliver(&w.eagerMsg)
+	w.eagerMsg = ActiveMessage{}
 }
 
 func (w *Worker) handleAM(a arrival) bool {
@@ -183,20 +183,20 @@ func (w *Worker) handleAMReply(a arrival) bool {
 	}
 	e := w.epOf(a, m.EP)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	w.deliverEager(&m, e)
 	return true
 }
 
-// activeInbound is an active message of which pieces are missing.
+// activeInbound is an active message of which fragments are missing.
 type activeInbound struct {
 	message ActiveMessage
 	header  []byte
-	data    []byte // what has come; it grows with that, and not with what the peer promised
+	data    []byte // the received bytes; it grows with them, because the peer could claim any total length
 }
 
-// maxActiveInbound bounds how many there are for an EP.
+// maxActiveInbound limits the incomplete active messages of an EP.
 const maxActiveInbound = 256
 
 func (w *Worker) handleAMFirst(a arrival) bool {
@@ -206,10 +206,10 @@ func (w *Worker) handleAMFirst(a arrival) bool {
 	}
 	e := w.epOf(a, m.EP)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	if m.Total > uint64(w.cfg.MaxActive) || len(e.active) >= maxActiveInbound || e.active[m.MsgID] != nil {
-		e.misbehaved(ucs.StatusRemoteInvalid, fmt.Sprintf("an active message of %d bytes, which is more than the limit or has the id of another", m.Total))
+		e.failForViolation(ucs.StatusRemoteInvalid, fmt.Sprintf("an active message of %d bytes that exceeds a limit or has the id of another one", m.Total))
 		return true
 	}
 	in := &activeInbound{message: ActiveMessage{ID: m.ID, Length: int(m.Total)}, header: append([]byte(nil), m.Header...)}
@@ -231,11 +231,11 @@ func (w *Worker) handleAMMiddle(a arrival) bool {
 	}
 	e := w.epOf(a, m.EP)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	in := e.active[m.MsgID]
 	if in == nil || m.Offset != uint64(len(in.data)) || len(m.Data) > in.message.Length-len(in.data) {
-		e.misbehaved(ucs.StatusRemoteInvalid, "a piece of an active message that is not the next one")
+		e.failForViolation(ucs.StatusRemoteInvalid, "an unexpected fragment of an active message")
 		return true
 	}
 	w.addActive(e, m.MsgID, in, m.Data)
@@ -244,7 +244,7 @@ func (w *Worker) handleAMMiddle(a arrival) bool {
 
 func (w *Worker) addActive(e *EP, msgID uint64, in *activeInbound, b []byte) {
 	if e.activeBytes += len(b); e.activeBytes > w.cfg.MaxActive {
-		e.misbehaved(ucs.StatusRemoteInvalid, "more of active messages in pieces than the limit")
+		e.failForViolation(ucs.StatusRemoteInvalid, "more bytes of incomplete active messages than the limit")
 		return
 	}
 	if in.data = append(in.data, b...); len(in.data) < in.message.Length {
@@ -257,7 +257,7 @@ func (w *Worker) addActive(e *EP, msgID uint64, in *activeInbound, b []byte) {
 	w.deliver(&m)
 }
 
-// maxActiveRndv bounds how many rendezvous an EP has that the program has neither received nor rejected.
+// maxActiveRndv limits the rendezvous of an EP that the program has neither received nor rejected.
 const maxActiveRndv = 4096
 
 func (w *Worker) activeRTS(e *EP, r *ucxwire.RTS) {
@@ -267,7 +267,7 @@ func (w *Worker) activeRTS(e *EP, r *ucxwire.RTS) {
 		m.From = e
 	}
 	if e.activeRndv++; e.activeRndv > maxActiveRndv {
-		if e.mayAnswer() {
+		if e.canReply() {
 			m.Reject()
 		}
 		return
@@ -275,8 +275,8 @@ func (w *Worker) activeRTS(e *EP, r *ucxwire.RTS) {
 	w.deliver(m)
 }
 
-// Recv copies the data of the message to buf, or fetches them; buf then belongs to the operation until that has
-// completed. ErrTruncated if they do not fit. It is called once.
+// Recv copies the data of an eager message to buf, or requests the data of a rendezvous message; the caller must not use
+// buf until the operation has completed. ErrTruncated if the data does not fit. Recv may be called once.
 func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	fail := func(err error) (*Request, error) {
 		return nil, &ucs.OpError{TL: "ucx", Op: opActiveRecv.name, Err: err}
@@ -290,7 +290,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	e := m.ep
 	switch {
 	case e.state >= epFailed:
-		return nil, e.refuse(opActiveRecv.name)
+		return nil, e.stateError(opActiveRecv.name)
 	case m.req == 0:
 		return fail(ucs.ErrInvalidState)
 	case len(buf) < m.Length:
@@ -307,7 +307,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	return r, nil
 }
 
-// Reject refuses a message that the sender keeps: its send fails. It does nothing for others.
+// Reject rejects a rendezvous message: its send fails. It has no effect for other messages.
 func (m *ActiveMessage) Reject() { m.reject(ucs.StatusRejected) }
 
 func (m *ActiveMessage) reject(st ucs.Status) {

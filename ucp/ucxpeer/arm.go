@@ -1,10 +1,10 @@
 package ucxpeer
 
-// FD returns a file descriptor for an event loop of the caller's own (epoll, poll, select): after [Worker.Arm] has returned
-// nil, the descriptor becomes readable when Progress has something to do. It is level-triggered and the same for the life
-// of the worker. It belongs to the worker: wait for it only, do not read or close it, and remove it from the loop before
-// Close. The first call makes the descriptor. Only the goroutine that owns the worker may call FD; any goroutine may wait for
-// the descriptor. Errors: ErrClosed; *os.SyscallError.
+// FD returns a file descriptor for the caller's event loop (epoll, poll, select): after [Worker.Arm] has returned
+// nil, the descriptor becomes readable when Progress has work. It is level-triggered, and does not change until
+// Close. The worker owns it: the caller must not read or close it, and must remove it from the loop before
+// Close. The first call creates the descriptor. Only the goroutine that owns the worker may call FD; any goroutine may wait
+// for the descriptor. Errors: ErrClosed; *os.SyscallError.
 func (w *Worker) FD() (int, error) {
 	if err := w.engine.Turn.Take(); err != nil {
 		return -1, err
@@ -30,8 +30,8 @@ func (w *Worker) FD() (int, error) {
 //	}
 //
 // Between Arm and the wait the caller must not call other methods of the worker, its EPs and its requests, because an
-// operation that is started then may need progress. Only the goroutine that owns the worker may call Arm. It does not
-// allocate, but for the first time. Errors: ErrBusy, never wrapped, if Progress may have something to do or Signal was called:
+// operation that is started then may need progress. Only the goroutine that owns the worker may call Arm. Only the first call
+// allocates. Errors: ErrBusy, never wrapped, if Progress may have work or Signal was called:
 // call Progress, then Arm again; ErrClosed.
 func (w *Worker) Arm() error {
 	if err := w.engine.Turn.Take(); err != nil {

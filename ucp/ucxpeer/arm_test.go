@@ -28,14 +28,14 @@ func serve(w *Worker) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// eventLoop is a loop of the caller's own, which waits for the descriptor of a worker.
+// eventLoop is an event loop that waits for the descriptor of a worker.
 type eventLoop struct {
 	t  *testing.T
 	w  *Worker
 	fd int
 }
 
-// ready makes progress and arms until the worker has nothing to do. It reports whether done returned true before.
+// ready makes progress and arms until the worker has no work. It reports whether done returned true before.
 func (l *eventLoop) ready(done func() bool) bool {
 	l.t.Helper()
 	for start := time.Now(); time.Since(start) < testenv.Watchdog; {
@@ -74,7 +74,7 @@ func (l *eventLoop) quiet() {
 	require.FailNow(l.t, "the descriptor is readable again and again")
 }
 
-// TestArm_Events: each kind of event makes the descriptor of an idle worker readable, and nothing else does.
+// TestArm_Events: each type of event makes the descriptor of an idle worker readable, and nothing else does.
 func TestArm_Events(t *testing.T) {
 	w, other := openWorker(t), openWorker(t)
 	fd, err := w.FD()
@@ -143,7 +143,7 @@ func TestArm_Events(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// TestServe_Sleeps: a worker whose peers say nothing sleeps in the kernel until something happens.
+// TestServe_Sleeps: an idle worker sleeps in the kernel until the next event.
 func TestServe_Sleeps(t *testing.T) {
 	w, other := openWorker(t), openWorker(t)
 	w.engine.ParkLimit = time.Hour
@@ -153,7 +153,7 @@ func TestServe_Sleeps(t *testing.T) {
 	w.OnActive(1, func(*ActiveMessage) { received <- struct{}{} })
 	stop, stopOther := serve(w), serve(other)
 	before, last, looks := uint64(0), uint64(0), 0
-	asleep := func() bool { // in the same sleep at each of many looks
+	asleep := func() bool { // in the same sleep at each of many checks
 		if now := w.engine.Sleeps.Load(); now != last {
 			last, looks = now, 0
 		}

@@ -11,41 +11,42 @@ import (
 
 // Config tunes a worker. The zero value is ready to use.
 type Config struct {
-	// Device is the network device whose address peers use, such as "eth0". "": "lo", so that only processes of this
-	// host connect.
+	// Device is the network device whose address peers use, such as "eth0". "" means "lo": only processes of this
+	// host can connect.
 	Device string
 	// TCP is the configuration of the transport. Its Devices are not used.
 	TCP ucxtcp.Config
-	// AddressVersion is the version of the worker address that Address returns, 1 or 2. All releases from 1.12 on read both.
-	// Version 2 contains the longest message that the transport receives in one piece without a small rest, and UCX sends
-	// such pieces: large messages of UCX take less time. 0: 2.
+	// AddressVersion is the version of the worker address that Address returns, 1 or 2. All releases of UCX since 1.12 read
+	// both. Version 2 contains the size of the largest fragment that the transport receives efficiently. UCX sends fragments
+	// of that size, so large messages from UCX take less time. 0 means 2.
 	AddressVersion int
-	// RndvThresh is the length in bytes from which on a tagged or active message is sent by
-	// rendezvous: the peer fetches it when a receive is posted. Shorter ones are sent at once. 0: 256 KiB.
-	// Negative: never.
+	// RndvThresh is the smallest length in bytes of a tagged or active message that is sent by
+	// rendezvous: the peer requests the data when a receive is posted. Smaller messages are sent eagerly. 0 means 256 KiB,
+	// a negative value means never.
 	RndvThresh int
-	// MaxActive bounds, for each EP, the bytes of active messages in several pieces of which pieces are
-	// missing. An EP whose peer sends more fails. 0: 64 MiB.
+	// MaxActive limits, for each EP, the received bytes of incomplete active messages, which arrive in fragments. An EP
+	// whose peer sends more fails. 0 means 64 MiB.
 	MaxActive int
-	// MaxHeld bounds, for each connection, the bytes of messages without a receive that are copied and held. Above it
-	// the connection is not read until receives have released half of it: the peer waits, with all that it sends
-	// over that connection. 0: 64 MiB.
+	// MaxHeld limits, for each connection, the bytes of unexpected messages, which are copied. Above the limit
+	// the worker does not read from the connection until receives have released half of the limit: all data of the peer on
+	// that connection waits. 0 means 64 MiB.
 	MaxHeld int
-	// MaxHeldTotal bounds the same for all connections together, also of those that have ended, whose messages remain to
-	// be received. Above it no connection is read that sends more of them, until receives have released half of it. A
-	// message that would exceed it by MaxHeld breaks its connection. 0: 16 times MaxHeld.
+	// MaxHeldTotal limits the same bytes for all connections together, including connections that have ended but whose
+	// messages were not received. Above the limit the worker reads no connection that sends more of them, until receives
+	// have released half of the limit. If a message would exceed the limit by MaxHeld, the worker breaks its connection. 0
+	// means 16 times MaxHeld.
 	MaxHeldTotal int
-	// MaxPeerEPs bounds the EPs that peers have made and that the program has neither asked for by NewEP nor admitted by
-	// EP.Admit. One more is not made: the endpoint of the peer fails, and Stats.Refused counts it. 0: 1024.
+	// MaxPeerEPs limits the EPs that peers have created and that the program has neither returned from NewEP nor admitted
+	// with EP.Admit. Further ones are not created: the endpoint of the peer fails, and Stats.Refused counts it. 0 means 1024.
 	MaxPeerEPs int
-	// MaxPeerEPsPerSource bounds the same for one source: an IPv4 address, or a network of IPv6 (/64). All processes of a
-	// host are one source. 0: 256, at most MaxPeerEPs.
+	// MaxPeerEPsPerSource limits the same EPs for one source: an IPv4 address, or a network of IPv6 (/64). All processes of a
+	// host are one source. 0 means 256, at most MaxPeerEPs.
 	MaxPeerEPsPerSource int
-	// KeepaliveInterval is the time between two checks of the peer's endpoint (UCX_KEEPALIVE_INTERVAL) of each EP with peer error
-	// handling that was made by addresses. An EP whose endpoint the peer has removed fails. 0: 20 s. Negative: never; then only the end
-	// of a connection causes a check.
+	// KeepaliveInterval is the time between two checks of the peer's endpoint (UCX_KEEPALIVE_INTERVAL). Each EP with peer
+	// error handling that was created from addresses sends them. An EP whose endpoint the peer has removed fails. 0 means
+	// 20 s. A negative value means never; then only the end of a connection causes a check.
 	KeepaliveInterval time.Duration
-	// SpinPolls is how often a method that waits polls before it sleeps; 0 adapts, negative never sleeps.
+	// SpinPolls is the number of polls before a method that waits sleeps; 0 adapts it, a negative value never sleeps.
 	SpinPolls int
 }
 
@@ -53,7 +54,7 @@ const (
 	loopback          = "lo"
 	defaultRndvThresh = 256 << 10
 	defaultMaxBytes   = 64 << 20
-	heldTotal         = 16 // default of MaxHeldTotal, in MaxHeld
+	heldTotal         = 16 // default of MaxHeldTotal, as a multiple of MaxHeld
 	defaultPeerEPs    = 1024
 	defaultPerSource  = 256
 	defaultKeepalive  = 20 * time.Second
@@ -87,8 +88,8 @@ func (c Config) withDefaults() (Config, error) {
 
 // EPConfig tunes an EP.
 type EPConfig struct {
-	// PeerErrors must be true iff the endpoint of the peer has UCP_ERR_HANDLING_MODE_PEER: UCX refuses a peer
-	// that differs. Endpoints of sockets always have it.
+	// PeerErrors must be true if and only if the endpoint of the peer has UCP_ERR_HANDLING_MODE_PEER: UCX rejects a peer
+	// with another mode. Endpoints of Dial and Listen always have it.
 	PeerErrors bool
 }
 
@@ -97,7 +98,7 @@ type OpParams struct {
 	// OnDone is called once, from Progress, when the operation has completed or failed. It is not called if
 	// the operation returned no Request. It may start operations, and must not call Progress.
 	OnDone func(err error)
-	// Reply asks, of an active message, that the receiver gets an endpoint by which it can reply.
+	// Reply makes an active message carry the sender's endpoint, so that the receiver can reply.
 	Reply bool
 }
 

@@ -7,16 +7,16 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// packet packs one message: head, n bytes of buf from off on, and the tails.
+// packet packs one message of the transport: head, n bytes of buf at off, tail and foot.
 type packet struct {
 	head   [64]byte
-	long   []byte // in place of head; nil: head
-	n0     int    // bytes of head
+	long   []byte // used instead of head; nil if head is used
+	n0     int    // length of head
 	buf    *data.Buffer
 	off, n int
-	tail   []byte // such as the user's header of an active message
+	tail   []byte // for example the user's header of an active message
 	foot   [24]byte
-	n1     int // bytes of foot
+	n1     int // length of foot
 	err    error
 }
 
@@ -30,7 +30,7 @@ func (p *packet) Pack(dst []byte) int {
 	if p.n > 0 {
 		var n int
 		n, p.err = p.buf.Pack(p.off, dst[k:k+p.n])
-		clear(dst[k+n : k+p.n]) // the length is promised: the EP fails
+		clear(dst[k+n : k+p.n]) // after an error: the length is fixed already, and the EP fails
 		k += p.n
 	}
 	k += copy(dst[k:], p.tail)
@@ -50,39 +50,39 @@ func (e *EP) send(id uint8) error {
 	return nil
 }
 
-// packet returns the packet of the worker without data.
+// packet returns the packet of the worker, cleared.
 func (e *EP) packet() *packet {
 	p := &e.w.out
 	p.long, p.buf, p.n, p.tail, p.n1 = nil, nil, 0, nil, 0
 	return p
 }
 
-// control is a message that the EP sends for itself, before all operations: replies to the peer and wireup.
+// control is a message that the EP sends before all operations: a reply to the peer, or a wireup message.
 type control struct {
 	id    uint8
 	bytes []byte
-	get   *getReply // in place of bytes
-	send  *Request  // a rendezvous whose data the peer asked for
+	get   *getReply // instead of bytes: the reply to a get
+	send  *Request  // instead of bytes: a rendezvous whose data the peer has requested
 }
 
 const (
-	// maxControl is how many such messages may wait. Requests of the peer for memory that need more are held, and
-	// count as messages without a receive: a peer that does not read its replies is not read in the end.
+	// maxControl limits the queued control messages before requests of the peer for memory are held. Held requests count
+	// as unexpected messages, so that a peer that does not read its replies is finally not read either.
 	maxControl = 256
-	// maxAnswers is how many may wait when the peer asks for an answer that costs it nothing. It is broken then.
-	maxAnswers = 1 << 16
+	// maxQueuedReplies is how many may wait when the peer asks for an answer that costs it nothing. It is broken then.
+	maxQueuedReplies = 1 << 16
 )
 
-// mayAnswer reports whether one more answer may be queued, and breaks the peer if not.
-func (e *EP) mayAnswer() bool {
-	if len(e.control) < maxAnswers {
+// canReply reports whether one more reply may be queued. If not, it breaks the connection.
+func (e *EP) canReply() bool {
+	if len(e.control) < maxQueuedReplies {
 		return true
 	}
-	e.misbehaved(ucs.StatusRemoteInvalid, "more requests than it reads answers to")
+	e.failForViolation(ucs.StatusRemoteInvalid, "requests without reading the replies")
 	return false
 }
 
-// reply sends or queues a message of the EP's own.
+// reply sends or queues a control message.
 func (e *EP) reply(id uint8, bytes []byte) {
 	if e.state < epFailed {
 		e.control = append(e.control, control{id: id, bytes: bytes})
@@ -90,7 +90,7 @@ func (e *EP) reply(id uint8, bytes []byte) {
 	}
 }
 
-// flushControl sends messages of the EP's own.
+// flushControl sends the queued control messages.
 func (e *EP) flushControl() error {
 	for len(e.control) > 0 {
 		c := &e.control[0]
@@ -130,8 +130,8 @@ func (e *EP) flushControl() error {
 // replyBytes encodes a reply.
 func replyBytes(r ucxwire.Reply) []byte { return ucxwire.AppendReply(nil, r) }
 
-// zcopy sends n bytes of buf from off on without a copy, behind head, which is copied, and before tail, which must
-// not change until the request ends. It returns how many bytes of the buffer went; 0: use a copy.
+// zcopy posts the next bytes of the data of r without a copy, between head, which is copied, and tail, which must
+// not change until the request completes. It returns the number of bytes; 0 means that the caller must copy.
 func (r *Request) zcopy(id uint8, head []byte, limit int, tail []byte) (n int, err error) {
 	w := r.w
 	left := r.buf.Len() - r.off

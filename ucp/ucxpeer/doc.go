@@ -7,16 +7,16 @@
 //	err := req.Wait(ctx)
 //
 // A [Worker] is like one of package ucp: one goroutine at a time owns it, with its EPs, and calls Progress or a
-// method that waits. An [EP] is a connection to one endpoint of a worker of UCX. Both are types of their
-// own: messages of UCX have no credit, so nothing bounds what a peer sends before a receive is posted but the
-// transport, which stops reading from the socket (see Config.MaxHeld).
+// method that waits. An [EP] is a connection to one endpoint of a worker of UCX. They are not the types of package
+// ucp, because UCX's protocols have no credit: only the transport limits the data that a peer sends before a receive is
+// posted, when it stops reading from the socket (see Config.MaxHeld).
 //
 // # Trusted networks only
 //
 // UCX's TCP has no authentication and no encryption. Any process that reaches the port of a worker can send it
-// messages, and any process that reaches the port of a UCX process can write that process's memory. Use it on networks on
-// which all hosts are trusted. This package reads and writes memory for a peer only inside of what [Worker.MemMap]
-// registered, with the rights that were given; it never tells a peer an address of memory, and it refuses
+// messages, and any process that reaches the port of a UCX process can write that process's memory. Use this package only
+// on networks on which all hosts are trusted. This package reads and writes memory for a peer only if [Worker.MemMap] has
+// registered it with the needed access. It never sends a virtual address to a peer, and it rejects
 // puts of UCX's transport, which need no key.
 //
 // # What a peer sees

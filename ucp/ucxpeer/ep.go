@@ -13,18 +13,18 @@ import (
 
 // EP is a connection to an endpoint of a worker of UCX. The goroutine that owns the worker uses it.
 type EP struct {
-	w       *Worker
-	id      uint64 // how the peer names it
-	remote  uint64 // how it names the peer's endpoint; 0: not known
-	errMode ucxwire.ErrMode
-	peer    *peer
-	sn      uint16
-	backTo  *peer // of which it is peer.back; nil: of none
-	state   epState
-	cause   ucs.Status
-	err     error
-	source  netip.Prefix // of an EP that a peer made and the program has not admitted
-	adopted bool         // the user has it: by NewEP, Dial, Listen or an active message
+	w         *Worker
+	id        uint64 // id of the EP in messages of the peer
+	remote    uint64 // id of the peer's endpoint; 0 if it is not known
+	errMode   ucxwire.ErrMode
+	peer      *peer
+	sn        uint16
+	repliesTo *peer // peer for whose replies the EP was created (peer.replyEP); nil for other EPs
+	state     epState
+	cause     ucs.Status
+	err       error
+	source    netip.Prefix // valid for an EP that a peer created and the program has not admitted
+	adopted   bool         // the program has the EP: from NewEP, Dial, Listen or an active message
 
 	lane    *ucxtcp.EP
 	untried []path  // other interfaces of the peer, if lane cannot be connected
@@ -37,20 +37,20 @@ type EP struct {
 
 	first, last *Request // queue of operations that are not posted
 	control     []control
-	live        *Request // all that have not ended
-	requested   bool     // a wireup request was sent
+	live        *Request // list of all operations in progress
+	wireupSent  bool     // a wireup request was sent
 
 	issued, completed uint64 // operations on the peer's memory
 	flushes           []*Request
 	held              []heldArrival // requests of the peer that wait until control is shorter
-	from              *ucxtcp.Conn  // of the last request for memory
+	from              *ucxtcp.Conn  // connection of the latest request for memory
 	active            map[uint64]*activeInbound
 	activeBytes       int
 	activeRndv        int
 	stream            stream
-	sock              *sock // of the connection manager; nil: none
+	sock              *sock // socket of the connection manager; nil if there is none
 	closing           *Request
-	flushed           bool // while it closes: by the flush of Close
+	flushed           bool // the flush of Close is complete
 }
 
 type epState uint8
@@ -62,8 +62,8 @@ const (
 	epClosed
 )
 
-// NewEP connects to a worker of UCX whose address is addr, as ucp_worker_get_address returned it. It returns
-// before the connection is there. Errors: ErrInvalidAddr, ErrUnreachable with the reason, ErrUnsupported for
+// NewEP connects to a worker of UCX. addr is its address, from ucp_worker_get_address. NewEP returns
+// before the EP is connected. Errors: ErrInvalidAddr, ErrUnreachable with the reason, ErrUnsupported for
 // the address of this worker.
 func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	fail := func(err error) (*EP, error) { return nil, &ucs.OpError{TL: "ucx", Op: "new endpoint", Err: err} }
@@ -97,9 +97,9 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		if e.errMode != mode {
 			return fail(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrInvalidParam))
 		}
-		w.name(p, from)
+		w.setPeerAddr(p, from)
 		e.adopted, e.form = true, formOf(&a)
-		e.uncount()
+		e.uncountPeerEP()
 		return e, nil
 	}
 	lane, err := w.tcp.NewEP(paths[0].params)
@@ -110,20 +110,20 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	e := w.newEP(lane.(*ucxtcp.EP))
 	e.peer, e.sn, e.errMode, e.adopted, e.untried = p, p.add(e), mode, true, paths[1:]
 	e.form = formOf(&a)
-	w.name(p, from)
+	w.setPeerAddr(p, from)
 	if cfg.PeerErrors {
-		e.request()
+		e.requestRemote()
 	}
 	return e, nil
 }
 
-// name records that the program has the address of a peer, which listens at the given places.
-func (w *Worker) name(p *peer, ifaces []netip.AddrPort) {
-	p.named, p.ifaces = true, ifaces
+// setPeerAddr records that the program has the address of a peer, which listens at the given addresses.
+func (w *Worker) setPeerAddr(p *peer, ifaces []netip.AddrPort) {
+	p.hasAddr, p.ifaces = true, ifaces
 	w.tcp.AllowSources(ifaces)
 }
 
-// newEP makes the record of an EP with a lane.
+// newEP returns an EP with the given lane.
 func (w *Worker) newEP(lane *ucxtcp.EP) *EP {
 	e := &EP{w: w, lane: lane, am: lane.Ops().AM}
 	e.pending.Func = e.retry
@@ -133,19 +133,19 @@ func (w *Worker) newEP(lane *ucxtcp.EP) *EP {
 	return e
 }
 
-// Worker is the worker of the EP.
+// Worker returns the worker of the EP.
 func (e *EP) Worker() *Worker { return e.w }
 
-// Err is why the EP failed; nil if it did not.
+// Err returns the reason why the EP has failed; nil if it has not.
 func (e *EP) Err() error { return e.err }
 
-// Connected reports that the peer's endpoint is known, so that operations that name it are sent at once.
+// Connected reports whether the peer's endpoint is known, so that operations that need its id are sent at once.
 func (e *EP) Connected() bool { return e.remote != 0 && e.state == epOpen }
 
-// start posts an operation or queues it. A nil Request: it completed.
+// start posts or queues an operation. A nil Request means that the operation is complete.
 func (e *EP) start(r *Request) (*Request, error) {
 	if e.state != epOpen {
-		return nil, e.refuse(r.op.name)
+		return nil, e.stateError(r.op.name)
 	}
 	r.ep, r.status = e, ucs.StatusInProgress
 	if e.first == nil && len(e.control) == 0 && (!r.op.remote || e.remote != 0) {
@@ -164,7 +164,7 @@ func (e *EP) start(r *Request) (*Request, error) {
 				break // laneFailed has not been called yet
 			}
 			e.failLater(err)
-			return nil, e.refuse(r.op.name)
+			return nil, e.stateError(r.op.name)
 		}
 	}
 	e.list(r)
@@ -175,14 +175,14 @@ func (e *EP) start(r *Request) (*Request, error) {
 	}
 	e.last = r
 	if r.op.remote && e.remote == 0 {
-		e.request()
+		e.requestRemote()
 	}
 	e.sendQueued()
 	return r, nil
 }
 
-// refuse is the error of an operation on an EP that takes none.
-func (e *EP) refuse(name string) error {
+// stateError returns the error of an operation on an EP that is not open.
+func (e *EP) stateError(name string) error {
 	err := e.err
 	if err == nil {
 		err = ucs.ErrClosed
@@ -190,7 +190,7 @@ func (e *EP) refuse(name string) error {
 	return &ucs.OpError{TL: "ucx", Op: name, Err: err}
 }
 
-// unqueue removes an operation of which nothing was posted; false if it is not queued.
+// unqueue removes an operation from the queue; false if it is not queued.
 func (e *EP) unqueue(r *Request) bool {
 	for at, before := e.first, (*Request)(nil); at != nil; before, at = at, at.queued {
 		if at != r {
@@ -230,7 +230,7 @@ func (e *EP) unlist(r *Request) {
 	r.listed, r.prev, r.next = false, nil, nil
 }
 
-// sendQueued sends what is queued, as far as there is room.
+// sendQueued sends queued messages and operations until the transport has no room.
 func (e *EP) sendQueued() {
 	if e.waiting || e.posting || e.state >= epFailed || e.canTryNext() && e.lane.Failed() {
 		return
@@ -240,7 +240,7 @@ func (e *EP) sendQueued() {
 		case nil:
 			e.waiting = true
 			return
-		case uct.ErrBusy: // there is room now
+		case uct.ErrBusy: // the transport has room now
 		default:
 			e.failLater(err)
 			return
@@ -248,7 +248,7 @@ func (e *EP) sendQueued() {
 	}
 }
 
-// retry is called by the transport when there may be room.
+// retry is called by the transport when it may have room.
 func (e *EP) retry(*uct.PendingReq) error {
 	if e.state >= epFailed || e.canTryNext() && e.lane.Failed() {
 		e.waiting = false
@@ -259,8 +259,8 @@ func (e *EP) retry(*uct.PendingReq) error {
 	return err
 }
 
-// flushQueue sends what is queued. nil: there is nothing more that can be sent. Callbacks that it runs may queue
-// more.
+// flushQueue sends queued messages and operations. It returns nil if nothing more can be sent. Callbacks that it runs may
+// queue more.
 func (e *EP) flushQueue() error {
 	e.posting = true
 	defer func() { e.posting = false }()
@@ -297,7 +297,7 @@ func (e *EP) flushOps() error {
 	return nil
 }
 
-// failLater fails the EP at the next progress: a caller that starts an operation does not expect that others end.
+// failLater fails the EP during the next Progress, because a call that starts an operation must not complete others.
 func (e *EP) failLater(err error) {
 	if e.state < epFailed {
 		e.w.todo = append(e.w.todo, func() { e.fail(statusOf(err), err) })
@@ -305,9 +305,9 @@ func (e *EP) failLater(err error) {
 	}
 }
 
-// misbehaved fails the EP of a peer that sent what it must not send, and breaks the connection, so that the peer learns
-// it too.
-func (e *EP) misbehaved(st ucs.Status, what string) {
+// failForViolation fails the EP of a peer that violates the protocol, and breaks the connection, so that the peer
+// detects it. what is the object of "the peer sent".
+func (e *EP) failForViolation(st ucs.Status, what string) {
 	if e.state >= epFailed {
 		return
 	}
@@ -323,7 +323,7 @@ func (e *EP) misbehaved(st ucs.Status, what string) {
 	}
 }
 
-// fail ends all operations of the EP, and its connection.
+// fail fails the EP with all its operations, and closes its connection.
 func (e *EP) fail(st ucs.Status, err error) {
 	if e.state >= epFailed {
 		return
@@ -338,15 +338,16 @@ func (e *EP) fail(st ucs.Status, err error) {
 	}
 }
 
-// release ends what the EP has, and closes its lane. The state is set.
+// release ends the operations of the EP, closes its lane, and removes the EP from all tables. The caller has set the
+// state.
 func (e *EP) release(st ucs.Status, err error) {
 	e.lane.PurgePending(func(*uct.PendingReq) {})
 	e.waiting, e.first, e.last, e.control = false, nil, nil, nil
 	if e.sock != nil {
 		e.sock.close()
 	}
-	if p := e.backTo; p != nil {
-		p.back, p.backOver = nil, e.lane.Conn()
+	if p := e.repliesTo; p != nil {
+		p.replyEP, p.lastReplyConn = nil, e.lane.Conn()
 	}
 	delete(e.w.lanes, e.lane)
 	e.w.eps.Remove(e.id)
@@ -361,24 +362,25 @@ func (e *EP) release(st ucs.Status, err error) {
 		e.live.end(st, err)
 	}
 	e.w.dropMessages(e)
-	e.uncount()
+	e.uncountPeerEP()
 	e.w.dropEP(e)
 }
 
-// CloseMode says how an EP is closed.
+// CloseMode is the mode in which an EP is closed.
 type CloseMode uint8
 
 // Modes of closing.
 const (
-	// CloseFlush first completes all operations, at the peer too: it waits until the peer has matched synchronous
-	// sends and rendezvous. Receives of the stream end with StatusCanceled.
+	// CloseFlush first completes all operations, also at the peer: it waits until the peer has matched synchronous
+	// sends and rendezvous. Receives of the stream complete with StatusCanceled.
 	CloseFlush CloseMode = iota
-	// CloseForce closes at once. Operations end with StatusCanceled.
+	// CloseForce closes at once. Operations complete with StatusCanceled.
 	CloseForce
 )
 
-// Close closes the EP. Operations that were started before complete first, with CloseFlush. The EP takes no more
-// operations. Closing an EP that failed does nothing. CloseForce ends the Request of a CloseFlush with StatusCanceled.
+// Close closes the EP. With CloseFlush, operations that were started before complete first. No operations can be started
+// after Close. Close of a failed EP has no effect. CloseForce completes the Request of an earlier CloseFlush with
+// StatusCanceled.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	switch {
 	case e.state >= epFailed:
@@ -398,7 +400,7 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.flushed = e.flushed || r == nil; e.flushed && !e.busy() {
+	if e.flushed = e.flushed || r == nil; e.flushed && !e.hasOperations() {
 		e.state = epClosed
 		e.release(ucs.StatusCanceled, nil)
 		return nil, nil
@@ -408,8 +410,8 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 	return e.closing, nil
 }
 
-// busy reports that an operation has not ended. Receives of the stream do not count: they wait for the peer.
-func (e *EP) busy() bool {
+// hasOperations reports whether an operation is in progress. Receives of the stream do not count: they wait for the peer.
+func (e *EP) hasOperations() bool {
 	for r := e.live; r != nil; r = r.next {
 		if r.op != &opStreamRecv {
 			return true
@@ -418,8 +420,8 @@ func (e *EP) busy() bool {
 	return false
 }
 
-// onlyFlushes reports that the EP closes, and that nothing is in progress but the flush of Close, for which the peer's endpoint is
-// not needed.
+// onlyFlushes reports whether the EP closes and only the flush of Close is in progress, which does not need the peer's
+// endpoint.
 func (e *EP) onlyFlushes() bool {
 	if e.state != epClosing || e.completed < e.issued {
 		return false
@@ -432,16 +434,16 @@ func (e *EP) onlyFlushes() bool {
 	return true
 }
 
-// closeIfIdle ends a close, at the next progress, once all operations have ended. The flush does not wait for messages
-// that the peer has not matched.
+// closeIfIdle completes a close, during the next Progress, if all operations are complete. The flush alone is not
+// sufficient, because it does not wait for messages that the peer has not matched.
 func (e *EP) closeIfIdle() {
-	if e.state == epClosing && e.flushed && !e.busy() {
+	if e.state == epClosing && e.flushed && !e.hasOperations() {
 		e.w.todo = append(e.w.todo, e.closed)
 		e.w.engine.Raise()
 	}
 }
 
-// closed ends a close whose operations have ended.
+// closed completes a close.
 func (e *EP) closed() {
 	r := e.closing
 	if e.state == epClosing {
@@ -451,10 +453,10 @@ func (e *EP) closed() {
 	r.end(ucs.StatusOK, nil)
 }
 
-// Flush returns a Request that completes when what was started before has arrived at the peer: its process has received all
-// bytes that were sent, and its memory has changed. As UCX's, which is for operations on memory, it does not wait until the peer
-// has matched messages: a synchronous send or a rendezvous may be in progress when it completes, and the data of a rendezvous
-// not sent. Wait for their Requests, or use Close.
+// Flush returns a Request that completes when all operations that were started before have reached the peer: its process
+// has received all bytes that were sent, and its memory has changed. As in UCX, whose flush is for operations on memory, it
+// does not wait until the peer has matched messages: a synchronous send or a rendezvous may still be in progress when the
+// flush completes, without its data sent. Wait for their Requests, or use Close.
 func (e *EP) Flush() (*Request, error) { return e.start(e.w.request(&opFlush, nil)) }
 
 var (
@@ -464,7 +466,7 @@ var (
 
 func init() { opFlush.post, opClose.post = postFlush, postFlush }
 
-// postFlush flushes the lane, and then waits for the replies of the peer that are due.
+// postFlush flushes the lane, and then waits for the outstanding replies of the peer.
 func postFlush(r *Request) error {
 	e := r.ep
 	r.comp.Count++
@@ -476,22 +478,22 @@ func postFlush(r *Request) error {
 		return err
 	}
 	if e.completed < e.issued {
-		r.waits, r.word = true, e.issued
+		r.waits, r.arg = true, e.issued
 		e.flushes = append(e.flushes, r)
 	}
 	return nil
 }
 
-// remoteCompleted counts an operation on the peer's memory that has completed there.
+// remoteCompleted counts an operation on the peer's memory that is complete, and completes flushes.
 func (e *EP) remoteCompleted() {
 	if e.completed == e.issued {
-		e.misbehaved(ucs.StatusRemoteInvalid, "a completion of nothing")
+		e.failForViolation(ucs.StatusRemoteInvalid, "a completion without an operation")
 		return
 	}
 	e.completed++
 	done := 0
 	for _, r := range e.flushes {
-		if r.word > e.completed {
+		if r.arg > e.completed {
 			break
 		}
 		done++

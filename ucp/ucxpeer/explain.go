@@ -7,24 +7,24 @@ import (
 	"github.com/gucx/gucx/internal/ucxwire"
 )
 
-// peerForm is what a peer has shown of its release of UCX.
+// peerForm is what is known of the UCX release of a peer.
 type peerForm struct {
-	version  int // of its address; 0: no address was seen
+	version  int // of its address; 0 if no address was received
 	release  int // minor release modulo 16, or ucxwire.NoRelease
-	loopback int // length of its loopback address in bytes; 0: it has none
+	loopback int // length of its loopback address in bytes; 0 if it has none
 	private  resourceForm
 }
 
-// resourceForm says whether private data have the index of the resource.
+// resourceForm is whether private data contain the index of the resource.
 type resourceForm uint8
 
 const (
-	noPrivate resourceForm = iota // no socket
+	noPrivate resourceForm = iota // the EP was not created from a socket address
 	withResource
 	withoutResource
 )
 
-// formOf is what an address shows.
+// formOf returns what an address contains about the release.
 func formOf(a *ucxwire.Address) peerForm {
 	f := peerForm{version: a.Version, release: a.Release}
 	for _, d := range a.Devices {
@@ -35,7 +35,7 @@ func formOf(a *ucxwire.Address) peerForm {
 	return f
 }
 
-// formOfPrivate is what private data show.
+// formOfPrivate returns what private data contain about the release.
 func formOfPrivate(p *ucxwire.Private) peerForm {
 	f := formOf(&p.Address)
 	f.private = withoutResource
@@ -45,8 +45,8 @@ func formOfPrivate(p *ucxwire.Private) peerForm {
 	return f
 }
 
-// Explain says how the EP is connected, and which form of UCX's protocol the two sides use and why: what the peer's address or
-// private data show, and which settings select the rest. The text is for people, and may change.
+// Explain describes the connection of the EP, and which variant of UCX's protocol the two sides use and why: what the peer's
+// address or private data contain, and which settings select the rest. The text is not an interface; it may change.
 func (e *EP) Explain() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -110,7 +110,7 @@ func (f *peerForm) explain(line func(format string, args ...any)) {
 	}
 }
 
-// releases are those of which the address may be; empty if it does not say.
+// releases returns the UCX releases that may have created the address; empty if the address does not contain a release.
 func (f *peerForm) releases() string {
 	var all []string
 	for _, r := range ucxwire.Releases {

@@ -107,7 +107,7 @@ func testGoKilled(t *testing.T, ucx string) {
 		require.True(t, lines.Scan())
 		p.do("connect %s", lines.Text()) // later commands use this one
 		fmt.Fprintln(in, p.do("address"))
-		p.tell("tagsend 1000 %d 1", 1<<20)
+		p.command("tagsend 1000 %d 1", 1<<20)
 		for range 1 + random.IntN(20) {
 			require.True(t, lines.Scan())
 			w.Progress()
@@ -117,7 +117,7 @@ func testGoKilled(t *testing.T, ucx string) {
 		if stopped {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 			goesOn(round + 2)
-			if round%4 == 1 { // it goes on
+			if round%4 == 1 { // the process continues
 				require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 				assert.Empty(t, p.result(), "the message of UCX")
 			}
@@ -126,7 +126,7 @@ func testGoKilled(t *testing.T, ucx string) {
 		_ = cmd.Wait() // killed
 		if !stopped || round%4 == 3 {
 			p.until(func() bool { return len(p.lines) > 0 })
-			<-p.lines // of the message: sent, or not
+			<-p.lines // the result of the send
 		}
 		assert.NotEmpty(t, p.do("lost"), "the error of UCX")
 		goesOn(round + 1)

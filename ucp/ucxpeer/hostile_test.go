@@ -25,15 +25,15 @@ import (
 
 var le = binary.LittleEndian
 
-// hostile is a peer that sends any bytes over a connection of UCX's transport.
+// hostile is a peer that can send any bytes over a connection of UCX's transport.
 type hostile struct {
 	t      *testing.T
 	w      *ucxpeer.Worker
-	ip     [4]byte      // at which both are
-	listen net.Listener // where it says that it listens,
-	claim  [4]byte      // by this IP address
+	ip     [4]byte      // IP address of both sides
+	listen net.Listener // the port that the peer claims to listen on
+	claim  [4]byte      // the IP address that the peer claims to listen on
 	conn   net.Conn
-	ep     uint64 // an endpoint of the worker, which it has asked for
+	ep     uint64 // an endpoint of the worker, which the peer has requested
 	uuid   uint64
 	serial uint64          // of the next connection
 	target ucxwire.Address // of the worker
@@ -68,16 +68,16 @@ func (h *hostile) hangUp() {
 	if h.conn != nil {
 		_ = h.conn.Close()
 		h.conn = nil
-		h.uuid++ // the next connection is another worker's: the end of this one may not have been seen
+		h.uuid++ // another worker's next time, because the worker may not have detected the end of this connection
 	}
 }
 
-// connect opens a connection and gets an endpoint.
+// connect opens a connection and receives the id of an endpoint.
 func (h *hostile) connect() {
 	h.open()
 	for h.ep = 0; h.ep == 0; {
 		id, body := h.read()
-		if id == frameCM && le.Uint32(body)&connRequest != 0 { // it sends on this connection too
+		if id == frameCM && le.Uint32(body)&connRequest != 0 { // the worker sends on this connection too
 			h.send(frameCM, le.AppendUint32(nil, connAck))
 		}
 		if m, err := ucxwire.DecodeWireup(body); id == ucxwire.IDWireup && err == nil {
@@ -86,7 +86,7 @@ func (h *hostile) connect() {
 	}
 }
 
-// open opens a connection and asks for an endpoint.
+// open opens a connection and requests an endpoint.
 func (h *hostile) open() {
 	h.dial()
 	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001})
@@ -105,7 +105,7 @@ func (h *hostile) dial() {
 	h.serial++
 }
 
-// request asks to send on the connection with a serial.
+// request sends a connection request with a serial number.
 func (h *hostile) request(serial uint64) []byte {
 	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
 	b := append(le.AppendUint32(nil, connRequest), 0)
@@ -114,10 +114,10 @@ func (h *hostile) request(serial uint64) []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// send writes a frame; errors are those of a connection that the worker has broken.
+// send writes a frame. It ignores errors, which mean that the worker has broken the connection.
 func (h *hostile) send(id uint8, body []byte) bool { return h.sendWithin(testenv.Watchdog, id, body) }
 
-// sendWithin is send to a worker that may have stopped to read.
+// sendWithin is send to a worker that may have stopped reading.
 func (h *hostile) sendWithin(limit time.Duration, id uint8, body []byte) bool {
 	frame := le.AppendUint32([]byte{id}, uint32(len(body)))
 	_ = h.conn.SetWriteDeadline(time.Now().Add(limit))
@@ -134,7 +134,7 @@ func (h *hostile) read() (id uint8, body []byte) {
 	return head[0], body
 }
 
-// full reads so many bytes while the worker makes progress.
+// full reads len(b) bytes while the worker makes progress.
 func (h *hostile) full(b []byte) {
 	n := 0
 	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool {
@@ -150,7 +150,7 @@ func (h *hostile) full(b []byte) {
 	})
 }
 
-// broken reports that the worker has broken the connection.
+// broken reports whether the worker has broken the connection.
 func (h *hostile) broken() bool {
 	var b [4096]byte
 	_ = h.conn.SetReadDeadline(time.Now().Add(50 * time.Microsecond))
@@ -167,7 +167,7 @@ func (h *hostile) expectBroken() {
 	})
 }
 
-// guarded is memory of which peers may use the middle only.
+// guarded is memory of which only the middle is registered for peers.
 type guarded struct {
 	whole []byte
 	mem   *ucxpeer.Mem
@@ -190,7 +190,7 @@ func (g *guarded) check(t *testing.T, window bool) {
 	}
 }
 
-// TestHostile: each message breaks the connection, and touches no memory.
+// TestHostile: each invalid message breaks the connection, and accesses no memory.
 func TestHostile(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{MaxActive: 1 << 20})
 	g := newGuarded(t, w, uct.AccessRemoteRead)
@@ -257,8 +257,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostile_UnknownNames: messages that name endpoints and requests which are not there do nothing.
-func TestHostile_UnknownNames(t *testing.T) {
+// TestHostile_UnknownIDs: messages with ids of endpoints and requests that do not exist have no effect.
+func TestHostile_UnknownIDs(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
 	h.connect()
@@ -266,7 +266,7 @@ func TestHostile_UnknownNames(t *testing.T) {
 		body := make([]byte, 64)
 		body[8], body[16] = 1, 1
 		switch id {
-		case ucxwire.IDEager, ucxwire.IDEagerMiddle, ucxwire.IDAM: // name nothing, or a message
+		case ucxwire.IDEager, ucxwire.IDEagerMiddle, ucxwire.IDAM: // have no id, or that of a message
 			continue
 		case ucxwire.IDGetRequest:
 			body = body[:ucxwire.GetRequestLen]
@@ -296,8 +296,8 @@ func TestHostile_UnknownNames(t *testing.T) {
 	assert.Zero(t, w.Stats().Malformed)
 }
 
-// TestHostile_Random sends messages that are nearly right. The worker survives, writes nothing outside of its window
-// and remembers a bounded number of bytes.
+// TestHostile_Random: random messages that are nearly valid cause no panic, no write outside of the window, and no
+// unlimited use of memory.
 func TestHostile_Random(t *testing.T) {
 	const held = 1 << 20
 	w := newWorker(t, ucxpeer.Config{MaxActive: held, MaxHeld: held})
@@ -342,7 +342,7 @@ func TestHostile_Random(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(64<<20), "what the peer has sent is kept")
 
-	// An honest peer is served as before.
+	// The worker still serves an honest peer.
 	a := newWorker(t, ucxpeer.Config{})
 	ep, err := a.NewEP(w.Address(), ucxpeer.EPConfig{})
 	require.NoError(t, err)
@@ -355,14 +355,14 @@ func TestHostile_Random(t *testing.T) {
 	assert.Equal(t, pattern(100, 1), buf)
 }
 
-// accept takes the connection that the worker makes to the peer, and answers its request with event.
+// accept accepts the connection of the worker to the peer, and replies to its request with event.
 func (h *hostile) accept(event uint32) {
 	h.hangUp()
 	testenv.ProgressWithin(h.t, testenv.Watchdog, func() bool { h.w.Progress(); return h.dialed() })
 	h.answer(event)
 }
 
-// dialed takes a connection that the worker has made to the peer, if there is one.
+// dialed accepts a connection of the worker to the peer, if there is one.
 func (h *hostile) dialed() bool {
 	require.NoError(h.t, h.listen.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
 	conn, err := h.listen.Accept()
@@ -374,7 +374,7 @@ func (h *hostile) dialed() bool {
 	return true
 }
 
-// answer answers the request of the worker on the connection with event.
+// answer replies to the request of the worker on the connection with event.
 func (h *hostile) answer(event uint32) {
 	h.full(make([]byte, 8)) // the magic number
 	id, _ := h.read()
@@ -382,7 +382,7 @@ func (h *hostile) answer(event uint32) {
 	h.send(frameCM, le.AppendUint32(nil, event))
 }
 
-// address is that of the peer, as a worker of UCX would have it.
+// address returns the address of the peer, as a worker of UCX would have it.
 func (h *hostile) address() ucxwire.Address {
 	own := uint16(h.listen.Addr().(*net.TCPAddr).Port)
 	a, _, err := ucxwire.DecodeAddress(h.w.Address(), ucxwire.Layout{})
@@ -392,14 +392,14 @@ func (h *hostile) address() ucxwire.Address {
 	return a
 }
 
-// nameOn makes an EP to the peer, whose address has devices with these IP addresses.
+// nameOn creates an EP to the peer, whose address has devices with these IP addresses.
 func (h *hostile) nameOn(ips ...[4]byte) {
 	a := h.address()
 	first := a.Devices[0]
 	a.Devices = nil
 	for _, ip := range ips {
 		d := first
-		if d.Addr[0] == 0 || ip != h.ip { // else it has the form of a loopback device
+		if d.Addr[0] == 0 || ip != h.ip { // otherwise d.Addr is that of a loopback device
 			d.Addr = append([]byte{0, 2}, ip[:]...)
 		}
 		a.Devices = append(a.Devices, d)
@@ -408,7 +408,7 @@ func (h *hostile) nameOn(ips ...[4]byte) {
 	require.NoError(h.t, err)
 }
 
-// otherNetwork is a network with IPv4 that is not loopback. The test skips where there is none.
+// otherNetwork returns a network with IPv4 that is not loopback. The test skips if there is none.
 func otherNetwork(t *testing.T) (ip [4]byte, cfg ucxpeer.Config) {
 	for _, n := range networks(t) {
 		if n.ip.Is4() {
@@ -433,13 +433,13 @@ func TestNewEP_AllowsSources(t *testing.T) {
 	assert.Equal(t, uint8(frameCM), id)
 	assert.Equal(t, uint32(connAck), le.Uint32(body))
 
-	h.claim = [4]byte{198, 51, 100, 2} // not in its address
+	h.claim = [4]byte{198, 51, 100, 2} // not in the address of the peer
 	h.dial()
 	h.expectBroken()
 }
 
-// TestNewEP_OtherHosts: addresses of this host in the address of a peer on another host allow no process of this host to connect as
-// that peer.
+// TestNewEP_OtherHosts: if the address of a peer on another host contains IP addresses of this host, no process of this
+// host can connect as that peer.
 func TestNewEP_OtherHosts(t *testing.T) {
 	t.Run("loopback", func(t *testing.T) {
 		w := newWorker(t, ucxpeer.Config{})
@@ -457,13 +457,13 @@ func TestNewEP_OtherHosts(t *testing.T) {
 		if ucxtcp.IsLocal(netip.AddrFrom4(h.claim)) {
 			t.Skip("this host has several addresses of the network")
 		}
-		h.nameOn(h.claim, ip) // of two in the same network, the first is taken
+		h.nameOn(h.claim, ip) // of two devices in the same network, the first is used
 		h.dial()
 		h.expectBroken()
 	})
 }
 
-// TestNewEP_Serials: the EPs to a worker are numbered on when the ones before are closed, as UCX's are.
+// TestNewEP_Serials: the numbers of the EPs to a worker continue after earlier EPs were closed, as in UCX.
 func TestNewEP_Serials(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
@@ -482,8 +482,8 @@ func TestNewEP_Serials(t *testing.T) {
 	}
 }
 
-// TestHostile_Answers: a peer that does not read the answers to its requests for endpoints is cut off.
-func TestHostile_Answers(t *testing.T) {
+// TestHostile_UnreadReplies: the connection of a peer that does not read the replies to its requests is broken.
+func TestHostile_UnreadReplies(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}})
 	h := newHostile(t, w)
 	h.connect()
@@ -503,8 +503,8 @@ func TestHostile_Answers(t *testing.T) {
 	assert.Equal(t, uint64(1), w.Stats().Malformed)
 }
 
-// TestHostile_OtherPeersNames: a peer that names the endpoint of another one does nothing to it.
-func TestHostile_OtherPeersNames(t *testing.T) {
+// TestHostile_OtherPeersIDs: messages with the id of another peer's endpoint have no effect.
+func TestHostile_OtherPeersIDs(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	mem, err := w.MemMap(make([]byte, 8), uct.AccessAll)
 	require.NoError(t, err)
@@ -532,7 +532,7 @@ func TestHostile_OtherPeersNames(t *testing.T) {
 	assert.Equal(t, byte(7), mem.Bytes()[0])
 }
 
-// TestHostile_ClaimsUUID: who claims to be another worker does not get what the program sends to that one.
+// TestHostile_ClaimsUUID: a peer with the UUID of another worker does not receive messages for that worker.
 func TestHostile_ClaimsUUID(t *testing.T) {
 	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
 	address, _, err := ucxwire.DecodeAddress(b.Address(), ucxwire.Layout{})
@@ -550,7 +550,7 @@ func TestHostile_ClaimsUUID(t *testing.T) {
 	assert.Equal(t, "secret", string(buf))
 }
 
-// TestHostile_ManyEPs: a source gets so many EPs and no more, until one is closed.
+// TestHostile_ManyEPs: the EPs that one source can create are limited, until one is closed.
 func TestHostile_ManyEPs(t *testing.T) {
 	const most = 256
 	w := newWorker(t, ucxpeer.Config{})
@@ -561,7 +561,7 @@ func TestHostile_ManyEPs(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	for range most + 10 { // EPs that are gone do not count
+	for range most + 10 { // closed EPs do not count
 		h.connect()
 	}
 	h.hangUp()
@@ -577,7 +577,7 @@ func TestHostile_ManyEPs(t *testing.T) {
 	assert.Zero(t, w.Stats().Malformed)
 }
 
-// TestPeerEPs: EPs that the program has admitted do not count, and the program says how many others there may be.
+// TestPeerEPs: the configuration limits the EPs that peers create. EPs that the program has admitted do not count.
 func TestPeerEPs(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 3, MaxPeerEPsPerSource: 2})
 	var conns []net.Conn
@@ -612,7 +612,7 @@ func TestPeerEPs(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestPeerEPs_Removed: a peer that has an EP and asks for one more than the limit is told by that EP.
+// TestPeerEPs_Removed: a peer that has an EP and requests one above the limit gets a rejection on that EP.
 func TestPeerEPs_Removed(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
 	h := newHostile(t, w)
@@ -622,13 +622,13 @@ func TestPeerEPs_Removed(t *testing.T) {
 	assert.Equal(t, ucxwire.WireupEPRemoved, m.Type)
 	assert.Equal(t, uint64(0x4002), m.DstEP)
 	assert.Equal(t, uint64(1), w.Stats().Refused)
-	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001}) // the first one is there
+	h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupRequest, SrcEP: 0x4001}) // the first EP still exists
 	assert.Equal(t, ucxwire.WireupReply, h.readWireup().Type)
 }
 
-// TestHostile_LeavesMessages: a peer that connects, sends and leaves again and again is cut off in the end; when the
-// messages are received, peers are served as before.
-func TestHostile_LeavesMessages(t *testing.T) {
+// TestHostile_DisconnectsRepeatedly: the total limit applies to a peer that connects, sends and disconnects repeatedly.
+// When its messages are received, peers are served again.
+func TestHostile_DisconnectsRepeatedly(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{MaxHeld: 64 << 10, MaxHeldTotal: 128 << 10})
 	h := newHostile(t, w)
 	eager := func(tag uint64) []byte {
@@ -659,7 +659,7 @@ func TestHostile_LeavesMessages(t *testing.T) {
 	h.send(ucxwire.IDEager, eager(2))
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		w.Progress()
-		m, _, ok := w.TagProbe(1, all, true) // of a connection that is read again
+		m, _, ok := w.TagProbe(1, all, true) // a message of a connection that is read again
 		if ok {
 			m.Release()
 		}
@@ -668,8 +668,8 @@ func TestHostile_LeavesMessages(t *testing.T) {
 	})
 }
 
-// TestHostile_ManyCut: the messages in pieces that a connection has begun are bounded, for itself.
-func TestHostile_ManyCut(t *testing.T) {
+// TestHostile_ManyIncomplete: the incomplete messages of a connection are limited, separately for each connection.
+func TestHostile_ManyIncomplete(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	honest, h := newHostile(t, w), newHostile(t, w)
 	honest.connect()
@@ -695,9 +695,9 @@ func TestHostile_ManyCut(t *testing.T) {
 	})
 }
 
-// TestRequest_AnyConnection: a request for an endpoint is answered on the connection that brought it, also if others
-// of the same peer have come before or its number is far from what is next here.
-func TestRequest_AnyConnection(t *testing.T) {
+// TestRequest_RepliesOnSameConnection: the reply to a wireup request is sent on the connection of the request, also if
+// the peer has other connections, or the number of the endpoint is not the next one.
+func TestRequest_RepliesOnSameConnection(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
 	for _, serial := range []uint64{1, 7, 0, 3} {

@@ -31,13 +31,13 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// includeEnv names a folder with UCX's headers, where they are not installed; libEnv one with its libraries.
+// includeEnv has the folder of UCX's headers, if they are not installed; libEnv that of its libraries.
 const (
 	includeEnv = "GUCX_TEST_UCX_INCLUDE"
 	libEnv     = "GUCX_TEST_UCX_LIB"
 )
 
-// TestUCX runs all tests against programs with the UCX that is here.
+// TestUCX runs all tests against programs with the installed UCX.
 func TestUCX(t *testing.T) {
 	testenv.SkipShort(t, "runs programs with UCX")
 	ucx := buildPeer(t)
@@ -53,7 +53,7 @@ func TestUCX(t *testing.T) {
 		{"Tag Truncated", testTagTruncated},
 		{"Active", testActive},
 		{"Active Reply", testActiveReply},
-		{"Dial Finds The Layout", testDialFindsTheLayout},
+		{"Dial Finds The Layout", testDialFindsLayout},
 		{"Several EPs", testSeveralEPs},
 		{"Wakeup", testWakeup},
 		{"Networks", testNetworks},
@@ -71,7 +71,7 @@ func TestUCX(t *testing.T) {
 	}
 }
 
-// buildPeer builds testdata/peer.c. The test skips if that cannot be built here.
+// buildPeer builds testdata/peer.c. The test skips if the build is not possible.
 func buildPeer(t testing.TB) (binary string) {
 	binary = filepath.Join(t.TempDir(), "peer")
 	args := []string{"-O1", "-o", binary, "testdata/peer.c"}
@@ -93,7 +93,7 @@ type program struct {
 	in      io.WriteCloser
 	lines   chan string
 	cmd     *exec.Cmd
-	ip      string // on which the two listen
+	ip      string // IP address at which both sides listen
 }
 
 // startUCX starts a process with UCX.
@@ -115,7 +115,7 @@ func startUCX(t testing.TB, ucx string, w *ucxpeer.Worker, env ...string) *progr
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	runtime.LockOSThread() // Pdeathsig is that of the thread
+	runtime.LockOSThread() // the end of the thread triggers Pdeathsig
 	err = cmd.Start()
 	require.NoError(t, err)
 	p := &program{t: t, w: w, in: in, lines: make(chan string, 16), cmd: cmd, ip: "127.0.0.1"}
@@ -138,13 +138,13 @@ func startUCX(t testing.TB, ucx string, w *ucxpeer.Worker, env ...string) *progr
 	return p
 }
 
-// tell sends a command.
-func (p *program) tell(format string, args ...any) {
+// command sends a command.
+func (p *program) command(format string, args ...any) {
 	_, err := fmt.Fprintf(p.in, format+"\n", args...)
 	require.NoError(p.t, err)
 }
 
-// result makes progress until the program has replied, and returns what it said behind ok.
+// result makes progress until the program has replied, and returns the text after ok.
 func (p *program) result() string {
 	p.t.Helper()
 	line := p.line()
@@ -169,10 +169,10 @@ func (p *program) line() string {
 	return line
 }
 
-// do is tell and result.
+// do sends a command and returns its result.
 func (p *program) do(format string, args ...any) string {
 	p.t.Helper()
-	p.tell(format, args...)
+	p.command(format, args...)
 	return p.result()
 }
 
@@ -200,7 +200,7 @@ func newWorker(t testing.TB, cfg ucxpeer.Config) *ucxpeer.Worker {
 	return w
 }
 
-// pattern is the bytes that testdata/peer.c sends.
+// pattern returns the bytes that testdata/peer.c sends.
 func pattern(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -227,7 +227,7 @@ func BenchmarkUCX(b *testing.B) {
 		buf := make([]byte, n)
 		b.Run(fmt.Sprintf("latency/%dB", n), func(b *testing.B) {
 			b.ReportAllocs()
-			p.tell("echo 1 %d %d", b.N, n)
+			p.command("echo 1 %d %d", b.N, n)
 			for range b.N {
 				recv, err := w.TagRecv(buf, 1, ^uint64(0), nil, nil)
 				require.NoError(b, err)
@@ -240,7 +240,7 @@ func BenchmarkUCX(b *testing.B) {
 		b.Run(fmt.Sprintf("send/%dB", n), func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(n))
-			p.tell("sink 2 %d %d", b.N, n)
+			p.command("sink 2 %d %d", b.N, n)
 			for range b.N {
 				require.NoError(b, p.poll(ep.TagSend(2, buf, nil)))
 			}
@@ -260,7 +260,7 @@ func (p *program) poll(r *ucxpeer.Request, err error) error {
 	return r.Err()
 }
 
-// modes are the ways in which the two connect.
+// modes are the methods by which the two sides connect.
 var modes = []struct {
 	name    string
 	connect func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP
@@ -289,7 +289,7 @@ var modes = []struct {
 	}},
 	{"listener with UCX", func(t *testing.T, w *ucxpeer.Worker, p *program) *ucxpeer.EP {
 		port := p.do("listen %s", p.ip)
-		p.tell("accept")
+		p.command("accept")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		ep, err := w.Dial(ctx, "tcp", net.JoinHostPort(p.ip, port), ucxpeer.DialConfig{Layout: p.layout()})
@@ -299,7 +299,7 @@ var modes = []struct {
 	}},
 }
 
-// minor is the minor release of UCX in the program.
+// minor returns the minor release of UCX in the program.
 func (p *program) minor() int {
 	f := strings.Split(p.version, ".")
 	require.Len(p.t, f, 3)
@@ -308,7 +308,7 @@ func (p *program) minor() int {
 	return n
 }
 
-// layout is the form of private data that the program expects.
+// layout returns the format of private data that the program expects.
 func (p *program) layout() ucxpeer.Layout {
 	if p.minor() < 14 {
 		return ucxpeer.LayoutBefore14
@@ -320,10 +320,10 @@ func (p *program) layout() ucxpeer.Layout {
 // that and is used after it.
 func (p *pair) settle() {
 	p.t.Helper()
-	p.tell("syncsend 99 8 1")
+	p.command("syncsend 99 8 1")
 	require.NoError(p.t, p.wait(p.w.TagRecv(make([]byte, 8), 99, ^uint64(0), nil, nil)))
 	p.result()
-	p.tell("tagrecv 99 8 1")
+	p.command("tagrecv 99 8 1")
 	require.NoError(p.t, p.wait(p.ep.TagSendSync(99, pattern(8, 1), nil)))
 	p.result()
 }
@@ -347,8 +347,8 @@ func onPairs(t *testing.T, ucx string, cfg ucxpeer.Config, test func(t *testing.
 	}
 }
 
-// close closes both sides, this one first if it is to. If the endpoints were connected by a socket, the end of
-// that fails the close of UCX if it has not ended.
+// close closes both sides, this side first if first is set. If the endpoints were connected by a socket, a close of
+// this side fails a close of UCX in progress.
 func (p *pair) close(first bool) {
 	p.t.Helper()
 	if !first {
@@ -357,7 +357,7 @@ func (p *pair) close(first bool) {
 	}
 	p.do("flush")
 	require.NoError(p.t, p.wait(p.ep.Close(ucxpeer.CloseFlush)))
-	p.tell("close")
+	p.command("close")
 	p.until(func() bool { return len(p.lines) > 0 })
 }
 
@@ -370,13 +370,13 @@ func testTag(t *testing.T, ucx string) {
 			var info ucxpeer.TagInfo
 			r, err := p.w.TagRecv(buf, uint64(i), ^uint64(0), &info, nil)
 			require.NoError(t, err)
-			p.tell("tagsend %d %d %d", i, n, i)
+			p.command("tagsend %d %d %d", i, n, i)
 			require.NoError(t, p.wait(r, err), "%d bytes", n)
 			p.result()
 			assert.Equal(t, pattern(n, i), buf)
 			assert.Equal(t, ucxpeer.TagInfo{Tag: uint64(i), Length: n}, info)
 
-			p.tell("tagrecv %d %d %d", i, n, i+1)
+			p.command("tagrecv %d %d %d", i, n, i+1)
 			require.NoError(t, p.wait(p.ep.TagSend(uint64(i), pattern(n, i+1), nil)), "%d bytes", n)
 			p.result()
 		}
@@ -387,7 +387,7 @@ func testTag(t *testing.T, ucx string) {
 func testTagUnexpected(t *testing.T, ucx string) {
 	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
 		for i, n := range sizes {
-			p.tell("tagsend %d %d %d", i, n, i) // completes with a receive if it is a rendezvous
+			p.command("tagsend %d %d %d", i, n, i) // a rendezvous completes only with the receive
 			p.until(func() bool { _, info, ok := p.w.TagProbe(uint64(i), ^uint64(0), false); return ok && info.Length == n })
 			buf := make([]byte, n)
 			require.NoError(t, p.wait(p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)))
@@ -402,7 +402,7 @@ func testSync(t *testing.T, ucx string) {
 	onPairs(t, ucx, ucxpeer.Config{}, func(t *testing.T, p *pair) {
 		for i, n := range sizes {
 			buf := make([]byte, n)
-			p.tell("syncsend %d %d %d", i, n, i)
+			p.command("syncsend %d %d %d", i, n, i)
 			require.NoError(t, p.wait(p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)))
 			p.result()
 			assert.Equal(t, pattern(n, i), buf)
@@ -422,7 +422,7 @@ func testTagTruncated(t *testing.T, ucx string) {
 		for i, n := range []int{8, 20000, 1 << 20} {
 			buf := make([]byte, n-1)
 			r, err := p.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
-			p.tell("tagsend %d %d %d", i, n, i)
+			p.command("tagsend %d %d %d", i, n, i)
 			assert.ErrorIs(t, p.wait(r, err), ucs.ErrTruncated)
 			p.result()
 		}
@@ -445,14 +445,14 @@ func testActive(t *testing.T, ucx string) {
 		})
 		for i, n := range sizes {
 			for _, reply := range []bool{false, true} {
-				p.tell("amsend %d %d %d header", n, i, map[bool]int{true: 1}[reply])
+				p.command("amsend %d %d %d header", n, i, map[bool]int{true: 1}[reply])
 				p.until(func() bool { return arrived && fetch.Done() })
 				require.NoError(t, fetch.Err())
 				arrived = false
 				p.result()
 				require.Equal(t, pattern(n, i), got)
 
-				p.tell("amrecv %d %d header", n, i+1)
+				p.command("amrecv %d %d header", n, i+1)
 				require.NoError(t, p.wait(p.ep.SendActive(7, []byte("header"), pattern(n, i+1), &ucxpeer.OpParams{Reply: reply})), "%d bytes", n)
 				if has := p.result(); reply {
 					assert.Equal(t, "1", has)
@@ -463,7 +463,7 @@ func testActive(t *testing.T, ucx string) {
 	})
 }
 
-// testActiveReply replies to a peer to which this side has made no EP.
+// testActiveReply: the handler replies to a peer to which this side has created no EP.
 func testActiveReply(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{})
 	p := startUCX(t, ucx, w)
@@ -478,13 +478,13 @@ func testActiveReply(t *testing.T, ucx string) {
 	p.do("close")
 }
 
-// testDialFindsTheLayout dials a listener of a release that is not known: one that rejects the first form gets the
-// other one.
-func testDialFindsTheLayout(t *testing.T, ucx string) {
+// testDialFindsLayout: Dial of a listener of an unknown release tries the second format of private data if the listener
+// rejects the first one.
+func testDialFindsLayout(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{})
 	p := startUCX(t, ucx, w)
 	port := p.do("listen 127.0.0.1")
-	p.tell("accept")
+	p.command("accept")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ep, err := w.Dial(ctx, "tcp4", "127.0.0.1:"+port, ucxpeer.DialConfig{})
@@ -494,28 +494,28 @@ func testDialFindsTheLayout(t *testing.T, ucx string) {
 	p.do("tagrecv 1 8 1")
 }
 
-// testSeveralEPs has three endpoints at each side between the same two workers: the n-th ones belong together.
+// testSeveralEPs: of several endpoints between two workers, the n-th ones of both sides are connected.
 func testSeveralEPs(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{})
 	p := startUCX(t, ucx, w)
 	for i := range 3 {
 		p.do("connect %x", w.Address()) // later commands use this one
 		ep := connectTo(t, w, p, ucxpeer.EPConfig{})
-		p.tell("syncsend 1 100 %d", i)
+		p.command("syncsend 1 100 %d", i)
 		buf := make([]byte, 100)
 		require.NoError(t, p.wait(w.TagRecv(buf, 1, ^uint64(0), nil, nil)))
 		p.result()
 		require.Equal(t, pattern(100, i), buf)
 		stream, err := ep.StreamRecv(buf, true, nil)
 		require.NoError(t, err)
-		p.tell("streamsend 100 %d", i+1)
+		p.command("streamsend 100 %d", i+1)
 		require.NoError(t, p.wait(stream, nil), "the endpoints do not match")
 		p.result()
 		require.Equal(t, pattern(100, i+1), buf)
 	}
 }
 
-// testWakeup: messages, puts and flushes wake a program with UCX that sleeps, and what it sends wakes this one.
+// testWakeup: messages, puts and flushes wake a program with UCX that sleeps, and messages of the program wake this one.
 func testWakeup(t *testing.T, ucx string) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
@@ -531,7 +531,7 @@ func testWakeup(t *testing.T, ucx string) {
 			p.do("check 8 9")
 			r, err := p.ep.SendActive(7, []byte("header"), pattern(1<<20, 1), nil)
 			require.NoError(t, err)
-			p.tell("amrecv %d 1 header", 1<<20)
+			p.command("amrecv %d 1 header", 1<<20)
 			require.NoError(t, p.wait(r, nil))
 			p.result()
 			p.close(true)
@@ -539,8 +539,8 @@ func testWakeup(t *testing.T, ucx string) {
 	}
 }
 
-// testEndpointRemoved: each side finds out that the other one has closed its endpoint while its process lives: UCX by its keepalive,
-// this side at once.
+// testEndpointRemoved: each side detects that the other one has closed its endpoint while the process is alive: UCX by its
+// keepalive, this side at once.
 func testEndpointRemoved(t *testing.T, ucx string) {
 	connect := func(t *testing.T) *pair {
 		w := newWorker(t, ucxpeer.Config{})
@@ -566,8 +566,8 @@ func testEndpointRemoved(t *testing.T, ucx string) {
 	})
 }
 
-// testKeepalive has each side check the endpoint of the other as often as in an hour at the default interval, or in a day: nothing
-// is lost, and what one side keeps for the other does not grow.
+// testKeepalive: each side checks the endpoint of the other as many times as in an hour at the default interval, or in a
+// day. No data is lost, and the state of each side does not grow.
 func testKeepalive(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond})
 	p := &pair{startUCX(t, ucx, w, "UCX_KEEPALIVE_INTERVAL=1ms"), nil, modes[1].name}
@@ -586,15 +586,15 @@ func testKeepalive(t *testing.T, ucx string) {
 	p.close(true)
 }
 
-// testEndpointRefused: UCX finds out at once that it gets no endpoint because the worker has too many. The one that has an endpoint
-// is not affected.
+// testEndpointRefused: UCX detects at once that its endpoint is rejected because the worker has too many. A UCX process that
+// has an endpoint is not affected.
 func testEndpointRefused(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
 	first := startUCX(t, ucx, w)
 	first.do("errors")
 	first.do("connect %x", w.Address())
 	sync := func() {
-		first.tell("syncsend 1 8 1")
+		first.command("syncsend 1 8 1")
 		require.NoError(t, first.wait(w.TagRecv(make([]byte, 8), 1, ^uint64(0), nil, nil)))
 		first.result()
 	}
@@ -605,7 +605,7 @@ func testEndpointRefused(t *testing.T, ucx string) {
 			p.do("errors")
 		}
 		p.do("connect %x", w.Address())
-		p.tell("syncsend 1 8 1")
+		p.command("syncsend 1 8 1")
 		reasons := []string{"Endpoint timeout", "Connection reset by remote peer"} // of UCX for a connection that has ended
 		reason, _ := strings.CutPrefix(p.line(), "failed: ")
 		assert.Contains(t, reasons, reason)
@@ -617,13 +617,13 @@ func testEndpointRefused(t *testing.T, ucx string) {
 	sync()
 }
 
-// network is a device on which the two meet, by an address of one family.
+// network is a device, with an address of one family, over which the two sides connect.
 type network struct {
 	device, family string
 	ip             netip.Addr
 }
 
-// networks are ::1 on loopback, and the first other device with each family.
+// networks returns ::1 on loopback, and the first other device with each family.
 func networks(t *testing.T) (all []network) {
 	links, err := net.Interfaces()
 	require.NoError(t, err)
@@ -649,7 +649,7 @@ func networks(t *testing.T) (all []network) {
 	return all
 }
 
-// testNetworks exchanges messages by IPv6 on loopback, and by each family on other devices.
+// testNetworks exchanges messages over IPv6 on loopback, and over each family on other devices.
 func testNetworks(t *testing.T, ucx string) {
 	for _, n := range networks(t) {
 		for _, m := range modes {
@@ -674,18 +674,18 @@ func (p *pair) exchange() {
 	buf := make([]byte, 1<<20)
 	r, err := p.w.TagRecv(buf, 1, ^uint64(0), nil, nil)
 	require.NoError(p.t, err)
-	p.tell("tagsend 1 %d 1", len(buf))
+	p.command("tagsend 1 %d 1", len(buf))
 	require.NoError(p.t, p.wait(r, nil))
 	p.result()
 	assert.Equal(p.t, pattern(len(buf), 1), buf)
-	p.tell("tagrecv 1 %d 2", len(buf))
+	p.command("tagrecv 1 %d 2", len(buf))
 	require.NoError(p.t, p.wait(p.ep.TagSend(1, pattern(len(buf), 2), nil)))
 	p.result()
 	p.close(true)
 }
 
-// testSeveralDevices: UCX uses all devices of the host, and the worker one of them: each side finds the interface of the other
-// that it reaches.
+// testSeveralDevices: UCX uses all devices of the host, the worker one of them. Each side finds the reachable interface of
+// the other.
 func testSeveralDevices(t *testing.T, ucx string) {
 	devices := []network{{"lo", "inet", netip.MustParseAddr("127.0.0.1")}}
 	for _, n := range networks(t) {
@@ -715,13 +715,13 @@ func testStream(t *testing.T, ucx string) {
 		for i, n := range sizes[1:] {
 			buf := make([]byte, n)
 			r, err := p.ep.StreamRecv(buf, true, nil)
-			p.tell("streamsend %d %d", n, i)
+			p.command("streamsend %d %d", n, i)
 			require.NoError(t, p.wait(r, err))
 			p.result()
 			assert.Equal(t, n, r.Count())
 			assert.Equal(t, pattern(n, i), buf)
 
-			p.tell("streamrecv %d %d", n, i+1)
+			p.command("streamrecv %d %d", n, i+1)
 			require.NoError(t, p.wait(p.ep.StreamSend(pattern(n, i+1), nil)))
 			p.result()
 		}
@@ -823,15 +823,15 @@ func testAtomicsOnGoMemory(t *testing.T, ucx string) {
 				const before, value = 0x1234, 0xff0f
 				put(words[64:], before)
 				assert.Equal(t, strconv.Itoa(before), p.do("atomic %v %d %d %d 64", op, size, value, before))
-				assert.Equal(t, op.Apply(size, before, before, value), word(words[64:]), "%v of %d bytes", op, size)
+				assert.Equal(t, op.Apply(size, before, before, value), toUint64(words[64:]), "%v of %d bytes", op, size)
 			}
 		}
 		p.close(false)
 	})
 }
 
-// testKill kills the program at random points, running and stopped, with operations of all types in progress. Each ends, with the
-// reason. A program that continues after it was stopped loses nothing.
+// testKill: the program is killed at random points, while it runs or is stopped, with operations of all types in progress. They
+// complete with the reason. A program that continues after a stop loses no data.
 func testKill(t *testing.T, ucx string) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for round := range testenv.Rounds(6, 200) {
@@ -846,7 +846,7 @@ func testKill(t *testing.T, ucx string) {
 				pending = append(pending, r)
 			}
 		}
-		p.tell("tagsend 1000 %d 1", 1<<20)
+		p.command("tagsend 1000 %d 1", 1<<20)
 		steps := random.IntN(400)
 		work := func(steps int) {
 			for step := range steps {
@@ -884,7 +884,7 @@ func testKill(t *testing.T, ucx string) {
 			if r.Done() {
 				continue
 			}
-			// A receive that no message was matched with is not the EP's: it is for messages of all peers.
+			// A receive that has matched no message does not belong to the EP: it is for messages of all peers.
 			require.True(t, r.Cancel(), "an operation has not ended with its EP, after %d steps", steps)
 		}
 		err := p.ep.Err()

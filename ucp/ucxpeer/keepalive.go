@@ -6,16 +6,16 @@ import (
 	"github.com/gucx/gucx/internal/ucxwire"
 )
 
-// An endpoint with peer error handling sends a check of the peer's endpoint from time to time, as UCX's do. A peer that has the
-// endpoint does not reply; one that has removed it replies with WireupEPRemoved, which fails the EP.
+// An EP with peer error handling checks the peer's endpoint periodically, as in UCX. A peer that has the endpoint does not
+// reply. A peer that has removed it replies with WireupEPRemoved, and the EP fails.
 
-// hasChecks reports that the EP sends checks. Endpoints without error handling are not checked: UCX uses their ids as pointers.
-// An EP of a socket fails with that.
+// hasChecks reports whether the EP sends checks. Endpoints without error handling are not checked, because UCX uses their ids as
+// pointers. An EP of a socket needs no checks: it fails with its socket.
 func (e *EP) hasChecks() bool {
 	return e.state < epFailed && e.errMode == ucxwire.ErrModePeer && e.remote != 0 && e.sock == nil
 }
 
-// check asks the peer whether its endpoint is there.
+// check sends a check of the peer's endpoint.
 func (e *EP) check() { e.sendWireup(ucxwire.WireupEPCheck, e.w.address()) }
 
 // setAlarm sets the time of the next checks.
@@ -25,7 +25,7 @@ func (w *Worker) setAlarm() {
 	}
 }
 
-// Alarm implements engine.Owner: it sends checks. An EP that cannot send has the last one, or other messages, queued.
+// Alarm implements engine.Owner: it sends checks. An EP that has the last check or other messages in a queue sends none.
 func (w *Worker) Alarm(time.Duration) {
 	any := false
 	for e := range w.eps.All() {

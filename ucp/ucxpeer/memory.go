@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// Mem is memory of this process that peers may read or write: a window. Its address for peers is random, has
-// nothing to do with where the memory is, and is valid until Close.
+// Mem is memory of this process that peers may access: a window. Its address for peers is random, does not depend
+// on the virtual address, and is valid until Close.
 type Mem struct {
 	w      *Worker
 	buf    []byte
@@ -20,18 +20,18 @@ type Mem struct {
 	closed bool
 }
 
-// windowBits is the size of the space of addresses in which windows are.
+// windowBits is the number of bits of the addresses of windows.
 const windowBits = 47
 
-// MemMap registers buf, which must not be empty, for access by the peers of all EPs. Any process that has the
-// connection of an EP may use it: see the package, "Trusted networks only". ErrInvalidParam.
+// MemMap registers buf, which must not be empty, for access by the peers of all EPs. Any process with a
+// connection to an EP can access it: see the package, "Trusted networks only". ErrInvalidParam.
 func (w *Worker) MemMap(buf []byte, access uct.Access) (*Mem, error) {
 	if len(buf) == 0 || w.closed {
 		return nil, &ucs.OpError{TL: "ucx", Op: "register memory", Err: ucs.ErrInvalidParam}
 	}
 	m := &Mem{w: w, buf: buf, access: access}
 	for ok := false; !ok; {
-		m.base = randomWord()>>(64-windowBits)&^(cacheLine-1) | lineOffset(buf)
+		m.base = randomUint64()>>(64-windowBits)&^(cacheLine-1) | lineOffset(buf)
 		ok = m.base >= cacheLine && !slices.ContainsFunc(w.windows, m.overlaps)
 	}
 	at, _ := slices.BinarySearchFunc(w.windows, m.base, compareBase)
@@ -52,24 +52,25 @@ func compareBase(m *Mem, base uint64) int {
 	return 0
 }
 
-// overlaps leaves a gap of a cache line between windows.
+// overlaps reports whether there is no gap of a cache line between two windows.
 func (m *Mem) overlaps(o *Mem) bool {
 	return m.base < o.base+uint64(len(o.buf))+cacheLine && o.base < m.base+uint64(len(m.buf))+cacheLine
 }
 
-// Bytes is the memory.
+// Bytes returns the memory.
 func (m *Mem) Bytes() []byte { return m.buf }
 
-// Addr is the address of the first byte for peers.
+// Addr returns the address of the first byte for peers.
 func (m *Mem) Addr() uint64 { return m.base }
 
-// Pack returns the remote key, which a program with UCX passes to ucp_ep_rkey_unpack. It is the same for all memory.
+// Pack returns the remote key, which a program with UCX passes to ucp_ep_rkey_unpack. All memory has the same key.
 func (m *Mem) Pack() []byte {
 	key := ucxwire.EmptyKey
 	return ucxwire.AppendKey(nil, &key)
 }
 
-// Close deregisters the memory: no peer touches it from then on. An EP whose peer tries fails. Idempotent.
+// Close deregisters the memory: no peer can access it after Close has returned. An EP whose peer tries it fails.
+// Idempotent.
 func (m *Mem) Close() error {
 	if !m.closed {
 		m.closed = true
@@ -98,8 +99,8 @@ type heldArrival struct {
 	p  piece
 }
 
-// handleTarget returns the handler of requests of a type for memory of this process. They are held as long as too many
-// replies wait, so that a peer that does the same here keeps reading.
+// handleTarget returns the handler of requests of a type for memory of this process. A request is held while too many
+// replies are queued. The connection is still read, because the peer may do the same: otherwise both sides would wait.
 func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 	return func(a arrival) bool {
 		name := targetEP(id, a.data)
@@ -108,7 +109,7 @@ func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 		}
 		e := w.epOf(a, name)
 		if e == nil || e.remote == 0 {
-			return w.late()
+			return w.countLate()
 		}
 		e.from = a.conn
 		if len(e.control) < maxControl && len(e.held) == 0 {
@@ -128,7 +129,7 @@ func (e *EP) dropHeld() {
 	e.held = nil
 }
 
-// targetEP is the EP that a request names; 0 if it is malformed.
+// targetEP returns the EP id in a request; 0 if the request is malformed.
 func targetEP(id uint8, b []byte) uint64 {
 	switch id {
 	case ucxwire.IDPut:
@@ -157,8 +158,8 @@ func (e *EP) resumeHeld() {
 	}
 }
 
-// target executes a request of the peer, which is well formed. One that is outside of the windows, or that a
-// window does not permit, fails the EP: UCX has no reply that refuses it.
+// target executes a well-formed request of the peer. A request for memory outside of the windows, or without the access
+// right, fails the EP, because UCX has no reply for a rejection.
 func (e *EP) target(id uint8, b []byte) {
 	st := ucs.StatusOK
 	switch id {
@@ -173,7 +174,7 @@ func (e *EP) target(id uint8, b []byte) {
 		st = e.targetAtomic(&m)
 	}
 	if st != ucs.StatusOK {
-		e.misbehaved(st, fmt.Sprintf("a request (%d) for memory that is not registered for it", id))
+		e.failForViolation(st, fmt.Sprintf("a request (%d) for memory that is not registered for it", id))
 	}
 }
 
@@ -209,7 +210,7 @@ func (e *EP) targetAtomic(m *ucxwire.Atomic) ucs.Status {
 type getReply struct {
 	req  uint64
 	mem  *Mem
-	off  int // of the next byte in mem
+	off  int // offset of the next byte in mem
 	sent int
 	n    int
 }
@@ -224,12 +225,12 @@ func (e *EP) targetGet(m *ucxwire.GetRequest) ucs.Status {
 	return ucs.StatusOK
 }
 
-// postGetReply sends memory to the peer that asked for it, with copies: no peer has the memory when Mem.Close
-// returns.
+// postGetReply sends memory to the peer. It copies the memory, so that no send uses it when Mem.Close has
+// returned.
 func (e *EP) postGetReply(g *getReply) error {
 	for g.sent < g.n {
 		if g.mem.closed {
-			e.misbehaved(ucs.StatusRemoteAccess, "a request for memory that was deregistered while it was sent")
+			e.failForViolation(ucs.StatusRemoteAccess, "a request for memory that was deregistered while it was sent")
 			return nil
 		}
 		p := e.packet()

@@ -15,12 +15,12 @@ import (
 // path is an interface of a peer to which an EP can connect.
 type path struct {
 	params   uct.EPParams
-	at       netip.AddrPort // where it listens
+	at       netip.AddrPort // the address at which the interface listens
 	distance int
 }
 
-// paths are the reachable tcp interfaces of an address, the best first. A peer on another host may have addresses that this host
-// has too, such as private ones: these are left out, as processes of this host could connect from them, and be connected to.
+// paths returns the reachable tcp interfaces of an address, the one with the shortest distance first. Addresses that a peer on
+// another host shares with this host, for example private ones, are omitted, because a process of this host could use them.
 func (w *Worker) paths(a *ucxwire.Address) (all []path, err error) {
 	why := "the address has no tcp interface"
 	for _, d := range a.Devices {
@@ -50,17 +50,17 @@ func (w *Worker) paths(a *ucxwire.Address) (all []path, err error) {
 	}
 	if len(all) > 1 {
 		for i := range all {
-			all[i].params.Dial = uct.DialNow // the lane takes no operation before it is connected
+			all[i].params.Dial = uct.DialNow // the lane accepts no operation before it is connected
 		}
 	}
 	return all, nil
 }
 
-// canTryNext reports that nothing was sent on the lane of the EP and that the peer has an interface that was not tried.
+// canTryNext reports whether nothing was sent on the lane of the EP and the peer has another interface that was not tried.
 func (e *EP) canTryNext() bool { return len(e.untried) > 0 && !e.lane.Opened() }
 
-// tryNext connects an EP whose lane has failed to the next interface of its peer. It reports false if there is none, or if
-// the EP has sent something.
+// tryNext connects an EP whose lane has failed to the next interface of its peer. It returns false if there is none, or if
+// the EP has sent data.
 func (e *EP) tryNext() bool {
 	for e.canTryNext() {
 		lane, err := e.w.tcp.NewEP(e.untried[0].params)
@@ -75,7 +75,7 @@ func (e *EP) tryNext() bool {
 	return false
 }
 
-// replaceLane closes the lane, on which nothing was sent, and continues on another one.
+// replaceLane closes the lane of the EP, on which nothing was sent, and uses the given one.
 func (e *EP) replaceLane(lane *ucxtcp.EP) {
 	e.lane.PurgePending(func(*uct.PendingReq) {})
 	e.waiting = false

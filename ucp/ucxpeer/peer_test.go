@@ -23,7 +23,7 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// two are two workers in this process, each with an EP to the other.
+// two has two workers in this process, each with an EP to the other.
 type two struct {
 	t    *testing.T
 	a, b *ucxpeer.Worker
@@ -245,7 +245,7 @@ func TestStream(t *testing.T) {
 	assert.True(t, r.Cancel())
 }
 
-// TestStream_CallbackReceives: OnDone of a receive that finds its bytes there may receive more, in order, and close.
+// TestStream_CallbackReceives: OnDone of a receive that completes at once may receive more, in order, and close the EP.
 func TestStream_CallbackReceives(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
 	want := pattern(64, 1)
@@ -253,7 +253,7 @@ func TestStream_CallbackReceives(t *testing.T) {
 		require.NoError(t, p.wait(p.ab.StreamSend(want[i:i+1], nil)))
 	}
 	require.NoError(t, p.wait(p.ab.TagSend(1, nil, nil)))
-	require.NoError(t, p.wait(p.b.TagRecv(nil, 1, all, nil, nil))) // behind them all
+	require.NoError(t, p.wait(p.b.TagRecv(nil, 1, all, nil, nil))) // after all of them
 	var got []byte
 	var receive func()
 	receive = func() {
@@ -274,7 +274,7 @@ func TestStream_CallbackReceives(t *testing.T) {
 	assert.Equal(t, want[:len(want)/2], got)
 }
 
-// TestStream_CallbackCloses: a receive that a message ends may close the EP, whose other bytes are dropped.
+// TestStream_CallbackCloses: OnDone of a receive may close the EP; the remaining bytes are dropped.
 func TestStream_CallbackCloses(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
 	closed := false
@@ -288,7 +288,7 @@ func TestStream_CallbackCloses(t *testing.T) {
 	p.until(func() bool { return closed })
 }
 
-// TestFlush_DoesNotWaitForReceives: a flush completes though the peer has matched nothing.
+// TestFlush_DoesNotWaitForReceives: a flush completes although the peer has matched no message.
 func TestFlush_DoesNotWaitForReceives(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{RndvThresh: 1000}, ucxpeer.EPConfig{})
 	for _, n := range []int{8, 1000} { // a synchronous send and a rendezvous
@@ -326,7 +326,7 @@ func TestMemory(t *testing.T) {
 		assert.Equal(t, uint64(42), old)
 		require.NoError(t, p.wait(p.ab.AtomicPost(uct.AtomicXor, size, 1, mem.Addr(), key)))
 		require.NoError(t, p.wait(p.ab.Flush()))
-		assert.Equal(t, uint64(6), word(mem.Bytes()))
+		assert.Equal(t, uint64(6), toUint64(mem.Bytes()))
 	}
 	_, err = p.ab.AtomicPost(uct.AtomicAdd, 8, 1, mem.Addr()+1, key)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
@@ -334,8 +334,8 @@ func TestMemory(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestMemory_BothPut: two workers that write to each other without pause get on: each reads the other's requests
-// while its own replies wait.
+// TestMemory_BothPut: two workers that put to each other without pause do not deadlock: each reads the requests of the
+// other while its own replies wait.
 func TestMemory_BothPut(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{TCP: ucxtcp.Config{SndBuf: 16 << 10, RcvBuf: 16 << 10}}, ucxpeer.EPConfig{})
 	type side struct {
@@ -368,9 +368,9 @@ func TestMemory_BothPut(t *testing.T) {
 	}
 }
 
-// TestMemory_Refuses: a peer that names memory which is not registered, or without the right, loses its EP, and
-// nothing is read or written.
-func TestMemory_Refuses(t *testing.T) {
+// TestMemory_RejectsOtherMemory: an access to memory that is not registered, or not with the needed right, fails the EP,
+// and nothing is read or written.
+func TestMemory_RejectsOtherMemory(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		access uct.Access
@@ -418,7 +418,7 @@ func TestMemory_Refuses(t *testing.T) {
 	}
 }
 
-// inet6 is the configuration of a worker that uses IPv6 on loopback. The test skips where there is none.
+// inet6 returns the configuration of a worker that uses IPv6 on loopback. The test skips if there is none.
 func inet6(t *testing.T) ucxpeer.Config {
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -482,7 +482,7 @@ func TestListenDial_OtherFamily(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestNewEP_IPv6: addresses name the IPv6 device, and a worker that uses IPv4 does not reach it.
+// TestNewEP_IPv6: the address contains the IPv6 device, which a worker that uses IPv4 does not reach.
 func TestNewEP_IPv6(t *testing.T) {
 	cfg := inet6(t)
 	for version := 1; version <= 2; version++ {
@@ -504,7 +504,7 @@ func TestNewEP_IPv6(t *testing.T) {
 	}
 }
 
-// TestNewEP_SeveralDevices: of the devices in an address, the one is used to which the way is best.
+// TestNewEP_SeveralDevices: of the devices in an address, the one with the shortest distance is used.
 func TestNewEP_SeveralDevices(t *testing.T) {
 	for _, device := range []string{"lo", otherDevice(t)} {
 		t.Run(device, func(t *testing.T) {
@@ -525,7 +525,7 @@ func TestNewEP_SeveralDevices(t *testing.T) {
 			other.Ifaces = []ucxwire.Iface{{Transport: ucxwire.TransportSum("sysv"), Attr: ucxwire.TCPAttr, Addr: []byte{1}}}
 			a.Devices = []ucxwire.Device{
 				other,
-				with(0, 2, 198, 51, 100, 1), // of a network for documentation: no host has it
+				with(0, 2, 198, 51, 100, 1), // an address for documentation, which no host has
 				with(0, 10, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1),
 				with(1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 0, 0, 0, 0, 0, 0), // loopback of another host
 				own,
@@ -544,7 +544,7 @@ func TestNewEP_SeveralDevices(t *testing.T) {
 	}
 }
 
-// closedPort is the address of an interface to which nobody can connect: the port is in use, and nobody listens on it.
+// closedPort returns the address of an interface that rejects connections: a socket is bound to the port and does not listen.
 func closedPort(t *testing.T) []byte {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -556,7 +556,7 @@ func closedPort(t *testing.T) []byte {
 	return []byte{byte(port >> 8), byte(port)}
 }
 
-// severalPorts is the address of a worker behind interfaces to which nobody can connect.
+// severalPorts returns an address with closed interfaces before the interface of the worker.
 func severalPorts(t *testing.T, w *ucxpeer.Worker, closed int, open bool) []byte {
 	a, _, err := ucxwire.DecodeAddress(w.Address(), ucxwire.Layout{})
 	require.NoError(t, err)
@@ -574,7 +574,7 @@ func severalPorts(t *testing.T, w *ucxpeer.Worker, closed int, open bool) []byte
 	return ucxwire.AppendAddress(nil, &a, ucxwire.Layout{})
 }
 
-// TestNewEP_NextDevice: an EP that cannot connect to one device of its peer connects to the next one, with all operations.
+// TestNewEP_NextDevice: an EP that cannot connect to one device of its peer connects to the next one, and sends all operations there.
 func TestNewEP_NextDevice(t *testing.T) {
 	for _, mode := range []ucxpeer.EPConfig{{}, {PeerErrors: true}} {
 		p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
@@ -594,8 +594,8 @@ func TestNewEP_NextDevice(t *testing.T) {
 	}
 }
 
-// TestNewEP_NoSocket: an EP for whose first connection there was no socket connects to the next device, and loses no operation that
-// was started before it has found out.
+// TestNewEP_NoSocket: an EP that cannot create a socket for its first connection connects to the next device. Operations that were
+// started before are not lost.
 func TestNewEP_NoSocket(t *testing.T) {
 	for _, mode := range []ucxpeer.EPConfig{{}, {PeerErrors: true}} {
 		p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
@@ -614,7 +614,7 @@ func TestNewEP_NoSocket(t *testing.T) {
 	}
 }
 
-// TestExplain: an EP says how it is connected, and what the peer has shown of its release.
+// TestExplain: Explain describes the connection of an EP and what is known of the UCX release of the peer.
 func TestExplain(t *testing.T) {
 	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{KeepaliveInterval: -1})}
 	address, _, err := ucxwire.DecodeAddress(severalPorts(t, p.b, 1, true), ucxwire.Layout{})
@@ -633,7 +633,7 @@ func TestExplain(t *testing.T) {
 	assert.Contains(t, text, ", connected\n")
 	assert.Contains(t, text, "connection refused\n")
 
-	p.ba, err = p.b.NewEP(p.a.Address(), ucxpeer.EPConfig{PeerErrors: true}) // the one that the other side has made
+	p.ba, err = p.b.NewEP(p.a.Address(), ucxpeer.EPConfig{PeerErrors: true}) // returns the EP that the peer has created
 	require.NoError(t, err)
 	assert.Contains(t, p.ba.Explain(), "no checks")
 	require.NoError(t, p.wait(p.ab.Close(ucxpeer.CloseFlush)))
@@ -642,7 +642,7 @@ func TestExplain(t *testing.T) {
 	assert.Contains(t, p.ba.Explain(), "no such endpoint")
 }
 
-// TestNewEP_NoDevice: an EP that can connect to no device of its peer fails with the reason of each.
+// TestNewEP_NoDevice: an EP that cannot connect to any device of its peer fails with the errors of all of them.
 func TestNewEP_NoDevice(t *testing.T) {
 	p := &two{t: t, a: newWorker(t, ucxpeer.Config{}), b: newWorker(t, ucxpeer.Config{})}
 	failures := 0
@@ -656,7 +656,7 @@ func TestNewEP_NoDevice(t *testing.T) {
 	assert.Equal(t, 1, failures)
 }
 
-// otherDevice is a device with an IPv4 address that is not loopback; empty if there is none.
+// otherDevice returns a device with an IPv4 address that is not loopback; empty if there is none.
 func otherDevice(t *testing.T) string {
 	for _, n := range networks(t) {
 		if n.family == "inet" {
@@ -666,7 +666,7 @@ func otherDevice(t *testing.T) string {
 	return ""
 }
 
-func TestListen_Refuses(t *testing.T) {
+func TestListen_InvalidParams(t *testing.T) {
 	a, b := newWorker(t, ucxpeer.Config{}), newWorker(t, ucxpeer.Config{})
 	refused := make(chan error, 2)
 	l, err := b.Listen(t.Context(), "tcp4", "127.0.0.1:0", ucxpeer.ListenConfig{
@@ -685,7 +685,7 @@ func TestListen_Refuses(t *testing.T) {
 	<-served
 }
 
-// TestListen_CloseWorker closes a worker while clients are in each state of the exchange.
+// TestListen_CloseWorker: a worker can be closed while clients are in any state of the exchange.
 func TestListen_CloseWorker(t *testing.T) {
 	w, err := ucxpeer.NewWorker(ucxpeer.Config{})
 	require.NoError(t, err)
@@ -702,7 +702,7 @@ func TestListen_CloseWorker(t *testing.T) {
 		defer conn.Close()
 		_, err = conn.Write(sent)
 		require.NoError(t, err)
-		for range 100 { // clients get to any state; nothing depends on it
+		for range 100 { // clients reach various states; no check depends on them
 			w.Progress()
 			runtime.Gosched()
 		}
@@ -712,7 +712,7 @@ func TestListen_CloseWorker(t *testing.T) {
 	assert.Less(t, time.Since(began), 15*time.Second, "Close has waited for a client")
 }
 
-// TestClose_WaitsForMatches: a close waits for the sends that the peer has not received yet.
+// TestClose_WaitsForMatches: a close waits for sends that the peer has not matched.
 func TestClose_WaitsForMatches(t *testing.T) {
 	for _, n := range []int{8, 1 << 20} {
 		p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
@@ -724,7 +724,7 @@ func TestClose_WaitsForMatches(t *testing.T) {
 		again, err := p.ab.Close(ucxpeer.CloseFlush)
 		require.NoError(t, err)
 		assert.Same(t, closing, again)
-		for range 100 { // a close that does not wait has ended by then
+		for range 100 { // a close that does not wait would complete
 			p.a.Progress()
 			p.b.Progress()
 		}
@@ -737,7 +737,7 @@ func TestClose_WaitsForMatches(t *testing.T) {
 	}
 }
 
-// TestClose_Twice: a close that waits ends when the EP or the worker is closed at once.
+// TestClose_Twice: a close that waits completes when the EP is closed with CloseForce, or the worker is closed.
 func TestClose_Twice(t *testing.T) {
 	for _, worker := range []bool{false, true} {
 		p := connectTwo(t, ucxpeer.Config{}, ucxpeer.EPConfig{})
@@ -757,8 +757,8 @@ func TestClose_Twice(t *testing.T) {
 	}
 }
 
-// TestPeerLeaves: every operation ends when the peer has gone, with the reason.
-func TestPeerLeaves(t *testing.T) {
+// TestPeerClosed_EndsOperations: when the peer is gone, every operation completes with the reason.
+func TestPeerClosed_EndsOperations(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{RndvThresh: -1}, ucxpeer.EPConfig{})
 	key, err := p.ab.Unpack(make([]byte, 9))
 	require.NoError(t, err)
@@ -767,7 +767,7 @@ func TestPeerLeaves(t *testing.T) {
 		require.NoError(t, err)
 		pending = append(pending, r)
 	}
-	p.until(func() bool { // both know the other's endpoint
+	p.until(func() bool { // both sides know the endpoint of the other
 		if !p.ab.Connected() {
 			_, err := p.ab.StreamSend([]byte("x"), nil)
 			require.NoError(t, err)
@@ -798,7 +798,7 @@ func TestPeerLeaves(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 }
 
-// TestMaxHeld: what has no receive is held up to the limit; then the peer waits.
+// TestMaxHeld: unexpected messages are held up to the limit; then the peer waits.
 func TestMaxHeld(t *testing.T) {
 	p := connectTwo(t, ucxpeer.Config{MaxHeld: 1 << 20, TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}}, ucxpeer.EPConfig{})
 	const messages, n = 4000, 4096
@@ -823,7 +823,7 @@ func TestMaxHeld(t *testing.T) {
 	assert.Equal(t, messages, sent)
 }
 
-func TestNewEP_Refuses(t *testing.T) {
+func TestNewEP_InvalidAddress(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	_, err := w.NewEP(nil, ucxpeer.EPConfig{})
 	assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
@@ -831,8 +831,7 @@ func TestNewEP_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 }
 
-// TestAddressVersion: an address of version 2, which is the default, says how long pieces of messages may be; one of version 1
-// cannot.
+// TestAddressVersion: an address of version 2, the default, contains the fragment size; an address of version 1 does not.
 func TestAddressVersion(t *testing.T) {
 	for _, c := range []struct{ version, want int }{{0, 2}, {1, 1}, {2, 2}} {
 		p := connectTwo(t, ucxpeer.Config{AddressVersion: c.version, TCP: ucxtcp.Config{MaxFrame: 10000}}, ucxpeer.EPConfig{})

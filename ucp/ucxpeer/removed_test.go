@@ -21,7 +21,7 @@ func (h *hostile) wireup(m ucxwire.WireupMsg) {
 	require.True(h.t, h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &m)))
 }
 
-// readWireup returns the next wireup message. Frames of the transport are answered.
+// readWireup returns the next wireup message. It replies to frames of the transport.
 func (h *hostile) readWireup() ucxwire.WireupMsg {
 	for {
 		id, body := h.read()
@@ -42,12 +42,12 @@ func (h *hostile) readWireup() ucxwire.WireupMsg {
 	}
 }
 
-// named is an EP that the program makes to the peer. The peer has the endpoint 0x4001 and sends on the same connection.
-func (h *hostile) named(cfg ucxpeer.EPConfig) *ucxpeer.EP {
+// epWithAddr returns an EP of the program to the peer. The peer has the endpoint 0x4001 and sends on the same connection.
+func (h *hostile) epWithAddr(cfg ucxpeer.EPConfig) *ucxpeer.EP {
 	address := h.address()
 	e, err := h.w.NewEP(ucxwire.AppendAddress(nil, &address, ucxwire.Layout{}), cfg)
 	require.NoError(h.t, err)
-	if !cfg.PeerErrors { // something that needs the endpoint of the peer
+	if !cfg.PeerErrors { // start an operation that needs the endpoint of the peer
 		_, err = e.StreamSend([]byte{1}, nil)
 		require.NoError(h.t, err)
 	}
@@ -58,12 +58,12 @@ func (h *hostile) named(cfg ucxpeer.EPConfig) *ucxpeer.EP {
 	return e
 }
 
-// TestRemoved_Fails: a peer that has no such endpoint any more fails the EP with all its operations.
+// TestRemoved_Fails: if the peer reports that its endpoint does not exist, the EP fails with all its operations.
 func TestRemoved_Fails(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		w := newWorker(t, ucxpeer.Config{})
 		h := newHostile(t, w)
-		e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+		e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 		failures := 0
 		w.OnError(func(failed *ucxpeer.EP, err error) {
 			assert.Same(t, e, failed)
@@ -86,7 +86,7 @@ func TestRemoved_Fails(t *testing.T) {
 		}
 		assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
 		assert.Equal(t, 1, failures)
-		h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, DstEP: h.ep}) // again: nothing has that name
+		h.wireup(ucxwire.WireupMsg{Type: ucxwire.WireupEPRemoved, DstEP: h.ep}) // again: the id does not exist
 		for range 10 {
 			w.Progress()
 		}
@@ -94,13 +94,13 @@ func TestRemoved_Fails(t *testing.T) {
 	}
 }
 
-// TestRemoved_Closing: an EP whose close waits for its flush only is closed without error when the peer has removed its endpoint
-// too.
+// TestRemoved_Closing: if only the flush of a close is in progress, the close succeeds when the peer has removed its
+// endpoint.
 func TestRemoved_Closing(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	w.OnError(func(_ *ucxpeer.EP, err error) { assert.NoError(t, err) })
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	closing, err := e.Close(ucxpeer.CloseFlush)
 	require.NoError(t, err)
 	require.False(t, closing.Done(), "the peer has not acknowledged the flush")
@@ -119,11 +119,11 @@ func TestRemoved_Closing(t *testing.T) {
 	assert.NoError(t, closing.Err())
 }
 
-// TestRemoved_Check: a peer that closes its connection to an EP is asked whether its endpoint is there.
+// TestRemoved_Check: when a peer closes its connection to an EP, the worker checks whether the peer's endpoint exists.
 func TestRemoved_Check(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	h.send(frameCM, le.AppendUint32(nil, connFin))
 	m := h.readWireup()
 	assert.Equal(t, ucxwire.WireupEPCheck, m.Type)
@@ -131,7 +131,7 @@ func TestRemoved_Check(t *testing.T) {
 	assert.Equal(t, h.ep, m.SrcEP)
 	assert.Equal(t, h.target.Devices, m.Address.Devices, "the peer replies to this address")
 
-	// It is not, and the reply comes over a connection of its own.
+	// It does not, and the reply arrives over a separate connection.
 	other := newHostile(t, w)
 	other.listen, other.uuid, other.serial = h.listen, h.uuid, 1
 	other.dial()
@@ -140,11 +140,11 @@ func TestRemoved_Check(t *testing.T) {
 	assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
 }
 
-// TestKeepalive: an EP checks the endpoint of its peer again and again, and fails if that is not there.
+// TestKeepalive: an EP checks the endpoint of its peer repeatedly, and fails if it does not exist.
 func TestKeepalive(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond})
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	for range 3 {
 		m := h.readWireup()
 		assert.Equal(t, ucxwire.WireupEPCheck, m.Type)
@@ -157,7 +157,7 @@ func TestKeepalive(t *testing.T) {
 	assert.ErrorIs(t, e.Err(), ucs.ErrConnReset)
 }
 
-// TestKeepalive_Sleeps: a worker that sleeps wakes up for the checks, and one whose EPs send none sets no time.
+// TestKeepalive_Sleeps: a worker that sleeps wakes up for the checks. A worker whose EPs send no checks sets no timer.
 func TestKeepalive_Sleeps(t *testing.T) {
 	a := newWorker(t, ucxpeer.Config{KeepaliveInterval: time.Millisecond, SpinPolls: 1})
 	b := newWorker(t, ucxpeer.Config{KeepaliveInterval: -1})
@@ -180,7 +180,7 @@ func TestKeepalive_Sleeps(t *testing.T) {
 func TestKeepalive_Blocked(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{KeepaliveInterval: -1, TCP: ucxtcp.Config{SndBuf: 4 << 10, TxBuf: 1}})
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	sends := 0
 	var last *ucxpeer.Request
 	for ; last.Done(); sends++ { // until the connection is full
@@ -201,11 +201,11 @@ func TestKeepalive_Blocked(t *testing.T) {
 	assert.Equal(t, ucxwire.WireupEPCheck, h.readWireup().Type)
 }
 
-// TestRemoved_NoCheck: an endpoint without error handling is not checked, as UCX takes its id for a pointer.
+// TestRemoved_NoCheck: an endpoint without error handling is not checked, because UCX uses its id as a pointer.
 func TestRemoved_NoCheck(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{})
+	e := h.epWithAddr(ucxpeer.EPConfig{})
 	id, _ := h.read()
 	require.Equal(t, ucxwire.IDStream, id)
 	h.send(frameCM, le.AppendUint32(nil, connFin))
@@ -218,7 +218,7 @@ func TestRemoved_NoCheck(t *testing.T) {
 	assert.Equal(t, ucxwire.IDStream, id)
 }
 
-// TestRemoved_Reply: a check of an endpoint that is not there gets a reply, whatever has become of the connection.
+// TestRemoved_Reply: the worker replies to a check of an endpoint that does not exist, in any state of the connection.
 func TestRemoved_Reply(t *testing.T) {
 	check := ucxwire.WireupMsg{Type: ucxwire.WireupEPCheck, ErrMode: ucxwire.ErrModePeer, SrcEP: 0x4001, DstEP: 99}
 	expect := func(t *testing.T, h *hostile) {
@@ -238,7 +238,7 @@ func TestRemoved_Reply(t *testing.T) {
 	t.Run("no EP", func(t *testing.T) {
 		w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
 		h := newHostile(t, w)
-		for h.serial = 0; h.serial < 3; h.serial++ { // what was made for a reply is released
+		for h.serial = 0; h.serial < 3; h.serial++ { // EPs for replies are released
 			h.dial()
 			h.wireup(check)
 			expect(t, h)
@@ -249,14 +249,14 @@ func TestRemoved_Reply(t *testing.T) {
 	t.Run("closed EP", func(t *testing.T) {
 		w := newWorker(t, ucxpeer.Config{})
 		h := newHostile(t, w)
-		e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+		e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 		r, err := e.Close(ucxpeer.CloseForce)
 		require.NoError(t, err)
 		require.Nil(t, r)
 		gone := check
 		gone.DstEP = h.ep
 		h.wireup(gone)
-		conn := h.conn // which the worker has finished
+		conn := h.conn // the worker has shut down its side
 		defer conn.Close()
 		h.conn = nil
 		h.accept(connAck)
@@ -275,12 +275,11 @@ func TestRemoved_Reply(t *testing.T) {
 	})
 }
 
-// TestRemoved_Flood: a peer whose EP was closed and that checks again and again is replied to over one connection, as long as
-// it keeps that open.
+// TestRemoved_Flood: replies to repeated checks of a closed EP use one connection, as long as the peer does not close it.
 func TestRemoved_Flood(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{MaxPeerEPs: 1})
 	h := newHostile(t, w)
-	e := h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e := h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	_, err := e.Close(ucxpeer.CloseForce)
 	require.NoError(t, err)
 	check := ucxwire.WireupMsg{Type: ucxwire.WireupEPCheck, ErrMode: ucxwire.ErrModePeer, SrcEP: 0x4001, DstEP: h.ep}
@@ -300,16 +299,16 @@ func TestRemoved_Flood(t *testing.T) {
 	for range 150 {
 		h.send(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &check))
 	}
-	h.expectBroken() // there is nothing to reply on
+	h.expectBroken() // no connection for a reply is available
 	for range 10 {
 		w.Progress()
 		require.False(t, h.dialed())
 	}
 	assert.Zero(t, w.Stats().Malformed)
 
-	require.NoError(t, replies.Close()) // the next one is replied to
+	require.NoError(t, replies.Close()) // the worker can reply to the next check
 	h.conn = nil
-	e = h.named(ucxpeer.EPConfig{PeerErrors: true})
+	e = h.epWithAddr(ucxpeer.EPConfig{PeerErrors: true})
 	_, err = e.Close(ucxpeer.CloseForce)
 	require.NoError(t, err)
 	check.DstEP = h.ep
@@ -321,8 +320,8 @@ func TestRemoved_Flood(t *testing.T) {
 	assert.Equal(t, ucxwire.WireupEPRemoved, h.readWireup().Type)
 }
 
-// TestRequest_OnClosedConnection: a peer that asks for an endpoint on the connection of an EP which was closed gets a reply over
-// another connection, or the connection ends.
+// TestRequest_OnClosedConnection: the reply to a wireup request on the connection of a closed EP uses another connection,
+// or the connection ends.
 func TestRequest_OnClosedConnection(t *testing.T) {
 	w := newWorker(t, ucxpeer.Config{})
 	h := newHostile(t, w)
@@ -350,7 +349,7 @@ func TestRequest_OnClosedConnection(t *testing.T) {
 	}
 }
 
-// finish waits until the worker has flushed and finished its side of the connection.
+// finish waits until the worker has flushed and shut down its side of the connection.
 func (h *hostile) finish() {
 	for {
 		id, body := h.read()
@@ -363,7 +362,7 @@ func (h *hostile) finish() {
 	}
 }
 
-// TestRemoved_Peers: when one of two workers closes its EP, that of the other fails, and its next one is connected.
+// TestRemoved_Peers: when a worker closes its EP, the EP of the peer fails, and a new EP of the peer can connect.
 func TestRemoved_Peers(t *testing.T) {
 	mode := ucxpeer.EPConfig{PeerErrors: true}
 	p := connectTwo(t, ucxpeer.Config{}, mode)

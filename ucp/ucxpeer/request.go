@@ -9,35 +9,35 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Request is an operation in progress. The goroutine that owns the worker uses it. Methods of a nil Request
-// report that the operation completed without error when it was started.
+// Request is an operation in progress. Only the goroutine that owns the worker may use it. A nil Request is
+// an operation that was complete, without error, when the call that started it returned.
 type Request struct {
 	w      *Worker
 	ep     *EP // nil for receives of tagged messages
 	op     *op
 	buf    data.Buffer
 	status ucs.Status // StatusInProgress until it ends
-	detail error      // says more than status; nil: it does not
+	detail error      // the error with more detail than status; nil if there is none
 	onDone func(error)
 
 	off    int    // bytes posted, or received
-	id     uint64 // its name for the peer; 0: none
-	word   uint64 // tag, message id or remote address
-	header []byte // of an active message, as it goes on the wire
+	id     uint64 // id for the peer; 0 if there is none
+	arg    uint64 // tag or remote address; of a flush the operation to wait for
+	header []byte // header of an active message
 	amID   uint16
 	flags  uint16
-	posted bool // all of it
-	waits  bool // for a reply of the peer
+	posted bool // everything was posted
+	waits  bool // waits for a reply of the peer
 	comp   uct.Completion
-	tail   [16]byte // behind the data in flight by zcopy
+	tail   [16]byte // tail of fragments in flight by zcopy
 
-	// Links of the list of requests of an EP that have not ended, and of its queue.
+	// Links of the list EP.live and of the queue of the EP.
 	prev, next, queued *Request
 	listed             bool
 
 	recv match.Recv[*Request]
 	info *TagInfo
-	msg  *message // that a receive is matched with
+	msg  *message // the message that a receive has matched
 
 	stream streamRecv
 	remote remoteOp
@@ -45,9 +45,9 @@ type Request struct {
 
 // request returns a Request for an operation, which has not started.
 func (w *Worker) request(o *op, onDone func(error)) *Request {
-	r := w.idle
+	r := w.freeRequest
 	if r != nil {
-		w.idle = nil
+		w.freeRequest = nil
 	} else {
 		r = &Request{w: w}
 		r.comp.Func = r.zcopyDone
@@ -56,29 +56,29 @@ func (w *Worker) request(o *op, onDone func(error)) *Request {
 	return r
 }
 
-// recycle reuses the Request of an operation that completed at once: nobody has seen it. One is enough, as there is
-// one at a time.
+// recycle stores the Request of an operation that completed at once, for reuse: the program has not seen it. One Request
+// is sufficient, because there is one such operation at a time.
 func (w *Worker) recycle(r *Request) {
 	done := r.comp.Func
 	*r = Request{w: w}
 	r.comp.Func = done
-	w.idle = r
+	w.freeRequest = r
 }
 
 // op is a type of operation.
 type op struct {
 	name string
-	// post sends as much as there is room for. nil: all of it. uct.ErrNoResource: call it again. Any other
-	// error fails the EP.
+	// post posts the operation, as far as the transport has room. nil means that everything was posted,
+	// uct.ErrNoResource that it must be called again. Any other error fails the EP.
 	post func(*Request) error
-	// remote: it names the endpoint of the peer, which must be known.
+	// remote means that the operation needs the id of the peer's endpoint.
 	remote bool
 }
 
-// Done reports that the operation has ended.
+// Done reports whether the operation is complete.
 func (r *Request) Done() bool { return r == nil || r.status != ucs.StatusInProgress }
 
-// Status is how the operation ended; StatusInProgress if it has not.
+// Status returns the result of the operation; StatusInProgress if it is not complete.
 func (r *Request) Status() ucs.Status {
 	if r == nil {
 		return ucs.StatusOK
@@ -86,7 +86,7 @@ func (r *Request) Status() ucs.Status {
 	return r.status
 }
 
-// Err is the error with which the operation ended; nil if it succeeded or has not ended.
+// Err returns the error of the operation; nil if it succeeded or is not complete.
 func (r *Request) Err() error {
 	if r == nil || r.status == ucs.StatusOK || r.status == ucs.StatusInProgress {
 		return nil
@@ -94,7 +94,7 @@ func (r *Request) Err() error {
 	return &ucs.OpError{TL: "ucx", Op: r.op.name, Err: ucs.Because(r.status, r.detail)}
 }
 
-// Count is the number of bytes that were received, of a StreamRecv or a receive of a message.
+// Count returns the number of bytes received by a StreamRecv or a receive of a message.
 func (r *Request) Count() int {
 	if r == nil {
 		return 0
@@ -102,8 +102,8 @@ func (r *Request) Count() int {
 	return r.off
 }
 
-// Wait makes progress until the operation has ended or ctx has, and returns how it ended. If ctx ends first, its
-// error is returned, and the operation and the use of its buffer continue: Cancel it, or wait again.
+// Wait makes progress until the operation is complete, and returns its error. If ctx is done first, Wait returns the error
+// of ctx, and the operation continues to use its buffer: call Cancel, or wait again.
 func (r *Request) Wait(ctx context.Context) error {
 	if r.Done() {
 		return r.Err()
@@ -114,8 +114,8 @@ func (r *Request) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
-// Cancel ends an operation with StatusCanceled if it can be: a receive that no message was matched with, or a
-// send of which nothing was posted. It reports whether it did.
+// Cancel completes an operation with StatusCanceled and returns true if it is a receive that has matched no message, or a
+// send of which nothing was posted. Otherwise it has no effect and returns false.
 func (r *Request) Cancel() bool {
 	if r.Done() {
 		return false
@@ -137,7 +137,7 @@ func (r *Request) Cancel() bool {
 	return true
 }
 
-// end ends the operation, once.
+// end completes the operation, once.
 func (r *Request) end(st ucs.Status, detail error) {
 	if r.status != ucs.StatusInProgress {
 		return
@@ -164,7 +164,7 @@ func (r *Request) end(st ucs.Status, detail error) {
 	}
 }
 
-// endIfDone ends a send of which all was posted and released, and for which no reply is due.
+// endIfDone completes a send if everything was posted, nothing is in flight, and no reply is outstanding.
 func (r *Request) endIfDone() {
 	if r.posted && r.comp.Count == 0 && !r.waits {
 		r.end(r.comp.Status, nil)
@@ -174,8 +174,8 @@ func (r *Request) endIfDone() {
 // zcopyDone is called by the transport when no bytes of a request are in flight.
 func (r *Request) zcopyDone(*uct.Completion) { r.endIfDone() }
 
-// name gives the request a name for the peer.
-func (r *Request) name() uint64 {
+// wireID returns the id of the request for the peer, and assigns one if it has none.
+func (r *Request) wireID() uint64 {
 	if r.id == 0 {
 		r.id = r.w.reqs.Add(r)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// RKey is a remote key that UCX's ucp_rkey_pack returned. UCX does not say which memory it is for, and does not
+// RKey is a remote key from UCX's ucp_rkey_pack. The key does not identify the memory, and UCX does not
 // check addresses: a put to a wrong address writes any memory of the peer.
 type RKey struct{ key ucxwire.Key }
 
-// Unpack reads a remote key. ErrInvalidRKey if it is malformed, ErrUnsupported if the memory is not the host's.
+// Unpack decodes a remote key. ErrInvalidRKey if it is malformed, ErrUnsupported if it is not for host memory.
 func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	k, err := ucxwire.DecodeKey(packed)
 	switch {
@@ -27,10 +27,10 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	return nil, &ucs.OpError{TL: "ucx", Op: "unpack remote key", Err: err}
 }
 
-// remoteOp is what an operation on the peer's memory, or a message in pieces, needs.
+// remoteOp is the state of an operation on the peer's memory, or of a message in fragments.
 type remoteOp struct {
-	msgID   uint64 // of a message in pieces
-	peerReq uint64 // of a rendezvous: the request of the receiver
+	msgID   uint64 // id of a message in fragments
+	peerReq uint64 // the receiver's id of a rendezvous
 	result  *uint64
 	atomic  ucxwire.Atomic
 }
@@ -38,26 +38,26 @@ type remoteOp struct {
 // Put writes buf to memory of the peer. It completes when buf may be reused; Flush completes when the memory has
 // changed.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if err := keyed(&opPut, key); err != nil || len(buf) == 0 {
+	if err := checkKey(&opPut, key); err != nil || len(buf) == 0 {
 		return nil, err
 	}
 	r := e.w.request(&opPut, p.onDone())
-	r.buf, r.word = data.Bytes(buf), raddr
+	r.buf, r.arg = data.Bytes(buf), raddr
 	return e.start(r)
 }
 
-// Get reads memory of the peer into buf, which belongs to the operation until that has completed.
+// Get reads memory of the peer into buf. The caller must not use buf until the operation has completed.
 func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if err := keyed(&opGet, key); err != nil || len(buf) == 0 {
+	if err := checkKey(&opGet, key); err != nil || len(buf) == 0 {
 		return nil, err
 	}
 	r := e.w.request(&opGet, p.onDone())
-	r.buf, r.word = data.Bytes(buf), raddr
+	r.buf, r.arg = data.Bytes(buf), raddr
 	return e.start(r)
 }
 
-// AtomicPost applies an operation to a word of 4 or 8 bytes of the peer's memory, without a result. raddr is a
-// multiple of size. uct.AtomicCSwap has a result only.
+// AtomicPost applies an operation to 4 or 8 bytes (size) of the peer's memory, without a result. raddr must be a
+// multiple of size. uct.AtomicCSwap always has a result: use AtomicCSwap.
 func (e *EP) AtomicPost(o uct.AtomicOp, size int, value, raddr uint64, key *RKey) (*Request, error) {
 	if o == uct.AtomicCSwap {
 		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
@@ -65,8 +65,8 @@ func (e *EP) AtomicPost(o uct.AtomicOp, size int, value, raddr uint64, key *RKey
 	return e.atomic(ucxwire.Atomic{Op: uint8(o), Size: size, Value: value, Addr: raddr}, nil, key)
 }
 
-// AtomicFetch is AtomicPost that stores the old value in *result before the request completes. For compare-and-swap use
-// AtomicCSwap.
+// AtomicFetch is AtomicPost with a result: it stores the old value in *result before the request completes. For
+// compare-and-swap use AtomicCSwap.
 func (e *EP) AtomicFetch(o uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if o == uct.AtomicCSwap || result == nil {
 		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
@@ -74,7 +74,8 @@ func (e *EP) AtomicFetch(o uct.AtomicOp, size int, value uint64, result *uint64,
 	return e.atomic(ucxwire.Atomic{Op: uint8(o), Size: size, Value: value, Addr: raddr}, result, key)
 }
 
-// AtomicCSwap stores swap in the word if it equals compare. The old value goes to *result in both cases.
+// AtomicCSwap stores swap in the peer's memory if the old value equals compare. In both cases it stores the old value in
+// *result.
 func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if result == nil {
 		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
@@ -83,10 +84,10 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 }
 
 func (e *EP) atomic(a ucxwire.Atomic, result *uint64, key *RKey) (*Request, error) {
-	if err := keyed(&opAtomic, key); err != nil {
+	if err := checkKey(&opAtomic, key); err != nil {
 		return nil, err
 	}
-	// UCX's process aborts on anything else.
+	// A UCX process would abort on anything else.
 	if a.Size != 4 && a.Size != 8 || a.Addr%uint64(a.Size) != 0 || a.Op > ucxwire.OpCSwap {
 		return nil, &ucs.OpError{TL: "ucx", Op: opAtomic.name, Err: ucs.ErrInvalidParam}
 	}
@@ -95,7 +96,7 @@ func (e *EP) atomic(a ucxwire.Atomic, result *uint64, key *RKey) (*Request, erro
 	return e.start(r)
 }
 
-func keyed(o *op, key *RKey) error {
+func checkKey(o *op, key *RKey) error {
 	if key == nil {
 		return &ucs.OpError{TL: "ucx", Op: o.name, Err: ucs.ErrInvalidRKey}
 	}
@@ -114,7 +115,7 @@ func postPut(r *Request) error {
 	e := r.ep
 	for r.off < r.buf.Len() {
 		var head [ucxwire.PutLen]byte
-		ucxwire.AppendPut(head[:0], ucxwire.Put{Addr: r.word + uint64(r.off), EP: e.remote, Memory: ucxwire.HostMemory})
+		ucxwire.AppendPut(head[:0], ucxwire.Put{Addr: r.arg + uint64(r.off), EP: e.remote, Memory: ucxwire.HostMemory})
 		n, err := r.zcopy(ucxwire.IDPut, head[:], r.w.attr.AM.MaxZcopy, nil)
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ func postPut(r *Request) error {
 func postGet(r *Request) error {
 	p := r.ep.packet()
 	p.n0 = len(ucxwire.AppendGetRequest(p.head[:0], &ucxwire.GetRequest{
-		Addr: r.word, Size: uint64(r.buf.Len()), EP: r.ep.remote, Req: r.name(), Memory: ucxwire.HostMemory}))
+		Addr: r.arg, Size: uint64(r.buf.Len()), EP: r.ep.remote, Req: r.wireID(), Memory: ucxwire.HostMemory}))
 	if err := r.ep.send(ucxwire.IDGetRequest); err != nil {
 		return err
 	}
@@ -150,10 +151,10 @@ func (w *Worker) handleGetReply(a arrival) bool {
 	}
 	r := w.requestOf(a, f.Name)
 	if r == nil || r.op != &opGet || !r.waits {
-		return w.late()
+		return w.countLate()
 	}
 	if f.Offset != uint64(r.off) || len(f.Data) == 0 || len(f.Data) > r.buf.Len()-r.off {
-		r.ep.misbehaved(ucs.StatusRemoteInvalid, "a piece of memory that was not asked for")
+		r.ep.failForViolation(ucs.StatusRemoteInvalid, "an unexpected fragment of a get")
 		return true
 	}
 	n, _ := r.buf.Unpack(r.off, f.Data) // it fits
@@ -170,7 +171,7 @@ func postAtomic(r *Request) error {
 	m := &r.remote.atomic
 	m.EP = r.ep.remote
 	if r.remote.result != nil {
-		m.Req = r.name()
+		m.Req = r.wireID()
 	}
 	p := r.ep.packet()
 	p.n0 = len(ucxwire.AppendAtomic(p.head[:0], m))
@@ -189,7 +190,7 @@ func (w *Worker) handleAtomicReply(a arrival) bool {
 	}
 	r := w.requestOf(a, m.Req)
 	if r == nil || r.op != &opAtomic || !r.waits || m.Size != r.remote.atomic.Size {
-		return w.late()
+		return w.countLate()
 	}
 	*r.remote.result = m.Value
 	r.waits = false
@@ -205,7 +206,7 @@ func (w *Worker) handleCompletion(a arrival) bool {
 	}
 	e := w.epOf(a, id)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	e.remoteCompleted()
 	return true

@@ -5,16 +5,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A rendezvous never names an address of memory: the sender announces the message (RTS), the receiver asks for it
-// (RTR without an address) and the sender sends fragments. An ATS ends it early.
+// A rendezvous never contains a memory address: the sender sends an RTS, the receiver requests the data with an RTR
+// without an address, and the sender sends fragments. An ATS instead of the RTR completes it without data.
 
-// postTagRTS announces a tagged message.
+// postTagRTS sends the RTS of a tagged message.
 func postTagRTS(r *Request) error {
-	return r.postRTS(ucxwire.RTS{Header: r.word, Opcode: ucxwire.RTSOpcodeTag})
+	return r.postRTS(ucxwire.RTS{Header: r.arg, Opcode: ucxwire.RTSOpcodeTag})
 }
 
 func (r *Request) postRTS(m ucxwire.RTS) error {
-	m.EP, m.Req, m.Size = r.ep.remote, r.name(), uint64(r.buf.Len())
+	m.EP, m.Req, m.Size = r.ep.remote, r.wireID(), uint64(r.buf.Len())
 	p := r.ep.packet()
 	p.long = ucxwire.AppendRTS(nil, &m)
 	if err := r.ep.send(ucxwire.IDRTS); err != nil {
@@ -24,11 +24,11 @@ func (r *Request) postRTS(m ucxwire.RTS) error {
 	return nil
 }
 
-// isRndv reports that the request is a send by rendezvous which waits for the peer.
+// isRndv reports whether the request is a send by rendezvous that waits for the peer.
 func (r *Request) isRndv() bool { return (r.op == &opTagRndv || r.op == &opActiveRndv) && r.waits }
 
-// handleRTR sends the data that the receiver of a rendezvous asks for: all of them, as the peer knows no other way
-// to get the rest.
+// handleRTR sends the data of a rendezvous: all data in one sequence of fragments, because the peer requests it only
+// once.
 func (w *Worker) handleRTR(a arrival) bool {
 	m, ok := ucxwire.DecodeRTR(a.data)
 	if !ok || m.Receiver == 0 || m.Offset != 0 {
@@ -36,10 +36,10 @@ func (w *Worker) handleRTR(a arrival) bool {
 	}
 	r := w.requestOf(a, m.Sender)
 	if r == nil || !r.isRndv() {
-		return w.late()
+		return w.countLate()
 	}
 	if m.Size > uint64(r.buf.Len()) {
-		r.ep.misbehaved(ucs.StatusRemoteInvalid, "a request for more than the message has")
+		r.ep.failForViolation(ucs.StatusRemoteInvalid, "a request for more bytes than the message has")
 		return true
 	}
 	r.waits, r.posted, r.remote.peerReq = false, false, m.Receiver
@@ -55,7 +55,7 @@ func (e *EP) postRndvData(r *Request) error {
 	return r.postPieces(ucxwire.IDRndvData, r.remote.peerReq)
 }
 
-// handleATS ends a send by rendezvous for which the receiver needs no data.
+// handleATS completes a send by rendezvous: the receiver needs no data.
 func (w *Worker) handleATS(a arrival) bool {
 	m, ok := ucxwire.DecodeReply(a.data)
 	if !ok {
@@ -63,14 +63,14 @@ func (w *Worker) handleATS(a arrival) bool {
 	}
 	r := w.requestOf(a, m.Req)
 	if r == nil || !r.isRndv() {
-		return w.late()
+		return w.countLate()
 	}
 	r.waits = false
 	r.end(m.Status.Local(), nil)
 	return true
 }
 
-// handleRTS announces a tagged or active message of a peer.
+// handleRTS handles the RTS of a tagged or active message.
 func (w *Worker) handleRTS(a arrival) bool {
 	m, ok := ucxwire.DecodeRTS(a.data)
 	if !ok || m.Req == 0 || m.Size > maxMessage {
@@ -78,7 +78,7 @@ func (w *Worker) handleRTS(a arrival) bool {
 	}
 	e := w.epOf(a, m.EP)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	switch m.Opcode {
 	case ucxwire.RTSOpcodeTag:
@@ -90,7 +90,7 @@ func (w *Worker) handleRTS(a arrival) bool {
 	return false
 }
 
-// handleRndvData stores a fragment that was asked for.
+// handleRndvData stores a fragment of a rendezvous.
 func (w *Worker) handleRndvData(a arrival) bool {
 	f, ok := ucxwire.DecodeFragment(a.data)
 	if !ok {
@@ -98,11 +98,11 @@ func (w *Worker) handleRndvData(a arrival) bool {
 	}
 	r := w.requestOf(a, f.Name)
 	if r == nil || r.msg == nil || !r.msg.rndv {
-		return w.late()
+		return w.countLate()
 	}
 	m := r.msg
 	if f.Offset != uint64(m.got) || len(f.Data) == 0 || len(f.Data) > m.total-m.got {
-		m.ep.misbehaved(ucs.StatusRemoteInvalid, "a fragment that was not asked for")
+		m.ep.failForViolation(ucs.StatusRemoteInvalid, "an unexpected fragment of a rendezvous")
 		return true
 	}
 	if m.write(f.Data); r.status != ucs.StatusInProgress {

@@ -16,24 +16,24 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// sock is the socket of a connection manager: by it two endpoints exchange their addresses, and its end is the
-// end of their connection. A goroutine reads from it.
+// sock is a socket of UCX's connection manager. Two endpoints exchange their addresses through it, and their connection
+// ends when it ends. A goroutine reads from it.
 type sock struct {
 	w    *Worker
-	e    *EP // of the owner; nil: none yet
+	e    *EP // used by the owner of the worker only; nil at first
 	done chan struct{}
 
-	cancel context.CancelFunc // ends the attempt to connect; nil: a client's
+	cancel context.CancelFunc // cancels the attempt to connect; nil for an accepted socket
 
 	mu     sync.Mutex
 	conn   net.Conn // nil until it is connected
 	closed bool
 }
 
-// sockTimeout is how long a peer may take for its part of the exchange.
+// sockTimeout limits the time for which a peer may delay the exchange of addresses.
 const sockTimeout = 20 * time.Second
 
-// lane of a socket's endpoint: lane 0 is the connection manager's.
+// sockLane is the lane of an endpoint of a socket: lane 0 is that of the connection manager.
 const sockLane = 1
 
 func (w *Worker) newSock(conn net.Conn) *sock {
@@ -42,7 +42,7 @@ func (w *Worker) newSock(conn net.Conn) *sock {
 	return s
 }
 
-// close closes the socket, which ends its goroutine. Any goroutine.
+// close closes the socket, which ends its goroutine. Any goroutine may call it.
 func (s *sock) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,15 +54,15 @@ func (s *sock) close() {
 		s.cancel()
 	}
 	if s.conn != nil {
-		_ = s.conn.Close() // of a socket to which nothing more is written
+		_ = s.conn.Close() // nothing more is written to it
 	}
 }
 
 // wait waits until the goroutine has ended.
 func (s *sock) wait() { <-s.done }
 
-// opened sets the connection; false, and closes it, if the sock is closed.
-func (s *sock) opened(conn net.Conn) bool {
+// setConn sets the connection. If the sock is closed, it closes the connection and returns false.
+func (s *sock) setConn(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -73,8 +73,8 @@ func (s *sock) opened(conn net.Conn) bool {
 	return true
 }
 
-// onOwner has the goroutine of the worker call f, and returns what that returns. ErrClosed: the worker is closed;
-// ErrTimedOut: it makes no progress.
+// onOwner calls f in the goroutine that owns the worker, and returns its error. ErrClosed if the worker is closed,
+// ErrTimedOut if it makes no progress.
 func (s *sock) onOwner(f func() error) error {
 	result := make(chan error, 1)
 	if !s.w.call(func() { result <- f() }) {
@@ -112,18 +112,18 @@ func (s *sock) write(status ucs.Status, b []byte) error {
 
 // untilClosed reads until the peer or this side closes the socket.
 func (s *sock) untilClosed() {
-	_ = s.conn.SetDeadline(time.Time{}) // fails only for a closed socket, from which reading fails
+	_ = s.conn.SetDeadline(time.Time{}) // fails only if the socket is closed; then the read fails too
 	_, err := io.Copy(io.Discard, s.conn)
 	if err == nil {
 		err = ucs.ErrPeerClosed
 	} else if !errors.Is(err, net.ErrClosed) {
 		err = fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
 	}
-	s.w.call(func() { s.ended(err) })
+	s.w.call(func() { s.handleEnd(err) })
 }
 
-// ended handles the end of the socket. The peer has received everything that it flushed.
-func (s *sock) ended(err error) {
+// handleEnd fails the EP when the socket has ended.
+func (s *sock) handleEnd(err error) {
 	delete(s.w.socks, s)
 	s.close()
 	if s.e != nil {
@@ -131,8 +131,8 @@ func (s *sock) ended(err error) {
 	}
 }
 
-// endpoint makes the EP of the socket, without a connection.
-func (s *sock) endpoint() error {
+// addEP adds the EP of the socket, which is not connected.
+func (s *sock) addEP() error {
 	if s.w.closed {
 		return ucs.ErrClosed
 	}
@@ -145,8 +145,8 @@ func (s *sock) endpoint() error {
 	return nil
 }
 
-// private is the private data of the EP.
-func (s *sock) private(version int, resource bool) []byte {
+// privateData returns the private data of the EP.
+func (s *sock) privateData(version int, resource bool) []byte {
 	a := s.e.sockAddress()
 	a.HasUUID = false
 	a.Devices[0].Addr = nil
@@ -154,14 +154,14 @@ func (s *sock) private(version int, resource bool) []byte {
 		Version: version, EP: s.e.id, ErrMode: s.e.errMode, Address: a, Resource: resource})
 }
 
-// sockAddress is the address of the worker with that of the EP's lane.
+// sockAddress returns the address of the worker with the address of the EP's lane.
 func (e *EP) sockAddress() ucxwire.Address {
 	a := e.w.address()
 	a.Devices[0].Ifaces[0].EPs = []ucxwire.EPAddr{{Addr: e.lane.Ops().Connect.EPAddr(nil), Lane: sockLane}}
 	return a
 }
 
-// connect connects the EP to that of the peer's private data.
+// connect connects the EP to the endpoint in the peer's private data.
 func (s *sock) connect(p *ucxwire.Private) error {
 	if p.EP == 0 || p.ErrMode != s.e.errMode {
 		return fmt.Errorf("%w: the peer's endpoint has no id, or another error mode", ucs.ErrRejected)
@@ -182,7 +182,8 @@ func (s *sock) connect(p *ucxwire.Private) error {
 	return fmt.Errorf("%w: the private data have no endpoint of tcp", ucs.ErrUnreachable)
 }
 
-// deviceAddr is the address of the device of a peer: a peer on loopback is on this host, and has the same one.
+// deviceAddr returns the device address of a peer. A peer on loopback is on this host, so its device is that of this
+// worker.
 func (w *Worker) deviceAddr(ip netip.Addr) []byte {
 	const inet, inet6 = 2, 10
 	if ip.IsLoopback() {
@@ -194,28 +195,28 @@ func (w *Worker) deviceAddr(ip netip.Addr) []byte {
 	return append([]byte{0, inet6}, ip.AsSlice()...)
 }
 
-// Layout says in which form private data are sent, which differs between releases of UCX.
+// Layout is the format of private data, which differs between releases of UCX.
 type Layout uint8
 
 // Layouts of private data.
 const (
-	// LayoutAuto tries the form of release 1.14 and later, and the other one if the listener rejects it.
+	// LayoutAuto tries the format of release 1.14 and later, then the other one if the listener rejects the first.
 	LayoutAuto Layout = iota
-	// LayoutSince14 is the form of release 1.14 and later.
+	// LayoutSince14 is the format of release 1.14 and later.
 	LayoutSince14
-	// LayoutBefore14 is the form of releases up to 1.13.
+	// LayoutBefore14 is the format of releases up to 1.13.
 	LayoutBefore14
 )
 
 // DialConfig tunes Dial.
 type DialConfig struct {
-	// Layout is the form of the private data.
+	// Layout is the format of the private data.
 	Layout Layout
 }
 
 // Dial connects to a listener of UCX (ucp_listener_create). network is "tcp", which means the address family of the
-// worker's device, or the name of that family, "tcp4" or "tcp6". Dial makes progress meanwhile. Errors: those of package net
-// and of ctx, ErrRejected if the listener refuses, ErrInvalidParam for another network.
+// worker's device, or the name of that family, "tcp4" or "tcp6". Dial makes progress while it waits. Errors: those of package
+// net and of ctx, ErrRejected if the listener rejects the connection, ErrInvalidParam for another network.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*EP, error) {
 	layouts := []bool{true, false}
 	switch cfg.Layout {
@@ -240,8 +241,8 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 	return nil, &ucs.OpError{TL: "ucx", Op: "dial " + address, Err: err}
 }
 
-// network returns the network of package net for the sockets of connection managers. UCX connects the data connection by
-// the family of that socket, so it must be the family of the worker's device. ErrInvalidParam for another network.
+// network returns the network of package net for sockets of the connection manager. UCX uses the address family of the
+// socket also for the data connection, so it must be that of the worker's device. ErrInvalidParam for another network.
 func (w *Worker) network(name string) (string, error) {
 	own := "tcp4"
 	if w.tcp.ListenAddr().Addr().Is6() {
@@ -258,18 +259,18 @@ func (w *Worker) dial(ctx context.Context, network, address string, resource boo
 		return nil, ucs.ErrClosed
 	}
 	s := w.newSock(nil)
-	if err := s.endpoint(); err != nil {
+	if err := s.addEP(); err != nil {
 		delete(w.socks, s)
 		return nil, err
 	}
 	var result error
 	over := false
-	private := s.private(2, resource)
+	private := s.privateData(2, resource)
 	dialing, cancel := context.WithTimeout(ctx, sockTimeout)
 	s.cancel = cancel
 	go func() {
 		defer close(s.done)
-		err := s.dialed(dialing, network, address, private)
+		err := s.exchangeAsClient(dialing, network, address, private)
 		cancel()
 		s.w.call(func() { result, over = err, true })
 		if err == nil {
@@ -290,13 +291,13 @@ func (w *Worker) dial(ctx context.Context, network, address string, resource boo
 	return s.e, nil
 }
 
-// dialed connects the socket and exchanges private data.
-func (s *sock) dialed(ctx context.Context, network, address string, private []byte) error {
+// exchangeAsClient connects the socket and exchanges private data.
+func (s *sock) exchangeAsClient(ctx context.Context, network, address string, private []byte) error {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return err
 	}
-	if !s.opened(conn) {
+	if !s.setConn(conn) {
 		return ucs.ErrClosed
 	}
 	deadline, _ := ctx.Deadline()
@@ -327,14 +328,14 @@ func (s *sock) dialed(ctx context.Context, network, address string, private []by
 type ListenConfig struct {
 	// OnConnect is called, from Progress, with the EP of each client that has connected.
 	OnConnect func(e *EP)
-	// Accept reports whether a client may connect; nil: all may. It is called from Progress. An address is no
-	// identity: see the package, "Trusted networks only".
+	// Accept reports whether a client may connect; nil accepts all clients. It is called from Progress. An address does not
+	// authenticate a client: see the package, "Trusted networks only".
 	Accept func(from netip.AddrPort) bool
-	// OnRefuse is called, from Progress, with the reason why a client did not get an EP; nil drops the reason.
+	// OnRefuse is called, from Progress, with the reason when a client could not connect. It may be nil.
 	OnRefuse func(from net.Addr, err error)
 }
 
-// Listener accepts clients that use UCX (ucp_ep_create with an address of a socket).
+// Listener accepts clients that use UCX (ucp_ep_create with a socket address).
 type Listener struct {
 	w     *Worker
 	cfg   ListenConfig
@@ -343,8 +344,8 @@ type Listener struct {
 	slots chan struct{}
 }
 
-// maxExchanges bounds how many clients exchange their data at the same time.
-const maxExchanges = 128
+// maxHandshakes limits the clients that exchange private data at the same time.
+const maxHandshakes = 128
 
 // Listen listens for clients. network is as for [Worker.Dial]. Clients connect while the worker makes progress.
 // Errors: those of package net, ErrInvalidParam without OnConnect or for another network.
@@ -363,16 +364,16 @@ func (w *Worker) Listen(ctx context.Context, network, address string, cfg Listen
 	if err != nil {
 		return nil, &ucs.OpError{TL: "ucx", Op: "listen on " + address, Err: err}
 	}
-	l := &Listener{w: w, cfg: cfg, l: socket, done: make(chan struct{}), slots: make(chan struct{}, maxExchanges)}
+	l := &Listener{w: w, cfg: cfg, l: socket, done: make(chan struct{}), slots: make(chan struct{}, maxHandshakes)}
 	w.listeners[l] = struct{}{}
 	go l.serve()
 	return l, nil
 }
 
-// Addr is the address on which it listens.
+// Addr returns the address of the listener.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Close ends listening. EPs remain. By the goroutine that owns the worker.
+// Close stops listening. EPs of clients remain open. Only the goroutine that owns the worker may call it.
 func (l *Listener) Close() error {
 	delete(l.w.listeners, l)
 	return l.shut()
@@ -395,13 +396,13 @@ func (l *Listener) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as too many open files: try again when some are closed
+		if err != nil { // for example too many open files
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		select {
 		case l.slots <- struct{}{}:
-		default: // too many that have not said anything
+		default:
 			_ = conn.Close() // nothing was written to it
 			continue
 		}
@@ -422,12 +423,12 @@ func (l *Listener) accept(conn net.Conn) {
 	s := l.w.newSock(conn)
 	go func() {
 		defer close(s.done)
-		err := s.accepted(l)
+		err := s.exchangeAsServer(l)
 		<-l.slots
 		if err != nil {
 			s.close()
 			s.w.call(func() {
-				s.ended(err)
+				s.handleEnd(err)
 				if l.cfg.OnRefuse != nil {
 					l.cfg.OnRefuse(conn.RemoteAddr(), err)
 				}
@@ -438,8 +439,8 @@ func (l *Listener) accept(conn net.Conn) {
 	}()
 }
 
-// accepted exchanges private data with a client.
-func (s *sock) accepted(l *Listener) error {
+// exchangeAsServer exchanges private data with a client.
+func (s *sock) exchangeAsServer(l *Listener) error {
 	if err := s.conn.SetDeadline(time.Now().Add(sockTimeout)); err != nil {
 		return err
 	}
@@ -475,7 +476,7 @@ func (s *sock) accepted(l *Listener) error {
 	})
 }
 
-// admit makes the EP for a client, and returns its private data in the form of the client's.
+// admit connects an EP to a client, and returns its private data in the format of the client's.
 func (s *sock) admit(l *Listener, p *ucxwire.Private) ([]byte, error) {
 	from, err := netip.ParseAddrPort(s.conn.RemoteAddr().String())
 	if err != nil {
@@ -484,11 +485,11 @@ func (s *sock) admit(l *Listener, p *ucxwire.Private) ([]byte, error) {
 	if l.cfg.Accept != nil && !l.cfg.Accept(from) {
 		return nil, ucs.ErrRejected
 	}
-	if err := s.endpoint(); err != nil {
+	if err := s.addEP(); err != nil {
 		return nil, err
 	}
 	if err := s.connect(p); err != nil {
 		return nil, err
 	}
-	return s.private(p.Version, p.Resource), nil
+	return s.privateData(p.Version, p.Resource), nil
 }

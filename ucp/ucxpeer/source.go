@@ -13,25 +13,25 @@ type arrival struct {
 	data []byte
 }
 
-// source tracks what a connection has sent that waits here. Above the limit it is not read, so that its peer waits.
+// source counts the unexpected data of a connection. Above a limit the connection is not read, so that its peer waits.
 type source struct {
-	w    *Worker
-	conn *ucxtcp.Conn // nil: it has ended
-	held int          // bytes, with what it costs to hold them
-	full bool         // held, or that of the worker, is above the limit
-	cut  int          // messages in pieces of which some are missing
+	w          *Worker
+	conn       *ucxtcp.Conn // nil when it has ended
+	held       int          // bytes held, including pieceCost
+	paused     bool         // held, or that of the worker, has exceeded the limit
+	incomplete int          // messages of which fragments are missing
 }
 
-// pieceOf names a message in pieces: ids are those of the sender.
+// pieceOf identifies a message in fragments. The sender has assigned the id.
 type pieceOf struct {
 	conn *ucxtcp.Conn
 	id   uint64
 }
 
-// pieceCost is what it costs to hold a piece or a message, beside its bytes.
+// pieceCost is the overhead of a held fragment or message, in bytes.
 const pieceCost = 256
 
-// source is the record of the connection of a message.
+// source returns the record of a connection.
 func (w *Worker) source(c *ucxtcp.Conn) *source {
 	s := w.sources[c]
 	if s == nil {
@@ -41,16 +41,16 @@ func (w *Worker) source(c *ucxtcp.Conn) *source {
 	return s
 }
 
-// piece is a copy of bytes of a message that wait for a receive.
+// piece is a copy of bytes of a message without a receive.
 type piece struct {
 	data []byte
 	from *source
 	cost int
 }
 
-// mayHold reports whether a message without a receive may be kept, and breaks its connection if not: those of
-// connections that have ended are above the limit for all.
-func (w *Worker) mayHold(a arrival) bool {
+// canHold reports whether a message without a receive may be held. If not, because the messages of connections that have
+// ended exceed the total limit, it breaks the connection.
+func (w *Worker) canHold(a arrival) bool {
 	if w.held-w.cfg.MaxHeldTotal <= w.cfg.MaxHeld {
 		return true
 	}
@@ -59,22 +59,22 @@ func (w *Worker) mayHold(a arrival) bool {
 	return false
 }
 
-// hold copies b, a part of the arrival, so that it outlives the handler. One message may exceed the limit.
+// hold copies b, a part of the arrival, for use after the handler has returned. One message may exceed the limit.
 func (w *Worker) hold(a arrival, b []byte) piece {
 	s := w.source(a.conn)
 	p := piece{data: append([]byte(nil), b...), from: s, cost: len(b) + pieceCost}
 	s.held += p.cost
 	w.held += p.cost
-	w.tooMuch = w.tooMuch || w.held > w.cfg.MaxHeldTotal
-	if !s.full && (s.held > w.cfg.MaxHeld || w.tooMuch) {
-		s.full = true
+	w.overLimit = w.overLimit || w.held > w.cfg.MaxHeldTotal
+	if !s.paused && (s.held > w.cfg.MaxHeld || w.overLimit) {
+		s.paused = true
 		w.stats.Paused++
 		s.pause()
 	}
 	return p
 }
 
-// release frees the bytes. At half of the limit the connection is read again, and at half of that for all, the others.
+// release frees the bytes. At half of its limit a paused connection is read again; at half of the total limit all are.
 func (p *piece) release() {
 	s := p.from
 	if s == nil {
@@ -84,8 +84,8 @@ func (p *piece) release() {
 	s.held -= p.cost
 	w.held -= p.cost
 	*p = piece{}
-	if w.tooMuch && w.held <= w.cfg.MaxHeldTotal/2 {
-		w.tooMuch = false
+	if w.overLimit && w.held <= w.cfg.MaxHeldTotal/2 {
+		w.overLimit = false
 		for _, s := range w.sources {
 			s.resume()
 		}
@@ -100,49 +100,49 @@ func (s *source) pause() {
 	}
 }
 
-// resume reads the connection again if there is room.
+// resume resumes a paused connection if it is below half of its limit.
 func (s *source) resume() {
-	if !s.full || s.held > s.w.cfg.MaxHeld/2 || s.w.tooMuch {
+	if !s.paused || s.held > s.w.cfg.MaxHeld/2 || s.w.overLimit {
 		return
 	}
-	s.full = false
+	s.paused = false
 	if s.conn != nil {
 		s.conn.Resume()
 		s.w.engine.Raise()
 	}
 }
 
-// connLeft is called by the transport when a connection has ended: nothing more comes of its messages in pieces.
-func (w *Worker) connLeft(c *ucxtcp.Conn, err error) {
+// connEnded is called by the transport when a connection has ended. Its incomplete messages fail.
+func (w *Worker) connEnded(c *ucxtcp.Conn, err error) {
 	if s := w.sources[c]; s != nil {
 		s.conn = nil
 		delete(w.sources, c)
 	}
-	var cut []*message
+	var incomplete []*message
 	for key, m := range w.inbound {
 		if key.conn == c {
-			cut = append(cut, m)
+			incomplete = append(incomplete, m)
 			delete(w.inbound, key)
 		}
 	}
-	if len(cut) == 0 {
+	if len(incomplete) == 0 {
 		return
 	}
 	w.todo = append(w.todo, func() {
-		for _, m := range cut {
-			m.cut(ucs.StatusConnReset, fmt.Errorf("%w: the peer left in the middle of the message: %w", ucs.ErrConnReset, err))
+		for _, m := range incomplete {
+			m.endIncomplete(ucs.StatusConnReset, fmt.Errorf("%w: the connection ended before the message was complete: %w", ucs.ErrConnReset, err))
 		}
 	})
 	w.engine.Raise()
 }
 
-// cut ends a message of which no more pieces come.
-func (m *message) cut(st ucs.Status, err error) {
+// endIncomplete fails the receive of a message of which no more fragments arrive, or removes the message.
+func (m *message) endIncomplete(st ucs.Status, err error) {
 	if m.recv != nil {
 		m.recv.end(st, err)
 		return
 	}
 	m.w.tags.Remove(&m.msg)
-	m.over = st
+	m.result = st
 	m.drop()
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// stream is the bytes that a peer sent to an EP and the receives that wait for them.
+// stream has the bytes that a peer has sent to the stream of an EP, or the receives that wait for bytes.
 type stream struct {
 	pieces []piece
 	first  *Request // receives, linked by queued
 	last   *Request
 }
 
-// streamRecv is what a receive of a stream needs.
+// streamRecv is the state of a receive of a stream.
 type streamRecv struct {
 	all bool // it completes only when the buffer is full
 }
@@ -28,12 +28,12 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	return e.start(r)
 }
 
-// StreamRecv receives bytes of the stream into buf: with all, as many as buf holds; else those that are there, but
-// at least one. Request.Count is how many. The receives of a stream complete in order. If the bytes are there, OnDone is
-// called before StreamRecv returns.
+// StreamRecv receives bytes of the stream into buf: with all, exactly len(buf); otherwise at least one.
+// Request.Count returns the number. The receives of a stream complete in order. If the bytes have arrived already, OnDone
+// is called before StreamRecv returns.
 func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
 	if e.state != epOpen {
-		return nil, e.refuse(opStreamRecv.name)
+		return nil, e.stateError(opStreamRecv.name)
 	}
 	r := &Request{w: e.w, ep: e, op: &opStreamRecv, buf: data.Bytes(buf), status: ucs.StatusInProgress}
 	r.stream.all = all
@@ -56,7 +56,7 @@ func (e *EP) StreamRecv(buf []byte, all bool, p *OpParams) (*Request, error) {
 		s.pieces = s.pieces[1:]
 	}
 	s.endPartial()
-	if r.onDone = p.onDone(); r.Done() && r.onDone != nil { // not before: it may receive more, or close the EP
+	if r.onDone = p.onDone(); r.Done() && r.onDone != nil { // last, because it may receive more, or close the EP
 		r.onDone(r.Err())
 	}
 	return r, nil
@@ -96,7 +96,7 @@ func (w *Worker) handleStream(a arrival) bool {
 	}
 	e := w.epOf(a, m.EP)
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	s := &e.stream
 	n := 0
@@ -104,20 +104,20 @@ func (w *Worker) handleStream(a arrival) bool {
 		n = s.write(m.Data)
 		s.endPartial()
 	}
-	if n == len(m.Data) || e.state >= epFailed { // a callback has closed it
+	if n == len(m.Data) || e.state >= epFailed { // a callback may have closed the EP
 		return true
 	}
 	s.pieces = append(s.pieces, w.hold(a, m.Data[n:]))
 	return true
 }
 
-// write gives bytes to the receives, and ends those that are full. It returns how many there was room for.
+// write copies bytes to the receives, and completes those that are full. It returns the number of bytes copied.
 func (s *stream) write(b []byte) (n int) {
 	for s.first != nil {
 		r := s.first
 		room := r.buf.Len() - r.off
 		k := min(room, len(b)-n)
-		_, _ = r.buf.Unpack(r.off, b[n:n+k]) // there is room
+		_, _ = r.buf.Unpack(r.off, b[n:n+k]) // cannot fail: k bytes fit
 		r.off += k
 		n += k
 		if r.off < r.buf.Len() {
@@ -129,7 +129,7 @@ func (s *stream) write(b []byte) (n int) {
 	return n
 }
 
-// endPartial ends the first receive if it has bytes and need not be full.
+// endPartial completes the first receive if it has bytes and was not posted with all.
 func (s *stream) endPartial() {
 	if r := s.first; r != nil && r.off > 0 && !r.stream.all {
 		s.shift()
@@ -145,7 +145,7 @@ func (s *stream) shift() {
 	r.queued = nil
 }
 
-// cancel removes a receive; false if it is not there.
+// cancel removes a receive; false if it is not queued.
 func (s *stream) cancel(r *Request) bool {
 	for at, before := s.first, (*Request)(nil); at != nil; before, at = at, at.queued {
 		if at != r {
@@ -165,7 +165,7 @@ func (s *stream) cancel(r *Request) bool {
 	return false
 }
 
-// drop releases the bytes that nobody received. The EP ends the receives.
+// drop releases unreceived bytes. The EP completes the receives.
 func (s *stream) drop() {
 	for i := range s.pieces {
 		s.pieces[i].release()

@@ -10,29 +10,29 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TagInfo describes a tagged message. UCX does not say which endpoint sent it.
+// TagInfo describes a tagged message. UCX does not identify the endpoint that sent it.
 type TagInfo struct {
-	Tag    uint64 // that the sender gave
-	Length int    // of the message in bytes, also if it is longer than the buffer
+	Tag    uint64 // the tag of the sender
+	Length int    // length of the message in bytes, also if the buffer is shorter
 }
 
-// TagSend sends a tagged message. buf belongs to the operation until that has completed, which is when the
-// transport has it: at once, with a nil Request, if it is small and there is room.
+// TagSend sends a tagged message. The caller must not modify buf until the operation has completed, which is when the
+// transport does not need it: at once, with a nil Request, if the message is small and the transport has room.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	return e.tagSend(tag, data.Bytes(buf), false, p)
 }
 
-// TagSendSync is TagSend of a message that completes when the peer has matched it with a receive.
+// TagSendSync is TagSend, but completes when the peer has matched the message with a receive.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	return e.tagSend(tag, data.Bytes(buf), true, p)
 }
 
-// TagSendData is TagSend of any data.
+// TagSendData is TagSend with Data.
 func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	return e.tagSend(tag, d.buffer, false, p)
 }
 
-// TagSendSyncData is TagSendSync of any data.
+// TagSendSyncData is TagSendSync with Data.
 func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	return e.tagSend(tag, d.buffer, true, p)
 }
@@ -51,11 +51,11 @@ func (e *EP) tagSend(tag uint64, buf data.Buffer, sync bool, p *OpParams) (*Requ
 		return nil, &ucs.OpError{TL: "ucx", Op: op.name, Err: err}
 	}
 	r := e.w.request(op, p.onDone())
-	r.buf, r.word = buf, tag
+	r.buf, r.arg = buf, tag
 	return e.start(r)
 }
 
-// useRndv reports whether a message of this length is sent by rendezvous.
+// useRndv reports whether a message is sent by rendezvous.
 func (w *Worker) useRndv(buf *data.Buffer) bool {
 	return w.cfg.RndvThresh >= 0 && buf.Len() > 0 && buf.Len() >= w.cfg.RndvThresh
 }
@@ -75,10 +75,10 @@ func init() {
 	opTagRndv.post = postTagRTS
 }
 
-// postTag sends a message in one piece.
+// postTag sends a message in one fragment.
 func postTag(r *Request) error {
 	p := r.ep.packet()
-	p.n0 = len(ucxwire.AppendEager(p.head[:0], ucxwire.Eager{Tag: r.word}))
+	p.n0 = len(ucxwire.AppendEager(p.head[:0], ucxwire.Eager{Tag: r.arg}))
 	p.buf, p.off, p.n = &r.buf, 0, r.buf.Len()
 	if err := r.ep.send(ucxwire.IDEager); err != nil {
 		return err
@@ -87,14 +87,14 @@ func postTag(r *Request) error {
 	return nil
 }
 
-// postTagFirst sends a message in several pieces.
+// postTagFirst sends a message in several fragments.
 func postTagFirst(r *Request) error {
 	if r.off == 0 {
 		if r.remote.msgID == 0 {
 			r.remote.msgID = r.w.nextMsgID()
 		}
 		p := r.ep.packet()
-		p.n0 = len(ucxwire.AppendEagerFirst(p.head[:0], ucxwire.EagerFirst{Tag: r.word, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID}))
+		p.n0 = len(ucxwire.AppendEagerFirst(p.head[:0], ucxwire.EagerFirst{Tag: r.arg, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID}))
 		if err := r.sendPiece(ucxwire.IDEagerFirst, p); err != nil {
 			return err
 		}
@@ -102,11 +102,11 @@ func postTagFirst(r *Request) error {
 	return r.postPieces(ucxwire.IDEagerMiddle, r.remote.msgID)
 }
 
-// postTagSync sends a message that is acknowledged when it is matched.
+// postTagSync sends a message that the peer acknowledges when it has matched it.
 func postTagSync(r *Request) error {
 	if r.buf.Len() == 0 {
 		p := r.ep.packet()
-		p.n0 = len(ucxwire.AppendSync(p.head[:0], ucxwire.Sync{Tag: r.word, EP: r.ep.remote, Req: r.name()}))
+		p.n0 = len(ucxwire.AppendSync(p.head[:0], ucxwire.Sync{Tag: r.arg, EP: r.ep.remote, Req: r.wireID()}))
 		err := r.ep.send(ucxwire.IDSync)
 		r.waits = err == nil
 		return err
@@ -115,7 +115,7 @@ func postTagSync(r *Request) error {
 		r.remote.msgID = r.w.nextMsgID()
 		p := r.ep.packet()
 		p.n0 = len(ucxwire.AppendSyncFirst(p.head[:0], ucxwire.SyncFirst{
-			Tag: r.word, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID, EP: r.ep.remote, Req: r.name()}))
+			Tag: r.arg, Total: uint64(r.buf.Len()), MsgID: r.remote.msgID, EP: r.ep.remote, Req: r.wireID()}))
 		if err := r.sendPiece(ucxwire.IDSyncFirst, p); err != nil {
 			r.remote.msgID = 0
 			return err
@@ -125,7 +125,7 @@ func postTagSync(r *Request) error {
 	return r.postPieces(ucxwire.IDEagerMiddle, r.remote.msgID)
 }
 
-// nextMsgID is the number of the next message in pieces, which is never 0.
+// nextMsgID returns the id of the next message in fragments. It is never 0.
 func (w *Worker) nextMsgID() uint64 {
 	if w.msgID++; w.msgID == 0 {
 		w.msgID++
@@ -133,7 +133,7 @@ func (w *Worker) nextMsgID() uint64 {
 	return w.msgID
 }
 
-// sendPiece sends as much as fits behind the header in p.
+// sendPiece sends as many bytes of the data as fit in p after its header.
 func (r *Request) sendPiece(id uint8, p *packet) error {
 	p.buf, p.off = &r.buf, r.off
 	p.n = min(r.buf.Len()-r.off, r.w.attr.AM.MaxBcopy-p.n0-len(p.tail)-p.n1)
@@ -144,7 +144,7 @@ func (r *Request) sendPiece(id uint8, p *packet) error {
 	return nil
 }
 
-// postPieces sends what is left of the data as fragments.
+// postPieces sends the remaining data as fragments.
 func (r *Request) postPieces(id uint8, name uint64) error {
 	for r.off < r.buf.Len() {
 		var head [ucxwire.FragmentLen]byte
@@ -165,7 +165,7 @@ func (r *Request) postPieces(id uint8, name uint64) error {
 	return nil
 }
 
-// handleSyncAck ends a send that the peer has matched.
+// handleSyncAck completes a synchronous send that the peer has matched.
 func (w *Worker) handleSyncAck(a arrival) bool {
 	m, ok := ucxwire.DecodeReply(a.data)
 	if !ok {
@@ -173,7 +173,7 @@ func (w *Worker) handleSyncAck(a arrival) bool {
 	}
 	r := w.requestOf(a, m.Req)
 	if r == nil || r.op != &opTagSync || !r.waits {
-		return w.late()
+		return w.countLate()
 	}
 	r.waits = false
 	if st := m.Status.Local(); st != ucs.StatusOK && r.comp.Status == ucs.StatusOK {
@@ -183,15 +183,15 @@ func (w *Worker) handleSyncAck(a arrival) bool {
 	return true
 }
 
-// TagRecv receives a message whose tag has the bits of tag where mask has ones, into buf, which belongs to the
-// operation until that has completed. A message that is longer fills buf, and the receive fails with
-// ErrTruncated. info, if it is not nil, is set before the request completes. A nil Request: the message was
-// there.
+// TagRecv receives a message whose tag equals tag in the bits of mask, into buf, which the caller must not use until the
+// operation has completed. A message that is longer fills buf, and the receive fails with
+// ErrTruncated. If info is not nil, it is set before the request completes. A nil Request means that the message had
+// arrived and was received.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	return w.tagRecv(data.Bytes(buf), tag, mask, info, p)
 }
 
-// TagRecvData is TagRecv into any place for data.
+// TagRecvData is TagRecv with Data.
 func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	return w.tagRecv(d.buffer, tag, mask, info, p)
 }
@@ -226,8 +226,8 @@ func (w *Worker) tagRecv(buf data.Buffer, tag, mask uint64, info *TagInfo, p *Op
 	return r, nil
 }
 
-// TagProbe looks for a message without a receive whose tag fits. With remove, the message is no longer matched with
-// receives: the caller receives it with Recv, or discards it with Release.
+// TagProbe looks for an unexpected message with a matching tag. With remove, the message is no longer matched with
+// receives: the caller must receive it with Recv, or discard it with Release.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	found := w.tags.Peek(tag, mask)
 	if found == nil {
@@ -262,44 +262,44 @@ func (t *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, r.Err()
 }
 
-// Release discards the message. The send of a sender that waits for it completes with ErrCanceled at the sender.
+// Release discards the message. A synchronous or rendezvous send fails at the sender with ErrCanceled.
 func (t *TagMessage) Release() { t.m.discard(ucs.StatusCanceled) }
 
-// message is a tagged message that arrives, or an active message that is fetched.
+// message is a tagged message that arrives, or an active message by rendezvous.
 type message struct {
 	w      *Worker
 	msg    match.Msg[*message]
 	total  int
 	got    int
-	name   uint64 // message id of pieces; 0: it came in one piece, or by rendezvous
+	msgID  uint64 // id of a message in fragments; 0 for one in one fragment, or by rendezvous
 	pieces []piece
 	recv   *Request
-	broken bool // the rest is discarded
+	broken bool // further fragments are discarded
 
-	ep   *EP    // of a sync or a rendezvous
-	req  uint64 // of the sender
-	rndv bool
-	sync bool
-	over ucs.Status // how the receive ends when all has arrived
+	ep     *EP    // sender of a synchronous message or a rendezvous
+	req    uint64 // id of the request of the sender
+	rndv   bool
+	sync   bool
+	result ucs.Status // status of the receive when everything has arrived
 }
 
 func (m *message) info() TagInfo { return TagInfo{Tag: m.msg.Tag, Length: m.total} }
 
-// arrive matches a message whose first piece is payload, or keeps it.
+// arrive matches a message whose first fragment is payload, or stores it as unexpected.
 func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool {
 	m.w, m.msg.Tag, m.msg.Owner = w, tag, m
 	inPieces := len(payload) < m.total && !m.rndv
-	key := pieceOf{a.conn, m.name}
-	if inPieces && (w.inbound[key] != nil || w.source(a.conn).cut >= maxInbound) {
+	key := pieceOf{a.conn, m.msgID}
+	if inPieces && (w.inbound[key] != nil || w.source(a.conn).incomplete >= maxInbound) {
 		return false
 	}
 	r := w.tags.Arrive(tag)
-	if r == nil && !w.mayHold(a) {
+	if r == nil && !w.canHold(a) {
 		return true
 	}
 	if inPieces {
 		w.inbound[key] = m
-		w.source(a.conn).cut++
+		w.source(a.conn).incomplete++
 	}
 	if r == nil {
 		m.keep(a, payload)
@@ -311,10 +311,10 @@ func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool 
 	return true
 }
 
-// maxInbound bounds how many messages in pieces of a connection are not whole.
+// maxInbound limits the incomplete messages of a connection.
 const maxInbound = 1024
 
-// receive ends a receive with a message that is whole.
+// receive completes a receive with a message in one fragment.
 func (r *Request) receive(tag uint64, b []byte) {
 	if r.info != nil {
 		*r.info = TagInfo{Tag: tag, Length: len(b)}
@@ -326,7 +326,7 @@ func (r *Request) receive(tag uint64, b []byte) {
 	r.end(st, err)
 }
 
-// receiveStatus is the status of a receive whose buffer refused bytes.
+// receiveStatus returns the status of a receive for the error of its buffer.
 func receiveStatus(err error) ucs.Status {
 	if errors.Is(err, ucs.ErrTruncated) {
 		return ucs.StatusTruncated
@@ -334,7 +334,7 @@ func receiveStatus(err error) ucs.Status {
 	return ucs.StatusIOError
 }
 
-// keep holds a piece, or the announcement of a rendezvous, until there is a receive.
+// keep holds a fragment, or the RTS of a rendezvous, until there is a receive.
 func (m *message) keep(a arrival, payload []byte) {
 	m.pieces = append(m.pieces, m.w.hold(a, payload))
 	m.got += len(payload)
@@ -347,7 +347,7 @@ func (m *message) match(r *Request) {
 		*r.info = m.info()
 	}
 	if m.broken {
-		r.end(m.over, nil)
+		r.end(m.result, nil)
 		return
 	}
 	if m.sync {
@@ -369,7 +369,7 @@ func (m *message) match(r *Request) {
 	}
 }
 
-// write stores the next piece; the last one ends the receive.
+// write stores the next fragment; the last one completes the receive.
 func (m *message) write(b []byte) {
 	if m.recv == nil || m.recv.status != ucs.StatusInProgress {
 		return
@@ -378,11 +378,11 @@ func (m *message) write(b []byte) {
 	if len(b) > 0 && !m.broken {
 		n, err := r.buf.Unpack(m.got, b)
 		if r.off += n; err != nil {
-			m.broken, m.over, r.detail = true, receiveStatus(err), err
+			m.broken, m.result, r.detail = true, receiveStatus(err), err
 		}
 	}
 	if m.got += len(b); m.got >= m.total {
-		r.end(m.over, r.detail)
+		r.end(m.result, r.detail)
 	}
 }
 
@@ -393,13 +393,13 @@ func (m *message) releasePieces() {
 	m.pieces = nil
 }
 
-// drop forgets a message without a receive.
+// drop releases a message without a receive.
 func (m *message) drop() {
 	m.releasePieces()
 	m.broken = true
 }
 
-// discard drops a message, although pieces of it may still arrive, and notifies a sender that waits.
+// discard drops a message, of which fragments may still arrive, and sends the status to a sender that waits.
 func (m *message) discard(st ucs.Status) {
 	m.drop()
 	switch {
@@ -411,8 +411,8 @@ func (m *message) discard(st ucs.Status) {
 	}
 }
 
-// late counts a message that names an EP or a request which is not there any more, or never was.
-func (w *Worker) late() bool {
+// countLate counts a message with the id of an EP or a request that does not exist, perhaps because it was closed.
+func (w *Worker) countLate() bool {
 	w.stats.Late++
 	return true
 }
@@ -426,7 +426,7 @@ func (w *Worker) handleEager(a arrival) bool {
 		r.Owner.receive(e.Tag, e.Data)
 		return true
 	}
-	if !w.mayHold(a) {
+	if !w.canHold(a) {
 		return true
 	}
 	m := &message{w: w, total: len(e.Data)}
@@ -441,7 +441,7 @@ func (w *Worker) handleEagerFirst(a arrival) bool {
 	if !ok || e.Total > maxMessage {
 		return false
 	}
-	return w.arrive(a, &message{total: int(e.Total), name: e.MsgID}, e.Tag, e.Data)
+	return w.arrive(a, &message{total: int(e.Total), msgID: e.MsgID}, e.Tag, e.Data)
 }
 
 // maxMessage is the longest message in bytes; lengths above it are malformed.
@@ -454,7 +454,7 @@ func (w *Worker) handleSync(a arrival) bool {
 	}
 	ep := w.epOf(a, e.EP)
 	if ep == nil {
-		return w.late()
+		return w.countLate()
 	}
 	return w.arrive(a, &message{total: len(e.Data), ep: ep, req: e.Req, sync: true}, e.Tag, e.Data)
 }
@@ -466,12 +466,12 @@ func (w *Worker) handleSyncFirst(a arrival) bool {
 	}
 	ep := w.epOf(a, e.EP)
 	if ep == nil {
-		return w.late()
+		return w.countLate()
 	}
-	return w.arrive(a, &message{total: int(e.Total), name: e.MsgID, ep: ep, req: e.Req, sync: true}, e.Tag, e.Data)
+	return w.arrive(a, &message{total: int(e.Total), msgID: e.MsgID, ep: ep, req: e.Req, sync: true}, e.Tag, e.Data)
 }
 
-// handleEagerMiddle adds a piece to a message. Those of a message come in order.
+// handleEagerMiddle adds a fragment to a message. The fragments of a message arrive in order.
 func (w *Worker) handleEagerMiddle(a arrival) bool {
 	f, ok := ucxwire.DecodeFragment(a.data)
 	key := pieceOf{a.conn, f.Name}
@@ -481,7 +481,7 @@ func (w *Worker) handleEagerMiddle(a arrival) bool {
 	}
 	if m.got+len(f.Data) == m.total {
 		delete(w.inbound, key)
-		w.source(a.conn).cut--
+		w.source(a.conn).incomplete--
 	}
 	switch {
 	case m.recv != nil:
@@ -494,14 +494,14 @@ func (w *Worker) handleEagerMiddle(a arrival) bool {
 	return true
 }
 
-// fetch asks the sender of a rendezvous for the data.
+// fetch requests the data of a rendezvous from the sender.
 func (m *message) fetch() {
 	r := m.recv
 	if m.ep.state >= epFailed {
 		r.end(m.ep.cause, m.ep.err)
 		return
 	}
-	if r.buf.Len() < m.total && !r.buf.Generic() { // UCX's sender has no error for this
+	if r.buf.Len() < m.total && !r.buf.Generic() { // UCX's sender cannot report truncation
 		m.ep.reply(ucxwire.IDATS, replyBytes(ucxwire.Reply{Req: m.req}))
 		r.end(ucs.StatusTruncated, fmt.Errorf("%w: %d bytes into %d", ucs.ErrTruncated, m.total, r.buf.Len()))
 		return
@@ -512,10 +512,11 @@ func (m *message) fetch() {
 		return
 	}
 	m.w.rndv[m] = struct{}{}
-	m.ep.reply(ucxwire.IDRTR, ucxwire.AppendRTR(nil, &ucxwire.RTR{Sender: m.req, Receiver: r.name(), Size: uint64(m.total)}))
+	m.ep.reply(ucxwire.IDRTR, ucxwire.AppendRTR(nil, &ucxwire.RTR{Sender: m.req, Receiver: r.wireID(), Size: uint64(m.total)}))
 }
 
-// dropMessages ends receives from an EP that is closed or failed, and forgets messages that it would have to fetch.
+// dropMessages fails receives of rendezvous from an EP that was closed or has failed, and drops unexpected rendezvous from
+// it.
 func (w *Worker) dropMessages(e *EP) {
 	st := e.cause
 	if st == ucs.StatusOK {

@@ -11,70 +11,73 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// peer is a worker of UCX. Its n-th endpoint to this worker is matched with the n-th EP to it.
+// peer is a worker of UCX. The n-th endpoint of the peer to this worker is connected to the n-th EP of this worker to the
+// peer.
 type peer struct {
 	uuid uint64
 	eps  map[uint16]*EP
 	next uint16
-	// ifaces are where it listens, by the address that the program has; nil: none.
+	// ifaces are the addresses at which the peer listens, from the address that the program has; nil if it has none.
 	ifaces []netip.AddrPort
-	// named: the program has its address. The record is kept then: UCX never counts its endpoints to a worker anew.
-	named bool
-	// back is an EP on a connection of its own to the peer, which was made for replies; there is one at a time. backOver is the
-	// connection of the last one that was closed.
-	back     *EP
-	backOver *ucxtcp.Conn
+	// hasAddr means that the program has the address of the peer. Then the record remains without EPs, because UCX never
+	// restarts the numbers of its endpoints to a worker.
+	hasAddr bool
+	// replyEP is an EP for replies, with a separate connection to the peer; there is at most one. lastReplyConn is the
+	// connection of the previous one, which was closed.
+	replyEP       *EP
+	lastReplyConn *ucxtcp.Conn
 }
 
-// maxReplies is how many messages of EPs that were made for replies may wait.
-const maxReplies = 64
+// maxReplyEPControl limits the queued messages of EPs that were created for replies.
+const maxReplyEPControl = 64
 
-// mayAccept reports whether a connection may get one more EP that a peer makes and that the program has not admitted. Such
-// an EP makes its connection exempt from the transport's limits.
-func (w *Worker) mayAccept(c *ucxtcp.Conn) bool {
-	return w.byPeers < w.cfg.MaxPeerEPs && w.bySource[c.Network()] < w.cfg.MaxPeerEPsPerSource
+// canAccept reports whether a peer may create one more EP that the program has not admitted. The connection of such an EP
+// is exempt from the transport's limits.
+func (w *Worker) canAccept(c *ucxtcp.Conn) bool {
+	return w.peerEPs < w.cfg.MaxPeerEPs && w.peerEPsBySource[c.Network()] < w.cfg.MaxPeerEPsPerSource
 }
 
-// count has the EP count as one that a peer made.
-func (e *EP) count(source netip.Prefix) {
+// countPeerEP counts the EP as one that a peer created.
+func (e *EP) countPeerEP(source netip.Prefix) {
 	e.source = source
-	e.w.byPeers++
-	e.w.bySource[source]++
+	e.w.peerEPs++
+	e.w.peerEPsBySource[source]++
 }
 
-// Admit says that the program accepts the peer of an EP that the peer has made: the EP no longer counts to
-// Config.MaxPeerEPs and MaxPeerEPsPerSource. A program admits peers that have shown who they are, as UCX's protocol does not.
-// NewEP does it too. It does nothing for EPs that do not count.
-func (e *EP) Admit() { e.uncount() }
+// Admit excludes an EP that a peer has created from the limits Config.MaxPeerEPs and MaxPeerEPsPerSource. A program should
+// call it only for peers that it has authenticated, because UCX's protocol does not. NewEP does the same. Admit has no
+// effect on other EPs.
+func (e *EP) Admit() { e.uncountPeerEP() }
 
-// uncount ends that the EP counts as one that a peer made.
-func (e *EP) uncount() {
+// uncountPeerEP reverts countPeerEP.
+func (e *EP) uncountPeerEP() {
 	if !e.source.IsValid() {
 		return
 	}
 	w := e.w
-	w.byPeers--
-	if w.bySource[e.source]--; w.bySource[e.source] == 0 {
-		delete(w.bySource, e.source)
+	w.peerEPs--
+	if w.peerEPsBySource[e.source]--; w.peerEPsBySource[e.source] == 0 {
+		delete(w.peerEPsBySource, e.source)
 	}
 	e.source = netip.Prefix{}
 }
 
-// of reports whether a connection is from the peer of the EP, as far as UCX's protocol identifies peers. Ids of EPs
+// isFrom reports whether a connection is from the peer of the EP, as far as UCX's protocol identifies peers. Ids of EPs
 // and operations in messages of other connections are ignored.
-func (e *EP) of(c *ucxtcp.Conn) bool {
+func (e *EP) isFrom(c *ucxtcp.Conn) bool {
 	return c == e.lane.Conn() || c.Peer() == e.lane.Peer() || e.peer != nil && slices.Contains(e.peer.ifaces, c.Peer())
 }
 
-// epOf is the EP that a message names; nil if there is none with the peer that sent the message.
+// epOf returns the EP with the id in a message; nil if there is no such EP to the peer that sent the message.
 func (w *Worker) epOf(a arrival, id uint64) *EP {
-	if e := w.eps.Find(id); e != nil && e.of(a.conn) {
+	if e := w.eps.Find(id); e != nil && e.isFrom(a.conn) {
 		return e
 	}
 	return nil
 }
 
-// requestOf is the operation that a message names; nil if there is none with the peer that sent the message.
+// requestOf returns the operation with the id in a message; nil if there is no such operation with the peer that sent the
+// message.
 func (w *Worker) requestOf(a arrival, id uint64) *Request {
 	r := w.reqs.Find(id)
 	if r == nil {
@@ -84,7 +87,7 @@ func (w *Worker) requestOf(a arrival, id uint64) *Request {
 	if e == nil && r.msg != nil { // a receive
 		e = r.msg.ep
 	}
-	if e == nil || !e.of(a.conn) {
+	if e == nil || !e.isFrom(a.conn) {
 		return nil
 	}
 	return r
@@ -99,7 +102,7 @@ func (w *Worker) peerOf(uuid uint64) *peer {
 	return p
 }
 
-// add enters an EP and returns its number.
+// add adds an EP and returns its number.
 func (p *peer) add(e *EP) uint16 {
 	for p.eps[p.next] != nil || p.next == ucxwire.NoConnSN {
 		p.next++
@@ -110,7 +113,8 @@ func (p *peer) add(e *EP) uint16 {
 	return sn
 }
 
-// unadopted is the first EP that the peer made from one of the interfaces and that is not adopted; nil: there is none.
+// unadopted returns the first EP that the peer created from one of the interfaces and that is not adopted; nil if there is
+// none.
 func (p *peer) unadopted(from []netip.AddrPort) *EP {
 	var first *EP
 	for _, e := range p.eps {
@@ -121,9 +125,9 @@ func (p *peer) unadopted(from []netip.AddrPort) *EP {
 	return first
 }
 
-// dropPeer forgets a peer without EPs, unless the program named it.
+// dropPeer removes a peer without EPs, unless the program has its address.
 func (w *Worker) dropPeer(p *peer) {
-	if len(p.eps) == 0 && !p.named {
+	if len(p.eps) == 0 && !p.hasAddr {
 		delete(w.peers, p.uuid)
 	}
 }
@@ -136,12 +140,12 @@ func (w *Worker) dropEP(e *EP) {
 	}
 }
 
-// request asks the peer for its endpoint, once.
-func (e *EP) request() {
-	if e.requested || e.peer == nil {
+// requestRemote requests the id of the peer's endpoint, once.
+func (e *EP) requestRemote() {
+	if e.wireupSent || e.peer == nil {
 		return
 	}
-	e.requested = true
+	e.wireupSent = true
 	e.sendWireup(ucxwire.WireupRequest, e.w.address())
 }
 
@@ -157,8 +161,8 @@ func (e *EP) connSN() uint16 {
 	return e.sn
 }
 
-// bareAddress is the address of the worker without devices.
-func (w *Worker) bareAddress() ucxwire.Address {
+// addressWithoutDevices returns the address of the worker without devices.
+func (w *Worker) addressWithoutDevices() ucxwire.Address {
 	return ucxwire.Address{Version: 1, Release: ucxwire.NoRelease, HasUUID: true, UUID: w.uuid}
 }
 
@@ -173,21 +177,21 @@ func (w *Worker) handleWireup(a arrival) bool {
 	case ucxwire.WireupPreRequest:
 		e := w.epOf(a, m.DstEP)
 		if e == nil || e.sock == nil {
-			return w.late()
+			return w.countLate()
 		}
-		if e.mayAnswer() {
+		if e.canReply() {
 			e.sendWireup(ucxwire.WireupRequest, e.sockAddress())
 		}
 	case ucxwire.WireupReply, ucxwire.WireupReplyReconfig:
 		e := w.epOf(a, m.DstEP)
 		if e == nil {
-			return w.late()
+			return w.countLate()
 		}
 		if m.SrcEP == 0 || !e.setRemote(m.SrcEP) {
 			return false
 		}
-		if (e.sock != nil || m.Type == ucxwire.WireupReplyReconfig) && e.mayAnswer() {
-			e.sendWireup(ucxwire.WireupAck, w.bareAddress())
+		if (e.sock != nil || m.Type == ucxwire.WireupReplyReconfig) && e.canReply() {
+			e.sendWireup(ucxwire.WireupAck, w.addressWithoutDevices())
 		}
 		e.sendQueued()
 	case ucxwire.WireupEPCheck:
@@ -200,7 +204,7 @@ func (w *Worker) handleWireup(a arrival) bool {
 	return true
 }
 
-// setRemote learns the id of the peer's endpoint; false if it has another one already.
+// setRemote sets the id of the peer's endpoint; false if the EP already has another one.
 func (e *EP) setRemote(id uint64) bool {
 	if e.remote != 0 {
 		return e.remote == id
@@ -218,10 +222,10 @@ func (w *Worker) wireupRequest(a arrival, m *ucxwire.WireupMsg) bool {
 	}
 	e := w.epOf(a, m.DstEP)
 	if m.DstEP == 0 {
-		e = w.requested(a, m)
+		e = w.epForRequest(a, m)
 	}
 	if e == nil {
-		return w.late()
+		return w.countLate()
 	}
 	if e.errMode != m.ErrMode {
 		e.failLater(fmt.Errorf("%w: the peer's endpoint has another error mode", ucs.ErrRejected))
@@ -230,25 +234,25 @@ func (w *Worker) wireupRequest(a arrival, m *ucxwire.WireupMsg) bool {
 	if !e.setRemote(m.SrcEP) {
 		return false
 	}
-	address := w.bareAddress()
+	address := w.addressWithoutDevices()
 	if e.sock != nil {
 		address = e.sockAddress()
 	}
-	if e.mayAnswer() {
+	if e.canReply() {
 		e.sendWireup(ucxwire.WireupReply, address)
 	}
 	return true
 }
 
-// requested is the EP that a request without a target is for: the one with the same number, else one on the connection
-// that brought the request.
-func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
+// epForRequest returns the EP for a request without a target: the EP with the same number, the EP that uses the connection
+// of the request, or a new one.
+func (w *Worker) epForRequest(a arrival, m *ucxwire.WireupMsg) *EP {
 	if m.Address.UUID == w.uuid || m.ConnSN == ucxwire.NoConnSN {
 		return nil
 	}
 	p := w.peerOf(m.Address.UUID)
 	if e := p.eps[m.ConnSN]; e != nil {
-		if !e.of(a.conn) {
+		if !e.isFrom(a.conn) {
 			return nil
 		}
 		return e
@@ -257,35 +261,35 @@ func (w *Worker) requested(a arrival, m *ucxwire.WireupMsg) *EP {
 		return e
 	}
 	defer w.dropPeer(p)
-	if !w.mayAccept(a.conn) {
+	if !w.canAccept(a.conn) {
 		w.refuse(a, m)
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)
-	if err != nil && slices.Contains(p.ifaces, a.conn.Peer()) { // an EP of this side was closed on it
+	if err != nil && slices.Contains(p.ifaces, a.conn.Peer()) { // an EP that used the connection was closed
 		lane, err = w.dialBack(a.conn.Peer(), &m.Address)
 	}
 	if err != nil {
-		w.unanswered(a, err)
+		w.endUnreplied(a, err)
 		return nil
 	}
 	e := w.newEP(lane)
-	e.peer, e.sn, e.errMode, e.requested, e.form = p, m.ConnSN, m.ErrMode, true, formOf(&m.Address)
+	e.peer, e.sn, e.errMode, e.wireupSent, e.form = p, m.ConnSN, m.ErrMode, true, formOf(&m.Address)
 	p.eps[e.sn] = e
-	e.count(a.conn.Network())
+	e.countPeerEP(a.conn.Network())
 	return e
 }
 
-// peerFinished is called by the transport when the peer sends no more on the connection of an EP: perhaps it has closed its
-// endpoint.
+// peerFinished is called by the transport when the peer has shut down its side of the connection of an EP, perhaps because
+// it has closed its endpoint. It sends a check: if the endpoint does not exist, the peer replies with WireupEPRemoved.
 func (w *Worker) peerFinished(c *ucxtcp.Conn) {
 	if e := w.lanes[c.EP()]; e != nil && e.hasChecks() {
 		e.check()
 	}
 }
 
-// checkEP replies to a check of an endpoint that is not there: on an EP to the peer that checks, or on one that is made for the
-// reply. If there is none, the peer learns of it from the end of the connection.
+// checkEP replies to a check of an EP that does not exist, over an open EP to the peer, or over an EP that is created for the
+// reply. If neither is possible, the connection ends, which the peer detects.
 func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	w.stats.Checks++
 	if w.eps.Find(m.DstEP) != nil {
@@ -294,9 +298,9 @@ func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	e := w.openEP(a, m.Address.UUID)
 	made := e == nil
 	if made {
-		e = w.replyEP(a, m)
+		e = w.epForReply(a, m)
 	}
-	if e == nil || !e.mayAnswer() {
+	if e == nil || !e.canReply() {
 		return
 	}
 	e.sendRemoved(m)
@@ -306,36 +310,36 @@ func (w *Worker) checkEP(a arrival, m *ucxwire.WireupMsg) {
 	}
 }
 
-// sendRemoved replies to the sender of a message that there is no endpoint for its endpoint, which fails.
+// sendRemoved replies to a message that its sender's endpoint has no endpoint here. The sender's endpoint fails.
 func (e *EP) sendRemoved(m *ucxwire.WireupMsg) {
 	e.reply(ucxwire.IDWireup, ucxwire.AppendWireup(nil, &ucxwire.WireupMsg{
-		Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, SrcEP: e.id, DstEP: m.SrcEP, Address: e.w.bareAddress()}))
+		Type: ucxwire.WireupEPRemoved, ErrMode: m.ErrMode, ConnSN: m.ConnSN, SrcEP: e.id, DstEP: m.SrcEP, Address: e.w.addressWithoutDevices()}))
 }
 
 var errTooManyEPs = fmt.Errorf("%w: too many endpoints of peers (MaxPeerEPs, MaxPeerEPsPerSource)", ucs.ErrRejected)
 
-// refuse rejects a request for an endpoint, or a check, of a peer that has too many: the endpoint of the peer fails. Without an EP
-// for the reply, the connection of the message ends.
+// refuse rejects a request for an endpoint, or a check, from a peer that has too many endpoints. The endpoint of the peer fails.
+// If there is no EP for the reply, refuse breaks the connection of the message.
 func (w *Worker) refuse(a arrival, m *ucxwire.WireupMsg) {
 	e := w.openEP(a, m.Address.UUID)
 	if e == nil {
-		w.unanswered(a, errTooManyEPs)
+		w.endUnreplied(a, errTooManyEPs)
 		return
 	}
 	w.stats.Refused++
-	if e.mayAnswer() {
+	if e.canReply() {
 		e.sendRemoved(m)
 	}
 }
 
-// openEP is an EP to the peer that sent the message; nil if none is open.
+// openEP returns an open EP to the peer that sent the message; nil if there is none.
 func (w *Worker) openEP(a arrival, uuid uint64) *EP {
 	if e := w.lanes[a.conn.EP()]; e != nil && e.state == epOpen {
 		return e
 	}
 	if p := w.peers[uuid]; p != nil {
 		for _, e := range p.eps {
-			if e.state == epOpen && e.of(a.conn) {
+			if e.state == epOpen && e.isFrom(a.conn) {
 				return e
 			}
 		}
@@ -343,48 +347,49 @@ func (w *Worker) openEP(a arrival, uuid uint64) *EP {
 	return nil
 }
 
-// replyEP is an EP for one reply to a message: on the connection that brought it, or, if an EP of this side was closed on that, on
-// another connection to the peer if the program has its address. nil: there is none. The caller closes the EP.
-func (w *Worker) replyEP(a arrival, m *ucxwire.WireupMsg) *EP {
+// epForReply returns an EP for one reply to a message: on the connection of the message, or, if an EP that used this
+// connection was closed, on another connection to the peer if the program has its address. It returns nil if neither is
+// possible. The caller closes the EP.
+func (w *Worker) epForReply(a arrival, m *ucxwire.WireupMsg) *EP {
 	p := w.peers[m.Address.UUID]
 	if p != nil && !slices.Contains(p.ifaces, a.conn.Peer()) {
 		p = nil
 	}
-	if p != nil && p.back != nil && len(p.back.control) < maxReplies {
-		return p.back
+	if p != nil && p.replyEP != nil && len(p.replyEP.control) < maxReplyEPControl {
+		return p.replyEP
 	}
-	if !w.mayAccept(a.conn) {
-		w.unanswered(a, errTooManyEPs)
+	if !w.canAccept(a.conn) {
+		w.endUnreplied(a, errTooManyEPs)
 		return nil
 	}
 	lane, err := w.tcp.Accept(a.conn)
-	back := err != nil && p != nil && p.back == nil && (p.backOver == nil || p.backOver.Ended())
+	back := err != nil && p != nil && p.replyEP == nil && (p.lastReplyConn == nil || p.lastReplyConn.Ended())
 	if back {
 		lane, err = w.dialBack(a.conn.Peer(), &m.Address)
 	}
 	if err != nil {
-		w.unanswered(a, err)
+		w.endUnreplied(a, err)
 		return nil
 	}
 	e := w.newEP(lane)
 	e.errMode = ucxwire.ErrModePeer
-	e.count(a.conn.Network())
+	e.countPeerEP(a.conn.Network())
 	if back {
-		p.back, p.backOver, e.backTo = e, nil, p
+		p.replyEP, p.lastReplyConn, e.repliesTo = e, nil, p
 	}
 	return e
 }
 
-// unanswered ends the connection of a message that gets no reply, unless an EP of this side uses it: the peer would wait for
-// ever.
-func (w *Worker) unanswered(a arrival, why error) {
+// endUnreplied ends the connection of a message to which no reply is possible, unless an EP uses the connection. Otherwise
+// the peer would wait for ever.
+func (w *Worker) endUnreplied(a arrival, why error) {
 	w.stats.Refused++
 	if a.conn.EP() == nil {
 		a.conn.End(why)
 	}
 }
 
-// dialBack connects to the interface of an address that listens at the given place.
+// dialBack connects to the interface of a that listens at to.
 func (w *Worker) dialBack(to netip.AddrPort, a *ucxwire.Address) (*ucxtcp.EP, error) {
 	for _, d := range a.Devices {
 		for _, i := range d.Ifaces {

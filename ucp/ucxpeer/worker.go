@@ -21,21 +21,21 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// Worker exchanges messages with workers of UCX. One goroutine at a time owns it; only Signal, and Close while
-// the owner waits, are for any goroutine.
+// Worker exchanges messages with workers of UCX. One goroutine at a time owns it. Any goroutine may call Signal, and
+// Close while the owner waits.
 type Worker struct {
-	cfg      Config
-	uuid     uint64
-	md       uct.MD
-	tcp      *ucxtcp.Iface
-	iface    engine.Iface // tcp
-	attr     *uct.IfaceAttr
-	zcopyMin int // bytes from which on data are not copied
-	engine   engine.Engine
-	out      packet
-	idle     *Request      // see recycle
-	eager    ActiveMessage // that a handler has
-	closed   bool
+	cfg         Config
+	uuid        uint64
+	md          uct.MD
+	tcp         *ucxtcp.Iface
+	iface       engine.Iface // tcp
+	attr        *uct.IfaceAttr
+	zcopyMin    int // smallest length in bytes that is sent by zcopy
+	engine      engine.Engine
+	out         packet
+	freeRequest *Request      // see recycle
+	eagerMsg    ActiveMessage // the message of the running handler
+	closed      bool
 
 	eps   handle.Table[*EP]
 	reqs  handle.Table[*Request]
@@ -43,21 +43,21 @@ type Worker struct {
 	peers map[uint64]*peer
 	msgID uint64
 
-	byPeers  int // EPs that peers made,
-	bySource map[netip.Prefix]int
+	peerEPs         int // EPs that peers made,
+	peerEPsBySource map[netip.Prefix]int
 
-	tags     match.Table[*Request, *message]
-	inbound  map[pieceOf]*message // tagged messages of which pieces are missing
-	sources  map[*ucxtcp.Conn]*source
-	held     int  // bytes that all sources hold, also of those that have ended
-	tooMuch  bool // held is above the limit
-	rndv     map[*message]struct{}
-	handlers map[uint16]ActiveHandler
-	windows  []*Mem
-	onError  func(*EP, error)
+	tags      match.Table[*Request, *message]
+	inbound   map[pieceOf]*message // tagged messages of which fragments are missing
+	sources   map[*ucxtcp.Conn]*source
+	held      int  // bytes that all sources hold, including sources that have ended
+	overLimit bool // held is above the limit
+	rndv      map[*message]struct{}
+	handlers  map[uint16]ActiveHandler
+	windows   []*Mem
+	onError   func(*EP, error)
 
-	todo   []func() // outside of callbacks of the transport
-	posted struct { // by other goroutines
+	todo   []func() // functions to run outside of callbacks of the transport
+	posted struct { // functions from other goroutines
 		sync.Mutex
 		calls  []func()
 		closed bool
@@ -69,29 +69,29 @@ type Worker struct {
 
 var tcpSum = ucxwire.TransportSum("tcp")
 
-// Stats counts what happened to a worker.
+// Stats are the counters of a worker.
 type Stats struct {
 	Malformed uint64 // messages for which a connection was broken or an EP failed
-	Late      uint64 // messages that name an EP or a request that is not there, such as one that was closed
+	Late      uint64 // messages with the id of an EP or a request that does not exist, for example one that was closed
 	Unhandled uint64 // active messages without a handler
-	Refused   uint64 // endpoints of peers that were not made
+	Refused   uint64 // endpoints of peers that were rejected
 	Checks    uint64 // checks of endpoints that peers have sent
-	Paused    uint64 // times that a connection was not read because messages had no receive
+	Paused    uint64 // times that the worker stopped reading a connection because of unexpected messages
 	Overflows uint64 // connections that were broken because of Config.MaxHeldTotal
 }
 
-// NewWorker opens the transport on a device and makes a worker. Errors: ErrInvalidParam, also if there is no such
-// device, and those of sockets.
+// NewWorker opens the transport on a device and returns a worker. Errors: ErrInvalidParam, also if the device does not
+// exist, and those of sockets.
 func NewWorker(cfg Config) (_ *Worker, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, lanes: map[uct.EP]*EP{}, peers: map[uint64]*peer{}, bySource: map[netip.Prefix]int{}, inbound: map[pieceOf]*message{}, sources: map[*ucxtcp.Conn]*source{},
+		cfg: cfg, lanes: map[uct.EP]*EP{}, peers: map[uint64]*peer{}, peerEPsBySource: map[netip.Prefix]int{}, inbound: map[pieceOf]*message{}, sources: map[*ucxtcp.Conn]*source{},
 		rndv: map[*message]struct{}{}, handlers: map[uint16]ActiveHandler{}, listeners: map[*Listener]struct{}{}, socks: map[*sock]struct{}{},
 	}
-	w.uuid, w.msgID = randomWord(), randomWord()
+	w.uuid, w.msgID = randomUint64(), randomUint64()
 	w.tags.Init()
 	w.engine.Init(w, cfg.SpinPolls, false)
 	var undo cleanup.Stack
@@ -116,7 +116,7 @@ func NewWorker(cfg Config) (_ *Worker, err error) {
 	return w, nil
 }
 
-func randomWord() uint64 {
+func randomUint64() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:])
@@ -125,7 +125,7 @@ func randomWord() uint64 {
 func (w *Worker) useIface(u uct.Iface) error {
 	w.tcp, w.attr = u.(*ucxtcp.Iface), u.Attr()
 	w.zcopyMin = w.attr.AM.MaxBcopy
-	w.tcp.OnLeave(w.connLeft)
+	w.tcp.OnLeave(w.connEnded)
 	w.tcp.OnFin(w.peerFinished)
 	w.engine.Add(&w.iface, u)
 	for id, f := range w.arrivalHandlers() {
@@ -144,8 +144,8 @@ func (w *Worker) useIface(u uct.Iface) error {
 	return nil
 }
 
-// arrivalHandlers are the handlers of UCP's active messages; false: the message is malformed, and its connection
-// is broken.
+// arrivalHandlers returns the handlers of UCP's active messages. A handler returns false for a malformed message; then its
+// connection is broken.
 func (w *Worker) arrivalHandlers() map[uint8]func(arrival) bool {
 	return map[uint8]func(arrival) bool{
 		ucxwire.IDWireup:      w.handleWireup,
@@ -175,16 +175,16 @@ func (w *Worker) arrivalHandlers() map[uint8]func(arrival) bool {
 	}
 }
 
-// Address is the address of the worker, which a program with UCX passes to ucp_ep_create.
+// Address returns the address of the worker, which a program with UCX passes to ucp_ep_create.
 func (w *Worker) Address() []byte {
 	a := w.address()
 	return ucxwire.AppendAddress(nil, &a, ucxwire.Layout{})
 }
 
-// address is the address of the worker without endpoints. UCX aborts if the address in a request for an endpoint has other
-// attributes than the one that the endpoint was made with.
+// address returns the address of the worker without endpoints. UCX aborts if the address in a wireup request has other
+// attributes than the address with which the endpoint was created.
 func (w *Worker) address() ucxwire.Address {
-	a := w.bareAddress()
+	a := w.addressWithoutDevices()
 	a.Devices = []ucxwire.Device{{
 		SysDev: ucxwire.NoSysDev, Addr: w.tcp.DeviceAddr(nil),
 		Ifaces: []ucxwire.Iface{{Transport: tcpSum, Attr: ucxwire.TCPAttr, Addr: w.tcp.IfaceAddr(nil)}},
@@ -196,12 +196,12 @@ func (w *Worker) address() ucxwire.Address {
 	return a
 }
 
-// Progress completes operations and delivers what arrived. It returns how much happened; 0 means idle. It does
+// Progress completes operations and delivers messages. It returns the number of events; 0 means idle. It does
 // not block. Callbacks that it runs must not call it.
 func (w *Worker) Progress() int { return w.engine.Progress() }
 
-// Until makes progress until done reports true. It spins, yields and then sleeps. If ctx ends first, its error is
-// returned; an error that wraps ErrClosed if the worker is closed meanwhile.
+// Until makes progress until done returns true. It spins, yields and then sleeps. If ctx is done first, it returns the
+// error of ctx. If the worker is closed first, it returns an error that wraps ErrClosed.
 func (w *Worker) Until(ctx context.Context, done func() bool) error {
 	if err := w.engine.Turn.Take(); err != nil {
 		return err
@@ -220,11 +220,11 @@ func (w *Worker) Serve(ctx context.Context) error {
 // Stats returns the counters.
 func (w *Worker) Stats() Stats { return w.stats }
 
-// Signal wakes the goroutine that waits in a method of the worker. Any goroutine.
+// Signal wakes the goroutine that waits in a method of the worker. Any goroutine may call it.
 func (w *Worker) Signal() { w.engine.Signal() }
 
-// OnError sets a function that is called once for each EP that fails, from Progress. Without one, failures show
-// in operations and EP.Err.
+// OnError sets a function that is called, from Progress, once for each EP that fails. Without it, only operations and
+// EP.Err report failures.
 func (w *Worker) OnError(f func(e *EP, err error)) { w.onError = f }
 
 // Work implements engine.Owner.
@@ -248,7 +248,7 @@ func (w *Worker) Work() int {
 	return n
 }
 
-// call has the owner's goroutine call f. Any goroutine. false: the worker is closed.
+// call runs f in the goroutine that owns the worker. Any goroutine may call it. It returns false if the worker is closed.
 func (w *Worker) call(f func()) bool {
 	w.posted.Lock()
 	closed := w.posted.closed
@@ -277,14 +277,14 @@ func (w *Worker) laneFailed(lane uct.EP, err error) {
 			return
 		}
 		if e.sock != nil && errors.Is(err, ucs.ErrConnReset) && !errors.Is(err, unix.ECONNRESET) {
-			err = ucs.ErrPeerClosed // endpoint connections have no other end, and may end before the manager's socket
+			err = ucs.ErrPeerClosed // a graceful close ends the data connection too, perhaps before the socket of the connection manager
 		}
 		e.fail(statusOf(err), err)
 	})
 	w.engine.Raise()
 }
 
-// statusOf is the status of an error of a transport.
+// statusOf returns the status of an error of a transport.
 func statusOf(err error) ucs.Status {
 	for _, st := range [...]ucs.Status{ucs.StatusPeerClosed, ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRejected,
 		ucs.StatusUnreachable, ucs.StatusRemoteAccess, ucs.StatusCanceled, ucs.StatusNoMemory, ucs.StatusInvalidParam, ucs.StatusRemoteInvalid} {
@@ -298,9 +298,10 @@ func statusOf(err error) ucs.Status {
 	return ucs.StatusInternal
 }
 
-// Close closes the worker with its listeners and EPs. Operations in progress end with StatusCanceled: close EPs with
-// CloseFlush first to avoid that. Idempotent. Any goroutine may call it while the owner is in a method that
-// waits, which then returns an error that wraps ErrClosed; else it is the owner's to call. Never from a callback.
+// Close closes the worker with its listeners and EPs. Operations in progress complete with StatusCanceled: close EPs with
+// CloseFlush first to avoid that. Close is idempotent. Any goroutine may call it while the owner is in a method that
+// waits; that method then returns an error that wraps ErrClosed. Otherwise only the owner may call it. A callback must not
+// call it.
 func (w *Worker) Close() error {
 	w.engine.BeginClose()
 	defer w.engine.EndClose()
@@ -311,16 +312,16 @@ func (w *Worker) Close() error {
 	w.posted.Lock()
 	w.posted.closed = true
 	w.posted.Unlock()
-	w.Work() // what other goroutines wait for; nothing new begins
+	w.Work() // runs functions of other goroutines that wait for their result
 	for l := range w.listeners {
-		_ = l.shut() // the listener is closed, whatever the kernel says
+		_ = l.shut() // the listener is closed even if this fails
 	}
 	for s := range w.socks {
 		s.close()
 		s.wait()
 	}
 	for e := range w.eps.All() {
-		_, _ = e.Close(CloseForce) // releases what it has; cannot fail
+		_, _ = e.Close(CloseForce) // cannot fail
 	}
 	for r := range w.tags.Receives() {
 		w.todo = append(w.todo, func() {
