@@ -62,12 +62,11 @@ var messageProtocol = protocol{
 // Unreceived messages refer to it and not to the EP, which gets a new one when it
 // starts over.
 type messages struct {
-	e *EP
-
+	e    *EP
+	self uint64 // id of the EP here, which messages of the peer contain; before oneCall, so that its offset is one byte
 	oneCall
 
 	// Receiving.
-	self uint64 // id of the EP here, which messages of the peer contain
 	window.Window
 	creditKnown             bool   // Credit includes the first window, which the handshake of the peer contains
 	grown                   bool   // grow has tried to enlarge the first window
