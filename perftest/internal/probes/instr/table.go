@@ -133,9 +133,7 @@ func (g tableGroup) build(sep string, limit int) table.Writer {
 	if row, any := g.added(); any {
 		t.AppendRow(row)
 	}
-	if row, any := g.spread(); any {
-		t.AppendRow(row)
-	}
+	t.AppendRows(g.spread())
 	if rows := g.rows(Device); len(rows) > 0 {
 		t.AppendSeparator()
 		t.AppendRows(rows)
@@ -237,16 +235,26 @@ func (g tableGroup) below(c Case) (Result, bool) {
 	return g.columns[i], true
 }
 
-// spread shows the range where repetitions differed.
-func (g tableGroup) spread() (row table.Row, any bool) {
-	row = g.cells("range", func(r Result) string {
-		if r.Sample.Exact() {
-			return ""
-		}
-		any = true
-		return fmt.Sprintf("%d..%d", r.Sample.Min, r.Sample.Max)
-	})
-	return row, any
+// spread shows the least and the most instructions where repetitions differed; nothing if they did nowhere.
+func (g tableGroup) spread() []table.Row {
+	differed := false
+	bound := func(name string, of func(Sample) int) table.Row {
+		return g.cells(name, func(r Result) string {
+			if r.Sample.Exact() {
+				return ""
+			}
+			differed = true
+			return strconv.Itoa(of(r.Sample))
+		})
+	}
+	rows := []table.Row{
+		bound("least", func(s Sample) int { return s.Min }),
+		bound("most", func(s Sample) int { return s.Max }),
+	}
+	if !differed {
+		return nil
+	}
+	return rows
 }
 
 // reasons explains empty columns.
