@@ -1,7 +1,9 @@
 package gucx
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,4 +50,45 @@ func TestDocuments_Variables(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, found)
+}
+
+// testName finds names of tests in documents.
+var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9_]*)`")
+
+// operations is the document whose claims name tests.
+const operations = "docs/operations.md"
+
+// TestDocuments_Operations: the tests that docs/operations.md names exist, and each metric to alert on names one.
+func TestDocuments_Operations(t *testing.T) {
+	text, err := os.ReadFile(operations)
+	require.NoError(t, err)
+	missing := map[string]bool{}
+	for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+		missing["func "+m[1]+"("] = true
+	}
+	require.NotEmpty(t, missing)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for name := range missing {
+			if strings.Contains(string(source), name) {
+				delete(missing, name)
+			}
+		}
+		return err
+	}))
+	assert.Empty(t, missing, operations)
+	_, alerts, found := strings.Cut(string(text), "\n## What to alert on\n")
+	require.True(t, found)
+	alerts, _, _ = strings.Cut(alerts, "\n## ")
+	rows := 0
+	for _, line := range strings.Split(alerts, "\n") {
+		if strings.HasPrefix(line, "| `gucx_") {
+			rows++
+			assert.Regexp(t, testName, line)
+		}
+	}
+	assert.NotZero(t, rows)
 }
