@@ -18,9 +18,6 @@ func init() {
 // exact is the mask of a receive that matches one tag.
 const exact = ^uint64(0)
 
-// oneGoroutine is why a long test is skipped under the race detector.
-const oneGoroutine = "one goroutine has both ends"
-
 // transportSets are the sets that every test of the suite runs over.
 func transportSets() []tlsets.Set { return append(ucp.FakeSets(), tlsets.RealSets()...) }
 
