@@ -158,7 +158,7 @@ func (e *EP) carrierFailed() {
 		err = why
 	}
 	c.Close()
-	if waits && state.OnlyTrials() {
+	if waits && state.Dispensable() {
 		e.handle(wireup.Event{Kind: wireup.NoCarrier, Status: statusOf(err)})
 		return
 	}

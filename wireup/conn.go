@@ -69,6 +69,9 @@ type ConnParams struct {
 	// twice as long, up to 32 times Retry. 0 means never: this side also rejects trials of the peer, and ignores
 	// the messages of trials and moves.
 	Retry time.Duration
+	// Idle permits that the lanes close while neither side has operations (NoOperations). Without it this side refuses
+	// that its peer closes them.
+	Idle bool
 }
 
 // Conn is the handshake of one connection: events in, actions out. The zero value
@@ -88,6 +91,7 @@ type Conn struct {
 	lost        Roles      // LoseRoles was reported for these
 	trials      Roles      // number of the latest trial
 	leaves      ucs.Status // number of the latest LEAVE
+	idle        idle
 	requestSent bool       // a REQUEST was sent: the peer may know this connection
 	over        bool       // failed or closed
 	lastErr     ucs.Status // why the latest pair was excluded
@@ -208,18 +212,7 @@ func (c *Conn) hasUsefulLane(except *lane) bool {
 // Quiet reports whether no handshake is in progress: until the next NeedLane, this side sends no
 // message and expects none.
 func (c *Conn) Quiet() bool {
-	for i := range c.lanes {
-		l := &c.lanes[i]
-		if l.state != laneFree && (l.state != laneActive || l.active != l.roles || l.moving()) {
-			return false
-		}
-	}
-	for i := range c.excluded {
-		if c.excluded[i].peer == peerPending {
-			return false
-		}
-	}
-	return true
+	return !c.idleHandshake() && c.settled()
 }
 
 // Plan returns the pairs that this side would propose for a role, best first.
@@ -258,8 +251,7 @@ func (c *Conn) Handle(ev Event) []Action {
 	before := c.states()
 	switch ev.Kind {
 	case NeedLane:
-		c.wanted |= Set(ev.Role)
-		c.loseRoles(c.assignLanes(ev.Role))
+		c.needLane(ev.Role)
 	case MsgReceived:
 		c.handleMsg(ev.Msg)
 	case LaneOpened:
@@ -268,8 +260,12 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.connected(ev.Lane)
 	case LaneFailed:
 		c.laneFailed(ev.Lane, ev.Status)
+		if !c.over {
+			c.resume()
+		}
 	case NoCarrier:
 		c.closeTrials(ev.Status)
+		c.endIdleHandshake(ev.Status)
 	case PathFailed:
 		c.pathFailed(ev.Local, ev.Remote, ev.Status)
 	case Closed:
@@ -282,6 +278,10 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.laneLeft(ev.Lane)
 	case LaneDrained:
 		c.drained(ev.Local, ev.Remote, ev.Status)
+	case NoOperations:
+		c.noOperations()
+	case IdleChecked:
+		c.idleChecked(ev.Status)
 	}
 	if !c.over {
 		c.postponeEndedTrials()
@@ -296,6 +296,15 @@ func (c *Conn) Handle(ev Event) []Action {
 }
 
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
+
+// needLane handles NeedLane. While the peer may close the lanes, the role waits.
+func (c *Conn) needLane(role Role) {
+	c.wanted |= Set(role)
+	c.resume()
+	if c.idle.state == idleNone && !c.over {
+		c.loseRoles(c.assignLanes(role))
+	}
+}
 
 // assignLanes assigns lanes to a role: existing lanes of the best pairs, and new
 // ones. It returns the role if it must have a lane and has none.
@@ -375,6 +384,9 @@ func (c *Conn) open(l, r int, initiator bool) int {
 // connects to an iface needs no handshake, but the receiver of active
 // messages must know the connection.
 func (c *Conn) activate(i int) {
+	if c.idle.state != idleNone { // see returnRoles
+		return
+	}
 	l := &c.lanes[i]
 	ready := l.roles
 	switch {

@@ -72,6 +72,26 @@
 // all roles from the other lane, both close it. If the lane on trial fails, the roles remain on the other lane, and
 // the failure has no further effect.
 //
+// # An idle connection
+//
+//	one side                                 other side
+//	  NoOperations                             NoOperations
+//	    LeaveLane, LaneLeft                      LeaveLane, LaneLeft
+//	  NoOperations
+//	    IDLE ──────────────────────────────►   CheckIdle
+//	                                             IdleChecked
+//	    CheckIdle  ◄──────────────── AGREED
+//	      IdleChecked
+//	    WentIdle, RetireLane
+//	    DROP {all lanes} ──────────────────►   WentIdle, CloseLane
+//	    CloseLane  ◄──────────────  DROPPED
+//
+// A side that has had no operations for a while leaves its lanes: an operation then causes NeedLane, and the roles return to
+// the lanes at once, without a message. A side that has left its lanes asks the other side to close them. That side
+// agrees if it has left its lanes too, or has none. From then on it must wait until the first side has closed the lanes, or
+// has sent RESUME because it has operations. The connection remains without lanes, and the next NeedLane of either
+// side opens some.
+//
 // # A pair that does not lead to the peer
 //
 // A lane may fail while it connects. For example, the device may belong to a

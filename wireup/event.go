@@ -23,6 +23,8 @@ const (
 	NoCarrier                      // no message can be sent: trials end with Status
 	LaneLeft                       // nothing is in flight over Lane for the roles of LeaveLane
 	LaneDrained                    // everything that arrived at Local from Remote was handled; Status is that of DrainLane
+	NoOperations                   // this side has had no operations for a while
+	IdleChecked                    // the result of CheckIdle: StatusOK if this side has no operations
 )
 
 // Event is an event that package ucp passes to a [Conn].
@@ -33,7 +35,7 @@ type Event struct {
 	Local  int        // PathFailed, LaneDrained: the local resource
 	Remote int        // PathFailed, LaneDrained: the remote resource
 	EPAddr []byte     // LaneOpened; nil for a lane that connects to an iface
-	Status ucs.Status // LaneFailed, PathFailed, Closed: the reason; StatusOK for a graceful close
+	Status ucs.Status // LaneFailed, PathFailed, Closed, IdleChecked: the reason; StatusOK for a graceful close
 	Msg    *Msg       // MsgReceived
 	// Now is the time since any fixed moment. It is monotonic.
 	Now time.Duration
@@ -56,6 +58,9 @@ const (
 	ReturnLane                     // Lane, over a pair that had failed, works; Roles had lost their pairs and have one again
 	LeaveLane                      // stop using Lane for Roles; LaneLeft follows when nothing is in flight
 	DrainLane                      // handle everything that arrived at Local from Remote; LaneDrained with Status follows
+	CheckIdle                      // handle everything that arrived over all lanes; IdleChecked follows
+	WentIdle                       // the lanes close because neither side has operations; RetireLane or CloseLane follows for each
+	KeepLanes                      // the lanes remain open: the peer has operations, or was not asked or has not replied (Status)
 )
 
 // Action is a step that the caller of a [Conn] must execute. The caller executes the actions of one call
@@ -70,6 +75,6 @@ type Action struct {
 	Roles    Roles
 	Msg      *Msg
 	Again    bool       // SendMsg: a retransmission
-	Status   ucs.Status // FailEP, LoseRoles, RetireLane, CloseLane: the reason
+	Status   ucs.Status // FailEP, LoseRoles, RetireLane, CloseLane, KeepLanes: the reason
 	Why      string     // FailEP: the reason as text
 }

@@ -29,13 +29,14 @@ const (
 	moveNone      moveState = iota
 	moveDraining            // the caller executes LeaveLane
 	moveLeaveSent           // LEAVE sent, waits for LEFT
+	moveLeft                // nothing is in flight over the lane of an idle connection
 )
 
 // move is the state of a lane whose roles move to another one.
 type move struct {
 	state  moveState
 	roles  Roles      // roles that move
-	to     int        // lane to which they move
+	to     int        // lane to which they move; noLane if the connection is idle
 	number ucs.Status // number of the LEAVE
 	closes bool       // the peer has abandoned the lane and waits for this side
 }
@@ -257,6 +258,10 @@ func (c *Conn) laneLeft(i int) {
 		return
 	}
 	l := &c.lanes[i]
+	if l.isLeft() {
+		c.idleLaneLeft(l)
+		return
+	}
 	c.leaves = c.leaves%maxNumber + 1
 	l.move.state, l.move.number = moveLeaveSent, c.leaves
 	c.moveRolesFrom(i, l.move.roles&^amRoles)
@@ -397,13 +402,17 @@ func (c *Conn) retransmitMoves() {
 	}
 }
 
-// OnlyTrials reports whether a trial is in progress and no other handshake: without trials, Quiet would be true.
-func (c *Conn) OnlyTrials() bool {
-	trial := false
+// Dispensable reports whether the handshakes in progress may end at any time: trials, and proposals to close the lanes of
+// an idle connection. Without those, Quiet would be true.
+func (c *Conn) Dispensable() bool {
+	trial := c.idleHandshake()
+	if c.idle.state == idleAgreed {
+		return false
+	}
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		trial = trial || l.trial
-		if l.state != laneFree && !l.trial && (l.state != laneActive || l.active != l.roles || l.moving()) {
+		if !l.trial && !l.settled() {
 			return false
 		}
 	}
@@ -429,7 +438,7 @@ func (c *Conn) closeTrials(st ucs.Status) {
 func (c *Conn) endTrials() (moving bool) {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		moving = moving || l.move.state != moveNone
+		moving = moving || l.move.state != moveNone && !l.isLeft()
 		if l.trial {
 			c.endTrial(i, ucs.StatusTimedOut)
 		}

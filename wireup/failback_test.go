@@ -103,7 +103,7 @@ func TestRetry_NoCarrier(t *testing.T) {
 	require.NotEmpty(t, w.b.inbox)
 	w.b.inbox = nil
 	require.False(t, w.a.conn.Quiet())
-	require.True(t, w.a.conn.OnlyTrials())
+	require.True(t, w.a.conn.Dispensable())
 	w.a.handle(Event{Kind: NoCarrier, Status: ucs.StatusUnreachable})
 	assert.True(t, w.a.conn.Quiet())
 	assert.Empty(t, w.b.inbox)

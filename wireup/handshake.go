@@ -14,7 +14,7 @@ func (c *Conn) handleMsg(m *Msg) {
 		c.ignored++
 		return
 	}
-	if m.Type >= Prove && c.p.Retry <= 0 {
+	if m.Type >= Prove && m.Type <= Left && c.p.Retry <= 0 {
 		c.ignored++
 		return
 	}
@@ -24,6 +24,9 @@ func (c *Conn) handleMsg(m *Msg) {
 		if c.p.Loopback {
 			c.sendTo, c.window = c.p.LocalEP, c.p.Window
 		}
+	}
+	if m.Type < Idle && m.Type != Disconnect && !c.closesIdle(m) {
+		c.resume()
 	}
 	switch m.Type {
 	case Request:
@@ -46,8 +49,21 @@ func (c *Conn) handleMsg(m *Msg) {
 		c.handleLeave(m)
 	case Left:
 		c.handleLeft(m)
+	case Idle, Agreed, Refused, Resume:
+		c.handleIdleMsg(m)
 	}
 	c.activateAll()
+}
+
+// closesIdle reports whether a message closes the lanes of an idle connection, or confirms that.
+func (c *Conn) closesIdle(m *Msg) bool {
+	switch m.Type {
+	case Drop:
+		return c.p.Idle && m.Lanes[0].Status == ucs.StatusOK && m.Lanes[0].Roles != 0
+	case Dropped:
+		return true
+	}
+	return false
 }
 
 // handleDisconnect ends the connection: the peer has closed it, or it failed at the peer.
@@ -399,6 +415,9 @@ func (c *Conn) handleDrop(m *Msg) {
 		}
 		number := e.Roles
 		switch {
+		case c.p.Idle && st == ucs.StatusOK && number != 0:
+			c.handleIdleDrop(e)
+			continue
 		case c.p.Retry <= 0:
 			number, st = 0, cmp.Or(st, ucs.StatusIOError)
 		case st == ucs.StatusOK:
@@ -431,6 +450,10 @@ func (c *Conn) handleDropped(m *Msg) {
 		case i >= 0 && c.lanes[i].state == laneBroken:
 			if st := c.lanes[i].reason; st != ucs.StatusOK {
 				c.free(i, st)
+				continue
+			}
+			if c.lanes[i].number != m.Lanes[k].Roles { // of an earlier DROP
+				c.ignored++
 				continue
 			}
 			c.free(i, ucs.StatusOK)

@@ -37,13 +37,17 @@ const (
 	Proven     MsgType = 8  // the reply to PROVE
 	Leave      MsgType = 9  // the sender has moved roles from a lane, and nothing is in flight for them
 	Left       MsgType = 10 // the reply to LEAVE: the sender has handled everything that arrived over the lane
+	Idle       MsgType = 11 // the sender has no operations, and proposes to close all lanes
+	Agreed     MsgType = 12 // the reply to IDLE: the sender has no operations either, and waits for DROP or RESUME
+	Refused    MsgType = 13 // the reply to IDLE: the sender has operations, or does not close idle lanes
+	Resume     MsgType = 14 // the sender of IDLE has operations: the lanes remain open
 
-	msgTypeEnd = 11
+	msgTypeEnd = 15
 )
 
 // String returns the name in capitals.
 func (t MsgType) String() string {
-	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED", "PROVE", "PROVEN", "LEAVE", "LEFT"}
+	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED", "PROVE", "PROVEN", "LEAVE", "LEFT", "IDLE", "AGREED", "REFUSED", "RESUME"}
 	if t > 0 && t < msgTypeEnd {
 		return names[t]
 	}
@@ -75,7 +79,8 @@ type MsgLane struct {
 	// Roles are the roles of the lane. In messages about a trial other than the REQUEST, it is the number of the trial.
 	Roles Roles
 	// Status is StatusOK, or the reason why the lane was rejected or broke. In a REQUEST it is the number of the
-	// trial, or 0; in LEAVE and LEFT it is the number of the LEAVE.
+	// trial, or 0; in LEAVE and LEFT it is the number of the LEAVE; in IDLE, its replies and RESUME
+	// it is the number of the IDLE, which is Roles in a DROP that closes idle lanes, and in its reply.
 	Status ucs.Status
 	// EPAddr is the address of the sender's uct EP; empty for a lane that connects to an iface.
 	EPAddr []byte

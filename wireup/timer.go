@@ -82,7 +82,8 @@ func (c *Conn) retransmitDue() {
 		}
 		t.repeat = never
 		c.closeBroken() // before endTrials, whose broken lanes must remain until their DROP is sent
-		if c.endTrials() {
+		moving := c.endTrials()
+		if c.endIdleHandshake(ucs.StatusTimedOut) || moving {
 			t.pause, t.repeat = lastPause, c.now+lastPause
 		}
 		c.activateAll()
@@ -110,6 +111,7 @@ func (c *Conn) retransmitAll() {
 	c.retransmit(Reply, laneAccepted)
 	c.retransmit(Drop, laneBroken)
 	c.retransmitMoves()
+	c.retransmitIdle()
 }
 
 // retransmitNow retransmits at once over another path, and restarts the pauses.
@@ -168,6 +170,9 @@ func (c *Conn) closeBroken() {
 			c.free(i, last)
 		}
 	}
+	if last == ucs.StatusOK { // roles may have waited until the lanes were closed
+		c.replaceLanes()
+	}
 	for i := range c.lanes {
 		if c.lanes[i].state != laneFree {
 			return
@@ -178,10 +183,17 @@ func (c *Conn) closeBroken() {
 	}
 }
 
-// states returns the states of the lanes.
-func (c *Conn) states() (s [MaxLanes]laneState) {
+// states is the progress of all handshakes of a connection.
+type states struct {
+	lanes [MaxLanes]laneState
+	idle  idleState
+}
+
+// states returns the progress of the handshakes, for a comparison.
+func (c *Conn) states() (s states) {
 	for i := range c.lanes {
-		s[i] = c.lanes[i].state
+		s.lanes[i] = c.lanes[i].state
 	}
+	s.idle = c.idle.state
 	return s
 }
