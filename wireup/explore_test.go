@@ -88,7 +88,7 @@ func (w *world) key() string {
 		for i := range excluded {
 			excluded[i].retry.at -= c.now
 		}
-		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, excluded, c.lost, c.requestSent, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
+		fmt.Fprint(&b, c.lanes, c.idle, c.remoteEP, c.wanted, excluded, c.lost, c.requestSent, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
 		fmt.Fprint(&b, c.timer.running, c.timer.repeat-c.now, c.timer.pause, c.now-c.timer.since, "|")
 		for _, m := range s.inbox {
 			fmt.Fprint(&b, describe(m), ",")
@@ -171,6 +171,12 @@ func (x *explorer) events(w *world) (all []event) {
 		}
 		if len(s.fails) == 0 {
 			add("fail connect", func(_ *world, s *side) { s.fails["connect rc"] = true })
+			if s.conn.p.Idle {
+				add("has operations", func(_ *world, s *side) { s.fails["check idle"] = true })
+			}
+		}
+		if s.conn.p.Idle && s.conn.idle.state <= idleLeft {
+			add("rest", func(_ *world, s *side) { s.handle(Event{Kind: NoOperations}) })
 		}
 		add("close", func(_ *world, s *side) { s.handle(Event{Kind: Closed}) })
 	}
@@ -189,6 +195,8 @@ func (x *explorer) watch(w *world) {
 	for _, s := range []*side{w.a, w.b} {
 		s.check = func(act *Action) {
 			switch {
+			case s.conn.p.Idle && act.Kind == CloseLane && act.Status == ucs.StatusOK && s.usedByPeer(act.Lane):
+				x.fail(w, "%s closes lane %d, which the other side uses", s.name, act.Lane)
 			case act.Kind == OpenLane && s.conn.Excluded(act.Local, act.Remote) && !s.conn.lanes[act.Lane].trial:
 				x.fail(w, "%s opens an excluded pair", s.name)
 			case act.Kind == SendMsg && act.Msg.Type == Request:
@@ -200,6 +208,16 @@ func (x *explorer) watch(w *world) {
 			}
 		}
 	}
+}
+
+// usedByPeer reports whether the peer uses the other end of a lane.
+func (s *side) usedByPeer(n int) bool {
+	l := &s.lanes[n]
+	if l.addr == "" { // the transport endpoints of the two sides are independent
+		return false
+	}
+	k := s.peer.laneWith(l.peer)
+	return k >= 0 && s.peer.lanes[k].peer == l.addr && s.peer.lanes[k].uses != 0
 }
 
 func (x *explorer) fail(w *world, format string, args ...any) {
@@ -279,7 +297,7 @@ func (x *explorer) agree(w *world) {
 			if l.viaIface && l.active&amRoles != 0 && o.conn.remoteEP == 0 {
 				x.fail(w, "the other side does not know the sender of lane %d of %s", i, s.name)
 			}
-			if l.active == 0 || l.viaIface {
+			if l.active == 0 && !l.isLeft() || l.viaIface {
 				continue // the peer may not have this lane
 			}
 			k := o.conn.find(int(l.remote), int(l.local))

@@ -32,6 +32,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	settle                                  every message is delivered
 //	rails a 2                               how many lanes bandwidth roles may have
 //	retry 10s                               when both try failed pairs again
+//	idle                                    both permit that idle lanes close
+//	rest a                                  a has had no operations for a while
 //	wait 3s                                 time passes for both
 //	lost a                                  messages that a has sent may be lost
 //	knows a                                 a knows the other side's id of the connection
@@ -100,6 +102,8 @@ func (s *script) command(f []string) {
 		d, err := time.ParseDuration(f[1])
 		require.NoError(s.t, err)
 		s.side("a").conn.p.Retry, s.side("b").conn.p.Retry = d, d
+	case "idle":
+		s.side("a").conn.p.Idle, s.side("b").conn.p.Idle = true, true
 	case "settle":
 		settle(s.t, s.a, s.b)
 		s.flushLogs()
@@ -140,6 +144,8 @@ func (s *script) worker(f []string) {
 
 func (s *script) act(x *side, f []string) {
 	switch f[0] {
+	case "rest":
+		x.handle(Event{Kind: NoOperations})
 	case "need":
 		x.handle(Event{Kind: NeedLane, Role: roleNamed(s.t, f[2])})
 	case "deliver":

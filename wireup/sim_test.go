@@ -96,7 +96,7 @@ func reach(a, b *Address) Reacher {
 type side struct {
 	name  string
 	conn  *Conn
-	fails map[string]bool // "open rc" or "connect rc": the next such action fails
+	fails map[string]bool // "open rc" or "connect rc": the next such action fails; "check": the next CheckIdle finds operations
 
 	inbox  []*Msg
 	peer   *side
@@ -201,6 +201,17 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	case DrainLane:
 		s.logf("drain %d-%d", act.Local, act.Remote)
 		return Event{Kind: LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status}, true
+	case CheckIdle:
+		ev := Event{Kind: IdleChecked}
+		if s.failing("check", "idle") {
+			ev.Status = ucs.StatusInProgress
+		}
+		s.logf("check idle: %s", ev.Status)
+		return ev, true
+	case WentIdle:
+		s.logf("went idle")
+	case KeepLanes:
+		s.logf("keep lanes: %s", act.Status)
 	case LoseRoles:
 		s.logf("lose %s: %s", act.Roles, act.Status)
 	case FailEP:

@@ -1,0 +1,167 @@
+package wireup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// connectedIdle is two sides with lanes for puts and messages, which may close them.
+func connectedIdle(t *testing.T, res ...string) *world {
+	w := &world{}
+	w.a, w.b = link(t, address(t, 1, res...), address(t, 2, res...))
+	for _, s := range []*side{w.a, w.b} {
+		s.silent, s.conn.p.Idle = true, true
+	}
+	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	w.a.handle(Event{Kind: NeedLane, Role: AM})
+	settle(t, w.a, w.b)
+	return w
+}
+
+func (s *side) rest() { s.handle(Event{Kind: NoOperations}) }
+
+// openLanes is the number of transport endpoints of a side.
+func (s *side) openLanes() (n int) {
+	for i := range s.lanes {
+		if s.lanes[i].open {
+			n++
+		}
+	}
+	return n
+}
+
+// TestExplore_Idle explores all orders in which sides become idle, need lanes again, lose messages and lanes. No side
+// closes a lane that the other one uses.
+func TestExplore_Idle(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine has both sides")
+	for _, tc := range []struct {
+		name string
+		res  []string
+	}{
+		{"pairs", []string{"rc", "rc@x", "ud"}},
+		{"iface", []string{"sm", "rc", "ud"}},
+	} {
+		for _, both := range []bool{false, true} {
+			name := tc.name + ", one side has left its lanes"
+			if both {
+				name = tc.name + ", both have"
+			}
+			t.Run(name, func(t *testing.T) {
+				depth := 7
+				switch {
+				case testing.Short():
+					depth -= 3
+				case !testenv.Sweep(): // a step more is five times as many states
+					depth -= 2
+				}
+				x := explorer{t: t, roles: []Role{RMA, AM}, seen: map[string]int{}}
+				w := connectedIdle(t, tc.res...)
+				w.a.rest()
+				if both {
+					w.b.rest()
+					w.a.rest()
+				}
+				x.walk(w, depth)
+				t.Logf("%d states", len(x.seen))
+				require.Greater(t, len(x.seen), 100)
+			})
+		}
+	}
+}
+
+// TestIdle_Reopens: lanes close and open again, in any number of rounds; either side may need one first.
+func TestIdle_Reopens(t *testing.T) {
+	w := connectedIdle(t, "rc", "rc@x", "ud")
+	for n := range 100 {
+		for range 2 {
+			w.a.rest()
+			w.b.rest()
+		}
+		settle(t, w.a, w.b)
+		require.Zero(t, w.a.openLanes()+w.b.openLanes(), "round %d", n)
+		require.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
+		_, waits := w.a.conn.Deadline()
+		require.False(t, waits)
+		s := []*side{w.a, w.b}[n%2]
+		s.handle(Event{Kind: NeedLane, Role: AM})
+		settle(t, w.a, w.b)
+		require.Len(t, s.conn.Lanes(AM), 1)
+	}
+}
+
+// TestIdle_NoReply: a peer that does not reply has no effect on operations, and the lanes stay open.
+func TestIdle_NoReply(t *testing.T) {
+	w := connectedIdle(t, "rc", "ud")
+	w.a.rest()
+	w.a.rest()
+	require.False(t, w.a.conn.Quiet())
+	require.True(t, w.a.conn.Dispensable())
+	var ends []ucs.Status
+	w.a.check = func(act *Action) {
+		if act.Kind == KeepLanes {
+			ends = append(ends, act.Status)
+		}
+	}
+	for range 20 {
+		w.b.inbox = nil
+		pass(w.a, w.b, 10*time.Second)
+	}
+	assert.Equal(t, []ucs.Status{ucs.StatusTimedOut}, ends)
+	assert.True(t, w.a.conn.Quiet())
+	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	assert.Empty(t, w.b.inbox, "nothing was needed for that")
+}
+
+// TestIdle_Off: a side without the setting refuses, and keeps its lanes.
+func TestIdle_Off(t *testing.T) {
+	w := connectedIdle(t, "rc", "ud")
+	w.b.conn.p.Idle = false
+	w.b.rest()
+	w.a.rest()
+	w.a.rest()
+	settle(t, w.a, w.b)
+	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
+	assert.Equal(t, w.a.openLanes(), w.b.openLanes())
+	assert.NotZero(t, w.b.conn.Lanes(RMA))
+	for _, typ := range []MsgType{Agreed, Refused, Resume, Drop} { // of no IDLE
+		m := w.a.conn.newMsg(typ)
+		m.Lanes = []MsgLane{{Roles: 3, Status: 3}}
+		if typ == Drop {
+			m.Lanes[0].Status = ucs.StatusOK
+			w.b.conn.p.Idle = true
+		}
+		w.b.receive(t, m)
+		assert.NotZero(t, w.b.conn.Lanes(RMA), typ)
+	}
+}
+
+// TestIdle_WaitsForDecision: after AGREED the lanes may close at any time, so an operation waits, for the lanes or for
+// new ones.
+func TestIdle_WaitsForDecision(t *testing.T) {
+	for _, resumes := range []bool{false, true} {
+		w := connectedIdle(t, "rc", "ud")
+		w.b.rest()
+		w.a.rest()
+		w.a.rest()
+		w.b.deliver(t) // IDLE
+		require.Equal(t, idleAgreed, w.b.conn.idle.state)
+		w.b.handle(Event{Kind: NeedLane, Role: RMA})
+		require.Empty(t, w.b.conn.Lanes(RMA))
+		require.Zero(t, w.b.lanes[0].uses)
+		if resumes {
+			w.a.handle(Event{Kind: NeedLane, Role: RMA})
+		}
+		settle(t, w.a, w.b)
+		assert.Len(t, w.b.conn.Lanes(RMA), 1)
+		assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
+		same := w.b.lanes[0].addr == "b1"
+		assert.Equal(t, resumes, same, "the lane was closed only if nobody needed it in time")
+	}
+}
