@@ -50,6 +50,12 @@ type Config struct {
 	// operations return to it. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
 	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"Time after which an endpoint tries a path again after its lane has failed, if the path is better than the present one. Each further interval is twice as long, up to 32 times. The endpoint uses the path again after a message has arrived over it. Both sides must set it. inf: never."`
 
+	// EPIdleTimeout is the time without operations and messages after which an EP closes its lanes, when the peer has none
+	// either. The next operation of either side connects again. The program sees only the delay, and that the EP detects
+	// the death of its peer later: see docs/design/0020-idle-lanes.md. Both sides must set it. 0 and config.Infinite
+	// mean never.
+	EPIdleTimeout time.Duration `env:"EP_IDLE_TIMEOUT" default:"inf" doc:"Time without operations after which an endpoint closes its connections (descriptors, QPs, memory). Its next operation connects again. Both sides must set it. An endpoint without connections detects that its peer has died at its next operation, and at intervals of 16 times this time, at which it connects. inf: never."`
+
 	// SpinPolls is the number of polls of a blocking call before it
 	// parks. Negative means that it never parks; use that only if each waiter has a CPU, because otherwise
 	// waiters use the CPU that their peers need. 0 adapts to the duration of recent waits, up to
@@ -215,6 +221,7 @@ func (c *Config) Validate() error {
 		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
 		checkRange("KEEPALIVE_INTERVAL", c.KeepaliveInterval, config.Infinite),
 		checkRange("LANE_RETRY_INTERVAL", c.LaneRetryInterval, config.Infinite),
+		checkRange("EP_IDLE_TIMEOUT", c.EPIdleTimeout, config.Infinite),
 	)
 }
 
@@ -264,6 +271,20 @@ func (c *Config) wireupTimeout() time.Duration {
 		return 0
 	}
 	return c.WireupTimeout
+}
+
+// defaultKeepalive is that of UCX (UCX_KEEPALIVE_INTERVAL).
+const defaultKeepalive = 20 * time.Second
+
+// keepalive is KeepaliveInterval, 0 for never.
+func (c *Config) keepalive() time.Duration {
+	switch c.KeepaliveInterval {
+	case 0:
+		return defaultKeepalive
+	case config.Infinite:
+		return 0
+	}
+	return c.KeepaliveInterval
 }
 
 // devices returns the list that selects devices of a class, and the name of its setting.

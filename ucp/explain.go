@@ -44,6 +44,9 @@ func (i *EPInfo) String() string {
 	for k := range i.Lanes {
 		b.WriteString(i.Lanes[k].String())
 	}
+	if i.Idle {
+		b.WriteString("idle: lanes closed\n")
+	}
 	for k := range i.Protocols {
 		b.WriteString(i.Protocols[k].String())
 	}

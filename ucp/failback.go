@@ -204,6 +204,7 @@ func (l *link) unblockStarts() {
 
 // moveLanes continues the lane moves. Progress calls it.
 func (l *link) moveLanes() {
+	l.checkIdle()
 	m := l.moves
 	if m == nil {
 		return

@@ -37,6 +37,8 @@ type EPInfo struct {
 	InFlight InFlightInfo `json:"in_flight"`
 	// Credit is the flow control of messages; nil before the first message.
 	Credit *CreditInfo `json:"credit,omitempty"`
+	// Idle: the lanes are closed because neither side has had operations. The next operation connects again.
+	Idle bool `json:"idle,omitempty"`
 	// GivenUp are the errors of transports that have failed, in the order of their failures.
 	GivenUp []string `json:"given_up,omitempty"`
 	// Retries are transports whose lane has failed and that this side tries again.
@@ -190,6 +192,7 @@ func (e *EP) info() EPInfo {
 			i.GivenUp = append(i.GivenUp, why.Error())
 		}
 		i.Retries = e.link.retryInfos()
+		i.Idle = e.link.idle.closed
 	}
 	return i
 }

@@ -1,30 +1,13 @@
 package ucp
 
 import (
-	"time"
-
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
 
 // Without CapErrPeerIdle of its transport an EP finds out that its peer has died only when it
 // sends: one that waits for a message would wait for ever, and a server would keep the EPs of
 // clients that were killed. So the worker's alarm checks such lanes, at no cost to operations.
-
-// defaultKeepalive is that of UCX (UCX_KEEPALIVE_INTERVAL).
-const defaultKeepalive = 20 * time.Second
-
-// keepalive is KeepaliveInterval, 0 for never.
-func (c *Config) keepalive() time.Duration {
-	switch c.KeepaliveInterval {
-	case 0:
-		return defaultKeepalive
-	case config.Infinite:
-		return 0
-	}
-	return c.KeepaliveInterval
-}
 
 // toAsk returns the checker of a lane whose transport does not detect an idle dead peer by itself; nil
 // if no check is needed.

@@ -30,6 +30,7 @@ type link struct {
 	carrier conn.Carrier // of handshake messages
 
 	within     time.Duration // time limit for each transport connection; see within.go
+	idle       idleLanes     // for closing the lanes of an EP without operations
 	moves      *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
 	losses     uint64        // number of lanes that have broken
 	undecided  []*Request    // failed transfers that may be repeated
@@ -119,6 +120,13 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		l.moveRolesFrom(act.Lane, act.Roles)
 	case wireup.DrainLane:
 		l.drain(act)
+	case wireup.CheckIdle:
+		l.idle.check = true
+		l.e.w.schedule(l.e)
+	case wireup.WentIdle:
+		l.wentIdle()
+	case wireup.KeepLanes:
+		l.keepLanes(act.Status)
 	case wireup.FailEP:
 		l.failed(act.Status, act.Why)
 	}
@@ -217,6 +225,7 @@ func (l *link) activate(n int, roles wireup.Roles) {
 		l.moves.oldAM = nil
 	}
 	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
+	l.lanesInUse()
 	l.findRails()
 	l.e.lanesChanged()
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {

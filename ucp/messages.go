@@ -39,6 +39,7 @@ var messageProtocol = protocol{
 			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
 		}
 	},
+	traffic: func(e *EP) (int64, bool) { return e.msgs.traffic() },
 	linked:  (*EP).openWindow,
 	learned: (*EP).learnWindow,
 	bind:    (*EP).bindMessages,
@@ -105,6 +106,15 @@ type oneCall struct {
 	mayShort    int              // value of maxShort if slowTagSend were false
 	mayCopy     int              // value of maxCopy if slowTagSend were false
 	joined      joinedWords      // words of a lane that does not implement AMWordSender
+}
+
+// traffic returns a number that changes with each message, and whether no message of the peer is stored here and none is
+// sent or has arrived in part. m may be nil.
+func (m *messages) traffic() (n int64, quiet bool) {
+	if m == nil {
+		return 0, true
+	}
+	return m.Sent() + m.Received(), m.Held == 0 && m.inbound == nil && m.sending == nil
 }
 
 // holdsBack reports whether a message waits, so that all later ones wait: all except r, which may

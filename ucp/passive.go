@@ -52,8 +52,8 @@ func (l *link) endHalfOpen() {
 	}
 }
 
-// dueAlone returns the earlier of the times when a half-open EP expires and when the next keepalive
-// check is due.
+// dueAlone returns the earliest of the times when a half-open EP expires, when the next keepalive
+// check is due, and when the EP is checked for operations.
 func (e *EP) dueAlone() (at time.Duration, ok bool) {
 	l := e.link
 	if l.halfOpen && l.expires > 0 {
@@ -61,6 +61,9 @@ func (e *EP) dueAlone() (at time.Duration, ok bool) {
 	}
 	if l.keepaliveAt > 0 && (!ok || l.keepaliveAt < at) {
 		at, ok = l.keepaliveAt, true
+	}
+	if l.idle.at > 0 && (!ok || l.idle.at < at) {
+		at, ok = l.idle.at, true
 	}
 	return at, ok
 }

@@ -131,7 +131,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link.conn = wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
-		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window), Retry: e.w.ctx.cfg.laneRetry(),
+		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window), Retry: e.w.ctx.cfg.laneRetry(), Idle: e.w.ctx.cfg.idleTimeout() > 0,
 		Loopback: peerEP == 0 && !e.origin.passive && e.peer.Addr.UUID() == e.w.net.addr.UUID(),
 	})
 	e.link.carrier = e.w.carrier(e)

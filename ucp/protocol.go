@@ -53,6 +53,10 @@ type protocol struct {
 	// timePassed handles deadlines that have passed. It reports whether it has destroyed the EP.
 	timePassed func(*EP) bool
 
+	// traffic returns a number that changes with each message of the EP, and whether the lanes of an EP without operations
+	// may close: no message has arrived in part or is stored here.
+	traffic func(*EP) (n int64, quiet bool)
+
 	// messaging is called when the EP has a new messages state.
 	messaging func(*EP)
 	// credited is called when the peer has granted credit, granted when credit was granted to the peer.

@@ -49,6 +49,7 @@ var connectProtocol = protocol{
 			return true
 		}
 		e.link.ask()
+		e.link.idleTimePassed()
 		return false
 	},
 	destroyed: func(e *EP) {

@@ -25,6 +25,7 @@ import (
 
 // rndvProtocol implements the rendezvous of messages.
 var rndvProtocol = protocol{
+	traffic:      func(e *EP) (int64, bool) { return 0, e.msgs == nil || e.msgs.rndv.first == nil },
 	lanesChanged: (*EP).forgetChoices,
 	discard:      (*EP).dropAnnounced,
 	handlers: func(w *Worker) []handler {

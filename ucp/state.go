@@ -67,6 +67,7 @@ func (e *EP) conditions() []string {
 	add(e.roles.needed != 0, "needs lanes for %v", e.roles.needed)
 	add(e.scheduled, "work for the next progress")
 	add(e.link == nil, "not connected")
+	add(e.link != nil && e.link.idle.closed, "idle: lanes closed")
 	return all
 }
 

@@ -27,12 +27,14 @@ type workerStats struct {
 	refusedPeers      stats.Counter // connection requests that waited or were dropped because too many connections were half open
 
 	// The following are not faults.
-	closedLanes   stats.Counter                      // transport endpoints that the peer has closed gracefully
-	leftPeers     stats.Counter                      // EPs whose peer has closed its EP or worker
-	waitsResource stats.Counter                      // operations that waited for resources of a transport
-	waitsCredit   stats.Counter                      // times that messages of an EP waited for the peer to grant credit
-	announced     stats.Counter                      // messages that were sent by rendezvous
-	fetched       [proto.Fragments + 1]stats.Counter // rendezvous messages of peers, by scheme
+	closedLanes     stats.Counter                      // transport endpoints that the peer has closed gracefully
+	idleClosedLanes stats.Counter                      // transport endpoints that were closed because neither side had operations
+	reopenedEPs     stats.Counter                      // EPs that have connected again after that
+	leftPeers       stats.Counter                      // EPs whose peer has closed its EP or worker
+	waitsResource   stats.Counter                      // operations that waited for resources of a transport
+	waitsCredit     stats.Counter                      // times that messages of an EP waited for the peer to grant credit
+	announced       stats.Counter                      // messages that were sent by rendezvous
+	fetched         [proto.Fragments + 1]stats.Counter // rendezvous messages of peers, by scheme
 }
 
 // init makes the tree. sleeps counts the waits in which the goroutine
@@ -54,6 +56,8 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("sleeps", sleeps)
 	s.root.Add("closed_lanes", &s.closedLanes)
 	s.root.Add("left_peers", &s.leftPeers)
+	s.root.Add("idle_closed_lanes", &s.idleClosedLanes)
+	s.root.Add("reopened_eps", &s.reopenedEPs)
 	s.root.Add("waits_for_resources", &s.waitsResource)
 	s.root.Add("waits_for_credit", &s.waitsCredit)
 	s.root.Add("announced_messages", &s.announced)

@@ -29,7 +29,7 @@ func TestStats_CountWhatGoesWrong(t *testing.T) {
 		maps.DeleteFunc(all, func(path string, _ uint64) bool { return strings.HasPrefix(path, "worker/ep@") })
 		return all
 	}
-	none := map[string]uint64{"worker.closed_lanes": 0, "worker.left_peers": 0, "worker.waits_for_resources": 0, "worker.waits_for_credit": 0, "worker.announced_messages": 0, "worker.fetched_by_get": 0, "worker.fetched_by_put": 0, "worker.fetched_by_copies": 0, "worker.bad_messages": 0, "worker.dropped_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.replaced_lanes": 0, "worker.lane_retries": 0, "worker.returned_lanes": 0, "worker.repeated_transfers": 0, "worker.expired_eps": 0, "worker.evicted_eps": 0, "worker.rejected_eps": 0, "worker.refused_peers": 0, "worker.sleeps": 0}
+	none := map[string]uint64{"worker.closed_lanes": 0, "worker.left_peers": 0, "worker.idle_closed_lanes": 0, "worker.reopened_eps": 0, "worker.waits_for_resources": 0, "worker.waits_for_credit": 0, "worker.announced_messages": 0, "worker.fetched_by_get": 0, "worker.fetched_by_put": 0, "worker.fetched_by_copies": 0, "worker.bad_messages": 0, "worker.dropped_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.replaced_lanes": 0, "worker.lane_retries": 0, "worker.returned_lanes": 0, "worker.repeated_transfers": 0, "worker.expired_eps": 0, "worker.evicted_eps": 0, "worker.rejected_eps": 0, "worker.refused_peers": 0, "worker.sleeps": 0}
 	assert.Equal(t, none, have(), "fakes have no counters")
 
 	p.a.w.handleWireup([]byte("X"), nil)

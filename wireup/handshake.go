@@ -452,7 +452,7 @@ func (c *Conn) handleDropped(m *Msg) {
 				c.free(i, st)
 				continue
 			}
-			if c.lanes[i].number != m.Lanes[k].Roles { // of an earlier DROP
+			if n := c.lanes[i].number; n != 0 && n != m.Lanes[k].Roles { // of an earlier DROP
 				c.ignored++
 				continue
 			}
