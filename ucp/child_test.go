@@ -25,6 +25,7 @@ const roleEnv = "GUCX_TEST_UCP_ROLE"
 var roles = map[string]func(c *childSide) error{
 	"chat":       chatRole,
 	"idlepeers":  idlePeersRole,
+	"idleecho":   idleEchoRole,
 	"load":       loadRole,
 	"rndv":       rndvRole,
 	"visit":      visitRole,
