@@ -52,8 +52,8 @@ type Config struct {
 
 	// EPIdleTimeout is the time without operations and messages after which an EP closes its lanes, when the peer has none
 	// either. The next operation of either side connects again. The program sees only the delay, and that the EP detects
-	// the death of its peer later: see docs/design/0020-idle-lanes.md. Both sides must set it. 0 and config.Infinite
-	// mean never.
+	// the death of its peer later: see docs/design/0020-idle-lanes.md. As at the first operation, the EP fails if its peer
+	// then makes no progress for WireupTimeout. Both sides must set it. 0 and config.Infinite mean never.
 	EPIdleTimeout time.Duration `env:"EP_IDLE_TIMEOUT" default:"inf" doc:"Time without operations after which an endpoint closes its connections (descriptors, QPs, memory). Its next operation connects again. Both sides must set it. An endpoint without connections detects that its peer has died at its next operation, and at intervals of 16 times this time, at which it connects. inf: never."`
 
 	// SpinPolls is the number of polls of a blocking call before it

@@ -248,7 +248,7 @@ func (c *Conn) Handle(ev Event) []Action {
 		return nil
 	}
 	c.now = max(c.now, ev.Now)
-	before := c.states()
+	before, waited := c.states(), c.waitsForLane()
 	switch ev.Kind {
 	case NeedLane:
 		c.needLane(ev.Role)
@@ -291,7 +291,8 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.propose()
 		c.reply()
 	}
-	c.restartTimer(ev.Kind == MsgReceived && c.states() != before)
+	progressed := ev.Kind == MsgReceived && c.states() != before
+	c.restartTimer(progressed || !waited && c.waitsForLane())
 	return c.acts
 }
 

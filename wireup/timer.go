@@ -27,7 +27,7 @@ const never = time.Duration(math.MaxInt64)
 // timer measures how long a handshake has waited for its peer.
 type timer struct {
 	running bool
-	since   time.Duration // time at which the wait began, or at which the handshake last progressed
+	since   time.Duration // time at which the handshake or the wait of this side began, or at which it last progressed
 	repeat  time.Duration // time of the next retransmission
 	pause   time.Duration // length of the pause before repeat
 	paths   int           // number of restarts, one for each further path
@@ -49,8 +49,8 @@ func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	return at, at != never
 }
 
-// restartTimer starts the timer when a handshake begins and when it progresses,
-// and stops it at the end.
+// restartTimer starts the timer when a handshake begins, when it progresses, and when this side begins to wait for
+// a lane. It stops the timer at the end.
 func (c *Conn) restartTimer(progressed bool) {
 	switch {
 	case c.over || c.Quiet():
@@ -93,9 +93,11 @@ func (c *Conn) retransmitDue() {
 // timeoutApplies reports whether this side waits for a lane that it needs. A side that needs no lane
 // waits for a slow peer without limit.
 func (c *Conn) timeoutApplies() bool {
-	if c.p.Timeout <= 0 {
-		return false
-	}
+	return c.p.Timeout > 0 && c.waitsForLane()
+}
+
+// waitsForLane reports whether a role that this side needs has no active lane.
+func (c *Conn) waitsForLane() bool {
 	for role := range Aux {
 		if c.wanted.Has(role) && !c.active(role) {
 			return true
