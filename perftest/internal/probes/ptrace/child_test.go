@@ -32,7 +32,10 @@ var scenarios = map[string]func(){
 			}
 		}()
 		<-started
-		marked(50, 0, callNap)
+		marked(50, 0, func() {
+			unix.Getppid() // from here on the other thread runs
+			callNap()
+		})
 	},
 	"no return": func() { marked(1, 0, leave) },
 	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },

@@ -151,8 +151,7 @@ func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
 	if err != nil {
 		return err
 	}
-	t.trapAt = 0
-	if err := pokeText(tid, pc, t.replaced[:]); err != nil {
+	if err := t.removeTrap(tid); err != nil {
 		return err
 	}
 	if err := regs.load(tid); err != nil {
@@ -163,6 +162,16 @@ func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
 	}
 	regs.setPC(pc)
 	return os.NewSyscallError("ptrace setregs", regs.store(tid))
+}
+
+// removeTrap restores the text at trapAt, if there is a trap instruction. tid must be stopped.
+func (t *tracer) removeTrap(tid int) error {
+	at := t.trapAt
+	if at == 0 {
+		return nil
+	}
+	t.trapAt = 0
+	return pokeText(tid, at, t.replaced[:])
 }
 
 func pokeText(tid int, pc uint64, text []byte) error {

@@ -20,6 +20,9 @@ func (t *tracer) window(tid int, f func(Window) error) error {
 	if err := regs.load(tid); err != nil {
 		return os.NewSyscallError("ptrace getregs", err)
 	}
+	if pc := regs.trapPC(); pc != t.trapPC && t.returns[pc] { // reported after the trap instruction was removed
+		return t.returned(tid)
+	}
 	code, base := regs.marks()
 	if code&beginMark == 0 {
 		return errNoBegin
@@ -186,6 +189,9 @@ func (t *tracer) interrupted(tid int, st unix.WaitStatus) error {
 		}
 		return nil
 	case unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
+		if err := t.removeTrap(tid); err != nil {
+			return err
+		}
 		if err := t.cont(tid, sig); err != nil {
 			return err
 		}
