@@ -233,16 +233,23 @@ func (c *Conn) handleAgreed(n Roles) {
 	case c.idle.number == n && c.idle.state == idleAsked:
 		c.idle.state = idleChecking
 		c.do(Action{Kind: CheckIdle})
-	case c.idle.number == n && (c.idle.state == idleChecking || c.isClosing(n)): // repeated
+	case c.idle.number == n && c.idle.state == idleChecking: // repeated
+	case c.isClosing(n): // the DROP may have been lost
+		c.timer.repeat, c.timer.pause = min(c.timer.repeat, c.now+firstPause), firstPause
 	default: // the peer waits for a decision
 		c.sendIdle(Resume, n, false)
 	}
 }
 
+// closesIdle reports whether the lane waits until the peer has closed it, because the connection is idle.
+func (l *lane) closesIdle() bool {
+	return l.state == laneBroken && l.reason == ucs.StatusOK && l.number != 0
+}
+
 // isClosing reports whether lanes wait until the peer has closed them, after the IDLE with this number.
 func (c *Conn) isClosing(n Roles) bool {
 	for i := range c.lanes {
-		if l := &c.lanes[i]; l.state == laneBroken && l.reason == ucs.StatusOK && l.number == n {
+		if l := &c.lanes[i]; l.closesIdle() && l.number == n {
 			return true
 		}
 	}

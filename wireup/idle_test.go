@@ -165,3 +165,40 @@ func TestIdle_WaitsForDecision(t *testing.T) {
 		assert.Equal(t, resumes, same, "the lane was closed only if nobody needed it in time")
 	}
 }
+
+// TestIdle_LostDrops: while the peer waits for the decision, a side that has closed its lanes neither frees them nor
+// changes its decision, however long its messages are lost.
+func TestIdle_LostDrops(t *testing.T) {
+	for _, res := range [][]string{{"rc", "ud"}, {"sm", "rc"}} {
+		w := connectedIdle(t, res...)
+		w.b.rest()
+		w.a.rest()
+		w.a.rest()
+		w.b.deliver(t) // IDLE
+		w.a.deliver(t) // AGREED
+		w.a.check = func(act *Action) {
+			assert.NotEqual(t, CloseLane, act.Kind, "b may notice, and then fails")
+			assert.False(t, act.Kind == SendMsg && act.Msg.Type == Resume, "the lanes are closed")
+		}
+		for range 60 {
+			for len(w.a.inbox) > 0 { // AGREED
+				w.a.deliver(t)
+			}
+			w.b.inbox = nil
+			pass(w.a, w.b, 10*time.Second)
+		}
+		require.Equal(t, idleAgreed, w.b.conn.idle.state)
+		w.a.check = nil
+		w.b.inbox = nil
+		w.b.handle(Event{Kind: NeedLane, Role: RMA})
+		pass(w.a, w.b, firstPause)
+		require.Equal(t, Agreed, w.a.inbox[len(w.a.inbox)-1].Type)
+		settle(t, w.a, w.b)
+		pass(w.a, w.b, firstPause)
+		settle(t, w.a, w.b)
+		assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet(), "after AGREED the DROP is sent again")
+		assert.Len(t, w.b.conn.Lanes(RMA), 1)
+		x := explorer{t: t}
+		x.agree(w)
+	}
+}

@@ -81,9 +81,9 @@ func (c *Conn) retransmitDue() {
 			return
 		}
 		t.repeat = never
-		c.closeBroken() // before endTrials, whose broken lanes must remain until their DROP is sent
+		closing := c.closeBroken() // before endTrials, whose broken lanes must remain until their DROP is sent
 		moving := c.endTrials()
-		if c.endIdleHandshake(ucs.StatusTimedOut) || moving {
+		if c.endIdleHandshake(ucs.StatusTimedOut) || moving || closing {
 			t.pause, t.repeat = lastPause, c.now+lastPause
 		}
 		c.activateAll()
@@ -159,7 +159,9 @@ func (l *lane) again(t MsgType) MsgLane {
 
 // closeBroken closes broken lanes although the peer has not confirmed the DROP. If no lane
 // is left, the connection fails, because nothing else would detect that the peer is gone.
-func (c *Conn) closeBroken() {
+// The lanes of an idle connection remain, because the peer may still have them and would take their end for the end of
+// the connection: waits reports whether there are any, so that retransmissions continue.
+func (c *Conn) closeBroken() (waits bool) {
 	last := ucs.StatusOK
 	for i := range c.excluded {
 		if x := &c.excluded[i]; x.peer == peerPending {
@@ -167,7 +169,10 @@ func (c *Conn) closeBroken() {
 		}
 	}
 	for i := range c.lanes {
-		if l := &c.lanes[i]; l.state == laneBroken {
+		switch l := &c.lanes[i]; {
+		case l.closesIdle():
+			waits = true
+		case l.state == laneBroken:
 			last = l.reason
 			c.free(i, last)
 		}
@@ -177,12 +182,13 @@ func (c *Conn) closeBroken() {
 	}
 	for i := range c.lanes {
 		if c.lanes[i].state != laneFree {
-			return
+			return waits
 		}
 	}
 	if last != ucs.StatusOK {
 		c.fail(last, "no lane left, and the peer does not reply")
 	}
+	return waits
 }
 
 // states is the progress of all handshakes of a connection.
