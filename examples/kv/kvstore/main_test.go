@@ -146,9 +146,11 @@ func (p *process) line(want string) {
 	}
 }
 
-// kill ends the process at once.
+// kill ends the process at once. After that onReport is not called.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
+	for range p.out {
+	}
 	_ = p.cmd.Wait()
 }
 

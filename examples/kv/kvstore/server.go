@@ -68,7 +68,7 @@ type Server struct {
 	followed string            // ID of the primary; under mu
 	stay     int               // of which stay as a backup; changes when a primary drops this server; under mu
 	removed  map[string]uint64 // keys that were removed while syncing, and by which update; under mu
-	asked    int               // how often a server with New asked while this one was syncing; under mu
+	asked    int               // how often a server with New that was syncing has called; under mu
 	why      error             // why the server does not serve; under mu
 }
 
