@@ -339,6 +339,11 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, e.wrong(act, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
+	if p.flags() != 0 {
+		if err := e.checkFlags(act, p); err != nil {
+			return nil, err
+		}
+	}
 	if m.rndv == nil {
 		return m.w.completeLater(p, nil, m.copyTo(buf, act))
 	}
@@ -353,7 +358,8 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	m.rndv.fetch(r, fetchStages)
 	m.rndv.free()
 	m.rndv = nil
-	return r.started()
+	r, err := r.started()
+	return m.w.completeLater(p, r, err)
 }
 
 // RecvData is [ActiveMessage.Recv] into any [Data], as [Worker.TagRecvData]: an [Unpacker] is called by this call if the
@@ -367,6 +373,9 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 	if d.buffer.ValidateReceive() != nil {
 		return nil, m.From.wrong(act, ucs.ErrInvalidParam, "the data has no valid length, or nothing takes it")
 	}
+	if err := m.From.checkFlags(act, p); err != nil {
+		return nil, err
+	}
 	if m.rndv == nil {
 		return m.w.completeLater(p, nil, m.unpackTo(&typedData{data: d.buffer}, act))
 	}
@@ -379,7 +388,8 @@ func (m *ActiveMessage) RecvData(d Data, p *OpParams) (*Request, error) {
 	r.msg.typedData.fetch(r, m.rndv, activeFetchStages)
 	m.rndv.free()
 	m.rndv = nil
-	return r.started()
+	r, err := r.started()
+	return m.w.completeLater(p, r, err)
 }
 
 // unpackTo is RecvData of data that has arrived.

@@ -73,30 +73,31 @@ func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 
 // getFlagged is Get with flags. With CompleteNow it reads memory that Slice has mapped: other gets may wait for the peer.
 func (e *EP) getFlagged(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	r, err := e.transfer(&getStage, uct.AccessRemoteRead, buf, raddr, key, p)
-	switch {
-	case err != nil || r == nil:
+	mem, err := e.checkTransfer(&getStage, uct.AccessRemoteRead, buf, raddr, key, p)
+	if err != nil || len(buf) == 0 {
 		return e.w.completeLater(p, nil, err)
-	case p.Flags&CompleteNow == 0:
-		r, err = r.start()
-		return e.w.completeLater(p, r, err)
 	}
-	e.w.recycle(r)
-	if mem := key.packed.View(); mem != nil && e.fence.count == 0 {
-		copy(buf, mem[raddr-key.Addr():])
-		return nil, nil
+	if p.Flags&CompleteNow != 0 {
+		if view := key.packed.View(); view != nil && e.fence.count == 0 {
+			copy(buf, view[raddr-key.Addr():])
+			return nil, nil
+		}
+		return nil, uct.ErrNoResource
 	}
-	return nil, uct.ErrNoResource
+	r := e.newTransfer(&getStage, buf, raddr, key, p)
+	r.setMem(mem, uct.AccessRemoteRead)
+	r, err = r.start()
+	return e.w.completeLater(p, r, err)
 }
 
 // GetWait is Get, and returns when the data is in buf. If ctx is done first, it returns the error of ctx
-// and buf belongs to the caller; if buf is longer than 8 KiB or registered, the call first waits as
+// and buf belongs to the caller; if buf is longer than 8 KiB or registered, or p has flags, the call first waits as
 // [EP.PutWait] does until the transports have stopped using it.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if err := e.w.beginBlocking(); err != nil {
 		return err
 	}
-	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
+	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil && p.Flags == 0) {
 		return e.getStaged(ctx, buf, raddr, key)
 	}
 	r, err := e.Get(buf, raddr, key, p)

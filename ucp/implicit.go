@@ -9,10 +9,10 @@ import (
 // PutImplicit is Put without a request, for many puts before a flush: buf belongs to the
 // caller again, and the data is at the peer, when the next flush of the EP or of the worker
 // is complete. A put that fails later fails its lane, which the flush reports. It is UCX's
-// ucp_put_nbi. Errors: as [EP.Put].
+// ucp_put_nbi. PutImplicit ignores p.Flags. Errors: as [EP.Put].
 func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.put == nil {
-		return releaseRequest(e.Put(buf, raddr, key, p))
+		return releaseRequest(e.Put(buf, raddr, key, p.withoutFlags()))
 	}
 	if len(buf) <= key.maxShort {
 		if key.opens(raddr, uint64(len(buf))) && key.put.PutShort(buf, raddr, key.rma) == nil {
@@ -34,15 +34,15 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 			return e.implyLater(&impliedPutStage, buf, raddr, key, p)
 		}
 	}
-	return releaseRequest(e.Put(buf, raddr, key, p))
+	return releaseRequest(e.Put(buf, raddr, key, p.withoutFlags()))
 }
 
 // GetImplicit is Get without a request, for many gets before a flush: the data is in
 // buf when the next flush of the EP or of the worker is complete; buf belongs to gucx until then.
-// It is UCX's ucp_get_nbi. Errors: as [EP.Put].
+// It is UCX's ucp_get_nbi. GetImplicit ignores p.Flags. Errors: as [EP.Put].
 func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if key == nil || key.ep != e || key.get == nil {
-		return releaseRequest(e.Get(buf, raddr, key, p))
+		return releaseRequest(e.Get(buf, raddr, key, p.withoutFlags()))
 	}
 	i := e.implied()
 	i.comp.Count++
@@ -67,7 +67,7 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	if err == nil {
 		return nil
 	}
-	return releaseRequest(e.Get(buf, raddr, key, p)) // waits for resources, or returns the error
+	return releaseRequest(e.Get(buf, raddr, key, p.withoutFlags())) // waits for resources, or returns the error
 }
 
 // AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result when the next

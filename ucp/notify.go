@@ -38,10 +38,13 @@ func (r *Request) notification() uint64 { return recordOf[notifyRecord](r).word 
 // [Worker.OnNotify]. The notification arrives when all of the data is visible at the peer, and not
 // at all if the put fails. No [EP.Fence] is needed. (A message that is sent after a plain Put may
 // arrive before the data, because the two may use different transports.) buf may be empty. Errors: as Put; ErrUnsupported
-// also if no transport of both sides has active messages.
+// also if no transport of both sides has active messages; ErrInvalidParam if p has flags.
 func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) (*Request, error) {
+	a := action{stage: &notifyStage, n: len(buf)}
+	if p.flags() != 0 {
+		return nil, e.permitsNoFlags(a)
+	}
 	if !e.peer.Best[wireup.AM].OK && e.state == epOpen {
-		a := action{stage: &notifyStage, n: len(buf)}
 		return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.AM, e.peer.Addr))
 	}
 	r, err := e.transfer(&notifyStage, uct.AccessRemoteWrite, buf, raddr, key, p)

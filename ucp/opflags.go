@@ -11,8 +11,9 @@ import (
 // PreferThroughput), fails with ErrInvalidParam.
 //
 // Sends of messages, Put and Get use all flags that concern them, and TagRecv and TagRecvData both Complete flags. Other
-// receives use CompleteLater only; lists of transfers and implicit operations must have no flags. With tuple queues
-// (Config.TagProto) a tagged message ignores SendEager, SendRendezvous and the preferences, and CompleteNow always fails.
+// receives use CompleteLater only, and StreamEnd uses none. PutNotify and lists of transfers fail with ErrInvalidParam if
+// they have flags. PutImplicit and GetImplicit ignore flags and do not check them. With tuple queues (Config.TagProto) a
+// tagged message ignores SendEager, SendRendezvous and the preferences, and CompleteNow always fails.
 type OpFlags uint8
 
 const (
@@ -63,12 +64,40 @@ func (f OpFlags) check() error {
 	return nil
 }
 
+// checkFlags returns an error that wraps ErrInvalidParam if the flags of p, which may be nil, contradict each other.
+func (e *EP) checkFlags(a action, p *OpParams) error {
+	if p.flags() == 0 {
+		return nil
+	}
+	if err := p.Flags.check(); err != nil {
+		return e.errorOf(a, err)
+	}
+	return nil
+}
+
+// permitsNoFlags returns the error of an operation that must have no flags.
+func (e *EP) permitsNoFlags(a action) error {
+	return e.wrong(a, ucs.ErrInvalidParam, "this operation has no flags")
+}
+
 // flags returns the flags of params that may be nil.
 func (p *OpParams) flags() OpFlags {
 	if p == nil {
 		return 0
 	}
 	return p.Flags
+}
+
+// withoutFlags returns params without flags. p may be nil.
+//
+//go:noinline
+func (p *OpParams) withoutFlags() *OpParams {
+	if p.flags() == 0 {
+		return p
+	}
+	bare := *p
+	bare.Flags = 0
+	return &bare
 }
 
 // completedStage is the stage of a request that is complete when it is made.

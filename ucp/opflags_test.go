@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // flagLen is the length of messages that use rendezvous without flags, in bytes. It is less than half of a window.
@@ -148,6 +150,18 @@ func TestOpFlags_Later(t *testing.T) {
 			{"put", func() (*Request, error) { return p.a.ep.Put(small, p.a.key.Addr(), p.a.key, params) }},
 			{"put of nothing", func() (*Request, error) { return p.a.ep.Put(nil, p.a.key.Addr(), p.a.key, params) }},
 			{"get", func() (*Request, error) { return p.a.ep.Get(make([]byte, 8), p.a.key.Addr(), p.a.key, params) }},
+			{"send to a probe", func() (*Request, error) { return p.a.ep.TagSend(4, small, params) }},
+			{"receive after a probe", func() (*Request, error) {
+				p.unexpected(1)
+				m, _, _ := p.b.w.TagProbe(4, exact, true)
+				return m.Recv(make([]byte, 8), nil, params)
+			}},
+			{"stream send of nothing", func() (*Request, error) { return p.a.ep.StreamSend(nil, params) }},
+			{"second stream send", func() (*Request, error) { return p.a.ep.StreamSend(small, params) }},
+			{"stream receive into a list", func() (*Request, error) {
+				p.until(func() bool { return streamEnd.msgs.stream.unread.first != nil })
+				return streamEnd.StreamRecvData(Buffers(pieces(make([]byte, 8))), true, &n, params)
+			}},
 		} {
 			done = false
 			r, err := op.do()
@@ -163,6 +177,43 @@ func TestOpFlags_Later(t *testing.T) {
 		active.Release()
 		require.NoError(t, p.flush())
 		assert.Equal(t, called, reported)
+	})
+}
+
+// TestOpFlags_LaterRendezvous: a receive of a rendezvous active message returns a request with CompleteLater, also if a
+// mapping of the memory of the sender completes it in the call.
+func TestOpFlags_LaterRendezvous(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.both().grown().warm()
+		from, to := p.a.memOf(t, flagLen), p.b.memOf(t, flagLen)
+		copy(from.Bytes(), pattern(flagLen, 4))
+		var active *ActiveMessage
+		p.b.w.OnActive(6, func(m *ActiveMessage) { active = m.Keep() })
+		for i := range 4 { // the first receives connect lanes
+			reported, recv := 0, (*Request)(nil)
+			sent, err := p.a.ep.SendActive(6, nil, from.Bytes(), &OpParams{Mem: from, Flags: SendRendezvous})
+			require.NoError(t, err)
+			p.until(func() bool { return active != nil })
+			clear(to.Bytes())
+			params := &OpParams{Mem: to, Flags: CompleteLater, OnDone: func(err error) {
+				assert.NoError(t, err)
+				reported++
+			}}
+			if i%2 == 0 {
+				recv, err = active.Recv(to.Bytes(), params)
+			} else {
+				recv, err = active.RecvData(Buffers(pieces(to.Bytes())), &OpParams{Flags: CompleteLater, OnDone: params.OnDone})
+			}
+			require.NoError(t, err)
+			require.NotNil(t, recv)
+			assert.Zero(t, reported)
+			p.until(func() bool { return reported == 1 })
+			require.NoError(t, p.finish(recv, nil))
+			requireBytes(t, from.Bytes(), to.Bytes())
+			active.Release()
+			active = nil
+			require.NoError(t, p.finish(sent, nil))
+		}
 	})
 }
 
@@ -274,12 +325,131 @@ func TestOpFlags_NowWithoutCredit(t *testing.T) {
 	})
 }
 
+// TestOpFlags_NowWithoutResources: sends on a full lane queue nothing, and OnDone is not called.
+func TestOpFlags_NowWithoutResources(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeSM())
+	p.grown().warm()
+	from, to := p.streamed()
+	now := &OpParams{Flags: CompleteNow, OnDone: func(err error) { t.Errorf("OnDone(%v) of a call without a request", err) }}
+	sends := []func(data []byte) (*Request, error){
+		func(data []byte) (*Request, error) { return from.TagSend(1, data, now) },
+		func(data []byte) (*Request, error) { return from.TagSendData(2, Buffers(pieces(data)), now) },
+		func(data []byte) (*Request, error) { return from.SendActive(3, nil, data, now) },
+		func(data []byte) (*Request, error) { return from.StreamSend(data, now) },
+		func(data []byte) (*Request, error) { return from.StreamSendData(Buffers(pieces(data)), now) },
+		func(data []byte) (*Request, error) { return from.Put(data, p.a.key.Addr(), p.a.key, now) },
+	}
+	got := 0
+	p.b.w.OnActive(3, func(*ActiveMessage) { got++ })
+	credit, made, waits := from.msgs.Credit, p.a.w.pool.made, p.a.w.stats.waitsResource.Load()
+	f.ifaceOf(&p.a, 0).stuck = true
+	for range 10 * chunk {
+		for i, send := range sends {
+			r, err := send([]byte("12345678"))
+			require.Nil(t, r, i)
+			require.True(t, err == ucs.ErrNoResource, "%d: %v", i, err)
+		}
+	}
+	assert.Equal(t, credit, from.msgs.Credit)
+	assert.Equal(t, made, p.a.w.pool.made, "requests are recycled")
+	assert.Equal(t, waits, p.a.w.stats.waitsResource.Load())
+	assert.False(t, from.busy())
+	f.ifaceOf(&p.a, 0).stuck = false
+	p.idle()
+	assert.Zero(t, got)
+	for i, send := range sends {
+		r, err := send([]byte("12345678"))
+		require.NoError(t, err, i)
+		require.Nil(t, r, i)
+		p.idle()
+	}
+	p.unexpected(2)
+	assert.Equal(t, 1, got)
+	requireBytes(t, []byte("1234567812345678"), p.read(to, 16))
+}
+
+// TestOpFlags_NowWithoutLane: an EP that has lost the lanes of messages returns the reason.
+func TestOpFlags_NowWithoutLane(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{}).grown().warm()
+	l := p.a.ep.link
+	l.lanes.Use[wireup.AM], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.AM), ucs.ErrTimedOut
+	p.a.ep.msgs.unbind()
+	_, err := p.a.ep.TagSend(1, nil, &OpParams{Flags: CompleteNow})
+	assert.ErrorIs(t, err, ucs.ErrTimedOut)
+}
+
+// TestOpFlags_NowIgnores: SendRendezvous does not concern streams, and a put of nothing needs no lane.
+func TestOpFlags_NowIgnores(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		r, err := p.a.ep.Put(nil, p.a.key.Addr(), p.a.key, &OpParams{Flags: CompleteNow})
+		assert.NoError(t, err, "not connected")
+		assert.Nil(t, r)
+		from, to := p.streamed()
+		p.until(func() bool {
+			r, err = from.StreamSend([]byte("stream"), &OpParams{Flags: CompleteNow | SendRendezvous})
+			require.Nil(t, r)
+			return err != ucs.ErrNoResource
+		})
+		require.NoError(t, err)
+		requireBytes(t, []byte("stream"), p.read(to, 6))
+	})
+}
+
+// TestOpFlags_NowRegistersNothing: a refused get leaves no registration of its buffer in use.
+func TestOpFlags_NowRegistersNothing(t *testing.T) {
+	for _, set := range leaseSets()[1:] {
+		set.unlessAlike(t, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect().warm()
+			mem := p.b.memOf(t, leaseLen)
+			key, err := p.a.ep.Unpack(mem.Pack())
+			require.NoError(t, err)
+			defer key.Close()
+			r, err := p.a.ep.Get(make([]byte, leaseLen), mem.Addr(), key, &OpParams{Flags: CompleteNow})
+			assert.Nil(t, r)
+			assert.True(t, err == ucs.ErrNoResource, "%v", err)
+			assert.Zero(t, p.a.leased())
+		})
+	}
+}
+
+// TestOpFlags_Implicit: implicit operations ignore flags.
+func TestOpFlags_Implicit(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		for _, n := range []int{8, memLen} {
+			params := &OpParams{Flags: CompleteNow | CompleteLater, Mem: p.a.mem}
+			for range 2 { // not connected, and connected
+				local, remote := p.a.mem.Bytes()[:n], p.b.mem.Bytes()[:n]
+				copy(local, pattern(n, n))
+				require.NoError(t, p.a.ep.PutImplicit(local, p.a.key.Addr(), p.a.key, params))
+				require.NoError(t, p.flush())
+				requireBytes(t, pattern(n, n), remote)
+				clear(local)
+				require.NoError(t, p.a.ep.GetImplicit(local, p.a.key.Addr(), p.a.key, params))
+				require.NoError(t, p.flush())
+				requireBytes(t, pattern(n, n), local)
+			}
+		}
+	})
+}
+
 // TestOpFlags_Wrong: flags that contradict each other are errors of each operation.
 func TestOpFlags_Wrong(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).both().warm()
+	var active *ActiveMessage
+	p.b.w.OnActive(2, func(m *ActiveMessage) { active = m.Keep() })
+	require.NoError(t, p.finish(p.a.ep.TagSend(2, []byte{1}, nil)))
+	require.NoError(t, p.finish(p.a.ep.SendActive(2, nil, []byte{1}, nil)))
+	p.unexpected(1)
+	p.until(func() bool { return active != nil })
+	tagged, _, _ := p.b.w.TagProbe(2, exact, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n, list := 0, Buffers(pieces(make([]byte, 9)))
 	for _, f := range append(flagGroups[:], allOpFlags+1) {
 		params := &OpParams{Flags: f}
-		for _, op := range []func() (*Request, error){
+		for i, op := range []func() (*Request, error){
 			func() (*Request, error) { return p.a.ep.TagSend(1, nil, params) },
 			func() (*Request, error) { return p.a.ep.TagSendSync(1, nil, params) },
 			func() (*Request, error) { return p.a.ep.TagSendData(1, Buffers(pieces(make([]byte, 9))), params) },
@@ -288,10 +458,36 @@ func TestOpFlags_Wrong(t *testing.T) {
 			func() (*Request, error) { return p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, params) },
 			func() (*Request, error) { return p.a.ep.Get(make([]byte, 1), p.a.key.Addr(), p.a.key, params) },
 			func() (*Request, error) { return p.b.w.TagRecv(nil, 1, exact, nil, params) },
+			func() (*Request, error) { return p.b.w.TagRecvData(list, 1, exact, nil, params) },
+			func() (*Request, error) { return tagged.Recv(make([]byte, 1), nil, params) },
+			func() (*Request, error) { return active.Recv(make([]byte, 1), params) },
+			func() (*Request, error) { return active.RecvData(list, params) },
+			func() (*Request, error) { return p.a.ep.StreamSend(nil, params) },
+			func() (*Request, error) { return p.a.ep.StreamSendData(list, params) },
+			func() (*Request, error) { return p.a.ep.StreamRecv(make([]byte, 1), true, &n, params) },
+			func() (*Request, error) { return p.a.ep.StreamRecvData(list, true, &n, params) },
+			func() (*Request, error) {
+				return nil, p.a.ep.GetWait(ctx, make([]byte, 1), p.a.key.Addr(), p.a.key, params)
+			},
 		} {
 			r, err := op()
-			assert.Nil(t, r)
-			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%#x", f)
+			assert.Nil(t, r, "%d", i)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%d: %#x", i, f)
+		}
+	}
+	require.NoError(t, p.finish(tagged.Recv(make([]byte, 1), nil, nil)), "the message is still there")
+	require.NoError(t, p.finish(active.Recv(make([]byte, 1), nil)))
+	active.Release()
+	for _, f := range []OpFlags{SendEager, CompleteLater, CompleteNow, PreferThroughput} {
+		params, transfer := &OpParams{Flags: f}, []Transfer{{[]byte{1}, p.a.key.Addr(), p.a.key}}
+		for i, op := range []func() (*Request, error){
+			func() (*Request, error) { return p.a.ep.PutNotify([]byte{1}, p.a.key.Addr(), p.a.key, 1, params) },
+			func() (*Request, error) { return p.a.ep.PutList(transfer, params) },
+			func() (*Request, error) { return p.a.ep.GetList(transfer, params) },
+		} {
+			r, err := op()
+			assert.Nil(t, r, "%d", i)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%d: %#x", i, f)
 		}
 	}
 }
@@ -323,10 +519,8 @@ func TestOpFlags_FastPut(t *testing.T) {
 		copy(local, pattern(n, 8))
 		r, err := p.a.ep.Put(local, p.a.key.Addr(), p.a.key, &OpParams{Mem: p.a.mem, Flags: PreferFastCompletion})
 		require.NoError(t, err)
-		if r == nil {
-			clear(local)
-		}
-		require.NoError(t, p.finish(r, nil))
+		require.Nil(t, r, "the lane has resources")
+		clear(local)
 		require.NoError(t, p.flush())
 		requireBytes(t, pattern(n, 8), p.b.mem.Bytes()[:n])
 	})

@@ -31,11 +31,14 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 // Info describes the message.
 func (u *TagMessage) Info() TagInfo { return u.info() }
 
-// Recv receives the message; as [Worker.TagRecv]. The caller must not use m after that. If the
+// Recv receives the message; as [Worker.TagRecv], but CompleteNow does nothing. The caller must not use m after that. If the
 // rest of the message cannot arrive, because its EP has failed or is closed, the error contains the reason.
 func (u *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
+	}
+	if err := p.flags().check(); err != nil {
+		return nil, recvError(len(buf), err)
 	}
 	if st := u.lost; st != ucs.StatusOK {
 		err := u.from.failure(action{stage: &tagRecvStage, n: len(buf)}, st)

@@ -99,14 +99,13 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 // putFlagged is Put with flags.
 func (e *EP) putFlagged(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	mem, err := e.checkTransfer(&putStage, uct.AccessRemoteWrite, buf, raddr, key, p)
-	if err == nil && p.Flags&CompleteNow != 0 {
-		return nil, e.putNow(buf, raddr, key)
-	}
 	if err != nil || len(buf) == 0 {
 		return e.w.completeLater(p, nil, err)
 	}
-	r := e.w.newRequest(e, &putStage)
-	r.buf, r.target, r.onDone = buf, peerRange{key, raddr}, p.OnDone
+	if p.Flags&CompleteNow != 0 {
+		return nil, e.putNow(buf, raddr, key)
+	}
+	r := e.newTransfer(&putStage, buf, raddr, key, p)
 	if p.Flags&PreferFastCompletion == 0 {
 		r.setMem(mem, uct.AccessRemoteWrite)
 	}
@@ -115,7 +114,7 @@ func (e *EP) putFlagged(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Requ
 }
 
 // putNow puts by one call that copies buf. It returns ErrNoResource if the call is not possible now. The arguments were
-// checked.
+// checked, and buf is not empty.
 func (e *EP) putNow(buf []byte, raddr uint64, key *RKey) error {
 	x := e.lane(wireup.RMA)
 	if x == nil {
@@ -127,8 +126,6 @@ func (e *EP) putNow(buf []byte, raddr uint64, key *RKey) error {
 		return err
 	}
 	switch n, i := len(buf), x.Iface; {
-	case n == 0:
-		return nil
 	case e.fence.count > 0:
 		return uct.ErrNoResource
 	case n <= i.transfers().shortPut:

@@ -179,8 +179,8 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(data) {
 		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
-	if err := p.flags().check(); err != nil {
-		return nil, e.errorOf(a, err)
+	if err := e.checkFlags(a, p); err != nil {
+		return nil, err
 	}
 	e.markUsed()
 	e.messaging()
@@ -202,7 +202,7 @@ func (r *Request) chooseSend() {
 		r.stage = &c.announce
 	case r.msg.acked:
 		r.stage = &c.waitAck
-	case r.msg.flags&(PreferFastCompletion|CompleteNow) == 0 && r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
+	case r.msg.flags&PreferFastCompletion == 0 && r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
 		r.stage = &c.zcopy
 	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
 		r.stage = &c.pieces
@@ -218,7 +218,7 @@ func (r *Request) needsRTS(n int, s *sends) bool {
 	switch {
 	case f&SendRendezvous != 0:
 		return true
-	case f&(SendEager|CompleteNow) != 0:
+	case f&SendEager != 0:
 		return broke && charge(n) > m.Most/2 // the receiver may keep half of the credit until it is due
 	case f&PreferFastCompletion != 0:
 		return broke || n >= s.rndv
@@ -228,18 +228,38 @@ func (r *Request) needsRTS(n int, s *sends) bool {
 
 // startFlagged starts a new message with the flags of p, which may be nil. start starts it without flags.
 func (r *Request) startFlagged(p *OpParams, start func(*Request) (*Request, error)) (*Request, error) {
-	w, f := r.worker, p.flags()
-	if f&CompleteNow != 0 && !r.canCompleteNow() {
-		r.worker.recycle(r)
-		return nil, uct.ErrNoResource
+	if p.flags()&CompleteNow != 0 {
+		return nil, r.sendNow()
 	}
+	w := r.worker
 	r, err := start(r)
-	if f&CompleteNow != 0 && r != nil { // the lane has no resources: no part was posted
-		r.Cancel()
-		_ = r.take()
-		return nil, uct.ErrNoResource
-	}
 	return w.completeLater(p, r, err)
+}
+
+// sendNow sends a new message by one bcopy and recycles the request. It returns ErrNoResource if the message cannot be
+// sent now; then it has queued nothing.
+func (r *Request) sendNow() error {
+	e, a := r.ep, action{stage: &r.msg.ch.send, n: r.total()}
+	err, lost := error(uct.ErrNoResource), e.lostRoleErr(wireup.AM)
+	if lost == nil && r.canCompleteNow() {
+		r.stage = &r.msg.ch.bcopy
+		r.admitted() // canCompleteNow has checked the credit
+		if err = r.stage.post(r); err != nil {
+			r.refund()
+		} else if x := e.lane(wireup.AM); !x.Proven {
+			e.link.prove(x)
+		}
+	}
+	e.w.recycle(r)
+	switch {
+	case lost != nil:
+		return e.errorOf(a, lost)
+	case err == nil:
+		return nil
+	case err == uct.ErrNoResource, e.canReroute(a.stage, err):
+		return uct.ErrNoResource
+	}
+	return e.refused(a, err)
 }
 
 // streamPiece is the maximum length of a stream piece in bytes.
@@ -258,7 +278,8 @@ func (r *Request) canCompleteNow() bool {
 	if m.ch.first == 0 {
 		limit = x.Iface.streamPiece()
 	}
-	return !m.acked && m.flags&SendRendezvous == 0 && n <= limit && e.fence.count == 0 && !e.msgs.holdsBack(nil) && e.msgs.Credit >= charge(n)
+	announces := m.ch.rts != 0 && m.flags&SendRendezvous != 0
+	return !m.acked && !announces && n <= limit && e.fence.count == 0 && !e.msgs.holdsBack(nil) && e.msgs.Credit >= charge(n)
 }
 
 // longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the
@@ -395,8 +416,8 @@ func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (
 	if err := d.Validate(); err != nil || d.Len() > maxMessage {
 		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
 	}
-	if err := p.flags().check(); err != nil {
-		return nil, e.errorOf(action{stage: &c.send}, err)
+	if err := e.checkFlags(action{stage: &c.send}, p); err != nil {
+		return nil, err
 	}
 	r, err := e.newSend(c, word, nil, nil)
 	if err == nil {

@@ -31,7 +31,7 @@ func (e *EP) StreamSendData(d Data, p *OpParams) (*Request, error) {
 	}
 	a := action{stage: &streamDataChannel.send, n: d.buffer.Len()}
 	if a.n == 0 {
-		return e.w.completeLater(p, nil, e.refuses(a))
+		return e.streamSendNothing(p)
 	}
 	if err := e.streamClosed(a); err != nil {
 		return nil, err
@@ -93,12 +93,19 @@ func init() { streamSliceReceive.completed = (*Request).streamSliceReceived } //
 // StreamRecvData is [EP.StreamRecv] into a list of [Buffers]: with all set into the whole list, otherwise at least one
 // byte; then a receive that has to wait uses only the first slice that is not empty. The list belongs to gucx until
 // the request is complete. Errors: as StreamRecv; ErrInvalidParam for a [Packer], and for an [Unpacker], since a
-// stream has no end of a message that it could wait for.
+// stream has no end of a message that it could wait for. StreamRecvData uses only p.OnDone and CompleteLater.
 func (e *EP) StreamRecvData(d Data, all bool, n *int, p *OpParams) (*Request, error) {
 	if b, ok := d.buffer.Contiguous(); ok {
 		return e.StreamRecv(b, all, n, p)
 	}
 	*n = 0
+	if p.flags() != 0 {
+		if err := e.checkFlags(action{stage: &streamListReceive}, p); err != nil {
+			return nil, err
+		}
+		r, err := e.StreamRecvData(d, all, n, &OpParams{OnDone: p.OnDone})
+		return e.w.completeLater(p, r, err)
+	}
 	total := d.buffer.Len()
 	if d.buffer.Validate() != nil || d.buffer.Generic() {
 		return nil, e.wrong(action{stage: &streamListReceive}, ucs.ErrInvalidParam, "the data is not a list of valid length")

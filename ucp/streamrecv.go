@@ -19,23 +19,30 @@ var streamReceive = stage{
 // complete, also after an error; these bytes cannot be received again. Several receives get bytes
 // in the order in which they were posted. If a receive is canceled, or its EP fails or
 // is closed, it completes at once, and gucx does not write to buf after that. StreamRecv uses only
-// p.OnDone.
+// p.OnDone and CompleteLater.
 //
 // After the peer has ended its stream ([EP.StreamEnd]) or closed its EP, bytes that it has sent can still be received;
 // then the error is ErrStreamEnded or, after the EP has failed, that of [EP.Err].
 func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, error) {
 	*n = 0
 	a := action{stage: &streamReceive, n: len(buf)}
+	if p.flags() != 0 {
+		if err := e.checkFlags(a, p); err != nil {
+			return nil, err
+		}
+		r, err := e.StreamRecv(buf, all, n, &OpParams{OnDone: p.OnDone})
+		return e.w.completeLater(p, r, err)
+	}
 	if e.state != epOpen && e.state != epFailed {
 		return nil, e.refuses(a)
 	}
 	if len(buf) == 0 {
-		return e.w.completeLater(p, nil, nil)
+		return nil, nil
 	}
 	m := e.msgs
 	if m != nil && m.stream != nil {
 		if *n = m.stream.read(buf); *n == len(buf) || *n > 0 && !all {
-			return e.w.completeLater(p, nil, nil)
+			return nil, nil
 		}
 		if m.stream.ended() && e.state == epOpen {
 			return nil, e.errorOf(a, ucs.ErrStreamEnded)

@@ -72,17 +72,27 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 		}
 	}
 	if len(buf) == 0 {
-		return e.w.completeLater(p, nil, e.refuses(action{stage: &streamChannel.send}))
+		return e.streamSendNothing(p)
 	}
 	r, err := e.newStreamSend(streamChannel, buf, p)
 	if err != nil {
 		return nil, err
 	}
 	r.msg.count = sent
-	if p.flags()&(CompleteNow|PreferFastCompletion) != 0 {
+	if p.flags()&PreferFastCompletion != 0 {
 		r.mem = nil // rendezvous would need the buffer for longer
 	}
 	return r.startFlagged(p, (*Request).start)
+}
+
+// streamSendNothing is StreamSend, or StreamSendData, of no bytes.
+func (e *EP) streamSendNothing(p *OpParams) (*Request, error) {
+	a := action{stage: &streamChannel.send}
+	err := e.refuses(a)
+	if err == nil {
+		err = e.checkFlags(a, p)
+	}
+	return e.w.completeLater(p, nil, err)
 }
 
 // newStreamSend is newSend for streams. It fails with ErrClosed after StreamEnd.
@@ -178,7 +188,7 @@ func (r *Request) streamEager() error {
 	err := r.sendBcopy()
 	if err == nil {
 		r.msg.charged = 0
-		r.off = len(r.buf)
+		r.off = r.total()
 		s.sent += uint64(r.off)
 	}
 	return err

@@ -76,10 +76,16 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	if err != nil || len(buf) == 0 {
 		return nil, err
 	}
-	r := e.w.newRequest(e, s)
-	r.buf, r.target, r.onDone = buf, peerRange{key, raddr}, p.onDone()
+	r := e.newTransfer(s, buf, raddr, key, p)
 	r.setMem(mem, right)
 	return r, nil
+}
+
+// newTransfer makes the request of a put or get that was checked.
+func (e *EP) newTransfer(s *stage, buf []byte, raddr uint64, key *RKey, p *OpParams) *Request {
+	r := e.w.newRequest(e, s)
+	r.buf, r.target, r.onDone = buf, peerRange{key, raddr}, p.onDone()
+	return r
 }
 
 // setMem sets the registration of the buffer of a put or get, or registers the buffer if mem is nil and that is
@@ -116,10 +122,7 @@ func (e *EP) checkTransfer(s *stage, right uct.Access, buf []byte, raddr uint64,
 			return nil, e.wrong(a, ucs.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 		}
 	}
-	if err := p.flags().check(); err != nil {
-		return nil, e.errorOf(a, err)
-	}
-	return mem, nil
+	return mem, e.checkFlags(a, p)
 }
 
 // calls are the functions that move the next n bytes of a request, by protocol.

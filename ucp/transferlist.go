@@ -57,7 +57,7 @@ type transferRecord struct {
 //
 // If a transfer fails, the others continue, and the request completes with the error of the first that failed.
 // [Request.Cancel] succeeds if no transfer was posted. Errors: as Put, before anything was posted; ErrInvalidParam for
-// an empty list; ErrTooLong for a list of more than MaxTransfers. Another error of a transport may come after some
+// an empty list, and if OpParams has flags; ErrTooLong for a list of more than MaxTransfers. Another error of a transport may come after some
 // transfers have taken effect.
 func (e *EP) PutList(list []Transfer, p *OpParams) (*Request, error) {
 	return e.transferAll(&putLists, list, p)
@@ -110,7 +110,7 @@ func (e *EP) transferAll(k *transferKind, list []Transfer, p *OpParams) (*Reques
 			r.flags |= reqPosted
 			continue
 		default: // the lane has no resources, or it broke
-			if q, err = e.newTransfer(k, t, p); err != nil {
+			if q, err = e.newListed(k, t, p); err != nil {
 				r.fail(statusOf(err))
 			}
 		}
@@ -129,6 +129,8 @@ func (e *EP) newTransfers(k *transferKind, list []Transfer, p *OpParams) (*Reque
 		a.n += len(list[i].Buf)
 	}
 	switch {
+	case p.flags() != 0:
+		return nil, e.permitsNoFlags(a)
 	case len(list) == 0:
 		return nil, e.wrong(a, ucs.ErrInvalidParam, "the list is empty")
 	case len(list) > MaxTransfers:
@@ -139,7 +141,7 @@ func (e *EP) newTransfers(k *transferKind, list []Transfer, p *OpParams) (*Reque
 		if k.copies(e, &list[i], p) {
 			continue
 		}
-		q, err := e.newTransfer(k, &list[i], p)
+		q, err := e.newListed(k, &list[i], p)
 		if err != nil {
 			e.w.dropTransfers(first)
 			return nil, numbered(err, i)
@@ -158,8 +160,8 @@ func (e *EP) newTransfers(k *transferKind, list []Transfer, p *OpParams) (*Reque
 	return first, nil
 }
 
-// newTransfer checks a transfer and makes its request; nil for one of no bytes.
-func (e *EP) newTransfer(k *transferKind, t *Transfer, p *OpParams) (*Request, error) {
+// newListed checks a transfer and makes its request; nil for one of no bytes.
+func (e *EP) newListed(k *transferKind, t *Transfer, p *OpParams) (*Request, error) {
 	q, err := e.transfer(k.one, k.right, t.Buf, t.Addr, t.Key, p)
 	if q != nil {
 		q.onDone = nil
