@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/uct/ib/dv"
 )
 
 // Verbs take the queue lengths of the transport that is measured beside them.
@@ -19,4 +20,20 @@ func TestConfig_Reliable(t *testing.T) {
 	assert.Equal(t, 32, c.reliable("xrc").TxDepth)
 	assert.Equal(t, 64, c.reliable("xrc_mlx5").TxDepth)
 	assert.Equal(t, 8, c.reliable("ud").TxDepth)
+}
+
+// Verbs and uct send the same lengths inline.
+func TestConfig_Inline(t *testing.T) {
+	for _, tc := range []struct {
+		set  string
+		want int
+	}{
+		{"GUCX_RC_MLX5_SEG_SIZE=8k", dv.MaxInline},
+		{"GUCX_RC_MLX5_SEG_SIZE=200", 0}, // the default of rc
+		{"GUCX_RC_MLX5_TX_MAX_INLINE=64", 64},
+	} {
+		c, err := FromEnv([]string{tc.set}, gucx.Own{})
+		require.NoError(t, err)
+		assert.EqualValues(t, tc.want, c.reliable(dv.RCName).TxMaxInline, tc.set)
+	}
 }

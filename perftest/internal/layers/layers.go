@@ -3,8 +3,6 @@
 package layers
 
 import (
-	"cmp"
-
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers/averbslayer"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
@@ -69,9 +67,7 @@ func Of(t *device.Transport, caps uct.Caps) (names []string) {
 func (c Config) reliable(transport string) rc.Config {
 	switch transport {
 	case dv.RCName:
-		rc := c.UCT.RCMLX5.Config
-		rc.TxMaxInline = cmp.Or(rc.TxMaxInline, dv.MaxInline)
-		return rc
+		return c.UCT.RCMLX5.WithDefaultInline().Config
 	case xrc.Name:
 		return c.UCT.XRC.Config
 	case dv.XRCName:

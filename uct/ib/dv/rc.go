@@ -68,9 +68,7 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err := cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: RCName, Dev: p.Device, Op: "open iface", Err: err}
 	}
-	if cfg.TxMaxInline == 0 && (cfg.SegSize == 0 || cfg.SegSize >= MaxInline) {
-		cfg.TxMaxInline = MaxInline
-	}
+	cfg = cfg.WithDefaultInline()
 	it, self := newRC(cfg.TxPostlist)
 	err := rccore.Open(&it.Iface, md, rccore.Params{
 		Name: RCName, Port: port, Config: cfg.Config, Overhead: rcOverhead, Driver: it, Self: self,
@@ -80,6 +78,14 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	}
 	it.opened(cfg.TxPostlist)
 	return self, nil
+}
+
+// WithDefaultInline returns the configuration with MaxInline as TX_MAX_INLINE if that is not set and SEG_SIZE permits it.
+func (c RCConfig) WithDefaultInline() RCConfig {
+	if c.TxMaxInline == 0 && (c.SegSize == 0 || c.SegSize >= MaxInline) {
+		c.TxMaxInline = MaxInline
+	}
+	return c
 }
 
 // newRC makes an iface that is not open, and what the user gets.
