@@ -12,13 +12,13 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestOnDone: the end of each operation that has returned a request is told once, and that of
+// TestOnDone: OnDone is called once for each operation that has returned a request, and for
 // no other.
 func TestOnDone(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect().Warm()
-		pending, told := 0, 0
-		params := &ucp.OpParams{OnDone: func(err error) { assert.NoError(t, err); told++ }}
+		pending, completed := 0, 0
+		params := &ucp.OpParams{OnDone: func(err error) { assert.NoError(t, err); completed++ }}
 		local, key, addr := make([]byte, 20_000), p.A.Key, p.B.Mem.Addr()
 		back, short, long := make([]byte, len(local)), make([]byte, 8), make([]byte, len(local))
 		for range 3 {
@@ -45,10 +45,10 @@ func TestOnDone(t *testing.T) {
 					r.Release()
 				}
 			}
-			p.Until(func() bool { return told >= pending })
+			p.Until(func() bool { return completed >= pending })
 		}
 		require.NoError(t, p.Flush())
-		assert.Equal(t, pending, told)
+		assert.Equal(t, pending, completed)
 	})
 }
 
@@ -57,35 +57,35 @@ func TestOnDone_Canceled(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
 		var again *ucp.Request
-		told := 0
+		completed := 0
 		r, err := p.B.W.TagRecv(nil, 1, exact, nil, &ucp.OpParams{OnDone: func(err error) {
-			told++
+			completed++
 			assert.ErrorIs(t, err, ucs.ErrCanceled)
 			again, err = p.B.W.TagRecv(nil, 1, exact, nil, nil)
 			assert.NoError(t, err)
 		}})
 		require.NoError(t, err)
 		require.True(t, r.Cancel())
-		require.Zero(t, told, "not within Cancel")
+		require.Zero(t, completed, "not within Cancel")
 		require.ErrorIs(t, p.Finish(r, nil), ucs.ErrCanceled)
-		p.Until(func() bool { return told == 1 })
+		p.Until(func() bool { return completed == 1 })
 		require.NoError(t, p.Finish(p.A.EP.TagSend(1, nil, nil)))
 		require.NoError(t, p.Finish(again, nil))
 	})
 }
 
-// TestOnDone_WorkerCloses: what Close ends is told before it returns.
+// TestOnDone_WorkerCloses: Close calls OnDone of all operations before it returns.
 func TestOnDone_WorkerCloses(t *testing.T) {
 	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
-	told := 0
+	completed := 0
 	r, err := p.B.W.TagRecv(nil, 1, exact, nil, &ucp.OpParams{OnDone: func(err error) {
-		told++
+		completed++
 		assert.ErrorIs(t, err, ucs.ErrCanceled)
 	}})
 	require.NoError(t, err)
 	r.Release()
 	require.NoError(t, p.B.W.Close())
-	require.Equal(t, 1, told)
+	require.Equal(t, 1, completed)
 }
 
 func TestWaitAnyAll(t *testing.T) {

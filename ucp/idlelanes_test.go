@@ -148,7 +148,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 						require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
 						require.NoError(t, p.finish(r, nil))
 						requireBytes(t, pattern(8, n), buf)
-					default: // a message that nobody has received
+					default: // a message that was not received
 						if n == 0 {
 							require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
 						}

@@ -162,7 +162,7 @@ func TestIdle_WaitsForDecision(t *testing.T) {
 		assert.Len(t, w.b.conn.Lanes(RMA), 1)
 		assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
 		same := w.b.lanes[0].addr == "b1"
-		assert.Equal(t, resumes, same, "the lane was closed only if nobody needed it in time")
+		assert.Equal(t, resumes, same, "the lane closes only if no operation needs it in time")
 	}
 }
 

@@ -893,7 +893,7 @@ func TestAddressVersion_Sockets(t *testing.T) {
 		require.NoError(t, err)
 		conn, err = net.Dial("tcp4", listener.Addr().String())
 		require.NoError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port // the worker can connect to it, and nobody replies
+		port := l.Addr().(*net.TCPAddr).Port // the worker can connect to it, and gets no reply
 		copy(p.Address.Devices[0].Ifaces[0].EPs[0].Addr, []byte{byte(port >> 8), byte(port)})
 		private := ucxwire.AppendPrivate(nil, &p)
 		_, err = conn.Write(append(ucxwire.AppendSockHeader(nil, ucxwire.SockHeader{Len: len(private)}), private...))

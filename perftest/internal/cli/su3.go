@@ -28,7 +28,7 @@ four dimensions and a random SU(3) matrix on each link. An iteration is two
 products with D, each with a message to and from both neighbors in all
 directions in which the lattice is cut, and two sums over all ranks. Sites
 without neighbors on other ranks are computed while messages are under way. A
-solution whose residual is small enough is followed by the next equation.
+solution with a residual that is small enough is followed by the next equation.
 
 Transports take turns of iterations. Their results must be equal, bit for bit,
 and with --check also equal to that of one rank: exit status 3 otherwise. The

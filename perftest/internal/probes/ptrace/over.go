@@ -31,8 +31,8 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	return nil
 }
 
-// returned handles a trap in thread tid, which is not the recorded one: the thread has returned to an address
-// to which runOver has run, and goes on there.
+// returned handles a trap in thread tid, which is not the recorded one. The thread must have returned to an address
+// to which runOver has run; it continues there.
 func (t *tracer) returned(tid int) error {
 	var regs registers
 	if err := regs.load(tid); err != nil {

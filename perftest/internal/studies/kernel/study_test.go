@@ -54,7 +54,7 @@ func (r *ring) Result() (Result, error) {
 	return Result{State: uint64(v[0]), Values: []Value{{Name: "sum", Title: "sum", Number: float64(v[0])}}}, err
 }
 
-// makeRing makes rings of ranks whose values add up to 2. wrong says which of the kernels that a rank makes are so.
+// makeRing makes rings of ranks; the values of a ring add up to 2. If wrong[i] is set, the i-th kernel of a rank has a wrong result.
 func makeRing(wrong ...bool) Maker {
 	made := 0
 	return func(c *Comm) (Kernel, error) {

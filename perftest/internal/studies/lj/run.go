@@ -182,7 +182,7 @@ func (r *run) thermo() (t thermo, err error) {
 	r.pairs(func(_, j int, _ [axes]float64, square float64) {
 		share := int64(1)
 		if j < own {
-			share = 2 // nobody else has this pair
+			share = 2 // no other rank has this pair
 		}
 		halves[0] += share * int64(potential(square)/2/pairUnit)
 		halves[1] += share * int64(strength(square)*square/2/pairUnit)

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Study is what is to be predicted.
+// Study selects the operations, ranks and transports to predict.
 type Study struct {
 	Params     timing.Params // PostCall, WQEBuild, PollCall and CQERead are replaced by counts
 	Counts     *Counts
@@ -37,8 +37,8 @@ type Row struct {
 	Nodes     int
 	CPI       float64
 	Transport string
-	// Nanoseconds of a round, or of a message of it: the mean of a rank's rounds, of which the mean, the least and
-	// the most over ranks.
+	// The time of a round, or of one of its messages, in nanoseconds. A rank's time is the mean of its rounds; these are
+	// the mean, the least and the most over all ranks.
 	MeanNS, LeastNS, MostNS float64
 	// Change is how much longer that is than over the first transport, as a share.
 	Change float64
