@@ -31,8 +31,8 @@ const (
 	// there is no request.
 	CompleteLater
 	// CompleteNow makes the call fail with ErrNoResource, compared with ==, if the operation cannot complete in the call:
-	// UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL. Then it has no effect, except that the EP begins to connect. The call
-	// copies the buffer, also if it is in Mem, and returns no request. A message or a put must fit into one transport
+	// UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL. Then it has no effect, except that a put or a send without a tuple queue makes the
+	// EP begin to connect. The call copies the buffer, also if it is in Mem, and returns no request. A message or a put must fit into one transport
 	// message. A get completes only if [RKey.Slice] has mapped the memory; a receive, if a complete
 	// message has arrived.
 	CompleteNow

@@ -104,10 +104,11 @@ perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/clu
 perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol internal
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
-perftest/internal/studies/ranksmodel gucx ucp ucp/ucpgroup uct perftest/internal/show perftest/internal/studies/cluster uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/ranksmodel gucx ucp ucp/ucpgroup uct perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/ranks uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/kernel ucp/ucpgroup perftest/internal/measure perftest/internal/show | gucx ucp internal
-perftest/internal/studies/su3 ucp/ucpgroup perftest/internal/studies/kernel | gucx ucp internal
-perftest/internal/studies/lj ucp/ucpgroup perftest/internal/studies/kernel | gucx ucp internal
+perftest/internal/studies/kernel/kerneltest gucx ucp ucp/ucpgroup perftest/internal/studies/kernel internal
+perftest/internal/studies/su3 ucp/ucpgroup perftest/internal/studies/kernel | perftest/internal/studies/kernel/kerneltest internal
+perftest/internal/studies/lj ucp/ucpgroup perftest/internal/studies/kernel | perftest/internal/studies/kernel/kerneltest internal
 perftest/internal/studies/footprint ucp uct uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca perftest/internal/show internal
 perftest/internal/studies/kv examples/kv/kvstore gucx ucp perftest/internal/peers perftest/internal/show internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all

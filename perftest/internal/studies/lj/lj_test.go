@@ -1,21 +1,16 @@
 package lj
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/kernel"
-	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/perftest/internal/studies/kernel/kerneltest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -135,47 +130,6 @@ func TestStep_Reverses(t *testing.T) {
 	}
 }
 
-// together runs the kernel on n ranks.
-func together(t *testing.T, cfg Config, n, steps int) kernel.Result {
-	t.Helper()
-	owner, err := gucx.Open()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, owner.Close()) }()
-	results, errs := make([]kernel.Result, n), make([]error, n)
-	var wait sync.WaitGroup
-	for q, b := range ucpgroup.InProcess(n) {
-		w, err := owner.NewWorker(ucp.WorkerConfig{})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, w.Close()) }()
-		wait.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
-			defer cancel()
-			results[q], errs[q] = compute(ctx, cfg, w, b, steps)
-		})
-	}
-	wait.Wait()
-	require.NoError(t, errors.Join(errs...))
-	for _, r := range results {
-		require.Equal(t, results[0], r)
-	}
-	return results[0]
-}
-
-func compute(ctx context.Context, cfg Config, w *ucp.Worker, b ucpgroup.Bootstrap, steps int) (res kernel.Result, err error) {
-	g, err := ucpgroup.New(ctx, w, b)
-	if err != nil {
-		return res, err
-	}
-	k, err := New(cfg, kernel.NewComm(ctx, g.World()))
-	for i := 0; i < steps && err == nil; i++ {
-		err = k.Step()
-	}
-	if err == nil {
-		res, err = k.Result()
-	}
-	return res, errors.Join(err, g.Close(ctx))
-}
-
 // TestRanks: any number of ranks has the bits of one: one, two and more domains along an edge, hot enough for
 // atoms to migrate.
 func TestRanks(t *testing.T) {
@@ -192,7 +146,7 @@ func TestRanks(t *testing.T) {
 	for _, n := range []int{2, 3, 8} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			require.NoError(t, cfg.Check(n))
-			assert.Equal(t, want, together(t, cfg, n, steps))
+			assert.Equal(t, want, kerneltest.Run(t, func(c *kernel.Comm) (kernel.Kernel, error) { return New(cfg, c) }, n, steps))
 		})
 	}
 }

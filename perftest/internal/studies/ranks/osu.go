@@ -34,7 +34,7 @@ func bandwidth(pairs int, both bool) func(c *ucpgroup.Comm, size int) (round, fu
 			return func(context.Context) error { return nil }, func() error { return nil }
 		}
 		x := &exchange{c: c, peer: peer, sends: sender || both, receives: !sender || both, acknowledges: !sender,
-			out: filled(me, peer, size), in: make([]byte, window*size), ack: make([]byte, 1)}
+			out: Payload(me, peer, size), in: make([]byte, window*size), ack: make([]byte, 1)}
 		return x.round, func() error { return x.check(size) }
 	}
 }
@@ -83,7 +83,7 @@ func (x *exchange) add(q *ucpgroup.Request, err error) error {
 // check compares what has arrived with what the peer sends.
 func (x *exchange) check(size int) error {
 	for i := 0; x.receives && i < window; i++ {
-		if err := expect(x.in, i, x.peer, x.c.Rank(), size); err != nil {
+		if err := CheckPayload(x.in, i, x.peer, x.c.Rank(), size); err != nil {
 			return err
 		}
 	}

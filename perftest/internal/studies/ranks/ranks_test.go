@@ -93,7 +93,7 @@ func TestStudy_WrongData(t *testing.T) {
 	bad := Test{Name: "bad", sized: true, prepare: func(c *ucpgroup.Comm, size int) (round, func() error) {
 		round, check := bcast(c, size)
 		if c.Rank() == 1 {
-			return round, func() error { return expect(filled(2, 2, size), 0, 3, 3, size) }
+			return round, func() error { return CheckPayload(Payload(2, 2, size), 0, 3, 3, size) }
 		}
 		return round, check
 	}}

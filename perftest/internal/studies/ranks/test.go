@@ -76,8 +76,8 @@ const tag = 1
 // root is that of collective operations.
 const root = 0
 
-// filled is what a rank sends to another.
-func filled(from, to, size int) []byte {
+// Payload returns what one rank sends to another: size bytes.
+func Payload(from, to, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = byte(from*31 + to*17 + i)
@@ -85,8 +85,8 @@ func filled(from, to, size int) []byte {
 	return b
 }
 
-// expect compares part i of b with what a rank sends to another.
-func expect(b []byte, i, from, to, size int) error {
+// CheckPayload compares part i of b, of size bytes, with what one rank sends to another. Errors: ErrData.
+func CheckPayload(b []byte, i, from, to, size int) error {
 	for k, v := range b[i*size : (i+1)*size] {
 		if v != byte(from*31+to*17+k) {
 			return fmt.Errorf("%w: byte %d from rank %d", ErrData, k, from)
@@ -101,7 +101,7 @@ func pingPong(c *ucpgroup.Comm, size int) (round, func() error) {
 	if me > 1 {
 		return func(context.Context) error { return nil }, func() error { return nil }
 	}
-	out, in := filled(me, peer, size), make([]byte, size)
+	out, in := Payload(me, peer, size), make([]byte, size)
 	return func(ctx context.Context) (err error) {
 		if me == 0 {
 			err = c.Send(ctx, peer, tag, out)
@@ -113,14 +113,14 @@ func pingPong(c *ucpgroup.Comm, size int) (round, func() error) {
 			err = c.Send(ctx, peer, tag, out)
 		}
 		return err
-	}, func() error { return expect(in, 0, peer, me, size) }
+	}, func() error { return CheckPayload(in, 0, peer, me, size) }
 }
 
 // ring has a message go around: from rank 0 to the next one, until it is back.
 func ring(c *ucpgroup.Comm, size int) (round, func() error) {
 	n, me := c.Size(), c.Rank()
 	before, next := (me-1+n)%n, (me+1)%n
-	out, in := filled(me, next, size), make([]byte, size)
+	out, in := Payload(me, next, size), make([]byte, size)
 	return func(ctx context.Context) (err error) {
 		if me == 0 {
 			err = c.Send(ctx, next, tag, out)
@@ -132,7 +132,7 @@ func ring(c *ucpgroup.Comm, size int) (round, func() error) {
 			err = c.Send(ctx, next, tag, out)
 		}
 		return err
-	}, func() error { return expect(in, 0, before, me, size) }
+	}, func() error { return CheckPayload(in, 0, before, me, size) }
 }
 
 func barrier(c *ucpgroup.Comm, _ int) (round, func() error) {
@@ -142,14 +142,14 @@ func barrier(c *ucpgroup.Comm, _ int) (round, func() error) {
 func bcast(c *ucpgroup.Comm, size int) (round, func() error) {
 	b := make([]byte, size)
 	if c.Rank() == root {
-		b = filled(root, 0, size)
+		b = Payload(root, 0, size)
 	}
 	return func(ctx context.Context) error { return c.Bcast(ctx, root, b) },
-		func() error { return expect(b, 0, root, 0, size) }
+		func() error { return CheckPayload(b, 0, root, 0, size) }
 }
 
 func gather(c *ucpgroup.Comm, size int) (round, func() error) {
-	out := filled(c.Rank(), root, size)
+	out := Payload(c.Rank(), root, size)
 	if c.Rank() != root {
 		return func(ctx context.Context) error { return c.Gather(ctx, root, out, nil) }, func() error { return nil }
 	}
@@ -161,7 +161,7 @@ func gather(c *ucpgroup.Comm, size int) (round, func() error) {
 // expectAll compares parts from all ranks.
 func expectAll(c *ucpgroup.Comm, b []byte, size, to int) error {
 	for q := range c.Size() {
-		if err := expect(b, q, q, to, size); err != nil {
+		if err := CheckPayload(b, q, q, to, size); err != nil {
 			return err
 		}
 	}
@@ -175,19 +175,19 @@ func scatter(c *ucpgroup.Comm, size int) (round, func() error) {
 	}
 	in := make([]byte, size)
 	return func(ctx context.Context) error { return c.Scatter(ctx, root, out, in) },
-		func() error { return expect(in, 0, root, c.Rank(), size) }
+		func() error { return CheckPayload(in, 0, root, c.Rank(), size) }
 }
 
 // toAll is a part for each rank.
 func toAll(c *ucpgroup.Comm, size int) (b []byte) {
 	for q := range c.Size() {
-		b = append(b, filled(c.Rank(), q, size)...)
+		b = append(b, Payload(c.Rank(), q, size)...)
 	}
 	return b
 }
 
 func allgather(c *ucpgroup.Comm, size int) (round, func() error) {
-	out, in := filled(c.Rank(), 0, size), make([]byte, c.Size()*size)
+	out, in := Payload(c.Rank(), 0, size), make([]byte, c.Size()*size)
 	return func(ctx context.Context) error { return c.Allgather(ctx, out, in) },
 		func() error { return expectAll(c, in, size, 0) }
 }

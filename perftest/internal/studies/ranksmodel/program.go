@@ -1,10 +1,10 @@
 package ranksmodel
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
@@ -60,32 +60,10 @@ const (
 	root   = 0
 )
 
-// ErrData says that a rank has other bytes than it should have.
-var ErrData = errors.New("ranksmodel: wrong data")
-
-// filled is what a rank sends to another.
-func filled(from, to, size int) []byte {
-	b := make([]byte, size)
-	for i := range b {
-		b[i] = byte(from*31 + to*17 + i)
-	}
-	return b
-}
-
-// expect compares part i of b with what a rank sends to another.
-func expect(b []byte, i, from, to, size int) error {
-	for k, v := range b[i*size : (i+1)*size] {
-		if v != byte(from*31+to*17+k) {
-			return fmt.Errorf("%w: byte %d from rank %d", ErrData, k, from)
-		}
-	}
-	return nil
-}
-
 // expectAll compares parts from all ranks.
 func expectAll(b []byte, n, to, size int) error {
 	for q := range n {
-		if err := expect(b, q, q, to, size); err != nil {
+		if err := ranks.CheckPayload(b, q, q, to, size); err != nil {
 			return err
 		}
 	}
@@ -100,7 +78,7 @@ func pingPong(x *rank, size int) (round, check func() error) {
 	if me > 1 {
 		return nothing, nothing
 	}
-	out, in := filled(me, peer, size), make([]byte, size)
+	out, in := ranks.Payload(me, peer, size), make([]byte, size)
 	send := func() error { return x.wait(x.comm.Isend(peer, tag, out, nil)) }
 	receive := func() error { return x.wait(x.comm.Irecv(peer, tag, in, nil)) }
 	first, second := send, receive
@@ -112,7 +90,7 @@ func pingPong(x *rank, size int) (round, check func() error) {
 			return err
 		}
 		return second()
-	}, func() error { return expect(in, 0, peer, me, size) }
+	}, func() error { return ranks.CheckPayload(in, 0, peer, me, size) }
 }
 
 // bandwidth has rank 0 send a window to rank 1, which ends it with a short message; both says that rank 1 sends
@@ -124,7 +102,7 @@ func bandwidth(both bool) func(x *rank, size int) (round, check func() error) {
 			return nothing, nothing
 		}
 		sends, receives := me == 0 || both, me == 1 || both
-		out, in, ack := filled(me, peer, size), make([]byte, window*size), make([]byte, 1)
+		out, in, ack := ranks.Payload(me, peer, size), make([]byte, window*size), make([]byte, 1)
 		round = func() error {
 			var pending []*ucpgroup.Request
 			add := func(q *ucpgroup.Request, err error) error { pending = append(pending, q); return err }
@@ -152,7 +130,7 @@ func bandwidth(both bool) func(x *rank, size int) (round, check func() error) {
 		}
 		return round, func() error {
 			for i := 0; receives && i < window; i++ {
-				if err := expect(in, i, peer, me, size); err != nil {
+				if err := ranks.CheckPayload(in, i, peer, me, size); err != nil {
 					return err
 				}
 			}
@@ -163,14 +141,14 @@ func bandwidth(both bool) func(x *rank, size int) (round, check func() error) {
 
 func allgather(x *rank, size int) (round, check func() error) {
 	n := x.comm.Size()
-	out, in := filled(x.comm.Rank(), 0, size), make([]byte, n*size)
+	out, in := ranks.Payload(x.comm.Rank(), 0, size), make([]byte, n*size)
 	return func() error { return x.wait(x.comm.Iallgather(out, in)) }, func() error { return expectAll(in, n, 0, size) }
 }
 
 // toAll is a part for each rank.
 func toAll(x *rank, size int) (b []byte) {
 	for q := range x.comm.Size() {
-		b = append(b, filled(x.comm.Rank(), q, size)...)
+		b = append(b, ranks.Payload(x.comm.Rank(), q, size)...)
 	}
 	return b
 }
@@ -182,11 +160,11 @@ func scatter(x *rank, size int) (round, check func() error) {
 	}
 	in := make([]byte, size)
 	return func() error { return x.wait(x.comm.Iscatter(root, out, in)) },
-		func() error { return expect(in, 0, root, x.comm.Rank(), size) }
+		func() error { return ranks.CheckPayload(in, 0, root, x.comm.Rank(), size) }
 }
 
 func gather(x *rank, size int) (round, check func() error) {
-	out := filled(x.comm.Rank(), root, size)
+	out := ranks.Payload(x.comm.Rank(), root, size)
 	if x.comm.Rank() != root {
 		return func() error { return x.wait(x.comm.Igather(root, out, nil)) }, nothing
 	}
@@ -205,9 +183,9 @@ func alltoall(x *rank, size int) (round, check func() error) {
 func bcast(x *rank, size int) (round, check func() error) {
 	b := make([]byte, size)
 	if x.comm.Rank() == root {
-		b = filled(root, 0, size)
+		b = ranks.Payload(root, 0, size)
 	}
-	return func() error { return x.wait(x.comm.Ibcast(root, b)) }, func() error { return expect(b, 0, root, 0, size) }
+	return func() error { return x.wait(x.comm.Ibcast(root, b)) }, func() error { return ranks.CheckPayload(b, 0, root, 0, size) }
 }
 
 func allreduce(x *rank, size int) (round, check func() error) {
@@ -220,7 +198,7 @@ func allreduce(x *rank, size int) (round, check func() error) {
 		n := x.comm.Size()
 		for i, v := range in {
 			if want := float64(n*(n-1)/2 + n*i); v != want {
-				return fmt.Errorf("%w: sum %d is %v instead of %v", ErrData, i, v, want)
+				return fmt.Errorf("%w: sum %d is %v instead of %v", ranks.ErrData, i, v, want)
 			}
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
@@ -115,12 +116,12 @@ func TestRun_WrongData(t *testing.T) {
 	s.Tests = []Test{{Name: "bad", prepare: func(x *rank, size int) (func() error, func() error) {
 		round, check := bcast(x, size)
 		if x.r.ID() == 1 {
-			return round, func() error { return expect(filled(2, 2, size), 0, 3, 3, size) }
+			return round, func() error { return ranks.CheckPayload(ranks.Payload(2, 2, size), 0, 3, 3, size) }
 		}
 		return round, check
 	}}}
 	_, err := s.Run(t.Context(), nil)
-	require.ErrorIs(t, err, ErrData)
+	require.ErrorIs(t, err, ranks.ErrData)
 }
 
 // TestCounts: direct verbs take fewer instructions for a short message, on both sides.
