@@ -183,7 +183,7 @@ func dvCounts() []Figure {
 	return []Figure{
 		{ID: "6", Title: "Processor counters of point-to-point messages", How: Instructions,
 			Lesson:  "Direct verbs need fewer instructions and cycles, and stall less.",
-			Note:    "Sender and receiver are counted apart. A short message over rc_mlx5 is one basic block; longer data up to 128 B it writes into its queue itself as well, and what is longer takes the way of rc through the core of the transport.",
+			Note:    "Sender and receiver are counted apart. A short message over rc_mlx5 is one basic block; longer data up to 220 B it writes into its queue itself as well, and data that is longer passes through the core of the transport, as over rc.",
 			Missing: "Cycles, stalled cycles, misses of the cache and mispredicted branches: this machine gives a guest no processor counters, and the HCA in software would be counted with them. Branches and loads are what mispredicts and stalls.",
 			Cases: []Case{
 				direct("tag 8 B, sender: instructions", "tag", "8", "", "rc_mlx5", "instructions", "fewer", less),
