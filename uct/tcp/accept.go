@@ -32,7 +32,7 @@ func (l *listener) Ready(uint32) int {
 			l.it.acceptPause = 0
 			l.it.receiveConn(fd, sourceOf(addrPort(from).Addr()))
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !l.it.evictOne(isUseless) { // else there is a descriptor when Progress returns
+			if !l.it.evictOne(sentNothing) { // else there is a descriptor when Progress returns
 				l.it.pauseAccept()
 			}
 			return 0
@@ -56,7 +56,7 @@ func (it *Iface) pauseAccept() {
 	for _, l := range it.listeners {
 		it.poll.Change(l.slot, 0)
 	}
-	_ = it.tickWithin(it.acceptPause)
+	_ = it.tickEvery(it.acceptPause)
 }
 
 func (it *Iface) resumeAccept(now time.Time) {
@@ -80,18 +80,18 @@ type incoming struct {
 
 // receiveConn begins the handshake of an accepted connection. Another one makes room for it.
 func (it *Iface) receiveConn(fd int, from source) {
-	for len(it.unproven.all) >= it.allowed {
+	for len(it.unproven.all) >= it.maxUnproven {
 		it.evictOne(anyUnproven)
 	}
 	s := &incoming{it: it}
-	s.unproven = &unproven{from: from, in: s, limit: time.Now().Add(it.cfg.HelloTimeout)}
+	s.unproven = &unproven{from: from, in: s, deadline: time.Now().Add(it.cfg.HelloTimeout)}
 	var err error
 	if s.link, err = it.acceptLink(fd); err == nil {
 		err = s.watch(&it.poll, unix.EPOLLIN, s)
 	}
 	if err == nil {
 		it.unproven.add(s.unproven)
-		err = it.tickWithin(deadlineTick)
+		err = it.tickEvery(deadlineTick)
 	}
 	if err != nil {
 		s.refuse(err)
@@ -110,7 +110,7 @@ func (it *Iface) acceptLink(fd int) (l link, err error) {
 }
 
 // leave closes the connection.
-func (s *incoming) leave() {
+func (s *incoming) drop() {
 	s.it.unproven.remove(s.unproven)
 	s.link.close(&s.it.poll)
 }
@@ -120,10 +120,10 @@ func (s *incoming) Ready(uint32) int {
 	done, err := s.hello.read(s.it.io, s.fd)
 	switch h, ok := parseHello(&s.hello.buf, msgHello); {
 	case err != nil:
-		s.refuse(s.tun.Because(err))
-	case s.hello.got >= wordStart && !looksRight(&s.hello.buf):
-		if s.tun == nil && tunnel.Wanted(s.hello.buf[:]) {
-			_, _ = s.it.io.Send(s.fd, tunnel.Declined[:])
+		s.refuse(s.tun.Cause(err))
+	case s.hello.got >= magicLen && !hasMagic(&s.hello.buf):
+		if s.tun == nil && tunnel.IsClientHello(s.hello.buf[:]) {
+			_, _ = s.it.io.Send(s.fd, tunnel.NoTLSAlert[:])
 			s.refuse(errWantsTLS)
 		} else {
 			s.refuse(errGarbage)
@@ -137,8 +137,8 @@ func (s *incoming) Ready(uint32) int {
 		s.refuse(errWrongIface)
 	case !s.proven(&h):
 		s.refuse(s.it.unprovenCause())
-	case s.it.token != "" && s.tun == nil && !s.it.hellos.take(h.from, h.rail, h.number):
-		s.refuse(errRepeated)
+	case s.it.token != "" && s.tun == nil && !s.it.hellos.accept(h.from, h.rail, h.number):
+		s.refuse(errReplay)
 	default:
 		s.it.respond(s, &h)
 	}
@@ -168,29 +168,29 @@ func (s *incoming) declineVersion(h *hello) {
 }
 
 // wordStart is how many bytes tell what protocol a peer speaks.
-const wordStart = 4
+const magicLen = 4
 
 // Why connections are refused in the handshake.
 var (
-	errGarbage    = errors.New("it does not speak this protocol")
-	errWrongIface = errors.New("it looks for another iface")
-	errSilent     = errors.New("it made no handshake in time")
-	errTooMany    = errors.New("too many others have connected since (MAX_HANDSHAKES)")
-	errWantsTLS   = errors.New("it speaks TLS, which is off here")
-	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
-	errNoToken    = errors.New("it cannot prove that it is the iface that it says it is, or has not the token of this side (AUTH_TOKEN)")
-	errRepeated   = errors.New("its HELLO was sent before")
-	errVersion    = errors.New("it speaks another version of this protocol")
-	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
-	errOtherCert  = errors.New("its certificate is for another identity than that of its open connection")
-	errFull       = errors.New("there are MAX_CONNS connections")
-	errLimits     = errors.New("its SEG_SIZE or limits differ")
+	errGarbage            = errors.New("it does not speak this protocol")
+	errWrongIface         = errors.New("it looks for another iface")
+	errNoHello            = errors.New("it made no handshake in time")
+	errEvictedInHandshake = errors.New("too many others have connected since (MAX_HANDSHAKES)")
+	errWantsTLS           = errors.New("it speaks TLS, which is off here")
+	errUnproven           = errors.New("it cannot prove that it is the iface that it says it is")
+	errNoToken            = errors.New("it cannot prove that it is the iface that it says it is, or has not the token of this side (AUTH_TOKEN)")
+	errReplay             = errors.New("its HELLO was sent before")
+	errVersion            = errors.New("it speaks another version of this protocol")
+	errRail               = errors.New("it wants more connections than MAX_CONN_PER_PEER")
+	errOtherCert          = errors.New("its certificate is for another identity than that of its open connection")
+	errMaxConns           = errors.New("there are MAX_CONNS connections")
+	errLimits             = errors.New("its SEG_SIZE or limits differ")
 )
 
 // refuse closes the connection.
 func (s *incoming) refuse(why error) {
-	s.leave()
-	s.it.noteRefusal(why)
+	s.drop()
+	s.it.countRefusal(why)
 }
 
 // refusals is what is known of connections refused in the handshake.
@@ -206,7 +206,7 @@ const refusalLog = time.Second
 
 var logger = log.For(Name)
 
-func (it *Iface) noteRefusal(why error) {
+func (it *Iface) countRefusal(why error) {
 	it.limits.refused.Inc()
 	it.logRefusal(why)
 }
@@ -215,7 +215,7 @@ func (it *Iface) noteRefusal(why error) {
 // about: who hangs up before it has said who it is may have been connected to meanwhile, or looks for open
 // ports.
 func (it *Iface) logRefusal(why error) {
-	if errors.Is(why, errCutOff) {
+	if errors.Is(why, errDisconnected) {
 		return
 	}
 	r := &it.refused
@@ -235,12 +235,12 @@ func (it *Iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
 	answer.from, answer.to, answer.conn = it.addr.key, h.from.ID(), h.conn
-	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
+	answer.seg, answer.replies, answer.rail = it.addr.seg, maxReplies, h.rail
 	err := sendHello(it.io, s.fd, &answer, s.secret, s.binding())
 	if answer.code != codeOK || err != nil {
-		s.leave()
+		s.drop()
 		if why != nil {
-			it.noteRefusal(why)
+			it.countRefusal(why)
 		}
 		return
 	}
@@ -250,20 +250,20 @@ func (it *Iface) respond(s *incoming, h *hello) {
 	if c == nil {
 		c = &conn{it: it, key: h.from, secret: s.secret, link: link{fd: -1}}
 		if h.from != it.addr.key { // the other end of a connection to ourselves is in the table
-			it.know(c)
+			it.addConn(c)
 		}
 	}
-	if c.try != nil {
-		c.try.drop()
-		c.try = nil
+	if c.attempt != nil {
+		c.attempt.drop()
+		c.attempt = nil
 	}
 	c.secret = s.secret
-	it.inherit(c, s)
+	it.inheritUnproven(c, s)
 	c.open(s.link, h.conn)
 }
 
 // inherit makes c, which is accepted, unproven if it is.
-func (it *Iface) inherit(c *conn, s *incoming) {
+func (it *Iface) inheritUnproven(c *conn, s *incoming) {
 	p := s.unproven
 	p.in = nil
 	main := c
@@ -275,7 +275,7 @@ func (it *Iface) inherit(c *conn, s *incoming) {
 		return
 	}
 	p.c, c.unproven = c, p
-	p.limit = time.Now().Add(it.cfg.HelloTimeout)
+	p.deadline = time.Now().Add(it.cfg.HelloTimeout)
 }
 
 var errReplaced = errors.New("the peer has lost this connection and made another")
@@ -285,7 +285,7 @@ var errReplaced = errors.New("the peer has lost this connection and made another
 // themselves. name is the identity in the certificate of the sender. c is the connection to attach the
 // socket to; nil for a new one. why is nil unless the answer is a refusal.
 func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
-	if h.seg != it.addr.seg || h.answers != maxAnswers {
+	if h.seg != it.addr.seg || h.replies != maxReplies {
 		return nil, hello{code: codeRefused}, errLimits
 	}
 	if h.from != it.addr.key {
@@ -310,8 +310,8 @@ func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why err
 	if c != nil && c.state == connDialing && it.addr.key.ID() < h.from.ID() {
 		return nil, hello{code: codeYield}, nil
 	}
-	if it.opened >= it.cfg.MaxConns && !it.evictOne(isOpen) {
-		return nil, hello{code: codeRefused}, errFull
+	if it.openCount >= it.cfg.MaxConns && !it.evictOne(isOpen) {
+		return nil, hello{code: codeRefused}, errMaxConns
 	}
 	if h.rail > 0 && it.table[h.from] == nil { // the first connection has failed with the old rail, or was evicted
 		return nil, hello{code: codeRefused}, errRail

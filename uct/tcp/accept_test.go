@@ -28,7 +28,7 @@ func heap() uint64 {
 func greeting(t testing.TB, to *keypair.PublicKey, id uint64) []byte {
 	p := newRawPeer(t)
 	return p.proven(t, to, hello{version: helloVersion, msg: msgHello, from: p.Public, to: id, conn: 1,
-		seg: defaultSegSize, answers: maxAnswers})
+		seg: defaultSegSize, replies: maxReplies})
 }
 
 // garbage is what an untrusted peer says to the iface with that key: noise, a start that
@@ -83,7 +83,7 @@ func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *keypair.PublicKey) {
 
 // TestIncoming_Garbage: many connections that speak garbage, many at a time, cost
 // bounded descriptors and memory, and traffic goes on.
-func TestIncoming_Garbage(t *testing.T) {
+func TestAccept_BoundsResourcesUnderGarbage(t *testing.T) {
 	count := testenv.Rounds(800, 10_000)
 	const atOnce, allowed = 16, 8
 	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
@@ -120,16 +120,16 @@ func TestIncoming_Garbage(t *testing.T) {
 		send(t, ep, sent, 64, a, b)
 		sent++
 		flush(t, ep, a, b)
-		most, open = max(most, len(b.it.unproven.all)), max(open, b.it.opened)
+		most, open = max(most, len(b.it.unproven.all)), max(open, b.it.openCount)
 		b.got = b.got[:0]
 	}
-	until(t, func() bool { return len(b.it.unproven.all) == 0 && b.it.opened == 1 }, a, b)
+	until(t, func() bool { return len(b.it.unproven.all) == 0 && b.it.openCount == 1 }, a, b)
 	refused := make(chan struct{})
 	go func() { // alone: it is not one too many
 		defer close(refused)
 		impossibleFrame(t, addr, &b.it.addr.key)
 	}()
-	until(t, func() bool { return closed(refused) && b.it.opened == 1 }, a, b)
+	until(t, func() bool { return closed(refused) && b.it.openCount == 1 }, a, b)
 	assert.Positive(t, b.it.limits.malformed.Load())
 	assert.LessOrEqual(t, most, allowed)
 	assert.Less(t, open, 16*atOnce)
@@ -143,7 +143,7 @@ func TestIncoming_Garbage(t *testing.T) {
 
 // TestIncoming_Silent: a connection without a handshake is closed when its time is over,
 // also while Progress is not called often.
-func TestIncoming_Silent(t *testing.T) {
+func TestAccept_ClosesSilentConnections(t *testing.T) {
 	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
 	conns := make([]net.Conn, 5)
 	for i := range conns {
@@ -160,7 +160,7 @@ func TestIncoming_Silent(t *testing.T) {
 	until(t, func() bool { return e.it.poll.Ticking() == 0 }, e)
 }
 
-func TestIncoming_MaxConns(t *testing.T) {
+func TestAccept_RefusesBeyondMaxConns(t *testing.T) {
 	e := newEnd(t, Config{MaxConns: 1})
 	for _, want := range []answerCode{codeOK, codeRefused} {
 		conn, p := client(t, e), newRawPeer(t)

@@ -23,7 +23,7 @@ type deviceAddr struct {
 // that the flags name. Loopback addresses that every host has are not packed.
 const (
 	deviceVersion = 2
-	deviceLeast   = 9 // bytes without addresses
+	minDeviceLen  = 9 // bytes without addresses
 
 	offFlags = 0 // u8: version in the high half
 	offHost  = 1 // u64
@@ -37,7 +37,7 @@ const (
 	flagOther
 )
 
-var usualV4, usualV6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+var defaultV4, defaultV6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 
 func (a *deviceAddr) append(b []byte) []byte {
 	flags := byte(deviceVersion << 4)
@@ -47,15 +47,15 @@ func (a *deviceAddr) append(b []byte) []byte {
 	if a.v6.IsValid() {
 		flags |= flagV6
 	}
-	usual := a.loopback && (!a.v4.IsValid() || a.v4 == usualV4) && (!a.v6.IsValid() || a.v6 == usualV6)
+	byDefault := a.loopback && (!a.v4.IsValid() || a.v4 == defaultV4) && (!a.v6.IsValid() || a.v6 == defaultV6)
 	if a.loopback {
 		flags |= flagLoopback
-		if !usual {
+		if !byDefault {
 			flags |= flagOther
 		}
 	}
 	b = binary.LittleEndian.AppendUint64(append(b, flags), a.host)
-	if usual {
+	if byDefault {
 		return b
 	}
 	return append(append(b, a.v4.AsSlice()...), a.v6.AsSlice()...)
@@ -63,20 +63,20 @@ func (a *deviceAddr) append(b []byte) []byte {
 
 // parseDeviceAddr decodes an address that may come from an untrusted peer.
 func parseDeviceAddr(b []byte) (a deviceAddr, err error) {
-	if len(b) < deviceLeast || b[offFlags]>>4 != deviceVersion {
+	if len(b) < minDeviceLen || b[offFlags]>>4 != deviceVersion {
 		return a, fmt.Errorf("%w: no tcp device address", uct.ErrInvalidAddr)
 	}
-	flags, rest := b[offFlags]&15, b[deviceLeast:]
+	flags, rest := b[offFlags]&15, b[minDeviceLen:]
 	a.loopback = flags&flagLoopback != 0
 	a.host = binary.LittleEndian.Uint64(b[offHost:])
-	usual := flags&(flagLoopback|flagOther) == flagLoopback
+	byDefault := flags&(flagLoopback|flagOther) == flagLoopback
 	bad := flags&(flagV4|flagV6) == 0 || flags&(flagLoopback|flagOther) == flagOther
 	if flags&flagV4 != 0 {
-		a.v4, rest = takeIP(rest, usual, usualV4)
+		a.v4, rest = parseIP(rest, byDefault, defaultV4)
 		bad = bad || !a.v4.IsValid()
 	}
 	if flags&flagV6 != 0 {
-		a.v6, rest = takeIP(rest, usual, usualV6)
+		a.v6, rest = parseIP(rest, byDefault, defaultV6)
 		bad = bad || !a.v6.IsValid()
 	}
 	if bad || len(rest) > 0 {
@@ -92,10 +92,10 @@ func parseDeviceAddr(b []byte) (a deviceAddr, err error) {
 
 // takeIP takes an address of the family of like from b; like itself if it is not packed.
 // Without enough bytes the result is not valid.
-func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
+func parseIP(b []byte, byDefault bool, like netip.Addr) (netip.Addr, []byte) {
 	n := like.BitLen() / 8
 	switch {
-	case usual:
+	case byDefault:
 		return like, b
 	case len(b) < n:
 		return netip.Addr{}, b

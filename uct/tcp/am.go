@@ -15,14 +15,14 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
-	b, err := e.take(frameLen + n)
+	b, err := e.reserve(frameLen + n)
 	if err != nil {
 		return err
 	}
 	putHeader(b, frameAM, id, n)
 	binary.LittleEndian.PutUint64(b[frameLen:], hdr)
 	copy(b[frameLen+wordLen:], payload)
-	e.posted(frameLen + n)
+	e.commit(frameLen + n)
 	return nil
 }
 
@@ -32,13 +32,13 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 		return 0, uct.ErrInvalidParam
 	}
 	room := e.it.attr.AM.MaxBcopy
-	b, err := e.take(frameLen + room)
+	b, err := e.reserve(frameLen + room)
 	if err != nil {
 		return 0, err
 	}
 	n := p.Pack(b[frameLen : frameLen+room : frameLen+room])
 	putHeader(b, frameAM, id, n)
-	e.posted(frameLen + n)
+	e.commit(frameLen + n)
 	return n, nil
 }
 
@@ -53,32 +53,32 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 		return false, uct.ErrInvalidParam
 	}
 	if data <= int(e.it.cfg.SendvThresh) {
-		b, err := e.take(frameLen + n)
+		b, err := e.reserve(frameLen + n)
 		if err != nil {
 			return false, err
 		}
 		putHeader(b, frameAM, id, n)
 		copy(b[frameLen:], hdr)
 		gather(b[frameLen+len(hdr):], iov)
-		e.posted(frameLen + n)
+		e.commit(frameLen + n)
 		return false, nil
 	}
-	return e.amVector(id, hdr, iov, n, c)
+	return e.amZcopy(id, hdr, iov, n, c)
 }
 
 // amVector sends from the caller's buffers.
-func (e *EP) amVector(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
-	if !e.canExtend() {
+func (e *EP) amZcopy(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
+	if !e.canPostZcopy() {
 		return false, uct.ErrNoResource
 	}
 	head := frameLen + len(hdr)
-	b, err := e.take(head)
+	b, err := e.reserve(head)
 	if err != nil {
 		return false, err
 	}
 	putHeader(b, frameAM, id, n)
 	copy(b[frameLen:], hdr)
-	return e.conn.extend(e, b, iov, opAM, c) != nil, nil
+	return e.conn.postZcopy(e, b, iov, opAM, c) != nil, nil
 }
 
 // gather copies the bytes of iov to b.
@@ -89,12 +89,12 @@ func gather(b []byte, iov []uct.IOV) {
 }
 
 // canExtend reports whether a request with bytes of the caller's can be taken.
-func (e *EP) canExtend() bool { return e.it.ops.left > 0 && e.conn.tx.extentRoom() }
+func (e *EP) canPostZcopy() bool { return e.it.ops.left > 0 && e.conn.tx.hasExtentRoom() }
 
 // extend posts a request of e: frame, which take has returned, and the bytes of iov.
 // It returns the operation that stands for it; nil for an opAM that is written.
 // canExtend has been true.
-func (c *conn) extend(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
+func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
 	q := &c.tx
 	c.sent++
 	if c == e.conn {
@@ -122,7 +122,7 @@ func (c *conn) extend(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct
 	if o.left > 0 {
 		q.addExtent(extent{op: o})
 	}
-	if written == 0 && !q.blocked && !q.joins(&e.it.cfg) {
+	if written == 0 && !q.blocked && !q.mayCollect(&e.it.cfg) {
 		q.streak++
 		c.flush()
 	}

@@ -38,13 +38,13 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 }
 
 func (e *EP) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if !e.canAsk() {
+	if !e.canAwaitReply() {
 		return false, e.noResource()
 	}
 	if err := e.postAtomic(a, raddr, key); err != nil {
 		return false, err
 	}
-	o := e.awaitAnswer(opAtomic, c)
+	o := e.awaitReply(opAtomic, c)
 	o.size, o.result = a.size, result
 	return true, nil
 }
@@ -58,14 +58,14 @@ func (e *EP) postAtomic(a operands, raddr uint64, key uct.RKey) error {
 	if !ok {
 		return ucs.ErrRemoteAccess
 	}
-	b, err := e.take(whole)
+	b, err := e.reserve(whole)
 	if err != nil {
 		return err
 	}
 	putHeader(b, frameAtomic, uint8(a.op), atomicLen)
 	putTarget(b[frameLen:], t)
 	putOperands(b[frameLen:], a)
-	e.posted(whole)
+	e.commit(whole)
 	return nil
 }
 

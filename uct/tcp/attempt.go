@@ -25,7 +25,7 @@ type message struct {
 	got int
 }
 
-var errCutOff = errors.New("connection closed during the handshake")
+var errDisconnected = errors.New("connection closed during the handshake")
 
 // read continues to read; done is true when the message is there.
 func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
@@ -37,7 +37,7 @@ func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
 		case errno != 0:
 			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errno)
 		case n == 0:
-			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errCutOff)
+			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errDisconnected)
 		}
 		m.got += n
 	}
@@ -48,7 +48,7 @@ func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
 // another length.
 func (m *message) checkVersion() error {
 	h, _ := parseHello(&m.buf, msgAnswer)
-	if h.code == codeVersion || looksRight(&m.buf) && h.version != helloVersion {
+	if h.code == codeVersion || hasMagic(&m.buf) && h.version != helloVersion {
 		return fmt.Errorf("%w: peer speaks version %d, this side %d", ucs.ErrRejected, h.version, helloVersion)
 	}
 	return nil
@@ -92,7 +92,7 @@ type attempt struct {
 func (c *conn) dial() {
 	it := c.it
 	c.tries++
-	if err := c.pair(); err != nil {
+	if err := c.computeSecret(); err != nil {
 		c.fail(err)
 		return
 	}
@@ -107,19 +107,19 @@ func (c *conn) dial() {
 		connected = unix.EPOLLIN
 	}
 	if err = t.watch(&it.poll, connected, t); err == nil {
-		err = it.tickWithin(deadlineTick)
+		err = it.tickEvery(deadlineTick)
 	}
 	if err != nil {
 		t.drop()
 		c.fail(err)
 		return
 	}
-	c.try, c.state = t, connDialing
-	it.lookSoon()
+	c.attempt, c.state = t, connDialing
+	it.pollEpollNext()
 }
 
 // pair computes the key of the pair, once.
-func (c *conn) pair() (err error) {
+func (c *conn) computeSecret() (err error) {
 	if c.secret == nil {
 		c.secret, err = pairWith(&c.it.identity, &c.key, c.it.token)
 	}
@@ -150,7 +150,7 @@ func (t *attempt) drop() { t.link.close(&t.c.it.poll) }
 // Ready implements epoll.Watcher.
 func (t *attempt) Ready(uint32) int {
 	if err := t.step(); err != nil {
-		t.failed(err)
+		t.fail(err)
 	}
 	return 0
 }
@@ -158,7 +158,7 @@ func (t *attempt) Ready(uint32) int {
 func (t *attempt) step() error {
 	it := t.c.it
 	if !t.connected {
-		if ok, err := t.linked(); !ok {
+		if ok, err := t.linkReady(); !ok {
 			return err
 		}
 		if err := t.sendHello(); err != nil {
@@ -176,12 +176,12 @@ func (t *attempt) step() error {
 	if err != nil || !done {
 		return err
 	}
-	return t.answered()
+	return t.handleAnswer()
 }
 
 // linked reports whether the link is ready for the HELLO: the socket has connected, and the
 // handshake of TLS has succeeded.
-func (t *attempt) linked() (ok bool, err error) {
+func (t *attempt) linkReady() (ok bool, err error) {
 	if t.tun == nil {
 		if err := connected(t.fd); err != nil {
 			return false, fmt.Errorf("%w: %w", dialCause(err), err)
@@ -194,7 +194,7 @@ func (t *attempt) linked() (ok bool, err error) {
 	case sockio.Retry(errno):
 		return false, nil
 	case errno != 0, n == 0:
-		return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errCutOff)
+		return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errDisconnected)
 	}
 	return true, nil
 }
@@ -209,7 +209,7 @@ func dialCause(err error) error {
 
 func (t *attempt) sendHello() error {
 	it := t.c.it
-	it.numbered++
+	it.sentHellos++
 	if first := t.c.preface(); t.tun == nil && first != nil {
 		if err := sendAll(it.io, t.fd, first); err != nil {
 			return err
@@ -217,12 +217,12 @@ func (t *attempt) sendHello() error {
 	}
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.key.ID(),
-		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail, number: it.numbered,
+		conn: t.id, other: t.c.replaces, seg: it.addr.seg, replies: maxReplies, rail: t.c.rail, number: it.sentHellos,
 	}, t.c.secret, t.binding())
 }
 
 // answered acts on the peer's answer.
-func (t *attempt) answered() error {
+func (t *attempt) handleAnswer() error {
 	h, ok := parseHello(&t.answer.buf, msgAnswer)
 	if ok && h.code == codeTLS {
 		return fmt.Errorf("%w: the peer demands TLS, which is off here", ucs.ErrRejected)
@@ -232,7 +232,7 @@ func (t *attempt) answered() error {
 	}
 	switch c := t.c; h.code {
 	case codeOK:
-		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers || h.rail != c.rail {
+		if h.conn != t.id || h.seg != c.it.addr.seg || h.replies != maxReplies || h.rail != c.rail {
 			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
 		}
 		if c.main != nil && c.main.certName != t.peerName() {
@@ -242,19 +242,19 @@ func (t *attempt) answered() error {
 		return nil
 	case codeYield:
 		t.drop()
-		c.try, c.state = nil, connWaiting
+		c.attempt, c.state = nil, connWaiting
 		c.countDial(false)
 		return nil
 	case codeOpen:
 		t.drop()
-		c.try, c.lost = nil, h.other
-		return c.again(errors.New("the peer insists on another connection"))
+		c.attempt, c.replaces = nil, h.other
+		return c.retry(errors.New("the peer insists on another connection"))
 	}
 	return fmt.Errorf("%w: by the peer's limits", ucs.ErrRejected)
 }
 
 // again dials once more, or returns err when that was tried often enough.
-func (c *conn) again(err error) error {
+func (c *conn) retry(err error) error {
 	if c.tries >= maxTries {
 		return fmt.Errorf("%w: %w", ucs.ErrRejected, err)
 	}
@@ -264,15 +264,15 @@ func (c *conn) again(err error) error {
 
 // failed ends the attempt; being cut off may have been bad luck, so it is tried
 // again.
-func (t *attempt) failed(err error) {
+func (t *attempt) fail(err error) {
 	c := t.c
-	err = t.tun.Because(err)
-	if c.try == t {
+	err = t.tun.Cause(err)
+	if c.attempt == t {
 		t.drop()
-		c.try = nil
+		c.attempt = nil
 	}
 	if errors.Is(err, ucs.ErrConnReset) {
-		if err = c.again(err); err == nil {
+		if err = c.retry(err); err == nil {
 			return
 		}
 	}
@@ -285,9 +285,9 @@ func (t *attempt) failed(err error) {
 }
 
 // dropPending takes c from the connections that are to open.
-func (it *Iface) dropPending(c *conn) {
+func (it *Iface) stopTimeout(c *conn) {
 	c.countDial(false)
-	if i := slices.Index(it.pendingConns, c); i >= 0 {
-		unordered.Remove(&it.pendingConns, i)
+	if i := slices.Index(it.opening, c); i >= 0 {
+		unordered.Remove(&it.opening, i)
 	}
 }

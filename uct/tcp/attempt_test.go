@@ -16,8 +16,8 @@ import (
 
 // TestOpenWithin: this side connects no longer than both the configuration and the caller say, and waits for the
 // peer no less than either.
-func TestOpenWithin(t *testing.T) {
-	known := path{remote: netip.AddrPortFrom(usualV4, 7)}
+func TestOpenWithin_CombinesConfigAndCaller(t *testing.T) {
+	known := path{remote: netip.AddrPortFrom(defaultV4, 7)}
 	for _, tc := range []struct {
 		name         string
 		path         path
@@ -34,7 +34,7 @@ func TestOpenWithin(t *testing.T) {
 }
 
 // TestDial_Within: a peer that accepts no connection is given up after EPParams.Within, not after CONN_TIMEOUT.
-func TestDial_Within(t *testing.T) {
+func TestDial_FailsAfterWithin(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil), Dial: uct.DialNow, Within: time.Millisecond})
 	require.NoError(t, err)
@@ -67,38 +67,38 @@ func (e *end) dialSilent(n int) {
 
 // othersDial has the other ifaces of the process dial as many connections as one may, until the test ends.
 func othersDial(t testing.TB) {
-	dialing.Add(maxDialing)
-	t.Cleanup(func() { dialing.Add(-maxDialing) })
+	processDialing.Add(maxDialing)
+	t.Cleanup(func() { processDialing.Add(-maxDialing) })
 }
 
 // TestDial_Queued: an iface that connects to more peers than it dials at a time begins the time limit of the
 // others when it dials them. The first ones accept nothing, so the limit passes before that.
-func TestDial_Queued(t *testing.T) {
+func TestDial_QueuedTimeoutStartsWhenDialed(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: 100 * time.Millisecond}), newEnd(t, Config{})
 	a.dialSilent(maxDialing)
 	last := a.dialNow(b.it.addr)
-	assert.Equal(t, []*conn{last.conn}, a.it.queued)
-	assert.True(t, last.conn.limit.IsZero())
+	assert.Equal(t, []*conn{last.conn}, a.it.dialQueue)
+	assert.True(t, last.conn.deadline.IsZero())
 	a.it.cfg.ConnTimeout = time.Hour // of the last one
 	until(t, func() bool { return len(a.errs) >= maxDialing }, a)
 	for _, err := range a.errs {
 		require.ErrorIs(t, err, ucs.ErrTimedOut)
 	}
 	until(t, func() bool { return last.conn.state == connOpen }, a, b)
-	assert.Empty(t, a.it.queued)
+	assert.Empty(t, a.it.dialQueue)
 	send(t, last, 1, 64, a, b)
 	flush(t, last, a, b)
 }
 
 // TestDial_QueuedPeerConnects: a connection that waits for its turn is not dialed if the peer has connected, and
 // neither is one that has no EP any more.
-func TestDial_QueuedPeerConnects(t *testing.T) {
+func TestDial_SkipsQueuedIfPeerConnects(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
 	othersDial(t)
-	a.dialSilent(fewDialing)
+	a.dialSilent(minDialing)
 	ep := a.to(b)
 	_ = ep.AMShort(msgID, 1, []byte("x"))
-	require.Equal(t, []*conn{ep.conn}, a.it.queued)
+	require.Equal(t, []*conn{ep.conn}, a.it.dialQueue)
 	back := b.to(a)
 	send(t, back, 1, 64, a, b)
 	flush(t, back, a, b)
@@ -109,79 +109,79 @@ func TestDial_QueuedPeerConnects(t *testing.T) {
 
 // TestDial_Process: while other ifaces of the process dial as many connections as one may, an iface dials few of its own;
 // the others follow when it has connected.
-func TestDial_Process(t *testing.T) {
+func TestDial_LimitsWholeProcess(t *testing.T) {
 	othersDial(t)
-	before := dialing.Load()
+	before := processDialing.Load()
 	a := newEnd(t, Config{})
 	ends := []*end{a}
-	for i := range 3 * fewDialing {
+	for i := range 3 * minDialing {
 		to := newEnd(t, Config{})
 		ends = append(ends, to)
 		_ = a.to(to).AMShort(msgID, 1, []byte("x"))
-		assert.Len(t, a.it.queued, max(0, i+1-fewDialing))
+		assert.Len(t, a.it.dialQueue, max(0, i+1-minDialing))
 	}
-	until(t, func() bool { return len(a.it.queued) == 0 && a.it.dialing == 0 }, ends...)
+	until(t, func() bool { return len(a.it.dialQueue) == 0 && a.it.dialing == 0 }, ends...)
 	for _, e := range a.eps {
 		flush(t, e, ends...)
 	}
-	assert.Equal(t, before, dialing.Load())
+	assert.Equal(t, before, processDialing.Load())
 }
 
 // TestDial_NoProgress: the time in which a worker makes no progress counts for none of its handshakes.
-func TestDial_NoProgress(t *testing.T) {
+func TestDeadlines_ExcludeTimeWithoutProgress(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour, HelloTimeout: time.Hour}), newEnd(t, Config{})
 	c := a.to(b).conn
-	c.dialAll()
+	c.dialWithRails()
 	client, err := net.Dial("tcp4", netip.AddrPortFrom(a.it.dev.v4, a.it.addr.port4).String())
 	require.NoError(t, err)
 	defer client.Close()
 	until(t, func() bool { return len(a.it.unproven.all) == 1 }, a)
 
-	limits := [...]*time.Time{&c.limit, &a.it.unproven.all[0].limit}
-	now := a.it.ticked.Add(time.Minute)
+	limits := [...]*time.Time{&c.deadline, &a.it.unproven.all[0].deadline}
+	now := a.it.lastTick.Add(time.Minute)
 	for _, limit := range limits {
 		*limit = now
 	}
-	a.it.forgive(now)
+	a.it.extendDeadlines(now)
 	for _, limit := range limits {
-		assert.Equal(t, time.Minute-mostLate-deadlineTick, limit.Sub(now))
+		assert.Equal(t, time.Minute-maxTickDelay-deadlineTick, limit.Sub(now))
 	}
-	a.it.forgive(now.Add(mostLate + deadlineTick))
+	a.it.extendDeadlines(now.Add(maxTickDelay + deadlineTick))
 	for _, limit := range limits {
-		assert.Equal(t, time.Minute-mostLate-deadlineTick, limit.Sub(now), "a tick that is not late")
+		assert.Equal(t, time.Minute-maxTickDelay-deadlineTick, limit.Sub(now), "a tick that is not late")
 	}
 	for _, limit := range limits {
 		*limit = now.Add(time.Hour - time.Second) // of a handshake that has begun since
 	}
-	a.it.ticked = now.Add(-time.Minute)
-	a.it.forgive(now)
+	a.it.lastTick = now.Add(-time.Minute)
+	a.it.extendDeadlines(now)
 	for _, limit := range limits {
 		assert.Equal(t, time.Hour, limit.Sub(now))
 	}
-	a.it.ticked = time.Now().Add(-time.Hour)
+	a.it.lastTick = time.Now().Add(-time.Hour)
 	for _, limit := range limits {
 		*limit = time.Now()
 	}
-	until(t, func() bool { return time.Since(a.it.ticked) < time.Hour/2 }, a)
+	until(t, func() bool { return time.Since(a.it.lastTick) < time.Hour/2 }, a)
 	assert.Empty(t, a.errs)
 	assert.Len(t, a.it.unproven.all, 1)
 }
 
 // TestDial_CountsDials: a connection that opens, fails, or belongs to an iface that is closed is not dialed any more.
-func TestDial_CountsDials(t *testing.T) {
-	before := dialing.Load()
+func TestDial_CountsOnlyDialing(t *testing.T) {
+	before := processDialing.Load()
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	a.dialSilent(3)
-	require.Equal(t, before+3, dialing.Load())
+	require.Equal(t, before+3, processDialing.Load())
 	opened := a.to(b)
 	send(t, opened, 1, 64, a, b)
 	flush(t, opened, a, b)
-	assert.Equal(t, before+3, dialing.Load(), "one has opened")
+	assert.Equal(t, before+3, processDialing.Load(), "one has opened")
 	for _, e := range a.eps[:3] {
 		e.conn.fail(ucs.ErrTimedOut)
 	}
-	assert.Equal(t, before, dialing.Load())
+	assert.Equal(t, before, processDialing.Load())
 	a.dialSilent(3)
 	require.NoError(t, a.it.Close())
-	assert.Equal(t, before, dialing.Load(), "closed")
+	assert.Equal(t, before, processDialing.Load(), "closed")
 }

@@ -47,7 +47,7 @@ type bencher struct {
 	ep    uct.EP
 	am    uct.AMSender
 
-	counted, answers int
+	counted, replies int
 	reportDue        bool // a report that could not be sent yet
 	bye              bool
 }
@@ -89,9 +89,9 @@ func openBencher() (*bencher, error) {
 func (b *bencher) handlers() error {
 	for id, f := range map[uint8]func([]byte){
 		benchHello:  b.connect,
-		benchEcho:   func(d []byte) { b.answers++; b.echo(d) },
+		benchEcho:   func(d []byte) { b.replies++; b.echo(d) },
 		benchCount:  func([]byte) { b.counted++ },
-		benchReport: func([]byte) { b.answers++; b.report() },
+		benchReport: func([]byte) { b.replies++; b.report() },
 		benchBye:    func([]byte) { b.bye = true },
 	} {
 		h := func(d []byte, _ uct.Desc) bool { f(d); return false }
@@ -222,7 +222,7 @@ func BenchmarkLatency(b *testing.B) {
 	for _, n := range []int{8, 1024, 4096} {
 		b.Run(fmt.Sprintf("am_short/%d", n), func(b *testing.B) {
 			payload := make([]byte, n-8)
-			s.answers = 0
+			s.replies = 0
 			want := 0
 			best, start := time.Hour, time.Now()
 			for b.Loop() {
@@ -234,7 +234,7 @@ func BenchmarkLatency(b *testing.B) {
 					s.iface.Progress()
 				}
 				want++
-				for s.answers < want {
+				for s.replies < want {
 					s.iface.Progress()
 				}
 			}
@@ -246,11 +246,11 @@ func BenchmarkLatency(b *testing.B) {
 
 // waitReport asks the peer to answer and waits for that.
 func (b *bencher) waitReport() {
-	b.answers = 0
+	b.replies = 0
 	for b.am.AMShort(benchReport, 0, nil) != nil {
 		b.iface.Progress()
 	}
-	for b.answers == 0 {
+	for b.replies == 0 {
 		b.iface.Progress()
 	}
 }

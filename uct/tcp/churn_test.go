@@ -39,25 +39,25 @@ func visit(t *testing.T, md *MD, s *end, cfg Config) (g guest, back *EP) {
 }
 
 // holdings is what a process and an iface hold.
-type holdings struct {
+type resourceCounts struct {
 	Files, Goroutines       int
 	Conns, Opened, Watched  int
 	Tags, Pending, Incoming int
 }
 
-func (e *end) holdings(t *testing.T) holdings {
+func (e *end) resourceCounts(t *testing.T) resourceCounts {
 	t.Helper()
 	it := e.it
-	return holdings{
+	return resourceCounts{
 		Files: testenv.OpenFiles(t), Goroutines: runtime.NumGoroutine(),
-		Conns: it.known.Len() + len(it.table), Opened: it.opened, Watched: it.poll.Places(),
-		Tags: it.tags.Places(), Pending: len(it.pendingConns), Incoming: len(it.unproven.all),
+		Conns: it.known.Len() + len(it.table), Opened: it.openCount, Watched: it.poll.Places(),
+		Tags: it.tags.Places(), Pending: len(it.opening), Incoming: len(it.unproven.all),
 	}
 }
 
 // TestChurn: after many peers that came and went, an iface holds what it held after a
 // few.
-func TestChurn(t *testing.T) {
+func TestChurn_LeaksNothing(t *testing.T) {
 	secret := trusting(testenv.NewAuthority(t))
 	for _, tc := range []struct {
 		name  string
@@ -73,14 +73,14 @@ func churn(t *testing.T, cfg Config, peers int) {
 	s := newEnd(t, cfg)
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)
-	var held holdings
+	var first resourceCounts
 	var bytes uint64
 	alone := runtime.NumGoroutine() // those of TLS end a little later than their connection
 	ended := func() bool { return runtime.NumGoroutine() <= alone }
 	for i := range few + peers {
 		if i == few {
 			until(t, ended, s)
-			held, bytes = s.holdings(t), heap()
+			first, bytes = s.resourceCounts(t), heap()
 		}
 		g, back := visit(t, md.(*MD), s, cfg)
 		switch i % 4 {
@@ -88,17 +88,20 @@ func churn(t *testing.T, cfg Config, peers int) {
 		case 1: // the server closes its EP first
 			require.NoError(t, back.Close())
 		default: // killed
-			require.NoError(t, vanish(g.it, i%4 == 2))
+			require.NoError(t, killSockets(g.it, i%4 == 2))
 		}
 		require.NoError(t, g.it.Close())
-		until(t, func() bool { return s.it.opened == 0 && len(s.it.broken) == 0 }, s)
+		until(t, func() bool { return s.it.openCount == 0 && len(s.it.broken) == 0 }, s)
 		require.NoError(t, back.Close())
 		s.errs, s.failed, s.got = s.errs[:0], s.failed[:0], s.got[:0]
 	}
 	require.NoError(t, md.Close())
-	until(t, func() bool { now := s.holdings(t); return now.Files <= held.Files && now.Goroutines <= held.Goroutines }, s)
-	now := s.holdings(t)
-	now.Files, now.Goroutines = held.Files, held.Goroutines // not more, and perhaps less
-	assert.Equal(t, held, now)
+	until(t, func() bool {
+		now := s.resourceCounts(t)
+		return now.Files <= first.Files && now.Goroutines <= first.Goroutines
+	}, s)
+	now := s.resourceCounts(t)
+	now.Files, now.Goroutines = first.Files, first.Goroutines // not more, and perhaps less
+	assert.Equal(t, first, now)
 	assert.Less(t, heap(), bytes+uint64(s.it.cfg.RxBuf), "less than a buffer more")
 }

@@ -24,17 +24,17 @@ func (it *Iface) Close() error {
 		e.PurgePending(func(*uct.PendingReq) {})
 		_ = e.Close() // never fails
 	}
-	it.finish()
-	for _, c := range it.conns() {
+	it.completeWritten()
+	for _, c := range it.allConns() {
 		c.fail(fmt.Errorf("%w: iface closed", ucs.ErrCanceled))
 	}
 	for _, c := range it.broken {
-		c.endAll(ucs.StatusCanceled)
+		c.cleanUp(ucs.StatusCanceled)
 	}
 	it.broken = nil
 	for i := len(it.unproven.all) - 1; i >= 0; i-- {
 		if s := it.unproven.all[i].in; s != nil {
-			s.leave()
+			s.drop()
 		}
 	}
 	err := it.undo.Run()
@@ -46,7 +46,7 @@ func (it *Iface) Close() error {
 
 // conns are the connections of which the iface knows: those in the table, and
 // those that are read but have no place there.
-func (it *Iface) conns() []*conn {
+func (it *Iface) allConns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
 	for _, w := range it.poll.All() {
@@ -61,19 +61,19 @@ func (it *Iface) conns() []*conn {
 // look and the wait for the next take at most.
 const (
 	lingerStep = 2 * time.Millisecond
-	lingerMost = 5 * lingerStep
+	lingerMax  = 5 * lingerStep
 )
 
 // linger writes what is queued and half closes all connections, and waits until
 // the hosts of the peers have taken everything. A connection is closed only then:
 // the kernel would drop what is under way if the peer sent anything.
 func (it *Iface) linger() {
-	limit := timelimit.WithMost(it.cfg.Linger, lingerMost)
-	open := it.conns()
+	limit := timelimit.WithMost(it.cfg.Linger, lingerMax)
+	open := it.allConns()
 	for len(open) > 0 {
 		rest := open[:0]
 		for _, c := range open {
-			if !c.parted() {
+			if !c.drain() {
 				rest = append(rest, c)
 			}
 		}
@@ -90,12 +90,12 @@ func (it *Iface) linger() {
 }
 
 // sayBye queues the last frame behind everything else, and writes it if it can.
-func (c *conn) sayBye() {
-	if c.bye || !c.tx.empty() {
+func (c *conn) sendBye() {
+	if c.sentBye || !c.tx.empty() {
 		return
 	}
-	if b := c.room(frameLen); b != nil {
-		c.bye = true
+	if b := c.makeRoom(frameLen); b != nil {
+		c.sentBye = true
 		putHeader(b, frameBye, 0, 0)
 		c.tx.tail += frameLen
 		c.flush()
@@ -104,19 +104,19 @@ func (c *conn) sayBye() {
 
 // parted writes, half closes and reports whether nothing of the connection is
 // under way any more. Bytes that arrive are dropped.
-func (c *conn) parted() bool {
+func (c *conn) drain() bool {
 	if c.state != connOpen {
 		return true
 	}
 	c.flush()
-	if c.state != connOpen || c.tx.cut != 0 {
+	if c.state != connOpen || c.tx.sendErr != 0 {
 		return true
 	}
-	if c.sayBye(); !c.tx.empty() {
+	if c.sendBye(); !c.tx.empty() {
 		return false
 	}
 	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-	over, quiet := c.dropArrivals()
+	over, quiet := c.discardArrivals()
 	if over || !quiet {
 		return over
 	}
@@ -129,11 +129,11 @@ func (c *conn) parted() bool {
 
 // dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
 // all the time is not read for longer than others are waited for.
-const dropReads = 64
+const discardReads = 64
 
 // dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
-func (c *conn) dropArrivals() (over, quiet bool) {
-	for range dropReads {
+func (c *conn) discardArrivals() (over, quiet bool) {
+	for range discardReads {
 		n, errno := c.it.io.Recv(c.fd, c.rx.buf)
 		if n == 0 && !sockio.Retry(errno) {
 			return true, true

@@ -19,7 +19,7 @@ import (
 
 // TestClose_LosesNothing: what was posted before a close without flush arrives,
 // also with data under way towards the side that closes.
-func TestClose_LosesNothing(t *testing.T) {
+func TestClose_DeliversPosted(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ab, ba := a.to(b), b.to(a)
 	send(t, ab, 0, 64, a, b)
@@ -45,21 +45,21 @@ func TestClose_LosesNothing(t *testing.T) {
 
 // standing makes the calls, but for sends while it is shut. The first after wake stands still for
 // that long, as a process does that gets no processor, and sends nothing.
-type standing struct {
+type stalledSender struct {
 	sockio.Kernel
-	shut  bool
-	stand time.Duration
+	blocked bool
+	stall   time.Duration
 }
 
-func (s *standing) Send(fd int, b []byte) (int, syscall.Errno) {
-	if s.shut {
+func (s *stalledSender) Send(fd int, b []byte) (int, syscall.Errno) {
+	if s.blocked {
 		return 0, unix.EAGAIN
 	}
-	if s.stand > 0 {
-		for from := time.Now(); time.Since(from) < s.stand; {
+	if s.stall > 0 {
+		for from := time.Now(); time.Since(from) < s.stall; {
 			runtime.Gosched()
 		}
-		s.stand = 0
+		s.stall = 0
 		return 0, unix.EAGAIN
 	}
 	return s.Kernel.Send(fd, b)
@@ -67,17 +67,17 @@ func (s *standing) Send(fd int, b []byte) (int, syscall.Errno) {
 
 // TestClose_ProcessStood: a process that stands still for longer than LINGER while it closes an
 // iface still sends what it has.
-func TestClose_ProcessStood(t *testing.T) {
-	sys := &standing{}
+func TestClose_DeliversAfterStall(t *testing.T) {
+	sys := &stalledSender{}
 	a, b := newEnd(t, Config{sys: sys, Linger: 100 * time.Millisecond}), newEnd(t, Config{})
 	ab, ba := a.to(b), b.to(a)
 	send(t, ab, 0, 64, a, b)
 	flush(t, ab, a, b)
-	sys.shut = true
+	sys.blocked = true
 	for i := 1; i <= 9; i++ {
 		require.NoError(t, ab.AMShort(msgID, uint64(i), nil))
 	}
-	sys.shut, sys.stand = false, 2*a.it.cfg.Linger
+	sys.blocked, sys.stall = false, 2*a.it.cfg.Linger
 	a.close()
 	until(t, func() bool { return len(b.errs) == 1 }, b)
 	assert.Len(t, b.got, 10)
@@ -87,7 +87,7 @@ func TestClose_ProcessStood(t *testing.T) {
 
 // TestClose_ZcopyInFlight: closing an EP gives the buffers back at once, and the
 // message that was accepted arrives as it was.
-func TestClose_ZcopyInFlight(t *testing.T) {
+func TestEPClose_ReleasesZcopyBuffers(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ep, other := a.to(b), a.to(b)
@@ -121,7 +121,7 @@ func TestClose_ZcopyInFlight(t *testing.T) {
 }
 
 // TestClose_GetInFlight: the answer to a get of an EP that is closed goes nowhere.
-func TestClose_GetInFlight(t *testing.T) {
+func TestEPClose_DiscardsReplies(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, other := a.to(b), a.to(b)
 	key := a.keyOf(b)
@@ -155,7 +155,7 @@ func TestClose_GetInFlight(t *testing.T) {
 
 // TestMem_ClosedUnderPut: memory that is closed while a put streams into it is
 // not written any more; the EP is told and the connection works on.
-func TestMem_ClosedUnderPut(t *testing.T) {
+func TestMemClose_StopsPut(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ep, other := a.to(b), a.to(b)
@@ -186,7 +186,7 @@ func TestMem_ClosedUnderPut(t *testing.T) {
 }
 
 // TestMem_ClosedUnderGet: the same for a get.
-func TestMem_ClosedUnderGet(t *testing.T) {
+func TestMemClose_StopsGet(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ep, other := a.to(b), a.to(b)
@@ -214,7 +214,7 @@ func TestMem_ClosedUnderGet(t *testing.T) {
 }
 
 // TestKeys: what a peer names is checked: place, variant, nonce, range, right.
-func TestKeys(t *testing.T) {
+func TestMemTable_ChecksKeyRangeAndAccess(t *testing.T) {
 	e := newEnd(t, Config{})
 	only, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
 	require.NoError(t, err)
@@ -254,12 +254,12 @@ func TestKeys(t *testing.T) {
 }
 
 // ahead is sockets with always more to read than was read, once it is told to.
-type ahead struct {
+type endlessReceiver struct {
 	sockio.Kernel
 	on bool
 }
 
-func (a *ahead) Recv(fd int, b []byte) (int, syscall.Errno) {
+func (a *endlessReceiver) Recv(fd int, b []byte) (int, syscall.Errno) {
 	if a.on {
 		return len(b), 0
 	}
@@ -268,8 +268,8 @@ func (a *ahead) Recv(fd int, b []byte) (int, syscall.Errno) {
 
 // TestClose_PeerThatSendsOn: a peer that sends all the time, whatever it is told, holds up a close
 // for no longer than Config.Linger.
-func TestClose_PeerThatSendsOn(t *testing.T) {
-	sys := &ahead{}
+func TestClose_EndsIfPeerKeepsSending(t *testing.T) {
+	sys := &endlessReceiver{}
 	a, b := newEnd(t, Config{sys: sys, Linger: time.Millisecond}), newEnd(t, Config{})
 	ep := a.to(b)
 	send(t, ep, 1, 64, a, b)
@@ -280,7 +280,7 @@ func TestClose_PeerThatSendsOn(t *testing.T) {
 
 // TestEPFails_BeforeCompletions: what the completions of a connection that breaks post on the
 // EP is refused: nothing would end it.
-func TestEPFails_BeforeCompletions(t *testing.T) {
+func TestFail_RejectsPostsOfCompletions(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, closing := a.to(b), a.to(b)
 	key := a.keyOf(b)
@@ -305,7 +305,7 @@ func TestEPFails_BeforeCompletions(t *testing.T) {
 		_, err := ep.AMZcopy(msgID, nil, []uct.IOV{{Buf: make([]byte, 8<<10)}}, &later.Completion)
 		refusals = append(refusals, err, ep.AMShort(msgID, 0, nil))
 	})
-	require.NoError(t, vanish(b.it, true))
+	require.NoError(t, killSockets(b.it, true))
 	until(t, func() bool { return len(a.errs) > 0 }, a)
 	assert.Equal(t, []uct.EP{ep}, a.failed, "told once, and not of the one that was closed")
 	assert.Equal(t, 2, first.fired+second.fired)
@@ -318,11 +318,11 @@ func TestEPFails_BeforeCompletions(t *testing.T) {
 }
 
 // TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
-func TestRoom_WatchEnds(t *testing.T) {
+func TestUnblock_StopsWatchingForRoom(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	until(t, func() bool { return ep.AMShort(msgID, 1, nil) == nil }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	ep.conn.watchOut(true) // of a full socket, to which a retry has written
-	until(t, func() bool { return !ep.conn.watched && a.it.Arm(0) == nil }, a, b)
+	until(t, func() bool { return !ep.conn.watchesOut && a.it.Arm(0) == nil }, a, b)
 }

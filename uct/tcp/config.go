@@ -144,8 +144,8 @@ func (c *Config) sizes() error {
 	if err != nil {
 		return err
 	}
-	c.TxBuf = max(c.TxBuf, 2*(c.SegSize+perFrame))
-	c.RxBuf = max(c.RxBuf, c.SegSize+2*perFrame)
+	c.TxBuf = max(c.TxBuf, 2*(c.SegSize+frameOverhead))
+	c.RxBuf = max(c.RxBuf, c.SegSize+2*frameOverhead)
 	c.SendvThresh = min(c.SendvThresh, c.SegSize)
 	c.JoinV = max(c.JoinV, c.Join)
 	return nil

@@ -45,7 +45,7 @@ func TestConformance_Limits(t *testing.T) {
 // localPeers gives h peers that are goroutines, for a configuration that no process
 // serves. Their sockets are reset when they are killed.
 func localPeers(h ucttest.Harness) ucttest.Harness {
-	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return vanish(it.(*Iface), true) })
+	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return killSockets(it.(*Iface), true) })
 	return h
 }
 

@@ -45,41 +45,41 @@ type conn struct {
 	unproven  *unproven // nil: nothing limits it
 	err       error     // why it broke
 
-	rail     uint32  // number of this connection to the peer, 0 for the first
-	main     *conn   // of a rail: the first
-	rails    []*conn // of the first: the others, nil where there is none
-	railed   bool    // the rails were dialed
-	dialsAll bool    // the peer dials no rails
+	rail        uint32  // number of this connection to the peer, 0 for the first
+	main        *conn   // of a rail: the first
+	rails       []*conn // of the first: the others, nil where there is none
+	railsDialed bool    // the rails were dialed
+	dialsRails  bool    // the peer dials no rails
 
-	link       // open only
-	waits bool // no request is taken before it is open
-	try   *attempt
-	tries int
-	lost  uint64    // connection that the next attempt replaces
-	limit time.Time // by which it must be open, while dialing and waiting
+	link              // open only
+	postWhenOpen bool // no request is taken before it is open
+	attempt      *attempt
+	tries        int
+	replaces     uint64    // connection that the next attempt replaces
+	deadline     time.Time // by which it must be open, while dialing and waiting
 	// countsDial: it is one of it.dialing.
 	countsDial bool
 
 	within time.Duration // EPParams.Within of the EP that has made it
 
-	tx     txQueue
-	rx     rxState
-	awaits opList // operations that the peer will answer, in order
+	tx            txQueue
+	rx            rxState
+	awaitingReply opList // operations that the peer will answer, in order
 
-	sent  uint64 // requests sent
-	acked uint64 // of those, known to have been executed
-	taken uint64 // requests of the peer executed
-	left  bool   // the peer has said that it closes in order
-	bye   bool   // this side has
-	gets  uint64 // value of sent at the last get: see EP.Fence
+	sent     uint64 // requests sent
+	acked    uint64 // of those, known to have been executed
+	executed uint64 // requests of the peer executed
+	gotBye   bool   // the peer has said that it closes in order
+	sentBye  bool   // this side has
+	lastGet  uint64 // value of sent at the last get: see EP.Fence
 
 	host    alive.Peer
 	unacked bool // in Iface.unacked
 
-	hot     bool // polled by each Progress
-	misses  int  // polls in a row that found nothing, while hot
-	dirty   bool // in Iface.dirty
-	watched bool // for EPOLLOUT
+	hot        bool // polled by each Progress
+	emptyReads int  // polls in a row that found nothing, while hot
+	dirty      bool // in Iface.dirty
+	watchesOut bool // for EPOLLOUT
 
 	lastNak uint64 // tag of the last refusal, plus 1
 }
@@ -90,7 +90,7 @@ func (c *conn) start() {
 	if c.state != connIdle {
 		return
 	}
-	if !c.waits {
+	if !c.postWhenOpen {
 		c.tx.grow(c.it)
 	}
 	it := c.it
@@ -98,17 +98,17 @@ func (c *conn) start() {
 	switch {
 	case !c.path.isKnown():
 		c.state = connWaiting
-		c.becomePending(time.Now())
-	case it.mayDial():
+		c.startTimeout(time.Now())
+	case it.canDial():
 		c.countDial(true)
-		c.becomePending(time.Now())
+		c.startTimeout(time.Now())
 		c.dial()
 		return
 	default:
 		c.state = connWaiting // also for the peer, which may connect first
-		it.queued = append(it.queued, c)
+		it.dialQueue = append(it.dialQueue, c)
 	}
-	if err := it.tickWithin(deadlineTick); err != nil {
+	if err := it.tickEvery(deadlineTick); err != nil {
 		c.fail(err)
 	}
 }
@@ -121,14 +121,14 @@ const maxDialing = 256
 // maxDialing or more: the peers of others may not reply. 120 workers of a process that connect to each other dial 480
 // connections at a time, in place of 14,000, which all take as long as the last one: 2,053 to
 // 5,026 of them took longer than CONN_TIMEOUT, beside a load of 7 to 17.
-const fewDialing = 4
+const minDialing = 4
 
 // dialing is how many connections all ifaces of the process are dialing.
-var dialing atomic.Int64
+var processDialing atomic.Int64
 
 // mayDial reports whether the iface may dial one more connection now.
-func (it *Iface) mayDial() bool {
-	return it.dialing < fewDialing || it.dialing < maxDialing && dialing.Load() < maxDialing
+func (it *Iface) canDial() bool {
+	return it.dialing < minDialing || it.dialing < maxDialing && processDialing.Load() < maxDialing
 }
 
 // countDial counts c as a connection that is being dialed, or not.
@@ -141,36 +141,36 @@ func (c *conn) countDial(counts bool) {
 		n = 1
 	}
 	c.it.dialing += n
-	dialing.Add(int64(n))
+	processDialing.Add(int64(n))
 }
 
 // becomePending begins the time in which c must open.
-func (c *conn) becomePending(now time.Time) {
-	c.limit = now.Add(c.openWithin())
-	c.it.pendingConns = append(c.it.pendingConns, c)
+func (c *conn) startTimeout(now time.Time) {
+	c.deadline = now.Add(c.openWithin())
+	c.it.opening = append(c.it.opening, c)
 }
 
 // dialQueued dials as many of the queued connections as may be dialing.
 func (it *Iface) dialQueued(now time.Time) {
-	for len(it.queued) > 0 && it.mayDial() {
-		c := it.queued[0]
-		it.queued[0] = nil
-		if it.queued = it.queued[1:]; c.state != connWaiting { // the peer has connected, or it has failed
+	for len(it.dialQueue) > 0 && it.canDial() {
+		c := it.dialQueue[0]
+		it.dialQueue[0] = nil
+		if it.dialQueue = it.dialQueue[1:]; c.state != connWaiting { // the peer has connected, or it has failed
 			continue
 		}
 		c.countDial(true)
-		c.becomePending(now)
+		c.startTimeout(now)
 		c.dial()
 	}
-	if len(it.queued) == 0 {
-		it.queued = nil
+	if len(it.dialQueue) == 0 {
+		it.dialQueue = nil
 	}
 }
 
 // dialAll begins to connect, and to open the rails as soon as the connection is open: the peer
 // does not dial.
-func (c *conn) dialAll() {
-	c.dialsAll = true
+func (c *conn) dialWithRails() {
+	c.dialsRails = true
 	if c.start(); c.state == connOpen {
 		c.dialRails()
 	}
@@ -187,7 +187,7 @@ func (c *conn) canSend() bool {
 func (c *conn) setPath(p path) {
 	waiting := c.state == connWaiting && !c.path.isKnown()
 	if c.path = p; waiting {
-		c.limit = time.Now().Add(c.openWithin())
+		c.deadline = time.Now().Add(c.openWithin())
 		c.dial()
 	}
 }
@@ -238,7 +238,7 @@ func (l *link) watch(p *epoll.Poller, events uint32, w epoll.Watcher) error {
 	}
 	err = errors.Join(err, unix.Close(l.fd))
 	l.fd = -1
-	l.tun.Leave()
+	l.tun.OwnerClosed()
 	return err
 }
 
@@ -249,28 +249,28 @@ func (l *link) close(p *epoll.Poller) {
 	}
 	_ = p.Forget(l.slot)
 	l.fd = -1
-	l.tun.Leave()
+	l.tun.OwnerClosed()
 }
 
 // open attaches a link that has been through the handshake.
 func (c *conn) open(l link, id uint64) {
 	it := c.it
-	it.dropPending(c)
+	it.stopTimeout(c)
 	if c.unproven != nil {
-		_ = it.tickWithin(it.cfg.HelloTimeout / 4) // the timer ticks already
+		_ = it.tickEvery(it.cfg.HelloTimeout / 4) // the timer ticks already
 	}
-	c.link, c.id, c.state, c.try, c.certName = l, id, connOpen, nil, l.peerName()
+	c.link, c.id, c.state, c.attempt, c.certName = l, id, connOpen, nil, l.peerName()
 	if n := int(it.cfg.RxBuf); c.rx.buf == nil && c.unproven == nil {
 		c.rx.buf = make([]byte, n)
 	} else if c.rx.buf == nil {
 		c.rx.buf = make([]byte, min(n, smallRx))
 	}
 	it.poll.Rewatch(l.slot, c)
-	it.opened++
-	it.warm(c)
+	it.openCount++
+	it.makeHot(c)
 	it.freed = true
 	c.markDirty()
-	if c.dialsAll {
+	if c.dialsRails {
 		c.dialRails()
 	}
 	c.checkEPs()
@@ -280,7 +280,7 @@ func (c *conn) open(l link, id uint64) {
 func (c *conn) checkEPs() {
 	for _, e := range slices.Clone(c.eps.All()) {
 		if err := c.checkPeer(e.peerName); err != nil && e.setFailed(err, ucs.StatusRejected) {
-			e.tellFailed()
+			e.reportFailed()
 		}
 	}
 }
@@ -296,8 +296,8 @@ func (c *conn) checkPeer(name string) error {
 
 // Ready implements epoll.Watcher.
 func (c *conn) Ready(events uint32) int {
-	c.it.warm(c)
-	if c.tx.blocked || c.watched {
+	c.it.makeHot(c)
+	if c.tx.blocked || c.watchesOut {
 		c.unblock()
 	}
 	return c.receive()
@@ -309,22 +309,22 @@ func (c *conn) fail(err error) {
 	if c.state >= connBroken {
 		return
 	}
-	if err = c.tun.Because(err); c.left {
+	if err = c.tun.Cause(err); c.gotBye {
 		err = ucs.ErrPeerClosed
 	}
 	if c.state == connOpen {
-		c.it.opened--
+		c.it.openCount--
 	}
-	if c.try != nil {
-		c.try.drop()
-		c.try = nil
+	if c.attempt != nil {
+		c.attempt.drop()
+		c.attempt = nil
 	}
-	c.it.dropPending(c)
+	c.it.stopTimeout(c)
 	c.it.unproven.remove(c.unproven)
 	c.unproven = nil
 	open := c.state == connOpen
 	c.err, c.state = err, connBroken
-	c.it.forget(c)
+	c.it.removeConn(c)
 	c.it.broken = append(c.it.broken, c)
 	if c.main != nil {
 		c.main.railFailed(c, open)
@@ -338,10 +338,10 @@ func (c *conn) fail(err error) {
 
 // endAll ends what was in flight on a broken connection and tells the EPs. It
 // returns the completions. What these post on the EPs is refused.
-func (c *conn) endAll(st ucs.Status) (n int) {
+func (c *conn) cleanUp(st ucs.Status) (n int) {
 	it := c.it
-	it.cool(c)
-	c.expectNoAcks()
+	it.removeHot(c)
+	c.untrackAcks()
 	c.link.close(&it.poll)
 	c.failEPs(st)
 	for o := c.tx.popUnsent(); o != nil; o = c.tx.popUnsent() {
@@ -350,7 +350,7 @@ func (c *conn) endAll(st ucs.Status) (n int) {
 			n++
 		}
 	}
-	for o := c.awaits.pop(); o != nil; o = c.awaits.pop() {
+	for o := c.awaitingReply.pop(); o != nil; o = c.awaitingReply.pop() {
 		it.complete(o, st)
 		n++
 	}
@@ -360,7 +360,7 @@ func (c *conn) endAll(st ucs.Status) (n int) {
 	for c.eps.Len() > 0 {
 		e := c.eps.All()[0]
 		c.eps.Remove(e)
-		e.tellFailed()
+		e.reportFailed()
 	}
 	return n
 }
@@ -376,7 +376,7 @@ func (c *conn) failEPs(st ucs.Status) {
 }
 
 // know enters c as the connection to its peer, or as a rail of that.
-func (it *Iface) know(c *conn) {
+func (it *Iface) addConn(c *conn) {
 	if c.main == nil {
 		it.table[c.key] = c
 	}
@@ -384,7 +384,7 @@ func (it *Iface) know(c *conn) {
 }
 
 // forget takes c out; nothing happens if it is not in.
-func (it *Iface) forget(c *conn) {
+func (it *Iface) removeConn(c *conn) {
 	if it.known.Remove(c) && c.main == nil {
 		delete(it.table, c.key)
 	}

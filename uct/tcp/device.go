@@ -29,26 +29,26 @@ type device struct {
 // their numbers. A bridge without hardware behind it, such as docker0, leads only
 // to guests of this host and is not among them.
 func listDevices() ([]device, error) {
-	return devicesThat(func(d *device) bool { return !insideBridge(sysNet, d.name) })
+	return filterDevices(func(d *device) bool { return !internalBridge(sysNet, d.name) })
 }
 
 // devicesAt returns the device, other than loopback, that has an address, which may be an inside
 // bridge; of an unspecified address, all but loopback that listDevices returns.
 func devicesAt(local netip.Addr) ([]device, error) {
 	local = local.Unmap()
-	return devicesThat(func(d *device) bool {
-		return !d.loopback && (d.has(local) || local.IsUnspecified() && !insideBridge(sysNet, d.name))
+	return filterDevices(func(d *device) bool {
+		return !d.loopback && (d.has(local) || local.IsUnspecified() && !internalBridge(sysNet, d.name))
 	})
 }
 
 // devicesThat returns the usable devices that take accepts, in the order of their numbers.
-func devicesThat(take func(*device) bool) (out []device, err error) {
+func filterDevices(match func(*device) bool) (out []device, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
 	for i := range links {
-		if d, ok := describe(&links[i], sysNet); ok && take(&d) {
+		if d, ok := describe(&links[i], sysNet); ok && match(&d) {
 			out = append(out, d)
 		}
 	}
@@ -94,14 +94,14 @@ func describe(link *net.Interface, sys string) (d device, ok bool) {
 	}
 	d = device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0, mbits: linkSpeed(sys, link.Name)}
 	for _, a := range addrs {
-		d.take(a)
+		d.addAddr(a)
 	}
 	return d, d.v4.IsValid() || d.v6.IsValid()
 }
 
 // take notes an address, and of each family the first as the one to be reached by. Link-local
 // ones mean nothing to a peer that does not know the link.
-func (d *device) take(a net.Addr) {
+func (d *device) addAddr(a net.Addr) {
 	n, ok := a.(*net.IPNet)
 	if !ok {
 		return
@@ -141,7 +141,7 @@ func linkSpeed(sys, name string) int {
 
 // insideBridge reports whether a device is a bridge none of whose ports has
 // hardware behind it.
-func insideBridge(sys, name string) bool {
+func internalBridge(sys, name string) bool {
 	if _, err := os.Stat(filepath.Join(sys, name, "bridge")); err != nil {
 		return false
 	}

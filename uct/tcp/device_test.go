@@ -41,7 +41,7 @@ func TestLinkSpeed(t *testing.T) {
 	assert.InDelta(t, 1.175e9, (&device{}).costs()[uct.AMBcopy].Bandwidth, 1e6)
 }
 
-func TestInsideBridge(t *testing.T) {
+func TestInternalBridge(t *testing.T) {
 	sys := t.TempDir()
 	write(t, filepath.Join(sys, "eth0", "device", "vendor"), "")
 	write(t, filepath.Join(sys, "veth1", "speed"), "")
@@ -51,7 +51,7 @@ func TestInsideBridge(t *testing.T) {
 	write(t, filepath.Join(sys, "br0", "bridge", "stp"), "")
 	write(t, filepath.Join(sys, "br0", "brif", "eth0", "state"), "")
 	for name, want := range map[string]bool{"eth0": false, "docker0": true, "empty0": true, "br0": false} {
-		assert.Equal(t, want, insideBridge(sys, name), name)
+		assert.Equal(t, want, internalBridge(sys, name), name)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestDescribe(t *testing.T) {
 	for _, cidr := range []string{"fe80::1/64", "192.0.2.2/24", "192.0.2.3/24", "fd00::2/64"} {
 		ip, n, err := net.ParseCIDR(cidr)
 		require.NoError(t, err)
-		e.take(&net.IPNet{IP: ip, Mask: n.Mask})
+		e.addAddr(&net.IPNet{IP: ip, Mask: n.Mask})
 	}
 	assert.Equal(t, netip.MustParseAddr("192.0.2.2"), e.v4)
 	assert.Equal(t, netip.MustParseAddr("fd00::2"), e.v6)
@@ -123,7 +123,7 @@ func TestResourcesAt(t *testing.T) {
 			assert.NotEqual(t, "lo", r.Device)
 		}
 	}
-	for _, ip := range []netip.Addr{usualV4, usualV6, cable.FarAddr, {}} {
+	for _, ip := range []netip.Addr{defaultV4, defaultV6, cable.FarAddr, {}} {
 		list, err := opener.ResourcesAt(ip)
 		require.NoError(t, err)
 		assert.Empty(t, list, ip)
@@ -137,7 +137,7 @@ func TestResourcesAt(t *testing.T) {
 
 // TestResources_NoSuchDevice: a name that no device has is an error that says which device may be
 // meant.
-func TestResources_NoSuchDevice(t *testing.T) {
+func TestResources_NamesNearestDevice(t *testing.T) {
 	for _, devices := range [][]string{{"lp"}, {"lo", "lp"}, {allDevices, "lp"}} {
 		md, err := New(Config{Devices: devices}).OpenMD(Name)
 		require.NoError(t, err)
@@ -190,22 +190,22 @@ func TestReachable(t *testing.T) {
 
 // TestRoute_ByDevice: a device whose addresses the route does not leave from is
 // not the way to the peer.
-func TestRoute_ByDevice(t *testing.T) {
+func TestPathTo_RequiresRouteByDevice(t *testing.T) {
 	d := device{name: "eth9", v4: netip.MustParseAddr("203.0.113.7")}
 	_, err := d.pathTo(&deviceAddr{v4: netip.MustParseAddr("127.0.0.1")}, &ifaceAddr{port4: 1})
 	assert.ErrorContains(t, err, "not on eth9")
 	_, err = d.pathTo(&deviceAddr{v6: netip.IPv6Loopback()}, &ifaceAddr{port6: 1})
 	assert.ErrorContains(t, err, "no address family")
 
-	d.all = []netip.Addr{d.v4, usualV4}
-	p, err := d.pathTo(&deviceAddr{v4: usualV4}, &ifaceAddr{port4: 1})
+	d.all = []netip.Addr{d.v4, defaultV4}
+	p, err := d.pathTo(&deviceAddr{v4: defaultV4}, &ifaceAddr{port4: 1})
 	assert.NoError(t, err, "a further address of the device")
-	assert.Equal(t, path{local: usualV4, remote: netip.AddrPortFrom(usualV4, 1)}, p)
+	assert.Equal(t, path{local: defaultV4, remote: netip.AddrPortFrom(defaultV4, 1)}, p)
 }
 
 // TestRoute_FurtherAddress: a device is the way to the networks of all its addresses, not only of
 // that by which it is reached.
-func TestRoute_FurtherAddress(t *testing.T) {
+func TestPathTo_UsesAllAddresses(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
 	first := testenv.FarFromCables()
@@ -223,7 +223,7 @@ func TestRoute_FurtherAddress(t *testing.T) {
 }
 
 // TestSocket_FailsAtOnce: a socket that cannot be bound or connected is closed.
-func TestSocket_FailsAtOnce(t *testing.T) {
+func TestSocket_ClosedAfterError(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
 	elsewhere := netip.MustParseAddr("192.0.2.77") // of documentation: not on this host
@@ -231,9 +231,9 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 	_, _, err = listen(elsewhere, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
 	assert.NotErrorIs(t, err, unix.EBADF)
-	_, err = dial(path{local: elsewhere, remote: netip.AddrPortFrom(usualV4, 9)}, &cfg)
+	_, err = dial(path{local: elsewhere, remote: netip.AddrPortFrom(defaultV4, 9)}, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
-	_, err = dial(path{local: usualV4, remote: netip.AddrPortFrom(elsewhere, 9)}, &cfg)
+	_, err = dial(path{local: defaultV4, remote: netip.AddrPortFrom(elsewhere, 9)}, &cfg)
 	assert.Error(t, err)
 	assert.NotErrorIs(t, err, unix.EBADF)
 	assert.LessOrEqual(t, testenv.OpenFiles(t), before)
@@ -241,7 +241,7 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 
 // TestOpen_AddressNotReady: an address that cannot be used yet, such as one of IPv6 whose
 // uniqueness is being checked, leaves the other family.
-func TestOpen_AddressNotReady(t *testing.T) {
+func TestOpen_SkipsUnavailableAddress(t *testing.T) {
 	unready := netip.MustParseAddr("2001:db8::77") // of documentation: not on this host
 	lo, err := findDevice("lo")
 	require.NoError(t, err)

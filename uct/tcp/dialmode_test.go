@@ -59,7 +59,7 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 	ep, err := a.it.NewEP(params)
 	require.NoError(t, err)
 	a.eps = append(a.eps, ep.(*EP))
-	takesNothing(t, ep)
+	requireNoResource(t, ep)
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 	assert.ErrorContains(t, a.errs[0], "the peer has not connected")
@@ -67,7 +67,7 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 }
 
 // takesNothing: an EP of a connection that is not open yet refuses an operation.
-func takesNothing(t *testing.T, ep uct.EP) {
+func requireNoResource(t *testing.T, ep uct.EP) {
 	t.Helper()
 	require.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(msgID, 1, nil))
 }
@@ -75,10 +75,10 @@ func takesNothing(t *testing.T, ep uct.EP) {
 // TestDialNow_TakesNothingBefore: what is posted while the EP connects is refused, and posted from a
 // pending request when it has connected. If it cannot connect, the request is purged: nothing is
 // lost with the connection.
-func TestDialNow_TakesNothingBefore(t *testing.T) {
+func TestDialNow_NoPostBeforeOpen(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.toAs(b, uct.DialNow)
-	takesNothing(t, ep)
+	requireNoResource(t, ep)
 	sent := 0
 	require.NoError(t, ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
 		if err := ep.AMShort(msgID, 1, nil); err != nil {
@@ -95,7 +95,7 @@ func TestDialNow_TakesNothingBefore(t *testing.T) {
 	dead, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: newEnd(t, Config{}).atPort(l), Dial: uct.DialNow})
 	require.NoError(t, err)
 	a.eps = append(a.eps, dead.(*EP))
-	takesNothing(t, dead)
+	requireNoResource(t, dead)
 	require.NoError(t, dead.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return uct.ErrNoResource }}))
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	assert.ErrorIs(t, a.errs[0], uct.ErrUnreachable)
@@ -108,7 +108,7 @@ func TestDialNow_TakesNothingBefore(t *testing.T) {
 func TestDialByPeer_UsesPeersConnection(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	mine := b.toAs(a, uct.DialByPeer)
-	takesNothing(t, mine)
+	requireNoResource(t, mine)
 	a.toAs(b, uct.DialNow)
 	until(t, func() bool { return mine.conn.state == connOpen }, a, b)
 	send(t, mine, 1, 64, a, b)
@@ -120,13 +120,13 @@ func TestDialByPeer_UsesPeersConnection(t *testing.T) {
 
 // TestDialByPeer_ThenTrusted: a wrong port that a peer says of itself has no effect on EPs whose
 // address the program names, and these help the others.
-func TestDialByPeer_ThenTrusted(t *testing.T) {
+func TestDialByPeer_TrustedEPDials(t *testing.T) {
 	l := thirdParty(t)
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.atPort(l), Dial: uct.DialByPeer})
 	require.NoError(t, err)
 	a.eps = append(a.eps, ep.(*EP))
-	takesNothing(t, ep)
+	requireNoResource(t, ep)
 	trusted := a.to(b)
 	until(t, func() bool { return trusted.conn.state == connOpen }, a, b)
 	send(t, ep.(*EP), 1, 64, a, b)
@@ -138,7 +138,7 @@ func TestDialByPeer_ThenTrusted(t *testing.T) {
 }
 
 // TestDialByPeer_Rails: the rails of a side that does not dial are dialed by the other one.
-func TestDialByPeer_Rails(t *testing.T) {
+func TestDialByPeer_PeerDialsRails(t *testing.T) {
 	l := thirdParty(t)
 	a, b := newEnd(t, Config{ConnsPerPeer: 3}), newEnd(t, Config{ConnsPerPeer: 3})
 	active := a.toAs(b, uct.DialNow)
@@ -146,7 +146,7 @@ func TestDialByPeer_Rails(t *testing.T) {
 	ep, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil), IfaceAddr: a.atPort(l), Dial: uct.DialByPeer})
 	require.NoError(t, err)
 	b.eps = append(b.eps, ep.(*EP))
-	until(t, func() bool { return len(ep.(*EP).openLanes()) == 3 }, a, b)
+	until(t, func() bool { return len(ep.(*EP).stripeConns()) == 3 }, a, b)
 	assertUntouched(t, l)
 	assert.Empty(t, append(a.errs, b.errs...))
 }

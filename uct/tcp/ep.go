@@ -18,19 +18,19 @@ const (
 
 // EP is an endpoint: a user of the connection to its peer.
 type EP struct {
-	base.Slot // in conn.eps
-	it        *Iface
-	conn      *conn
-	state     epState
-	tag       uint32
-	sent      uint64 // value of conn.sent after the last request of this EP
-	stripes   int    // parts of striped puts in flight
-	fence     uint64 // requests that must be known as executed before the next is posted,
-	fenced    uint64 // and before one is posted on another connection
-	pending   base.PendingQueue
-	peerName  string // EPParams.Peer.Name
-	err       error  // what operations return once it has failed or is closed
-	status    ucs.Status
+	base.Slot   // in conn.eps
+	it          *Iface
+	conn        *conn
+	state       epState
+	tag         uint32
+	sent        uint64 // value of conn.sent after the last request of this EP
+	parts       int    // parts of striped puts in flight
+	postAfter   uint64 // requests that must be known as executed before the next is posted,
+	stripeAfter uint64 // and before one is posted on another connection
+	pending     base.PendingQueue
+	peerName    string // EPParams.Peer.Name
+	err         error  // what operations return once it has failed or is closed
+	status      ucs.Status
 	base.NoGetShort
 	_ uint8 // keeps the empty struct from padding the end
 }
@@ -42,7 +42,7 @@ func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e,
 
 // ready returns nil if a request may be posted now as far as the EP is concerned.
 func (e *EP) ready() error {
-	if e.state == epReady && !e.pending.Blocks() && e.fence <= e.conn.acked {
+	if e.state == epReady && !e.pending.Blocks() && e.postAfter <= e.conn.acked {
 		return nil
 	}
 	return e.refuse()
@@ -58,34 +58,34 @@ func (e *EP) refuse() error {
 
 // take returns place for a request of n bytes. It becomes part of the queue by
 // posted, and nothing else may be taken before.
-func (e *EP) take(n int) ([]byte, error) {
+func (e *EP) reserve(n int) ([]byte, error) {
 	if err := e.ready(); err != nil {
 		return nil, err
 	}
-	if b := e.conn.tx.take(n); b != nil {
+	if b := e.conn.tx.reserve(n); b != nil {
 		return b, nil
 	}
-	return e.takeSlow(n)
+	return e.reserveSlow(n)
 }
 
 //go:noinline
-func (e *EP) takeSlow(n int) ([]byte, error) {
+func (e *EP) reserveSlow(n int) ([]byte, error) {
 	c := e.conn
 	if c.state == connIdle {
 		c.start()
 	}
-	if b := c.room(n); b != nil {
+	if b := c.makeRoom(n); b != nil {
 		return b, nil
 	}
 	return nil, uct.ErrNoResource
 }
 
 // posted books n bytes that take returned as one request.
-func (e *EP) posted(n int) {
+func (e *EP) commit(n int) {
 	c := e.conn
 	c.sent++
 	e.sent = c.sent
-	c.posted(n)
+	c.commit(n)
 }
 
 // setFailed puts the EP out of use, and reports whether it was not.
@@ -99,7 +99,7 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 }
 
 // tellFailed calls OnError, unless the EP was closed since setFailed.
-func (e *EP) tellFailed() {
+func (e *EP) reportFailed() {
 	e.it.freed = true
 	if e.state == epFailed {
 		e.it.onError(e, e.err)
@@ -108,9 +108,9 @@ func (e *EP) tellFailed() {
 
 // refusedByPeer is called by Progress when the peer refused a request of the EP, which fails
 // by that.
-func (e *EP) refusedByPeer(st ucs.Status) {
+func (e *EP) remoteError(st ucs.Status) {
 	if e.setFailed(st.Err(), st) {
-		e.tellFailed()
+		e.reportFailed()
 	}
 }
 
@@ -122,7 +122,7 @@ func (e *EP) Fence() error {
 	if e.state != epReady {
 		return e.err
 	}
-	e.raiseFence()
+	e.setFence()
 	return nil
 }
 
@@ -140,21 +140,21 @@ func (e *EP) Close() error {
 	it.tags.Remove(uint64(e.tag))
 	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
 	c.eps.Remove(e)
-	it.detach(c, e)
+	it.cancelOps(c, e)
 	for _, r := range c.rails {
 		if r != nil {
-			it.detach(r, e)
+			it.cancelOps(r, e)
 		}
 	}
 	if c.state == connIdle && c.eps.Len() == 0 {
-		it.forget(c)
+		it.removeConn(c)
 		c.state = connGone
 	}
 	return nil
 }
 
 // detach completes what e has in flight as canceled, and lets go of its buffers.
-func (it *Iface) detach(c *conn, e *EP) {
+func (it *Iface) cancelOps(c *conn, e *EP) {
 	var comps []*uct.Completion
 	cancel := func(o *op) {
 		if o.ep == e {
@@ -168,10 +168,10 @@ func (it *Iface) detach(c *conn, e *EP) {
 			cancel(o)
 		}
 	}
-	for o := c.awaits.first; o != nil; o = o.next {
+	for o := c.awaitingReply.first; o != nil; o = o.next {
 		cancel(o)
 	}
-	for o := it.done.first; o != nil; o = o.next {
+	for o := it.written.first; o != nil; o = o.next {
 		cancel(o)
 	}
 	for _, comp := range comps {

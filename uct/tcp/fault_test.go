@@ -129,7 +129,7 @@ func (f *failing) Send(fd int, b []byte) (int, syscall.Errno) {
 
 // TestFlush_BreaksConnections: flushing an iface ends once also where writing the
 // flushes shows that connections are gone.
-func TestFlush_BreaksConnections(t *testing.T) {
+func TestFlush_CompletesIfWritesFail(t *testing.T) {
 	for _, polled := range []bool{false, true} {
 		f := &failing{}
 		a := newEnd(t, Config{sys: f})
@@ -141,7 +141,7 @@ func TestFlush_BreaksConnections(t *testing.T) {
 			flush(t, ep, a, b)
 			require.NoError(t, ep.AMShort(msgID, 2, nil))
 			a.it.Progress()
-			ep.conn.tx.joining = false // the next is written at once
+			ep.conn.tx.collecting = false // the next is written at once
 			peers = append(peers, b)
 		}
 		f.errno = unix.ETIMEDOUT
@@ -213,7 +213,7 @@ func TestFaults_OneByteAtATime(t *testing.T) {
 
 // TestFaults_Reset: a reset at any point of the stream fails the EP, once and
 // with the reason; every operation ends once; other connections go on.
-func TestFaults_Reset(t *testing.T) {
+func TestFaults_ResetFailsEPOnce(t *testing.T) {
 	for at := helloLen + 1; at < 4000; at += 371 { // the handshake would be tried again
 		f := newFaults(uint64(at))
 		f.chunk, f.resetAt = 64, at
@@ -254,7 +254,7 @@ func TestFaults_Reset(t *testing.T) {
 
 // TestShortSocketBuffers moves long operations both ways through sockets that
 // hold little: neither side may wait for the other.
-func TestShortSocketBuffers(t *testing.T) {
+func TestSmallSocketBuffers_NoDeadlock(t *testing.T) {
 	cfg := Config{SegSize: 8 << 10, SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ab, ba := a.to(b), b.to(a)

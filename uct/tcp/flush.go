@@ -11,14 +11,14 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	if e.state != epReady {
 		return false, e.err
 	}
-	if e.stripes > 0 {
+	if e.parts > 0 {
 		return e.flushStriped(c)
 	}
 	if e.sent <= e.conn.acked {
 		return false, nil
 	}
 	if c == nil {
-		if last := e.conn.awaits.last; last != nil && last.kind == opFlush && last.seq >= e.sent {
+		if last := e.conn.awaitingReply.last; last != nil && last.kind == opFlush && last.seq >= e.sent {
 			return true, nil
 		}
 	}
@@ -28,7 +28,7 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 
 // Check implements uct.Checker: the peer's process answers a flush of nothing.
 func (e *EP) Check(c *uct.Completion) (bool, error) {
-	if e.state != epReady || e.stripes > 0 || e.sent > e.conn.acked {
+	if e.state != epReady || e.parts > 0 || e.sent > e.conn.acked {
 		return e.Flush(c)
 	}
 	if e.conn.state == connIdle {
@@ -43,12 +43,12 @@ func (e *EP) Check(c *uct.Completion) (bool, error) {
 func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 	const whole = frameLen + flushLen
 	it := c.it
-	if it.ops.left == 0 || c.awaits.n >= maxAnswers {
+	if it.ops.left == 0 || c.awaitingReply.n >= maxReplies {
 		return uct.ErrNoResource
 	}
-	b := c.tx.take(whole)
+	b := c.tx.reserve(whole)
 	if b == nil {
-		if b = c.room(whole); b == nil {
+		if b = c.makeRoom(whole); b == nil {
 			return uct.ErrNoResource
 		}
 	}
@@ -56,8 +56,8 @@ func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 	binary.LittleEndian.PutUint64(b[frameLen:], c.sent)
 	o := it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, comp, opFlush, c.sent
-	c.awaits.push(o)
-	c.posted(whole)
+	c.awaitingReply.push(o)
+	c.commit(whole)
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 	pending, err := countBusy(all) > 0, error(nil)
 	switch {
 	case pending && c == nil:
-		err = flushPoll(all)
+		err = requestFlushes(all)
 	case pending:
 		pending, err = it.flushAll(all, nil, c)
 	}
@@ -90,9 +90,9 @@ func countBusy(all []*conn) (n int) {
 }
 
 // flushPoll sees to it that every connection is told when everything sent is executed.
-func flushPoll(all []*conn) error {
+func requestFlushes(all []*conn) error {
 	for _, k := range all {
-		last := k.awaits.last
+		last := k.awaitingReply.last
 		if k.sent == k.acked || last != nil && last.kind == opFlush && last.seq == k.sent {
 			continue
 		}
@@ -111,7 +111,7 @@ func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
 		return false, uct.ErrNoResource
 	}
 	for _, k := range all {
-		if k.sent > k.acked && (k.awaits.n >= maxAnswers || k.room(frameLen+flushLen) == nil) {
+		if k.sent > k.acked && (k.awaitingReply.n >= maxReplies || k.makeRoom(frameLen+flushLen) == nil) {
 			return false, uct.ErrNoResource
 		}
 	}
@@ -129,7 +129,7 @@ func (it *Iface) Fence() error {
 	for _, k := range it.known.All() {
 		for _, e := range k.eps.All() {
 			if e.state == epReady {
-				e.raiseFence()
+				e.setFence()
 			}
 		}
 	}

@@ -59,7 +59,7 @@ const (
 
 // perFrame is room for the longest header and body, and for the header of an
 // active message.
-const perFrame = maxAMHeader + frameLen + atomicLen
+const frameOverhead = maxAMHeader + frameLen + atomicLen
 
 // maxAMHeader is AM.MaxHeader, in bytes.
 const maxAMHeader = 256
@@ -70,11 +70,11 @@ const maxRMA = 1 << 30
 // maxAnswers is the number of requests with an answer that may be outstanding in
 // one direction of a connection. The other side keeps room for so many answers,
 // so that answering never waits for the transmit buffer. A part of the protocol.
-const maxAnswers = 128
+const maxReplies = 128
 
 // answerRoom is the transmit room for all answers of a connection: for each the
 // frames of a get, and a NAK.
-const answerRoom = maxAnswers * (2*frameLen + wordLen + frameLen + tagLen)
+const replyRoom = maxReplies * (2*frameLen + wordLen + frameLen + tagLen)
 
 // header is a decoded frame header.
 type header struct {
@@ -90,7 +90,7 @@ func putHeader(b []byte, kind, id uint8, n int) {
 // parseHeader decodes the header at the start of b, which has at least frameLen
 // bytes. ok is false if no frame may have such a header; longest is the length
 // of the longest active message.
-func parseHeader(b []byte, longest int) (h header, ok bool) {
+func parseHeader(b []byte, maxAM int) (h header, ok bool) {
 	w := binary.LittleEndian.Uint64(b[:frameLen])
 	h = header{n: int(uint32(w)), kind: uint8(w >> 32), id: uint8(w >> 40)}
 	if w>>48 != 0 {
@@ -98,7 +98,7 @@ func parseHeader(b []byte, longest int) (h header, ok bool) {
 	}
 	switch h.kind {
 	case frameAM:
-		return h, h.n <= longest
+		return h, h.n <= maxAM
 	case framePut:
 		return h, h.n > targetLen && h.n <= targetLen+maxRMA && h.id&^putAck == 0
 	case frameGet:

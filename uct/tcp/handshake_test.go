@@ -21,7 +21,7 @@ import (
 
 // TestSimultaneousConnect: whatever the order of steps, two sides that connect to
 // each other end up with one connection, and nothing is lost.
-func TestSimultaneousConnect(t *testing.T) {
+func TestConnect_SimultaneousMakesOneConnection(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		a, b := newEnd(t, Config{}), newEnd(t, Config{})
 		defer a.close()
@@ -45,19 +45,19 @@ func TestSimultaneousConnect(t *testing.T) {
 			}
 			require.Empty(t, e.errs)
 		}
-		until(t, func() bool { return len(a.it.pendingConns)+len(b.it.pendingConns) == 0 }, a, b)
+		until(t, func() bool { return len(a.it.opening)+len(b.it.opening) == 0 }, a, b)
 		if sent[a]+sent[b] > 0 {
 			require.Equal(t, connOpen, ab.conn.state)
 			require.Equal(t, connOpen, ba.conn.state)
 			require.Equal(t, ab.conn.id, ba.conn.id)
-			require.Equal(t, 1, a.it.opened)
-			require.Equal(t, 1, b.it.opened)
+			require.Equal(t, 1, a.it.openCount)
+			require.Equal(t, 1, b.it.openCount)
 		}
 	})
 }
 
 // TestConnectToItself: an iface may be its own peer.
-func TestConnectToItself(t *testing.T) {
+func TestConnect_ToItself(t *testing.T) {
 	a := newEnd(t, Config{})
 	ep, key := a.to(a), a.keyOf(a)
 	send(t, ep, 7, 100, a)
@@ -77,7 +77,7 @@ func TestNewEP_SendsNothing(t *testing.T) {
 	}
 	assert.Equal(t, connIdle, ep.conn.state)
 	assert.Nil(t, ep.conn.tx.buf)
-	assert.Zero(t, b.it.opened)
+	assert.Zero(t, b.it.openCount)
 	require.NoError(t, ep.Close())
 	assert.Empty(t, a.it.table)
 }
@@ -132,7 +132,7 @@ func newRawPeer(t testing.TB) rawPeer {
 
 // good is a HELLO of s that e accepts.
 func (s rawPeer) good(e *end) hello {
-	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.key.ID(), conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.key.ID(), conn: 5, seg: e.it.addr.seg, replies: maxReplies}
 }
 
 // proven encodes a message to the owner of a key, with the proof of s.
@@ -165,7 +165,7 @@ func TestHello_Answers(t *testing.T) {
 		{"good", func(*hello) {}, codeOK, false, nil},
 		{"version", func(h *hello) { h.version = 9 }, codeVersion, false, errVersion},
 		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
-		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false, errLimits},
+		{"answers", func(h *hello) { h.replies = 1 }, codeRefused, false, errLimits},
 		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongIface},
 		{"no sender", func(h *hello) { h.from = keypair.PublicKey{} }, 0, true, errGarbage},
 		{"key of low order", func(h *hello) { h.from = keypair.PublicKey{1} }, 0, true, errUnproven},
@@ -200,7 +200,7 @@ func TestHello_Answers(t *testing.T) {
 
 // TestHello_LostConnection: a peer that has lost a connection which this side
 // believes in is told so, and replaces it.
-func TestHello_LostConnection(t *testing.T) {
+func TestHello_ReplacesLostConnection(t *testing.T) {
 	e, p := newEnd(t, Config{}), newRawPeer(t)
 	first := client(t, e)
 	p.say(t, first, e, p.good(e))
@@ -230,7 +230,7 @@ func TestHello_LostConnection(t *testing.T) {
 
 // TestHello_PeerInsists: the side that dials replaces a connection that only the
 // peer believes in.
-func TestHello_PeerInsists(t *testing.T) {
+func TestDial_ReplacesConnectionOfPeer(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	send(t, ep, 1, 8, a, b)
@@ -238,7 +238,7 @@ func TestHello_PeerInsists(t *testing.T) {
 	stale := b.it.table[a.it.addr.key]
 	// a forgets the connection without b noticing: its descriptor stays open.
 	kept := ep.conn
-	a.it.forget(kept)
+	a.it.removeConn(kept)
 	next := a.to(b)
 	send(t, next, 2, 8, a, b)
 	flush(t, next, a, b)
@@ -267,7 +267,7 @@ func TestConnect_Refused(t *testing.T) {
 }
 
 // TestConnect_Silence: a peer that accepts and says nothing fails the EP in time.
-func TestConnect_Silence(t *testing.T) {
+func TestConnect_TimesOut(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: 60 * time.Millisecond}), newEnd(t, Config{})
 	ep := a.to(b)
 	require.NoError(t, ep.AMShort(msgID, 0, nil))
@@ -291,7 +291,7 @@ func readable(t *testing.T, fd int) {
 
 // TestHandshake_ProcessStood: a process that stood still while its peer went on reads what has come
 // before it looks at the clock, on either side of the handshake.
-func TestHandshake_ProcessStood(t *testing.T) {
+func TestHandshake_ReadsBeforeDeadlineCheck(t *testing.T) {
 	t.Run("accepting", func(t *testing.T) {
 		e, p := newEnd(t, Config{}), newRawPeer(t)
 		conn := client(t, e)
@@ -300,7 +300,7 @@ func TestHandshake_ProcessStood(t *testing.T) {
 		readable(t, e.it.poll.FD()) // the timer is, before the HELLO comes
 		p.say(t, conn, e, p.good(e))
 		readable(t, entry.in.fd)
-		entry.limit = time.Now().Add(-time.Second)
+		entry.deadline = time.Now().Add(-time.Second)
 		e.it.Progress()
 		answer, err := readAnswer(t, conn, e)
 		require.NoError(t, err)
@@ -311,11 +311,11 @@ func TestHandshake_ProcessStood(t *testing.T) {
 		a, b := newEnd(t, Config{}), newEnd(t, Config{})
 		ep := a.to(b)
 		require.NoError(t, ep.AMShort(msgID, 0, nil))
-		until(t, func() bool { return ep.conn.try.connected }, a)
+		until(t, func() bool { return ep.conn.attempt.connected }, a)
 		readable(t, a.it.poll.FD())
-		until(t, func() bool { return b.it.opened == 1 }, b)
-		readable(t, ep.conn.try.fd)
-		ep.conn.limit = time.Now().Add(-time.Second)
+		until(t, func() bool { return b.it.openCount == 1 }, b)
+		readable(t, ep.conn.attempt.fd)
+		ep.conn.deadline = time.Now().Add(-time.Second)
 		a.it.Progress()
 		flush(t, ep, a, b)
 		assert.Len(t, b.got, 1)
@@ -325,7 +325,7 @@ func TestHandshake_ProcessStood(t *testing.T) {
 
 // TestHandshake_AllAtOnce: the peers of a job that starts may all have connected before the first
 // says who it is, as a machine with few processors has them. None is sent away.
-func TestHandshake_AllAtOnce(t *testing.T) {
+func TestHandshake_AcceptsManyAtOnce(t *testing.T) {
 	const peers = 200
 	e := newEnd(t, Config{})
 	var conns [peers]net.Conn
@@ -344,7 +344,7 @@ func TestHandshake_AllAtOnce(t *testing.T) {
 }
 
 // TestConnect_Version: the answer of a peer of another version is the reason.
-func TestConnect_Version(t *testing.T) {
+func TestConnect_ReportsVersion(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -28,8 +28,8 @@ const (
 	offConn     = offTo + 8             // u64: id of this connection, random, chosen by the side that connects
 	offOther    = offConn + 8           // u64: hello: the connection it replaces; answer codeOpen: the one that is open
 	offSeg      = offOther + 8          // u32: longest active message that the sender takes
-	offAnswers  = offSeg + 4            // u32: maxAnswers
-	offRail     = offAnswers + 4        // u32: 0 for the connection of a peer, 1 and up for its rails
+	offReplies  = offSeg + 4            // u32: maxAnswers
+	offRail     = offReplies + 4        // u32: 0 for the connection of a peer, 1 and up for its rails
 	offNumber   = offRail + 4           // u64: of a HELLO among those of its sender, from 1; 0 in an answer
 	helloUnused = offNumber + 8         // 0 up to the proof
 	offProof    = helloLen - proofLen   // over everything before
@@ -64,7 +64,7 @@ type hello struct {
 	conn    uint64
 	other   uint64
 	seg     uint32
-	answers uint32
+	replies uint32
 	rail    uint32
 	number  uint64
 }
@@ -80,7 +80,7 @@ func (h *hello) put(b *[helloLen]byte) {
 	binary.LittleEndian.PutUint64(b[offConn:], h.conn)
 	binary.LittleEndian.PutUint64(b[offOther:], h.other)
 	binary.LittleEndian.PutUint32(b[offSeg:], h.seg)
-	binary.LittleEndian.PutUint32(b[offAnswers:], h.answers)
+	binary.LittleEndian.PutUint32(b[offReplies:], h.replies)
 	binary.LittleEndian.PutUint32(b[offRail:], h.rail)
 	binary.LittleEndian.PutUint64(b[offNumber:], h.number)
 }
@@ -98,7 +98,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		conn:    binary.LittleEndian.Uint64(b[offConn:]),
 		other:   binary.LittleEndian.Uint64(b[offOther:]),
 		seg:     binary.LittleEndian.Uint32(b[offSeg:]),
-		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
+		replies: binary.LittleEndian.Uint32(b[offReplies:]),
 		rail:    binary.LittleEndian.Uint32(b[offRail:]),
 		number:  binary.LittleEndian.Uint64(b[offNumber:]),
 	}
@@ -110,13 +110,13 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 
 // looksRight reports whether the first 4 bytes of a message are right, so that
 // who says something else is refused at once.
-func looksRight(b *[helloLen]byte) bool {
+func hasMagic(b *[helloLen]byte) bool {
 	return binary.LittleEndian.Uint32(b[offMagic:]) == helloMagic
 }
 
 // demandTLS answers a client that began with a plain HELLO where TLS is demanded; nil if it
 // began with something else.
-func (it *Iface) demandTLS(first [5]byte) []byte {
+func (it *Iface) requireTLS(first [5]byte) []byte {
 	if binary.LittleEndian.Uint32(first[:]) != helloMagic {
 		return nil
 	}

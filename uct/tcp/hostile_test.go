@@ -17,7 +17,7 @@ import (
 
 // TestAccept_NoDescriptors: an iface that can accept no more goes on serving its
 // connections, does not spin, and accepts again when there are descriptors.
-func TestAccept_NoDescriptors(t *testing.T) {
+func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	cfg := Config{UserTimeout: time.Second}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ep := a.to(b)
@@ -53,7 +53,7 @@ func TestAccept_NoDescriptors(t *testing.T) {
 
 // TestAccept_PausesLonger: as long as there are no descriptors, the process is woken less and less
 // often.
-func TestAccept_PausesLonger(t *testing.T) {
+func TestAccept_DoublesPause(t *testing.T) {
 	e := newEnd(t, Config{})
 	client(t, e)
 	testenv.WithoutDescriptors(t, func() {
@@ -74,7 +74,7 @@ func TestAccept_PausesLonger(t *testing.T) {
 
 // TestNewEP_NoDescriptors: a process that cannot ask for the route does not call the peer
 // unreachable.
-func TestNewEP_NoDescriptors(t *testing.T) {
+func TestNewEP_NoMemoryWithoutDescriptors(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	to := uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil)}
 	var err error
@@ -87,7 +87,7 @@ func TestNewEP_NoDescriptors(t *testing.T) {
 
 // TestConnection_Ends: a peer that resets, half closes or sends rubbish after a
 // good HELLO costs its own connection, with a reason, and no other.
-func TestConnection_Ends(t *testing.T) {
+func TestConnection_FailsAlone(t *testing.T) {
 	frame := func(kind, id uint8, n uint32) []byte {
 		b := binary.LittleEndian.AppendUint32(nil, n)
 		return append(b, kind, id, 0, 0)
@@ -98,8 +98,8 @@ func TestConnection_Ends(t *testing.T) {
 		want string
 	}{
 		{"reset", func(c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, "reset"},
-		{"half close", (*net.TCPConn).CloseWrite, errCut.Error()},
-		{"half a frame", func(c *net.TCPConn) error { _, _ = c.Write(frame(frameAM, 1, 100)[:5]); return c.CloseWrite() }, errCut.Error()},
+		{"half close", (*net.TCPConn).CloseWrite, errNoBye.Error()},
+		{"half a frame", func(c *net.TCPConn) error { _, _ = c.Write(frame(frameAM, 1, 100)[:5]); return c.CloseWrite() }, errNoBye.Error()},
 		{"unknown frame", func(c *net.TCPConn) error { _, err := c.Write(frame(200, 0, 0)); return err }, errMalformed.Error()},
 		{"after the last frame", func(c *net.TCPConn) error {
 			_, err := c.Write(append(frame(frameBye, 0, 0), frame(frameBye, 0, 0)...))
@@ -107,7 +107,7 @@ func TestConnection_Ends(t *testing.T) {
 		}, errAfterBye.Error()},
 		{"huge message", func(c *net.TCPConn) error { _, err := c.Write(frame(frameAM, 1, 0xffffffff)); return err }, errMalformed.Error()},
 		{"huge put", func(c *net.TCPConn) error { _, err := c.Write(frame(framePut, 0, 0xffffffff)); return err }, errMalformed.Error()},
-		{"answer to nothing", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnasked.Error()},
+		{"answer to nothing", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnexpectedReply.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -137,7 +137,7 @@ func TestConnection_Ends(t *testing.T) {
 
 // TestConnection_Options: both ends of a connection are probed and time out, also
 // where TLS has taken over the socket.
-func TestConnection_Options(t *testing.T) {
+func TestSocketOptions_Keepalive(t *testing.T) {
 	times := Config{KeepIdle: 7 * time.Second, KeepInterval: 3 * time.Second, UserTimeout: 11 * time.Second}
 	secure := trusting(testenv.NewAuthority(t))
 	secure.KeepIdle, secure.KeepInterval, secure.UserTimeout = times.KeepIdle, times.KeepInterval, times.UserTimeout

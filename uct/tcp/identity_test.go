@@ -43,7 +43,7 @@ func impostor(t *testing.T, b *end, victim *keypair.PublicKey, other uint64) []b
 
 // TestIdentity_Impostor: an untrusted peer that knows the addresses of two ifaces, and even the id
 // of the connection between them, learns nothing and changes nothing.
-func TestIdentity_Impostor(t *testing.T) {
+func TestIdentity_ImpostorRejected(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	send(t, ep, 1, 64, a, b)
@@ -61,7 +61,7 @@ func TestIdentity_Impostor(t *testing.T) {
 
 // TestIdentity_ImpostorIsFirst: an untrusted peer that connects before the iface in whose name it
 // does gets nothing of what is sent to that iface.
-func TestIdentity_ImpostorIsFirst(t *testing.T) {
+func TestIdentity_EarlyImpostorRejected(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
 	assert.Empty(t, b.it.table)
@@ -73,7 +73,7 @@ func TestIdentity_ImpostorIsFirst(t *testing.T) {
 
 // TestIdentity_OtherListener: an iface that connects to a port that another process has now sends
 // nothing but its HELLO.
-func TestIdentity_OtherListener(t *testing.T) {
+func TestIdentity_WrongListenerGetsNoData(t *testing.T) {
 	a, b, p := newEnd(t, Config{}), newEnd(t, Config{}), newRawPeer(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestIdentity_OtherListener(t *testing.T) {
 		}
 		h, _ := parseHello(&b, msgHello)
 		answer := hello{version: helloVersion, msg: msgAnswer, from: addr.key, to: h.from.ID(), conn: h.conn,
-			seg: h.seg, answers: h.answers}
+			seg: h.seg, replies: h.replies}
 		_, _ = c.Write(p.proven(t, &h.from, answer))
 		got, _ := io.ReadAll(c)
 		rest <- got
@@ -110,7 +110,7 @@ func TestIdentity_OtherListener(t *testing.T) {
 
 // TestIdentity_SameID: an EP to a key that has the id of an iface, and that nobody has the private
 // key of, keeps neither side from connecting to that iface.
-func TestIdentity_SameID(t *testing.T) {
+func TestIdentity_SameIDDoesNotBlock(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	near := b.it.addr.key
 	near[keypair.Len-1] ^= 1
@@ -125,7 +125,7 @@ func TestIdentity_SameID(t *testing.T) {
 }
 
 func TestHello_Golden(t *testing.T) {
-	h := hello{version: helloVersion, msg: msgAnswer, code: codeOpen, to: 0x1122334455667788, conn: 3, other: 4, seg: 5, answers: 6, rail: 7, number: 8}
+	h := hello{version: helloVersion, msg: msgAnswer, code: codeOpen, to: 0x1122334455667788, conn: 3, other: 4, seg: 5, replies: 6, rail: 7, number: 8}
 	for i := range h.from {
 		h.from[i] = byte(i)
 	}

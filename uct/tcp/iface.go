@@ -24,63 +24,63 @@ import (
 
 // Iface is an open device: listeners, connections and what they share.
 type Iface struct {
-	md       *MD
-	dev      device
-	cfg      Config
-	attr     uct.IfaceAttr
-	addr     ifaceAddr
-	identity keypair.Pair
-	token    string       // that peers must have; empty means none
-	hellos   helloNumbers // with a token, of peers
-	numbered uint64       // HELLOs that this side has sent
-	onError  func(uct.EP, error)
-	io       sockio.IO
-	stripes  int // bytes from which on puts are striped; more than any has: never
-	maxAM    int // bytes of the longest active message, with header
+	md         *MD
+	dev        device
+	cfg        Config
+	attr       uct.IfaceAttr
+	addr       ifaceAddr
+	identity   keypair.Pair
+	token      string       // that peers must have; empty means none
+	hellos     helloNumbers // with a token, of peers
+	sentHellos uint64       // HELLOs that this side has sent
+	onError    func(uct.EP, error)
+	io         sockio.IO
+	stripeMin  int // bytes from which on puts are striped; more than any has: never
+	maxAM      int // bytes of the longest active message, with header
 
 	// Progress.
-	tick   uint    // calls of Progress
-	lookAt uint    // value of tick at which epoll is asked again
-	quiet  uint    // looks in a row that found nothing
-	hot    []*conn // polled without asking epoll
-	dirty  []*conn // to settle
-	queue  []*conn // the second half of dirty's double buffer
-	broken []*conn
-	done   opList // written active messages
-	freed  bool   // resources have returned since pending requests were dispatched
+	tick        uint    // calls of Progress
+	pollEpollAt uint    // value of tick at which epoll is asked again
+	emptyPolls  uint    // looks in a row that found nothing
+	hot         []*conn // polled without asking epoll
+	dirty       []*conn // to settle
+	wasDirty    []*conn // the second half of dirty's double buffer
+	broken      []*conn
+	written     opList // written active messages
+	freed       bool   // resources have returned since pending requests were dispatched
 
-	am       base.AMTable
-	arb      base.Arbiter
-	ops      ops
-	groups   base.FlushGroups
-	tags     handle.Counted[*EP]
-	iov      [maxVector]unix.Iovec
-	held     [maxVector]*Mem
-	lanes    [maxPerPeer]*conn
-	cut      [maxIOV]uct.IOV
-	scratch  [wordLen]byte
-	flushing []*conn // during Flush
+	am          base.AMTable
+	arb         base.Arbiter
+	ops         ops
+	groups      base.FlushGroups
+	tags        handle.Counted[*EP]
+	iov         [maxVector]unix.Iovec
+	accessed    [maxVector]*Mem
+	stripeConns [maxPerPeer]*conn
+	partIOV     [maxIOV]uct.IOV
+	scratch     [wordLen]byte
+	flushing    []*conn // during Flush
 
 	// Connections.
-	poll         epoll.Poller
-	table        map[keypair.PublicKey]*conn // by peer; those that are not broken
-	known        base.List[*conn]            // the same
-	pendingConns []*conn                     // dialing or waiting
-	dialing      int                         // of those, dialing; see countDial
-	ticked       time.Time                   // the last tick, or when the timer began
-	queued       []*conn                     // that dial when mayDial, the next one first
-	opened       int
-	unacked      []*conn   // that wait for acknowledgements of the peer's host
-	nextLook     time.Time // for these, at the earliest
-	listeners    []*listener
-	unproven     unprovenSet
-	allowed      int           // most of these
-	acceptPaused bool          // until acceptAt
-	acceptPause  time.Duration // the last pause; 0 when accepting works
-	acceptAt     time.Time
-	tunnels      *tunnel.Group // nil: plain connections
-	refused      refusals
-	limits       limits
+	poll          epoll.Poller
+	table         map[keypair.PublicKey]*conn // by peer; those that are not broken
+	known         base.List[*conn]            // the same
+	opening       []*conn                     // dialing or waiting
+	dialing       int                         // of those, dialing; see countDial
+	lastTick      time.Time                   // the last tick, or when the timer began
+	dialQueue     []*conn                     // that dial when mayDial, the next one first
+	openCount     int
+	unacked       []*conn   // that wait for acknowledgements of the peer's host
+	nextHostCheck time.Time // for these, at the earliest
+	listeners     []*listener
+	unproven      unprovenSet
+	maxUnproven   int           // most of these
+	acceptPaused  bool          // until acceptAt
+	acceptPause   time.Duration // the last pause; 0 when accepting works
+	acceptAt      time.Time
+	tunnels       *tunnel.Group // nil: plain connections
+	refused       refusals
+	limits        limits
 
 	undo   cleanup.Stack
 	closed bool
@@ -140,10 +140,10 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
 		identity: id, token: p.Token,
-		addr:     ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil, token: p.Token != ""},
-		stripes:  maxRMA + 1,
-		unproven: unprovenSet{count: map[source]int{}},
-		allowed:  cfg.allowedHandshakes(),
+		addr:        ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil, token: p.Token != ""},
+		stripeMin:   maxRMA + 1,
+		unproven:    unprovenSet{count: map[source]int{}},
+		maxUnproven: cfg.allowedHandshakes(),
 	}
 	if policy != nil {
 		it.tunnels = it.newTunnels(policy)
@@ -152,7 +152,7 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		it.io = sockio.Kernel{}
 	}
 	if cfg.ConnsPerPeer > 1 {
-		it.stripes = max(int(cfg.StripeThresh), int(cfg.SendvThresh)+1)
+		it.stripeMin = max(int(cfg.StripeThresh), int(cfg.SendvThresh)+1)
 	}
 	return it
 }
@@ -305,13 +305,13 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return nil, it.opError("new ep", fmt.Errorf("%w: %d endpoints", uct.ErrNoMemory, it.tags.Len()))
 	}
 	c.eps.Add(e)
-	c.prove()
+	c.markProven()
 	if c.state == connIdle {
 		c.within = p.Within
 	}
-	c.waits = c.waits || p.Dial != uct.DialOnUse
+	c.postWhenOpen = c.postWhenOpen || p.Dial != uct.DialOnUse
 	if p.Dial == uct.DialNow {
-		c.dialAll()
+		c.dialWithRails()
 	}
 	return e, nil
 }
@@ -335,7 +335,7 @@ func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 	}
 	if c == nil {
 		c = &conn{it: it, key: a.key, link: link{fd: -1}}
-		it.know(c)
+		it.addConn(c)
 	}
 	if mode.Trusted() {
 		c.setPath(route)

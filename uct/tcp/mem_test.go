@@ -12,7 +12,7 @@ import (
 
 // TestMemClose_Waits: Close returns when nobody touches the memory for a peer any more, and
 // who comes after it began neither enters nor is waited for.
-func TestMemClose_Waits(t *testing.T) {
+func TestMemClose_WaitsForAccess(t *testing.T) {
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)
 	m, err := md.Ext().Reg.Reg(make([]byte, 64), uct.AccessAll)

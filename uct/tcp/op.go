@@ -73,7 +73,7 @@ func (o *op) advance(n int) {
 }
 
 // take copies data into the pieces.
-func (o *op) take(data []byte) {
+func (o *op) copyIn(data []byte) {
 	for len(data) > 0 && o.left > 0 {
 		n := copy(o.pieces[o.cur], data)
 		o.advance(n)
@@ -158,7 +158,7 @@ func (it *Iface) complete(o *op, st ucs.Status) {
 		st = o.ep.status
 	}
 	if o.stripe && o.ep != nil {
-		o.ep.stripeEnded()
+		o.ep.partCompleted()
 	}
 	comp := o.comp
 	it.ops.put(o)

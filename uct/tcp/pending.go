@@ -16,11 +16,11 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // hasResources reports whether every kind of request could be posted now.
 func (e *EP) hasResources() bool {
 	c := e.conn
-	if c.state >= connBroken || e.fence > c.acked || !e.canAsk() || !e.canExtend() {
+	if c.state >= connBroken || e.postAfter > c.acked || !e.canAwaitReply() || !e.canPostZcopy() {
 		return false
 	}
 	c.start()
-	return c.room(int(e.it.cfg.SegSize)+perFrame) != nil
+	return c.makeRoom(int(e.it.cfg.SegSize)+frameOverhead) != nil
 }
 
 // PurgePending implements uct.EP.

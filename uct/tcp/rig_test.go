@@ -187,7 +187,7 @@ func fill(b []byte, seed int) []byte {
 
 // vanish closes every socket of an iface as the end of its process does: in the middle
 // of what it was doing, and without a word. The iface can still be closed.
-func vanish(it *Iface, reset bool) error {
+func killSockets(it *Iface, reset bool) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -33,22 +33,22 @@ func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 func (e *EP) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
-	b, err := e.takePut(len(buf), 0, raddr, key)
+	b, err := e.reservePut(len(buf), 0, raddr, key)
 	if err != nil || len(buf) == 0 {
 		return err
 	}
 	copy(b[frameLen+targetLen:], buf)
-	e.posted(frameLen + targetLen + len(buf))
+	e.commit(frameLen + targetLen + len(buf))
 	return nil
 }
 
 // takePut takes place for a put of n bytes and writes all but its data.
-func (e *EP) takePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
+func (e *EP) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
 		return nil, ucs.ErrRemoteAccess
 	}
-	b, err := e.take(frameLen + targetLen + n)
+	b, err := e.reserve(frameLen + targetLen + n)
 	if err != nil {
 		return nil, err
 	}
@@ -67,43 +67,43 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	if !e.it.md.covers(iov) {
 		return false, uct.ErrInvalidParam
 	}
-	if !e.canAsk() || !e.canExtend() {
+	if !e.canAwaitReply() || !e.canPostZcopy() {
 		return false, e.noResource()
 	}
 	if n == 0 {
 		return false, e.ready()
 	}
-	if n >= e.it.stripes {
-		if lanes := e.openLanes(); len(lanes) > 1 {
-			return e.putStriped(lanes, iov, n, raddr, key, c)
+	if n >= e.it.stripeMin {
+		if conns := e.stripeConns(); len(conns) > 1 {
+			return e.putStriped(conns, iov, n, raddr, key, c)
 		}
 	}
 	if n <= int(e.it.cfg.SendvThresh) {
 		return e.putCopied(iov, n, raddr, key, c)
 	}
-	b, err := e.takePut(0, putAck, raddr, key)
+	b, err := e.reservePut(0, putAck, raddr, key)
 	if err != nil {
 		return false, err
 	}
 	putHeader(b, framePut, putAck, targetLen+n)
-	e.conn.awaits.push(e.conn.extend(e, b, iov, opPut, c))
+	e.conn.awaitingReply.push(e.conn.postZcopy(e, b, iov, opPut, c))
 	return true, nil
 }
 
 // putCopied is a short zero-copy put: cheaper copied.
 func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	b, err := e.takePut(n, putAck, raddr, key)
+	b, err := e.reservePut(n, putAck, raddr, key)
 	if err != nil {
 		return false, err
 	}
 	gather(b[frameLen+targetLen:], iov)
-	e.posted(len(b))
-	e.awaitAnswer(opPut, c)
+	e.commit(len(b))
+	e.awaitReply(opPut, c)
 	return true, nil
 }
 
 // canAsk reports whether a request that is answered can be posted.
-func (e *EP) canAsk() bool { return e.it.ops.left > 0 && e.conn.awaits.n < maxAnswers }
+func (e *EP) canAwaitReply() bool { return e.it.ops.left > 0 && e.conn.awaitingReply.n < maxReplies }
 
 // noResource is ErrNoResource unless the EP is out of use.
 func (e *EP) noResource() error {
@@ -114,10 +114,10 @@ func (e *EP) noResource() error {
 }
 
 // awaitAnswer notes that the request posted last will be answered. canAsk has been true.
-func (e *EP) awaitAnswer(kind opKind, c *uct.Completion) *op {
+func (e *EP) awaitReply(kind opKind, c *uct.Completion) *op {
 	o := e.it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, c, kind, e.conn.sent
-	e.conn.awaits.push(o)
+	e.conn.awaitingReply.push(o)
 	return o
 }
 
@@ -129,7 +129,7 @@ func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion)
 	if err := e.postGet(len(buf), raddr, key); err != nil || len(buf) == 0 {
 		return false, err
 	}
-	o := e.awaitAnswer(opGet, c)
+	o := e.awaitReply(opGet, c)
 	o.size, o.left, o.count = len(buf), len(buf), 1
 	o.pieces[0] = buf
 	return true, nil
@@ -147,7 +147,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	if err := e.postGet(n, raddr, key); err != nil || n == 0 {
 		return false, err
 	}
-	o := e.awaitAnswer(opGet, c)
+	o := e.awaitReply(opGet, c)
 	o.size = n
 	o.fill(iov, 0)
 	return true, nil
@@ -160,20 +160,20 @@ func (e *EP) postGet(n int, raddr uint64, key uct.RKey) error {
 	if !ok {
 		return ucs.ErrRemoteAccess
 	}
-	if !e.canAsk() {
+	if !e.canAwaitReply() {
 		return e.noResource()
 	}
 	if n == 0 {
 		return e.ready()
 	}
-	b, err := e.take(whole)
+	b, err := e.reserve(whole)
 	if err != nil {
 		return err
 	}
 	putHeader(b, frameGet, 0, getLen)
 	putTarget(b[frameLen:], t)
 	binary.LittleEndian.PutUint64(b[frameLen+offGetLen:], uint64(n))
-	e.posted(whole)
-	e.conn.gets = e.conn.sent
+	e.commit(whole)
+	e.conn.lastGet = e.conn.sent
 	return nil
 }

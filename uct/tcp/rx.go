@@ -34,11 +34,11 @@ type sink struct {
 }
 
 var (
-	errCut       = fmt.Errorf("%w: closed without a word", ucs.ErrConnReset)
-	errMalformed = errors.New("malformed frame")
-	errUnasked   = errors.New("answer to nothing that was asked")
-	errAfterBye  = errors.New("frame after the last one")
-	errFlooded   = errors.New("more requests than may be outstanding")
+	errNoBye           = fmt.Errorf("%w: closed without a word", ucs.ErrConnReset)
+	errMalformed       = errors.New("malformed frame")
+	errUnexpectedReply = errors.New("answer to nothing that was asked")
+	errAfterBye        = errors.New("frame after the last one")
+	errFlooded         = errors.New("more requests than may be outstanding")
 )
 
 // receive reads what there is, once, and handles it. It returns the number of
@@ -54,17 +54,17 @@ func (c *conn) receive() int {
 		if !sockio.Retry(errno) {
 			c.failIO("receive", errno)
 		}
-		c.misses++
+		c.emptyReads++
 		return 0
 	case n == 0:
-		c.fail(errCut)
+		c.fail(errNoBye)
 		return 0
 	}
-	if c.left {
+	if c.gotBye {
 		c.malformed(errAfterBye)
 		return 0
 	}
-	c.misses = 0
+	c.emptyReads = 0
 	c.tx.streak = 0
 	if r.sink.left > 0 {
 		n = c.fillSink(n)
@@ -134,7 +134,7 @@ func (c *conn) endSink() {
 	s := c.rx.sink
 	c.rx.sink = sink{}
 	if s.put {
-		c.answerPut(s.status, s.ack, s.tag)
+		c.replyPut(s.status, s.ack, s.tag)
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *conn) moveData(s sink) {
 		}
 	}
 	if s.op != nil {
-		s.op.take(data)
+		s.op.copyIn(data)
 	}
 	s.off += len(data)
 	s.left -= len(data)
@@ -178,14 +178,14 @@ func (c *conn) parse() (n int) {
 			c.malformed(errMalformed)
 			return n
 		}
-		if need = c.wanted(&h); avail < need {
+		if need = c.neededBytes(&h); avail < need {
 			break
 		}
 		n++
 		if h.kind == frameAM {
 			data := r.buf[r.head+frameLen : r.head+need : r.head+need]
 			r.head += need
-			c.taken++
+			c.executed++
 			c.it.am.Handle(h.id, data, nil)
 			continue
 		}
@@ -194,12 +194,12 @@ func (c *conn) parse() (n int) {
 			return n
 		}
 	}
-	c.makeRoom(need)
+	c.compactRx(need)
 	return n
 }
 
 // makeRoom makes room in the buffer for a frame that needs so many bytes from head.
-func (c *conn) makeRoom(need int) {
+func (c *conn) compactRx(need int) {
 	r := &c.rx
 	switch {
 	case r.head == r.tail:
@@ -207,14 +207,14 @@ func (c *conn) makeRoom(need int) {
 	case r.head+need > len(r.buf) || len(r.buf)-r.tail < len(r.buf)/4:
 		r.tail = copy(r.buf, r.buf[r.head:r.tail])
 		r.head = 0
-		c.needRx(need)
+		c.growForFrame(need)
 	}
 }
 
 // wanted is how many bytes from the start of the frame must be there before it is
 // handled: all, but for long data that can go to a sink. It is never more than
 // the buffer has.
-func (c *conn) wanted(h *header) int {
+func (c *conn) neededBytes(h *header) int {
 	switch h.kind {
 	case framePut:
 		return frameLen + targetLen
@@ -227,7 +227,7 @@ func (c *conn) wanted(h *header) int {
 // malformed breaks the connection because of what the peer sent.
 func (c *conn) malformed(err error) {
 	c.it.limits.malformed.Inc()
-	c.left = false
+	c.gotBye = false
 	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
 }
 
@@ -238,44 +238,44 @@ func (c *conn) handle(h *header) error {
 	switch h.kind {
 	case framePut:
 		r.head += frameLen + targetLen
-		c.taken++
+		c.executed++
 		c.servePut(h, parseTarget(body))
 		return nil
 	case frameData:
-		return c.takeData(h)
+		return c.handleData(h)
 	}
 	r.head += frameLen + h.n
 	switch h.kind {
 	case frameGet:
-		c.taken++
+		c.executed++
 		return c.serveGet(parseTarget(body), binary.LittleEndian.Uint64(body[offGetLen:]))
 	case frameAtomic:
-		c.taken++
+		c.executed++
 		return c.serveAtomic(uct.AtomicOp(h.id), body)
 	case frameFlush:
 		return c.serveFlush(binary.LittleEndian.Uint64(body))
 	case frameDone:
-		return c.takeDone(h, body)
+		return c.handleDone(h, body)
 	case frameBye:
-		return c.takeBye()
+		return c.handleBye()
 	}
-	return c.takeNak(h, body)
+	return c.handleNak(h, body)
 }
 
 // takeBye notes that the peer closes in order. Nothing comes after that.
-func (c *conn) takeBye() error {
-	if c.left || c.rx.head < c.rx.tail {
+func (c *conn) handleBye() error {
+	if c.gotBye || c.rx.head < c.rx.tail {
 		return errAfterBye
 	}
-	c.left = true
+	c.gotBye = true
 	return nil
 }
 
 // takeData takes the data of the get that is next to be answered.
-func (c *conn) takeData(h *header) error {
-	o := c.awaits.first
+func (c *conn) handleData(h *header) error {
+	o := c.awaitingReply.first
 	if o == nil || o.kind != opGet || o.got || h.n != o.size || h.id != 0 {
-		return errUnasked
+		return errUnexpectedReply
 	}
 	o.got = true
 	c.rx.head += frameLen
@@ -284,19 +284,19 @@ func (c *conn) takeData(h *header) error {
 }
 
 // takeDone ends the operation that is next to be answered.
-func (c *conn) takeDone(h *header, body []byte) error {
-	o := c.awaits.first
+func (c *conn) handleDone(h *header, body []byte) error {
+	o := c.awaitingReply.first
 	st := ucs.Status(h.id)
 	if o == nil || st == ucs.StatusInProgress || st.Err() == ucs.ErrInternal || h.id > 127 {
-		return errUnasked
+		return errUnexpectedReply
 	}
-	if err := o.answerFits(h, body, c); err != nil {
+	if err := o.checkDone(h, body, c); err != nil {
 		return err
 	}
-	c.awaits.pop()
+	c.awaitingReply.pop()
 	c.acked = o.seq
 	if st != ucs.StatusOK && o.ep != nil {
-		o.ep.refusedByPeer(st)
+		o.ep.remoteError(st)
 	}
 	if st == ucs.StatusOK && o.kind == opAtomic && o.result != nil {
 		*o.result = binary.LittleEndian.Uint64(body)
@@ -306,36 +306,36 @@ func (c *conn) takeDone(h *header, body []byte) error {
 }
 
 // answerFits checks that a DONE is one for o.
-func (o *op) answerFits(h *header, body []byte, c *conn) error {
+func (o *op) checkDone(h *header, body []byte, c *conn) error {
 	value, good := h.n == wordLen, h.id == uint8(ucs.StatusOK)
 	switch o.kind {
 	case opPut:
 		if value || o.left > 0 {
-			return errUnasked
+			return errUnexpectedReply
 		}
 	case opGet:
 		if value || good && !o.got {
-			return errUnasked
+			return errUnexpectedReply
 		}
 	case opAtomic:
 		if value != good || value && o.size == 4 && binary.LittleEndian.Uint64(body)>>32 != 0 {
-			return errUnasked
+			return errUnexpectedReply
 		}
 	case opFlush:
 		if !value || !good || binary.LittleEndian.Uint64(body) != o.seq {
-			return errUnasked
+			return errUnexpectedReply
 		}
 	}
 	return nil
 }
 
 // takeNak fails the EP whose request was refused.
-func (c *conn) takeNak(h *header, body []byte) error {
+func (c *conn) handleNak(h *header, body []byte) error {
 	if st := ucs.Status(h.id); st != ucs.StatusRemoteAccess {
 		return errMalformed
 	}
 	if e := c.it.tags.Find(uint64(binary.LittleEndian.Uint32(body))); e != nil && e.conn == c {
-		e.refusedByPeer(ucs.StatusRemoteAccess)
+		e.remoteError(ucs.StatusRemoteAccess)
 	}
 	return nil
 }

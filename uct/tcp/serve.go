@@ -26,11 +26,11 @@ func (c *conn) servePut(h *header, t target) {
 }
 
 // answerPut says how a put ended, if that was asked for or if it was refused.
-func (c *conn) answerPut(st ucs.Status, ack bool, tag uint32) {
+func (c *conn) replyPut(st ucs.Status, ack bool, tag uint32) {
 	ok := true
 	switch {
 	case ack:
-		ok = c.answer(frameDone, uint8(st), nil)
+		ok = c.reply(frameDone, uint8(st), nil)
 	case st != ucs.StatusOK:
 		ok = c.nak(st, tag)
 	}
@@ -41,8 +41,8 @@ func (c *conn) answerPut(st ucs.Status, ack bool, tag uint32) {
 
 // answer queues a frame with a body of 0 or 8 bytes; false if there is no room,
 // which a peer that keeps to the limits cannot bring about.
-func (c *conn) answer(kind, id uint8, body []byte) bool {
-	b := c.takeAnswer(frameLen + len(body))
+func (c *conn) reply(kind, id uint8, body []byte) bool {
+	b := c.reserveReply(frameLen + len(body))
 	if b == nil {
 		return false
 	}
@@ -65,7 +65,7 @@ func (c *conn) nak(st ucs.Status, tag uint32) bool {
 		return true
 	}
 	c.lastNak = uint64(tag) + 1
-	return c.answer(frameNak, uint8(st), c.it.word(uint64(tag)))
+	return c.reply(frameNak, uint8(st), c.it.word(uint64(tag)))
 }
 
 // serveGet queues the data, and a DONE.
@@ -76,12 +76,12 @@ func (c *conn) serveGet(t target, length uint64) error {
 	n := int(length)
 	mem, off := c.it.md.mems.find(t.key, t.addr, n, uct.AccessRemoteRead)
 	if mem == nil {
-		return flooded(c.answer(frameDone, uint8(ucs.StatusRemoteAccess), nil))
+		return floodError(c.reply(frameDone, uint8(ucs.StatusRemoteAccess), nil))
 	}
 	if n <= inlineGet && c.inlineData(mem, off, n) {
 		return nil
 	}
-	b := c.takeAnswer(frameLen)
+	b := c.reserveReply(frameLen)
 	if b == nil {
 		return errFlooded
 	}
@@ -89,10 +89,10 @@ func (c *conn) serveGet(t target, length uint64) error {
 	if !c.tx.addExtent(extent{mem: mem, off: off, n: n}) {
 		return errFlooded
 	}
-	return flooded(c.answer(frameDone, uint8(ucs.StatusOK), nil))
+	return floodError(c.reply(frameDone, uint8(ucs.StatusOK), nil))
 }
 
-func flooded(ok bool) error {
+func floodError(ok bool) error {
 	if ok {
 		return nil
 	}
@@ -102,7 +102,7 @@ func flooded(ok bool) error {
 // inlineData answers a get by a copy if there is room for requests to spare.
 func (c *conn) inlineData(mem *Mem, off, n int) bool {
 	whole := frameLen + n + frameLen
-	b := c.tx.take(whole)
+	b := c.tx.reserve(whole)
 	if b == nil {
 		return false
 	}
@@ -132,11 +132,11 @@ func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
 	old, st := c.it.md.apply(t, &a)
 	switch {
 	case fetch == 1 && st == ucs.StatusOK:
-		return flooded(c.answer(frameDone, uint8(st), c.it.word(old)))
+		return floodError(c.reply(frameDone, uint8(st), c.it.word(old)))
 	case fetch == 1:
-		return flooded(c.answer(frameDone, uint8(st), nil))
+		return floodError(c.reply(frameDone, uint8(st), nil))
 	case st != ucs.StatusOK:
-		return flooded(c.nak(st, t.tag))
+		return floodError(c.nak(st, t.tag))
 	}
 	return nil
 }
@@ -154,8 +154,8 @@ func (md *MD) apply(t target, a *targetop.Atomic) (old uint64, st ucs.Status) {
 
 // serveFlush answers that everything before was executed.
 func (c *conn) serveFlush(sent uint64) error {
-	if sent != c.taken {
+	if sent != c.executed {
 		return errMalformed
 	}
-	return flooded(c.answer(frameDone, uint8(ucs.StatusOK), c.it.word(sent)))
+	return floodError(c.reply(frameDone, uint8(ucs.StatusOK), c.it.word(sent)))
 }

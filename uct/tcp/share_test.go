@@ -67,12 +67,12 @@ func (s *sharing) toShared(a *end) *EP {
 }
 
 // TestShare_Connects: the peer connects to the listener, and not to the port of the iface.
-func TestShare_Connects(t *testing.T) {
+func TestSharePort_ConnectsToListener(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	s := share(t, b)
 	ep := s.toShared(a)
 	_ = ep.AMShort(msgID, 1, []byte("x")) // it begins to connect
-	until(t, func() bool { return ep.conn.try != nil && ep.conn.try.connected }, a)
+	until(t, func() bool { return ep.conn.attempt != nil && ep.conn.attempt.connected }, a)
 	s.adopt()
 	send(t, ep, 1, 64, a, b)
 	flush(t, ep, a, b)
@@ -81,7 +81,7 @@ func TestShare_Connects(t *testing.T) {
 }
 
 // TestShare_FallsBack: where nobody listens any more, the peer connects to the port of the iface.
-func TestShare_FallsBack(t *testing.T) {
+func TestSharePort_FallsBackToOwnPort(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	s := share(t, b)
 	ep := s.toShared(a)
@@ -93,7 +93,7 @@ func TestShare_FallsBack(t *testing.T) {
 }
 
 // TestShare_OnlyPort: an iface without a port of its own is not reached without the listener.
-func TestShare_OnlyPort(t *testing.T) {
+func TestSharePort_NoOwnPort(t *testing.T) {
 	cable := newCable(t)
 	at := netip.AddrPortFrom(netip.IPv4Unspecified(), 7)
 	b := openSharing(t, cable.Near, Config{SharePort: config.Yes}, at)
@@ -115,7 +115,7 @@ func TestShare_OnlyPort(t *testing.T) {
 }
 
 // TestShare_Hostile: what is behind a preface is refused as at the port of the iface.
-func TestShare_Hostile(t *testing.T) {
+func TestSharePort_RefusesGarbage(t *testing.T) {
 	for name, say := range map[string]string{"garbage": "GET / HTTP/1.1\r\n\r\n", "nothing": ""} {
 		t.Run(name, func(t *testing.T) {
 			b := newEnd(t, Config{})
@@ -139,13 +139,13 @@ func TestShare_Hostile(t *testing.T) {
 }
 
 // TestAdopt_Closed: a connection that comes after the iface was closed is closed.
-func TestAdopt_Closed(t *testing.T) {
+func TestAdopt_ClosesSocketAfterClose(t *testing.T) {
 	b := newEnd(t, Config{})
 	require.NoError(t, b.it.Close())
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fds[1])
-	b.it.Adopt(fds[0], usualV4)
+	b.it.Adopt(fds[0], defaultV4)
 	n, err := unix.Read(fds[1], make([]byte, 1))
 	assert.NoError(t, err)
 	assert.Zero(t, n)
@@ -197,14 +197,14 @@ func TestAddrAt(t *testing.T) {
 
 // TestPathToListener: loopback of another host is reached only through an address that this side has dialed.
 func TestPathToListener(t *testing.T) {
-	lo := device{name: "lo", loopback: true, v4: usualV4, all: []netip.Addr{usualV4}}
-	at := netip.AddrPortFrom(usualV4, 7)
+	lo := device{name: "lo", loopback: true, v4: defaultV4, all: []netip.Addr{defaultV4}}
+	at := netip.AddrPortFrom(defaultV4, 7)
 	elsewhere := &deviceAddr{loopback: true, host: hostID() + 1}
 	_, err := lo.pathToListener(elsewhere, &ifaceAddr{listener: at})
 	assert.ErrorIs(t, err, uct.ErrUnreachable)
 	p, err := lo.pathToListener(elsewhere, &ifaceAddr{listener: at, reached: true})
 	require.NoError(t, err)
-	assert.Equal(t, path{local: usualV4, remote: at, listener: true}, p)
+	assert.Equal(t, path{local: defaultV4, remote: at, listener: true}, p)
 	eth := device{name: "eth9"}
 	_, err = eth.pathToListener(elsewhere, &ifaceAddr{listener: at, reached: true})
 	assert.ErrorContains(t, err, "not on eth9")

@@ -201,6 +201,6 @@ func (it *Iface) newTunnels(p *tlspolicy.Policy) *tunnel.Group {
 		Linger:   it.cfg.Linger,
 		Silence:  it.cfg.UserTimeout,
 		Refusals: it.cfg.MaxHandshakes,
-		Explain:  it.demandTLS,
+		Explain:  it.requireTLS,
 	}
 }

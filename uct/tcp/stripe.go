@@ -22,7 +22,7 @@ func (c *conn) newRail(number uint32) *conn {
 	}
 	r := &conn{it: c.it, key: c.key, secret: c.secret, path: c.path, rail: number, main: c, link: link{fd: -1}}
 	c.rails[number-1] = r
-	c.it.know(r)
+	c.it.addConn(r)
 	return r
 }
 
@@ -37,10 +37,10 @@ func (c *conn) railAt(number uint32) *conn {
 // dialRails begins to open all rails; once, as a peer that refuses them has its
 // reasons. A connection to oneself has none.
 func (c *conn) dialRails() {
-	if c.railed || c.it.cfg.ConnsPerPeer == 1 || c.key == c.it.addr.key || !c.path.isKnown() {
+	if c.railsDialed || c.it.cfg.ConnsPerPeer == 1 || c.key == c.it.addr.key || !c.path.isKnown() {
 		return
 	}
-	c.railed = true
+	c.railsDialed = true
 	for i := 1; i < c.it.cfg.ConnsPerPeer; i++ {
 		r := c.railAt(uint32(i))
 		if r == nil {
@@ -58,7 +58,7 @@ func (c *conn) railFailed(r *conn, open bool) {
 	if c.railAt(r.rail) == r {
 		c.rails[r.rail-1] = nil
 	}
-	if open && r.awaits.n > 0 {
+	if open && r.awaitingReply.n > 0 {
 		c.fail(fmt.Errorf("%w: %w", errRailLost, r.err))
 	}
 }
@@ -67,25 +67,25 @@ func (c *conn) railFailed(r *conn, open bool) {
 // and the rails that are open and have resources. It is valid until the next call.
 // Parts may overtake what is under way on the first: until that is executed as far
 // as a fence covers it, there is no other lane.
-func (e *EP) openLanes() []*conn {
+func (e *EP) stripeConns() []*conn {
 	c := e.conn
-	if c.state != connOpen || e.fenced > c.acked {
+	if c.state != connOpen || e.stripeAfter > c.acked {
 		return nil
 	}
 	c.dialRails()
-	lanes := append(e.it.lanes[:0], c)
+	conns := append(e.it.stripeConns[:0], c)
 	for _, r := range c.rails {
-		if r != nil && len(lanes) < e.it.ops.left && r.canTakePart() {
-			lanes = append(lanes, r)
+		if r != nil && len(conns) < e.it.ops.left && r.canPostPart() {
+			conns = append(conns, r)
 		}
 	}
-	return lanes
+	return conns
 }
 
 // canTakePart reports whether a rail has resources for a part of a put.
-func (c *conn) canTakePart() bool {
-	return c.state == connOpen && c.awaits.n < maxAnswers && c.tx.extentRoom() &&
-		c.room(frameLen+targetLen) != nil && c.state == connOpen // making room may show that it is broken
+func (c *conn) canPostPart() bool {
+	return c.state == connOpen && c.awaitingReply.n < maxReplies && c.tx.hasExtentRoom() &&
+		c.makeRoom(frameLen+targetLen) != nil && c.state == connOpen // making room may show that it is broken
 }
 
 // stripeAlign is what the parts of a put but the last are multiples of: a cache
@@ -94,7 +94,7 @@ const stripeAlign = 64
 
 // putStriped posts a put in parts, one on each of lanes, or nothing. The first lane
 // is the EP's connection, whose other resources are there.
-func (e *EP) putStriped(lanes []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
+func (e *EP) putStriped(conns []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
 		return false, ucs.ErrRemoteAccess
@@ -102,15 +102,15 @@ func (e *EP) putStriped(lanes []*conn, iov []uct.IOV, n int, raddr uint64, key u
 	if err := e.ready(); err != nil {
 		return false, err
 	}
-	part := (n/len(lanes) + stripeAlign) &^ (stripeAlign - 1)
-	lanes = lanes[:(n+part-1)/part]
-	if e.conn.room(frameLen+targetLen) == nil {
+	part := (n/len(conns) + stripeAlign) &^ (stripeAlign - 1)
+	conns = conns[:(n+part-1)/part]
+	if e.conn.makeRoom(frameLen+targetLen) == nil {
 		return false, uct.ErrNoResource
 	}
 	if comp != nil {
-		comp = e.it.groups.Get(comp, len(lanes))
+		comp = e.it.groups.Get(comp, len(conns))
 	}
-	for i, k := range lanes {
+	for i, k := range conns {
 		off := i * part
 		at := t
 		at.addr += uint64(off)
@@ -121,19 +121,19 @@ func (e *EP) putStriped(lanes []*conn, iov []uct.IOV, n int, raddr uint64, key u
 
 // putPart posts n bytes of iov from off as a put on k, which has the resources.
 func (e *EP) putPart(k *conn, iov []uct.IOV, off, n int, t target, comp *uct.Completion) {
-	b := k.tx.take(frameLen + targetLen)
+	b := k.tx.reserve(frameLen + targetLen)
 	putHeader(b, framePut, putAck, targetLen+n)
 	putTarget(b[frameLen:], t)
-	count := cutIOV(&e.it.cut, iov, off, n)
-	o := k.extend(e, b, e.it.cut[:count], opPut, comp)
-	clear(e.it.cut[:count])
+	count := sliceIOV(&e.it.partIOV, iov, off, n)
+	o := k.postZcopy(e, b, e.it.partIOV[:count], opPut, comp)
+	clear(e.it.partIOV[:count])
 	o.stripe = true
-	e.stripes++
-	k.awaits.push(o)
+	e.parts++
+	k.awaitingReply.push(o)
 }
 
 // cutIOV fills dst with n bytes of iov from off and returns the number of pieces.
-func cutIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
+func sliceIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 	for i := range iov {
 		b := iov[i].Buf
 		if off >= len(b) {
@@ -153,23 +153,23 @@ func cutIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 }
 
 // fenceStripes is the value of EP.fence that waits for the striped puts.
-const fenceStripes = math.MaxUint64
+const afterStripes = math.MaxUint64
 
 // raiseFence makes what is posted later wait for what takes effect out of order, and
 // keeps it on the first connection until everything posted before has taken effect.
-func (e *EP) raiseFence() {
-	e.fenced = e.sent
-	e.fence = e.conn.gets
-	if e.stripes > 0 {
-		e.fence = fenceStripes
+func (e *EP) setFence() {
+	e.stripeAfter = e.sent
+	e.postAfter = e.conn.lastGet
+	if e.parts > 0 {
+		e.postAfter = afterStripes
 	}
 }
 
 // stripeEnded books the end of a part.
-func (e *EP) stripeEnded() {
-	e.stripes--
-	if e.stripes == 0 && e.fence == fenceStripes {
-		e.fence = e.conn.gets
+func (e *EP) partCompleted() {
+	e.parts--
+	if e.parts == 0 && e.postAfter == afterStripes {
+		e.postAfter = e.conn.lastGet
 	}
 }
 
@@ -178,11 +178,11 @@ func (e *EP) flushStriped(c *uct.Completion) (bool, error) {
 	if c == nil {
 		return true, nil // the parts are answered; then Flush looks at the rest
 	}
-	lanes := append(e.it.lanes[:0], e.conn)
+	conns := append(e.it.stripeConns[:0], e.conn)
 	for _, r := range e.conn.rails {
 		if r != nil {
-			lanes = append(lanes, r)
+			conns = append(conns, r)
 		}
 	}
-	return e.it.flushAll(lanes, e, c)
+	return e.it.flushAll(conns, e, c)
 }

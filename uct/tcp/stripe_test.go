@@ -26,19 +26,19 @@ func TestConformance_Rails(t *testing.T) {
 
 // railed opens a pair with so many connections to a peer, and an EP whose rails are
 // open as far as the other side lets them.
-func railed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.RKey) {
+func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.RKey) {
 	t.Helper()
 	a, b = newEnd(t, mine), newEnd(t, theirs)
 	ep, key = a.to(b), a.keyOf(b)
 	send(t, ep, 0, 64, a, b)
 	flush(t, ep, a, b)
-	putLong(t, a, b, ep, key, make([]byte, 4<<10))
-	until(t, func() bool { return len(a.it.pendingConns) == 0 }, a, b)
+	putLarge(t, a, b, ep, key, make([]byte, 4<<10))
+	until(t, func() bool { return len(a.it.opening) == 0 }, a, b)
 	return a, b, ep, key
 }
 
 // putLong puts data to the start of b's memory and waits for the completion.
-func putLong(t *testing.T, a, b *end, ep *EP, key uct.RKey, data []byte) ucs.Status {
+func putLarge(t *testing.T, a, b *end, ep *EP, key uct.RKey, data []byte) ucs.Status {
 	t.Helper()
 	c := newCounter(1)
 	half := len(data) / 3
@@ -63,12 +63,12 @@ var threeRails = Config{ConnsPerPeer: 4, StripeThresh: 4 << 10}
 
 // TestRails_Stripe: long puts go over all connections, whole, and in both
 // directions over the same ones.
-func TestRails_Stripe(t *testing.T) {
-	a, b, ep, key := railed(t, threeRails, threeRails)
+func TestRails_PutUsesAll(t *testing.T) {
+	a, b, ep, key := openRailed(t, threeRails, threeRails)
 	require.Len(t, ep.conn.openRails(), 3)
 	for _, n := range []int{4 << 10, 4<<10 + 1, 4<<10 + 4*64 - 1, 100_003, endMem} {
 		data := fill(make([]byte, n), n)
-		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, data))
+		require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, data))
 		require.True(t, bytes.Equal(data, b.mem.buf[:n]), "%d bytes", n)
 	}
 	for _, r := range ep.conn.openRails() {
@@ -77,29 +77,29 @@ func TestRails_Stripe(t *testing.T) {
 	}
 	back, keyA := b.to(a), b.keyOf(a)
 	data := fill(make([]byte, endMem), 9)
-	require.Equal(t, ucs.StatusOK, putLong(t, b, a, back, keyA, data))
+	require.Equal(t, ucs.StatusOK, putLarge(t, b, a, back, keyA, data))
 	assert.True(t, bytes.Equal(data, a.mem.buf))
 	assert.Len(t, back.conn.openRails(), 3)
-	assert.Equal(t, 4, a.it.opened)
-	assert.Equal(t, 4, b.it.opened)
+	assert.Equal(t, 4, a.it.openCount)
+	assert.Equal(t, 4, b.it.openCount)
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
 // TestRails_Refused: with a peer that allows fewer connections long puts go over
 // those that it allows.
-func TestRails_Refused(t *testing.T) {
+func TestRails_UsesAllowed(t *testing.T) {
 	for _, tc := range []struct{ theirs, open int }{{1, 0}, {2, 1}, {16, 3}} {
-		a, b, ep, key := railed(t, threeRails, Config{ConnsPerPeer: tc.theirs})
+		a, b, ep, key := openRailed(t, threeRails, Config{ConnsPerPeer: tc.theirs})
 		assert.Len(t, ep.conn.openRails(), tc.open)
 		data := fill(make([]byte, endMem), tc.theirs)
-		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, data))
+		require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, data))
 		assert.True(t, bytes.Equal(data, b.mem.buf))
 		assert.Empty(t, a.errs)
 	}
 }
 
 // TestRails_Together: both sides dial the rails at the same time.
-func TestRails_Together(t *testing.T) {
+func TestRails_DialedByBothSides(t *testing.T) {
 	a, b := newEnd(t, threeRails), newEnd(t, threeRails)
 	ab, ba := a.to(b), b.to(a)
 	keyB, keyA := a.keyOf(b), b.keyOf(a)
@@ -113,23 +113,23 @@ func TestRails_Together(t *testing.T) {
 	} {
 		push(t, func() error { _, err := post(); return err }, a, b)
 	}
-	until(t, func() bool { return c.fired == 1 && len(a.it.pendingConns)+len(b.it.pendingConns) == 0 }, a, b)
+	until(t, func() bool { return c.fired == 1 && len(a.it.opening)+len(b.it.opening) == 0 }, a, b)
 	assert.Equal(t, ucs.StatusOK, c.Status)
 	require.Len(t, ab.conn.openRails(), 3)
 	require.Len(t, ba.conn.openRails(), 3)
 	for i := range ab.conn.rails {
 		assert.Equal(t, ab.conn.rails[i].id, ba.conn.rails[i].id)
 	}
-	assert.Equal(t, 4, a.it.opened)
-	assert.Equal(t, 4, b.it.opened)
+	assert.Equal(t, 4, a.it.openCount)
+	assert.Equal(t, 4, b.it.openCount)
 }
 
 // TestRails_Order: what follows a fence comes behind all parts of a put, and flush
 // waits for all of them.
-func TestRails_Order(t *testing.T) {
+func TestRails_FenceAndFlushWaitForParts(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
-	a, b, ep, key := railed(t, slow, slow)
+	a, b, ep, key := openRailed(t, slow, slow)
 	whole := false
 	require.NoError(t, b.it.SetAMHandler(msgID+1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
 		whole = bytes.Equal(a.mem.buf, b.mem.buf)
@@ -140,7 +140,7 @@ func TestRails_Order(t *testing.T) {
 	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
 	require.NoError(t, err)
 	require.True(t, pending)
-	require.Equal(t, 4, ep.stripes)
+	require.Equal(t, 4, ep.parts)
 	require.NoError(t, ep.Fence())
 	require.ErrorIs(t, ep.AMShort(msgID+1, 0, nil), uct.ErrNoResource)
 	busy, err := ep.Flush(&f.Completion)
@@ -155,8 +155,8 @@ func TestRails_Order(t *testing.T) {
 
 // TestRails_FenceBeforeStripes: a long put behind a fence does not overtake, on the
 // other connections, short puts that were not answered yet.
-func TestRails_FenceBeforeStripes(t *testing.T) {
-	a, b, ep, key := railed(t, threeRails, threeRails)
+func TestRails_PutAfterFenceIsOrdered(t *testing.T) {
+	a, b, ep, key := openRailed(t, threeRails, threeRails)
 	require.Len(t, ep.conn.openRails(), 3)
 	const n = 8000
 	last := b.mem.addr + endMem - n // the last part covers it
@@ -166,21 +166,21 @@ func TestRails_FenceBeforeStripes(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, ep.Fence())
-		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fresh))
+		require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, fresh))
 		flush(t, ep, a, b)
 		require.Equal(t, -1, bytes.IndexByte(b.mem.buf, 1), "round %d: a put of before the fence came last", round)
 	}
 	before := ep.conn.openRails()[0].sent
 	require.NoError(t, ep.Fence())
-	require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fresh))
+	require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, fresh))
 	assert.Greater(t, ep.conn.openRails()[0].sent, before, "striped, as everything before the fence is executed")
 }
 
 // TestRails_Close: closing the EP ends a put once; the buffer is the caller's.
-func TestRails_Close(t *testing.T) {
+func TestRails_EPCloseCancelsOnce(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
-	a, b, ep, key := railed(t, slow, slow)
+	a, b, ep, key := openRailed(t, slow, slow)
 	other := a.to(b)
 	c := newCounter(1)
 	data := fill(make([]byte, endMem), 1)
@@ -199,13 +199,13 @@ func TestRails_Close(t *testing.T) {
 
 // TestRails_Broken: a rail that breaks under a put fails the EP, once; one that
 // breaks in silence is done without.
-func TestRails_Broken(t *testing.T) {
+func TestRails_FailureInFlightFailsEP(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
-	a, b, ep, key := railed(t, slow, slow)
+	a, b, ep, key := openRailed(t, slow, slow)
 	b.it.table[a.it.addr.key].rails[1].fail(errMalformed)
 	until(t, func() bool { return len(ep.conn.openRails()) == 2 }, a, b)
-	require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fill(make([]byte, endMem), 5)))
+	require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, fill(make([]byte, endMem), 5)))
 	require.Empty(t, a.errs)
 
 	c := newCounter(1)
@@ -217,23 +217,23 @@ func TestRails_Broken(t *testing.T) {
 	assert.Equal(t, ucs.StatusConnReset, c.Status)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
 	assert.ErrorContains(t, a.errs[0], errRailLost.Error())
-	until(t, func() bool { return a.it.opened+b.it.opened == 0 }, a, b)
+	until(t, func() bool { return a.it.openCount+b.it.openCount == 0 }, a, b)
 	assert.Empty(t, a.it.known.All())
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
 // TestRails_Replaced: a peer that has lost a rail on which this side has something under way,
 // and with that the EP, is refused another one: there is no connection that it could be a rail of.
-func TestRails_Replaced(t *testing.T) {
+func TestRails_ReplacementRefusedAfterFailure(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
-	a, b, ep, key := railed(t, slow, slow)
+	a, b, ep, key := openRailed(t, slow, slow)
 	c := newCounter(1)
 	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
 	require.NoError(t, err)
 	require.True(t, pending)
 	lost := ep.conn.rails[0]
-	require.Positive(t, lost.awaits.n)
+	require.Positive(t, lost.awaitingReply.n)
 
 	next := client(t, a)
 	p := rawPeer{Pair: b.it.identity}
@@ -247,7 +247,7 @@ func TestRails_Replaced(t *testing.T) {
 	until(t, func() bool { return len(a.errs) == 1 && c.fired == 1 }, a, b)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
 	assert.ErrorContains(t, a.errs[0], errRailLost.Error())
-	until(t, func() bool { return a.it.opened+b.it.opened == 0 }, a, b)
+	until(t, func() bool { return a.it.openCount+b.it.openCount == 0 }, a, b)
 }
 
 // TestRails_NoAllocation pins striped puts.
@@ -255,7 +255,7 @@ func TestRails_NoAllocation(t *testing.T) {
 	if testenv.RaceEnabled {
 		t.Skip("allocation counts differ under the race detector")
 	}
-	a, b, ep, key := railed(t, threeRails, threeRails)
+	a, b, ep, key := openRailed(t, threeRails, threeRails)
 	c := newCounter(0)
 	iov := []uct.IOV{{Buf: a.mem.buf[:64<<10]}}
 	put := func() {

@@ -49,7 +49,7 @@ func TestConformance_TLS(t *testing.T) {
 
 // TestTLS_Refused: who cannot prove who it is gets no connection, and both sides
 // can tell why.
-func TestTLS_Refused(t *testing.T) {
+func TestTLS_RejectsInvalidCertificates(t *testing.T) {
 	a, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	fine := a.Issue("worker", time.Hour)
 	named := func(c Config, name string) Config { c.TLSName = name; return c }
@@ -80,7 +80,7 @@ func TestTLS_Refused(t *testing.T) {
 			assert.ErrorContains(t, d.errs[0], tc.dialer)
 			assert.ErrorContains(t, s.it.refused.last, tc.accepter)
 			assert.Empty(t, s.got)
-			assert.Zero(t, s.it.opened)
+			assert.Zero(t, s.it.openCount)
 		})
 	}
 }
@@ -113,7 +113,7 @@ func dialTLS(t *testing.T, e *end, cfg *tls.Config) error {
 
 // TestTLS_UntrustedPeers: clients of other kinds are refused with a word that they
 // understand.
-func TestTLS_UntrustedPeers(t *testing.T) {
+func TestTLS_RejectsOtherClients(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	cert := a.Issue("worker", time.Hour)
 	client := func(change func(*tls.Config)) *tls.Config {
@@ -141,7 +141,7 @@ func TestTLS_UntrustedPeers(t *testing.T) {
 
 // TestTLS_Downgrade: an end with TLS and one without refuse each other, by their
 // addresses, and on the wire if somebody changed those.
-func TestTLS_Downgrade(t *testing.T) {
+func TestTLS_RejectsDowngrade(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	for _, tc := range []struct {
 		name                   string
@@ -174,7 +174,7 @@ func TestTLS_Downgrade(t *testing.T) {
 }
 
 // TestTLS_Hidden: what is sent does not show on the wire, and arrives whole.
-func TestTLS_Hidden(t *testing.T) {
+func TestTLS_Encrypts(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
 	tap := newTap(t, s)
@@ -241,7 +241,7 @@ func (p *tap) seen() []byte {
 }
 
 // TestTLS_Cut: a connection that ends without a word fails the endpoints.
-func TestTLS_Cut(t *testing.T) {
+func TestTLS_CloseWithoutByeFailsEPs(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
 	ep := d.to(s)
@@ -255,7 +255,7 @@ func TestTLS_Cut(t *testing.T) {
 }
 
 // TestTLS_CloseLosesNothing: what was posted before a close arrives.
-func TestTLS_CloseLosesNothing(t *testing.T) {
+func TestTLS_CloseDeliversPosted(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
 	ep := d.to(s)

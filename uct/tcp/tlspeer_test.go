@@ -46,7 +46,7 @@ func relay(t *testing.T, a *testenv.Authority, e *end) net.Listener {
 
 // TestTLS_Relay: a process with a valid certificate cannot pass on the handshake of two ifaces and
 // read what they send: the proofs hold for one TLS session only.
-func TestTLS_Relay(t *testing.T) {
+func TestTLS_RejectsRelay(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
 	l := relay(t, a, s)
@@ -62,7 +62,7 @@ func TestTLS_Relay(t *testing.T) {
 
 // TestTLS_PeerName: an EP fails if the certificate at its address is for another worker than the
 // one that the layer above knows, whether the connection is open or not. Others use it.
-func TestTLS_PeerName(t *testing.T) {
+func TestTLS_FailsEPWithOtherPeerName(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	s := newEnd(t, trusting(a))
 	d := newEnd(t, Config{TLS: a.Config(a.Issue("client", time.Hour))})
@@ -93,7 +93,7 @@ func TestTLS_PeerName(t *testing.T) {
 
 // TestTLS_ReplacedBySameName: a connection is replaced only by one whose certificate is for the
 // same identity. Two ifaces of one identity have a connection each.
-func TestTLS_ReplacedBySameName(t *testing.T) {
+func TestTLS_ReplacesOnlySameName(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	s, d, other := newEnd(t, trusting(a)), newEnd(t, trusting(a)), newEnd(t, trusting(a))
 	for _, e := range []*end{d, other} {
@@ -103,7 +103,7 @@ func TestTLS_ReplacedBySameName(t *testing.T) {
 	}
 	assert.Len(t, s.got, 2)
 	c := s.it.table[d.it.addr.key]
-	h := hello{from: d.it.addr.key, other: c.id, seg: s.it.addr.seg, answers: maxAnswers}
+	h := hello{from: d.it.addr.key, other: c.id, seg: s.it.addr.seg, replies: maxReplies}
 	_, answer, why := s.it.evaluate(&h, "guest")
 	assert.Equal(t, codeRefused, answer.code)
 	assert.ErrorIs(t, why, errOtherCert)

@@ -17,7 +17,7 @@ const testToken = "0123456789abcdef"
 
 // TestToken: ifaces connect if both have the same token, or both none, and otherwise they do not, whatever
 // their addresses say. The listening side receives no frame.
-func TestToken(t *testing.T) {
+func TestToken_BothSidesMustMatch(t *testing.T) {
 	for _, tc := range []struct {
 		dials, listens string
 		ok             bool
@@ -80,7 +80,7 @@ func exchange(t *testing.T, e *end, b []byte) (got []byte, conn net.Conn) {
 
 // TestToken_Repeated: a process that has recorded a HELLO of a peer with the token, and sends it again, gets no answer:
 // neither while the connection of the peer is open nor later, and not from another iface.
-func TestToken_Repeated(t *testing.T) {
+func TestToken_RejectsReplay(t *testing.T) {
 	e, other := openEnd(t, "lo", testToken, Config{}), openEnd(t, "lo", testToken, Config{})
 	p := newRawPeer(t)
 	p.token = testToken
@@ -92,7 +92,7 @@ func TestToken_Repeated(t *testing.T) {
 	for range 2 {
 		again, _ := exchange(t, e, recorded)
 		assert.Empty(t, again)
-		assert.ErrorIs(t, e.it.refused.last, errRepeated)
+		assert.ErrorIs(t, e.it.refused.last, errReplay)
 		_ = conn.Close() // the second time it is closed
 		until(t, func() bool { return len(e.it.table) == 0 }, e)
 	}
@@ -111,7 +111,7 @@ func TestToken_Repeated(t *testing.T) {
 }
 
 // TestToken_Changed: each byte of a HELLO with a token is protected.
-func TestToken_Changed(t *testing.T) {
+func TestToken_AuthenticatesEachByte(t *testing.T) {
 	e, p := openEnd(t, "lo", testToken, Config{}), newRawPeer(t)
 	p.token = testToken
 	h := p.good(e)
@@ -135,8 +135,8 @@ func TestToken_Rails(t *testing.T) {
 	ep, key := a.to(b), a.keyOf(b)
 	send(t, ep, 1, 64, a, b)
 	flush(t, ep, a, b)
-	putLong(t, a, b, ep, key, make([]byte, 4<<10))
-	until(t, func() bool { return len(a.it.pendingConns) == 0 }, a, b)
+	putLarge(t, a, b, ep, key, make([]byte, 4<<10))
+	until(t, func() bool { return len(a.it.opening) == 0 }, a, b)
 	assert.Len(t, ep.conn.openRails(), 3)
 	self := a.to(a)
 	send(t, self, 2, 64, a)
@@ -145,16 +145,16 @@ func TestToken_Rails(t *testing.T) {
 	assert.Empty(t, append(a.errs, b.errs...))
 }
 
-func TestHelloNumbers(t *testing.T) {
+func TestHelloNumbers_RejectReplays(t *testing.T) {
 	var n helloNumbers
 	key := func(i int) (k keypair.PublicKey) { k[0], k[1], k[2] = byte(i), byte(i>>8), byte(i>>16); return k }
-	require.False(t, n.take(key(1), 0, 0), "0 is no number")
+	require.False(t, n.accept(key(1), 0, 0), "0 is no number")
 	for i := range 3 * maxHelloSources {
-		require.True(t, n.take(key(i), 0, 7))
-		require.False(t, n.take(key(i), 0, 7))
-		require.True(t, n.take(key(i), 1, 1))
+		require.True(t, n.accept(key(i), 0, 7))
+		require.False(t, n.accept(key(i), 0, 7))
+		require.True(t, n.accept(key(i), 1, 1))
 		require.LessOrEqual(t, len(n.recent)+len(n.older), 2*maxHelloSources+2)
 	}
-	require.True(t, n.take(key(0), maxPerPeer, 1))
-	require.True(t, n.take(key(0), maxPerPeer, 1), "no iface has such a rail")
+	require.True(t, n.accept(key(0), maxPerPeer, 1))
+	require.True(t, n.accept(key(0), maxPerPeer, 1), "no iface has such a rail")
 }

@@ -26,14 +26,14 @@ type txQueue struct {
 	first, after uint     // of ext; free-running
 	outside      int      // bytes that the extents have left
 
-	joining bool          // the next small message is not written at once
-	blocked bool          // the socket's buffer is full
-	cut     syscall.Errno // why the socket takes nothing any more; what it still has is read first
-	streak  int           // writes for new messages since a message of the peer
-	posts   uint          // frames taken
-	seen    uint          // value of posts at the last Progress
-	held    int           // times that Progress left joined messages for more to come
-	refused int           // times in a row that the socket took nothing
+	collecting bool          // the next small message is not written at once
+	blocked    bool          // the socket's buffer is full
+	sendErr    syscall.Errno // why the socket takes nothing any more; what it still has is read first
+	streak     int           // writes for new messages since a message of the peer
+	posts      uint          // frames taken
+	seen       uint          // value of posts at the last Progress
+	deferred   int           // times that Progress left joined messages for more to come
+	refused    int           // times in a row that the socket took nothing
 }
 
 // extent is bytes that go before stream position at.
@@ -55,7 +55,7 @@ func (x *extent) left() int {
 // extents of one connection: every answer may be one, and so many sends.
 const (
 	maxSendExtents = 128
-	extentRing     = maxSendExtents + maxAnswers
+	extentRing     = maxSendExtents + maxReplies
 )
 
 // grow makes the buffers if they are not there: with the first request or answer,
@@ -69,7 +69,7 @@ func (q *txQueue) grow(it *Iface) {
 // growTo makes the buffer long enough for n bytes of requests, or answers to gets, and all other
 // answers.
 func (q *txQueue) growTo(n int) {
-	if n += answerRoom; len(q.buf) >= n {
+	if n += replyRoom; len(q.buf) >= n {
 		return
 	}
 	b := make([]byte, n)
@@ -87,21 +87,21 @@ func (q *txQueue) queued() int { return q.tail - q.head }
 
 // joins reports whether what is queued may wait for more: up to join bytes of
 // frames, and up to joinv bytes with those of extents.
-func (q *txQueue) joins(cfg *Config) bool {
+func (q *txQueue) mayCollect(cfg *Config) bool {
 	return q.queued() < int(cfg.Join) && q.queued()+q.outside < int(cfg.JoinV)
 }
 
 // take returns n bytes at the end of the buffer for a request, or nil. They
 // become part of the queue when tail is moved over them.
-func (q *txQueue) take(n int) []byte {
-	if q.tail+n > len(q.buf)-answerRoom {
+func (q *txQueue) reserve(n int) []byte {
+	if q.tail+n > len(q.buf)-replyRoom {
 		return nil
 	}
 	return q.buf[q.tail : q.tail+n : q.tail+n]
 }
 
 // takeAnswer is take for an answer, which may use all of the buffer.
-func (c *conn) takeAnswer(n int) []byte {
+func (c *conn) reserveReply(n int) []byte {
 	q := &c.tx
 	if q.tail+n > len(q.buf) {
 		if q.buf == nil {
@@ -131,10 +131,10 @@ func (q *txQueue) compact() {
 
 // compactWorth is the share of the buffer that must be free at its start before a
 // request moves the queue, which keeps the copying below the traffic.
-const compactWorth = 4
+const compactMin = 4
 
 // extentRoom reports whether a send may add an extent.
-func (q *txQueue) extentRoom() bool { return q.after-q.first < maxSendExtents }
+func (q *txQueue) hasExtentRoom() bool { return q.after-q.first < maxSendExtents }
 
 // addExtent puts x at the present end of the queue; false if there is no place.
 func (q *txQueue) addExtent(x extent) bool {
@@ -167,71 +167,71 @@ func (q *txQueue) popUnsent() *op {
 // room makes place for a request of n bytes, by writing and by moving the queue,
 // and returns it; nil if there is none. The queue of a connection that waits has no buffer before
 // it is open, so that take returns nil too.
-func (c *conn) room(n int) []byte {
+func (c *conn) makeRoom(n int) []byte {
 	q := &c.tx
-	if c.waits && c.state != connOpen {
+	if c.postWhenOpen && c.state != connOpen {
 		return nil
 	}
 	q.grow(c.it)
 	if c.state == connOpen && !q.blocked {
 		c.flush()
-		if b := q.take(n); b != nil {
+		if b := q.reserve(n); b != nil {
 			return b
 		}
 	}
-	if q.head >= len(q.buf)/compactWorth {
+	if q.head >= len(q.buf)/compactMin {
 		q.compact()
 	}
-	return q.take(n)
+	return q.reserve(n)
 }
 
 // posted books n bytes that take returned, as one frame, and writes if it is
 // time to.
-func (c *conn) posted(n int) {
+func (c *conn) commit(n int) {
 	q := &c.tx
 	q.tail += n
 	q.posts++
-	if q.joining && q.joins(&c.it.cfg) || q.blocked || c.state != connOpen {
+	if q.collecting && q.mayCollect(&c.it.cfg) || q.blocked || c.state != connOpen {
 		c.markDirty()
 		return
 	}
 	q.streak++
 	c.flush()
-	q.joining = true
+	q.collecting = true
 	c.markDirty()
 }
 
 // Limits of joining.
 const (
-	streamStreak = 4  // so many writes without a message from the peer are a stream
-	maxHeld      = 32 // Progress calls for which a stream's messages may wait for more
-	maxRefused   = 64 // refusals after which the kernel is asked to tell
-	fewRefused   = 2  // refusals after which a full socket is tried less often,
-	retryEvery   = 16 // at each such call of Progress: trying disturbs the kernel's work on it
+	streamStreak   = 4  // so many writes without a message from the peer are a stream
+	maxDeferred    = 32 // Progress calls for which a stream's messages may wait for more
+	watchOutAfter  = 64 // refusals after which the kernel is asked to tell
+	retryLessAfter = 2  // refusals after which a full socket is tried less often,
+	retryEvery     = 16 // at each such call of Progress: trying disturbs the kernel's work on it
 )
 
 // settle is what Progress does for a connection with something queued, or that
 // has written something since the last Progress. It reports whether the
 // connection needs it again.
-func (c *conn) settle() bool {
+func (c *conn) progressTx() bool {
 	q := &c.tx
 	if c.state != connOpen {
 		return false // open marks it dirty
 	}
-	c.expectAcks()
-	if q.cut != 0 {
+	c.trackAcks()
+	if q.sendErr != 0 {
 		c.readRest()
 		return false
 	}
 	more := q.posts != q.seen
 	q.seen = q.posts
-	if more && q.streak >= streamStreak && q.joins(&c.it.cfg) && q.held < maxHeld {
-		q.held++
-		q.joining = true
+	if more && q.streak >= streamStreak && q.mayCollect(&c.it.cfg) && q.deferred < maxDeferred {
+		q.deferred++
+		q.collecting = true
 		return true
 	}
-	q.held = 0
-	if q.blocked && q.refused >= fewRefused && c.it.tick%retryEvery != 0 {
+	q.deferred = 0
+	if q.blocked && q.refused >= retryLessAfter && c.it.tick%retryEvery != 0 {
 		return true
 	}
 	if !q.empty() {
@@ -239,7 +239,7 @@ func (c *conn) settle() bool {
 			q.streak++
 		}
 		c.flush()
-		if q.blocked && q.refused > maxRefused && c.state == connOpen {
+		if q.blocked && q.refused > watchOutAfter && c.state == connOpen {
 			c.watchOut(true)
 			return false
 		}
@@ -248,16 +248,16 @@ func (c *conn) settle() bool {
 	if !more {
 		q.streak = 0
 	}
-	q.joining = more && q.streak >= streamStreak
+	q.collecting = more && q.streak >= streamStreak
 	return more
 }
 
 // watchOut asks the kernel to report room in the socket's buffer, or stops that.
 func (c *conn) watchOut(on bool) {
-	if c.watched == on {
+	if c.watchesOut == on {
 		return
 	}
-	c.watched = on
+	c.watchesOut = on
 	events := uint32(unix.EPOLLIN)
 	if on {
 		events |= unix.EPOLLOUT
@@ -277,7 +277,7 @@ func (c *conn) flush() {
 	q := &c.tx
 	for c.state == connOpen && !q.empty() {
 		n, errno, whole := c.writeSome()
-		if !c.wrote(n, errno) {
+		if !c.handleWrite(n, errno) {
 			return
 		}
 		c.consume(n)
@@ -289,7 +289,7 @@ func (c *conn) flush() {
 }
 
 // wrote looks at the result of a write and reports whether to go on.
-func (c *conn) wrote(n int, errno syscall.Errno) bool {
+func (c *conn) handleWrite(n int, errno syscall.Errno) bool {
 	q := &c.tx
 	if errno == 0 {
 		q.blocked, q.refused = false, 0
@@ -301,7 +301,7 @@ func (c *conn) wrote(n int, errno syscall.Errno) bool {
 		return false
 	}
 	if errno == unix.EPIPE || errno == unix.ECONNRESET {
-		q.blocked, q.cut = true, errno
+		q.blocked, q.sendErr = true, errno
 		c.markDirty()
 		return false
 	}
@@ -315,7 +315,7 @@ func (c *conn) readRest() {
 	for c.state == connOpen && c.receive() > 0 {
 	}
 	if c.state == connOpen {
-		c.failIO("send", c.tx.cut)
+		c.failIO("send", c.tx.sendErr)
 	}
 }
 
@@ -338,7 +338,7 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 		return n, errno, len(b)
 	}
 	v := vector{iov: it.iov[:]}
-	pos, held := q.head, it.held[:0]
+	pos, accessed := q.head, it.accessed[:0]
 	for i := q.first; i != q.after && !v.full(); i++ {
 		x := &q.ext[i%extentRing]
 		at := int(x.at - q.base)
@@ -348,7 +348,7 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 			c.zeroFill(x)
 		}
 		if x.mem != nil {
-			held = append(held, x.mem)
+			accessed = append(accessed, x.mem)
 		}
 		v.addExtent(x)
 		if i+1 == q.after {
@@ -356,9 +356,9 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 		}
 	}
 	n, errno = it.io.Sendv(c.fd, it.iov[:v.n])
-	for i, m := range held {
+	for i, m := range accessed {
 		m.exit()
-		held[i] = nil
+		accessed[i] = nil
 	}
 	clear(it.iov[:v.n])
 	return n, errno, v.bytes
@@ -375,20 +375,20 @@ var zeros [64 << 10]byte
 
 // vector collects iovecs. Once one piece does not fit, none of the later does.
 type vector struct {
-	iov   []unix.Iovec
-	n     int
-	bytes int
-	shut  bool
+	iov        []unix.Iovec
+	n          int
+	bytes      int
+	overflowed bool
 }
 
-func (v *vector) full() bool { return v.shut || v.n == len(v.iov) }
+func (v *vector) full() bool { return v.overflowed || v.n == len(v.iov) }
 
 func (v *vector) add(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	if v.full() {
-		v.shut = true
+		v.overflowed = true
 		return
 	}
 	sockio.SetIovec(&v.iov[v.n], b)
@@ -406,7 +406,7 @@ func (v *vector) addExtent(x *extent) {
 		v.add(x.mem.buf[x.off : x.off+x.n])
 	default:
 		v.add(zeros[:min(x.n, len(zeros))])
-		v.shut = v.shut || x.n > len(zeros)
+		v.overflowed = v.overflowed || x.n > len(zeros)
 	}
 }
 
@@ -452,7 +452,7 @@ func (c *conn) consumeExtent(x *extent, n int) bool {
 		return false
 	}
 	if x.op.kind == opAM {
-		c.it.done.push(x.op)
+		c.it.written.push(x.op)
 	}
 	return true
 }
@@ -476,7 +476,7 @@ func (c *conn) sendv(hdr []byte, iov []uct.IOV) int {
 	}
 	n, errno := it.io.Sendv(c.fd, it.iov[:v.n])
 	clear(it.iov[:v.n])
-	if !c.wrote(n, errno) {
+	if !c.handleWrite(n, errno) {
 		return 0
 	}
 	q.blocked = n < v.bytes

@@ -63,25 +63,27 @@ func sourceOf(ip netip.Addr) source {
 
 // unproven is one such connection: an incoming one or, after the HELLO, a conn.
 type unproven struct {
-	from   source
-	in     *incoming // until the HELLO is answered
-	c      *conn     // since then
-	limit  time.Time // by which it must have moved on
-	at     rxMark    // where it stood when limit was set
-	memory int       // bytes of buffers of full length
+	from     source
+	in       *incoming  // until the HELLO is answered
+	c        *conn      // since then
+	deadline time.Time  // by which it must have moved on
+	at       rxPosition // where it stood when limit was set
+	memory   int        // bytes of buffers of full length
 }
 
 // rxMark is how far a connection has read.
-type rxMark struct {
-	taken      uint64
+type rxPosition struct {
+	executed   uint64
 	head, tail int
 	sink       int
 }
 
-func (c *conn) rxMark() rxMark { return rxMark{c.taken, c.rx.head, c.rx.tail, c.rx.sink.left} }
+func (c *conn) rxPosition() rxPosition {
+	return rxPosition{c.executed, c.rx.head, c.rx.tail, c.rx.sink.left}
+}
 
 // incomplete reports whether a frame has not come whole, or none has come.
-func (m rxMark) incomplete() bool { return m.taken == 0 || m.head < m.tail || m.sink > 0 }
+func (m rxPosition) incomplete() bool { return m.executed == 0 || m.head < m.tail || m.sink > 0 }
 
 // unprovenSet is the unproven connections of an iface.
 type unprovenSet struct {
@@ -119,7 +121,7 @@ func (u *unprovenSet) victim(may func(*unproven) bool) *unproven {
 		if oldest == nil || u.count[p.from] > u.count[oldest.from] {
 			oldest, useless = p, nil
 		}
-		if useless == nil && p.from == oldest.from && !p.useful() {
+		if useless == nil && p.from == oldest.from && !p.sentRequest() {
 			useless = p
 		}
 	}
@@ -130,7 +132,7 @@ func (u *unprovenSet) victim(may func(*unproven) bool) *unproven {
 }
 
 // useful reports whether p has sent a request.
-func (p *unproven) useful() bool { return p.c != nil && p.c.taken > 0 }
+func (p *unproven) sentRequest() bool { return p.c != nil && p.c.executed > 0 }
 
 // limits are counters of what the limits on unproven connections did.
 type limits struct {
@@ -159,7 +161,7 @@ var (
 func (it *Iface) evict(p *unproven) {
 	it.limits.evicted.Inc()
 	if p.in != nil {
-		p.in.refuse(errTooMany)
+		p.in.refuse(errEvictedInHandshake)
 		return
 	}
 	it.logRefusal(errEvicted)
@@ -175,13 +177,13 @@ func (it *Iface) evictOne(may func(*unproven) bool) bool {
 	return p != nil
 }
 
-func anyUnproven(*unproven) bool    { return true }
-func isOpen(p *unproven) bool       { return p.c != nil }
-func isUseless(p *unproven) bool    { return !p.useful() }
-func (p *unproven) hasMemory() bool { return p.memory > 0 }
+func anyUnproven(*unproven) bool          { return true }
+func isOpen(p *unproven) bool             { return p.c != nil }
+func sentNothing(p *unproven) bool        { return !p.sentRequest() }
+func (p *unproven) hasLargeBuffers() bool { return p.memory > 0 }
 
 // prove ends the limits on c: something here names its peer.
-func (c *conn) prove() {
+func (c *conn) markProven() {
 	if c.unproven == nil {
 		return
 	}
@@ -192,7 +194,7 @@ func (c *conn) prove() {
 	}
 	for _, r := range c.rails {
 		if r != nil {
-			r.prove()
+			r.markProven()
 		}
 	}
 }
@@ -221,10 +223,10 @@ func (c *conn) growTx() {
 
 // needRx makes the buffers long enough for a frame of n bytes, if c has not lost the connection by
 // that, or for much traffic.
-func (c *conn) needRx(n int) {
+func (c *conn) growForFrame(n int) {
 	whole := int(c.it.cfg.RxBuf) + int(c.it.cfg.TxBuf)
 	p := c.unproven
-	busy := p != nil && p.memory == 0 && c.taken >= busyFrames && c.it.unproven.memory+whole <= unprovenMemory
+	busy := p != nil && p.memory == 0 && c.executed >= busyFrames && c.it.unproven.memory+whole <= unprovenMemory
 	if (n > len(c.rx.buf) || busy) && c.charge(whole) {
 		c.growBuffers()
 	}
@@ -238,7 +240,7 @@ func (c *conn) charge(n int) bool {
 		return true
 	}
 	for u.memory > 0 && u.memory+n > unprovenMemory {
-		if !c.it.evictOne(func(o *unproven) bool { return o != p && o.hasMemory() }) {
+		if !c.it.evictOne(func(o *unproven) bool { return o != p && o.hasLargeBuffers() }) {
 			break
 		}
 	}
@@ -251,8 +253,8 @@ func (c *conn) charge(n int) bool {
 func (it *Iface) expireUnproven(now time.Time) {
 	for _, p := range slices.Clone(it.unproven.all) {
 		switch {
-		case p.in != nil && now.After(p.limit):
-			p.in.refuse(errSilent)
+		case p.in != nil && now.After(p.deadline):
+			p.in.refuse(errNoHello)
 		case p.c != nil:
 			p.c.expire(now)
 		}
@@ -262,10 +264,10 @@ func (it *Iface) expireUnproven(now time.Time) {
 // expire fails c if a frame is incomplete and nothing more of it has come in time.
 func (c *conn) expire(now time.Time) {
 	p := c.unproven
-	switch at := c.rxMark(); {
+	switch at := c.rxPosition(); {
 	case at != p.at || !at.incomplete():
-		p.at, p.limit = at, now.Add(c.it.cfg.HelloTimeout)
-	case now.After(p.limit):
+		p.at, p.deadline = at, now.Add(c.it.cfg.HelloTimeout)
+	case now.After(p.deadline):
 		c.it.limits.stalled.Inc()
 		c.it.logRefusal(errStalled)
 		c.fail(errStalled)

@@ -43,7 +43,7 @@ func (e *end) hasRead(k *keypair.PublicKey) bool {
 
 // TestUnproven_Flood: untrusted peers that make the handshake and then send half a frame hold a
 // bounded number of connections and bytes. A peer that something here names connects meanwhile.
-func TestUnproven_Flood(t *testing.T) {
+func TestUnproven_FloodIsBounded(t *testing.T) {
 	const flood, allowed = 400, 200
 	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
 	before := heap()
@@ -68,14 +68,14 @@ func TestUnproven_Flood(t *testing.T) {
 	flush(t, honest, a, b)
 	assert.Len(t, b.got, 2)
 	assert.Empty(t, append(a.errs, b.errs...))
-	assert.LessOrEqual(t, b.it.opened, allowed+1)
+	assert.LessOrEqual(t, b.it.openCount, allowed+1)
 	assert.Less(t, int64(heap())-int64(before), int64(unprovenMemory+6<<20), "of both ifaces and %d clients", flood)
 	assert.GreaterOrEqual(t, b.it.limits.evicted.Load(), uint64(flood-allowed))
 }
 
 // TestUnproven_FloodOfAnswers: answers to unproven peers that do not read are in small buffers, too,
 // so that many such peers do not take the connections of each other.
-func TestUnproven_FloodOfAnswers(t *testing.T) {
+func TestUnproven_RepliesUseSmallBuffers(t *testing.T) {
 	const flood = 100
 	b := newEnd(t, Config{})
 	for range flood {
@@ -84,7 +84,7 @@ func TestUnproven_FloodOfAnswers(t *testing.T) {
 		_, err := c.Write(append(rawFrame(frameFlush, 0, flushLen, make([]byte, flushLen)...), 1))
 		require.NoError(t, err)
 		until(t, func() bool { return b.hasRead(&p.Public) }, b)
-		require.Len(t, b.it.table[p.Public].tx.buf, smallTx+answerRoom)
+		require.Len(t, b.it.table[p.Public].tx.buf, smallTx+replyRoom)
 	}
 	assert.Zero(t, b.it.unproven.memory)
 	assert.Zero(t, b.it.limits.evicted.Load())
@@ -92,7 +92,7 @@ func TestUnproven_FloodOfAnswers(t *testing.T) {
 
 // TestUnproven_Stalls: a peer that nothing here names has to send a first frame, and the rest of
 // each that it has begun, but may be silent between frames.
-func TestUnproven_Stalls(t *testing.T) {
+func TestUnproven_ExpiresIncompleteFrames(t *testing.T) {
 	whole := rawFrame(frameAM, msgID, 3, 1, 2, 3)
 	put := append(rawFrame(framePut, putAck, targetLen+8), make([]byte, targetLen+1)...)
 	for _, tc := range []struct {
@@ -115,15 +115,15 @@ func TestUnproven_Stalls(t *testing.T) {
 			now := time.Now()
 			_, err := conn.Write(tc.sends)
 			require.NoError(t, err)
-			want := c.rxMark()
-			until(t, func() bool { return len(tc.sends) == 0 || c.rxMark() != want }, e)
+			want := c.rxPosition()
+			until(t, func() bool { return len(tc.sends) == 0 || c.rxPosition() != want }, e)
 
 			later := now.Add(e.it.cfg.HelloTimeout)
 			if len(tc.sends) > 0 {
 				e.it.expireUnproven(later) // it has moved on
 			} else {
 				later = now
-				c.unproven.limit = now.Add(e.it.cfg.HelloTimeout)
+				c.unproven.deadline = now.Add(e.it.cfg.HelloTimeout)
 			}
 			require.Equal(t, connOpen, c.state)
 			e.it.expireUnproven(later.Add(e.it.cfg.HelloTimeout))
@@ -145,7 +145,7 @@ func TestUnproven_Stalls(t *testing.T) {
 
 // TestUnproven_Proven: an EP that names the peer ends the limits, also those on rails, and brings
 // the full buffer; what was received before is still there.
-func TestUnproven_Proven(t *testing.T) {
+func TestUnproven_EPRemovesLimits(t *testing.T) {
 	cfg := Config{ConnsPerPeer: 2}
 	e, p := newEnd(t, cfg), newRawPeer(t)
 	conn := p.admitted(t, e)
@@ -178,7 +178,7 @@ func TestUnproven_Proven(t *testing.T) {
 
 // TestUnproven_LargeMessages: a peer that nothing here names may send messages of any size; the
 // memory for them is counted until the connection ends.
-func TestUnproven_LargeMessages(t *testing.T) {
+func TestUnproven_LargeMessagesAreAccounted(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	sizes := []int{8, smallRx - frameLen, smallRx - frameLen + 1, defaultSegSize, 8}
@@ -195,13 +195,13 @@ func TestUnproven_LargeMessages(t *testing.T) {
 	}
 	flush(t, ep, a, b)
 	a.close()
-	until(t, func() bool { return b.it.opened == 0 }, b)
+	until(t, func() bool { return b.it.openCount == 0 }, b)
 	assert.Zero(t, b.it.unproven.memory)
 }
 
 // TestUnproven_ManyClients: peers that nothing here names put, get and flush at the same time, twice
 // as many as would have room for long buffers, and none loses its connection.
-func TestUnproven_ManyClients(t *testing.T) {
+func TestUnproven_ManyClientsWithoutEviction(t *testing.T) {
 	const many = 2*unprovenMemory/defaultTxBuf + 1
 	b := newEnd(t, Config{})
 	data := fill(make([]byte, inlineGet), 1)
@@ -232,7 +232,7 @@ type packer []byte
 func (p packer) Pack(dst []byte) int { return copy(dst, p) }
 
 // TestUnproven_MaxConns: when MAX_CONNS are open, one that nothing here names makes room.
-func TestUnproven_MaxConns(t *testing.T) {
+func TestUnproven_EvictedAtMaxConns(t *testing.T) {
 	const most = 3
 	e := newEnd(t, Config{MaxConns: most})
 	for range most {
@@ -242,7 +242,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	p := newRawPeer(t)
 	c := p.admitted(t, e)
 	assert.ErrorIs(t, oldest.err, errEvicted)
-	assert.Equal(t, most, e.it.opened)
+	assert.Equal(t, most, e.it.openCount)
 	assert.NotNil(t, e.it.table[p.Public])
 
 	for range most { // a rail of one that is evicted for it
@@ -254,7 +254,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	e.it.cfg.ConnsPerPeer = 2
 	for _, o := range e.it.unproven.all {
 		if o.c.key != p.Public {
-			o.c.taken = 1 // they are useful: the connection of p goes first
+			o.c.executed = 1 // they are useful: the connection of p goes first
 		}
 	}
 	_, answer, why := e.it.evaluate(&h, "")
@@ -277,14 +277,14 @@ func TestSourceOf(t *testing.T) {
 
 // TestUnproven_FairToSources: a source loses a connection only while no other has more of them,
 // the oldest first, and one that has sent nothing before one that has. Counts and memory add up.
-func TestUnproven_FairToSources(t *testing.T) {
+func TestUnproven_EvictionIsFairToSources(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := unprovenSet{count: map[source]int{}}
 		ip := func(n int) source { return sourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)})) }
 		for _, n := range rapid.SliceOfN(rapid.IntRange(1, 4), 1, 30).Draw(t, "sources") {
 			p := &unproven{from: ip(n), c: &conn{}, memory: n}
 			if rapid.Bool().Draw(t, "useful") {
-				p.c.taken = 1
+				p.c.executed = 1
 			}
 			u.memory += p.memory
 			u.add(p)
@@ -299,7 +299,7 @@ func TestUnproven_FairToSources(t *testing.T) {
 				if o == p {
 					older = false
 				}
-				if o.from == p.from && o != p && (p.useful() && !o.useful() || older && o.useful() == p.useful()) {
+				if o.from == p.from && o != p && (p.sentRequest() && !o.sentRequest() || older && o.sentRequest() == p.sentRequest()) {
 					t.Fatal("another of the same source comes first")
 				}
 			}
@@ -313,7 +313,7 @@ func TestUnproven_FairToSources(t *testing.T) {
 }
 
 // TestUnproven_Descriptors: unproven connections use at most half of the descriptors.
-func TestUnproven_Descriptors(t *testing.T) {
+func TestUnproven_AtMostHalfOfDescriptors(t *testing.T) {
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 200, Max: was.Max}))
@@ -323,7 +323,7 @@ func TestUnproven_Descriptors(t *testing.T) {
 }
 
 // TestUnproven_Counted: what the limits did shows in Stats.
-func TestUnproven_Counted(t *testing.T) {
+func TestUnproven_Stats(t *testing.T) {
 	e := newEnd(t, Config{MaxHandshakes: 1})
 	n := stats.New("tcp")
 	e.it.AddStats(n)
@@ -341,7 +341,7 @@ func TestUnproven_Counted(t *testing.T) {
 }
 
 // TestRefused_HungUp: a connection that ends in the handshake is counted, and not written about.
-func TestRefused_HungUp(t *testing.T) {
+func TestRefused_DisconnectIsNotLogged(t *testing.T) {
 	e := newEnd(t, Config{})
 	require.NoError(t, client(t, e).Close())
 	until(t, func() bool { return e.it.limits.refused.Load() == 1 }, e)

@@ -9,8 +9,8 @@ func (it *Iface) EventFD() int { return it.poll.FD() }
 // them, so arming takes nothing but a look; sends that wait for their socket are
 // asked to be reported.
 func (it *Iface) Arm(ev uct.Events) error {
-	it.lookSoon()
-	if len(it.broken) > 0 || it.done.first != nil || it.freed && it.arb.Len() > 0 {
+	it.pollEpollNext()
+	if len(it.broken) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
 		return uct.ErrBusy
 	}
 	for _, c := range it.dirty {

@@ -99,7 +99,7 @@ func FuzzHeader(f *testing.F) {
 
 func FuzzHello(f *testing.F) {
 	var b [helloLen]byte
-	(&hello{version: 1, msg: msgHello, from: keypair.PublicKey{1}, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
+	(&hello{version: 1, msg: msgHello, from: keypair.PublicKey{1}, to: 2, conn: 3, other: 4, seg: 5, replies: 6}).put(&b)
 	f.Add(b[:])
 	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: keypair.PublicKey{1}}).put(&b)
 	f.Add(b[:])
@@ -112,7 +112,7 @@ func FuzzHello(f *testing.F) {
 			if !ok {
 				continue
 			}
-			require.True(t, looksRight((*[helloLen]byte)(in)))
+			require.True(t, hasMagic((*[helloLen]byte)(in)))
 			require.Less(t, h.code, codeEnd)
 			var again [helloLen]byte
 			h.put(&again)
@@ -145,8 +145,8 @@ func TestDeviceAddr_Golden(t *testing.T) {
 		a    deviceAddr
 		want string
 	}{
-		{"lo", deviceAddr{loopback: true, host: 7, v4: usualV4, v6: usualV6}, "270700000000000000"},
-		{"lo without IPv6", deviceAddr{loopback: true, host: 7, v4: usualV4}, "230700000000000000"},
+		{"lo", deviceAddr{loopback: true, host: 7, v4: defaultV4, v6: defaultV6}, "270700000000000000"},
+		{"lo without IPv6", deviceAddr{loopback: true, host: 7, v4: defaultV4}, "230700000000000000"},
 		{"lo with another address", deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.9")}, "2b07000000000000007f000009"},
 		{"both", deviceAddr{host: 7, v4: v4, v6: v6}, "260700000000000000c0000201fd000000000000000000000000000002"},
 		{"IPv6", deviceAddr{host: 7, v6: v6}, "240700000000000000fd000000000000000000000000000002"},
@@ -164,7 +164,7 @@ func TestDeviceAddr_Golden(t *testing.T) {
 }
 
 // TestDeviceAddr_Refused: addresses that no device has.
-func TestDeviceAddr_Refused(t *testing.T) {
+func TestDeviceAddr_RejectsInvalid(t *testing.T) {
 	v4, v6 := []byte{192, 0, 2, 1}, netip.MustParseAddr("fd00::2").AsSlice()
 	for _, tc := range []struct {
 		name  string
@@ -188,7 +188,7 @@ func TestDeviceAddr_Refused(t *testing.T) {
 }
 
 // TestIfaceAddr_Refused: addresses of listeners that none has.
-func TestIfaceAddr_Refused(t *testing.T) {
+func TestIfaceAddr_RejectsInvalid(t *testing.T) {
 	good := ifaceAddr{port4: 1, key: keypair.PublicKey{3}, seg: 4}
 	flagged := func(flags byte, rest ...byte) []byte {
 		b := append(good.append(nil), rest...)
@@ -278,7 +278,7 @@ func FuzzFrames(f *testing.F) {
 			stream = stream[k:]
 			e.it.Progress()
 		}
-		c.fail(errCut)
+		c.fail(errNoBye)
 		e.it.Progress()
 		require.Equal(t, connGone, c.state)
 		if !bytes.Equal(untouched, e.mem.buf[:len(untouched)]) {

@@ -210,7 +210,7 @@ func causeOf(err, otherwise error) error {
 
 // Leave is called when the owner has closed its end: what was written before is
 // still sent if the peer takes it in time. t may be nil.
-func (t *Tunnel) Leave() {
+func (t *Tunnel) OwnerClosed() {
 	if t == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (t *Tunnel) Leave() {
 }
 
 // Because returns why the tunnel ended, err if it has not. t may be nil.
-func (t *Tunnel) Because(err error) error {
+func (t *Tunnel) Cause(err error) error {
 	if t == nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func accept(t *testing.T, g *Group, l *net.TCPListener) (*Tunnel, *net.UnixConn)
 func owned(t *testing.T, tun *Tunnel, fd int) *net.UnixConn {
 	c, err := connOf[*net.UnixConn](fd)
 	require.NoError(t, err)
-	t.Cleanup(func() { c.Close(); tun.Leave() })
+	t.Cleanup(func() { c.Close(); tun.OwnerClosed() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(testenv.Watchdog)))
 	return c
 }
@@ -80,7 +80,7 @@ func pair(t *testing.T, dials, accepts *Group) (a, b *Tunnel, fa, fb *net.UnixCo
 
 // TestTunnel_Carries: bytes pass in both directions, also behind a half close, and the
 // end of the owner is announced to the peer.
-func TestTunnel_Carries(t *testing.T) {
+func TestTunnel_MovesBothDirections(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	near, far, fa, fb := pair(t, newGroup(t, a), newGroup(t, a))
 	sent := make([]byte, 3*bufLen+1)
@@ -103,12 +103,12 @@ func TestTunnel_Carries(t *testing.T) {
 	require.NotNil(t, far.Peer())
 	assert.Equal(t, near.Peer(), far.Peer(), "one certificate, one session")
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return near.Delivered() && far.Delivered() })
-	assert.NoError(t, near.Because(nil))
-	assert.NoError(t, far.Because(nil))
+	assert.NoError(t, near.Cause(nil))
+	assert.NoError(t, far.Cause(nil))
 }
 
 // TestTunnel_LeaveSends: what was written before the owner closed its end arrives.
-func TestTunnel_LeaveSends(t *testing.T) {
+func TestTunnel_DeliversAfterOwnerClosed(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	near, _, fa, fb := pair(t, newGroup(t, a), newGroup(t, a))
 	go func() { _, _ = fb.Write([]byte("x")) }()
@@ -117,7 +117,7 @@ func TestTunnel_LeaveSends(t *testing.T) {
 	_, err = fa.Write([]byte("last"))
 	require.NoError(t, err)
 	require.NoError(t, fa.Close())
-	near.Leave()
+	near.OwnerClosed()
 	got, err := io.ReadAll(fb)
 	require.NoError(t, err)
 	assert.Equal(t, "last", string(got))
@@ -125,13 +125,13 @@ func TestTunnel_LeaveSends(t *testing.T) {
 
 // TestGroup_Refuses: without a common authority both sides say why, and a client that
 // speaks no TLS gets an answer that it understands.
-func TestGroup_Refuses(t *testing.T) {
+func TestGroup_ReportsRefusal(t *testing.T) {
 	t.Run("authority", func(t *testing.T) {
 		near, far, fa, fb := pair(t, newGroup(t, testenv.NewAuthority(t)), newGroup(t, testenv.NewAuthority(t)))
 		for f, tun := range map[*net.UnixConn]*Tunnel{fa: near, fb: far} {
 			_, err := io.ReadAll(f)
 			require.NoError(t, err)
-			assert.ErrorIs(t, tun.Because(nil), ucs.ErrRejected)
+			assert.ErrorIs(t, tun.Cause(nil), ucs.ErrRejected)
 		}
 	})
 	t.Run("plain", func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestGroup_Refuses(t *testing.T) {
 		assert.Equal(t, "no", string(got))
 		_, err = io.ReadAll(f)
 		require.NoError(t, err)
-		assert.ErrorIs(t, tun.Because(nil), ucs.ErrRejected)
+		assert.ErrorIs(t, tun.Cause(nil), ucs.ErrRejected)
 	})
 	t.Run("nobody listens", func(t *testing.T) {
 		l, at := listen(t)
@@ -156,6 +156,6 @@ func TestGroup_Refuses(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.ReadAll(owned(t, tun, fd))
 		require.NoError(t, err)
-		assert.ErrorIs(t, tun.Because(nil), ucs.ErrUnreachable)
+		assert.ErrorIs(t, tun.Cause(nil), ucs.ErrUnreachable)
 	})
 }

@@ -32,7 +32,7 @@ func (c *conn) onSocket(f func(fd int) error) (err error) {
 
 // silences opens a connection, plain and through TLS, for f. a is configured, b is patient. All of
 // these tests run side by side, as they wait for timers of the kernel.
-func silences(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
+func forConnections(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
 	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	t.Parallel()
 	secret := cfg
@@ -73,8 +73,8 @@ func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
 
 // TestSilence_PeerReadsNothing: a process that reads nothing for longer than USER_TIMEOUT, as it
 // computes or was stopped, is not taken for gone, and nothing is lost.
-func TestSilence_PeerReadsNothing(t *testing.T) {
-	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+func TestUserTimeout_PeerMayReadNothing(t *testing.T) {
+	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		sent := 1 + fillUntilProbed(t, a, ep, 4)
 		until(t, func() bool { return len(b.got) == sent }, a, b)
 		flush(t, ep, a, b)
@@ -92,8 +92,8 @@ func (c *conn) dropAll(t *testing.T) {
 
 // TestSilence_GoneWithClosedWindow: a host that does not answer the probes of a closed window any
 // more is missed.
-func TestSilence_GoneWithClosedWindow(t *testing.T) {
-	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+func TestUserTimeout_HostGoneWithClosedWindow(t *testing.T) {
+	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		fillUntilProbed(t, a, ep, 1)
 		ep.conn.dropAll(t)
 		b.it.table[a.it.addr.key].dropAll(t)
@@ -104,9 +104,9 @@ func TestSilence_GoneWithClosedWindow(t *testing.T) {
 
 // TestSilence_HostGone: a host that acknowledges nothing any more is missed, whether something
 // is under way to it or not.
-func TestSilence_HostGone(t *testing.T) {
+func TestUserTimeout_HostGone(t *testing.T) {
 	short := Config{KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: time.Second, Linger: time.Millisecond}
-	silences(t, short, func(t *testing.T, a, b *end, ep *EP) {
+	forConnections(t, short, func(t *testing.T, a, b *end, ep *EP) {
 		idle := newEnd(t, a.it.cfg)
 		other := idle.to(b)
 		send(t, other, 1, 64, idle, b)

@@ -21,7 +21,7 @@ const maxHelloSources = 32 << 10
 
 // take notes the number of a HELLO. It reports false if the source has sent this one or a later one before. A
 // rail that no iface has is not noted: its HELLO is refused in any case.
-func (n *helloNumbers) take(key keypair.PublicKey, rail uint32, number uint64) bool {
+func (n *helloNumbers) accept(key keypair.PublicKey, rail uint32, number uint64) bool {
 	if rail >= maxPerPeer {
 		return true
 	}

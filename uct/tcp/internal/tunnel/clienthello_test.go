@@ -14,7 +14,7 @@ import (
 
 // TestPlain_ClientIsToldWhy: a client of crypto/tls is recognised by what it sends first, and
 // understands the answer.
-func TestPlain_ClientIsToldWhy(t *testing.T) {
+func TestPlain_ClientUnderstandsAlert(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()
@@ -25,13 +25,13 @@ func TestPlain_ClientIsToldWhy(t *testing.T) {
 	n, err := server.Read(first)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, n, 2)
-	assert.True(t, Wanted(first))
-	assert.False(t, Wanted([]byte("GXCP")), "our own handshake")
+	assert.True(t, IsClientHello(first))
+	assert.False(t, IsClientHello([]byte("GXCP")), "our own handshake")
 	for rest := int(first[3])<<8 + int(first[4]) + 5 - n; rest > 0; rest -= n {
 		n, err = server.Read(first[:min(rest, len(first))])
 		require.NoError(t, err)
 	}
-	_, err = server.Write(Declined[:])
+	_, err = server.Write(NoTLSAlert[:])
 	require.NoError(t, err)
 	assert.ErrorContains(t, <-failed, "remote error: tls: no application protocol")
 }

@@ -87,7 +87,7 @@ func (c cable) startFar(t *testing.T) (dev, iface []byte) {
 
 // TestVanishedHost: a host that is gone without a word is noticed, whether something is
 // under way to it or not.
-func TestVanishedHost(t *testing.T) {
+func TestUserTimeout_HostBehindCableGone(t *testing.T) {
 	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)

@@ -29,7 +29,7 @@ func (t *Tunnel) watchPeer(sock *net.TCPConn) (stop func()) {
 	w := &watch{t: t, sock: sock, every: alive.Every(t.silence)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(w.every, w.look)
+	w.timer = time.AfterFunc(w.every, w.check)
 	return w.stop
 }
 
@@ -41,7 +41,7 @@ func (w *watch) stop() {
 }
 
 // look is called by the timer.
-func (w *watch) look() {
+func (w *watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
