@@ -53,7 +53,7 @@ func (l *listener) Ready(uint32) int {
 			l.pause = 0
 			it.receiveConn(fd, addrPort(from))
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !it.evictOne(func(u *unnamed) bool { return u.c.taken == 0 }) { // else there is a descriptor next time
+			if !it.evictOne(func(u *unnamed) bool { return u.c.frames == 0 }) { // else there is a descriptor next time
 				l.pauseAccept()
 			}
 			return 0
@@ -72,7 +72,7 @@ func (l *listener) pauseAccept() {
 	l.pause = min(max(2*l.pause, deadlineTick), maxAcceptPause)
 	l.resumeAt = time.Now().Add(l.pause)
 	l.it.poll.Change(l.slot, 0)
-	_ = l.it.tickWithin(l.pause)
+	_ = l.it.tickEvery(l.pause)
 }
 
 func (l *listener) resume(now time.Time) {
@@ -98,7 +98,7 @@ func (it *Iface) receiveConn(fd int, from netip.AddrPort) {
 	}
 	c.rx.buf = make([]byte, smallRx)
 	c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
-	_ = it.tickWithin(deadlineTick)
+	_ = it.tickEvery(deadlineTick)
 	c.receive() // what it says is often there already
 }
 
@@ -107,17 +107,17 @@ func (it *Iface) makeRoom(source netip.Prefix) {
 	for it.unnamed.count[source] >= it.cfg.MaxPerSource {
 		it.evictOne(func(u *unnamed) bool { return u.source == source })
 	}
-	for len(it.unnamed.all) >= it.allowed {
+	for len(it.unnamed.all) >= it.maxUnnamed {
 		it.evictOne(anyUnnamed)
 	}
 }
 
 // unname makes an open connection, whose EP was closed, one of those that no EP names.
-func (c *Conn) unname() {
+func (c *Conn) makeUnnamed() {
 	it := c.it
 	it.makeRoom(sourceOf(c.from.Addr()))
 	c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
-	_ = it.tickWithin(it.unnamedTick())
+	_ = it.tickEvery(it.unnamedTick())
 }
 
 // sourceOf is where a connection comes from: an IPv4 address or a network of IPv6.
@@ -132,20 +132,20 @@ func sourceOf(ip netip.Addr) netip.Prefix {
 
 // unnamed is one such connection.
 type unnamed struct {
-	source netip.Prefix
-	c      *Conn
-	limit  time.Time // by which it must have moved on
-	at     rxMark    // where it stood when limit was set
-	memory int       // bytes of longer buffers
+	source   netip.Prefix
+	c        *Conn
+	deadline time.Time  // by which it must have moved on
+	at       rxPosition // where it stood when limit was set
+	memory   int        // bytes of longer buffers
 }
 
 // rxMark is how far a connection has read.
-type rxMark struct {
-	taken uint64
-	read  int
+type rxPosition struct {
+	frames uint64
+	read   int
 }
 
-func (c *Conn) rxMark() rxMark { return rxMark{c.taken, c.rx.tail - c.rx.head} }
+func (c *Conn) rxPosition() rxPosition { return rxPosition{c.frames, c.rx.tail - c.rx.head} }
 
 // unnamedSet is the unnamed connections of an iface.
 type unnamedSet struct {
@@ -154,8 +154,8 @@ type unnamedSet struct {
 	memory int
 }
 
-func (s *unnamedSet) add(c *Conn, limit time.Time) *unnamed {
-	u := &unnamed{source: sourceOf(c.from.Addr()), c: c, limit: limit, at: c.rxMark()}
+func (s *unnamedSet) add(c *Conn, deadline time.Time) *unnamed {
+	u := &unnamed{source: sourceOf(c.from.Addr()), c: c, deadline: deadline, at: c.rxPosition()}
 	s.all = append(s.all, u)
 	s.count[u.source]++
 	return u
@@ -211,7 +211,7 @@ func (it *Iface) evictOne(may func(*unnamed) bool) bool {
 		return true
 	}
 	it.logRefusal(u.c, errEvicted)
-	u.c.left = false
+	u.c.gotFin = false
 	u.c.fail(errEvicted)
 	return true
 }
@@ -231,7 +231,7 @@ var (
 
 // needRx makes the receive buffer long enough for a frame of n bytes. An unnamed connection may evict
 // others by that.
-func (c *Conn) needRx(n int) {
+func (c *Conn) growForFrame(n int) {
 	whole := int(c.it.cfg.RxBuf)
 	if u, s := c.unnamed, &c.it.unnamed; u != nil && n > len(c.rx.buf) {
 		for s.memory > 0 && s.memory+whole > unnamedMemory {
@@ -251,14 +251,14 @@ func (c *Conn) needRx(n int) {
 func (it *Iface) expireUnnamed(now time.Time) {
 	for _, u := range slices.Clone(it.unnamed.all) {
 		c := u.c
-		switch at := c.rxMark(); {
+		switch at := c.rxPosition(); {
 		case c.state == connMagic || c.state == connRequest:
-			if now.After(u.limit) {
-				c.refuse(errSilent)
+			if now.After(u.deadline) {
+				c.refuse(errRequestTimeout)
 			}
 		case at != u.at || at.read == 0 || c.held:
-			u.at, u.limit = at, now.Add(it.cfg.HelloTimeout)
-		case now.After(u.limit):
+			u.at, u.deadline = at, now.Add(it.cfg.HelloTimeout)
+		case now.After(u.deadline):
 			it.limits.stalled.Inc()
 			it.logRefusal(c, errStalled)
 			c.fail(errStalled)

@@ -18,14 +18,14 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
-	b, err := e.take(frameLen + n)
+	b, err := e.reserve(frameLen + n)
 	if err != nil {
 		return err
 	}
 	putFrame(b, id, n)
 	binary.LittleEndian.PutUint64(b[frameLen:], hdr)
 	copy(b[frameLen+wordLen:], payload)
-	e.posted(frameLen + n)
+	e.commit(frameLen + n)
 	return nil
 }
 
@@ -35,13 +35,13 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 		return 0, uct.ErrInvalidParam
 	}
 	room := e.it.attr.AM.MaxBcopy
-	b, err := e.take(frameLen + room)
+	b, err := e.reserve(frameLen + room)
 	if err != nil {
 		return 0, err
 	}
 	n := p.Pack(b[frameLen : frameLen+room : frameLen+room])
 	putFrame(b, id, n)
-	e.posted(frameLen + n)
+	e.commit(frameLen + n)
 	return n, nil
 }
 
@@ -63,7 +63,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 	if !zcopy {
 		head += data
 	}
-	b, err := e.take(head)
+	b, err := e.reserve(head)
 	if err != nil {
 		return false, err
 	}
@@ -74,10 +74,10 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 		for i := range iov {
 			b = b[copy(b, iov[i].Buf):]
 		}
-		e.posted(head)
+		e.commit(head)
 		return false, nil
 	}
-	return e.conn.sendPieces(e, head, iov, c), nil
+	return e.conn.sendZcopy(e, head, iov, c), nil
 }
 
 // withoutMem reports that iov has no memory handles: the MD makes none.
@@ -92,8 +92,8 @@ func withoutMem(iov []uct.IOV) bool {
 
 // sendPieces posts a message of head bytes that take returned and the bytes of iov. It reports whether some
 // are still to be written.
-func (c *Conn) sendPieces(e *EP, head int, iov []uct.IOV, comp *uct.Completion) (pending bool) {
-	q, o := &c.tx, c.it.ops.take()
+func (c *Conn) sendZcopy(e *EP, head int, iov []uct.IOV, comp *uct.Completion) (pending bool) {
+	q, o := &c.tx, c.it.ops.get()
 	q.tail += head
 	q.posts++
 	q.streak++

@@ -25,16 +25,16 @@ func (it *Iface) Close() error {
 		e.PurgePending(func(*uct.PendingReq) {})
 		_ = e.Close() // never fails
 	}
-	it.finish()
+	it.completeWritten()
 	for it.conns.Len() > 0 || len(it.broken) > 0 {
 		for i := 0; i < len(it.broken); i++ { // callbacks may add more
-			it.broken[i].endAll(ucs.StatusCanceled)
+			it.broken[i].cleanUp(ucs.StatusCanceled)
 		}
 		it.broken = it.broken[:0]
 		if it.conns.Len() > 0 {
 			c := it.conns.All()[0]
 			c.ep = nil
-			if c.passed {
+			if c.handshaken {
 				c.fail(fmt.Errorf("%w: iface closed", ucs.ErrCanceled))
 			} else {
 				c.discard()
@@ -48,19 +48,19 @@ func (it *Iface) Close() error {
 // look and the wait for the next take at most.
 const (
 	lingerStep = 2 * time.Millisecond
-	lingerMost = 5 * lingerStep
+	lingerMax  = 5 * lingerStep
 )
 
 // linger writes what is queued and half closes all connections, and waits until
 // the hosts of the peers have taken everything. A connection is closed only then:
 // the kernel would drop what is under way if the peer sent anything.
 func (it *Iface) linger() {
-	limit := timelimit.WithMost(it.cfg.Linger, lingerMost)
+	limit := timelimit.WithMost(it.cfg.Linger, lingerMax)
 	open := append([]*Conn(nil), it.conns.All()...)
 	for len(open) > 0 {
 		rest := open[:0]
 		for _, c := range open {
-			if !c.parted() {
+			if !c.drain() {
 				rest = append(rest, c)
 			}
 		}
@@ -78,22 +78,22 @@ func (it *Iface) linger() {
 
 // parted writes, half closes and reports whether nothing of the connection is
 // under way any more. Bytes that arrive are dropped.
-func (c *Conn) parted() bool {
+func (c *Conn) drain() bool {
 	if c.state != connOpen {
 		return true
 	}
 	if e := c.ep; e != nil && e.sends {
-		c.sayFin()
+		c.sendFin()
 	}
 	c.flush()
-	if c.state != connOpen || c.tx.cut != 0 {
+	if c.state != connOpen || c.tx.sendErr != 0 {
 		return true
 	}
 	if !c.tx.empty() || c.due != 0 {
 		return false
 	}
 	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-	over, quiet := c.dropArrivals()
+	over, quiet := c.discardArrivals()
 	if over || !quiet {
 		return over
 	}
@@ -103,11 +103,11 @@ func (c *Conn) parted() bool {
 
 // dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
 // all the time is not read for longer than others are waited for.
-const dropReads = 64
+const discardReads = 64
 
 // dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
-func (c *Conn) dropArrivals() (over, quiet bool) {
-	for range dropReads {
+func (c *Conn) discardArrivals() (over, quiet bool) {
+	for range discardReads {
 		n, errno := c.it.io.Recv(c.fd, c.rx.buf)
 		if n == 0 && !sockio.Retry(errno) {
 			return true, true

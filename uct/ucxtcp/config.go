@@ -110,7 +110,7 @@ func (c *Config) choices() error {
 
 func (c *Config) sizes() error {
 	err := cmp.Or(
-		base.Settle("MAX_FRAME", &c.MaxFrame, longestFrame, minFrame, maxFrame),
+		base.Settle("MAX_FRAME", &c.MaxFrame, defaultMaxFrame, minFrame, maxFrame),
 		base.Settle("TX_SEG_SIZE", &c.TxSegSize, min(defaultTxSeg, c.MaxFrame), 64, c.MaxFrame),
 		base.Settle("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
 		base.Settle("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
@@ -136,14 +136,14 @@ func (c *Config) counts() error {
 }
 
 func (c *Config) times() error {
-	const longest = time.Hour // fits the kernel's fields in seconds
+	const maxAM = time.Hour // fits the kernel's fields in seconds
 	return cmp.Or(
-		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, longest),
-		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, longest),
-		base.Settle("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, longest),
-		base.Settle("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, longest),
-		base.Settle("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, longest),
-		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, longest),
+		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, maxAM),
+		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, maxAM),
+		base.Settle("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, maxAM),
+		base.Settle("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, maxAM),
+		base.Settle("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, maxAM),
+		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, maxAM),
 	)
 }
 

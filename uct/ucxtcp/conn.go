@@ -48,31 +48,31 @@ type Conn struct {
 	remote uint64         // of an endpoint connection that this side makes: key of the peer's EP
 	early  []byte         // of an EP that was closed before it could send
 
-	requested bool // our connection request is not acknowledged yet
-	adopted   bool // ... and the peer has made the connection, before our EP was there
-	peerSends bool // messages of the peer are accepted
-	left      bool // the peer has said that it sends no more
-	closing   bool // it ends when everything is written and the peer has closed
-	shut      bool // this side has said that it sends no more
-	passed    bool // the handshake is over
-	held      bool // not read: see Hold
-	resumed   bool // in Iface.held
-	limit     time.Time
-	unnamed   *unnamed // nil: an EP names the peer
-	err       error    // why it broke
+	requested  bool // our connection request is not acknowledged yet
+	adopted    bool // ... and the peer has made the connection, before our EP was there
+	peerSends  bool // messages of the peer are accepted
+	gotFin     bool // the peer has said that it sends no more
+	closing    bool // it ends when everything is written and the peer has closed
+	sentFin    bool // this side has said that it sends no more
+	handshaken bool // the handshake is over
+	held       bool // not read: see Hold
+	resumed    bool // in Iface.held
+	deadline   time.Time
+	unnamed    *unnamed // nil: an EP names the peer
+	err        error    // why it broke
 
 	due       uint8  // control frames to write
 	putNumber uint32 // of the last put of the peer, for its acknowledgement
 	tx        txQueue
 	rx        rxState
-	taken     uint64 // frames of the peer
+	frames    uint64 // frames of the peer
 
 	host    alive.Peer
 	unacked bool // in Iface.unacked
 
-	hot    bool // polled by each Progress
-	misses int  // polls in a row that found nothing, while hot
-	dirty  bool // in Iface.dirty
+	hot        bool // polled by each Progress
+	emptyReads int  // polls in a row that found nothing, while hot
+	dirty      bool // in Iface.dirty
 }
 
 // Peer is where the peer listens, as it says.
@@ -111,7 +111,7 @@ func (c *Conn) Resume() {
 	c.setEvents()
 	if !c.resumed {
 		c.resumed = true
-		c.it.held = append(c.it.held, c)
+		c.it.resumed = append(c.it.resumed, c)
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Conn) Drop(cause error) { c.malformed(cause) }
 // that of a peer that breaks the protocol.
 func (c *Conn) End(cause error) {
 	if c.state < connBroken {
-		c.left, c.adopted = false, false
+		c.gotFin, c.adopted = false, false
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, cause))
 	}
 }
@@ -140,7 +140,7 @@ func (c *Conn) setEvents() {
 	if !c.held {
 		events = unix.EPOLLIN
 	}
-	if c.state == connDialing || c.tx.watched {
+	if c.state == connDialing || c.tx.watchesOut {
 		events |= unix.EPOLLOUT
 	}
 	if events != c.events {
@@ -166,7 +166,7 @@ func (c *Conn) watch(events uint32) error {
 func (c *Conn) Ready(events uint32) int {
 	switch c.state {
 	case connDialing:
-		c.dialEnded()
+		c.handleDial()
 		return 0
 	case connStale:
 		c.readStale()
@@ -175,13 +175,13 @@ func (c *Conn) Ready(events uint32) int {
 		return 0
 	}
 	if c.held && events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-		c.fail(errCut)
+		c.fail(errNoFin)
 		return 0
 	}
 	if c.state == connOpen {
-		c.it.warm(c)
+		c.it.makeHot(c)
 	}
-	if c.tx.blocked || c.tx.watched {
+	if c.tx.blocked || c.tx.watchesOut {
 		c.unblock()
 	}
 	return c.receive()
@@ -192,7 +192,7 @@ func (c *Conn) fail(err error) {
 	if c.state >= connBroken {
 		return
 	}
-	if c.left && !errors.Is(err, ucs.ErrCanceled) {
+	if c.gotFin && !errors.Is(err, ucs.ErrCanceled) {
 		err = ucs.ErrPeerClosed
 	}
 	c.err, c.state = err, connBroken
@@ -221,11 +221,11 @@ func (c *Conn) discard() {
 		return
 	}
 	c.state = connGone
-	it.cool(c)
-	c.expectNoAcks()
+	it.removeHot(c)
+	c.untrackAcks()
 	it.unnamed.remove(c.unnamed)
 	c.unnamed = nil
-	for _, m := range [...]map[peerID]*Conn{it.unexpected, it.parting} {
+	for _, m := range [...]map[peerID]*Conn{it.unexpected, it.closedEPs} {
 		if id := (peerID{c.peer, c.sn}); m[id] == c {
 			delete(m, id)
 		}
@@ -240,14 +240,14 @@ func (c *Conn) discard() {
 
 // endAll completes what was in flight on a broken connection and tells the EP. It
 // returns the completions. What these post on the EP is refused.
-func (c *Conn) endAll(st ucs.Status) (n int) {
+func (c *Conn) cleanUp(st ucs.Status) (n int) {
 	it, e := c.it, c.ep
 	if e != nil && e.conn == c && c.adopted && e.dials && e.state == epReady {
 		c.redial()
 		return 0
 	}
-	tell := e != nil && e.conn == c && e.setFailed(c.err, st)
-	passed := c.passed
+	report := e != nil && e.conn == c && e.setFailed(c.err, st)
+	handshaken := c.handshaken
 	if e != nil && e.conn == c {
 		e.dropStale()
 	}
@@ -259,12 +259,12 @@ func (c *Conn) endAll(st ucs.Status) (n int) {
 	}
 	if e != nil && e.conn == c {
 		e.conn = nil
-		n += e.endFlushes(st)
+		n += e.completeFlushes(st)
 	}
-	if tell {
-		e.tellFailed()
+	if report {
+		e.reportFailed()
 	}
-	if passed {
+	if handshaken {
 		it.onLeave(c, c.err)
 	}
 	return n

@@ -40,15 +40,15 @@ type EP struct {
 	putsAcked uint32 // and acknowledged
 	unflushed bool   // messages were sent since the last put
 
-	peer   netip.AddrPort // where the peer listens; the zero AddrPort before Connect
-	sn     uint64         // number of an interface connection to the peer
-	key    uint64         // own key of an endpoint connection; 0 for an interface connection
-	remote uint64         // the peer's
-	stale  *Conn          // connection of the peer that gives way to ours
-	dials  bool           // the EP may connect
-	waits  bool           // no message is taken before it is connected
-	limit  time.Time      // by which it must be connected; zero: no limit
-	within time.Duration  // EPParams.Within
+	peer         netip.AddrPort // where the peer listens; the zero AddrPort before Connect
+	sn           uint64         // number of an interface connection to the peer
+	key          uint64         // own key of an endpoint connection; 0 for an interface connection
+	remote       uint64         // the peer's
+	stale        *Conn          // connection of the peer that gives way to ours
+	dials        bool           // the EP may connect
+	postWhenOpen bool           // no message is taken before it is connected
+	deadline     time.Time      // by which it must be connected; zero: no limit
+	within       time.Duration  // EPParams.Within
 }
 
 var (
@@ -63,8 +63,8 @@ func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Check: e, Connect: e} }
 // the peer matches the n-th one of the peer that names this iface. Without addresses it is half of an
 // endpoint connection.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
-	e := &EP{it: it, dials: true, waits: p.Dial != uct.DialOnUse, within: p.Within}
-	if err := e.address(&p); err != nil {
+	e := &EP{it: it, dials: true, postWhenOpen: p.Dial != uct.DialOnUse, within: p.Within}
+	if err := e.setAddress(&p); err != nil {
 		return nil, it.opError("new ep", err)
 	}
 	it.eps.Add(e)
@@ -78,7 +78,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if c := it.unexpected[id]; c != nil && e.peer != it.listen {
 		delete(it.unexpected, id)
 		c.adopt(e)
-	} else if e.waits {
+	} else if e.postWhenOpen {
 		e.start()
 	}
 	return e, nil
@@ -98,7 +98,7 @@ func (it *Iface) Accept(c *Conn) (*EP, error) {
 	if err != nil {
 		return nil, it.opError("accept", err)
 	}
-	e := &EP{it: it, peer: c.peer, sn: c.sn, waits: true}
+	e := &EP{it: it, peer: c.peer, sn: c.sn, postWhenOpen: true}
 	it.eps.Add(e)
 	it.byPeer[id] = e
 	delete(it.unexpected, id)
@@ -107,7 +107,7 @@ func (it *Iface) Accept(c *Conn) (*EP, error) {
 }
 
 // address checks the addresses of p, or chooses a key if there is none.
-func (e *EP) address(p *uct.EPParams) error {
+func (e *EP) setAddress(p *uct.EPParams) error {
 	it := e.it
 	if it.closed {
 		return uct.ErrClosed
@@ -129,7 +129,7 @@ func (e *EP) address(p *uct.EPParams) error {
 	}
 	e.peer = netip.AddrPortFrom(d.ip, port)
 	e.sn, e.dials = it.nextSN[e.peer], p.Dial.Trusted()
-	for id := (peerID{e.peer, e.sn}); it.byPeer[id] != nil || it.parting[id] != nil; id.sn++ {
+	for id := (peerID{e.peer, e.sn}); it.byPeer[id] != nil || it.closedEPs[id] != nil; id.sn++ {
 		e.sn = id.sn + 1 // the peer chose the serial of an accepted one
 	}
 	if p.Dial == uct.DialedByPeer && it.unexpected[peerID{e.peer, e.sn}] == nil {
@@ -196,7 +196,7 @@ func (e *EP) Connect(device, ep []byte) error {
 
 // start begins to connect, or to wait for the peer, if the EP has no connection. Failures show in Progress.
 func (e *EP) start() {
-	if e.conn != nil || e.state != epReady || !e.limit.IsZero() || !e.peer.IsValid() {
+	if e.conn != nil || e.state != epReady || !e.deadline.IsZero() || !e.peer.IsValid() {
 		return
 	}
 	d := e.it.cfg.ConnTimeout
@@ -205,52 +205,52 @@ func (e *EP) start() {
 	} else {
 		d = max(d, e.within)
 	}
-	e.expectBy(time.Now().Add(d))
+	e.setDeadline(time.Now().Add(d))
 	if e.dials {
 		e.dial()
 	}
 }
 
 // expectBy sets the time by which the EP must be connected.
-func (e *EP) expectBy(t time.Time) {
-	if e.limit.IsZero() {
+func (e *EP) setDeadline(t time.Time) {
+	if e.deadline.IsZero() {
 		e.it.connecting++
 	}
-	e.limit = t
-	_ = e.it.tickWithin(deadlineTick)
+	e.deadline = t
+	_ = e.it.tickEvery(deadlineTick)
 }
 
 // connected ends the time limit.
-func (e *EP) connected() {
-	if !e.limit.IsZero() {
-		e.limit = time.Time{}
+func (e *EP) clearDeadline() {
+	if !e.deadline.IsZero() {
+		e.deadline = time.Time{}
 		e.it.connecting--
 	}
 }
 
 // take returns place for n bytes. They become part of the queue by posted, and nothing else may be taken
 // before.
-func (e *EP) take(n int) ([]byte, error) {
+func (e *EP) reserve(n int) ([]byte, error) {
 	if e.sends && e.state == epReady && !e.pending.Blocks() {
-		if b := e.conn.tx.take(n); b != nil {
+		if b := e.conn.tx.reserve(n); b != nil {
 			return b, nil
 		}
 	}
-	return e.takeSlow(n)
+	return e.reserveSlow(n)
 }
 
 //go:noinline
-func (e *EP) takeSlow(n int) ([]byte, error) {
+func (e *EP) reserveSlow(n int) ([]byte, error) {
 	switch {
 	case e.state != epReady:
 		return nil, e.err
 	case e.pending.Blocks():
 	case !e.sends:
-		if e.start(); e.earlyRoom(n) {
+		if e.start(); e.hasEarlyRoom(n) {
 			return e.early[e.earlyLen : e.earlyLen+n : e.earlyLen+n], nil
 		}
 	default:
-		if b := e.conn.room(n); b != nil {
+		if b := e.conn.makeTxRoom(n); b != nil {
 			return b, nil
 		}
 	}
@@ -258,8 +258,8 @@ func (e *EP) takeSlow(n int) ([]byte, error) {
 }
 
 // earlyRoom reports whether a message of n bytes can be taken before the EP is connected.
-func (e *EP) earlyRoom(n int) bool {
-	if e.waits {
+func (e *EP) hasEarlyRoom(n int) bool {
+	if e.postWhenOpen {
 		return false
 	}
 	if e.early == nil {
@@ -269,10 +269,10 @@ func (e *EP) earlyRoom(n int) bool {
 }
 
 // posted adds n bytes that take returned, as one message.
-func (e *EP) posted(n int) {
+func (e *EP) commit(n int) {
 	e.unflushed = true
 	if e.sends {
-		e.conn.posted(n)
+		e.conn.commit(n)
 		return
 	}
 	e.earlyLen += n
@@ -303,9 +303,9 @@ func (e *EP) hasResources() bool {
 	}
 	if !e.sends {
 		e.start()
-		return e.state == epReady && e.earlyRoom(frameLen+e.it.maxAM) // zero-copy messages are copied
+		return e.state == epReady && e.hasEarlyRoom(frameLen+e.it.maxAM) // zero-copy messages are copied
 	}
-	return e.conn.room(frameLen+maxHeader+int(e.it.cfg.TxSegSize)) != nil
+	return e.conn.makeTxRoom(frameLen+maxHeader+int(e.it.cfg.TxSegSize)) != nil
 }
 
 // PurgePending implements uct.EP.
@@ -326,14 +326,14 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	}
 	e.state, e.status, e.sends = epFailed, st, false
 	e.err = e.it.opError("ep to "+e.peer.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
-	e.connected()
+	e.clearDeadline()
 	e.takeEarly()
 	e.it.arb.Fail(&e.pending)
 	return true
 }
 
 // endFlushes completes the flushes in flight, and returns their number.
-func (e *EP) endFlushes(st ucs.Status) (n int) {
+func (e *EP) completeFlushes(st ucs.Status) (n int) {
 	for o := e.flushes.pop(); o != nil; o = e.flushes.pop() {
 		e.it.complete(o, st)
 		n++
@@ -342,7 +342,7 @@ func (e *EP) endFlushes(st ucs.Status) (n int) {
 }
 
 // tellFailed calls OnError, unless the EP was closed since setFailed.
-func (e *EP) tellFailed() {
+func (e *EP) reportFailed() {
 	e.it.freed = true
 	if e.state == epFailed {
 		e.it.onError(e, e.err)
@@ -374,7 +374,7 @@ func (e *EP) Close() error {
 		e.err = it.opError("ep", uct.ErrClosed)
 	}
 	e.state = epClosed
-	e.connected()
+	e.clearDeadline()
 	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
 	it.eps.Remove(e)
 	if e.key != 0 {
@@ -385,7 +385,7 @@ func (e *EP) Close() error {
 	e.dropStale()
 	comps := e.detach()
 	if c := e.conn; c != nil {
-		c.leave(e.takeEarly())
+		c.removeEP(e.takeEarly())
 	}
 	e.conn, e.sends, e.early = nil, false, nil
 	for _, comp := range comps {
@@ -419,7 +419,7 @@ func (e *EP) detach() (comps []*uct.Completion) {
 		cancel(o)
 		it.ops.put(o)
 	}
-	for o := it.done.first; o != nil; o = o.next {
+	for o := it.written.first; o != nil; o = o.next {
 		cancel(o)
 	}
 	return comps

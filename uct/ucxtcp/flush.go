@@ -61,7 +61,7 @@ func (e *EP) requestFlush(comp *uct.Completion) error {
 		return uct.ErrNoResource
 	}
 	if e.unflushed {
-		b := e.putRoom()
+		b := e.reservePut()
 		if b == nil {
 			return uct.ErrNoResource
 		}
@@ -70,11 +70,11 @@ func (e *EP) requestFlush(comp *uct.Completion) error {
 		binary.LittleEndian.PutUint64(b[frameLen+offPutLen:], 0)
 		binary.LittleEndian.PutUint32(b[frameLen+offPutSN:], e.puts)
 		e.puts++
-		e.posted(whole)
+		e.commit(whole)
 		e.unflushed = false
 	}
 	if comp != nil {
-		o := e.it.ops.take()
+		o := e.it.ops.get()
 		o.ep, o.comp, o.sn = e, comp, e.puts
 		e.flushes.push(o)
 	}
@@ -82,22 +82,22 @@ func (e *EP) requestFlush(comp *uct.Completion) error {
 }
 
 // putRoom returns place for an empty put, which pending requests do not hold back; nil if there is none.
-func (e *EP) putRoom() []byte {
+func (e *EP) reservePut() []byte {
 	const whole = frameLen + putLen
 	if e.sends {
-		if b := e.conn.tx.take(whole); b != nil {
+		if b := e.conn.tx.reserve(whole); b != nil {
 			return b
 		}
-		return e.conn.room(whole)
+		return e.conn.makeTxRoom(whole)
 	}
-	if e.start(); !e.earlyRoom(whole) {
+	if e.start(); !e.hasEarlyRoom(whole) {
 		return nil
 	}
 	return e.early[e.earlyLen : e.earlyLen+whole]
 }
 
 // takePut handles a put of the peer: only an empty one, which is a flush, is accepted.
-func (c *Conn) takePut(b []byte) error {
+func (c *Conn) handlePut(b []byte) error {
 	if binary.LittleEndian.Uint64(b[offPutLen:]) != 0 {
 		return errPut
 	}
@@ -108,14 +108,14 @@ func (c *Conn) takePut(b []byte) error {
 }
 
 // takePutAck completes the flushes that the peer has acknowledged.
-func (c *Conn) takePutAck(b []byte) error {
+func (c *Conn) handlePutAck(b []byte) error {
 	e := c.ep
 	if e == nil {
 		return nil
 	}
 	acked := binary.LittleEndian.Uint32(b) + 1
 	if n := acked - e.putsAcked; n == 0 || n > e.puts-e.putsAcked {
-		return errUnasked
+		return errInvalidEvent
 	}
 	e.putsAcked = acked
 	for o := e.flushes.first; o != nil && int32(acked-o.sn) >= 0; o = e.flushes.first {
@@ -132,7 +132,7 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 		if e.state != epReady || !e.busy() {
 			continue
 		}
-		if e.unflushed && e.putRoom() == nil {
+		if e.unflushed && e.reservePut() == nil {
 			return false, uct.ErrNoResource
 		}
 		busy++

@@ -78,7 +78,7 @@ const (
 
 // longestFrame is the body of the longest active message that peers of the default configuration accept
 // (RX_SEG_SIZE), in bytes.
-const longestFrame = 64 << 10
+const defaultMaxFrame = 64 << 10
 
 func putFrame(b []byte, id uint8, n int) {
 	_ = b[frameLen-1]
@@ -88,9 +88,9 @@ func putFrame(b []byte, id uint8, n int) {
 
 // parseFrame decodes the header at the start of b, which has at least frameLen bytes. ok is false if no frame
 // may have such a header; longest is the length of the longest active message.
-func parseFrame(b []byte, longest int) (id uint8, n int, ok bool) {
+func parseFrame(b []byte, maxAM int) (id uint8, n int, ok bool) {
 	id, size := b[offID], binary.LittleEndian.Uint32(b[offLen:])
-	if size > uint32(longest) && size > requestLen6 {
+	if size > uint32(maxAM) && size > requestLen6 {
 		return id, 0, false
 	}
 	n = int(size)
@@ -104,7 +104,7 @@ func parseFrame(b []byte, longest int) (id uint8, n int, ok bool) {
 	case idKeepAlive:
 		return id, n, n == 0
 	}
-	return id, n, id < idCM && n <= longest
+	return id, n, id < idCM && n <= maxAM
 }
 
 // request is a decoded connection request.

@@ -43,7 +43,7 @@ func recode(t *testing.T, what string, b []byte) []byte {
 	if what == "magic" {
 		return binary.LittleEndian.AppendUint64(nil, magic)
 	}
-	id, n, ok := parseFrame(b, longestFrame)
+	id, n, ok := parseFrame(b, defaultMaxFrame)
 	require.True(t, ok)
 	require.Len(t, b, frameLen+n)
 	body := b[frameLen:]
@@ -74,8 +74,8 @@ func TestParseFrame(t *testing.T) {
 		ok   bool
 	}{
 		{"empty message", 0, 0, true},
-		{"longest message", 31, longestFrame, true},
-		{"message too long", 2, longestFrame + 1, false},
+		{"longest message", 31, defaultMaxFrame, true},
+		{"message too long", 2, defaultMaxFrame + 1, false},
 		{"longest length", 2, math.MaxUint32, false},
 		{"event", idCM, eventLen, true},
 		{"request", idCM, requestLen4, true},
@@ -95,7 +95,7 @@ func TestParseFrame(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := []byte{tc.id, 0, 0, 0, 0}
 			binary.LittleEndian.PutUint32(b[offLen:], tc.n)
-			id, n, ok := parseFrame(b, longestFrame)
+			id, n, ok := parseFrame(b, defaultMaxFrame)
 			assert.Equal(t, tc.ok, ok)
 			assert.Equal(t, tc.id, id)
 			if ok {
@@ -141,7 +141,7 @@ func FuzzConn(f *testing.F) {
 		delivered := false
 		_ = it.SetAMHandler(msgID, uct.AMHandlerFunc(func(b []byte, _ uct.Desc) bool {
 			delivered = true
-			if !c.passed || it.Source() != c || len(b) > it.maxAM {
+			if !c.handshaken || it.Source() != c || len(b) > it.maxAM {
 				t.Errorf("message of %d bytes on a connection in state %d", len(b), c.state)
 			}
 			return false

@@ -26,37 +26,37 @@ func hi(t testing.TB, ep *EP) {
 var hiFrame = message("hi      ")
 
 // TestDial: the bytes of a connection that this side makes, in the order of UCX's.
-func TestDial(t *testing.T) {
+func TestDial_SendsBytesOfUCX(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialOnUse)
 	hi(t, ep)
 	s := p.accept()
 	want := first(e.it.listen.Port(), false, 0)
-	assert.Equal(t, want, s.hear(len(want)))
-	s.say(event(eventAck))
-	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	assert.Equal(t, want, s.read(len(want)))
+	s.send(event(eventAck))
+	assert.Equal(t, hiFrame, s.read(len(hiFrame)))
 	done := 0
 	c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { done++ }}
 	pending, err := ep.Flush(c)
 	require.NoError(t, err)
 	require.True(t, pending)
-	assert.Equal(t, putFrameOf(0, 0), s.hear(frameLen+putLen))
+	assert.Equal(t, putFrameOf(0, 0), s.read(frameLen+putLen))
 	assert.Zero(t, done)
-	s.say(putAckFrame(0))
+	s.send(putAckFrame(0))
 	until(t, "flush", func() bool { return done == 1 }, e)
 	pending, err = ep.Flush(nil)
 	assert.False(t, pending, "nothing was sent since")
 	require.NoError(t, err)
 
 	require.NoError(t, ep.KeepAlive())
-	assert.Equal(t, frame(idKeepAlive), s.hear(frameLen))
+	assert.Equal(t, frame(idKeepAlive), s.read(frameLen))
 	require.NoError(t, ep.Close())
-	assert.Equal(t, event(eventFin), s.ended())
+	assert.Equal(t, event(eventFin), s.readAll())
 }
 
 // TestDial_LongMessages: an EP that has no room for a long message before it is connected queues a request.
-func TestDial_LongMessages(t *testing.T) {
+func TestDial_LargeMessagesBecomePending(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialOnUse)
@@ -70,21 +70,21 @@ func TestDial_LongMessages(t *testing.T) {
 	r := &uct.PendingReq{Func: func(*uct.PendingReq) error { return post() }}
 	require.NoError(t, ep.AddPending(r), "not ErrBusy")
 	s := p.accept()
-	s.hear(len(first(0, false, 0)))
-	s.say(event(eventAck))
-	s.hear((sent+1)*(frameLen+len(iov[0].Buf)) + frameLen + wordLen)
+	s.read(len(first(0, false, 0)))
+	s.send(event(eventAck))
+	s.read((sent+1)*(frameLen+len(iov[0].Buf)) + frameLen + wordLen)
 	assert.Nil(t, r.Next)
 	require.NoError(t, ep.Close())
 }
 
 // TestDial_Serials: the EPs to one peer number their connections.
-func TestDial_Serials(t *testing.T) {
+func TestDial_NumbersConnections(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	for i := range uint64(3) {
 		ep := e.to(p.port, uct.DialNow)
 		want := first(e.it.listen.Port(), false, i)
-		assert.Equal(t, want, p.accept().hear(len(want)))
+		assert.Equal(t, want, p.accept().read(len(want)))
 		require.NoError(t, ep.Close())
 	}
 }
@@ -96,20 +96,20 @@ func TestDial_PeerJoins(t *testing.T) {
 		p := newRawPeer(t, e)
 		ep := e.to(p.port, uct.DialNow)
 		s := p.accept()
-		s.hear(len(first(0, false, 0)))
+		s.read(len(first(0, false, 0)))
 		if joins {
-			s.say(event(eventAckRequest))
+			s.send(event(eventAckRequest))
 		} else {
-			s.say(event(eventAck))
-			s.say(requestFrame(p.port, false, 0))
-			assert.Equal(t, event(eventAck), s.hear(frameLen+eventLen))
+			s.send(event(eventAck))
+			s.send(requestFrame(p.port, false, 0))
+			assert.Equal(t, event(eventAck), s.read(frameLen+eventLen))
 		}
-		s.say(message("hello"))
+		s.send(message("hello"))
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
-		s.say(event(eventFin))
-		until(t, "FIN", func() bool { return ep.conn.left }, e)
+		s.send(event(eventFin))
+		until(t, "FIN", func() bool { return ep.conn.gotFin }, e)
 		hi(t, ep) // the peer still receives
-		assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+		assert.Equal(t, hiFrame, s.read(len(hiFrame)))
 		require.NoError(t, s.c.Close())
 		until(t, "error", func() bool { return len(e.errs) > 0 }, e)
 		assert.ErrorIs(t, e.errs[0], uct.ErrPeerClosed)
@@ -119,50 +119,50 @@ func TestDial_PeerJoins(t *testing.T) {
 
 // TestAccept_ThenEP: a peer that no EP names is answered, its messages are delivered, and an EP that is made
 // later uses the same connection.
-func TestAccept_ThenEP(t *testing.T) {
+func TestAccept_EPUsesConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 0))
-	assert.Equal(t, event(eventAck), s.hear(frameLen+eventLen))
-	s.say(message("hello"))
+	assert.Equal(t, event(eventAck), s.read(frameLen+eventLen))
+	s.send(message("hello"))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 	require.Len(t, e.it.unnamed.all, 1)
 	ep := e.to(p.port, uct.DialedByPeer)
-	assert.Equal(t, requestFrame(e.it.listen.Port(), false, 0), s.hear(len(requestFrame(0, false, 0))))
+	assert.Equal(t, requestFrame(e.it.listen.Port(), false, 0), s.read(len(requestFrame(0, false, 0))))
 	assert.Empty(t, e.it.unnamed.all)
 	assert.Equal(t, uct.ErrNoResource, errOf(ep.AMBcopy(msgID, nil)), "not before the answer")
-	s.say(event(eventAck))
+	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	hi(t, ep)
-	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
-	s.say(message("again"))
+	assert.Equal(t, hiFrame, s.read(len(hiFrame)))
+	s.send(message("again"))
 	until(t, "message", func() bool { return len(e.got) == 2 }, e)
 	require.NoError(t, ep.Close())
-	assert.Equal(t, event(eventFin), s.hear(frameLen+eventLen))
-	s.say(message("after FIN"))
+	assert.Equal(t, event(eventFin), s.read(frameLen+eventLen))
+	s.send(message("after FIN"))
 	until(t, "message", func() bool { return len(e.got) == 3 }, e)
-	s.say(event(eventFin))
-	s.ended()
+	s.send(event(eventFin))
+	s.readAll()
 	until(t, "leave", func() bool { return len(e.left) == 1 }, e)
 	assert.ErrorIs(t, e.left[0], uct.ErrPeerClosed)
 }
 
 // TestAdopt_Redials: an EP whose peer closes the connection that the EP has adopted, before it acknowledges the request, connects
 // itself, once.
-func TestAdopt_Redials(t *testing.T) {
+func TestAdopt_DialsAgain(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 0))
-	s.hear(frameLen + eventLen)
+	s.read(frameLen + eventLen)
 	ep := e.to(p.port, uct.DialOnUse)
 	hi(t, ep)
-	s.hear(len(requestFrame(0, false, 0)))
+	s.read(len(requestFrame(0, false, 0)))
 	require.NoError(t, s.c.Close())
 	again := p.accept()
-	assert.Equal(t, first(e.it.listen.Port(), false, 0), again.hear(len(first(0, false, 0))))
+	assert.Equal(t, first(e.it.listen.Port(), false, 0), again.read(len(first(0, false, 0))))
 	assert.Len(t, e.left, 1)
-	again.say(event(eventAck))
-	assert.Equal(t, hiFrame, again.hear(len(hiFrame)), "what was posted before")
+	again.send(event(eventAck))
+	assert.Equal(t, hiFrame, again.read(len(hiFrame)), "what was posted before")
 	assert.Empty(t, e.errs)
 	require.NoError(t, again.c.Close())
 	until(t, "error", func() bool { return len(e.errs) == 1 }, e)
@@ -170,7 +170,7 @@ func TestAdopt_Redials(t *testing.T) {
 }
 
 // TestAdopt_OwnEnd: an EP does not connect again when this side has ended the connection that the EP has adopted.
-func TestAdopt_OwnEnd(t *testing.T) {
+func TestAdopt_DoesNotDialAfterOwnClose(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cfg  Config
@@ -184,14 +184,14 @@ func TestAdopt_OwnEnd(t *testing.T) {
 		e := newEnd(t, tc.cfg)
 		p := newRawPeer(t, e)
 		s := p.dial(first(p.port, false, 0))
-		s.hear(frameLen + eventLen)
+		s.read(frameLen + eventLen)
 		ep := e.to(p.port, uct.DialOnUse)
 		hi(t, ep)
 		tc.end(ep.conn)
 		until(t, tc.name, func() bool { return len(e.errs) == 1 }, e)
 		assert.ErrorIs(t, e.errs[0], tc.want, tc.name)
 		assert.Nil(t, ep.conn, tc.name)
-		s.ended()
+		s.readAll()
 		assert.Zero(t, e.it.conns.Len(), tc.name)
 		require.NoError(t, ep.Close())
 	}
@@ -204,59 +204,59 @@ func TestClose_PeerJoins(t *testing.T) {
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialNow)
 	s := p.accept()
-	s.hear(len(first(0, false, 0)))
-	s.say(event(eventAck))
+	s.read(len(first(0, false, 0)))
+	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	c := ep.conn
 	require.NoError(t, ep.Close())
 	require.True(t, c.closing)
-	s.say(requestFrame(p.port, false, 0))
+	s.send(requestFrame(p.port, false, 0))
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // Progress would shut it down
 		c.receive()
 		return c.peerSends
 	})
 	want := append(event(eventAck), event(eventFin)...)
-	assert.Equal(t, want, s.hear(len(want)))
-	s.say(message("hello"))
+	assert.Equal(t, want, s.read(len(want)))
+	s.send(message("hello"))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
-	s.say(event(eventFin))
-	s.ended()
+	s.send(event(eventFin))
+	s.readAll()
 }
 
 func errOf(_ int, err error) error { return err }
 
 // TestAccept_ForEP: an EP that has not connected joins the connection of its peer.
-func TestAccept_ForEP(t *testing.T) {
+func TestAccept_EPJoins(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialByPeer)
 	s := p.dial(first(p.port, false, 0))
-	assert.Equal(t, event(eventAckRequest), s.hear(frameLen+eventLen))
+	assert.Equal(t, event(eventAckRequest), s.read(frameLen+eventLen))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	hi(t, ep)
-	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	assert.Equal(t, hiFrame, s.read(len(hiFrame)))
 	require.NoError(t, ep.Close())
 }
 
 // TestDialedByPeer: the address of a peer that has not connected is only its own claim.
-func TestDialedByPeer(t *testing.T) {
+func TestNewEP_DialedByPeerNeedsConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	_, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: []byte{1, 1}, Dial: uct.DialedByPeer})
 	assert.ErrorIs(t, err, uct.ErrUnreachable)
 }
 
 // TestSimultaneous: of attempts that cross, that of the side with the lower address goes on.
-func TestSimultaneous(t *testing.T) {
+func TestDial_SimultaneousKeepsLowerAddress(t *testing.T) {
 	t.Run("greater", func(t *testing.T) {
 		e, p := orderedPair(t, true)
 		ep := e.to(p.port, uct.DialOnUse)
 		hi(t, ep)
 		own := p.accept()
 		s := p.dial(first(p.port, false, 0))
-		assert.Equal(t, event(eventAckRequest), s.hear(frameLen+eventLen))
-		assert.Equal(t, hiFrame, s.hear(len(hiFrame)), "what was posted before moves")
-		assert.Equal(t, first(e.it.listen.Port(), false, 0), own.ended())
-		s.say(message("hello"))
+		assert.Equal(t, event(eventAckRequest), s.read(frameLen+eventLen))
+		assert.Equal(t, hiFrame, s.read(len(hiFrame)), "what was posted before moves")
+		assert.Equal(t, first(e.it.listen.Port(), false, 0), own.readAll())
+		s.send(message("hello"))
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
 		require.NoError(t, ep.Close())
 	})
@@ -265,14 +265,14 @@ func TestSimultaneous(t *testing.T) {
 		ep := e.to(p.port, uct.DialOnUse)
 		hi(t, ep)
 		own := p.accept()
-		own.hear(len(first(0, false, 0)))
+		own.read(len(first(0, false, 0)))
 		s := p.dial(first(p.port, false, 0))
 		until(t, "stale", func() bool { return ep.stale != nil }, e)
 		assert.Empty(t, e.it.unnamed.all)
-		own.say(event(eventAckRequest))
-		own.say(message("hello"))
-		assert.Equal(t, hiFrame, own.hear(len(hiFrame)))
-		assert.Empty(t, s.ended(), "no answer to the attempt that gives way")
+		own.send(event(eventAckRequest))
+		own.send(message("hello"))
+		assert.Equal(t, hiFrame, own.read(len(hiFrame)))
+		assert.Empty(t, s.readAll(), "no answer to the attempt that gives way")
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
 		assert.Equal(t, 1, e.it.conns.Len())
 		require.NoError(t, ep.Close())
@@ -280,7 +280,7 @@ func TestSimultaneous(t *testing.T) {
 }
 
 // TestSelf: an EP to its own iface.
-func TestSelf(t *testing.T) {
+func TestDial_ToItself(t *testing.T) {
 	e := newEnd(t, Config{})
 	ep := e.to(e.it.listen.Port(), uct.DialOnUse)
 	hi(t, ep)
@@ -297,15 +297,15 @@ func TestEndpointConnection(t *testing.T) {
 		require.NoError(t, err)
 		ep := made.(*EP)
 		s := p.dial(first(p.port, true, ep.key))
-		s.say(message("early"))
+		s.send(message("early"))
 		until(t, "attached", func() bool { return ep.conn != nil }, e)
 		assert.Empty(t, e.got, "nothing is read before Connect")
 		require.NoError(t, ep.Connect(e.it.DeviceAddr(nil), epAddrOf(p.port, 77)))
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
 		hi(t, ep)
-		assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+		assert.Equal(t, hiFrame, s.read(len(hiFrame)))
 		require.NoError(t, ep.Close())
-		assert.Empty(t, s.ended(), "no FIN")
+		assert.Empty(t, s.readAll(), "no FIN")
 	})
 	t.Run("dials", func(t *testing.T) {
 		e, p := orderedPair(t, false)
@@ -316,8 +316,8 @@ func TestEndpointConnection(t *testing.T) {
 		hi(t, ep)
 		s := p.accept()
 		want := append(first(e.it.listen.Port(), true, 77), hiFrame...)
-		assert.Equal(t, want, s.hear(len(want)))
-		s.say(message("hello"))
+		assert.Equal(t, want, s.read(len(want)))
+		s.send(message("hello"))
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
 		require.NoError(t, s.c.Close())
 		until(t, "error", func() bool { return len(e.errs) == 1 }, e)
@@ -330,8 +330,8 @@ func TestEndpointConnection(t *testing.T) {
 		require.NoError(t, err)
 		ep := made.(*EP)
 		require.NoError(t, ep.Connect(e.it.DeviceAddr(nil), epAddrOf(p.port, 77)))
-		p.dial(first(p.port, true, ep.key+1)).ended()
-		p.dial(first(p.port+1, true, ep.key)).ended()
+		p.dial(first(p.port, true, ep.key+1)).readAll()
+		p.dial(first(p.port+1, true, ep.key)).readAll()
 		assert.Nil(t, ep.conn)
 		assert.Equal(t, uint64(2), e.it.limits.refused.Load())
 		require.NoError(t, ep.Close())
@@ -349,8 +349,8 @@ func TestClose_DeliversAfterFin(t *testing.T) {
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialNow)
 	s := p.accept()
-	s.hear(len(first(0, false, 0)))
-	s.say(event(eventAckRequest))
+	s.read(len(first(0, false, 0)))
+	s.send(event(eventAckRequest))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	iov := []uct.IOV{{Buf: make([]byte, e.it.attr.AM.MaxZcopy)}}
 	sent := 0
@@ -360,19 +360,19 @@ func TestClose_DeliversAfterFin(t *testing.T) {
 	}
 	c := ep.conn
 	require.NoError(t, ep.Close())
-	s.say(event(eventFin))
-	until(t, "FIN", func() bool { return c.left }, e)
-	all := s.ended()
+	s.send(event(eventFin))
+	until(t, "FIN", func() bool { return c.gotFin }, e)
+	all := s.readAll()
 	assert.Len(t, all, sent*(frameLen+len(iov[0].Buf))+frameLen+eventLen)
 }
 
 // TestClose_CallbackDrops: a callback of Close may break other connections.
-func TestClose_CallbackDrops(t *testing.T) {
+func TestClose_CallbackMayDrop(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	var all []*Conn
 	for i := range uint64(3) {
-		p.dial(first(p.port, false, i)).hear(frameLen + eventLen)
+		p.dial(first(p.port, false, i)).read(frameLen + eventLen)
 		all = append(all, e.it.unnamed.all[i].c)
 	}
 	left := 0
@@ -387,7 +387,7 @@ func TestClose_CallbackDrops(t *testing.T) {
 }
 
 // TestUnreachable: nobody listens.
-func TestUnreachable(t *testing.T) {
+func TestDial_RefusedIsUnreachable(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	require.NoError(t, p.l.Close())
@@ -400,7 +400,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 // TestCut_Accept: a peer goes away after each byte of its first ones.
-func TestCut_Accept(t *testing.T) {
+func TestAccept_PeerClosesAfterAnyByte(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	head := first(p.port, false, 0)
@@ -410,11 +410,11 @@ func TestCut_Accept(t *testing.T) {
 		s := p.dial(all[:n])
 		if n < len(head) {
 			require.NoError(t, s.c.CloseWrite())
-			assert.Empty(t, s.ended(), "%d bytes", n)
+			assert.Empty(t, s.readAll(), "%d bytes", n)
 			assert.Empty(t, e.left, "%d bytes", n)
 		} else {
 			if n < len(all) { // else it ends before the answer
-				s.hear(frameLen + eventLen)
+				s.read(frameLen + eventLen)
 			}
 			require.NoError(t, s.c.CloseWrite())
 			until(t, "leave", func() bool { return len(e.left) == 1 }, e)
@@ -432,7 +432,7 @@ func TestCut_Accept(t *testing.T) {
 
 // TestCut_Dial: the peer goes away after each byte of its answer; the EP fails once, with the reason, and what
 // is in flight completes.
-func TestCut_Dial(t *testing.T) {
+func TestDial_PeerClosesAfterAnyByte(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	all := append(append(event(eventAckRequest), message("hello")...), event(eventFin)...)
@@ -445,7 +445,7 @@ func TestCut_Dial(t *testing.T) {
 		_, err := ep.Flush(c)
 		require.NoError(t, err)
 		s := p.accept()
-		s.say(all[:n])
+		s.send(all[:n])
 		require.NoError(t, s.c.CloseWrite())
 		until(t, "error", func() bool { return len(e.errs) == 1 && len(ends) == 1 }, e)
 		want := ucs.ErrConnReset
@@ -455,7 +455,7 @@ func TestCut_Dial(t *testing.T) {
 		assert.ErrorIs(t, e.errs[0], want, "%d bytes", n)
 		assert.ErrorIs(t, ends[0].Err(), want, "%d bytes", n)
 		require.NoError(t, ep.Close())
-		s.ended()
+		s.readAll()
 		assert.Zero(t, e.it.conns.Len(), "%d bytes", n)
 	}
 	assert.Len(t, e.got, len(event(eventFin))+1)
@@ -531,7 +531,7 @@ func TestDistance(t *testing.T) {
 }
 
 // TestDevice_Address: the first address of the family, else the first one; of a loopback device, a loopback address.
-func TestDevice_Address(t *testing.T) {
+func TestDevice_ChoosesAddress(t *testing.T) {
 	for _, tc := range []struct {
 		loopback           bool
 		all                string
@@ -576,7 +576,7 @@ func TestSocketBuffers(t *testing.T) {
 }
 
 // TestOpen_Params: what cannot be opened, with the reason.
-func TestOpen_Params(t *testing.T) {
+func TestOpen_RejectsInvalidParams(t *testing.T) {
 	md, err := openMD()
 	require.NoError(t, err)
 	for _, tc := range []struct {
@@ -606,21 +606,21 @@ func TestOpen_Params(t *testing.T) {
 }
 
 // TestAccept_Serial: an EP that is made for a connection sends on that one, whatever its serial is.
-func TestAccept_Serial(t *testing.T) {
+func TestAccept_UsesConnectionWithAnySerial(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 1))
-	s.hear(frameLen + eventLen)
+	s.read(frameLen + eventLen)
 	c := e.it.unexpected[peerID{addr: e.it.unnamed.all[0].c.peer, sn: 1}]
 	require.NotNil(t, c)
 	ep, err := e.it.Accept(c)
 	require.NoError(t, err)
 	assert.Same(t, ep, c.EP())
-	s.hear(len(requestFrame(0, false, 1)))
-	s.say(event(eventAck))
+	s.read(len(requestFrame(0, false, 1)))
+	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	hi(t, ep)
-	assert.Equal(t, hiFrame, s.hear(len(hiFrame)))
+	assert.Equal(t, hiFrame, s.read(len(hiFrame)))
 	_, err = e.it.Accept(c)
 	assert.ErrorIs(t, err, ucs.ErrInvalidState)
 
@@ -635,52 +635,52 @@ func TestAccept_Serial(t *testing.T) {
 }
 
 // TestAccept_Forgets: a serial that the peer chose is taken as long as the connection is there, and nothing is stored then.
-func TestAccept_Forgets(t *testing.T) {
+func TestAccept_FreesSerial(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 0))
-	s.hear(frameLen + eventLen)
+	s.read(frameLen + eventLen)
 	ep, err := e.it.Accept(e.it.unnamed.all[0].c)
 	require.NoError(t, err)
-	s.hear(len(requestFrame(0, false, 0)))
-	s.say(event(eventAck))
+	s.read(len(requestFrame(0, false, 0)))
+	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	require.NoError(t, ep.Close())
 	assert.Empty(t, e.it.nextSN)
-	assert.Len(t, e.it.parting, 1)
+	assert.Len(t, e.it.closedEPs, 1)
 	other := e.to(p.port, uct.DialNow)
 	assert.Equal(t, uint64(1), other.sn, "the peer may use its endpoint")
 	require.NoError(t, other.Close())
 	require.NoError(t, s.c.Close())
 	until(t, "ended", func() bool { return e.it.conns.Len() == 0 }, e)
-	assert.Empty(t, e.it.parting)
+	assert.Empty(t, e.it.closedEPs)
 }
 
 // TestClose_BeforeConnected: what an EP has taken before it was connected goes out before it says that it sends no more.
-func TestClose_BeforeConnected(t *testing.T) {
+func TestClose_DeliversBeforeConnected(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialOnUse)
 	hi(t, ep)
 	require.NoError(t, ep.Close())
 	s := p.accept()
-	s.hear(len(first(0, false, 0)))
-	s.say(event(eventAck))
+	s.read(len(first(0, false, 0)))
+	s.send(event(eventAck))
 	want := append(append([]byte{}, hiFrame...), event(eventFin)...)
-	assert.Equal(t, want, s.hear(len(want)))
+	assert.Equal(t, want, s.read(len(want)))
 }
 
 // TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
-func TestRoom_WatchEnds(t *testing.T) {
+func TestUnblock_StopsWatchingForRoom(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ep := e.to(p.port, uct.DialNow)
 	s := p.accept()
-	s.hear(len(first(0, false, 0)))
-	s.say(event(eventAck))
+	s.read(len(first(0, false, 0)))
+	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
-	ep.conn.tx.watched = true // of a full socket, to which a retry has written
+	ep.conn.tx.watchesOut = true // of a full socket, to which a retry has written
 	ep.conn.setEvents()
-	until(t, "quiet", func() bool { return !ep.conn.tx.watched && e.it.Arm(0) == nil }, e)
+	until(t, "quiet", func() bool { return !ep.conn.tx.watchesOut && e.it.Arm(0) == nil }, e)
 	require.NoError(t, ep.Close())
 }

@@ -24,12 +24,12 @@ func lengthOf(id uint8, n uint32) []byte {
 func concat(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 // TestHostile_Frames: a peer that breaks the rules loses its connection; those of others work on.
-func TestHostile_Frames(t *testing.T) {
+func TestHostile_InvalidFramesFailConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	ok := newRawPeer(t, e)
 	good := ok.dial(first(ok.port, false, 0))
-	good.hear(frameLen + eventLen)
+	good.read(frameLen + eventLen)
 	head := first(p.port, false, 0)
 	badMagic := concat(head)
 	badMagic[7] ^= 1
@@ -41,7 +41,7 @@ func TestHostile_Frames(t *testing.T) {
 	copy(noPort[magicLen+frameLen+offSockaddr+offPort:], []byte{0, 0})
 	for _, tc := range []struct {
 		name    string
-		say     []byte
+		send    []byte
 		refused bool // in the handshake
 	}{
 		{"magic", badMagic, true},
@@ -57,7 +57,7 @@ func TestHostile_Frames(t *testing.T) {
 		{"last id", concat(head, lengthOf(255, 0)), false},
 		{"longest length", concat(head, lengthOf(2, 0xffffffff)), false},
 		{"longest length of an event", concat(head, lengthOf(idCM, 0xffffffff)), false},
-		{"message too long", concat(head, lengthOf(2, longestFrame+1)), false},
+		{"message too long", concat(head, lengthOf(2, defaultMaxFrame+1)), false},
 		{"second request", concat(head, requestFrame(p.port, false, 0)), false},
 		{"request of an endpoint", concat(head, requestFrame(p.port, true, 1)), false},
 		{"ack of nothing", concat(head, event(eventAck)), false},
@@ -67,7 +67,7 @@ func TestHostile_Frames(t *testing.T) {
 		{"put of 2^64-1 bytes", concat(head, putFrameOf(1<<64-1, 0)), false},
 	} {
 		refused, malformed := e.it.limits.refused.Load(), e.it.limits.malformed.Load()
-		p.dial(tc.say).ended()
+		p.dial(tc.send).readAll()
 		until(t, "cleaned", func() bool { return e.it.conns.Len() == 1 }, e)
 		if tc.refused {
 			refused++
@@ -78,18 +78,18 @@ func TestHostile_Frames(t *testing.T) {
 		assert.Equal(t, malformed, e.it.limits.malformed.Load(), tc.name)
 		assert.Empty(t, e.got, tc.name)
 	}
-	good.say(message("still here"))
+	good.send(message("still here"))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 	assert.Empty(t, e.errs)
 }
 
 // TestHostile_EP: what a peer must not say to an EP that has connected to it.
-func TestHostile_EP(t *testing.T) {
+func TestHostile_InvalidFramesFailEP(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	for _, tc := range []struct {
 		name string
-		say  []byte
+		send []byte
 	}{
 		{"message without a request", message("x")},
 		{"message after an ack", concat(event(eventAck), message("x"))},
@@ -106,7 +106,7 @@ func TestHostile_EP(t *testing.T) {
 		e.errs = nil
 		ep := e.to(p.port, uct.DialNow)
 		s := p.accept()
-		s.say(tc.say)
+		s.send(tc.send)
 		until(t, tc.name, func() bool { return len(e.errs) == 1 }, e)
 		assert.ErrorIs(t, e.errs[0], ucs.ErrConnReset, tc.name)
 		require.NoError(t, ep.Close())
@@ -115,18 +115,18 @@ func TestHostile_EP(t *testing.T) {
 }
 
 // TestHostile_Ids: messages of ids that no handler has are dropped and counted, and an empty message is one.
-func TestHostile_Ids(t *testing.T) {
+func TestHostile_UnknownIdsAreDropped(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(concat(first(p.port, false, 0), frame(29, 1), frame(30), frame(31, 1, 2), frame(msgID)))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 	assert.Equal(t, []string{""}, e.got)
-	s.say(putFrameOf(0, 41))
-	assert.Equal(t, concat(event(eventAck), putAckFrame(41)), s.hear(2*frameLen+eventLen+putAckLen))
+	s.send(putFrameOf(0, 41))
+	assert.Equal(t, concat(event(eventAck), putAckFrame(41)), s.read(2*frameLen+eventLen+putAckLen))
 }
 
 // TestHostile_FloodOfPuts: a peer that flushes without end and reads nothing costs a buffer.
-func TestHostile_FloodOfPuts(t *testing.T) {
+func TestHostile_FloodOfPutsIsBounded(t *testing.T) {
 	e := newEnd(t, Config{SndBuf: 4 << 10})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 0))
@@ -156,28 +156,28 @@ func TestHostile_FloodOfPuts(t *testing.T) {
 }
 
 // TestHostile_HalfFrame: a peer that no EP names and that stops in the middle of a frame is dropped.
-func TestHostile_HalfFrame(t *testing.T) {
+func TestHostile_HalfFrameExpires(t *testing.T) {
 	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
 	p := newRawPeer(t, e)
 	idle := p.dial(first(p.port, false, 1))
-	idle.hear(frameLen + eventLen)
-	p.dial(concat(first(p.port, false, 0), message("half")[:7])).ended()
+	idle.read(frameLen + eventLen)
+	p.dial(concat(first(p.port, false, 0), message("half")[:7])).readAll()
 	assert.Equal(t, uint64(1), e.it.limits.stalled.Load())
-	p.dial(first(p.port, false, 0)[:9]).ended()
+	p.dial(first(p.port, false, 0)[:9]).readAll()
 	assert.Equal(t, uint64(1), e.it.limits.refused.Load())
-	idle.say(message("idle is no fault"))
+	idle.send(message("idle is no fault"))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 }
 
 // TestHostile_FloodOfConnections: the oldest half-open one makes room; peers that an EP names stay.
-func TestHostile_FloodOfConnections(t *testing.T) {
+func TestHostile_FloodEvictsUnnamed(t *testing.T) {
 	e := newEnd(t, Config{MaxUnnamed: 4})
 	named, p := newRawPeer(t, e), newRawPeer(t, e)
 	ep := e.to(named.port, uct.DialByPeer)
 	kept := named.dial(first(named.port, false, 0))
-	kept.hear(frameLen + eventLen)
+	kept.read(frameLen + eventLen)
 	answered := p.dial(first(p.port, false, 0))
-	answered.hear(frameLen + eventLen)
+	answered.read(frameLen + eventLen)
 	var half []*stream
 	for i := range 8 {
 		half = append(half, p.dial(nil))
@@ -185,24 +185,24 @@ func TestHostile_FloodOfConnections(t *testing.T) {
 	}
 	until(t, "accepted", func() bool { return len(e.it.unnamed.all) == 4 && e.it.limits.evicted.Load() == 5 }, e)
 	for _, s := range half[:5] {
-		s.ended()
+		s.readAll()
 	}
-	answered.say(message("first"))
-	kept.say(message("second"))
+	answered.send(message("first"))
+	kept.send(message("second"))
 	until(t, "messages", func() bool { return len(e.got) == 2 }, e)
 	for i := range uint64(4) { // answered ones evict the half-open ones, then the oldest
-		p.dial(first(p.port, false, i+1)).hear(frameLen + eventLen)
+		p.dial(first(p.port, false, i+1)).read(frameLen + eventLen)
 	}
-	answered.ended()
+	answered.readAll()
 	assert.Len(t, e.it.unnamed.all, 4)
 	assert.Len(t, e.left, 1)
 	hi(t, ep)
-	assert.Equal(t, hiFrame, kept.hear(len(hiFrame)))
+	assert.Equal(t, hiFrame, kept.read(len(hiFrame)))
 	require.NoError(t, ep.Close())
 }
 
 // TestHostile_LeftConnections: connections of EPs that were closed, on which peers go on to send, count as those that no EP names.
-func TestHostile_LeftConnections(t *testing.T) {
+func TestHostile_ConnectionsOfClosedEPsAreUnnamed(t *testing.T) {
 	for _, cfg := range []Config{{MaxUnnamed: 3}, {MaxPerSource: 3}} {
 		e := newEnd(t, cfg)
 		p := newRawPeer(t, e)
@@ -210,46 +210,46 @@ func TestHostile_LeftConnections(t *testing.T) {
 		for range 8 {
 			ep := e.to(p.port, uct.DialNow)
 			s := p.accept()
-			s.hear(len(first(0, false, 0)))
-			s.say(event(eventAckRequest))
+			s.read(len(first(0, false, 0)))
+			s.send(event(eventAckRequest))
 			until(t, "connected", func() bool { return ep.sends }, e)
 			require.NoError(t, ep.Close())
 			streams = append(streams, s)
 		}
 		for _, s := range streams[:5] {
-			s.ended()
+			s.readAll()
 		}
 		until(t, "cleaned", func() bool { return e.it.conns.Len() == 3 }, e)
 		assert.Equal(t, uint64(5), e.it.limits.evicted.Load())
 		assert.Len(t, e.it.unnamed.all, 3)
 		e.got = nil
 		for _, s := range streams[5:] {
-			s.say(message("still here"))
+			s.send(message("still here"))
 		}
 		until(t, "messages", func() bool { return len(e.got) == 3 }, e)
 	}
 }
 
 // TestHostile_MaxConns: connections of peers that EPs name are not evicted.
-func TestHostile_MaxConns(t *testing.T) {
+func TestHostile_MaxConnsEvictsNoNamed(t *testing.T) {
 	e := newEnd(t, Config{MaxConns: 2})
 	a, b, p := newRawPeer(t, e), newRawPeer(t, e), newRawPeer(t, e)
 	for _, peer := range []*rawPeer{a, b} {
 		e.to(peer.port, uct.DialByPeer)
-		peer.dial(first(peer.port, false, 0)).hear(frameLen + eventLen)
+		peer.dial(first(peer.port, false, 0)).read(frameLen + eventLen)
 	}
-	p.dial(first(p.port, false, 0)).ended()
+	p.dial(first(p.port, false, 0)).readAll()
 	assert.Equal(t, 2, e.it.conns.Len())
 	assert.Empty(t, e.errs)
 }
 
 // TestHostile_Memory: long frames of peers that no EP names have a budget together.
-func TestHostile_Memory(t *testing.T) {
+func TestHostile_MemoryIsBounded(t *testing.T) {
 	e := newEnd(t, Config{RxBuf: 8 << 20})
 	p := newRawPeer(t, e)
 	for i := range uint64(5) {
-		s := p.dial(concat(first(p.port, false, i), lengthOf(msgID, longestFrame)))
-		s.hear(frameLen + eventLen)
+		s := p.dial(concat(first(p.port, false, i), lengthOf(msgID, defaultMaxFrame)))
+		s.read(frameLen + eventLen)
 		until(t, "memory", func() bool { return e.it.unnamed.memory <= unnamedMemory && e.it.conns.Len() == min(int(i)+1, 2) }, e)
 	}
 	assert.Equal(t, uint64(3), e.it.limits.evicted.Load())
@@ -257,26 +257,26 @@ func TestHostile_Memory(t *testing.T) {
 
 // TestAccept_NoDescriptors: an iface that can accept no more serves its connections, and accepts again when
 // there are descriptors.
-func TestAccept_NoDescriptors(t *testing.T) {
+func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
 	s := p.dial(first(p.port, false, 0))
-	s.say(message("one"))
+	s.send(message("one"))
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 	waiting, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(e.it.listen))
 	require.NoError(t, err)
 	testenv.WithoutDescriptors(t, func() {
 		until(t, "pause", func() bool { return e.it.listener.paused }, e)
-		s.say(message("two"))
+		s.send(message("two"))
 		until(t, "message", func() bool { return len(e.got) == 2 }, e)
 	})
 	w := p.stream(waiting)
-	w.say(first(p.port, false, 1))
-	assert.Equal(t, event(eventAck), w.hear(frameLen+eventLen))
+	w.send(first(p.port, false, 1))
+	assert.Equal(t, event(eventAck), w.read(frameLen+eventLen))
 }
 
 // TestHold: a connection that is held is not read beyond its buffer, and loses nothing.
-func TestHold(t *testing.T) {
+func TestHold_StopsPeer(t *testing.T) {
 	e := newEnd(t, Config{MaxFrame: 1 << 10, RxBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10)})
 	p := newRawPeer(t, e)
 	n, held := 0, true

@@ -34,18 +34,18 @@ type Iface struct {
 	maxAM   int // bytes of the longest active message
 
 	// Progress.
-	tick   uint    // calls of Progress
-	lookAt uint    // value of tick at which epoll is asked again
-	quiet  uint    // looks in a row that found nothing
-	hot    []*Conn // polled without asking epoll
-	dirty  []*Conn // to settle
-	queue  []*Conn // the second half of dirty's double buffer
-	held   []*Conn // resumed: with frames that were read before
-	broken []*Conn
-	failed []*EP  // failed without a connection
-	done   opList // written zero-copy sends
-	freed  bool   // resources have returned since pending requests were dispatched
-	source *Conn  // of the message that a handler has
+	tick        uint    // calls of Progress
+	pollEpollAt uint    // value of tick at which epoll is asked again
+	emptyPolls  uint    // looks in a row that found nothing
+	hot         []*Conn // polled without asking epoll
+	dirty       []*Conn // to settle
+	wasDirty    []*Conn // the second half of dirty's double buffer
+	resumed     []*Conn // resumed: with frames that were read before
+	broken      []*Conn
+	failed      []*EP  // failed without a connection
+	written     opList // written zero-copy sends
+	freed       bool   // resources have returned since pending requests were dispatched
+	source      *Conn  // of the message that a handler has
 
 	am     base.AMTable
 	arb    base.Arbiter
@@ -54,23 +54,23 @@ type Iface struct {
 	iov    [maxVector]unix.Iovec
 
 	// Connections.
-	poll       epoll.Poller
-	listener   listener
-	conns      base.List[*Conn] // with a socket
-	eps        base.List[*EP]   // not closed
-	byPeer     map[peerID]*EP   // iface connections: EPs that are not closed
-	unexpected map[peerID]*Conn // iface connections of peers that no EP names
-	parting    map[peerID]*Conn // iface connections whose EP was closed
-	nextSN     map[netip.AddrPort]uint64
-	byKey      map[uint64]*EP                  // endpoint connections, by own key
-	sources    map[netip.AddrPort][]netip.Addr // see AllowSources
-	connecting int                             // EPs with a time limit
-	unacked    []*Conn                         // that wait for acknowledgements of the peer's host
-	nextLook   time.Time                       // for these, at the earliest
-	unnamed    unnamedSet
-	allowed    int // most of these
-	limits     limits
-	refusals   refusals
+	poll          epoll.Poller
+	listener      listener
+	conns         base.List[*Conn] // with a socket
+	eps           base.List[*EP]   // not closed
+	byPeer        map[peerID]*EP   // iface connections: EPs that are not closed
+	unexpected    map[peerID]*Conn // iface connections of peers that no EP names
+	closedEPs     map[peerID]*Conn // iface connections whose EP was closed
+	nextSN        map[netip.AddrPort]uint64
+	byKey         map[uint64]*EP                  // endpoint connections, by own key
+	sources       map[netip.AddrPort][]netip.Addr // see AllowSources
+	connecting    int                             // EPs with a time limit
+	unacked       []*Conn                         // that wait for acknowledgements of the peer's host
+	nextHostCheck time.Time                       // for these, at the earliest
+	unnamed       unnamedSet
+	maxUnnamed    int // most of these
+	limits        limits
+	refusals      refusals
 
 	undo   cleanup.Stack
 	closed bool
@@ -105,12 +105,12 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		hot:        make([]*Conn, 0, maxHot),
 		byPeer:     map[peerID]*EP{},
 		unexpected: map[peerID]*Conn{},
-		parting:    map[peerID]*Conn{},
+		closedEPs:  map[peerID]*Conn{},
 		nextSN:     map[netip.AddrPort]uint64{},
 		byKey:      map[uint64]*EP{},
 		sources:    map[netip.AddrPort][]netip.Addr{},
 		unnamed:    unnamedSet{count: map[netip.Prefix]int{}},
-		allowed:    cfg.allowedUnnamed(),
+		maxUnnamed: cfg.allowedUnnamed(),
 	}
 	if it.io == nil {
 		it.io = sockio.Kernel{}

@@ -40,13 +40,13 @@ const controlRoom = 128
 
 // The errors of handshakes.
 var (
-	errNotUCX    = errors.New("it does not speak this protocol")
-	errNoRequest = errors.New("it begins with another frame than a connection request")
-	errSilent    = errors.New("it sent no connection request in time")
-	errSource    = errors.New("it listens on another IP address than it connects from (ANY_SOURCE)")
-	errNoKey     = errors.New("no endpoint here waits for that key")
-	errConnected = errors.New("the endpoint that the request is for has a connection")
-	errUnasked   = errors.New("connection event that does not fit the state of the connection")
+	errNotUCX         = errors.New("it does not speak this protocol")
+	errNoRequest      = errors.New("it begins with another frame than a connection request")
+	errRequestTimeout = errors.New("it sent no connection request in time")
+	errSource         = errors.New("it listens on another IP address than it connects from (ANY_SOURCE)")
+	errNoKey          = errors.New("no endpoint here waits for that key")
+	errConnected      = errors.New("the endpoint that the request is for has a connection")
+	errInvalidEvent   = errors.New("connection event that does not fit the state of the connection")
 )
 
 // dial begins to connect. Failures show in Progress.
@@ -69,7 +69,7 @@ func (e *EP) dial() {
 func unreachable(err error) error { return fmt.Errorf("%w: connect: %w", uct.ErrUnreachable, err) }
 
 // dialEnded sends the connection request if the socket is connected.
-func (c *Conn) dialEnded() {
+func (c *Conn) handleDial() {
 	v, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && v != 0 {
 		err = unix.Errno(v)
@@ -82,46 +82,46 @@ func (c *Conn) dialEnded() {
 	c.rx.buf = make([]byte, c.it.cfg.RxBuf)
 	binary.LittleEndian.PutUint64(c.tx.buf, magic)
 	c.tx.tail = magicLen
-	c.state, c.passed = connOpen, true
+	c.state, c.handshaken = connOpen, true
 	c.setEvents()
 	c.due |= dueRequest
 	c.flush()
 	if c.toEP {
 		c.peerSends = true
-		c.opened()
+		c.allowSend()
 	} else {
 		c.requested = true
 	}
-	c.it.warm(c)
+	c.it.makeHot(c)
 	c.markDirty()
 }
 
 // opened lets the EP send.
-func (c *Conn) opened() {
+func (c *Conn) allowSend() {
 	e := c.ep
 	c.requested, c.adopted = false, false
 	if e == nil {
-		c.send(c.early)
+		c.sendEarly(c.early)
 		c.early = nil
-		c.sayFin()
+		c.sendFin()
 		return
 	}
 	c.tx.growTo(int(c.it.cfg.TxBuf))
 	e.sends = e.state == epReady
 	e.opened = e.opened || e.sends
-	e.connected()
+	e.clearDeadline()
 	e.dropStale()
-	c.send(e.takeEarly())
+	c.sendEarly(e.takeEarly())
 	c.it.freed = true
-	c.it.lookSoon()
+	c.it.pollEpollNext()
 }
 
 // send queues messages that were posted before the connection was open, behind control frames.
-func (c *Conn) send(early []byte) {
+func (c *Conn) sendEarly(early []byte) {
 	if len(early) == 0 {
 		return
 	}
-	c.emit()
+	c.queueControl()
 	q := &c.tx
 	q.growTo(q.tail + len(early))
 	q.tail += copy(q.buf[q.tail:], early)
@@ -145,7 +145,7 @@ func (c *Conn) adopt(e *EP) {
 	c.requested, c.adopted = true, true
 	c.due |= dueRequest
 	d := c.it.cfg.ConnTimeout
-	e.expectBy(time.Now().Add(max(d, e.within)))
+	e.setDeadline(time.Now().Add(max(d, e.within)))
 	c.flush()
 	c.markDirty()
 }
@@ -160,7 +160,7 @@ func (c *Conn) request() request {
 }
 
 // takeRequest handles the request with which an accepted connection begins.
-func (c *Conn) takeRequest(b []byte) {
+func (c *Conn) handleRequest(b []byte) {
 	it := c.it
 	r, ok := parseRequest(b)
 	if !ok || binary.LittleEndian.Uint32(b[offEvent:]) != eventRequest || r.listen.Addr().Is4() != it.dev.ip.Is4() {
@@ -173,15 +173,15 @@ func (c *Conn) takeRequest(b []byte) {
 	}
 	c.peer, c.toEP = r.listen, r.toEP
 	if r.toEP {
-		c.takeEPRequest(r.conn)
+		c.handleEPRequest(r.conn)
 	} else {
 		c.sn = r.conn
-		c.takeIfaceRequest()
+		c.handleIfaceRequest()
 	}
 }
 
 // takeEPRequest gives an endpoint connection to the EP that has the key.
-func (c *Conn) takeEPRequest(key uint64) {
+func (c *Conn) handleEPRequest(key uint64) {
 	e := c.it.byKey[key]
 	switch {
 	case e == nil || e.state != epReady:
@@ -193,16 +193,16 @@ func (c *Conn) takeEPRequest(key uint64) {
 	default:
 		e.peer = c.peer
 		c.attach(e)
-		c.accepted()
+		c.completeAccept()
 		if e.remote == 0 {
 			c.Hold() // until Connect
 		}
-		c.opened()
+		c.allowSend()
 	}
 }
 
 // takeIfaceRequest finds the EP that belongs to an interface connection.
-func (c *Conn) takeIfaceRequest() {
+func (c *Conn) handleIfaceRequest() {
 	it := c.it
 	id := peerID{c.peer, c.sn}
 	e := it.byPeer[id]
@@ -215,7 +215,7 @@ func (c *Conn) takeIfaceRequest() {
 			it.unexpected[id] = c
 		}
 		c.due |= dueAck
-		c.accepted()
+		c.completeAccept()
 	case e.conn == nil:
 		c.join(e)
 	case e.sends || e.conn.peerSends || e.stale != nil:
@@ -236,14 +236,14 @@ func (c *Conn) takeIfaceRequest() {
 func (c *Conn) join(e *EP) {
 	c.due |= dueAckRequest
 	c.attach(e)
-	c.accepted()
-	c.opened()
+	c.completeAccept()
+	c.allowSend()
 }
 
 // accepted ends the handshake of an accepted connection.
-func (c *Conn) accepted() {
-	c.state, c.passed, c.peerSends = connOpen, true, true
-	c.it.warm(c)
+func (c *Conn) completeAccept() {
+	c.state, c.handshaken, c.peerSends = connOpen, true, true
+	c.it.makeHot(c)
 	c.markDirty()
 }
 
@@ -260,35 +260,35 @@ func (c *Conn) readStale() {
 }
 
 // takeEvent handles an event on an open connection.
-func (c *Conn) takeEvent(b []byte) error {
+func (c *Conn) handleEvent(b []byte) error {
 	event := binary.LittleEndian.Uint32(b)
 	if c.toEP || (event == eventRequest) != (len(b) != eventLen) {
-		return errUnasked
+		return errInvalidEvent
 	}
 	switch event {
 	case eventRequest:
 		r, ok := parseRequest(b)
-		if !ok || r.toEP || c.peerSends || c.left || r.conn != c.sn || r.listen != c.peer {
-			return errUnasked
+		if !ok || r.toEP || c.peerSends || c.gotFin || r.conn != c.sn || r.listen != c.peer {
+			return errInvalidEvent
 		}
 		c.peerSends = true
 		c.due |= dueAck
 		if c.closing { // if this side has shut it down already, the acknowledgement fails and the peer connects anew
 			c.closing = false
-			c.unname()
+			c.makeUnnamed()
 		}
 	case eventAck, eventAckRequest:
 		joins := event == eventAckRequest
-		if !c.requested || joins && (c.peerSends || c.left) {
-			return errUnasked
+		if !c.requested || joins && (c.peerSends || c.gotFin) {
+			return errInvalidEvent
 		}
 		c.peerSends = c.peerSends || joins
-		c.opened()
+		c.allowSend()
 	case eventFin:
 		if !c.peerSends {
-			return errUnasked
+			return errInvalidEvent
 		}
-		c.peerSends, c.left = false, true
+		c.peerSends, c.gotFin = false, true
 		switch {
 		case c.ep != nil:
 			c.it.onFin(c)
@@ -299,7 +299,7 @@ func (c *Conn) takeEvent(b []byte) error {
 			c.closeSoon()
 		}
 	default:
-		return errUnasked
+		return errInvalidEvent
 	}
 	c.markDirty()
 	return nil
@@ -307,21 +307,21 @@ func (c *Conn) takeEvent(b []byte) error {
 
 // leave ends the use of the connection by its EP, which is closed. early is what the EP has posted and the
 // connection could not send yet.
-func (c *Conn) leave(early []byte) {
+func (c *Conn) removeEP(early []byte) {
 	c.ep, c.early = nil, early
 	if !c.toEP {
-		c.it.parting[peerID{c.peer, c.sn}] = c // discard ends it
+		c.it.closedEPs[peerID{c.peer, c.sn}] = c // discard ends it
 	}
 	switch {
 	case c.state >= connBroken:
 	case c.state != connOpen && len(early) == 0:
 		c.discard()
 	case c.peerSends && !c.toEP && !c.requested:
-		c.sayFin()
-		c.unname()
+		c.sendFin()
+		c.makeUnnamed()
 	default:
 		if c.state == connOpen && !c.requested { // else opened says it, behind early
-			c.sayFin()
+			c.sendFin()
 		}
 		c.closeSoon()
 	}
@@ -331,30 +331,30 @@ func (c *Conn) leave(early []byte) {
 func (c *Conn) closeSoon() {
 	it := c.it
 	c.closing = true
-	c.limit = time.Now().Add(it.cfg.Linger)
+	c.deadline = time.Now().Add(it.cfg.Linger)
 	if c.state != connOpen || c.requested {
-		c.limit = time.Now().Add(it.cfg.ConnTimeout)
+		c.deadline = time.Now().Add(it.cfg.ConnTimeout)
 	}
-	_ = it.tickWithin(deadlineTick)
+	_ = it.tickEvery(deadlineTick)
 	c.markDirty()
 }
 
 // sayFin queues the last frame of an interface connection behind everything else.
-func (c *Conn) sayFin() {
-	if !c.toEP && !c.shut {
-		c.shut = true
+func (c *Conn) sendFin() {
+	if !c.toEP && !c.sentFin {
+		c.sentFin = true
 		c.due |= dueFin
 		c.markDirty()
 	}
 }
 
 // emit moves the control frames that are due to the transmit buffer, as far as they fit.
-func (c *Conn) emit() {
+func (c *Conn) queueControl() {
 	q := &c.tx
 	q.growTo(0)
 	if c.due&dueRequest != 0 {
 		r := c.request()
-		b := q.takeControl(frameLen + r.bodyLen())
+		b := q.reserveControl(frameLen + r.bodyLen())
 		if b == nil {
 			return
 		}
@@ -377,7 +377,7 @@ func (c *Conn) emit() {
 		if c.due&k.due == 0 {
 			continue
 		}
-		b := q.takeControl(frameLen + k.n)
+		b := q.reserveControl(frameLen + k.n)
 		if b == nil {
 			return
 		}

@@ -73,7 +73,7 @@ func newOps(n int) ops {
 }
 
 // take returns an operation. left is not 0.
-func (p *ops) take() *op {
+func (p *ops) get() *op {
 	o := p.free
 	p.free, o.next = o.next, nil
 	p.left--

@@ -11,13 +11,13 @@ import (
 // How Progress divides its time, as in package tcp: connections that were active lately are read without
 // asking epoll, and epoll is asked now and then for the others.
 const (
-	maxHot      = 4    // connections that are read directly
-	maxMisses   = 4096 // reads in a row that find nothing, after which one is not
-	lookAllHot  = 64   // calls between looks when every connection is read directly
-	lookSomeHot = 4    // when others are not
-	lookIdle    = 32   // when nothing is read directly, and nothing happened lately
-	quietLooks  = 1024 // looks that find nothing, after which it is not lately
-	skipStream  = 8    // a stream of sends reads at each eighth call
+	maxHot        = 4    // connections that are read directly
+	maxEmptyReads = 4096 // reads in a row that find nothing, after which one is not
+	epollAllHot   = 64   // calls between looks when every connection is read directly
+	epollSomeHot  = 4    // when others are not
+	epollIdle     = 32   // when nothing is read directly, and nothing happened lately
+	maxEmptyPolls = 1024 // looks that find nothing, after which it is not lately
+	streamReads   = 8    // a stream of sends reads at each eighth call
 )
 
 // Progress implements uct.Iface.
@@ -27,17 +27,17 @@ func (it *Iface) Progress() int {
 	for i := 0; i < len(it.hot); i++ {
 		n += it.hot[i].pollHot()
 	}
-	if it.tick >= it.lookAt {
-		n += it.look()
+	if it.tick >= it.pollEpollAt {
+		n += it.pollEpoll()
 	}
-	if len(it.held) > 0 {
+	if len(it.resumed) > 0 {
 		n += it.parseResumed()
 	}
 	if len(it.dirty) > 0 {
-		it.writeJoined()
+		it.writeDirty()
 	}
-	if it.done.first != nil {
-		n += it.finish()
+	if it.written.first != nil {
+		n += it.completeWritten()
 	}
 	if len(it.broken)+len(it.failed) > 0 {
 		n += it.cleanBroken()
@@ -45,7 +45,7 @@ func (it *Iface) Progress() int {
 	if it.freed && it.arb.Len() > 0 {
 		it.freed = false
 		n += it.arb.Dispatch(nil)
-		it.writeJoined()
+		it.writeDirty()
 	}
 	return n
 }
@@ -53,60 +53,60 @@ func (it *Iface) Progress() int {
 // pollHot reads a hot connection, but not at every call while messages are posted
 // to it in a stream.
 func (c *Conn) pollHot() int {
-	if c.tx.streak >= streamStreak && c.tx.posts != c.tx.seen && c.it.tick%skipStream != 0 {
+	if c.tx.streak >= streamStreak && c.tx.posts != c.tx.seen && c.it.tick%streamReads != 0 {
 		return 0
 	}
 	n := c.receive()
-	if c.misses > maxMisses {
-		c.it.cool(c)
+	if c.emptyReads > maxEmptyReads {
+		c.it.removeHot(c)
 	}
 	return n
 }
 
 // look asks epoll, and decides when to do so again.
-func (it *Iface) look() int {
+func (it *Iface) pollEpoll() int {
 	n, any := it.poll.Look()
 	if any {
-		it.quiet = 0
+		it.emptyPolls = 0
 	} else {
-		it.quiet++
+		it.emptyPolls++
 	}
 	wait := uint(1)
 	switch {
 	case len(it.hot) > 0 && len(it.hot) == it.conns.Len() && it.connecting == 0:
-		wait = lookAllHot
+		wait = epollAllHot
 	case len(it.hot) > 0:
-		wait = lookSomeHot
-	case it.quiet > quietLooks:
-		wait = lookIdle
+		wait = epollSomeHot
+	case it.emptyPolls > maxEmptyPolls:
+		wait = epollIdle
 	}
-	it.lookAt = it.tick + wait
+	it.pollEpollAt = it.tick + wait
 	return n
 }
 
 // lookSoon makes the next Progress ask epoll.
-func (it *Iface) lookSoon() { it.quiet, it.lookAt = 0, it.tick }
+func (it *Iface) pollEpollNext() { it.emptyPolls, it.pollEpollAt = 0, it.tick }
 
 // warm puts c among the connections that are read directly, in place of one that
 // had nothing lately if they are too many.
-func (it *Iface) warm(c *Conn) {
-	c.misses = 0
+func (it *Iface) makeHot(c *Conn) {
+	c.emptyReads = 0
 	if c.hot {
 		return
 	}
 	if len(it.hot) == maxHot {
-		coldest := slices.MaxFunc(it.hot, func(a, b *Conn) int { return a.misses - b.misses })
-		if coldest.misses == 0 {
+		coldest := slices.MaxFunc(it.hot, func(a, b *Conn) int { return a.emptyReads - b.emptyReads })
+		if coldest.emptyReads == 0 {
 			return
 		}
-		it.cool(coldest)
+		it.removeHot(coldest)
 	}
 	c.hot = true
 	it.hot = append(it.hot, c)
 }
 
 // cool takes c out of the connections that are read directly.
-func (it *Iface) cool(c *Conn) {
+func (it *Iface) removeHot(c *Conn) {
 	if c.hot {
 		c.hot = false
 		i := slices.Index(it.hot, c)
@@ -116,9 +116,9 @@ func (it *Iface) cool(c *Conn) {
 
 // parseResumed delivers what resumed connections have read before.
 func (it *Iface) parseResumed() (n int) {
-	for range len(it.held) { // handlers may add more
-		c := it.held[0]
-		it.held = slices.Delete(it.held, 0, 1)
+	for range len(it.resumed) { // handlers may add more
+		c := it.resumed[0]
+		it.resumed = slices.Delete(it.resumed, 0, 1)
 		c.resumed = false
 		if c.state == connOpen && !c.held {
 			n += c.parse()
@@ -128,12 +128,12 @@ func (it *Iface) parseResumed() (n int) {
 }
 
 // writeJoined writes what was joined on all connections.
-func (it *Iface) writeJoined() {
-	it.dirty, it.queue = it.queue[:0], it.dirty
-	for i, c := range it.queue {
-		it.queue[i] = nil
+func (it *Iface) writeDirty() {
+	it.dirty, it.wasDirty = it.wasDirty[:0], it.dirty
+	for i, c := range it.wasDirty {
+		it.wasDirty[i] = nil
 		c.dirty = false
-		if c.settle() {
+		if c.progressTx() {
 			c.markDirty()
 		}
 	}
@@ -149,8 +149,8 @@ func (it *Iface) Push() {
 }
 
 // finish runs the completions of messages that were written.
-func (it *Iface) finish() (n int) {
-	for o := it.done.pop(); o != nil; o = it.done.pop() {
+func (it *Iface) completeWritten() (n int) {
+	for o := it.written.pop(); o != nil; o = it.written.pop() {
 		it.complete(o, ucs.StatusOK)
 		n++
 	}
@@ -162,14 +162,14 @@ func (it *Iface) cleanBroken() (n int) {
 	for i := 0; i < len(it.broken); i++ { // callbacks may add more
 		c := it.broken[i]
 		it.broken[i] = nil
-		n += 1 + c.endAll(statusOf(c.err))
+		n += 1 + c.cleanUp(statusOf(c.err))
 	}
 	it.broken = it.broken[:0]
 	for i := 0; i < len(it.failed); i++ {
 		e := it.failed[i]
 		it.failed[i] = nil
-		n += 1 + e.endFlushes(e.status)
-		e.tellFailed()
+		n += 1 + e.completeFlushes(e.status)
+		e.reportFailed()
 	}
 	it.failed = it.failed[:0]
 	it.freed = true

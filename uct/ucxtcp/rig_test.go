@@ -150,18 +150,18 @@ func (p *rawPeer) dial(b []byte) *stream {
 	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(p.e.it.listen))
 	require.NoError(p.t, err)
 	s := p.stream(c)
-	s.say(b)
+	s.send(b)
 	return s
 }
 
-func (s *stream) say(b []byte) {
+func (s *stream) send(b []byte) {
 	s.t.Helper()
 	_, err := s.c.Write(b)
 	require.NoError(s.t, err)
 }
 
 // hear reads n bytes while the end progresses.
-func (s *stream) hear(n int) []byte {
+func (s *stream) read(n int) []byte {
 	s.t.Helper()
 	b, got := make([]byte, n), 0
 	until(s.t, "a peer waits for bytes", func() bool {
@@ -177,7 +177,7 @@ func (s *stream) hear(n int) []byte {
 }
 
 // ended waits until the end has closed the connection, and returns what it said before.
-func (s *stream) ended() (rest []byte) {
+func (s *stream) readAll() (rest []byte) {
 	s.t.Helper()
 	b := make([]byte, 4096)
 	until(s.t, "a peer waits for the end of a connection", func() bool {

@@ -16,7 +16,7 @@ type rxState struct {
 }
 
 var (
-	errCut       = fmt.Errorf("%w: the connection ended without CONN_FIN", ucs.ErrConnReset)
+	errNoFin     = fmt.Errorf("%w: the connection ended without CONN_FIN", ucs.ErrConnReset)
 	errMalformed = errors.New("malformed frame")
 	errPut       = errors.New("put with data: UCX's puts name addresses without a key, and are refused")
 	errNotSender = errors.New("message on a connection that the peer has not asked to send on")
@@ -43,28 +43,28 @@ func (c *Conn) receive() int {
 		if !sockio.Retry(errno) {
 			c.failIO("receive", errno)
 		}
-		c.misses++
+		c.emptyReads++
 		return 0
 	case n == 0:
-		c.ended()
+		c.peerClosed()
 		return 0
 	}
-	c.misses = 0
+	c.emptyReads = 0
 	c.tx.streak = 0
 	r.tail += n
 	return max(c.parse(), 1)
 }
 
 // ended is called when the peer has closed the connection.
-func (c *Conn) ended() {
+func (c *Conn) peerClosed() {
 	switch {
 	case c.state != connOpen || c.closing:
-		passed := c.passed
-		if c.discard(); passed {
+		handshaken := c.handshaken
+		if c.discard(); handshaken {
 			c.it.onLeave(c, ucs.ErrPeerClosed)
 		}
 	default:
-		c.fail(errCut)
+		c.fail(errNoFin)
 	}
 }
 
@@ -75,7 +75,7 @@ func (c *Conn) parse() (n int) {
 	for !c.held && c.state < connBroken && c.state != connStale {
 		avail := r.tail - r.head
 		if c.state == connMagic {
-			if need = magicLen; !c.takeMagic(avail) {
+			if need = magicLen; !c.handleMagic(avail) {
 				break
 			}
 			continue
@@ -93,7 +93,7 @@ func (c *Conn) parse() (n int) {
 		}
 		body := r.buf[r.head+frameLen : r.head+need : r.head+need]
 		r.head += need
-		c.taken++
+		c.frames++
 		n++
 		if err := c.handle(id, body); err != nil {
 			c.malformed(err)
@@ -101,14 +101,14 @@ func (c *Conn) parse() (n int) {
 		}
 	}
 	if c.state < connBroken {
-		c.makeRoom(need)
+		c.compactRx(need)
 	}
 	return n
 }
 
 // takeMagic handles the first bytes of an accepted connection, and reports whether they were all there and
 // right.
-func (c *Conn) takeMagic(avail int) bool {
+func (c *Conn) handleMagic(avail int) bool {
 	r := &c.rx
 	var want [magicLen]byte
 	binary.LittleEndian.PutUint64(want[:], magic)
@@ -153,28 +153,28 @@ func (c *Conn) handle(id uint8, body []byte) error {
 	switch id {
 	case idCM:
 		if c.state == connRequest {
-			c.takeRequest(body)
+			c.handleRequest(body)
 			return nil
 		}
-		return c.takeEvent(body)
+		return c.handleEvent(body)
 	case idPut:
-		return c.takePut(body)
+		return c.handlePut(body)
 	case idPutAck:
-		return c.takePutAck(body)
+		return c.handlePutAck(body)
 	}
 	return nil // a keepalive
 }
 
 // makeRoom makes room in the buffer for a frame that needs so many bytes from head.
-func (c *Conn) makeRoom(need int) {
+func (c *Conn) compactRx(need int) {
 	r := &c.rx
 	switch {
 	case r.head == r.tail:
 		r.head, r.tail = 0, 0
-		c.needRx(need)
+		c.growForFrame(need)
 	case r.head+need > len(r.buf) || len(r.buf)-r.tail < len(r.buf)/4:
 		r.tail = copy(r.buf, r.buf[r.head:r.tail])
 		r.head = 0
-		c.needRx(need)
+		c.growForFrame(need)
 	}
 }

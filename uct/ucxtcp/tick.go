@@ -26,7 +26,7 @@ func (tk *ticker) Ready(uint32) int {
 	it.expireEPs(now)
 	it.expireClosing(now)
 	it.listener.resume(now)
-	it.lookForPeers(now)
+	it.checkHosts(now)
 	_ = it.poll.Tick(it.nextTick())
 	return 0
 }
@@ -37,7 +37,7 @@ func (it *Iface) expireEPs(now time.Time) {
 		return
 	}
 	for _, e := range slices.Clone(it.eps.All()) {
-		if !e.limit.IsZero() && now.After(e.limit) {
+		if !e.deadline.IsZero() && now.After(e.deadline) {
 			what := "connect"
 			if !e.dials {
 				what = "the peer has not connected"
@@ -50,7 +50,7 @@ func (it *Iface) expireEPs(now time.Time) {
 // expireClosing closes connections whose peer has not closed in time.
 func (it *Iface) expireClosing(now time.Time) {
 	for _, c := range slices.Clone(it.conns.All()) {
-		if c.closing && now.After(c.limit) {
+		if c.closing && now.After(c.deadline) {
 			c.fail(fmt.Errorf("%w: the peer has not closed the connection", ucs.ErrTimedOut))
 		}
 	}
@@ -72,7 +72,7 @@ func (it *Iface) nextTick() (next time.Duration) {
 		}
 	}
 	if len(it.unacked) > 0 {
-		peers = it.peerEvery()
+		peers = it.hostCheckInterval()
 	}
 	for _, d := range [...]time.Duration{connecting, paused, closing, it.unnamedTick(), peers} {
 		if d > 0 && (next == 0 || d < next) {
@@ -83,7 +83,7 @@ func (it *Iface) nextTick() (next time.Duration) {
 }
 
 // tickWithin makes the timer tick at least each d.
-func (it *Iface) tickWithin(d time.Duration) error {
+func (it *Iface) tickEvery(d time.Duration) error {
 	if now := it.poll.Ticking(); now > 0 && now <= d {
 		return nil
 	}
@@ -91,20 +91,20 @@ func (it *Iface) tickWithin(d time.Duration) error {
 }
 
 // peerEvery is the time between two looks for peers.
-func (it *Iface) peerEvery() time.Duration { return alive.Every(it.cfg.UserTimeout) }
+func (it *Iface) hostCheckInterval() time.Duration { return alive.Every(it.cfg.UserTimeout) }
 
 // expectAcks has the timer look for the host of the peer as long as it has not acknowledged everything.
-func (c *Conn) expectAcks() {
+func (c *Conn) trackAcks() {
 	if c.unacked {
 		return
 	}
 	c.unacked = true
 	c.it.unacked = append(c.it.unacked, c)
-	_ = c.it.tickWithin(c.it.peerEvery())
+	_ = c.it.tickEvery(c.it.hostCheckInterval())
 }
 
 // expectNoAcks is called when c is gone.
-func (c *Conn) expectNoAcks() {
+func (c *Conn) untrackAcks() {
 	if c.unacked {
 		c.unacked = false
 		i := slices.Index(c.it.unacked, c)
@@ -115,14 +115,14 @@ func (c *Conn) expectNoAcks() {
 // lookForPeers fails the connections whose peer's host is gone, and forgets those that have
 // nothing under way. Looks are not closer to each other than peerEvery, but for what a tick
 // may come late.
-func (it *Iface) lookForPeers(now time.Time) {
-	if now.Before(it.nextLook) {
+func (it *Iface) checkHosts(now time.Time) {
+	if now.Before(it.nextHostCheck) {
 		return
 	}
-	it.nextLook = now.Add(it.peerEvery() - deadlineTick/2)
+	it.nextHostCheck = now.Add(it.hostCheckInterval() - deadlineTick/2)
 	rest := it.unacked[:0]
 	for _, c := range it.unacked {
-		if c.state == connOpen && c.lookForPeer() || c.state == connBroken { // discard takes that one out
+		if c.state == connOpen && c.checkHost() || c.state == connBroken { // discard takes that one out
 			rest = append(rest, c)
 		} else {
 			c.unacked = false
@@ -133,7 +133,7 @@ func (it *Iface) lookForPeers(now time.Time) {
 }
 
 // lookForPeer reports whether something is still under way.
-func (c *Conn) lookForPeer() bool {
+func (c *Conn) checkHost() bool {
 	info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
 		return false // not of a connected TCP socket

@@ -19,15 +19,15 @@ type txQueue struct {
 	head, tail int
 	zcopy      *op // nil: none
 
-	joining bool          // the next small message is not written at once
-	blocked bool          // the socket's buffer is full
-	watched bool          // the kernel reports room in it
-	cut     syscall.Errno // why the socket takes nothing any more; what it still has is read first
-	streak  int           // writes for new messages since a message of the peer
-	posts   uint          // messages posted
-	seen    uint          // value of posts at the last Progress
-	waits   int           // calls of Progress that left joined messages for more to be posted
-	refused int           // times in a row that the socket took nothing
+	collecting bool          // the next small message is not written at once
+	blocked    bool          // the socket's buffer is full
+	watchesOut bool          // the kernel reports room in it
+	sendErr    syscall.Errno // why the socket takes nothing any more; what it still has is read first
+	streak     int           // writes for new messages since a message of the peer
+	posts      uint          // messages posted
+	seen       uint          // value of posts at the last Progress
+	deferred   int           // calls of Progress that left joined messages for more to be posted
+	refused    int           // times in a row that the socket took nothing
 }
 
 // growTo makes the buffer long enough for n bytes of messages, and control frames.
@@ -43,7 +43,7 @@ func (q *txQueue) empty() bool { return q.head == q.tail && q.zcopy == nil }
 
 // take returns n bytes at the end of the buffer for a message, or nil. They
 // become part of the queue when tail is moved over them.
-func (q *txQueue) take(n int) []byte {
+func (q *txQueue) reserve(n int) []byte {
 	if q.zcopy != nil || q.tail+n > len(q.buf)-controlRoom {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (q *txQueue) take(n int) []byte {
 }
 
 // takeControl is take for a control frame, which may use all of the buffer and is part of the queue at once.
-func (q *txQueue) takeControl(n int) []byte {
+func (q *txQueue) reserveControl(n int) []byte {
 	if q.tail+n > len(q.buf) {
 		if q.compact(); q.tail+n > len(q.buf) {
 			return nil
@@ -73,73 +73,73 @@ func (q *txQueue) compact() {
 
 // compactWorth is the share of the buffer that must be free at its start before a
 // message moves the queue, so that less is copied than sent.
-const compactWorth = 4
+const compactMin = 4
 
 // room makes place for a message of n bytes, by writing and by moving the queue,
 // and returns it; nil if there is none.
-func (c *Conn) room(n int) []byte {
+func (c *Conn) makeTxRoom(n int) []byte {
 	q := &c.tx
 	if !q.blocked {
 		c.flush()
 		if c.state != connOpen {
 			return nil
 		}
-		if b := q.take(n); b != nil {
+		if b := q.reserve(n); b != nil {
 			return b
 		}
 	}
-	if q.head >= len(q.buf)/compactWorth {
+	if q.head >= len(q.buf)/compactMin {
 		q.compact()
 	}
-	return q.take(n)
+	return q.reserve(n)
 }
 
 // posted adds n bytes that take returned, as one message, and writes if it is time to.
-func (c *Conn) posted(n int) {
+func (c *Conn) commit(n int) {
 	q := &c.tx
 	q.tail += n
 	q.posts++
-	if q.joining && q.tail-q.head < int(c.it.cfg.Join) || q.blocked {
+	if q.collecting && q.tail-q.head < int(c.it.cfg.Join) || q.blocked {
 		c.markDirty()
 		return
 	}
 	q.streak++
 	c.flush()
-	q.joining = true
+	q.collecting = true
 	c.markDirty()
 }
 
 // Limits of joining: those of package tcp.
 const (
-	streamStreak = 4  // so many writes without a message from the peer are a stream
-	maxWaits     = 32 // Progress calls for which a stream's messages may wait for more
-	maxRefused   = 64 // refusals after which the kernel reports room in the socket
-	fewRefused   = 2  // refusals after which a full socket is tried less often,
-	retryEvery   = 16 // at each such call of Progress: trying disturbs the kernel's work on it
+	streamStreak   = 4  // so many writes without a message from the peer are a stream
+	maxDeferred    = 32 // Progress calls for which a stream's messages may wait for more
+	watchOutAfter  = 64 // refusals after which the kernel reports room in the socket
+	retryLessAfter = 2  // refusals after which a full socket is tried less often,
+	retryEvery     = 16 // at each such call of Progress: trying disturbs the kernel's work on it
 )
 
 // settle is what Progress does for a connection with something queued, or that
 // has written something since the last Progress. It reports whether the
 // connection needs it again.
-func (c *Conn) settle() bool {
+func (c *Conn) progressTx() bool {
 	q := &c.tx
 	if c.state != connOpen {
 		return false
 	}
-	c.expectAcks()
-	if q.cut != 0 {
+	c.trackAcks()
+	if q.sendErr != 0 {
 		c.readRest()
 		return false
 	}
 	more := q.posts != q.seen
 	q.seen = q.posts
-	if more && c.due == 0 && q.streak >= streamStreak && q.tail-q.head < int(c.it.cfg.Join) && q.waits < maxWaits {
-		q.waits++
-		q.joining = true
+	if more && c.due == 0 && q.streak >= streamStreak && q.tail-q.head < int(c.it.cfg.Join) && q.deferred < maxDeferred {
+		q.deferred++
+		q.collecting = true
 		return true
 	}
-	q.waits = 0
-	if q.blocked && q.refused >= fewRefused && c.it.tick%retryEvery != 0 {
+	q.deferred = 0
+	if q.blocked && q.refused >= retryLessAfter && c.it.tick%retryEvery != 0 {
 		return true
 	}
 	if !q.empty() || c.due != 0 {
@@ -147,8 +147,8 @@ func (c *Conn) settle() bool {
 			q.streak++
 		}
 		c.flush()
-		if q.blocked && q.refused > maxRefused && c.state == connOpen {
-			q.watched = true
+		if q.blocked && q.refused > watchOutAfter && c.state == connOpen {
+			q.watchesOut = true
 			c.setEvents()
 			return false
 		}
@@ -161,13 +161,13 @@ func (c *Conn) settle() bool {
 	if !more {
 		q.streak = 0
 	}
-	q.joining = more && q.streak >= streamStreak
+	q.collecting = more && q.streak >= streamStreak
 	return more
 }
 
 // unblock notes that the socket may have room again.
 func (c *Conn) unblock() {
-	c.tx.refused, c.tx.watched = 0, false
+	c.tx.refused, c.tx.watchesOut = 0, false
 	c.setEvents()
 	c.markDirty()
 }
@@ -177,14 +177,14 @@ func (c *Conn) flush() {
 	q := &c.tx
 	for c.state == connOpen {
 		if c.due != 0 && q.zcopy == nil {
-			c.emit()
+			c.queueControl()
 		}
 		if q.empty() {
 			return
 		}
 		n, errno, whole := c.writeSome()
 		if errno != 0 {
-			c.refusedWrite(errno)
+			c.handleWriteError(errno)
 			return
 		}
 		q.blocked, q.refused = false, 0
@@ -197,14 +197,14 @@ func (c *Conn) flush() {
 }
 
 // refusedWrite handles an error of a write.
-func (c *Conn) refusedWrite(errno syscall.Errno) {
+func (c *Conn) handleWriteError(errno syscall.Errno) {
 	q := &c.tx
 	switch {
 	case sockio.Retry(errno):
 		q.blocked = true
 		q.refused++
 	case errno == unix.EPIPE || errno == unix.ECONNRESET:
-		q.blocked, q.cut = true, errno
+		q.blocked, q.sendErr = true, errno
 		c.markDirty()
 	default:
 		c.failIO("send", errno)
@@ -216,7 +216,7 @@ func (c *Conn) refusedWrite(errno syscall.Errno) {
 func (c *Conn) readRest() {
 	for c.state == connOpen && !c.held && c.receive() > 0 {
 	}
-	c.failIO("send", c.tx.cut)
+	c.failIO("send", c.tx.sendErr)
 }
 
 // failIO breaks the connection after a system call has failed.
@@ -272,6 +272,6 @@ func (c *Conn) consume(n int) {
 	if o.comp == nil {
 		c.it.ops.put(o)
 	} else {
-		c.it.done.push(o)
+		c.it.written.push(o)
 	}
 }

@@ -8,17 +8,17 @@ func (it *Iface) EventFD() int { return it.poll.FD() }
 // Arm implements uct.Waker. Descriptors stay readable until Progress has read
 // them, so arming takes nothing but a look; the kernel reports when sockets that are full have room.
 func (it *Iface) Arm(uct.Events) error {
-	it.lookSoon()
-	if len(it.broken)+len(it.failed)+len(it.held) > 0 || it.done.first != nil || it.freed && it.arb.Len() > 0 {
+	it.pollEpollNext()
+	if len(it.broken)+len(it.failed)+len(it.resumed) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
 		return uct.ErrBusy
 	}
 	for _, c := range it.dirty {
 		switch {
 		case c.state != connOpen:
-		case c.tx.cut != 0 || c.closing:
+		case c.tx.sendErr != 0 || c.closing:
 			return uct.ErrBusy
 		case c.tx.blocked:
-			c.tx.watched = true
+			c.tx.watchesOut = true
 			c.setEvents()
 		case !c.tx.empty() || c.due != 0:
 			return uct.ErrBusy
