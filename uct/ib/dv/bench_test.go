@@ -77,7 +77,7 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 }
 
 // wait queues n puts of buf as pending requests and progresses until they are posted.
-func (s *sender) wait(b *testing.B, buf []byte, n int) {
+func (s *sender) postPending(b *testing.B, buf []byte, n int) {
 	if s.reqs == nil {
 		s.reqs = make([]uct.PendingReq, n)
 		for i := range s.reqs {
@@ -184,7 +184,7 @@ func BenchmarkPut8_Paired(b *testing.B) {
 		"pending": func(b *testing.B, s *sender) {
 			for i := range window {
 				if s.put.PutShort(buf, s.raddr, s.key) != nil {
-					s.wait(b, buf, window-i)
+					s.postPending(b, buf, window-i)
 					break
 				}
 			}

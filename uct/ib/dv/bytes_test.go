@@ -28,7 +28,7 @@ func words(t *testing.T, s string) (out []byte) {
 	return out
 }
 
-func count(n int) []byte {
+func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(7 * i)
@@ -46,7 +46,7 @@ func TestGolden_RC(t *testing.T) {
 	ring := bytesOf(b.raw.SQ)
 	const a, c = 0x7f0000001000, 0x7f0000003000
 
-	require.NoError(t, e.PutShort(count(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
+	require.NoError(t, e.PutShort(pattern(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
 	want := words(t, "00000008 00010003 00000008 00000000 · 11223344 55667788 abcdef01 00000000 · 80000008 00070e15 1c232a31 00000000")
 	assert.Equal(t, want[:44], ring[:44], "without the padding")
 	assert.EqualValues(t, 1, b.raw.DBRec.Send())
@@ -74,7 +74,7 @@ func TestGolden_RC(t *testing.T) {
 }
 
 // The data segment of an atomic says 8, whatever the SGE does.
-func TestGolden_AtomicSays8(t *testing.T) {
+func TestGolden_AtomicLengthIs8(t *testing.T) {
 	for _, n := range []uint32{1, 4, 8, 100, prm.MaxSGELen} {
 		b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 		wr := verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, RemoteAddr: 0x2000, RKey: 0x33, CompareAdd: 7,
@@ -90,12 +90,12 @@ func TestGolden_AtomicSays8(t *testing.T) {
 }
 
 // Without BlueFlame a register takes doorbells of 8 bytes, in its two buffers by turns.
-func TestGolden_ShutUpBFAlternates(t *testing.T) {
+func TestGolden_DoorbellsAlternate(t *testing.T) {
 	b := newBenchOf(t, t.Cleanup, verbs.QPTypeRC, rcLimits, mlx5.Config{ShutUpBF: true})
 	e := newRawEP(b)
 	for i := range uint32(4) {
 		if i%2 == 0 {
-			require.NoError(t, e.PutShort(count(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
+			require.NoError(t, e.PutShort(pattern(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
 		} else {
 			_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})
 			require.NoError(t, err)
@@ -115,11 +115,11 @@ func TestGolden_UD(t *testing.T) {
 	require.NoError(t, err)
 	defer ah.Close()
 	_, err = b.queue().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendInline,
-		AH: ah, RemoteQPN: 0x99, RemoteQKey: 0x11111111, Inline: count(20)}})
+		AH: ah, RemoteQPN: 0x99, RemoteQKey: 0x11111111, Inline: pattern(20)}})
 	require.NoError(t, err)
 	want := words(t, "0000000a 00010106 00000008 0 · 11111111 0 80000099 0000f10d · 00000000 02000000 00010040 00100000")
 	want = append(append(want, gid[:]...), words(t, "80000014")...)
-	assert.Equal(t, append(want, count(20)...), bytesOf(b.raw.SQ)[:88])
+	assert.Equal(t, append(want, pattern(20)...), bytesOf(b.raw.SQ)[:88])
 }
 
 // Inline bytes that cross the end of the ring go on at its start, in the ring and
@@ -129,14 +129,14 @@ func TestGolden_InlineWraps(t *testing.T) {
 	require.EqualValues(t, 8, b.raw.SQ.Count)
 	e := newRawEP(b)
 	for range 7 {
-		require.NoError(t, e.PutShort(count(8), 0, 0))
+		require.NoError(t, e.PutShort(pattern(8), 0, 0))
 	}
-	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(60)}})
+	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: pattern(60)}})
 	require.NoError(t, err)
 	ring := bytesOf(b.raw.SQ)
 	assert.EqualValues(t, 9, b.raw.DBRec.Send())
 	assert.Equal(t, words(t, "00000708 00010006"), ring[7*64:7*64+8], "ds is 6")
-	assert.Equal(t, count(60), append(append([]byte(nil), ring[7*64+36:]...), ring[:32]...))
+	assert.Equal(t, pattern(60), append(append([]byte(nil), ring[7*64+36:]...), ring[:32]...))
 	last := b.hw.rings[len(b.hw.rings)-1]
 	assert.Equal(t, append(append([]byte(nil), ring[7*64:]...), ring[:64]...), last.page[:128])
 }
@@ -166,7 +166,7 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 		wr.SGList = []verbs.SGE{sge(8)}
 	case wr.Opcode <= verbs.OpSendWithImm && rapid.Bool().Draw(t, "inline"):
 		wr.Flags |= verbs.SendInline
-		wr.Inline = count(rapid.IntRange(0, rcLimits.MaxInline).Draw(t, "bytes"))
+		wr.Inline = pattern(rapid.IntRange(0, rcLimits.MaxInline).Draw(t, "bytes"))
 	default:
 		for range rapid.IntRange(0, rcLimits.MaxSendSGE).Draw(t, "sges") {
 			wr.SGList = append(wr.SGList, sge(rapid.SampledFrom([]uint32{0, 1, 4096, prm.MaxSGELen}).Draw(t, "length")))
@@ -252,15 +252,15 @@ func TestShort_LikeVerbs(t *testing.T) {
 	}
 	for round := range 5 {
 		for n := 1; n <= rcLimits.MaxInline; n++ {
-			require.NoError(t, e.PutShort(count(n), 0x1122334455667788, uct.RKey(0xabcdef01+uint64(n))))
-			check(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: count(n), RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01 + uint32(n)},
+			require.NoError(t, e.PutShort(pattern(n), 0x1122334455667788, uct.RKey(0xabcdef01+uint64(n))))
+			check(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: pattern(n), RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01 + uint32(n)},
 				prm.BBLen-maxPutBB+n)
 		}
 		for n := 0; n <= rcLimits.MaxInline-amWordLen; n++ {
 			id := uint8(n % (uct.MaxAMID + 1))
-			require.NoError(t, e.AMShort(id, 0x0807060504030201, count(n)))
+			require.NoError(t, e.AMShort(id, 0x0807060504030201, pattern(n)))
 			check(verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.AM(id, 0)),
-				Inline: append([]byte{1, 2, 3, 4, 5, 6, 7, 8}, count(n)...)}, prm.BBLen-maxAMBB+n)
+				Inline: append([]byte{1, 2, 3, 4, 5, 6, 7, 8}, pattern(n)...)}, prm.BBLen-maxAMBB+n)
 		}
 		if round%2 == 0 {
 			e.CI = e.PI
@@ -271,10 +271,10 @@ func TestShort_LikeVerbs(t *testing.T) {
 func TestPostSend_Refuses(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	q := b.queue()
-	good := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(8)}
+	good := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: pattern(8)}
 	for name, bad := range map[string]verbs.SendWR{
-		"inline too long": {Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: count(b.qp.Cap().MaxInline + 1)},
-		"inline read":     {Opcode: verbs.OpRDMARead, Flags: verbs.SendInline, Inline: count(8)},
+		"inline too long": {Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: pattern(b.qp.Cap().MaxInline + 1)},
+		"inline read":     {Opcode: verbs.OpRDMARead, Flags: verbs.SendInline, Inline: pattern(8)},
 		"too many pieces": {Opcode: verbs.OpSend, SGList: make([]verbs.SGE, b.qp.Cap().MaxSendSGE+1)},
 		"2 GiB":           {Opcode: verbs.OpSend, SGList: []verbs.SGE{{Length: prm.MaxSGELen + 1}}},
 		"no such opcode":  {Opcode: 77},
@@ -363,37 +363,37 @@ func TestGolden_SRQAndArm(t *testing.T) {
 
 // TestHold: what is posted while the register holds goes out with one doorbell for
 // each queue, or as BlueFlame if it is a single WQE; what is forgotten does not.
-func TestHold(t *testing.T) {
+func TestBatch_OneDoorbell(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
 	r := e.sq.reg
 	require.True(t, r.direct)
-	put := func() { require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey(7))) }
+	put := func() { require.NoError(t, e.PutShort(pattern(8), 0x1000, uct.RKey(7))) }
 
-	r.hold()
+	r.beginBatch()
 	put()
-	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}, {Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(100)}})
+	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}, {Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: pattern(100)}})
 	require.NoError(t, err)
 	put()
 	assert.Empty(t, b.hw.rings)
-	r.release()
+	r.endBatch()
 	require.Len(t, b.hw.rings, 1)
 	assert.Equal(t, words(t, "00000508 00010003"), b.hw.rings[0].page[:8], "the last WQE, after 1, 1 and 3 blocks")
 	assert.Equal(t, make([]byte, 56), b.hw.rings[0].page[8:64], "only its first 8 bytes")
 	assert.EqualValues(t, 6, b.raw.DBRec.Send())
 
-	r.hold()
+	r.beginBatch()
 	put()
-	r.release()
+	r.endBatch()
 	require.Len(t, b.hw.rings, 2)
 	assert.Equal(t, bytesOf(b.raw.SQ)[6*64:6*64+48], b.hw.rings[1].page[:48], "BlueFlame")
 
-	r.hold()
+	r.beginBatch()
 	put()
-	r.forget(&e.sq)
-	r.release()
-	r.hold()
-	r.release()
+	r.removeQueue(&e.sq)
+	r.endBatch()
+	r.beginBatch()
+	r.endBatch()
 	assert.Len(t, b.hw.rings, 2)
 	assert.True(t, r.direct)
 }

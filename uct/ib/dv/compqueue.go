@@ -57,7 +57,7 @@ const invalidQPN = 1<<24 - 1
 // disown makes the completions that wait for a QP those of invalidQPN: it is gone, and
 // another one may get its number. What they took from the shared receive queue is
 // given back when they are read.
-func (c *compQueue) disown(qpn uint32) {
+func (c *compQueue) invalidateQPN(qpn uint32) {
 	for i := range c.Waiting() {
 		if s := c.Slot(c.CI() + i); s.QPN() == qpn {
 			s.SetQPN(invalidQPN)
@@ -67,11 +67,11 @@ func (c *compQueue) disown(qpn uint32) {
 
 // drop removes the completions that wait for what had a user index: it may be given to
 // another.
-func (c *compQueue) drop(index uint32) {
+func (c *compQueue) removeIndex(index uint32) {
 	c.Remove(func(s *prm.CQESlot) bool { return s.UserIndex() == index })
 }
 
 // failure fills in what went wrong.
-func failure(s *prm.CQESlot, wc *verbs.WC) {
+func setError(s *prm.CQESlot, wc *verbs.WC) {
 	wc.Status, wc.VendorErr = s.Syndrome().Status(), s.VendorErr()
 }

@@ -40,7 +40,7 @@ func (w twins) qpIndex() uint32 { return w.over.hw.qps[w.over.qp.Number()].UserI
 // same requires that a completion read here has what verbs says, as far as the cores
 // look: of a failed one, ID and status; of a send, the ID; of a message, also the length, and
 // over RC the immediate, over UD the sender.
-func same(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
+func requireSame(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
 	require.Equal(t, over.ID, direct.ID)
 	require.Equal(t, over.QPN, direct.QPN)
 	require.Equal(t, over.Status, direct.Status)
@@ -65,22 +65,22 @@ func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 	require.NoError(t, it.cq.open(b.cq))
 	_, err := openList(&it.srq, b.srq, true)
 	require.NoError(t, err)
-	it.forgetAll()
+	it.clearRecent()
 	e.QPN = b.qp.Number()
 	it.recent[uint8(e.QPN)] = e
 	return it, e
 }
 
 // next reads an entry as Progress does. ok is false if it stands for nothing.
-func (it *rcIface) next(t require.TestingT) (wc verbs.WC, ok bool) {
+func (it *rcIface) pollOne(t require.TestingT) (wc verbs.WC, ok bool) {
 	s, tail := it.cq.Peek()
 	require.True(t, it.cq.Owned(tail))
 	it.cq.Take()
 	if !it.cq.Sent(tail) && tail.Opcode() != prm.CQEReq {
 		if tail.Opcode() == prm.CQEReqErr {
-			return wc, it.failed(s, tail, &wc)
+			return wc, it.sendError(s, tail, &wc)
 		}
-		return wc, received(&it.srq, s, tail, &wc)
+		return wc, recvCompletion(&it.srq, s, tail, &wc)
 	}
 	e := it.find(s.QPN())
 	require.NotNil(t, e)
@@ -92,7 +92,7 @@ func (it *rcIface) next(t require.TestingT) (wc verbs.WC, ok bool) {
 func TestGolden_CQE(t *testing.T) {
 	w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
 	it, e := newRawIface(t, w.direct)
-	write := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(8)}
+	write := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: pattern(8)}
 	for id := uint64(40); id < 42; id++ {
 		write.ID = id
 		for _, post := range []func([]verbs.SendWR) (int, error){w.over.qp.PostSend, e.sq.PostSend} {
@@ -120,12 +120,12 @@ func TestGolden_CQE(t *testing.T) {
 		body := words(t, g.words)
 		binary.BigEndian.PutUint32(body[32:], g.index)
 		w.cqe(t, uint32(i), body)
-		got, ok := it.next(t)
+		got, ok := it.pollOne(t)
 		require.True(t, ok)
 		assert.Equal(t, g.want, got)
 		var over [2]verbs.WC
 		require.Equal(t, 1, w.over.cq.Poll(over[:]))
-		same(t, verbs.QPTypeRC, over[0], got)
+		requireSame(t, verbs.QPTypeRC, over[0], got)
 	}
 	it.cq.Give()
 	raw, err := mlx5.RawCQOf(w.over.cq)
@@ -168,7 +168,7 @@ type receives struct {
 }
 
 // one posts a receive, if there is room, to the given entry.
-func (r *receives) one(t require.TestingT, id uint64, entry uint16) {
+func (r *receives) postTo(t require.TestingT, id uint64, entry uint16) {
 	wr := []verbs.RecvWR{{ID: recvIDs + id, SGList: []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}}}
 	n, errOver := r.post[0](wr)
 	got, err := r.post[1](wr)
@@ -181,9 +181,9 @@ func (r *receives) one(t require.TestingT, id uint64, entry uint16) {
 
 // sends posts a write of one basic block to each of the ring, in both, and has verbs
 // retire them.
-func (w twins) sends(t require.TestingT, q *sendQueue, op verbs.Opcode, ah [2]*verbs.AH) (cqes uint32) {
+func (w twins) fillRing(t require.TestingT, q *sendQueue, op verbs.Opcode, ah [2]*verbs.AH) (cqes uint32) {
 	for q.pi < q.mask+1 {
-		wr := []verbs.SendWR{{ID: uint64(q.pi), Opcode: op, Flags: verbs.SendInline, Inline: count(8), AH: ah[0]}}
+		wr := []verbs.SendWR{{ID: uint64(q.pi), Opcode: op, Flags: verbs.SendInline, Inline: pattern(8), AH: ah[0]}}
 		_, err := w.over.qp.PostSend(wr)
 		require.NoError(t, err)
 		wr[0].AH = ah[1]
@@ -202,23 +202,23 @@ func TestParseRC_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
 		it, e := newRawIface(t, w.direct)
-		i := w.sends(t, &e.sq, verbs.OpRDMAWrite, [2]*verbs.AH{})
+		i := w.fillRing(t, &e.sq, verbs.OpRDMAWrite, [2]*verbs.AH{})
 		for range i {
 			it.cq.Take()
 		}
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, it.srq.PostRecv}}
 		for range rapid.IntRange(1, 200).Draw(t, "entries") {
 			head, _ := it.srq.Ends()
-			r.one(t, uint64(i), head)
+			r.postTo(t, uint64(i), head)
 			s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), r.waiting[0])
 			w.cqe(t, i, slotBytes(s))
 			i++
 			var over [2]verbs.WC
 			n := w.over.cq.Poll(over[:])
-			got, ok := it.next(t)
+			got, ok := it.pollOne(t)
 			require.Equal(t, n == 1, ok)
 			if ok {
-				same(t, verbs.QPTypeRC, over[0], got)
+				requireSame(t, verbs.QPTypeRC, over[0], got)
 				if got.ID >= recvIDs {
 					r.waiting = r.waiting[1:]
 				}
@@ -243,7 +243,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 		q := &udQueues{}
 		send, recv, _, err := q.attach(w.direct.qp, w.direct.cq)
 		require.NoError(t, err)
-		i := w.sends(t, send.(*sendQueue), verbs.OpSend, ahs)
+		i := w.fillRing(t, send.(*sendQueue), verbs.OpSend, ahs)
 		for range i {
 			q.Take()
 		}
@@ -252,7 +252,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.qp.PostRecv, recv.PostRecv}}
 		for range rapid.IntRange(1, 40).Draw(t, "polls") {
 			for range rapid.IntRange(0, 9).Draw(t, "entries") {
-				r.one(t, uint64(i), 0)
+				r.postTo(t, uint64(i), 0)
 				s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), 0)
 				if s.Tail().Opcode() == prm.CQERespWrImm {
 					continue // datagrams have no RDMA
@@ -266,7 +266,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 				n = w.over.cq.Poll(over)
 				require.Equal(t, n, q.Poll(direct))
 				for k := range over[:n] {
-					same(t, verbs.QPTypeUD, over[k], direct[k])
+					requireSame(t, verbs.QPTypeUD, over[k], direct[k])
 				}
 			}
 			raw, err := mlx5.RawCQOf(w.over.cq)
@@ -278,7 +278,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 
 // TestPoll_NobodysQP: an entry of a QP that is gone finds no EP, not even the one
 // that stands for none.
-func TestPoll_NobodysQP(t *testing.T) {
+func TestPoll_InvalidQPNMatchesNoEP(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	it, e := newRawIface(t, b)
 	require.NotEqual(t, uint8(invalidQPN&0xff), uint8(e.QPN))

@@ -57,7 +57,7 @@ func TestDirect_NoPostOrPollOfVerbs(t *testing.T) {
 // otherProvider is a provider of another kind.
 type otherProvider struct{ *mlx5.Provider }
 
-func TestDirect_OtherDevice(t *testing.T) {
+func TestDirect_UnsupportedOnOtherProviders(t *testing.T) {
 	soft, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop})
 	require.NoError(t, err)
 	other := verbs.NewDevice("dev", func() (verbs.Provider, error) {
@@ -104,7 +104,7 @@ func TestRC_InlineByDefault(t *testing.T) {
 }
 
 // TestDisown: what waits for a QP that is gone reaches no other QP of its number.
-func TestDisown(t *testing.T) {
+func TestInvalidateQPN(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	var c compQueue
 	require.NoError(t, c.open(b.cq))
@@ -113,7 +113,7 @@ func TestDisown(t *testing.T) {
 		e := prm.CQE{Opcode: prm.CQERespSend, QPN: 0x100 + i%2, WQECounter: uint16(i), SendOp: prm.OpSend}
 		c.Slot(i).Write(&e, c.Owner(i))
 		if i%3 == 2 {
-			c.disown(0x101)
+			c.invalidateQPN(0x101)
 			for range 3 {
 				s, tail := c.Peek()
 				require.True(t, c.Owned(tail))

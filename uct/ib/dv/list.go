@@ -59,7 +59,7 @@ func (it listIface) Close() error {
 }
 
 // ring rings for what is batched on the EP.
-func (e *listEP) ring() { e.sq.reg.ringHeld(&e.sq) }
+func (e *listEP) ring() { e.sq.reg.ringQueue(&e.sq) }
 
 // Flush implements uct.EP.
 func (e *listEP) Flush(c *uct.Completion) (pending bool, err error) {

@@ -26,10 +26,10 @@ func TestList_OneDoorbell(t *testing.T) {
 	require.NoError(t, comps.open(b.cq))
 	comps.Wait(comps.Peek())
 	require.True(t, comps.Idle())
-	r.list(4, &comps.CompRing)
+	r.setPostlist(4, &comps.CompRing)
 	put := func(n int) {
 		for range n {
-			require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey(7)))
+			require.NoError(t, e.PutShort(pattern(8), 0x1000, uct.RKey(7)))
 		}
 	}
 	put(3)
@@ -52,13 +52,13 @@ func TestList_OneDoorbell(t *testing.T) {
 	assert.Len(t, b.hw.rings, 3, "once")
 
 	put(1)
-	r.hold()
+	r.beginBatch()
 	put(1)
-	r.release()
+	r.endBatch()
 	require.Len(t, b.hw.rings, 4, "what was there before is rung for with the rest")
 	put(1)
 	assert.Len(t, b.hw.rings, 4, "still batching")
-	r.forget(&e.sq)
+	r.removeQueue(&e.sq)
 	r.ring()
 	assert.Len(t, b.hw.rings, 4)
 }
@@ -76,7 +76,7 @@ func (s *sender) posts(t testing.TB, n int) {
 }
 
 // busy is an error unless arm has returned ErrBusy.
-func busy(arm error) error {
+func checkBusy(arm error) error {
 	if arm != uct.ErrBusy {
 		return fmt.Errorf("arm: %v, not ErrBusy", arm)
 	}
@@ -84,7 +84,7 @@ func busy(arm error) error {
 }
 
 // TestList_Rings: what was posted outside Progress waits for each of these.
-func TestList_Rings(t *testing.T) {
+func TestList_EachCallRings(t *testing.T) {
 	flush := func(pending bool, err error) error {
 		if !pending {
 			err = errors.Join(err, errors.New("nothing to wait for"))
@@ -97,14 +97,14 @@ func TestList_Rings(t *testing.T) {
 		"iface flush": func(s *sender) error { return flush(s.it.Flush(nil)) },
 		"ep fence":    func(s *sender) error { return s.ep.Fence() },
 		"iface fence": func(s *sender) error { return s.it.Fence() },
-		"arm":         func(s *sender) error { return busy(s.it.Ext().Wake.Arm(uct.EventSendComp)) },
+		"arm":         func(s *sender) error { return checkBusy(s.it.Ext().Wake.Arm(uct.EventSendComp)) },
 		"ep close":    func(s *sender) error { return s.ep.Close() },
 		"iface close": func(s *sender) error { return s.it.Close() },
 		"full list":   func(s *sender) error { return s.put.PutShort(make([]byte, 8), s.raddr, s.key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSender(t, softhca.FabricLoop, RCName, listConfig)
-			q := &direct(s.ep).sq
+			q := &rcEPOf(s.ep).sq
 			s.posts(t, 7)
 			require.Equal(t, 7, q.batched)
 			require.Zero(t, q.dbr.Send())
@@ -115,7 +115,7 @@ func TestList_Rings(t *testing.T) {
 }
 
 // TestList_Watch: a watch is not idle while posts wait, since Progress rings.
-func TestList_Watch(t *testing.T) {
+func TestList_WatchIsNotIdle(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, &listConfig)
 	w := s.it.Ext().Watch.Watch()
 	for range 20 {
@@ -138,7 +138,7 @@ func (s *sender) HandleAM([]byte, uct.Desc) bool {
 }
 
 // TestList_Handler: what a handler posts does not wait for the next Progress.
-func TestList_Handler(t *testing.T) {
+func TestList_ProgressRingsForHandlers(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
 	require.NoError(t, s.it.SetAMHandler(1, s))
 	for i := range 40 {
@@ -148,13 +148,13 @@ func TestList_Handler(t *testing.T) {
 			s.it.Progress()
 		}
 		require.Equal(t, i+1, s.left)
-		require.Zero(t, direct(s.ep).sq.batched)
+		require.Zero(t, rcEPOf(s.ep).sq.batched)
 		s.flush(t)
 	}
 }
 
 // TestListUD_Rings: what was posted to ud_mlx5 outside Progress waits for each of these.
-func TestListUD_Rings(t *testing.T) {
+func TestListUD_EachCallRings(t *testing.T) {
 	for name, ring := range map[string]func(d *datagrams) error{
 		"progress":  func(d *datagrams) error { d.it.Progress(); return nil },
 		"flush":     func(d *datagrams) error { _, err := d.it.Flush(nil); return err },
@@ -242,7 +242,7 @@ func TestList_Config(t *testing.T) {
 		inner, lists := it.(listIface)
 		assert.Equal(t, c.want > 1, lists, "without lists nothing looks for them")
 		if lists {
-			assert.Equal(t, c.want, inner.list)
+			assert.Equal(t, c.want, inner.postlist)
 		}
 		assert.NoError(t, it.Close())
 	}

@@ -20,7 +20,7 @@ import (
 
 // held runs f on another goroutine as far as the device, which holds it until release is
 // called; then ended tells what f returned. hook is where the device calls.
-func held[T any](hook *func(), f func() T) (release func(), ended chan T) {
+func blockInDevice[T any](hook *func(), f func() T) (release func(), ended chan T) {
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan T, 1)
 	*hook = func() { close(inside); <-goOn }
 	go func() { ended <- f() }()
@@ -31,18 +31,18 @@ func held[T any](hook *func(), f func() T) (release func(), ended chan T) {
 
 // TestMisuse_TwoPost: a goroutine that posts while another is in the middle of a post
 // in the same thread domain is told so, in builds that look for races.
-func TestMisuse_TwoPost(t *testing.T) {
+func TestMisuse_ConcurrentPostFails(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("only builds with the race detector look")
 	}
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
-	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(8)}}
-	release, ended := held(&b.hw.told, func() error { _, err := e.sq.PostSend(wr); return err })
+	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: pattern(8)}}
+	release, ended := blockInDevice(&b.hw.onRing, func() error { _, err := e.sq.PostSend(wr); return err })
 	_, listed := e.sq.PostSend(wr)
 	for name, err := range map[string]error{
-		"put":  e.PutShort(count(8), 0, 0),
-		"am":   e.AMShort(1, 0, count(8)),
+		"put":  e.PutShort(pattern(8), 0, 0),
+		"am":   e.AMShort(1, 0, pattern(8)),
 		"list": listed,
 	} {
 		assert.ErrorIs(t, err, ucs.ErrBusy, name)
@@ -51,11 +51,11 @@ func TestMisuse_TwoPost(t *testing.T) {
 	assert.Zero(t, e.PI, "nothing was posted")
 	release()
 	require.NoError(t, <-ended)
-	assert.NoError(t, e.PutShort(count(8), 0, 0))
+	assert.NoError(t, e.PutShort(pattern(8), 0, 0))
 }
 
 // TestMisuse_TwoPoll: likewise for polls, of which the log tells.
-func TestMisuse_TwoPoll(t *testing.T) {
+func TestMisuse_ConcurrentPollIsLogged(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("only builds with the race detector look")
 	}
@@ -76,14 +76,14 @@ func TestMisuse_TwoPoll(t *testing.T) {
 		lines.Reset()
 		b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 		f := poll(b)
-		b.hw.busy = 1
-		release, ended := held(&b.hw.drive, f)
+		b.hw.attention = 1
+		release, ended := blockInDevice(&b.hw.drive, f)
 		assert.Zero(t, f(), name)
 		assert.Contains(t, lines.String(), "another goroutine polls a single-threaded completion queue", name)
 		release()
 		<-ended
 		lines.Reset()
-		b.hw.busy = 0
+		b.hw.attention = 0
 		f()
 		assert.Empty(t, lines.String(), name)
 	}

@@ -18,23 +18,23 @@ import (
 // rccore.Driver.
 type rcIface struct {
 	rccore.Iface
-	cq     compQueue
-	batch  int // completions of one Progress
-	recent [256]*rcEP
-	none   rcEP // an EP that no QPN matches
-	putMax uint // longest put that fits in one basic block, inline
-	amMax  int  // longest payload of a short message that does
+	cq       compQueue
+	maxPoll  int // completions of one Progress
+	recent   [256]*rcEP
+	noEP     rcEP // an EP that no QPN matches
+	putMaxBB uint // longest put that fits in one basic block, inline
+	amMaxBB  int  // longest payload of a short message that does
 	// How many more bytes than fit in one basic block go inline in several.
-	putMore, amMore uint
-	srq             prm.RecvList
-	reg             *register
-	list            int // WQEs of an EP that a doorbell waits for
+	putInlineExtra, amInlineExtra uint
+	srq                           prm.RecvList
+	reg                           *register
+	postlist                      int // WQEs of an EP that a doorbell waits for
 
 	// xrcs are queues of xrc_mlx5 that are not RC QPs, by the user index in their completions;
 	// nil of rc_mlx5.
-	xrcs   []xrcQueue
-	filter xrccore.Filter // of their completions; nil: these are of the extension
-	xrcWC  verbs.WC       // the one that is being handled
+	xrcQueues []xrcQueue
+	filter    xrccore.Filter // of their completions; nil: these are of the extension
+	xrcWC     verbs.WC       // the one that is being handled
 }
 
 // rcEP is an EP of rc_mlx5: the core's, with its send queue.
@@ -76,7 +76,7 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
-	it.opened(cfg.TxPostlist)
+	it.setLimits(cfg.TxPostlist)
 	return self, nil
 }
 
@@ -91,7 +91,7 @@ func (c RCConfig) WithDefaultInline() RCConfig {
 // newRC makes an iface that is not open, and what the user gets.
 func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
 	it = &rcIface{}
-	it.forgetAll()
+	it.clearRecent()
 	if postlist > 1 {
 		return it, listIface{it}
 	}
@@ -99,18 +99,18 @@ func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
 }
 
 // opened takes over what the core has found out.
-func (it *rcIface) opened(postlist int) {
-	it.batch = it.Config().MaxPoll
-	it.list = min(postlist, it.Config().TxDepth)
+func (it *rcIface) setLimits(postlist int) {
+	it.maxPoll = it.Config().MaxPoll
+	it.postlist = min(postlist, it.Config().TxDepth)
 	it.limitInline()
 }
 
 // limitInline derives from MaxInline what goes inline.
 func (it *rcIface) limitInline() {
-	it.putMax = uint(min(maxPutBB, it.MaxInline))
-	it.amMax = min(maxAMBB, it.MaxInline-amWordLen)
-	it.putMore = uint(max(it.MaxInline-maxPutBB, 0))
-	it.amMore = uint(max(it.MaxInline-amWordLen-maxAMBB, 0))
+	it.putMaxBB = uint(min(maxPutBB, it.MaxInline))
+	it.amMaxBB = min(maxAMBB, it.MaxInline-amWordLen)
+	it.putInlineExtra = uint(max(it.MaxInline-maxPutBB, 0))
+	it.amInlineExtra = uint(max(it.MaxInline-amWordLen-maxAMBB, 0))
 }
 
 // Attach implements rccore.Driver.
@@ -136,7 +136,7 @@ func (it *rcIface) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, 
 		return nil, nil, nil, err
 	}
 	e, outer := it.newEP()
-	if err := e.sq.open(qp, raw, it.registerAt(raw.UAR)); err != nil {
+	if err := e.sq.open(qp, raw, it.registerFor(raw.UAR)); err != nil {
 		return nil, nil, nil, err
 	}
 	return outer, &e.EP, &e.sq, nil
@@ -144,7 +144,7 @@ func (it *rcIface) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, 
 
 // newEP makes an EP and what the user gets.
 func (it *rcIface) newEP() (*rcEP, uct.EP) {
-	if it.list > 1 {
+	if it.postlist > 1 {
 		l := &listEP{rcEP{it: it}}
 		return &l.rcEP, l
 	}
@@ -153,14 +153,14 @@ func (it *rcIface) newEP() (*rcEP, uct.EP) {
 }
 
 // direct is the EP in what the user has; nil if that is nil.
-func direct(outer uct.EP) *rcEP {
+func rcEPOf(outer uct.EP) *rcEP {
 	switch e := outer.(type) {
 	case *rcEP:
 		return e
 	case *listEP:
 		return &e.rcEP
 	case *xrccore.EP:
-		return direct(e.Base())
+		return rcEPOf(e.Base())
 	}
 	return nil
 }
@@ -168,33 +168,33 @@ func direct(outer uct.EP) *rcEP {
 // registerAt is the register of a QP: that of the iface, which is of the first QP.
 // QPs outside a thread domain may have one each; then those of the others batch
 // nothing.
-func (it *rcIface) registerAt(u mlx5.RawUAR) *register {
+func (it *rcIface) registerFor(u mlx5.RawUAR) *register {
 	if it.reg == nil {
 		it.reg = newRegister(u)
-		if it.list > 1 {
-			it.reg.list(it.list, &it.cq.CompRing)
+		if it.postlist > 1 {
+			it.reg.setPostlist(it.postlist, &it.cq.CompRing)
 		}
 	}
-	if !it.reg.is(u) {
+	if !it.reg.matches(u) {
 		return newRegister(u)
 	}
 	return it.reg
 }
 
 // forgetAll makes every recent EP none.
-func (it *rcIface) forgetAll() {
-	it.none.QPN = noQPN
+func (it *rcIface) clearRecent() {
+	it.noEP.QPN = noQPN
 	for i := range it.recent {
-		it.recent[i] = &it.none
+		it.recent[i] = &it.noEP
 	}
 }
 
 // Forget implements rccore.Driver.
 func (it *rcIface) Forget(outer uct.EP) {
-	e := direct(outer)
-	it.cq.disown(e.QPN)
-	e.sq.reg.forget(&e.sq)
+	e := rcEPOf(outer)
+	it.cq.invalidateQPN(e.QPN)
+	e.sq.reg.removeQueue(&e.sq)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
-		*slot = &it.none
+		*slot = &it.noEP
 	}
 }

@@ -20,23 +20,23 @@ func (it *rcIface) Progress() int {
 	}
 	c.Drive()
 	n := 0
-	for n < it.batch {
+	for n < it.maxPoll {
 		s, t := c.Peek()
 		if !c.Sent(t) {
 			if !c.Owned(t) {
 				c.Wait(s, t)
-				return it.polled(n)
+				return it.endPoll(n)
 			}
 			c.Take()
 			n++
-			it.other(s, t)
+			it.handleOther(s, t)
 			continue
 		}
 		c.Take()
 		n++
 		e := it.recent[s.QPNLow()]
 		if e.QPN != s.QPN() {
-			it.other(s, t)
+			it.handleOther(s, t)
 			continue
 		}
 		id := *e.sq.id(uint32(t.WQECounter()))
@@ -46,11 +46,11 @@ func (it *rcIface) Progress() int {
 		}
 	}
 	c.LookAgain()
-	return it.polled(n)
+	return it.endPoll(n)
 }
 
 // polled ends a Progress that has handled n entries.
-func (it *rcIface) polled(n int) int {
+func (it *rcIface) endPoll(n int) int {
 	if n != 0 {
 		it.cq.Give()
 		if it.Attn.Load() == 0 {
@@ -60,24 +60,24 @@ func (it *rcIface) polled(n int) int {
 		it.cq.LookAgain()
 		n = -1
 	}
-	return it.finish(n)
+	return it.dispatch(n)
 }
 
 // finish does what may wait until the end of a Progress: credits go out and pending
 // requests are dispatched, with one doorbell for each EP.
-func (it *rcIface) finish(n int) int {
+func (it *rcIface) dispatch(n int) int {
 	if it.reg == nil { // no EP yet
 		return it.Polled(n)
 	}
-	it.reg.hold()
+	it.reg.beginBatch()
 	n = it.Polled(n)
-	it.reg.release()
+	it.reg.endBatch()
 	return n
 }
 
 // other handles what is not the success of a send of an EP that was seen lately.
-func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
-	if it.xrcs != nil && it.ofXRC(s, t) {
+func (it *rcIface) handleOther(s *prm.CQESlot, t prm.Tail) {
+	if it.xrcQueues != nil && it.handleXRC(s, t) {
 		return
 	}
 	if t.Opcode() == prm.CQEReq {
@@ -92,9 +92,9 @@ func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
 	var wc verbs.WC
 	var ok bool
 	if t.Opcode() == prm.CQEReqErr {
-		ok = it.failed(s, t, &wc)
+		ok = it.sendError(s, t, &wc)
 	} else {
-		ok = received(&it.srq, s, t, &wc)
+		ok = recvCompletion(&it.srq, s, t, &wc)
 	}
 	if ok {
 		it.NotSent(&wc)
@@ -102,19 +102,19 @@ func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
 }
 
 // failed turns the failure of a send into a completion; false for one of a QP that is gone.
-func (it *rcIface) failed(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+func (it *rcIface) sendError(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	e := it.find(s.QPN())
 	if e == nil {
 		return false
 	}
 	wc.QPN, wc.ID = e.QPN, *e.sq.id(uint32(t.WQECounter()))
-	failure(s, wc)
+	setError(s, wc)
 	return true
 }
 
 // received turns an entry of a receive into a completion, and gives the receive back to its
 // queue; false for nonsense.
-func received(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+func recvCompletion(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	wc.QPN = s.QPN()
 	switch t.Opcode() {
 	case prm.CQERespSendImm:
@@ -127,7 +127,7 @@ func received(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 	case prm.CQERespErr:
 		wc.ID = q.Take(t.WQECounter())
-		failure(s, wc)
+		setError(s, wc)
 	default:
 		return false
 	}
@@ -140,7 +140,7 @@ func (it *rcIface) find(qpn uint32) *rcEP {
 	if (*slot).QPN == qpn {
 		return *slot
 	}
-	e := direct(it.Find(qpn))
+	e := rcEPOf(it.Find(qpn))
 	if e != nil {
 		*slot = e
 	}

@@ -23,7 +23,7 @@ func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	pi := e.PI
 	used := pi - e.CI
 	n := len(buf)
-	if uint(n-1) >= it.putMax || used >= e.Room {
+	if uint(n-1) >= it.putMaxBB || used >= e.Room {
 		return e.putInline(buf, raddr, key)
 	}
 	if race.Enabled {
@@ -57,7 +57,7 @@ func (e *rcEP) putInline(buf []byte, raddr uint64, key uct.RKey) error {
 	pi := e.PI
 	used := pi - e.CI
 	n := len(buf)
-	if uint(n-maxPutBB-1) >= it.putMore || used >= e.Room {
+	if uint(n-maxPutBB-1) >= it.putInlineExtra || used >= e.Room {
 		return e.EP.PutShort(buf, raddr, key)
 	}
 	if race.Enabled {
@@ -87,7 +87,7 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	pi := e.PI
 	used := pi - e.CI
 	n := len(payload)
-	if n > it.amMax || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
+	if n > it.amMaxBB || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
 		return e.amInline(id, hdr, payload)
 	}
 	if race.Enabled {
@@ -120,7 +120,7 @@ func (e *rcEP) amInline(id uint8, hdr uint64, payload []byte) error {
 	pi := e.PI
 	used := pi - e.CI
 	n := len(payload)
-	if uint(n-maxAMBB-1) >= it.amMore || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
+	if uint(n-maxAMBB-1) >= it.amInlineExtra || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
 		return e.EP.AMShort(id, hdr, payload)
 	}
 	if race.Enabled {

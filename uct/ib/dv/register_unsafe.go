@@ -28,12 +28,12 @@ type register struct {
 	direct bool
 	// holding: queues that are posted to are batched in held, and rung by ring, or
 	// when limit WQEs are there.
-	holding bool
-	limit   int
-	held    []*sendQueue // has room for all queues
-	queues  int
+	batching bool
+	limit    int
+	batched  []*sendQueue // has room for all queues
+	queues   int
 	// What direct and holding are between release and hold.
-	restDirect, restHolding bool
+	defaultDirect, defaultBatching bool
 	// comps has a watch that is not idle while something is batched; nil if that is only so
 	// within a Progress.
 	comps *prm.CompRing
@@ -41,35 +41,35 @@ type register struct {
 
 // hold batches posts, until release: one doorbell then serves all WQEs of a
 // queue.
-func (r *register) hold() { r.holding, r.direct = true, false }
+func (r *register) beginBatch() { r.batching, r.direct = true, false }
 
 // release rings for what was batched.
-func (r *register) release() {
-	r.holding, r.direct = r.restHolding, r.restDirect
-	if len(r.held) != 0 {
+func (r *register) endBatch() {
+	r.batching, r.direct = r.defaultBatching, r.defaultDirect
+	if len(r.batched) != 0 {
 		r.ring()
 	}
 }
 
 // list batches posts always, up to n WQEs of a queue. The watch of c is then not idle
 // until the next poll, so that the next Progress comes to ring.
-func (r *register) list(n int, c *prm.CompRing) {
+func (r *register) setPostlist(n int, c *prm.CompRing) {
 	r.limit, r.comps = n, c
-	r.restHolding, r.restDirect = true, false
-	r.holding, r.direct = true, false
+	r.defaultBatching, r.defaultDirect = true, false
+	r.batching, r.direct = true, false
 }
 
 // ring rings for what was batched.
 func (r *register) ring() {
-	for i, q := range r.held {
-		r.held[i], q.held = nil, false
-		r.ringHeld(q)
+	for i, q := range r.batched {
+		r.batched[i], q.inBatch = nil, false
+		r.ringQueue(q)
 	}
-	r.held = r.held[:0]
+	r.batched = r.batched[:0]
 }
 
 // ringHeld rings for what was batched of q, which stays in held.
-func (r *register) ringHeld(q *sendQueue) {
+func (r *register) ringQueue(q *sendQueue) {
 	n := q.batched
 	if n == 0 {
 		return
@@ -81,9 +81,9 @@ func (r *register) ringHeld(q *sendQueue) {
 
 // batch notes a post to q while holding: its last WQE begins at BB first.
 func (r *register) batch(q *sendQueue, word uint64, first uint32, n int) {
-	if !q.held {
-		q.held = true
-		r.held = append(r.held, q)
+	if !q.inBatch {
+		q.inBatch = true
+		r.batched = append(r.batched, q)
 		if r.comps != nil {
 			r.comps.LookAgain()
 		}
@@ -91,35 +91,35 @@ func (r *register) batch(q *sendQueue, word uint64, first uint32, n int) {
 	q.batched += n
 	q.last, q.lastWord = first, word
 	if q.batched >= r.limit {
-		r.ringHeld(q)
+		r.ringQueue(q)
 	}
 }
 
 // join makes room for one more queue in held.
-func (r *register) join() {
+func (r *register) addQueue() {
 	r.queues++
-	r.held = slices.Grow(r.held, r.queues-len(r.held))
+	r.batched = slices.Grow(r.batched, r.queues-len(r.batched))
 }
 
 // forget drops a queue that is going away, with what was batched for it.
-func (r *register) forget(q *sendQueue) {
+func (r *register) removeQueue(q *sendQueue) {
 	r.queues--
-	r.held = slices.DeleteFunc(r.held, func(h *sendQueue) bool { return h == q })
+	r.batched = slices.DeleteFunc(r.batched, func(h *sendQueue) bool { return h == q })
 }
 
 func newRegister(u mlx5.RawUAR) *register {
 	direct := u.Doorbell != nil && u.BFLen != 0 && u.Shared == nil
 	return &register{page: u.Page, off: u.Off, step: u.Step, bfLen: u.BFLen, doorbell: u.Doorbell, shared: u.Shared,
-		hardware: u.Doorbell == nil, direct: direct, restDirect: direct, limit: math.MaxInt}
+		hardware: u.Doorbell == nil, direct: direct, defaultDirect: direct, limit: math.MaxInt}
 }
 
 // is reports whether u is this register.
-func (r *register) is(u mlx5.RawUAR) bool {
+func (r *register) matches(u mlx5.RawUAR) bool {
 	return r.page == u.Page && r.off&^r.step == u.Off&^u.Step
 }
 
 // take is the page offset to store to.
-func (r *register) take() uint32 {
+func (r *register) nextOffset() uint32 {
 	if r.shared != nil {
 		return r.shared.Take()
 	}
@@ -143,7 +143,7 @@ func (r *register) stored(off uint32, word uint64) {
 
 // ringBB stores the WQE of one basic block, whose control word is word.
 func (r *register) ringBB(word uint64, b *prm.BB) {
-	off := r.take()
+	off := r.nextOffset()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
 		mmio.ToDevice() // the doorbell record before the register
@@ -187,7 +187,7 @@ func copyWords(d unsafe.Pointer, b *prm.BB) {
 // ringList stores the first 8 bytes of the last WQE of a list, at BB first of q; or
 // all of it, if it is the only one and short.
 func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) {
-	off := r.take()
+	off := r.nextOffset()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
 		mmio.ToDevice()

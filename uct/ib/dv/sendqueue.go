@@ -25,7 +25,7 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	for n < len(wr) {
 		w := q.Encode(q.pi, &wr[n], q.av(&wr[n]))
 		if w == 0 {
-			err = q.explain(&wr[n])
+			err = q.encodeError(&wr[n])
 			break
 		}
 		if len(wr) == 1 && fitsBB(w) {
@@ -38,7 +38,7 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 		n++
 	}
 	if n > 0 {
-		if q.reg.holding {
+		if q.reg.batching {
 			q.reg.batch(q, word, first, n)
 		} else {
 			q.dbr.StoreSend(uint16(q.pi))
@@ -84,6 +84,6 @@ func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 // explain says why the encoder refused wr.
 //
 //go:noinline
-func (q *sendQueue) explain(wr *verbs.SendWR) error {
+func (q *sendQueue) encodeError(wr *verbs.SendWR) error {
 	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: q.Refused(wr, avOf(wr))}
 }

@@ -23,7 +23,7 @@ type sendQueue struct {
 	dbr  prm.DBRec
 
 	// What register.batch notes: WQEs, the first BB and the control word of the last.
-	held     bool // in register.held
+	inBatch  bool // in register.held
 	batched  int
 	last     uint32
 	lastWord uint64
@@ -45,7 +45,7 @@ func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) error {
 	q.ids = unsafe.Pointer(unsafe.SliceData(q.idMem))
 	q.reg, q.dbr, q.qpn, q.guard = reg, raw.DBRec, raw.QPN, raw.Guard
 	q.datagram = qp.Type() == verbs.QPTypeUD
-	reg.join()
+	reg.addQueue()
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (q *sendQueue) ringBB(word uint64, b *prm.BB, number uint64) {
 	case r.direct:
 		q.dbr.StoreSend(uint16(i))
 		r.copyBB(word, b)
-	case r.holding:
+	case r.batching:
 		r.batch(q, word, i-1, 1)
 	default:
 		q.dbr.StoreSend(uint16(i))
@@ -81,7 +81,7 @@ func (q *sendQueue) ringBBs(word uint64, number uint64) {
 	case r.direct && n*prm.BBLen <= r.bfLen:
 		q.dbr.StoreSend(uint16(first + n))
 		r.copyBBs(word, q, first, n)
-	case r.holding:
+	case r.batching:
 		r.batch(q, word, first, 1)
 	default:
 		q.dbr.StoreSend(uint16(first + n))

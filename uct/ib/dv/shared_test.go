@@ -20,7 +20,7 @@ import (
 
 // crowd opens a device of four registers, of which the first takes doorbells only, and
 // the last is for one queue: all QPs but one of category Static share the two between.
-func crowd(t *testing.T) uct.MD {
+func openSharedRegisters(t *testing.T) uct.MD {
 	t.Helper()
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop,
 		Queues: mlx5.Config{TotalUUARs: 4, LowLatUUARs: 1}})
@@ -39,7 +39,7 @@ func crowd(t *testing.T) uct.MD {
 func TestStatic_SharedRegisters(t *testing.T) {
 	const threads = 4
 	puts := testenv.Rounds(5000, 50_000)
-	md := crowd(t)
+	md := openSharedRegisters(t)
 	mem, err := md.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mem.Close()) })
@@ -55,7 +55,7 @@ func TestStatic_SharedRegisters(t *testing.T) {
 		its[i], eps[i] = open(t, md, RCName, nil)
 		peer, err := far.NewEP(uct.EPParams{})
 		require.NoError(t, err)
-		require.NoError(t, errors.Join(join(eps[i], far, peer), join(peer, its[i], eps[i])))
+		require.NoError(t, errors.Join(connect(eps[i], far, peer), connect(peer, its[i], eps[i])))
 	}
 	shared := 0
 	for _, it := range its {
@@ -75,7 +75,7 @@ func TestStatic_SharedRegisters(t *testing.T) {
 	}
 }
 
-func join(ep uct.EP, it uct.Iface, to uct.EP) error {
+func connect(ep uct.EP, it uct.Iface, to uct.EP) error {
 	return ep.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), to.Ops().Connect.EPAddr(nil))
 }
 

@@ -53,7 +53,7 @@ func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, 
 		return nil, err
 	}
 	if cfg.TxPostlist > 1 {
-		it.q.send.reg.list(cfg.TxPostlist, nil)
+		it.q.send.reg.setPostlist(cfg.TxPostlist, nil)
 	}
 	return self, nil
 }
@@ -62,9 +62,9 @@ func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, 
 // what had found the queue full, what is sent again, and what handlers post.
 func (it *udIface) Progress() int {
 	r := it.q.send.reg
-	r.hold()
+	r.beginBatch()
 	n := it.Iface.Progress()
-	r.release()
+	r.endBatch()
 	return n
 }
 
@@ -103,7 +103,7 @@ func (q *udQueues) Poll(wc []verbs.WC) int {
 		s, t := q.Peek()
 		if !q.Owned(t) {
 			q.Wait(s, t)
-			return q.polled(n)
+			return q.endPoll(n)
 		}
 		q.Take()
 		if q.parse(s, t, &wc[n]) {
@@ -111,11 +111,11 @@ func (q *udQueues) Poll(wc []verbs.WC) int {
 		}
 	}
 	q.LookAgain()
-	return q.polled(n)
+	return q.endPoll(n)
 }
 
 // polled ends a poll that has found n completions.
-func (q *udQueues) polled(n int) int {
+func (q *udQueues) endPoll(n int) int {
 	q.Give()
 	if q.overrun.Load() {
 		q.LookAgain()
@@ -134,14 +134,14 @@ func (q *udQueues) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 		wc.ID = *q.send.id(uint32(t.WQECounter()))
 	case prm.CQEReqErr:
 		wc.ID = *q.send.id(uint32(t.WQECounter()))
-		failure(s, wc)
+		setError(s, wc)
 	case prm.CQERespSend, prm.CQERespSendImm:
 		wc.ID, _ = q.recv.Take()
 		wc.ByteLen = s.ByteCount()
 		_, _, wc.SrcQP = s.RemoteQP()
 	case prm.CQERespErr:
 		wc.ID, _ = q.recv.Take()
-		failure(s, wc)
+		setError(s, wc)
 	default:
 		return false
 	}

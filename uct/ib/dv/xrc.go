@@ -51,6 +51,6 @@ func openXRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg XRCConfig) (uct.Iface
 	if err != nil {
 		return nil, err
 	}
-	it.opened(cfg.TxPostlist)
+	it.setLimits(cfg.TxPostlist)
 	return out, nil
 }

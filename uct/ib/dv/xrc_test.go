@@ -100,7 +100,7 @@ func TestConformanceXRC_HostShm(t *testing.T) {
 func newXRCs(t require.TestingT, b *bench) (*rcIface, *xrcSend, *xrcRecv) {
 	it := &rcIface{}
 	require.NoError(t, it.cq.open(b.cq))
-	it.forgetAll()
+	it.clearRecent()
 	send, err := it.OpenSend(b.qp)
 	require.NoError(t, err)
 	recv, err := it.OpenRecv(b.srq)
@@ -109,11 +109,11 @@ func newXRCs(t require.TestingT, b *bench) (*rcIface, *xrcSend, *xrcRecv) {
 }
 
 // nextXRC reads an entry as Progress does. ok is false if it stands for nothing.
-func (it *rcIface) nextXRC(t require.TestingT) (wc verbs.WC, ok bool) {
+func (it *rcIface) pollXRC(t require.TestingT) (wc verbs.WC, ok bool) {
 	s, tail := it.cq.Peek()
 	require.True(t, it.cq.Owned(tail))
 	it.cq.Take()
-	return wc, it.xrcs[s.UserIndex()].parse(s, tail, &wc)
+	return wc, it.xrcQueues[s.UserIndex()].parse(s, tail, &wc)
 }
 
 // TestParseXRC_LikeVerbs reads the entries of an initiator and of an XRC SRQ as verbs does,
@@ -122,26 +122,26 @@ func TestParseXRC_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeXRCSend)
 		it, send, recv := newXRCs(t, w.direct)
-		i := w.sends(t, &send.sendQueue, verbs.OpSend, [2]*verbs.AH{})
+		i := w.fillRing(t, &send.sendQueue, verbs.OpSend, [2]*verbs.AH{})
 		for range i {
 			it.cq.Take()
 		}
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, recv.PostRecv}}
 		for range rapid.IntRange(1, 200).Draw(t, "entries") {
 			head, _ := recv.Ends()
-			r.one(t, uint64(i), head)
+			r.postTo(t, uint64(i), head)
 			s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), r.waiting[0])
 			if s.Tail().OfReceive() {
-				s = drawnFor(s, recv.index)
+				s = withIndex(s, recv.index)
 			}
 			w.cqe(t, i, slotBytes(s))
 			i++
 			var over [2]verbs.WC
 			n := w.over.cq.Poll(over[:])
-			got, ok := it.nextXRC(t)
+			got, ok := it.pollXRC(t)
 			require.Equal(t, n == 1, ok)
 			if ok {
-				same(t, verbs.QPTypeRC, over[0], got)
+				requireSame(t, verbs.QPTypeRC, over[0], got)
 				if got.ID >= recvIDs {
 					r.waiting = r.waiting[1:]
 				}
@@ -151,7 +151,7 @@ func TestParseXRC_LikeVerbs(t *testing.T) {
 }
 
 // drawnFor is an entry with another user index.
-func drawnFor(s *prm.CQESlot, index uint32) *prm.CQESlot {
+func withIndex(s *prm.CQESlot, index uint32) *prm.CQESlot {
 	var e prm.CQE
 	s.Read(&e, 0)
 	e.UserIndex = index
@@ -162,7 +162,7 @@ func drawnFor(s *prm.CQESlot, index uint32) *prm.CQESlot {
 
 // TestParseXRC_WrongKind: an entry that names a queue of the other kind stands for nothing, and
 // takes no receive.
-func TestParseXRC_WrongKind(t *testing.T) {
+func TestParseXRC_RejectsWrongQueueType(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
 	it, send, recv := newXRCs(t, b)
 	head, tail := recv.Ends()
@@ -173,7 +173,7 @@ func TestParseXRC_WrongKind(t *testing.T) {
 		{Opcode: prm.CQEReqErr, UserIndex: recv.index},
 	} {
 		b.cqe(t, uint32(i), &e)
-		_, ok := it.nextXRC(t)
+		_, ok := it.pollXRC(t)
 		assert.False(t, ok, "entry %d", i)
 	}
 	gotHead, gotTail := recv.Ends()
@@ -181,7 +181,7 @@ func TestParseXRC_WrongKind(t *testing.T) {
 }
 
 // TestXRC_Drops: completions of a queue that is reset or closed are gone, those of others stay.
-func TestXRC_Drops(t *testing.T) {
+func TestXRC_RemovesCompletions(t *testing.T) {
 	for name, end := range map[string]func(*rcIface, *xrcSend, *xrcRecv) (gone uint32){
 		"reset":      func(it *rcIface, s *xrcSend, _ *xrcRecv) uint32 { it.ResetSend(s); return s.index },
 		"close send": func(it *rcIface, s *xrcSend, _ *xrcRecv) uint32 { it.CloseSend(s); return s.index },
@@ -211,10 +211,10 @@ func TestXRC_Drops(t *testing.T) {
 }
 
 // TestResetSend: the first work request after RESET is where the device looks for it.
-func TestResetSend(t *testing.T) {
+func TestResetSend_StartsAtZero(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
 	it, q, _ := newXRCs(t, b)
-	wr := []verbs.SendWR{{ID: 7, Opcode: verbs.OpSend, SRQN: 3, Flags: verbs.SendInline, Inline: count(8)}}
+	wr := []verbs.SendWR{{ID: 7, Opcode: verbs.OpSend, SRQN: 3, Flags: verbs.SendInline, Inline: pattern(8)}}
 	for range 3 {
 		_, err := q.PostSend(wr)
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 
 // TestXRC_CQError: when the device has lost the completion queue, a send to a queue and a receive of one end
 // over mlx5 queues too, and the iface closes.
-func TestXRC_CQError(t *testing.T) {
+func TestXRC_CQErrorFailsQueues(t *testing.T) {
 	md := ibtest.NewMD(t, softhca.FabricLoop, XRC(XRCConfig{}))
 	mem, err := md.Alloc(1<<12, uct.AccessAll)
 	require.NoError(t, err)

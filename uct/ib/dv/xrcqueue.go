@@ -32,28 +32,28 @@ var _ xrccore.Poster = (*rcIface)(nil)
 
 // addXRC has completions with a user index go to q.
 func (it *rcIface) addXRC(index uint32, q xrcQueue) {
-	if n := int(index) + 1 - len(it.xrcs); n > 0 {
-		it.xrcs = append(it.xrcs, make([]xrcQueue, n)...)
+	if n := int(index) + 1 - len(it.xrcQueues); n > 0 {
+		it.xrcQueues = append(it.xrcQueues, make([]xrcQueue, n)...)
 	}
-	it.xrcs[index] = q
+	it.xrcQueues[index] = q
 }
 
 // removeXRC drops completions of a queue that is closed, or is empty again.
 func (it *rcIface) removeXRC(index uint32) {
-	it.xrcs[index] = nil
-	it.cq.drop(index)
+	it.xrcQueues[index] = nil
+	it.cq.removeIndex(index)
 }
 
 // ofXRC handles an entry of an xrcQueue; false if it is of none.
-func (it *rcIface) ofXRC(s *prm.CQESlot, t prm.Tail) bool {
+func (it *rcIface) handleXRC(s *prm.CQESlot, t prm.Tail) bool {
 	index := s.UserIndex()
-	if uint(index) >= uint(len(it.xrcs)) || it.xrcs[index] == nil {
+	if uint(index) >= uint(len(it.xrcQueues)) || it.xrcQueues[index] == nil {
 		return false
 	}
 	wc := &it.xrcWC
 	*wc = verbs.WC{}
 	switch {
-	case !it.xrcs[index].parse(s, t, wc):
+	case !it.xrcQueues[index].parse(s, t, wc):
 	case it.filter == nil:
 		it.NotSent(wc)
 	case it.filter.Filter(wc):
@@ -67,7 +67,7 @@ func (q *xrcSend) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	switch t.Opcode() {
 	case prm.CQEReq:
 	case prm.CQEReqErr:
-		failure(s, wc)
+		setError(s, wc)
 	default:
 		return false
 	}
@@ -77,7 +77,7 @@ func (q *xrcSend) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 
 // parse implements xrcQueue.
 func (q *xrcRecv) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
-	return received(q.RecvList, s, t, wc)
+	return recvCompletion(q.RecvList, s, t, wc)
 }
 
 // OpenSend implements xrccore.Poster.
@@ -87,7 +87,7 @@ func (it *rcIface) OpenSend(qp *verbs.QP) (rccore.SendQueue, error) {
 		return nil, err
 	}
 	q := &xrcSend{index: raw.UserIndex}
-	if err := q.open(qp, raw, it.registerAt(raw.UAR)); err != nil {
+	if err := q.open(qp, raw, it.registerFor(raw.UAR)); err != nil {
 		return nil, err
 	}
 	it.addXRC(q.index, q)
@@ -98,13 +98,13 @@ func (it *rcIface) OpenSend(qp *verbs.QP) (rccore.SendQueue, error) {
 func (it *rcIface) ResetSend(q rccore.SendQueue) {
 	s := q.(*xrcSend)
 	s.pi, s.batched = 0, 0
-	it.cq.drop(s.index)
+	it.cq.removeIndex(s.index)
 }
 
 // CloseSend implements xrccore.Poster.
 func (it *rcIface) CloseSend(q rccore.SendQueue) {
 	s := q.(*xrcSend)
-	s.reg.forget(&s.sendQueue)
+	s.reg.removeQueue(&s.sendQueue)
 	it.removeXRC(s.index)
 }
 

@@ -15,19 +15,19 @@ import (
 
 // stillHW is a device that executes nothing: what is written to its queues stays as
 // it is, and it remembers what it was told.
-type stillHW struct {
+type inertHW struct {
 	prm.Hardware // what is not implemented panics
 
-	next  uint32 // object number
-	state verbs.QPState
-	pages []*offheap.Block
-	rings []ring
-	told  func() // if not nil, called at each store
-	drive func() // if not nil, called by Drive
-	busy  uint32 // the attention word
-	qps   map[uint32]prm.QPParams
-	cqs   map[uint32]prm.CQParams
-	srqs  map[uint32]prm.SRQParams
+	next      uint32 // object number
+	state     verbs.QPState
+	pages     []*offheap.Block
+	rings     []ring
+	onRing    func() // if not nil, called at each store
+	drive     func() // if not nil, called by Drive
+	attention uint32 // the attention word
+	qps       map[uint32]prm.QPParams
+	cqs       map[uint32]prm.CQParams
+	srqs      map[uint32]prm.SRQParams
 }
 
 // ring is a store to a UAR page that the device was told of.
@@ -40,105 +40,105 @@ type ring struct {
 // firstNumber is that of the golden vectors.
 const firstNumber = 0x100
 
-func (h *stillHW) number() uint32 { h.next++; return h.next - 1 }
+func (h *inertHW) number() uint32 { h.next++; return h.next - 1 }
 
-func (h *stillHW) QueryDevice() (verbs.DeviceAttr, error) {
+func (h *inertHW) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{MaxQPWR: 1 << 15, MaxSGE: 30, MaxInline: 900, MaxCQE: 1 << 20, MaxSRQWR: 1 << 14, MaxSRQSGE: 8, PortCount: 1}, nil
 }
 
-func (h *stillHW) QueryPort(uint8) (verbs.PortAttr, error) {
+func (h *inertHW) QueryPort(uint8) (verbs.PortAttr, error) {
 	return verbs.PortAttr{State: verbs.PortActive, Ethernet: true, GIDs: 4}, nil
 }
 
-type stillDoorbell struct {
-	hw   *stillHW
+type inertDoorbell struct {
+	hw   *inertHW
 	page unsafe.Pointer
 }
 
-func (d stillDoorbell) Ring(off uint32, first8 uint64) {
+func (d inertDoorbell) Ring(off uint32, first8 uint64) {
 	r := ring{off: off, first8: first8}
 	copy(r.page[:], unsafe.Slice((*byte)(unsafe.Add(d.page, off)), len(r.page)))
 	d.hw.rings = append(d.hw.rings, r)
-	if d.hw.told != nil {
-		d.hw.told()
+	if d.hw.onRing != nil {
+		d.hw.onRing()
 	}
 }
 
-func (h *stillHW) AllocUAR(prm.UARType) (prm.UAR, error) {
+func (h *inertHW) AllocUAR(prm.UARType) (prm.UAR, error) {
 	b, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
 		return prm.UAR{}, err
 	}
 	h.pages = append(h.pages, b)
 	page := unsafe.Pointer(unsafe.SliceData(b.Bytes()))
-	return prm.UAR{Page: page, Doorbell: stillDoorbell{h, page}}, nil
+	return prm.UAR{Page: page, Doorbell: inertDoorbell{h, page}}, nil
 }
 
-func (h *stillHW) FreeUAR(prm.UAR) error                 { return nil }
-func (h *stillHW) AllocPD() (uint32, error)              { return 1, nil }
-func (h *stillHW) DeallocPD(uint32) error                { return nil }
-func (h *stillHW) SetAsyncSink(prm.AsyncSink)            {}
-func (h *stillHW) DestroyQP(uint32) error                { return nil }
-func (h *stillHW) DestroyCQ(uint32) error                { return nil }
-func (h *stillHW) DestroySRQ(uint32) error               { return nil }
-func (h *stillHW) ArmSRQ(uint32, int) error              { return nil }
-func (h *stillHW) Attention() *uint32                    { return &h.busy }
-func (h *stillHW) QueryQP(uint32) (verbs.QPState, error) { return h.state, nil }
+func (h *inertHW) FreeUAR(prm.UAR) error                 { return nil }
+func (h *inertHW) AllocPD() (uint32, error)              { return 1, nil }
+func (h *inertHW) DeallocPD(uint32) error                { return nil }
+func (h *inertHW) SetAsyncSink(prm.AsyncSink)            {}
+func (h *inertHW) DestroyQP(uint32) error                { return nil }
+func (h *inertHW) DestroyCQ(uint32) error                { return nil }
+func (h *inertHW) DestroySRQ(uint32) error               { return nil }
+func (h *inertHW) ArmSRQ(uint32, int) error              { return nil }
+func (h *inertHW) Attention() *uint32                    { return &h.attention }
+func (h *inertHW) QueryQP(uint32) (verbs.QPState, error) { return h.state, nil }
 
-func (h *stillHW) Drive() {
+func (h *inertHW) Drive() {
 	if h.drive != nil {
 		h.drive()
 	}
 }
 
-func (h *stillHW) ModifyQP(_ uint32, a *verbs.QPAttr, _ verbs.QPAttrMask) error {
+func (h *inertHW) ModifyQP(_ uint32, a *verbs.QPAttr, _ verbs.QPAttrMask) error {
 	h.state = a.State
 	return nil
 }
 
-func (h *stillHW) CreateCQ(p prm.CQParams) (uint32, error) {
+func (h *inertHW) CreateCQ(p prm.CQParams) (uint32, error) {
 	n := h.number()
 	h.cqs[n] = p
 	return n, nil
 }
 
-func (h *stillHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
+func (h *inertHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
 	n := h.number()
 	h.srqs[n] = p
 	return n, nil
 }
 
 // CreateXRCSRQ implements prm.XRCHardware: one number names the queue to all.
-func (h *stillHW) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
+func (h *inertHW) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	n, err := h.CreateSRQ(p)
 	return n, n, err
 }
 
-func (h *stillHW) OpenXRCD(verbs.XRCDInitAttr) (uint32, error) { return 1, nil }
-func (h *stillHW) CloseXRCD(uint32) error                      { return nil }
+func (h *inertHW) OpenXRCD(verbs.XRCDInitAttr) (uint32, error) { return 1, nil }
+func (h *inertHW) CloseXRCD(uint32) error                      { return nil }
 
 // There are no targets.
-func (h *stillHW) CreateTarget(uint32) (handle, qpn uint32, err error) {
+func (h *inertHW) CreateTarget(uint32) (handle, qpn uint32, err error) {
 	return 0, 0, ucs.ErrUnsupported
 }
-func (h *stillHW) OpenTarget(uint32, uint32) (uint32, error) { return 0, ucs.ErrUnsupported }
+func (h *inertHW) OpenTarget(uint32, uint32) (uint32, error) { return 0, ucs.ErrUnsupported }
 
-func (h *stillHW) CreateQP(p prm.QPParams) (uint32, error) {
+func (h *inertHW) CreateQP(p prm.QPParams) (uint32, error) {
 	n := h.number()
 	h.qps[n] = p
 	return n, nil
 }
 
 // CreateAH fills the AV of the golden vectors: RoCE, sgid 1, hop limit 64.
-func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (handle uint32, b [prm.AVLen]byte, err error) {
+func (h *inertHW) CreateAH(_ uint32, a verbs.AHAttr) (handle uint32, b [prm.AVLen]byte, err error) {
 	av := prm.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
 	av.Put(&b)
 	return 0, b, nil
 }
 
-func (h *stillHW) DestroyAH(uint32) error { return nil }
+func (h *inertHW) DestroyAH(uint32) error { return nil }
 
-func (h *stillHW) Close() (err error) {
+func (h *inertHW) Close() (err error) {
 	for _, b := range h.pages {
 		err = b.Free()
 	}
@@ -147,7 +147,7 @@ func (h *stillHW) Close() (err error) {
 
 // bench is a device with one of each queue.
 type bench struct {
-	hw  *stillHW
+	hw  *inertHW
 	pd  *verbs.PD
 	td  *verbs.TD
 	cq  *verbs.CQ
@@ -163,7 +163,7 @@ func newBench(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits
 
 // newBenchOf is newBench with a driver that is configured.
 func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap, cfg mlx5.Config) *bench {
-	b := &bench{hw: &stillHW{qps: map[uint32]prm.QPParams{}, cqs: map[uint32]prm.CQParams{}, srqs: map[uint32]prm.SRQParams{}}}
+	b := &bench{hw: &inertHW{qps: map[uint32]prm.QPParams{}, cqs: map[uint32]prm.CQParams{}, srqs: map[uint32]prm.SRQParams{}}}
 	b.hw.next = firstNumber - 3
 	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return mlx5.NewProvider(b.hw, cfg) })
 	ctx, err := dev.Open()
