@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
-// acceptBatch is the number of connections accepted for one event.
+// acceptBatch is the maximum number of connections that are accepted for one event.
 const acceptBatch = 16
 
 // listener is a listening socket.
@@ -23,7 +23,7 @@ type listener struct {
 	fd   int
 }
 
-// Ready implements epoll.Watcher: it accepts.
+// Ready implements epoll.Watcher. It accepts connections.
 func (l *listener) Ready(uint32) int {
 	for range acceptBatch {
 		fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -32,23 +32,23 @@ func (l *listener) Ready(uint32) int {
 			l.it.acceptPause = 0
 			l.it.receiveConn(fd, sourceOf(addrPort(from).Addr()))
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !l.it.evictOne(sentNothing) { // else there is a descriptor when Progress returns
+			if !l.it.evictOne(sentNothing) { // otherwise the eviction has released a descriptor
 				l.it.pauseAccept()
 			}
 			return 0
 		case unix.EAGAIN:
 			return 0
-		default: // of that connection, or EINTR
+		default: // an error of that connection, or EINTR
 		}
 	}
 	return 0
 }
 
-// maxAcceptPause is the longest time for which the accept queue is ignored.
+// maxAcceptPause is the maximum time for which the accept queue is ignored.
 const maxAcceptPause = time.Second
 
-// pauseAccept ignores the accept queue for a while, which doubles each time: the queue would be
-// reported again and again while descriptors or memory are exhausted.
+// pauseAccept ignores the accept queue for a time that doubles with each call. Otherwise epoll
+// would report the queue again and again while descriptors or memory are exhausted.
 func (it *Iface) pauseAccept() {
 	it.acceptPaused = true
 	it.acceptPause = min(max(2*it.acceptPause, deadlineTick), maxAcceptPause)
@@ -69,16 +69,17 @@ func (it *Iface) resumeAccept(now time.Time) {
 	}
 }
 
-// incoming is an accepted connection whose handshake has not ended.
+// incoming is an accepted connection during the handshake.
 type incoming struct {
 	it *Iface
 	link
 	unproven *unproven
 	hello    message
-	secret   pairKey // once the HELLO has come
+	secret   pairKey // nil before the HELLO
 }
 
-// receiveConn begins the handshake of an accepted connection. Another one makes room for it.
+// receiveConn starts the handshake of an accepted connection. If there are too many unproven
+// connections, it evicts others.
 func (it *Iface) receiveConn(fd int, from source) {
 	for len(it.unproven.all) >= it.maxUnproven {
 		it.evictOne(anyUnproven)
@@ -97,10 +98,10 @@ func (it *Iface) receiveConn(fd int, from source) {
 		s.refuse(err)
 		return
 	}
-	s.Ready(unix.EPOLLIN) // what it says is often there already
+	s.Ready(unix.EPOLLIN) // the HELLO has often arrived already
 }
 
-// acceptLink makes a link of an accepted socket, which it consumes.
+// acceptLink makes a link of an accepted socket, of which it takes ownership.
 func (it *Iface) acceptLink(fd int) (l link, err error) {
 	if it.tunnels == nil {
 		return link{fd: fd}, nil
@@ -109,7 +110,7 @@ func (it *Iface) acceptLink(fd int) (l link, err error) {
 	return l, err
 }
 
-// leave closes the connection.
+// drop closes the connection.
 func (s *incoming) drop() {
 	s.it.unproven.remove(s.unproven)
 	s.link.close(&s.it.poll)
@@ -145,14 +146,14 @@ func (s *incoming) Ready(uint32) int {
 	return 0
 }
 
-// proven reports whether the sender of the HELLO has the key that it names.
+// proven reports whether the sender of the HELLO has the private key of its public key.
 func (s *incoming) proven(h *hello) bool {
 	var err error
 	s.secret, err = pairWith(&s.it.identity, &h.from, s.it.token)
 	return err == nil && s.secret.proves(&s.hello.buf, s.binding())
 }
 
-// unprovenCause is why a HELLO without the right proof is refused.
+// unprovenCause returns the error for a HELLO without the right proof.
 func (it *Iface) unprovenCause() error {
 	if it.token != "" {
 		return errNoToken
@@ -160,47 +161,48 @@ func (it *Iface) unprovenCause() error {
 	return errUnproven
 }
 
-// declineVersion answers a HELLO of another version, of which only the version is understood.
+// declineVersion answers a HELLO of another version, of which only the first helloStart bytes can
+// be decoded.
 func (s *incoming) declineVersion(h *hello) {
 	answer := hello{version: helloVersion, msg: msgAnswer, code: codeVersion, from: s.it.addr.key}
 	_ = sendHello(s.it.io, s.fd, &answer, nil, nil)
 	s.refuse(fmt.Errorf("%w: %d, this side %d", errVersion, h.version, helloVersion))
 }
 
-// wordStart is how many bytes tell what protocol a peer speaks.
+// magicLen is the length of the field that identifies the protocol, in bytes.
 const magicLen = 4
 
-// Why connections are refused in the handshake.
+// Reasons to refuse a connection in the handshake. The log shows them as the attribute last.
 var (
-	errGarbage            = errors.New("it does not speak this protocol")
-	errWrongIface         = errors.New("it looks for another iface")
-	errNoHello            = errors.New("it made no handshake in time")
-	errEvictedInHandshake = errors.New("too many others have connected since (MAX_HANDSHAKES)")
-	errWantsTLS           = errors.New("it speaks TLS, which is off here")
-	errUnproven           = errors.New("it cannot prove that it is the iface that it says it is")
-	errNoToken            = errors.New("it cannot prove that it is the iface that it says it is, or has not the token of this side (AUTH_TOKEN)")
-	errReplay             = errors.New("its HELLO was sent before")
-	errVersion            = errors.New("it speaks another version of this protocol")
-	errRail               = errors.New("it wants more connections than MAX_CONN_PER_PEER")
-	errOtherCert          = errors.New("its certificate is for another identity than that of its open connection")
-	errMaxConns           = errors.New("there are MAX_CONNS connections")
-	errLimits             = errors.New("its SEG_SIZE or limits differ")
+	errGarbage            = errors.New("the peer does not use this protocol")
+	errWrongIface         = errors.New("the HELLO is for another iface")
+	errNoHello            = errors.New("no HELLO within HELLO_TIMEOUT")
+	errEvictedInHandshake = errors.New("evicted by later connections (MAX_HANDSHAKES)")
+	errWantsTLS           = errors.New("the peer uses TLS, and this side does not")
+	errUnproven           = errors.New("the proof of the HELLO is wrong")
+	errNoToken            = errors.New("the proof of the HELLO is wrong, or the peer has another token (AUTH_TOKEN)")
+	errReplay             = errors.New("the HELLO is a replay")
+	errVersion            = errors.New("the peer uses another version of the protocol")
+	errRail               = errors.New("the peer wants more connections than MAX_CONN_PER_PEER")
+	errOtherCert          = errors.New("the certificate of the peer is for another identity than that of its open connection")
+	errMaxConns           = errors.New("all MAX_CONNS connections are in use")
+	errLimits             = errors.New("SEG_SIZE or other limits of the peer differ")
 )
 
-// refuse closes the connection.
+// refuse drops the connection and counts the refusal.
 func (s *incoming) refuse(why error) {
 	s.drop()
 	s.it.countRefusal(why)
 }
 
-// refusals is what is known of connections refused in the handshake.
+// refusals is the log state of connections that were refused in the handshake.
 type refusals struct {
 	last   error
 	logged time.Time
-	silent uint64 // since then
+	silent uint64 // number of refusals since the last line
 }
 
-// refusalLog is the time between two lines about refusals: untrusted peers must
+// refusalLog is the minimum time between two log lines about refusals, because untrusted peers must
 // not fill the log.
 const refusalLog = time.Second
 
@@ -211,9 +213,9 @@ func (it *Iface) countRefusal(why error) {
 	it.logRefusal(why)
 }
 
-// logRefusal writes a line to the log, if it is not too soon for that, and there is something to write
-// about: who hangs up before it has said who it is may have been connected to meanwhile, or looks for open
-// ports.
+// logRefusal writes a log line, but not more often than once in refusalLog. It ignores peers that
+// disconnect before they have sent a HELLO: they have connected over another connection in the
+// meantime, or scan ports.
 func (it *Iface) logRefusal(why error) {
 	if errors.Is(why, errDisconnected) {
 		return
@@ -230,7 +232,7 @@ func (it *Iface) logRefusal(why error) {
 	}
 }
 
-// respond answers a HELLO, and attaches its connection or closes it.
+// respond answers a HELLO, and opens the connection or closes its socket.
 func (it *Iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
@@ -249,7 +251,7 @@ func (it *Iface) respond(s *incoming, h *hello) {
 	}
 	if c == nil {
 		c = &conn{it: it, key: h.from, secret: s.secret, link: link{fd: -1}}
-		if h.from != it.addr.key { // the other end of a connection to ourselves is in the table
+		if h.from != it.addr.key { // with a connection to ourselves, the dialing conn is in the table
 			it.addConn(c)
 		}
 	}
@@ -262,7 +264,7 @@ func (it *Iface) respond(s *incoming, h *hello) {
 	c.open(s.link, h.conn)
 }
 
-// inherit makes c, which is accepted, unproven if it is.
+// inheritUnproven makes the accepted connection c unproven if no EP of this side names its peer.
 func (it *Iface) inheritUnproven(c *conn, s *incoming) {
 	p := s.unproven
 	p.in = nil
@@ -280,10 +282,10 @@ func (it *Iface) inheritUnproven(c *conn, s *incoming) {
 
 var errReplaced = errors.New("the peer has lost this connection and made another")
 
-// evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two
-// attempts that cross, the one of the side with the lower id goes on; both sides come to that by
-// themselves. name is the identity in the certificate of the sender. c is the connection to attach the
-// socket to; nil for a new one. why is nil unless the answer is a refusal.
+// evaluate decides on a HELLO with a valid proof. If both sides dial at the same time, the attempt
+// of the side with the lower id continues; both sides reach the same decision. name is the identity
+// in the certificate of the sender. c is the connection that gets the socket; nil for a new one.
+// why is the reason of a refusal, else nil.
 func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
 	if h.seg != it.addr.seg || h.replies != maxReplies {
 		return nil, hello{code: codeRefused}, errLimits

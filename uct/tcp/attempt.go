@@ -15,11 +15,11 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// maxTries is how often a connection is dialed when the handshake is cut off or
-// finds a connection that only the peer believes in.
+// maxTries is the maximum number of attempts to dial a connection. It is dialed again if the peer
+// closes the socket during the handshake, or reports a connection that this side has lost.
 const maxTries = 4
 
-// message is a handshake message that comes in pieces. No byte after it is read.
+// message is a handshake message, which may arrive in pieces. Its methods read no byte after it.
 type message struct {
 	buf [helloLen]byte
 	got int
@@ -27,7 +27,7 @@ type message struct {
 
 var errDisconnected = errors.New("connection closed during the handshake")
 
-// read continues to read; done is true when the message is there.
+// read reads the rest of the message; done is true when the message is complete.
 func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
 	for m.got < helloLen {
 		n, errno := io.Recv(fd, m.buf[m.got:])
@@ -44,8 +44,8 @@ func (m *message) read(io sockio.IO, fd int) (done bool, err error) {
 	return true, nil
 }
 
-// checkVersion looks at an answer of which helloStart bytes are there. One of another version has
-// another length.
+// checkVersion checks the version of an answer of which helloStart bytes have arrived. An answer of
+// another version may have another length.
 func (m *message) checkVersion() error {
 	h, _ := parseHello(&m.buf, msgAnswer)
 	if h.code == codeVersion || hasMagic(&m.buf) && h.version != helloVersion {
@@ -54,8 +54,8 @@ func (m *message) checkVersion() error {
 	return nil
 }
 
-// sendHello writes a handshake message, the first bytes on a connected socket: its buffer has
-// room. Without k it has no proof.
+// sendHello writes a handshake message, the first bytes on a connected socket, whose send buffer
+// has room for it. If k is nil, the message has no proof.
 func sendHello(io sockio.IO, fd int, h *hello, k pairKey, binding []byte) error {
 	var b [helloLen]byte
 	if h.put(&b); k != nil {
@@ -64,7 +64,7 @@ func sendHello(io sockio.IO, fd int, h *hello, k pairKey, binding []byte) error 
 	return sendAll(io, fd, b[:])
 }
 
-// sendAll writes what the empty buffer of a socket has room for.
+// sendAll writes b to a socket whose send buffer is empty and larger than b.
 func sendAll(io sockio.IO, fd int, b []byte) error {
 	for sent := 0; sent < len(b); {
 		n, errno := io.Send(fd, b[sent:])
@@ -79,7 +79,7 @@ func sendAll(io sockio.IO, fd int, b []byte) error {
 	return nil
 }
 
-// attempt is our side of a handshake that we began.
+// attempt is a handshake that this side started.
 type attempt struct {
 	c *conn
 	link
@@ -88,7 +88,7 @@ type attempt struct {
 	answer    message
 }
 
-// dial begins an attempt.
+// dial starts an attempt.
 func (c *conn) dial() {
 	it := c.it
 	c.tries++
@@ -118,7 +118,7 @@ func (c *conn) dial() {
 	it.pollEpollNext()
 }
 
-// pair computes the key of the pair, once.
+// computeSecret computes the shared key with the peer, unless that was done before.
 func (c *conn) computeSecret() (err error) {
 	if c.secret == nil {
 		c.secret, err = pairWith(&c.it.identity, &c.key, c.it.token)
@@ -126,7 +126,8 @@ func (c *conn) computeSecret() (err error) {
 	return err
 }
 
-// preface returns the first bytes for the peer; nil if the peer has a port for tcp alone.
+// preface returns the bytes that precede the HELLO; nil if the path leads to a port of the iface
+// itself.
 func (c *conn) preface() []byte {
 	if !c.path.listener {
 		return nil
@@ -134,7 +135,7 @@ func (c *conn) preface() []byte {
 	return preface.Append(nil, c.key.ID())
 }
 
-// dialLink begins to connect along p. With TLS, first is sent before the handshake.
+// dialLink starts to connect along p. With TLS, first is sent before the TLS handshake.
 func (it *Iface) dialLink(p path, first []byte, within time.Duration) (l link, err error) {
 	if it.tunnels != nil {
 		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, within)
@@ -144,7 +145,7 @@ func (it *Iface) dialLink(p path, first []byte, within time.Duration) (l link, e
 	return l, err
 }
 
-// drop gives the attempt up.
+// drop closes the link of the attempt.
 func (t *attempt) drop() { t.link.close(&t.c.it.poll) }
 
 // Ready implements epoll.Watcher.
@@ -179,8 +180,8 @@ func (t *attempt) step() error {
 	return t.handleAnswer()
 }
 
-// linked reports whether the link is ready for the HELLO: the socket has connected, and the
-// handshake of TLS has succeeded.
+// linkReady reports whether the HELLO can be sent: the socket is connected and, with TLS, the TLS
+// handshake has succeeded.
 func (t *attempt) linkReady() (ok bool, err error) {
 	if t.tun == nil {
 		if err := connected(t.fd); err != nil {
@@ -199,7 +200,7 @@ func (t *attempt) linkReady() (ok bool, err error) {
 	return true, nil
 }
 
-// dialCause is the status that tells why a connect failed.
+// dialCause returns the error class of a failed connect.
 func dialCause(err error) error {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return ucs.ErrTimedOut
@@ -221,7 +222,7 @@ func (t *attempt) sendHello() error {
 	}, t.c.secret, t.binding())
 }
 
-// answered acts on the peer's answer.
+// handleAnswer handles the answer of the peer.
 func (t *attempt) handleAnswer() error {
 	h, ok := parseHello(&t.answer.buf, msgAnswer)
 	if ok && h.code == codeTLS {
@@ -233,7 +234,7 @@ func (t *attempt) handleAnswer() error {
 	switch c := t.c; h.code {
 	case codeOK:
 		if h.conn != t.id || h.seg != c.it.addr.seg || h.replies != maxReplies || h.rail != c.rail {
-			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
+			return fmt.Errorf("%w: answer does not match the HELLO", ucs.ErrRejected)
 		}
 		if c.main != nil && c.main.certName != t.peerName() {
 			return fmt.Errorf("%w: %w", ucs.ErrRejected, errOtherCert)
@@ -248,12 +249,12 @@ func (t *attempt) handleAnswer() error {
 	case codeOpen:
 		t.drop()
 		c.attempt, c.replaces = nil, h.other
-		return c.retry(errors.New("the peer insists on another connection"))
+		return c.retry(errors.New("the peer reports another open connection"))
 	}
-	return fmt.Errorf("%w: by the peer's limits", ucs.ErrRejected)
+	return fmt.Errorf("%w: by a limit of the peer", ucs.ErrRejected)
 }
 
-// again dials once more, or returns err when that was tried often enough.
+// retry dials again. After maxTries attempts it returns err.
 func (c *conn) retry(err error) error {
 	if c.tries >= maxTries {
 		return fmt.Errorf("%w: %w", ucs.ErrRejected, err)
@@ -262,8 +263,8 @@ func (c *conn) retry(err error) error {
 	return nil
 }
 
-// failed ends the attempt; being cut off may have been bad luck, so it is tried
-// again.
+// fail handles the error of an attempt: it dials again if the peer closed the socket, then tries
+// the other path, and at last fails the connection.
 func (t *attempt) fail(err error) {
 	c := t.c
 	err = t.tun.Cause(err)
@@ -284,7 +285,7 @@ func (t *attempt) fail(err error) {
 	c.fail(fmt.Errorf("connect: %w", err))
 }
 
-// dropPending takes c from the connections that are to open.
+// stopTimeout stops the timeout for opening c.
 func (it *Iface) stopTimeout(c *conn) {
 	c.countDial(false)
 	if i := slices.Index(it.opening, c); i >= 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// write makes a file with its directories.
+// write makes a file and its directories.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -101,8 +101,9 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestResourcesAt: without a configuration, the device of an address of the network is offered to
-// who has it, and all of them for an unspecified one, never loopback; a configuration is not widened.
+// TestResourcesAt: without configured devices, ResourcesAt returns the device of an address, and
+// all devices for an unspecified address, but never loopback. With configured devices there is no
+// NetOpener.
 func TestResourcesAt(t *testing.T) {
 	cable := newCable(t)
 	md, err := New(Config{}).OpenMD(Name)
@@ -135,8 +136,8 @@ func TestResourcesAt(t *testing.T) {
 	require.NoError(t, md.Close())
 }
 
-// TestResources_NoSuchDevice: a name that no device has is an error that says which device may be
-// meant.
+// TestResources_NamesNearestDevice: the error for an unknown device suggests the device with the
+// nearest name.
 func TestResources_NamesNearestDevice(t *testing.T) {
 	for _, devices := range [][]string{{"lp"}, {"lo", "lp"}, {allDevices, "lp"}} {
 		md, err := New(Config{Devices: devices}).OpenMD(Name)
@@ -174,7 +175,7 @@ func TestReachable(t *testing.T) {
 		{"itself", device, iface, ""},
 		{"device only", device, nil, ""},
 		{"another host's loopback", foreign.append(nil), iface, "of two hosts or network namespaces; GUCX_TCP_DEVICES names other devices, on both"},
-		{"not loopback", remote.append(nil), iface, "it is on loopback here, and on the network there; GUCX_TCP_DEVICES names other devices"},
+		{"not loopback", remote.append(nil), iface, "this side uses loopback, and the peer a network device; GUCX_TCP_DEVICES names other devices"},
 		{"other segments", device, small.append(nil), "SEG_SIZE"},
 		{"no device address", device[1:], iface, "address not valid"},
 		{"no iface address", device, iface[1:], "address not valid"},
@@ -188,8 +189,8 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestRoute_ByDevice: a device whose addresses the route does not leave from is
-// not the way to the peer.
+// TestPathTo_RequiresRouteByDevice: a device has no path to a peer if the route uses another
+// device.
 func TestPathTo_RequiresRouteByDevice(t *testing.T) {
 	d := device{name: "eth9", v4: netip.MustParseAddr("203.0.113.7")}
 	_, err := d.pathTo(&deviceAddr{v4: netip.MustParseAddr("127.0.0.1")}, &ifaceAddr{port4: 1})
@@ -203,8 +204,8 @@ func TestPathTo_RequiresRouteByDevice(t *testing.T) {
 	assert.Equal(t, path{local: defaultV4, remote: netip.AddrPortFrom(defaultV4, 1)}, p)
 }
 
-// TestRoute_FurtherAddress: a device is the way to the networks of all its addresses, not only of
-// that by which it is reached.
+// TestPathTo_UsesAllAddresses: a device has a path to the networks of all its addresses, not only
+// of the first one.
 func TestPathTo_UsesAllAddresses(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
@@ -222,11 +223,11 @@ func TestPathTo_UsesAllAddresses(t *testing.T) {
 	flush(t, a.eps[0], a)
 }
 
-// TestSocket_FailsAtOnce: a socket that cannot be bound or connected is closed.
+// TestSocket_ClosedAfterError: a socket that cannot be bound or connected is closed.
 func TestSocket_ClosedAfterError(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
-	elsewhere := netip.MustParseAddr("192.0.2.77") // of documentation: not on this host
+	elsewhere := netip.MustParseAddr("192.0.2.77") // for documentation: not on this host
 	before := testenv.OpenFiles(t)
 	_, _, err = listen(elsewhere, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
@@ -239,10 +240,10 @@ func TestSocket_ClosedAfterError(t *testing.T) {
 	assert.LessOrEqual(t, testenv.OpenFiles(t), before)
 }
 
-// TestOpen_AddressNotReady: an address that cannot be used yet, such as one of IPv6 whose
-// uniqueness is being checked, leaves the other family.
+// TestOpen_SkipsUnavailableAddress: if an address is not available yet, such as an IPv6 address
+// during duplicate address detection, the iface listens on the other family.
 func TestOpen_SkipsUnavailableAddress(t *testing.T) {
-	unready := netip.MustParseAddr("2001:db8::77") // of documentation: not on this host
+	unready := netip.MustParseAddr("2001:db8::77") // for documentation: not on this host
 	lo, err := findDevice("lo")
 	require.NoError(t, err)
 	lo.v6 = unready
@@ -259,7 +260,7 @@ func TestOpen_SkipsUnavailableAddress(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
 }
 
-// TestNetworkDevice runs over every other device of this machine.
+// TestNetworkDevice uses every device of the machine but loopback.
 func TestNetworkDevice(t *testing.T) {
 	devs, err := listDevices()
 	require.NoError(t, err)
@@ -289,7 +290,7 @@ func TestNetworkDevice(t *testing.T) {
 	}
 }
 
-// moveTo opens the iface of e again on another device.
+// moveTo opens the iface of e again, on another device.
 func moveTo(t *testing.T, e *end, d device) {
 	t.Helper()
 	require.NoError(t, e.it.Close())
@@ -342,7 +343,7 @@ func TestConfig_Environment(t *testing.T) {
 	assert.EqualValues(t, 8<<10, cfg.SegSize)
 }
 
-// TestSocketOptions: what was configured is on the sockets of both sides.
+// TestSocketOptions: the sockets of both sides have the configured options.
 func TestSocketOptions(t *testing.T) {
 	cfg := Config{Congestion: "reno", KeepIdle: 7 * time.Second, UserTimeout: 9 * time.Second}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)

@@ -6,15 +6,14 @@ import (
 	"github.com/gucx/gucx/internal/keypair"
 )
 
-// The handshake: the side that connects sends a HELLO, the other answers. Both
-// messages have the same length and layout, and prove who their sender is; docs/wire.md
-// has it.
+// The handshake: the side that dials sends a HELLO and the other side answers. Both messages have
+// the same length and layout and prove the identity of their sender; see docs/wire.md.
 
 const (
 	helloMagic   = 0x50435847 // "GXCP"
 	helloVersion = 4
 	helloLen     = 128
-	helloStart   = 8 // bytes that mean the same in all versions
+	helloStart   = 8 // bytes with the same meaning in all versions
 )
 
 // Offsets in a handshake message.
@@ -25,32 +24,32 @@ const (
 	offCode     = 7                     // u8: of an answer
 	offFrom     = 8                     // public key of the sender's iface
 	offTo       = offFrom + keypair.Len // u64: id of the receiver's iface
-	offConn     = offTo + 8             // u64: id of this connection, random, chosen by the side that connects
-	offOther    = offConn + 8           // u64: hello: the connection it replaces; answer codeOpen: the one that is open
-	offSeg      = offOther + 8          // u32: longest active message that the sender takes
-	offReplies  = offSeg + 4            // u32: maxAnswers
-	offRail     = offReplies + 4        // u32: 0 for the connection of a peer, 1 and up for its rails
-	offNumber   = offRail + 4           // u64: of a HELLO among those of its sender, from 1; 0 in an answer
-	helloUnused = offNumber + 8         // 0 up to the proof
-	offProof    = helloLen - proofLen   // over everything before
+	offConn     = offTo + 8             // u64: id of this connection, a random number of the side that dials
+	offOther    = offConn + 8           // u64: HELLO: the connection that it replaces; answer codeOpen: the open connection
+	offSeg      = offOther + 8          // u32: maximum length of an active message, without its header
+	offReplies  = offSeg + 4            // u32: maxReplies
+	offRail     = offReplies + 4        // u32: 0 for the first connection, from 1 for rails
+	offNumber   = offRail + 4           // u64: HELLO: its sequence number at the sender, from 1; answer: 0
+	helloUnused = offNumber + 8         // zeros up to the proof
+	offProof    = helloLen - proofLen   // authenticates all bytes before it
 )
 
-// Kinds of handshake message.
+// Types of handshake message.
 const (
 	msgHello  = 1
 	msgAnswer = 2
 )
 
-// answerCode is what a HELLO leads to.
+// answerCode is the result of a HELLO.
 type answerCode uint8
 
 const (
 	codeOK      answerCode = 0
-	codeYield   answerCode = 1 // the other side's own attempt goes on: wait for it
-	codeOpen    answerCode = 2 // there is a connection between the two already
-	codeVersion answerCode = 3 // the version is not spoken here; an answer without proof
-	codeRefused answerCode = 4 // too many connections, or limits that do not fit
-	codeTLS     answerCode = 5 // TLS is demanded here; an answer without proof that does not name its receiver
+	codeYield   answerCode = 1 // the attempt of the answering side continues: wait for it
+	codeOpen    answerCode = 2 // the two ifaces have an open connection
+	codeVersion answerCode = 3 // unknown version; an answer without proof
+	codeRefused answerCode = 4 // too many connections, or other limits than those of the answering side
+	codeTLS     answerCode = 5 // TLS is required; an answer without proof that does not name its receiver
 	codeEnd     answerCode = 6
 )
 
@@ -85,9 +84,8 @@ func (h *hello) put(b *[helloLen]byte) {
 	binary.LittleEndian.PutUint64(b[offNumber:], h.number)
 }
 
-// parseHello decodes b. ok is false if this is not a handshake message of the
-// wanted kind; of another version than helloVersion only version, msg and code are
-// meaningful. It does not look at the proof.
+// parseHello decodes b. ok is false if b is not a handshake message of type msg. If its version is
+// not helloVersion, only version, msg and code are valid. parseHello does not check the proof.
 func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 	h = hello{
 		version: binary.LittleEndian.Uint16(b[offVersion:]),
@@ -108,14 +106,14 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 	return h, h.code < codeEnd && (h.msg == msgAnswer || h.code == codeOK)
 }
 
-// looksRight reports whether the first 4 bytes of a message are right, so that
-// who says something else is refused at once.
+// hasMagic reports whether the message begins with the magic number, so that other protocols are
+// refused after 4 bytes.
 func hasMagic(b *[helloLen]byte) bool {
 	return binary.LittleEndian.Uint32(b[offMagic:]) == helloMagic
 }
 
-// demandTLS answers a client that began with a plain HELLO where TLS is demanded; nil if it
-// began with something else.
+// requireTLS returns the answer for a client that sent a HELLO without TLS; nil if the client sent
+// something else.
 func (it *Iface) requireTLS(first [5]byte) []byte {
 	if binary.LittleEndian.Uint32(first[:]) != helloMagic {
 		return nil

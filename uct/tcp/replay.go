@@ -2,25 +2,26 @@ package tcp
 
 import "github.com/gucx/gucx/internal/keypair"
 
-// helloNumbers are the numbers of the last HELLOs of peers that have proven that they have the token.
-// They tell a HELLO that a process has recorded and sends again. With TLS the proof does that: it is valid in
-// one session only. The zero value has none.
+// helloNumbers contains the sequence numbers of the last HELLOs of peers that have proven that they
+// have the token. It detects replays of recorded HELLOs. With TLS the channel binding in the proof
+// does that, because the proof is valid in one session only. The zero value is empty.
 type helloNumbers struct {
 	recent, older map[helloSource]uint64
 }
 
-// helloSource is a source of HELLOs that come in order.
+// helloSource identifies a sender of HELLOs with ascending numbers.
 type helloSource struct {
 	key  keypair.PublicKey
 	rail uint32
 }
 
-// maxHelloSources is how many sources are known at least: 4 MiB. A source of which maxHelloSources others have
-// sent HELLOs since its last one may be forgotten.
+// maxHelloSources is the number of sources that are remembered at least; they need 4 MiB. A source
+// can be evicted after maxHelloSources other sources have sent HELLOs.
 const maxHelloSources = 32 << 10
 
-// take notes the number of a HELLO. It reports false if the source has sent this one or a later one before. A
-// rail that no iface has is not noted: its HELLO is refused in any case.
+// accept records the number of a HELLO. It reports false for a replay: the source has sent this
+// number or a higher one before. It ignores rails with an invalid index, whose HELLO is refused
+// later.
 func (n *helloNumbers) accept(key keypair.PublicKey, rail uint32, number uint64) bool {
 	if rail >= maxPerPeer {
 		return true

@@ -10,32 +10,31 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// path is how an iface reaches a peer: from one of its own addresses.
+// path is the local and the remote address of a connection to a peer.
 type path struct {
 	local    netip.Addr
 	remote   netip.AddrPort
-	listener bool  // a listener of the layer above is there, and wants a preface
-	other    *path // to be tried when this one has failed; nil if there is none
+	listener bool  // remote is a listener of the upper layer, which requires a preface
+	other    *path // the path to try after this one has failed; nil if there is none
 }
 
-// isKnown reports that there is a path.
+// isKnown reports whether p is set.
 func (p *path) isKnown() bool { return p.remote.IsValid() }
 
-// otherDevices says what to do where loopback, which is what a program offers by itself, is not
-// enough.
+// otherDevices is the remedy if a peer is not reachable over loopback, which is the default device.
 const otherDevices = "; GUCX_TCP_DEVICES names other devices"
 
-// pathTo chooses the path from a device to a peer: the kernel's route to the peer must leave by
-// this device. ErrUnreachable with the reason if there is none, ErrNoMemory if this process
-// lacks a descriptor to ask the kernel.
+// pathTo returns the path from a device to a peer. The kernel's route to the peer must use this
+// device. Errors: ErrUnreachable with the reason if there is no path, ErrNoMemory if the process
+// has no descriptor left for the route lookup.
 func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 	switch {
 	case d.loopback && !dev.loopback:
-		return p, unreachable("it is on loopback here, and on the network there" + otherDevices + " for this side")
+		return p, unreachable("this side uses loopback, and the peer a network device" + otherDevices + " for this side")
 	case dev.loopback && !d.loopback:
-		return p, unreachable("it is on the network here, and on loopback there" + otherDevices + " for the other side")
+		return p, unreachable("this side uses a network device, and the peer loopback" + otherDevices + " for the other side")
 	case d.loopback && dev.host != hostID():
-		return p, unreachable("it is on loopback on both sides, of two hosts or network namespaces" + otherDevices + ", on both")
+		return p, unreachable("both sides use loopback, of two hosts or network namespaces" + otherDevices + ", on both")
 	}
 	why := "no address family in common"
 	if addr.port4|addr.port6 == 0 {
@@ -57,8 +56,9 @@ func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 	return path{}, unreachable(why)
 }
 
-// route chooses the path from a device to an address: the kernel's route must leave by this device.
-// Errors: ErrNoMemory if this process lacks a descriptor to ask the kernel, and why there is none.
+// route returns the path from a device to an address. The kernel's route must use this device.
+// Errors: ErrNoMemory if the process has no descriptor left for the route lookup; otherwise the
+// reason why there is no path.
 func (d *device) route(to netip.AddrPort) (p path, err error) {
 	source, err := routeSource(to.Addr())
 	switch {
@@ -74,13 +74,13 @@ func (d *device) route(to netip.AddrPort) (p path, err error) {
 
 func unreachable(why string) error { return fmt.Errorf("%w: %s", uct.ErrUnreachable, why) }
 
-// outOfDescriptors reports that this process or its host can have no more sockets.
+// outOfDescriptors reports whether the process or the host cannot open more sockets.
 func outOfDescriptors(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
-// routeSource asks the kernel from which address it would send to ip. A datagram
-// socket is connected for that; nothing is sent.
+// routeSource returns the source address that the kernel would use for packets to ip. It connects a
+// datagram socket, which sends nothing.
 func routeSource(ip netip.Addr) (netip.Addr, error) {
 	family := unix.AF_INET
 	if ip.Is6() {
@@ -91,7 +91,7 @@ func routeSource(ip netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	defer unix.Close(fd)
-	const anyPort = 9 // discard, RFC 863; no datagram goes there
+	const anyPort = 9 // the discard port (RFC 863); no datagram is sent to it
 	if err := unix.Connect(fd, sockaddr(netip.AddrPortFrom(ip, anyPort))); err != nil {
 		return netip.Addr{}, err
 	}
@@ -109,7 +109,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// addrPort is the zero AddrPort for a family other than IPv4 and IPv6.
+// addrPort returns the address of sa; the zero AddrPort if sa is neither IPv4 nor IPv6.
 func addrPort(sa unix.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:

@@ -20,12 +20,12 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// trusting is a configuration that others of the same authority accept.
+// trusting returns a configuration with certificates of a.
 func trusting(a *testenv.Authority) Config { return Config{TLS: a.Good()} }
 
 func TestConformance_TLS(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
-		t.Skip("with one processor a suite that polls leaves the goroutines of TLS a look at their sockets each 10 ms")
+		t.Skip("with one CPU, a suite that polls lets the goroutines of TLS check their sockets only every 10 ms")
 	}
 	if testing.Short() || testenv.RaceEnabled {
 		t.Skip("takes minutes on a busy machine, as each message wakes four goroutines; the other tests of TLS run")
@@ -34,21 +34,21 @@ func TestConformance_TLS(t *testing.T) {
 	secret := a.Config(a.Issue("worker", time.Hour))
 	h := harness()
 	h.Engine = true
-	if !testenv.Soak() { // what requests do to memory is the same inside TLS
+	if !testenv.Soak() { // TLS does not change how requests access memory
 		h.Except = []string{"atomic", "fault", "fence/matrix", "mem", "put", "get", "revoke", "cost", "reenter/completion", "limit"}
 	}
-	h.Watchdog = 5 * time.Minute // each hop waits for a processor where others compute
+	h.Watchdog = 5 * time.Minute // goroutines wait for a CPU on a busy machine
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)
 		cfg.TLS = secret
-		cfg.SndBuf, cfg.RcvBuf = 0, 0 // small ones would cost a wake-up for each few messages
+		cfg.SndBuf, cfg.RcvBuf = 0, 0 // small buffers would need a wake-up for every few messages
 		return cfg
 	}
 	ucttest.Test(t, localPeers(h))
 }
 
-// TestTLS_Refused: who cannot prove who it is gets no connection, and both sides
-// can tell why.
+// TestTLS_RejectsInvalidCertificates: a peer without a valid certificate gets no connection, and
+// both sides report the reason.
 func TestTLS_RejectsInvalidCertificates(t *testing.T) {
 	a, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	fine := a.Issue("worker", time.Hour)
@@ -56,7 +56,7 @@ func TestTLS_RejectsInvalidCertificates(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		dials, accepts   Config
-		dialer, accepter string // part of what each side says
+		dialer, accepter string // part of the error of each side
 	}{
 		{"unknown authority of the client", Config{TLS: &tls.Config{Certificates: []tls.Certificate{other.Issue("worker", time.Hour)}, RootCAs: a.Pool(), ClientCAs: a.Pool()}},
 			trusting(a), "unknown certificate authority", "signed by unknown authority"},
@@ -85,8 +85,8 @@ func TestTLS_RejectsInvalidCertificates(t *testing.T) {
 	}
 }
 
-// dialTLS runs a TLS client against e and returns how it ended: at the handshake
-// or, as a client of TLS 1.3 learns late what the server thinks, at the first read.
+// dialTLS runs a TLS client against e and returns its error. A client of TLS 1.3 gets errors of the
+// server not in the handshake, but at the first read.
 func dialTLS(t *testing.T, e *end, cfg *tls.Config) error {
 	t.Helper()
 	sock := client(t, e)
@@ -111,8 +111,7 @@ func dialTLS(t *testing.T, e *end, cfg *tls.Config) error {
 	return err
 }
 
-// TestTLS_UntrustedPeers: clients of other kinds are refused with a word that they
-// understand.
+// TestTLS_RejectsOtherClients: other TLS clients are refused with a TLS alert.
 func TestTLS_RejectsOtherClients(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	cert := a.Issue("worker", time.Hour)
@@ -139,8 +138,8 @@ func TestTLS_RejectsOtherClients(t *testing.T) {
 	}
 }
 
-// TestTLS_Downgrade: an end with TLS and one without refuse each other, by their
-// addresses, and on the wire if somebody changed those.
+// TestTLS_RejectsDowngrade: an end with TLS and one without reject each other by their addresses,
+// and in the handshake if an address was modified.
 func TestTLS_RejectsDowngrade(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	for _, tc := range []struct {
@@ -149,7 +148,7 @@ func TestTLS_RejectsDowngrade(t *testing.T) {
 		why, dialer, accepting string
 	}{
 		{"plain to TLS", Config{}, trusting(a), "the peer demands TLS", "the peer demands TLS", "first record does not look like a TLS handshake"},
-		{"TLS to plain", trusting(a), Config{}, "TLS is demanded here", "no application protocol", "it speaks TLS, which is off here"},
+		{"TLS to plain", trusting(a), Config{}, "TLS is demanded here", "no application protocol", "the peer uses TLS, and this side does not"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, s := newEnd(t, tc.dials), newEnd(t, tc.accepts)
@@ -173,7 +172,7 @@ func TestTLS_RejectsDowngrade(t *testing.T) {
 	}
 }
 
-// TestTLS_Hidden: what is sent does not show on the wire, and arrives whole.
+// TestTLS_Encrypts: data is not visible on the network, and arrives completely.
 func TestTLS_Encrypts(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
@@ -200,7 +199,7 @@ func TestTLS_Encrypts(t *testing.T) {
 	assert.NotContains(t, string(seen), "GXCP")
 }
 
-// tap forwards one connection and keeps what the client sends.
+// tap forwards one connection and records the bytes of the client.
 type tap struct {
 	port  uint16
 	bytes chan []byte
@@ -232,7 +231,7 @@ func newTap(t *testing.T, to *end) *tap {
 	return p
 }
 
-// seen ends the connection and returns what passed.
+// seen closes the connection and returns the recorded bytes.
 func (p *tap) seen() []byte {
 	(<-p.conns).Close()
 	seen := <-p.bytes
@@ -240,7 +239,7 @@ func (p *tap) seen() []byte {
 	return seen
 }
 
-// TestTLS_Cut: a connection that ends without a word fails the endpoints.
+// TestTLS_CloseWithoutByeFailsEPs: a connection that is closed without BYE fails the EPs.
 func TestTLS_CloseWithoutByeFailsEPs(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
@@ -254,7 +253,7 @@ func TestTLS_CloseWithoutByeFailsEPs(t *testing.T) {
 	assert.Same(t, uct.EP(back), s.failed[0])
 }
 
-// TestTLS_CloseLosesNothing: what was posted before a close arrives.
+// TestTLS_CloseDeliversPosted: messages that were posted before a close arrive.
 func TestTLS_CloseDeliversPosted(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
@@ -272,7 +271,7 @@ func TestTLS_CloseDeliversPosted(t *testing.T) {
 	}
 }
 
-// TestTLS_Files: certificates come from files.
+// TestTLS_Files: certificates can be in files.
 func TestTLS_Files(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	var whole Config

@@ -11,41 +11,42 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// An accepted connection is unproven until this side has a reason to believe that its peer is
-// wanted: an EP of the iface names the peer, or, with TLS, the peer has shown its certificate.
-// Until then it may be from anyone, and
+// An accepted connection is unproven until an EP of the iface names its peer or, with TLS, until
+// the peer has shown its certificate. An unproven connection may be from any process, so it has
+// limits:
 //
-//   - it is one of at most MAX_HANDSHAKES, whether its HELLO has come or not. One more evicts
-//     the oldest of the source that has most;
-//   - it must send its HELLO within HELLO_TIMEOUT, then a first frame, and the rest of each frame
-//     that it has begun;
-//   - it has small buffers, and more memory only as far as unprovenMemory goes.
+//   - The number of unproven connections is at most MAX_HANDSHAKES, before and after their HELLO.
+//     One more evicts the oldest one of the source with the most connections.
+//   - The peer must send its HELLO within HELLO_TIMEOUT, then a first frame, and the rest of each
+//     frame that it has begun.
+//   - Its buffers are small. All unproven connections together have at most unprovenMemory bytes of
+//     larger buffers.
 //
-// An evicted peer that is honest connects again if its HELLO had not been answered; otherwise its
-// EPs fail.
+// If an honest peer is evicted before its HELLO is answered, it connects again. If it is evicted
+// later, its EPs fail.
 
-// smallRx is the receive buffer of an unproven connection, in bytes. Every frame but a large
-// active message fits.
+// smallRx is the size of the receive buffer of an unproven connection in bytes. All frames but
+// large active messages fit.
 const smallRx = 2 << 10
 
-// smallTx is the transmit buffer of an unproven connection beyond the room for all answers, in
-// bytes: two answers to a get that are copied into it.
+// smallTx is the size of the transmit buffer of an unproven connection in bytes, without replyRoom:
+// two inline replies to gets.
 const smallTx = 2 * inlineGet
 
-// unprovenMemory is how many bytes of longer buffers the unproven connections of an iface have
-// together; more only if a single connection needs more.
+// unprovenMemory is the maximum total size of the larger buffers of the unproven connections of an
+// iface, in bytes. A single connection may exceed it.
 const unprovenMemory = 8 << 20
 
-// busyFrames is after how many frames an unproven connection has buffers of full length while
-// there is memory.
+// busyFrames is the number of frames after which an unproven connection gets buffers of full size,
+// if unprovenMemory permits.
 const busyFrames = 32
 
-// source is where a connection comes from: an IPv4 address, a network of IPv6 (/64, as a host
-// may have all of it), or this host. Processes of one host are one source: the kernel does not say
-// which process is at the other end of a tcp connection.
+// source is the origin of a connection: an IPv4 address, an IPv6 network (/64, because a host may
+// have all of its addresses), or this host. All processes of this host are one source, because the
+// kernel does not report the process at the other end of a TCP connection.
 type source netip.Prefix
 
-// sourceBits6 is the part of an IPv6 address that tells sources apart.
+// sourceBits6 is the prefix length of IPv6 sources.
 const sourceBits6 = 64
 
 func sourceOf(ip netip.Addr) source {
@@ -61,17 +62,17 @@ func sourceOf(ip netip.Addr) source {
 	return source(p)
 }
 
-// unproven is one such connection: an incoming one or, after the HELLO, a conn.
+// unproven is an unproven connection: an incoming one or, after the HELLO, a conn.
 type unproven struct {
 	from     source
-	in       *incoming  // until the HELLO is answered
-	c        *conn      // since then
-	deadline time.Time  // by which it must have moved on
-	at       rxPosition // where it stood when limit was set
-	memory   int        // bytes of buffers of full length
+	in       *incoming  // nil after the HELLO was answered
+	c        *conn      // nil before that
+	deadline time.Time  // time by which more of the HELLO or frame must have arrived
+	at       rxPosition // position of the receiver when deadline was set
+	memory   int        // bytes of buffers of full size
 }
 
-// rxMark is how far a connection has read.
+// rxPosition is the position of a connection in the received stream.
 type rxPosition struct {
 	executed   uint64
 	head, tail int
@@ -82,10 +83,10 @@ func (c *conn) rxPosition() rxPosition {
 	return rxPosition{c.executed, c.rx.head, c.rx.tail, c.rx.sink.left}
 }
 
-// incomplete reports whether a frame has not come whole, or none has come.
+// incomplete reports whether a frame is incomplete, or no frame has arrived.
 func (m rxPosition) incomplete() bool { return m.executed == 0 || m.head < m.tail || m.sink > 0 }
 
-// unprovenSet is the unproven connections of an iface.
+// unprovenSet contains the unproven connections of an iface.
 type unprovenSet struct {
 	all    []*unproven // oldest first
 	count  map[source]int
@@ -97,7 +98,7 @@ func (u *unprovenSet) add(p *unproven) {
 	u.count[p.from]++
 }
 
-// remove takes p out, which may be nil or out already.
+// remove removes p, which may be nil or already removed.
 func (u *unprovenSet) remove(p *unproven) {
 	i := slices.Index(u.all, p)
 	if i < 0 {
@@ -110,8 +111,9 @@ func (u *unprovenSet) remove(p *unproven) {
 	}
 }
 
-// victim is the connection to evict among those that may be: of the source that has most, the
-// oldest that has sent nothing useful, else the oldest. nil if none may be.
+// victim returns the connection to evict among those for which may is true, or nil. It selects the
+// source with the most connections; of these the oldest one that has sent no request, else the
+// oldest one.
 func (u *unprovenSet) victim(may func(*unproven) bool) *unproven {
 	var oldest, useless *unproven
 	for _, p := range u.all {
@@ -131,16 +133,16 @@ func (u *unprovenSet) victim(may func(*unproven) bool) *unproven {
 	return oldest
 }
 
-// useful reports whether p has sent a request.
+// sentRequest reports whether p has sent a request.
 func (p *unproven) sentRequest() bool { return p.c != nil && p.c.executed > 0 }
 
-// limits are counters of what the limits on unproven connections did.
+// limits are the counters of connections that were closed because of a limit.
 type limits struct {
 	refused stats.Counter // connections refused in the handshake, also those evicted in it
-	evicted stats.Counter // unproven connections that made room for another
-	stalled stats.Counter // unproven connections that did not move on in time
+	evicted stats.Counter // unproven connections that were evicted for another
+	stalled stats.Counter // unproven connections that sent no frame, or part of one, in time
 
-	malformed stats.Counter // connections that ended by what the peer sent
+	malformed stats.Counter // connections that failed because the peer sent an invalid frame
 }
 
 // AddStats implements uct.Counted.
@@ -153,11 +155,11 @@ func (it *Iface) AddStats(n *stats.Node) {
 }
 
 var (
-	errEvicted = errors.New("evicted before anything here named the peer: too many such connections (MAX_HANDSHAKES)")
-	errStalled = errors.New("the peer has stopped in the middle of a frame, or sent none, and nothing here names it")
+	errEvicted = errors.New("evicted by later connections: no endpoint of this side names the peer (MAX_HANDSHAKES)")
+	errStalled = errors.New("the peer sent no frame or an incomplete one, and no endpoint of this side names it (HELLO_TIMEOUT)")
 )
 
-// evict closes p to make room.
+// evict closes p.
 func (it *Iface) evict(p *unproven) {
 	it.limits.evicted.Inc()
 	if p.in != nil {
@@ -168,7 +170,7 @@ func (it *Iface) evict(p *unproven) {
 	p.c.fail(errEvicted)
 }
 
-// evictOne evicts one of those that may be, and reports whether there was one.
+// evictOne evicts the victim among those for which may is true. It reports whether there was one.
 func (it *Iface) evictOne(may func(*unproven) bool) bool {
 	p := it.unproven.victim(may)
 	if p != nil {
@@ -182,7 +184,7 @@ func isOpen(p *unproven) bool             { return p.c != nil }
 func sentNothing(p *unproven) bool        { return !p.sentRequest() }
 func (p *unproven) hasLargeBuffers() bool { return p.memory > 0 }
 
-// prove ends the limits on c: something here names its peer.
+// markProven removes the limits of c and its rails, because an EP names the peer.
 func (c *conn) markProven() {
 	if c.unproven == nil {
 		return
@@ -199,7 +201,8 @@ func (c *conn) markProven() {
 	}
 }
 
-// growBuffers gives c buffers of full length; the transmit buffer only if there is one.
+// growBuffers enlarges the buffers of c to full size. It does not make a transmit buffer if there
+// is none.
 func (c *conn) growBuffers() {
 	r := &c.rx
 	if n := int(c.it.cfg.RxBuf); len(r.buf) < n {
@@ -212,7 +215,7 @@ func (c *conn) growBuffers() {
 	}
 }
 
-// growTx makes the transmit buffer: a small one while c is unproven and has no memory.
+// growTx makes the transmit buffer: a small one if c is unproven and has no larger buffers.
 func (c *conn) growTx() {
 	n := int(c.it.cfg.TxBuf)
 	if c.unproven != nil && c.unproven.memory == 0 {
@@ -221,8 +224,8 @@ func (c *conn) growTx() {
 	c.tx.growTo(n)
 }
 
-// needRx makes the buffers long enough for a frame of n bytes, if c has not lost the connection by
-// that, or for much traffic.
+// growForFrame enlarges the buffers if a frame of n bytes does not fit in the receive buffer, or if
+// c has received many frames. The frame may not fit afterwards only if c was evicted.
 func (c *conn) growForFrame(n int) {
 	whole := int(c.it.cfg.RxBuf) + int(c.it.cfg.TxBuf)
 	p := c.unproven
@@ -232,8 +235,8 @@ func (c *conn) growForFrame(n int) {
 	}
 }
 
-// charge books n bytes for c if it is unproven, and evicts others until they are there. It reports
-// whether c still has its connection.
+// charge accounts n bytes of buffers for c if it is unproven, and evicts other connections to stay
+// below unprovenMemory. It reports whether c is still open.
 func (c *conn) charge(n int) bool {
 	p, u := c.unproven, &c.it.unproven
 	if p == nil {
@@ -249,7 +252,7 @@ func (c *conn) charge(n int) bool {
 	return c.state == connOpen
 }
 
-// expireUnproven closes the connections that have not moved on in time.
+// expireUnproven closes the connections whose HELLO or frame is incomplete at its deadline.
 func (it *Iface) expireUnproven(now time.Time) {
 	for _, p := range slices.Clone(it.unproven.all) {
 		switch {
@@ -261,7 +264,7 @@ func (it *Iface) expireUnproven(now time.Time) {
 	}
 }
 
-// expire fails c if a frame is incomplete and nothing more of it has come in time.
+// expire fails c if a frame is incomplete and nothing more of it has arrived until the deadline.
 func (c *conn) expire(now time.Time) {
 	p := c.unproven
 	switch at := c.rxPosition(); {
@@ -274,8 +277,8 @@ func (c *conn) expire(now time.Time) {
 	}
 }
 
-// unprovenTick is how often limits of unproven connections are looked at: often while there are
-// some whose HELLO has not come, 0 if there is none.
+// unprovenTick returns the interval at which the deadlines of unproven connections are checked: a
+// short one if a HELLO is missing; 0 if there are no unproven connections.
 func (it *Iface) unprovenTick() time.Duration {
 	every := time.Duration(0)
 	for _, p := range it.unproven.all {
@@ -287,7 +290,8 @@ func (it *Iface) unprovenTick() time.Duration {
 	return every
 }
 
-// allowedHandshakes is MAX_HANDSHAKES, or half of the descriptors that the process may have.
+// allowedHandshakes returns MAX_HANDSHAKES, but at most half of the descriptors that the process
+// may open.
 func (c *Config) allowedHandshakes() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur/2 < uint64(c.MaxHandshakes) {
