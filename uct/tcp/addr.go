@@ -12,18 +12,18 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// deviceAddr is the address of a network device: what decides reachability.
+// deviceAddr is the address of a network device. It determines reachability.
 type deviceAddr struct {
 	loopback bool
-	host     uint64     // tells hosts, and network namespaces of one, apart
-	v4, v6   netip.Addr // the zero Addr where there is none
+	host     uint64     // hash that identifies the host and the network namespace
+	v4, v6   netip.Addr // the zero Addr if there is none
 }
 
-// A packed device address is a byte with version and flags, the host, and the addresses
-// that the flags name. Loopback addresses that every host has are not packed.
+// A packed device address is a byte with version and flags, the host, and the IP addresses that the
+// flags declare. The default loopback addresses are not packed.
 const (
 	deviceVersion = 2
-	minDeviceLen  = 9 // bytes without addresses
+	minDeviceLen  = 9 // length without IP addresses
 
 	offFlags = 0 // u8: version in the high half
 	offHost  = 1 // u64
@@ -31,7 +31,7 @@ const (
 
 // Flags of a device address.
 const (
-	flagLoopback = 1 << iota // the addresses are usualV4 and usualV6, or follow if flagOther is set
+	flagLoopback = 1 << iota // a loopback device; without flagOther its addresses are defaultV4 and defaultV6
 	flagV4
 	flagV6
 	flagOther
@@ -90,8 +90,8 @@ func parseDeviceAddr(b []byte) (a deviceAddr, err error) {
 	return a, nil
 }
 
-// takeIP takes an address of the family of like from b; like itself if it is not packed.
-// Without enough bytes the result is not valid.
+// parseIP decodes an address of the family of like from the start of b; like itself if byDefault is
+// set. It returns an invalid address if b is too short.
 func parseIP(b []byte, byDefault bool, like netip.Addr) (netip.Addr, []byte) {
 	n := like.BitLen() / 8
 	switch {
@@ -106,12 +106,12 @@ func parseIP(b []byte, byDefault bool, like netip.Addr) (netip.Addr, []byte) {
 
 // ifaceAddr is the address of an iface on its device.
 type ifaceAddr struct {
-	port4, port6 uint16 // of its own; 0 where it does not listen
+	port4, port6 uint16 // own listening ports; 0 if the iface does not listen
 	key          keypair.PublicKey
-	seg          uint32         // longest active message that it takes
-	tls          bool           // connections are made through TLS
+	seg          uint32         // maximum length of an active message without its header
+	tls          bool           // connections use TLS
 	token        bool           // peers must have a token
-	listener     netip.AddrPort // of the layer above, which accepts connections for it too; the zero AddrPort if there is none
+	listener     netip.AddrPort // a listener of the upper layer that also accepts connections for the iface; the zero AddrPort if there is none
 	reached      bool           // the receiver of the address is connected to that listener
 }
 
@@ -125,10 +125,10 @@ const (
 	offPort6      = 4
 	offIfaceKey   = 6
 	offIfaceSeg   = offIfaceKey + keypair.Len
-	ifaceLen      = offIfaceSeg + 4 // then the IP address and the port of the listener, if there is one
+	ifaceLen      = offIfaceSeg + 4 // optional after that: IP address and port of the listener
 )
 
-// Flags of an iface address: what connections to it need.
+// Flags of an iface address: requirements for connections to it.
 const (
 	flagTLS = 1 << iota
 	flagToken
@@ -207,7 +207,7 @@ func parseListener(b []byte) (at netip.AddrPort, err error) {
 	return at, nil
 }
 
-// at is an address by which the iface can be reached, for people.
+// at returns an address of the iface for error texts.
 func (a *ifaceAddr) at(d *deviceAddr) netip.AddrPort {
 	switch {
 	case a.reached:
@@ -220,8 +220,8 @@ func (a *ifaceAddr) at(d *deviceAddr) netip.AddrPort {
 	return netip.AddrPortFrom(d.v6, a.port6)
 }
 
-// hostID tells whether two processes see the same loopback device: it comes from
-// the kernel's boot id and the number of the network namespace.
+// hostID identifies the loopback device of this process: it is a hash of the kernel's boot id and
+// the inode of the network namespace.
 var hostID = sync.OnceValue(func() uint64 {
 	h := fnv.New64a()
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -6,17 +6,16 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Cost model. Measured with two pinned processes over loopback (experiment 0124 in docs/perf); a
-// network adds a switch and two NICs, and is as fast as its link says.
+// Cost model, measured with two pinned processes over loopback (experiment 0124 in docs/perf). A
+// network adds the latency of a switch and two NICs and limits the bandwidth to that of the link.
 const (
 	loopbackLatency   = 3500 * time.Nanosecond
 	networkLatency    = 15 * time.Microsecond
-	overhead          = time.Microsecond // a message of a stream takes less: they share system calls
+	overhead          = time.Microsecond // per message; less in a stream, where messages share system calls
 	loopbackBandwidth = 8e9              // bytes per second
-	// A link that does not tell its speed is most often that of a virtual machine.
+	// Link speed if the system does not know it; most such devices are virtual.
 	fallbackMbits = 10_000
-	// Share of the link speed that payload gets: Ethernet, IP and TCP headers with
-	// a 1500-byte MTU.
+	// Payload fraction of the link speed with Ethernet, IP and TCP headers at an MTU of 1,500 B.
 	payloadShare = 0.94
 )
 
@@ -48,7 +47,7 @@ func (it *Iface) fillAttr() {
 	it.attr.Declare(it.dev.costs())
 }
 
-// costs declares what a device costs. The target executes everything.
+// costs returns the costs of a device. The CPU of the target executes all operations.
 func (d *device) costs() (cs uct.Costs) {
 	latency, bw, shared := loopbackLatency-2*overhead, uint64(loopbackBandwidth), uint64(0)
 	if !d.loopback {
@@ -61,7 +60,7 @@ func (d *device) costs() (cs uct.Costs) {
 	}
 	oneWay := uct.Cost{Send: overhead, Recv: overhead, Latency: latency, Bandwidth: bw, SharedBandwidth: shared}
 	bothWays := oneWay
-	bothWays.Send, bothWays.Latency = 2*overhead, 2*latency // the answer is received
+	bothWays.Send, bothWays.Latency = 2*overhead, 2*latency // the initiator also receives the reply
 	cs.Set(oneWay, uct.AMShort, uct.AMBcopy, uct.AMZcopy, uct.PutShort, uct.PutBcopy, uct.PutZcopy)
 	cs.Set(bothWays, uct.GetBcopy, uct.GetZcopy)
 	oneWay.Bandwidth, oneWay.SharedBandwidth, bothWays.Bandwidth, bothWays.SharedBandwidth = 0, 0, 0, 0

@@ -45,9 +45,9 @@ type Config struct {
 	TLSCA   string `env:"TLS_CA" doc:"File with the certificate authorities that must have issued the certificates of peers (PEM)."`
 	TLSName string `env:"TLS_NAME" doc:"Name that the certificates of all peers must contain: a DNS name, an IP address or a URI. A URI that ends in /* permits all names below it, such as spiffe://cluster/*. Empty: the IP address of the peer. Both sides check."`
 
-	// TLS is used in place of the files. It needs certificates for both roles,
-	// RootCAs and ClientCAs; versions below 1.3, resumption and clients without
-	// certificates are turned off whatever it says.
+	// TLS replaces the files. It needs certificates for both roles, RootCAs and ClientCAs. The
+	// minimum version is 1.3, and session resumption and clients without certificates are off,
+	// regardless of its fields.
 	TLS *tls.Config
 
 	// sys replaces the system calls on connected sockets, for tests of faults.
@@ -58,7 +58,7 @@ type Config struct {
 const (
 	defaultSegSize      = 64 << 10
 	defaultTxBuf        = 256 << 10
-	defaultRxBuf        = 64 << 10 // stays in the second-level cache, see experiment 0123 in docs/perf
+	defaultRxBuf        = 64 << 10 // fits in the L2 cache, see experiment 0123 in docs/perf
 	defaultTxOps        = 1024
 	defaultJoin         = 64 << 10
 	defaultJoinV        = 256 << 10
@@ -84,8 +84,8 @@ const (
 // allDevices in Config.Devices selects every usable device.
 const allDevices = "all"
 
-// loopbackDevice is the device that is offered without being named. It may be absent: in a new network
-// namespace it is down.
+// loopbackDevice is offered unless the configuration names devices. It can be missing: in a new
+// network namespace it is down.
 const loopbackDevice = "lo"
 
 // deviceListed reports whether the configuration names the device or all.
@@ -96,8 +96,9 @@ func (c *Config) deviceListed(name string) bool {
 	return slices.Contains(c.Devices, name) || slices.Contains(c.Devices, allDevices)
 }
 
-// selectDevices returns those of devs that the configuration selects, and those that it names and
-// that are not in devs, such as a bridge of this host. ErrInvalidParam if one cannot be used.
+// selectDevices returns those of devs that the configuration selects, and also devices that it
+// names and that are not in devs, such as a bridge. ErrInvalidParam if a named device cannot be
+// used.
 func (c *Config) selectDevices(devs []device) (selected []device, err error) {
 	var names []string
 	for i := range devs {
@@ -161,7 +162,7 @@ func (c *Config) counts() error {
 }
 
 func (c *Config) times() error {
-	const longest = time.Hour // fits the kernel's fields in seconds and milliseconds
+	const longest = time.Hour // fits in the kernel's fields of seconds and milliseconds
 	return cmp.Or(
 		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, longest),
 		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, longest),
@@ -172,7 +173,7 @@ func (c *Config) times() error {
 	)
 }
 
-// sharesPort reports whether peers connect to the port of a listener of the layer above.
+// sharesPort reports whether peers connect to the port of a listener of the upper layer.
 func (c *Config) sharesPort() bool { return c.SharePort != config.No }
 
 // Validate checks the ranges, for config.FromEnv.
@@ -184,7 +185,7 @@ func (c *Config) Validate() error {
 // tlsProtocol is the application protocol of connections through TLS (ALPN).
 const tlsProtocol = "gucx-tcp/2"
 
-// policy is what the configuration demands of connections, nil for plain ones.
+// policy returns the TLS requirements for connections; nil without TLS.
 func (c *Config) policy() (*tlspolicy.Policy, error) { return c.policyFor(tlsProtocol) }
 
 // policyFor is policy for an application protocol.
@@ -193,7 +194,8 @@ func (c *Config) policyFor(protocol string) (*tlspolicy.Policy, error) {
 	return t.Policy()
 }
 
-// demandsTLS reports whether any setting of TLS is there; policy says whether they are complete.
+// demandsTLS reports whether any TLS setting is present. policy checks whether the settings are
+// complete.
 func (c *Config) demandsTLS() bool {
 	return c.TLS != nil || cmp.Or(c.TLSCert, c.TLSKey, c.TLSCA, c.TLSName) != ""
 }

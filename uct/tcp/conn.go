@@ -21,71 +21,71 @@ import (
 type connState uint8
 
 const (
-	connIdle    connState = iota // nothing was sent yet
-	connDialing                  // our attempt is under way
-	connWaiting                  // for the peer's attempt: ours gave way to it, or there is no path
+	connIdle    connState = iota // no operation was posted yet
+	connDialing                  // this side is connecting
+	connWaiting                  // this side waits for the peer to connect: its own attempt yielded, there is no path, or it is in dialQueue
 	connOpen
-	connBroken // failed; Progress will tell the EPs
+	connBroken // failed; Progress will complete the operations and report to the EPs
 	connGone
 )
 
-// conn is the connection to one peer iface. It exists also before and without a socket, with what
-// was posted unless it waits.
+// conn is the connection to one peer iface. It exists also without a socket; unless postWhenOpen is
+// set, it then queues posted frames.
 type conn struct {
 	base.Slot // in Iface.known
 	it        *Iface
 	state     connState
 	key       keypair.PublicKey // of the peer's iface
-	secret    pairKey           // of both; nil before a handshake
-	certName  string            // identity in the certificate of the peer, from the first link on; "" without TLS
-	id        uint64            // of the open connection or of our attempt
-	path      path              // how to dial; unknown where only the peer may dial
-	addr      netip.AddrPort    // of the peer, for people; once an EP names it
+	secret    pairKey           // shared key of both ifaces; nil before a handshake
+	certName  string            // identity in the certificate of the peer, set by the first link; "" without TLS
+	id        uint64            // id of the open connection, or of our attempt
+	path      path              // how to dial; not known if only the peer may dial
+	addr      netip.AddrPort    // address of the peer for error texts; set by the first EP
 	eps       base.List[*EP]
-	unproven  *unproven // nil: nothing limits it
+	unproven  *unproven // nil: the connection has no limits
 	err       error     // why it broke
 
-	rail        uint32  // number of this connection to the peer, 0 for the first
-	main        *conn   // of a rail: the first
-	rails       []*conn // of the first: the others, nil where there is none
-	railsDialed bool    // the rails were dialed
-	dialsRails  bool    // the peer dials no rails
+	rail        uint32  // index of this connection to the peer: 0 for the first, from 1 for rails
+	main        *conn   // of a rail: the first connection
+	rails       []*conn // of the first connection: the rails, nil where there is none
+	railsDialed bool    // dialRails has dialed the rails
+	dialsRails  bool    // this side dials the rails as soon as the connection is open
 
 	link              // open only
-	postWhenOpen bool // no request is taken before it is open
+	postWhenOpen bool // posts return ErrNoResource until the connection is open
 	attempt      *attempt
 	tries        int
-	replaces     uint64    // connection that the next attempt replaces
-	deadline     time.Time // by which it must be open, while dialing and waiting
-	// countsDial: it is one of it.dialing.
+	replaces     uint64    // id of the connection that the next attempt replaces
+	deadline     time.Time // time limit for opening
+	// countsDial says that Iface.dialing includes this connection.
 	countsDial bool
 
-	within time.Duration // EPParams.Within of the EP that has made it
+	within time.Duration // EPParams.Within of the first EP
 
 	tx            txQueue
 	rx            rxState
-	awaitingReply opList // operations that the peer will answer, in order
+	awaitingReply opList // operations with an expected reply, in the order of the replies
 
-	sent     uint64 // requests sent
-	acked    uint64 // of those, known to have been executed
-	executed uint64 // requests of the peer executed
-	gotBye   bool   // the peer has said that it closes in order
-	sentBye  bool   // this side has
-	lastGet  uint64 // value of sent at the last get: see EP.Fence
+	sent     uint64 // number of requests sent
+	acked    uint64 // number of these that the peer has executed, as far as known
+	executed uint64 // number of requests of the peer that this side has executed
+	gotBye   bool   // BYE was received
+	sentBye  bool   // BYE was queued
+	lastGet  uint64 // value of sent after the last get: see EP.Fence
 
 	host    alive.Peer
 	unacked bool // in Iface.unacked
 
-	hot        bool // polled by each Progress
-	emptyReads int  // polls in a row that found nothing, while hot
+	hot        bool // in Iface.hot
+	emptyReads int  // number of consecutive reads without data, while hot
 	dirty      bool // in Iface.dirty
-	watchesOut bool // for EPOLLOUT
+	watchesOut bool // epoll reports EPOLLOUT
 
-	lastNak uint64 // tag of the last refusal, plus 1
+	lastNak uint64 // tag of the last NAK, plus 1
 }
 
-// start begins to connect if that has not happened, or waits for the peer to connect if there is
-// no path. Failures show in Progress.
+// start connects an idle connection, or waits for the peer to connect if there is no path. Progress
+// reports failures.
 func (c *conn) start() {
 	if c.state != connIdle {
 		return
@@ -105,7 +105,7 @@ func (c *conn) start() {
 		c.dial()
 		return
 	default:
-		c.state = connWaiting // also for the peer, which may connect first
+		c.state = connWaiting // the peer may connect first
 		it.dialQueue = append(it.dialQueue, c)
 	}
 	if err := it.tickEvery(deadlineTick); err != nil {
@@ -113,25 +113,27 @@ func (c *conn) start() {
 	}
 }
 
-// maxDialing is how many connections an iface is dialing at a time. The time limit of the others has not begun: a
-// worker that connects to thousands of peers takes longer for all of them than it may take for one.
+// maxDialing is the number of connections that an iface dials at a time. The timeout of the others
+// starts when they are dialed: connecting to thousands of peers takes longer than the timeout of
+// one connection.
 const maxDialing = 256
 
-// fewDialing is how many connections an iface is dialing at a time at least, even if all ifaces of the process are dialing
-// maxDialing or more: the peers of others may not reply. 120 workers of a process that connect to each other dial 480
-// connections at a time, in place of 14,000, which all take as long as the last one: 2,053 to
-// 5,026 of them took longer than CONN_TIMEOUT, beside a load of 7 to 17.
+// minDialing is the number of connections that an iface may dial at a time even if all ifaces of
+// the process are dialing maxDialing or more, whose peers may not reply. If 120 workers of a
+// process connect to each other, they dial 480 connections at a time. With 14,000 at a time, all
+// took as long as the last one, and 2,053 to 5,026 of them took longer than CONN_TIMEOUT at a load
+// of 7 to 17.
 const minDialing = 4
 
-// dialing is how many connections all ifaces of the process are dialing.
+// processDialing is the number of connections that all ifaces of the process are dialing.
 var processDialing atomic.Int64
 
-// mayDial reports whether the iface may dial one more connection now.
+// canDial reports whether the iface may dial one more connection now.
 func (it *Iface) canDial() bool {
 	return it.dialing < minDialing || it.dialing < maxDialing && processDialing.Load() < maxDialing
 }
 
-// countDial counts c as a connection that is being dialed, or not.
+// countDial adds c to the connections that are being dialed, or removes it.
 func (c *conn) countDial(counts bool) {
 	if c.countsDial == counts {
 		return
@@ -144,18 +146,18 @@ func (c *conn) countDial(counts bool) {
 	processDialing.Add(int64(n))
 }
 
-// becomePending begins the time in which c must open.
+// startTimeout starts the timeout for opening c.
 func (c *conn) startTimeout(now time.Time) {
 	c.deadline = now.Add(c.openWithin())
 	c.it.opening = append(c.it.opening, c)
 }
 
-// dialQueued dials as many of the queued connections as may be dialing.
+// dialQueued dials queued connections while canDial is true.
 func (it *Iface) dialQueued(now time.Time) {
 	for len(it.dialQueue) > 0 && it.canDial() {
 		c := it.dialQueue[0]
 		it.dialQueue[0] = nil
-		if it.dialQueue = it.dialQueue[1:]; c.state != connWaiting { // the peer has connected, or it has failed
+		if it.dialQueue = it.dialQueue[1:]; c.state != connWaiting { // the peer has connected, or the connection has failed
 			continue
 		}
 		c.countDial(true)
@@ -167,7 +169,7 @@ func (it *Iface) dialQueued(now time.Time) {
 	}
 }
 
-// dialAll begins to connect, and to open the rails as soon as the connection is open: the peer
+// dialWithRails connects, and dials the rails as soon as the connection is open, because the peer
 // does not dial.
 func (c *conn) dialWithRails() {
 	c.dialsRails = true
@@ -176,14 +178,13 @@ func (c *conn) dialWithRails() {
 	}
 }
 
-// canSend reports that the connection is open, or opens without an address of the peer that is
-// not known yet.
+// canSend reports whether the connection is open, or will open without a new address of the peer.
 func (c *conn) canSend() bool {
 	return c.state == connOpen || c.path.isKnown() && c.state != connIdle
 }
 
-// setPath gives a connection that is not open the path along which this side connects. If it was
-// waiting for the peer to connect, it dials.
+// setPath sets the path by which this side connects, before the connection is open. If the
+// connection was waiting for the peer to connect, setPath dials.
 func (c *conn) setPath(p path) {
 	waiting := c.state == connWaiting && !c.path.isKnown()
 	if c.path = p; waiting {
@@ -192,7 +193,7 @@ func (c *conn) setPath(p path) {
 	}
 }
 
-// openWithin is how long the connection may take to open.
+// openWithin returns the timeout for opening the connection.
 func (c *conn) openWithin() time.Duration {
 	d := c.it.cfg.ConnTimeout
 	switch {
@@ -205,15 +206,15 @@ func (c *conn) openWithin() time.Duration {
 	return d
 }
 
-// link is a connected socket, or the near end of a tunnel, and its place in the
-// poller.
+// link is a connected socket, or the owner's end of a tunnel, with its registration in the poller.
 type link struct {
 	fd   int // -1: none
 	slot epoll.Watch
-	tun  *tunnel.Tunnel // nil for a socket
+	tun  *tunnel.Tunnel // nil without TLS
 }
 
-// binding is what ties a handshake message to this link; nil without TLS.
+// binding returns the channel binding of the TLS session, which the proof of a handshake message
+// covers; nil without TLS.
 func (l *link) binding() []byte {
 	if l.tun == nil {
 		return nil
@@ -221,7 +222,7 @@ func (l *link) binding() []byte {
 	return l.tun.Peer().Binding
 }
 
-// peerName is the identity in the certificate of the peer; "" without TLS.
+// peerName returns the identity in the certificate of the peer; "" without TLS.
 func (l *link) peerName() string {
 	if l.tun == nil {
 		return ""
@@ -229,7 +230,7 @@ func (l *link) peerName() string {
 	return l.tun.Peer().Name
 }
 
-// watch begins to report events to w; after an error the link is closed.
+// watch registers w for events of the link. After an error the link is closed.
 func (l *link) watch(p *epoll.Poller, events uint32, w epoll.Watcher) error {
 	slot, err := p.Watch(l.fd, events, w)
 	if err == nil {
@@ -252,12 +253,12 @@ func (l *link) close(p *epoll.Poller) {
 	l.tun.OwnerClosed()
 }
 
-// open attaches a link that has been through the handshake.
+// open attaches a link after its handshake.
 func (c *conn) open(l link, id uint64) {
 	it := c.it
 	it.stopTimeout(c)
 	if c.unproven != nil {
-		_ = it.tickEvery(it.cfg.HelloTimeout / 4) // the timer ticks already
+		_ = it.tickEvery(it.cfg.HelloTimeout / 4) // cannot fail: the timer is running
 	}
 	c.link, c.id, c.state, c.attempt, c.certName = l, id, connOpen, nil, l.peerName()
 	if n := int(it.cfg.RxBuf); c.rx.buf == nil && c.unproven == nil {
@@ -276,7 +277,7 @@ func (c *conn) open(l link, id uint64) {
 	c.checkEPs()
 }
 
-// checkEPs fails the EPs that want another peer than the one whose certificate the link has shown.
+// checkEPs fails the EPs that require another identity than that of the peer's certificate.
 func (c *conn) checkEPs() {
 	for _, e := range slices.Clone(c.eps.All()) {
 		if err := c.checkPeer(e.peerName); err != nil && e.setFailed(err, ucs.StatusRejected) {
@@ -286,7 +287,7 @@ func (c *conn) checkEPs() {
 }
 
 // checkPeer returns ErrRejected if the certificate of the peer is for another identity than name.
-// "" permits all, as does a connection without TLS.
+// It permits all identities if name is "", and without TLS.
 func (c *conn) checkPeer(name string) error {
 	if name == "" || c.state != connOpen || c.tun == nil || c.certName == name {
 		return nil
@@ -303,8 +304,8 @@ func (c *conn) Ready(events uint32) int {
 	return c.receive()
 }
 
-// fail breaks the connection; Progress tells the EPs and cleans up. Only the
-// first reason counts, and that of a peer that has said that it leaves before any.
+// fail fails the connection. Progress then completes its operations and reports to the EPs. The
+// first error counts, except that after a BYE of the peer the error is ErrPeerClosed.
 func (c *conn) fail(err error) {
 	if c.state >= connBroken {
 		return
@@ -336,8 +337,8 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// endAll ends what was in flight on a broken connection and tells the EPs. It
-// returns the completions. What these post on the EPs is refused.
+// cleanUp completes the operations of a broken connection with st and reports the failure to the
+// EPs. It returns the number of completions. Posts by completions on the EPs return an error.
 func (c *conn) cleanUp(st ucs.Status) (n int) {
 	it := c.it
 	it.removeHot(c)
@@ -365,8 +366,8 @@ func (c *conn) cleanUp(st ucs.Status) (n int) {
 	return n
 }
 
-// failEPs puts the EPs out of use; those that were so before leave the connection, as they
-// have been told.
+// failEPs sets the EPs to failed. EPs that failed before are removed from the connection, because
+// their failure was reported.
 func (c *conn) failEPs(st ucs.Status) {
 	for i := c.eps.Len() - 1; i >= 0; i-- {
 		if e := c.eps.All()[i]; !e.setFailed(c.err, st) {
@@ -375,7 +376,7 @@ func (c *conn) failEPs(st ucs.Status) {
 	}
 }
 
-// know enters c as the connection to its peer, or as a rail of that.
+// addConn adds c to the open and connecting connections.
 func (it *Iface) addConn(c *conn) {
 	if c.main == nil {
 		it.table[c.key] = c
@@ -383,7 +384,7 @@ func (it *Iface) addConn(c *conn) {
 	it.known.Add(c)
 }
 
-// forget takes c out; nothing happens if it is not in.
+// removeConn removes c. It has no effect if c was removed before.
 func (it *Iface) removeConn(c *conn) {
 	if it.known.Remove(c) && c.main == nil {
 		delete(it.table, c.key)

@@ -13,27 +13,27 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// sysNet is where the kernel describes network devices.
+// sysNet is the directory in which the kernel describes network devices.
 const sysNet = "/sys/class/net"
 
 // device is a network device that is up and has an address.
 type device struct {
 	name     string
 	loopback bool
-	v4, v6   netip.Addr // the zero Addr where it has none
+	v4, v6   netip.Addr // the first address of each family; the zero Addr if there is none
 	all      []netip.Addr
-	mbits    int // link speed in 10^6 bit/s; 0 if the system does not say
+	mbits    int // link speed in 10^6 bit/s; 0 if the system does not know it
 }
 
-// listDevices returns the devices that peers may be reached by, in the order of
-// their numbers. A bridge without hardware behind it, such as docker0, leads only
-// to guests of this host and is not among them.
+// listDevices returns the devices over which peers can be reached, in the order of their indexes.
+// It omits bridges without a hardware port, such as docker0, because they lead only to guests of
+// this host.
 func listDevices() ([]device, error) {
 	return filterDevices(func(d *device) bool { return !internalBridge(sysNet, d.name) })
 }
 
-// devicesAt returns the device, other than loopback, that has an address, which may be an inside
-// bridge; of an unspecified address, all but loopback that listDevices returns.
+// devicesAt returns the device, other than loopback, that has the address; this can be an internal
+// bridge. If local is unspecified, it returns all devices of listDevices but loopback.
 func devicesAt(local netip.Addr) ([]device, error) {
 	local = local.Unmap()
 	return filterDevices(func(d *device) bool {
@@ -41,7 +41,7 @@ func devicesAt(local netip.Addr) ([]device, error) {
 	})
 }
 
-// devicesThat returns the usable devices that take accepts, in the order of their numbers.
+// filterDevices returns the usable devices for which match is true, in the order of their indexes.
 func filterDevices(match func(*device) bool) (out []device, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -55,7 +55,7 @@ func filterDevices(match func(*device) bool) (out []device, err error) {
 	return out, nil
 }
 
-// findDevice returns the named device, which may be an inside bridge.
+// findDevice returns the named device, which can be an internal bridge.
 func findDevice(name string) (device, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -69,7 +69,7 @@ func findDevice(name string) (device, error) {
 	return d, nil
 }
 
-// whyUnusable says why describe refuses a device.
+// whyUnusable returns the reason why describe rejects a device.
 func whyUnusable(flags net.Flags, addrs []net.Addr) string {
 	switch {
 	case flags&net.FlagUp == 0:
@@ -82,7 +82,7 @@ func whyUnusable(flags net.Flags, addrs []net.Addr) string {
 	return "has only link-local addresses, which mean nothing to a peer on another link: give it an address"
 }
 
-// describe reads what is needed of a device; ok is false if it cannot be used.
+// describe reads the properties of a device. ok is false if the device cannot be used.
 func describe(link *net.Interface, sys string) (d device, ok bool) {
 	const want = net.FlagUp | net.FlagRunning
 	if link.Flags&want != want {
@@ -99,8 +99,8 @@ func describe(link *net.Interface, sys string) (d device, ok bool) {
 	return d, d.v4.IsValid() || d.v6.IsValid()
 }
 
-// take notes an address, and of each family the first as the one to be reached by. Link-local
-// ones mean nothing to a peer that does not know the link.
+// addAddr adds an address to the device. Peers use the first one of each family. It ignores
+// link-local addresses: they have no meaning for a peer on another link.
 func (d *device) addAddr(a net.Addr) {
 	n, ok := a.(*net.IPNet)
 	if !ok {
@@ -120,27 +120,26 @@ func (d *device) addAddr(a net.Addr) {
 	}
 }
 
-// has reports whether ip is an address of the device. The kernel may choose any of them for the
-// way to a peer: that of the peer's network, or a temporary one of IPv6.
+// has reports whether ip is an address of the device. The kernel may choose any of them as the
+// source address for a peer: the one in the network of the peer, or a temporary IPv6 address.
 func (d *device) has(ip netip.Addr) bool { return slices.Contains(d.all, ip) }
 
-// linkSpeed reads the speed of a link in 10^6 bit/s; 0 if the system does not
-// know it: virtual devices say -1 or refuse to say.
+// linkSpeed reads the speed of a link in 10^6 bit/s; 0 if the system does not know it. For virtual
+// devices the kernel returns -1 or an error.
 func linkSpeed(sys, name string) int {
 	b, err := os.ReadFile(filepath.Join(sys, name, "speed"))
 	if err != nil {
 		return 0
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	const fastest = 10_000_000 // 10 Tbit/s: more is a driver's idea of unknown
+	const fastest = 10_000_000 // 10 Tbit/s; drivers report more for an unknown speed
 	if err != nil || n <= 0 || n > fastest {
 		return 0
 	}
 	return n
 }
 
-// insideBridge reports whether a device is a bridge none of whose ports has
-// hardware behind it.
+// internalBridge reports whether a device is a bridge of which no port has hardware.
 func internalBridge(sys, name string) bool {
 	if _, err := os.Stat(filepath.Join(sys, name, "bridge")); err != nil {
 		return false

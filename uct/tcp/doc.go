@@ -1,46 +1,47 @@
-// Package tcp is the transport over TCP sockets, for hosts without RDMA devices
-// and between hosts: active messages, put, get and atomics.
+// Package tcp is the transport over TCP sockets, for hosts without RDMA devices: active messages,
+// put, get and atomics.
 //
-// An Iface listens on the addresses of one network device and keeps one
-// connection to each peer iface, whichever side opened it. All EPs to that peer
-// share it. Nothing is sent before the first operation. Further connections, over
-// which long puts are striped, are an option.
+// An Iface listens on the addresses of one network device. It has one connection to each peer
+// iface, whichever side opened it; all EPs to that peer share it. Nothing is sent before the first
+// operation. An option opens further connections to a peer, called rails, over which large puts are
+// striped.
 //
-//	EP  EP     EP            operations: frames in the transmit buffer, zero-copy
-//	 \  /      |             pieces beside it, an entry for each answer to come
-//	 conn     conn           one for each peer iface; lives without a socket too
+//	EP  EP     EP            operations: frames in the transmit buffer, extents for
+//	 \  /      |             the caller's buffers, an op for each expected reply
+//	 conn     conn           one for each peer iface; exists also without a socket
 //	  |        |
-//	socket   socket          nonblocking, raw; attached after the handshake
+//	socket   socket          nonblocking; attached after the handshake
 //	   \      /
-//	    epoll                looked at with timeout 0, less often than the sockets
-//	                         that were active lately
+//	    epoll                polled without waiting, less often than the sockets that
+//	                         were active lately
 //
-// Put, get and atomics are served by Progress of the peer, only within memory
-// that it registered, with the matching key and the right that was granted.
+// Progress of the peer executes puts, gets and atomics. They can access only memory that the peer
+// has registered, with its key, and if the registration grants that access.
 //
-// A message is written at once when nothing was posted since the last Progress;
-// those that follow are joined, and written by Progress or when they are many.
-// A connection stays open as long as both ifaces are: closing one that is idle needs
-// the consent of the other side, which may be about to send. An iface that closes says
-// so in its last frame, by which the peer tells that from the end of a process. What a
-// connection costs is a socket, RX_BUF, and TX_BUF once this side has sent. Handlers of
-// active messages cannot keep the data: it lies between other messages, and a buffer
-// for each would cost the copy that keeping saves.
+// The first message after a Progress is written to the socket at once. The messages that follow are
+// collected, and written by Progress or when JOIN bytes are queued.
 //
-// Anyone can connect to the port of an iface. What a connection may hold before something here
-// names its peer is limited (unproven.go), and the handshake proves which iface the peer is
-// (proof.go); docs/design/0009-tcp-identity.md.
+// A connection remains open as long as both ifaces are open. It is not closed when idle, because
+// the peer may be about to send and would have to agree first. An iface that closes sends BYE as
+// its last frame, so the peer can distinguish this from the death of the process. A connection
+// costs a socket and RX_BUF bytes, and TX_BUF bytes after this side has sent. Handlers of active
+// messages cannot retain the data: it is between other messages in the receive buffer, and a buffer
+// for each message would need the copy that retaining avoids.
 //
-// A peer that computes, or gets no processor, may take as long as it likes: its host answers. A
-// host that acknowledges nothing for USER_TIMEOUT is taken for gone (uct/internal/alive), and its
-// connection fails. What has a deadline in the handshake is looked for before the clock is.
+// Any process can connect to the port of an iface. The resources of an accepted connection are
+// limited until an EP of this side names its peer (unproven.go). The handshake proves which iface
+// the peer is (proof.go, docs/design/0009-tcp-identity.md).
 //
-// Progress does all the work; there are no goroutines. Formats: docs/wire.md.
+// A peer that computes or is not scheduled has no time limit, because its host acknowledges what it
+// receives. If a host acknowledges nothing for USER_TIMEOUT, it counts as dead (uct/internal/alive)
+// and its connection fails. Progress reads what has arrived for a handshake before it checks the
+// deadline of the handshake.
 //
-// With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines
-// (internal/tunnel), which move its bytes between a pair of unix sockets, where a plain
-// connection has its socket, and crypto/tls. An iface with TLS and one without refuse each other.
-// Polling alone does not drive the goroutines: where Progress is called without
-// end on the only processor (GOMAXPROCS=1), they get a look at their sockets each
-// 10 ms. Wait by EventFD there.
+// Progress does all the work; there are no goroutines. docs/wire.md has the formats.
+//
+// With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines (internal/tunnel).
+// They move bytes between crypto/tls and a pair of unix sockets, of which the connection uses one
+// in place of the TCP socket. An iface with TLS and one without reject each other. Calls of
+// Progress alone do not run the goroutines: if the caller polls without pause and GOMAXPROCS is 1,
+// the goroutines check their sockets only every 10 ms. Wait with EventFD in this case.
 package tcp

@@ -22,7 +22,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
-// Iface is an open device: listeners, connections and what they share.
+// Iface is an open device: its listeners and connections, and the state that they share.
 type Iface struct {
 	md         *MD
 	dev        device
@@ -30,24 +30,24 @@ type Iface struct {
 	attr       uct.IfaceAttr
 	addr       ifaceAddr
 	identity   keypair.Pair
-	token      string       // that peers must have; empty means none
-	hellos     helloNumbers // with a token, of peers
-	sentHellos uint64       // HELLOs that this side has sent
+	token      string       // secret that peers must have; empty if none is required
+	hellos     helloNumbers // numbers of the HELLOs of peers; used with a token
+	sentHellos uint64       // number of HELLOs that this side has sent
 	onError    func(uct.EP, error)
 	io         sockio.IO
-	stripeMin  int // bytes from which on puts are striped; more than any has: never
-	maxAM      int // bytes of the longest active message, with header
+	stripeMin  int // minimum length of a striped put in bytes; above maxRMA: no put is striped
+	maxAM      int // maximum length of an active message with its header, in bytes
 
 	// Progress.
-	tick        uint    // calls of Progress
-	pollEpollAt uint    // value of tick at which epoll is asked again
-	emptyPolls  uint    // looks in a row that found nothing
-	hot         []*conn // polled without asking epoll
-	dirty       []*conn // to settle
-	wasDirty    []*conn // the second half of dirty's double buffer
+	tick        uint    // number of calls of Progress
+	pollEpollAt uint    // value of tick at which Progress polls epoll again
+	emptyPolls  uint    // number of consecutive polls of epoll without an event
+	hot         []*conn // read by each Progress, without an epoll event
+	dirty       []*conn // connections for which Progress calls progressTx
+	wasDirty    []*conn // the other half of a double buffer: the list that writeDirty works on
 	broken      []*conn
-	written     opList // written active messages
-	freed       bool   // resources have returned since pending requests were dispatched
+	written     opList // zcopy active messages that are written, before their completion
+	freed       bool   // resources were released since pending requests were dispatched
 
 	am          base.AMTable
 	arb         base.Arbiter
@@ -59,26 +59,26 @@ type Iface struct {
 	stripeConns [maxPerPeer]*conn
 	partIOV     [maxIOV]uct.IOV
 	scratch     [wordLen]byte
-	flushing    []*conn // during Flush
+	flushing    []*conn // scratch of Flush
 
 	// Connections.
 	poll          epoll.Poller
-	table         map[keypair.PublicKey]*conn // by peer; those that are not broken
-	known         base.List[*conn]            // the same
-	opening       []*conn                     // dialing or waiting
-	dialing       int                         // of those, dialing; see countDial
-	lastTick      time.Time                   // the last tick, or when the timer began
-	dialQueue     []*conn                     // that dial when mayDial, the next one first
-	openCount     int
-	unacked       []*conn   // that wait for acknowledgements of the peer's host
-	nextHostCheck time.Time // for these, at the earliest
+	table         map[keypair.PublicKey]*conn // by peer, without broken ones and rails
+	known         base.List[*conn]            // the same connections, and rails
+	opening       []*conn                     // connections in connDialing or connWaiting, with a deadline
+	dialing       int                         // number of connections that are being dialed; see countDial
+	lastTick      time.Time                   // time of the last tick, or when the timer was started
+	dialQueue     []*conn                     // connections to dial when canDial is true, in order
+	openCount     int                         // number of connections in connOpen
+	unacked       []*conn                     // connections with bytes that the peer's host has not acknowledged
+	nextHostCheck time.Time                   // earliest time of the next check of these hosts
 	listeners     []*listener
 	unproven      unprovenSet
-	maxUnproven   int           // most of these
-	acceptPaused  bool          // until acceptAt
-	acceptPause   time.Duration // the last pause; 0 when accepting works
+	maxUnproven   int           // maximum number of unproven connections
+	acceptPaused  bool          // the accept queues are ignored until acceptAt
+	acceptPause   time.Duration // the last pause; 0 after a successful accept
 	acceptAt      time.Time
-	tunnels       *tunnel.Group // nil: plain connections
+	tunnels       *tunnel.Group // nil without TLS
 	refused       refusals
 	limits        limits
 
@@ -86,8 +86,7 @@ type Iface struct {
 	closed bool
 }
 
-// maxVector is the number of iovecs in one system call: what a few zero-copy
-// operations need.
+// maxVector is the number of iovecs in one system call: enough for a few zcopy operations.
 const maxVector = 32
 
 var _ uct.Iface = (*Iface)(nil)
@@ -130,7 +129,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 	return it, nil
 }
 
-// newIface makes an iface that has nothing of the kernel yet. policy is nil for plain connections.
+// newIface makes an iface without kernel resources. policy is nil without TLS.
 func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id keypair.Pair) *Iface {
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
@@ -157,9 +156,9 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 	return it
 }
 
-// listenAll opens a listener on the device's address of each family. One that cannot be used, such
-// as one of IPv6 that was just given and is checked for being unique, is done without if there is
-// the other. Error: ErrInvalidParam if there is none.
+// listenAll opens a listener on the device's address of each family. It skips an address that is
+// not available (such as an IPv6 address during duplicate address detection) if it can listen on
+// the other one. Error: ErrInvalidParam if the device has no address.
 func (it *Iface) listenAll() (err error) {
 	var unready error
 	for _, l := range []struct {
@@ -180,7 +179,7 @@ func (it *Iface) listenAll() (err error) {
 	return nil
 }
 
-// listen opens a listener on ip, if that is an address.
+// listen opens a listener on ip, if ip is valid.
 func (it *Iface) listen(ip netip.Addr) (port uint16, err error) {
 	if !ip.IsValid() {
 		return 0, nil
@@ -233,7 +232,7 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg, tls: it.addr.tls, token: it.addr.token} // without an address, any would do
+	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg, tls: it.addr.tls, token: it.addr.token} // without an iface address, check only the device
 	if iface != nil {
 		if a, err = parseIfaceAddr(iface); err != nil {
 			return false, err.Error()
@@ -245,7 +244,7 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	return true, ""
 }
 
-// reach finds the path to a peer. Errors are those of pathTo.
+// reach returns the path to a peer. Its errors are those of pathTo.
 func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 	switch {
 	case a.seg != it.addr.seg:
@@ -277,7 +276,7 @@ func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 }
 
 // NewEP implements uct.Iface. Nothing is sent before the first operation. ErrNoMemory if the
-// process lacks a descriptor to ask the kernel for the route.
+// process has no descriptor left for the route lookup.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	d, err := parseDeviceAddr(p.DeviceAddr)
 	if err != nil {
@@ -316,8 +315,8 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e, nil
 }
 
-// connTo finds or makes the connection to the iface of a peer. Only a trusted address becomes its
-// path: an address that a peer says of itself may be that of any port of any host.
+// connTo returns the connection to the iface of a peer, and makes it if necessary. Only a trusted
+// address becomes its path: an address that the peer claims could be any port of any host.
 func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, error) {
 	c := it.table[a.key]
 	switch {

@@ -6,15 +6,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// wireKey names registered memory of a peer: the place in its table, how often
-// that place was used before, and a random number that cannot be guessed.
+// wireKey is the key of registered memory: its index in the table, the use count of that index, and
+// an unpredictable random number.
 type wireKey struct {
 	index   uint32
 	variant uint32
 	nonce   uint64
 }
 
-// handle is the place and its use in one number.
+// handle combines index and variant.
 func (k wireKey) handle() uint64 { return uint64(k.variant)<<32 | uint64(k.index) }
 
 // Packed form of a remote key.

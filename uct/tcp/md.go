@@ -17,8 +17,8 @@ import (
 // Name is the name of the component, of its MD and of its transport.
 const Name = "tcp"
 
-// New makes the component. defaults are used by ifaces that are opened without a
-// Config; its Devices also decide what is offered.
+// New makes the component. Ifaces that are opened without a Config use defaults; its Devices also
+// decide which devices are offered.
 func New(defaults Config) uct.Component { return &component{defaults} }
 
 type component struct{ defaults Config }
@@ -37,12 +37,12 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	}
 	md := &MD{defaults: c.defaults}
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: keyLen, MaxReg: 1 << 62,
-		RegCost: uct.Cost{Send: 6 * time.Microsecond}} // whatever the length; experiment 0087 in docs/perf
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}} // independent of the length; experiment 0087 in docs/perf
 	return md, nil
 }
 
-// MD is the memory domain: a table of what this process registered, and the keys
-// of peers. Methods may be called by any goroutine.
+// MD is the memory domain: a table of the memory that this process registered, and the keys of
+// peers. Any goroutine may call its methods.
 type MD struct {
 	attr     uct.MDAttr
 	defaults Config
@@ -91,7 +91,7 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 	return resources(devs), nil
 }
 
-// ResourcesAt implements uct.NetOpener. A device that has only link-local addresses is none.
+// ResourcesAt implements uct.NetOpener. A device with only link-local addresses is not listed.
 func (md *MD) ResourcesAt(local netip.Addr) ([]uct.Resource, error) {
 	devs, err := devicesAt(local)
 	if err != nil {
@@ -119,10 +119,9 @@ func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 // ReleaseRKey implements uct.RKeyUnpacker.
 func (md *MD) ReleaseRKey(key uct.RKey) { md.keys.Remove(uint64(key)) }
 
-// OpenIface opens the transport on the device p.Device. p.Config is nil, a Config
-// or a *Config. ErrInvalidParam if the transport or device does not exist here or
-// a parameter is out of range. The device may be one that Resources does not
-// offer, if it is up: naming it is a configuration.
+// OpenIface opens the transport on the device p.Device. p.Config is nil, a Config or a *Config.
+// ErrInvalidParam if the transport or device does not exist or a parameter is out of range.
+// Resources need not list the device; it must be up.
 func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {
@@ -158,11 +157,11 @@ func (md *MD) opError(op string, err error) error {
 	return &ucs.OpError{TL: Name, Op: op, Err: err}
 }
 
-// randomWord is a random number that cannot be guessed, and is not 0.
+// randomWord returns an unpredictable random number that is not 0.
 func randomWord() uint64 {
 	for {
 		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+		_, _ = rand.Read(b[:]) // never returns an error: it terminates the process instead
 		if v := binary.LittleEndian.Uint64(b[:]); v != 0 {
 			return v
 		}
