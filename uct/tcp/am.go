@@ -66,7 +66,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 	return e.amZcopy(id, hdr, iov, n, c)
 }
 
-// amVector sends from the caller's buffers.
+// amZcopy sends from the caller's buffers.
 func (e *EP) amZcopy(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
 	if !e.canPostZcopy() {
 		return false, uct.ErrNoResource
@@ -81,19 +81,19 @@ func (e *EP) amZcopy(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completi
 	return e.conn.postZcopy(e, b, iov, opAM, c) != nil, nil
 }
 
-// gather copies the bytes of iov to b.
+// gather copies the data of iov to b.
 func gather(b []byte, iov []uct.IOV) {
 	for i := range iov {
 		b = b[copy(b, iov[i].Buf):]
 	}
 }
 
-// canExtend reports whether a request with bytes of the caller's can be taken.
+// canPostZcopy reports whether there are an op and an extent for a zcopy operation.
 func (e *EP) canPostZcopy() bool { return e.it.ops.left > 0 && e.conn.tx.hasExtentRoom() }
 
-// extend posts a request of e: frame, which take has returned, and the bytes of iov.
-// It returns the operation that stands for it; nil for an opAM that is written.
-// canExtend has been true.
+// postZcopy posts a request of e: frame, which reserve has returned, and the data of iov. It
+// returns the op of the request; nil for an opAM that is completely written. The caller has checked
+// canPostZcopy.
 func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
 	q := &c.tx
 	c.sent++
@@ -114,8 +114,7 @@ func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *
 	o.ep, o.comp, o.kind, o.seq = e, comp, kind, c.sent
 	o.fill(iov, max(written-len(frame), 0))
 	if written < len(frame) {
-		// What was queued before is written now or stays in front, and may have
-		// moved: take the place again.
+		// sendv may have written or moved the queue: frame may be at another position now.
 		copy(q.buf[q.tail:], frame[written:])
 		q.tail += len(frame) - written
 	}
@@ -130,7 +129,7 @@ func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *
 	return o
 }
 
-// covers reports whether the memory handles that iov has are of md and fit.
+// covers reports whether the memory handles of iov belong to md and contain their buffers.
 func (md *MD) covers(iov []uct.IOV) bool {
 	for i := range iov {
 		if iov[i].Mem == nil {

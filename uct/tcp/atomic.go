@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// operands are what an atomic operation works with.
+// operands are the parameters of an atomic operation.
 type operands struct {
 	op             uct.AtomicOp
 	size           int
@@ -69,7 +69,7 @@ func (e *EP) postAtomic(a operands, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// putOperands writes what follows the target in the body of an atomic.
+// putOperands writes the body of an ATOMIC after the target.
 func putOperands(body []byte, a operands) {
 	binary.LittleEndian.PutUint64(body[offSize:], uint64(a.size))
 	if a.fetch {

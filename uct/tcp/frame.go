@@ -2,20 +2,20 @@ package tcp
 
 import "encoding/binary"
 
-// A frame is a header of 8 bytes, a body of fixed length for its type, and data.
-// All fields are little endian; docs/wire.md has the layout.
+// A frame is a header of 8 bytes, a body whose length depends on the type, and data. All fields are
+// little-endian; see docs/wire.md.
 
 // Frame types.
 const (
-	frameAM     = 1 // id: active-message id; data: the message
-	framePut    = 2 // id: putAck or 0; body target; data: what to write
-	frameGet    = 3 // body target, length
-	frameAtomic = 4 // id: operation; body target, operands
-	frameFlush  = 5 // body: requests sent on the connection before this one
-	frameData   = 6 // data: what a get read
-	frameDone   = 7 // id: status; body: a value, or nothing
+	frameAM     = 1 // id: active message id; data: the message
+	framePut    = 2 // id: putAck or 0; body: target; data: the bytes to write
+	frameGet    = 3 // body: target, length
+	frameAtomic = 4 // id: operation; body: target, operands
+	frameFlush  = 5 // body: number of requests sent before it on the connection
+	frameData   = 6 // data: the data of a get
+	frameDone   = 7 // id: status; body: a value, or empty
 	frameNak    = 8 // id: status; body: tag of the EP whose request was refused
-	frameBye    = 9 // the last one: the sender closes in order
+	frameBye    = 9 // the last frame: the sender closes gracefully
 )
 
 // Offsets in a frame header.
@@ -27,27 +27,27 @@ const (
 	frameLen = 8
 )
 
-// putAck in the id of a put asks for a DONE frame.
+// putAck in the id of a PUT requests a DONE.
 const putAck = 1
 
-// Offsets in the body of put, get and atomic: where to access.
+// Offsets in the target, the start of the body of PUT, GET and ATOMIC.
 const (
 	offRaddr   = 0  // u64
 	offIndex   = 8  // u32: key
 	offVariant = 12 // u32
 	offNonce   = 16 // u64
-	offTag     = 24 // u32: EP of the sender, for NAK
+	offTag     = 24 // u32: tag of the sender's EP, for NAK
 	// 4 bytes of 0
 	targetLen = 32
 )
 
-// Offsets in the bodies after the target.
+// Offsets in the bodies of GET and ATOMIC.
 const (
 	offGetLen = targetLen // u64
 	getLen    = targetLen + 8
 
 	offSize    = targetLen     // u8: 4 or 8
-	offFetch   = targetLen + 1 // u8: 1 if a DONE with the old value is wanted
+	offFetch   = targetLen + 1 // u8: 1 to request a DONE with the old value
 	offValue   = targetLen + 8 // u64
 	offCompare = targetLen + 16
 	atomicLen  = targetLen + 24
@@ -57,23 +57,23 @@ const (
 	tagLen   = 8 // u32 tag, 4 bytes of 0
 )
 
-// perFrame is room for the longest header and body, and for the header of an
-// active message.
+// frameOverhead is the maximum length of a frame without data: of a header and body, or of the headers
+// of an active message.
 const frameOverhead = maxAMHeader + frameLen + atomicLen
 
 // maxAMHeader is AM.MaxHeader, in bytes.
 const maxAMHeader = 256
 
-// maxRMA is the longest put or get, in bytes.
+// maxRMA is the maximum length of a put or get in bytes.
 const maxRMA = 1 << 30
 
-// maxAnswers is the number of requests with an answer that may be outstanding in
-// one direction of a connection. The other side keeps room for so many answers,
-// so that answering never waits for the transmit buffer. A part of the protocol.
+// maxReplies is the maximum number of outstanding requests with a reply in one direction of a
+// connection. It is part of the protocol. The other side reserves transmit buffer for so many
+// replies, so that replies never wait for the buffer.
 const maxReplies = 128
 
-// answerRoom is the transmit room for all answers of a connection: for each the
-// frames of a get, and a NAK.
+// replyRoom is the part of the transmit buffer that is reserved for replies: for each request the
+// frames of a get without data, and a NAK.
 const replyRoom = maxReplies * (2*frameLen + wordLen + frameLen + tagLen)
 
 // header is a decoded frame header.
@@ -87,9 +87,8 @@ func putHeader(b []byte, kind, id uint8, n int) {
 	binary.LittleEndian.PutUint64(b[:frameLen], uint64(uint32(n))|uint64(kind)<<32|uint64(id)<<40)
 }
 
-// parseHeader decodes the header at the start of b, which has at least frameLen
-// bytes. ok is false if no frame may have such a header; longest is the length
-// of the longest active message.
+// parseHeader decodes the header at the start of b, which has at least frameLen bytes. ok is false
+// for an invalid header. maxAM is the maximum length of an active message with its header.
 func parseHeader(b []byte, maxAM int) (h header, ok bool) {
 	w := binary.LittleEndian.Uint64(b[:frameLen])
 	h = header{n: int(uint32(w)), kind: uint8(w >> 32), id: uint8(w >> 40)}
@@ -119,7 +118,7 @@ func parseHeader(b []byte, maxAM int) (h header, ok bool) {
 	return h, false
 }
 
-// target is where a request accesses memory of the receiver.
+// target is the memory of the receiver that a request accesses.
 type target struct {
 	addr uint64
 	key  wireKey

@@ -5,42 +5,41 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// maxIOV is MaxIOV of the zero-copy operations: a header, these pieces, and what
-// was joined before fit into one system call with little copying of iovecs.
+// maxIOV is MaxIOV of the zcopy operations. It is small so that a header, these buffers and the
+// queue fit in one system call.
 const maxIOV = 8
 
 type opKind uint8
 
 const (
-	opAM     opKind = iota // zero-copy send, until it is written
-	opPut                  // zero-copy put, until it is answered
+	opAM     opKind = iota // zcopy active message; complete when written
+	opPut                  // put with putAck
 	opGet                  // get into pieces
 	opAtomic               // fetching atomic
 	opFlush
 )
 
-// op is an operation that is not over when its call returns. It is in the list of
-// answers to come (all but opAM), and named by an extent while bytes of it are to
-// be written.
+// op is an operation that completes after its call has returned. It is in conn.awaitingReply (all
+// but opAM), and in an extent while it has unwritten bytes.
 type op struct {
 	next   *op
-	ep     *EP // nil once the EP is closed
+	ep     *EP // nil after the EP is closed
 	comp   *uct.Completion
 	kind   opKind
 	status ucs.Status
 	stripe bool   // part of a striped put
-	got    bool   // get: the data has come
-	size   int    // atomic: bytes of the word; get: bytes wanted
-	left   int    // bytes to write, or for a get to come
-	seq    uint64 // requests sent on the connection up to this one
+	got    bool   // get: DATA was received
+	size   int    // atomic: length of the operand; get: length of the data
+	left   int    // bytes still to write; get: bytes still to receive
+	seq    uint64 // value of conn.sent after this request
 	result *uint64
 
 	pieces [maxIOV][]byte
 	count  int
-	cur    int // first piece that has bytes left
+	cur    int // index of the first piece with bytes left
 }
 
-// fill takes the non-empty pieces of iov without their first skip bytes.
+// fill sets the pieces to the non-empty buffers of iov without their first skip bytes.
 func (o *op) fill(iov []uct.IOV, skip int) {
 	o.count, o.cur, o.left = 0, 0, 0
 	for i := range iov {
@@ -57,7 +56,7 @@ func (o *op) fill(iov []uct.IOV, skip int) {
 	}
 }
 
-// advance drops the first n bytes of what is left.
+// advance removes the first n bytes of the pieces.
 func (o *op) advance(n int) {
 	o.left -= n
 	for n > 0 {
@@ -72,7 +71,7 @@ func (o *op) advance(n int) {
 	}
 }
 
-// take copies data into the pieces.
+// copyIn copies data to the pieces.
 func (o *op) copyIn(data []byte) {
 	for len(data) > 0 && o.left > 0 {
 		n := copy(o.pieces[o.cur], data)
@@ -81,7 +80,7 @@ func (o *op) copyIn(data []byte) {
 	}
 }
 
-// ops is a fixed number of operations with a free list.
+// ops is a pool with a fixed number of operations.
 type ops struct {
 	all  []op
 	free *op
@@ -149,7 +148,8 @@ func (l *opList) pop() *op {
 	return o
 }
 
-// complete ends o: the one place where completions run.
+// complete releases o and runs its completion. No other function runs completions of operations
+// that were sent.
 func (it *Iface) complete(o *op, st ucs.Status) {
 	if st == ucs.StatusOK {
 		st = o.status

@@ -13,7 +13,7 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 	return e.it.arb.Add(&e.pending, r)
 }
 
-// hasResources reports whether every kind of request could be posted now.
+// hasResources reports whether there are resources for every type of request.
 func (e *EP) hasResources() bool {
 	c := e.conn
 	if c.state >= connBroken || e.postAfter > c.acked || !e.canAwaitReply() || !e.canPostZcopy() {

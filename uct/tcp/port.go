@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// PortRange is the ports of Config.Port. The zero value lets the kernel choose.
+// PortRange contains the ports of Config.Port. The zero value lets the kernel choose.
 type PortRange struct {
 	First uint16
 	Last  uint16 // not below First; 0 means First
 }
 
-// last is the last port of the range.
+// last returns the last port of the range.
 func (r PortRange) last() uint16 { return max(r.First, r.Last) }
 
-// String returns the range as UnmarshalText reads it.
+// String returns the range in the format that UnmarshalText reads.
 func (r PortRange) String() string {
 	first := strconv.Itoa(int(r.First))
 	if r.last() == r.First {
@@ -29,7 +29,7 @@ func (r PortRange) String() string {
 // MarshalText is String.
 func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads a port or two with a hyphen between them. ErrInvalidParam.
+// UnmarshalText reads a port, or two ports with a hyphen between them. ErrInvalidParam.
 func (r *PortRange) UnmarshalText(text []byte) error {
 	first, last, ranged := strings.Cut(string(text), "-")
 	a, err := strconv.ParseUint(first, 10, 16)
@@ -47,7 +47,7 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 // Grammar implements config.Value.
 func (PortRange) Grammar() string { return "a port, or two with a hyphen between them: 7700-7799" }
 
-// validate checks a range that was not read from a text.
+// validate checks a range that was set by a program.
 func (r PortRange) validate() error {
 	if r.Last != 0 && (r.Last < r.First || r.First == 0) {
 		return fmt.Errorf("%w: PORT: from %d to %d", uct.ErrInvalidParam, r.First, r.Last)

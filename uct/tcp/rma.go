@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// target makes the description of where to access; false for a key that is none.
+// target returns the target of a request; false for an invalid key.
 func (e *EP) target(raddr uint64, key uct.RKey) (target, bool) {
 	k := e.it.md.keys.Find(uint64(key))
 	if k == nil {
@@ -42,7 +42,7 @@ func (e *EP) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// takePut takes place for a put of n bytes and writes all but its data.
+// reservePut reserves a PUT of n bytes and writes its header and target.
 func (e *EP) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
@@ -57,8 +57,7 @@ func (e *EP) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte,
 	return b, nil
 }
 
-// PutZcopy implements uct.Putter. Its completion means that the peer has executed
-// the put.
+// PutZcopy implements uct.Putter. It completes when the peer has executed the put.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	n := uct.IOVLen(iov)
 	if n > maxRMA || len(iov) > maxIOV {
@@ -90,7 +89,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	return true, nil
 }
 
-// putCopied is a short zero-copy put: cheaper copied.
+// putCopied is PutZcopy for small data, for which a copy is cheaper.
 func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	b, err := e.reservePut(n, putAck, raddr, key)
 	if err != nil {
@@ -102,10 +101,10 @@ func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.
 	return true, nil
 }
 
-// canAsk reports whether a request that is answered can be posted.
+// canAwaitReply reports whether a request with a reply can be posted.
 func (e *EP) canAwaitReply() bool { return e.it.ops.left > 0 && e.conn.awaitingReply.n < maxReplies }
 
-// noResource is ErrNoResource unless the EP is out of use.
+// noResource returns ErrNoResource, or the error of a failed or closed EP.
 func (e *EP) noResource() error {
 	if e.state != epReady {
 		return e.err
@@ -113,7 +112,7 @@ func (e *EP) noResource() error {
 	return uct.ErrNoResource
 }
 
-// awaitAnswer notes that the request posted last will be answered. canAsk has been true.
+// awaitReply adds an op for the reply to the last request. The caller has checked canAwaitReply.
 func (e *EP) awaitReply(kind opKind, c *uct.Completion) *op {
 	o := e.it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, c, kind, e.conn.sent
@@ -153,7 +152,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	return true, nil
 }
 
-// postGet posts the request of a get, unless it is for no bytes.
+// postGet posts a GET. A get of 0 bytes sends nothing.
 func (e *EP) postGet(n int, raddr uint64, key uct.RKey) error {
 	const whole = frameLen + getLen
 	t, ok := e.target(raddr, key)

@@ -11,38 +11,38 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// rxState is what a connection has read: a buffer of frames, and a sink, where
-// the data of a long frame goes without passing through the buffer.
+// rxState is the receiver of a connection: a buffer of frames, and a sink, which receives the data
+// of a large frame without a copy in the buffer.
 type rxState struct {
 	buf        []byte
 	head, tail int
 	sink       sink
 }
 
-// sink takes the rest of the data of one frame.
+// sink is the destination of the remaining data of one frame.
 type sink struct {
 	left int
-	op   *op  // get: into its pieces
-	mem  *Mem // put: into this memory
+	op   *op  // get: its pieces are the destination
+	mem  *Mem // put: destination, from off
 	off  int
-	// Without both the data is dropped.
+	// If op and mem are nil, the data is discarded.
 
-	put    bool // a put: answer when it has all come
+	put    bool // a put, to which replyPut replies when all data has arrived
 	status ucs.Status
 	ack    bool
 	tag    uint32
 }
 
 var (
-	errNoBye           = fmt.Errorf("%w: closed without a word", ucs.ErrConnReset)
+	errNoBye           = fmt.Errorf("%w: the peer closed the connection without BYE", ucs.ErrConnReset)
 	errMalformed       = errors.New("malformed frame")
-	errUnexpectedReply = errors.New("answer to nothing that was asked")
-	errAfterBye        = errors.New("frame after the last one")
-	errFlooded         = errors.New("more requests than may be outstanding")
+	errUnexpectedReply = errors.New("reply that matches no request")
+	errAfterBye        = errors.New("frame after BYE")
+	errFlooded         = errors.New("too many outstanding requests")
 )
 
-// receive reads what there is, once, and handles it. It returns the number of
-// frames.
+// receive makes one read and handles its frames. It returns the number of frames, but at least 1 if
+// bytes were read.
 func (c *conn) receive() int {
 	if c.state != connOpen {
 		return 0
@@ -77,13 +77,13 @@ func (c *conn) receive() int {
 	return max(k, 1)
 }
 
-// afterSink is how much is read into the buffer behind the data of a long frame:
-// the next header and short frames. More would be data of the next long frame,
-// which would be copied once more.
+// afterSink is the maximum number of bytes after the data of a large frame that are read into the
+// buffer: the next header and small frames. Further bytes could be data of the next large frame,
+// which would then be copied.
 const afterSink = 4 << 10
 
-// readSome makes one system call: into the sink, and what is more into the
-// buffer, which then is empty.
+// readSome makes one system call. It reads to the sink, and what follows to the buffer, which is
+// empty then.
 func (c *conn) readSome() (int, syscall.Errno) {
 	r, it := &c.rx, c.it
 	if r.sink.left == 0 {
@@ -113,8 +113,8 @@ func (c *conn) readSome() (int, syscall.Errno) {
 	return n, errno
 }
 
-// fillSink books n bytes that were read, as many as belong to the sink, and
-// returns the rest: what is in the buffer.
+// fillSink accounts for n bytes that were read. It returns the number of those that are in the
+// buffer.
 func (c *conn) fillSink(n int) int {
 	s := &c.rx.sink
 	k := min(n, s.left)
@@ -129,7 +129,7 @@ func (c *conn) fillSink(n int) int {
 	return n - k
 }
 
-// endSink is called when the data of the frame has all come.
+// endSink handles the end of the data of a frame.
 func (c *conn) endSink() {
 	s := c.rx.sink
 	c.rx.sink = sink{}
@@ -138,8 +138,8 @@ func (c *conn) endSink() {
 	}
 }
 
-// moveData moves what the buffer has of the frame's data, from its start at body,
-// into the sink.
+// moveData copies the data at r.head to s, as far as it is in the buffer. The sink receives the
+// rest.
 func (c *conn) moveData(s sink) {
 	r := &c.rx
 	data := r.buf[r.head:min(r.tail, r.head+s.left)]
@@ -198,7 +198,7 @@ func (c *conn) parse() (n int) {
 	return n
 }
 
-// makeRoom makes room in the buffer for a frame that needs so many bytes from head.
+// compactRx makes room in the buffer for a frame of need bytes that starts at head.
 func (c *conn) compactRx(need int) {
 	r := &c.rx
 	switch {
@@ -211,9 +211,9 @@ func (c *conn) compactRx(need int) {
 	}
 }
 
-// wanted is how many bytes from the start of the frame must be there before it is
-// handled: all, but for long data that can go to a sink. It is never more than
-// the buffer has.
+// neededBytes returns the number of bytes of a frame that must be in the buffer before it is handled:
+// the whole frame, but without data for which a sink can be used. It does not exceed the length of
+// the buffer.
 func (c *conn) neededBytes(h *header) int {
 	switch h.kind {
 	case framePut:
@@ -224,14 +224,14 @@ func (c *conn) neededBytes(h *header) int {
 	return frameLen + h.n
 }
 
-// malformed breaks the connection because of what the peer sent.
+// malformed fails the connection because the peer sent an invalid frame.
 func (c *conn) malformed(err error) {
 	c.it.limits.malformed.Inc()
 	c.gotBye = false
 	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
 }
 
-// handle handles a frame other than an active message.
+// handle handles a frame that is not an active message.
 func (c *conn) handle(h *header) error {
 	r := &c.rx
 	body := r.buf[r.head+frameLen : r.tail]
@@ -262,7 +262,7 @@ func (c *conn) handle(h *header) error {
 	return c.handleNak(h, body)
 }
 
-// takeBye notes that the peer closes in order. Nothing comes after that.
+// handleBye handles BYE, which must be the last frame.
 func (c *conn) handleBye() error {
 	if c.gotBye || c.rx.head < c.rx.tail {
 		return errAfterBye
@@ -271,7 +271,7 @@ func (c *conn) handleBye() error {
 	return nil
 }
 
-// takeData takes the data of the get that is next to be answered.
+// handleData receives the data of a get, which must be the next expected reply.
 func (c *conn) handleData(h *header) error {
 	o := c.awaitingReply.first
 	if o == nil || o.kind != opGet || o.got || h.n != o.size || h.id != 0 {
@@ -283,7 +283,7 @@ func (c *conn) handleData(h *header) error {
 	return nil
 }
 
-// takeDone ends the operation that is next to be answered.
+// handleDone completes the operation of the next expected reply.
 func (c *conn) handleDone(h *header, body []byte) error {
 	o := c.awaitingReply.first
 	st := ucs.Status(h.id)
@@ -305,7 +305,7 @@ func (c *conn) handleDone(h *header, body []byte) error {
 	return nil
 }
 
-// answerFits checks that a DONE is one for o.
+// checkDone checks that a DONE is valid for o.
 func (o *op) checkDone(h *header, body []byte, c *conn) error {
 	value, good := h.n == wordLen, h.id == uint8(ucs.StatusOK)
 	switch o.kind {
@@ -329,7 +329,7 @@ func (o *op) checkDone(h *header, body []byte, c *conn) error {
 	return nil
 }
 
-// takeNak fails the EP whose request was refused.
+// handleNak fails the EP whose request the peer has refused.
 func (c *conn) handleNak(h *header, body []byte) error {
 	if st := ucs.Status(h.id); st != ucs.StatusRemoteAccess {
 		return errMalformed

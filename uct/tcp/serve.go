@@ -8,14 +8,15 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// This file executes what peers ask for. Whatever they name is checked against
-// the table of the memory domain at that moment.
+// This file executes the requests of peers. Each access is checked against the memory table of the
+// domain.
 
-// inlineGet is up to how many bytes the data of a get is copied behind its
-// header instead of being written from its place.
+// inlineGet is the maximum length of a get whose data is copied into the transmit buffer, in bytes.
+// The data of larger ones is written from its memory.
 const inlineGet = 2 << 10
 
-// servePut takes the data of a put: into memory if that is allowed, else nowhere.
+// servePut receives the data of a put: to the memory if the access is granted, else it is
+// discarded.
 func (c *conn) servePut(h *header, t target) {
 	n := h.n - targetLen
 	s := sink{left: n, put: true, ack: h.id == putAck, tag: t.tag}
@@ -25,7 +26,7 @@ func (c *conn) servePut(h *header, t target) {
 	c.moveData(s)
 }
 
-// answerPut says how a put ended, if that was asked for or if it was refused.
+// replyPut replies to a put, if the peer requested that or if the access was refused.
 func (c *conn) replyPut(st ucs.Status, ack bool, tag uint32) {
 	ok := true
 	switch {
@@ -39,8 +40,8 @@ func (c *conn) replyPut(st ucs.Status, ack bool, tag uint32) {
 	}
 }
 
-// answer queues a frame with a body of 0 or 8 bytes; false if there is no room,
-// which a peer that keeps to the limits cannot bring about.
+// reply queues a frame with a body of 0 or 8 bytes. It returns false if there is no room, which
+// happens only if the peer exceeds maxReplies.
 func (c *conn) reply(kind, id uint8, body []byte) bool {
 	b := c.reserveReply(frameLen + len(body))
 	if b == nil {
@@ -52,14 +53,14 @@ func (c *conn) reply(kind, id uint8, body []byte) bool {
 	return true
 }
 
-// word encodes v for a body.
+// word encodes v as the body of a frame.
 func (it *Iface) word(v uint64) []byte {
 	binary.LittleEndian.PutUint64(it.scratch[:], v)
 	return it.scratch[:]
 }
 
-// nak tells the sender that a request of one of its EPs was refused; once in a
-// row, as the EP has failed by that.
+// nak sends a NAK for a refused request of an EP. It sends only one for consecutive refusals,
+// because the first one fails the EP.
 func (c *conn) nak(st ucs.Status, tag uint32) bool {
 	if c.lastNak == uint64(tag)+1 {
 		return true
@@ -68,7 +69,7 @@ func (c *conn) nak(st ucs.Status, tag uint32) bool {
 	return c.reply(frameNak, uint8(st), c.it.word(uint64(tag)))
 }
 
-// serveGet queues the data, and a DONE.
+// serveGet queues DATA and DONE.
 func (c *conn) serveGet(t target, length uint64) error {
 	if length == 0 || length > maxRMA {
 		return errMalformed
@@ -99,7 +100,8 @@ func floodError(ok bool) error {
 	return errFlooded
 }
 
-// inlineData answers a get by a copy if there is room for requests to spare.
+// inlineData replies to a get with a copy of the data, if there is room in the part of the buffer
+// for requests.
 func (c *conn) inlineData(mem *Mem, off, n int) bool {
 	whole := frameLen + n + frameLen
 	b := c.tx.reserve(whole)
@@ -119,7 +121,7 @@ func (c *conn) inlineData(mem *Mem, off, n int) bool {
 	return true
 }
 
-// serveAtomic executes an atomic operation and answers if it fetches.
+// serveAtomic executes an atomic operation and replies if it fetches.
 func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
 	t, fetch := parseTarget(body), body[offFetch]
 	a := targetop.Atomic{
@@ -152,7 +154,7 @@ func (md *MD) apply(t target, a *targetop.Atomic) (old uint64, st ucs.Status) {
 	return old, st
 }
 
-// serveFlush answers that everything before was executed.
+// serveFlush replies that all earlier requests are executed.
 func (c *conn) serveFlush(sent uint64) error {
 	if sent != c.executed {
 		return errMalformed

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Peers may connect to a listener of the layer above, at the port by which they have found the worker:
-// docs/design/0013-one-port.md.
+// Peers may connect to a listener of the upper layer, at the port at which they have found the
+// worker: docs/design/0013-one-port.md.
 
 var _ uct.PortSharer = (*Iface)(nil)
 
@@ -26,8 +26,9 @@ func (it *Iface) AddrAt(listener netip.AddrPort, reached bool) []byte {
 	return a.append(nil)
 }
 
-// listenerAt is where peers of the device reach a listener; the zero AddrPort if they do not. Of ::, which
-// also accepts IPv4, it is the IPv4 address if there is one.
+// listenerAt returns the address at which peers of the device reach a listener; the zero AddrPort
+// if they cannot. For a listener on ::, which also accepts IPv4, it is the IPv4 address of the
+// device if there is one.
 func (it *Iface) listenerAt(listener netip.AddrPort) (at netip.AddrPort) {
 	ip := listener.Addr().Unmap()
 	switch {
@@ -63,9 +64,9 @@ func (it *Iface) Adopt(fd int, from netip.Addr) {
 	it.receiveConn(fd, sourceOf(from))
 }
 
-// pathToListener chooses the path to the listener of a peer. Errors are those of pathTo. An address that
-// this side has reached is no loopback address of another host, whatever the peer says of its device: it may
-// be one that another process forwards.
+// pathToListener returns the path to the listener of a peer. Its errors are those of pathTo. If
+// this side has reached the listener at a loopback address, that address is valid, even if the peer
+// is on another host: another process may forward it.
 func (d *device) pathToListener(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 	to := addr.listener
 	switch {

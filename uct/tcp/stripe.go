@@ -9,13 +9,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Rails are further connections to a peer. Only parts of long puts go over them,
-// each with an answer; everything whose order matters stays on the first. They are
-// dialed with the first long put, by whichever side has one, and used as far as
-// they are open. A side that does not trust the addresses of the peer dials none; the peer dials
-// them at once (uct.DialNow).
+// Rails are further connections to a peer. They carry only parts of large puts, each with a reply;
+// all requests whose order matters use the first connection. The side that posts the first large
+// put dials them, and puts use those that are open. A side that does not trust the addresses of its
+// peer dials no rails; then the peer dials them at once (uct.DialNow).
 
-// newRail makes the rail with a number, in its place.
+// newRail makes the rail with this index.
 func (c *conn) newRail(number uint32) *conn {
 	if c.rails == nil {
 		c.rails = make([]*conn, c.it.cfg.ConnsPerPeer-1)
@@ -26,7 +25,7 @@ func (c *conn) newRail(number uint32) *conn {
 	return r
 }
 
-// railAt is the rail with a number below ConnsPerPeer, nil if there is none.
+// railAt returns the rail with this index, which is below ConnsPerPeer; nil if there is none.
 func (c *conn) railAt(number uint32) *conn {
 	if c.rails == nil {
 		return nil
@@ -34,8 +33,8 @@ func (c *conn) railAt(number uint32) *conn {
 	return c.rails[number-1]
 }
 
-// dialRails begins to open all rails; once, as a peer that refuses them has its
-// reasons. A connection to oneself has none.
+// dialRails dials all rails, once: if the peer refuses them, they are not dialed again. A
+// connection to the own iface has no rails.
 func (c *conn) dialRails() {
 	if c.railsDialed || c.it.cfg.ConnsPerPeer == 1 || c.key == c.it.addr.key || !c.path.isKnown() {
 		return
@@ -52,8 +51,7 @@ func (c *conn) dialRails() {
 
 var errRailLost = errors.New("a rail has failed")
 
-// railFailed drops a rail. If something of this side is under way on it, all of
-// the connection fails.
+// railFailed removes a rail. If it had outstanding operations, the first connection fails too.
 func (c *conn) railFailed(r *conn, open bool) {
 	if c.railAt(r.rail) == r {
 		c.rails[r.rail-1] = nil
@@ -63,10 +61,10 @@ func (c *conn) railFailed(r *conn, open bool) {
 	}
 }
 
-// openLanes is the connections that a long put is striped over now: the first,
-// and the rails that are open and have resources. It is valid until the next call.
-// Parts may overtake what is under way on the first: until that is executed as far
-// as a fence covers it, there is no other lane.
+// stripeConns returns the connections for a large put: the first, and the rails that are open and
+// have resources. The slice is valid until the next call. Parts on rails may overtake requests on
+// the first connection. So after a fence only the first connection is used until the requests
+// before the fence are executed.
 func (e *EP) stripeConns() []*conn {
 	c := e.conn
 	if c.state != connOpen || e.stripeAfter > c.acked {
@@ -82,18 +80,17 @@ func (e *EP) stripeConns() []*conn {
 	return conns
 }
 
-// canTakePart reports whether a rail has resources for a part of a put.
+// canPostPart reports whether a rail has resources for a part of a put.
 func (c *conn) canPostPart() bool {
 	return c.state == connOpen && c.awaitingReply.n < maxReplies && c.tx.hasExtentRoom() &&
-		c.makeRoom(frameLen+targetLen) != nil && c.state == connOpen // making room may show that it is broken
+		c.makeRoom(frameLen+targetLen) != nil && c.state == connOpen // makeRoom may have failed the connection
 }
 
-// stripeAlign is what the parts of a put but the last are multiples of: a cache
-// line.
+// stripeAlign is the length of a cache line. All parts of a put but the last are multiples of it.
 const stripeAlign = 64
 
-// putStriped posts a put in parts, one on each of lanes, or nothing. The first lane
-// is the EP's connection, whose other resources are there.
+// putStriped posts a put in parts, one on each of conns, or nothing. conns[0] is the connection of
+// the EP; the caller has checked its ops and extents.
 func (e *EP) putStriped(conns []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
@@ -132,7 +129,7 @@ func (e *EP) putPart(k *conn, iov []uct.IOV, off, n int, t target, comp *uct.Com
 	k.awaitingReply.push(o)
 }
 
-// cutIOV fills dst with n bytes of iov from off and returns the number of pieces.
+// sliceIOV sets dst to n bytes of iov from off and returns the number of its elements.
 func sliceIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 	for i := range iov {
 		b := iov[i].Buf
@@ -152,11 +149,11 @@ func sliceIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 	return count
 }
 
-// fenceStripes is the value of EP.fence that waits for the striped puts.
+// afterStripes as EP.postAfter makes posts wait until all parts of striped puts have completed.
 const afterStripes = math.MaxUint64
 
-// raiseFence makes what is posted later wait for what takes effect out of order, and
-// keeps it on the first connection until everything posted before has taken effect.
+// setFence makes later posts wait for operations that may take effect out of order. It also
+// disables striping until all earlier operations are executed.
 func (e *EP) setFence() {
 	e.stripeAfter = e.sent
 	e.postAfter = e.conn.lastGet
@@ -165,7 +162,7 @@ func (e *EP) setFence() {
 	}
 }
 
-// stripeEnded books the end of a part.
+// partCompleted handles the completion of a part.
 func (e *EP) partCompleted() {
 	e.parts--
 	if e.parts == 0 && e.postAfter == afterStripes {
@@ -176,7 +173,7 @@ func (e *EP) partCompleted() {
 // flushStriped is Flush while parts of puts are in flight.
 func (e *EP) flushStriped(c *uct.Completion) (bool, error) {
 	if c == nil {
-		return true, nil // the parts are answered; then Flush looks at the rest
+		return true, nil // the parts have replies; the next Flush handles the rest
 	}
 	conns := append(e.it.stripeConns[:0], e.conn)
 	for _, r := range e.conn.rails {

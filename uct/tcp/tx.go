@@ -11,38 +11,38 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// txQueue is what a connection has to write: a buffer of frames, and extents,
-// bytes elsewhere that go between two bytes of the buffer.
+// txQueue is the transmit queue of a connection: a buffer of frames, and extents, which are data
+// outside the buffer that is written between two bytes of the buffer.
 //
-//	buf    ....[head  frames  frames  frames  tail]....  answerRoom ]
+//	buf    ....[head  frames  frames  frames  tail]....   replyRoom ]
 //	                        ^ at           ^ at
 //	extents             [pieces]        [memory]
 type txQueue struct {
 	buf        []byte
 	head, tail int
-	base       uint64 // stream position of buf[0], extents not counted
+	base       uint64 // stream position of buf[0], not counting extents
 
 	ext          []extent // ring of a power of two
-	first, after uint     // of ext; free-running
-	outside      int      // bytes that the extents have left
+	first, after uint     // free-running indexes of ext
+	outside      int      // unwritten bytes of the extents
 
-	collecting bool          // the next small message is not written at once
-	blocked    bool          // the socket's buffer is full
-	sendErr    syscall.Errno // why the socket takes nothing any more; what it still has is read first
-	streak     int           // writes for new messages since a message of the peer
-	posts      uint          // frames taken
+	collecting bool          // the next small message is queued, not written at once
+	blocked    bool          // the send buffer of the socket is full
+	sendErr    syscall.Errno // error of a write after the peer has closed; received bytes are read before the connection fails
+	streak     int           // writes of new messages since the last message of the peer
+	posts      uint          // number of frames queued
 	seen       uint          // value of posts at the last Progress
-	deferred   int           // times that Progress left joined messages for more to come
-	refused    int           // times in a row that the socket took nothing
+	deferred   int           // consecutive calls of Progress that wrote nothing, to collect more messages
+	refused    int           // consecutive writes that the socket refused
 }
 
-// extent is bytes that go before stream position at.
+// extent is data that is written before stream position at.
 type extent struct {
 	at  uint64
-	op  *op  // the bytes left of its pieces
-	mem *Mem // or n bytes from off of memory that a peer reads,
+	op  *op  // data: the remaining pieces of op,
+	mem *Mem // or n bytes of mem from off, the data of a get,
 	off int
-	n   int // or n zeros in place of memory that was closed meanwhile
+	n   int // or n zeros if mem was closed in the meantime
 }
 
 func (x *extent) left() int {
@@ -52,22 +52,21 @@ func (x *extent) left() int {
 	return x.n
 }
 
-// extents of one connection: every answer may be one, and so many sends.
+// Limits of the extents of one connection: each reply may have one, and so many sends.
 const (
 	maxSendExtents = 128
 	extentRing     = maxSendExtents + maxReplies
 )
 
-// grow makes the buffers if they are not there: with the first request or answer,
-// so that a peer that only sends costs the receive buffer alone.
+// grow makes the buffers with the first request or reply, so that a connection that only receives
+// needs none.
 func (q *txQueue) grow(it *Iface) {
 	if q.buf == nil {
 		q.growTo(int(it.cfg.TxBuf))
 	}
 }
 
-// growTo makes the buffer long enough for n bytes of requests, or answers to gets, and all other
-// answers.
+// growTo makes a buffer for n bytes of requests and inline replies, and for all other replies.
 func (q *txQueue) growTo(n int) {
 	if n += replyRoom; len(q.buf) >= n {
 		return
@@ -82,17 +81,17 @@ func (q *txQueue) growTo(n int) {
 
 func (q *txQueue) empty() bool { return q.head == q.tail && q.first == q.after }
 
-// queued is the number of bytes in the buffer.
+// queued returns the number of bytes in the buffer.
 func (q *txQueue) queued() int { return q.tail - q.head }
 
-// joins reports whether what is queued may wait for more: up to join bytes of
-// frames, and up to joinv bytes with those of extents.
+// mayCollect reports whether the queue may wait for further messages: fewer than JOIN bytes of
+// frames, and fewer than JOINV bytes with the extents.
 func (q *txQueue) mayCollect(cfg *Config) bool {
 	return q.queued() < int(cfg.Join) && q.queued()+q.outside < int(cfg.JoinV)
 }
 
-// take returns n bytes at the end of the buffer for a request, or nil. They
-// become part of the queue when tail is moved over them.
+// reserve returns n bytes at the end of the buffer for a request, or nil. The caller queues them by
+// advancing tail.
 func (q *txQueue) reserve(n int) []byte {
 	if q.tail+n > len(q.buf)-replyRoom {
 		return nil
@@ -100,7 +99,7 @@ func (q *txQueue) reserve(n int) []byte {
 	return q.buf[q.tail : q.tail+n : q.tail+n]
 }
 
-// takeAnswer is take for an answer, which may use all of the buffer.
+// reserveReply returns n queued bytes for a reply, which may use the whole buffer.
 func (c *conn) reserveReply(n int) []byte {
 	q := &c.tx
 	if q.tail+n > len(q.buf) {
@@ -129,14 +128,14 @@ func (q *txQueue) compact() {
 	q.head = 0
 }
 
-// compactWorth is the share of the buffer that must be free at its start before a
-// request moves the queue, which keeps the copying below the traffic.
+// compactMin is the inverse of the fraction of the buffer that must be free at its start before a
+// request compacts the queue. It limits the copies to a fraction of the traffic.
 const compactMin = 4
 
-// extentRoom reports whether a send may add an extent.
+// hasExtentRoom reports whether a send may add an extent.
 func (q *txQueue) hasExtentRoom() bool { return q.after-q.first < maxSendExtents }
 
-// addExtent puts x at the present end of the queue; false if there is no place.
+// addExtent appends x to the queue; false if there is no room.
 func (q *txQueue) addExtent(x extent) bool {
 	if q.after-q.first == extentRing {
 		return false
@@ -148,8 +147,8 @@ func (q *txQueue) addExtent(x extent) bool {
 	return true
 }
 
-// popUnsent removes the first extent and returns its operation; for one without,
-// the next.
+// popUnsent removes extents up to the first one with an operation and returns the operation; nil if
+// there is none.
 func (q *txQueue) popUnsent() *op {
 	for q.first != q.after {
 		x := &q.ext[q.first%extentRing]
@@ -164,9 +163,9 @@ func (q *txQueue) popUnsent() *op {
 	return nil
 }
 
-// room makes place for a request of n bytes, by writing and by moving the queue,
-// and returns it; nil if there is none. The queue of a connection that waits has no buffer before
-// it is open, so that take returns nil too.
+// makeRoom reserves n bytes for a request after it has written and compacted the queue; nil if
+// there is no room. A connection with postWhenOpen has no buffer before it is open, so reserve
+// returns nil too.
 func (c *conn) makeRoom(n int) []byte {
 	q := &c.tx
 	if c.postWhenOpen && c.state != connOpen {
@@ -185,8 +184,7 @@ func (c *conn) makeRoom(n int) []byte {
 	return q.reserve(n)
 }
 
-// posted books n bytes that take returned, as one frame, and writes if it is
-// time to.
+// commit queues n reserved bytes as one frame. It writes unless the queue may wait for more.
 func (c *conn) commit(n int) {
 	q := &c.tx
 	q.tail += n
@@ -201,22 +199,22 @@ func (c *conn) commit(n int) {
 	c.markDirty()
 }
 
-// Limits of joining.
+// Limits of collecting.
 const (
 	streamStreak   = 4  // so many writes without a message from the peer are a stream
-	maxDeferred    = 32 // Progress calls for which a stream's messages may wait for more
-	watchOutAfter  = 64 // refusals after which the kernel is asked to tell
-	retryLessAfter = 2  // refusals after which a full socket is tried less often,
-	retryEvery     = 16 // at each such call of Progress: trying disturbs the kernel's work on it
+	maxDeferred    = 32 // calls of Progress for which the messages of a stream may wait for more
+	watchOutAfter  = 64 // refused writes after which epoll watches for EPOLLOUT
+	retryLessAfter = 2  // refused writes after which a full socket is tried less often,
+	retryEvery     = 16 // once in so many calls of Progress: a try disturbs the kernel's work on the socket
 )
 
-// settle is what Progress does for a connection with something queued, or that
-// has written something since the last Progress. It reports whether the
-// connection needs it again.
+// progressTx is called by Progress if the connection has queued or written something since the last
+// call. It writes the queue unless the queue may wait for more, and reports whether to call it
+// again.
 func (c *conn) progressTx() bool {
 	q := &c.tx
 	if c.state != connOpen {
-		return false // open marks it dirty
+		return false // open calls markDirty
 	}
 	c.trackAcks()
 	if q.sendErr != 0 {
@@ -252,7 +250,7 @@ func (c *conn) progressTx() bool {
 	return more
 }
 
-// watchOut asks the kernel to report room in the socket's buffer, or stops that.
+// watchOut enables or disables EPOLLOUT, which reports room in the send buffer of the socket.
 func (c *conn) watchOut(on bool) {
 	if c.watchesOut == on {
 		return
@@ -265,14 +263,14 @@ func (c *conn) watchOut(on bool) {
 	c.it.poll.Change(c.slot, events)
 }
 
-// unblock notes that the socket may have room again.
+// unblock handles EPOLLOUT.
 func (c *conn) unblock() {
 	c.tx.refused = 0
 	c.watchOut(false)
 	c.markDirty()
 }
 
-// flush writes until the queue is empty or the socket full.
+// flush writes until the queue is empty or the send buffer is full.
 func (c *conn) flush() {
 	q := &c.tx
 	for c.state == connOpen && !q.empty() {
@@ -288,7 +286,7 @@ func (c *conn) flush() {
 	}
 }
 
-// wrote looks at the result of a write and reports whether to go on.
+// handleWrite handles the result of a write and reports whether it succeeded.
 func (c *conn) handleWrite(n int, errno syscall.Errno) bool {
 	q := &c.tx
 	if errno == 0 {
@@ -309,8 +307,8 @@ func (c *conn) handleWrite(n int, errno syscall.Errno) bool {
 	return false
 }
 
-// readRest reads what is left of a connection that the peer has cut: it may have said
-// that it closes. It ends the connection.
+// readRest reads the remaining bytes of a connection that the peer has closed, which may include
+// BYE, and fails the connection.
 func (c *conn) readRest() {
 	for c.state == connOpen && c.receive() > 0 {
 	}
@@ -319,7 +317,7 @@ func (c *conn) readRest() {
 	}
 }
 
-// failIO breaks the connection after a system call has failed.
+// failIO fails the connection because of a failed system call.
 func (c *conn) failIO(call string, errno syscall.Errno) {
 	cause := ucs.ErrConnReset
 	if errno == unix.ETIMEDOUT || errno == unix.EHOSTUNREACH {
@@ -328,8 +326,7 @@ func (c *conn) failIO(call string, errno syscall.Errno) {
 	c.fail(fmt.Errorf("%w: %s: %w", cause, call, errno))
 }
 
-// writeSome makes one system call for as much as goes into it. whole is what it
-// was asked to write.
+// writeSome makes one system call for as much as fits. whole is the number of bytes passed to it.
 func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	q, it := &c.tx, c.it
 	if q.first == q.after {
@@ -364,8 +361,8 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	return n, errno, v.bytes
 }
 
-// zeroFill replaces memory that was closed under a peer that reads it: the length
-// was announced, so zeros follow, and the frame after them says what they are.
+// zeroFill replaces memory that was closed during the get of a peer. The length was sent already,
+// so zeros follow, and the status of the DONE after them becomes StatusRemoteAccess.
 func (c *conn) zeroFill(x *extent) {
 	x.mem = nil
 	c.tx.buf[int(x.at-c.tx.base)+offID] = uint8(ucs.StatusRemoteAccess)
@@ -373,7 +370,7 @@ func (c *conn) zeroFill(x *extent) {
 
 var zeros [64 << 10]byte
 
-// vector collects iovecs. Once one piece does not fit, none of the later does.
+// vector collects iovecs. After the first piece that does not fit, it adds no more.
 type vector struct {
 	iov        []unix.Iovec
 	n          int
@@ -410,7 +407,7 @@ func (v *vector) addExtent(x *extent) {
 	}
 }
 
-// consume drops n bytes from the front of the queue.
+// consume removes n written bytes from the front of the queue.
 func (c *conn) consume(n int) {
 	q := &c.tx
 	for n > 0 {
@@ -439,7 +436,7 @@ func (c *conn) consume(n int) {
 	}
 }
 
-// consumeExtent drops n bytes of x and reports whether it is written.
+// consumeExtent removes n written bytes from x and reports whether x is completely written.
 func (c *conn) consumeExtent(x *extent, n int) bool {
 	c.tx.outside -= n
 	if x.op == nil {
@@ -457,8 +454,8 @@ func (c *conn) consumeExtent(x *extent, n int) bool {
 	return true
 }
 
-// sendv writes a frame of hdr and iov at once if nothing is queued. It returns
-// the bytes written; 0 also if something is in the way.
+// sendv writes a frame of hdr and iov at once if the queue is empty or can be written. It returns
+// the number of bytes written.
 func (c *conn) sendv(hdr []byte, iov []uct.IOV) int {
 	q, it := &c.tx, c.it
 	if c.state != connOpen || q.blocked {
