@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// Close implements uct.Iface. What was accepted before is still written, and the
-// peer's host takes it, within Config.Linger. Idempotent.
+// Close implements uct.Iface. Posted requests are still written, and Close waits at most
+// Config.Linger until the hosts of the peers have acknowledged them. Idempotent.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -44,8 +44,8 @@ func (it *Iface) Close() error {
 	return err
 }
 
-// conns are the connections of which the iface knows: those in the table, and
-// those that are read but have no place there.
+// allConns returns the connections of the iface: those in the list, and the accepting side of a
+// connection to the own iface, which only the poller has.
 func (it *Iface) allConns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
@@ -57,16 +57,16 @@ func (it *Iface) allConns() []*conn {
 	return all
 }
 
-// lingerStep is how long the kernel is waited for between looks. lingerMost is how much of the limit a
-// look and the wait for the next take at most.
+// lingerStep is the pause between two checks in linger. lingerMax is the maximum time that one
+// check and pause count against the limit.
 const (
 	lingerStep = 2 * time.Millisecond
 	lingerMax  = 5 * lingerStep
 )
 
-// linger writes what is queued and half closes all connections, and waits until
-// the hosts of the peers have taken everything. A connection is closed only then:
-// the kernel would drop what is under way if the peer sent anything.
+// linger writes the queues and half-closes all connections, and waits until the hosts of the peers
+// have acknowledged everything. The sockets must remain open until then: after a close, the kernel
+// would drop unsent bytes if the peer sent anything.
 func (it *Iface) linger() {
 	limit := timelimit.WithMost(it.cfg.Linger, lingerMax)
 	open := it.allConns()
@@ -89,7 +89,7 @@ func (it *Iface) linger() {
 	}
 }
 
-// sayBye queues the last frame behind everything else, and writes it if it can.
+// sendBye sends BYE if the queue is empty.
 func (c *conn) sendBye() {
 	if c.sentBye || !c.tx.empty() {
 		return
@@ -102,8 +102,8 @@ func (c *conn) sendBye() {
 	}
 }
 
-// parted writes, half closes and reports whether nothing of the connection is
-// under way any more. Bytes that arrive are dropped.
+// drain writes the queue, half-closes the socket and reports whether the peer's host has
+// acknowledged everything or the connection has failed. It discards received bytes.
 func (c *conn) drain() bool {
 	if c.state != connOpen {
 		return true
@@ -127,11 +127,12 @@ func (c *conn) drain() bool {
 	return err != nil || unsent == 0
 }
 
-// dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
-// all the time is not read for longer than others are waited for.
+// discardReads is the maximum number of consecutive reads in discardArrivals, so that a peer that
+// sends continuously does not delay the others.
 const discardReads = 64
 
-// dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
+// discardArrivals discards received bytes. over: the peer has closed the connection, or it has
+// failed. quiet: all bytes were read.
 func (c *conn) discardArrivals() (over, quiet bool) {
 	for range discardReads {
 		n, errno := c.it.io.Recv(c.fd, c.rx.buf)

@@ -16,7 +16,7 @@ const (
 	epClosed
 )
 
-// EP is an endpoint: a user of the connection to its peer.
+// EP is an endpoint. It uses the connection to its peer together with other EPs.
 type EP struct {
 	base.Slot   // in conn.eps
 	it          *Iface
@@ -24,15 +24,15 @@ type EP struct {
 	state       epState
 	tag         uint32
 	sent        uint64 // value of conn.sent after the last request of this EP
-	parts       int    // parts of striped puts in flight
-	postAfter   uint64 // requests that must be known as executed before the next is posted,
-	stripeAfter uint64 // and before one is posted on another connection
+	parts       int    // number of parts of striped puts in flight
+	postAfter   uint64 // a post must wait until conn.acked has this value
+	stripeAfter uint64 // a put is not striped until conn.acked has this value
 	pending     base.PendingQueue
 	peerName    string // EPParams.Peer.Name
-	err         error  // what operations return once it has failed or is closed
+	err         error  // error of all operations after the EP has failed or is closed
 	status      ucs.Status
 	base.NoGetShort
-	_ uint8 // keeps the empty struct from padding the end
+	_ uint8 // avoids the padding that an empty struct at the end would add
 }
 
 var _ uct.EP = (*EP)(nil)
@@ -40,7 +40,7 @@ var _ uct.EP = (*EP)(nil)
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
 
-// ready returns nil if a request may be posted now as far as the EP is concerned.
+// ready returns nil if the state of the EP permits a post now. It does not check for resources.
 func (e *EP) ready() error {
 	if e.state == epReady && !e.pending.Blocks() && e.postAfter <= e.conn.acked {
 		return nil
@@ -56,8 +56,8 @@ func (e *EP) refuse() error {
 	return uct.ErrNoResource
 }
 
-// take returns place for a request of n bytes. It becomes part of the queue by
-// posted, and nothing else may be taken before.
+// reserve returns n bytes of the transmit buffer for a request, which commit queues. At most one
+// reservation can be open.
 func (e *EP) reserve(n int) ([]byte, error) {
 	if err := e.ready(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (e *EP) reserveSlow(n int) ([]byte, error) {
 	return nil, uct.ErrNoResource
 }
 
-// posted books n bytes that take returned as one request.
+// commit queues the request in the n bytes that reserve returned.
 func (e *EP) commit(n int) {
 	c := e.conn
 	c.sent++
@@ -88,7 +88,7 @@ func (e *EP) commit(n int) {
 	c.commit(n)
 }
 
-// setFailed puts the EP out of use, and reports whether it was not.
+// setFailed sets the EP to failed. It reports false if the EP was failed or closed before.
 func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	if e.state != epReady {
 		return false
@@ -98,7 +98,7 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	return true
 }
 
-// tellFailed calls OnError, unless the EP was closed since setFailed.
+// reportFailed calls OnError, unless the EP was closed after setFailed.
 func (e *EP) reportFailed() {
 	e.it.freed = true
 	if e.state == epFailed {
@@ -106,18 +106,17 @@ func (e *EP) reportFailed() {
 	}
 }
 
-// refusedByPeer is called by Progress when the peer refused a request of the EP, which fails
-// by that.
+// remoteError fails the EP because the peer has refused one of its requests. Progress calls it.
 func (e *EP) remoteError(st ucs.Status) {
 	if e.setFailed(st.Err(), st) {
 		e.reportFailed()
 	}
 }
 
-// Fence implements uct.EP. The peer executes requests in order, but may read the
-// data of a get later, and parts of a striped put come on other connections: what
-// follows a fence is not posted before those are over, and a put is not striped
-// before everything that the fence covers is executed.
+// Fence implements uct.EP. The peer executes the requests of a connection in order, with two
+// exceptions: it may read the data of a get later, and parts of a striped put arrive over other
+// connections. So posts after a fence wait for these operations, and a put after a fence is not
+// striped until all operations before the fence are executed.
 func (e *EP) Fence() error {
 	if e.state != epReady {
 		return e.err
@@ -126,8 +125,8 @@ func (e *EP) Fence() error {
 	return nil
 }
 
-// Close implements uct.EP. Bytes of zero-copy sends that are not written yet are
-// copied, so that the buffers are the caller's again and the peer loses nothing.
+// Close implements uct.EP. It copies the unwritten bytes of zcopy sends, so that the caller may
+// reuse its buffers and the peer still receives the data.
 func (e *EP) Close() error {
 	if e.state == epClosed {
 		return nil
@@ -153,7 +152,7 @@ func (e *EP) Close() error {
 	return nil
 }
 
-// detach completes what e has in flight as canceled, and lets go of its buffers.
+// cancelOps completes the operations of e on c with StatusCanceled and stops using their buffers.
 func (it *Iface) cancelOps(c *conn, e *EP) {
 	var comps []*uct.Completion
 	cancel := func(o *op) {
@@ -179,7 +178,8 @@ func (it *Iface) cancelOps(c *conn, e *EP) {
 	}
 }
 
-// detach makes o forget its caller and returns its completion, which may be nil.
+// detach removes the EP, the completion and the buffers of the caller from o. It returns the
+// completion, which may be nil.
 func (o *op) detach() *uct.Completion {
 	comp := o.comp
 	o.ep, o.comp, o.result = nil, nil, nil
@@ -193,7 +193,7 @@ func (o *op) detach() *uct.Completion {
 	return comp
 }
 
-// tagPlaceBits are the bits of the place in an EP's tag, the number that peers know
-// it by. A tag need not be hard to guess, as it names an EP only among those of the connection
-// over which it comes (takeNak).
+// tagPlaceBits is the number of index bits in an EP's tag, by which peers refer to the EP. A tag
+// need not be unpredictable, because it selects only among the EPs of the connection over which it
+// arrives (handleNak).
 const tagPlaceBits = 20

@@ -26,7 +26,8 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	return err == nil, err
 }
 
-// Check implements uct.Checker: the peer's process answers a flush of nothing.
+// Check implements uct.Checker. If nothing is outstanding, it sends a FLUSH to which the peer's
+// process replies.
 func (e *EP) Check(c *uct.Completion) (bool, error) {
 	if e.state != epReady || e.parts > 0 || e.sent > e.conn.acked {
 		return e.Flush(c)
@@ -38,7 +39,7 @@ func (e *EP) Check(c *uct.Completion) (bool, error) {
 	return err == nil, err
 }
 
-// requestFlush has the peer tell when everything sent so far is executed. e may
+// requestFlush sends a FLUSH. The peer replies when it has executed all requests before it. e may
 // be nil.
 func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 	const whole = frameLen + flushLen
@@ -63,8 +64,7 @@ func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 
 // Flush implements uct.Iface.
 func (it *Iface) Flush(c *uct.Completion) (bool, error) {
-	// What is written here may show that a connection is broken, which takes it out of
-	// known.
+	// A write may find that a connection is broken, which removes it from known.
 	it.flushing = append(it.flushing[:0], it.known.All()...)
 	all := it.flushing
 	pending, err := countBusy(all) > 0, error(nil)
@@ -78,8 +78,8 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 	return pending, err
 }
 
-// countBusy is the number of connections with requests of which it is not known
-// that they were executed.
+// countBusy returns the number of connections with requests of which the execution is not
+// confirmed.
 func countBusy(all []*conn) (n int) {
 	for _, k := range all {
 		if k.sent > k.acked {
@@ -89,7 +89,8 @@ func countBusy(all []*conn) (n int) {
 	return n
 }
 
-// flushPoll sees to it that every connection is told when everything sent is executed.
+// requestFlushes sends a FLUSH on each connection that has outstanding requests and no FLUSH after
+// them.
 func requestFlushes(all []*conn) error {
 	for _, k := range all {
 		last := k.awaitingReply.last
@@ -103,8 +104,7 @@ func requestFlushes(all []*conn) error {
 	return nil
 }
 
-// flushAll asks on every busy connection of all, or on none, for e, which may be
-// nil.
+// flushAll sends a FLUSH on every busy connection of all, or on none. e may be nil.
 func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
 	busy := countBusy(all)
 	if it.ops.left < busy {
@@ -118,7 +118,7 @@ func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
 	g := it.groups.Get(c, busy)
 	for _, k := range all {
 		if k.sent > k.acked {
-			_ = k.requestFlush(e, g) // it has been made sure that there is room
+			_ = k.requestFlush(e, g) // cannot fail: the loop above has checked the resources
 		}
 	}
 	return true, nil

@@ -26,12 +26,11 @@ type Mem struct {
 	access uct.Access
 	block  *offheap.Block // nil for Reg
 
-	// users counts those who touch the memory for a peer at this moment, who may be
-	// on any goroutine; memClosed is added for good by Close, which then waits for
-	// them.
+	// users counts the accesses in progress for peers; any goroutine may execute one. Close adds
+	// memClosed and then waits for the accesses.
 	users atomic.Int64
 	once  sync.Once
-	err   error // of Close
+	err   error // result of Close
 }
 
 const memClosed = 1 << 32
@@ -52,8 +51,7 @@ func (m *Mem) PackRKey(b []byte) ([]byte, error) {
 	return appendKey(b, m.key), nil
 }
 
-// Close implements uct.Mem. It waits for the system call, if any, that moves
-// bytes of the memory for a peer.
+// Close implements uct.Mem. It waits for a system call that reads or writes the memory for a peer.
 func (m *Mem) Close() error {
 	m.once.Do(func() {
 		m.md.mems.remove(m)
@@ -68,8 +66,8 @@ func (m *Mem) Close() error {
 	return m.err
 }
 
-// enter keeps the memory from being freed until exit; false if it is closed.
-// Between the two nothing may block or call back.
+// enter starts an access, which ends with exit; Close waits for it. It reports false if the memory
+// is closed. In between, the caller must not block and must not call user code.
 func (m *Mem) enter() bool {
 	if m.users.Add(1) > memClosed {
 		m.users.Add(-1)
@@ -80,34 +78,35 @@ func (m *Mem) enter() bool {
 
 func (m *Mem) exit() { m.users.Add(-1) }
 
-// offset is where [addr, addr+n) starts in the memory; ok is false if the range
-// is not inside.
+// offset returns the offset of [addr, addr+n) in the memory; ok is false if the range is not
+// inside.
 func (m *Mem) offset(addr uint64, n int) (off int, ok bool) {
 	return targetop.Offset(len(m.buf), m.addr, addr, n)
 }
 
-// covers reports whether b lies in the memory.
+// covers reports whether b is inside the memory.
 func (m *Mem) covers(b []byte) bool {
 	_, ok := m.offset(addrOf(b), len(b))
 	return ok || len(b) == 0
 }
 
-// memTable is what peers can name. Any goroutine adds and removes; lookups take no lock.
+// memTable contains the memory that peers can access. Any goroutine may call its methods; lookups
+// take no lock.
 type memTable struct{ mems handle.Shared[Mem] }
 
-// add gives m a key. Its random part is there before any peer can find m.
+// add assigns a key to m. It sets the nonce before peers can look up m.
 func (t *memTable) add(m *Mem, nonce uint64) {
 	m.key.nonce = nonce
 	h := t.mems.Add(m)
 	m.key.index, m.key.variant = uint32(h), uint32(h>>32)
 }
 
-// remove takes m out: its key is refused from now on.
+// remove removes m and makes its key invalid.
 func (t *memTable) remove(m *Mem) { t.mems.Remove(m.key.handle()) }
 
-// find returns the memory that a peer names with key, and where [addr, addr+n)
-// starts in it, if want is granted; nil otherwise. The time it takes does not
-// tell how much of a guessed key is right.
+// find returns the memory of the key, and the offset of [addr, addr+n) in it, if the memory grants
+// the access want; else nil. Its time does not depend on how many bits of a guessed nonce are
+// right.
 func (t *memTable) find(key wireKey, addr uint64, n int, want uct.Access) (*Mem, int) {
 	m := t.mems.Find(key.handle())
 	if m == nil || m.access&want != want {

@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
-// backlog is the accept queue of a listener; the kernel caps it
-// (net.core.somaxconn).
+// backlog is the length of the accept queue of a listener. The kernel limits it to
+// net.core.somaxconn.
 const backlog = 1024
 
 func family(ip netip.Addr) int {
@@ -24,7 +24,7 @@ func family(ip netip.Addr) int {
 	return unix.AF_INET6
 }
 
-// newSocket makes a nonblocking TCP socket with the options of the configuration.
+// newSocket makes a nonblocking TCP socket with the configured options.
 func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
 	fd, err = unix.Socket(family(ip), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
@@ -36,13 +36,12 @@ func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
 	return fd, nil
 }
 
-// sockOpt is one integer option.
+// sockOpt is a socket option with an integer value.
 type sockOpt struct {
 	level, name, value int
 }
 
-// tune sets the options of a connection. Accepted sockets inherit them from the
-// listener.
+// tune sets the socket options. Accepted sockets inherit them from the listener.
 func tune(fd int, cfg *Config) error {
 	opts := []sockOpt{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
@@ -69,20 +68,19 @@ func tune(fd int, cfg *Config) error {
 		unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cfg.Congestion))
 }
 
-// loopbackCongestion is taken for loopback unless configured: nothing is lost
-// there, and pacing (bbr) costs most of the bandwidth; see experiment 0115 in docs/perf. Every
-// kernel has it.
+// loopbackCongestion is the default for loopback, which loses no packets; pacing (bbr) would cost
+// most of the bandwidth there (experiment 0115 in docs/perf). Every kernel has it.
 const loopbackCongestion = "reno"
 
-// probes is how many of an idle connection may stay unanswered, so that a host is missed
-// after UserTimeout as near as the kernel can.
+// probes returns the number of unanswered keepalive probes after which an idle connection fails. It
+// approximates UserTimeout.
 func (c *Config) probes() int {
 	const most = 127 // MAX_TCP_KEEPCNT
 	return min(max(seconds(c.UserTimeout-c.KeepIdle)/seconds(c.KeepInterval), 1), most)
 }
 
-// chooseCongestion completes the configuration for a device. An administrator may
-// have reserved the algorithm (net.ipv4.tcp_allowed_congestion_control).
+// chooseCongestion sets the default of Congestion for a device. It falls back to that of the system
+// if the process may not use the algorithm (net.ipv4.tcp_allowed_congestion_control).
 func (c *Config) chooseCongestion(d *device) {
 	if !d.loopback || c.Congestion != "" {
 		return
@@ -128,7 +126,7 @@ func listenAt(at netip.AddrPort, cfg *Config) (fd int, port uint16, err error) {
 }
 
 func listenOn(fd int, at netip.AddrPort) (port uint16, err error) {
-	if at.Port() != 0 { // connections of an earlier process on this port may be in TIME_WAIT
+	if at.Port() != 0 { // connections of an earlier process may be in TIME_WAIT on this port
 		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return 0, os.NewSyscallError("setsockopt SO_REUSEADDR", err)
 		}
@@ -146,7 +144,8 @@ func listenOn(fd int, at netip.AddrPort) (port uint16, err error) {
 	return addrPort(local).Port(), nil
 }
 
-// dial starts to connect along p; the socket becomes writable when that has ended.
+// dial starts to connect along p. The socket becomes writable when the connect has succeeded or
+// failed.
 func dial(p path, cfg *Config) (fd int, err error) {
 	fd, err = newSocket(p.local, cfg)
 	if err == nil {
@@ -160,8 +159,8 @@ func dial(p path, cfg *Config) (fd int, err error) {
 	return fd, nil
 }
 
-// connectAlong starts to connect. An error of connect itself is that of an attempt that says that
-// it was to connect.
+// connectAlong starts to connect. It returns an error of connect bare, because the caller adds the
+// context.
 func connectAlong(fd int, p path) error {
 	if err := shareLocalPorts(fd); err != nil {
 		return err
@@ -175,13 +174,13 @@ func connectAlong(fd int, p path) error {
 	return nil
 }
 
-// shareLocalPorts makes bind leave the port to connect: it would take one that no
-// connection to anyone else can use.
+// shareLocalPorts makes bind choose no port, so that connect chooses one, which connections to
+// different peers can share.
 func shareLocalPorts(fd int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
 }
 
-// connected returns how a dial ended.
+// connected returns the result of a connect.
 func connected(fd int) error {
 	v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -193,7 +192,7 @@ func connected(fd int) error {
 	return nil
 }
 
-// newTunnels prepares connections through TLS.
+// newTunnels makes the group for connections with TLS.
 func (it *Iface) newTunnels(p *tlspolicy.Policy) *tunnel.Group {
 	return &tunnel.Group{
 		Policy:   p,

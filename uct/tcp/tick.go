@@ -11,13 +11,13 @@ import (
 	"github.com/gucx/gucx/uct/internal/alive"
 )
 
-// deadlineTick is the time between two looks at the deadlines of handshakes.
+// deadlineTick is the interval at which deadlines of handshakes are checked.
 const deadlineTick = 20 * time.Millisecond
 
-// ticker is the watcher of an iface's timer.
+// ticker watches the timer of an iface.
 type ticker struct{ it *Iface }
 
-// Ready implements epoll.Watcher for the timer: it looks at all deadlines.
+// Ready implements epoll.Watcher. It checks all deadlines.
 func (tk *ticker) Ready(uint32) int {
 	it := tk.it
 	it.poll.Ticked()
@@ -36,12 +36,14 @@ func (tk *ticker) Ready(uint32) int {
 	return 0
 }
 
-// mostLate is how late a tick may be. What it is late beyond that counts for no handshake: the worker has made no
-// progress, so what peers have sent by then has not been read.
+// maxTickDelay is the tolerated delay of a tick. A longer delay means that the worker has not
+// called Progress and has not read what peers have sent, so it does not count against the deadlines
+// of handshakes.
 const maxTickDelay = 10 * deadlineTick
 
-// forgive moves the time limits of handshakes by the time in which the worker has made no progress. No handshake has
-// more than its whole time left then: some have begun since.
+// extendDeadlines extends the deadlines of handshakes by the time in which the worker has not
+// called Progress. No remaining time exceeds the whole timeout, because some handshakes have begun
+// in this time.
 func (it *Iface) extendDeadlines(now time.Time) {
 	late := now.Sub(it.lastTick) - it.poll.Ticking() - maxTickDelay
 	it.lastTick = now
@@ -63,7 +65,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// late is the error of a connection that has not opened in time.
+// timeoutError returns the error of a connection that has not opened in time.
 func (c *conn) timeoutError() error {
 	if !c.path.isKnown() {
 		return fmt.Errorf("the peer has not connected: %w", ucs.ErrTimedOut)
@@ -71,7 +73,7 @@ func (c *conn) timeoutError() error {
 	return fmt.Errorf("connect: %w", ucs.ErrTimedOut)
 }
 
-// nextTick is the time between two ticks for what there is to look at; 0 if there is nothing.
+// nextTick returns the time until the next tick is needed; 0 if none is needed.
 func (it *Iface) nextTick() (next time.Duration) {
 	pending, paused := time.Duration(0), time.Duration(0)
 	if len(it.opening)+len(it.dialQueue) > 0 {
@@ -88,7 +90,7 @@ func (it *Iface) nextTick() (next time.Duration) {
 	return next
 }
 
-// tickWithin makes the timer tick at least each d.
+// tickEvery makes the timer tick at least every d.
 func (it *Iface) tickEvery(d time.Duration) error {
 	if now := it.poll.Ticking(); now > 0 && now <= d {
 		return nil
@@ -97,10 +99,10 @@ func (it *Iface) tickEvery(d time.Duration) error {
 	return it.poll.Tick(d)
 }
 
-// peerEvery is the time between two looks for peers.
+// hostCheckInterval is the time between two checks of the peers' hosts.
 func (it *Iface) hostCheckInterval() time.Duration { return alive.Every(it.cfg.UserTimeout) }
 
-// peerTick is peerEvery while there is something to look for, else 0.
+// hostCheckTick returns hostCheckInterval if there are unacknowledged bytes, else 0.
 func (it *Iface) hostCheckTick() time.Duration {
 	if len(it.unacked) == 0 {
 		return 0
@@ -108,8 +110,8 @@ func (it *Iface) hostCheckTick() time.Duration {
 	return it.hostCheckInterval()
 }
 
-// expectAcks has the timer look for the peer of c as long as it has not acknowledged
-// everything. A tunnel looks by itself.
+// trackAcks makes the timer check the host of c's peer until the host has acknowledged everything.
+// A tunnel has its own check.
 func (c *conn) trackAcks() {
 	it := c.it
 	if c.unacked || c.tun != nil {
@@ -120,7 +122,7 @@ func (c *conn) trackAcks() {
 	_ = it.tickEvery(it.hostCheckInterval())
 }
 
-// expectNoAcks is called when c is gone.
+// untrackAcks removes c from the checks.
 func (c *conn) untrackAcks() {
 	if !c.unacked {
 		return
@@ -130,9 +132,8 @@ func (c *conn) untrackAcks() {
 	c.it.unacked = slices.Delete(c.it.unacked, i, i+1)
 }
 
-// lookForPeers fails the connections whose peer's host is gone, and forgets those that have
-// nothing under way. Looks are not closer to each other than peerEvery, but for what a tick
-// may come late.
+// checkHosts fails the connections to dead hosts, and stops checking those without unacknowledged
+// bytes. The interval between two checks is hostCheckInterval, minus the tolerated delay of a tick.
 func (it *Iface) checkHosts(now time.Time) {
 	if now.Before(it.nextHostCheck) {
 		return
@@ -140,7 +141,7 @@ func (it *Iface) checkHosts(now time.Time) {
 	it.nextHostCheck = now.Add(it.hostCheckInterval() - deadlineTick/2)
 	rest := it.unacked[:0]
 	for _, c := range it.unacked {
-		if c.state != connOpen || c.checkHost() { // endAll takes out one that is broken
+		if c.state != connOpen || c.checkHost() { // cleanUp removes a broken one
 			rest = append(rest, c)
 		} else {
 			c.unacked = false
@@ -150,11 +151,11 @@ func (it *Iface) checkHosts(now time.Time) {
 	it.unacked = rest
 }
 
-// lookForPeer reports whether something is still under way.
+// checkHost reports whether bytes are still unacknowledged.
 func (c *conn) checkHost() bool {
 	info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
-		return false // not of a connected TCP socket
+		return false // not a connected TCP socket
 	}
 	switch c.host.Look(info) {
 	case alive.Idle:

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestPlain_ClientIsToldWhy: a client of crypto/tls is recognised by what it sends first, and
-// understands the answer.
+// TestPlain_ClientUnderstandsAlert: IsClientHello detects a client of crypto/tls, and the client
+// understands the alert.
 func TestPlain_ClientUnderstandsAlert(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -21,7 +21,7 @@ func TestPlain_ClientUnderstandsAlert(t *testing.T) {
 	require.NoError(t, server.SetDeadline(time.Now().Add(testenv.Watchdog)))
 	failed := make(chan error, 1)
 	go func() { failed <- tls.Client(client, &tls.Config{ServerName: "worker"}).Handshake() }()
-	first := make([]byte, 4<<10) // a pipe loses nothing: the client writes until all is read
+	first := make([]byte, 4<<10) // the client writes until all bytes are read from the pipe
 	n, err := server.Read(first)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, n, 2)

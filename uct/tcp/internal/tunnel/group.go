@@ -20,31 +20,32 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Group opens the tunnels of one owner. The exported fields are set before the first
-// tunnel and not changed.
+// Group opens the tunnels of one owner. The owner sets the exported fields before the first tunnel
+// and does not change them later.
 type Group struct {
 	Policy  *tlspolicy.Policy
-	Tune    func(fd int) error // sets the options of a TCP socket: before it connects, after it was accepted
-	Silence time.Duration      // after which a host that acknowledges nothing is gone
-	Linger  time.Duration      // longest time for the last bytes
+	Tune    func(fd int) error // sets the options of a TCP socket: before it connects, or after it was accepted
+	Silence time.Duration      // time without acknowledgement after which a host counts as dead
+	Linger  time.Duration      // maximum time to send the last bytes after a close
 
-	// Refusals is how many refused clients are told why at a time.
+	// Refusals is the maximum number of clients to which a refusal is sent at a time.
 	Refusals int
-	// Explain returns what to tell a client that began with these bytes and not with
-	// TLS; nothing if it would not understand.
+	// Explain returns the reply to a client that began with these bytes instead of TLS; nothing if
+	// the client would not understand it.
 	Explain func(first [5]byte) []byte
 
 	running  sync.WaitGroup // goroutines
-	refusing atomic.Int32   // clients that are being told why they were refused
+	refusing atomic.Int32   // number of clients to which a refusal is being sent
 }
 
-// Wait returns when the goroutines of all tunnels have ended. All must have been
-// left.
+// Wait waits until the goroutines of all tunnels have ended. The owner has called OwnerClosed for
+// all of them.
 func (g *Group) Wait() { g.running.Wait() }
 
-// Dial connects from local to remote, sends first, and then uses TLS, at the latest in timeout. What is
-// written to fd, which the caller owns, follows the handshake. When that has succeeded, fd has the
-// byte Ready; why it failed shows in Because when the tunnel closes its end of fd.
+// Dial connects from local to remote, sends first, and then completes the TLS handshake, within
+// timeout. The caller owns fd. The tunnel sends what is written to fd after the handshake. When the
+// handshake has succeeded, the byte Ready can be read from fd. If it fails, the tunnel closes its
+// end of fd, and Cause returns the error.
 func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, first []byte, timeout time.Duration) (t *Tunnel, fd int, err error) {
 	t, ctx, fd, err := newTunnel(g.Linger, g.Silence)
 	if err != nil {
@@ -60,21 +61,21 @@ func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, first []byte, time
 			t.end(fmt.Errorf("%w: %w", causeOf(err, ucs.ErrUnreachable), err))
 			return
 		}
-		_, _ = sock.Write(first) // does not block; an error shows in the handshake
+		_, _ = sock.Write(first) // does not block; the handshake reports an error
 		t.run(ctx, sock.(*net.TCPConn), tls.Client(sock, secret), true)
 		_ = sock.Close()
 	})
 	return t, fd, nil
 }
 
-// control sets the options of a socket that net dials.
+// control sets the options of a socket that package net dials.
 func (g *Group) control(_, _ string, c syscall.RawConn) (err error) {
 	ctl := c.Control(func(fd uintptr) { err = g.Tune(int(fd)) })
 	return errors.Join(ctl, err)
 }
 
-// Accept expects TLS on an accepted socket, which it consumes, with a handshake that
-// ends in timeout. What the client sends then is read from fd, which the caller owns.
+// Accept expects a TLS handshake on an accepted socket within timeout, and takes ownership of the
+// socket. What the client sends after the handshake can be read from fd, which the caller owns.
 func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err error) {
 	conn, err := connOf[*net.TCPConn](sock)
 	if err != nil {
@@ -102,12 +103,12 @@ func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err 
 	return t, fd, nil
 }
 
-// remoteAddr is the IP address at the other end of a socket.
+// remoteAddr returns the remote IP address of a connection.
 func remoteAddr(conn *net.TCPConn) netip.Addr {
 	return conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 }
 
-// retune sets again what package net changes when it takes over a socket.
+// retune sets the options that package net changes for a socket from a descriptor.
 func (g *Group) retune(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -116,13 +117,13 @@ func (g *Group) retune(conn *net.TCPConn) error {
 	return g.control("", "", raw)
 }
 
-// refusalTime is how long a refused client has to read why: as long as a group that ends may
-// have to wait for one that does not.
+// refusalTime is the time that a refused client has to read the reason. Group.Wait may wait as long
+// for a client that does not read.
 const refusalTime = time.Second
 
-// refuse tells a client whose handshake has failed why, as far as it can
-// understand. It is given time to read that unless there are many of them: closing
-// a socket with unread bytes in it resets the connection.
+// refuse sends the reason to a client whose handshake has failed, if the client can understand it.
+// Unless there are too many of them, it then waits until the client has read it: closing a socket
+// with unread bytes would reset the connection.
 func (g *Group) refuse(conn *net.TCPConn, err error) {
 	defer g.refusing.Add(-1)
 	if g.refusing.Add(1) > int32(g.Refusals) {
@@ -130,14 +131,14 @@ func (g *Group) refuse(conn *net.TCPConn, err error) {
 	}
 	var first tls.RecordHeaderError
 	if errors.As(err, &first) {
-		_, _ = conn.Write(g.Explain(first.RecordHeader)) // does not block: it is the first on the connection
+		_, _ = conn.Write(g.Explain(first.RecordHeader)) // does not block: it is the first write on the connection
 	}
 	_ = conn.CloseWrite()
 	_ = conn.SetDeadline(time.Now().Add(refusalTime))
 	_, _ = io.CopyN(io.Discard, conn, bufLen)
 }
 
-// connOf makes a net.Conn of a descriptor, which it consumes.
+// connOf makes a net.Conn of a descriptor, of which it takes ownership.
 func connOf[C net.Conn](fd int) (c C, err error) {
 	f := os.NewFile(uintptr(fd), "socket")
 	defer f.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/internal/alive"
 )
 
-// watch ends a tunnel whose peer's host is gone.
+// watch ends a tunnel when the host of the peer is dead.
 type watch struct {
 	t     *Tunnel
 	sock  *net.TCPConn
@@ -24,7 +24,7 @@ type watch struct {
 	over  bool
 }
 
-// watchPeer looks for the host until stop is called.
+// watchPeer checks the host of the peer periodically until stop is called.
 func (t *Tunnel) watchPeer(sock *net.TCPConn) (stop func()) {
 	w := &watch{t: t, sock: sock, every: alive.Every(t.silence)}
 	w.mu.Lock()
@@ -40,7 +40,7 @@ func (w *watch) stop() {
 	w.timer.Stop()
 }
 
-// look is called by the timer.
+// check is called by the timer.
 func (w *watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *watch) check() {
 func (w *watch) state() (s alive.State) {
 	raw, err := w.sock.SyscallConn()
 	if err != nil {
-		return alive.Idle // it is closed
+		return alive.Idle // the socket is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {

@@ -1,15 +1,14 @@
-// Package tunnel carries connections through TLS for an owner that polls
-// descriptors. It knows bytes only, and nothing of what they mean.
+// Package tunnel sends connections through TLS for an owner that polls descriptors. It does not
+// interpret the bytes.
 //
-// The owner has one end of a pair of unix sockets where a plain connection has its
-// TCP socket, and treats it the same; two goroutines move bytes between the other
-// end and the TLS connection:
+// The owner has one end of a pair of unix sockets in place of a TCP socket. Two goroutines move
+// bytes between the other end and the TLS connection:
 //
 //	owner -- pair of sockets -- outbound -> crypto/tls -- TCP
 //	                         <- inbound  --
 //
-// crypto/tls cannot continue a write that was cut short, so it needs calls that
-// block. The pair bounds what is under way.
+// crypto/tls cannot continue a partial write, so it needs blocking calls. The buffers of the pair
+// limit the bytes in flight.
 package tunnel
 
 import (
@@ -32,8 +31,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Tunnel is one connection through TLS. Its methods may be called from any
-// goroutine and do not block; those that say so permit a nil Tunnel.
+// Tunnel is one connection through TLS. Any goroutine may call its methods, which do not block.
+// Where their comments say so, the Tunnel may be nil.
 type Tunnel struct {
 	inner  *net.UnixConn
 	cancel context.CancelFunc
@@ -42,21 +41,21 @@ type Tunnel struct {
 	silence time.Duration // Group.Silence
 
 	mu   sync.Mutex
-	sock *net.TCPConn // nil until it is connected
-	gone bool         // the owner has closed its end
+	sock *net.TCPConn // nil before the connection is established
+	gone bool         // OwnerClosed was called
 
 	peer atomic.Pointer[Peer] // nil before the handshake
 
-	why     uatomic.Error // the first reason why the tunnel ended
-	flushed atomic.Bool   // everything was handed to the kernel, and the end announced
+	why     uatomic.Error // the first error that ended the tunnel
+	flushed atomic.Bool   // all bytes and the end of the stream were written to the socket
 }
 
-// Peer is what the handshake of TLS has established.
+// Peer is the result of the TLS handshake.
 type Peer struct {
 	// Name is the identity in the certificate of the peer; see tlspolicy.PeerName.
 	Name string
-	// Binding is the same at both ends of this TLS session and at no end of another one (RFC 9266).
-	// A proof that contains it is of no use to somebody who passes it on.
+	// Binding identifies this TLS session: both sides have the same value, and no other session has
+	// it (RFC 9266). So a proof that contains it cannot be relayed to another session.
 	Binding []byte
 }
 
@@ -66,10 +65,10 @@ const (
 	bindingLen   = 32
 )
 
-// Peer returns nil before the handshake. What is read from the owner's end comes after it.
+// Peer returns nil before the handshake. It is set before the owner can read a byte of the peer.
 func (t *Tunnel) Peer() *Peer { return t.peer.Load() }
 
-// identify stores what the handshake has established.
+// identify stores the result of the handshake.
 func (t *Tunnel) identify(state tls.ConnectionState) error {
 	b, err := state.ExportKeyingMaterial(bindingLabel, nil, bindingLen)
 	if err == nil {
@@ -78,10 +77,10 @@ func (t *Tunnel) identify(state tls.ConnectionState) error {
 	return err
 }
 
-// bufLen is the length of the buffer of each direction.
+// bufLen is the size of the buffer of each direction, in bytes.
 const bufLen = 64 << 10
 
-// newTunnel makes the pair; fd is the end of the owner.
+// newTunnel makes the pair of sockets. fd is the end of the owner.
 func newTunnel(linger, silence time.Duration) (t *Tunnel, ctx context.Context, fd int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -95,12 +94,12 @@ func newTunnel(linger, silence time.Duration) (t *Tunnel, ctx context.Context, f
 	return &Tunnel{inner: inner, cancel: cancel, linger: linger, silence: silence}, ctx, fds[0], nil
 }
 
-// Ready is the first byte that the owner of a tunnel that dials reads. It says that the handshake
-// has succeeded.
+// Ready is the first byte that the owner of a dialed tunnel reads. It means that the handshake has
+// succeeded.
 const Ready = 0
 
-// run makes the handshake, whose error it returns, and then moves bytes until both
-// directions have ended. ctx limits the handshake.
+// run performs the handshake, whose error it returns, and then moves bytes until both directions
+// have ended. ctx limits the handshake.
 func (t *Tunnel) run(ctx context.Context, sock *net.TCPConn, secure *tls.Conn, dialed bool) error {
 	if !t.attach(sock) {
 		t.end(net.ErrClosed)
@@ -126,7 +125,7 @@ func (t *Tunnel) run(ctx context.Context, sock *net.TCPConn, secure *tls.Conn, d
 	return nil
 }
 
-// Socket calls f with the TCP socket, unless there is none yet.
+// Socket calls f with the TCP socket, if there is one.
 func (t *Tunnel) Socket(f func(*net.TCPConn)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +134,7 @@ func (t *Tunnel) Socket(f func(*net.TCPConn)) {
 	}
 }
 
-// attach notes the socket; false if the owner has lost interest.
+// attach sets the socket. It reports false if the owner has closed its end.
 func (t *Tunnel) attach(sock *net.TCPConn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,8 +142,8 @@ func (t *Tunnel) attach(sock *net.TCPConn) bool {
 	return !t.gone
 }
 
-// outbound moves what the owner writes, and then announces the end. What the
-// peer still sends is read for the time of a graceful close.
+// outbound moves bytes from the owner to the peer until the owner closes its end, and then
+// half-closes the connection. After that, bytes of the peer are read for at most linger.
 func (t *Tunnel) outbound(secure *tls.Conn, sock *net.TCPConn) {
 	_, err := io.CopyBuffer(onlyWriter{secure}, onlyReader{t.inner}, make([]byte, bufLen))
 	if err == nil {
@@ -153,7 +152,7 @@ func (t *Tunnel) outbound(secure *tls.Conn, sock *net.TCPConn) {
 	if err == nil {
 		err = sock.CloseWrite()
 	}
-	if err != nil { // what the peer has sent before is still read
+	if err != nil { // bytes of the peer are still read
 		t.why.CompareAndSwap(nil, inTerms("send", err))
 	} else {
 		t.flushed.Store(true)
@@ -161,7 +160,7 @@ func (t *Tunnel) outbound(secure *tls.Conn, sock *net.TCPConn) {
 	_ = sock.SetReadDeadline(time.Now().Add(t.linger))
 }
 
-// inbound moves what the peer sends.
+// inbound moves bytes from the peer to the owner.
 func (t *Tunnel) inbound(secure *tls.Conn) {
 	_, err := io.CopyBuffer(onlyWriter{t.inner}, onlyReader{secure}, make([]byte, bufLen))
 	if err != nil {
@@ -171,28 +170,28 @@ func (t *Tunnel) inbound(secure *tls.Conn) {
 	_ = t.inner.CloseWrite()
 }
 
-// onlyReader and onlyWriter hide the shortcuts of sockets from io.CopyBuffer,
-// which would not use the buffer.
+// onlyReader and onlyWriter hide ReadFrom and WriteTo of sockets from io.CopyBuffer, which would
+// not use the buffer otherwise.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
 )
 
-// end notes why the tunnel ends, and tells the owner by closing its way in. Only
-// the first reason counts.
+// end ends the tunnel and closes the inner socket, which the owner detects. It records only the
+// first error.
 func (t *Tunnel) end(err error) {
 	t.why.CompareAndSwap(nil, err)
 	_ = t.inner.Close()
 	t.cancel()
 }
 
-// inTerms puts an error of package net or crypto/tls into the terms of ucs.
+// inTerms wraps an error of package net or crypto/tls with an error of package ucs.
 func inTerms(op string, err error) error {
 	return fmt.Errorf("%w: %s: %w", causeOf(err, ucs.ErrConnReset), op, err)
 }
 
-// causeOf is what an error of package net or crypto/tls means; otherwise, unless it
-// says more.
+// causeOf returns the error of package ucs for an error of package net or crypto/tls; otherwise if
+// there is none.
 func causeOf(err, otherwise error) error {
 	var alert, timeout *net.OpError
 	var untrusted *tls.CertificateVerificationError
@@ -208,8 +207,8 @@ func causeOf(err, otherwise error) error {
 	return otherwise
 }
 
-// Leave is called when the owner has closed its end: what was written before is
-// still sent if the peer takes it in time. t may be nil.
+// OwnerClosed is called after the owner has closed its end. Bytes that were written before are
+// still sent, within the linger time. t may be nil.
 func (t *Tunnel) OwnerClosed() {
 	if t == nil {
 		return
@@ -217,7 +216,7 @@ func (t *Tunnel) OwnerClosed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone = true
-	t.cancel() // ends a handshake, and nothing else
+	t.cancel() // ends only a handshake
 	switch {
 	case t.sock == nil:
 	case t.flushed.Load() && t.unsent() == 0:
@@ -227,7 +226,7 @@ func (t *Tunnel) OwnerClosed() {
 	}
 }
 
-// Because returns why the tunnel ended, err if it has not. t may be nil.
+// Cause returns the error that ended the tunnel, or err if the tunnel has not ended. t may be nil.
 func (t *Tunnel) Cause(err error) error {
 	if t == nil {
 		return err
@@ -235,7 +234,7 @@ func (t *Tunnel) Cause(err error) error {
 	return cmp.Or(t.why.Load(), err)
 }
 
-// Delivered reports whether the peer's host has everything.
+// Delivered reports whether the peer's host has acknowledged all bytes, or the tunnel has failed.
 func (t *Tunnel) Delivered() bool {
 	if t.why.Load() != nil {
 		return true
@@ -245,8 +244,8 @@ func (t *Tunnel) Delivered() bool {
 	return t.flushed.Load() && t.unsent() == 0
 }
 
-// unsent is the number of bytes that the peer's host has not taken yet; 0 also
-// when the socket is closed.
+// unsent returns the number of bytes that the peer's host has not acknowledged; 0 if the socket is
+// closed.
 func (t *Tunnel) unsent() (n int) {
 	raw, err := t.sock.SyscallConn()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// newGroup makes a group of an authority; Explain answers "no" to who says "hello".
+// newGroup makes a group with certificates of a. Explain replies "no" to clients that send "hello".
 func newGroup(t *testing.T, a *testenv.Authority) *Group {
 	t.Helper()
 	p, err := (&tlspolicy.Config{TLS: a.Good(), Protocol: "test/1"}).Policy()
@@ -32,7 +32,7 @@ func newGroup(t *testing.T, a *testenv.Authority) *Group {
 	return g
 }
 
-// listen is a listening socket on loopback, nonblocking once it has accepted.
+// listen returns a listening socket on loopback.
 func listen(t *testing.T) (l *net.TCPListener, at netip.AddrPort) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -41,7 +41,7 @@ func listen(t *testing.T) (l *net.TCPListener, at netip.AddrPort) {
 	return l, l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// accept takes one connection into g.
+// accept accepts one connection for g.
 func accept(t *testing.T, g *Group, l *net.TCPListener) (*Tunnel, *net.UnixConn) {
 	t.Helper()
 	c, err := l.AcceptTCP()
@@ -57,8 +57,7 @@ func accept(t *testing.T, g *Group, l *net.TCPListener) (*Tunnel, *net.UnixConn)
 	return tun, owned(t, tun, fd)
 }
 
-// owned is the end of the owner; it is closed, and the tunnel left, at the end of the
-// test.
+// owned returns the end of the owner, which is closed at the end of the test.
 func owned(t *testing.T, tun *Tunnel, fd int) *net.UnixConn {
 	c, err := connOf[*net.UnixConn](fd)
 	require.NoError(t, err)
@@ -67,7 +66,7 @@ func owned(t *testing.T, tun *Tunnel, fd int) *net.UnixConn {
 	return c
 }
 
-// pair is a connection between two groups.
+// pair returns a connection between two groups.
 func pair(t *testing.T, dials, accepts *Group) (a, b *Tunnel, fa, fb *net.UnixConn) {
 	t.Helper()
 	l, at := listen(t)
@@ -78,8 +77,8 @@ func pair(t *testing.T, dials, accepts *Group) (a, b *Tunnel, fa, fb *net.UnixCo
 	return a, b, fa, fb
 }
 
-// TestTunnel_Carries: bytes pass in both directions, also behind a half close, and the
-// end of the owner is announced to the peer.
+// TestTunnel_MovesBothDirections: the tunnel moves bytes in both directions, also after a
+// half-close, and reports the close of the owner to the peer.
 func TestTunnel_MovesBothDirections(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	near, far, fa, fb := pair(t, newGroup(t, a), newGroup(t, a))
@@ -99,7 +98,7 @@ func TestTunnel_MovesBothDirections(t *testing.T) {
 	require.NoError(t, fb.CloseWrite())
 	got, err = io.ReadAll(fa)
 	require.NoError(t, err)
-	assert.Equal(t, "\x00back", string(got), "behind Ready")
+	assert.Equal(t, "\x00back", string(got), "after Ready")
 	require.NotNil(t, far.Peer())
 	assert.Equal(t, near.Peer(), far.Peer(), "one certificate, one session")
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return near.Delivered() && far.Delivered() })
@@ -107,12 +106,13 @@ func TestTunnel_MovesBothDirections(t *testing.T) {
 	assert.NoError(t, far.Cause(nil))
 }
 
-// TestTunnel_LeaveSends: what was written before the owner closed its end arrives.
+// TestTunnel_DeliversAfterOwnerClosed: bytes that were written before the owner closed its end
+// arrive.
 func TestTunnel_DeliversAfterOwnerClosed(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	near, _, fa, fb := pair(t, newGroup(t, a), newGroup(t, a))
 	go func() { _, _ = fb.Write([]byte("x")) }()
-	_, err := io.ReadFull(fa, make([]byte, 2)) // Ready and the x: what is not read resets the end at Close
+	_, err := io.ReadFull(fa, make([]byte, 2)) // Ready and the x, because unread bytes would cause a reset at Close
 	require.NoError(t, err)
 	_, err = fa.Write([]byte("last"))
 	require.NoError(t, err)
@@ -123,8 +123,8 @@ func TestTunnel_DeliversAfterOwnerClosed(t *testing.T) {
 	assert.Equal(t, "last", string(got))
 }
 
-// TestGroup_Refuses: without a common authority both sides say why, and a client that
-// speaks no TLS gets an answer that it understands.
+// TestGroup_ReportsRefusal: without a common authority both sides report the reason. A client
+// without TLS gets a reply that it understands.
 func TestGroup_ReportsRefusal(t *testing.T) {
 	t.Run("authority", func(t *testing.T) {
 		near, far, fa, fb := pair(t, newGroup(t, testenv.NewAuthority(t)), newGroup(t, testenv.NewAuthority(t)))
@@ -149,7 +149,7 @@ func TestGroup_ReportsRefusal(t *testing.T) {
 		require.NoError(t, err)
 		assert.ErrorIs(t, tun.Cause(nil), ucs.ErrRejected)
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		l, at := listen(t)
 		require.NoError(t, l.Close())
 		tun, fd, err := newGroup(t, testenv.NewAuthority(t)).Dial(at.Addr(), at, nil, time.Minute)
