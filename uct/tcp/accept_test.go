@@ -18,22 +18,22 @@ import (
 
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // the first leaves what pools keep, as those of TLS, and what finalizers hold
+	runtime.GC() // the first one does not free sync.Pools and objects with finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// greeting is a right HELLO of an iface of its own to that with a key.
+// greeting returns a valid HELLO of a new key to the iface with the key to.
 func greeting(t testing.TB, to *keypair.PublicKey, id uint64) []byte {
 	p := newRawPeer(t)
 	return p.proven(t, to, hello{version: helloVersion, msg: msgHello, from: p.Public, to: id, conn: 1,
 		seg: defaultSegSize, replies: maxReplies})
 }
 
-// garbage is what an untrusted peer says to the iface with that key: noise, a start that
-// looks right, silence, a right HELLO to somebody else, a right one and then noise,
-// a right one and then a frame of a length that there cannot be, or one without proof.
+// garbage returns the bytes of an untrusted peer for the iface with this key: random bytes, also
+// after the magic number; nothing or a few bytes; a valid HELLO for another iface; a valid HELLO,
+// followed by random bytes or by a frame of invalid length; a HELLO without proof.
 func garbage(t testing.TB, rng *rand.Rand, key *keypair.PublicKey) []byte {
 	b := make([]byte, rng.IntN(200))
 	for i := range b {
@@ -68,8 +68,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// impossibleFrame makes the handshake with the iface with that key, sends a frame of a length
-// that there cannot be, and waits until it is sent away.
+// impossibleFrame completes the handshake with the iface with this key, sends a frame of invalid
+// length, and waits until the iface disconnects.
 func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *keypair.PublicKey) {
 	c, err := net.DialTCP("tcp", nil, addr)
 	if !assert.NoError(t, err) {
@@ -81,8 +81,8 @@ func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *keypair.PublicKey) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// TestIncoming_Garbage: many connections that speak garbage, many at a time, cost
-// bounded descriptors and memory, and traffic goes on.
+// TestAccept_BoundsResourcesUnderGarbage: many connections with garbage, several at a time, use a
+// bounded number of descriptors and bytes, and other connections continue to work.
 func TestAccept_BoundsResourcesUnderGarbage(t *testing.T) {
 	count := testenv.Rounds(800, 10_000)
 	const atOnce, allowed = 16, 8
@@ -103,9 +103,9 @@ func TestAccept_BoundsResourcesUnderGarbage(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				_ = conn.SetLinger(0) // no TIME_WAIT, which would use up the ports
+				_ = conn.SetLinger(0) // no TIME_WAIT, which would exhaust the ports
 				_, _ = conn.Write(garbage(t, rng, &b.it.addr.key))
-				if rng.IntN(2) == 0 { // wait until it is sent away, or its time is over
+				if rng.IntN(2) == 0 { // wait until it is closed or times out
 					_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 					_, _ = conn.Read(make([]byte, 1))
 				}
@@ -125,7 +125,7 @@ func TestAccept_BoundsResourcesUnderGarbage(t *testing.T) {
 	}
 	until(t, func() bool { return len(b.it.unproven.all) == 0 && b.it.openCount == 1 }, a, b)
 	refused := make(chan struct{})
-	go func() { // alone: it is not one too many
+	go func() { // alone, so that it is not evicted
 		defer close(refused)
 		impossibleFrame(t, addr, &b.it.addr.key)
 	}()
@@ -138,11 +138,10 @@ func TestAccept_BoundsResourcesUnderGarbage(t *testing.T) {
 	assert.LessOrEqual(t, testenv.OpenFiles(t), before)
 	assert.Less(t, int64(heap())-int64(memory), int64(4<<20), "memory grew")
 	assert.LessOrEqual(t, b.it.poll.Places(), 16*atOnce, "poller slots")
-	t.Logf("%d connections, %d dropped, at most %d known at a time, %d messages meanwhile", count, b.it.limits.refused.Load(), most, sent)
+	t.Logf("%d connections, %d refused, at most %d at a time, %d messages in this time", count, b.it.limits.refused.Load(), most, sent)
 }
 
-// TestIncoming_Silent: a connection without a handshake is closed when its time is over,
-// also while Progress is not called often.
+// TestAccept_ClosesSilentConnections: a connection without a HELLO is closed after HELLO_TIMEOUT.
 func TestAccept_ClosesSilentConnections(t *testing.T) {
 	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
 	conns := make([]net.Conn, 5)
@@ -169,7 +168,7 @@ func TestAccept_RefusesBeyondMaxConns(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got.code)
 		if want == codeOK {
-			e.name(&p.Public) // else it would make room
+			e.name(&p.Public) // otherwise it would be evicted
 		}
 	}
 }

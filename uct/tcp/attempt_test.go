@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestOpenWithin: this side connects no longer than both the configuration and the caller say, and waits for the
-// peer no less than either.
+// TestOpenWithin_CombinesConfigAndCaller: dialing takes at most the shorter of both timeouts;
+// waiting for the peer takes at least the longer one.
 func TestOpenWithin_CombinesConfigAndCaller(t *testing.T) {
 	known := path{remote: netip.AddrPortFrom(defaultV4, 7)}
 	for _, tc := range []struct {
@@ -33,7 +33,8 @@ func TestOpenWithin_CombinesConfigAndCaller(t *testing.T) {
 	}
 }
 
-// TestDial_Within: a peer that accepts no connection is given up after EPParams.Within, not after CONN_TIMEOUT.
+// TestDial_FailsAfterWithin: dialing a peer that does not accept fails after EPParams.Within, not
+// after CONN_TIMEOUT.
 func TestDial_FailsAfterWithin(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil), Dial: uct.DialNow, Within: time.Millisecond})
@@ -43,7 +44,7 @@ func TestDial_FailsAfterWithin(t *testing.T) {
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 }
 
-// dialNow dials a peer at the address of e's device.
+// dialNow dials a peer at an address of e's device.
 func (e *end) dialNow(addr ifaceAddr) *EP {
 	e.t.Helper()
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
@@ -52,7 +53,7 @@ func (e *end) dialNow(addr ifaceAddr) *EP {
 	return ep.(*EP)
 }
 
-// dialSilent dials n peers that accept nothing.
+// dialSilent dials n peers that never answer.
 func (e *end) dialSilent(n int) {
 	e.t.Helper()
 	silent, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -65,21 +66,22 @@ func (e *end) dialSilent(n int) {
 	}
 }
 
-// othersDial has the other ifaces of the process dial as many connections as one may, until the test ends.
+// othersDial simulates maxDialing dialing connections of other ifaces of the process until the test
+// ends.
 func othersDial(t testing.TB) {
 	processDialing.Add(maxDialing)
 	t.Cleanup(func() { processDialing.Add(-maxDialing) })
 }
 
-// TestDial_Queued: an iface that connects to more peers than it dials at a time begins the time limit of the
-// others when it dials them. The first ones accept nothing, so the limit passes before that.
+// TestDial_QueuedTimeoutStartsWhenDialed: the timeout of queued connections starts when they are
+// dialed. The first connections never open, so their timeout passes before that.
 func TestDial_QueuedTimeoutStartsWhenDialed(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: 100 * time.Millisecond}), newEnd(t, Config{})
 	a.dialSilent(maxDialing)
 	last := a.dialNow(b.it.addr)
 	assert.Equal(t, []*conn{last.conn}, a.it.dialQueue)
 	assert.True(t, last.conn.deadline.IsZero())
-	a.it.cfg.ConnTimeout = time.Hour // of the last one
+	a.it.cfg.ConnTimeout = time.Hour // for the last one
 	until(t, func() bool { return len(a.errs) >= maxDialing }, a)
 	for _, err := range a.errs {
 		require.ErrorIs(t, err, ucs.ErrTimedOut)
@@ -90,8 +92,7 @@ func TestDial_QueuedTimeoutStartsWhenDialed(t *testing.T) {
 	flush(t, last, a, b)
 }
 
-// TestDial_QueuedPeerConnects: a connection that waits for its turn is not dialed if the peer has connected, and
-// neither is one that has no EP any more.
+// TestDial_SkipsQueuedIfPeerConnects: a queued connection is not dialed if the peer has connected.
 func TestDial_SkipsQueuedIfPeerConnects(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
 	othersDial(t)
@@ -107,8 +108,8 @@ func TestDial_SkipsQueuedIfPeerConnects(t *testing.T) {
 	assert.Zero(t, ep.conn.tries)
 }
 
-// TestDial_Process: while other ifaces of the process dial as many connections as one may, an iface dials few of its own;
-// the others follow when it has connected.
+// TestDial_LimitsWholeProcess: while other ifaces of the process dial maxDialing connections, an
+// iface dials only minDialing of its own. It dials the others when these are open.
 func TestDial_LimitsWholeProcess(t *testing.T) {
 	othersDial(t)
 	before := processDialing.Load()
@@ -127,7 +128,8 @@ func TestDial_LimitsWholeProcess(t *testing.T) {
 	assert.Equal(t, before, processDialing.Load())
 }
 
-// TestDial_NoProgress: the time in which a worker makes no progress counts for none of its handshakes.
+// TestDeadlines_ExcludeTimeWithoutProgress: time in which a worker does not call Progress does not
+// count against the deadlines of its handshakes.
 func TestDeadlines_ExcludeTimeWithoutProgress(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour, HelloTimeout: time.Hour}), newEnd(t, Config{})
 	c := a.to(b).conn
@@ -151,7 +153,7 @@ func TestDeadlines_ExcludeTimeWithoutProgress(t *testing.T) {
 		assert.Equal(t, time.Minute-maxTickDelay-deadlineTick, limit.Sub(now), "a tick that is not late")
 	}
 	for _, limit := range limits {
-		*limit = now.Add(time.Hour - time.Second) // of a handshake that has begun since
+		*limit = now.Add(time.Hour - time.Second) // as of a handshake that has begun later
 	}
 	a.it.lastTick = now.Add(-time.Minute)
 	a.it.extendDeadlines(now)
@@ -167,7 +169,8 @@ func TestDeadlines_ExcludeTimeWithoutProgress(t *testing.T) {
 	assert.Len(t, a.it.unproven.all, 1)
 }
 
-// TestDial_CountsDials: a connection that opens, fails, or belongs to an iface that is closed is not dialed any more.
+// TestDial_CountsOnlyDialing: a connection that opens or fails, or whose iface is closed, is not
+// counted as dialing.
 func TestDial_CountsOnlyDialing(t *testing.T) {
 	before := processDialing.Load()
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})

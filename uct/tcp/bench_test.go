@@ -18,28 +18,27 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// The benchmarks take their configuration from the environment (GUCX_TCP_...) and
-// run between two processes, this one on the first processor and
-// the other on the second.
+// The benchmarks read their configuration from the environment (GUCX_TCP_...). They run between two
+// processes, which are pinned to the first and the second CPU.
 
 const benchEnv = "TCP_BENCH_PEER"
 
-// benchRT, if set, gives both threads that move messages real-time priority, which
-// keeps other work on a shared machine out of the figures. Needs CAP_SYS_NICE.
+// benchRT, if set, gives the threads that call Progress real-time priority, so that other work on
+// the machine disturbs the results less. It needs CAP_SYS_NICE.
 const benchRT = "TCP_BENCH_RT"
 
 // Active messages of the benchmark.
 const (
-	benchHello  = 1 // address of the other side
-	benchEcho   = 2 // answered by the same
-	benchCount  = 3 // counted
-	benchReport = 4 // answered when so many messages were counted
+	benchHello  = 1 // address of the sender
+	benchEcho   = 2 // the peer replies with the same
+	benchCount  = 3 // the peer counts it
+	benchReport = 4 // the peer replies after it has handled all earlier messages
 	benchBye    = 5
 )
 
 const benchMem = 1 << 20
 
-// bencher is one side.
+// bencher is one of the two processes.
 type bencher struct {
 	md    uct.MD
 	iface uct.Iface
@@ -48,7 +47,7 @@ type bencher struct {
 	am    uct.AMSender
 
 	counted, replies int
-	reportDue        bool // a report that could not be sent yet
+	reportDue        bool // a report is not sent yet
 	bye              bool
 }
 
@@ -102,7 +101,7 @@ func (b *bencher) handlers() error {
 	return nil
 }
 
-// address is what the other side needs: device, iface, key, address of memory.
+// address returns the device address, iface address, remote key and memory address.
 func (b *bencher) address() []byte {
 	a := b.iface.Ext().Address
 	out := a.IfaceAddr(a.DeviceAddr(nil))
@@ -111,7 +110,7 @@ func (b *bencher) address() []byte {
 }
 
 func (b *bencher) connect(addr []byte) {
-	n := b.iface.Attr().DeviceAddrLen // both are on the same device
+	n := b.iface.Attr().DeviceAddrLen // both use the same device
 	ep, err := b.iface.NewEP(uct.EPParams{DeviceAddr: addr[:n], IfaceAddr: addr[n : n+ifaceLen]})
 	if err == nil {
 		b.ep, b.am = ep, ep.Ops().AM
@@ -132,7 +131,7 @@ func (b *bencher) report() {
 
 var serving bool
 
-// serveBench is the other process.
+// serveBench runs the peer process.
 func serveBench() {
 	serving = true
 	pin(1)
@@ -153,7 +152,7 @@ func serveBench() {
 	os.Exit(0)
 }
 
-// startBench starts the other process and connects to it.
+// startBench starts the peer process and connects to it.
 func startBench(t testing.TB) (b *bencher, put uct.Putter, raddr uint64, key uct.RKey) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -210,11 +209,10 @@ type packed struct{ data []byte }
 
 func (p *packed) Pack(dst []byte) int { return copy(dst, p.data) }
 
-// latencyBatch is the number of round trips timed together for the best figure,
-// which a busy machine disturbs least.
+// latencyBatch is the number of round trips in one measurement of the best latency.
 const latencyBatch = 100
 
-// BenchmarkLatency is half a round trip.
+// BenchmarkLatency measures half of a round trip.
 func BenchmarkLatency(b *testing.B) {
 	pin(0)
 	defer runtime.UnlockOSThread()
@@ -244,7 +242,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// waitReport asks the peer to answer and waits for that.
+// waitReport waits until the peer has handled all messages.
 func (b *bencher) waitReport() {
 	b.replies = 0
 	for b.am.AMShort(benchReport, 0, nil) != nil {
@@ -255,8 +253,7 @@ func (b *bencher) waitReport() {
 	}
 }
 
-// BenchmarkRate posts as fast as there are resources, with Progress after each
-// batch of posts.
+// BenchmarkRate posts messages as fast as resources permit, with Progress after each batch.
 func BenchmarkRate(b *testing.B) {
 	pin(0)
 	defer runtime.UnlockOSThread()
@@ -282,7 +279,7 @@ func BenchmarkRate(b *testing.B) {
 	}
 }
 
-// BenchmarkBandwidth moves long messages and puts.
+// BenchmarkBandwidth sends large messages and puts.
 func BenchmarkBandwidth(b *testing.B) {
 	pin(0)
 	defer runtime.UnlockOSThread()

@@ -17,8 +17,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// TestClose_LosesNothing: what was posted before a close without flush arrives,
-// also with data under way towards the side that closes.
+// TestClose_DeliversPosted: messages that were posted before a close without flush arrive, also if
+// the peer is sending to the closing iface.
 func TestClose_DeliversPosted(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ab, ba := a.to(b), b.to(a)
@@ -43,8 +43,8 @@ func TestClose_DeliversPosted(t *testing.T) {
 	assert.Same(t, uct.EP(ba), b.failed[0])
 }
 
-// standing makes the calls, but for sends while it is shut. The first after wake stands still for
-// that long, as a process does that gets no processor, and sends nothing.
+// stalledSender delays sends. While blocked is set, no send succeeds. The first send after that
+// takes the time stall, like a process that is not scheduled, and sends nothing.
 type stalledSender struct {
 	sockio.Kernel
 	blocked bool
@@ -65,8 +65,8 @@ func (s *stalledSender) Send(fd int, b []byte) (int, syscall.Errno) {
 	return s.Kernel.Send(fd, b)
 }
 
-// TestClose_ProcessStood: a process that stands still for longer than LINGER while it closes an
-// iface still sends what it has.
+// TestClose_DeliversAfterStall: a process that is not scheduled for longer than LINGER during a
+// close still sends its messages.
 func TestClose_DeliversAfterStall(t *testing.T) {
 	sys := &stalledSender{}
 	a, b := newEnd(t, Config{sys: sys, Linger: 100 * time.Millisecond}), newEnd(t, Config{})
@@ -85,8 +85,8 @@ func TestClose_DeliversAfterStall(t *testing.T) {
 	assert.Same(t, uct.EP(ba), b.failed[0])
 }
 
-// TestClose_ZcopyInFlight: closing an EP gives the buffers back at once, and the
-// message that was accepted arrives as it was.
+// TestEPClose_ReleasesZcopyBuffers: the caller may reuse its buffers after EP.Close, and the peer
+// still receives the posted messages unchanged.
 func TestEPClose_ReleasesZcopyBuffers(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
@@ -120,7 +120,7 @@ func TestEPClose_ReleasesZcopyBuffers(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
-// TestClose_GetInFlight: the answer to a get of an EP that is closed goes nowhere.
+// TestEPClose_DiscardsReplies: replies to gets and atomics of a closed EP are discarded.
 func TestEPClose_DiscardsReplies(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, other := a.to(b), a.to(b)
@@ -153,8 +153,8 @@ func TestEPClose_DiscardsReplies(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
-// TestMem_ClosedUnderPut: memory that is closed while a put streams into it is
-// not written any more; the EP is told and the connection works on.
+// TestMemClose_StopsPut: a put does not write to memory that is closed while its data arrives. The
+// put and its EP fail; the connection continues to work.
 func TestMemClose_StopsPut(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
@@ -185,7 +185,7 @@ func TestMemClose_StopsPut(t *testing.T) {
 	assert.Len(t, a.errs, 1)
 }
 
-// TestMem_ClosedUnderGet: the same for a get.
+// TestMemClose_StopsGet: a get fails if its memory is closed while the data is sent.
 func TestMemClose_StopsGet(t *testing.T) {
 	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
@@ -213,7 +213,8 @@ func TestMemClose_StopsGet(t *testing.T) {
 	assert.Len(t, b.got, 1)
 }
 
-// TestKeys: what a peer names is checked: place, variant, nonce, range, right.
+// TestMemTable_ChecksKeyRangeAndAccess: a lookup fails if index, variant, nonce, range or access
+// does not match.
 func TestMemTable_ChecksKeyRangeAndAccess(t *testing.T) {
 	e := newEnd(t, Config{})
 	only, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
@@ -253,7 +254,7 @@ func TestMemTable_ChecksKeyRangeAndAccess(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// ahead is sockets with always more to read than was read, once it is told to.
+// endlessReceiver simulates a peer that sends without end once on is set.
 type endlessReceiver struct {
 	sockio.Kernel
 	on bool
@@ -266,8 +267,8 @@ func (a *endlessReceiver) Recv(fd int, b []byte) (int, syscall.Errno) {
 	return a.Kernel.Recv(fd, b)
 }
 
-// TestClose_PeerThatSendsOn: a peer that sends all the time, whatever it is told, holds up a close
-// for no longer than Config.Linger.
+// TestClose_EndsIfPeerKeepsSending: a peer that sends continuously delays a close by at most
+// Config.Linger.
 func TestClose_EndsIfPeerKeepsSending(t *testing.T) {
 	sys := &endlessReceiver{}
 	a, b := newEnd(t, Config{sys: sys, Linger: time.Millisecond}), newEnd(t, Config{})
@@ -278,8 +279,8 @@ func TestClose_EndsIfPeerKeepsSending(t *testing.T) {
 	a.close()
 }
 
-// TestEPFails_BeforeCompletions: what the completions of a connection that breaks post on the
-// EP is refused: nothing would end it.
+// TestFail_RejectsPostsOfCompletions: completions of a broken connection cannot post on its EPs,
+// because nothing would complete these operations.
 func TestFail_RejectsPostsOfCompletions(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, closing := a.to(b), a.to(b)
@@ -307,7 +308,7 @@ func TestFail_RejectsPostsOfCompletions(t *testing.T) {
 	})
 	require.NoError(t, killSockets(b.it, true))
 	until(t, func() bool { return len(a.errs) > 0 }, a)
-	assert.Equal(t, []uct.EP{ep}, a.failed, "told once, and not of the one that was closed")
+	assert.Equal(t, []uct.EP{ep}, a.failed, "reported once, and not for the closed EP")
 	assert.Equal(t, 2, first.fired+second.fired)
 	require.Len(t, refusals, 3)
 	for _, err := range refusals {
@@ -317,12 +318,12 @@ func TestFail_RejectsPostsOfCompletions(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
-// TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
+// TestUnblock_StopsWatchingForRoom: EPOLLOUT is disabled after the socket has room.
 func TestUnblock_StopsWatchingForRoom(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	until(t, func() bool { return ep.AMShort(msgID, 1, nil) == nil }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
-	ep.conn.watchOut(true) // of a full socket, to which a retry has written
+	ep.conn.watchOut(true) // as for a full socket that a retry has written to since
 	until(t, func() bool { return !ep.conn.watchesOut && a.it.Arm(0) == nil }, a, b)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// toAs is to with a mode of connecting.
+// toAs is to with a dial mode.
 func (e *end) toAs(peer *end, mode uct.DialMode) *EP {
 	e.t.Helper()
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: peer.it.DeviceAddr(nil), IfaceAddr: peer.it.IfaceAddr(nil), Dial: mode})
@@ -21,14 +21,14 @@ func (e *end) toAs(peer *end, mode uct.DialMode) *EP {
 	return ep.(*EP)
 }
 
-// atPort is the address of e with another port.
+// atPort returns the address of e with the port of l.
 func (e *end) atPort(l net.Listener) []byte {
 	addr := e.it.addr
 	addr.port4 = uint16(l.Addr().(*net.TCPAddr).Port)
 	return addr.append(nil)
 }
 
-// thirdParty is a service that speaks another protocol. Its backlog shows whether anything has
+// thirdParty returns a listener of another service. Its backlog shows whether anything has
 // connected.
 func thirdParty(t *testing.T) net.Listener {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -37,8 +37,8 @@ func thirdParty(t *testing.T) net.Listener {
 	return l
 }
 
-// assertUntouched checks that nothing has connected to l. The kernel completes connections on
-// loopback within connect, so they would be in the backlog.
+// assertUntouched checks that nothing has connected to l. On loopback the kernel completes a
+// connection during connect, so it would be in the backlog.
 func assertUntouched(t *testing.T, l net.Listener) {
 	t.Helper()
 	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
@@ -46,7 +46,8 @@ func assertUntouched(t *testing.T, l net.Listener) {
 	assert.ErrorContains(t, err, "timeout")
 }
 
-// TestDialByPeer_NeverConnects: an address that a peer says of itself leads to no connection.
+// TestDialByPeer_NeverConnects: an iface does not connect to an address that only the peer has
+// claimed.
 func TestDialByPeer_NeverConnects(t *testing.T) {
 	l := thirdParty(t)
 	a, b := newEnd(t, Config{ConnTimeout: 50 * time.Millisecond}), newEnd(t, Config{})
@@ -66,15 +67,15 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 	assertUntouched(t, l)
 }
 
-// takesNothing: an EP of a connection that is not open yet refuses an operation.
+// requireNoResource checks that a post returns ErrNoResource, because the connection is not open.
 func requireNoResource(t *testing.T, ep uct.EP) {
 	t.Helper()
 	require.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(msgID, 1, nil))
 }
 
-// TestDialNow_TakesNothingBefore: what is posted while the EP connects is refused, and posted from a
-// pending request when it has connected. If it cannot connect, the request is purged: nothing is
-// lost with the connection.
+// TestDialNow_NoPostBeforeOpen: posts return ErrNoResource until the EP has connected, when it
+// dispatches a pending request. If the EP cannot connect, the caller can purge the request, so no
+// posted operation is lost.
 func TestDialNow_NoPostBeforeOpen(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.toAs(b, uct.DialNow)
@@ -104,7 +105,8 @@ func TestDialNow_NoPostBeforeOpen(t *testing.T) {
 	assert.Equal(t, 1, purged)
 }
 
-// TestDialByPeer_UsesPeersConnection: it does not matter which side has something to send first.
+// TestDialByPeer_UsesPeersConnection: the EP uses the connection that the peer opens, whichever
+// side sends first.
 func TestDialByPeer_UsesPeersConnection(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	mine := b.toAs(a, uct.DialByPeer)
@@ -118,8 +120,8 @@ func TestDialByPeer_UsesPeersConnection(t *testing.T) {
 	assert.Empty(t, append(a.errs, b.errs...))
 }
 
-// TestDialByPeer_ThenTrusted: a wrong port that a peer says of itself has no effect on EPs whose
-// address the program names, and these help the others.
+// TestDialByPeer_TrustedEPDials: a wrong port that the peer claims does not affect an EP with a
+// trusted address. The connection of that EP also serves the other EPs.
 func TestDialByPeer_TrustedEPDials(t *testing.T) {
 	l := thirdParty(t)
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -137,7 +139,7 @@ func TestDialByPeer_TrustedEPDials(t *testing.T) {
 	assert.Empty(t, append(a.errs, b.errs...))
 }
 
-// TestDialByPeer_Rails: the rails of a side that does not dial are dialed by the other one.
+// TestDialByPeer_PeerDialsRails: if one side does not dial, the other side dials the rails.
 func TestDialByPeer_PeerDialsRails(t *testing.T) {
 	l := thirdParty(t)
 	a, b := newEnd(t, Config{ConnsPerPeer: 3}), newEnd(t, Config{ConnsPerPeer: 3})

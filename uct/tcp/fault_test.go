@@ -17,15 +17,15 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// faults makes the calls and gets in their way: it moves fewer bytes than asked
-// for, says "not now", and resets after a number of bytes.
+// faults makes system calls with faults: partial transfers, EAGAIN and EINTR, and a reset after a
+// number of bytes.
 type faults struct {
 	sockio.Kernel
 	rng     *rand.Rand
-	chunk   int  // at most so many bytes in one call; 0: no limit
-	refuse  int  // one call in so many does nothing, but no two sends in a row: they would mean a full socket; 0: none
-	refused bool // the last send
-	resetAt int  // bytes in both directions until the connection is reset; 0: never
+	chunk   int  // maximum number of bytes of one call; 0: no limit
+	refuse  int  // one of so many calls transfers nothing, but no two consecutive sends, which would mean a full socket; 0: none
+	refused bool // the last send transferred nothing
+	resetAt int  // number of bytes in both directions before a reset; 0: none
 	moved   int
 	resets  int
 	iov     [maxVector]unix.Iovec
@@ -52,7 +52,7 @@ func (f *faults) before(sending bool) syscall.Errno {
 	return 0
 }
 
-// part is how many of n bytes may be moved.
+// part returns how many of n bytes the call may transfer.
 func (f *faults) part(n int) int {
 	if f.chunk == 0 || n <= 1 {
 		return n
@@ -66,7 +66,7 @@ func (f *faults) after(n int, errno syscall.Errno) (int, syscall.Errno) {
 }
 
 func (f *faults) Send(fd int, b []byte) (int, syscall.Errno) {
-	if len(b) == helloLen && b[0] == 'G' && b[1] == 'X' { // a handshake is written while the socket is empty
+	if len(b) == helloLen && b[0] == 'G' && b[1] == 'X' { // sendHello expects that a handshake message is written at once
 		return f.Kernel.Send(fd, b)
 	}
 	if errno := f.before(true); errno != 0 {
@@ -114,7 +114,7 @@ func (f *faults) cut(iov []unix.Iovec) []unix.Iovec {
 	return out
 }
 
-// failing makes sends fail for good once it is told to.
+// failing makes sends fail with errno, once it is set.
 type failing struct {
 	sockio.Kernel
 	errno syscall.Errno
@@ -127,8 +127,8 @@ func (f *failing) Send(fd int, b []byte) (int, syscall.Errno) {
 	return f.Kernel.Send(fd, b)
 }
 
-// TestFlush_BreaksConnections: flushing an iface ends once also where writing the
-// flushes shows that connections are gone.
+// TestFlush_CompletesIfWritesFail: a flush of an iface completes once, also if its writes find
+// broken connections.
 func TestFlush_CompletesIfWritesFail(t *testing.T) {
 	for _, polled := range []bool{false, true} {
 		f := &failing{}
@@ -141,7 +141,7 @@ func TestFlush_CompletesIfWritesFail(t *testing.T) {
 			flush(t, ep, a, b)
 			require.NoError(t, ep.AMShort(msgID, 2, nil))
 			a.it.Progress()
-			ep.conn.tx.collecting = false // the next is written at once
+			ep.conn.tx.collecting = false // the next message is written at once
 			peers = append(peers, b)
 		}
 		f.errno = unix.ETIMEDOUT
@@ -166,7 +166,7 @@ func TestFlush_CompletesIfWritesFail(t *testing.T) {
 
 func TestConformance_Faults(t *testing.T) {
 	h := harness()
-	// With calls of some bytes each, long operations take long and show nothing more.
+	// With a few bytes per call, large operations take long and find nothing more.
 	h.Except = []string{"revoke", "cost", "fence/matrix", "atomic/senders", "atomic/linearizable", "wake/race", "limit"}
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)
@@ -178,7 +178,7 @@ func TestConformance_Faults(t *testing.T) {
 	ucttest.Test(t, localPeers(h))
 }
 
-// TestFaults_OneByteAtATime: no cut of the stream confuses the decoder.
+// TestFaults_OneByteAtATime: the decoder handles every split of the stream.
 func TestFaults_OneByteAtATime(t *testing.T) {
 	f := newFaults(2)
 	f.chunk, f.refuse = 1, 3
@@ -211,10 +211,10 @@ func TestFaults_OneByteAtATime(t *testing.T) {
 	}
 }
 
-// TestFaults_Reset: a reset at any point of the stream fails the EP, once and
-// with the reason; every operation ends once; other connections go on.
+// TestFaults_ResetFailsEPOnce: a reset at any byte of the stream fails the EP once, with the
+// reason, and completes every operation once. Other connections continue to work.
 func TestFaults_ResetFailsEPOnce(t *testing.T) {
-	for at := helloLen + 1; at < 4000; at += 371 { // the handshake would be tried again
+	for at := helloLen + 1; at < 4000; at += 371 { // a reset of the handshake would cause a new attempt
 		f := newFaults(uint64(at))
 		f.chunk, f.resetAt = 64, at
 		a := newEnd(t, Config{sys: f, SendvThresh: 16})
@@ -252,8 +252,8 @@ func TestFaults_ResetFailsEPOnce(t *testing.T) {
 	}
 }
 
-// TestShortSocketBuffers moves long operations both ways through sockets that
-// hold little: neither side may wait for the other.
+// TestSmallSocketBuffers_NoDeadlock: large operations in both directions complete with small socket
+// buffers.
 func TestSmallSocketBuffers_NoDeadlock(t *testing.T) {
 	cfg := Config{SegSize: 8 << 10, SndBuf: 4 << 10, RcvBuf: 4 << 10}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)

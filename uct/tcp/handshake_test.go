@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestSimultaneousConnect: whatever the order of steps, two sides that connect to
-// each other end up with one connection, and nothing is lost.
+// TestConnect_SimultaneousMakesOneConnection: two sides that connect to each other get one
+// connection for any order of steps, and all messages arrive.
 func TestConnect_SimultaneousMakesOneConnection(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -56,7 +56,7 @@ func TestConnect_SimultaneousMakesOneConnection(t *testing.T) {
 	})
 }
 
-// TestConnectToItself: an iface may be its own peer.
+// TestConnect_ToItself: an iface can be its own peer.
 func TestConnect_ToItself(t *testing.T) {
 	a := newEnd(t, Config{})
 	ep, key := a.to(a), a.keyOf(a)
@@ -67,7 +67,7 @@ func TestConnect_ToItself(t *testing.T) {
 	assert.Len(t, a.got, 1)
 }
 
-// TestNewEP_SendsNothing: an endpoint that was never used costs the peer nothing.
+// TestNewEP_SendsNothing: an EP without operations does not connect.
 func TestNewEP_SendsNothing(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
@@ -82,7 +82,7 @@ func TestNewEP_SendsNothing(t *testing.T) {
 	assert.Empty(t, a.it.table)
 }
 
-// client is a bare TCP connection to an iface.
+// client returns a TCP connection to an iface.
 func client(t testing.TB, e *end) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", netip.AddrPortFrom(e.it.dev.v4, e.it.addr.port4).String())
@@ -91,7 +91,7 @@ func client(t testing.TB, e *end) net.Conn {
 	return conn
 }
 
-// readAnswer reads it, progressing e until it is there.
+// readAnswer reads the answer to a HELLO. It calls Progress of e until the answer arrives.
 func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -117,7 +117,7 @@ func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 	return h, nil
 }
 
-// rawPeer is a peer that is not an Iface: it can send anything, with the proof of its own key.
+// rawPeer is a peer that is not an Iface. It can send any bytes, with the proof of its own key.
 type rawPeer struct {
 	keypair.Pair
 	token string
@@ -130,12 +130,12 @@ func newRawPeer(t testing.TB) rawPeer {
 	return rawPeer{Pair: id}
 }
 
-// good is a HELLO of s that e accepts.
+// good returns a HELLO of s that e accepts.
 func (s rawPeer) good(e *end) hello {
 	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.key.ID(), conn: 5, seg: e.it.addr.seg, replies: maxReplies}
 }
 
-// proven encodes a message to the owner of a key, with the proof of s.
+// proven encodes a message to the owner of the key to, with the proof of s.
 func (s rawPeer) proven(t testing.TB, to *keypair.PublicKey, h hello) []byte {
 	t.Helper()
 	k, err := pairWith(&s.Pair, to, s.token)
@@ -160,12 +160,12 @@ func TestHello_Answers(t *testing.T) {
 		want   answerCode
 		silent bool
 
-		refusal error // what this side says
+		refusal error // the logged reason
 	}{
 		{"good", func(*hello) {}, codeOK, false, nil},
 		{"version", func(h *hello) { h.version = 9 }, codeVersion, false, errVersion},
 		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
-		{"answers", func(h *hello) { h.replies = 1 }, codeRefused, false, errLimits},
+		{"replies", func(h *hello) { h.replies = 1 }, codeRefused, false, errLimits},
 		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongIface},
 		{"no sender", func(h *hello) { h.from = keypair.PublicKey{} }, 0, true, errGarbage},
 		{"key of low order", func(h *hello) { h.from = keypair.PublicKey{1} }, 0, true, errUnproven},
@@ -198,8 +198,8 @@ func TestHello_Answers(t *testing.T) {
 	}
 }
 
-// TestHello_LostConnection: a peer that has lost a connection which this side
-// believes in is told so, and replaces it.
+// TestHello_ReplacesLostConnection: a peer that has lost a connection that is open here gets its
+// id, and can replace it.
 func TestHello_ReplacesLostConnection(t *testing.T) {
 	e, p := newEnd(t, Config{}), newRawPeer(t)
 	first := client(t, e)
@@ -228,15 +228,15 @@ func TestHello_ReplacesLostConnection(t *testing.T) {
 	assert.Error(t, err, "the old connection is closed")
 }
 
-// TestHello_PeerInsists: the side that dials replaces a connection that only the
-// peer believes in.
+// TestDial_ReplacesConnectionOfPeer: an iface that has lost a connection dials, gets the id from
+// the peer and replaces the connection.
 func TestDial_ReplacesConnectionOfPeer(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	send(t, ep, 1, 8, a, b)
 	flush(t, ep, a, b)
 	stale := b.it.table[a.it.addr.key]
-	// a forgets the connection without b noticing: its descriptor stays open.
+	// a loses the connection, but its descriptor remains open.
 	kept := ep.conn
 	a.it.removeConn(kept)
 	next := a.to(b)
@@ -245,7 +245,7 @@ func TestDial_ReplacesConnectionOfPeer(t *testing.T) {
 	assert.Len(t, b.got, 2)
 	assert.Equal(t, connGone, stale.state)
 	assert.Equal(t, 2, next.conn.tries)
-	until(t, func() bool { return len(a.errs) == 1 }, a, b) // of the old one: b has closed it
+	until(t, func() bool { return len(a.errs) == 1 }, a, b) // the old one: b has closed it
 	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
 }
 
@@ -266,7 +266,8 @@ func TestConnect_Refused(t *testing.T) {
 	assert.Empty(t, a.it.table)
 }
 
-// TestConnect_Silence: a peer that accepts and says nothing fails the EP in time.
+// TestConnect_TimesOut: connecting to a peer that accepts and sends nothing fails after
+// CONN_TIMEOUT.
 func TestConnect_TimesOut(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: 60 * time.Millisecond}), newEnd(t, Config{})
 	ep := a.to(b)
@@ -276,7 +277,7 @@ func TestConnect_TimesOut(t *testing.T) {
 	assert.ErrorIs(t, ep.AMShort(msgID, 0, nil), uct.ErrEPFailed)
 }
 
-// readable waits until there is something to read, which nobody reads.
+// readable waits until fd has bytes to read, and does not read them.
 func readable(t *testing.T, fd int) {
 	t.Helper()
 	for {
@@ -289,15 +290,15 @@ func readable(t *testing.T, fd int) {
 	}
 }
 
-// TestHandshake_ProcessStood: a process that stood still while its peer went on reads what has come
-// before it looks at the clock, on either side of the handshake.
+// TestHandshake_ReadsBeforeDeadlineCheck: if the process is not scheduled until after a deadline,
+// it reads what has arrived before it checks the deadline, on both sides of a handshake.
 func TestHandshake_ReadsBeforeDeadlineCheck(t *testing.T) {
 	t.Run("accepting", func(t *testing.T) {
 		e, p := newEnd(t, Config{}), newRawPeer(t)
 		conn := client(t, e)
 		until(t, func() bool { return len(e.it.unproven.all) == 1 }, e)
 		entry := e.it.unproven.all[0]
-		readable(t, e.it.poll.FD()) // the timer is, before the HELLO comes
+		readable(t, e.it.poll.FD()) // the timer has expired before the HELLO arrives
 		p.say(t, conn, e, p.good(e))
 		readable(t, entry.in.fd)
 		entry.deadline = time.Now().Add(-time.Second)
@@ -323,8 +324,8 @@ func TestHandshake_ReadsBeforeDeadlineCheck(t *testing.T) {
 	})
 }
 
-// TestHandshake_AllAtOnce: the peers of a job that starts may all have connected before the first
-// says who it is, as a machine with few processors has them. None is sent away.
+// TestHandshake_AcceptsManyAtOnce: many peers, such as the ranks of a job, can connect before the
+// first one sends its HELLO, as on a machine with few CPUs. All are accepted.
 func TestHandshake_AcceptsManyAtOnce(t *testing.T) {
 	const peers = 200
 	e := newEnd(t, Config{})
@@ -343,7 +344,7 @@ func TestHandshake_AcceptsManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnect_Version: the answer of a peer of another version is the reason.
+// TestConnect_ReportsVersion: the error names the version in the answer of the peer.
 func TestConnect_ReportsVersion(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -363,7 +364,7 @@ func TestConnect_ReportsVersion(t *testing.T) {
 	assert.ErrorContains(t, a.errs[0], fmt.Sprintf("version %d, this side %d", helloVersion+1, helloVersion))
 }
 
-// answerVersion accepts one connection and claims another version.
+// answerVersion accepts one connection and answers with another version.
 func answerVersion(l net.Listener, key keypair.PublicKey) error {
 	conn, err := l.Accept()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// end is one iface of a test with what it was told.
+// end is one end of a connection in a test: an iface and what its callbacks received.
 type end struct {
 	t      testing.TB
 	md     *MD
@@ -27,7 +27,7 @@ type end struct {
 	eps    []*EP
 }
 
-// msgID is the active message that ends keep.
+// msgID is the active message that ends append to got.
 const msgID = 3
 
 const endMem = 1 << 20
@@ -42,7 +42,7 @@ func newEndOn(t testing.TB, device string, cfg Config) *end {
 	return openEnd(t, device, "", cfg)
 }
 
-// openEnd opens an end whose peers must have the token.
+// openEnd opens an end with a token.
 func openEnd(t testing.TB, device, token string, cfg Config) *end {
 	t.Helper()
 	md, err := New(Config{Devices: []string{allDevices}}).OpenMD(Name)
@@ -82,7 +82,7 @@ func (e *end) to(peer *end) *EP {
 	return ep.(*EP)
 }
 
-// name makes an EP of e to the peer with that key.
+// name makes an EP of e to the peer with this key.
 func (e *end) name(k *keypair.PublicKey) *EP {
 	e.t.Helper()
 	addr := ifaceAddr{port4: 1, key: *k, seg: e.it.addr.seg}
@@ -92,7 +92,7 @@ func (e *end) name(k *keypair.PublicKey) *EP {
 	return ep.(*EP)
 }
 
-// keyOf is the key of peer's memory for e.
+// keyOf unpacks the key of peer's memory for e.
 func (e *end) keyOf(peer *end) uct.RKey {
 	b, err := peer.mem.PackRKey(nil)
 	require.NoError(e.t, err)
@@ -102,17 +102,17 @@ func (e *end) keyOf(peer *end) uct.RKey {
 	return key
 }
 
-// limit is when a test gives up.
+// limit is the timeout of waits.
 const limit = testenv.Watchdog
 
-// idleRounds in a row, in which no end finds anything, come before a pause, which leaves the
-// processor to others for idlePause or longer.
+// After idleRounds consecutive rounds without progress, until sleeps for idlePause, so that other
+// processes can run.
 const (
 	idleRounds = 16
 	idlePause  = 20 * time.Microsecond
 )
 
-// until progresses the ends until cond holds.
+// until calls Progress of the ends until cond is true.
 func until(t testing.TB, cond func() bool, ends ...*end) {
 	t.Helper()
 	start := time.Now()
@@ -129,12 +129,12 @@ func until(t testing.TB, cond func() bool, ends ...*end) {
 			runtime.Gosched()
 			continue
 		}
-		require.Less(t, time.Since(start), limit, "nothing more happens")
+		require.Less(t, time.Since(start), limit, "no progress")
 		time.Sleep(idlePause)
 	}
 }
 
-// flush waits until everything posted on ep is executed.
+// flush waits until all requests of ep are executed.
 func flush(t testing.TB, ep *EP, ends ...*end) {
 	t.Helper()
 	until(t, func() bool {
@@ -144,7 +144,7 @@ func flush(t testing.TB, ep *EP, ends ...*end) {
 	}, ends...)
 }
 
-// push posts until there are resources.
+// push posts as soon as there are resources.
 func push(t testing.TB, post func() error, ends ...*end) {
 	t.Helper()
 	var err error
@@ -152,7 +152,7 @@ func push(t testing.TB, post func() error, ends ...*end) {
 	require.NoError(t, err)
 }
 
-// send posts a message of n bytes, of which the first 8 are seq.
+// send posts a message of n bytes, which starts with seq.
 func send(t testing.TB, ep *EP, seq uint64, n int, ends ...*end) {
 	t.Helper()
 	payload := make([]byte, n-8)
@@ -162,7 +162,7 @@ func send(t testing.TB, ep *EP, seq uint64, n int, ends ...*end) {
 	push(t, func() error { return ep.AMShort(msgID, seq, payload) }, ends...)
 }
 
-// counter is a completion that remembers.
+// counter is a completion that counts its calls.
 type counter struct {
 	uct.Completion
 	fired int
@@ -175,7 +175,7 @@ func newCounter(count int) *counter {
 	return c
 }
 
-// fill gives b contents that tell positions apart.
+// fill fills b with pseudo-random bytes.
 func fill(b []byte, seed int) []byte {
 	x := uint32(seed)*2654435761 + 1
 	for i := range b {
@@ -185,8 +185,8 @@ func fill(b []byte, seed int) []byte {
 	return b
 }
 
-// vanish closes every socket of an iface as the end of its process does: in the middle
-// of what it was doing, and without a word. The iface can still be closed.
+// killSockets closes every socket of an iface like the death of its process: during operations and
+// without BYE. The iface can still be closed.
 func killSockets(it *Iface, reset bool) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// sharing is a listener that passes connections with the preface of an end on to it, when it is driven.
+// sharing is a listener that passes connections with the preface of an end to it.
 type sharing struct {
 	t testing.TB
 	l *net.TCPListener
@@ -35,7 +35,7 @@ func share(t testing.TB, e *end) *sharing {
 
 func (s *sharing) at() netip.AddrPort { return s.l.Addr().(*net.TCPAddr).AddrPort() }
 
-// adopt passes on a connection whose preface is there.
+// adopt accepts a connection, reads its preface and passes it to the end.
 func (s *sharing) adopt() {
 	conn, err := s.l.AcceptTCP()
 	require.NoError(s.t, err)
@@ -56,7 +56,7 @@ func (s *sharing) adopt() {
 	s.adopted++
 }
 
-// toShared makes an EP of a to e through the listener.
+// toShared makes an EP of a to the end through the listener.
 func (s *sharing) toShared(a *end) *EP {
 	addr := s.e.it.AddrAt(s.at(), true)
 	require.NotNil(s.t, addr)
@@ -66,12 +66,13 @@ func (s *sharing) toShared(a *end) *EP {
 	return ep.(*EP)
 }
 
-// TestShare_Connects: the peer connects to the listener, and not to the port of the iface.
+// TestSharePort_ConnectsToListener: the peer connects to the listener, not to the port of the
+// iface.
 func TestSharePort_ConnectsToListener(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	s := share(t, b)
 	ep := s.toShared(a)
-	_ = ep.AMShort(msgID, 1, []byte("x")) // it begins to connect
+	_ = ep.AMShort(msgID, 1, []byte("x")) // starts to connect
 	until(t, func() bool { return ep.conn.attempt != nil && ep.conn.attempt.connected }, a)
 	s.adopt()
 	send(t, ep, 1, 64, a, b)
@@ -80,7 +81,8 @@ func TestSharePort_ConnectsToListener(t *testing.T) {
 	assert.Len(t, b.it.table, 1)
 }
 
-// TestShare_FallsBack: where nobody listens any more, the peer connects to the port of the iface.
+// TestSharePort_FallsBackToOwnPort: if the listener is closed, the peer connects to the port of the
+// iface.
 func TestSharePort_FallsBackToOwnPort(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	s := share(t, b)
@@ -92,7 +94,7 @@ func TestSharePort_FallsBackToOwnPort(t *testing.T) {
 	assert.False(t, ep.conn.path.listener)
 }
 
-// TestShare_OnlyPort: an iface without a port of its own is not reached without the listener.
+// TestSharePort_NoOwnPort: an iface without its own port is reachable only through the listener.
 func TestSharePort_NoOwnPort(t *testing.T) {
 	cable := newCable(t)
 	at := netip.AddrPortFrom(netip.IPv4Unspecified(), 7)
@@ -114,7 +116,7 @@ func TestSharePort_NoOwnPort(t *testing.T) {
 	assert.Contains(t, why, "SHARE_PORT=y there")
 }
 
-// TestShare_Hostile: what is behind a preface is refused as at the port of the iface.
+// TestSharePort_RefusesGarbage: garbage after a preface is refused as at the port of the iface.
 func TestSharePort_RefusesGarbage(t *testing.T) {
 	for name, say := range map[string]string{"garbage": "GET / HTTP/1.1\r\n\r\n", "nothing": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +140,7 @@ func TestSharePort_RefusesGarbage(t *testing.T) {
 	}
 }
 
-// TestAdopt_Closed: a connection that comes after the iface was closed is closed.
+// TestAdopt_ClosesSocketAfterClose: a connection that is passed to a closed iface is closed.
 func TestAdopt_ClosesSocketAfterClose(t *testing.T) {
 	b := newEnd(t, Config{})
 	require.NoError(t, b.it.Close())
@@ -151,7 +153,7 @@ func TestAdopt_ClosesSocketAfterClose(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-// TestAddrAt: the listener is named by an address of the device.
+// TestAddrAt: the address contains an address of the device at which peers reach the listener.
 func TestAddrAt(t *testing.T) {
 	v4, v6, further := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.2")
 	both := device{v4: v4, v6: v6, all: []netip.Addr{v4, v6, further}}
@@ -189,13 +191,14 @@ func TestAddrAt(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "192.0.2.1:9", a.listener.String())
 		listed := it.AddrAt(at, false)
-		assert.Equal(t, listed, it.AddrReached(listed, nat), "the peer has not reached it")
+		assert.Equal(t, listed, it.AddrReached(listed, nat), "this side has not reached it")
 	}
 	it := new(Iface)
 	assert.Equal(t, []byte("x"), it.AddrReached([]byte("x"), netip.MustParseAddrPort("192.0.2.1:9")))
 }
 
-// TestPathToListener: loopback of another host is reached only through an address that this side has dialed.
+// TestPathToListener: a listener on loopback of another host has a path only if this side has
+// dialed its address.
 func TestPathToListener(t *testing.T) {
 	lo := device{name: "lo", loopback: true, v4: defaultV4, all: []netip.Addr{defaultV4}}
 	at := netip.AddrPortFrom(defaultV4, 7)
@@ -212,7 +215,7 @@ func TestPathToListener(t *testing.T) {
 	assert.ErrorIs(t, err, uct.ErrUnreachable)
 }
 
-// openSharing opens an end for a worker that listens.
+// openSharing opens an end for a worker with a listener.
 func openSharing(t testing.TB, device string, cfg Config, at netip.AddrPort) *end {
 	t.Helper()
 	md, err := New(Config{}).OpenMD(Name)

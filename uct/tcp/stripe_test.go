@@ -14,7 +14,7 @@ import (
 )
 
 func TestConformance_Rails(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that of one connection and the tests of stripes stand for it")
+	testenv.SkipSweep(t, "a suite; the one with one connection and the tests of striping cover it")
 	h := harness()
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)
@@ -24,8 +24,7 @@ func TestConformance_Rails(t *testing.T) {
 	ucttest.Test(t, localPeers(h))
 }
 
-// railed opens a pair with so many connections to a peer, and an EP whose rails are
-// open as far as the other side lets them.
+// openRailed opens a pair and an EP with as many rails as the configurations permit.
 func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.RKey) {
 	t.Helper()
 	a, b = newEnd(t, mine), newEnd(t, theirs)
@@ -37,7 +36,7 @@ func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.R
 	return a, b, ep, key
 }
 
-// putLong puts data to the start of b's memory and waits for the completion.
+// putLarge puts data to the start of b's memory and waits for the completion.
 func putLarge(t *testing.T, a, b *end, ep *EP, key uct.RKey, data []byte) ucs.Status {
 	t.Helper()
 	c := newCounter(1)
@@ -61,8 +60,8 @@ func (c *conn) openRails() (open []*conn) {
 
 var threeRails = Config{ConnsPerPeer: 4, StripeThresh: 4 << 10}
 
-// TestRails_Stripe: long puts go over all connections, whole, and in both
-// directions over the same ones.
+// TestRails_PutUsesAll: large puts use all connections and arrive completely. Both directions use
+// the same connections.
 func TestRails_PutUsesAll(t *testing.T) {
 	a, b, ep, key := openRailed(t, threeRails, threeRails)
 	require.Len(t, ep.conn.openRails(), 3)
@@ -85,8 +84,7 @@ func TestRails_PutUsesAll(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
-// TestRails_Refused: with a peer that allows fewer connections long puts go over
-// those that it allows.
+// TestRails_UsesAllowed: large puts use as many connections as the peer allows.
 func TestRails_UsesAllowed(t *testing.T) {
 	for _, tc := range []struct{ theirs, open int }{{1, 0}, {2, 1}, {16, 3}} {
 		a, b, ep, key := openRailed(t, threeRails, Config{ConnsPerPeer: tc.theirs})
@@ -98,7 +96,7 @@ func TestRails_UsesAllowed(t *testing.T) {
 	}
 }
 
-// TestRails_Together: both sides dial the rails at the same time.
+// TestRails_DialedByBothSides: both sides dial the rails at the same time.
 func TestRails_DialedByBothSides(t *testing.T) {
 	a, b := newEnd(t, threeRails), newEnd(t, threeRails)
 	ab, ba := a.to(b), b.to(a)
@@ -124,8 +122,8 @@ func TestRails_DialedByBothSides(t *testing.T) {
 	assert.Equal(t, 4, b.it.openCount)
 }
 
-// TestRails_Order: what follows a fence comes behind all parts of a put, and flush
-// waits for all of them.
+// TestRails_FenceAndFlushWaitForParts: a message after a fence arrives after all parts of a put,
+// and a flush waits for all parts.
 func TestRails_FenceAndFlushWaitForParts(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
@@ -153,8 +151,8 @@ func TestRails_FenceAndFlushWaitForParts(t *testing.T) {
 	assert.Equal(t, 1, f.fired)
 }
 
-// TestRails_FenceBeforeStripes: a long put behind a fence does not overtake, on the
-// other connections, short puts that were not answered yet.
+// TestRails_PutAfterFenceIsOrdered: a large put after a fence does not overtake earlier puts that
+// the peer has not executed yet.
 func TestRails_PutAfterFenceIsOrdered(t *testing.T) {
 	a, b, ep, key := openRailed(t, threeRails, threeRails)
 	require.Len(t, ep.conn.openRails(), 3)
@@ -168,7 +166,7 @@ func TestRails_PutAfterFenceIsOrdered(t *testing.T) {
 		require.NoError(t, ep.Fence())
 		require.Equal(t, ucs.StatusOK, putLarge(t, a, b, ep, key, fresh))
 		flush(t, ep, a, b)
-		require.Equal(t, -1, bytes.IndexByte(b.mem.buf, 1), "round %d: a put of before the fence came last", round)
+		require.Equal(t, -1, bytes.IndexByte(b.mem.buf, 1), "round %d: a put before the fence was executed last", round)
 	}
 	before := ep.conn.openRails()[0].sent
 	require.NoError(t, ep.Fence())
@@ -176,7 +174,8 @@ func TestRails_PutAfterFenceIsOrdered(t *testing.T) {
 	assert.Greater(t, ep.conn.openRails()[0].sent, before, "striped, as everything before the fence is executed")
 }
 
-// TestRails_Close: closing the EP ends a put once; the buffer is the caller's.
+// TestRails_EPCloseCancelsOnce: closing the EP completes a striped put once, and the caller may
+// reuse the buffer.
 func TestRails_EPCloseCancelsOnce(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
@@ -197,8 +196,8 @@ func TestRails_EPCloseCancelsOnce(t *testing.T) {
 	assert.True(t, bytes.Equal(want, b.mem.buf))
 }
 
-// TestRails_Broken: a rail that breaks under a put fails the EP, once; one that
-// breaks in silence is done without.
+// TestRails_FailureInFlightFailsEP: a rail that fails during a put fails the EP once. After the
+// failure of an idle rail, puts use the other rails.
 func TestRails_FailureInFlightFailsEP(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
@@ -222,8 +221,8 @@ func TestRails_FailureInFlightFailsEP(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
-// TestRails_Replaced: a peer that has lost a rail on which this side has something under way,
-// and with that the EP, is refused another one: there is no connection that it could be a rail of.
+// TestRails_ReplacementRefusedAfterFailure: if the peer replaces a rail with operations in flight,
+// the EP fails and the new rail is refused, because its first connection has failed.
 func TestRails_ReplacementRefusedAfterFailure(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
@@ -250,7 +249,7 @@ func TestRails_ReplacementRefusedAfterFailure(t *testing.T) {
 	until(t, func() bool { return a.it.openCount+b.it.openCount == 0 }, a, b)
 }
 
-// TestRails_NoAllocation pins striped puts.
+// TestRails_NoAllocation: striped puts do not allocate.
 func TestRails_NoAllocation(t *testing.T) {
 	if testenv.RaceEnabled {
 		t.Skip("allocation counts differ under the race detector")

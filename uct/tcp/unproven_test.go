@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// admitted makes a connection of p with e, without an EP of e.
+// admitted connects p with e, which has no EP to p.
 func (p rawPeer) admitted(t testing.TB, e *end) net.Conn {
 	t.Helper()
 	c := client(t, e)
@@ -28,21 +28,22 @@ func (p rawPeer) admitted(t testing.TB, e *end) net.Conn {
 	return c
 }
 
-// rawFrame is a frame whose header says n bytes, of which body are there.
+// rawFrame returns a frame with length n in the header, and the given bytes of its body.
 func rawFrame(kind, id uint8, n int, body ...byte) []byte {
 	b := make([]byte, frameLen)
 	putHeader(b, kind, id, n)
 	return append(b, body...)
 }
 
-// hasRead reports whether e has read something of the peer with that key that is not a whole frame.
+// hasRead reports whether e has read a part of a frame of the peer with this key.
 func (e *end) hasRead(k *keypair.PublicKey) bool {
 	c := e.it.table[*k]
 	return c == nil || c.rx.tail > c.rx.head
 }
 
-// TestUnproven_Flood: untrusted peers that make the handshake and then send half a frame hold a
-// bounded number of connections and bytes. A peer that something here names connects meanwhile.
+// TestUnproven_FloodIsBounded: untrusted peers that complete the handshake and then send half a
+// frame use a bounded number of connections and bytes. A peer with an EP can connect in the
+// meantime.
 func TestUnproven_FloodIsBounded(t *testing.T) {
 	const flood, allowed = 400, 200
 	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
@@ -73,8 +74,8 @@ func TestUnproven_FloodIsBounded(t *testing.T) {
 	assert.GreaterOrEqual(t, b.it.limits.evicted.Load(), uint64(flood-allowed))
 }
 
-// TestUnproven_FloodOfAnswers: answers to unproven peers that do not read are in small buffers, too,
-// so that many such peers do not take the connections of each other.
+// TestUnproven_RepliesUseSmallBuffers: replies to unproven peers that do not read are in small
+// buffers, so that many such peers do not evict each other.
 func TestUnproven_RepliesUseSmallBuffers(t *testing.T) {
 	const flood = 100
 	b := newEnd(t, Config{})
@@ -90,8 +91,8 @@ func TestUnproven_RepliesUseSmallBuffers(t *testing.T) {
 	assert.Zero(t, b.it.limits.evicted.Load())
 }
 
-// TestUnproven_Stalls: a peer that nothing here names has to send a first frame, and the rest of
-// each that it has begun, but may be silent between frames.
+// TestUnproven_ExpiresIncompleteFrames: an unproven peer must send a first frame, and the rest of
+// each frame that it has begun, in time. Between frames it has no time limit.
 func TestUnproven_ExpiresIncompleteFrames(t *testing.T) {
 	whole := rawFrame(frameAM, msgID, 3, 1, 2, 3)
 	put := append(rawFrame(framePut, putAck, targetLen+8), make([]byte, targetLen+1)...)
@@ -120,7 +121,7 @@ func TestUnproven_ExpiresIncompleteFrames(t *testing.T) {
 
 			later := now.Add(e.it.cfg.HelloTimeout)
 			if len(tc.sends) > 0 {
-				e.it.expireUnproven(later) // it has moved on
+				e.it.expireUnproven(later) // more has arrived
 			} else {
 				later = now
 				c.unproven.deadline = now.Add(e.it.cfg.HelloTimeout)
@@ -143,8 +144,8 @@ func TestUnproven_ExpiresIncompleteFrames(t *testing.T) {
 	}
 }
 
-// TestUnproven_Proven: an EP that names the peer ends the limits, also those on rails, and brings
-// the full buffer; what was received before is still there.
+// TestUnproven_EPRemovesLimits: an EP that names the peer removes the limits, also those of rails,
+// and enlarges the buffer, which still contains the received bytes.
 func TestUnproven_EPRemovesLimits(t *testing.T) {
 	cfg := Config{ConnsPerPeer: 2}
 	e, p := newEnd(t, cfg), newRawPeer(t)
@@ -176,8 +177,8 @@ func TestUnproven_EPRemovesLimits(t *testing.T) {
 	assert.Equal(t, connOpen, c.state)
 }
 
-// TestUnproven_LargeMessages: a peer that nothing here names may send messages of any size; the
-// memory for them is counted until the connection ends.
+// TestUnproven_LargeMessagesAreAccounted: an unproven peer may send messages of any size. The
+// memory for them is accounted until the connection is closed.
 func TestUnproven_LargeMessagesAreAccounted(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
@@ -190,7 +191,7 @@ func TestUnproven_LargeMessagesAreAccounted(t *testing.T) {
 		assert.Equal(t, payload, b.got[i])
 	}
 	assert.Equal(t, int(b.it.cfg.RxBuf+b.it.cfg.TxBuf), b.it.unproven.memory)
-	for range 2 * busyFrames { // also many small ones
+	for range 2 * busyFrames { // many small ones need nothing more
 		send(t, ep, 1, 64, a, b)
 	}
 	flush(t, ep, a, b)
@@ -199,8 +200,8 @@ func TestUnproven_LargeMessagesAreAccounted(t *testing.T) {
 	assert.Zero(t, b.it.unproven.memory)
 }
 
-// TestUnproven_ManyClients: peers that nothing here names put, get and flush at the same time, twice
-// as many as would have room for long buffers, and none loses its connection.
+// TestUnproven_ManyClientsWithoutEviction: unproven peers, twice as many as could have large
+// buffers, put, get and flush at the same time, and none is evicted.
 func TestUnproven_ManyClientsWithoutEviction(t *testing.T) {
 	const many = 2*unprovenMemory/defaultTxBuf + 1
 	b := newEnd(t, Config{})
@@ -226,12 +227,12 @@ func TestUnproven_ManyClientsWithoutEviction(t *testing.T) {
 	assert.Zero(t, b.it.limits.evicted.Load())
 }
 
-// packer packs bytes.
+// packer is a uct.Packer of bytes.
 type packer []byte
 
 func (p packer) Pack(dst []byte) int { return copy(dst, p) }
 
-// TestUnproven_MaxConns: when MAX_CONNS are open, one that nothing here names makes room.
+// TestUnproven_EvictedAtMaxConns: with MAX_CONNS connections, a new one evicts an unproven one.
 func TestUnproven_EvictedAtMaxConns(t *testing.T) {
 	const most = 3
 	e := newEnd(t, Config{MaxConns: most})
@@ -245,7 +246,7 @@ func TestUnproven_EvictedAtMaxConns(t *testing.T) {
 	assert.Equal(t, most, e.it.openCount)
 	assert.NotNil(t, e.it.table[p.Public])
 
-	for range most { // a rail of one that is evicted for it
+	for range most { // a rail whose first connection is evicted for it
 		p = newRawPeer(t)
 		c = p.admitted(t, e)
 	}
@@ -254,7 +255,7 @@ func TestUnproven_EvictedAtMaxConns(t *testing.T) {
 	e.it.cfg.ConnsPerPeer = 2
 	for _, o := range e.it.unproven.all {
 		if o.c.key != p.Public {
-			o.c.executed = 1 // they are useful: the connection of p goes first
+			o.c.executed = 1 // they have sent a request, so the connection of p is evicted first
 		}
 	}
 	_, answer, why := e.it.evaluate(&h, "")
@@ -275,8 +276,9 @@ func TestSourceOf(t *testing.T) {
 	assert.False(t, same("127.0.0.1", "192.0.2.1"))
 }
 
-// TestUnproven_FairToSources: a source loses a connection only while no other has more of them,
-// the oldest first, and one that has sent nothing before one that has. Counts and memory add up.
+// TestUnproven_EvictionIsFairToSources: an eviction takes a connection of a source with the most
+// connections: one that has sent no request before others, and the oldest one of these. The totals
+// remain consistent.
 func TestUnproven_EvictionIsFairToSources(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := unprovenSet{count: map[source]int{}}
@@ -294,13 +296,13 @@ func TestUnproven_EvictionIsFairToSources(t *testing.T) {
 			older := true
 			for _, o := range u.all {
 				if u.count[o.from] > u.count[p.from] {
-					t.Fatalf("source %v has %d, and one of %d loses", o.from, u.count[o.from], u.count[p.from])
+					t.Fatalf("source %v has %d connections, but one of a source with %d was evicted", o.from, u.count[o.from], u.count[p.from])
 				}
 				if o == p {
 					older = false
 				}
 				if o.from == p.from && o != p && (p.sentRequest() && !o.sentRequest() || older && o.sentRequest() == p.sentRequest()) {
-					t.Fatal("another of the same source comes first")
+					t.Fatal("another connection of the source should be evicted first")
 				}
 			}
 			u.remove(p)
@@ -312,7 +314,7 @@ func TestUnproven_EvictionIsFairToSources(t *testing.T) {
 	})
 }
 
-// TestUnproven_Descriptors: unproven connections use at most half of the descriptors.
+// TestUnproven_AtMostHalfOfDescriptors: unproven connections use at most half of the descriptors.
 func TestUnproven_AtMostHalfOfDescriptors(t *testing.T) {
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
@@ -322,7 +324,7 @@ func TestUnproven_AtMostHalfOfDescriptors(t *testing.T) {
 	assert.Equal(t, 99, (&Config{MaxHandshakes: 99}).allowedHandshakes())
 }
 
-// TestUnproven_Counted: what the limits did shows in Stats.
+// TestUnproven_Stats: the counters of the limits are in Stats.
 func TestUnproven_Stats(t *testing.T) {
 	e := newEnd(t, Config{MaxHandshakes: 1})
 	n := stats.New("tcp")
@@ -340,7 +342,7 @@ func TestUnproven_Stats(t *testing.T) {
 		"stalled_connections": 0, "malformed_connections": 1}, got)
 }
 
-// TestRefused_HungUp: a connection that ends in the handshake is counted, and not written about.
+// TestRefused_DisconnectIsNotLogged: a disconnect during the handshake is counted, but not logged.
 func TestRefused_DisconnectIsNotLogged(t *testing.T) {
 	e := newEnd(t, Config{})
 	require.NoError(t, client(t, e).Close())
