@@ -11,13 +11,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// guest is a peer of a long-lived iface.
+// guest is a short-lived peer.
 type guest struct {
 	it *Iface
 	ep *EP
 }
 
-// visit opens a guest that exchanges messages with s, which has an EP to it.
+// visit opens a guest and exchanges messages between it and s over an EP in each direction.
 func visit(t *testing.T, md *MD, s *end, cfg Config) (g guest, back *EP) {
 	t.Helper()
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg})
@@ -38,7 +38,7 @@ func visit(t *testing.T, md *MD, s *end, cfg Config) (g guest, back *EP) {
 	return g, back
 }
 
-// holdings is what a process and an iface hold.
+// resources counts the resources of a process and an iface.
 type resourceCounts struct {
 	Files, Goroutines       int
 	Conns, Opened, Watched  int
@@ -55,8 +55,8 @@ func (e *end) resourceCounts(t *testing.T) resourceCounts {
 	}
 }
 
-// TestChurn: after many peers that came and went, an iface holds what it held after a
-// few.
+// TestChurn_LeaksNothing: after many peers have connected and disconnected, an iface uses the same
+// resources as after a few.
 func TestChurn_LeaksNothing(t *testing.T) {
 	secret := trusting(testenv.NewAuthority(t))
 	for _, tc := range []struct {
@@ -75,7 +75,7 @@ func churn(t *testing.T, cfg Config, peers int) {
 	require.NoError(t, err)
 	var first resourceCounts
 	var bytes uint64
-	alone := runtime.NumGoroutine() // those of TLS end a little later than their connection
+	alone := runtime.NumGoroutine() // goroutines of TLS end a little later than their connection
 	ended := func() bool { return runtime.NumGoroutine() <= alone }
 	for i := range few + peers {
 		if i == few {
@@ -84,10 +84,10 @@ func churn(t *testing.T, cfg Config, peers int) {
 		}
 		g, back := visit(t, md.(*MD), s, cfg)
 		switch i % 4 {
-		case 0: // in order
+		case 0: // the guest closes
 		case 1: // the server closes its EP first
 			require.NoError(t, back.Close())
-		default: // killed
+		default: // the guest is killed
 			require.NoError(t, killSockets(g.it, i%4 == 2))
 		}
 		require.NoError(t, g.it.Close())
@@ -101,7 +101,7 @@ func churn(t *testing.T, cfg Config, peers int) {
 		return now.Files <= first.Files && now.Goroutines <= first.Goroutines
 	}, s)
 	now := s.resourceCounts(t)
-	now.Files, now.Goroutines = first.Files, first.Goroutines // not more, and perhaps less
+	now.Files, now.Goroutines = first.Files, first.Goroutines // they may have become fewer
 	assert.Equal(t, first, now)
 	assert.Less(t, heap(), bytes+uint64(s.it.cfg.RxBuf), "less than a buffer more")
 }

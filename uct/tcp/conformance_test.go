@@ -15,8 +15,8 @@ import (
 
 func openMD() (uct.MD, error) { return New(Config{Devices: []string{allDevices}}).OpenMD(Name) }
 
-// tiny is the configuration of the suite: buffers of a few messages, of the
-// sockets too, so that they fill. Ifaces whose peers take nothing close soon.
+// tiny is the configuration of the suite: buffers, also of sockets, for a few messages only, so
+// that they become full. The linger time is short, as some peers do not read.
 func tiny(o ucttest.Options) any {
 	return Config{SegSize: 1 << 10, TxOps: max(o.TxDepth, 4), SendvThresh: 64, SndBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10),
 		Linger: 500 * time.Millisecond}
@@ -42,8 +42,8 @@ func TestConformance_Limits(t *testing.T) {
 	}
 }
 
-// localPeers gives h peers that are goroutines, for a configuration that no process
-// serves. Their sockets are reset when they are killed.
+// localPeers sets peers of h that are goroutines, for configurations for which there is no peer
+// process. Killing a peer resets its sockets.
 func localPeers(h ucttest.Harness) ucttest.Harness {
 	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return killSockets(it.(*Iface), true) })
 	return h
@@ -63,6 +63,6 @@ func TestMain(m *testing.M) {
 func TestConformance_Loopback(t *testing.T) { ucttest.Test(t, harness()) }
 
 func TestConformance_DefaultSizes(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that of short queues finds more")
+	testenv.SkipSweep(t, "a suite; the one with small queues finds more")
 	ucttest.Test(t, defaultHarness())
 }

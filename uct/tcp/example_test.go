@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// greeter answers each message over an EP to its sender.
+// greeter replies to each message over an EP to its sender.
 type greeter struct{ back uct.EP }
 
 func (g *greeter) HandleAM(data []byte, _ uct.Desc) (keep bool) {
@@ -17,7 +17,7 @@ func (g *greeter) HandleAM(data []byte, _ uct.Desc) (keep bool) {
 	return false
 }
 
-// client waits for the answer.
+// client waits for the reply.
 type client struct{ answered bool }
 
 func (c *client) HandleAM(data []byte, _ uct.Desc) (keep bool) {
@@ -26,7 +26,7 @@ func (c *client) HandleAM(data []byte, _ uct.Desc) (keep bool) {
 	return false
 }
 
-// Two ifaces, usually of two hosts: each sends to the address of the other one, over one
+// Two ifaces, which usually are on two hosts. Each sends to the address of the other one, over one
 // connection, which the first message opens.
 func Example() {
 	md := must(tcp.New(tcp.Config{}).OpenMD("tcp"))
@@ -35,7 +35,7 @@ func Example() {
 		return must(md.OpenIface(uct.IfaceParams{Transport: tcp.Name, Device: must(md.Resources())[0].Device}))
 	}
 	connect := func(from, to uct.Iface) uct.EP {
-		addr := to.Ext().Address // its bytes reach the other host by other means
+		addr := to.Ext().Address // the program passes its bytes to the other host
 		return must(from.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)}))
 	}
 	near, far := open(), open()

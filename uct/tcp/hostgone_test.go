@@ -19,11 +19,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// farEnv has the device of the process in another network namespace.
+// farEnv is the environment variable with the device of the process in another network namespace.
 const farEnv = "TCP_FAR_DEVICE"
 
-// serveFar is that process: it opens the device, tells its address, and answers
-// until its standard input ends.
+// serveFar runs that process. It opens the device, prints its address and calls Progress until its
+// standard input is closed.
 func serveFar(device string) {
 	err := func() error {
 		md, err := New(Config{}).OpenMD(Name)
@@ -50,20 +50,19 @@ func serveFar(device string) {
 	os.Exit(0)
 }
 
-// cable is one whose far end may have a process.
+// cable is a cable with a process in the namespace of its far end.
 type cable struct{ *testenv.Cable }
 
 func newCable(t *testing.T) cable { return cable{testenv.NewCable(t)} }
 
-// cut makes the far host vanish: its packets and those for it are lost, and
-// nobody says so.
+// cut drops all packets from and to the far host without any error packet.
 func (c cable) cut(t *testing.T) {
 	require.NoError(t, testenv.IP(t, "-n", c.NS, "addr", "flush", "dev", c.Far))
 	require.NoError(t, testenv.IP(t, "-n", c.NS, "link", "set", c.Far, "arp", "off"))
 	require.NoError(t, testenv.IP(t, "neigh", "replace", c.FarAddr.String(), "lladdr", "02:00:00:00:00:01", "dev", c.Near, "nud", "permanent"))
 }
 
-// startFar starts the process at the far end and returns its addresses.
+// startFar starts the process at the far end and returns the addresses of its iface.
 func (c cable) startFar(t *testing.T) (dev, iface []byte) {
 	t.Helper()
 	cmd := exec.Command("ip", "netns", "exec", c.NS, os.Args[0])
@@ -85,13 +84,13 @@ func (c cable) startFar(t *testing.T) (dev, iface []byte) {
 	return addr[:len(addr)-ifaceLen], addr[len(addr)-ifaceLen:]
 }
 
-// TestVanishedHost: a host that is gone without a word is noticed, whether something is
-// under way to it or not.
+// TestUserTimeout_HostBehindCableGone: a host that stops replying is detected, with and without
+// bytes in flight.
 func TestUserTimeout_HostBehindCableGone(t *testing.T) {
 	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
-	var ends [2]*end // to which data is under way, and which is silent
+	var ends [2]*end // the first has bytes in flight, the second has none
 	var eps [2]*EP
 	for i := range ends {
 		e := newEndOn(t, cable.Near, Config{

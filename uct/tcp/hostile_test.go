@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestAccept_NoDescriptors: an iface that can accept no more goes on serving its
-// connections, does not spin, and accepts again when there are descriptors.
+// TestAccept_PausesWithoutDescriptors: an iface of a process without free descriptors serves its
+// connections without busy polling, and accepts again when there are descriptors.
 func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	cfg := Config{UserTimeout: time.Second}
 	a, b := newEnd(t, cfg), newEnd(t, cfg)
@@ -51,8 +51,7 @@ func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	until(t, func() bool { return b.it.poll.Ticking() == 0 }, a, b) // nothing wakes an idle process
 }
 
-// TestAccept_PausesLonger: as long as there are no descriptors, the process is woken less and less
-// often.
+// TestAccept_DoublesPause: the pauses become longer while there are no descriptors.
 func TestAccept_DoublesPause(t *testing.T) {
 	e := newEnd(t, Config{})
 	client(t, e)
@@ -72,8 +71,8 @@ func TestAccept_DoublesPause(t *testing.T) {
 	})
 }
 
-// TestNewEP_NoDescriptors: a process that cannot ask for the route does not call the peer
-// unreachable.
+// TestNewEP_NoMemoryWithoutDescriptors: if the route lookup fails because the process has no
+// descriptors, the error is not ErrUnreachable.
 func TestNewEP_NoMemoryWithoutDescriptors(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	to := uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil)}
@@ -85,8 +84,8 @@ func TestNewEP_NoMemoryWithoutDescriptors(t *testing.T) {
 	flush(t, a.to(b), a, b)
 }
 
-// TestConnection_Ends: a peer that resets, half closes or sends rubbish after a
-// good HELLO costs its own connection, with a reason, and no other.
+// TestConnection_FailsAlone: a peer that resets, half-closes or sends garbage after a valid HELLO
+// fails only its own connection, with a reason.
 func TestConnection_FailsAlone(t *testing.T) {
 	frame := func(kind, id uint8, n uint32) []byte {
 		b := binary.LittleEndian.AppendUint32(nil, n)
@@ -107,7 +106,7 @@ func TestConnection_FailsAlone(t *testing.T) {
 		}, errAfterBye.Error()},
 		{"huge message", func(c *net.TCPConn) error { _, err := c.Write(frame(frameAM, 1, 0xffffffff)); return err }, errMalformed.Error()},
 		{"huge put", func(c *net.TCPConn) error { _, err := c.Write(frame(framePut, 0, 0xffffffff)); return err }, errMalformed.Error()},
-		{"answer to nothing", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnexpectedReply.Error()},
+		{"reply without request", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnexpectedReply.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -135,8 +134,8 @@ func TestConnection_FailsAlone(t *testing.T) {
 	}
 }
 
-// TestConnection_Options: both ends of a connection are probed and time out, also
-// where TLS has taken over the socket.
+// TestSocketOptions_Keepalive: both sides have the keepalive options, also with TLS, for which
+// package net changes them.
 func TestSocketOptions_Keepalive(t *testing.T) {
 	times := Config{KeepIdle: 7 * time.Second, KeepInterval: 3 * time.Second, UserTimeout: 11 * time.Second}
 	secure := trusting(testenv.NewAuthority(t))
@@ -164,7 +163,7 @@ func TestSocketOptions_Keepalive(t *testing.T) {
 	}
 }
 
-// option reads an option of the TCP socket.
+// option returns an option of the TCP socket.
 func (c *conn) option(level, name int) (value int, err error) {
 	err = c.onSocket(func(fd int) (err error) {
 		value, err = unix.GetsockoptInt(fd, level, name)

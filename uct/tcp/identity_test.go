@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// impostor sends HELLOs to b in the name of victim, whose address it knows but not its private
-// key, and returns what b answers.
+// impostor sends a HELLO to b with the public key of victim, but without its private key, and
+// returns the bytes that b sends.
 func impostor(t *testing.T, b *end, victim *keypair.PublicKey, other uint64) []byte {
 	t.Helper()
 	p := newRawPeer(t)
@@ -41,8 +41,8 @@ func impostor(t *testing.T, b *end, victim *keypair.PublicKey, other uint64) []b
 	return got
 }
 
-// TestIdentity_Impostor: an untrusted peer that knows the addresses of two ifaces, and even the id
-// of the connection between them, learns nothing and changes nothing.
+// TestIdentity_ImpostorRejected: an untrusted peer that knows the addresses of two ifaces, and even
+// the id of their connection, gets no bytes and has no effect.
 func TestIdentity_ImpostorRejected(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
@@ -59,8 +59,8 @@ func TestIdentity_ImpostorRejected(t *testing.T) {
 	assert.Empty(t, append(a.errs, b.errs...))
 }
 
-// TestIdentity_ImpostorIsFirst: an untrusted peer that connects before the iface in whose name it
-// does gets nothing of what is sent to that iface.
+// TestIdentity_EarlyImpostorRejected: an untrusted peer that connects with the public key of an
+// iface before that iface does gets no data of that iface.
 func TestIdentity_EarlyImpostorRejected(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
@@ -71,8 +71,8 @@ func TestIdentity_EarlyImpostorRejected(t *testing.T) {
 	assert.Len(t, a.got, 1)
 }
 
-// TestIdentity_OtherListener: an iface that connects to a port that another process has now sends
-// nothing but its HELLO.
+// TestIdentity_WrongListenerGetsNoData: an iface that connects to a port that another process uses
+// now sends only its HELLO.
 func TestIdentity_WrongListenerGetsNoData(t *testing.T) {
 	a, b, p := newEnd(t, Config{}), newEnd(t, Config{}), newRawPeer(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -108,8 +108,8 @@ func TestIdentity_WrongListenerGetsNoData(t *testing.T) {
 	assert.Empty(t, <-rest)
 }
 
-// TestIdentity_SameID: an EP to a key that has the id of an iface, and that nobody has the private
-// key of, keeps neither side from connecting to that iface.
+// TestIdentity_SameIDDoesNotBlock: an EP to an invented key with the id of an iface does not
+// prevent connections with that iface.
 func TestIdentity_SameIDDoesNotBlock(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	near := b.it.addr.key

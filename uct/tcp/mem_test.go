@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestMemClose_Waits: Close returns when nobody touches the memory for a peer any more, and
-// who comes after it began neither enters nor is waited for.
+// TestMemClose_WaitsForAccess: Close waits for accesses in progress. Accesses that begin later
+// fail, and Close does not wait for them.
 func TestMemClose_WaitsForAccess(t *testing.T) {
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)

@@ -15,14 +15,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// parting is a pair of ends, the second of which leaves, one way or another.
+// closingPair is a connected pair of which b closes or is killed.
 type closingPair struct {
 	a, b *end
 	ep   *EP
 	key  uct.RKey
 }
 
-// partings are plain connections, through TLS, and several.
+// forClosingPairs runs f for connections without TLS, with TLS and with rails.
 func forClosingPairs(t *testing.T, f func(t *testing.T, p *closingPair)) {
 	secret := trusting(testenv.NewAuthority(t))
 	for name, cfg := range map[string]Config{"plain": {}, "TLS": secret, "rails": threeRails} {
@@ -36,7 +36,7 @@ func forClosingPairs(t *testing.T, f func(t *testing.T, p *closingPair)) {
 	}
 }
 
-// failsWith waits until the EP of the side that stays has failed, and checks how.
+// failsWith waits until the EP of a has failed, and checks the error.
 func (p *closingPair) failsWith(t *testing.T, want error) {
 	t.Helper()
 	until(t, func() bool { return len(p.a.errs) == 1 }, p.a)
@@ -51,14 +51,14 @@ func (p *closingPair) failsWith(t *testing.T, want error) {
 	assert.ErrorIs(t, p.ep.AMShort(msgID, 0, nil), want)
 }
 
-// address is where the end listens.
+// address returns the address at which the end listens.
 func (e *end) address() netip.AddrPort {
 	d := deviceAddr{v4: e.it.dev.v4, v6: e.it.dev.v6}
 	return e.it.addr.at(&d)
 }
 
-// TestLeave_InOrder: operations to a peer that closes end with StatusPeerClosed, and
-// so does the EP, whether it is idle, posts, or has much under way.
+// TestPeerClose_Graceful: if the peer closes, operations and the EP fail with StatusPeerClosed,
+// whether the EP is idle or has operations in flight.
 func TestPeerClose_Graceful(t *testing.T) {
 	forClosingPairs(t, func(t *testing.T, p *closingPair) {
 		t.Run("idle", func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestPeerClose_Graceful(t *testing.T) {
 	})
 }
 
-// TestLeave_Cut: a connection that ends without BYE was reset, by whatever the kernel
-// says at the end of a process.
+// TestPeerClose_WithoutBye: a connection that the kernel closes or resets without BYE fails with
+// ErrConnReset.
 func TestPeerClose_WithoutBye(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -101,8 +101,8 @@ func TestPeerClose_WithoutBye(t *testing.T) {
 	}
 }
 
-// TestLeave_FirstConnection: what an EP posts to an address where nobody is any more
-// fails with the kernel's answer, not after a time.
+// TestDial_RefusedIsUnreachable: operations to an address without listener fail at once with the
+// error of the kernel.
 func TestDial_RefusedIsUnreachable(t *testing.T) {
 	secret := trusting(testenv.NewAuthority(t))
 	for name, cfg := range map[string]Config{"plain": {}, "TLS": secret} {

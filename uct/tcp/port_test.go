@@ -44,7 +44,7 @@ func TestPortRange_Text(t *testing.T) {
 	assert.ErrorIs(t, (&Config{Port: PortRange{2, 1}}).Validate(), uct.ErrInvalidParam)
 }
 
-// freePorts finds a port p such that p and p+1 are free now.
+// freePorts returns a port p so that p and p+1 are free now.
 func freePorts(t *testing.T) uint16 {
 	t.Helper()
 	for range 100 {
@@ -62,8 +62,8 @@ func freePorts(t *testing.T) uint16 {
 	return 0
 }
 
-// TestPort_FirstFree: ifaces listen on the first free port of the range, and one for which none is
-// left says so. A port is free again when its iface is closed, although it had connections.
+// TestPort_FirstFree: an iface listens on the first free port of the range, and opening it fails if
+// there is none. A port is free again after its iface is closed, also if it had connections.
 func TestPort_FirstFree(t *testing.T) {
 	p := freePorts(t)
 	cfg := Config{Port: PortRange{p, p + 1}}

@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// relay is a listener with a valid certificate. It terminates TLS on both sides and copies bytes
-// between its clients and e.
+// relay returns a listener with a valid certificate. It terminates TLS on both sides and copies
+// bytes between its clients and e.
 func relay(t *testing.T, a *testenv.Authority, e *end) net.Listener {
 	t.Helper()
 	cfg := a.Good()
@@ -44,8 +44,8 @@ func relay(t *testing.T, a *testenv.Authority, e *end) net.Listener {
 	return l
 }
 
-// TestTLS_Relay: a process with a valid certificate cannot pass on the handshake of two ifaces and
-// read what they send: the proofs hold for one TLS session only.
+// TestTLS_RejectsRelay: a process with a valid certificate cannot relay the handshake of two ifaces
+// to read their data, because a proof is valid for one TLS session only.
 func TestTLS_RejectsRelay(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	d, s := newEnd(t, trusting(a)), newEnd(t, trusting(a))
@@ -60,8 +60,9 @@ func TestTLS_RejectsRelay(t *testing.T) {
 	assert.ErrorIs(t, s.it.refused.last, errUnproven)
 }
 
-// TestTLS_PeerName: an EP fails if the certificate at its address is for another worker than the
-// one that the layer above knows, whether the connection is open or not. Others use it.
+// TestTLS_FailsEPWithOtherPeerName: an EP fails if the certificate at its address is for another
+// identity than EPParams.Peer, whether the connection is open or not. Other EPs can use the
+// connection.
 func TestTLS_FailsEPWithOtherPeerName(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	s := newEnd(t, trusting(a))
@@ -91,8 +92,8 @@ func TestTLS_FailsEPWithOtherPeerName(t *testing.T) {
 	assert.Len(t, s.got, 1)
 }
 
-// TestTLS_ReplacedBySameName: a connection is replaced only by one whose certificate is for the
-// same identity. Two ifaces of one identity have a connection each.
+// TestTLS_ReplacesOnlySameName: only a connection with a certificate for the same identity can
+// replace a connection. Two ifaces of one identity have one connection each.
 func TestTLS_ReplacesOnlySameName(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	s, d, other := newEnd(t, trusting(a)), newEnd(t, trusting(a)), newEnd(t, trusting(a))

@@ -15,13 +15,13 @@ import (
 
 const testToken = "0123456789abcdef"
 
-// TestToken: ifaces connect if both have the same token, or both none, and otherwise they do not, whatever
-// their addresses say. The listening side receives no frame.
+// TestToken_BothSidesMustMatch: ifaces connect only if both have the same token or both have none,
+// also if their addresses were modified. Otherwise the accepting side receives no frame.
 func TestToken_BothSidesMustMatch(t *testing.T) {
 	for _, tc := range []struct {
 		dials, listens string
 		ok             bool
-		refused        error // at the listening side
+		refused        error // at the accepting side
 	}{
 		{testToken, testToken, true, nil},
 		{"", "", true, nil},
@@ -34,7 +34,7 @@ func TestToken_BothSidesMustMatch(t *testing.T) {
 		assert.Equal(t, (tc.dials == "") == (tc.listens == ""), ok)
 		if !ok {
 			assert.Contains(t, why, "AUTH_TOKEN")
-			b.it.addr.token = a.it.addr.token // the address is not what keeps them apart
+			b.it.addr.token = a.it.addr.token // so that the addresses do not prevent the connection
 		}
 		ep := a.to(b)
 		require.NoError(t, ep.AMShort(msgID, 1, []byte("frame")))
@@ -54,8 +54,8 @@ func TestToken_BothSidesMustMatch(t *testing.T) {
 	}
 }
 
-// exchange sends b on a new connection to e, and returns what e sends until it closes the connection or, if it
-// answers, the answer.
+// exchange sends b on a new connection to e. It returns the answer, or the bytes that e sends
+// before it closes the connection.
 func exchange(t *testing.T, e *end, b []byte) (got []byte, conn net.Conn) {
 	t.Helper()
 	conn = client(t, e)
@@ -78,8 +78,8 @@ func exchange(t *testing.T, e *end, b []byte) (got []byte, conn net.Conn) {
 	return got, conn
 }
 
-// TestToken_Repeated: a process that has recorded a HELLO of a peer with the token, and sends it again, gets no answer:
-// neither while the connection of the peer is open nor later, and not from another iface.
+// TestToken_RejectsReplay: a process that replays a recorded HELLO of a peer with the token gets no
+// answer, from the same iface or another one, during and after the connection of the peer.
 func TestToken_RejectsReplay(t *testing.T) {
 	e, other := openEnd(t, "lo", testToken, Config{}), openEnd(t, "lo", testToken, Config{})
 	p := newRawPeer(t)
@@ -110,7 +110,7 @@ func TestToken_RejectsReplay(t *testing.T) {
 	assert.Equal(t, byte(codeRefused), got[offCode], "rails count for themselves")
 }
 
-// TestToken_Changed: each byte of a HELLO with a token is protected.
+// TestToken_AuthenticatesEachByte: the proof covers each byte of a HELLO.
 func TestToken_AuthenticatesEachByte(t *testing.T) {
 	e, p := openEnd(t, "lo", testToken, Config{}), newRawPeer(t)
 	p.token = testToken
@@ -127,8 +127,8 @@ func TestToken_AuthenticatesEachByte(t *testing.T) {
 	assert.Empty(t, e.it.hellos.recent, "what is not proven is not noted")
 }
 
-// TestToken_Rails: ifaces with a token connect to themselves, and over several connections, each of which has
-// HELLOs of its own.
+// TestToken_Rails: ifaces with a token can connect to themselves, and can have rails, whose HELLOs
+// have separate numbers.
 func TestToken_Rails(t *testing.T) {
 	cfg := Config{ConnsPerPeer: 4, StripeThresh: 128, SendvThresh: 64}
 	a, b := openEnd(t, "lo", testToken, cfg), openEnd(t, "lo", testToken, cfg)

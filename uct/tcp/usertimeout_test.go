@@ -30,8 +30,8 @@ func (c *conn) onSocket(f func(fd int) error) (err error) {
 	return err
 }
 
-// silences opens a connection, plain and through TLS, for f. a is configured, b is patient. All of
-// these tests run side by side, as they wait for timers of the kernel.
+// forConnections runs f with a connection, without and with TLS. Only a has the short timeouts of
+// cfg. These tests run in parallel, because they wait for timers of the kernel.
 func forConnections(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
 	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	t.Parallel()
@@ -49,12 +49,12 @@ func forConnections(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep
 	}
 }
 
-// narrow has a window that closes soon.
+// narrow has a small receive window.
 var narrow = Config{UserTimeout: time.Second, SndBuf: 4 << 10, RcvBuf: 4 << 10, Linger: time.Millisecond}
 
-// fillUntilProbed sends until the window of the peer, which does nothing, is closed and was probed
-// so often, and returns how many messages that took. The kernel doubles the time between its
-// probes, at first 200 ms.
+// fillUntilProbed sends until the window of the peer, which does not read, is closed and the kernel
+// has sent so many probes. It returns the number of messages. The kernel doubles the interval of
+// the probes, which begins with 200 ms.
 func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
 	until(t, func() bool {
 		var info *unix.TCPInfo
@@ -71,8 +71,8 @@ func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
 	return sent
 }
 
-// TestSilence_PeerReadsNothing: a process that reads nothing for longer than USER_TIMEOUT, as it
-// computes or was stopped, is not taken for gone, and nothing is lost.
+// TestUserTimeout_PeerMayReadNothing: a process that does not read for longer than USER_TIMEOUT
+// does not count as dead, and no message is lost.
 func TestUserTimeout_PeerMayReadNothing(t *testing.T) {
 	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		sent := 1 + fillUntilProbed(t, a, ep, 4)
@@ -82,7 +82,7 @@ func TestUserTimeout_PeerMayReadNothing(t *testing.T) {
 	})
 }
 
-// dropAll drops what arrives at the socket of c, acknowledgements too.
+// dropAll drops all packets for the socket of c, including acknowledgements.
 func (c *conn) dropAll(t *testing.T) {
 	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
 	require.NoError(t, c.onSocket(func(fd int) error {
@@ -90,8 +90,8 @@ func (c *conn) dropAll(t *testing.T) {
 	}))
 }
 
-// TestSilence_GoneWithClosedWindow: a host that does not answer the probes of a closed window any
-// more is missed.
+// TestUserTimeout_HostGoneWithClosedWindow: a host that stops replying to probes of a closed window
+// is detected.
 func TestUserTimeout_HostGoneWithClosedWindow(t *testing.T) {
 	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		fillUntilProbed(t, a, ep, 1)
@@ -102,8 +102,8 @@ func TestUserTimeout_HostGoneWithClosedWindow(t *testing.T) {
 	})
 }
 
-// TestSilence_HostGone: a host that acknowledges nothing any more is missed, whether something
-// is under way to it or not.
+// TestUserTimeout_HostGone: a host that stops acknowledging is detected, with and without bytes in
+// flight.
 func TestUserTimeout_HostGone(t *testing.T) {
 	short := Config{KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: time.Second, Linger: time.Millisecond}
 	forConnections(t, short, func(t *testing.T, a, b *end, ep *EP) {

@@ -163,7 +163,7 @@ func TestDeviceAddr_Golden(t *testing.T) {
 	}
 }
 
-// TestDeviceAddr_Refused: addresses that no device has.
+// TestDeviceAddr_RejectsInvalid: the decoder rejects device addresses that no device has.
 func TestDeviceAddr_RejectsInvalid(t *testing.T) {
 	v4, v6 := []byte{192, 0, 2, 1}, netip.MustParseAddr("fd00::2").AsSlice()
 	for _, tc := range []struct {
@@ -187,7 +187,7 @@ func TestDeviceAddr_RejectsInvalid(t *testing.T) {
 	}
 }
 
-// TestIfaceAddr_Refused: addresses of listeners that none has.
+// TestIfaceAddr_RejectsInvalid: the decoder rejects invalid listeners and flags.
 func TestIfaceAddr_RejectsInvalid(t *testing.T) {
 	good := ifaceAddr{port4: 1, key: keypair.PublicKey{3}, seg: 4}
 	flagged := func(flags byte, rest ...byte) []byte {
@@ -243,8 +243,8 @@ func FuzzAddresses(f *testing.F) {
 	})
 }
 
-// FuzzFrames feeds a connection that has been through the handshake: it may
-// break, but nothing outside the memory that was offered for writing changes.
+// FuzzFrames sends frames to a connection after the handshake. The connection may fail, but only
+// memory that is registered for writing may change.
 func FuzzFrames(f *testing.F) {
 	frame := func(kind, id uint8, body ...byte) []byte {
 		b := make([]byte, frameLen)
@@ -259,7 +259,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(frameNak, 11, make([]byte, tagLen)...), uint16(0))
 	f.Add(frame(frameData, 0, 1, 2), uint16(0))
 	e := newEnd(f, Config{SegSize: minSegSize, RxBuf: 1, TxBuf: 1})
-	untouched := make([]byte, 64<<10) // comparing all of it would take most of the time
+	untouched := make([]byte, 64<<10) // a part, because comparing all memory would take most of the time
 	f.Fuzz(func(t *testing.T, stream []byte, cut uint16) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
@@ -268,7 +268,7 @@ func FuzzFrames(f *testing.F) {
 		l := link{fd: fds[0]}
 		require.NoError(t, l.watch(&e.it.poll, unix.EPOLLIN, c))
 		c.open(l, 1)
-		step := int(cut) + 1 + len(stream)/256 // long inputs in few steps: each is two system calls
+		step := int(cut) + 1 + len(stream)/256 // few steps for long inputs, because each takes two system calls
 		for len(stream) > 0 {
 			n := min(len(stream), step)
 			k, err := unix.Write(fds[1], stream[:n])
