@@ -18,80 +18,82 @@ type connState uint8
 
 const (
 	connDialing connState = iota
-	connMagic             // accepted: the first bytes have not come
-	connRequest           // accepted: the connection request has not come
-	connStale             // accepted, but the peer gives way to our own attempt and closes it
+	connMagic             // accepted: the magic number has not arrived
+	connRequest           // accepted: the connection request has not arrived
+	connStale             // accepted, but the peer will close it and use the connection that this side makes
 	connOpen
-	connBroken // failed; Progress will clean up
+	connBroken // failed; Progress will complete the operations and report to the EP
 	connGone
 )
 
-// Conn is a connection to a peer. At most one EP of this side sends on it, and one of the peer.
+// Conn is a connection to a peer. At most one EP of each side sends messages on it.
 //
-// A layer above gets it from [Iface.Source] and [EP.Conn]. Methods must be called by the goroutine that owns
-// the iface; those of a connection that has ended do nothing.
+// The upper layer gets it from [Iface.Source] and [EP.Conn]. Only the goroutine that owns the iface
+// may call its methods. They have no effect after the connection has ended.
 type Conn struct {
 	base.Slot // in Iface.conns
-	// Data is for the layer above; the transport does not touch it.
+	// Data belongs to the upper layer. The transport does not use it.
 	Data any
 
 	it     *Iface
 	fd     int // -1: none
 	slot   epoll.Watch
-	events uint32 // that are reported
+	events uint32 // events that epoll reports
 	state  connState
-	ep     *EP            // that sends, or will send; of a stale connection, the EP that still connects
-	peer   netip.AddrPort // where the peer listens; of an accepted one, as it says
-	from   netip.AddrPort // the other end
-	sn     uint64         // of an interface connection
-	toEP   bool           // an endpoint connection
-	remote uint64         // of an endpoint connection that this side makes: key of the peer's EP
-	early  []byte         // of an EP that was closed before it could send
+	ep     *EP            // EP that sends or will send; of a stale connection: the EP that is connecting
+	peer   netip.AddrPort // address at which the peer listens; of an accepted connection: as the peer claims
+	from   netip.AddrPort // remote address of the socket
+	sn     uint64         // sequence number of an interface connection
+	toEP   bool           // this is an endpoint connection
+	remote uint64         // key of the peer's EP, if this side makes an endpoint connection
+	early  []byte         // messages of an EP that was closed before the connection was open
 
-	requested  bool // our connection request is not acknowledged yet
-	adopted    bool // ... and the peer has made the connection, before our EP was there
-	peerSends  bool // messages of the peer are accepted
-	gotFin     bool // the peer has said that it sends no more
-	closing    bool // it ends when everything is written and the peer has closed
-	sentFin    bool // this side has said that it sends no more
-	handshaken bool // the handshake is over
-	held       bool // not read: see Hold
-	resumed    bool // in Iface.held
-	deadline   time.Time
-	unnamed    *unnamed // nil: an EP names the peer
-	err        error    // why it broke
+	requested  bool      // our connection request is not acknowledged yet
+	adopted    bool      // ... and the peer has made the connection before our EP existed
+	peerSends  bool      // the peer may send messages
+	gotFin     bool      // FIN was received
+	closing    bool      // the connection is closed when everything is written and the peer has closed
+	sentFin    bool      // FIN was queued
+	handshaken bool      // the handshake is complete
+	held       bool      // the connection is not read: see Hold
+	resumed    bool      // in Iface.resumed
+	deadline   time.Time // of a closing connection
+	unnamed    *unnamed  // nil: an EP names the peer
+	err        error     // why the connection failed
 
-	due       uint8  // control frames to write
-	putNumber uint32 // of the last put of the peer, for its acknowledgement
+	due       uint8  // control frames to write, as flags
+	putNumber uint32 // number of the last put of the peer, for its acknowledgement
 	tx        txQueue
 	rx        rxState
-	frames    uint64 // frames of the peer
+	frames    uint64 // number of frames received
 
 	host    alive.Peer
 	unacked bool // in Iface.unacked
 
-	hot        bool // polled by each Progress
-	emptyReads int  // polls in a row that found nothing, while hot
+	hot        bool // in Iface.hot
+	emptyReads int  // number of consecutive reads without data, while hot
 	dirty      bool // in Iface.dirty
 }
 
-// Peer is where the peer listens, as it says.
+// Peer returns the address at which the peer listens, as the peer claims.
 func (c *Conn) Peer() netip.AddrPort { return c.peer }
 
-// From is the address at the other end of the connection.
+// From returns the remote address of the socket.
 func (c *Conn) From() netip.AddrPort { return c.from }
 
-// Network tells sources of connections apart: the IPv4 address at the other end, or its network of IPv6 (/64).
+// Network returns the source of the connection: the remote IPv4 address, or its IPv6 network (/64).
 func (c *Conn) Network() netip.Prefix { return sourceOf(c.from.Addr()) }
 
-// Serial is the number of an interface connection among those with the peer, and 0 of an endpoint connection.
+// Serial returns the sequence number of an interface connection among those with the same peer, and
+// 0 for an endpoint connection.
 func (c *Conn) Serial() uint64 { return c.sn }
 
-// EP is the endpoint of this side that uses the connection; nil if there is none.
+// EP returns the EP of this side that uses the connection; nil if there is none.
 func (c *Conn) EP() *EP { return c.ep }
 
-// Hold stops reading: nothing more is delivered until Resume, not even what has been read already, and the
-// peer's sends wait once the buffers of the kernel are full. A handler may hold the connection of its message.
+// Hold pauses the connection: no message is delivered until Resume, not even one that has been read
+// already. The peer stops sending when the buffers of the kernel are full. A handler may call Hold
+// for the connection of its message.
 func (c *Conn) Hold() {
 	if c.state == connOpen && !c.held {
 		c.held = true
@@ -99,7 +101,7 @@ func (c *Conn) Hold() {
 	}
 }
 
-// Resume ends Hold. What was read before is delivered by Progress.
+// Resume ends Hold. Progress delivers the messages that were read before.
 func (c *Conn) Resume() {
 	if !c.held {
 		return
@@ -115,12 +117,12 @@ func (c *Conn) Resume() {
 	}
 }
 
-// Drop breaks the connection because the peer does not keep to the protocol of the layer above. Its EP fails
+// Drop fails the connection because the peer violates the protocol of the upper layer. Its EP fails
 // with ErrConnReset and cause, and does not connect again.
 func (c *Conn) Drop(cause error) { c.malformed(cause) }
 
-// End breaks the connection because the peer gets no answer on it. Its EP fails as after Drop, but the end does not count as
-// that of a peer that breaks the protocol.
+// End fails the connection because this side will not reply on it. Its EP fails as after Drop, but
+// the connection is not counted as malformed.
 func (c *Conn) End(cause error) {
 	if c.state < connBroken {
 		c.gotFin, c.adopted = false, false
@@ -128,10 +130,10 @@ func (c *Conn) End(cause error) {
 	}
 }
 
-// Ended reports that the connection is broken or closed.
+// Ended reports whether the connection has failed or is closed.
 func (c *Conn) Ended() bool { return c.state >= connBroken }
 
-// setEvents sets what the kernel reports.
+// setEvents sets the events that epoll reports.
 func (c *Conn) setEvents() {
 	if c.fd < 0 {
 		return
@@ -149,7 +151,7 @@ func (c *Conn) setEvents() {
 	}
 }
 
-// watch begins to report events of the socket; after an error it is closed.
+// watch registers c for events of its socket. After an error the socket is closed.
 func (c *Conn) watch(events uint32) error {
 	slot, err := c.it.poll.Watch(c.fd, events, c)
 	if err != nil {
@@ -187,7 +189,8 @@ func (c *Conn) Ready(events uint32) int {
 	return c.receive()
 }
 
-// fail breaks the connection; Progress tells the EP and cleans up. Only the first reason counts.
+// fail fails the connection. Progress then completes its operations and reports to the EP. The
+// first error counts, except that after a FIN of the peer the error is ErrPeerClosed.
 func (c *Conn) fail(err error) {
 	if c.state >= connBroken {
 		return
@@ -199,14 +202,14 @@ func (c *Conn) fail(err error) {
 	c.it.broken = append(c.it.broken, c)
 }
 
-// refuse ends an accepted connection whose handshake has gone wrong.
+// refuse closes an accepted connection because of an error in its handshake.
 func (c *Conn) refuse(err error) {
 	c.it.limits.refused.Inc()
 	c.it.logRefusal(c, err)
 	c.discard()
 }
 
-// malformed breaks the connection because of what the peer sent.
+// malformed fails the connection because the peer sent an invalid frame.
 func (c *Conn) malformed(err error) {
 	if c.state < connBroken {
 		c.it.limits.malformed.Inc()
@@ -214,7 +217,7 @@ func (c *Conn) malformed(err error) {
 	}
 }
 
-// discard closes a connection that has no EP, or none that depends on it.
+// discard closes the connection without a report to an EP.
 func (c *Conn) discard() {
 	it := c.it
 	if c.state == connGone {
@@ -238,8 +241,8 @@ func (c *Conn) discard() {
 	c.rx, c.tx.buf, c.early, c.ep = rxState{}, nil, nil, nil
 }
 
-// endAll completes what was in flight on a broken connection and tells the EP. It
-// returns the completions. What these post on the EP is refused.
+// cleanUp completes the operations of a broken connection with st and reports the failure to the
+// EP. It returns the number of completions. Posts by completions on the EP return an error.
 func (c *Conn) cleanUp(st ucs.Status) (n int) {
 	it, e := c.it, c.ep
 	if e != nil && e.conn == c && c.adopted && e.dials && e.state == epReady {
@@ -270,8 +273,8 @@ func (c *Conn) cleanUp(st ucs.Status) (n int) {
 	return n
 }
 
-// redial makes a connection for an EP in place of that of the peer, which has ended before it acknowledged our request: the peer
-// has closed it at the same time, when its own EP was closed.
+// redial makes a new connection for an EP whose connection has ended before the peer acknowledged
+// our request: the EP had adopted a connection that the peer was closing at the same time.
 func (c *Conn) redial() {
 	it, e := c.it, c.ep
 	e.conn = nil

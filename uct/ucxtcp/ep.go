@@ -20,34 +20,34 @@ const (
 	epClosed
 )
 
-// EP is an endpoint. It has a connection of its own, which serves the other direction too if the peer has an
-// EP that leads here.
+// EP is an endpoint. It has its own connection, which also carries the messages of an EP of the
+// peer in the other direction, if there is one.
 type EP struct {
 	base.Slot // in Iface.eps
 	it        *Iface
-	conn      *Conn // nil: none yet
-	sends     bool  // conn is open for messages of this side
-	opened    bool  // it has been
+	conn      *Conn // nil if there is none
+	sends     bool  // this side may send messages on conn
+	opened    bool  // sends is or was true
 	state     epState
 	pending   base.PendingQueue
-	err       error // what operations return once it has failed or is closed
+	err       error // error of all operations after the EP has failed or is closed
 	status    ucs.Status
 
-	early     []byte // room for messages that are posted before it sends; nil: none were
+	early     []byte // buffer for messages that are posted before sends is true; nil if there are none
 	earlyLen  int
 	flushes   opList
-	puts      uint32 // empty puts that were sent,
-	putsAcked uint32 // and acknowledged
-	unflushed bool   // messages were sent since the last put
+	puts      uint32 // number of empty puts that were sent
+	putsAcked uint32 // number of these that were acknowledged
+	unflushed bool   // messages were sent after the last put
 
-	peer         netip.AddrPort // where the peer listens; the zero AddrPort before Connect
-	sn           uint64         // number of an interface connection to the peer
+	peer         netip.AddrPort // address at which the peer listens; the zero AddrPort before Connect
+	sn           uint64         // sequence number of an interface connection to the peer
 	key          uint64         // own key of an endpoint connection; 0 for an interface connection
-	remote       uint64         // the peer's
-	stale        *Conn          // connection of the peer that gives way to ours
-	dials        bool           // the EP may connect
-	postWhenOpen bool           // no message is taken before it is connected
-	deadline     time.Time      // by which it must be connected; zero: no limit
+	remote       uint64         // key of the peer
+	stale        *Conn          // connection of the peer that it will close, because it uses ours
+	dials        bool           // this side dials
+	postWhenOpen bool           // posts return ErrNoResource until the EP is connected
+	deadline     time.Time      // time limit for connecting; zero: no limit
 	within       time.Duration  // EPParams.Within
 }
 
@@ -59,9 +59,9 @@ var (
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Check: e, Connect: e} }
 
-// NewEP implements uct.Iface. With addresses it takes part in an interface connection: the n-th EP that names
-// the peer matches the n-th one of the peer that names this iface. Without addresses it is half of an
-// endpoint connection.
+// NewEP implements uct.Iface. With addresses the EP uses an interface connection, which it shares
+// with an EP of the peer: the n-th EP to the peer matches the n-th EP of the peer to this iface.
+// Without addresses the EP is one side of an endpoint connection.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	e := &EP{it: it, dials: true, postWhenOpen: p.Dial != uct.DialOnUse, within: p.Within}
 	if err := e.setAddress(&p); err != nil {
@@ -84,8 +84,9 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e, nil
 }
 
-// Accept makes an EP that sends on a connection which the peer has made and no EP names, whatever its serial is. It
-// connects to no other address than that. ErrInvalidState if the connection has ended, or has or had an EP.
+// Accept makes an EP that sends on c, a connection that the peer has made and no EP names, whatever
+// its serial number is. The EP dials no other address. ErrInvalidState if the connection has ended,
+// or has or had an EP.
 func (it *Iface) Accept(c *Conn) (*EP, error) {
 	id := peerID{c.peer, c.sn}
 	err := error(nil)
@@ -106,7 +107,8 @@ func (it *Iface) Accept(c *Conn) (*EP, error) {
 	return e, nil
 }
 
-// address checks the addresses of p, or chooses a key if there is none.
+// setAddress sets the peer and the sequence number from the addresses of p, or chooses a key if
+// there are none.
 func (e *EP) setAddress(p *uct.EPParams) error {
 	it := e.it
 	if it.closed {
@@ -130,7 +132,7 @@ func (e *EP) setAddress(p *uct.EPParams) error {
 	e.peer = netip.AddrPortFrom(d.ip, port)
 	e.sn, e.dials = it.nextSN[e.peer], p.Dial.Trusted()
 	for id := (peerID{e.peer, e.sn}); it.byPeer[id] != nil || it.closedEPs[id] != nil; id.sn++ {
-		e.sn = id.sn + 1 // the peer chose the serial of an accepted one
+		e.sn = id.sn + 1 // an accepted connection, of which the peer chose the sequence number, has this one
 	}
 	if p.Dial == uct.DialedByPeer && it.unexpected[peerID{e.peer, e.sn}] == nil {
 		return fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)
@@ -138,26 +140,26 @@ func (e *EP) setAddress(p *uct.EPParams) error {
 	return nil
 }
 
-// newKey returns a key that no EP has and that cannot be guessed: it is all that a peer must know to take part
-// in the connection.
+// newKey returns an unused and unpredictable key. A peer needs only the key to use the endpoint
+// connection.
 func (it *Iface) newKey() uint64 {
 	for {
 		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+		_, _ = rand.Read(b[:]) // never returns an error: it terminates the process instead
 		if k := binary.LittleEndian.Uint64(b[:]); k != 0 && it.byKey[k] == nil {
 			return k
 		}
 	}
 }
 
-// EPAddr implements uct.EPConnector: an endpoint address of UCX's tcp transport. No peer can use that of an EP
-// that was made with addresses.
+// EPAddr implements uct.EPConnector. It returns an endpoint address of UCX's tcp transport. For an
+// EP that was made with addresses, the address is of no use.
 func (e *EP) EPAddr(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(e.it.IfaceAddr(b), e.key)
 }
 
-// Connect implements uct.EPConnector. The side whose iface has the lower address connects, the other one waits.
-// ErrInvalidParam on an EP that was made with addresses.
+// Connect implements uct.EPConnector. The side whose iface has the lower address dials, and the
+// other side waits. ErrInvalidParam for an EP that was made with addresses.
 func (e *EP) Connect(device, ep []byte) error {
 	it := e.it
 	if e.state != epReady {
@@ -176,7 +178,7 @@ func (e *EP) Connect(device, ep []byte) error {
 	case err != nil:
 		return it.opError("connect ep", err)
 	case e.remote != 0 || e.key == 0:
-		return it.opError("connect ep", fmt.Errorf("%w: it has the address of its peer already", uct.ErrInvalidParam))
+		return it.opError("connect ep", fmt.Errorf("%w: the endpoint has the address of a peer already", uct.ErrInvalidParam))
 	case peer == it.listen && key == e.key:
 		return it.opError("connect ep", fmt.Errorf("%w: the address is that of the endpoint itself", uct.ErrInvalidParam))
 	}
@@ -194,7 +196,8 @@ func (e *EP) Connect(device, ep []byte) error {
 	return nil
 }
 
-// start begins to connect, or to wait for the peer, if the EP has no connection. Failures show in Progress.
+// start dials, or waits for the peer to connect, if the EP has no connection. Progress reports
+// failures.
 func (e *EP) start() {
 	if e.conn != nil || e.state != epReady || !e.deadline.IsZero() || !e.peer.IsValid() {
 		return
@@ -211,7 +214,7 @@ func (e *EP) start() {
 	}
 }
 
-// expectBy sets the time by which the EP must be connected.
+// setDeadline sets the time by which the EP must be connected.
 func (e *EP) setDeadline(t time.Time) {
 	if e.deadline.IsZero() {
 		e.it.connecting++
@@ -220,7 +223,7 @@ func (e *EP) setDeadline(t time.Time) {
 	_ = e.it.tickEvery(deadlineTick)
 }
 
-// connected ends the time limit.
+// clearDeadline removes the deadline.
 func (e *EP) clearDeadline() {
 	if !e.deadline.IsZero() {
 		e.deadline = time.Time{}
@@ -228,8 +231,7 @@ func (e *EP) clearDeadline() {
 	}
 }
 
-// take returns place for n bytes. They become part of the queue by posted, and nothing else may be taken
-// before.
+// reserve returns n bytes for a message, which commit queues. At most one reservation can be open.
 func (e *EP) reserve(n int) ([]byte, error) {
 	if e.sends && e.state == epReady && !e.pending.Blocks() {
 		if b := e.conn.tx.reserve(n); b != nil {
@@ -257,7 +259,7 @@ func (e *EP) reserveSlow(n int) ([]byte, error) {
 	return nil, uct.ErrNoResource
 }
 
-// earlyRoom reports whether a message of n bytes can be taken before the EP is connected.
+// hasEarlyRoom reports whether a message of n bytes can be posted before the EP is connected.
 func (e *EP) hasEarlyRoom(n int) bool {
 	if e.postWhenOpen {
 		return false
@@ -268,7 +270,7 @@ func (e *EP) hasEarlyRoom(n int) bool {
 	return e.earlyLen+n <= len(e.early)
 }
 
-// posted adds n bytes that take returned, as one message.
+// commit queues the message in the n bytes that reserve returned.
 func (e *EP) commit(n int) {
 	e.unflushed = true
 	if e.sends {
@@ -278,7 +280,7 @@ func (e *EP) commit(n int) {
 	e.earlyLen += n
 }
 
-// takeEarly returns the messages that were posted before the EP was connected.
+// takeEarly removes and returns the messages that were posted before the EP was connected.
 func (e *EP) takeEarly() []byte {
 	b := e.early[:e.earlyLen]
 	e.early, e.earlyLen = nil, 0
@@ -296,14 +298,14 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 	return e.it.arb.Add(&e.pending, r)
 }
 
-// hasResources reports whether every kind of request could be posted now.
+// hasResources reports whether there are resources for every type of message.
 func (e *EP) hasResources() bool {
 	if e.it.ops.left == 0 {
 		return false
 	}
 	if !e.sends {
 		e.start()
-		return e.state == epReady && e.hasEarlyRoom(frameLen+e.it.maxAM) // zero-copy messages are copied
+		return e.state == epReady && e.hasEarlyRoom(frameLen+e.it.maxAM) // zcopy messages are copied
 	}
 	return e.conn.makeTxRoom(frameLen+maxHeader+int(e.it.cfg.TxSegSize)) != nil
 }
@@ -311,7 +313,7 @@ func (e *EP) hasResources() bool {
 // PurgePending implements uct.EP.
 func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }
 
-// Fence implements uct.EP: the peer executes everything in order.
+// Fence implements uct.EP. It has no effect, because the peer handles everything in order.
 func (e *EP) Fence() error {
 	if e.state != epReady {
 		return e.err
@@ -319,7 +321,7 @@ func (e *EP) Fence() error {
 	return nil
 }
 
-// setFailed puts the EP out of use, and reports whether it was not.
+// setFailed sets the EP to failed. It reports false if the EP was failed or closed before.
 func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	if e.state != epReady {
 		return false
@@ -332,7 +334,7 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	return true
 }
 
-// endFlushes completes the flushes in flight, and returns their number.
+// completeFlushes completes the flushes in flight with st and returns their number.
 func (e *EP) completeFlushes(st ucs.Status) (n int) {
 	for o := e.flushes.pop(); o != nil; o = e.flushes.pop() {
 		e.it.complete(o, st)
@@ -341,7 +343,7 @@ func (e *EP) completeFlushes(st ucs.Status) (n int) {
 	return n
 }
 
-// tellFailed calls OnError, unless the EP was closed since setFailed.
+// reportFailed calls OnError, unless the EP was closed after setFailed.
 func (e *EP) reportFailed() {
 	e.it.freed = true
 	if e.state == epFailed {
@@ -349,7 +351,7 @@ func (e *EP) reportFailed() {
 	}
 }
 
-// fail fails an EP; Progress calls OnError. A connection fails with it, and is not made again.
+// fail fails the EP and its connection, which is not made again. Progress calls OnError.
 func (e *EP) fail(err error) {
 	if e.conn != nil {
 		e.conn.adopted = false
@@ -362,9 +364,9 @@ func (e *EP) fail(err error) {
 	}
 }
 
-// Close implements uct.EP. Bytes of zero-copy sends that are not written yet are
-// copied, so that the buffers are the caller's again and the peer loses nothing.
-// A peer that sends on the connection may go on: its messages are delivered as before.
+// Close implements uct.EP. It copies the unwritten bytes of zcopy sends, so that the caller may
+// reuse its buffers and the peer still receives the data. The peer may continue to send on the
+// connection, and its messages are delivered as before.
 func (e *EP) Close() error {
 	if e.state == epClosed {
 		return nil
@@ -394,7 +396,7 @@ func (e *EP) Close() error {
 	return nil
 }
 
-// dropStale closes the connection of the peer that has given way.
+// dropStale closes the stale connection of the peer.
 func (e *EP) dropStale() {
 	if c := e.stale; c != nil {
 		e.stale = nil
@@ -402,7 +404,8 @@ func (e *EP) dropStale() {
 	}
 }
 
-// detach makes what the EP has in flight independent of its callers, and returns the completions.
+// detach removes the callers' buffers and completions from the operations of the EP. It returns the
+// completions.
 func (e *EP) detach() (comps []*uct.Completion) {
 	it := e.it
 	cancel := func(o *op) {
@@ -425,14 +428,14 @@ func (e *EP) detach() (comps []*uct.Completion) {
 	return comps
 }
 
-// Peer is where the peer listens; the zero AddrPort if it is not known yet.
+// Peer returns the address at which the peer listens; the zero AddrPort if it is not known yet.
 func (e *EP) Peer() netip.AddrPort { return e.peer }
 
-// Conn is the connection of the EP; nil while there is none.
+// Conn returns the connection of the EP; nil if there is none.
 func (e *EP) Conn() *Conn { return e.conn }
 
-// Opened reports that the EP is or was connected. Nothing was sent on one that was not.
+// Opened reports whether the EP is or was connected. If it is false, nothing was sent.
 func (e *EP) Opened() bool { return e.opened }
 
-// Failed reports that the EP has failed, or is closed.
+// Failed reports whether the EP has failed or is closed.
 func (e *EP) Failed() bool { return e.state != epReady }

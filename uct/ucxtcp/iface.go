@@ -19,33 +19,33 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// Iface is an open device: a listening socket, connections and what they share.
+// Iface is an open device: a listening socket, connections, and the state that they share.
 type Iface struct {
 	md      *MD
 	dev     device
 	host    host
 	cfg     Config
 	attr    uct.IfaceAttr
-	listen  netip.AddrPort // where peers connect to
+	listen  netip.AddrPort // address at which the iface listens
 	onError func(uct.EP, error)
 	onLeave func(*Conn, error)
 	onFin   func(*Conn)
 	io      sockio.IO
-	maxAM   int // bytes of the longest active message
+	maxAM   int // maximum length of an active message in bytes
 
 	// Progress.
-	tick        uint    // calls of Progress
-	pollEpollAt uint    // value of tick at which epoll is asked again
-	emptyPolls  uint    // looks in a row that found nothing
-	hot         []*Conn // polled without asking epoll
-	dirty       []*Conn // to settle
-	wasDirty    []*Conn // the second half of dirty's double buffer
-	resumed     []*Conn // resumed: with frames that were read before
+	tick        uint    // number of calls of Progress
+	pollEpollAt uint    // value of tick at which Progress polls epoll again
+	emptyPolls  uint    // number of consecutive polls of epoll without an event
+	hot         []*Conn // read by each Progress, without an epoll event
+	dirty       []*Conn // connections for which Progress calls progressTx
+	wasDirty    []*Conn // the other half of a double buffer: the list that writeDirty works on
+	resumed     []*Conn // connections that were resumed, with frames that were read before
 	broken      []*Conn
-	failed      []*EP  // failed without a connection
-	written     opList // written zero-copy sends
-	freed       bool   // resources have returned since pending requests were dispatched
-	source      *Conn  // of the message that a handler has
+	failed      []*EP  // EPs that have failed without a connection
+	written     opList // zcopy sends that are written, before their completion
+	freed       bool   // resources were released since pending requests were dispatched
+	source      *Conn  // connection of the message of the running handler
 
 	am     base.AMTable
 	arb    base.Arbiter
@@ -56,19 +56,19 @@ type Iface struct {
 	// Connections.
 	poll          epoll.Poller
 	listener      listener
-	conns         base.List[*Conn] // with a socket
-	eps           base.List[*EP]   // not closed
-	byPeer        map[peerID]*EP   // iface connections: EPs that are not closed
-	unexpected    map[peerID]*Conn // iface connections of peers that no EP names
-	closedEPs     map[peerID]*Conn // iface connections whose EP was closed
+	conns         base.List[*Conn] // connections with a socket
+	eps           base.List[*EP]   // EPs that are not closed
+	byPeer        map[peerID]*EP   // interface connections: EPs that are not closed
+	unexpected    map[peerID]*Conn // interface connections of peers that no EP names
+	closedEPs     map[peerID]*Conn // interface connections whose EP was closed
 	nextSN        map[netip.AddrPort]uint64
-	byKey         map[uint64]*EP                  // endpoint connections, by own key
+	byKey         map[uint64]*EP                  // endpoint connections, by the key of this side
 	sources       map[netip.AddrPort][]netip.Addr // see AllowSources
-	connecting    int                             // EPs with a time limit
-	unacked       []*Conn                         // that wait for acknowledgements of the peer's host
-	nextHostCheck time.Time                       // for these, at the earliest
+	connecting    int                             // number of EPs with a deadline
+	unacked       []*Conn                         // connections with bytes that the peer's host has not acknowledged
+	nextHostCheck time.Time                       // earliest time of the next check of these hosts
 	unnamed       unnamedSet
-	maxUnnamed    int // most of these
+	maxUnnamed    int // maximum number of unnamed connections
 	limits        limits
 	refusals      refusals
 
@@ -76,7 +76,8 @@ type Iface struct {
 	closed bool
 }
 
-// peerID names an interface connection: where the peer listens, and which of the connections with it.
+// peerID identifies an interface connection by the address at which the peer listens and its
+// sequence number.
 type peerID struct {
 	addr netip.AddrPort
 	sn   uint64
@@ -138,21 +139,23 @@ func (it *Iface) Ext() *uct.IfaceExt {
 	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it, Explain: it}
 }
 
-// SetAMHandler implements uct.Iface. Handlers run within Progress; data lies in the receive buffer of the
-// connection and cannot be kept.
+// SetAMHandler implements uct.Iface. Progress calls the handlers. They cannot retain the data,
+// which is in the receive buffer of the connection.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
 
-// OnLeave sets what is called when a connection has ended: once for each one that has passed the handshake,
-// from Progress or Close. f may do what OnError of an EP may.
+// OnLeave sets the function that is called when a connection has ended. Progress or Close calls it
+// once for each connection whose handshake was complete. f may do what OnError of an EP may do.
 func (it *Iface) OnLeave(f func(c *Conn, err error)) { it.onLeave = f }
 
-// OnFin sets what is called when the peer sends no more messages on a connection on which an EP of this side sends: once for
-// each connection, from Progress. The peer still receives. f may do what a handler may.
+// OnFin sets the function that is called when the peer sends no more messages on a connection of an
+// EP of this side. Progress calls it once for each connection. The peer still receives. f may do
+// what a handler may do.
 func (it *Iface) OnFin(f func(c *Conn)) { it.onFin = f }
 
-// AllowSources says that one peer listens on all these addresses: it may connect from the IP address of one and claim to listen on
-// another. The caller knows this from a trusted source, and leaves out addresses of other hosts than the peer's: see IsLocal. The
-// iface stores it until Close.
+// AllowSources declares that one peer listens at all these addresses: it may connect from the IP
+// address of one and claim to listen at another. The caller must know this from a trusted source,
+// and must not include addresses of other hosts; see IsLocal. The iface stores the addresses until
+// Close.
 func (it *Iface) AllowSources(listens []netip.AddrPort) {
 	for _, at := range listens {
 		for _, from := range listens {
@@ -163,13 +166,13 @@ func (it *Iface) AllowSources(listens []netip.AddrPort) {
 	}
 }
 
-// IsLocal reports that an address is one of this host, so that a process of this host connects from it. The addresses of the
-// host are read now.
+// IsLocal reports whether ip is an address of this host, so that a process of this host may connect
+// from it. It reads the addresses of the host at each call.
 func IsLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() {
 		return true
 	}
-	addrs, _ := net.InterfaceAddrs() // on an error those that are known
+	addrs, _ := net.InterfaceAddrs() // after an error, use the addresses that were read
 	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
 		n, ok := a.(*net.IPNet)
 		if !ok {
@@ -180,15 +183,17 @@ func IsLocal(ip netip.Addr) bool {
 	})
 }
 
-// mayListen reports whether a peer that connects from an IP address may claim to listen at another address.
+// mayListen reports whether a peer that connects from an IP address may claim to listen at another
+// address.
 func (it *Iface) mayListen(at netip.AddrPort, from netip.Addr) bool {
 	return at.Addr() == from || it.cfg.AnySource || slices.Contains(it.sources[at], from)
 }
 
-// Source is the connection over which the message has come that a handler has; nil outside of handlers.
+// Source returns the connection of the message that the running handler handles; nil outside of
+// handlers.
 func (it *Iface) Source() *Conn { return it.source }
 
-// ListenAddr is where peers connect to.
+// ListenAddr returns the address at which the iface listens.
 func (it *Iface) ListenAddr() netip.AddrPort { return it.listen }
 
 // Explain implements uct.Explainer.
@@ -200,13 +205,13 @@ func (it *Iface) Explain() string {
 	return fmt.Sprintf("UCX's tcp protocol, no authentication, listens on %v%s", it.listen, form)
 }
 
-// DeviceAddr implements uct.IfaceAddresser: a device address of UCX's tcp transport.
+// DeviceAddr implements uct.IfaceAddresser. It returns a device address of UCX's tcp transport.
 func (it *Iface) DeviceAddr(b []byte) []byte {
 	a := deviceAddr{loopback: it.dev.loopback, ip: it.dev.ip, host: it.host}
 	return a.append(b, it.cfg.LoopbackAddr == addrWide)
 }
 
-// IfaceAddr implements uct.IfaceAddresser: an iface address of UCX's tcp transport.
+// IfaceAddr implements uct.IfaceAddresser. It returns an iface address of UCX's tcp transport.
 func (it *Iface) IfaceAddr(b []byte) []byte {
 	return append(b, byte(it.listen.Port()>>8), byte(it.listen.Port()))
 }
@@ -234,8 +239,8 @@ const (
 	distanceNone         // no route is known
 )
 
-// Distance ranks the devices of a peer that has several, given the address of one: the lower, the better is the way to that
-// device. The address must be Reachable, which says nothing about routes.
+// Distance ranks the devices of a peer with several devices, by the address of one of them. A
+// smaller value means a better path. The address must be Reachable, which does not check routes.
 func (it *Iface) Distance(device []byte) int {
 	d, err := parseDeviceAddr(device)
 	switch {
@@ -253,7 +258,7 @@ func (it *Iface) Distance(device []byte) int {
 	return distanceOther
 }
 
-// reach reports with ErrUnreachable why a peer on the device cannot be connected to.
+// reach returns ErrUnreachable with the reason if this side cannot connect to a peer on the device.
 func (it *Iface) reach(d *deviceAddr) error {
 	switch {
 	case d.loopback != it.dev.loopback:

@@ -15,17 +15,19 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// The connection manager: who may send on a connection.
+// The connection manager decides which side may send messages on a connection.
 //
-// An interface connection carries messages of the side that has sent a connection request, once it is
-// acknowledged. The other side may join by an ACK that is a request too (eventAckRequest), or later by a
-// request of its own on the same connection. Of two attempts that cross, the connection of the side with the
-// lower address stays: the other side closes its own and joins. A side that sends no more says so
-// (eventFin), and the connection ends when neither sends.
+// On an interface connection, a side may send after its connection request is acknowledged. The
+// other side may join with an ACK that is also a request (eventAckRequest), or later with its own
+// request on the same connection. If both sides dial at the same time, the connection of the side
+// with the lower address remains: the other side closes its own connection and joins. A side that
+// sends no more messages sends eventFin. The connection ends when neither side sends.
 //
-// An endpoint connection carries messages of both sides from the request on, and ends when one closes it.
+// On an endpoint connection, both sides may send after the request. It ends when one side closes
+// it.
 
-// Control frames that a connection has to write, in the order in which they go.
+// Flags of the control frames that a connection has to write, in the order in which they are
+// written.
 const (
 	dueRequest = 1 << iota
 	dueAck
@@ -35,21 +37,22 @@ const (
 	dueFin
 )
 
-// controlRoom is the room in the transmit buffer for control frames, in bytes: one of each.
+// controlRoom is the part of the transmit buffer that is reserved for control frames, one of each,
+// in bytes.
 const controlRoom = 128
 
-// The errors of handshakes.
+// Reasons to refuse a connection in the handshake. The log shows them as the attribute last.
 var (
-	errNotUCX         = errors.New("it does not speak this protocol")
-	errNoRequest      = errors.New("it begins with another frame than a connection request")
-	errRequestTimeout = errors.New("it sent no connection request in time")
-	errSource         = errors.New("it listens on another IP address than it connects from (ANY_SOURCE)")
-	errNoKey          = errors.New("no endpoint here waits for that key")
-	errConnected      = errors.New("the endpoint that the request is for has a connection")
-	errInvalidEvent   = errors.New("connection event that does not fit the state of the connection")
+	errNotUCX         = errors.New("the peer does not use this protocol")
+	errNoRequest      = errors.New("the first frame is not a connection request")
+	errRequestTimeout = errors.New("no connection request within HELLO_TIMEOUT")
+	errSource         = errors.New("the peer claims to listen at another IP address than it connects from (ANY_SOURCE)")
+	errNoKey          = errors.New("no endpoint of this side expects this key")
+	errConnected      = errors.New("the endpoint has a connection already")
+	errInvalidEvent   = errors.New("event that is not valid in the state of the connection")
 )
 
-// dial begins to connect. Failures show in Progress.
+// dial starts to connect. Progress reports failures.
 func (e *EP) dial() {
 	it := e.it
 	c := &Conn{it: it, ep: e, state: connDialing, peer: e.peer, from: e.peer, sn: e.sn, toEP: e.key != 0,
@@ -68,7 +71,7 @@ func (e *EP) dial() {
 
 func unreachable(err error) error { return fmt.Errorf("%w: connect: %w", uct.ErrUnreachable, err) }
 
-// dialEnded sends the connection request if the socket is connected.
+// handleDial sends the connection request if the socket is connected.
 func (c *Conn) handleDial() {
 	v, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && v != 0 {
@@ -96,7 +99,8 @@ func (c *Conn) handleDial() {
 	c.markDirty()
 }
 
-// opened lets the EP send.
+// allowSend lets the EP send after the connection request was acknowledged. Without an EP it sends
+// the early messages and FIN.
 func (c *Conn) allowSend() {
 	e := c.ep
 	c.requested, c.adopted = false, false
@@ -116,7 +120,8 @@ func (c *Conn) allowSend() {
 	c.it.pollEpollNext()
 }
 
-// send queues messages that were posted before the connection was open, behind control frames.
+// sendEarly queues messages that were posted before the connection was open, after the control
+// frames.
 func (c *Conn) sendEarly(early []byte) {
 	if len(early) == 0 {
 		return
@@ -129,7 +134,7 @@ func (c *Conn) sendEarly(early []byte) {
 	c.markDirty()
 }
 
-// attach gives the connection of a peer that an EP now names to that EP.
+// attach makes c the connection of e, which names its peer.
 func (c *Conn) attach(e *EP) {
 	it := c.it
 	c.ep, e.conn = e, c
@@ -139,7 +144,8 @@ func (c *Conn) attach(e *EP) {
 	c.tx.growTo(int(it.cfg.TxBuf))
 }
 
-// adopt has an EP send on a connection that the peer has made before the EP was there.
+// adopt makes c, which the peer has made before e existed, the connection of e, and requests to
+// send on it.
 func (c *Conn) adopt(e *EP) {
 	c.attach(e)
 	c.requested, c.adopted = true, true
@@ -150,7 +156,7 @@ func (c *Conn) adopt(e *EP) {
 	c.markDirty()
 }
 
-// request is what this side asks of the peer.
+// request returns the connection request of this side.
 func (c *Conn) request() request {
 	r := request{toEP: c.toEP, conn: c.sn, listen: c.it.listen}
 	if c.toEP {
@@ -159,7 +165,7 @@ func (c *Conn) request() request {
 	return r
 }
 
-// takeRequest handles the request with which an accepted connection begins.
+// handleRequest handles the first request on an accepted connection.
 func (c *Conn) handleRequest(b []byte) {
 	it := c.it
 	r, ok := parseRequest(b)
@@ -180,7 +186,7 @@ func (c *Conn) handleRequest(b []byte) {
 	}
 }
 
-// takeEPRequest gives an endpoint connection to the EP that has the key.
+// handleEPRequest attaches an endpoint connection to the EP with the key.
 func (c *Conn) handleEPRequest(key uint64) {
 	e := c.it.byKey[key]
 	switch {
@@ -195,19 +201,19 @@ func (c *Conn) handleEPRequest(key uint64) {
 		c.attach(e)
 		c.completeAccept()
 		if e.remote == 0 {
-			c.Hold() // until Connect
+			c.Hold() // Connect calls Resume
 		}
 		c.allowSend()
 	}
 }
 
-// takeIfaceRequest finds the EP that belongs to an interface connection.
+// handleIfaceRequest attaches an interface connection to its EP, if there is one.
 func (c *Conn) handleIfaceRequest() {
 	it := c.it
 	id := peerID{c.peer, c.sn}
 	e := it.byPeer[id]
 	if c.peer == it.listen {
-		e = nil // our own attempt to connect to this iface
+		e = nil // a connection to the own iface
 	}
 	switch {
 	case e == nil || e.state != epReady:
@@ -220,7 +226,7 @@ func (c *Conn) handleIfaceRequest() {
 		c.join(e)
 	case e.sends || e.conn.peerSends || e.stale != nil:
 		c.refuse(errConnected)
-	case it.listen.Compare(c.peer) > 0: // attempts cross, and the peer's goes on
+	case it.listen.Compare(c.peer) > 0: // both sides dial, and the connection of the peer remains
 		own := e.conn
 		e.conn = nil
 		own.discard()
@@ -232,7 +238,7 @@ func (c *Conn) handleIfaceRequest() {
 	}
 }
 
-// join answers the request of a peer with one of our own.
+// join replies to the request of a peer with an acknowledgement that is also a request.
 func (c *Conn) join(e *EP) {
 	c.due |= dueAckRequest
 	c.attach(e)
@@ -240,14 +246,14 @@ func (c *Conn) join(e *EP) {
 	c.allowSend()
 }
 
-// accepted ends the handshake of an accepted connection.
+// completeAccept completes the handshake of an accepted connection.
 func (c *Conn) completeAccept() {
 	c.state, c.handshaken, c.peerSends = connOpen, true, true
 	c.it.makeHot(c)
 	c.markDirty()
 }
 
-// readStale closes a stale connection once the peer has closed it or breaks the rules.
+// readStale closes a stale connection after the peer has closed it or has sent something.
 func (c *Conn) readStale() {
 	var b [1]byte
 	n, errno := c.it.io.Recv(c.fd, b[:])
@@ -259,7 +265,7 @@ func (c *Conn) readStale() {
 	}
 }
 
-// takeEvent handles an event on an open connection.
+// handleEvent handles an event on an open connection.
 func (c *Conn) handleEvent(b []byte) error {
 	event := binary.LittleEndian.Uint32(b)
 	if c.toEP || (event == eventRequest) != (len(b) != eventLen) {
@@ -273,7 +279,7 @@ func (c *Conn) handleEvent(b []byte) error {
 		}
 		c.peerSends = true
 		c.due |= dueAck
-		if c.closing { // if this side has shut it down already, the acknowledgement fails and the peer connects anew
+		if c.closing { // if this side has half-closed it already, the ACK fails and the peer connects again
 			c.closing = false
 			c.makeUnnamed()
 		}
@@ -295,7 +301,7 @@ func (c *Conn) handleEvent(b []byte) error {
 		case c.closing:
 		case c.tx.empty():
 			c.fail(ucs.ErrPeerClosed)
-		default: // of an EP that was closed
+		default: // the EP was closed
 			c.closeSoon()
 		}
 	default:
@@ -305,12 +311,12 @@ func (c *Conn) handleEvent(b []byte) error {
 	return nil
 }
 
-// leave ends the use of the connection by its EP, which is closed. early is what the EP has posted and the
-// connection could not send yet.
+// removeEP removes the EP, which is closed, from the connection. early contains the posted messages
+// that the connection could not send yet.
 func (c *Conn) removeEP(early []byte) {
 	c.ep, c.early = nil, early
 	if !c.toEP {
-		c.it.closedEPs[peerID{c.peer, c.sn}] = c // discard ends it
+		c.it.closedEPs[peerID{c.peer, c.sn}] = c // discard removes it
 	}
 	switch {
 	case c.state >= connBroken:
@@ -320,7 +326,7 @@ func (c *Conn) removeEP(early []byte) {
 		c.sendFin()
 		c.makeUnnamed()
 	default:
-		if c.state == connOpen && !c.requested { // else opened says it, behind early
+		if c.state == connOpen && !c.requested { // otherwise allowSend sends it after the early messages
 			c.sendFin()
 		}
 		c.closeSoon()
@@ -339,7 +345,7 @@ func (c *Conn) closeSoon() {
 	c.markDirty()
 }
 
-// sayFin queues the last frame of an interface connection behind everything else.
+// sendFin queues FIN, the last frame of an interface connection.
 func (c *Conn) sendFin() {
 	if !c.toEP && !c.sentFin {
 		c.sentFin = true
@@ -348,7 +354,7 @@ func (c *Conn) sendFin() {
 	}
 }
 
-// emit moves the control frames that are due to the transmit buffer, as far as they fit.
+// queueControl moves the due control frames to the transmit buffer, as far as they fit.
 func (c *Conn) queueControl() {
 	q := &c.tx
 	q.growTo(0)

@@ -10,27 +10,28 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// txQueue has the bytes that a connection must write: a buffer of frames, and then the data of one zero-copy
-// send. The header of that send is at the end of the buffer. Nothing is added until the data is written.
+// txQueue is the transmit queue of a connection: a buffer of frames, and then the data of one zcopy
+// send, whose header is at the end of the buffer. Nothing is queued after it until the data is
+// written.
 //
 //	buf ....[head  frames  tail]....  controlRoom ]   zcopy [pieces]
 type txQueue struct {
 	buf        []byte
 	head, tail int
-	zcopy      *op // nil: none
+	zcopy      *op // nil if there is none
 
-	collecting bool          // the next small message is not written at once
-	blocked    bool          // the socket's buffer is full
-	watchesOut bool          // the kernel reports room in it
-	sendErr    syscall.Errno // why the socket takes nothing any more; what it still has is read first
-	streak     int           // writes for new messages since a message of the peer
-	posts      uint          // messages posted
+	collecting bool          // the next small message is queued, not written at once
+	blocked    bool          // the send buffer of the socket is full
+	watchesOut bool          // epoll reports EPOLLOUT
+	sendErr    syscall.Errno // error of a write after the peer has closed; received bytes are read before the connection fails
+	streak     int           // writes of new messages since the last message of the peer
+	posts      uint          // number of messages posted
 	seen       uint          // value of posts at the last Progress
-	deferred   int           // calls of Progress that left joined messages for more to be posted
-	refused    int           // times in a row that the socket took nothing
+	deferred   int           // consecutive calls of Progress that wrote nothing, to collect more messages
+	refused    int           // consecutive writes that the socket refused
 }
 
-// growTo makes the buffer long enough for n bytes of messages, and control frames.
+// growTo makes the buffer large enough for n bytes of messages, and for control frames.
 func (q *txQueue) growTo(n int) {
 	if n += controlRoom; len(q.buf) < n {
 		b := make([]byte, n)
@@ -41,8 +42,8 @@ func (q *txQueue) growTo(n int) {
 
 func (q *txQueue) empty() bool { return q.head == q.tail && q.zcopy == nil }
 
-// take returns n bytes at the end of the buffer for a message, or nil. They
-// become part of the queue when tail is moved over them.
+// reserve returns n bytes at the end of the buffer for a message, or nil. The caller queues them by
+// advancing tail.
 func (q *txQueue) reserve(n int) []byte {
 	if q.zcopy != nil || q.tail+n > len(q.buf)-controlRoom {
 		return nil
@@ -50,7 +51,7 @@ func (q *txQueue) reserve(n int) []byte {
 	return q.buf[q.tail : q.tail+n : q.tail+n]
 }
 
-// takeControl is take for a control frame, which may use all of the buffer and is part of the queue at once.
+// reserveControl returns n queued bytes for a control frame, which may use the whole buffer.
 func (q *txQueue) reserveControl(n int) []byte {
 	if q.tail+n > len(q.buf) {
 		if q.compact(); q.tail+n > len(q.buf) {
@@ -71,12 +72,12 @@ func (q *txQueue) compact() {
 	}
 }
 
-// compactWorth is the share of the buffer that must be free at its start before a
-// message moves the queue, so that less is copied than sent.
+// compactMin is the inverse of the fraction of the buffer that must be free at its start before a
+// message compacts the queue. It limits the copies to a fraction of the traffic.
 const compactMin = 4
 
-// room makes place for a message of n bytes, by writing and by moving the queue,
-// and returns it; nil if there is none.
+// makeTxRoom reserves n bytes for a message after it has written and compacted the queue; nil if
+// there is no room.
 func (c *Conn) makeTxRoom(n int) []byte {
 	q := &c.tx
 	if !q.blocked {
@@ -94,7 +95,7 @@ func (c *Conn) makeTxRoom(n int) []byte {
 	return q.reserve(n)
 }
 
-// posted adds n bytes that take returned, as one message, and writes if it is time to.
+// commit queues n reserved bytes as one message. It writes unless the queue may wait for more.
 func (c *Conn) commit(n int) {
 	q := &c.tx
 	q.tail += n
@@ -109,18 +110,18 @@ func (c *Conn) commit(n int) {
 	c.markDirty()
 }
 
-// Limits of joining: those of package tcp.
+// Limits of collecting: those of package tcp.
 const (
 	streamStreak   = 4  // so many writes without a message from the peer are a stream
-	maxDeferred    = 32 // Progress calls for which a stream's messages may wait for more
-	watchOutAfter  = 64 // refusals after which the kernel reports room in the socket
-	retryLessAfter = 2  // refusals after which a full socket is tried less often,
-	retryEvery     = 16 // at each such call of Progress: trying disturbs the kernel's work on it
+	maxDeferred    = 32 // calls of Progress for which the messages of a stream may wait for more
+	watchOutAfter  = 64 // refused writes after which epoll watches for EPOLLOUT
+	retryLessAfter = 2  // refused writes after which a full socket is tried less often,
+	retryEvery     = 16 // once in so many calls of Progress: a try disturbs the kernel's work on the socket
 )
 
-// settle is what Progress does for a connection with something queued, or that
-// has written something since the last Progress. It reports whether the
-// connection needs it again.
+// progressTx is called by Progress if the connection has queued or written something since the last
+// call. It writes the queue unless the queue may wait for more, and reports whether to call it
+// again.
 func (c *Conn) progressTx() bool {
 	q := &c.tx
 	if c.state != connOpen {
@@ -165,14 +166,14 @@ func (c *Conn) progressTx() bool {
 	return more
 }
 
-// unblock notes that the socket may have room again.
+// unblock handles EPOLLOUT.
 func (c *Conn) unblock() {
 	c.tx.refused, c.tx.watchesOut = 0, false
 	c.setEvents()
 	c.markDirty()
 }
 
-// flush writes until the queue is empty or the socket full.
+// flush writes until the queue is empty or the send buffer is full.
 func (c *Conn) flush() {
 	q := &c.tx
 	for c.state == connOpen {
@@ -196,7 +197,7 @@ func (c *Conn) flush() {
 	}
 }
 
-// refusedWrite handles an error of a write.
+// handleWriteError handles an error of a write.
 func (c *Conn) handleWriteError(errno syscall.Errno) {
 	q := &c.tx
 	switch {
@@ -211,15 +212,15 @@ func (c *Conn) handleWriteError(errno syscall.Errno) {
 	}
 }
 
-// readRest reads what is left of a connection that the peer has cut: it may have said
-// that it closes. It ends the connection.
+// readRest reads the remaining bytes of a connection that the peer has closed, which may include
+// FIN, and fails the connection.
 func (c *Conn) readRest() {
 	for c.state == connOpen && !c.held && c.receive() > 0 {
 	}
 	c.failIO("send", c.tx.sendErr)
 }
 
-// failIO breaks the connection after a system call has failed.
+// failIO fails the connection because of a failed system call.
 func (c *Conn) failIO(call string, errno syscall.Errno) {
 	cause := ucs.ErrConnReset
 	if errno == unix.ETIMEDOUT || errno == unix.EHOSTUNREACH {
@@ -228,7 +229,7 @@ func (c *Conn) failIO(call string, errno syscall.Errno) {
 	c.fail(fmt.Errorf("%w: %s: %w", cause, call, errno))
 }
 
-// writeSome makes one system call. whole is what it was to write.
+// writeSome makes one system call. whole is the number of bytes passed to it.
 func (c *Conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	q, it := &c.tx, c.it
 	b := q.buf[q.head:q.tail]
@@ -251,7 +252,7 @@ func (c *Conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	return n, errno, len(b) + o.left
 }
 
-// consume drops n bytes from the front of the queue.
+// consume removes n written bytes from the front of the queue.
 func (c *Conn) consume(n int) {
 	q := &c.tx
 	k := min(n, q.tail-q.head)

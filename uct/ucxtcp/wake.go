@@ -2,11 +2,11 @@ package ucxtcp
 
 import "github.com/gucx/gucx/uct"
 
-// EventFD implements uct.Waker: the epoll descriptor.
+// EventFD implements uct.Waker. It returns the epoll descriptor.
 func (it *Iface) EventFD() int { return it.poll.FD() }
 
-// Arm implements uct.Waker. Descriptors stay readable until Progress has read
-// them, so arming takes nothing but a look; the kernel reports when sockets that are full have room.
+// Arm implements uct.Waker. Descriptors remain readable until Progress has read them, so Arm only
+// polls epoll and enables EPOLLOUT for blocked connections.
 func (it *Iface) Arm(uct.Events) error {
 	it.pollEpollNext()
 	if len(it.broken)+len(it.failed)+len(it.resumed) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
