@@ -13,23 +13,26 @@ import (
 	"github.com/gucx/gucx/uct/internal/epoll"
 )
 
-// An accepted connection is unnamed while no EP of this side names its peer: it may be from anyone who
-// reaches the port, as UCX's protocol has no authentication. There are at most MAX_UNNAMED, and MAX_PER_SOURCE
-// of one source; one more evicts another. They have small buffers, and more memory only as far as
-// unnamedMemory goes. They must send a connection request within HELLO_TIMEOUT, and the rest of each frame
-// that has begun.
+// An accepted connection is unnamed while no EP of this side names its peer. It may be from any
+// process that can reach the port, because UCX's protocol has no authentication. So unnamed
+// connections have limits:
+//
+//   - At most MAX_UNNAMED exist, and MAX_PER_SOURCE of one source. One more evicts another.
+//   - Their buffers are small. All together have at most unnamedMemory bytes of larger buffers.
+//   - The peer must send its connection request within HELLO_TIMEOUT, and the rest of each frame
+//     that it has begun.
 
 const (
-	// smallRx is the receive buffer of an unnamed connection, in bytes. Most frames fit.
+	// smallRx is the size of the receive buffer of an unnamed connection in bytes. Most frames fit.
 	smallRx = 2 << 10
-	// unnamedMemory is how many bytes of longer buffers the unnamed connections of an iface have together;
-	// more only if a single connection needs more.
+	// unnamedMemory is the maximum total size of the larger buffers of the unnamed connections of
+	// an iface, in bytes. A single connection may exceed it.
 	unnamedMemory = 16 << 20
-	// acceptBatch is the number of connections accepted for one event.
+	// acceptBatch is the maximum number of connections that are accepted for one event.
 	acceptBatch = 16
-	// maxAcceptPause is the longest time for which the accept queue is ignored.
+	// maxAcceptPause is the maximum time for which the accept queue is ignored.
 	maxAcceptPause = time.Second
-	// sourceBits6 is the part of an IPv6 address that tells sources apart: a host may have all of a /64.
+	// sourceBits6 is the prefix length of IPv6 sources: a host may have all addresses of a /64.
 	sourceBits6 = 64
 )
 
@@ -38,12 +41,12 @@ type listener struct {
 	it       *Iface
 	slot     epoll.Watch
 	fd       int
-	paused   bool          // until resumeAt
-	pause    time.Duration // the last pause; 0 when accepting works
+	paused   bool          // the accept queue is ignored until resumeAt
+	pause    time.Duration // the last pause; 0 after a successful accept
 	resumeAt time.Time
 }
 
-// Ready implements epoll.Watcher: it accepts.
+// Ready implements epoll.Watcher. It accepts connections.
 func (l *listener) Ready(uint32) int {
 	it := l.it
 	for range acceptBatch {
@@ -53,20 +56,20 @@ func (l *listener) Ready(uint32) int {
 			l.pause = 0
 			it.receiveConn(fd, addrPort(from))
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !it.evictOne(func(u *unnamed) bool { return u.c.frames == 0 }) { // else there is a descriptor next time
+			if !it.evictOne(func(u *unnamed) bool { return u.c.frames == 0 }) { // otherwise the eviction has released a descriptor
 				l.pauseAccept()
 			}
 			return 0
 		case unix.EAGAIN:
 			return 0
-		default: // of that connection, or EINTR
+		default: // an error of that connection, or EINTR
 		}
 	}
 	return 0
 }
 
-// pauseAccept ignores the accept queue for a while, which doubles each time: the queue would be
-// reported again and again while descriptors or memory are exhausted.
+// pauseAccept ignores the accept queue for a time that doubles with each call. Otherwise epoll
+// would report the queue again and again while descriptors or memory are exhausted.
 func (l *listener) pauseAccept() {
 	l.paused = true
 	l.pause = min(max(2*l.pause, deadlineTick), maxAcceptPause)
@@ -82,7 +85,8 @@ func (l *listener) resume(now time.Time) {
 	}
 }
 
-// receiveConn begins the handshake of an accepted connection. Another one makes room for it.
+// receiveConn starts the handshake of an accepted connection. It evicts others if there are too
+// many.
 func (it *Iface) receiveConn(fd int, from netip.AddrPort) {
 	it.makeRoom(sourceOf(from.Addr()))
 	c := &Conn{it: it, fd: fd, from: from, state: connMagic}
@@ -99,10 +103,10 @@ func (it *Iface) receiveConn(fd int, from netip.AddrPort) {
 	c.rx.buf = make([]byte, smallRx)
 	c.unnamed = it.unnamed.add(c, time.Now().Add(it.cfg.HelloTimeout))
 	_ = it.tickEvery(deadlineTick)
-	c.receive() // what it says is often there already
+	c.receive() // the request has often arrived already
 }
 
-// makeRoom evicts unnamed connections until there may be one more of the source.
+// makeRoom evicts unnamed connections until one more of the source is permitted.
 func (it *Iface) makeRoom(source netip.Prefix) {
 	for it.unnamed.count[source] >= it.cfg.MaxPerSource {
 		it.evictOne(func(u *unnamed) bool { return u.source == source })
@@ -112,7 +116,7 @@ func (it *Iface) makeRoom(source netip.Prefix) {
 	}
 }
 
-// unname makes an open connection, whose EP was closed, one of those that no EP names.
+// unname makes an open connection unnamed after its EP was closed.
 func (c *Conn) makeUnnamed() {
 	it := c.it
 	it.makeRoom(sourceOf(c.from.Addr()))
@@ -120,7 +124,7 @@ func (c *Conn) makeUnnamed() {
 	_ = it.tickEvery(it.unnamedTick())
 }
 
-// sourceOf is where a connection comes from: an IPv4 address or a network of IPv6.
+// sourceOf returns the source of a connection: an IPv4 address or an IPv6 network.
 func sourceOf(ip netip.Addr) netip.Prefix {
 	bits := ip.BitLen()
 	if ip.Is6() {
@@ -130,16 +134,16 @@ func sourceOf(ip netip.Addr) netip.Prefix {
 	return p
 }
 
-// unnamed is one such connection.
+// unnamed is an unnamed connection.
 type unnamed struct {
 	source   netip.Prefix
 	c        *Conn
-	deadline time.Time  // by which it must have moved on
-	at       rxPosition // where it stood when limit was set
-	memory   int        // bytes of longer buffers
+	deadline time.Time  // time by which the request or more of a frame must have arrived
+	at       rxPosition // position of the receiver when deadline was set
+	memory   int        // bytes of larger buffers
 }
 
-// rxMark is how far a connection has read.
+// rxPosition is the position of a connection in the received stream.
 type rxPosition struct {
 	frames uint64
 	read   int
@@ -147,7 +151,7 @@ type rxPosition struct {
 
 func (c *Conn) rxPosition() rxPosition { return rxPosition{c.frames, c.rx.tail - c.rx.head} }
 
-// unnamedSet is the unnamed connections of an iface.
+// unnamedSet contains the unnamed connections of an iface.
 type unnamedSet struct {
 	all    []*unnamed // oldest first
 	count  map[netip.Prefix]int
@@ -161,7 +165,7 @@ func (s *unnamedSet) add(c *Conn, deadline time.Time) *unnamed {
 	return u
 }
 
-// remove takes u out, which may be nil or out already.
+// remove removes u, which may be nil or already removed.
 func (s *unnamedSet) remove(u *unnamed) {
 	i := slices.Index(s.all, u)
 	if i < 0 {
@@ -174,8 +178,9 @@ func (s *unnamedSet) remove(u *unnamed) {
 	}
 }
 
-// victim is the connection to evict among those that may be: of the source that has most, the oldest without
-// a connection request, else the oldest. nil if none may be.
+// victim returns the connection to evict among those for which may is true, or nil. It selects the
+// source with the most connections; of these the oldest one without a connection request, else the
+// oldest one.
 func (s *unnamedSet) victim(may func(*unnamed) bool) *unnamed {
 	var oldest, halfOpen *unnamed
 	for _, u := range s.all {
@@ -197,7 +202,7 @@ func (s *unnamedSet) victim(may func(*unnamed) bool) *unnamed {
 
 func anyUnnamed(*unnamed) bool { return true }
 
-// evictOne evicts one of those that may be, and reports whether there was one.
+// evictOne evicts the victim among those for which may is true. It reports whether there was one.
 func (it *Iface) evictOne(may func(*unnamed) bool) bool {
 	u := it.unnamed.victim(may)
 	if u == nil {
@@ -216,21 +221,21 @@ func (it *Iface) evictOne(may func(*unnamed) bool) bool {
 	return true
 }
 
-// limits are counters of what the limits on accepted connections did.
+// limits are the counters of connections that were closed because of a limit.
 type limits struct {
 	refused   stats.Counter // connections refused in the handshake
-	evicted   stats.Counter // unnamed connections that made room for another
-	stalled   stats.Counter // unnamed connections that did not move on in time
-	malformed stats.Counter // connections that ended by what the peer sent
+	evicted   stats.Counter // unnamed connections that were evicted for another
+	stalled   stats.Counter // unnamed connections that sent only a part of a frame in time
+	malformed stats.Counter // connections that failed because the peer sent an invalid frame
 }
 
 var (
-	errEvicted = fmt.Errorf("evicted: no endpoint here names the peer, and there are too many such connections")
-	errStalled = fmt.Errorf("the peer has stopped in the middle of a frame, and no endpoint here names it")
+	errEvicted = fmt.Errorf("evicted by later connections: no endpoint of this side names the peer (MAX_UNNAMED, MAX_PER_SOURCE)")
+	errStalled = fmt.Errorf("the peer sent an incomplete frame, and no endpoint of this side names it (HELLO_TIMEOUT)")
 )
 
-// needRx makes the receive buffer long enough for a frame of n bytes. An unnamed connection may evict
-// others by that.
+// growForFrame enlarges the receive buffer for a frame of n bytes. For an unnamed connection it
+// evicts others to stay below unnamedMemory.
 func (c *Conn) growForFrame(n int) {
 	whole := int(c.it.cfg.RxBuf)
 	if u, s := c.unnamed, &c.it.unnamed; u != nil && n > len(c.rx.buf) {
@@ -247,7 +252,7 @@ func (c *Conn) growForFrame(n int) {
 	}
 }
 
-// expireUnnamed closes the connections that have not moved on in time.
+// expireUnnamed closes the connections whose request or frame is incomplete at its deadline.
 func (it *Iface) expireUnnamed(now time.Time) {
 	for _, u := range slices.Clone(it.unnamed.all) {
 		c := u.c
@@ -266,7 +271,8 @@ func (it *Iface) expireUnnamed(now time.Time) {
 	}
 }
 
-// unnamedTick is how often the limits of unnamed connections are looked at; 0 if there is none.
+// unnamedTick returns the interval at which the deadlines of unnamed connections are checked; 0 if
+// there are none.
 func (it *Iface) unnamedTick() time.Duration {
 	every := time.Duration(0)
 	for _, u := range it.unnamed.all {
@@ -278,18 +284,19 @@ func (it *Iface) unnamedTick() time.Duration {
 	return every
 }
 
-// refusalLog is the time between two lines about refusals: untrusted peers must not fill the log.
+// refusalLog is the minimum time between two log lines about refusals, because untrusted peers must
+// not fill the log.
 const refusalLog = time.Second
 
 var logger = log.For(Name)
 
-// refusals is what is known of connections refused in the handshake.
+// refusals is the log state of connections that were refused in the handshake.
 type refusals struct {
 	logged time.Time
-	silent uint64 // since then
+	silent uint64 // number of refusals since the last line
 }
 
-// logRefusal writes a line to the log, if it is not too soon for that.
+// logRefusal writes a log line, but not more often than once in refusalLog.
 func (it *Iface) logRefusal(c *Conn, err error) {
 	r := &it.refusals
 	r.silent++

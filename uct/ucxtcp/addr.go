@@ -12,9 +12,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Addresses are those of UCX's tcp transport. A device address is flags (u8), family (u8), and the IP address;
-// for a loopback device the identity of the host (u64) and the number of the network namespace in its place. An
-// iface address is the port, big endian. An EP address is the port and a key (u64).
+// The formats of addresses are those of UCX's tcp transport. A device address is flags (u8), family
+// (u8), and the IP address; a loopback device has the identity of the host (u64) and the inode of
+// the network namespace instead of an IP address. An iface address is the port, big-endian. An EP
+// address is the port and a key (u64).
 
 const (
 	ifaceAddrLen = 2
@@ -32,15 +33,16 @@ const (
 	devLenNarrow    = devOffNS + 4
 )
 
-// hostFlag of the host identity: the network namespace is not the first one.
+// hostFlag in the host identity means that the network namespace is not the first one.
 const hostFlag = 1 << 63
 
-// firstNamespace is the inode number by which UCX recognizes the first network namespace
-// (UCS_PROCESS_NS_NET_DFLT in ucs/sys/sys.c). On kernels that give that namespace another number, the
-// flag is set in it too.
+// firstNamespace is the inode by which UCX identifies the first network namespace
+// (UCS_PROCESS_NS_NET_DFLT in ucs/sys/sys.c). On kernels with another inode for that namespace, the
+// flag is set there too.
 const firstNamespace = 0xF0000080
 
-// host is what peers on loopback have in common.
+// host is the identity of a host and network namespace. Peers can use loopback only if theirs are
+// equal.
 type host struct {
 	id uint64
 	ns uint64
@@ -70,9 +72,9 @@ func thisHost() (host, error) {
 	return host{id: id, ns: ns}, nil
 }
 
-// bootID returns the two halves of the kernel's boot id, combined by exclusive or as UCX does: the groups of the
-// text are numbers, of which the first is the lowest in the first half, and the bytes of the last group follow
-// the fourth in the second.
+// bootID returns the kernel's boot id, with its two halves combined by exclusive or as in UCX. The
+// groups of the text are numbers. In the first half the first group is the lowest one; in the
+// second half the bytes of the last group follow the fourth group.
 func bootID(text string) (uint64, error) {
 	hex := strings.Split(text, "-")
 	if len(hex) != 5 || len(hex[4]) != 12 {
@@ -95,7 +97,7 @@ func bootID(text string) (uint64, error) {
 // deviceAddr is a decoded device address.
 type deviceAddr struct {
 	loopback bool
-	ip       netip.Addr // the loopback address for a loopback device
+	ip       netip.Addr // 127.0.0.1 or ::1 for a loopback device
 	host     host
 }
 
@@ -166,7 +168,7 @@ func parseIfaceAddr(b []byte) (port uint16, err error) {
 	return port, nil
 }
 
-// ParseAddr returns where an interface with these addresses listens. ErrInvalidAddr.
+// ParseAddr returns the address at which the iface with these addresses listens. ErrInvalidAddr.
 func ParseAddr(device, iface []byte) (netip.AddrPort, error) {
 	d, err := parseDeviceAddr(device)
 	if err != nil {

@@ -80,7 +80,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 	return e.conn.sendZcopy(e, head, iov, c), nil
 }
 
-// withoutMem reports that iov has no memory handles: the MD makes none.
+// withoutMem reports whether iov has no memory handles, because the MD makes none.
 func withoutMem(iov []uct.IOV) bool {
 	for i := range iov {
 		if iov[i].Mem != nil {
@@ -90,8 +90,8 @@ func withoutMem(iov []uct.IOV) bool {
 	return true
 }
 
-// sendPieces posts a message of head bytes that take returned and the bytes of iov. It reports whether some
-// are still to be written.
+// sendZcopy posts a message of head bytes, which reserve returned, and the data of iov. It reports
+// whether a part is not written yet.
 func (c *Conn) sendZcopy(e *EP, head int, iov []uct.IOV, comp *uct.Completion) (pending bool) {
 	q, o := &c.tx, c.it.ops.get()
 	q.tail += head
@@ -106,7 +106,7 @@ func (c *Conn) sendZcopy(e *EP, head int, iov []uct.IOV, comp *uct.Completion) (
 	}
 	c.markDirty()
 	if q.zcopy != o {
-		return false // written, and back in the free list
+		return false // written and released
 	}
 	o.comp = comp
 	return true

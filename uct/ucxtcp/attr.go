@@ -6,13 +6,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Cost model: that of package tcp, which uses the same system calls.
+// Cost model of package tcp, which uses the same system calls.
 const (
 	overhead          = time.Microsecond
 	loopbackLatency   = 3500*time.Nanosecond - 2*overhead
 	networkLatency    = 15 * time.Microsecond
 	loopbackBandwidth = 8e9     // bytes per second
-	networkBandwidth  = 1.175e9 // of 10 Gbit/s, without headers
+	networkBandwidth  = 1.175e9 // 10 Gbit/s without headers
 )
 
 // maxIOV is MaxIOV of AMZcopy.
@@ -45,8 +45,9 @@ func (it *Iface) fillAttr() {
 	it.attr.Declare(cs)
 }
 
-// maxZcopy is the longest message whose frame fills packets of the device: the kernel sends the rest of each write in a
-// packet of its own, which costs as much as a full one. On loopback a frame is one packet then, and not two.
+// maxZcopy returns the maximum length of a zcopy message so that its frame fills whole packets of
+// the device. The kernel sends the rest of each write as a separate packet, which costs as much as
+// a full one. With this limit, a frame on loopback is one packet instead of two.
 func (it *Iface) maxZcopy() int {
 	frame, seg := int(it.cfg.MaxFrame), it.dev.segment()
 	if seg <= 0 || frame+frameLen < seg {

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// Close implements uct.Iface. What was accepted before is still written, and the
-// peer's host takes it, within Config.Linger. Idempotent.
+// Close implements uct.Iface. Posted messages are still written, and Close waits at most
+// Config.Linger until the hosts of the peers have acknowledged them. Idempotent.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -27,7 +27,7 @@ func (it *Iface) Close() error {
 	}
 	it.completeWritten()
 	for it.conns.Len() > 0 || len(it.broken) > 0 {
-		for i := 0; i < len(it.broken); i++ { // callbacks may add more
+		for i := 0; i < len(it.broken); i++ { // callbacks may append
 			it.broken[i].cleanUp(ucs.StatusCanceled)
 		}
 		it.broken = it.broken[:0]
@@ -44,16 +44,16 @@ func (it *Iface) Close() error {
 	return it.undo.Run()
 }
 
-// lingerStep is how long the kernel is waited for between looks. lingerMost is how much of the limit a
-// look and the wait for the next take at most.
+// lingerStep is the pause between two checks in linger. lingerMax is the maximum time that one
+// check and pause count against the limit.
 const (
 	lingerStep = 2 * time.Millisecond
 	lingerMax  = 5 * lingerStep
 )
 
-// linger writes what is queued and half closes all connections, and waits until
-// the hosts of the peers have taken everything. A connection is closed only then:
-// the kernel would drop what is under way if the peer sent anything.
+// linger writes the queues and half-closes all connections, and waits until the hosts of the peers
+// have acknowledged everything. The sockets must remain open until then: after a close, the kernel
+// would drop unsent bytes if the peer sent anything.
 func (it *Iface) linger() {
 	limit := timelimit.WithMost(it.cfg.Linger, lingerMax)
 	open := append([]*Conn(nil), it.conns.All()...)
@@ -76,8 +76,8 @@ func (it *Iface) linger() {
 	}
 }
 
-// parted writes, half closes and reports whether nothing of the connection is
-// under way any more. Bytes that arrive are dropped.
+// drain writes the queue, half-closes the socket and reports whether the peer's host has
+// acknowledged everything or the connection has failed. It discards received bytes.
 func (c *Conn) drain() bool {
 	if c.state != connOpen {
 		return true
@@ -101,11 +101,12 @@ func (c *Conn) drain() bool {
 	return err != nil || unsent == 0
 }
 
-// dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
-// all the time is not read for longer than others are waited for.
+// discardReads is the maximum number of consecutive reads in discardArrivals, so that a peer that
+// sends continuously does not delay the others.
 const discardReads = 64
 
-// dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
+// discardArrivals discards received bytes. over: the peer has closed the connection, or it has
+// failed. quiet: all bytes were read.
 func (c *Conn) discardArrivals() (over, quiet bool) {
 	for range discardReads {
 		n, errno := c.it.io.Recv(c.fd, c.rx.buf)

@@ -79,7 +79,7 @@ const (
 // allDevices in Config.Devices selects every usable device.
 const allDevices = "all"
 
-// loopbackDevice is the device that is offered without being named.
+// loopbackDevice is offered unless the configuration names devices.
 const loopbackDevice = "lo"
 
 func (c *Config) deviceListed(name string) bool {
@@ -136,7 +136,7 @@ func (c *Config) counts() error {
 }
 
 func (c *Config) times() error {
-	const maxAM = time.Hour // fits the kernel's fields in seconds
+	const maxAM = time.Hour // fits in the kernel's fields of seconds
 	return cmp.Or(
 		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, maxAM),
 		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, maxAM),
@@ -153,7 +153,8 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// allowedUnnamed is MAX_UNNAMED, or half of the descriptors that the process may have.
+// allowedUnnamed returns MAX_UNNAMED, but at most half of the descriptors that the process may
+// open.
 func (c *Config) allowedUnnamed() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur/2 < uint64(c.MaxUnnamed) {

@@ -8,17 +8,17 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// device is a network device that is up, with the address that peers reach it by.
+// device is a network device that is up, with the address at which peers reach it.
 type device struct {
 	name     string
 	loopback bool
 	ip       netip.Addr
-	network  netip.Prefix // of ip: hosts in it are reached without a router
-	mtu      int          // bytes
+	network  netip.Prefix // network of ip: its hosts are reached without a router
+	mtu      int          // in bytes
 }
 
-// segment is how many bytes of a stream a packet of the device has at most, as the kernel computes it: without headers of
-// IP and TCP, of which timestamps are a part.
+// segment returns the maximum number of bytes of a stream in one packet of the device (the MSS) as
+// the kernel computes it: without the IP header and the TCP header with timestamps.
 func (d *device) segment() int {
 	const maxIP, ip4, ip6, tcp = 65535, 20, 40, 20 + 12
 	n := min(d.mtu, maxIP) - tcp
@@ -28,7 +28,7 @@ func (d *device) segment() int {
 	return n - ip4
 }
 
-// listDevices returns the usable devices in the order of their numbers.
+// listDevices returns the usable devices in the order of their indexes.
 func listDevices(family string) (out []device, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -56,9 +56,10 @@ func findDevice(name, family string) (device, error) {
 	return d, nil
 }
 
-// describe returns a device whose ip is the zero Addr if it cannot be used. It is the first address of the
-// family, else the first one. Link-local addresses mean nothing to a peer that does not know the link, and the address of a
-// loopback device says nothing but that it is one.
+// describe returns the properties of a device. If it cannot be used, ip is the zero Addr; else ip
+// is its first address of the family, or its first address. Link-local addresses are ignored,
+// because they have no meaning for a peer on another link. A loopback device has a loopback
+// address.
 func describe(link *net.Interface, family string) device {
 	const want = net.FlagUp | net.FlagRunning
 	d := device{name: link.Name, loopback: link.Flags&net.FlagLoopback != 0, mtu: link.MTU}
@@ -73,7 +74,7 @@ func describe(link *net.Interface, family string) device {
 	return d
 }
 
-// choose sets the address of the device, unless none of these can be used.
+// choose sets the address of the device, if one of addrs can be used.
 func (d *device) choose(addrs []net.Addr, family string) {
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
@@ -88,7 +89,7 @@ func (d *device) choose(addrs []net.Addr, family string) {
 		if wanted || !d.ip.IsValid() {
 			bits, _ := n.Mask.Size()
 			d.ip = ip
-			d.network, _ = ip.Prefix(bits) // the zero Prefix for a mask that is none
+			d.network, _ = ip.Prefix(bits) // the zero Prefix for an invalid mask
 		}
 		if wanted {
 			return

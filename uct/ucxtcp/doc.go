@@ -1,32 +1,35 @@
-// Package ucxtcp is UCX's transport over TCP ("tcp"): an Iface exchanges active messages with processes that
-// use UCX itself, from release 1.12 on, or this package. The layer above provides UCX's protocols over it
-// (package ucp/ucxpeer); ucp.NewContext does not use it.
+// Package ucxtcp is UCX's transport over TCP ("tcp"). An Iface exchanges active messages with
+// processes that use UCX 1.12 or later, or this package. The upper layer (package ucp/ucxpeer)
+// implements UCX's protocols; ucp.NewContext does not use this package.
 //
-// UCX's protocol has no authentication and no encryption. Use it in trusted networks only. By default an
-// Iface is opened on the loopback device and nobody else can connect. What a peer sends is checked, and
-// nothing that it names reaches memory: a put with data, which UCX executes at any address, breaks the
-// connection. Limits hold for connections that no EP of this side names (accept.go).
+// UCX's protocol has no authentication and no encryption: use it only in trusted networks. By
+// default an Iface uses the loopback device, which other hosts cannot reach. Everything that a peer
+// sends is checked, and a peer cannot access memory: UCX executes a put with data at any address,
+// but here it fails the connection. Connections that no EP of this side names have limits
+// (accept.go).
 //
 // # Connections
 //
-// Each EP has a connection of its own, which serves an EP of the peer in the other direction
-// (manager.go). There are two ways to connect:
+// Each EP has its own connection, which also carries the messages of an EP of the peer in the other
+// direction (manager.go). There are two types of connection:
 //
-//   - to an iface: NewEP with the addresses of the peer's device and iface. The n-th EP that names a peer
-//     shares its connection with the n-th EP of the peer that names this iface, whichever side connects.
-//     The EP can send once the peer has acknowledged the connection request.
-//   - to an EP: NewEP without addresses, and Connect with those of the peer's device and EP on both
-//     sides. The side with the lower address connects.
+//   - To an iface: NewEP with the addresses of the peer's device and iface. The n-th EP to a peer
+//     and the n-th EP of that peer to this iface share a connection, whichever side dials. The EP
+//     can send after the peer has acknowledged the connection request.
+//   - To an EP: NewEP without addresses, and then Connect on both sides with the addresses of the
+//     peer's device and EP. The side with the lower address dials.
 //
-// A peer that has no EP here can still send messages: their handler finds the connection by Iface.Source.
+// A peer to which no EP exists can send messages too. Their handler gets the connection from
+// Iface.Source.
 //
 // # Messages
 //
-// Handlers get views over the receive buffer, valid until they return. A handler that has no room for more
-// messages of a peer calls Conn.Hold: the connection is not read until Conn.Resume, so that the peer is held
-// back by TCP, and at most RX_BUF bytes of it wait here.
+// Handlers get views of the receive buffer, which are valid until they return. A handler that
+// cannot accept more messages of a peer calls Conn.Hold. The connection is then not read until
+// Conn.Resume, so TCP flow control stops the peer, and at most RX_BUF bytes are buffered here.
 //
-// Flush sends an empty put, which the peer acknowledges when it has handled everything before.
+// Flush sends an empty put, which the peer acknowledges when it has handled all earlier messages.
 //
-// The frames are in docs/wire.md. All values are little endian: peers on big-endian machines are not supported.
+// docs/wire.md has the frames. All values are little-endian; peers on big-endian machines are not
+// supported.
 package ucxtcp

@@ -7,7 +7,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Flush implements uct.EP. As in UCX, the peer acknowledges an empty put, which follows the messages.
+// Flush implements uct.EP. As in UCX, it sends an empty put after the messages, which the peer
+// acknowledges.
 func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	if e.state != epReady {
 		return false, e.err
@@ -19,7 +20,7 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	return err == nil, err
 }
 
-// Check implements uct.Checker: the peer's process acknowledges an empty put.
+// Check implements uct.Checker. It sends an empty put, which the peer's process acknowledges.
 func (e *EP) Check(c *uct.Completion) (bool, error) {
 	switch {
 	case e.state != epReady:
@@ -35,7 +36,7 @@ func (e *EP) Check(c *uct.Completion) (bool, error) {
 	return err == nil, err
 }
 
-// KeepAlive sends a frame that the peer ignores, so that the kernel notices when its host is gone. Errors:
+// KeepAlive sends a frame that the peer ignores, so that the kernel detects a dead host. Errors:
 // ErrNoResource while the EP is not connected, ErrEPFailed.
 func (e *EP) KeepAlive() error {
 	switch {
@@ -50,11 +51,11 @@ func (e *EP) KeepAlive() error {
 	return nil
 }
 
-// busy reports whether there are messages of which it is not known that the peer has handled them.
+// busy reports whether the peer has not acknowledged all messages.
 func (e *EP) busy() bool { return e.unflushed || e.puts != e.putsAcked }
 
-// requestFlush sends an empty put if messages were sent since the last one, and completes comp when it is
-// acknowledged. comp may be nil.
+// requestFlush sends an empty put if messages were sent after the last one, and completes comp when
+// the put is acknowledged. comp may be nil.
 func (e *EP) requestFlush(comp *uct.Completion) error {
 	const whole = frameLen + putLen
 	if comp != nil && e.it.ops.left == 0 {
@@ -81,7 +82,7 @@ func (e *EP) requestFlush(comp *uct.Completion) error {
 	return nil
 }
 
-// putRoom returns place for an empty put, which pending requests do not hold back; nil if there is none.
+// reservePut reserves an empty put, also if requests are pending; nil if there is no room.
 func (e *EP) reservePut() []byte {
 	const whole = frameLen + putLen
 	if e.sends {
@@ -96,7 +97,7 @@ func (e *EP) reservePut() []byte {
 	return e.early[e.earlyLen : e.earlyLen+whole]
 }
 
-// takePut handles a put of the peer: only an empty one, which is a flush, is accepted.
+// handlePut handles a put of the peer. Only an empty put, which is a flush, is accepted.
 func (c *Conn) handlePut(b []byte) error {
 	if binary.LittleEndian.Uint64(b[offPutLen:]) != 0 {
 		return errPut
@@ -107,7 +108,7 @@ func (c *Conn) handlePut(b []byte) error {
 	return nil
 }
 
-// takePutAck completes the flushes that the peer has acknowledged.
+// handlePutAck completes the flushes that the peer has acknowledged.
 func (c *Conn) handlePutAck(b []byte) error {
 	e := c.ep
 	if e == nil {
@@ -149,7 +150,7 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 	}
 	for _, e := range it.eps.All() {
 		if e.state == epReady && e.busy() {
-			_ = e.requestFlush(g) // there is room
+			_ = e.requestFlush(g) // cannot fail: the first loop has checked the resources
 		}
 	}
 	return true, nil

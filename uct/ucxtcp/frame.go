@@ -5,27 +5,27 @@ import (
 	"net/netip"
 )
 
-// A frame is a header of 5 bytes and a body: the id (u8), the length of the body (u32), and the body. All
-// fields are little endian, but for ports and IP addresses. A connection begins with magic, which the side that
-// connects sends.
+// A frame is a header of 5 bytes and a body: the id (u8), the length of the body (u32), and the
+// body. All fields are little-endian, except ports and IP addresses. The side that dials sends
+// magic before its first frame.
 
 const (
 	frameLen = 5
 	offID    = 0 // u8
-	offLen   = 1 // u32: bytes of the body
+	offLen   = 1 // length of the body
 )
 
-// magic begins a connection.
+// magic is the first value on a connection.
 const (
 	magic    = 0xCAFEBABE12345678
 	magicLen = 8
 )
 
-// Ids of the transport's own frames. Those of active messages are below.
+// Ids of control frames. Active messages have lower ids.
 const (
-	idCM        = 32 // event (u32); a connection request has more
-	idPut       = 33 // address u64, length u64, number u32; as many raw bytes follow the frame
-	idPutAck    = 34 // number u32: of the last put that is complete
+	idCM        = 32 // event u32; the body of a connection request is longer
+	idPut       = 33 // address u64, length u64, number u32; the data follows the frame
+	idPutAck    = 34 // number u32 of the last executed put
 	idKeepAlive = 35 // no body
 )
 
@@ -33,7 +33,7 @@ const (
 const (
 	eventRequest    = 1
 	eventAck        = 2
-	eventAckRequest = eventRequest | eventAck // the sender of the ACK sends messages on this connection too
+	eventAckRequest = eventRequest | eventAck // the sender of the ACK also sends messages on this connection
 	eventFin        = 4                       // the sender sends no more messages
 )
 
@@ -51,10 +51,10 @@ const (
 	offEvent    = 0  // u32
 	offFlags    = 4  // u8
 	offConn     = 5  // u64: sequence number of an interface connection, key of an endpoint connection
-	offSockaddr = 13 // where the sender listens, as the kernel's struct sockaddr
+	offSockaddr = 13 // address at which the sender listens, as struct sockaddr of the kernel
 )
 
-// flagEP of a connection request: the connection is that of two endpoints.
+// flagEP in a connection request means an endpoint connection.
 const flagEP = 1
 
 // Offsets in the body of a put.
@@ -64,8 +64,8 @@ const (
 	offPutSN   = 16 // u32
 )
 
-// A sockaddr: family u16, port (big endian), and the address, which for IPv6 stands behind 4 bytes of flow and
-// before 4 bytes of scope.
+// A sockaddr: family u16, port (big-endian), and the address. For IPv6, 4 bytes of flow label
+// precede the address and 4 bytes of scope follow it.
 const (
 	sockaddrLen4 = 16
 	sockaddrLen6 = 28
@@ -76,8 +76,8 @@ const (
 	familyIP6    = 10
 )
 
-// longestFrame is the body of the longest active message that peers of the default configuration accept
-// (RX_SEG_SIZE), in bytes.
+// defaultMaxFrame is the maximum length of an active message that peers with the default
+// configuration accept (RX_SEG_SIZE), in bytes.
 const defaultMaxFrame = 64 << 10
 
 func putFrame(b []byte, id uint8, n int) {
@@ -86,8 +86,8 @@ func putFrame(b []byte, id uint8, n int) {
 	binary.LittleEndian.PutUint32(b[offLen:], uint32(n))
 }
 
-// parseFrame decodes the header at the start of b, which has at least frameLen bytes. ok is false if no frame
-// may have such a header; longest is the length of the longest active message.
+// parseFrame decodes the header at the start of b, which has at least frameLen bytes. ok is false
+// for an invalid header. maxAM is the maximum length of an active message.
 func parseFrame(b []byte, maxAM int) (id uint8, n int, ok bool) {
 	id, size := b[offID], binary.LittleEndian.Uint32(b[offLen:])
 	if size > uint32(maxAM) && size > requestLen6 {
@@ -114,7 +114,7 @@ type request struct {
 	listen netip.AddrPort
 }
 
-// bodyLen is the length of the body of r in bytes.
+// bodyLen returns the length of the body of r in bytes.
 func (r *request) bodyLen() int {
 	if r.listen.Addr().Is4() {
 		return requestLen4

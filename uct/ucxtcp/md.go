@@ -11,8 +11,8 @@ import (
 // Name is the name of the component, of its MD and of its transport.
 const Name = "ucxtcp"
 
-// New makes the component. defaults are used by ifaces that are opened without a
-// Config; its Devices also decide what is offered.
+// New makes the component. Ifaces that are opened without a Config use defaults; its Devices also
+// decide which devices are offered.
 func New(defaults Config) uct.Component { return &component{defaults} }
 
 type component struct{ defaults Config }
@@ -32,8 +32,8 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	return &MD{defaults: c.defaults, attr: uct.MDAttr{Component: Name, Name: Name}}, nil
 }
 
-// MD is the memory domain. It registers nothing: the transport has active messages only. Methods may be called
-// by any goroutine.
+// MD is the memory domain. It registers no memory, because the transport has active messages only.
+// Any goroutine may call its methods.
 type MD struct {
 	attr     uct.MDAttr
 	defaults Config
@@ -66,9 +66,9 @@ func (md *MD) Resources() (out []uct.Resource, err error) {
 	return out, nil
 }
 
-// OpenIface opens the transport on the device p.Device. p.Config is nil, a Config
-// or a *Config. ErrInvalidParam if the transport or device does not exist here or
-// a parameter is out of range, ErrUnsupported if p has a token, which UCX's protocol lacks.
+// OpenIface opens the transport on the device p.Device. p.Config is nil, a Config or a *Config.
+// ErrInvalidParam if the transport or device does not exist or a parameter is out of range.
+// ErrUnsupported if p has a token, which UCX's protocol does not have.
 func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {

@@ -5,21 +5,21 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// op is an operation that is not complete when its call returns: a zero-copy send until it is written, or a
-// flush until the peer has acknowledged it.
+// op is an operation that completes after its call has returned: a zcopy send when it is written,
+// or a flush when the peer has acknowledged it.
 type op struct {
 	next *op
-	ep   *EP // nil once the EP is closed
+	ep   *EP // nil after the EP is closed
 	comp *uct.Completion
-	sn   uint32 // flush: number of the put that is acknowledged
+	sn   uint32 // flush: number of puts that must be acknowledged
 
 	pieces [maxIOV][]byte
 	count  int
-	cur    int // first piece that has bytes left
-	left   int // bytes to write
+	cur    int // index of the first piece with bytes left
+	left   int // bytes still to write
 }
 
-// fill sets the pieces to those of iov that are not empty.
+// fill sets the pieces to the non-empty buffers of iov.
 func (o *op) fill(iov []uct.IOV) {
 	o.count, o.cur, o.left = 0, 0, 0
 	for i := range iov {
@@ -31,7 +31,7 @@ func (o *op) fill(iov []uct.IOV) {
 	}
 }
 
-// advance drops the first n bytes of what is left.
+// advance removes the first n bytes of the pieces.
 func (o *op) advance(n int) {
 	o.left -= n
 	for n > 0 {
@@ -46,7 +46,8 @@ func (o *op) advance(n int) {
 	}
 }
 
-// detach makes o independent of its caller and returns its completion, which may be nil.
+// detach removes the EP, the completion and the buffers of the caller from o. It returns the
+// completion, which may be nil.
 func (o *op) detach() *uct.Completion {
 	comp := o.comp
 	o.ep, o.comp = nil, nil
@@ -56,7 +57,7 @@ func (o *op) detach() *uct.Completion {
 	return comp
 }
 
-// ops is a fixed number of operations with a free list.
+// ops is a pool with a fixed number of operations.
 type ops struct {
 	free *op
 	left int
@@ -72,7 +73,7 @@ func newOps(n int) ops {
 	return p
 }
 
-// take returns an operation. left is not 0.
+// get returns an operation. The caller has checked that left is not 0.
 func (p *ops) get() *op {
 	o := p.free
 	p.free, o.next = o.next, nil
@@ -114,7 +115,7 @@ func (l *opList) pop() *op {
 	return o
 }
 
-// complete completes o.
+// complete releases o and runs its completion.
 func (it *Iface) complete(o *op, st ucs.Status) {
 	if st == ucs.StatusOK && o.ep != nil && o.ep.state == epFailed {
 		st = o.ep.status

@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// How Progress divides its time, as in package tcp: connections that were active lately are read without
-// asking epoll, and epoll is asked now and then for the others.
+// How Progress divides its time, as in package tcp: it reads connections that were active lately
+// directly, and polls epoll only at some calls, for the other connections.
 const (
-	maxHot        = 4    // connections that are read directly
-	maxEmptyReads = 4096 // reads in a row that find nothing, after which one is not
-	epollAllHot   = 64   // calls between looks when every connection is read directly
-	epollSomeHot  = 4    // when others are not
-	epollIdle     = 32   // when nothing is read directly, and nothing happened lately
-	maxEmptyPolls = 1024 // looks that find nothing, after which it is not lately
-	streamReads   = 8    // a stream of sends reads at each eighth call
+	maxHot        = 4    // maximum number of hot connections, which Progress reads directly
+	maxEmptyReads = 4096 // consecutive empty reads after which a connection is no longer hot
+	epollAllHot   = 64   // calls of Progress between polls of epoll if all connections are hot
+	epollSomeHot  = 4    // if only some are hot
+	epollIdle     = 32   // if none is hot, and epoll reported nothing lately
+	maxEmptyPolls = 1024 // consecutive empty polls of epoll after which epollIdle applies
+	streamReads   = 8    // during a stream of sends, one of so many calls reads
 )
 
 // Progress implements uct.Iface.
@@ -50,8 +50,7 @@ func (it *Iface) Progress() int {
 	return n
 }
 
-// pollHot reads a hot connection, but not at every call while messages are posted
-// to it in a stream.
+// pollHot reads a hot connection. While the caller posts a stream of messages, it skips most reads.
 func (c *Conn) pollHot() int {
 	if c.tx.streak >= streamStreak && c.tx.posts != c.tx.seen && c.it.tick%streamReads != 0 {
 		return 0
@@ -63,7 +62,7 @@ func (c *Conn) pollHot() int {
 	return n
 }
 
-// look asks epoll, and decides when to do so again.
+// pollEpoll polls epoll and schedules the next poll.
 func (it *Iface) pollEpoll() int {
 	n, any := it.poll.Look()
 	if any {
@@ -84,11 +83,11 @@ func (it *Iface) pollEpoll() int {
 	return n
 }
 
-// lookSoon makes the next Progress ask epoll.
+// pollEpollNext makes the next Progress poll epoll.
 func (it *Iface) pollEpollNext() { it.emptyPolls, it.pollEpollAt = 0, it.tick }
 
-// warm puts c among the connections that are read directly, in place of one that
-// had nothing lately if they are too many.
+// makeHot makes c hot. If there are too many hot connections, it replaces the one with the most
+// empty reads.
 func (it *Iface) makeHot(c *Conn) {
 	c.emptyReads = 0
 	if c.hot {
@@ -105,7 +104,7 @@ func (it *Iface) makeHot(c *Conn) {
 	it.hot = append(it.hot, c)
 }
 
-// cool takes c out of the connections that are read directly.
+// removeHot makes c not hot.
 func (it *Iface) removeHot(c *Conn) {
 	if c.hot {
 		c.hot = false
@@ -114,9 +113,9 @@ func (it *Iface) removeHot(c *Conn) {
 	}
 }
 
-// parseResumed delivers what resumed connections have read before.
+// parseResumed delivers the messages that resumed connections have read before.
 func (it *Iface) parseResumed() (n int) {
-	for range len(it.resumed) { // handlers may add more
+	for range len(it.resumed) { // handlers may append
 		c := it.resumed[0]
 		it.resumed = slices.Delete(it.resumed, 0, 1)
 		c.resumed = false
@@ -127,7 +126,7 @@ func (it *Iface) parseResumed() (n int) {
 	return n
 }
 
-// writeJoined writes what was joined on all connections.
+// writeDirty calls progressTx for the dirty connections, which writes their collected messages.
 func (it *Iface) writeDirty() {
 	it.dirty, it.wasDirty = it.wasDirty[:0], it.dirty
 	for i, c := range it.wasDirty {
@@ -148,7 +147,7 @@ func (it *Iface) Push() {
 	}
 }
 
-// finish runs the completions of messages that were written.
+// completeWritten completes the zcopy sends that are written.
 func (it *Iface) completeWritten() (n int) {
 	for o := it.written.pop(); o != nil; o = it.written.pop() {
 		it.complete(o, ucs.StatusOK)
@@ -157,9 +156,10 @@ func (it *Iface) completeWritten() (n int) {
 	return n
 }
 
-// cleanBroken cleans up after the connections that have failed, and tells EPs that have failed without one.
+// cleanBroken cleans up the broken connections, and reports the failure of EPs without a
+// connection.
 func (it *Iface) cleanBroken() (n int) {
-	for i := 0; i < len(it.broken); i++ { // callbacks may add more
+	for i := 0; i < len(it.broken); i++ { // callbacks may append
 		c := it.broken[i]
 		it.broken[i] = nil
 		n += 1 + c.cleanUp(statusOf(c.err))
@@ -176,7 +176,7 @@ func (it *Iface) cleanBroken() (n int) {
 	return n
 }
 
-// statusOf is the status of operations that an error ended.
+// statusOf returns the status of operations that failed because of err.
 func statusOf(err error) ucs.Status {
 	for _, t := range []struct {
 		err error

@@ -9,17 +9,17 @@ import (
 	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
-// rxState has the bytes that a connection has read and not handled yet.
+// rxState contains the bytes that were read and are not handled yet.
 type rxState struct {
 	buf        []byte
 	head, tail int
 }
 
 var (
-	errNoFin     = fmt.Errorf("%w: the connection ended without CONN_FIN", ucs.ErrConnReset)
+	errNoFin     = fmt.Errorf("%w: the peer closed the connection without CONN_FIN", ucs.ErrConnReset)
 	errMalformed = errors.New("malformed frame")
-	errPut       = errors.New("put with data: UCX's puts name addresses without a key, and are refused")
-	errNotSender = errors.New("message on a connection that the peer has not asked to send on")
+	errPut       = errors.New("put with data, which has no remote key")
+	errNotSender = errors.New("message without a connection request")
 )
 
 func (r *rxState) growTo(n int) {
@@ -30,8 +30,8 @@ func (r *rxState) growTo(n int) {
 	}
 }
 
-// receive reads what there is, once, and handles it. It returns the number of frames, at least 1 if something
-// was read.
+// receive makes one read and handles its frames. It returns the number of frames, but at least 1 if
+// bytes were read.
 func (c *Conn) receive() int {
 	if c.held || c.state == connDialing || c.state == connStale || c.state >= connBroken {
 		return 0
@@ -55,7 +55,7 @@ func (c *Conn) receive() int {
 	return max(c.parse(), 1)
 }
 
-// ended is called when the peer has closed the connection.
+// peerClosed handles the end of the stream.
 func (c *Conn) peerClosed() {
 	switch {
 	case c.state != connOpen || c.closing:
@@ -106,8 +106,8 @@ func (c *Conn) parse() (n int) {
 	return n
 }
 
-// takeMagic handles the first bytes of an accepted connection, and reports whether they were all there and
-// right.
+// handleMagic checks the first bytes of an accepted connection, and reports whether the magic
+// number is complete and right.
 func (c *Conn) handleMagic(avail int) bool {
 	r := &c.rx
 	var want [magicLen]byte
@@ -125,8 +125,8 @@ func (c *Conn) handleMagic(avail int) bool {
 	return true
 }
 
-// wrongFrame ends a connection whose next frame is not valid. If ok is true, it is valid but not the connection request
-// that must come first.
+// wrongFrame closes a connection because of its next frame, which is invalid or, if ok is true, not
+// the connection request that must be the first frame.
 func (c *Conn) wrongFrame(ok bool) {
 	switch {
 	case c.state == connRequest && ok:
@@ -162,10 +162,10 @@ func (c *Conn) handle(id uint8, body []byte) error {
 	case idPutAck:
 		return c.handlePutAck(body)
 	}
-	return nil // a keepalive
+	return nil // keepalive
 }
 
-// makeRoom makes room in the buffer for a frame that needs so many bytes from head.
+// compactRx makes room in the buffer for a frame of need bytes that starts at head.
 func (c *Conn) compactRx(need int) {
 	r := &c.rx
 	switch {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is the accept queue of a listener; the kernel caps it (net.core.somaxconn).
+// backlog is the length of the accept queue of a listener. The kernel limits it to
+// net.core.somaxconn.
 const backlog = 1024
 
-// newSocket makes a nonblocking TCP socket with the options of the configuration.
+// newSocket makes a nonblocking TCP socket with the configured options.
 func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
 	family := unix.AF_INET6
 	if ip.Is4() {
@@ -28,7 +29,7 @@ func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
 	return fd, nil
 }
 
-// tune sets the options of a connection. Accepted sockets inherit them from the listener.
+// tune sets the socket options. Accepted sockets inherit them from the listener.
 func tune(fd int, cfg *Config) error {
 	type option struct{ level, name, value int }
 	opts := []option{
@@ -52,8 +53,8 @@ func tune(fd int, cfg *Config) error {
 	return nil
 }
 
-// probes is how many of an idle connection may stay unanswered, so that a host is missed
-// after UserTimeout as near as the kernel can.
+// probes returns the number of unanswered keepalive probes after which an idle connection fails. It
+// approximates UserTimeout.
 func (c *Config) probes() int {
 	const most = 127 // MAX_TCP_KEEPCNT
 	return min(max(seconds(c.UserTimeout-c.KeepIdle)/seconds(c.KeepInterval), 1), most)
@@ -82,7 +83,7 @@ func (it *Iface) startListening() error {
 }
 
 func listenOn(fd int, at netip.AddrPort) (netip.AddrPort, error) {
-	if at.Port() != 0 { // connections of an earlier process on this port may be in TIME_WAIT
+	if at.Port() != 0 { // connections of an earlier process may be in TIME_WAIT on this port
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return at, os.NewSyscallError("setsockopt SO_REUSEADDR", err)
 		}
@@ -100,7 +101,8 @@ func listenOn(fd int, at netip.AddrPort) (netip.AddrPort, error) {
 	return addrPort(local), nil
 }
 
-// sourceTo returns the address that the kernel sends from to ip. It sends nothing. The error is that of connect, such as ENETUNREACH.
+// sourceTo returns the source address that the kernel would use for packets to ip. It sends
+// nothing. The error is that of connect, such as ENETUNREACH.
 func sourceTo(ip netip.Addr) (netip.Addr, error) {
 	family := unix.AF_INET6
 	if ip.Is4() {
@@ -128,7 +130,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// addrPort returns the zero AddrPort for an address that is none of IP.
+// addrPort returns the address of sa; the zero AddrPort if sa is neither IPv4 nor IPv6.
 func addrPort(sa unix.Sockaddr) netip.AddrPort {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:

@@ -11,13 +11,13 @@ import (
 	"github.com/gucx/gucx/uct/internal/alive"
 )
 
-// deadlineTick is the time between two looks at the deadlines of handshakes.
+// deadlineTick is the interval at which deadlines of handshakes are checked.
 const deadlineTick = 20 * time.Millisecond
 
-// ticker is the watcher of an iface's timer.
+// ticker watches the timer of an iface.
 type ticker struct{ it *Iface }
 
-// Ready implements epoll.Watcher for the timer: it looks at all deadlines.
+// Ready implements epoll.Watcher. It checks all deadlines.
 func (tk *ticker) Ready(uint32) int {
 	it := tk.it
 	it.poll.Ticked()
@@ -31,7 +31,7 @@ func (tk *ticker) Ready(uint32) int {
 	return 0
 }
 
-// expireEPs fails the EPs that have not been connected in time.
+// expireEPs fails the EPs that are not connected at their deadline.
 func (it *Iface) expireEPs(now time.Time) {
 	if it.connecting == 0 {
 		return
@@ -47,7 +47,7 @@ func (it *Iface) expireEPs(now time.Time) {
 	}
 }
 
-// expireClosing closes connections whose peer has not closed in time.
+// expireClosing fails the closing connections that the peer has not closed in time.
 func (it *Iface) expireClosing(now time.Time) {
 	for _, c := range slices.Clone(it.conns.All()) {
 		if c.closing && now.After(c.deadline) {
@@ -56,7 +56,7 @@ func (it *Iface) expireClosing(now time.Time) {
 	}
 }
 
-// nextTick is the time between two ticks for what there is to look at; 0 if there is nothing.
+// nextTick returns the time until the next tick is needed; 0 if none is needed.
 func (it *Iface) nextTick() (next time.Duration) {
 	connecting, paused, closing, peers := time.Duration(0), time.Duration(0), time.Duration(0), time.Duration(0)
 	if it.connecting > 0 {
@@ -82,7 +82,7 @@ func (it *Iface) nextTick() (next time.Duration) {
 	return next
 }
 
-// tickWithin makes the timer tick at least each d.
+// tickEvery makes the timer tick at least every d.
 func (it *Iface) tickEvery(d time.Duration) error {
 	if now := it.poll.Ticking(); now > 0 && now <= d {
 		return nil
@@ -90,10 +90,10 @@ func (it *Iface) tickEvery(d time.Duration) error {
 	return it.poll.Tick(d)
 }
 
-// peerEvery is the time between two looks for peers.
+// hostCheckInterval is the time between two checks of the peers' hosts.
 func (it *Iface) hostCheckInterval() time.Duration { return alive.Every(it.cfg.UserTimeout) }
 
-// expectAcks has the timer look for the host of the peer as long as it has not acknowledged everything.
+// trackAcks makes the timer check the host of the peer until the host has acknowledged everything.
 func (c *Conn) trackAcks() {
 	if c.unacked {
 		return
@@ -103,7 +103,7 @@ func (c *Conn) trackAcks() {
 	_ = c.it.tickEvery(c.it.hostCheckInterval())
 }
 
-// expectNoAcks is called when c is gone.
+// untrackAcks removes c from the checks.
 func (c *Conn) untrackAcks() {
 	if c.unacked {
 		c.unacked = false
@@ -112,9 +112,8 @@ func (c *Conn) untrackAcks() {
 	}
 }
 
-// lookForPeers fails the connections whose peer's host is gone, and forgets those that have
-// nothing under way. Looks are not closer to each other than peerEvery, but for what a tick
-// may come late.
+// checkHosts fails the connections to dead hosts, and stops checking those without unacknowledged
+// bytes. The interval between two checks is hostCheckInterval, minus the tolerated delay of a tick.
 func (it *Iface) checkHosts(now time.Time) {
 	if now.Before(it.nextHostCheck) {
 		return
@@ -122,7 +121,7 @@ func (it *Iface) checkHosts(now time.Time) {
 	it.nextHostCheck = now.Add(it.hostCheckInterval() - deadlineTick/2)
 	rest := it.unacked[:0]
 	for _, c := range it.unacked {
-		if c.state == connOpen && c.checkHost() || c.state == connBroken { // discard takes that one out
+		if c.state == connOpen && c.checkHost() || c.state == connBroken { // discard removes a broken one
 			rest = append(rest, c)
 		} else {
 			c.unacked = false
@@ -132,11 +131,11 @@ func (it *Iface) checkHosts(now time.Time) {
 	it.unacked = rest
 }
 
-// lookForPeer reports whether something is still under way.
+// checkHost reports whether bytes are still unacknowledged.
 func (c *Conn) checkHost() bool {
 	info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
-		return false // not of a connected TCP socket
+		return false // not a connected TCP socket
 	}
 	switch c.host.Look(info) {
 	case alive.Idle:
