@@ -12,21 +12,23 @@ import (
 
 func openMD() (uct.MD, error) { return New(Config{Devices: []string{allDevices}}).OpenMD(Name) }
 
-// tiny is the configuration of the suite: buffers of a few messages, of the
-// sockets too, so that they fill. Ifaces whose peers take nothing close soon. The first bytes of a wide device
-// address are a narrow one, which the suite takes for a truncated address.
+// tiny is the configuration of the suite: buffers, also of sockets, for a few messages only, so
+// that they become full. The linger time is short, as some peers do not read. The address format is
+// narrow, because the suite truncates addresses, and a truncated wide address would be a valid
+// narrow one.
 func tiny(o ucttest.Options) any {
 	return Config{TxSegSize: 1 << 10, MaxFrame: 2 << 10, TxOps: max(o.TxDepth, 4), SendvThresh: 64, SndBuf: 4 << 10,
 		RcvBuf: config.MemSize(4 << 10), TxBuf: 1, Linger: 500 * time.Millisecond, LoopbackAddr: addrNarrow}
 }
 
-// harness runs the suite over interface connections. Checks of put, get, atomics, keys and registered
-// memory are skipped: the transport has messages only, as UCX's protocols need no more of it.
+// harness runs the suite over interface connections. It skips the checks of put, get, atomics, keys
+// and registered memory, because the transport has active messages only.
 func harness() ucttest.Harness {
 	return ucttest.Harness{OpenMD: openMD, Transport: Name, Device: "lo", Config: tiny, StartPeer: ucttest.ExecPeer("ucxtcp")}
 }
 
-// endpointMD is an MD whose ifaces have no interface connections, so that the suite uses endpoint connections.
+// endpointMD is an MD whose ifaces have no interface connections, so that the suite uses endpoint
+// connections.
 type endpointMD struct{ uct.MD }
 
 type endpointIface struct {
@@ -47,8 +49,8 @@ func (md endpointMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 
 func (it *endpointIface) Attr() *uct.IfaceAttr { return &it.attr }
 
-// endpointHarness leaves out the check that an EP notices that its peer has closed in order: an endpoint connection ends
-// without a last frame in UCX's protocol.
+// endpointHarness skips the check that an EP detects a graceful close of the peer: in UCX's
+// protocol an endpoint connection has no last frame.
 func endpointHarness() ucttest.Harness {
 	h := harness()
 	h.Except = []string{"close/peer"}

@@ -22,7 +22,7 @@ import (
 //go:embed testdata/captures.txt
 var captures string
 
-// TestFrame_Captures: what UCX has sent is decoded, and encoded to the same bytes again.
+// TestFrame_Captures: frames that UCX has sent are decoded, and encoded to the same bytes again.
 func TestFrame_Captures(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(captures) {
@@ -38,7 +38,7 @@ func TestFrame_Captures(t *testing.T) {
 	assert.Greater(t, n, 15)
 }
 
-// recode decodes a frame and encodes what that returned.
+// recode decodes a frame and encodes the result.
 func recode(t *testing.T, what string, b []byte) []byte {
 	if what == "magic" {
 		return binary.LittleEndian.AppendUint64(nil, magic)
@@ -59,7 +59,7 @@ func recode(t *testing.T, what string, b []byte) []byte {
 		return frame(idCM, out...)
 	case idPut:
 		if binary.LittleEndian.Uint64(body[offPutLen:]) > 0 {
-			return b // not sent by this package
+			return b // this package sends no such put
 		}
 		return putFrameOf(0, binary.LittleEndian.Uint32(body[offPutSN:]))
 	}
@@ -105,7 +105,7 @@ func TestParseFrame(t *testing.T) {
 	}
 }
 
-// sink takes everything that is written to it.
+// sink accepts all writes and has nothing to read.
 type sink struct{}
 
 func (sink) Send(_ int, b []byte) (int, syscall.Errno) { return len(b), 0 }
@@ -121,8 +121,8 @@ func (sink) Recv(int, []byte) (int, syscall.Errno) { return 0, unix.EAGAIN }
 
 func (sink) Recvv(int, []unix.Iovec) (int, syscall.Errno) { return 0, unix.EAGAIN }
 
-// FuzzConn feeds accepted connections with bytes, in pieces: whatever comes, the buffer is bounded and messages
-// are delivered only on a connection that was asked for.
+// FuzzConn sends bytes to accepted connections in pieces: the buffers are bounded for any bytes,
+// and messages are delivered only after a connection request.
 func FuzzConn(f *testing.F) {
 	e := newEnd(f, Config{MaxFrame: 1 << 10, AnySource: true, sys: sink{}})
 	good := first(4242, false, 0)
@@ -165,7 +165,8 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// The longest zero-copy message fills packets of the device, so that no write leaves a small rest.
+// TestMaxZcopy: the largest zcopy message fills packets of the device, so that no write has a small
+// last packet.
 func TestMaxZcopy(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
 	for _, c := range []struct {
@@ -178,11 +179,11 @@ func TestMaxZcopy(t *testing.T) {
 		{65536, v6, 65536, 65463 - frameLen},
 		{1500, v4, 65536, 45*1448 - frameLen},
 		{9000, v4, 65536, 7*8948 - frameLen},
-		{65536, v4, 8192, 8192}, // shorter than a packet
+		{65536, v4, 8192, 8192}, // smaller than a packet
 		{65536, v4, 128 << 10, 2*65483 - frameLen},
 		{1500, v4, 2000, 1448 - frameLen},
 		{1500, v4, 1448, 1448 - frameLen},
-		{0, v4, 65536, 65536}, // not known
+		{0, v4, 65536, 65536}, // unknown MTU
 	} {
 		it := &Iface{dev: device{ip: c.ip, mtu: c.mtu}, cfg: Config{MaxFrame: c.frame}}
 		assert.Equal(t, c.want, it.maxZcopy(), "%+v", c)

@@ -25,7 +25,8 @@ func hi(t testing.TB, ep *EP) {
 
 var hiFrame = message("hi      ")
 
-// TestDial: the bytes of a connection that this side makes, in the order of UCX's.
+// TestDial_SendsBytesOfUCX: a connection that this side makes has the frames of UCX in the same
+// order.
 func TestDial_SendsBytesOfUCX(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -55,7 +56,8 @@ func TestDial_SendsBytesOfUCX(t *testing.T) {
 	assert.Equal(t, event(eventFin), s.readAll())
 }
 
-// TestDial_LongMessages: an EP that has no room for a long message before it is connected queues a request.
+// TestDial_LargeMessagesBecomePending: if an EP has no room for a large message before it is
+// connected, the message can wait as a pending request.
 func TestDial_LargeMessagesBecomePending(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -66,7 +68,7 @@ func TestDial_LargeMessagesBecomePending(t *testing.T) {
 	for ; post() == nil; sent++ {
 		require.Less(t, sent, 100)
 	}
-	require.NoError(t, ep.AMShort(msgID, 0, nil), "a short one has room")
+	require.NoError(t, ep.AMShort(msgID, 0, nil), "there is room for a small one")
 	r := &uct.PendingReq{Func: func(*uct.PendingReq) error { return post() }}
 	require.NoError(t, ep.AddPending(r), "not ErrBusy")
 	s := p.accept()
@@ -77,7 +79,8 @@ func TestDial_LargeMessagesBecomePending(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestDial_Serials: the EPs to one peer number their connections.
+// TestDial_NumbersConnections: the connections of EPs to one peer have consecutive sequence
+// numbers.
 func TestDial_NumbersConnections(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -89,7 +92,7 @@ func TestDial_NumbersConnections(t *testing.T) {
 	}
 }
 
-// TestDial_PeerJoins: by ACK_WITH_REQ, or by a request of its own.
+// TestDial_PeerJoins: the peer joins with ACK_WITH_REQ, or with its own request.
 func TestDial_PeerJoins(t *testing.T) {
 	for _, joins := range []bool{true, false} {
 		e := newEnd(t, Config{})
@@ -117,8 +120,8 @@ func TestDial_PeerJoins(t *testing.T) {
 	}
 }
 
-// TestAccept_ThenEP: a peer that no EP names is answered, its messages are delivered, and an EP that is made
-// later uses the same connection.
+// TestAccept_EPUsesConnection: a peer without an EP here gets an ACK, and its messages are
+// delivered. An EP that is made later uses the same connection.
 func TestAccept_EPUsesConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -130,7 +133,7 @@ func TestAccept_EPUsesConnection(t *testing.T) {
 	ep := e.to(p.port, uct.DialedByPeer)
 	assert.Equal(t, requestFrame(e.it.listen.Port(), false, 0), s.read(len(requestFrame(0, false, 0))))
 	assert.Empty(t, e.it.unnamed.all)
-	assert.Equal(t, uct.ErrNoResource, errOf(ep.AMBcopy(msgID, nil)), "not before the answer")
+	assert.Equal(t, uct.ErrNoResource, errOf(ep.AMBcopy(msgID, nil)), "not before the ACK")
 	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
 	hi(t, ep)
@@ -147,8 +150,8 @@ func TestAccept_EPUsesConnection(t *testing.T) {
 	assert.ErrorIs(t, e.left[0], uct.ErrPeerClosed)
 }
 
-// TestAdopt_Redials: an EP whose peer closes the connection that the EP has adopted, before it acknowledges the request, connects
-// itself, once.
+// TestAdopt_DialsAgain: if the peer closes an adopted connection before it acknowledges the
+// request, the EP dials once.
 func TestAdopt_DialsAgain(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -162,14 +165,15 @@ func TestAdopt_DialsAgain(t *testing.T) {
 	assert.Equal(t, first(e.it.listen.Port(), false, 0), again.read(len(first(0, false, 0))))
 	assert.Len(t, e.left, 1)
 	again.send(event(eventAck))
-	assert.Equal(t, hiFrame, again.read(len(hiFrame)), "what was posted before")
+	assert.Equal(t, hiFrame, again.read(len(hiFrame)), "the message that was posted before")
 	assert.Empty(t, e.errs)
 	require.NoError(t, again.c.Close())
 	until(t, "error", func() bool { return len(e.errs) == 1 }, e)
 	require.NoError(t, ep.Close())
 }
 
-// TestAdopt_OwnEnd: an EP does not connect again when this side has ended the connection that the EP has adopted.
+// TestAdopt_DoesNotDialAfterOwnClose: an EP does not dial after this side has ended its adopted
+// connection.
 func TestAdopt_DoesNotDialAfterOwnClose(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -197,8 +201,8 @@ func TestAdopt_DoesNotDialAfterOwnClose(t *testing.T) {
 	}
 }
 
-// TestClose_PeerJoins: a peer that asks to send on the connection of an EP that was closed is heard, if the connection is not shut
-// down yet.
+// TestClose_PeerJoins: the peer may still join the connection of a closed EP until the connection
+// is half-closed.
 func TestClose_PeerJoins(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -211,7 +215,7 @@ func TestClose_PeerJoins(t *testing.T) {
 	require.NoError(t, ep.Close())
 	require.True(t, c.closing)
 	s.send(requestFrame(p.port, false, 0))
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // Progress would shut it down
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // Progress would half-close it
 		c.receive()
 		return c.peerSends
 	})
@@ -225,7 +229,7 @@ func TestClose_PeerJoins(t *testing.T) {
 
 func errOf(_ int, err error) error { return err }
 
-// TestAccept_ForEP: an EP that has not connected joins the connection of its peer.
+// TestAccept_EPJoins: an EP that has not connected joins the connection of its peer.
 func TestAccept_EPJoins(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -238,14 +242,16 @@ func TestAccept_EPJoins(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestDialedByPeer: the address of a peer that has not connected is only its own claim.
+// TestNewEP_DialedByPeerNeedsConnection: DialedByPeer fails if the peer has not connected, because
+// its address is only its own claim.
 func TestNewEP_DialedByPeerNeedsConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	_, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: []byte{1, 1}, Dial: uct.DialedByPeer})
 	assert.ErrorIs(t, err, uct.ErrUnreachable)
 }
 
-// TestSimultaneous: of attempts that cross, that of the side with the lower address goes on.
+// TestDial_SimultaneousKeepsLowerAddress: if both sides dial, the connection of the side with the
+// lower address remains.
 func TestDial_SimultaneousKeepsLowerAddress(t *testing.T) {
 	t.Run("greater", func(t *testing.T) {
 		e, p := orderedPair(t, true)
@@ -254,7 +260,7 @@ func TestDial_SimultaneousKeepsLowerAddress(t *testing.T) {
 		own := p.accept()
 		s := p.dial(first(p.port, false, 0))
 		assert.Equal(t, event(eventAckRequest), s.read(frameLen+eventLen))
-		assert.Equal(t, hiFrame, s.read(len(hiFrame)), "what was posted before moves")
+		assert.Equal(t, hiFrame, s.read(len(hiFrame)), "the posted message uses the other connection")
 		assert.Equal(t, first(e.it.listen.Port(), false, 0), own.readAll())
 		s.send(message("hello"))
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
@@ -272,14 +278,14 @@ func TestDial_SimultaneousKeepsLowerAddress(t *testing.T) {
 		own.send(event(eventAckRequest))
 		own.send(message("hello"))
 		assert.Equal(t, hiFrame, own.read(len(hiFrame)))
-		assert.Empty(t, s.readAll(), "no answer to the attempt that gives way")
+		assert.Empty(t, s.readAll(), "no reply on the stale connection")
 		until(t, "message", func() bool { return len(e.got) == 1 }, e)
 		assert.Equal(t, 1, e.it.conns.Len())
 		require.NoError(t, ep.Close())
 	})
 }
 
-// TestSelf: an EP to its own iface.
+// TestDial_ToItself: an iface can be its own peer.
 func TestDial_ToItself(t *testing.T) {
 	e := newEnd(t, Config{})
 	ep := e.to(e.it.listen.Port(), uct.DialOnUse)
@@ -289,7 +295,7 @@ func TestDial_ToItself(t *testing.T) {
 	until(t, "closed", func() bool { return e.it.conns.Len() == 0 }, e)
 }
 
-// TestEndpointConnection: a request with the key of an EP is not answered, and both sides send.
+// TestEndpointConnection: an endpoint connection has no ACK, and both sides can send.
 func TestEndpointConnection(t *testing.T) {
 	t.Run("accepts", func(t *testing.T) {
 		e, p := orderedPair(t, true)
@@ -342,8 +348,8 @@ func epAddrOf(port uint16, key byte) []byte {
 	return []byte{byte(port >> 8), byte(port), key, 0, 0, 0, 0, 0, 0, 0}
 }
 
-// TestClose_DeliversAfterFin: what an EP has sent before it was closed arrives, also if the peer says meanwhile that it
-// sends no more.
+// TestClose_DeliversAfterFin: messages of a closed EP arrive, also if the peer sends FIN in the
+// meantime.
 func TestClose_DeliversAfterFin(t *testing.T) {
 	e := newEnd(t, Config{SndBuf: 4 << 10})
 	p := newRawPeer(t, e)
@@ -366,7 +372,7 @@ func TestClose_DeliversAfterFin(t *testing.T) {
 	assert.Len(t, all, sent*(frameLen+len(iov[0].Buf))+frameLen+eventLen)
 }
 
-// TestClose_CallbackDrops: a callback of Close may break other connections.
+// TestClose_CallbackMayDrop: a callback of Close may drop other connections.
 func TestClose_CallbackMayDrop(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -386,7 +392,7 @@ func TestClose_CallbackMayDrop(t *testing.T) {
 	assert.Equal(t, 3, left)
 }
 
-// TestUnreachable: nobody listens.
+// TestDial_RefusedIsUnreachable: without a listener, the EP fails with ErrUnreachable.
 func TestDial_RefusedIsUnreachable(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -399,7 +405,7 @@ func TestDial_RefusedIsUnreachable(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestCut_Accept: a peer goes away after each byte of its first ones.
+// TestAccept_PeerClosesAfterAnyByte: a peer may disconnect after each byte of its first frames.
 func TestAccept_PeerClosesAfterAnyByte(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -413,7 +419,7 @@ func TestAccept_PeerClosesAfterAnyByte(t *testing.T) {
 			assert.Empty(t, s.readAll(), "%d bytes", n)
 			assert.Empty(t, e.left, "%d bytes", n)
 		} else {
-			if n < len(all) { // else it ends before the answer
+			if n < len(all) { // otherwise it ends before the ACK
 				s.read(frameLen + eventLen)
 			}
 			require.NoError(t, s.c.CloseWrite())
@@ -430,8 +436,8 @@ func TestAccept_PeerClosesAfterAnyByte(t *testing.T) {
 	}
 }
 
-// TestCut_Dial: the peer goes away after each byte of its answer; the EP fails once, with the reason, and what
-// is in flight completes.
+// TestDial_PeerClosesAfterAnyByte: if the peer disconnects after any byte of its reply, the EP
+// fails once with the reason, and the operations in flight complete.
 func TestDial_PeerClosesAfterAnyByte(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -480,7 +486,8 @@ func TestConformance_IPv6(t *testing.T) {
 	}
 }
 
-// TestDeviceAddr_Captures: device addresses as UCX has sent them, and the boot id in them.
+// TestDeviceAddr_Captures: device addresses that UCX has sent are decoded and encoded, and boot ids
+// are combined as in UCX.
 func TestDeviceAddr_Captures(t *testing.T) {
 	for _, b := range [][]byte{
 		{0, 2, 0x0a, 0x4d, 0, 1},
@@ -509,7 +516,8 @@ func TestDeviceAddr_Captures(t *testing.T) {
 	}
 }
 
-// TestDistance: a host in the same network is nearer than one behind a router, and that is nearer than one by another device.
+// TestDistance: a host in the same network is nearer than one behind a router, which is nearer than
+// one with a route by another device.
 func TestDistance(t *testing.T) {
 	it := &Iface{dev: device{name: "lo", ip: netip.MustParseAddr("127.0.0.5"), network: netip.MustParsePrefix("127.0.0.0/24")}}
 	at := func(ip string) int {
@@ -530,7 +538,8 @@ func TestDistance(t *testing.T) {
 	assert.Equal(t, distanceNone, it.Distance(nil))
 }
 
-// TestDevice_Address: the first address of the family, else the first one; of a loopback device, a loopback address.
+// TestDevice_ChoosesAddress: a device has its first address of the family, else its first address.
+// A loopback device has a loopback address.
 func TestDevice_ChoosesAddress(t *testing.T) {
 	for _, tc := range []struct {
 		loopback           bool
@@ -559,7 +568,7 @@ func TestDevice_ChoosesAddress(t *testing.T) {
 	assert.False(t, d.ip.IsValid())
 }
 
-// TestSocketBuffers: connections of both directions have the buffers of the configuration.
+// TestSocketBuffers: dialed and accepted connections have the configured socket buffers.
 func TestSocketBuffers(t *testing.T) {
 	const send, receive = 48 << 10, 24 << 10
 	a, b := newEnd(t, Config{SndBuf: send, RcvBuf: receive}), newEnd(t, Config{SndBuf: send, RcvBuf: receive})
@@ -575,7 +584,7 @@ func TestSocketBuffers(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestOpen_Params: what cannot be opened, with the reason.
+// TestOpen_RejectsInvalidParams: OpenIface returns an error for each invalid parameter.
 func TestOpen_RejectsInvalidParams(t *testing.T) {
 	md, err := openMD()
 	require.NoError(t, err)
@@ -599,13 +608,14 @@ func TestOpen_RejectsInvalidParams(t *testing.T) {
 	all, err := only.Resources()
 	require.NoError(t, err)
 	for _, r := range all {
-		assert.Equal(t, loopbackDevice, r.Device, "nothing else without being asked")
+		assert.Equal(t, loopbackDevice, r.Device, "only loopback by default")
 	}
 	require.NoError(t, md.Close())
 	require.NoError(t, only.Close())
 }
 
-// TestAccept_Serial: an EP that is made for a connection sends on that one, whatever its serial is.
+// TestAccept_UsesConnectionWithAnySerial: an accepted EP sends on its connection, whatever its
+// serial number is.
 func TestAccept_UsesConnectionWithAnySerial(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -624,7 +634,7 @@ func TestAccept_UsesConnectionWithAnySerial(t *testing.T) {
 	_, err = e.it.Accept(c)
 	assert.ErrorIs(t, err, ucs.ErrInvalidState)
 
-	for _, want := range []uint64{0, 2} { // that of the accepted one is taken
+	for _, want := range []uint64{0, 2} { // the serial number of the accepted one is in use
 		other := e.to(p.port, uct.DialNow)
 		assert.Equal(t, want, other.sn)
 		require.NoError(t, other.Close())
@@ -634,7 +644,8 @@ func TestAccept_UsesConnectionWithAnySerial(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidState)
 }
 
-// TestAccept_Forgets: a serial that the peer chose is taken as long as the connection is there, and nothing is stored then.
+// TestAccept_FreesSerial: a serial number that the peer chose is in use until the connection ends,
+// and then nothing of it is stored.
 func TestAccept_FreesSerial(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -656,7 +667,8 @@ func TestAccept_FreesSerial(t *testing.T) {
 	assert.Empty(t, e.it.closedEPs)
 }
 
-// TestClose_BeforeConnected: what an EP has taken before it was connected goes out before it says that it sends no more.
+// TestClose_DeliversBeforeConnected: messages that were posted before the EP was connected and
+// closed are sent before FIN.
 func TestClose_DeliversBeforeConnected(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -670,7 +682,7 @@ func TestClose_DeliversBeforeConnected(t *testing.T) {
 	assert.Equal(t, want, s.read(len(want)))
 }
 
-// TestRoom_WatchEnds: a socket that has taken what was left is not watched for room.
+// TestUnblock_StopsWatchingForRoom: EPOLLOUT is disabled after the socket has room.
 func TestUnblock_StopsWatchingForRoom(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -679,7 +691,7 @@ func TestUnblock_StopsWatchingForRoom(t *testing.T) {
 	s.read(len(first(0, false, 0)))
 	s.send(event(eventAck))
 	until(t, "connected", func() bool { return ep.sends }, e)
-	ep.conn.tx.watchesOut = true // of a full socket, to which a retry has written
+	ep.conn.tx.watchesOut = true // as for a full socket that a retry has written to since
 	ep.conn.setEvents()
 	until(t, "quiet", func() bool { return !ep.conn.tx.watchesOut && e.it.Arm(0) == nil }, e)
 	require.NoError(t, ep.Close())

@@ -16,14 +16,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// lengthOf is the start of a frame of n bytes that never come.
+// lengthOf returns the header of a frame with length n, without its body.
 func lengthOf(id uint8, n uint32) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{id}, n)
 }
 
 func concat(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-// TestHostile_Frames: a peer that breaks the rules loses its connection; those of others work on.
+// TestHostile_InvalidFramesFailConnection: a peer that sends an invalid frame loses its connection.
+// Connections of other peers continue to work.
 func TestHostile_InvalidFramesFailConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -42,7 +43,7 @@ func TestHostile_InvalidFramesFailConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		send    []byte
-		refused bool // in the handshake
+		refused bool // refused in the handshake, otherwise counted as malformed
 	}{
 		{"magic", badMagic, true},
 		{"first byte of another protocol", []byte("G"), true},
@@ -83,7 +84,7 @@ func TestHostile_InvalidFramesFailConnection(t *testing.T) {
 	assert.Empty(t, e.errs)
 }
 
-// TestHostile_EP: what a peer must not say to an EP that has connected to it.
+// TestHostile_InvalidFramesFailEP: a peer to which an EP has connected must not send these frames.
 func TestHostile_InvalidFramesFailEP(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -114,7 +115,8 @@ func TestHostile_InvalidFramesFailEP(t *testing.T) {
 	}
 }
 
-// TestHostile_Ids: messages of ids that no handler has are dropped and counted, and an empty message is one.
+// TestHostile_UnknownIdsAreDropped: messages with an id without handler are dropped and counted. An
+// empty message is valid.
 func TestHostile_UnknownIdsAreDropped(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -125,7 +127,8 @@ func TestHostile_UnknownIdsAreDropped(t *testing.T) {
 	assert.Equal(t, concat(event(eventAck), putAckFrame(41)), s.read(2*frameLen+eventLen+putAckLen))
 }
 
-// TestHostile_FloodOfPuts: a peer that flushes without end and reads nothing costs a buffer.
+// TestHostile_FloodOfPutsIsBounded: a peer that sends empty puts continuously and does not read
+// uses bounded buffers.
 func TestHostile_FloodOfPutsIsBounded(t *testing.T) {
 	e := newEnd(t, Config{SndBuf: 4 << 10})
 	p := newRawPeer(t, e)
@@ -155,7 +158,7 @@ func TestHostile_FloodOfPutsIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(c.rx.buf), smallRx)
 }
 
-// TestHostile_HalfFrame: a peer that no EP names and that stops in the middle of a frame is dropped.
+// TestHostile_HalfFrameExpires: an unnamed peer that sends a part of a frame is disconnected.
 func TestHostile_HalfFrameExpires(t *testing.T) {
 	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
 	p := newRawPeer(t, e)
@@ -169,7 +172,8 @@ func TestHostile_HalfFrameExpires(t *testing.T) {
 	until(t, "message", func() bool { return len(e.got) == 1 }, e)
 }
 
-// TestHostile_FloodOfConnections: the oldest half-open one makes room; peers that an EP names stay.
+// TestHostile_FloodEvictsUnnamed: new connections evict the oldest one without a request, and not
+// those of peers with an EP.
 func TestHostile_FloodEvictsUnnamed(t *testing.T) {
 	e := newEnd(t, Config{MaxUnnamed: 4})
 	named, p := newRawPeer(t, e), newRawPeer(t, e)
@@ -190,7 +194,7 @@ func TestHostile_FloodEvictsUnnamed(t *testing.T) {
 	answered.send(message("first"))
 	kept.send(message("second"))
 	until(t, "messages", func() bool { return len(e.got) == 2 }, e)
-	for i := range uint64(4) { // answered ones evict the half-open ones, then the oldest
+	for i := range uint64(4) { // connections with a request evict those without, then the oldest
 		p.dial(first(p.port, false, i+1)).read(frameLen + eventLen)
 	}
 	answered.readAll()
@@ -201,7 +205,8 @@ func TestHostile_FloodEvictsUnnamed(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestHostile_LeftConnections: connections of EPs that were closed, on which peers go on to send, count as those that no EP names.
+// TestHostile_ConnectionsOfClosedEPsAreUnnamed: connections of closed EPs on which the peers
+// continue to send count as unnamed.
 func TestHostile_ConnectionsOfClosedEPsAreUnnamed(t *testing.T) {
 	for _, cfg := range []Config{{MaxUnnamed: 3}, {MaxPerSource: 3}} {
 		e := newEnd(t, cfg)
@@ -230,7 +235,7 @@ func TestHostile_ConnectionsOfClosedEPsAreUnnamed(t *testing.T) {
 	}
 }
 
-// TestHostile_MaxConns: connections of peers that EPs name are not evicted.
+// TestHostile_MaxConnsEvictsNoNamed: connections of peers with an EP are not evicted.
 func TestHostile_MaxConnsEvictsNoNamed(t *testing.T) {
 	e := newEnd(t, Config{MaxConns: 2})
 	a, b, p := newRawPeer(t, e), newRawPeer(t, e), newRawPeer(t, e)
@@ -243,7 +248,7 @@ func TestHostile_MaxConnsEvictsNoNamed(t *testing.T) {
 	assert.Empty(t, e.errs)
 }
 
-// TestHostile_Memory: long frames of peers that no EP names have a budget together.
+// TestHostile_MemoryIsBounded: all unnamed connections share a limit for buffers of large frames.
 func TestHostile_MemoryIsBounded(t *testing.T) {
 	e := newEnd(t, Config{RxBuf: 8 << 20})
 	p := newRawPeer(t, e)
@@ -255,8 +260,8 @@ func TestHostile_MemoryIsBounded(t *testing.T) {
 	assert.Equal(t, uint64(3), e.it.limits.evicted.Load())
 }
 
-// TestAccept_NoDescriptors: an iface that can accept no more serves its connections, and accepts again when
-// there are descriptors.
+// TestAccept_PausesWithoutDescriptors: an iface of a process without free descriptors serves its
+// connections, and accepts again when there are descriptors.
 func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	e := newEnd(t, Config{})
 	p := newRawPeer(t, e)
@@ -275,7 +280,7 @@ func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	assert.Equal(t, event(eventAck), w.read(frameLen+eventLen))
 }
 
-// TestHold: a connection that is held is not read beyond its buffer, and loses nothing.
+// TestHold_StopsPeer: a held connection reads at most its buffer, and loses no message.
 func TestHold_StopsPeer(t *testing.T) {
 	e := newEnd(t, Config{MaxFrame: 1 << 10, RxBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10)})
 	p := newRawPeer(t, e)
@@ -303,7 +308,7 @@ func TestHold_StopsPeer(t *testing.T) {
 	}
 	assert.Equal(t, 1, n)
 	assert.LessOrEqual(t, len(source.rx.buf), 4<<10)
-	assert.Empty(t, sent, "the peer is held back")
+	assert.Empty(t, sent, "the peer cannot write all")
 	for i := 2; i < 10; i++ {
 		source.Resume()
 		until(t, "next message", func() bool { return n == i }, e)
@@ -321,7 +326,7 @@ func TestHold_StopsPeer(t *testing.T) {
 	source.Resume()
 }
 
-// TestNoAllocs: nothing is allocated once the connection is there.
+// TestNoAllocs: messages and flushes do not allocate.
 func TestNoAllocs(t *testing.T) {
 	testenv.SkipRace(t, "the race detector allocates")
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -348,6 +353,6 @@ func TestNoAllocs(t *testing.T) {
 	for range 10 {
 		exchange()
 	}
-	testenv.NoAllocs(t, "message, zero-copy message and flush", exchange)
+	testenv.NoAllocs(t, "message, zcopy message and flush", exchange)
 	require.NoError(t, ep.Close())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// end is one iface of a test with what it was told.
+// end is one end of a connection in a test: an iface and what its callbacks received.
 type end struct {
 	t    testing.TB
 	it   *Iface
@@ -54,14 +54,14 @@ func (e *end) to(port uint16, mode uct.DialMode) *EP {
 	return ep.(*EP)
 }
 
-// idleRounds in a row, in which no end finds anything, come before a pause, which leaves the
-// processor to others for idlePause or longer.
+// After idleRounds consecutive rounds without progress, until sleeps for idlePause, so that other
+// processes can run.
 const (
 	idleRounds = 16
 	idlePause  = 20 * time.Microsecond
 )
 
-// until progresses the ends until cond holds.
+// until calls Progress of the ends until cond is true.
 func until(t testing.TB, what string, cond func() bool, ends ...*end) {
 	t.Helper()
 	start := time.Now()
@@ -83,7 +83,7 @@ func until(t testing.TB, what string, cond func() bool, ends ...*end) {
 	}
 }
 
-// rawPeer is a peer of an end that speaks by bytes.
+// rawPeer is a peer of an end that is not an Iface. It can send any bytes.
 type rawPeer struct {
 	t    testing.TB
 	e    *end
@@ -99,7 +99,8 @@ func newRawPeer(t testing.TB, e *end) *rawPeer {
 	return &rawPeer{t: t, e: e, l: l, port: uint16(l.Addr().(*net.TCPAddr).Port)}
 }
 
-// orderedPair makes an end and a raw peer; greater: the address of the end is the greater one.
+// orderedPair makes an end and a raw peer. The address of the end is the higher one if greater is
+// set.
 func orderedPair(t testing.TB, greater bool) (*end, *rawPeer) {
 	t.Helper()
 	for {
@@ -118,7 +119,7 @@ type stream struct {
 	c *net.TCPConn
 }
 
-// accept waits for a connection of the end.
+// accept waits until the end connects.
 func (p *rawPeer) accept() *stream {
 	p.t.Helper()
 	accepted := make(chan *net.TCPConn, 1)
@@ -144,7 +145,7 @@ func (p *rawPeer) stream(c *net.TCPConn) *stream {
 	return &stream{p.t, p.e, c}
 }
 
-// dial connects to the end and says b.
+// dial connects to the end and sends b.
 func (p *rawPeer) dial(b []byte) *stream {
 	p.t.Helper()
 	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(p.e.it.listen))
@@ -160,7 +161,7 @@ func (s *stream) send(b []byte) {
 	require.NoError(s.t, err)
 }
 
-// hear reads n bytes while the end progresses.
+// read reads n bytes. It calls Progress of the end.
 func (s *stream) read(n int) []byte {
 	s.t.Helper()
 	b, got := make([]byte, n), 0
@@ -176,7 +177,7 @@ func (s *stream) read(n int) []byte {
 	return b
 }
 
-// ended waits until the end has closed the connection, and returns what it said before.
+// readAll waits until the end has closed the connection, and returns the remaining bytes.
 func (s *stream) readAll() (rest []byte) {
 	s.t.Helper()
 	b := make([]byte, 4096)
@@ -190,7 +191,7 @@ func (s *stream) readAll() (rest []byte) {
 	return rest
 }
 
-// frame makes one.
+// frame makes a frame.
 func frame(id uint8, body ...byte) []byte {
 	b := make([]byte, frameLen, frameLen+len(body))
 	putFrame(b, id, len(body))
@@ -210,7 +211,7 @@ func putAckFrame(sn uint32) []byte {
 	return frame(idPutAck, binary.LittleEndian.AppendUint32(nil, sn)...)
 }
 
-// requestFrame is a connection request of one that listens on port of loopback.
+// requestFrame returns the connection request of a peer that listens at a port of loopback.
 func requestFrame(port uint16, toEP bool, conn uint64) []byte {
 	r := request{toEP: toEP, conn: conn, listen: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
 	b := make([]byte, r.bodyLen())
@@ -218,7 +219,7 @@ func requestFrame(port uint16, toEP bool, conn uint64) []byte {
 	return frame(idCM, b...)
 }
 
-// first is how a connection begins.
+// first returns the first bytes of a connection.
 func first(port uint16, toEP bool, conn uint64) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, magic), requestFrame(port, toEP, conn)...)
 }
