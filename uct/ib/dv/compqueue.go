@@ -11,14 +11,14 @@ import (
 // compQueue is the consumer of a completion queue.
 type compQueue struct {
 	prm.CompRing
-	guard   *mlx5.Guard // of the polls
+	guard   *mlx5.Guard // detects concurrent polls
 	cqn     uint32
 	uar     prm.UAR
 	events  *atomic.Uint32
 	overrun *atomic.Bool
 }
 
-// open takes over the memory of a CQ.
+// open uses the memory of a CQ.
 func (c *compQueue) open(cq *verbs.CQ) error {
 	raw, err := mlx5.RawCQOf(cq)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	return nil
 }
 
-// pollEmpty polls a queue that stays empty.
+// pollEmpty polls a queue without completions.
 func (c *compQueue) pollEmpty() {
 	if c.Idle() {
 		return
@@ -45,18 +45,18 @@ func (c *compQueue) pollEmpty() {
 	}
 }
 
-// Arm asks for an event at the next completion.
+// Arm requests an event at the next completion.
 func (c *compQueue) Arm(solicitedOnly bool) error {
 	prm.RingArm(c.uar, c.cqn, c.ArmRecord(c.events.Load(), solicitedOnly))
 	return nil
 }
 
-// invalidQPN is a QPN that no QP has: that of multicast (IBTA volume 1, 9.6).
+// invalidQPN is a QPN that no QP has: it means multicast (IBTA volume 1, 9.6).
 const invalidQPN = 1<<24 - 1
 
-// disown makes the completions that wait for a QP those of invalidQPN: it is gone, and
-// another one may get its number. What they took from the shared receive queue is
-// given back when they are read.
+// invalidateQPN sets the QPN of unpolled completions of a destroyed QP to invalidQPN, because
+// another QP may get its number. When such a completion is polled, its receive returns to the
+// shared receive queue.
 func (c *compQueue) invalidateQPN(qpn uint32) {
 	for i := range c.Waiting() {
 		if s := c.Slot(c.CI() + i); s.QPN() == qpn {
@@ -65,13 +65,13 @@ func (c *compQueue) invalidateQPN(qpn uint32) {
 	}
 }
 
-// drop removes the completions that wait for what had a user index: it may be given to
-// another.
+// removeIndex removes unpolled completions with a user index, because another queue may get the
+// index.
 func (c *compQueue) removeIndex(index uint32) {
 	c.Remove(func(s *prm.CQESlot) bool { return s.UserIndex() == index })
 }
 
-// failure fills in what went wrong.
+// setError sets the error of a completion.
 func setError(s *prm.CQESlot, wc *verbs.WC) {
 	wc.Status, wc.VendorErr = s.Syndrome().Status(), s.VendorErr()
 }

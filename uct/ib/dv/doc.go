@@ -1,51 +1,50 @@
-// Package dv has the transports that drive mlx5 queues directly: rc_mlx5,
-// ud_mlx5 and xrc_mlx5. They speak what rc, ud and xrc speak, from the same cores (rccore,
-// udcore, xrccore), and differ in posting and polling only: no post or poll of verbs is called. What
-// verbs does per call, to serve every opcode, number of work requests, QP state and
-// thread, is not needed here: the core knows that there is room, that the QP can
-// send and that one goroutine owns it.
+// Package dv contains the transports that use mlx5 queues directly: rc_mlx5, ud_mlx5 and xrc_mlx5.
+// Their protocols are those of rc, ud and xrc, with the same cores (rccore, udcore, xrccore); only
+// posting and polling differ, and never call verbs. Verbs serves every opcode, number of work
+// requests, QP state and thread, and checks them at each call. Here the core ensures that there is
+// room, that the QP can send and that one goroutine owns it.
 //
-//	EP       sendQueue: has WQEs written by a prm.SendRing; the doorbell record, the register
-//	Iface    compQueue: reads CQEs; prm.RecvList or prm.RecvRing: posts receives
-//	         register: which BlueFlame buffer of the thread domain is next
-//	         with xrc_mlx5: xrcSend and xrcRecv, of initiators and XRC SRQs
+//	EP       sendQueue: a prm.SendRing, which writes WQEs; the doorbell record, the register
+//	Iface    compQueue: polls CQEs; prm.RecvList or prm.RecvRing: posts receives
+//	         register: selects the BlueFlame buffer of the thread domain
+//	         with xrc_mlx5: xrcSend of initiators and xrcRecv of XRC SRQs
 //
 // # Posting
 //
 //	WQE into the ring | producer index into the doorbell record | register
 //
-// A single WQE of up to 256 bytes goes to the register whole (BlueFlame), another
-// one or a list by its first 8 bytes. On hardware each step has its fence; the
-// software HCA is told instead, by [prm.Doorbell].
+// A single WQE of up to 256 bytes is written to the register completely (BlueFlame). Of a larger
+// WQE or of a list, only the first 8 bytes are written. On hardware each step has its fence; the
+// software HCA is called through [prm.Doorbell] instead.
 //
-// What a Progress posts (of rc_mlx5, what it posts at its end) is batched: one doorbell for each
-// queue. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, so does what is posted outside
-// Progress, and lists of that length share the doorbell record and the register. A shorter list
-// waits for the next Progress, Flush, Arm or Close of the iface, with RC also for Fence and for
-// those of its EP; until one of these is called it does not reach the peer. A post that finds the
-// queue full gets ErrNoResource as ever; the Progress that makes room rings. A QP whose register
-// is not that of the iface's first one rings at once; outside thread domains there are such.
+// All posts of one Progress (with rc_mlx5, those at its end) are batched: each queue gets one
+// doorbell. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, posts outside Progress are
+// batched too, and a list of that length needs only one write of the doorbell record and the
+// register. A shorter list waits until the next Progress, Flush, Arm or Close of the iface; with RC also until
+// Fence, and until those calls for its EP. Until then the peer receives nothing of it. A post to a
+// full queue returns ErrNoResource as usual, and the Progress that makes room rings the doorbell.
+// Outside thread domains, a QP may have another register than the first one of the iface; it rings
+// at once.
 //
-// Outside thread domains a register may also be shared with queues of other ifaces.
-// Then each store to it takes its lock, the one that posts of verbs take.
+// Outside thread domains, queues of other ifaces may share a register. Then each write locks it,
+// with the lock that verbs uses.
 //
 // # Polling
 //
-// A completion names its QP and the first basic block of its WQE; the queue
-// remembers the number of the work request that begins there. Queues of xrc_mlx5 that are not
-// an EP's RC QP are found by the user index. One Progress takes
-// Config.MaxPoll entries and gives them back to the device with one store. A
-// software HCA is driven when its attention word is up.
+// A completion contains its QPN and the index of the first basic block of its WQE. The queue stores
+// the number of the work request that begins there. For queues of xrc_mlx5 that are not the RC QP
+// of an EP, a completion contains the user index. One Progress polls up to Config.MaxPoll entries
+// and returns them to the device with one store. If the attention word of a software HCA is set,
+// Progress drives it.
 //
 // # Misuse
 //
-// An iface is one goroutine's. Builds with the race detector report two that use it at once: a
-// post in a thread domain while another one posts there returns [mlx5.ErrConcurrentPost], and a poll during
-// another one takes nothing and logs why.
+// One goroutine owns an iface. Builds with the race detector report concurrent use by two: a post
+// during another post in the same thread domain returns [mlx5.ErrConcurrentPost], and a poll during
+// another poll returns nothing and logs the reason.
 //
 // # Devices
 //
-// The queues of other providers are not exposed (mlx5.RawSupported): there the
-// transports are not listed, and opening one gives errors.ErrUnsupported with the
-// provider's name.
+// Other providers do not expose their queues (mlx5.RawSupported). On their devices the transports
+// are not listed, and opening one returns errors.ErrUnsupported with the name of the provider.
 package dv

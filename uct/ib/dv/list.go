@@ -2,16 +2,16 @@ package dv
 
 import "github.com/gucx/gucx/uct"
 
-// listIface is an rc_mlx5 iface with TX_POSTLIST: posts are batched, and one doorbell
-// serves a list. Without it there is nothing to ring for, and no method looks.
+// listIface is an rc_mlx5 iface with TX_POSTLIST above 1: it batches posts, and rings one doorbell
+// for a list. An iface without lists has no such checks.
 type listIface struct{ *rcIface }
 
 // listEP is an EP of a listIface.
 type listEP struct{ rcEP }
 
-// ring rings for what is batched on all EPs.
+// ring rings for the batched posts of all EPs.
 func (it listIface) ring() {
-	if it.reg != nil { // an EP has been made
+	if it.reg != nil { // nil before the first EP
 		it.reg.ring()
 	}
 }
@@ -23,8 +23,8 @@ func (it listIface) Ext() *uct.IfaceExt {
 	return ext
 }
 
-// Progress implements uct.Iface. It rings first, for what was posted before, and
-// last, for what handlers have posted.
+// Progress implements uct.Iface. It first rings for earlier posts, and at the end for posts of
+// handlers.
 func (it listIface) Progress() int {
 	it.ring()
 	n := it.rcIface.Progress()
@@ -58,7 +58,7 @@ func (it listIface) Close() error {
 	return it.rcIface.Close()
 }
 
-// ring rings for what is batched on the EP.
+// ring rings for the batched posts of the EP.
 func (e *listEP) ring() { e.sq.reg.ringQueue(&e.sq) }
 
 // Flush implements uct.EP.
@@ -74,8 +74,8 @@ func (e *listEP) Fence() error {
 	return e.rcEP.Fence()
 }
 
-// Close implements uct.EP. It rings for what was posted before the QP goes to ERR,
-// and then for the work request that shows that all are flushed.
+// Close implements uct.EP. It rings for earlier posts before the QP enters ERR, and then for the
+// work request that shows that all others are flushed.
 func (e *listEP) Close() error {
 	e.ring()
 	err := e.rcEP.Close()
@@ -83,11 +83,11 @@ func (e *listEP) Close() error {
 	return err
 }
 
-// udList is a ud_mlx5 iface with TX_POSTLIST. Its EPs need nothing of their own: all post
-// to one queue, and who waits for one of them calls Progress.
+// udList is a ud_mlx5 iface with TX_POSTLIST above 1. It needs no EP type: all EPs post to one
+// queue, and a caller that waits for an EP calls Progress of the iface.
 type udList struct{ *udIface }
 
-// ring rings for what is batched.
+// ring rings for the batched posts.
 func (it udList) ring() { it.q.send.reg.ring() }
 
 // Ext implements uct.Iface.
@@ -97,8 +97,8 @@ func (it udList) Ext() *uct.IfaceExt {
 	return ext
 }
 
-// Progress implements uct.Iface. It rings first, for what was posted before, so that
-// what a loop fabric delivers at once is seen.
+// Progress implements uct.Iface. It first rings for earlier posts, so that it polls what a loop
+// fabric delivers at once.
 func (it udList) Progress() int {
 	it.ring()
 	return it.udIface.Progress()
@@ -111,8 +111,7 @@ func (it udList) Flush(c *uct.Completion) (pending bool, err error) {
 	return pending, err
 }
 
-// Close implements uct.Iface. It rings for what was posted before; the core waits for
-// what it posts itself.
+// Close implements uct.Iface. It rings for earlier posts. The core waits for its own posts.
 func (it udList) Close() error {
 	it.ring()
 	return it.udIface.Close()

@@ -14,30 +14,29 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// rcIface is an iface of rc_mlx5: the core with queues of its own. It implements
-// rccore.Driver.
+// rcIface is an iface of rc_mlx5: the core with mlx5 queues. It implements rccore.Driver.
 type rcIface struct {
 	rccore.Iface
 	cq       compQueue
-	maxPoll  int // completions of one Progress
+	maxPoll  int // maximum number of completions of one Progress
 	recent   [256]*rcEP
-	noEP     rcEP // an EP that no QPN matches
-	putMaxBB uint // longest put that fits in one basic block, inline
-	amMaxBB  int  // longest payload of a short message that does
-	// How many more bytes than fit in one basic block go inline in several.
+	noEP     rcEP // an EP with a QPN that matches no QP
+	putMaxBB uint // maximum length of an inline put of one basic block
+	amMaxBB  int  // maximum payload of an inline message of one basic block
+	// Maximum number of bytes beyond that for operations of several basic blocks.
 	putInlineExtra, amInlineExtra uint
 	srq                           prm.RecvList
 	reg                           *register
-	postlist                      int // WQEs of an EP that a doorbell waits for
+	postlist                      int // number of WQEs of an EP for one doorbell
 
-	// xrcs are queues of xrc_mlx5 that are not RC QPs, by the user index in their completions;
-	// nil of rc_mlx5.
+	// xrcQueues contains the queues of xrc_mlx5 that are not RC QPs, by user index; nil with
+	// rc_mlx5.
 	xrcQueues []xrcQueue
-	filter    xrccore.Filter // of their completions; nil: these are of the extension
-	xrcWC     verbs.WC       // the one that is being handled
+	filter    xrccore.Filter // converts their completions; nil: they need no conversion
+	xrcWC     verbs.WC       // the completion in progress
 }
 
-// rcEP is an EP of rc_mlx5: the core's, with its send queue.
+// rcEP is an EP of rc_mlx5: the core's EP with its send queue.
 type rcEP struct {
 	rccore.EP
 	sq sendQueue
@@ -49,17 +48,17 @@ var (
 	_ rccore.CompQueue = (*compQueue)(nil)
 )
 
-// Ops implements uct.EP: short puts and messages are written here.
+// Ops implements uct.EP. This package implements short puts and messages.
 func (e *rcEP) Ops() *uct.Ops {
 	ops := e.EP.Ops()
 	ops.AM, ops.Put = e, e
 	return ops
 }
 
-// noQPN is no QPN, which have 24 bits: not even invalidQPN.
+// noQPN differs from all QPNs, which have 24 bits, and from invalidQPN.
 const noQPN = 1<<32 - 1
 
-// rcOverhead is what UCX declares for its rc_mlx5.
+// rcOverhead is the overhead that UCX declares for its rc_mlx5.
 const rcOverhead = 40 * time.Nanosecond
 
 func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, error) {
@@ -80,7 +79,8 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	return self, nil
 }
 
-// WithDefaultInline returns the configuration with MaxInline as TX_MAX_INLINE if that is not set and SEG_SIZE permits it.
+// WithDefaultInline returns the configuration with TX_MAX_INLINE set to MaxInline, if it is not set and
+// SEG_SIZE permits that.
 func (c RCConfig) WithDefaultInline() RCConfig {
 	if c.TxMaxInline == 0 && (c.SegSize == 0 || c.SegSize >= MaxInline) {
 		c.TxMaxInline = MaxInline
@@ -88,7 +88,7 @@ func (c RCConfig) WithDefaultInline() RCConfig {
 	return c
 }
 
-// newRC makes an iface that is not open, and what the user gets.
+// newRC makes an iface that is not open. self is the uct.Iface for the user.
 func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
 	it = &rcIface{}
 	it.clearRecent()
@@ -98,14 +98,14 @@ func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
 	return it, it
 }
 
-// opened takes over what the core has found out.
+// setLimits derives limits from the configuration after the core has opened the iface.
 func (it *rcIface) setLimits(postlist int) {
 	it.maxPoll = it.Config().MaxPoll
 	it.postlist = min(postlist, it.Config().TxDepth)
 	it.limitInline()
 }
 
-// limitInline derives from MaxInline what goes inline.
+// limitInline derives the limits of inline operations from MaxInline.
 func (it *rcIface) limitInline() {
 	it.putMaxBB = uint(min(maxPutBB, it.MaxInline))
 	it.amMaxBB = min(maxAMBB, it.MaxInline-amWordLen)
@@ -142,7 +142,7 @@ func (it *rcIface) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, 
 	return outer, &e.EP, &e.sq, nil
 }
 
-// newEP makes an EP and what the user gets.
+// newEP makes an EP. The second result is the uct.EP for the user.
 func (it *rcIface) newEP() (*rcEP, uct.EP) {
 	if it.postlist > 1 {
 		l := &listEP{rcEP{it: it}}
@@ -152,7 +152,7 @@ func (it *rcIface) newEP() (*rcEP, uct.EP) {
 	return e, e
 }
 
-// direct is the EP in what the user has; nil if that is nil.
+// rcEPOf returns the rcEP of the uct.EP that the user has; nil if that is nil.
 func rcEPOf(outer uct.EP) *rcEP {
 	switch e := outer.(type) {
 	case *rcEP:
@@ -165,9 +165,9 @@ func rcEPOf(outer uct.EP) *rcEP {
 	return nil
 }
 
-// registerAt is the register of a QP: that of the iface, which is of the first QP.
-// QPs outside a thread domain may have one each; then those of the others batch
-// nothing.
+// registerFor returns the register of a QP. The iface uses the register of its first QP. QPs
+// outside a thread domain may have different registers; the posts of those with another one are not
+// batched.
 func (it *rcIface) registerFor(u mlx5.RawUAR) *register {
 	if it.reg == nil {
 		it.reg = newRegister(u)
@@ -181,7 +181,7 @@ func (it *rcIface) registerFor(u mlx5.RawUAR) *register {
 	return it.reg
 }
 
-// forgetAll makes every recent EP none.
+// clearRecent resets the cache of recent EPs.
 func (it *rcIface) clearRecent() {
 	it.noEP.QPN = noQPN
 	for i := range it.recent {

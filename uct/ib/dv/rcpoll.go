@@ -49,7 +49,7 @@ func (it *rcIface) Progress() int {
 	return it.endPoll(n)
 }
 
-// polled ends a Progress that has handled n entries.
+// endPoll ends a Progress that has handled n entries.
 func (it *rcIface) endPoll(n int) int {
 	if n != 0 {
 		it.cq.Give()
@@ -63,8 +63,8 @@ func (it *rcIface) endPoll(n int) int {
 	return it.dispatch(n)
 }
 
-// finish does what may wait until the end of a Progress: credits go out and pending
-// requests are dispatched, with one doorbell for each EP.
+// dispatch does the work that is batched at the end of a Progress: it sends credits and dispatches
+// pending requests, with one doorbell for each EP.
 func (it *rcIface) dispatch(n int) int {
 	if it.reg == nil { // no EP yet
 		return it.Polled(n)
@@ -75,7 +75,7 @@ func (it *rcIface) dispatch(n int) int {
 	return n
 }
 
-// other handles what is not the success of a send of an EP that was seen lately.
+// handleOther handles all entries except successful sends of recent EPs.
 func (it *rcIface) handleOther(s *prm.CQESlot, t prm.Tail) {
 	if it.xrcQueues != nil && it.handleXRC(s, t) {
 		return
@@ -101,7 +101,7 @@ func (it *rcIface) handleOther(s *prm.CQESlot, t prm.Tail) {
 	}
 }
 
-// failed turns the failure of a send into a completion; false for one of a QP that is gone.
+// sendError converts the entry of a failed send to a completion; false for a destroyed QP.
 func (it *rcIface) sendError(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	e := it.find(s.QPN())
 	if e == nil {
@@ -112,8 +112,8 @@ func (it *rcIface) sendError(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	return true
 }
 
-// received turns an entry of a receive into a completion, and gives the receive back to its
-// queue; false for nonsense.
+// recvCompletion converts an entry of a receive to a completion, and frees its receive entry; false
+// for an invalid opcode.
 func recvCompletion(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	wc.QPN = s.QPN()
 	switch t.Opcode() {
@@ -123,7 +123,7 @@ func recvCompletion(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) b
 	case prm.CQERespWrImm:
 		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 		wc.Opcode, wc.Imm, wc.Flags = verbs.WCRecvRDMAWithImm, s.Imm(), verbs.WCWithImm
-	case prm.CQERespSend: // without the header of a message
+	case prm.CQERespSend: // without immediate, which is the header of a message
 		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 	case prm.CQERespErr:
 		wc.ID = q.Take(t.WQECounter())
@@ -134,7 +134,7 @@ func recvCompletion(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) b
 	return true
 }
 
-// find returns the EP of a QP, or nil, and remembers it.
+// find returns the EP of a QPN, or nil, and adds it to the recent EPs.
 func (it *rcIface) find(qpn uint32) *rcEP {
 	slot := &it.recent[uint8(qpn)]
 	if (*slot).QPN == qpn {

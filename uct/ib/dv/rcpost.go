@@ -6,18 +6,19 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// MaxInline is the default of TX_MAX_INLINE of rc_mlx5, in bytes: the longest put that fits in the four basic blocks
-// of a BlueFlame buffer, as in UCX (experiment 0137 in docs/perf).
+// MaxInline is the default of TX_MAX_INLINE of rc_mlx5: the maximum length in bytes of a put that
+// fits in the four basic blocks of a BlueFlame buffer, as in UCX (experiment 0137 in docs/perf).
 const MaxInline = 4*prm.BBLen - prm.CtrlLen - prm.RaddrLen - prm.InlineHdrLen
 
-// Short operations in one basic block: how many bytes fit.
+// Maximum lengths of short operations in one basic block.
 const (
 	maxPutBB  = prm.MaxShortLen
 	amWordLen = 8 // the header of a short message
 	maxAMBB   = prm.MaxShortSendLen - amWordLen
 )
 
-// PutShort implements uct.Putter: an inline RDMA write of one basic block. putInline writes longer ones.
+// PutShort implements uct.Putter with an inline RDMA write of one basic block. putInline writes
+// longer ones.
 func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	it := e.it
 	pi := e.PI
@@ -48,8 +49,8 @@ func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// putInline is PutShort for a WQE of several basic blocks. What does not go inline or finds no room takes the core's
-// way.
+// putInline is PutShort for a WQE of several basic blocks. If buf is too long or there is no room,
+// it calls PutShort of the core.
 //
 //go:noinline
 func (e *rcEP) putInline(buf []byte, raddr uint64, key uct.RKey) error {
@@ -81,7 +82,8 @@ func (e *rcEP) putInline(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// AMShort implements uct.AMSender: an inline send of one basic block. amInline writes longer ones.
+// AMShort implements uct.AMSender with an inline send of one basic block. amInline writes longer
+// ones.
 func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	it := e.it
 	pi := e.PI
@@ -111,8 +113,8 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	return nil
 }
 
-// amInline is AMShort for a WQE of several basic blocks. What does not go inline, or finds no room or credit, takes the
-// core's way.
+// amInline is AMShort for a WQE of several basic blocks. If payload is too long or there is no room
+// or credit, it calls AMShort of the core.
 //
 //go:noinline
 func (e *rcEP) amInline(id uint8, hdr uint64, payload []byte) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// openList takes over the memory of an SRQ, and returns its user index. fixed: its receives
-// are those of an ib.RecvQueue, of which each has its memory and its ID for ever.
+// openList uses the memory of an SRQ and returns its user index. fixed means that its receives are
+// those of an ib.RecvQueue, each with constant memory and ID.
 func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err error) {
 	raw, err := mlx5.RawSRQOf(srq)
 	if err != nil {
@@ -24,7 +24,7 @@ func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err er
 	return raw.UserIndex, nil
 }
 
-// openRing takes over the memory of a receive queue.
+// openRing uses the memory of a receive queue.
 func openRing(q *prm.RecvRing, raw mlx5.RawQP) error {
 	view, err := entries(raw.RQ)
 	if err != nil {

@@ -11,39 +11,37 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// register is the doorbell register of a thread domain. All QPs in it share it, and
-// take turns with its two BlueFlame buffers, so that successive posts do not meet
-// in one write-combining buffer.
+// register is the doorbell register of a thread domain. All its QPs use the two BlueFlame buffers
+// of the register alternately, so that consecutive posts do not use the same write-combining
+// buffer.
 type register struct {
-	page     unsafe.Pointer // mapped as long as the thread domain lives
-	off      uint32         // page offset of the buffer to use next
-	step     uint32         // how far the other buffer is, or 0 if there is one place
-	bfLen    uint32         // BlueFlame buffer length, or 0 without BlueFlame
-	hardware bool           // a device that needs fences
+	page     unsafe.Pointer // mapped until the thread domain is freed
+	off      uint32         // page offset of the next buffer
+	step     uint32         // distance of the other buffer; 0 if there is only one
+	bfLen    uint32         // length of a BlueFlame buffer; 0 without BlueFlame
+	hardware bool           // the device is hardware, which needs fences
 	doorbell prm.Doorbell   // nil on hardware
-	// shared: others ring there too, and it is known there which buffer is next.
+	// If not nil, queues of other ifaces use the register too, and shared selects the next buffer.
 	shared *mlx5.SharedRegister
-	// direct: BlueFlame of a software device, whose page is memory like any other, and
-	// nothing is held.
+	// direct means BlueFlame of a software device, whose page is ordinary memory, without batching.
 	direct bool
-	// holding: queues that are posted to are batched in held, and rung by ring, or
-	// when limit WQEs are there.
+	// batching means that posts are batched: ring rings for them, or a queue with limit WQEs is
+	// rung for.
 	batching bool
 	limit    int
-	batched  []*sendQueue // has room for all queues
+	batched  []*sendQueue // queues with batched posts; the capacity is sufficient for all queues
 	queues   int
-	// What direct and holding are between release and hold.
+	// Values of direct and batching outside beginBatch and endBatch.
 	defaultDirect, defaultBatching bool
-	// comps has a watch that is not idle while something is batched; nil if that is only so
-	// within a Progress.
+	// comps is the completion ring whose watch must not be idle while posts are batched; nil if
+	// posts are batched only within a Progress.
 	comps *prm.CompRing
 }
 
-// hold batches posts, until release: one doorbell then serves all WQEs of a
-// queue.
+// beginBatch batches posts until endBatch, so that each queue gets one doorbell for all its WQEs.
 func (r *register) beginBatch() { r.batching, r.direct = true, false }
 
-// release rings for what was batched.
+// endBatch rings for the batched posts.
 func (r *register) endBatch() {
 	r.batching, r.direct = r.defaultBatching, r.defaultDirect
 	if len(r.batched) != 0 {
@@ -51,15 +49,15 @@ func (r *register) endBatch() {
 	}
 }
 
-// list batches posts always, up to n WQEs of a queue. The watch of c is then not idle
-// until the next poll, so that the next Progress comes to ring.
+// setPostlist batches all posts, up to n WQEs of a queue. While posts are batched, the watch of c
+// is not idle, so that the caller calls Progress, which rings.
 func (r *register) setPostlist(n int, c *prm.CompRing) {
 	r.limit, r.comps = n, c
 	r.defaultBatching, r.defaultDirect = true, false
 	r.batching, r.direct = true, false
 }
 
-// ring rings for what was batched.
+// ring rings for the batched posts of all queues.
 func (r *register) ring() {
 	for i, q := range r.batched {
 		r.batched[i], q.inBatch = nil, false
@@ -68,7 +66,7 @@ func (r *register) ring() {
 	r.batched = r.batched[:0]
 }
 
-// ringHeld rings for what was batched of q, which stays in held.
+// ringQueue rings for the batched posts of q, which remains in batched.
 func (r *register) ringQueue(q *sendQueue) {
 	n := q.batched
 	if n == 0 {
@@ -79,7 +77,7 @@ func (r *register) ringQueue(q *sendQueue) {
 	r.ringList(q.lastWord, q, q.last, n == 1)
 }
 
-// batch notes a post to q while holding: its last WQE begins at BB first.
+// batch adds a post of n WQEs to q. The last WQE begins at basic block first.
 func (r *register) batch(q *sendQueue, word uint64, first uint32, n int) {
 	if !q.inBatch {
 		q.inBatch = true
@@ -95,13 +93,13 @@ func (r *register) batch(q *sendQueue, word uint64, first uint32, n int) {
 	}
 }
 
-// join makes room for one more queue in held.
+// addQueue reserves capacity in batched for one more queue.
 func (r *register) addQueue() {
 	r.queues++
 	r.batched = slices.Grow(r.batched, r.queues-len(r.batched))
 }
 
-// forget drops a queue that is going away, with what was batched for it.
+// removeQueue removes a queue, without ringing for its batched posts.
 func (r *register) removeQueue(q *sendQueue) {
 	r.queues--
 	r.batched = slices.DeleteFunc(r.batched, func(h *sendQueue) bool { return h == q })
@@ -113,12 +111,12 @@ func newRegister(u mlx5.RawUAR) *register {
 		hardware: u.Doorbell == nil, direct: direct, defaultDirect: direct, limit: math.MaxInt}
 }
 
-// is reports whether u is this register.
+// matches reports whether u is this register.
 func (r *register) matches(u mlx5.RawUAR) bool {
 	return r.page == u.Page && r.off&^r.step == u.Off&^u.Step
 }
 
-// take is the page offset to store to.
+// nextOffset returns the page offset of the next store, which stored completes.
 func (r *register) nextOffset() uint32 {
 	if r.shared != nil {
 		return r.shared.Take()
@@ -128,7 +126,7 @@ func (r *register) nextOffset() uint32 {
 	return off
 }
 
-// stored ends a store and tells a software device of it.
+// stored completes a store, and rings the doorbell of a software device.
 func (r *register) stored(off uint32, word uint64) {
 	if r.hardware {
 		mmio.FlushWC()
@@ -141,12 +139,12 @@ func (r *register) stored(off uint32, word uint64) {
 	}
 }
 
-// ringBB stores the WQE of one basic block, whose control word is word.
+// ringBB stores a WQE of one basic block, whose control word is word.
 func (r *register) ringBB(word uint64, b *prm.BB) {
 	off := r.nextOffset()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
-		mmio.ToDevice() // the doorbell record before the register
+		mmio.ToDevice() // orders the doorbell record before the register
 	}
 	if r.bfLen != 0 {
 		mmio.Copy64(reg, unsafe.Pointer(b))
@@ -160,14 +158,15 @@ func (r *register) ringBB(word uint64, b *prm.BB) {
 func (r *register) copyBB(word uint64, b *prm.BB) {
 	off := r.off
 	r.off = off ^ r.step
-	// Sound: off is that of a BlueFlame buffer of 256 bytes in the page, aligned to
-	// them. Words, because those have just been stored to b: a wider load would wait
-	// for the stores to leave the core.
+	// Sound: off is the offset of a BlueFlame buffer of 256 bytes in the page, aligned to 256. The
+	// copy uses words, because b was just written in words: a wider load would wait until the
+	// stores leave the core.
 	copyWords(unsafe.Add(r.page, off), b)
 	r.doorbell.Ring(off, word)
 }
 
-// copyBBs is copyBB for a WQE of n basic blocks at BB first of q, which are no longer than a BlueFlame buffer.
+// copyBBs is copyBB for a WQE of n basic blocks at basic block first of q, which fits in a
+// BlueFlame buffer.
 func (r *register) copyBBs(word uint64, q *sendQueue, first, n uint32) {
 	off := r.off
 	r.off = off ^ r.step
@@ -177,15 +176,15 @@ func (r *register) copyBBs(word uint64, q *sendQueue, first, n uint32) {
 	r.doorbell.Ring(off, word)
 }
 
-// copyWords copies a basic block to d, which is memory, in words of 8 bytes.
+// copyWords copies a basic block to d, which is ordinary memory, in words of 8 bytes.
 func copyWords(d unsafe.Pointer, b *prm.BB) {
 	to, s := (*[8]uint64)(d), (*[8]uint64)(unsafe.Pointer(b))
 	to[0], to[1], to[2], to[3] = s[0], s[1], s[2], s[3]
 	to[4], to[5], to[6], to[7] = s[4], s[5], s[6], s[7]
 }
 
-// ringList stores the first 8 bytes of the last WQE of a list, at BB first of q; or
-// all of it, if it is the only one and short.
+// ringList stores the first 8 bytes of the last WQE of a list, which is at basic block first of q.
+// If it is the only WQE and fits in a BlueFlame buffer, ringList stores all of it.
 func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) {
 	off := r.nextOffset()
 	reg := unsafe.Add(r.page, off)
@@ -203,5 +202,5 @@ func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) 
 	r.stored(off, word)
 }
 
-// first8 is the first 8 bytes as they lie in memory.
+// first8 returns the first 8 bytes in memory order.
 func first8(b *prm.BB) uint64 { return binary.NativeEndian.Uint64(b[:8]) }

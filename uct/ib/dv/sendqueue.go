@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// PostSend writes the WQEs of a list of work requests and rings once. It is how the
-// core posts what has no short way of its own: nearly always one, of one basic block.
-// n is how many were posted; err is why wr[n] was not.
+// PostSend writes the WQEs of a list of work requests and rings once. The core uses it for all
+// operations without a special function in this package; the list nearly always has one WQE of one
+// basic block. n is the number of posted work requests; err is the error of wr[n].
 func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	if race.Enabled {
 		if err = q.enter(); err != nil {
@@ -48,8 +48,8 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// enter is for builds that notice when goroutines meet in a thread domain, as verbs does
-// in its posts; guard.Leave follows unless there is an error.
+// enter detects concurrent posts in a thread domain, as verbs does, in builds with the race
+// detector. The caller must call guard.Leave unless enter returns an error.
 func (q *sendQueue) enter() error {
 	if q.guard.Enter() {
 		return nil
@@ -57,11 +57,11 @@ func (q *sendQueue) enter() error {
 	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: fmt.Errorf("qp %#x: %w", q.qpn, mlx5.ErrConcurrentPost)}
 }
 
-// fitsBB reports whether a control word is of a WQE that goes to the register as one
-// basic block: one of two to four units. Shorter ones are doorbells.
+// fitsBB reports whether the WQE of a control word is written to the register as one basic block:
+// it has two to four units. A shorter WQE is written as a doorbell.
 func fitsBB(word uint64) bool { return prm.WordDS(word)-2 <= prm.SegsPerBB-2 }
 
-// av is avOf for a queue of datagrams, nil for another.
+// av returns avOf for a UD queue, and nil for others.
 func (q *sendQueue) av(wr *verbs.SendWR) *[prm.AVLen]byte {
 	if q.datagram {
 		return avOf(wr)
@@ -69,7 +69,7 @@ func (q *sendQueue) av(wr *verbs.SendWR) *[prm.AVLen]byte {
 	return nil
 }
 
-// avOf is the address of a datagram; nil if the work request has none of mlx5.
+// avOf returns the address vector of a datagram; nil if the work request has none of mlx5.
 func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 	if wr.AH == nil {
 		return nil
@@ -81,7 +81,7 @@ func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 	return av
 }
 
-// explain says why the encoder refused wr.
+// encodeError returns the reason why the encoder rejected wr.
 //
 //go:noinline
 func (q *sendQueue) encodeError(wr *verbs.SendWR) error {

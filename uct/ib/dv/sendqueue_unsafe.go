@@ -8,22 +8,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// sendQueue is the producer of the send ring of a QP. It does not look whether
-// there is room: the core posts no more work requests than the QP was made for.
+// sendQueue is the producer of the send ring of a QP. It does not check for room, because the core
+// posts no more work requests than the QP has.
 //
-// ids has an element for each basic block of the ring, a power of two, and every index
-// is masked, so no pointer leads out of it. The ring stays mapped until the QP is closed,
-// which the core does after the last post; idMem keeps ids alive.
+// ids has one element for each basic block of the ring, a power of two, and every index is masked,
+// so accesses are always inside. The ring remains mapped until the QP is closed, which the core
+// does after the last post. idMem keeps ids alive.
 type sendQueue struct {
 	prm.SendRing
-	ids  unsafe.Pointer // *uint64: number of the work request that begins at a BB
-	mask uint32         // basic blocks - 1
-	pi   uint32         // basic blocks written
+	ids  unsafe.Pointer // *uint64: number of the work request that begins at a basic block
+	mask uint32         // number of basic blocks - 1
+	pi   uint32         // number of basic blocks written
 	reg  *register
 	dbr  prm.DBRec
 
-	// What register.batch notes: WQEs, the first BB and the control word of the last.
-	inBatch  bool // in register.held
+	// State of register.batch.
+	inBatch  bool // in register.batched
 	batched  int
 	last     uint32
 	lastWord uint64
@@ -34,7 +34,7 @@ type sendQueue struct {
 	idMem    []uint64
 }
 
-// open takes over the send queue of a QP.
+// open uses the send queue of a QP.
 func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) error {
 	view, err := prm.NewSQView(raw.SQ.Buf, raw.SQ.Count, raw.QPN, qp.Type())
 	if err != nil {
@@ -49,12 +49,12 @@ func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) error {
 	return nil
 }
 
-// id is where the number of the work request that begins at BB i is.
+// id returns the location of the number of the work request that begins at basic block i.
 func (q *sendQueue) id(i uint32) *uint64 {
 	return (*uint64)(unsafe.Add(q.ids, uintptr(i&q.mask)*8))
 }
 
-// ringBB ends the post of a work request whose WQE is b, the basic block at pi.
+// ringBB completes the post of a work request whose WQE is b, the basic block at pi.
 func (q *sendQueue) ringBB(word uint64, b *prm.BB, number uint64) {
 	i := q.pi
 	*q.id(i) = number

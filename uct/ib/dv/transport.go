@@ -18,46 +18,45 @@ const (
 	XRCName = "xrc_mlx5"
 )
 
-// RCConfig tunes rc_mlx5: what rc has, and how it posts. The zero value is ready to
-// use.
+// RCConfig has the settings of rc and those that only rc_mlx5 has. The zero value is
+// ready to use.
 type RCConfig struct {
 	rccore.Config
 	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of work requests of an endpoint per doorbell, 1 to TX_QUEUE_LEN. With more than 1, a posted request may remain in the queue until there are as many, or until the next progress, flush, fence, arm or close: call one of them after the last post."`
 }
 
-// maxPostlist is the longest send queue.
+// maxPostlist is the maximum length of a send queue.
 const maxPostlist = 1 << 15
 
-// Validate checks the range of what rc does not have, for config.FromEnv, and
-// replaces zero.
+// Validate checks the range of the settings that rc does not have, for config.FromEnv, and replaces
+// zero by the default.
 func (c *RCConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 
-// checkPostlist checks the range of TX_POSTLIST and replaces zero.
+// checkPostlist checks the range of TX_POSTLIST and replaces zero by the default.
 func checkPostlist(n *int) error {
 	return base.Settle("TX_POSTLIST", n, 1, 1, maxPostlist)
 }
 
-// RC makes the reliable-connected transport for ib.New. defaults are used by ifaces
-// that are opened without a Config.
+// RC makes the reliable-connected transport for ib.New. Ifaces that are opened without a Config use
+// defaults.
 func RC(defaults RCConfig) ib.Transport {
 	return transport{name: RCName, open: func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
 		return openRC(md, port, p, defaults)
 	}}
 }
 
-// UDConfig tunes ud_mlx5: what ud has, and how it posts. The zero value is ready to
-// use.
+// UDConfig has the settings of ud and those that only ud_mlx5 has. The zero value is
+// ready to use.
 type UDConfig struct {
 	udcore.Config
 	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of datagrams per doorbell. With more than 1, a posted datagram may remain in the queue until there are as many, or until the next progress, flush of the interface, arm or close: call one of them after the last post."`
 }
 
-// Validate checks the range of what ud does not have, for config.FromEnv, and
-// replaces zero.
+// Validate checks the range of the settings that ud does not have, for config.FromEnv, and replaces
+// zero by the default.
 func (c *UDConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 
-// UD makes the datagram transport for ib.New. defaults are used by ifaces that are
-// opened without a Config.
+// UD makes the datagram transport for ib.New. Ifaces that are opened without a Config use defaults.
 func UD(defaults UDConfig) ib.Transport {
 	return transport{name: UDName, open: func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
 		return openUD(md, port, p, defaults)
@@ -68,7 +67,7 @@ func UD(defaults UDConfig) ib.Transport {
 type transport struct {
 	name     string
 	open     func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
-	needs    func(dev *verbs.Context) error // why dev cannot carry it, besides; nil: nothing
+	needs    func(dev *verbs.Context) error // returns why dev does not support the transport; nil if there are no further requirements
 	explicit bool
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// udOverhead is what UCX declares for its ud_mlx5.
+// udOverhead is the overhead that UCX declares for its ud_mlx5.
 const udOverhead = 80 * time.Nanosecond
 
-// udQueues is the QP of a ud_mlx5 iface with its CQ.
+// udQueues contains the QP of a ud_mlx5 iface and its CQ.
 type udQueues struct {
 	compQueue
 	send sendQueue
@@ -30,7 +30,7 @@ var (
 	_ ib.RecvPoster    = (*prm.RecvRing)(nil)
 )
 
-// udIface is an iface of ud_mlx5: the core with queues of its own.
+// udIface is an iface of ud_mlx5: the core with mlx5 queues.
 type udIface struct {
 	udcore.Iface
 	q udQueues
@@ -58,8 +58,8 @@ func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, 
 	return self, nil
 }
 
-// Progress implements uct.Iface. One doorbell serves what it posts: acknowledgements,
-// what had found the queue full, what is sent again, and what handlers post.
+// Progress implements uct.Iface. All its posts share one doorbell: acknowledgements, requests that
+// had found the queue full, retransmissions, and posts of handlers.
 func (it *udIface) Progress() int {
 	r := it.q.send.reg
 	r.beginBatch()
@@ -68,7 +68,7 @@ func (it *udIface) Progress() int {
 	return n
 }
 
-// attach is the udcore.Driver.
+// attach is a udcore.Driver.
 func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.RecvPoster, udcore.CompQueue, error) {
 	raw, err := mlx5.RawQPOf(qp)
 	if err != nil {
@@ -86,7 +86,7 @@ func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.Recv
 	return &q.send, &q.recv, q, nil
 }
 
-// Poll is that of verbs.CQ.
+// Poll has the contract of verbs.CQ.Poll.
 func (q *udQueues) Poll(wc []verbs.WC) int {
 	if race.Enabled {
 		if !q.guard.EnterPoll(q.cqn) {
@@ -114,7 +114,7 @@ func (q *udQueues) Poll(wc []verbs.WC) int {
 	return q.endPoll(n)
 }
 
-// polled ends a poll that has found n completions.
+// endPoll ends a poll that has found n completions.
 func (q *udQueues) endPoll(n int) int {
 	q.Give()
 	if q.overrun.Load() {
@@ -126,7 +126,7 @@ func (q *udQueues) endPoll(n int) int {
 	return n
 }
 
-// parse turns an entry into a completion; false for nonsense.
+// parse converts an entry to a completion; false for an invalid opcode.
 func (q *udQueues) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{QPN: s.QPN()}
 	switch t.Opcode() {

@@ -11,24 +11,24 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 )
 
-// xrcOverhead is a little above rcOverhead, as that of xrc is above that of rc.
+// xrcOverhead exceeds rcOverhead by a little, like that of xrc and rc.
 const xrcOverhead = 45 * time.Nanosecond
 
-// XRCConfig tunes xrc_mlx5: what xrc has, and how it posts. The zero value is ready to
-// use.
+// XRCConfig has the settings of xrc and those that only xrc_mlx5 has. The zero value is
+// ready to use.
 type XRCConfig struct {
 	xrccore.Config
 	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Number of work requests of an endpoint per doorbell, as with rc_mlx5; 1 with SHARE_DOMAIN."`
 }
 
-// Validate checks the ranges, for config.FromEnv, and replaces zeros of what xrc does not
-// have.
+// Validate checks the ranges, for config.FromEnv, and replaces zeros of the settings that xrc does
+// not have by the defaults.
 func (c *XRCConfig) Validate() error {
 	return cmp.Or(checkPostlist(&c.TxPostlist), c.Config.Validate())
 }
 
-// XRC makes the reliable-connected transport with receive queues for ib.New. defaults are
-// used by ifaces that are opened without a Config.
+// XRC makes the reliable-connected transport with receive queues for ib.New. Ifaces that are opened
+// without a Config use defaults.
 func XRC(defaults XRCConfig) ib.Transport {
 	return transport{name: XRCName, needs: xrccore.Supported, explicit: true,
 		open: func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {

@@ -9,10 +9,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// xrcQueue is a queue that is not an RC QP's, and completes in the completion queue of the
-// iface: an XRC initiator or an XRC SRQ.
+// xrcQueue is an XRC initiator or an XRC SRQ. Its completions are in the completion queue of the
+// iface.
 type xrcQueue interface {
-	// parse turns an entry into a completion; false for nonsense.
+	// parse converts an entry to a completion; false for an invalid opcode.
 	parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool
 }
 
@@ -30,7 +30,7 @@ type xrcRecv struct {
 
 var _ xrccore.Poster = (*rcIface)(nil)
 
-// addXRC has completions with a user index go to q.
+// addXRC registers q for completions with a user index.
 func (it *rcIface) addXRC(index uint32, q xrcQueue) {
 	if n := int(index) + 1 - len(it.xrcQueues); n > 0 {
 		it.xrcQueues = append(it.xrcQueues, make([]xrcQueue, n)...)
@@ -38,13 +38,13 @@ func (it *rcIface) addXRC(index uint32, q xrcQueue) {
 	it.xrcQueues[index] = q
 }
 
-// removeXRC drops completions of a queue that is closed, or is empty again.
+// removeXRC unregisters a closed queue and removes its completions.
 func (it *rcIface) removeXRC(index uint32) {
 	it.xrcQueues[index] = nil
 	it.cq.removeIndex(index)
 }
 
-// ofXRC handles an entry of an xrcQueue; false if it is of none.
+// handleXRC handles an entry of an xrcQueue; false if it belongs to none.
 func (it *rcIface) handleXRC(s *prm.CQESlot, t prm.Tail) bool {
 	index := s.UserIndex()
 	if uint(index) >= uint(len(it.xrcQueues)) || it.xrcQueues[index] == nil {
