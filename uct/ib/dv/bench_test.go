@@ -17,20 +17,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// sender is an iface with an EP to a peer in this process, and memory there.
+// sender is an iface with an EP to a peer in this process, and memory of the peer.
 type sender struct {
 	it    uct.Iface
 	ep    uct.EP
-	far   uct.Iface // of the peer
-	back  uct.EP    // to ep
+	far   uct.Iface // iface of the peer
+	back  uct.EP    // EP of the peer to ep
 	put   uct.Putter
 	raddr uint64
 	key   uct.RKey
 	reqs  []uct.PendingReq
-	left  int // of them, not posted
+	left  int // number of reqs that are not posted
 }
 
-// open opens an iface with an EP that lives as long as the test.
+// open opens an iface, which is closed when the test ends, and makes an EP.
 func open(t testing.TB, md uct.MD, tl string, cfg any) (uct.Iface, uct.EP) {
 	t.Helper()
 	it, err := md.OpenIface(uct.IfaceParams{Transport: tl, Device: "dev:1", Config: cfg,
@@ -47,7 +47,7 @@ func openFabric(t testing.TB, fabric softhca.Fabric) uct.MD {
 	return ibtest.NewMD(t, fabric, RC(RCConfig{}), UD(UDConfig{}), rc.Transport(rc.Config{}), ud.Transport(ud.Config{}))
 }
 
-// newSender connects two devices of a fabric.
+// newSender connects ifaces on two devices of a fabric.
 func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender {
 	t.Helper()
 	near := openFabric(t, fabric)
@@ -76,7 +76,7 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 	return s
 }
 
-// wait queues n puts of buf as pending requests and progresses until they are posted.
+// postPending adds n puts of buf as pending requests and calls Progress until they are posted.
 func (s *sender) postPending(b *testing.B, buf []byte, n int) {
 	if s.reqs == nil {
 		s.reqs = make([]uct.PendingReq, n)
@@ -101,7 +101,7 @@ func (s *sender) postPending(b *testing.B, buf []byte, n int) {
 	}
 }
 
-// flush waits until everything posted is complete.
+// flush waits until all posts have completed.
 func (s *sender) flush(t testing.TB) {
 	for {
 		pending, err := s.ep.Flush(nil)
@@ -117,8 +117,8 @@ func (s *sender) flush(t testing.TB) {
 	}
 }
 
-// BenchmarkPut8 compares the transports over the same kind of device: each put with
-// its poll, and bursts of 256 with a flush.
+// BenchmarkPut8 compares the transports on the same type of device: with a poll after each put, and
+// with bursts of 256 puts and a flush.
 func BenchmarkPut8(b *testing.B) {
 	const burst = 256
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
@@ -152,11 +152,11 @@ func BenchmarkPut8(b *testing.B) {
 	}
 }
 
-// BenchmarkPut8_Paired lets the transports take turns, window by window, so that
-// both see the same noise of the machine, and reports medians: of puts that are each
-// polled, of windows with a flush at the end, most of whose puts have no completion,
-// of such windows over a queue of a quarter of them, in which the rest is pending, and
-// of such windows in lists of a quarter of them, which rc does not have.
+// BenchmarkPut8_Paired alternates between the transports after each window, so that both see the
+// same noise of the machine, and reports medians. "each" polls after each put. "flush" flushes
+// after each window, so that most puts have no completion. "pending" uses a queue of a quarter of
+// the window, so that other puts are pending. "lists" uses lists of a quarter of the window, which
+// rc does not have.
 func BenchmarkPut8_Paired(b *testing.B) {
 	const window = 128
 	buf := make([]byte, 8)
@@ -204,7 +204,7 @@ func BenchmarkPut8_Paired(b *testing.B) {
 	}
 }
 
-// datagrams are an iface that sends and one that receives, of a process that drives both.
+// datagrams is an iface that sends and one that receives, in one process.
 type datagrams struct {
 	it, far uct.Iface
 	am      uct.AMSender
@@ -236,7 +236,7 @@ func newDatagrams(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *data
 	return d
 }
 
-// send sends n messages, as many as fit at a time, and waits until they are there.
+// send sends n messages and waits until all have arrived.
 func (d *datagrams) send(t testing.TB, n int) {
 	buf := make([]byte, 8)
 	d.got = 0
@@ -256,9 +256,8 @@ func (d *datagrams) send(t testing.TB, n int) {
 	}
 }
 
-// BenchmarkAM8_Paired compares ud, ud_mlx5 and ud_mlx5 with lists as BenchmarkPut8_Paired
-// does puts: one goroutine sends messages of 8 bytes and receives them, one at a time
-// and by windows.
+// BenchmarkAM8_Paired compares ud, ud_mlx5 and ud_mlx5 with lists like BenchmarkPut8_Paired: one
+// goroutine sends and receives messages of 8 bytes, one at a time and in windows.
 func BenchmarkAM8_Paired(b *testing.B) {
 	const total = 128
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
@@ -291,7 +290,7 @@ func BenchmarkAM8_Paired(b *testing.B) {
 
 func median(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
 
-// paired runs windows of n puts on both transports in turns.
+// paired runs windows of n puts on both transports alternately.
 func paired(b *testing.B, fabric softhca.Fabric, cfg RCConfig, n float64, run func(b *testing.B, s *sender)) {
 	s := [2]*sender{newSender(b, fabric, rc.Name, cfg.Config), newSender(b, fabric, RCName, cfg)}
 	var took [2][]float64

@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// words parses the notation of the vectors: 32-bit words in memory order, 0 short
-// for a word of zeros.
+// words parses the notation of the vectors: 32-bit words in memory order, with 0 for a word of
+// zeros.
 func words(t *testing.T, s string) (out []byte) {
 	t.Helper()
 	for _, w := range strings.Fields(strings.ReplaceAll(s, "·", " ")) {
@@ -38,7 +38,7 @@ func pattern(n int) []byte {
 
 var rcLimits = verbs.QPCap{MaxSendWR: 16, MaxSendSGE: 2, MaxInline: 128}
 
-// What libmlx5 44.0 wrote for these work requests, and where it rang.
+// TestGolden_RC compares WQEs and doorbells with those of libmlx5 44.0 for the same work requests.
 func TestGolden_RC(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
@@ -73,7 +73,7 @@ func TestGolden_RC(t *testing.T) {
 	assert.Equal(t, words(t, "00000311 00010004"), b.hw.rings[1].page[:8])
 }
 
-// The data segment of an atomic says 8, whatever the SGE does.
+// TestGolden_AtomicLengthIs8: the data segment of an atomic has length 8 for any length of its SGE.
 func TestGolden_AtomicLengthIs8(t *testing.T) {
 	for _, n := range []uint32{1, 4, 8, 100, prm.MaxSGELen} {
 		b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
@@ -89,7 +89,8 @@ func TestGolden_AtomicLengthIs8(t *testing.T) {
 	assert.ErrorContains(t, err, "atomic with 2 SGEs, want 1")
 }
 
-// Without BlueFlame a register takes doorbells of 8 bytes, in its two buffers by turns.
+// TestGolden_DoorbellsAlternate: without BlueFlame, doorbells of 8 bytes use the two buffers of a
+// register alternately.
 func TestGolden_DoorbellsAlternate(t *testing.T) {
 	b := newBenchOf(t, t.Cleanup, verbs.QPTypeRC, rcLimits, mlx5.Config{ShutUpBF: true})
 	e := newRawEP(b)
@@ -122,8 +123,8 @@ func TestGolden_UD(t *testing.T) {
 	assert.Equal(t, append(want, pattern(20)...), bytesOf(b.raw.SQ)[:88])
 }
 
-// Inline bytes that cross the end of the ring go on at its start, in the ring and
-// in the BlueFlame register.
+// TestGolden_InlineWraps: inline data that crosses the end of the ring continues at its start, in
+// the ring and in the BlueFlame register.
 func TestGolden_InlineWraps(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1, MaxInline: 60})
 	require.EqualValues(t, 8, b.raw.SQ.Count)
@@ -141,7 +142,7 @@ func TestGolden_InlineWraps(t *testing.T) {
 	assert.Equal(t, append(append([]byte(nil), ring[7*64:]...), ring[:64]...), last.page[:128])
 }
 
-// sendWR draws a work request that fits rcLimits.
+// sendWR draws a work request within rcLimits.
 func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 	ops := []verbs.Opcode{verbs.OpSend, verbs.OpSendWithImm}
 	if typ != verbs.QPTypeUD {
@@ -175,8 +176,8 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 	return wr
 }
 
-// TestPostSend_LikeVerbs posts the same lists through verbs and here, round and
-// round: rings, doorbell records and register stores are the same bytes.
+// TestPostSend_LikeVerbs posts the same lists through verbs and this package, several times round
+// the ring. Rings, doorbell records and register stores have the same bytes.
 func TestPostSend_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		typ := rapid.SampledFrom([]verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeXRCSend}).Draw(t, "type")
@@ -205,7 +206,7 @@ func TestPostSend_LikeVerbs(t *testing.T) {
 			got, err := q.PostSend(list)
 			require.NoError(t, err)
 			require.Equal(t, n, got)
-			last := q.pi - 1 // find the WQE that holds the last BB
+			last := q.pi - 1 // find the WQE that contains the last basic block
 			for *q.id(last) != list[n-1].ID && last != before {
 				last--
 			}
@@ -217,14 +218,14 @@ func TestPostSend_LikeVerbs(t *testing.T) {
 	})
 }
 
-// around is the ring from byte i on, and then again from its start.
+// around returns the ring from byte i to its end, and then from its start.
 func around(r mlx5.RawRing, i uint32) []byte {
 	b := bytesOf(r)
 	return append(append([]byte(nil), b[i:]...), b[:i]...)
 }
 
-// TestShort_LikeVerbs: the written-out WQEs are those of verbs, for each length and
-// round the ring. Padding behind the bytes of an inline segment has no meaning.
+// TestShort_LikeVerbs: short operations write the same WQEs as verbs, for each length and round the
+// ring. The padding after inline data is not compared.
 func TestShort_LikeVerbs(t *testing.T) {
 	over := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	direct := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
@@ -283,11 +284,11 @@ func TestPostSend_Refuses(t *testing.T) {
 		n, err := q.PostSend([]verbs.SendWR{good, bad, good})
 		assert.Equal(t, 1, n, name)
 		assert.ErrorContains(t, err, "post send", name)
-		assert.Equal(t, pi+1, q.pi, "%s: what was before it is posted", name)
+		assert.Equal(t, pi+1, q.pi, "%s: the work request before it is posted", name)
 	}
 }
 
-// TestSRQ_LikeVerbs posts and completes receives in a random order in both.
+// TestSRQ_LikeVerbs posts and completes receives in random order with verbs and this package.
 func TestSRQ_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		over := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
@@ -361,8 +362,8 @@ func TestGolden_SRQAndArm(t *testing.T) {
 	assert.Equal(t, words(t, "00000003 000000fd"), b.hw.rings[0].page[:8])
 }
 
-// TestHold: what is posted while the register holds goes out with one doorbell for
-// each queue, or as BlueFlame if it is a single WQE; what is forgotten does not.
+// TestBatch_OneDoorbell: a batch has one doorbell for each queue, or BlueFlame for a single WQE. A
+// removed queue gets no doorbell.
 func TestBatch_OneDoorbell(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)

@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// postlist is longer than most queues of the suite, so that most posts wait for
-// what else makes a doorbell ring.
+// postlist is longer than most queues of the suite, so that most doorbells have another cause than
+// a full list.
 const postlist = 32
 
 func tinyRC(o ucttest.Options) rc.Config {
@@ -27,7 +27,7 @@ func tinyUD(o ucttest.Options) ud.Config {
 	return ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: ibtest.RxDepth(o), Timeout: ibtest.UDTimeout(o)}
 }
 
-// The suites have queues of a few messages.
+// The suites have queues for a few messages.
 var (
 	rcSuite = ibtest.Suite{
 		Transport: RC(RCConfig{}),
@@ -76,12 +76,12 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformanceRC_Loop(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that over shm stands for it, and that of xrc_mlx5 for the fabric")
+	testenv.SkipSweep(t, "a suite; the one over shm and that of xrc_mlx5 over this fabric cover it")
 	ucttest.Test(t, rcSuite.On(softhca.FabricLoop))
 }
 
 func TestConformanceRC_Shm(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that with lists stands for it")
+	testenv.SkipShort(t, "a suite; the one with lists covers it")
 	ucttest.Test(t, rcSuite.Peers(rcPeer))
 }
 
@@ -90,7 +90,7 @@ func TestConformanceRC_ListLoop(t *testing.T) {
 	ucttest.Test(t, rcListSuite.On(softhca.FabricLoop))
 }
 
-const listsOverShm = "a suite; lists are in one over shm, and this fabric in that of xrc_mlx5"
+const listsOverShm = "a suite; the one with lists over shm and that of xrc_mlx5 over this fabric cover it"
 
 func TestConformanceRC_ListShm(t *testing.T) {
 	ucttest.Test(t, ibtest.Brief(rcListSuite.Peers(rcListPeer)))
@@ -108,16 +108,16 @@ func TestConformanceRC_Categories(t *testing.T) {
 func TestConformanceUD_Loop(t *testing.T) { ucttest.Test(t, udSuite.On(softhca.FabricLoop)) }
 
 func TestConformanceUD_ListLoop(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that without lists stands for it")
+	testenv.SkipShort(t, "a suite; the one without lists covers it")
 	ucttest.Test(t, udListSuite.On(softhca.FabricLoop))
 }
 
 func TestConformanceUD_Shm(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that on one fabric stands for it")
+	testenv.SkipShort(t, "a suite; the one over another fabric covers it")
 	ucttest.Test(t, udSuite.Peers(udPeer))
 }
 
-const categories = "a suite for each category; those of rc, and that of the default here, stand for them"
+const categories = "a suite for each category; those of rc and the default one of this package cover them"
 
 func TestConformanceUD_Categories(t *testing.T) {
 	testenv.SkipSweep(t, categories)

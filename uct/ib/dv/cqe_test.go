@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// twins are a bench whose queues verbs reads and one whose queues are read here. Both
-// have the same numbers, so the same bytes are completions of both.
+// twins are two devices with the same object numbers, so that completions have the same bytes on
+// both. Verbs uses the queues of one, and this package those of the other.
 type twins struct{ over, direct *bench }
 
 func newTwins(t require.TestingT, cleanup func(func()), typ verbs.QPType) twins {
@@ -34,12 +34,12 @@ func (w twins) cqe(t require.TestingT, i uint32, body []byte) {
 	}
 }
 
-// qpIndex is what an entry has in its user index, also if it took a receive from the SRQ.
+// qpIndex returns the user index of completions of the QP, including its receives from the SRQ.
 func (w twins) qpIndex() uint32 { return w.over.hw.qps[w.over.qp.Number()].UserIndex }
 
-// same requires that a completion read here has what verbs says, as far as the cores
-// look: of a failed one, ID and status; of a send, the ID; of a message, also the length, and
-// over RC the immediate, over UD the sender.
+// requireSame compares a completion of this package with that of verbs. It compares what the cores
+// use: ID and status of a failure; ID of a send; also the length of a message, with RC the
+// immediate, and with UD the sender.
 func requireSame(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
 	require.Equal(t, over.ID, direct.ID)
 	require.Equal(t, over.QPN, direct.QPN)
@@ -58,7 +58,7 @@ func requireSame(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
 	require.Equal(t, over.Imm, direct.Imm)
 }
 
-// newRawIface is an rc_mlx5 iface over a bench as far as polling goes, with one EP.
+// newRawIface makes an rc_mlx5 iface with one EP on a bench. It can only poll.
 func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 	e := newRawEP(b)
 	it := e.it
@@ -71,7 +71,7 @@ func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 	return it, e
 }
 
-// next reads an entry as Progress does. ok is false if it stands for nothing.
+// pollOne handles an entry like Progress. ok is false if the entry has no completion.
 func (it *rcIface) pollOne(t require.TestingT) (wc verbs.WC, ok bool) {
 	s, tail := it.cq.Peek()
 	require.True(t, it.cq.Owned(tail))
@@ -87,8 +87,8 @@ func (it *rcIface) pollOne(t require.TestingT) (wc verbs.WC, ok bool) {
 	return verbs.WC{QPN: s.QPN(), ID: *e.sq.id(uint32(tail.WQECounter()))}, true
 }
 
-// TestGolden_CQE: the bytes of three completions mean the same here, in verbs, and in
-// libmlx5, and the consumer index goes back as it does there.
+// TestGolden_CQE: the bytes of three completions have the same meaning here, in verbs and in
+// libmlx5, and the consumer index is written as in libmlx5.
 func TestGolden_CQE(t *testing.T) {
 	w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
 	it, e := newRawIface(t, w.direct)
@@ -136,8 +136,8 @@ func TestGolden_CQE(t *testing.T) {
 	assert.EqualValues(t, 3, direct.DBRec.CI())
 }
 
-// drawCQE draws an entry of each kind, or of a kind that nobody asked for, round the
-// whole of what a device writes.
+// drawCQE draws an entry with any opcode, including invalid ones, and any values that a device can
+// write.
 func drawCQE(t *rapid.T, qpn, index uint32, recvCounter uint16) *prm.CQESlot {
 	e := prm.CQE{
 		Opcode:    prm.CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "opcode")),
@@ -158,16 +158,16 @@ func drawCQE(t *rapid.T, qpn, index uint32, recvCounter uint16) *prm.CQESlot {
 	return s
 }
 
-// recvIDs is what the numbers of receives in these tests begin with.
+// recvIDs is the first ID of receives in these tests.
 const recvIDs = 1 << 32
 
-// receives posts receives to verbs and here, and knows which wait.
+// receives posts receives to verbs and this package, and records which are outstanding.
 type receives struct {
 	post    [2]func([]verbs.RecvWR) (int, error)
 	waiting []uint16 // entries, oldest first
 }
 
-// one posts a receive, if there is room, to the given entry.
+// postTo posts a receive, if there is room, to the given entry.
 func (r *receives) postTo(t require.TestingT, id uint64, entry uint16) {
 	wr := []verbs.RecvWR{{ID: recvIDs + id, SGList: []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}}}
 	n, errOver := r.post[0](wr)
@@ -179,8 +179,8 @@ func (r *receives) postTo(t require.TestingT, id uint64, entry uint16) {
 	}
 }
 
-// sends posts a write of one basic block to each of the ring, in both, and has verbs
-// retire them.
+// fillRing posts a write for each basic block of the ring, with verbs and this package, and
+// completes those of verbs.
 func (w twins) fillRing(t require.TestingT, q *sendQueue, op verbs.Opcode, ah [2]*verbs.AH) (cqes uint32) {
 	for q.pi < q.mask+1 {
 		wr := []verbs.SendWR{{ID: uint64(q.pi), Opcode: op, Flags: verbs.SendInline, Inline: pattern(8), AH: ah[0]}}
@@ -196,8 +196,8 @@ func (w twins) fillRing(t require.TestingT, q *sendQueue, op verbs.Opcode, ah [2
 	return cqes
 }
 
-// TestParseRC_LikeVerbs reads the same entries as verbs, several times round the
-// queue: what is behind each one was there a round ago and is the device's.
+// TestParseRC_LikeVerbs polls the same entries as verbs, several times round the queue. The entry
+// after each one is of the previous round and belongs to the device.
 func TestParseRC_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
@@ -229,7 +229,7 @@ func TestParseRC_LikeVerbs(t *testing.T) {
 	})
 }
 
-// TestPollUD_LikeVerbs is the same for ud_mlx5, many entries a poll.
+// TestPollUD_LikeVerbs does the same for ud_mlx5, with several entries for each poll.
 func TestPollUD_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeUD)
@@ -276,8 +276,8 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 	})
 }
 
-// TestPoll_NobodysQP: an entry of a QP that is gone finds no EP, not even the one
-// that stands for none.
+// TestPoll_InvalidQPNMatchesNoEP: a completion of a destroyed QP matches no EP, including the one
+// of empty cache entries.
 func TestPoll_InvalidQPNMatchesNoEP(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	it, e := newRawIface(t, b)
@@ -287,8 +287,8 @@ func TestPoll_InvalidQPNMatchesNoEP(t *testing.T) {
 	}
 }
 
-// TestRecvQueue_LikeVerbs posts and completes receives in both, several times round
-// the ring and the counter of the doorbell record.
+// TestRecvQueue_LikeVerbs posts and completes receives with verbs and this package, several times
+// round the ring and the counter of the doorbell record.
 func TestRecvQueue_LikeVerbs(t *testing.T) {
 	w := newTwins(t, t.Cleanup, verbs.QPTypeUD)
 	var q prm.RecvRing

@@ -22,9 +22,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestDirect_NoPostOrPollOfVerbs: nothing in this package calls what posts or polls
-// in verbs, nor anything of that name. The cores post through what a Driver hands
-// them, which is of this package.
+// TestDirect_NoPostOrPollOfVerbs: no code of this package calls functions of verbs that post or
+// poll, or functions with such names. The cores post through a Driver of this package.
 func TestDirect_NoPostOrPollOfVerbs(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -54,7 +53,7 @@ func TestDirect_NoPostOrPollOfVerbs(t *testing.T) {
 	assert.Greater(t, calls, 100, "the files were read")
 }
 
-// otherProvider is a provider of another kind.
+// otherProvider is another type of provider.
 type otherProvider struct{ *mlx5.Provider }
 
 func TestDirect_UnsupportedOnOtherProviders(t *testing.T) {
@@ -73,17 +72,17 @@ func TestDirect_UnsupportedOnOtherProviders(t *testing.T) {
 	defer func() { require.NoError(t, md.Close()) }()
 	res, err := md.Resources()
 	require.NoError(t, err)
-	require.Len(t, res, 1, "only what the device can carry")
+	require.Len(t, res, 1, "only transports that the device supports")
 	assert.Equal(t, rc.Name, res[0].Transport)
 	for _, tl := range []string{RCName, UDName} {
 		_, err = md.OpenIface(uct.IfaceParams{Transport: tl, Device: "dev:1"})
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
-		assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "named by its package, which is this one here")
+		assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "the provider is named by its package, which is this one")
 	}
 }
 
-// Puts go inline up to what four basic blocks take, unless the configuration says otherwise; segments that are
-// shorter have the limit of rc.
+// TestRC_InlineByDefault: puts are inline up to four basic blocks, unless the configuration has
+// another limit. With smaller segments the limit is that of rc.
 func TestRC_InlineByDefault(t *testing.T) {
 	md, err := rcSuite.On(softhca.FabricLoop).OpenMD()
 	require.NoError(t, err)
@@ -103,13 +102,14 @@ func TestRC_InlineByDefault(t *testing.T) {
 	}
 }
 
-// TestDisown: what waits for a QP that is gone reaches no other QP of its number.
+// TestInvalidateQPN: unpolled completions of a destroyed QP do not match another QP with its
+// number.
 func TestInvalidateQPN(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	var c compQueue
 	require.NoError(t, c.open(b.cq))
 	var qpns []uint32
-	for i := range uint32(100) { // round the queue
+	for i := range uint32(100) { // several times round the queue
 		e := prm.CQE{Opcode: prm.CQERespSend, QPN: 0x100 + i%2, WQECounter: uint16(i), SendOp: prm.OpSend}
 		c.Slot(i).Write(&e, c.Owner(i))
 		if i%3 == 2 {

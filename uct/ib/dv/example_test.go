@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// One device offers rc, which calls verbs, and rc_mlx5, which writes the same queues itself. Each
-// takes a value from a counter in the memory of its peer. The code is the same, and rc_mlx5 takes
-// fewer instructions: perftest instructions says how many.
+// One device offers rc, which uses verbs, and rc_mlx5, which writes the same queues directly. Each
+// fetches and increments a counter in the memory of its peer. The code is the same, and rc_mlx5
+// needs fewer instructions: perftest instructions shows how many.
 func Example() {
 	c := ib.New(func() ([]*verbs.Device, error) {
 		d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
@@ -34,19 +34,19 @@ func Example() {
 		check(ep.Ops().Connect.Connect(device, peer.Ops().Connect.EPAddr(nil)))
 		check(peer.Ops().Connect.Connect(device, ep.Ops().Connect.EPAddr(nil)))
 
-		old := new(uint64) // not on the stack: the device writes it later
+		old := new(uint64) // not on the stack, because the device writes it later
 		c := &uct.Completion{Count: 1, Func: func(*uct.Completion) {}}
 		if must(ep.Ops().Atomics.AtomicFetch(uct.AtomicAdd, 8, 1, old, mem.Addr(), key, c)) {
 			for c.Count > 0 {
 				iface.Progress()
 			}
 		}
-		fmt.Println(r.Transport, "took", *old)
+		fmt.Println(r.Transport, "fetched", *old)
 		check(iface.Close())
 	}
 	// Output:
-	// rc took 0
-	// rc_mlx5 took 1
+	// rc fetched 0
+	// rc_mlx5 fetched 1
 }
 
 func must[T any](v T, err error) T {

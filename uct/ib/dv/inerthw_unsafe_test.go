@@ -13,16 +13,16 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// stillHW is a device that executes nothing: what is written to its queues stays as
-// it is, and it remembers what it was told.
+// inertHW is a device that executes nothing: it leaves the queues as they were written, and records
+// the doorbells.
 type inertHW struct {
-	prm.Hardware // what is not implemented panics
+	prm.Hardware // methods that are not implemented panic
 
-	next      uint32 // object number
+	next      uint32 // next object number
 	state     verbs.QPState
 	pages     []*offheap.Block
 	rings     []ring
-	onRing    func() // if not nil, called at each store
+	onRing    func() // if not nil, called at each doorbell
 	drive     func() // if not nil, called by Drive
 	attention uint32 // the attention word
 	qps       map[uint32]prm.QPParams
@@ -30,14 +30,14 @@ type inertHW struct {
 	srqs      map[uint32]prm.SRQParams
 }
 
-// ring is a store to a UAR page that the device was told of.
+// ring is a store to a UAR page, with a doorbell.
 type ring struct {
 	off    uint32
 	first8 uint64
-	page   [prm.BFBufLen]byte // what lies there
+	page   [prm.BFBufLen]byte // contents of the page from off
 }
 
-// firstNumber is that of the golden vectors.
+// firstNumber is the QPN of the golden vectors.
 const firstNumber = 0x100
 
 func (h *inertHW) number() uint32 { h.next++; return h.next - 1 }
@@ -108,7 +108,7 @@ func (h *inertHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
 	return n, nil
 }
 
-// CreateXRCSRQ implements prm.XRCHardware: one number names the queue to all.
+// CreateXRCSRQ implements prm.XRCHardware. The handle equals the SRQN.
 func (h *inertHW) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	n, err := h.CreateSRQ(p)
 	return n, n, err
@@ -117,7 +117,7 @@ func (h *inertHW) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error)
 func (h *inertHW) OpenXRCD(verbs.XRCDInitAttr) (uint32, error) { return 1, nil }
 func (h *inertHW) CloseXRCD(uint32) error                      { return nil }
 
-// There are no targets.
+// CreateTarget and OpenTarget are not supported.
 func (h *inertHW) CreateTarget(uint32) (handle, qpn uint32, err error) {
 	return 0, 0, ucs.ErrUnsupported
 }
@@ -129,7 +129,7 @@ func (h *inertHW) CreateQP(p prm.QPParams) (uint32, error) {
 	return n, nil
 }
 
-// CreateAH fills the AV of the golden vectors: RoCE, sgid 1, hop limit 64.
+// CreateAH returns the AV of the golden vectors: RoCE, SGID index 1, hop limit 64.
 func (h *inertHW) CreateAH(_ uint32, a verbs.AHAttr) (handle uint32, b [prm.AVLen]byte, err error) {
 	av := prm.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
 	av.Put(&b)
@@ -145,7 +145,7 @@ func (h *inertHW) Close() (err error) {
 	return err
 }
 
-// bench is a device with one of each queue.
+// bench is a device with one queue of each type.
 type bench struct {
 	hw  *inertHW
 	pd  *verbs.PD
@@ -156,12 +156,12 @@ type bench struct {
 	raw mlx5.RawQP
 }
 
-// newBench makes a QP with the number of the golden vectors.
+// newBench makes a bench whose QP has the QPN of the golden vectors.
 func newBench(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap) *bench {
 	return newBenchOf(t, cleanup, typ, limits, mlx5.Config{})
 }
 
-// newBenchOf is newBench with a driver that is configured.
+// newBenchOf is newBench with a configuration of the driver.
 func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap, cfg mlx5.Config) *bench {
 	b := &bench{hw: &inertHW{qps: map[uint32]prm.QPParams{}, cqs: map[uint32]prm.CQParams{}, srqs: map[uint32]prm.SRQParams{}}}
 	b.hw.next = firstNumber - 3
@@ -202,7 +202,7 @@ func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limi
 	return b
 }
 
-// attr is what the QP is made with; an initiator has no receive queue.
+// attr returns the attributes of the QP. An initiator has no receive queue.
 func (b *bench) attr(typ verbs.QPType, limits verbs.QPCap) verbs.QPInitAttr {
 	attr := verbs.QPInitAttr{Type: typ, SendCQ: b.cq, TD: b.td, Cap: limits}
 	b.hw.next = firstNumber
@@ -235,17 +235,17 @@ func (b *bench) toRTS(t require.TestingT) {
 		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
 }
 
-// bytesOf is a ring as it lies in memory.
+// bytesOf returns the memory of a ring.
 func bytesOf(r mlx5.RawRing) []byte {
 	return unsafe.Slice((*byte)(r.Buf), r.Count*r.Stride)
 }
 
-// slotBytes is an entry of a completion queue as it lies in memory.
+// slotBytes returns the memory of an entry of a completion queue.
 func slotBytes(s *prm.CQESlot) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(s)), prm.CQELen)
 }
 
-// queue takes over the send queue.
+// queue opens the send queue.
 func (b *bench) queue() *sendQueue {
 	q := &sendQueue{}
 	if err := q.open(b.qp, b.raw, newRegister(b.raw.UAR)); err != nil {
@@ -254,7 +254,7 @@ func (b *bench) queue() *sendQueue {
 	return q
 }
 
-// cqes is the completion queue as the device writes it.
+// cqes returns the completion queue for writes of the device.
 func (b *bench) cqes(t require.TestingT) prm.CQView {
 	p := b.hw.cqs[firstNumber-3]
 	view, err := prm.NewCQView(p.Buf, p.Count)
@@ -268,8 +268,8 @@ func (b *bench) cqe(t require.TestingT, n uint32, e *prm.CQE) {
 	view.Slot(n).Write(e, view.Owner(n))
 }
 
-// complete makes the verbs side retire everything posted: a completion of the WQE
-// that begins at BB first.
+// complete completes all posts of verbs, with a completion of the WQE that begins at basic block
+// first.
 func (b *bench) complete(t require.TestingT, n, first uint32) {
 	b.cqe(t, n, &prm.CQE{Opcode: prm.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(),
 		WQECounter: uint16(first), SendOp: prm.OpSend})
@@ -277,7 +277,7 @@ func (b *bench) complete(t require.TestingT, n, first uint32) {
 	require.Equal(t, 1, b.cq.Poll(wc[:]))
 }
 
-// newRawEP is an EP of a bench that is connected as far as posting goes.
+// newRawEP makes an EP on a bench. It can only post.
 func newRawEP(b *bench) *rcEP {
 	it := &rcIface{}
 	it.MaxInline, it.Moderation = 128, 0

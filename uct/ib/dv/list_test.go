@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestList_OneDoorbell: the doorbell record and the register are written once for a
-// list, and the register gets the first 8 bytes of the last WQE.
+// TestList_OneDoorbell: the doorbell record and the register are written once for a list. The
+// register gets the first 8 bytes of the last WQE.
 func TestList_OneDoorbell(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
@@ -55,7 +55,7 @@ func TestList_OneDoorbell(t *testing.T) {
 	r.beginBatch()
 	put(1)
 	r.endBatch()
-	require.Len(t, b.hw.rings, 4, "what was there before is rung for with the rest")
+	require.Len(t, b.hw.rings, 4, "earlier posts share the doorbell of the batch")
 	put(1)
 	assert.Len(t, b.hw.rings, 4, "still batching")
 	r.removeQueue(&e.sq)
@@ -63,7 +63,7 @@ func TestList_OneDoorbell(t *testing.T) {
 	assert.Len(t, b.hw.rings, 4)
 }
 
-// listConfig batches lists of 8 in a queue of 16.
+// listConfig has lists of 8 in a queue of 16.
 var listConfig = RCConfig{Config: rc.Config{TxDepth: 16}, TxPostlist: 8}
 
 // posts posts n puts of 8 bytes.
@@ -75,7 +75,7 @@ func (s *sender) posts(t testing.TB, n int) {
 	}
 }
 
-// busy is an error unless arm has returned ErrBusy.
+// checkBusy returns an error unless arm is ErrBusy.
 func checkBusy(arm error) error {
 	if arm != uct.ErrBusy {
 		return fmt.Errorf("arm: %v, not ErrBusy", arm)
@@ -83,7 +83,7 @@ func checkBusy(arm error) error {
 	return nil
 }
 
-// TestList_Rings: what was posted outside Progress waits for each of these.
+// TestList_EachCallRings: each of these calls rings for posts outside Progress.
 func TestList_EachCallRings(t *testing.T) {
 	flush := func(pending bool, err error) error {
 		if !pending {
@@ -114,7 +114,7 @@ func TestList_EachCallRings(t *testing.T) {
 	}
 }
 
-// TestList_Watch: a watch is not idle while posts wait, since Progress rings.
+// TestList_WatchIsNotIdle: a watch is not idle while posts are batched, because Progress must ring.
 func TestList_WatchIsNotIdle(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, &listConfig)
 	w := s.it.Ext().Watch.Watch()
@@ -128,7 +128,7 @@ func TestList_WatchIsNotIdle(t *testing.T) {
 	}
 }
 
-// HandleAM posts a put from an active message.
+// HandleAM posts a put.
 func (s *sender) HandleAM([]byte, uct.Desc) bool {
 	s.left++
 	if s.put.PutShort(make([]byte, 8), s.raddr, s.key) != nil {
@@ -137,7 +137,7 @@ func (s *sender) HandleAM([]byte, uct.Desc) bool {
 	return false
 }
 
-// TestList_Handler: what a handler posts does not wait for the next Progress.
+// TestList_ProgressRingsForHandlers: posts of a handler do not wait for the next Progress.
 func TestList_ProgressRingsForHandlers(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
 	require.NoError(t, s.it.SetAMHandler(1, s))
@@ -153,12 +153,12 @@ func TestList_ProgressRingsForHandlers(t *testing.T) {
 	}
 }
 
-// TestListUD_Rings: what was posted to ud_mlx5 outside Progress waits for each of these.
+// TestListUD_EachCallRings: each of these calls rings for posts to ud_mlx5 outside Progress.
 func TestListUD_EachCallRings(t *testing.T) {
 	for name, ring := range map[string]func(d *datagrams) error{
 		"progress":  func(d *datagrams) error { d.it.Progress(); return nil },
 		"flush":     func(d *datagrams) error { _, err := d.it.Flush(nil); return err },
-		"arm":       func(d *datagrams) error { return d.it.Ext().Wake.Arm(uct.EventRecv) }, // of sends it is not asked
+		"arm":       func(d *datagrams) error { return d.it.Ext().Wake.Arm(uct.EventRecv) }, // Arm for EventRecv also rings for sends
 		"close":     func(d *datagrams) error { return d.it.Close() },
 		"full list": func(d *datagrams) error { return d.am.AMShort(1, 0, nil) },
 	} {
@@ -179,8 +179,8 @@ func TestListUD_EachCallRings(t *testing.T) {
 	}
 }
 
-// TestProgressUD_OneDoorbell: what a Progress posts goes out at its end: here the
-// messages that the handler sends.
+// TestProgressUD_OneDoorbell: a Progress rings once at its end for all posts, here those of the
+// handler.
 func TestProgressUD_OneDoorbell(t *testing.T) {
 	d := newDatagrams(t, softhca.FabricLoop, UDName, nil)
 	d.send(t, 1)
@@ -240,7 +240,7 @@ func TestList_Config(t *testing.T) {
 		}
 		require.NoError(t, err)
 		inner, lists := it.(listIface)
-		assert.Equal(t, c.want > 1, lists, "without lists nothing looks for them")
+		assert.Equal(t, c.want > 1, lists, "an iface without lists has the type without checks")
 		if lists {
 			assert.Equal(t, c.want, inner.postlist)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// held runs f on another goroutine as far as the device, which holds it until release is
-// called; then ended tells what f returned. hook is where the device calls.
+// blockInDevice runs f on another goroutine until it calls the device, which blocks it until
+// release is called. Then ended gets the result of f. hook is the callback of the device.
 func blockInDevice[T any](hook *func(), f func() T) (release func(), ended chan T) {
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan T, 1)
 	*hook = func() { close(inside); <-goOn }
@@ -29,11 +29,11 @@ func blockInDevice[T any](hook *func(), f func() T) (release func(), ended chan 
 	return func() { close(goOn) }, ended
 }
 
-// TestMisuse_TwoPost: a goroutine that posts while another is in the middle of a post
-// in the same thread domain is told so, in builds that look for races.
+// TestMisuse_ConcurrentPostFails: in builds with the race detector, a post during the post of
+// another goroutine in the same thread domain returns ErrConcurrentPost.
 func TestMisuse_ConcurrentPostFails(t *testing.T) {
 	if !race.Enabled {
-		t.Skip("only builds with the race detector look")
+		t.Skip("only builds with the race detector check")
 	}
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
@@ -54,10 +54,10 @@ func TestMisuse_ConcurrentPostFails(t *testing.T) {
 	assert.NoError(t, e.PutShort(pattern(8), 0, 0))
 }
 
-// TestMisuse_TwoPoll: likewise for polls, of which the log tells.
+// TestMisuse_ConcurrentPollIsLogged: a poll during the poll of another goroutine is logged.
 func TestMisuse_ConcurrentPollIsLogged(t *testing.T) {
 	if !race.Enabled {
-		t.Skip("only builds with the race detector look")
+		t.Skip("only builds with the race detector check")
 	}
 	var lines bytes.Buffer
 	log.Use(log.NewLineHandler(&lines))
@@ -89,8 +89,8 @@ func TestMisuse_ConcurrentPollIsLogged(t *testing.T) {
 	}
 }
 
-// TestMisuse_TooManyIfaces: an iface of the category Dynamic has a UAR page. When the device has none left,
-// the error says so, and the next iface can use a page that was released.
+// TestMisuse_TooManyIfaces: each iface of the category Dynamic needs a UAR page. If the device has
+// none left, the error says so, and the next iface can use a page that was freed.
 func TestMisuse_TooManyIfaces(t *testing.T) {
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", UARPages: 24})
 	require.NoError(t, err)

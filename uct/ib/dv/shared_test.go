@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// crowd opens a device of four registers, of which the first takes doorbells only, and
-// the last is for one queue: all QPs but one of category Static share the two between.
+// openSharedRegisters opens a device with four registers, of which the first accepts only doorbells
+// and the last is for one queue. So all QPs but one of category Static share the other two.
 func openSharedRegisters(t *testing.T) uct.MD {
 	t.Helper()
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop,
@@ -34,8 +34,8 @@ func openSharedRegisters(t *testing.T) uct.MD {
 	return md
 }
 
-// Ifaces of several goroutines ring in the same registers, by BlueFlame and by
-// doorbell.
+// TestStatic_SharedRegisters: ifaces of several goroutines use the same registers, with BlueFlame
+// and doorbells.
 func TestStatic_SharedRegisters(t *testing.T) {
 	const threads = 4
 	puts := testenv.Rounds(5000, 50_000)
@@ -79,7 +79,7 @@ func connect(ep uct.EP, it uct.Iface, to uct.EP) error {
 	return ep.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), to.Ops().Connect.EPAddr(nil))
 }
 
-// putUpTo puts 1, 2 and so on up to n to one word and waits until they are there.
+// putUpTo puts the numbers 1 to n to one location and waits for their completion.
 func putUpTo(t *testing.T, it uct.Iface, put uct.Putter, addr uint64, key uct.RKey, n uint64) {
 	var word [8]byte
 	for i := uint64(1); i <= n; {

@@ -21,7 +21,7 @@ func tinyXRC(o ucttest.Options) xrccore.Config {
 	return xrccore.Config{Config: tinyRC(o), QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
 }
 
-// The suites have queues of a few messages.
+// The suites have queues for a few messages.
 var (
 	xrcSuite = ibtest.Suite{
 		Transport: XRC(XRCConfig{}),
@@ -33,7 +33,7 @@ var (
 		Config:    func(o ucttest.Options) any { return &XRCConfig{Config: tinyXRC(o), TxPostlist: postlist} },
 		OneSided:  true,
 	}
-	// xrcNodeSuite has a domain that ifaces share.
+	// xrcNodeSuite has an XRC domain that the ifaces of the process share.
 	xrcNodeSuite = ibtest.Suite{
 		Transport: XRC(XRCConfig{}),
 		Config: func(o ucttest.Options) any {
@@ -43,7 +43,7 @@ var (
 		},
 		OneSided: true, OneSidedAM: true,
 	}
-	// xrcHostSuite has one that all processes of the run of this binary share.
+	// xrcHostSuite has an XRC domain that all processes of the test share.
 	xrcHostSuite = ibtest.Suite{
 		Transport: XRC(XRCConfig{}),
 		Config: func(o ucttest.Options) any {
@@ -55,7 +55,7 @@ var (
 	}
 )
 
-// domainDirEnv names the directory of the file of their domain to processes.
+// domainDirEnv is the environment variable with the directory of the domain file.
 const domainDirEnv = "GUCX_XRC_TEST_DOMAIN_DIR"
 
 // Names of peers.
@@ -66,7 +66,7 @@ const (
 )
 
 func TestConformanceXRC_Loop(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that in a domain, and that of rc_mlx5, stand for it")
+	testenv.SkipSweep(t, "a suite; the one in a domain and that of rc_mlx5 cover it")
 	ucttest.Test(t, xrcSuite.On(softhca.FabricLoop))
 }
 
@@ -75,28 +75,27 @@ func TestConformanceXRC_NodeLoop(t *testing.T) {
 }
 
 func TestConformanceXRC_Shm(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; those of rc_mlx5 and xrc over shm stand for it")
+	testenv.SkipSweep(t, "a suite; those of rc_mlx5 and xrc over shm cover it")
 	ucttest.Test(t, xrcSuite.Peers(xrcPeer))
 }
 
 func TestConformanceXRC_ListLoop(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that of rc_mlx5 with lists stands for it")
+	testenv.SkipSweep(t, "a suite; that of rc_mlx5 with lists covers it")
 	ucttest.Test(t, xrcListSuite.On(softhca.FabricLoop))
 }
 
 func TestConformanceXRC_NodeShm(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that of xrc over shm stands for it")
+	testenv.SkipSweep(t, "a suite; that of xrc over shm covers it")
 	ucttest.Test(t, xrcNodeSuite.Peers(xrcNodePeer))
 }
 
 func TestConformanceXRC_HostShm(t *testing.T) {
-	testenv.SkipSweep(t, "a suite; that of xrc with a domain of the host stands for it")
+	testenv.SkipSweep(t, "a suite; that of xrc with a domain of the host covers it")
 	t.Setenv(domainDirEnv, t.TempDir())
 	ucttest.Test(t, xrcHostSuite.Peers(xrcHostPeer))
 }
 
-// newXRCs is an iface over a bench as far as polling goes, with its initiator and its XRC
-// SRQ.
+// newXRCs makes an iface with an initiator and an XRC SRQ on a bench.
 func newXRCs(t require.TestingT, b *bench) (*rcIface, *xrcSend, *xrcRecv) {
 	it := &rcIface{}
 	require.NoError(t, it.cq.open(b.cq))
@@ -108,7 +107,7 @@ func newXRCs(t require.TestingT, b *bench) (*rcIface, *xrcSend, *xrcRecv) {
 	return it, send.(*xrcSend), recv.(*xrcRecv)
 }
 
-// nextXRC reads an entry as Progress does. ok is false if it stands for nothing.
+// pollXRC handles an entry like Progress. ok is false if the entry has no completion.
 func (it *rcIface) pollXRC(t require.TestingT) (wc verbs.WC, ok bool) {
 	s, tail := it.cq.Peek()
 	require.True(t, it.cq.Owned(tail))
@@ -116,8 +115,9 @@ func (it *rcIface) pollXRC(t require.TestingT) (wc verbs.WC, ok bool) {
 	return wc, it.xrcQueues[s.UserIndex()].parse(s, tail, &wc)
 }
 
-// TestParseXRC_LikeVerbs reads the entries of an initiator and of an XRC SRQ as verbs does,
-// several times round the queue. An entry that belongs to the other kind of queue is nonsense.
+// TestParseXRC_LikeVerbs polls the entries of an initiator and of an XRC SRQ like verbs, several
+// times round the queue. An entry of a send with the user index of the SRQ is invalid, and the
+// reverse.
 func TestParseXRC_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeXRCSend)
@@ -150,7 +150,7 @@ func TestParseXRC_LikeVerbs(t *testing.T) {
 	})
 }
 
-// drawnFor is an entry with another user index.
+// withIndex returns an entry with another user index.
 func withIndex(s *prm.CQESlot, index uint32) *prm.CQESlot {
 	var e prm.CQE
 	s.Read(&e, 0)
@@ -160,8 +160,8 @@ func withIndex(s *prm.CQESlot, index uint32) *prm.CQESlot {
 	return out
 }
 
-// TestParseXRC_WrongKind: an entry that names a queue of the other kind stands for nothing, and
-// takes no receive.
+// TestParseXRC_RejectsWrongQueueType: an entry with the user index of the other type of queue has
+// no completion, and frees no receive.
 func TestParseXRC_RejectsWrongQueueType(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
 	it, send, recv := newXRCs(t, b)
@@ -180,7 +180,8 @@ func TestParseXRC_RejectsWrongQueueType(t *testing.T) {
 	assert.Equal(t, [2]uint16{head, tail}, [2]uint16{gotHead, gotTail})
 }
 
-// TestXRC_Drops: completions of a queue that is reset or closed are gone, those of others stay.
+// TestXRC_RemovesCompletions: a reset or close of a queue removes its completions, and not those of
+// others.
 func TestXRC_RemovesCompletions(t *testing.T) {
 	for name, end := range map[string]func(*rcIface, *xrcSend, *xrcRecv) (gone uint32){
 		"reset":      func(it *rcIface, s *xrcSend, _ *xrcRecv) uint32 { it.ResetSend(s); return s.index },
@@ -210,7 +211,8 @@ func TestXRC_RemovesCompletions(t *testing.T) {
 	}
 }
 
-// TestResetSend: the first work request after RESET is where the device looks for it.
+// TestResetSend_StartsAtZero: the first work request after RESET is at index 0, where the device
+// expects it.
 func TestResetSend_StartsAtZero(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
 	it, q, _ := newXRCs(t, b)

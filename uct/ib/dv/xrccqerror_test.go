@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// TestXRC_CQError: when the device has lost the completion queue, a send to a queue and a receive of one end
-// over mlx5 queues too, and the iface closes.
+// TestXRC_CQErrorFailsQueues: after an error of the completion queue, a send to a queue and a
+// receive of a queue fail over mlx5 queues too, and the iface can be closed.
 func TestXRC_CQErrorFailsQueues(t *testing.T) {
 	md := ibtest.NewMD(t, softhca.FabricLoop, XRC(XRCConfig{}))
 	mem, err := md.Alloc(1<<12, uct.AccessAll)

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// suite has queues of a few messages.
+// suite has queues for a few messages.
 var suite = ibtest.Suite{
 	Transport: Transport(Config{}),
 	Config: func(o ucttest.Options) any {

@@ -1,3 +1,3 @@
-// Package rc is the reliable-connected transport over InfiniBand verbs: package
-// rccore, which has the protocol, with the posts and polls of verbs.
+// Package rc is the reliable-connected transport over InfiniBand verbs. Package rccore implements
+// the protocol; this package posts and polls through verbs.
 package rc

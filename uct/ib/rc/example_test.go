@@ -11,9 +11,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Endpoints of rc are connected in pairs: each side makes one, hands its address to the other
-// side, and connects to the one that it is given. Both are in this process here. The target
-// makes no progress: a put is done by the devices.
+// Endpoints of rc are connected in pairs. Each side makes an endpoint, passes its address to the
+// other side, and connects to the address of the other side. Here both are in one process. The
+// target does not call Progress, because the devices execute the put.
 func Example() {
 	devices := func() ([]*verbs.Device, error) {
 		d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
@@ -38,7 +38,7 @@ func Example() {
 	key := must(md.Ext().Keys.UnpackRKey(must(mem.PackRKey(nil))))
 	defer md.Ext().Keys.ReleaseRKey(key)
 	check(ep.Ops().Put.PutShort([]byte("hello"), mem.Addr(), key))
-	for must(ep.Flush(nil)) { // pending
+	for must(ep.Flush(nil)) { // while it is pending
 		iface.Progress()
 	}
 	fmt.Printf("%s\n", mem.Bytes()[:5])

@@ -11,14 +11,13 @@ import (
 // Name is the name of the transport in uct.Resource.
 const Name = "rc"
 
-// postOverhead is what UCX declares for its rc over verbs.
+// postOverhead is the overhead that UCX declares for its rc over verbs.
 const postOverhead = 75 * time.Nanosecond
 
 // Config tunes the transport. The zero value is ready to use.
 type Config = rccore.Config
 
-// Transport makes the transport for ib.New. defaults are used by ifaces that are
-// opened without a Config.
+// Transport makes the transport for ib.New. Ifaces that are opened without a Config use defaults.
 func Transport(defaults Config) ib.Transport { return transport{defaults} }
 
 type transport struct{ defaults Config }

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// suite has windows and queues of a few messages.
+// suite has windows and queues for a few messages.
 var suite = ibtest.Suite{
 	Transport: Transport(Config{}),
 	Config: func(o ucttest.Options) any {

@@ -1,3 +1,3 @@
-// Package ud is the transport over unreliable datagrams of InfiniBand verbs: package
-// udcore, which has the protocol, with the posts and polls of verbs.
+// Package ud is the transport over unreliable datagrams of InfiniBand verbs. Package udcore
+// implements the protocol; this package posts and polls through verbs.
 package ud

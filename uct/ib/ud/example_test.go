@@ -24,9 +24,9 @@ type row struct{ n int }
 
 func (r *row) Pack(dst []byte) int { return copy(dst, make([]byte, r.n)) }
 
-// An iface of ud has one queue pair, whatever the number of its EPs: a hundred here, to the
-// iface itself. A message fits into one datagram. What is lost is sent again, until a flush
-// tells that all have arrived.
+// An iface of ud has one queue pair for all its EPs: here one hundred EPs to the iface itself. A
+// message fits in one datagram. Lost datagrams are retransmitted, and a flush completes when all
+// messages have arrived.
 func Example() {
 	c := ib.New(func() ([]*verbs.Device, error) {
 		d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
