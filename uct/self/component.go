@@ -42,12 +42,12 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 type MD struct {
 	regions sparse.Table[region] // by the index in the key; index 0 is not used
 
-	cfg    Config
-	attr   uct.MDAttr
-	users  base.Users
-	mu     sync.Mutex
-	places memop.Places    // under mu, with the stores to regions
-	ifaces map[*Iface]bool // open ones; under mu
+	cfg        Config
+	attr       uct.MDAttr
+	users      base.Users
+	mu         sync.Mutex
+	keyIndexes memop.KeyIndexes // under mu, with the stores to regions
+	ifaces     map[*Iface]bool  // open ones; under mu
 }
 
 var _ uct.MD = (*MD)(nil)

@@ -84,7 +84,7 @@ func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, err
 	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	index, ok := md.places.Take()
+	index, ok := md.keyIndexes.Alloc()
 	if !ok {
 		md.users.Drop()
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrNoMemory}

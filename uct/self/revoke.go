@@ -26,7 +26,7 @@ func (m *Mem) Close() error {
 	}
 	m.closed = true
 	md.mu.Lock()
-	md.places.Give(m.region.key)
+	md.keyIndexes.Free(m.region.key)
 	md.mu.Unlock()
 	if m.pin != nil {
 		m.pin.Unpin()

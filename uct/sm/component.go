@@ -55,15 +55,15 @@ type MD struct {
 	mapper    memfd.Mapper // maps peers' tables and arenas
 	cookie    *uint64      // peers read it to verify that they access this process
 
-	users    base.Users
-	mu       sync.Mutex
-	controls [maxControls]int // number of users of each: its iface, and links that outlive it
-	mems     map[uint64]*Mem  // open Mems, by key
-	places   memop.Places
-	lastCtl  int                  // the control block that was reserved last
-	links    map[*inLink]struct{} // links whose peers may access memory of this domain
-	closed   bool                 // the arena is unmapped
-	owner    guard.Owner          // revokes memory that peers may access
+	users      base.Users
+	mu         sync.Mutex
+	controls   [maxControls]int // number of users of each: its iface, and links that outlive it
+	mems       map[uint64]*Mem  // open Mems, by key
+	keyIndexes memop.KeyIndexes
+	lastCtl    int                  // the control block that was reserved last
+	links      map[*inLink]struct{} // links whose peers may access memory of this domain
+	closed     bool                 // the arena is unmapped
+	owner      guard.Owner          // revokes memory that peers may access
 }
 
 var _ uct.MD = (*MD)(nil)

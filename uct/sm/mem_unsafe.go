@@ -88,7 +88,7 @@ func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
 func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	index, ok := md.places.Take()
+	index, ok := md.keyIndexes.Alloc()
 	if !ok {
 		return uct.ErrNoMemory
 	}
@@ -141,7 +141,7 @@ func (md *MD) reclaim(m *Mem) {
 	if md.closed { // the arena is unmapped
 		return
 	}
-	md.places.Give(m.key)
+	md.keyIndexes.Free(m.key)
 	if m.pin != nil {
 		m.pin.Unpin()
 		return

@@ -156,7 +156,7 @@ func TestAccept_ClosesSilentConnections(t *testing.T) {
 		_, err := c.Read(make([]byte, 1))
 		assert.Error(t, err)
 	}
-	until(t, func() bool { return e.it.poll.Ticking() == 0 }, e)
+	until(t, func() bool { return e.it.poll.TickInterval() == 0 }, e)
 }
 
 func TestAccept_RefusesBeyondMaxConns(t *testing.T) {

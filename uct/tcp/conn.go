@@ -248,7 +248,7 @@ func (l *link) close(p *epoll.Poller) {
 	if l.fd < 0 {
 		return
 	}
-	_ = p.Forget(l.slot)
+	_ = p.Remove(l.slot)
 	l.fd = -1
 	l.tun.OwnerClosed()
 }
@@ -266,7 +266,7 @@ func (c *conn) open(l link, id uint64) {
 	} else if c.rx.buf == nil {
 		c.rx.buf = make([]byte, min(n, smallRx))
 	}
-	it.poll.Rewatch(l.slot, c)
+	it.poll.SetWatcher(l.slot, c)
 	it.openCount++
 	it.makeHot(c)
 	it.freed = true

@@ -253,7 +253,7 @@ func TestConnect_Refused(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	for _, l := range b.it.listeners {
-		require.NoError(t, b.it.poll.Forget(l.slot))
+		require.NoError(t, b.it.poll.Remove(l.slot))
 	}
 	c := newCounter(1)
 	_, err := ep.AMZcopy(msgID, nil, []uct.IOV{{Buf: make([]byte, 8<<10)}}, &c.Completion)

@@ -48,7 +48,7 @@ func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	assert.Zero(t, b.it.acceptPause)
 	require.NoError(t, waiting.Close())
 	b.to(a)
-	until(t, func() bool { return b.it.poll.Ticking() == 0 }, a, b) // nothing wakes an idle process
+	until(t, func() bool { return b.it.poll.TickInterval() == 0 }, a, b) // nothing wakes an idle process
 }
 
 // TestAccept_DoublesPause: the pauses become longer while there are no descriptors.

@@ -20,7 +20,7 @@ type ticker struct{ it *Iface }
 // Ready implements epoll.Watcher. It checks all deadlines.
 func (tk *ticker) Ready(uint32) int {
 	it := tk.it
-	it.poll.Ticked()
+	it.poll.ReadTimer()
 	now := time.Now()
 	it.extendDeadlines(now)
 	it.expireUnproven(now)
@@ -32,7 +32,7 @@ func (tk *ticker) Ready(uint32) int {
 	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.checkHosts(now)
-	_ = it.poll.Tick(it.nextTick())
+	_ = it.poll.SetTick(it.nextTick())
 	return 0
 }
 
@@ -45,7 +45,7 @@ const maxTickDelay = 10 * deadlineTick
 // called Progress. No remaining time exceeds the whole timeout, because some handshakes have begun
 // in this time.
 func (it *Iface) extendDeadlines(now time.Time) {
-	late := now.Sub(it.lastTick) - it.poll.Ticking() - maxTickDelay
+	late := now.Sub(it.lastTick) - it.poll.TickInterval() - maxTickDelay
 	it.lastTick = now
 	if late <= 0 {
 		return
@@ -92,15 +92,15 @@ func (it *Iface) nextTick() (next time.Duration) {
 
 // tickEvery makes the timer tick at least every d.
 func (it *Iface) tickEvery(d time.Duration) error {
-	if now := it.poll.Ticking(); now > 0 && now <= d {
+	if now := it.poll.TickInterval(); now > 0 && now <= d {
 		return nil
 	}
 	it.lastTick = time.Now()
-	return it.poll.Tick(d)
+	return it.poll.SetTick(d)
 }
 
 // hostCheckInterval is the time between two checks of the peers' hosts.
-func (it *Iface) hostCheckInterval() time.Duration { return alive.Every(it.cfg.UserTimeout) }
+func (it *Iface) hostCheckInterval() time.Duration { return alive.CheckInterval(it.cfg.UserTimeout) }
 
 // hostCheckTick returns hostCheckInterval if there are unacknowledged bytes, else 0.
 func (it *Iface) hostCheckTick() time.Duration {
@@ -157,7 +157,7 @@ func (c *conn) checkHost() bool {
 	if err != nil {
 		return false // not a connected TCP socket
 	}
-	switch c.host.Look(info) {
+	switch c.host.Check(info) {
 	case alive.Idle:
 		return false
 	case alive.Gone:

@@ -78,7 +78,7 @@ func TestUserTimeout_PeerMayReadNothing(t *testing.T) {
 		sent := 1 + fillUntilProbed(t, a, ep, 4)
 		until(t, func() bool { return len(b.got) == sent }, a, b)
 		flush(t, ep, a, b)
-		until(t, func() bool { return len(a.it.unacked) == 0 && a.it.poll.Ticking() == 0 }, a, b)
+		until(t, func() bool { return len(a.it.unacked) == 0 && a.it.poll.TickInterval() == 0 }, a, b)
 	})
 }
 

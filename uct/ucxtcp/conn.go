@@ -235,7 +235,7 @@ func (c *Conn) discard() {
 	}
 	it.conns.Remove(c)
 	if c.fd >= 0 {
-		_ = it.poll.Forget(c.slot)
+		_ = it.poll.Remove(c.slot)
 		c.fd = -1
 	}
 	c.rx, c.tx.buf, c.early, c.ep = rxState{}, nil, nil, nil

@@ -64,7 +64,7 @@ func (c *Conn) pollHot() int {
 
 // pollEpoll polls epoll and schedules the next poll.
 func (it *Iface) pollEpoll() int {
-	n, any := it.poll.Look()
+	n, any := it.poll.Poll()
 	if any {
 		it.emptyPolls = 0
 	} else {

@@ -20,14 +20,14 @@ type ticker struct{ it *Iface }
 // Ready implements epoll.Watcher. It checks all deadlines.
 func (tk *ticker) Ready(uint32) int {
 	it := tk.it
-	it.poll.Ticked()
+	it.poll.ReadTimer()
 	now := time.Now()
 	it.expireUnnamed(now)
 	it.expireEPs(now)
 	it.expireClosing(now)
 	it.listener.resume(now)
 	it.checkHosts(now)
-	_ = it.poll.Tick(it.nextTick())
+	_ = it.poll.SetTick(it.nextTick())
 	return 0
 }
 
@@ -84,14 +84,14 @@ func (it *Iface) nextTick() (next time.Duration) {
 
 // tickEvery makes the timer tick at least every d.
 func (it *Iface) tickEvery(d time.Duration) error {
-	if now := it.poll.Ticking(); now > 0 && now <= d {
+	if now := it.poll.TickInterval(); now > 0 && now <= d {
 		return nil
 	}
-	return it.poll.Tick(d)
+	return it.poll.SetTick(d)
 }
 
 // hostCheckInterval is the time between two checks of the peers' hosts.
-func (it *Iface) hostCheckInterval() time.Duration { return alive.Every(it.cfg.UserTimeout) }
+func (it *Iface) hostCheckInterval() time.Duration { return alive.CheckInterval(it.cfg.UserTimeout) }
 
 // trackAcks makes the timer check the host of the peer until the host has acknowledged everything.
 func (c *Conn) trackAcks() {
@@ -137,7 +137,7 @@ func (c *Conn) checkHost() bool {
 	if err != nil {
 		return false // not a connected TCP socket
 	}
-	switch c.host.Look(info) {
+	switch c.host.Check(info) {
 	case alive.Idle:
 		return false
 	case alive.Gone:

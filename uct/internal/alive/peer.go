@@ -1,8 +1,8 @@
-// Package alive tells from TCP_INFO whether the host at the other end of a connection is there.
+// Package alive determines from TCP_INFO whether the host of a peer is alive.
 //
-// TCP_USER_TIMEOUT does not: it also ends a connection to a host that answers, when the process
-// there has read nothing for so long and the window is closed (Linux, net/ipv4/tcp_timer.c:
-// tcp_probe_timer). A process that computes for half a minute is no failure.
+// TCP_USER_TIMEOUT is not sufficient: it also fails a connection to a living host whose process has
+// not read for that time, so that the window is closed (Linux, net/ipv4/tcp_timer.c:
+// tcp_probe_timer). A process that computes for half a minute has not failed.
 package alive
 
 import (
@@ -11,45 +11,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// looks in a row without a sign of the host, after which it is gone. A process that stood still
-// looks once when it goes on, so that time in which it did not look does not count.
-const looks = 8
+// maxSilent is the number of consecutive checks without a sign of the host after which it is dead.
+// A process that was not scheduled makes one check when it continues, so time without checks does
+// not count.
+const maxSilent = 8
 
-// shortest time after which a host is missed: the kernel sends again after 200 ms at the earliest,
-// and then after twice as long each time.
-const shortest = time.Second
+// minTimeout is the minimum time after which a host is dead. The kernel retransmits after 200 ms at
+// the earliest, and then doubles the time.
+const minTimeout = time.Second
 
-// lostProbes of a closed window in a row are no accident. One is not answered if it comes within
-// 500 ms of another (net.ipv4.tcp_invalid_ratelimit), and one may be lost. The time between them
-// doubles up to two minutes, so no time tells.
+// lostProbes is the number of consecutive unanswered probes of a closed window after which a check
+// finds no sign of the host. A host does not reply to a probe within 500 ms after another one
+// (net.ipv4.tcp_invalid_ratelimit), and one probe may be lost. A limit in time is not possible,
+// because the interval of probes doubles up to two minutes.
 const lostProbes = 3
 
-// Every is the time between two looks for a host that is to be missed after limit, or a second
-// if limit is less.
-func Every(limit time.Duration) time.Duration { return max(limit, shortest) / looks }
+// CheckInterval returns the time between two checks of a host that counts as dead after timeout; at
+// least a second is used.
+func CheckInterval(timeout time.Duration) time.Duration { return max(timeout, minTimeout) / maxSilent }
 
-// State is what a look finds.
+// State is the result of a check.
 type State uint8
 
 // States.
 const (
-	Idle    State = iota // the host has acknowledged everything: there is nothing to wait for
-	Waiting              // something is under way, and the host is there as far as is known
-	Gone                 // something is under way, and for a number of looks the host gave no sign
+	Idle    State = iota // the host has acknowledged everything: no further check is necessary
+	Waiting              // bytes are not acknowledged, and the host may be alive
+	Gone                 // bytes are not acknowledged, and the host is dead
 )
 
-// Peer is what earlier looks have found. The zero value is ready to use. It belongs to one
-// goroutine.
+// Peer is the state of the checks of one peer. The zero value is ready to use. One goroutine owns
+// it.
 type Peer struct {
-	acked  uint64 // bytes
-	silent int    // looks in a row
-	window bool   // this kernel tells the window
+	acked  uint64 // number of acknowledged bytes
+	silent int    // number of consecutive checks without a sign of the host
+	window bool   // this kernel reports the send window
 }
 
-// Look takes a look. A host shows that it is there by acknowledging data, or by answering the
-// probes of a sender whose window is closed. That it sends data of its own shows nothing about
-// the way to it.
-func (p *Peer) Look(i *unix.TCPInfo) State {
+// Check makes a check. A host is alive if it acknowledges data, or replies to probes of a closed
+// window. Data from the host is no sign, because it does not show that our packets reach the host.
+func (p *Peer) Check(i *unix.TCPInfo) State {
 	acked := i.Bytes_acked != p.acked
 	p.acked = i.Bytes_acked
 	p.window = p.window || i.Snd_wnd != 0
@@ -62,15 +63,15 @@ func (p *Peer) Look(i *unix.TCPInfo) State {
 		return Waiting
 	}
 	p.silent++
-	if p.silent < looks {
+	if p.silent < maxSilent {
 		return Waiting
 	}
 	return Gone
 }
 
-// unanswered reports whether the kernel sends again and again. It also does so with data that a
-// host whose window is closed has dropped; by itself it gives that up after minutes without an
-// answer (tcp_rtx_probe0_timed_out).
+// unanswered reports whether the kernel retransmits or probes without a reply. The kernel also
+// retransmits data that a host with a closed window has dropped; in this case it fails the
+// connection after minutes without a reply (tcp_rtx_probe0_timed_out).
 func (p *Peer) unanswered(i *unix.TCPInfo) bool {
 	if i.Unacked == 0 {
 		return i.Probes >= lostProbes

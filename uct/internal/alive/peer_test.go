@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPeer_Look has the looks at one connection in order.
-func TestPeer_Look(t *testing.T) {
+// TestPeer_Check makes checks of one connection.
+func TestPeer_Check(t *testing.T) {
 	first := unix.TCPInfo{Unacked: 1, Bytes_acked: 100, Snd_wnd: 9}
 	lost := first
 	lost.Retransmits = 1
@@ -22,35 +22,35 @@ func TestPeer_Look(t *testing.T) {
 		name   string
 		before unix.TCPInfo
 		info   unix.TCPInfo
-		change func(i *unix.TCPInfo, look int)
-		want   State // after as many looks as a silent host is given
+		change func(i *unix.TCPInfo, check int)
+		want   State // after maxSilent checks
 	}{
-		{"nothing under way", first, unix.TCPInfo{Bytes_acked: 100}, nil, Idle},
+		{"all acknowledged", first, unix.TCPInfo{Bytes_acked: 100}, nil, Idle},
 		{"just sent", first, first, nil, Waiting},
 		{"nothing acknowledged", first, lost, nil, Gone},
-		{"a little acknowledged", first, lost, func(i *unix.TCPInfo, look int) { i.Bytes_acked += uint64(look / looks) }, Waiting},
-		{"talks, acknowledges nothing", first, lost, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Gone},
+		{"a little acknowledged", first, lost, func(i *unix.TCPInfo, check int) { i.Bytes_acked += uint64(check / maxSilent) }, Waiting},
+		{"sends, acknowledges nothing", first, lost, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Gone},
 		{"window closed", first, shut, nil, Waiting},
 		{"window closed, few probes not answered", first, probed, nil, Waiting},
 		{"window closed, probes not answered", first, silent, nil, Gone},
 		{"window closed, data dropped", first, dropped, nil, Waiting},
-		{"a kernel that does not tell the window", shut, noWindow, nil, Gone},
+		{"a kernel that does not report the window", shut, noWindow, nil, Gone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var p Peer
-			p.Look(&tc.before)
-			for look := 1; look < looks; look++ {
+			p.Check(&tc.before)
+			for check := 1; check < maxSilent; check++ {
 				if tc.change != nil {
-					tc.change(&tc.info, look)
+					tc.change(&tc.info, check)
 				}
-				assert.NotEqual(t, Gone, p.Look(&tc.info), "look %d", look)
+				assert.NotEqual(t, Gone, p.Check(&tc.info), "check %d", check)
 			}
 			if tc.change != nil {
-				tc.change(&tc.info, looks)
+				tc.change(&tc.info, maxSilent)
 			}
-			assert.Equal(t, tc.want, p.Look(&tc.info))
+			assert.Equal(t, tc.want, p.Check(&tc.info))
 		})
 	}
-	assert.Equal(t, time.Second, Every(looks*time.Second))
-	assert.Equal(t, shortest/looks, Every(time.Millisecond))
+	assert.Equal(t, time.Second, CheckInterval(maxSilent*time.Second))
+	assert.Equal(t, minTimeout/maxSilent, CheckInterval(time.Millisecond))
 }

@@ -1,5 +1,5 @@
-// Package cost derives what the operations of a transport cost from what this machine takes to move bytes between
-// processes.
+// Package cost derives the costs of the operations of a transport from the measured costs of moving
+// bytes between processes of this machine.
 package cost
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// linesOfCall is how many cache lines of the other CPU a transfer by the kernel touches besides the data:
-// those of the descriptor of the peer's memory and of its pages, which handover.Measure has in the caches
-// of its own CPU.
+// linesOfCall is the number of cache lines of the other CPU that a transfer by the kernel accesses
+// besides the data: the descriptors of the peer's memory and of its pages. handover.Measure has
+// them in the caches of its own CPU.
 const linesOfCall = 2
 
-// Measured are the costs of an iface where processors hand bytes over for h: messages go through
-// memory of the transport, other operations read or write memory directly. What is only registered
-// the kernel reaches; where it does not, as h.Kernel is 0, the peer helps, which takes byPeer
-// before the first byte.
+// Measured returns the costs of an iface on a machine with the costs h. Messages are copied through
+// memory of the transport; other operations access allocated memory directly. The kernel accesses
+// registered memory. If it does not (h.Kernel is 0), the peer executes the operation, which takes
+// byPeer before the first byte.
 func Measured(attr *uct.IfaceAttr, h handover.Costs, byPeer time.Duration) uct.Measured {
 	m := uct.Measured{Costs: attr.Costs, RegReach: uct.Cost{Send: byPeer, Bandwidth: h.Pass}, Assumed: !h.Measured}
 	if h.Kernel > 0 {
@@ -26,7 +26,7 @@ func Measured(attr *uct.IfaceAttr, h handover.Costs, byPeer time.Duration) uct.M
 	for v := range uct.Variant(uct.NumVariants) {
 		c := &m.Costs[v]
 		switch {
-		case c.Bandwidth == 0: // there is none, or the length does not count
+		case c.Bandwidth == 0: // the operation does not exist, or its cost does not depend on the length
 		case v <= uct.AMZcopy || v == uct.QueueZcopy:
 			c.Bandwidth, c.SharedBandwidth = h.Pass, 0
 		default:

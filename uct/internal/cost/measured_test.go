@@ -10,8 +10,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestMeasured: messages are passed, operations on memory of the transport read or write it, and
-// what is only registered the kernel reaches, or the peer where that must not.
+// TestMeasured: messages have the cost of passing, operations on memory of the transport that of
+// reading, and operations on registered memory that of the kernel, or of the peer if the kernel
+// must not access it.
 func TestMeasured(t *testing.T) {
 	const byPeer = 2 * time.Microsecond
 	var attr uct.IfaceAttr

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollNow asks the epoll descriptor what is ready, without waiting. The
-// pointer is made in the argument list of the call (unsafe rule 4).
+// pollNow polls the epoll descriptor without waiting. The pointer is made in the argument list of
+// the call (unsafe rule 4).
 func pollNow(epfd int, ev []unix.EpollEvent) int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(ev))), uintptr(len(ev)), 0, 0, 0)

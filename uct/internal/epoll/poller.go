@@ -1,5 +1,5 @@
-// Package epoll reports what happens to descriptors to their watchers, without waiting,
-// and ticks while there are deadlines to look at.
+// Package epoll passes events of descriptors to their watchers, without waiting, and calls a
+// watcher periodically while there are deadlines to check.
 package epoll
 
 import (
@@ -14,40 +14,41 @@ import (
 	"github.com/gucx/gucx/internal/handle"
 )
 
-// batch is the number of events taken with one call.
+// batch is the maximum number of events of one call.
 const batch = 16
 
-// Watcher is what an event is for.
+// Watcher handles events.
 type Watcher interface {
-	// Ready is told what the kernel reported (EPOLLIN and so on) and returns the
-	// arrivals and completions handled. It may watch, forget and rewatch descriptors.
+	// Ready handles the events that the kernel reported (EPOLLIN and so on). It returns the number
+	// of arrivals and completions that it has handled. It may add, remove and change descriptors of
+	// the Poller.
 	Ready(events uint32) int
 }
 
-// Watch names a descriptor in a Poller; 0 names none. An event that comes late, when the
-// descriptor is not watched any more, finds nothing.
+// Watch identifies a descriptor in a Poller; 0 identifies none. A late event of a descriptor that
+// was removed has no effect.
 type Watch uint64
 
-// watched is a descriptor.
+// watched is a descriptor and its watcher.
 type watched struct {
 	fd int
 	w  Watcher
 }
 
-// Poller is an epoll descriptor with a timer in it. It owns the descriptors that it
-// watches. It belongs to one goroutine.
+// Poller is an epoll descriptor with a timer. It owns the descriptors that it watches. One
+// goroutine owns it.
 type Poller struct {
 	fd      int
 	timer   int
-	tick    time.Duration // between two ticks; 0: none
+	tick    time.Duration // interval of ticks; 0: none
 	onTick  Watcher
-	due     int // looks at most until a tick that has come is told; 0: none has
+	due     int // maximum number of polls until onTick is called for an expired timer; 0: the timer has not expired
 	watched handle.Table[*watched]
 	events  [batch]unix.EpollEvent
 }
 
-// Open makes the descriptors, which undo closes; onTick watches the timer and is to call
-// Ticked.
+// Open makes the descriptors, which undo closes. onTick is called for a tick and must call
+// ReadTimer.
 func (p *Poller) Open(onTick Watcher, undo *cleanup.Stack) (err error) {
 	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
@@ -62,10 +63,10 @@ func (p *Poller) Open(onTick Watcher, undo *cleanup.Stack) (err error) {
 	return err
 }
 
-// FD is the epoll descriptor: readable while Readable.
+// FD returns the epoll descriptor. It is readable while Readable is true.
 func (p *Poller) FD() int { return p.fd }
 
-// Watch reports events of fd to w from now on. After an error fd is still the caller's.
+// Watch adds fd and passes its events to w. After an error the caller still owns fd.
 func (p *Poller) Watch(fd int, events uint32, w Watcher) (Watch, error) {
 	i := Watch(p.watched.Add(&watched{fd, w}))
 	if err := p.control(unix.EPOLL_CTL_ADD, fd, i, events); err != nil {
@@ -75,31 +76,31 @@ func (p *Poller) Watch(fd int, events uint32, w Watcher) (Watch, error) {
 	return i, nil
 }
 
-// control tells the kernel which events of fd are reported with the name i.
+// control changes the events of fd that the kernel reports for i.
 func (p *Poller) control(op, fd int, i Watch, events uint32) error {
 	return unix.EpollCtl(p.fd, op, fd, &unix.EpollEvent{Events: events, Fd: int32(i), Pad: int32(i >> 32)})
 }
 
-// Change reports other events. An error cannot happen to a watched descriptor.
+// Change sets the events to report. It cannot fail for a watched descriptor.
 func (p *Poller) Change(i Watch, events uint32) {
 	_ = p.control(unix.EPOLL_CTL_MOD, p.watched.Find(uint64(i)).fd, i, events)
 }
 
-// Rewatch reports the events of i to w from now on.
-func (p *Poller) Rewatch(i Watch, w Watcher) { p.watched.Find(uint64(i)).w = w }
+// SetWatcher passes later events of i to w.
+func (p *Poller) SetWatcher(i Watch, w Watcher) { p.watched.Find(uint64(i)).w = w }
 
-// Forget stops the reports and closes the descriptor.
-func (p *Poller) Forget(i Watch) error {
+// Remove removes and closes the descriptor.
+func (p *Poller) Remove(i Watch) error {
 	fd := p.watched.Find(uint64(i)).fd
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil)
 	p.watched.Remove(uint64(i))
 	return os.NewSyscallError("close", unix.Close(fd))
 }
 
-// Look handles what is ready now. any says whether something was. A tick is told behind
-// everything that was ready with it: who finds by the clock that something has not come in time has
-// looked for it before, also when the process stood still meanwhile.
-func (p *Poller) Look() (n int, any bool) {
+// Poll handles the events that are ready now. any reports whether there were any. A tick is handled
+// after all events that were ready with it: before a watcher checks a deadline, it has read what
+// arrived in time, also if the process was not scheduled in between.
+func (p *Poller) Poll() (n int, any bool) {
 	k := pollNow(p.fd, p.events[:])
 	for i := range p.events[:k] {
 		ev := &p.events[i]
@@ -113,8 +114,8 @@ func (p *Poller) Look() (n int, any bool) {
 	return n, k > 0
 }
 
-// Ready implements Watcher for the timer. Descriptors that are ready take turns, so that each is
-// seen in so many looks.
+// Ready implements Watcher for the timer. The kernel reports ready descriptors in turn, so that
+// within this number of polls each is reported.
 func (p *Poller) Ready(uint32) int {
 	if p.due == 0 {
 		p.due = p.watched.Len()/batch + 2
@@ -122,8 +123,8 @@ func (p *Poller) Ready(uint32) int {
 	return 0
 }
 
-// tickAfter tells the tick if the look, which took k events, left none or was the last to be
-// waited for.
+// tickAfter calls onTick if a poll with k events has reported all ready descriptors, or if enough
+// polls have passed.
 func (p *Poller) tickAfter(k int) int {
 	if p.due--; k == batch && p.due > 0 {
 		return 0
@@ -132,12 +133,12 @@ func (p *Poller) tickAfter(k int) int {
 	return p.onTick.Ready(unix.EPOLLIN)
 }
 
-// Readable reports whether an event waits, and takes none.
+// Readable reports whether an event is ready. It does not handle it.
 func (p *Poller) Readable() bool { return pollNow(p.fd, p.events[:1]) > 0 }
 
-// Tick sets the time between two ticks, from now on; 0 turns them off. The time that is set
-// already goes on.
-func (p *Poller) Tick(every time.Duration) error {
+// SetTick sets the interval of ticks; 0 disables them. If the interval does not change, the running
+// timer continues.
+func (p *Poller) SetTick(every time.Duration) error {
 	if every == p.tick {
 		return nil
 	}
@@ -151,16 +152,16 @@ func (p *Poller) Tick(every time.Duration) error {
 	return nil
 }
 
-// Ticking is the time between two ticks, 0 for none.
-func (p *Poller) Ticking() time.Duration { return p.tick }
+// TickInterval returns the interval of ticks; 0 for none.
+func (p *Poller) TickInterval() time.Duration { return p.tick }
 
-// Ticked takes the timer's event.
-func (p *Poller) Ticked() {
+// ReadTimer clears the event of the timer.
+func (p *Poller) ReadTimer() {
 	var b [8]byte
 	_, _ = unix.Read(p.timer, b[:])
 }
 
-// All is the watched descriptors except the timer. The loop may forget them.
+// All returns the watched descriptors except the timer. The loop may remove them.
 func (p *Poller) All() iter.Seq2[int, Watcher] {
 	return func(yield func(int, Watcher) bool) {
 		for d := range p.watched.All() {
@@ -171,7 +172,7 @@ func (p *Poller) All() iter.Seq2[int, Watcher] {
 	}
 }
 
-// Places is the most descriptors that were watched at a time.
+// Places returns the maximum number of descriptors that were watched at the same time.
 func (p *Poller) Places() int { return p.watched.Places() }
 
 // CloseAll closes every watched descriptor except the timer.

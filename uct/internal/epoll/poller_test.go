@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// watcher counts, and does what a test wants in between.
+// watcher counts its calls and runs do.
 type watcher struct {
 	calls  int
 	events uint32
@@ -30,7 +30,7 @@ func (w *watcher) Ready(events uint32) int {
 	return 1
 }
 
-// newPoller opens a poller, whose descriptors are closed with the test.
+// newPoller opens a poller, which is closed when the test ends.
 func newPoller(t *testing.T, onTick Watcher) *Poller {
 	t.Helper()
 	p := new(Poller)
@@ -41,7 +41,7 @@ func newPoller(t *testing.T, onTick Watcher) *Poller {
 	return p
 }
 
-// pair is two ends of a socket; the test closes the second.
+// pair returns a pair of connected sockets. The test closes the second one.
 func pair(t *testing.T) (a, b int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -63,14 +63,14 @@ func TestPoller_Reports(t *testing.T) {
 	i, err := p.Watch(fd, unix.EPOLLIN, &first)
 	require.NoError(t, err)
 	require.NotZero(t, i)
-	n, any := p.Look()
+	n, any := p.Poll()
 	assert.Zero(t, n)
 	assert.False(t, any)
 	assert.False(t, p.Readable())
 
 	write(t, far)
 	assert.True(t, p.Readable())
-	n, any = p.Look()
+	n, any = p.Poll()
 	assert.Equal(t, 1, n)
 	assert.True(t, any)
 	assert.EqualValues(t, unix.EPOLLIN, first.events)
@@ -78,15 +78,15 @@ func TestPoller_Reports(t *testing.T) {
 	p.Change(i, 0)
 	assert.False(t, p.Readable())
 	p.Change(i, unix.EPOLLIN)
-	p.Rewatch(i, &second)
-	_, _ = p.Look()
+	p.SetWatcher(i, &second)
+	_, _ = p.Poll()
 	assert.Equal(t, 1, first.calls)
 	assert.Equal(t, 1, second.calls)
 	for got, w := range p.All() {
 		assert.Equal(t, fd, got)
 		assert.Same(t, &second, w)
 	}
-	require.NoError(t, p.Forget(i))
+	require.NoError(t, p.Remove(i))
 	assert.ErrorIs(t, unix.SetNonblock(fd, true), unix.EBADF)
 	assert.False(t, p.Readable())
 	_, err = p.Watch(fd, unix.EPOLLIN, &first)
@@ -94,9 +94,9 @@ func TestPoller_Reports(t *testing.T) {
 	assert.Equal(t, 2, p.Places())
 }
 
-// TestPoller_LateEvents: an event of the same look for a descriptor that was forgotten
-// meanwhile does not reach its successor.
-func TestPoller_LateEvents(t *testing.T) {
+// TestPoller_LateEventsAreDropped: if a watcher removes another descriptor with an event in the
+// same poll, the event does not reach the descriptor that replaces it.
+func TestPoller_LateEventsAreDropped(t *testing.T) {
 	p := newPoller(t, &watcher{})
 	var ids [2]Watch
 	var ends [2]watcher
@@ -104,12 +104,12 @@ func TestPoller_LateEvents(t *testing.T) {
 	for k := range ids {
 		fd, far := pair(t)
 		write(t, far)
-		ends[k].do = func() { // the first one called replaces the other
+		ends[k].do = func() { // the first one that is called replaces the other
 			other := 1 - k
 			if ids[other] == 0 {
 				return
 			}
-			require.NoError(t, p.Forget(ids[other]))
+			require.NoError(t, p.Remove(ids[other]))
 			ids[other] = 0
 			next, _ := pair(t)
 			_, err := p.Watch(next, unix.EPOLLIN, &successor)
@@ -119,22 +119,22 @@ func TestPoller_LateEvents(t *testing.T) {
 		ids[k], err = p.Watch(fd, unix.EPOLLIN, &ends[k])
 		require.NoError(t, err)
 	}
-	n, _ := p.Look()
+	n, _ := p.Poll()
 	assert.Equal(t, 1, n)
 	assert.Zero(t, successor.calls)
 }
 
-// TestPoller_Tick: the timer's watcher is called while it ticks.
+// TestPoller_Tick: the timer's watcher is called while the interval is set.
 func TestPoller_Tick(t *testing.T) {
 	var p *Poller
-	w := &watcher{do: func() { p.Ticked() }}
+	w := &watcher{do: func() { p.ReadTimer() }}
 	p = newPoller(t, w)
-	require.NoError(t, p.Tick(time.Millisecond))
-	assert.Equal(t, time.Millisecond, p.Ticking())
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { p.Look(); return w.calls > 1 })
-	require.NoError(t, p.Tick(0))
-	p.Ticked() // what came before
+	require.NoError(t, p.SetTick(time.Millisecond))
+	assert.Equal(t, time.Millisecond, p.TickInterval())
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { p.Poll(); return w.calls > 1 })
+	require.NoError(t, p.SetTick(0))
+	p.ReadTimer() // an earlier tick
 	calls := w.calls
-	p.Look()
+	p.Poll()
 	assert.Equal(t, calls, w.calls)
 }

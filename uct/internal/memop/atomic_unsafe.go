@@ -7,15 +7,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// PostOps and FetchOps are what Atomic and CSwap can do.
+// PostOps and FetchOps are the operations that Atomic and CSwap support.
 var (
 	PostOps  = uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
 	FetchOps = PostOps | uct.AtomicSet(uct.AtomicCSwap)
 )
 
-// Atomic applies op, one of PostOps, to the word of size bytes (4 or 8) at p, which
-// is aligned, and returns the old value. ok is false, and nothing happens, for any
-// other op or size.
+// Atomic applies op, one of PostOps, to the aligned integer of size bytes (4 or 8) at p and returns
+// the old value. For any other op or size it has no effect, and ok is false.
 func Atomic(p unsafe.Pointer, op uct.AtomicOp, size int, value uint64) (old uint64, ok bool) {
 	switch {
 	case !PostOps.Has(op):
@@ -39,7 +38,7 @@ func atomic64(p *uint64, op uct.AtomicOp, value uint64) uint64 {
 	case uct.AtomicSwap:
 		return atomic.SwapUint64(p, value)
 	}
-	for { // AtomicXor: no such instruction with a result
+	for { // AtomicXor: no instruction returns the old value
 		old := atomic.LoadUint64(p)
 		if atomic.CompareAndSwapUint64(p, old, old^value) {
 			return old
@@ -66,8 +65,8 @@ func atomic32(p *uint32, op uct.AtomicOp, value uint32) uint32 {
 	}
 }
 
-// CSwap stores swap into the word of size bytes (4 or 8) at p if it equals compare,
-// and returns the old value.
+// CSwap stores swap in the integer of size bytes (4 or 8) at p if it equals compare. It returns the
+// old value.
 func CSwap(p unsafe.Pointer, size int, compare, swap uint64) (old uint64) {
 	if size == 4 {
 		return uint64(cswap32((*uint32)(p), uint32(compare), uint32(swap)))
@@ -90,7 +89,7 @@ func cswap32(word *uint32, compare, swap uint32) (old uint32) {
 	}
 }
 
-// CheckAtomic holds the rules of uct.Atomics for the arguments.
+// CheckAtomic checks the arguments of an atomic operation by the rules of uct.Atomics.
 func CheckAtomic(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64) error {
 	if size != 4 && size != 8 || raddr&uint64(size-1) != 0 {
 		return uct.ErrInvalidParam

@@ -9,8 +9,7 @@ import (
 // Copy is bulk.Copy.
 func Copy(dst, src []byte) int { return bulk.Copy(dst, src) }
 
-// Store copies src to p, where len(src) bytes are writable; lengths of one word
-// are one store.
+// Store copies src to p, where len(src) bytes must be writable. 8 bytes are written with one store.
 func Store(p unsafe.Pointer, src []byte) {
 	if len(src) == 8 {
 		*(*[8]byte)(p) = [8]byte(src)
@@ -34,7 +33,7 @@ func Load(dst []byte, p unsafe.Pointer) {
 //go:noinline
 func loadAny(dst []byte, p unsafe.Pointer) { Copy(dst, unsafe.Slice((*byte)(p), len(dst))) }
 
-// inside reports whether b lies in whole.
+// inside reports whether b is a part of whole.
 func inside(whole, b []byte) bool {
 	if len(b) == 0 {
 		return true

@@ -1,7 +1,7 @@
-// Package memop is what transports that move bytes with the CPU share: copies that
-// suit the length, gathering and scattering of IOVs, atomics on words of memory,
-// and the packed form of a remote key.
+// Package memop contains functions of transports that move bytes with the CPU: copies whose method
+// depends on the length, gather and scatter of IOVs, atomics on memory, and the packed format of a
+// remote key.
 //
-// Nothing here allocates or blocks. Memory may be mapped and shared with other
-// processes; the caller has checked ranges and alignment.
+// Nothing here allocates or blocks. Memory may be mapped and shared with other processes. The
+// caller must have checked ranges and alignment.
 package memop

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Gather copies the pieces of iov one after the other to dst, which holds them
-// all, and returns their length.
+// Gather copies the buffers of iov one after the other to dst, which must be large enough. It
+// returns the total length.
 func Gather(dst []byte, iov []uct.IOV) int {
 	n := 0
 	for i := range iov {
@@ -17,16 +17,16 @@ func Gather(dst []byte, iov []uct.IOV) int {
 	return n
 }
 
-// PackShort writes a short active message to dst, which holds it: one word or two, then payload.
+// PackShort writes a short active message to dst, which must be large enough: one or two words of
+// header, then payload.
 func PackShort(dst []byte, first, second uint64, words int, payload []byte) {
 	const wordLen = 8
 	binary.LittleEndian.PutUint64(dst, first)
-	binary.LittleEndian.PutUint64(dst[wordLen:], second) // payload overwrites it if there is one word
+	binary.LittleEndian.PutUint64(dst[wordLen:], second) // if words is 1, payload overwrites it
 	Copy(dst[words*wordLen:], payload)
 }
 
-// Scatter fills the pieces of iov one after the other from src, which is as long
-// as all of them.
+// Scatter copies src to the buffers of iov one after the other. src must have their total length.
 func Scatter(iov []uct.IOV, src []byte) {
 	n := 0
 	for i := range iov {
@@ -35,8 +35,7 @@ func Scatter(iov []uct.IOV, src []byte) {
 	}
 }
 
-// Covers reports whether every piece of iov that names a memory handle lies inside
-// its registration.
+// Covers reports whether every buffer of iov with a memory handle is inside its registration.
 func Covers(iov []uct.IOV) bool {
 	for i := range iov {
 		if m := iov[i].Mem; m != nil && !inside(m.Bytes(), iov[i].Buf) {
@@ -46,8 +45,8 @@ func Covers(iov []uct.IOV) bool {
 	return true
 }
 
-// CheckIOV holds iov against the limits of a zero-copy operation and returns its length.
-// Errors: ErrTooLong, ErrInvalidParam (a piece outside its memory handle).
+// CheckIOV checks the limits of a zcopy operation and returns the total length of iov. Errors:
+// ErrTooLong, ErrInvalidParam (a buffer that is not inside its memory handle).
 func CheckIOV(iov []uct.IOV, maxIOV, maxLen int) (int, error) {
 	n := uct.IOVLen(iov)
 	if len(iov) > maxIOV || n > maxLen {

@@ -7,22 +7,21 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// A key names a registration: the low KeyIndexBits are a place in the owner's table,
-// the rest is random and never 0, so that a key of another domain, or of a region
-// that is gone, does not fit.
+// A key identifies a registration. The low KeyIndexBits are an index in the owner's table. The rest
+// is random and never 0, so that a key of another domain or of a closed region does not match.
 const (
 	KeyIndexBits = 16
 	KeyIndexMask = 1<<KeyIndexBits - 1
 )
 
-// KeyLen is the length of a packed key in bytes: magic, key; little endian.
+// KeyLen is the length of a packed key in bytes: magic, key; little-endian.
 const KeyLen = 12
 
-// NewKey makes a key for a place.
+// NewKey makes a key with an index.
 func NewKey(index int) uint64 {
 	var b [8]byte
 	for {
-		// crypto/rand does not fail on Linux; it ends the process instead.
+		// crypto/rand returns no error on Linux; it terminates the process instead.
 		_, _ = rand.Read(b[:])
 		if k := binary.LittleEndian.Uint64(b[:]) &^ KeyIndexMask; k != 0 {
 			return k | uint64(index)
@@ -30,15 +29,15 @@ func NewKey(index int) uint64 {
 	}
 }
 
-// Places hands out the places of keys: 1 to KeyIndexMask. The zero value has them all.
-// Not safe for concurrent use.
-type Places struct {
-	free []int // given back
-	last int   // taken for the first time
+// KeyIndexes allocates the indexes of keys, 1 to KeyIndexMask. In the zero value all are free. It
+// is not safe for concurrent use.
+type KeyIndexes struct {
+	free []int // freed indexes
+	last int   // highest index that was allocated
 }
 
-// Take returns a place that is free; false if there is none.
-func (p *Places) Take() (index int, ok bool) {
+// Alloc returns a free index; false if there is none.
+func (p *KeyIndexes) Alloc() (index int, ok bool) {
 	if n := len(p.free); n > 0 {
 		index = p.free[n-1]
 		p.free = p.free[:n-1]
@@ -51,16 +50,16 @@ func (p *Places) Take() (index int, ok bool) {
 	return p.last, true
 }
 
-// Give takes back the place of a key.
-func (p *Places) Give(key uint64) { p.free = append(p.free, int(key&KeyIndexMask)) }
+// Free frees the index of a key.
+func (p *KeyIndexes) Free(key uint64) { p.free = append(p.free, int(key&KeyIndexMask)) }
 
-// PackKey appends the packed form of key.
+// PackKey appends the packed key to b.
 func PackKey(b []byte, magic uint32, key uint64) []byte {
 	b = binary.LittleEndian.AppendUint32(b, magic)
 	return binary.LittleEndian.AppendUint64(b, key)
 }
 
-// UnpackKey takes exactly what PackKey makes. ErrInvalidRKey otherwise.
+// UnpackKey decodes a packed key. ErrInvalidRKey unless b is exactly a result of PackKey.
 func UnpackKey(b []byte, magic uint32) (uct.RKey, error) {
 	if len(b) != KeyLen || binary.LittleEndian.Uint32(b) != magic {
 		return 0, uct.ErrInvalidRKey

@@ -109,7 +109,7 @@ func TestAtomic_RefusesWhatItCannot(t *testing.T) {
 	assert.NoError(t, CheckAtomic(FetchOps, uct.AtomicCSwap, 4, 4))
 }
 
-// TestAtomic_IsAtomic counts by every way at once.
+// TestAtomic_IsAtomic increments concurrently with all operations.
 func TestAtomic_IsAtomic(t *testing.T) {
 	const workers, each = 4, 2000
 	var sum, bits atomic.Uint64
@@ -155,20 +155,20 @@ func TestKey_RoundTripAndRefusals(t *testing.T) {
 	assert.NotEqual(t, NewKey(1), NewKey(1))
 }
 
-func TestPlaces(t *testing.T) {
-	var p Places
+func TestKeyIndexes(t *testing.T) {
+	var p KeyIndexes
 	for want := 1; want <= KeyIndexMask; want++ {
-		got, ok := p.Take()
+		got, ok := p.Alloc()
 		require.True(t, ok)
 		require.Equal(t, want, got, "0 is not used")
 	}
-	_, ok := p.Take()
+	_, ok := p.Alloc()
 	assert.False(t, ok)
-	p.Give(NewKey(77))
-	got, ok := p.Take()
+	p.Free(NewKey(77))
+	got, ok := p.Alloc()
 	assert.True(t, ok)
 	assert.Equal(t, 77, got)
-	_, ok = p.Take()
+	_, ok = p.Alloc()
 	assert.False(t, ok)
 }
 

@@ -1,5 +1,5 @@
-// Package sockio makes the system calls on connected nonblocking sockets. Errors are numbers, so
-// that a call allocates nothing.
+// Package sockio makes system calls on connected nonblocking sockets. Errors are error numbers, so
+// that a call does not allocate.
 package sockio
 
 import (
@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IO is the calls. There is one implementation besides [Kernel]: faults, in tests.
+// IO contains the system calls. Tests have another implementation than [Kernel], with faults.
 type IO interface {
-	// Send writes bytes of b and returns how many.
+	// Send writes bytes of b and returns their number.
 	Send(fd int, b []byte) (int, syscall.Errno)
-	// Sendv is Send of the pieces of iov.
+	// Sendv is Send for the buffers of iov.
 	Sendv(fd int, iov []unix.Iovec) (int, syscall.Errno)
-	// Recv reads into b. 0 bytes without an error: the peer has closed.
+	// Recv reads to b. 0 bytes without an error mean that the peer has closed the connection.
 	Recv(fd int, b []byte) (int, syscall.Errno)
-	// Recvv is Recv into the pieces of iov.
+	// Recvv is Recv for the buffers of iov.
 	Recvv(fd int, iov []unix.Iovec) (int, syscall.Errno)
 }
 
 // Kernel makes the calls.
 type Kernel struct{}
 
-// rawLimit is the length in bytes up to which a call does not release its processor: it
-// copies for less than 10 µs, the time after which the scheduler wants others to
-// run. A longer call releases it, which costs about 50 ns.
+// rawLimit is the maximum length in bytes for which a call does not release its P. Such a call
+// copies for less than 10 µs, after which the scheduler wants to run others. A longer call releases
+// the P, which costs about 50 ns.
 const rawLimit = 128 << 10
 
-// The pointers below are made in the argument list of the call (unsafe rule 4);
-// buffers behind iovecs are held by the pointers in them.
+// The pointers below are made in the argument list of the call (unsafe rule 4). The iovecs contain
+// pointers to their buffers, which keep them alive.
 
 // Send implements IO.
 func (Kernel) Send(fd int, b []byte) (int, syscall.Errno) {
@@ -79,10 +79,10 @@ func count(n uintptr, errno syscall.Errno) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// Retry reports whether errno says only that the call is to be made again later.
+// Retry reports whether errno only means that the caller must try again later.
 func Retry(errno syscall.Errno) bool { return errno == unix.EAGAIN || errno == unix.EINTR }
 
-// SetIovec points v at b, which is not empty.
+// SetIovec sets v to b, which must not be empty.
 func SetIovec(v *unix.Iovec, b []byte) {
 	v.Base = unsafe.SliceData(b)
 	v.SetLen(len(b))

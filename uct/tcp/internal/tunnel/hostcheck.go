@@ -26,7 +26,7 @@ type watch struct {
 
 // watchPeer checks the host of the peer periodically until stop is called.
 func (t *Tunnel) watchPeer(sock *net.TCPConn) (stop func()) {
-	w := &watch{t: t, sock: sock, every: alive.Every(t.silence)}
+	w := &watch{t: t, sock: sock, every: alive.CheckInterval(t.silence)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(w.every, w.check)
@@ -62,7 +62,7 @@ func (w *watch) state() (s alive.State) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			s = w.peer.Look(info)
+			s = w.peer.Check(info)
 		}
 	})
 	return s
