@@ -8,12 +8,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// componentName is what Component.Name returns and errors name.
+// componentName is the name of the component, also in errors.
 const componentName = "ib"
 
-// Transport is one transport over verbs: packages rc, ud and dv.
+// Transport is a transport over verbs, of package rc, ud, xrc or dv.
 type Transport interface {
-	// Name is the transport's name in uct.Resource.
+	// Name returns the name of the transport in uct.Resource.
 	Name() string
 	// OpenIface opens the transport on a port of md. It calls md.Hold once, and
 	// md.Drop when the iface is closed.
@@ -23,15 +23,15 @@ type Transport interface {
 // Explicit is implemented by a Transport whose resources are uct.Resource.Explicit.
 type Explicit interface{ Explicit() bool }
 
-// DeviceFilter is implemented by a Transport that not every device can carry.
+// DeviceFilter is implemented by a Transport that not every device supports.
 type DeviceFilter interface {
-	// Supports returns why dev cannot: the transport is not listed there, and opening
-	// it gives the same reason.
+	// Supports returns the reason why dev does not support the transport, or nil. If it is not nil,
+	// the transport is not listed, and opening it returns this error.
 	Supports(dev *verbs.Context) error
 }
 
-// New makes the component over the devices that devices lists, with transports
-// tls. devices is called for each listing and each OpenMD.
+// New makes the component for the devices that devices lists, with transports tls. devices is
+// called for each listing and each OpenMD.
 func New(devices func() ([]*verbs.Device, error), tls ...Transport) uct.Component {
 	return Config{}.New(devices, tls...)
 }
@@ -56,8 +56,8 @@ func (c *component) MDs() ([]uct.MDResource, error) {
 	return out, nil
 }
 
-// OpenMD opens the named device. ErrInvalidParam if there is none of that name, or for
-// what is wrong with the configuration.
+// OpenMD opens the named device. ErrInvalidParam if there is no such device, or if the
+// configuration is invalid.
 func (c *component) OpenMD(name string) (uct.MD, error) {
 	if err := c.cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: componentName, Dev: name, Op: "open md", Err: err}

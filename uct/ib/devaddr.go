@@ -29,7 +29,7 @@ const (
 	linkEthernet   = 2
 )
 
-// DeviceAddr is the address of a port: what decides reachability.
+// DeviceAddr is the address of a port. It determines reachability.
 type DeviceAddr struct {
 	Ethernet bool // RoCE
 	LID      uint16
@@ -78,16 +78,15 @@ func ParseDeviceAddr(b []byte) (a DeviceAddr, err error) {
 	return a, nil
 }
 
-// v4Mapped is how RoCE v2 writes an IPv4 address as GID: ::ffff:a.b.c.d.
+// v4Mapped is the prefix of the GID that RoCE v2 uses for an IPv4 address: ::ffff:a.b.c.d.
 var v4Mapped = []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
 
-// linkLocal is fe80::/10 (RFC 4291, 2.5.6).
+// linkLocal reports whether g is in fe80::/10 (RFC 4291, 2.5.6).
 func linkLocal(g verbs.GID) bool { return g[0] == 0xfe && g[1]&0xc0 == 0x80 }
 
-// reach says why a port of address a cannot reach peer; "" if it can. GIDs of one
-// subnet share the first 8 bytes; routable RoCE addresses reach each other across
-// subnets. Ports of a software HCA have link-local GIDs whose subnet part stands
-// for the fabric.
+// reach returns the reason why a port with address a cannot reach peer; "" if it can. GIDs of one
+// subnet have the same first 8 bytes. Routable RoCE addresses reach each other across subnets.
+// Ports of a software HCA have link-local GIDs, in which the subnet identifies the fabric.
 func (a DeviceAddr) reach(peer DeviceAddr) string {
 	switch {
 	case a.Ethernet != peer.Ethernet:

@@ -6,24 +6,23 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Domain is an XRC domain that ifaces of the MD share, and those of other processes if it has a
-// file.
+// Domain is an XRC domain that ifaces of the MD share. With a file, other processes share it too.
 type Domain struct {
 	XRCD *verbs.XRCD
-	ID   [16]byte // no other domain has it, on any host
+	ID   [16]byte // unique among all domains of all hosts
 
 	md    *MD
 	file  string
 	users int // under md.domainMu
 }
 
-// OpenDomain opens the XRC domain of a file (see DomainFile), which is that of all processes of the
-// user that open it on this host, or without one ("") a domain of the MD alone. It takes it if
-// another iface of the MD has it open. Close it. With a file it may block for seconds while
-// processes that are in the domain are stopped.
+// OpenDomain opens the XRC domain of a file (see DomainFile), which all processes of the user on
+// this host share, or without a file ("") a domain of the MD alone. If another iface of the MD has
+// opened it, OpenDomain returns the same Domain. The caller must close it. With a file it may block
+// for seconds while other members of the domain are stopped.
 //
-// Errors: ErrUnsupported where the device has no XRC, ErrRejected for a file that others can reach,
-// ErrTimedOut, those of opening the file.
+// Errors: ErrUnsupported if the device has no XRC, ErrRejected for a file that other users can
+// access, ErrTimedOut, and errors of opening the file.
 func (md *MD) OpenDomain(file string) (*Domain, error) {
 	md.domainMu.Lock()
 	defer md.domainMu.Unlock()
@@ -35,7 +34,7 @@ func (md *MD) OpenDomain(file string) (*Domain, error) {
 	var err error
 	if file == "" {
 		d.XRCD, err = md.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
-		_, _ = rand.Read(d.ID[:]) // never fails
+		_, _ = rand.Read(d.ID[:]) // never returns an error
 	} else {
 		d.XRCD, d.ID, err = joinDomain(md.ctx, file)
 	}
@@ -49,7 +48,7 @@ func (md *MD) OpenDomain(file string) (*Domain, error) {
 	return d, nil
 }
 
-// Close leaves the domain, which the last iface closes.
+// Close releases the domain. The last Close of an iface closes it.
 func (d *Domain) Close() error {
 	d.md.domainMu.Lock()
 	defer d.md.domainMu.Unlock()

@@ -16,21 +16,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// The file of an XRC domain has one use: processes of a user that open it are in one domain, which
-// belongs to its inode. Who finds the domain without members makes it, and writes its ID; who
-// finds it with members reads that. A lock (F_OFD_SETLK of fcntl(2)), which the kernel drops when a
-// process dies, keeps others out meanwhile. So each domain has an ID of its own, also if one
-// follows another on a file that was left behind: it stays, with 16 bytes.
+// The file of an XRC domain has one purpose: processes of a user that open it are in the same
+// domain, which the kernel identifies by the inode. A process that finds no members makes the
+// domain and writes its ID; a process that finds members reads the ID. During this it holds a lock
+// (F_OFD_SETLK of fcntl(2)), which the kernel releases when the process dies. So each domain has
+// its own ID, also if it uses the file of an earlier domain: the file, of 16 bytes, is never
+// removed.
 
-// DomainFile is the path of the file by which processes find the domain of a device: in dir, or
-// if that is "" in $XDG_RUNTIME_DIR, if nobody else can reach that, else in os.TempDir. Its name
-// has the user, the device and the network namespace: software devices of two of these do not
-// reach each other.
+// DomainFile returns the path of the file by which processes find the domain of a device: in dir,
+// or if dir is "" in $XDG_RUNTIME_DIR if no other user can access it, else in os.TempDir. The name
+// contains the user, the device and the network namespace, because software devices of two network
+// namespaces cannot reach each other.
 func DomainFile(dir, device string) string {
 	if dir == "" {
 		dir = runtimeDir()
 	}
-	ns, _ := os.Readlink("/proc/self/ns/net") // what cannot be read is left out
+	ns, _ := os.Readlink("/proc/self/ns/net") // empty after an error
 	ns = strings.Trim(strings.TrimPrefix(ns, "net:"), "[]")
 	return filepath.Join(dir, fmt.Sprintf("gucx-xrc-%d-%s-%s", os.Geteuid(), strings.ReplaceAll(device, "/", "_"), ns))
 }
@@ -44,16 +45,16 @@ func runtimeDir() string {
 	return os.TempDir()
 }
 
-// groupAndOthers are the bits of a mode that give others rights.
+// groupAndOthers is the mask of the permissions of other users.
 const groupAndOthers = 0o077
 
-// isPrivate reports whether a file is this user's, and nobody else has rights to it.
+// isPrivate reports whether this user owns the file and no other user has permissions.
 func isPrivate(st *unix.Stat_t) bool {
 	return int(st.Uid) == os.Geteuid() && st.Mode&groupAndOthers == 0
 }
 
-// openDomainFile opens the file of a domain, which it makes if it is not there: a file, and no
-// link, of this user alone.
+// openDomainFile opens or makes the file of a domain, which must be a regular file of this user
+// alone.
 func openDomainFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -70,11 +71,12 @@ func openDomainFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// joinTimeout bounds the wait for another process that joins: it takes milliseconds, unless it is
-// stopped or waits for members that are, for which the device gives it 5 s.
+// joinTimeout limits the wait for another process that is joining. Joining takes milliseconds,
+// unless the process is stopped or waits for stopped members, for which the device waits at most 5
+// s.
 const joinTimeout = 10 * time.Second
 
-// lockDomainFile keeps other processes out until f is closed.
+// lockDomainFile locks the file until f is closed.
 func lockDomainFile(f *os.File) (err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
 	if !timelimit.Await(joinTimeout, func() bool {
@@ -92,7 +94,7 @@ func joinDomain(ctx *verbs.Context, path string) (_ *verbs.XRCD, id [16]byte, er
 	if err != nil {
 		return nil, id, err
 	}
-	defer func() { _ = f.Close() }() // nothing is lost: the ID is in the file when it is written
+	defer func() { _ = f.Close() }() // cannot lose data: the ID has been written to the file
 	if err := lockDomainFile(f); err != nil {
 		return nil, id, err
 	}
@@ -101,19 +103,19 @@ func joinDomain(ctx *verbs.Context, path string) (_ *verbs.XRCD, id [16]byte, er
 		if errors.Is(err, unix.EEXIST) {
 			x, err = findDomain(ctx, f, &id)
 		}
-		if !errors.Is(err, unix.EAGAIN) { // else the last member has left meanwhile
+		if !errors.Is(err, unix.EAGAIN) { // otherwise the last member has closed the domain in the meantime
 			return x, id, err
 		}
 	}
 }
 
-// makeDomain makes the domain, and gives it an ID. EEXIST if it has members.
+// makeDomain makes the domain and its ID. EEXIST if it has members.
 func makeDomain(ctx *verbs.Context, f *os.File, id *[16]byte) (*verbs.XRCD, error) {
 	x, err := ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: unix.O_CREAT | unix.O_EXCL})
 	if err != nil {
 		return nil, err
 	}
-	_, _ = rand.Read(id[:]) // never fails
+	_, _ = rand.Read(id[:]) // never returns an error
 	if _, err := f.WriteAt(id[:], 0); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}

@@ -7,30 +7,27 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Endpoints is how the threads of a process share a device: its context, its queues and
-// the registers in which doorbells ring. The categories are those of package
-// verbs/endpoint; design note 0003 says what each means for an iface. The value
-// is text in a configuration.
+// Endpoints says how the threads of a process share a device: its context, its queues and its
+// doorbell registers. The categories are those of package verbs/endpoint; design note 0003
+// describes what each means for an iface. In a configuration the value is text.
 type Endpoints uint8
 
-// Categories. With the first and the last, an MD has one owner: it opens one iface of
+// Categories. With EndpointsMPIEverywhere and EndpointsMPIThreads, an MD can open only one iface of
 // each transport on each port.
 const (
-	// EndpointsAuto leaves the choice to the configuration of the transport.
+	// EndpointsAuto uses the configuration of the transport.
 	EndpointsAuto Endpoints = iota
-	// EndpointsMPIEverywhere shares nothing: an MD for each thread.
+	// EndpointsMPIEverywhere shares nothing: each thread has an MD.
 	EndpointsMPIEverywhere
-	// Endpoints2xDynamic is EndpointsDynamic with everything twice, of which one is
-	// not used.
+	// Endpoints2xDynamic is EndpointsDynamic with twice the resources, of which half are not used.
 	Endpoints2xDynamic
-	// EndpointsDynamic is a page of registers for each iface.
+	// EndpointsDynamic gives each iface a page of registers.
 	EndpointsDynamic
-	// EndpointsSharedDynamic is a page of registers for two ifaces.
+	// EndpointsSharedDynamic gives each two ifaces a page of registers.
 	EndpointsSharedDynamic
-	// EndpointsStatic shares the registers that the device gives a context, under
-	// locks.
+	// EndpointsStatic shares the registers of the context, with locks.
 	EndpointsStatic
-	// EndpointsMPIThreads shares everything: all threads take turns with one iface.
+	// EndpointsMPIThreads shares everything: all threads use one iface, one at a time.
 	EndpointsMPIThreads
 )
 
@@ -47,10 +44,10 @@ var endpointsNames = [...]string{
 // Valid reports whether e is one of the constants.
 func (e Endpoints) Valid() bool { return int(e) < len(endpointsNames) }
 
-// OneOwner reports whether an MD admits one iface of each transport on a port.
+// OneOwner reports whether an MD can have only one iface of each transport on a port.
 func (e Endpoints) OneOwner() bool { return e == EndpointsMPIEverywhere || e == EndpointsMPIThreads }
 
-// String is the name of the category.
+// String returns the name of the category.
 func (e Endpoints) String() string {
 	if e.Valid() {
 		return endpointsNames[e]
@@ -61,7 +58,7 @@ func (e Endpoints) String() string {
 // MarshalText implements config.Value.
 func (e Endpoints) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// UnmarshalText implements config.Value: names in any case. ErrInvalidParam.
+// UnmarshalText implements config.Value. It ignores the case of names. ErrInvalidParam.
 func (e *Endpoints) UnmarshalText(text []byte) error {
 	for i, name := range endpointsNames {
 		if strings.EqualFold(name, string(text)) {

@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// EventSink is told of the asynchronous events of a device.
+// EventSink receives asynchronous events of a device.
 type EventSink interface {
-	// AsyncEvent runs on the goroutine of the MD, not on the owner of the iface:
-	// it posts an event and returns.
+	// AsyncEvent is called on the goroutine of the MD, not on that of the iface. It must post an
+	// event and return.
 	AsyncEvent(ev verbs.AsyncEvent)
 }
 
-// eventLoop hands the events of a context to the subscribed sinks.
+// eventLoop passes the events of a context to the subscribed sinks.
 type eventLoop struct {
 	ctx  *verbs.Context
 	done chan struct{}
@@ -33,7 +33,7 @@ func (l *eventLoop) run() {
 	for {
 		ev, err := l.ctx.NextAsyncEvent()
 		if err != nil {
-			return // closed
+			return // the context is closed
 		}
 		l.deliver(ev)
 	}
@@ -53,7 +53,7 @@ func (l *eventLoop) deliver(ev verbs.AsyncEvent) {
 	}
 }
 
-// ownerOf returns the sink that has made qp, or nil.
+// ownerOf returns the sink that made qp, or nil.
 func ownerOf(qp *verbs.QP) EventSink {
 	if qp == nil {
 		return nil
@@ -62,18 +62,18 @@ func ownerOf(qp *verbs.QP) EventSink {
 	return owner
 }
 
-// wait returns when the goroutine has ended, after the context was closed.
+// wait waits until the goroutine has ended, after the context was closed.
 func (l *eventLoop) wait() { <-l.done }
 
-// Subscribe delivers the asynchronous events of the device to s: those of the QPs whose user context
-// is s, of QPs without a sink as user context, and those of no QP.
+// Subscribe delivers to s the asynchronous events of QPs whose user context is s, of QPs without a
+// sink as user context, and those without a QP.
 func (md *MD) Subscribe(s EventSink) {
 	md.events.mu.Lock()
 	defer md.events.mu.Unlock()
 	md.events.sinks[s] = struct{}{}
 }
 
-// Unsubscribe ends it. When it returns, s is not being called and will not be.
+// Unsubscribe ends a subscription. After it has returned, s is not called.
 func (md *MD) Unsubscribe(s EventSink) {
 	md.events.mu.Lock()
 	defer md.events.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// GIDIndex is an entry of a port's GID table, or GIDAuto. GIDAt makes one.
+// GIDIndex is an index in the GID table of a port, plus 1, or GIDAuto. Use GIDAt to make one.
 type GIDIndex uint16
 
-// GIDAuto, the zero value, chooses an entry as UCX does.
+// GIDAuto, the zero value, selects an entry as UCX does.
 const GIDAuto GIDIndex = 0
 
-// GIDAt is the entry with an index.
+// GIDAt returns the GIDIndex of the entry at index.
 func GIDAt(index uint8) GIDIndex { return GIDIndex(index) + 1 }
 
 // String returns "auto" or the index.
@@ -45,8 +45,8 @@ func (g *GIDIndex) UnmarshalText(text []byte) error {
 // Grammar implements config.Value.
 func (GIDIndex) Grammar() string { return "auto or 0 to 255" }
 
-// openGID returns the entry of a port's GID table that g selects, and why it was chosen; "" if there was no choice. On
-// InfiniBand, auto is the entry 0.
+// openGID returns the entry of a port's GID table that g selects, and the reason, which is "" if
+// the table has only one entry. On InfiniBand, GIDAuto selects entry 0.
 func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (e verbs.GIDEntry, why string, err error) {
 	if g == GIDAuto && ethernet {
 		list, err := md.ctx.GIDs(port)
@@ -69,7 +69,7 @@ func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (e verbs.GIDEntry, 
 	return e, why, err
 }
 
-// whyGID says why ChooseGID chose e from list; "" for a list of one.
+// whyGID returns the reason why ChooseGID selected e from list; "" for a list of one.
 func whyGID(e verbs.GIDEntry, list []verbs.GIDEntry) string {
 	if len(list) == 1 {
 		return ""
@@ -81,7 +81,7 @@ func whyGID(e verbs.GIDEntry, list []verbs.GIDEntry) string {
 	return what + ", none of that type has an IPv4 address"
 }
 
-// Explainer explains which GID the port sends from; nil where the device has only one.
+// Explainer returns an explainer of the source GID of the port; nil if the device has only one GID.
 func (p *Port) Explainer() uct.Explainer {
 	if p.gidWhy == "" {
 		return nil

@@ -7,24 +7,25 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// CQPoller is implemented by a Transport that polls completion queues without the verbs library.
+// CQPoller is implemented by a Transport that polls completion queues without package verbs.
 type CQPoller interface {
-	// PollerOf returns a function that polls cq, which stays empty.
+	// PollerOf returns a function that polls cq, which never has a completion.
 	PollerOf(cq *verbs.CQ) (poll func(), err error)
 }
 
-// idleTx is an iface with a completion queue of sends beside its own, for Config.PollIdleTx. Nothing is posted to
-// the queue, and each Progress polls it.
+// idleTx is an iface with an additional completion queue of sends, for Config.PollIdleTx. Nothing
+// is posted to the queue, and each Progress polls it.
 type idleTx struct {
 	uct.Iface
 	cq   *verbs.CQ
 	poll func()
 }
 
-// idleTxDepth is the depth of a queue that stays empty.
+// idleTxDepth is the depth of the additional queue.
 const idleTxDepth = 16
 
-// newIdleTx returns it with a queue that it polls as tl polls its queues. It closes it after an error.
+// newIdleTx adds a queue to it, which is polled as tl polls its queues. After an error it closes
+// it.
 func (md *MD) newIdleTx(it uct.Iface, tl Transport) (uct.Iface, error) {
 	cq, err := md.ctx.CreateCQ(verbs.CQInitAttr{Depth: idleTxDepth, SingleThreaded: true})
 	if err != nil {
@@ -39,13 +40,13 @@ func (md *MD) newIdleTx(it uct.Iface, tl Transport) (uct.Iface, error) {
 	return &idleTx{Iface: it, cq: cq, poll: poll}, nil
 }
 
-// verbsPoll returns a function that polls an empty queue by the verbs library.
+// verbsPoll returns a function that polls an empty queue through package verbs.
 func verbsPoll(cq *verbs.CQ) func() {
 	wc := make([]verbs.WC, 1)
 	return func() { cq.Poll(wc) }
 }
 
-// Ext implements uct.Iface. The iface has no watch, so that the caller calls Progress.
+// Ext implements uct.Iface. The iface has no watch, so that the caller always calls Progress.
 func (i *idleTx) Ext() *uct.IfaceExt {
 	ext := *i.Iface.Ext()
 	ext.Watch = nil

@@ -15,8 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// MD is an open device with one protection domain. Methods may
-// be called by any goroutine.
+// MD is an open device with one protection domain. Any goroutine may call its methods.
 type MD struct {
 	ctx    *verbs.Context
 	pd     *verbs.PD
@@ -28,7 +27,7 @@ type MD struct {
 	owners owners
 
 	domainMu sync.Mutex
-	domains  map[string]*Domain // that ifaces have open, by file
+	domains  map[string]*Domain // domains that ifaces have opened, by file
 
 	users base.Users
 }
@@ -66,16 +65,17 @@ func openMD(d *verbs.Device, cfg Config, tls []Transport) (_ *MD, err error) {
 	return md, nil
 }
 
-// allocReach is a put by the software HCA to memory that it maps; other memory costs it a
-// system call: 2.5 us with a flush. A device that is hardware reaches all memory alike, and none of it
-// so fast.
+// allocReach is the time of a put by the software HCA to memory that it maps. A put to other memory
+// needs a system call and takes 2.5 us with a flush. A hardware device accesses all memory in the
+// same way, and not so fast.
 const allocReach = 130 * time.Nanosecond
 
-// farCall is a put by the software HCA to other memory, with the peer's help: see allocReach.
+// farCall is the time of a put by the software HCA to other memory, with help of the peer: see
+// allocReach.
 const farCall = 2500 * time.Nanosecond
 
-// regCost is what the software HCA takes (experiment 0087 in docs/perf), and for each byte the time in
-// which UCX assumes that an adapter pins pages.
+// regCost is the time of a registration by the software HCA (experiment 0087 in docs/perf), and for
+// each byte the time in which UCX assumes that an adapter pins pages.
 var regCost = uct.Cost{Send: 6 * time.Microsecond, Bandwidth: 16e9}
 
 // Attr implements uct.MD.
@@ -84,28 +84,28 @@ func (md *MD) Attr() *uct.MDAttr { return &md.attr }
 // Ext implements uct.MD.
 func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
 
-// Config is the configuration that all transports of the MD have in common.
+// Config returns the settings that all transports of the MD share.
 func (md *MD) Config() Config { return md.cfg }
 
-// Context is the open device, for transports.
+// Context returns the open device, for transports.
 func (md *MD) Context() *verbs.Context { return md.ctx }
 
-// PD is the protection domain of everything in the MD, for transports.
+// PD returns the protection domain of the MD, for transports.
 func (md *MD) PD() *verbs.PD { return md.pd }
 
-// DeviceAttr are the limits of the device.
+// DeviceAttr returns the limits of the device.
 func (md *MD) DeviceAttr() verbs.DeviceAttr { return md.dev }
 
-// maxMessage bounds a message, in bytes, whatever the device declares. InfiniBand allows 2 GiB
-// (IBTA volume 1, 9.7.6), but one SGE takes less: bit 31 of the byte count of an mlx5 data segment
-// is reserved. ConnectX devices declare this limit themselves. It is a multiple of the page size,
-// so that the pieces of a longer transfer stay aligned.
+// maxMessage is the maximum length of a message in bytes for any device. InfiniBand permits 2 GiB
+// (IBTA volume 1, 9.7.6), but one SGE less: bit 31 of the byte count of an mlx5 data segment is
+// reserved. ConnectX devices declare this limit themselves. It is a multiple of the page size, so
+// that the parts of a longer transfer are aligned.
 const maxMessage = 1 << 30
 
-// MaxMessage is the length in bytes of the longest message, in one SGE or in several.
+// MaxMessage returns the maximum length of a message in bytes, in one SGE or several.
 func (md *MD) MaxMessage() int { return int(min(md.dev.MaxMsgSize, maxMessage)) }
 
-// Resources lists every transport that the device can carry on every active port.
+// Resources lists every transport that the device supports on every active port.
 func (md *MD) Resources() ([]uct.Resource, error) {
 	var out []uct.Resource
 	for port := uint8(1); port <= md.dev.PortCount; port++ {
@@ -129,13 +129,13 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 	return out, nil
 }
 
-// PortName is the name of a port in uct.Resource: "softhca0:1".
+// PortName returns the name of a port in uct.Resource: "softhca0:1".
 func (md *MD) PortName(port uint8) string {
 	return md.attr.Name + ":" + strconv.Itoa(int(port))
 }
 
-// OpenIface opens the transport p.Transport on the port p.Device. ErrInvalidParam
-// if either does not exist here.
+// OpenIface opens the transport p.Transport on the port p.Device. ErrInvalidParam if one of them
+// does not exist.
 func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	port, err := md.parsePort(p.Device)
 	if err != nil {
@@ -162,7 +162,7 @@ func (md *MD) parsePort(device string) (uint8, error) {
 	return uint8(port), nil
 }
 
-// Hold counts an iface that uses the MD. ErrClosed after Close.
+// Hold adds a reference of an iface to the MD. ErrClosed after Close.
 func (md *MD) Hold() error {
 	if err := md.users.Hold(); err != nil {
 		return md.opError("use md", err)
@@ -170,11 +170,10 @@ func (md *MD) Hold() error {
 	return nil
 }
 
-// Drop takes back one Hold.
+// Drop removes a reference of Hold.
 func (md *MD) Drop() { md.users.Drop() }
 
-// Close closes the device. ErrBusy while an iface or a Mem of it is open.
-// Idempotent.
+// Close closes the device. ErrBusy while an iface or a Mem is open. Idempotent.
 func (md *MD) Close() error {
 	if err := md.users.Close(md.release); err != nil {
 		return md.opError("close md", err)

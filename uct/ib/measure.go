@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/cost"
 )
 
-// Measurer measures what the operations of an iface on the port cost, with attr; nil where the
-// device moves the bytes, as fast as its link is.
+// Measurer returns a measurer of the costs of an iface on the port; nil if hardware moves the bytes
+// at the speed of its link.
 func (p *Port) Measurer(attr *uct.IfaceAttr) uct.Measurer {
 	if !p.Attr.InMemory {
 		return nil
@@ -19,19 +19,21 @@ func (p *Port) Measurer(attr *uct.IfaceAttr) uct.Measurer {
 
 type measurer struct{ attr *uct.IfaceAttr }
 
-// getLatency is what a get of 8 bytes takes over the software HCA from memory that it maps: 180 to 320 ns
-// with a flush. The declared latency is that of an adapter, which sends a packet there and one back.
+// getLatency is the time of a get of 8 bytes over the software HCA from memory that it maps: 180 to
+// 320 ns with a flush. The declared latency is that of an adapter, which sends a packet in each
+// direction.
 const getLatency = 200 * time.Nanosecond
 
-// What a message takes over the software HCA besides handing the bytes over. There are more receive
-// buffers than fit into a cache, so that a copy from or to them runs at bufferRate, in bytes per second.
-// Work request, receive, packet, buffer and completion are messageLines cache lines that change CPUs.
+// Costs of a message over the software HCA, besides passing the bytes. The receive buffers do not
+// fit in a cache, so a copy from or to them runs at bufferRate, in bytes per second. The work
+// request, receive, packet, buffer and completion are messageLines cache lines that another CPU
+// accesses.
 const (
 	bufferRate   = 8e9
 	messageLines = 5
 )
 
-// Measure implements uct.Measurer. Messages go through receive buffers.
+// Measure implements uct.Measurer. Messages are copied through receive buffers.
 func (m measurer) Measure() uct.Measured { return measured(m.attr, handover.Measure()) }
 
 // measured is Measure for h.

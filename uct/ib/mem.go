@@ -15,9 +15,9 @@ type Mem struct {
 	mr    *verbs.MR
 	buf   []byte
 	addr  uint64
-	span  uint64 // of buf, if one work request can be as long; 0 otherwise
+	span  uint64 // length of buf, if it does not exceed that of one work request; else 0
 	lkey  uint32
-	local bool         // local write is allowed
+	local bool         // local writes are permitted
 	block verbs.Buffer // nil for Reg
 
 	mu     sync.Mutex
@@ -83,8 +83,8 @@ func (md *MD) register(buf []byte, access uct.Access, block verbs.Buffer) (*Mem,
 		local: verbsAccess(access)&verbs.AccessLocalWrite != 0}, nil
 }
 
-// verbsAccess translates access rights; remote write and atomic imply local
-// write, as verbs demand (IBTA volume 1, 10.6.3).
+// verbsAccess converts access flags. Remote write and atomic imply local write, as verbs require
+// (IBTA volume 1, 10.6.3).
 func verbsAccess(a uct.Access) (v verbs.Access) {
 	if a&(uct.AccessLocalWrite|uct.AccessRemoteWrite|uct.AccessRemoteAtomic) != 0 {
 		v |= verbs.AccessLocalWrite
@@ -132,7 +132,7 @@ func (m *Mem) Close() error {
 	return nil
 }
 
-// deregister gives the memory back to who it is from.
+// deregister deregisters the memory, and frees allocated memory.
 func (m *Mem) deregister() error {
 	if m.block != nil {
 		return m.mr.CloseAndFree(m.block)
@@ -140,19 +140,18 @@ func (m *Mem) deregister() error {
 	return m.mr.Close()
 }
 
-// SGE names b, which lies in the memory, for a work request. ok is false if it
-// does not lie there.
+// SGE returns an SGE for b in a work request. ok is false if b is not inside the memory.
 func (m *Mem) SGE(b []byte) (s verbs.SGE, ok bool) {
 	start := addrOf(b)
-	off, whole := start-m.addr, uint64(len(m.buf)) // off wraps around below the memory
+	off, whole := start-m.addr, uint64(len(m.buf)) // off wraps around if b is below the memory
 	if off > whole || uint64(len(b)) > whole-off {
 		return verbs.SGE{}, false
 	}
 	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true
 }
 
-// OneSGE is SGE for the only piece of a work request. ok is also false where the memory is
-// longer than a work request can be, and the piece may be too.
+// OneSGE is SGE for the only buffer of a work request. ok is also false if the memory is longer
+// than the maximum of a work request, because b may be too.
 func (m *Mem) OneSGE(b []byte) (s verbs.SGE, ok bool) {
 	start := addrOf(b)
 	off := start - m.addr
@@ -165,9 +164,9 @@ func (m *Mem) OneSGE(b []byte) (s verbs.SGE, ok bool) {
 // Of reports whether m is memory of md. m may be nil.
 func (m *Mem) Of(md *MD) bool { return m != nil && m.md == md }
 
-// SGEs translates iov for a work request of md: it appends an SGE for each piece
-// that is not empty to dst, whose capacity is enough for len(iov) more. ok is
-// false if a Mem is missing, of another MD, or does not cover its Buf.
+// SGEs appends to dst an SGE for each non-empty buffer of iov, for a work request of md. The
+// capacity of dst must be sufficient. ok is false if a Mem is missing, belongs to another MD, or
+// does not contain its Buf.
 func (md *MD) SGEs(dst []verbs.SGE, iov []uct.IOV) (sges []verbs.SGE, ok bool) {
 	for i := range iov {
 		if len(iov[i].Buf) == 0 {
@@ -186,8 +185,8 @@ func (md *MD) SGEs(dst []verbs.SGE, iov []uct.IOV) (sges []verbs.SGE, ok bool) {
 	return dst, true
 }
 
-// Writable reports whether the device may store to all pieces of iov that are not empty,
-// whose memory is of this component.
+// Writable reports whether the device may write to all non-empty buffers of iov, whose memory must
+// be of this component.
 func Writable(iov []uct.IOV) bool {
 	for i := range iov {
 		if len(iov[i].Buf) > 0 && !iov[i].Mem.(*Mem).local {

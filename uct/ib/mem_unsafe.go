@@ -2,8 +2,8 @@ package ib
 
 import "unsafe"
 
-// addrOf is the address of the first byte of b, as SGEs name it. The number is
-// compared and given to a device, never turned back into a pointer.
+// addrOf returns the address of the first byte of b, as in SGEs. The number is compared and passed
+// to a device, never converted back to a pointer.
 func addrOf(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

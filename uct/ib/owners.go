@@ -7,35 +7,36 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// exclusivePort is a place in an MD that some categories of endpoints give to one iface.
+// exclusivePort is a transport on a port of an MD, on which some categories of endpoints permit one
+// iface only.
 type exclusivePort struct {
 	transport string
 	port      uint8
 }
 
-// owners counts the ifaces of an MD by place, so that those of a category with one
-// owner are alone. Any goroutine.
+// owners counts the ifaces of an MD by transport and port, for the categories with one owner. Any
+// goroutine may call its methods.
 type owners struct {
 	mu   sync.Mutex
 	open map[exclusivePort]occupancy
 }
 
-// occupancy is who is at a place: several ifaces, or one that shares it with none.
+// occupancy is the use of an exclusivePort: by several ifaces, or by one that permits no others.
 type occupancy struct {
 	ifaces int
-	alone  Endpoints // category of the one, if it is one with one owner
+	alone  Endpoints // category of the only iface, if it has one owner
 }
 
-// join counts an iface in. ErrBusy if it or another one there wants to be alone.
-func (o *owners) join(p exclusivePort, e Endpoints) error {
+// add adds an iface. ErrBusy if its category or that of another iface permits only one.
+func (o *owners) add(p exclusivePort, e Endpoints) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.open[p]
 	switch {
 	case at.alone.OneOwner():
-		return refusal(p, at.alone)
+		return busyError(p, at.alone)
 	case e.OneOwner() && at.ifaces > 0:
-		return refusal(p, e)
+		return busyError(p, e)
 	case e.OneOwner():
 		at.alone = e
 	}
@@ -47,8 +48,8 @@ func (o *owners) join(p exclusivePort, e Endpoints) error {
 	return nil
 }
 
-// leave counts an iface out.
-func (o *owners) leave(p exclusivePort) {
+// remove removes an iface.
+func (o *owners) remove(p exclusivePort) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.open[p]
@@ -57,8 +58,8 @@ func (o *owners) leave(p exclusivePort) {
 	o.open[p] = at
 }
 
-// refusal says what to do instead.
-func refusal(p exclusivePort, e Endpoints) error {
+// busyError returns ErrBusy with advice.
+func busyError(p exclusivePort, e Endpoints) error {
 	advice := "open a memory domain for each thread, which in ucp is a Context for each"
 	if e == EndpointsMPIThreads {
 		advice = "let the threads take turns with that one, as with ucp.Worker.Share"

@@ -6,24 +6,24 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// cacheLine is the alignment of buffers: that of amd64 and a divisor of arm64's.
+// cacheLine is the alignment of buffers: the cache line of amd64, which divides that of arm64.
 const cacheLine = 64
 
 // AlignLine rounds n up to whole cache lines.
 func AlignLine(n int) int { return (n + cacheLine - 1) &^ (cacheLine - 1) }
 
-// Pool is a fixed number of registered buffers of equal length with a free list.
-// It belongs to the owner of an iface; nothing allocates after NewPool.
+// Pool is a fixed number of registered buffers of equal length. The owner of an iface owns it; its
+// methods do not allocate.
 type Pool struct {
 	mem    *Mem
 	stride int
 	length int
 	free   []uint32
-	lent   []bool // by number; with -tags invariants
+	inUse  []bool // by index; only with -tags invariants
 }
 
-// NewPool makes count buffers of n bytes, each on cache lines of its own, for
-// local use by the device: peers have no right to them.
+// NewPool makes count buffers of n bytes, each on separate cache lines. Only the device may access
+// them; peers have no access.
 func (md *MD) NewPool(count, n int) (*Pool, error) {
 	p := &Pool{stride: AlignLine(n), length: n, free: make([]uint32, count)}
 	mem, err := md.AllocMem(count*p.stride, uct.AccessLocalWrite)
@@ -32,15 +32,15 @@ func (md *MD) NewPool(count, n int) (*Pool, error) {
 	}
 	p.mem = mem
 	if invariants.Enabled {
-		p.lent = make([]bool, count)
+		p.inUse = make([]bool, count)
 	}
-	for i := range p.free { // the lowest number on top, so that few pages are touched
+	for i := range p.free { // the lowest index is on top, so that few pages are used
 		p.free[i] = uint32(count - 1 - i)
 	}
 	return p, nil
 }
 
-// Get takes a buffer; false if none is free.
+// Get allocates a buffer; false if none is free.
 func (p *Pool) Get() (i uint32, ok bool) {
 	last := len(p.free) - 1
 	if last < 0 {
@@ -49,31 +49,30 @@ func (p *Pool) Get() (i uint32, ok bool) {
 	i = p.free[last]
 	p.free = p.free[:last]
 	if invariants.Enabled {
-		p.lent[i] = true
+		p.inUse[i] = true
 	}
 	return i, true
 }
 
-// Put gives buffer i back. A second time is a broken invariant: the buffer would go
-// to two users.
+// Put frees buffer i. A second Put violates an invariant, because the buffer would have two users.
 func (p *Pool) Put(i uint32) {
 	if invariants.Enabled {
-		invariants.Assert(p.lent[i], "buffer %d is not in use", i)
-		p.lent[i] = false
+		invariants.Assert(p.inUse[i], "buffer %d is not in use", i)
+		p.inUse[i] = false
 	}
 	p.free = append(p.free, i)
 }
 
-// Free is the number of buffers that Get can take.
+// Free returns the number of free buffers.
 func (p *Pool) Free() int { return len(p.free) }
 
-// Bytes is buffer i.
+// Bytes returns buffer i.
 func (p *Pool) Bytes(i uint32) []byte {
 	off := int(i) * p.stride
 	return p.mem.buf[off : off+p.length : off+p.length]
 }
 
-// SGE names the bytes [off, off+n) of buffer i, which must lie in it.
+// SGE returns an SGE for the bytes [off, off+n) of buffer i, which must be inside.
 func (p *Pool) SGE(i uint32, off, n int) verbs.SGE {
 	return verbs.SGE{
 		Addr:   p.mem.addr + uint64(int(i)*p.stride+off),
@@ -82,5 +81,5 @@ func (p *Pool) SGE(i uint32, off, n int) verbs.SGE {
 	}
 }
 
-// Close frees the memory, which the device must not use any more.
+// Close frees the memory. The device must not use it any more.
 func (p *Pool) Close() error { return p.mem.Close() }

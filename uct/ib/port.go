@@ -10,13 +10,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// PathConfig says how packets leave a port, and the process. The zero value is ready to use.
+// PathConfig says how packets leave a port, and how ifaces share the device. The zero value is
+// ready to use.
 type PathConfig struct {
 	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"Entry of the GID table of the port to use as source. auto: the first RoCE v2 entry with an IPv4 address, else the first of RoCE v2, else the first of RoCE v1 with an IPv4 address, else the first of RoCE v1."`
 	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0 to 15."`
 	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"Traffic class of the global routing header, 0 to 255."`
-	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic, and Static for the
-	// ifaces for which the context has no thread domain left.
+	// Endpoints says how ifaces share the device. EndpointsAuto is Dynamic, or Static for ifaces
+	// for which the context has no thread domain left.
 	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS is set. Dynamic: a UAR page per interface. 2xDynamic: two sets of queues, of which every other one is used. SharedDynamic: a UAR page for two interfaces. Static: the UAR pages of the context with locks. MPI-everywhere, MPI+threads: a memory domain has one interface of the transport; with MPI+threads the threads take turns. auto: Dynamic while the device has pages, then Static."`
 }
 
@@ -31,7 +32,7 @@ func (c *PathConfig) Validate() error {
 	return nil
 }
 
-// With is c with the endpoints that e says, unless that is EndpointsAuto.
+// With returns c with endpoints e, unless e is EndpointsAuto.
 func (c PathConfig) With(e Endpoints) PathConfig {
 	if e != EndpointsAuto {
 		c.Endpoints = e
@@ -39,7 +40,7 @@ func (c PathConfig) With(e Endpoints) PathConfig {
 	return c
 }
 
-// Port is a port that an iface is open on.
+// Port is the port of an iface.
 type Port struct {
 	Num  uint8
 	Name string // "softhca0:1"
@@ -48,11 +49,11 @@ type Port struct {
 	Path PathConfig
 
 	ctx      *verbs.Context
-	gidIndex uint8  // of Addr.GID
-	gidWhy   string // why it was chosen; "" if there was no choice
+	gidIndex uint8  // index of Addr.GID
+	gidWhy   string // reason of the choice; "" if there was no choice
 }
 
-// OpenPort looks a port up. ErrUnreachable if it is not active.
+// OpenPort queries a port. ErrUnreachable if it is not active.
 func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 	p := &Port{Num: num, Name: md.PortName(num), Path: path, ctx: md.ctx}
 	var err error
@@ -75,7 +76,7 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 	return p, nil
 }
 
-// portState is the name of a state in errors, by enum ibv_port_state.
+// portState returns the name of a state for errors, by enum ibv_port_state.
 func portState(s verbs.PortState) string {
 	names := [...]string{"NOP", "down", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
 	if int(s) < len(names) {
@@ -84,8 +85,8 @@ func portState(s verbs.PortState) string {
 	return fmt.Sprintf("in state %d", s)
 }
 
-// FailureCause returns err, the error of a failed work request, and adds to it the state of the port if that is not active. It
-// queries the device.
+// FailureCause returns err, the error of a failed work request, with the state of the port if it is
+// not active. It queries the device.
 func (p *Port) FailureCause(err error) error {
 	if a, queryErr := p.ctx.QueryPort(p.Num); queryErr == nil && a.State != verbs.PortActive {
 		return fmt.Errorf("%w: port is %s", err, portState(a.State))
@@ -93,8 +94,8 @@ func (p *Port) FailureCause(err error) error {
 	return err
 }
 
-// Peer checks a packed device address and returns it if it can be reached.
-// Errors: ErrInvalidAddr, ErrUnreachable with the reason.
+// Peer decodes a device address and checks that it is reachable. Errors: ErrInvalidAddr,
+// ErrUnreachable with the reason.
 func (p *Port) Peer(deviceAddr []byte) (DeviceAddr, error) {
 	a, err := ParseDeviceAddr(deviceAddr)
 	if err != nil {
@@ -103,7 +104,7 @@ func (p *Port) Peer(deviceAddr []byte) (DeviceAddr, error) {
 	return a, p.Reach(a)
 }
 
-// Reach returns ErrUnreachable with the reason if peer cannot be reached.
+// Reach returns ErrUnreachable with the reason if peer is not reachable.
 func (p *Port) Reach(peer DeviceAddr) error {
 	if why := p.Addr.reach(peer); why != "" {
 		return fmt.Errorf("%w: %s", uct.ErrUnreachable, why)
@@ -111,10 +112,10 @@ func (p *Port) Reach(peer DeviceAddr) error {
 	return nil
 }
 
-// hopLimit of routed packets, as IP's usual default (RFC 1700).
+// hopLimit is the hop limit of routed packets, the usual default of IP (RFC 1700).
 const hopLimit = 64
 
-// AH is how the device addresses peer from this port.
+// AH returns the attributes of an address handle for peer on this port.
 func (p *Port) AH(peer DeviceAddr) verbs.AHAttr {
 	a := verbs.AHAttr{Port: p.Num, SL: p.Path.SL, DLID: peer.LID}
 	if peer.Ethernet {
@@ -127,10 +128,9 @@ func (p *Port) AH(peer DeviceAddr) verbs.AHAttr {
 	return a
 }
 
-// Costs is the cost model of a port for a transport whose posts take overhead. The
-// latencies are those of an adapter of today. What is not copied has a completion; the
-// result of a get or atomic takes another overhead. The target's CPU takes
-// part in messages only.
+// Costs returns the cost model of a port for a transport whose posts take overhead. The latencies
+// are those of current adapters. Zcopy operations have a completion, and the result of a get or
+// atomic takes another overhead. The CPU of the target takes part only in messages.
 func (p *Port) Costs(overhead time.Duration) (cs uct.Costs) {
 	latency := 600 * time.Nanosecond
 	if p.Attr.Ethernet {
@@ -155,15 +155,15 @@ func (p *Port) Costs(overhead time.Duration) (cs uct.Costs) {
 	return cs
 }
 
-// What copying and completions add to a post, from experiment 0086 in docs/perf.
+// Additional costs of copies and completions, from experiment 0086 in docs/perf.
 const (
 	copyOverhead       = 20 * time.Nanosecond
 	copyRate           = 100e9 // bytes per second
 	completionOverhead = 25 * time.Nanosecond
 )
 
-// AckTimeoutCode is the smallest code of verbs.AckTimeout that waits at least d:
-// 1..31. d <= 0 is forever, code 0.
+// AckTimeoutCode returns the smallest code of verbs.AckTimeout, 1 to 31, with a timeout of at least
+// d. For d <= 0 it returns 0, which means no timeout.
 func AckTimeoutCode(d time.Duration) uint8 {
 	if d <= 0 {
 		return 0
@@ -172,14 +172,14 @@ func AckTimeoutCode(d time.Duration) uint8 {
 	return uint8(min(max(bits.Len64(units-1), 1), 31))
 }
 
-// rnrTimers are the RNR NAK timers by code, in units of 10 us; code 0 is the
-// longest (IBTA volume 1, 9.7.5.2.8, table 45).
+// rnrTimers contains the RNR NAK timers by code, in units of 10 us. Code 0 is the longest (IBTA
+// volume 1, 9.7.5.2.8, table 45).
 var rnrTimers = [32]uint32{
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRTimerCode is the code of the shortest RNR timer that is at least d.
+// RNRTimerCode returns the code of the shortest RNR timer of at least d.
 func RNRTimerCode(d time.Duration) uint8 {
 	for code := 1; code < len(rnrTimers); code++ {
 		if time.Duration(rnrTimers[code])*10*time.Microsecond >= d {

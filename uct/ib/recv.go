@@ -7,21 +7,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// RecvPoster is a receive queue: a verbs.QP or verbs.SRQ.
+// RecvPoster posts to a receive queue, such as a verbs.QP or verbs.SRQ.
 type RecvPoster interface {
 	PostRecv(wr []verbs.RecvWR) (n int, err error)
 }
 
-// RecvParams makes a RecvQueue. Lengths in bytes.
+// RecvParams are the parameters of a RecvQueue. Lengths are in bytes.
 type RecvParams struct {
-	Count   int // buffers
-	Prefix  int // in front of the payload: what the device or the wire header takes
-	Payload int // longest payload
+	Count   int // number of buffers
+	Prefix  int // length before the payload, for the device and the wire header
+	Payload int // maximum length of the payload
 }
 
-// RecvQueue keeps a receive queue filled with registered buffers and lends them
-// to handlers. It belongs to the owner of an iface; nothing allocates after
-// NewRecvQueue.
+// RecvQueue fills a receive queue with registered buffers and passes received ones to handlers. The
+// owner of an iface owns it; its methods do not allocate.
 //
 //	| pad | prefix | payload |      the payload starts on a cache line
 type RecvQueue struct {
@@ -30,28 +29,28 @@ type RecvQueue struct {
 	bufs   []RecvBuf
 	prefix int
 	batch  int
-	repost []verbs.RecvWR // buffers to post, at most batch
+	repost []verbs.RecvWR // receives to post, at most batch
 }
 
-// RecvBuf is one receive buffer: the uct.Desc that handlers may keep.
+// RecvBuf is a receive buffer: the uct.Desc that handlers may retain.
 type RecvBuf struct {
-	q    *RecvQueue
-	i    uint32
-	lent bool
-	sge  [1]verbs.SGE
-	data []byte // prefix and payload
+	q           *RecvQueue
+	i           uint32
+	handlerOwns bool
+	sge         [1]verbs.SGE
+	data        []byte // prefix and payload
 }
 
 var _ uct.Desc = (*RecvBuf)(nil)
 
-// RecvID marks the WR IDs of receives: the opcode of a failed completion is not
-// valid. Transports keep the IDs of sends below it.
+// RecvID is a bit in the WR IDs of receives, because the opcode of a failed completion is not
+// valid. IDs of sends must be below it.
 const RecvID = 1 << 63
 
-// maxRepost is how many receives are posted at a time.
+// maxRepost is the maximum number of receives that are posted together.
 const maxRepost = 16
 
-// NewRecvQueue makes the buffers and posts them all to poster.
+// NewRecvQueue makes the buffers and posts them to poster.
 func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) {
 	q := &RecvQueue{poster: poster, prefix: p.Prefix}
 	start := AlignLine(p.Prefix) - p.Prefix
@@ -73,7 +72,7 @@ func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) 
 	return q, nil
 }
 
-// Posted checks, after NewRecvQueue, that the device took the receives.
+// Posted checks, after NewRecvQueue, that the device has accepted the receives.
 func (q *RecvQueue) Posted() error {
 	if err := q.post(); err != nil {
 		return fmt.Errorf("post receives: %w", err)
@@ -81,15 +80,14 @@ func (q *RecvQueue) Posted() error {
 	return nil
 }
 
-// Buf is the buffer that a completion with the given ID has filled.
+// Buf returns the buffer of a completion with this ID.
 func (q *RecvQueue) Buf(id uint64) *RecvBuf { return &q.bufs[id&^RecvID] }
 
-// Put gives a buffer back to the device, together with others when there is a
-// batch.
+// Put posts a buffer again, together with others when there are enough for a batch.
 func (q *RecvQueue) Put(b *RecvBuf) {
 	q.repost = append(q.repost, verbs.RecvWR{ID: RecvID | uint64(b.i), SGList: b.sge[:]})
 	if len(q.repost) >= q.batch {
-		// What the device refuses stays in repost; the next Put tries again.
+		// Receives that the device rejects remain in repost; the next Put posts them again.
 		_ = q.post()
 	}
 }
@@ -100,13 +98,13 @@ func (q *RecvQueue) post() error {
 	return err
 }
 
-// Deliver gives the payload of b, which follows the prefix and has n bytes, to
-// the handler of id, and takes the buffer back unless the handler keeps it.
+// Deliver passes the payload of b, which follows the prefix and has n bytes, to the handler of id.
+// It posts the buffer again unless the handler retains it.
 func (q *RecvQueue) Deliver(h AMHandlers, id uint8, b *RecvBuf, n int) {
 	data := b.data[q.prefix : q.prefix+n]
-	b.lent = true
+	b.handlerOwns = true
 	if !h.Handle(id, data, b) {
-		b.lent = false
+		b.handlerOwns = false
 		q.Put(b)
 	}
 }
@@ -116,19 +114,19 @@ type AMHandlers interface {
 	Handle(id uint8, data []byte, desc uct.Desc) (keep bool)
 }
 
-// Close frees the buffers, which the device must not use any more.
+// Close frees the buffers. The device must not use them any more.
 func (q *RecvQueue) Close() error { return q.pool.Close() }
 
-// Len is the number of bytes that the device may fill, with the prefix.
+// Len returns the number of bytes that the device may write, including the prefix.
 func (b *RecvBuf) Len() int { return int(b.sge[0].Length) }
 
-// Bytes is the first n bytes that the device filled, n <= Len.
+// Bytes returns the first n bytes that the device has written; n <= Len.
 func (b *RecvBuf) Bytes(n int) []byte { return b.data[:n] }
 
 // Release implements uct.Desc.
 func (b *RecvBuf) Release() {
-	if b.lent {
-		b.lent = false
+	if b.handlerOwns {
+		b.handlerOwns = false
 		b.q.Put(b)
 	}
 }

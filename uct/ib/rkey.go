@@ -23,8 +23,7 @@ func appendRKey(b []byte, rkey uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, rkey)
 }
 
-// UnpackRKey implements uct.RKeyUnpacker. The number is the InfiniBand
-// rkey.
+// UnpackRKey implements uct.RKeyUnpacker. The uct.RKey is the InfiniBand rkey.
 func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 	rkey, err := parseRKey(b)
 	if err != nil {
@@ -33,7 +32,7 @@ func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 	return uct.RKey(rkey), nil
 }
 
-// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+// ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because unpacking uses no resources.
 func (md *MD) ReleaseRKey(uct.RKey) {}
 
 func parseRKey(b []byte) (uint32, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// categories are what the library of endpoints calls the values of Endpoints.
+// categories maps Endpoints to the categories of package endpoint.
 var categories = [...]endpoint.Category{
 	EndpointsAuto:          endpoint.Dynamic,
 	EndpointsMPIEverywhere: endpoint.MPIEverywhere,
@@ -20,32 +20,32 @@ var categories = [...]endpoint.Category{
 	EndpointsMPIThreads:    endpoint.MPIThreads,
 }
 
-// Sharing makes the queues of one iface as its category of endpoints has them. It
-// belongs to the owner of the iface.
+// Sharing makes the queues of one iface as its category of endpoints requires. The owner of the
+// iface owns it.
 type Sharing struct {
 	md   *MD
 	plan endpoint.Plan
-	lock bool // completion queues take their lock
-	auto bool // the category was not asked for: without room for a thread domain there is none
+	lock bool // completion queues are locked
+	auto bool // no category is configured: if no thread domain is left, the queues use locks
 
 	used, spare queues
-	spares      map[*verbs.QP]*verbs.QP // spare of each QP
+	spares      map[*verbs.QP]*verbs.QP // the spare QP of each QP
 }
 
-// queues are what a category with spares has twice.
+// queues are the resources that a category with spares has twice.
 type queues struct {
 	td *verbs.TD // nil outside thread domains
 	cq *verbs.CQ
 }
 
-// OpenSharing begins the queues of an iface of transport on port; what it makes
-// is closed by functions that undo gets. ErrBusy if the MD has an iface of the transport there and one of
-// the two does not share it.
+// OpenSharing allocates the thread domains for an iface of transport on port. It passes functions
+// that release its resources to undo. ErrBusy if the MD has an iface of the transport on the port,
+// and the category of one of the two permits only one.
 func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo func(step func() error)) (*Sharing, error) {
-	if err := md.owners.join(exclusivePort{transport, port}, e); err != nil {
+	if err := md.owners.add(exclusivePort{transport, port}, e); err != nil {
 		return nil, md.opError("open "+transport, err)
 	}
-	undo(func() error { md.owners.leave(exclusivePort{transport, port}); return nil })
+	undo(func() error { md.owners.remove(exclusivePort{transport, port}); return nil })
 	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == EndpointsMPIThreads, auto: e == EndpointsAuto,
 		spares: map[*verbs.QP]*verbs.QP{}}
 	for _, q := range s.sets() {
@@ -56,7 +56,7 @@ func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo func(s
 	return s, nil
 }
 
-// sets are the queues to make, the ones that are used first.
+// sets returns the queues to make; those that are used come first.
 func (s *Sharing) sets() []*queues {
 	if s.plan.Spare {
 		return []*queues{&s.used, &s.spare}
@@ -80,11 +80,11 @@ func (s *Sharing) allocDomain(q *queues, undo func(step func() error)) error {
 	return nil
 }
 
-// TD is the thread domain of the iface; nil if its queues take locks, as they do where the device has no thread
-// domains, or, with EndpointsAuto, none left.
+// TD returns the thread domain of the iface. It is nil if the queues use locks: if the device has
+// no thread domains, or, with EndpointsAuto, none is left.
 func (s *Sharing) TD() *verbs.TD { return s.used.td }
 
-// CreateCQ makes the completion queue of the iface, closed by functions that undo gets.
+// CreateCQ makes the completion queue of the iface. It passes functions that close it to undo.
 func (s *Sharing) CreateCQ(attr verbs.CQInitAttr, undo func(step func() error)) (_ *verbs.CQ, err error) {
 	attr.SingleThreaded = !s.lock
 	for _, q := range s.sets() {
@@ -92,7 +92,7 @@ func (s *Sharing) CreateCQ(attr verbs.CQInitAttr, undo func(step func() error)) 
 			return nil, fmt.Errorf("create cq: %w", err)
 		}
 		undo(q.cq.Close)
-		attr.Channel = nil // no completion comes to the spare one
+		attr.Channel = nil // the spare queue has no completions
 	}
 	return s.used.cq, nil
 }

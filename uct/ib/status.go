@@ -5,8 +5,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// CompletionStatus is Status for a completion, with what the device knows of a peer that
-// does not answer.
+// CompletionStatus returns the status of a completion. It includes what the device knows about a
+// peer that does not reply.
 func CompletionStatus(wc *verbs.WC) ucs.Status {
 	if wc.Status == verbs.WCRetryExcErr {
 		switch wc.VendorErr {
@@ -19,8 +19,7 @@ func CompletionStatus(wc *verbs.WC) ucs.Status {
 	return Status(wc.Status)
 }
 
-// Status is what a work completion's status means to the user of a transport.
-// Both transports use this mapping and no other.
+// Status converts the status of a work completion. All transports use this mapping.
 func Status(s verbs.WCStatus) ucs.Status {
 	switch s {
 	case verbs.WCSuccess:
@@ -40,10 +39,10 @@ func Status(s verbs.WCStatus) ucs.Status {
 	case verbs.WCRemOpErr, verbs.WCRemAbortErr:
 		return ucs.StatusConnReset
 	case verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
-		return ucs.StatusTimedOut // nobody answers: the peer, or the way to it over this device
+		return ucs.StatusTimedOut // no reply: the peer, or the path to it over this device, has failed
 	case verbs.WCLocQPOpErr, verbs.WCBadRespErr:
 		return ucs.StatusInternal
-	default: // EE contexts and tag matching, which we do not use; device faults
+	default: // EE contexts and tag matching, which are not used; device errors
 		return ucs.StatusIOError
 	}
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Wake is what an iface sleeps on: one epoll descriptor over the completion
-// channel, an eventfd for word from other goroutines, and a timer. Raise may be
-// called by any goroutine until undo closes them, the rest by the owner of the iface.
+// Wake is the event source of an iface: one epoll descriptor over the completion channel, an
+// eventfd for events of other goroutines, and a timer. Any goroutine may call Raise until undo
+// closes the descriptors; only the owner of the iface may call the other methods.
 type Wake struct {
 	epoll, event, timer int
 	channel             *verbs.CompChannel
 	word                *atomic.Uint32
-	unread              int64 // calls of Lower less what they and Arm have read: more than 0 while a Raise has still to write
+	unread              int64 // number of calls of Lower minus the count that was read from the eventfd; above 0 while a Raise has not written yet
 }
 
 // Raised is the bit that Raise sets in the word of OpenWake.
 const Raised = 1 << 31
 
-// OpenWake makes a completion channel and what it is waited for with, closed by functions that undo gets.
-// Raise sets the bit Raised of word, so that Progress looks at one word of the iface;
-// the other bits are the iface's own.
+// OpenWake makes a completion channel and the other descriptors. It passes functions that close
+// them to undo. Raise sets the bit Raised of word, so that Progress checks only one word of the
+// iface. The iface may use the other bits.
 func (md *MD) OpenWake(word *atomic.Uint32, undo func(step func() error)) (*Wake, error) {
 	channel, err := md.ctx.CreateCompChannel()
 	if err != nil {
@@ -70,29 +70,29 @@ func (w *Wake) open(undo func(step func() error)) (err error) {
 	return nil
 }
 
-// Channel is for the completion queue that Arm is about.
+// Channel returns the completion channel for the completion queue of Arm.
 func (w *Wake) Channel() *verbs.CompChannel { return w.channel }
 
-// FD is readable when there is something to do.
+// FD returns the epoll descriptor. It is readable when there is work.
 func (w *Wake) FD() int { return w.epoll }
 
-// Pending reports, without a system call, whether an armed completion event or
-// word from another goroutine has come. The timer is not looked at.
+// Pending reports, without a system call, whether there is an armed completion event or an event of
+// another goroutine. It does not check the timer.
 func (w *Wake) Pending() bool { return w.raised() || w.channel.Pending() }
 
 func (w *Wake) raised() bool { return w.word.Load()&Raised != 0 }
 
-// Raise sets Raised and wakes the sleeper. Word must be left before.
+// Raise sets Raised and wakes the sleeper. The caller must publish its event before.
 func (w *Wake) Raise() {
 	if w.word.Or(Raised)&Raised == 0 {
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
-		// It can only fail when the counter is full, which wakes as well.
+		// It can only fail if the counter is at its maximum, which also wakes the sleeper.
 		_, _ = unix.Write(w.event, one[:])
 	}
 }
 
-// Lower takes Raise back. The word that was left must be read after.
+// Lower clears Raised. The caller must read the events after.
 func (w *Wake) Lower() {
 	if w.word.And(^uint32(Raised))&Raised != 0 {
 		w.unread++
@@ -100,8 +100,8 @@ func (w *Wake) Lower() {
 	}
 }
 
-// read reads what Raise has written, as a readable descriptor ends every sleep. A Raise that has set
-// its bit and not written yet (EAGAIN) leaves that to the next Arm.
+// read reads the eventfd, because a readable descriptor would end every sleep. If a Raise has set
+// its bit and not written yet (EAGAIN), the next Arm reads it.
 func (w *Wake) read() {
 	if w.unread <= 0 {
 		return
@@ -112,14 +112,14 @@ func (w *Wake) read() {
 	}
 }
 
-// Armer asks for an event at the next completion: a verbs.CQ, or what drives the
-// queue of one.
+// Armer requests an event at the next completion. It is a verbs.CQ or a queue that a transport
+// drives.
 type Armer interface {
 	Arm(solicitedOnly bool) error
 }
 
-// Arm asks for an event at the next completion of cq, and after d if d > 0.
-// ErrBusy means that there may be something to do already.
+// Arm requests an event at the next completion of cq, and after d if d > 0. ErrBusy means that
+// there may be work already.
 func (w *Wake) Arm(cq Armer, d time.Duration) error {
 	w.read()
 	if w.raised() {
