@@ -21,7 +21,7 @@ func TestRKey_Golden(t *testing.T) {
 	assert.EqualValues(t, 0x12345678, got)
 }
 
-func TestParseRKey_Refuses(t *testing.T) {
+func TestParseRKey_RejectsInvalid(t *testing.T) {
 	for _, in := range []string{"", "0100000012345678ff", "01000000123456", "0200000012345678", "0101000012345678", "0100000112345678"} {
 		b, err := hex.DecodeString(in)
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestDeviceAddr_Golden(t *testing.T) {
 	}
 }
 
-func TestParseDeviceAddr_Refuses(t *testing.T) {
+func TestParseDeviceAddr_RejectsInvalid(t *testing.T) {
 	for _, tc := range []struct{ name, in string }{
 		{"empty", ""},
 		{"short", "01020000fe8000000000000000000000000000"},

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// domainMD is an MD on a device of its own.
+// domainMD opens an MD on its own device.
 func domainMD(t testing.TB) *MD {
 	t.Helper()
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev"})
@@ -25,9 +25,9 @@ func domainMD(t testing.TB) *MD {
 	return md.(*MD)
 }
 
-// TestOpenDomain_File: devices that open a file are in one domain, and know it by one ID, until the last
-// leaves it. One without a file is private.
-func TestOpenDomain_File(t *testing.T) {
+// TestOpenDomain_SharedByFile: devices that open the same file are in one domain with one ID, until
+// the last one closes it. A domain without a file is private.
+func TestOpenDomain_SharedByFile(t *testing.T) {
 	a, b := domainMD(t), domainMD(t)
 	file := DomainFile(t.TempDir(), "dev")
 	var before [16]byte
@@ -40,7 +40,7 @@ func TestOpenDomain_File(t *testing.T) {
 		y, err := b.OpenDomain(file)
 		require.NoError(t, err)
 		require.Equal(t, x.ID, y.ID)
-		require.NotEqual(t, before, x.ID, "that of the domain which was there before")
+		require.NotEqual(t, before, x.ID, "the ID of the previous domain")
 		before = x.ID
 		qp, err := x.XRCD.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
 		require.NoError(t, err)
@@ -58,11 +58,12 @@ func TestOpenDomain_File(t *testing.T) {
 	st, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), st.Mode())
-	assert.EqualValues(t, 16, st.Size(), "what is left")
+	assert.EqualValues(t, 16, st.Size(), "the file remains")
 }
 
-// TestOpenDomain_AtOnce: the first to come makes the domain, and the others join it.
-func TestOpenDomain_AtOnce(t *testing.T) {
+// TestOpenDomain_Concurrent: of concurrent calls, the first one makes the domain and the others
+// join it.
+func TestOpenDomain_Concurrent(t *testing.T) {
 	file := DomainFile(t.TempDir(), "dev")
 	mds := make([]*MD, 4)
 	for i := range mds {
@@ -86,8 +87,9 @@ func TestOpenDomain_AtOnce(t *testing.T) {
 	}
 }
 
-// TestOpenDomain_FileOfOthers: what others could have made, or can write, is not taken.
-func TestOpenDomain_FileOfOthers(t *testing.T) {
+// TestOpenDomain_RejectsFileOfOthers: a file that other users could have made or can write is
+// rejected.
+func TestOpenDomain_RejectsFileOfOthers(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T, path string){
 		"rights of others": func(t *testing.T, path string) {
 			require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -113,7 +115,7 @@ func TestOpenDomain_FileOfOthers(t *testing.T) {
 	}
 }
 
-// TestDomainFile: where processes find each other by themselves is private to the user.
+// TestDomainFile: the default directory is private to the user.
 func TestDomainFile(t *testing.T) {
 	run, tmp := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Chmod(run, 0o700))
@@ -124,7 +126,7 @@ func TestDomainFile(t *testing.T) {
 	assert.NotEqual(t, DomainFile("", "dev"), DomainFile("", "dev2"))
 	assert.Equal(t, run, filepath.Dir(DomainFile("", "a/../b")))
 	require.NoError(t, os.Chmod(run, 0o755))
-	assert.Equal(t, tmp, filepath.Dir(DomainFile("", "dev")), "others can reach the other")
+	assert.Equal(t, tmp, filepath.Dir(DomainFile("", "dev")), "other users can access the runtime directory")
 	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(run, "none"))
 	assert.Equal(t, tmp, filepath.Dir(DomainFile("", "dev")))
 }

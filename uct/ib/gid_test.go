@@ -25,7 +25,7 @@ func TestGIDIndex_Text(t *testing.T) {
 	}
 }
 
-// TestGIDIndex_Env: the index in the environment is that of the GID table.
+// TestGIDIndex_Env: the index in the environment is the index in the GID table.
 func TestGIDIndex_Env(t *testing.T) {
 	for text, want := range map[string]GIDIndex{"": GIDAuto, "auto": GIDAuto, "0": GIDAt(0), "3": GIDAt(3)} {
 		var c PathConfig

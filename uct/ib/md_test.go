@@ -53,7 +53,7 @@ func TestComponent(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EACCES)
 }
 
-func TestMD_LeavesNothingBehind(t *testing.T) {
+func TestMD_CloseLeaksNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	md, err := ib.New(loop, rc.Transport(rc.Config{})).OpenMD("loop0")
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestMem(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, verbs.SGE{Addr: m.Addr() + 990, Length: 10, LKey: whole.LKey}, part)
 		_, ok = m.(*ib.Mem).SGE(make([]byte, 10))
-		assert.False(t, ok, "memory of somebody else")
+		assert.False(t, ok, "other memory")
 	}
 	_, ok := reg.(*ib.Mem).SGE(alloc.Bytes())
 	assert.False(t, ok)
@@ -165,7 +165,7 @@ func TestPool(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, want, i)
 		assert.Len(t, p.Bytes(i), 100)
-		assert.Equal(t, 100, cap(p.Bytes(i)), "no way into the next one")
+		assert.Equal(t, 100, cap(p.Bytes(i)), "does not extend into the next buffer")
 		p.Bytes(i)[99] = byte(i)
 		assert.Zero(t, p.SGE(i, 0, 100).Addr%64)
 		assert.Equal(t, p.SGE(i, 0, 1).Addr+9, p.SGE(i, 9, 1).Addr)
@@ -202,7 +202,7 @@ func TestWake(t *testing.T) {
 	w.Lower()
 	assert.False(t, w.Pending())
 	assert.False(t, testenv.Readable(t, w.FD(), 0))
-	assert.EqualValues(t, 5, word.Load(), "the other bits are the iface's")
+	assert.EqualValues(t, 5, word.Load(), "the other bits belong to the iface")
 
 	require.NoError(t, w.Arm(cq, time.Microsecond))
 	assert.True(t, testenv.Readable(t, w.FD(), testenv.Watchdog), "the timer")
@@ -211,7 +211,7 @@ func TestWake(t *testing.T) {
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
 }
 
-// switchedPort is a provider whose port is in a state that the test chooses.
+// switchedPort is a provider with a port whose state the test sets.
 type switchedPort struct {
 	verbs.Provider
 	state *verbs.PortState
@@ -223,7 +223,8 @@ func (s switchedPort) QueryPort(num uint8) (verbs.PortAttr, error) {
 	return a, err
 }
 
-// The error of a request that failed over a port that is down says so.
+// TestPort_FailureCause: the error of a request that failed on a port that is down names the state
+// of the port.
 func TestPort_FailureCause(t *testing.T) {
 	state := verbs.PortActive
 	md, err := ib.New(func() ([]*verbs.Device, error) {

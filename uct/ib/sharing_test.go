@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// category names e as the library of endpoints does.
+// category returns the category of package endpoint for e.
 func category(t *testing.T, e ib.Endpoints) endpoint.Category {
 	t.Helper()
 	c, err := endpoint.ParseCategory(e.String())
@@ -24,7 +24,7 @@ func category(t *testing.T, e ib.Endpoints) endpoint.Category {
 	return c
 }
 
-// categories are all that an iface can be told.
+// categories returns all categories that an iface can have.
 func categories() (list []ib.Endpoints) {
 	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
 		list = append(list, e)
@@ -32,7 +32,7 @@ func categories() (list []ib.Endpoints) {
 	return list
 }
 
-// openSharing opens a memory domain of the loop device with ifaces in category e.
+// openSharing opens a memory domain of the loop device with ifaces of category e.
 func openSharing(t *testing.T, e ib.Endpoints) *ib.MD {
 	t.Helper()
 	c := ib.Config{Endpoints: e}.New(loop, rc.Transport(rc.Config{}), ud.Transport(ud.Config{}))
@@ -50,9 +50,9 @@ func openIface(t *testing.T, md *ib.MD, tl string) uct.Iface {
 	return iface
 }
 
-// What one endpoint of rc takes is what the plan of the category says for one thread,
-// and the same as the library makes.
-func TestSharing_IsThePlan(t *testing.T) {
+// TestSharing_MatchesPlan: an endpoint of rc uses the resources in the plan of its category for one
+// thread, as package endpoint does.
+func TestSharing_MatchesPlan(t *testing.T) {
 	for _, e := range categories() {
 		t.Run(e.String(), func(t *testing.T) {
 			devs, err := loop()
@@ -74,11 +74,12 @@ func TestSharing_IsThePlan(t *testing.T) {
 	}
 }
 
-// objects are the counts of a category: thread domains, CQs, QPs, UAR pages.
+// objects returns the numbers of thread domains, CQs, QPs and UAR pages.
 func objects(r verbs.Resources) [4]int { return [4]int{r.TDs, r.CQs, r.QPs, r.UARPages} }
 
-// What three ifaces take of a context, by category: thread domains and UAR pages.
-func TestSharing_Ifaces(t *testing.T) {
+// TestSharing_ResourcesOfThreeIfaces: three ifaces use these thread domains and UAR pages in each
+// category.
+func TestSharing_ResourcesOfThreeIfaces(t *testing.T) {
 	for e, want := range map[ib.Endpoints][4]int{
 		ib.EndpointsAuto:          {3, 3, 1, 8 + 3},
 		ib.EndpointsDynamic:       {3, 3, 1, 8 + 3},
@@ -98,8 +99,8 @@ func TestSharing_Ifaces(t *testing.T) {
 	}
 }
 
-// A context has 512 thread domains with a UAR page each: ifaces beyond that do without, unless the
-// configuration asks for them.
+// TestSharing_NoThreadDomainsLeft: a context has 512 thread domains with a UAR page each. Further
+// ifaces use none, unless the configuration requires one.
 func TestSharing_NoThreadDomainsLeft(t *testing.T) {
 	md := openSharing(t, ib.EndpointsAuto)
 	for {
@@ -124,8 +125,8 @@ func TestSharing_NoThreadDomainsLeft(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrNoMemory)
 }
 
-// A closed EP takes its spare QP with it.
-func TestSharing_SpareGoesToo(t *testing.T) {
+// TestSharing_EPCloseClosesSpare: closing an EP also closes its spare QP.
+func TestSharing_EPCloseClosesSpare(t *testing.T) {
 	md := openSharing(t, ib.Endpoints2xDynamic)
 	iface := openIface(t, md, "rc")
 	for range 3 {
@@ -138,7 +139,7 @@ func TestSharing_SpareGoesToo(t *testing.T) {
 	assert.Zero(t, r.QPs)
 }
 
-// in is a configuration of rc in category e.
+// in returns a configuration of rc with category e.
 func in(e ib.Endpoints) rc.Config { return rc.Config{IB: ib.PathConfig{Endpoints: e}} }
 
 func TestSharing_OneOwner(t *testing.T) {
@@ -167,7 +168,7 @@ func TestSharing_OneOwner(t *testing.T) {
 				require.ErrorIs(t, err, uct.ErrBusy)
 				assert.ErrorContains(t, err, c.advice)
 			}
-			openIface(t, md, "ud") // another transport has a place of its own
+			openIface(t, md, "ud") // another transport is independent
 			require.NoError(t, a.Close())
 			b, err = md.OpenIface(p)
 			require.NoError(t, err)
@@ -183,7 +184,7 @@ func TestSharing_Config(t *testing.T) {
 	assert.Equal(t, ib.EndpointsDynamic, ib.PathConfig{Endpoints: ib.EndpointsStatic}.With(ib.EndpointsDynamic).Endpoints)
 }
 
-// Which locks the queues of an iface take.
+// TestSharing_Locks: the queues of an iface use these locks in each category.
 func TestSharing_Locks(t *testing.T) {
 	for e, want := range map[ib.Endpoints]struct{ qp, cq bool }{
 		ib.EndpointsMPIEverywhere: {qp: true},
@@ -204,7 +205,7 @@ func TestSharing_Locks(t *testing.T) {
 			r, ok := qp.Register()
 			require.True(t, ok)
 			assert.Equal(t, want.qp, r.QueueLock)
-			assert.False(t, r.RegisterLock, "the first has one to itself")
+			assert.False(t, r.RegisterLock, "the first queue has its own register")
 			assert.Equal(t, want.cq, cq.Watch() == nil, "a queue with a lock cannot be watched")
 			require.NoError(t, s.CloseQP(qp))
 			require.NoError(t, undo.Run())

@@ -14,13 +14,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// armed is a completion queue on which nothing completes.
+// armed is a completion queue without completions.
 type armed struct{}
 
 func (armed) Arm(bool) error { return nil }
 
-// TestWake_RaiseWritesLate: Raise sets its bit first and writes afterwards. If Lower runs in between,
-// the next Arm reads what was written; the sleep would end at once for ever otherwise.
+// TestWake_RaiseWritesLate: Raise sets its bit before it writes. If Lower runs in between, the next
+// Arm reads the eventfd, because otherwise every sleep would end at once.
 func TestWake_RaiseWritesLate(t *testing.T) {
 	md := domainMD(t)
 	var word atomic.Uint32
@@ -32,7 +32,7 @@ func TestWake_RaiseWritesLate(t *testing.T) {
 
 	word.Or(Raised) // the first half of Raise
 	w.Lower()
-	w.Raise() // of another goroutine
+	w.Raise() // Raise of another goroutine
 	w.Lower()
 	require.True(t, sleeps())
 	_, err = unix.Write(w.event, binary.NativeEndian.AppendUint64(nil, 1)) // the second half
@@ -43,6 +43,6 @@ func TestWake_RaiseWritesLate(t *testing.T) {
 	w.Raise()
 	assert.Equal(t, uct.ErrBusy, w.Arm(armed{}, 0))
 	_, err = unix.Read(w.event, make([]byte, 8))
-	assert.NoError(t, err, "what Raise has written is left to Lower")
+	assert.NoError(t, err, "Lower must read what Raise has written")
 	w.Lower()
 }
