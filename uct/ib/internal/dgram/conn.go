@@ -7,28 +7,26 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 )
 
-// MaxWindow bounds Params.Window: far below half of the PSN space.
+// MaxWindow is the maximum of Params.Window. It is far below half of the PSN space.
 const MaxWindow = 1 << 12
 
-// Params are the timing and the window of connections.
+// Params are the window and timeouts of connections.
 type Params struct {
-	// Window is how many packets the sender keeps, 1..MaxWindow; as many are in
-	// flight at most.
+	// Window is the maximum number of unacknowledged packets, 1..MaxWindow.
 	Window int
-	// Timeout is how long the first attempt waits for an acknowledgement; each
-	// further one waits twice as long, up to MaxTimeout.
+	// Timeout is the retransmission timeout of the first attempt. It doubles with each further one,
+	// up to MaxTimeout.
 	Timeout, MaxTimeout time.Duration
-	// PeerTimeout is how long nothing may be acknowledged until the peer counts
-	// as dead. Of the time between two Ticks no more counts than the attempt under
-	// way waits: a sender that was held up has not been told what came meanwhile, and
-	// has not asked again.
+	// PeerTimeout is the time without an acknowledgement after which the peer counts as dead. Of
+	// the time between two Ticks, at most the timeout of the current attempt counts: a sender that
+	// was not scheduled has neither handled what arrived nor retransmitted.
 	PeerTimeout time.Duration
 }
 
-// firstWindow is how many packets are in flight before the first acknowledgement.
+// firstWindow is the maximum number of packets in flight before the first acknowledgement.
 const firstWindow = 16
 
-// State of a connection.
+// State is the state of a connection.
 type State uint8
 
 // States.
@@ -38,30 +36,30 @@ const (
 	Connected
 )
 
-// Conn is the state machine of one connection. Init it before use. It is not safe
-// for concurrent use.
+// Conn is the state machine of one connection. The caller must call Init first. It is not safe for
+// concurrent use.
 type Conn struct {
 	state  State
 	remote uint32 // the peer's connection id
 
 	una, snd, next seq.U16 // see the package comment
-	asked          seq.U16 // next when an acknowledgement was last asked for
-	high           seq.U16 // snd has been here: after it, packets go out the first time
-	window         int     // packets that may be in flight, 1..p.Window
+	ackRequested   seq.U16 // value of next at the last request for an acknowledgement
+	high           seq.U16 // highest value of snd: packets from it on are sent for the first time
+	window         int     // maximum number of packets in flight, 1..p.Window
 
-	expect  seq.U16 // the next PSN to take in
-	due     int     // data packets taken in since an acknowledgement went out
-	urgent  bool    // acknowledge at the end of this round
-	gap     bool    // a NAK for expect has gone out
+	expect  seq.U16 // the next PSN to accept
+	due     int     // number of data packets accepted since the last acknowledgement
+	urgent  bool    // send an acknowledgement at the end of this Progress
+	gap     bool    // a NAK for expect was sent
 	nakDue  bool
 	p       *Params
-	timing  bool            // the next two are set
-	stamp   time.Duration   // of the last attempt
-	silence timelimit.Limit // of the peer
+	timing  bool            // stamp and silence are set
+	stamp   time.Duration   // time of the last attempt
+	silence timelimit.Limit // limit of the time without an acknowledgement
 	retries uint8
 }
 
-// Init makes a connection with a window and timers of p, which is not copied.
+// Init initializes a connection with window and timeouts of p, which is not copied.
 func (c *Conn) Init(p *Params) {
 	*c = Conn{p: p, window: min(firstWindow, p.Window)}
 }
@@ -69,10 +67,10 @@ func (c *Conn) Init(p *Params) {
 // State returns the state.
 func (c *Conn) State() State { return c.state }
 
-// Remote is the peer's connection id, valid when Connected.
+// Remote returns the peer's connection id. It is valid in state Connected.
 func (c *Conn) Remote() uint32 { return c.remote }
 
-// Start asks for the connection; true if a CREQ is to be sent.
+// Start starts to connect. If it returns true, the caller must send a CREQ.
 func (c *Conn) Start() bool {
 	if c.state != Idle {
 		return false
@@ -81,8 +79,8 @@ func (c *Conn) Start() bool {
 	return true
 }
 
-// Accept takes the peer's id from its CREQ or CREP; false if another one is
-// connected already, which means that the peer has forgotten this connection.
+// Accept handles the peer's id from a CREQ or CREP. It returns false if the connection has another
+// id, which means that the peer has lost this connection.
 func (c *Conn) Accept(remote uint32) bool {
 	if c.state == Connected {
 		return c.remote == remote
@@ -92,26 +90,26 @@ func (c *Conn) Accept(remote uint32) bool {
 	return true
 }
 
-// Full reports whether no further packet can be kept.
+// Full reports whether the window is full.
 func (c *Conn) Full() bool { return c.next.Diff(c.una) >= c.p.Window }
 
-// Push adds a data packet behind the others and returns its PSN. Not when Full.
+// Push queues a data packet and returns its PSN. Full must be false.
 func (c *Conn) Push() seq.U16 {
 	psn := c.next
 	c.next = c.next.Next()
 	return psn
 }
 
-// Unacked is the number of packets that are kept.
+// Unacked returns the number of packets that are queued or not acknowledged.
 func (c *Conn) Unacked() int { return c.next.Diff(c.una) }
 
-// Sendable reports whether the next packet may go out.
+// Sendable reports whether the next packet may be sent.
 func (c *Conn) Sendable() bool {
 	return c.snd != c.next && c.state == Connected && c.snd.Diff(c.una) < c.window
 }
 
-// Header is the header of the next packet, the AM with the given id or a probe, which then
-// counts as sent. A probe asks for its acknowledgement. Only if Sendable.
+// Header returns the header of the next packet, which is an AM with this id or a probe, and counts
+// the packet as sent. A probe requests an acknowledgement. Sendable must be true.
 func (c *Conn) Header(amID uint8) Header {
 	h := Header{Dest: c.remote, AM: true, ID: amID, PSN: c.snd}
 	again := c.snd.Less(c.high)
@@ -122,14 +120,13 @@ func (c *Conn) Header(amID uint8) Header {
 	flight := c.snd.Diff(c.una)
 	h.AckReq = flight == c.window || flight == (3*c.window+3)/4 || again && c.snd == c.next
 	if amID == ProbeID {
-		h.AckReq, c.asked = true, c.snd
+		h.AckReq, c.ackRequested = true, c.snd
 	}
 	h.Ack = c.takeAck()
 	return h
 }
 
-// Control is the header of a control packet, which carries an acknowledgement
-// like every other.
+// Control returns the header of a control packet. Like every packet it contains an acknowledgement.
 func (c *Conn) Control(kind Control, ackReq bool) Header {
 	return Header{Dest: c.remote, ID: kind, AckReq: ackReq, PSN: c.next, Ack: c.takeAck()}
 }
@@ -139,9 +136,8 @@ func (c *Conn) takeAck() seq.U16 {
 	return c.expect.Add(-1)
 }
 
-// Acked takes in the acknowledgement of a packet that has arrived and returns how
-// many of the packets kept are acknowledged by it, oldest first; 0 also if it
-// names a packet that has not been sent.
+// Acked handles the acknowledgement in a packet. It returns the number of packets, oldest first,
+// that it acknowledges; 0 also if ack was not sent.
 func (c *Conn) Acked(ack seq.U16) int {
 	n := ack.Next().Diff(c.una)
 	if n <= 0 || n > c.high.Diff(c.una) {
@@ -156,14 +152,13 @@ func (c *Conn) Acked(ack seq.U16) int {
 	return n
 }
 
-// Nak takes in a NAK, after its acknowledgement: what is in flight is sent
-// again.
+// Nak handles a NAK, after Acked: the packets in flight are sent again.
 func (c *Conn) Nak() { c.snd = c.una }
 
 // advanced restarts the timer.
 func (c *Conn) advanced() { c.timing, c.retries = false, 0 }
 
-// Arrived decides about a data packet; true: deliver it now.
+// Arrived handles a data packet. If it returns true, the caller must deliver the packet now.
 func (c *Conn) Arrived(psn seq.U16, ackReq bool) bool {
 	switch d := psn.Diff(c.expect); {
 	case d == 0:
@@ -180,25 +175,25 @@ func (c *Conn) Arrived(psn seq.U16, ackReq bool) bool {
 	return false
 }
 
-// Asked takes in a control packet that asks for an acknowledgement; next is its
-// PSN, the next of the peer.
-func (c *Conn) Asked(next seq.U16) {
+// AckRequested handles a control packet that requests an acknowledgement. next is its PSN, the next
+// one of the peer.
+func (c *Conn) AckRequested(next seq.U16) {
 	c.urgent = true
 	if c.expect.Less(next) {
-		c.gap = false // the peer waits: a NAK for this gap may have been lost
+		c.gap = false // the peer waits, so a NAK for this gap may have been lost
 		c.missing()
 	}
 }
 
-// missing asks for packets from expect on, once for each gap.
+// missing requests a NAK for packets from expect on, once for each gap.
 func (c *Conn) missing() {
 	if !c.gap {
 		c.gap, c.nakDue, c.urgent = true, true, true
 	}
 }
 
-// AckKind says which control packet is due to the peer: CtlAck, CtlNak or 0.
-// urgent: it should not wait for data to travel with.
+// AckKind returns the control packet that is due to the peer: CtlAck, CtlNak or 0. If urgent is
+// set, it should not wait for data to the peer.
 func (c *Conn) AckKind() (kind Control, urgent bool) {
 	switch {
 	case c.state != Connected || c.due == 0 && !c.urgent:
@@ -209,23 +204,22 @@ func (c *Conn) AckKind() (kind Control, urgent bool) {
 	return CtlAck, c.urgent
 }
 
-// Action is what a tick of the clock asks for.
+// Action is the result of a tick.
 type Action uint8
 
 // Actions.
 const (
 	ActNone    Action = iota
 	ActConnect        // send the CREQ again
-	ActResend         // send what is Sendable
+	ActResend         // send while Sendable
 	ActFail           // the peer is dead
 )
 
-// Waiting reports whether the connection waits for the peer, so that the clock
-// matters.
+// Waiting reports whether the connection waits for the peer and needs Ticks.
 func (c *Conn) Waiting() bool { return c.state == Connecting || c.next != c.una }
 
-// Tick tells the time, on any clock that does not go back. Call it now and then
-// while Waiting.
+// Tick handles timeouts. now may be of any clock that does not go back. The caller must call it
+// regularly while Waiting.
 func (c *Conn) Tick(now time.Duration) Action {
 	if !c.Waiting() {
 		c.advanced()
@@ -251,24 +245,23 @@ func (c *Conn) Tick(now time.Duration) Action {
 	return ActResend
 }
 
-// timeout is the patience of this attempt.
+// timeout returns the timeout of the current attempt.
 func (c *Conn) timeout() time.Duration {
 	return min(c.p.Timeout<<min(c.retries, 16), c.p.MaxTimeout)
 }
 
-// Patience is how long the connection can be left without a Tick.
+// Patience returns the maximum time until the next Tick.
 func (c *Conn) Patience() time.Duration { return c.timeout() }
 
-// Last is the PSN of the last data packet. Only if there has been one.
+// Last returns the PSN of the last data packet. There must have been one.
 func (c *Conn) Last() seq.U16 { return c.next.Add(-1) }
 
-// RequestAck reports whether a control packet should ask the peer for an acknowledgement
-// of everything sent, and remembers that it did: once for each last packet. While
-// packets wait to be sent there is nothing to ask.
+// RequestAck reports whether a control packet should request an acknowledgement of all packets, and
+// records it: once for each last packet. While packets wait to be sent, it returns false.
 func (c *Conn) RequestAck() bool {
-	if c.state != Connected || c.snd != c.next || c.asked == c.next {
+	if c.state != Connected || c.snd != c.next || c.ackRequested == c.next {
 		return false
 	}
-	c.asked = c.next
+	c.ackRequested = c.next
 	return true
 }

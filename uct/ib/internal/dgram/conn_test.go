@@ -18,16 +18,16 @@ func params(window int) *Params {
 	}
 }
 
-// connected makes a connection to id 9 whose numbers have reached psn.
+// connected returns a connection to id 9 whose sequence numbers have reached psn.
 func connected(window int, psn seq.U16) *Conn {
 	c := new(Conn)
 	c.Init(params(window))
 	c.Accept(9)
-	c.una, c.snd, c.next, c.high, c.expect, c.asked = psn, psn, psn, psn, psn, psn
+	c.una, c.snd, c.next, c.high, c.expect, c.ackRequested = psn, psn, psn, psn, psn, psn
 	return c
 }
 
-// sendAll takes the headers of everything that may go out.
+// sendAll returns the headers of all packets that may be sent.
 func sendAll(c *Conn) (psns []seq.U16, ackReqs []bool) {
 	for c.Sendable() {
 		h := c.Header(1)
@@ -47,27 +47,27 @@ func TestConn_ConnectsOnce(t *testing.T) {
 	c.Init(params(4))
 	assert.Equal(t, Idle, c.State())
 	assert.False(t, c.Waiting())
-	assert.True(t, c.Start(), "the first to send asks")
+	assert.True(t, c.Start(), "the first send requests the connection")
 	assert.False(t, c.Start(), "only the first")
 	c.Push()
-	assert.False(t, c.Sendable(), "not before the peer has answered")
+	assert.False(t, c.Sendable(), "not before the reply of the peer")
 	assert.Equal(t, Connecting, c.State())
 	assert.True(t, c.Accept(7))
 	assert.True(t, c.Accept(7), "a duplicate CREP, or the CREQ that crossed ours")
-	assert.False(t, c.Accept(8), "a peer that forgot the connection")
+	assert.False(t, c.Accept(8), "the peer has lost the connection")
 	assert.EqualValues(t, 7, c.Remote())
 	psns, _ := sendAll(&c)
 	assert.Equal(t, []seq.U16{0}, psns)
 }
 
-func TestConn_CreqIsRepeatedUntilAnswered(t *testing.T) {
+func TestConn_CreqIsRetransmittedUntilReply(t *testing.T) {
 	var c Conn
 	c.Init(params(4))
 	c.Start()
 	assert.Equal(t, ActNone, c.Tick(0), "the clock starts")
 	assert.Equal(t, ActNone, c.Tick(9*time.Millisecond))
 	assert.Equal(t, ActConnect, c.Tick(10*time.Millisecond))
-	assert.Equal(t, ActNone, c.Tick(29*time.Millisecond), "twice the patience")
+	assert.Equal(t, ActNone, c.Tick(29*time.Millisecond), "twice the timeout")
 	assert.Equal(t, ActConnect, c.Tick(30*time.Millisecond))
 	c.Accept(3)
 	assert.Equal(t, ActNone, c.Tick(999*time.Millisecond), "nothing to wait for")
@@ -89,7 +89,7 @@ func TestConn_PeerTimeout(t *testing.T) {
 			resent++
 			psns, req := sendAll(c)
 			assert.Equal(t, []seq.U16{0}, psns)
-			assert.Equal(t, []bool{true}, req, "the last one of a repetition asks")
+			assert.Equal(t, []bool{true}, req, "the last retransmission requests an acknowledgement")
 		}
 		require.Less(t, now, 2*time.Second)
 	}
@@ -97,8 +97,9 @@ func TestConn_PeerTimeout(t *testing.T) {
 	assert.Equal(t, 3+(1000-70)/80, resent)
 }
 
-// A sender that was held up itself asks again before it gives the peer up.
-func TestConn_HeldUpIsNotPeerTimeout(t *testing.T) {
+// TestConn_StalledSenderRetransmitsFirst: a sender that was not scheduled retransmits before the
+// peer counts as dead.
+func TestConn_StalledSenderRetransmitsFirst(t *testing.T) {
 	c := connected(4, 0)
 	push(c, 1)
 	sendAll(c)
@@ -123,12 +124,12 @@ func TestConn_WindowOfOne(t *testing.T) {
 	assert.True(t, c.Full())
 	psns, req := sendAll(c)
 	assert.Equal(t, []seq.U16{65535}, psns)
-	assert.Equal(t, []bool{true}, req, "the last that the window allows asks")
+	assert.Equal(t, []bool{true}, req, "the last packet in the window requests an acknowledgement")
 	assert.Equal(t, 1, c.Acked(65535))
 	assert.False(t, c.Full())
 	push(c, 1)
 	psns, _ = sendAll(c)
-	assert.Equal(t, []seq.U16{0}, psns, "the number wraps")
+	assert.Equal(t, []seq.U16{0}, psns, "the PSN wraps")
 	assert.Equal(t, 1, c.Acked(0))
 	assert.Zero(t, c.Unacked())
 }
@@ -144,11 +145,11 @@ func TestConn_WindowOfTwo(t *testing.T) {
 	assert.Zero(t, c.Acked(0), "a duplicate acknowledgement")
 }
 
-func TestConn_AckOfWhatWasNotSent(t *testing.T) {
+func TestConn_IgnoresAckOfUnsentPacket(t *testing.T) {
 	c := connected(8, 100)
 	push(c, 4)
 	require.True(t, c.Sendable())
-	c.Header(0) // 100 is out, 101..103 are not
+	c.Header(0) // 100 is sent, 101..103 are not
 	for _, ack := range []seq.U16{101, 103, 104, 500, 99, 98, 32868} {
 		assert.Zero(t, c.Acked(ack), "%d", ack)
 	}
@@ -156,7 +157,7 @@ func TestConn_AckOfWhatWasNotSent(t *testing.T) {
 	assert.Equal(t, 1, c.Acked(100))
 }
 
-func TestConn_NakSendsAgain(t *testing.T) {
+func TestConn_NakRetransmits(t *testing.T) {
 	c := connected(8, 65534)
 	push(c, 4)
 	sendAll(c)
@@ -165,8 +166,8 @@ func TestConn_NakSendsAgain(t *testing.T) {
 	psns, req := sendAll(c)
 	assert.Equal(t, []seq.U16{65535, 0, 1}, psns)
 	assert.True(t, req[2])
-	// The acknowledgement of the first round comes late, and covers what is
-	// being sent again.
+	// A late acknowledgement of the first transmission covers the packets that are being
+	// retransmitted.
 	c.Nak()
 	assert.Equal(t, 2, c.Acked(0))
 	psns, _ = sendAll(c)
@@ -206,11 +207,11 @@ func TestConn_Receive(t *testing.T) {
 	assert.True(t, c.Arrived(65535, false))
 	kind, urgent := c.AckKind()
 	assert.Equal(t, CtlAck, kind)
-	assert.False(t, urgent, "it may wait for data to travel with")
+	assert.False(t, urgent, "it may wait for data")
 	h := c.Control(kind, false)
 	assert.Equal(t, seq.U16(65535), h.Ack)
 	kind, _ = c.AckKind()
-	assert.Zero(t, kind, "paid")
+	assert.Zero(t, kind, "not due any more")
 
 	assert.False(t, c.Arrived(65535, false), "a duplicate")
 	kind, urgent = c.AckKind()
@@ -230,7 +231,7 @@ func TestConn_Receive(t *testing.T) {
 	assert.True(t, c.Arrived(0, true))
 	kind, urgent = c.AckKind()
 	assert.Equal(t, CtlAck, kind)
-	assert.True(t, urgent, "the peer asked")
+	assert.True(t, urgent, "the peer has requested it")
 }
 
 func TestConn_ManyDueAreUrgent(t *testing.T) {
@@ -244,23 +245,23 @@ func TestConn_ManyDueAreUrgent(t *testing.T) {
 	assert.True(t, urgent)
 }
 
-func TestConn_AskedFindsALostTail(t *testing.T) {
+func TestConn_AckRequestFindsLostTail(t *testing.T) {
 	c := connected(8, 0)
 	c.Arrived(0, false)
-	c.Asked(1)
+	c.AckRequested(1)
 	kind, urgent := c.AckKind()
 	assert.Equal(t, CtlAck, kind)
 	assert.True(t, urgent)
 	c.Control(kind, false)
-	for range 2 { // the NAK may be lost: asking again brings another
-		c.Asked(3)
+	for range 2 { // the NAK may be lost: another request causes another NAK
+		c.AckRequested(3)
 		kind, _ = c.AckKind()
 		assert.Equal(t, CtlNak, kind)
 		c.Control(kind, false)
 	}
 }
 
-func TestConn_AskOnce(t *testing.T) {
+func TestConn_RequestsAckOnce(t *testing.T) {
 	c := connected(2, 5)
 	push(c, 2)
 	assert.False(t, c.RequestAck(), "not while packets are to be sent: the last will ask")
@@ -286,7 +287,7 @@ func TestConn_NothingDueBeforeItIsConnected(t *testing.T) {
 	assert.Equal(t, CtlAck, kind)
 }
 
-// wire is a line that loses, doubles and delays packets.
+// wire loses, duplicates and delays packets.
 type wire struct {
 	t     *rapid.T
 	queue []Header
@@ -302,7 +303,7 @@ func (w *wire) send(h Header) {
 	case 1, 2: // lost
 	case 3:
 		w.queue = append(w.queue, h, h)
-	case 4: // overtakes the one before
+	case 4: // overtakes the previous one
 		w.queue = append(w.queue, h)
 		if n := len(w.queue); n > 1 {
 			w.queue[n-1], w.queue[n-2] = w.queue[n-2], w.queue[n-1]
@@ -321,12 +322,12 @@ func (w *wire) take() (Header, bool) {
 	return h, true
 }
 
-// endpoint sends numbered messages and expects the peer's in order.
+// endpoint sends numbered messages and expects those of the peer in order.
 type endpoint struct {
 	conn     *Conn
 	out, in  *wire
-	sent     int // messages pushed
-	done     int // messages acknowledged
+	sent     int // number of messages pushed
+	done     int // number of messages acknowledged
 	received int
 	base     seq.U16
 }
@@ -371,12 +372,12 @@ func (e *endpoint) arrive(t *rapid.T, h Header) {
 		e.conn.Nak()
 	}
 	if h.AckReq {
-		e.conn.Asked(h.PSN)
+		e.conn.AckRequested(h.PSN)
 	}
 }
 
-// TestConn_DeliversInOrderOverAnyLine: whatever the line does, every message
-// arrives once and in order, and is acknowledged once; across the wrap.
+// TestConn_DeliversInOrderOverAnyLine: for any loss, duplication and order of packets, every
+// message arrives once and in order, and is acknowledged once, also when PSNs wrap.
 func TestConn_DeliversInOrderOverAnyLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.SampledFrom([]int{1, 2, 3, 8, 40}).Draw(t, "window")
@@ -391,7 +392,7 @@ func TestConn_DeliversInOrderOverAnyLine(t *testing.T) {
 		rounds := 0
 		for now := time.Duration(0); a.done < count || b.done < count; now += time.Millisecond {
 			if rounds++; rounds > 300 {
-				ab.lossy, ba.lossy = false, false // then it must come to an end
+				ab.lossy, ba.lossy = false, false // now all messages must arrive
 			}
 			require.Less(t, rounds, 5000)
 			a.step(t, now, count)

@@ -12,17 +12,17 @@ import (
 
 const version = 3
 
-// IfaceAddr is the address of a datagram iface on its device. Packed, big endian:
+// IfaceAddr is the address of a datagram iface on its device. Packed format, big-endian:
 //
-//	0  u8   version 3 in the high half; in the low one MTU, code of verbs.MTU: the
-//	        longest datagram that it takes in
+//	0  u8   version 3 in the high half; MTU in the low half, code of verbs.MTU: the
+//	        maximum length of a received datagram
 //	1  u24  QPN
 type IfaceAddr struct {
 	MTU verbs.MTU
 	QPN uint32
 }
 
-// IfaceAddrLen is the packed length in bytes.
+// IfaceAddrLen is the length of a packed IfaceAddr in bytes.
 const IfaceAddrLen = 4
 
 // Append packs a.
@@ -52,15 +52,15 @@ func ParseIfaceAddr(b []byte) (IfaceAddr, error) {
 	return a, nil
 }
 
-// Creq asks an iface to connect. Packed after the header, big endian:
+// Creq is a connection request. Packed format after the header, big-endian:
 //
 //	 0  IfaceAddr of the sender
 //	 4  device address of the sender (package ib)
 //	24  u32  connection id of the sender, 24 bits
-//	28  u32  number of the connection among those between the two ifaces
+//	28  u32  number of the connection between the two ifaces
 //
-// Both ifaces count their endpoints to the other from 0, so that two requests that
-// cross each other mean the same connection.
+// Both ifaces number their endpoints to the other from 0, so that two simultaneous requests are for
+// the same connection.
 type Creq struct {
 	Iface  IfaceAddr
 	Device ib.DeviceAddr
@@ -68,7 +68,7 @@ type Creq struct {
 	Number uint32
 }
 
-// CreqLen is the packed length in bytes.
+// CreqLen is the length of a packed Creq in bytes.
 const CreqLen = IfaceAddrLen + ib.DeviceAddrLen + 8
 
 // Append packs c.
@@ -100,8 +100,8 @@ func ParseCreq(b []byte) (c Creq, err error) {
 	return c, nil
 }
 
-// CrepLen is the length of a connect reply after the header: u32, the connection
-// id of the sender, 24 bits.
+// CrepLen is the length of a connect reply after the header: u32, the connection id of the sender,
+// 24 bits.
 const CrepLen = 4
 
 // AppendCrep packs a connect reply.

@@ -12,32 +12,32 @@ const HeaderLen = 8
 // MaxID is the largest connection id: 24 bits.
 const MaxID = 1<<24 - 1
 
-// Header is the network header of a datagram. Packed, big endian:
+// Header is the network header of a datagram. Packed format, big-endian:
 //
 //	0  u24  connection id of the receiver; 0 in a connect request
 //	3  u8   bit 7: active message, else control
 //	        bit 6: acknowledge at once
-//	        bits 5..0: active message id, 32 of a probe, or kind of control packet
+//	        bits 5..0: active message id, 32 of a probe, or type of control packet
 //	4  u16  PSN of a data packet; of a control packet the next PSN of its sender
-//	6  u16  PSN of the last data packet taken in, in order
+//	6  u16  PSN of the last data packet accepted in order
 type Header struct {
 	Dest   uint32
 	AM     bool // has a PSN
 	AckReq bool
-	ID     uint8 // active message id or ProbeID, or a Control
+	ID     uint8 // active message id, ProbeID or a Control
 	PSN    seq.U16
 	Ack    seq.U16
 }
 
-// ProbeID stands for no active message: nobody gets the packet.
+// ProbeID means no active message: the receiver delivers nothing.
 const ProbeID = 1 << 5
 
-// Control is the kind of a packet without an active message.
+// Control is the type of a packet without an active message.
 type Control = uint8
 
 // Control packets.
 const (
-	CtlAck  Control = 1 // the header says it all
+	CtlAck  Control = 1 // no body
 	CtlNak  Control = 2 // a packet is missing after Ack
 	CtlCreq Control = 3 // connect request: Creq follows
 	CtlCrep Control = 4 // connect reply: Crep follows
@@ -67,8 +67,8 @@ func (h Header) Put(b []byte) {
 	binary.BigEndian.PutUint16(b[6:], uint16(h.Ack))
 }
 
-// ParseHeader reads the header of a datagram from an untrusted peer; false if it is too
-// short or no header of this version.
+// ParseHeader decodes the header of a datagram, which may come from an untrusted peer; false if it
+// is too short or invalid.
 func ParseHeader(b []byte) (h Header, ok bool) {
 	if len(b) < HeaderLen {
 		return h, false

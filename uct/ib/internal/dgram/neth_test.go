@@ -39,7 +39,7 @@ func TestHeader_Golden(t *testing.T) {
 	}
 }
 
-func TestParseHeader_Refuses(t *testing.T) {
+func TestParseHeader_RejectsInvalid(t *testing.T) {
 	for name, in := range map[string]string{
 		"empty":               "",
 		"short":               "00000181000000",
@@ -72,7 +72,7 @@ func TestCreq_Golden(t *testing.T) {
 	assert.Equal(t, c, got)
 }
 
-func TestParseCreq_Refuses(t *testing.T) {
+func TestParseCreq_RejectsInvalid(t *testing.T) {
 	good := Creq{Iface: IfaceAddr{MTU: verbs.MTU1024, QPN: 5}, Device: device(), ID: 1}.Append(nil)
 	for _, tc := range []struct {
 		name string

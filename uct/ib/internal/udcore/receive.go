@@ -107,7 +107,7 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 		return
 	}
 	if h.AckReq {
-		c.proto.Asked(h.PSN)
+		c.proto.AckRequested(h.PSN)
 	}
 	it.ackMayBeDue(c)
 }
