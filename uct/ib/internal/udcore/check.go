@@ -6,10 +6,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 )
 
-// Check implements uct.Checker. An idle EP sends a packet without a message. Progress of the
-// peer acknowledges it as any other; until then the packet is repeated, up to the time after which
-// the peer counts as dead. An EP that waits for acknowledgements asks for them. One that has sent
-// nothing connects.
+// Check implements uct.Checker. An idle EP sends a probe, which Progress of the peer acknowledges.
+// The probe is retransmitted until the peer counts as dead. If packets are unacknowledged already,
+// the EP requests an acknowledgement. An EP that has sent nothing connects.
 func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
 	if e.err == nil && e.c.gone {
 		e.it.fail(e.c, ucs.StatusPeerClosed, nil)
@@ -21,7 +20,7 @@ func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
 		return false, uct.ErrNoResource
 	}
 	if e.c.proto.Unacked() == 0 {
-		p, err := e.admit(0)
+		p, err := e.reserve(0)
 		if err != nil {
 			return false, err
 		}

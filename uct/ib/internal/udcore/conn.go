@@ -17,13 +17,13 @@ import (
 type conn struct {
 	proto   dgram.Conn
 	peer    *peer
-	id      uint32 // in our table: what the peer's packets are addressed to
-	number  uint32 // among those between the two ifaces
-	ep      *EP    // nil while only the peer uses it
-	gone    bool   // the peer's iface has closed
+	id      uint32 // our id: the destination in packets of the peer
+	number  uint32 // number of the connection between the two ifaces
+	ep      *EP    // nil if only the peer uses the connection
+	gone    bool   // a FIN was received
 	head    *packet
 	tail    *packet
-	unsent  *packet // first packet to be sent (again); nil if none
+	unsent  *packet // first packet to send or retransmit; nil if none
 	flushes flushQueue
 
 	ackListed  bool // in it.acks
@@ -35,13 +35,13 @@ type conn struct {
 	base.Slot
 }
 
-// peerKey tells ifaces apart.
+// peerKey identifies an iface.
 type peerKey struct {
 	dev ib.DeviceAddr
 	qpn uint32
 }
 
-// peer is an iface that we have connections with.
+// peer is an iface with which this iface has connections.
 type peer struct {
 	key   peerKey
 	ah    *verbs.AH
@@ -49,14 +49,14 @@ type peer struct {
 	free  freeNumbers
 }
 
-// freeNumbers finds the smallest number of a connection that no EP has.
+// freeNumbers allocates the smallest number of a connection that no EP has.
 type freeNumbers struct {
-	heap numberHeap // those below next
-	next uint32     // no EP has it, or one above it
+	heap numberHeap // freed numbers below next
+	next uint32     // no EP has this number or a higher one
 }
 
-// take returns the number, which an EP has from now on.
-func (f *freeNumbers) take() uint32 {
+// alloc allocates the smallest free number for an EP.
+func (f *freeNumbers) alloc() uint32 {
 	if len(f.heap) > 0 {
 		return heap.Pop(&f.heap).(uint32)
 	}
@@ -64,7 +64,7 @@ func (f *freeNumbers) take() uint32 {
 	return f.next - 1
 }
 
-// put is called when the EP with that number has none any more.
+// put frees the number of an EP.
 func (f *freeNumbers) put(number uint32) { heap.Push(&f.heap, number) }
 
 // numberHeap implements heap.Interface.
@@ -82,7 +82,7 @@ func (h *numberHeap) Pop() any {
 	return number
 }
 
-// detachEP ends that an EP has the connection, if one has.
+// detachEP removes the EP from the connection, if there is one.
 func (c *conn) detachEP() {
 	if c.ep != nil {
 		c.ep = nil
@@ -90,7 +90,7 @@ func (c *conn) detachEP() {
 	}
 }
 
-// findPeer returns the peer at an address that has been checked, made if new.
+// findPeer returns the peer at an address that was checked, and makes it if necessary.
 func (it *Iface) findPeer(key peerKey) (*peer, error) {
 	if p := it.peers[key]; p != nil {
 		return p, nil
@@ -104,15 +104,15 @@ func (it *Iface) findPeer(key peerKey) (*peer, error) {
 	return p, nil
 }
 
-// dropPeer forgets a peer without connections.
+// dropPeer removes a peer without connections.
 func (it *Iface) dropPeer(p *peer) {
 	if len(p.conns) == 0 && it.peers[p.key] == p {
 		delete(it.peers, p.key)
-		_ = p.ah.Close() // nothing of ours depends on it any more
+		_ = p.ah.Close() // cannot fail: nothing uses it any more
 	}
 }
 
-// closePeers frees what is left of the address handles.
+// closePeers closes the remaining address handles.
 func (it *Iface) closePeers() (errs error) {
 	for key, p := range it.peers {
 		delete(it.peers, key)
@@ -121,17 +121,17 @@ func (it *Iface) closePeers() (errs error) {
 	return errs
 }
 
-// newConn makes the connection with the given number. ErrNoMemory at the limit. Its id differs from
-// those of other ifaces: a peer that has not noticed the end of one which had the number of this one's
-// QP before takes a request with the same id for one that is repeated, and goes on with the PSNs of
-// the old connection. So all ids of an iface are changed by the same random bits.
+// newConn makes the connection with this number. ErrNoMemory at the limit. Its id must differ from
+// ids of other ifaces: if a peer has not detected the end of an earlier iface with the same QPN, it
+// would take a request with the same id for a retransmission, and continue with the PSNs of the old
+// connection. So each iface changes all its ids by its own random bits.
 func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
 	if it.conns.Len() >= it.cfg.MaxConns {
 		return nil, fmt.Errorf("%w: %d connections, as many as MAX_CONNS allows", uct.ErrNoMemory, it.conns.Len())
 	}
 	c := &conn{peer: p, number: number}
 	c.proto.Init(&it.params)
-	if c.id = uint32(it.conns.Add(c)) ^ it.salt; c.id == 0 { // which is none: the next id of the place
+	if c.id = uint32(it.conns.Add(c)) ^ it.salt; c.id == 0 { // 0 is invalid: use the next id of the same index
 		it.conns.Remove(uint64(it.salt))
 		c.id = uint32(it.conns.Add(c)) ^ it.salt
 	}
@@ -139,7 +139,7 @@ func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
 	return c, nil
 }
 
-// drop ends a connection: what it holds ends with st.
+// drop closes a connection and completes its operations with st.
 func (it *Iface) drop(c *conn, st ucs.Status) {
 	it.conns.Remove(uint64(c.id ^ it.salt))
 	if c.peer.conns[c.number] == c {
@@ -148,21 +148,21 @@ func (it *Iface) drop(c *conn, st ucs.Status) {
 	it.active.Remove(c)
 	head := c.head
 	c.head, c.tail, c.unsent = nil, nil, nil
-	c.proto.Init(&it.params) // idle: other lists that hold it pass over it
+	c.proto.Init(&it.params) // idle: other lists that contain it skip it
 	for p := head; p != nil; {
 		next := p.next
 		it.release(p, st)
 		p = next
 	}
-	it.flushes.end(&c.flushes, st)
+	it.flushes.completeAll(&c.flushes, st)
 	it.dropPeer(c.peer)
 }
 
-// fail drops a connection whose peer is lost, and its EP learns of it.
+// fail closes a connection whose peer is lost, and reports the failure to its EP.
 func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	e := c.ep
 	c.detachEP()
-	it.backlog = true // pending requests see the failure, or find the packets of c
+	it.backlog = true // pending requests must fail, or can use the packets of c
 	if e != nil {
 		e.err = it.opError(fmt.Sprintf("connection %#x", c.id), ucs.EPFailed(ucs.Because(st, cause)))
 		it.arb.Fail(&e.pending)
@@ -173,9 +173,9 @@ func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	}
 }
 
-// Bits of a connection's id, and of the place in it. An id is short, as it is in each packet. It
-// need not be hard to guess, as packets are taken from the address and QP of the connection's
-// peer only (peer.sent), which the device writes.
+// Bits of a connection's id, and of the index in it. An id is small, because each packet contains
+// one. It need not be unpredictable, because packets are accepted only from the address and QP of
+// the connection's peer (peer.sent), which the device writes.
 const (
 	idBits    = 24
 	placeBits = 18

@@ -10,12 +10,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 )
 
-// EP is the user's side of a connection.
+// EP is the user's handle of a connection.
 type EP struct {
 	it      *Iface
 	c       *conn
 	pending base.PendingQueue
-	err     error // what posts return after a failure or Close
+	err     error // error of posts after a failure or Close
 	base.Slot
 	closed bool
 }
@@ -53,7 +53,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return c.ep, nil
 }
 
-// peerIface checks an iface address.
+// peerIface decodes and checks an iface address.
 func (it *Iface) peerIface(b []byte) (dgram.IfaceAddr, error) {
 	a, err := dgram.ParseIfaceAddr(b)
 	if err != nil {
@@ -62,7 +62,7 @@ func (it *Iface) peerIface(b []byte) (dgram.IfaceAddr, error) {
 	return a, it.checkMTU(a)
 }
 
-// checkMTU refuses a peer that does not take in what we send.
+// checkMTU rejects a peer whose MTU is smaller than our datagrams.
 func (it *Iface) checkMTU(a dgram.IfaceAddr) error {
 	if a.MTU.Bytes() < it.mtu {
 		return fmt.Errorf("%w: the peer's MTU %d is below ours, %d", uct.ErrUnreachable, a.MTU.Bytes(), it.mtu)
@@ -70,10 +70,10 @@ func (it *Iface) checkMTU(a dgram.IfaceAddr) error {
 	return nil
 }
 
-// pickConn returns the first connection to the peer that has no EP, for a new EP. Both sides
-// count in this way, so that their n-th EPs meet.
+// pickConn returns the first connection to the peer without an EP, for a new EP. Both sides do the
+// same, so that their n-th EPs share a connection.
 func (it *Iface) pickConn(p *peer) (*conn, error) {
-	number := p.free.take()
+	number := p.free.alloc()
 	c := p.conns[number]
 	if c == nil {
 		var err error
@@ -91,7 +91,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	if n > e.it.attr.AM.MaxShort {
 		return uct.ErrTooLong
 	}
-	p, err := e.admit(id)
+	p, err := e.reserve(id)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 
 // AMBcopy implements uct.AMSender.
 func (e *EP) AMBcopy(id uint8, pk uct.Packer) (n int, err error) {
-	p, err := e.admit(id)
+	p, err := e.reserve(id)
 	if err != nil {
 		return 0, err
 	}
@@ -113,13 +113,13 @@ func (e *EP) AMBcopy(id uint8, pk uct.Packer) (n int, err error) {
 	return n, nil
 }
 
-// AMZcopy implements uct.AMSender. c fires when the peer has the message.
+// AMZcopy implements uct.AMSender. c completes when the peer has the message.
 func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pending bool, err error) {
 	it := e.it
 	if l := &it.attr.AM; len(hdr) > l.MaxHeader || len(iov) > l.MaxIOV || len(hdr)+uct.IOVLen(iov) > l.MaxZcopy {
 		return false, uct.ErrTooLong
 	}
-	p, err := e.admit(id)
+	p, err := e.reserve(id)
 	if err != nil {
 		return false, err
 	}
@@ -142,8 +142,9 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	return true, nil
 }
 
-// admit takes a packet for a message with the given id, or says why not.
-func (e *EP) admit(id uint8) (*packet, error) {
+// reserve allocates a packet for a message with this id, or returns the reason why a post is not
+// possible.
+func (e *EP) reserve(id uint8) (*packet, error) {
 	if id > uct.MaxAMID {
 		return nil, uct.ErrInvalidParam
 	}
@@ -157,7 +158,7 @@ func (e *EP) admit(id uint8) (*packet, error) {
 	if e.pending.Blocks() || e.c.proto.Full() {
 		return nil, uct.ErrNoResource
 	}
-	if p := e.it.takePacket(); p != nil {
+	if p := e.it.allocPacket(); p != nil {
 		return p, nil
 	}
 	return nil, uct.ErrNoResource
@@ -169,7 +170,7 @@ func (e *EP) push(p *packet, id uint8, n int) {
 	e.it.push(e.c, p)
 }
 
-// Flush implements uct.EP: complete means acknowledged by the peer.
+// Flush implements uct.EP. It completes when the peer has acknowledged all messages.
 func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	if e.err != nil {
 		return false, e.err
@@ -184,8 +185,8 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// flush asks the peer for an acknowledgement, once for each last packet, and
-// queues c, if any.
+// flush requests an acknowledgement of the peer, once for each last packet, and queues c if it is
+// not nil.
 func (e *EP) flush(c *uct.Completion) {
 	it, conn := e.it, e.c
 	if conn.proto.RequestAck() && it.hasSlot() {
@@ -196,7 +197,7 @@ func (e *EP) flush(c *uct.Completion) {
 	}
 }
 
-// Fence implements uct.EP: messages are in order.
+// Fence implements uct.EP. Messages are always in order.
 func (e *EP) Fence() error { return e.err }
 
 // AddPending implements uct.EP.
@@ -213,9 +214,9 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // PurgePending implements uct.EP.
 func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }
 
-// Close implements uct.EP. Messages that were posted are still delivered if the
-// iface stays open; zero-copy ones and flushes in flight complete with
-// StatusCanceled, as soon as the device is done with their memory.
+// Close implements uct.EP. Posted messages are still delivered if the iface remains open. Zcopy
+// messages and flushes in flight complete with StatusCanceled as soon as the device does not use
+// their memory any more.
 func (e *EP) Close() error {
 	if e.closed {
 		return nil
@@ -226,13 +227,13 @@ func (e *EP) Close() error {
 	it.open.Remove(e)
 	it.arb.Fail(&e.pending)
 	if lost {
-		return nil // the connection is gone
+		return nil // the connection is closed already
 	}
 	for p := c.head; p != nil; p = p.next {
 		it.detach(p, ucs.StatusCanceled)
 	}
-	it.flushes.end(&c.flushes, ucs.StatusCanceled)
-	c.detachEP() // now: an EP that a completion opens does not take up the connection
+	it.flushes.completeAll(&c.flushes, ucs.StatusCanceled)
+	c.detachEP() // after the completions, so that an EP that one of them opens does not use this connection
 	if c.gone || c.proto.State() == dgram.Idle {
 		it.drop(c, ucs.StatusCanceled)
 	}

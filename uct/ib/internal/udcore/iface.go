@@ -21,53 +21,53 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Iface is an open transport. A transport embeds it or is it.
+// Iface is an open transport. A transport uses it directly or embeds it.
 type Iface struct {
 	comp    CompQueue
 	send    SendQueue
 	attn    atomic.Uint32 // ib.Raised
 	qp      *verbs.QP     // nil once destroyed
 	wake    *ib.Wake
-	acks    *conn            // conns of which acknowledgements may be due, linked by nextAck
+	acks    *conn            // conns that may have to send an acknowledgement, linked by nextAck
 	active  base.List[*conn] // conns that wait for their peer
-	urgent  *conn            // those of them whose acknowledgement should not wait, linked by nextUrgent
-	stalled *conn            // conns with packets that found the send queue full, linked by nextTx
+	urgent  *conn            // those of them that should not wait, linked by nextUrgent
+	stalled *conn            // conns with packets for which the send queue had no room, linked by nextTx
 
-	lastUrgent, lastStalled *conn // the ends of these lists; meaningless while they are empty
+	lastUrgent, lastStalled *conn // last elements of these lists; not valid while they are empty
 
-	backlog  bool // finish has something to do
-	polls    uint // Progress calls while active
+	backlog  bool // finish has work
+	polls    uint // number of calls of Progress with active conns since the last tick
 	now      func() time.Duration
 	lastTick time.Duration
 
-	pi, ci   uint64 // datagrams posted, and known to be done with
-	dataRoom uint64 // data packets pass while pi-ci < dataRoom: TxDepth, or 0 while stalled is not empty
-	sig      uint64 // pi of the last signaled one
+	pi, ci   uint64 // number of datagrams posted, and of those known to be complete
+	dataRoom uint64 // data packets may be posted while pi-ci < dataRoom: TxDepth, or 0 while stalled is not empty
+	sig      uint64 // pi of the last signaled datagram
 	wr       [1]verbs.SendWR
 	sges     []verbs.SGE
-	scratch  [minInline]byte // a control packet while it is posted
+	scratch  [minInline]byte // the control packet in progress
 	wc       []verbs.WC
 
 	arb        base.Arbiter
 	handlers   base.AMTable
-	pool       *ib.Pool // bounce buffers, each with the packet of the same number
+	pool       *ib.Pool // bounce buffers; packets[i] has buffer i
 	packets    []packet
-	unread     *packet // acknowledged, but the device may not have read them
-	unreadZops *zop    // of closed EPs, likewise
+	unread     *packet // acknowledged packets that the device may not have read yet
+	unreadZops *zop    // the same for zops of closed EPs
 	zops       zopPool
 	flushes    flushPool
 	groups     base.FlushGroups
 	rx         *ib.RecvQueue
-	conns      handle.Counted[*conn] // by the ids in packets, which a peer may have made up, without salt
-	salt       uint32                // of the ids, see newConn
+	conns      handle.Counted[*conn] // by the id in packets without salt; a peer may send any id
+	salt       uint32                // random bits of the ids, see newConn
 	peers      map[peerKey]*peer
 	params     dgram.Params
-	mtu        int           // longest datagram, in bytes
-	strays     stats.Counter // datagrams that were dropped as not ours
-	resends    stats.Counter // how often unacknowledged datagrams were sent again
+	mtu        int           // maximum length of a datagram in bytes
+	strays     stats.Counter // number of datagrams that were dropped as invalid
+	resends    stats.Counter // number of retransmissions
 
 	name    string
-	self    uct.Iface     // what the user has: this, or what embeds it
+	self    uct.Iface     // the uct.Iface of the user: this, or the one that embeds it
 	cost    time.Duration // declared overhead of a post
 	md      *ib.MD
 	port    *ib.Port
@@ -80,8 +80,8 @@ type Iface struct {
 	open    base.List[*EP]
 	closed  bool
 	lost    lostPorts
-	cqLost  atomic.Bool   // the device has told that the completion queue has failed
-	fault   uatomic.Error // why the QP is of no use any more: what was noticed first
+	cqLost  atomic.Bool   // the device has reported an error of the completion queue
+	fault   uatomic.Error // the first error of the QP
 }
 
 var (
@@ -89,7 +89,7 @@ var (
 	_ ib.EventSink = (*Iface)(nil)
 )
 
-// prepare makes what the data path uses.
+// prepare initializes the state of the data path.
 func (it *Iface) prepare() {
 	start := time.Now()
 	it.now = func() time.Duration { return time.Since(start) }
@@ -125,7 +125,7 @@ func (it *Iface) fillAttr() {
 	it.attr.Declare(it.port.Costs(it.cost))
 }
 
-// maxHeader is the declared limit of the header of a zero-copy message.
+// maxHeader is the declared limit of the header of a zcopy message in bytes.
 const maxHeader = 256
 
 // Attr implements uct.Iface.
@@ -175,9 +175,9 @@ func (it *Iface) EventFD() int { return it.wake.FD() }
 // EventPending implements uct.EventPender.
 func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
-// Arm implements uct.Waker. Acknowledgements that are due go out first. While a
-// peer has some to send, the descriptor also becomes readable when packets are to be sent
-// again.
+// Arm implements uct.Waker. It first sends the acknowledgements that are due. While an
+// acknowledgement of a peer is outstanding, the descriptor also becomes readable at the
+// retransmission timeout.
 func (it *Iface) Arm(uct.Events) error {
 	it.sendAcks()
 	if it.acks != nil || it.backlog {
@@ -189,12 +189,12 @@ func (it *Iface) Arm(uct.Events) error {
 			patience = p
 		}
 	}
-	it.polls = tickPolls // the clock is read by the first Progress after a sleep
+	it.polls = tickPolls // the first Progress after a sleep reads the clock
 	return it.wake.Arm(it.comp, patience)
 }
 
-// AsyncEvent notes a fault of the QP or of its completion queue, or of a port where nobody is; called
-// on the goroutine of the MD.
+// AsyncEvent records an error of the QP or of its completion queue, or a port without a process. It
+// is called on the goroutine of the MD.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	switch ev.Type {
 	case verbs.EventCQErr:
@@ -217,8 +217,8 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	}
 }
 
-// noteFault has the next Progress fail all connections. Only the first reason counts.
-// Any goroutine.
+// noteFault makes the next Progress fail all connections. Only the first error counts. Any
+// goroutine may call it.
 func (it *Iface) noteFault(of string, why error) {
 	it.fault.CompareAndSwap(nil, fmt.Errorf("%s: %w", of, why))
 	it.wake.Raise()
@@ -250,11 +250,11 @@ func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// Fence implements uct.Iface: messages of an EP are in order.
+// Fence implements uct.Iface. Messages of an EP are always in order.
 func (it *Iface) Fence() error { return nil }
 
-// Close implements uct.Iface. Peers are told, once, without waiting for an answer.
-// Arrivals are dropped. Idempotent.
+// Close implements uct.Iface. It sends each peer one FIN and does not wait for a reply. It drops
+// arrivals. Idempotent.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -267,7 +267,7 @@ func (it *Iface) Close() error {
 	}
 	limit := timelimit.New(drainTimeout)
 	for c := range it.conns.All() {
-		_ = limit.Poll(it.hasSlot, it.self.Progress) // there is none in time: it is not told
+		_ = limit.Poll(it.hasSlot, it.self.Progress) // without a slot in time, the peer gets no FIN
 		if c.proto.State() == dgram.Connected {
 			it.control(c, c.proto.Control(dgram.CtlFin, false), 0)
 		}
@@ -282,11 +282,11 @@ func (it *Iface) Close() error {
 	return nil
 }
 
-// drainTimeout bounds how long Close waits for a broken device.
+// drainTimeout limits the time for which Close waits for a failed device.
 const drainTimeout = 5 * time.Second
 
-// drained reports that the device is done with all memory, which for datagrams does
-// not depend on peers. Those behind the last signaled one went inline.
+// drained reports whether the device does not use any memory, which does not depend on peers. The
+// datagrams after the last signaled one were inline.
 func (it *Iface) drained() bool { return it.ci >= it.sig }
 
 func (it *Iface) opError(op string, err error) error {

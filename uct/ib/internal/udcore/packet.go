@@ -7,22 +7,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// packet is one data packet, from its post until it is acknowledged and the
-// device is done with it. It has the bounce buffer of the same number.
+// packet is a data packet, from its post until it is acknowledged and the device does not use it
+// any more. It has the bounce buffer with the same index.
 type packet struct {
 	next   *packet
 	buf    uint32
-	n      int        // bytes in the buffer, header included
-	amID   uint8      // or dgram.ProbeID
-	status ucs.Status // while unread
-	lastSN uint64     // the last datagram that the device reads from the buffer
-	z      *zop       // memory of the user that follows the buffer; or nil
+	n      int        // number of bytes in the buffer, including the header
+	amID   uint8      // active message id or dgram.ProbeID
+	status ucs.Status // final status, while in Iface.unread
+	lastSN uint64     // number of the last datagram for which the device reads the buffer
+	z      *zop       // user memory that follows the buffer, or nil
 }
 
-// maxIOV is how many pieces a zero-copy message can have.
+// maxIOV is the maximum number of buffers of a zcopy message.
 const maxIOV = 8
 
-// zop is the user's memory in a zero-copy packet.
+// zop is the user's memory of a zcopy packet.
 type zop struct {
 	next   *zop
 	comp   *uct.Completion
@@ -33,11 +33,10 @@ type zop struct {
 	bufs   [maxIOV][]byte
 }
 
-// zopPool is a free list. It grows to what is in use at once, which is at most one for
-// each packet.
+// zopPool is a free list. It grows to the number in use, which is at most one for each packet.
 type zopPool struct{ free *zop }
 
-// zopChunk is how many a pool grows by.
+// zopChunk is the number of zops by which a pool grows.
 const zopChunk = 32
 
 //go:noinline
@@ -62,8 +61,8 @@ func (p *zopPool) put(z *zop) {
 	p.free = z
 }
 
-// takePacket takes a packet; nil without a free one.
-func (it *Iface) takePacket() *packet {
+// allocPacket allocates a packet; nil if none is free.
+func (it *Iface) allocPacket() *packet {
 	i, ok := it.pool.Get()
 	if !ok {
 		return nil
@@ -71,7 +70,7 @@ func (it *Iface) takePacket() *packet {
 	return &it.packets[i]
 }
 
-// release ends a packet with st as soon as the device is done with it.
+// release completes a packet with st, as soon as the device does not use it any more.
 func (it *Iface) release(p *packet, st ucs.Status) {
 	if p.lastSN > it.ci {
 		p.status = st
@@ -98,9 +97,8 @@ func (it *Iface) finishZop(z *zop, st ucs.Status) {
 	}
 }
 
-// detach copies the user's memory of a packet behind its header, so that the
-// packet stands alone, and ends the memory's operation with st. What the device
-// may be reading stays the device's until it is done.
+// detach copies the user's memory of a packet to its buffer and completes the zcopy operation with
+// st. If the device may be reading the memory, the operation completes later.
 func (it *Iface) detach(p *packet, st ucs.Status) {
 	z := p.z
 	if z == nil {
@@ -119,8 +117,8 @@ func (it *Iface) detach(p *packet, st ucs.Status) {
 	it.finishZop(z, st)
 }
 
-// endUnread ends what the device is done with.
-func (it *Iface) endUnread() {
+// completeUnread completes packets and zops that the device does not use any more.
+func (it *Iface) completeUnread() {
 	packets := it.unread
 	it.unread = nil
 	for p := packets; p != nil; {
@@ -141,14 +139,14 @@ func (it *Iface) endUnread() {
 	}
 }
 
-// flushOp waits for the acknowledgement of a packet.
+// flushOp is a flush that waits for the acknowledgement of a packet.
 type flushOp struct {
 	next *flushOp
 	psn  seq.U16
 	comp *uct.Completion
 }
 
-// flushQueue is the flushes of a connection, in order.
+// flushQueue contains the flushes of a connection, in order.
 type flushQueue struct{ head, tail *flushOp }
 
 // flushPool is a free list.
@@ -165,7 +163,7 @@ func (p *flushPool) grow(n int) {
 	p.left += n
 }
 
-// add queues a flush up to psn; one must be left.
+// add queues a flush that waits for psn. left must not be 0.
 func (p *flushPool) add(q *flushQueue, psn seq.U16, c *uct.Completion) {
 	f := p.free
 	p.free = f.next
@@ -179,15 +177,15 @@ func (p *flushPool) add(q *flushQueue, psn seq.U16, c *uct.Completion) {
 	q.tail = f
 }
 
-// complete ends the flushes that waited for packets before una.
+// complete completes the flushes that waited for packets before una.
 func (p *flushPool) complete(q *flushQueue, una seq.U16) {
 	for q.head != nil && q.head.psn.Less(una) {
 		p.pop(q, ucs.StatusOK)
 	}
 }
 
-// end ends all flushes with st.
-func (p *flushPool) end(q *flushQueue, st ucs.Status) {
+// completeAll completes all flushes with st.
+func (p *flushPool) completeAll(q *flushQueue, st ucs.Status) {
 	for q.head != nil {
 		p.pop(q, st)
 	}

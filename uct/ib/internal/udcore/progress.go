@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// tickPolls is how many Progress calls pass between looks at the clock, each
-	// about 20 ns, while a peer has to send an acknowledgement.
+	// tickPolls is the number of calls of Progress between reads of the clock, which take about 20
+	// ns, while an acknowledgement of a peer is outstanding.
 	tickPolls = 64
-	// tickShare of the first timeout is how often connections are looked at.
+	// tickShare is the fraction of the first timeout after which connections are checked: 1/8.
 	tickShare = 8
 )
 
@@ -40,12 +40,12 @@ func (it *Iface) Progress() int {
 		}
 	}
 	it.finish()
-	it.passTime()
+	it.checkTime()
 	return n
 }
 
-// progressIdle is Progress without completions: acknowledgements that found no
-// data to travel with, time, word from other goroutines.
+// progressIdle is Progress without completions: it sends acknowledgements that found no data,
+// checks timeouts and handles events of other goroutines.
 func (it *Iface) progressIdle(n int) int {
 	if it.attn.Load() != 0 {
 		it.failUnreachable()
@@ -61,17 +61,17 @@ func (it *Iface) progressIdle(n int) int {
 	if it.acks != nil {
 		it.sendAcks()
 	}
-	it.passTime()
+	it.checkTime()
 	if it.backlog {
 		it.finish()
 	}
 	return n
 }
 
-// finish does what may wait until the completions are handled.
+// finish does the work that can wait until the completions are handled.
 func (it *Iface) finish() {
 	if it.unread != nil || it.unreadZops != nil {
-		it.endUnread()
+		it.completeUnread()
 	}
 	if it.stalled != nil {
 		it.resume()
@@ -85,12 +85,12 @@ func (it *Iface) finish() {
 	}
 }
 
-// HasResources implements base.Gate: all messages of the iface need a packet. A flush that waits behind them needs
-// none, but is not tried either until there is one.
+// HasResources implements base.Gate. All messages of the iface need a packet. A pending flush after
+// them needs none, but is not tried until there is one.
 func (it *Iface) HasResources() bool { return it.pool.Free() > 0 }
 
-// passTime gives the time to connections that wait, now and then.
-func (it *Iface) passTime() {
+// checkTime calls tick regularly while connections wait.
+func (it *Iface) checkTime() {
 	if it.active.Len() == 0 {
 		return
 	}
@@ -106,8 +106,8 @@ func (it *Iface) passTime() {
 	it.tick(now)
 }
 
-// tick goes through the waiting connections from the end: those that fail leave
-// the list, and their completions may take out others.
+// tick handles timeouts of waiting connections. It starts at the end of the list, because failing
+// connections are removed, and their completions may remove others.
 func (it *Iface) tick(now time.Duration) {
 	for i := it.active.Len() - 1; i >= 0; i-- {
 		if i >= it.active.Len() {
@@ -122,28 +122,29 @@ func (it *Iface) tick(now time.Duration) {
 			c.unsent = c.head
 			it.transmit(c)
 		case dgram.ActFail:
-			it.fail(c, ucs.StatusTimedOut, errors.New("the peer does not answer"))
+			it.fail(c, ucs.StatusTimedOut, errors.New("the peer does not reply"))
 		}
 	}
 }
 
-// errCQ is the cause where connections end as there is no completion queue any more.
+// errCQ is the cause of failures after an error of the completion queue.
 var errCQ = errors.New("the completion queue has failed")
 
-// cqFailed ends every connection after an error of the completion queue: it has overrun, or the device
-// cannot write to it, and takes no completions any more (IBTA volume 1, 10.10.2.3). In RESET the device
-// lets go of what was posted. Connections that are made later end the same way.
+// cqFailed fails every connection after an error of the completion queue: the queue has overrun or
+// the device cannot write to it, and it gets no more completions (IBTA volume 1, 10.10.2.3). In
+// state RESET the device does not use posted memory any more. Later connections fail in the same
+// way.
 func (it *Iface) cqFailed() {
 	if it.qp.State() != verbs.QPStateReset {
-		_ = it.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
+		_ = it.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // an error means that the whole device has failed
 	}
 	it.ci = it.pi
 	it.failAll(errCQ)
 	it.ci = it.pi // a callback has posted
-	it.endUnread()
+	it.completeUnread()
 }
 
-// failAll ends every connection after a fault.
+// failAll fails every connection.
 func (it *Iface) failAll(why error) {
 	for c := range it.conns.All() {
 		it.fail(c, ucs.StatusIOError, why)

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// receive takes in one datagram. Anyone on the network can have sent it: what is
-// not addressed to a connection by its peer is dropped and counted.
+// receive handles a datagram. Any host on the network can have sent it: a datagram that is not from
+// the peer of a connection is dropped and counted.
 func (it *Iface) receive(wc *verbs.WC) {
 	b := it.rx.Buf(wc.ID)
 	n := int(wc.ByteLen)
@@ -51,7 +51,7 @@ func (it *Iface) receive(wc *verbs.WC) {
 	it.rx.Deliver(&it.handlers, h.ID, b, n-rxPrefix)
 }
 
-// acknowledged takes in the acknowledgement of a packet for c: completions run.
+// acknowledged handles the acknowledgement in a packet for c. It runs completions.
 func (it *Iface) acknowledged(c *conn, h dgram.Header) {
 	n := c.proto.Acked(h.Ack)
 	if n == 0 {
@@ -69,9 +69,9 @@ func (it *Iface) acknowledged(c *conn, h dgram.Header) {
 	it.transmit(c)
 }
 
-// dequeue takes the n oldest packets, 1 or more, from the queue and returns them as a list.
-// They leave it before any of them ends: a completion may post, and what is sent next must be the
-// packet whose turn it is for proto.
+// dequeue removes the n oldest packets, 1 or more, from the queue and returns them as a list. It
+// removes all before the first one completes: a completion may post, and the next packet in the
+// queue must be the one that proto sends next.
 func (c *conn) dequeue(n int) *packet {
 	list := c.head
 	var last *packet
@@ -89,7 +89,7 @@ func (c *conn) dequeue(n int) *packet {
 	return list
 }
 
-// controlPacket takes in a control packet from c's peer.
+// controlPacket handles a control packet of c's peer.
 func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 	if h.ID == dgram.CtlCrep {
 		it.connectReply(c, body)
@@ -112,8 +112,7 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 	it.ackMayBeDue(c)
 }
 
-// connectRequest takes in a datagram with a CREQ from a QP: it finds or makes the
-// connection that is meant, and answers.
+// connectRequest handles a CREQ from a QP. It finds or makes the connection, and sends a CREP.
 func (it *Iface) connectRequest(data []byte, from uint32) {
 	req, err := dgram.ParseCreq(data[rxPrefix:])
 	if err != nil || req.Iface.QPN != from || req.Device.Ethernet && req.Device.GID != source(data) ||
@@ -133,7 +132,7 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 			it.strays.Inc()
 			return
 		}
-		c = p.conns[req.Number] // of an EP that a callback has made
+		c = p.conns[req.Number] // the connection of an EP that a callback has made
 	}
 	if c == nil {
 		if c, err = it.newConn(p, req.Number); err != nil {
@@ -142,19 +141,19 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 			return
 		}
 	}
-	c.proto.Accept(req.ID) // nothing changes where it has
+	c.proto.Accept(req.ID) // no effect if it was accepted above
 	it.sendCrep(c)
 	it.connected(c)
 }
 
-// replaced ends a connection whose peer makes a new one: it has lost the old one, or it is another
-// iface that has got the number of one that has closed.
+// replaced fails a connection whose peer makes a new one: the peer has lost the old one, or is
+// another iface with the QPN of one that has closed.
 func (it *Iface) replaced(c *conn) {
 	if c.gone {
 		it.fail(c, ucs.StatusPeerClosed, nil)
 		return
 	}
-	it.fail(c, ucs.StatusConnReset, errors.New("the peer connects anew"))
+	it.fail(c, ucs.StatusConnReset, errors.New("the peer has connected again"))
 }
 
 func (it *Iface) connectReply(c *conn, body []byte) {
@@ -166,7 +165,7 @@ func (it *Iface) connectReply(c *conn, body []byte) {
 	it.connected(c)
 }
 
-// connected sends what waited for the connection.
+// connected sends the packets that waited for the connection.
 func (it *Iface) connected(c *conn) {
 	it.transmit(c)
 	it.ackMayBeDue(c)
@@ -175,8 +174,8 @@ func (it *Iface) connected(c *conn) {
 	}
 }
 
-// peerClosed handles a FIN: the connection fails if somebody waits for the peer,
-// otherwise at the next post.
+// peerClosed handles a FIN. The connection fails at once if an operation waits for the peer, else
+// at the next post.
 func (it *Iface) peerClosed(c *conn) {
 	switch {
 	case c.ep == nil:

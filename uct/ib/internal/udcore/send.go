@@ -5,8 +5,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// push queues a packet behind the others of c and sends what may be sent. The
-// first one of a connection asks the peer to connect.
+// push queues a packet of c and sends as many as possible. The first packet of a connection sends a
+// connection request.
 func (it *Iface) push(c *conn, p *packet) {
 	c.proto.Push()
 	if c.tail == nil {
@@ -26,7 +26,7 @@ func (it *Iface) push(c *conn, p *packet) {
 	it.transmit(c)
 }
 
-// transmit sends packets of c while its window and the send queue allow.
+// transmit sends packets of c while its window and the send queue permit.
 func (it *Iface) transmit(c *conn) {
 	for c.proto.Sendable() {
 		if it.pi-it.ci >= it.dataRoom {
@@ -39,10 +39,10 @@ func (it *Iface) transmit(c *conn) {
 	}
 }
 
-// hasSlot reports whether the send queue takes a datagram.
+// hasSlot reports whether the send queue has room for a datagram.
 func (it *Iface) hasSlot() bool { return it.pi-it.ci < uint64(it.cfg.TxDepth) }
 
-// stall remembers that c has packets for which the send queue had no room.
+// stall adds c to the connections for whose packets the send queue had no room.
 func (it *Iface) stall(c *conn) {
 	it.dataRoom = 0
 	if c.waiting {
@@ -57,8 +57,8 @@ func (it *Iface) stall(c *conn) {
 	it.lastStalled = c
 }
 
-// resume serves the stalled connections, the oldest first, until the send queue is full. Other connections
-// queue behind them.
+// resume sends packets of stalled connections, the oldest first, until the send queue is full.
+// Other connections wait behind them.
 func (it *Iface) resume() {
 	for it.stalled != nil && it.hasSlot() {
 		c := it.stalled
@@ -69,8 +69,8 @@ func (it *Iface) resume() {
 	}
 }
 
-// sendPacket posts p, which is the next packet of c. Datagrams that the device reads
-// from memory are signaled, so that the memory becomes free.
+// sendPacket posts p, the next packet of c. Datagrams that the device reads from memory are
+// signaled, so that the memory can be used again.
 func (it *Iface) sendPacket(c *conn, p *packet) {
 	buf := it.pool.Bytes(p.buf)
 	c.proto.Header(p.amID).Put(buf)
@@ -100,8 +100,8 @@ func (it *Iface) address(c *conn) *verbs.SendWR {
 	return wr
 }
 
-// post posts the work request in it.wr. A refusal is a fault of the QP: Progress
-// ends the connections.
+// post posts the work request in it.wr. An error is an error of the QP: Progress fails the
+// connections.
 func (it *Iface) post() {
 	if it.pi == it.ci || it.pi-it.sig >= uint64(it.cfg.Moderation) || it.closed {
 		it.wr[0].Flags |= verbs.SendSignaled
@@ -122,8 +122,8 @@ func (it *Iface) setID() []verbs.SendWR {
 	return it.wr[:]
 }
 
-// control sends a control packet whose body, of n bytes, is in it.scratch behind
-// the header; false if the send queue is full.
+// control sends a control packet, whose body of n bytes is in it.scratch after the header; false if
+// the send queue is full.
 func (it *Iface) control(c *conn, h dgram.Header, n int) bool {
 	if !it.hasSlot() {
 		return false
@@ -136,11 +136,11 @@ func (it *Iface) control(c *conn, h dgram.Header, n int) bool {
 	return true
 }
 
-// body appends the body of a control packet to it.
+// body returns the slice of it.scratch to which the body of a control packet is appended.
 func (it *Iface) body() []byte { return it.scratch[dgram.HeaderLen:dgram.HeaderLen] }
 
-// sendCreq asks c's peer to connect. Without room in the send queue the timer
-// tries again.
+// sendCreq sends a connection request to c's peer. If the send queue is full, the timer sends it
+// later.
 func (it *Iface) sendCreq(c *conn) {
 	b := dgram.Creq{
 		Iface: it.ifaceAddr(), Device: it.port.Addr, ID: c.id, Number: c.number,
@@ -148,14 +148,14 @@ func (it *Iface) sendCreq(c *conn) {
 	it.control(c, c.proto.Control(dgram.CtlCreq, false), len(b))
 }
 
-// sendCrep answers a connect request. If it does not go out or is lost, the peer
-// asks again.
+// sendCrep sends a connect reply. If it cannot be sent or is lost, the peer sends its request
+// again.
 func (it *Iface) sendCrep(c *conn) {
 	b := dgram.AppendCrep(it.body(), c.id)
 	it.control(c, c.proto.Control(dgram.CtlCrep, false), len(b))
 }
 
-// ackMayBeDue remembers that an acknowledgement of c may be due.
+// ackMayBeDue adds c to the lists of connections with a due acknowledgement, if it has one.
 func (it *Iface) ackMayBeDue(c *conn) {
 	kind, urgent := c.proto.AckKind()
 	if kind == 0 {
@@ -177,8 +177,8 @@ func (it *Iface) ackMayBeDue(c *conn) {
 	}
 }
 
-// sendUrgentAcks sends the acknowledgements that should not wait for data, the oldest first, until the send
-// queue is full. Those that data has carried along meanwhile are not due any more.
+// sendUrgentAcks sends urgent acknowledgements, the oldest first, until the send queue is full. An
+// acknowledgement that a data packet has carried in the meantime is not due any more.
 func (it *Iface) sendUrgentAcks() {
 	for it.urgent != nil {
 		c := it.urgent
@@ -190,7 +190,7 @@ func (it *Iface) sendUrgentAcks() {
 	}
 }
 
-// sendAcks sends the acknowledgements that are due until the send queue is full.
+// sendAcks sends the due acknowledgements until the send queue is full.
 func (it *Iface) sendAcks() {
 	for it.acks != nil {
 		c := it.acks
@@ -202,8 +202,8 @@ func (it *Iface) sendAcks() {
 	}
 }
 
-// sendAck sends an acknowledgement; false if the send queue is full, and then it
-// is still due.
+// sendAck sends an acknowledgement; false if the send queue is full, and the acknowledgement is
+// still due.
 func (it *Iface) sendAck(c *conn, kind dgram.Control) bool {
 	return it.hasSlot() && it.control(c, c.proto.Control(kind, false), 0)
 }
