@@ -46,7 +46,7 @@ const (
 	defaultMaxRTO      = 300 * time.Millisecond
 	defaultMaxConns    = 1 << 16
 
-	// minInline is what control packets need, which are sent inline.
+	// minInline is the length of the longest control packet; control packets are sent inline.
 	minInline = dgram.HeaderLen + dgram.CreqLen
 	maxInline = 1 << 10
 	maxSGE    = 16
@@ -83,8 +83,8 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// fit lowers what the device cannot do. ErrUnsupported if control packets do not
-// fit inline.
+// fit reduces the configuration to the limits of the device. ErrUnsupported if control packets
+// cannot be sent inline.
 func (c Config) fit(dev verbs.DeviceAttr) (Config, error) {
 	limit := func(v *int, n int) {
 		if n > 0 {

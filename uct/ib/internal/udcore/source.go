@@ -2,22 +2,22 @@ package udcore
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// sent reports whether a datagram is from the peer: from its QP, and from its port, as
-// devices number their QPs alike. The port is in the GRH, which a RoCE port puts before
-// each datagram; on InfiniBand there is none within a subnet.
+// sent reports whether the peer has sent a datagram: its QP and its port must match, because
+// devices use the same QPNs. The port is in the GRH, which a RoCE port writes before each datagram.
+// On InfiniBand there is no GRH within a subnet.
 func (p *peer) sent(data []byte, qpn uint32) bool {
 	return p.key.qpn == qpn && (!p.key.dev.Ethernet || source(data) == p.key.dev.GID)
 }
 
-// source is the GID in the area of the GRH: the header itself, which is one of IPv6 too,
-// or an IPv4 header in its last 20 bytes (RoCEv2 annex A17, 4.5.2), whose address is
-// mapped. It is of no use where the area was not filled.
+// source returns the GID in the area of the GRH: of the header itself, which is also an IPv6
+// header, or the mapped address of an IPv4 header in its last 20 bytes (RoCEv2 annex A17, 4.5.2).
+// It is not valid if the device has not written the area.
 func source(data []byte) (gid verbs.GID) {
 	const (
-		version = 4  // shift
-		ipv6    = 6  // and the GRH
-		gidAt   = 8  // in either
-		ipv4At  = 20 // of an IPv4 header
+		version = 4  // bits to shift
+		ipv6    = 6  // also the version of a GRH
+		gidAt   = 8  // in both
+		ipv4At  = 20 // offset of an IPv4 header
 		addrAt  = ipv4At + 12
 	)
 	if data[0]>>version == ipv6 {

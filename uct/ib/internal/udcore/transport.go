@@ -14,46 +14,44 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// SendQueue takes the datagrams of an iface: a verbs.QP, or what writes to the queue
-// of one itself.
+// SendQueue is the send queue of an iface: a verbs.QP, or direct access to the queue of one.
 type SendQueue interface {
-	// PostSend is that of verbs.QP. The iface keeps count of the room.
+	// PostSend has the contract of verbs.QP.PostSend. The iface ensures that there is room.
 	PostSend(wr []verbs.SendWR) (n int, err error)
 }
 
-// CompQueue is the completion queue of an iface: a verbs.CQ, or what reads its
-// memory itself. Methods are those of verbs.CQ.
+// CompQueue is the completion queue of an iface: a verbs.CQ, or direct access to its memory. Its
+// methods have the contracts of verbs.CQ.
 type CompQueue interface {
 	Poll(wc []verbs.WC) int
 	Arm(solicitedOnly bool) error
 }
 
-// Driver makes, of a QP in RTS to which nothing has been posted and its CQ, how
-// datagrams are posted, receives are posted and completions are read. Nothing else
-// differs between the transports over this package.
+// Driver returns the queues of an iface for a QP, which is in RTS and without posts, and its CQ.
+// Transports over this package differ only in their Driver.
 type Driver func(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error)
 
-// Verbs is the Driver that leaves all to verbs.
+// Verbs is the Driver that uses verbs for all queues.
 func Verbs(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error) {
 	return qp, qp, cq, nil
 }
 
-// Params says what Open opens.
+// Params are the parameters of Open.
 type Params struct {
-	// Name of the transport in uct.Resource.
+	// Name is the name of the transport in uct.Resource.
 	Name string
 	Port uint8
-	// Config is for ifaces that are opened without one.
+	// Config is used for ifaces that are opened without one.
 	Config Config
 	// Overhead is the declared cost of a post.
 	Overhead time.Duration
 	Driver   Driver
-	// Self is what the user gets: the Iface, or what embeds it.
+	// Self is the uct.Iface for the user: the Iface, or one that embeds it.
 	Self uct.Iface
 }
 
-// Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
-// error nothing is open.
+// Open opens the iface it on a port of md. p.Config is nil, a Config or a *Config. After an error
+// nothing is open.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	cfg, err := pick(own.Config, md, p)
 	if err == nil {
@@ -69,7 +67,7 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	return nil
 }
 
-// pick returns the configuration that was given, or the other, with defaults.
+// pick returns the configuration in p, or defaults, and completes it.
 func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
@@ -79,7 +77,7 @@ func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	return cfg.withDefaults()
 }
 
-// openOn makes everything that the iface consists of.
+// openOn makes all parts of the iface.
 func (it *Iface) openOn(own Params) (err error) {
 	var undo cleanup.Stack
 	defer func() {
@@ -114,7 +112,7 @@ func (it *Iface) openOn(own Params) (err error) {
 	return nil
 }
 
-// openReceives takes over the queues and fills the receive queue.
+// openReceives opens the queues and fills the receive queue.
 func (it *Iface) openReceives(drive Driver, undo *cleanup.Stack) (err error) {
 	var poster ib.RecvPoster
 	if it.send, poster, it.comp, err = drive(it.qp, it.cq); err != nil {
@@ -126,21 +124,20 @@ func (it *Iface) openReceives(drive Driver, undo *cleanup.Stack) (err error) {
 	if err != nil {
 		return err
 	}
-	// The device fills the buffers until the QP is gone.
+	// The device writes to the buffers until the QP is destroyed.
 	undo.Add(func() error { return errors.Join(it.closeQP(), it.rx.Close()) })
 	return it.rx.Posted()
 }
 
-// rxPrefix is what lies in front of the payload of a datagram: the area of the
-// global routing header (IBTA volume 1, 11.4.1.2) and ours.
+// rxPrefix is the length before the payload of a datagram: the area of the global routing header
+// (IBTA volume 1, 11.4.1.2) and our header.
 const (
 	grhLen   = 40
 	rxPrefix = grhLen + dgram.HeaderLen
 )
 
-// queueKey is the Q_Key of all gucx datagram QPs. A QP drops datagrams with
-// another one; the top bit is clear, which marks unprivileged keys (IBTA volume 1,
-// 10.2.5).
+// queueKey is the Q_Key of all gucx datagram QPs. A QP drops datagrams with another one. The top
+// bit is clear, which marks unprivileged keys (IBTA volume 1, 10.2.5).
 const queueKey = 0x67756378
 
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {

@@ -9,17 +9,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// lostPorts are the ports of which the device says that nobody is there. Most devices
-// say nothing; then only silence tells.
+// lostPorts contains the ports that no process uses, as the device has reported. Most devices
+// report nothing; then the timeout detects it.
 type lostPorts struct {
 	mu    sync.Mutex
-	noted []verbs.GID // under mu
-	due   []verbs.GID // the owner's: what they had sent has been taken in by the next idle poll
+	noted []verbs.GID // reported ports; under mu
+	due   []verbs.GID // ports whose datagrams have been handled after the next idle poll; used by the owner of the iface
 }
 
-// turn returns the ports whose connections can fail now, and makes those due that were
-// noted meanwhile: more reports whether there are some.
-func (l *lostPorts) turn() (gids []verbs.GID, more bool) {
+// next returns the ports whose connections can fail now, and moves the reported ones to due; more
+// reports whether there are any.
+func (l *lostPorts) next() (gids []verbs.GID, more bool) {
 	gids = l.due
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +27,7 @@ func (l *lostPorts) turn() (gids []verbs.GID, more bool) {
 	return gids, len(l.due) > 0
 }
 
-// noteUnreachable has Progress fail the connections to a port. Any goroutine.
+// noteUnreachable makes Progress fail the connections to a port. Any goroutine may call it.
 func (it *Iface) noteUnreachable(gid verbs.GID) {
 	it.lost.mu.Lock()
 	it.lost.noted = append(it.lost.noted, gid)
@@ -35,15 +35,15 @@ func (it *Iface) noteUnreachable(gid verbs.GID) {
 	it.wake.Raise()
 }
 
-// errNoProcess is the cause where the device has said so.
-var errNoProcess = errors.New("no process is there")
+// errNoProcess is the cause of a failure that the device has reported.
+var errNoProcess = errors.New("no process uses the port of the peer")
 
-// failUnreachable fails the connections to the ports that were noted before the last poll,
-// which has found nothing, and frees those that only the peer used. A FIN from there has
-// come then.
+// failUnreachable fails the connections to the ports that were reported before the last poll, which
+// has found nothing, and frees those that only the peer used. So a FIN of such a peer has been
+// handled.
 func (it *Iface) failUnreachable() {
 	it.wake.Lower()
-	gids, more := it.lost.turn()
+	gids, more := it.lost.next()
 	if more {
 		it.wake.Raise()
 	}
@@ -56,7 +56,7 @@ func (it *Iface) failUnreachable() {
 	}
 }
 
-// lostStatus is how a connection ends when nobody is at the peer's port.
+// lostStatus returns the status of a connection if no process uses the peer's port.
 func lostStatus(c *conn) ucs.Status {
 	switch {
 	case c.gone:
