@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// checked starts a Check and returns where its end shows.
-func (e *EP) checked(t testing.TB) *uct.Completion {
+// startCheck starts a Check and returns its completion.
+func (e *EP) startCheck(t testing.TB) *uct.Completion {
 	t.Helper()
 	c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { c.Count = -1 }}
 	pending, err := e.Check(c)
@@ -25,30 +25,30 @@ func TestCheck_OneDatagramEachWay(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
-		first := ab.checked(t)
-		arrive(t, func() bool { return first.Count < 0 }, a, b) // no time passes: nothing is sent twice
+		first := ab.startCheck(t)
+		arrive(t, func() bool { return first.Count < 0 }, a, b) // no time passes, so nothing is retransmitted
 		assert.Equal(t, ucs.StatusOK, first.Status, "an EP that has sent nothing")
 		fromA, fromB := a.it.core.pi, b.it.core.pi
-		again := ab.checked(t)
+		again := ab.startCheck(t)
 		arrive(t, func() bool { return again.Count < 0 }, a, b)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		assert.Equal(t, ucs.StatusOK, again.Status)
 		assert.EqualValues(t, 1, a.it.core.pi-fromA, "the probe")
 		assert.EqualValues(t, 1, b.it.core.pi-fromB, "its acknowledgement")
-		assert.Empty(t, b.got, "nobody gets a message")
+		assert.Empty(t, b.got, "no message is delivered")
 		assert.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.pool.Free())
 	})
 }
 
-// TestCheck_BetweenMessages: a probe has its place among messages, and a Check behind
-// messages sends none.
+// TestCheck_BetweenMessages: a probe is ordered with messages. A Check after unacknowledged
+// messages sends no probe.
 func TestCheck_BetweenMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		var last *uct.Completion
 		for i := range uint64(20) {
-			last = ab.checked(t)
+			last = ab.startCheck(t)
 			ab.send(t, i)
 			if i%3 == 0 {
 				until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
@@ -60,14 +60,14 @@ func TestCheck_BetweenMessages(t *testing.T) {
 	})
 }
 
-func TestCheck_PeerThatDoesNotAnswer(t *testing.T) {
+func TestCheck_FailsWithoutReply(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{Timeout: 100 * time.Millisecond}, Config{})
 		ab := a.epTo(b)
-		c := ab.checked(t)
+		c := ab.startCheck(t)
 		until(t, func() bool { return c.Count < 0 }, a, b)
-		c = ab.checked(t)
-		until(t, func() bool { return c.Count < 0 }, a) // time passes, b does nothing
+		c = ab.startCheck(t)
+		until(t, func() bool { return c.Count < 0 }, a) // time passes without Progress of b
 		assert.Equal(t, ucs.StatusTimedOut, c.Status)
 		require.Len(t, a.errs, 1)
 		_, err := ab.Check(c)

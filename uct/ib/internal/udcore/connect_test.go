@@ -14,22 +14,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-func TestConnect_AtTheFirstMessage(t *testing.T) {
+func TestConnect_WithFirstMessage(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
-		settle(a, b)
-		assert.Zero(t, a.it.core.pi, "an endpoint that was only made sends nothing")
+		progressUntilIdle(a, b)
+		assert.Zero(t, a.it.core.pi, "an endpoint without messages sends nothing")
 		assert.Zero(t, b.it.core.conns.Len())
 
 		ab.send(t, 0)
 		ab.send(t, 1)
 		until(t, func() bool { return len(b.got) == 2 }, a, b)
 		assert.Equal(t, upTo(2), b.got)
-		assert.Equal(t, 1, b.it.core.conns.Len(), "made by the request")
+		assert.Equal(t, 1, b.it.core.conns.Len(), "the request makes the connection")
 
 		ba := b.epTo(a)
-		assert.Equal(t, 1, b.it.core.conns.Len(), "the endpoint takes it up")
+		assert.Equal(t, 1, b.it.core.conns.Len(), "the endpoint uses it")
 		assert.Equal(t, dgram.Connected, ba.c.proto.State())
 		ba.send(t, 0)
 		until(t, func() bool { return len(a.got) == 1 }, a, b)
@@ -37,7 +37,7 @@ func TestConnect_AtTheFirstMessage(t *testing.T) {
 		again := a.epTo(b)
 		again.send(t, 2)
 		until(t, func() bool { return len(b.got) == 3 }, a, b)
-		assert.Equal(t, 2, b.it.core.conns.Len(), "a second endpoint is a second connection")
+		assert.Equal(t, 2, b.it.core.conns.Len(), "a second endpoint has a second connection")
 	})
 }
 
@@ -87,18 +87,18 @@ func TestConnect_AgainAfterClose(t *testing.T) {
 		assert.Equal(t, 1, a.it.core.conns.Len())
 		unused := a.epTo(newSide(t, a.md, Config{}))
 		require.NoError(t, unused.Close())
-		assert.Equal(t, 1, a.it.core.conns.Len(), "a connection that never was is forgotten")
+		assert.Equal(t, 1, a.it.core.conns.Len(), "a connection that was never open is removed")
 		assert.Len(t, a.it.core.peers, 1)
 	})
 }
 
-func TestConnect_PeerForgot(t *testing.T) {
+func TestConnect_PeerHasLostConnection(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		b.it.core.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
 		require.NoError(t, func() error { ba.c.detachEP(); return nil }())
 		b.epTo(a).send(t, 9)
@@ -110,21 +110,21 @@ func TestConnect_PeerForgot(t *testing.T) {
 	})
 }
 
-// TestConnect_AfterTheEnd: a request from an iface that has said that it closes is that of another one, which
-// has got its number, also where the connection has the same id.
-func TestConnect_AfterTheEnd(t *testing.T) {
+// TestConnect_AfterFin: a request after a FIN is of another iface with the same QPN, even if the
+// connection id is the same.
+func TestConnect_AfterFin(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		a.it.core.peerClosed(ab.c)
 		id, core := ba.c.id, b.it.core
 		core.drop(ba.c, ucs.StatusCanceled)
 		ba.c.detachEP()
 		again := b.epTo(a)
-		for ; again.c.id != id; again = b.epTo(a) { // ids of a place come again
+		for ; again.c.id != id; again = b.epTo(a) { // ids of an index are reused
 			require.NoError(t, again.Close())
 		}
 		again.send(t, 9)
@@ -137,9 +137,9 @@ func TestConnect_AfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestConnect_AfterADeath: an iface that has got the number of one which died without a word begins
-// with connections of its own. Its peer has not noticed the death, as nothing was under way.
-func TestConnect_AfterADeath(t *testing.T) {
+// TestConnect_AfterUndetectedDeath: an iface that has the QPN of one that died without a FIN makes
+// new connections. Its peer has not detected the death, because no packet was in flight.
+func TestConnect_AfterUndetectedDeath(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
@@ -147,11 +147,11 @@ func TestConnect_AfterADeath(t *testing.T) {
 		ab.send(t, 0)
 		ba.send(t, 1)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 && ba.c.proto.Unacked() == 0 }, a, b)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		id, core := ba.c.id, b.it.core
 		core.drop(ba.c, ucs.StatusCanceled)
 		ba.c.detachEP()
-		core.prepare() // as one that is opened
+		core.prepare() // as in a new iface
 
 		again := b.epTo(a)
 		require.NotEqual(t, id, again.c.id)
@@ -165,7 +165,7 @@ func TestConnect_AfterADeath(t *testing.T) {
 	})
 }
 
-// TestConnect_NoIDIsZero: whatever the random bits are, no connection has the id that is none.
+// TestConnect_NoIDIsZero: no connection has id 0, for any random bits.
 func TestConnect_NoIDIsZero(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -177,7 +177,7 @@ func TestConnect_NoIDIsZero(t *testing.T) {
 		core := a.it.core
 		core.drop(first.c, ucs.StatusCanceled)
 		first.c.detachEP()
-		core.salt = handle + 1<<placeBits // of the next use of the place
+		core.salt = handle + 1<<placeBits // the handle of the next use of the index
 		second := a.epTo(b)
 		assert.NotZero(t, second.c.id)
 		second.send(t, 1)
@@ -185,15 +185,15 @@ func TestConnect_NoIDIsZero(t *testing.T) {
 	})
 }
 
-// TestConnect_PeerForgotAndOnErrorConnects: an EP that OnError makes in place of the one whose
-// connection the peer has lost takes up the connection that the peer makes anew.
-func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {
+// TestConnect_EPOfOnErrorUsesNewConnection: if the peer has lost a connection, an EP that OnError
+// makes uses the new connection of the peer.
+func TestConnect_EPOfOnErrorUsesNewConnection(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		var again *EP
 		a.it.core.onError = func(_ uct.EP, err error) {
 			a.errs = append(a.errs, err)
@@ -211,7 +211,7 @@ func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {
 	})
 }
 
-// unusedAddr is the address of an iface that does not exist.
+// unusedAddr returns the address of an iface that does not exist.
 func unusedAddr(s *side) uct.EPParams {
 	addr := dgram.IfaceAddr{MTU: verbs.MTU4096, QPN: 0xfffff0}
 	return uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: addr.Append(nil)}
@@ -248,7 +248,7 @@ func TestConnect_NoPeer(t *testing.T) {
 	})
 }
 
-func TestNewEP_Refuses(t *testing.T) {
+func TestNewEP_RejectsInvalid(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a := newSide(t, over.newMD(t), Config{})
 		dev, addr := a.it.DeviceAddr(nil), a.it.IfaceAddr(nil)
@@ -281,12 +281,13 @@ func TestPeerCloses_InFlight(t *testing.T) {
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
 		ab.send(t, 1)
 		require.NoError(t, b.it.Close())
-		arrive(t, func() bool { return len(a.errs) == 1 }, a) // told by the peer, not by the clock
+		arrive(t, func() bool { return len(a.errs) == 1 }, a) // because of a FIN, not of a timeout
 		assert.ErrorIs(t, a.errs[0], ucs.ErrPeerClosed)
 	})
 }
 
-// TestPeerCloses_CompletionClosesTheEP: of an EP that a completion has closed nothing is told any more.
+// TestPeerCloses_CompletionClosesTheEP: the failure of an EP that a completion has closed is not
+// reported.
 func TestPeerCloses_CompletionClosesTheEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
@@ -300,10 +301,10 @@ func TestPeerCloses_CompletionClosesTheEP(t *testing.T) {
 			require.NoError(t, ab.Close())
 		}})
 		require.NoError(t, err)
-		arrive(t, a.it.core.drained, a) // the end of the connection is the end of the operation
+		arrive(t, a.it.core.drained, a) // the failure of the connection completes the operation
 		require.NoError(t, b.it.Close())
 		arrive(t, func() bool { return len(st) == 1 }, a)
-		settle(a)
+		progressUntilIdle(a)
 		assert.Equal(t, []uct.Status{ucs.StatusPeerClosed}, st)
 		assert.Empty(t, a.errs)
 	})
@@ -317,15 +318,15 @@ func TestPeerCloses_Idle(t *testing.T) {
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
 		require.NoError(t, b.it.Close())
 		arrive(t, func() bool { return ab.c.gone }, a)
-		assert.Empty(t, a.errs, "nobody waits for the peer")
+		assert.Empty(t, a.errs, "no operation waits for the peer")
 		assert.ErrorIs(t, ab.AMShort(0, 1, nil), uct.ErrEPFailed)
 		assert.Len(t, a.errs, 1)
 	})
 }
 
-// TestPeerCloses_AllAreTold: an iface with more connections than its send queue has places tells the
-// peer of each that it closes.
-func TestPeerCloses_AllAreTold(t *testing.T) {
+// TestPeerCloses_AllPeersGetFin: an iface with more connections than slots in its send queue sends
+// a FIN on each when it closes.
+func TestPeerCloses_AllPeersGetFin(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const depth, conns = 4, 10
 		a, b := over.pair(t, Config{TxDepth: depth}, Config{})
@@ -363,14 +364,14 @@ func TestMaxConns(t *testing.T) {
 			a.epTo(b).send(t, 0)
 		}
 		until(t, func() bool { return b.it.core.conns.Len() == 2 }, a, b)
-		settle(a, b)
-		assert.Equal(t, 2, b.it.core.conns.Len(), "untrusted peers cannot take more")
+		progressUntilIdle(a, b)
+		assert.Equal(t, 2, b.it.core.conns.Len(), "untrusted peers cannot use more")
 		_, err := b.it.NewEP(unusedAddr(b))
 		assert.ErrorIs(t, err, uct.ErrNoMemory)
 	})
 }
 
-func TestFault_TheFirstReasonIsTold(t *testing.T) {
+func TestFault_ReportsFirstError(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
@@ -379,11 +380,11 @@ func TestFault_TheFirstReasonIsTold(t *testing.T) {
 
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached})
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: b.it.core.qp})
-		settle(a, b)
+		progressUntilIdle(a, b)
 		assert.Empty(t, a.errs, "no fault of this QP")
 
 		told := make(chan bool)
-		go func() { // as the MD's goroutine does
+		go func() { // like the goroutine of the MD
 			defer close(told)
 			a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: a.it.core.qp})
 			a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// wantLost: the only endpoint has failed since there is no completion queue any more.
-func (s *side) wantLost() {
+// wantCQError checks that the only endpoint has failed because of the completion queue.
+func (s *side) wantCQError() {
 	s.t.Helper()
 	require.Len(s.t, s.errs, 1)
 	assert.ErrorIs(s.t, s.errs[0], uct.ErrEPFailed)
@@ -21,9 +21,9 @@ func (s *side) wantLost() {
 	assert.ErrorContains(s.t, s.errs[0], "the completion queue has failed")
 }
 
-// TestCQError_Overrun: when the device has lost the completion queue, all endpoints of the iface
-// fail, also those that are made then, and what is in flight ends.
-func TestCQError_Overrun(t *testing.T) {
+// TestCQError_OverrunFailsAllEPs: after an overrun of the completion queue, all endpoints of the
+// iface fail, also later ones, and the operations in flight complete.
+func TestCQError_OverrunFailsAllEPs(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{RxDepth: 16}), newSide(t, md, Config{RxDepth: 16})
@@ -47,20 +47,20 @@ func TestCQError_Overrun(t *testing.T) {
 		require.True(t, pending)
 		arrive(t, func() bool { return len(ended) == 2 }, a)
 		assert.Equal(t, []uct.Status{ucs.StatusIOError, ucs.StatusIOError}, ended)
-		a.wantLost()
+		a.wantCQError()
 		assert.ErrorIs(t, e.AMShort(0, 2, nil), uct.ErrEPFailed)
 
 		a.errs = nil
 		later := a.epTo(b)
 		later.send(t, 3)
 		arrive(t, func() bool { return len(a.errs) > 0 }, a)
-		a.wantLost()
+		a.wantCQError()
 	})
 }
 
-// TestCQError_Event: the device cannot write to a queue in which nothing is, which only an event
-// tells. It wakes who sleeps.
-func TestCQError_Event(t *testing.T) {
+// TestCQError_EventWakesSleeper: an error of an empty queue is reported only by an event, which
+// wakes the sleeper.
+func TestCQError_EventWakesSleeper(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
@@ -74,6 +74,6 @@ func TestCQError_Event(t *testing.T) {
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: a.it.core.cq})
 		require.True(t, a.it.EventPending())
 		a.it.Progress()
-		a.wantLost()
+		a.wantCQError()
 	})
 }

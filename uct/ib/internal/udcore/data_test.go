@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// TestLoss_NoReceiveBuffer: datagrams that find no buffer are lost by the device;
-// all arrive in the end, in order, whatever the window.
+// TestLoss_NoReceiveBuffer: datagrams without a receive buffer are lost, and all messages arrive in
+// order for any window.
 func TestLoss_NoReceiveBuffer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for _, window := range []int{1, 2, 16, 200} {
@@ -61,7 +61,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 			require.NoError(t, ab.AMShort(1, 0, nil))
 			arrive(t, func() bool { return len(a.got) > i }, a, b)
 		}
-		assert.EqualValues(t, 50, b.it.core.pi-sentByB, "answers, and no acknowledgements beside them")
+		assert.EqualValues(t, 50, b.it.core.pi-sentByB, "replies, and no other acknowledgements")
 	})
 }
 
@@ -89,8 +89,8 @@ func TestFlush(t *testing.T) {
 			assert.Equal(t, flush.pending, pending, flush.of)
 			assert.Empty(t, st, flush.of)
 		}
-		settle(a)
-		assert.Empty(t, st, "the peer has not looked")
+		progressUntilIdle(a)
+		assert.Empty(t, st, "no Progress of the peer yet")
 		until(t, func() bool { return len(st) == 2 }, a, b)
 		assert.Equal(t, []uct.Status{ucs.StatusOK, ucs.StatusOK}, st)
 		assert.Equal(t, upTo(3), b.got)
@@ -99,9 +99,9 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestFlush_Exhausted: an iface has as many flushes as TxBuffers. One more is refused until
-// another has completed.
-func TestFlush_Exhausted(t *testing.T) {
+// TestFlush_AtMostTxBuffers: an iface can have TxBuffers flushes in flight. A further one returns
+// ErrNoResource until another has completed.
+func TestFlush_AtMostTxBuffers(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const depth = 8
 		md := over.newMD(t)
@@ -166,8 +166,8 @@ func TestZcopy_CloseDetaches(t *testing.T) {
 	})
 }
 
-// TestZcopy_CompletionOpensAnEP: what a completion that Close runs posts on a new EP to the same peer is
-// not that of the EP that is closed.
+// TestZcopy_CompletionOpensAnEP: if a completion in Close makes a new EP to the same peer, its
+// posts are independent of the closed EP.
 func TestZcopy_CompletionOpensAnEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
@@ -206,7 +206,7 @@ func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 			_, err := ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, c)
 			require.NoError(t, err)
 		}
-		settle(a)
+		progressUntilIdle(a)
 		assert.Zero(t, done)
 		until(t, func() bool { return done == 20 }, a, b)
 		assert.Len(t, b.got, 20)
@@ -218,12 +218,11 @@ func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 	})
 }
 
-// TestZcopy_CompletionPostsWhilePacketsAreSentAgain: the acknowledgement of packets that are being sent
-// again, and not all of which have been, ends their operations. What a completion of one of them
-// posts is the message behind all of them.
-func TestZcopy_CompletionPostsWhilePacketsAreSentAgain(t *testing.T) {
+// TestZcopy_CompletionPostsDuringRetransmission: an acknowledgement completes operations whose
+// packets are being retransmitted. A message that one of the completions posts follows all of them.
+func TestZcopy_CompletionPostsDuringRetransmission(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		const count = 12 // below the first window, and above half of it
+		const count = 12 // below the first window, and above its half
 		a, b := over.pair(t, Config{}, Config{})
 		mem := a.alloc()
 		ab := a.epTo(b)
@@ -251,7 +250,7 @@ func TestZcopy_CompletionPostsWhilePacketsAreSentAgain(t *testing.T) {
 	})
 }
 
-// raw sends a datagram around the protocol, as an untrusted peer would.
+// raw sends a datagram without the protocol, like an untrusted peer.
 func (s *side) raw(t testing.TB, to *side, b []byte) {
 	t.Helper()
 	p, err := s.it.core.findPeer(peerKey{to.it.core.port.Addr, to.it.core.qp.Number()})
@@ -319,7 +318,7 @@ func FuzzReceive(f *testing.F) {
 			return
 		}
 		a.raw(t, b, d)
-		settle(a, b)
+		progressUntilIdle(a, b)
 	})
 }
 
@@ -334,18 +333,18 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 		until(t, b.it.EventPending, a)
 		assert.True(t, testenv.Readable(t, b.it.EventFD(), 0))
 
-		arm(t, a) // its request is not answered yet
-		assert.True(t, testenv.Readable(t, a.it.EventFD(), testenv.Watchdog), "time to send it again")
+		arm(t, a) // there is no reply to its request yet
+		assert.True(t, testenv.Readable(t, a.it.EventFD(), testenv.Watchdog), "retransmission timeout")
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
-		arrive(t, func() bool { // nothing to wait for, once the answers to what was sent twice are there
+		arrive(t, func() bool { // no timer after the replies to all transmissions have arrived
 			arm(t, a)
 			return !testenv.Readable(t, a.it.EventFD(), 0)
 		}, a)
 	})
 }
 
-// TestArm_SendsAcks: one that goes to sleep leaves nobody waiting.
+// TestArm_SendsAcks: Arm sends the due acknowledgements, because peers wait for them.
 func TestArm_SendsAcks(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
@@ -391,7 +390,7 @@ func TestAllocs(t *testing.T) {
 	})
 }
 
-func TestConfig_Refuses(t *testing.T) {
+func TestConfig_RejectsInvalid(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		for name, c := range map[string]any{

@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestPending_TriesGrowWithRequests: requests of many EPs that wait for packets are not tried while there
-// is none, so that 200 EPs cost about 200 tries and not 200 for each packet that becomes free.
+// TestPending_TriesGrowWithRequests: pending requests that wait for packets are not tried while
+// none is free. So 200 EPs need about 200 tries, not 200 for each packet that becomes free.
 func TestPending_TriesGrowWithRequests(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps = 200
@@ -38,8 +38,8 @@ func TestPending_TriesGrowWithRequests(t *testing.T) {
 	})
 }
 
-// TestPending_FailureNeedsNoPacket: the request of an EP that fails runs, and sees the failure, while other
-// connections have all packets.
+// TestPending_FailureNeedsNoPacket: the pending request of a failed EP is dispatched and sees the
+// failure, even if other connections use all packets.
 func TestPending_FailureNeedsNoPacket(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -57,11 +57,11 @@ func TestPending_FailureNeedsNoPacket(t *testing.T) {
 		require.NoError(t, c.it.Close())
 		arrive(t, func() bool { return got != nil }, a)
 		assert.ErrorIs(t, got, uct.ErrEPFailed)
-		assert.Zero(t, a.it.core.pool.Free(), "b has not answered")
+		assert.Zero(t, a.it.core.pool.Free(), "b has not acknowledged")
 	})
 }
 
-// TestFreeNumbers: take returns the smallest number that is not in use.
+// TestFreeNumbers: alloc returns the smallest free number.
 func TestFreeNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var free freeNumbers
@@ -72,7 +72,7 @@ func TestFreeNumbers(t *testing.T) {
 				for slices.Contains(used, want) {
 					want++
 				}
-				require.Equal(t, want, free.take())
+				require.Equal(t, want, free.alloc())
 				used = append(used, want)
 			},
 			"put": func(t *rapid.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/ud"
 )
 
-// The tests of the core run over verbs over mlx5 queues, and over those with
-// lists that are longer than most of what the tests post.
+// The tests of the core run with verbs, with mlx5 queues, and with lists on mlx5 queues that are
+// longer than most posts of the tests.
 func init() {
 	udcore.Posters = []ibtest.Poster{
 		{Label: "verbs", Transport: ud.Transport(ud.Config{})},

@@ -15,22 +15,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Posters are the transports over this package. The test that fills this in may import
-// them.
+// Posters are the transports over this package. A test that may import them sets it.
 var Posters []ibtest.Poster
 
-// poster adds to one what tests here open.
+// poster is a transport with functions for these tests.
 type poster struct{ ibtest.Poster }
 
-// each runs a test over all posters.
+// each runs a test with all posters.
 func each(t *testing.T, f func(t *testing.T, over poster)) {
 	ibtest.Each(t, Posters, func(t *testing.T, over ibtest.Poster) { f(t, poster{over}) })
 }
 
-// Core is the part of an iface that is of this package.
+// Core returns the Iface of this package.
 func (it *Iface) Core() *Iface { return it }
 
-// iface is what the user of a transport has, and the core in it.
+// iface is the uct.Iface of the user and its core.
 type iface struct {
 	uct.Iface
 	uct.IfaceAddresser
@@ -43,20 +42,20 @@ func asIface(it uct.Iface) *iface {
 	return &iface{it, it.Ext().Address, it.Ext().Wake, it.Ext().Pending, it.(interface{ Core() *Iface }).Core()}
 }
 
-// side is an iface of a rig, with a clock that the test moves.
+// side is an iface with a clock that the test sets.
 type side struct {
 	t     testing.TB
 	it    *iface
 	md    *ib.MD
 	clock time.Duration
-	errs  []error // what OnError was told
+	errs  []error // errors of OnError
 	got   []uint64
 }
 
-// newMD opens an MD on a loop device, closed with the test.
+// newMD opens an MD on a loop device, which is closed when the test ends.
 func (p poster) newMD(t testing.TB) *ib.MD { return ibtest.NewMD(t, softhca.FabricLoop, p.Transport) }
 
-// newSide opens an iface whose handler of id 0 notes the headers of messages.
+// newSide opens an iface whose handler of id 0 records the headers of messages.
 func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{t: t, md: md}
@@ -96,7 +95,7 @@ func (s *side) open(cfg Config) {
 	require.NoError(s.t, it.SetAMHandler(0, s))
 }
 
-// HandleAM notes a message.
+// HandleAM records a message.
 func (s *side) HandleAM(data []byte, _ uct.Desc) bool {
 	s.got = append(s.got, binary.LittleEndian.Uint64(data))
 	return false
@@ -110,23 +109,23 @@ func (s *side) epTo(peer *side) *EP {
 	return ep.(*EP)
 }
 
-// send posts message i, which must be taken.
+// send posts message i, which must succeed.
 func (e *EP) send(t testing.TB, i uint64) {
 	t.Helper()
 	require.NoError(t, e.AMShort(0, i, nil))
 }
 
-// later moves the clock, and makes the next Progress look at it.
+// later advances the clock, and makes the next Progress read it.
 func (s *side) later(d time.Duration) {
 	s.clock += d
 	s.it.core.polls = tickPolls
 }
 
-// idleRounds in a row make time pass: one alone may mean that the device's goroutine waits
-// for a processor.
+// After idleRounds consecutive idle rounds, time passes. Fewer are not enough, because the
+// goroutine of the device may wait for a CPU.
 const idleRounds = 16
 
-// until progresses sides until cond holds. Time passes when all are idle.
+// until calls Progress of sides until cond is true. Time passes when all are idle.
 func until(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
 	idle := 0
@@ -150,7 +149,7 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 	})
 }
 
-// arrive is until with time standing still.
+// arrive is until without passing of time.
 func arrive(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -161,7 +160,7 @@ func arrive(t testing.TB, cond func() bool, sides ...*side) {
 	})
 }
 
-// arm arms s, which Progress of it makes possible. Time stands still.
+// arm calls Arm of s, and Progress until that succeeds. No time passes.
 func arm(t testing.TB, s *side) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -173,10 +172,10 @@ func arm(t testing.TB, s *side) {
 	})
 }
 
-// settle progresses until all are idle for some rounds. Time stands still. It is for
-// what must not happen: the device's goroutine may be slower than that, so what must
-// happen is waited for by arrive or until.
-func settle(sides ...*side) {
+// progressUntilIdle calls Progress until all sides are idle for some rounds. No time passes. Use it only before
+// a check that something has not happened: the goroutine of the device may be slower. Use arrive or
+// until to wait for something that must happen.
+func progressUntilIdle(sides ...*side) {
 	for idle := 0; idle < 64; idle++ {
 		for _, s := range sides {
 			if s.it.Progress() != 0 {
@@ -187,7 +186,7 @@ func settle(sides ...*side) {
 	}
 }
 
-// upTo is the messages 0..n-1.
+// upTo returns the messages 0..n-1.
 func upTo(n int) []uint64 {
 	s := make([]uint64, n)
 	for i := range s {
@@ -196,7 +195,7 @@ func upTo(n int) []uint64 {
 	return s
 }
 
-// fill is a packer of n bytes that start with a message number and count up.
+// fill returns a packer of n bytes: a message number and ascending values.
 type fill struct {
 	i uint64
 	n int

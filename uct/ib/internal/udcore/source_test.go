@@ -13,14 +13,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestReceive_OfTheSameQPN: devices number their QPs alike, so a datagram is a peer's if
-// its port is the peer's too. One from the QP of that number on another device changes
-// nothing in the connection that it names.
-func TestReceive_OfTheSameQPN(t *testing.T) {
+// TestReceive_SameQPNOnAnotherPort: a datagram is a peer's only if its port is the peer's, because
+// devices use the same QPNs. A datagram of the same QPN on another device has no effect.
+func TestReceive_SameQPNOnAnotherPort(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		open := func() *side {
 			s := newSide(t, ibtest.NewMD(t, softhca.FabricShm, over.Transport), Config{})
-			s.keepTime() // devices dial in real time, and a datagram that is lost is sent again
+			s.keepTime() // devices connect in real time, and a lost datagram is retransmitted
 			return s
 		}
 		a, peer, other := open(), open(), open()
@@ -40,9 +39,9 @@ func TestReceive_OfTheSameQPN(t *testing.T) {
 		await(func() bool { return len(a.got) == 2 })
 
 		strays := a.it.core.strays.Load()
-		bad.c.proto.Init(&other.it.core.params) // it forgets whose connection it was
+		bad.c.proto.Init(&other.it.core.params) // it loses the identity of its peer
 		require.True(t, bad.c.proto.Accept(good.c.proto.Remote()))
-		for i := range uint64(4) { // one of them is next in the other's order
+		for i := range uint64(4) { // one of them is the next PSN of the other
 			bad.send(t, 100+i)
 		}
 		await(func() bool { return a.it.core.strays.Load() >= strays+4 || len(a.got) > 2 })
@@ -54,7 +53,7 @@ func TestReceive_OfTheSameQPN(t *testing.T) {
 	})
 }
 
-// TestReceive_RequestForAnother: a request comes from the port that it names.
+// TestReceive_RequestForAnother: a request must come from the port that it names.
 func TestReceive_RequestForAnother(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a := newSide(t, over.newMD(t), Config{})

@@ -16,8 +16,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// What the device says of a port fails the connections to it at once: one that is being
-// made cannot be, and one that was there is lost.
+// TestUnreachable_FailsTheConnectionsToThePort: if the device reports a port without a process,
+// connections to it fail at once: those that are being made with ErrUnreachable, and open ones with
+// ErrConnReset.
 func TestUnreachable_FailsTheConnectionsToThePort(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -38,7 +39,7 @@ func TestUnreachable_FailsTheConnectionsToThePort(t *testing.T) {
 		require.Empty(t, a.errs, "another port, another QP")
 
 		told := make(chan bool)
-		go func() { // as the MD's goroutine does
+		go func() { // like the goroutine of the MD
 			defer close(told)
 			core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: core.qp, GID: here})
 		}()
@@ -50,7 +51,7 @@ func TestUnreachable_FailsTheConnectionsToThePort(t *testing.T) {
 	})
 }
 
-// newVisitor opens a side whose device, which others reach over shm, leave closes.
+// newVisitor opens a side on its own device, which leave closes. Others reach it over shm.
 func newVisitor(t *testing.T, over poster) *side {
 	t.Helper()
 	md, err := ibtest.OpenMD(softhca.FabricShm, over.Transport)
@@ -61,7 +62,7 @@ func newVisitor(t *testing.T, over poster) *side {
 	return s
 }
 
-// newServer opens a side that visitors reach.
+// newServer opens a side that visitors can reach.
 func newServer(t *testing.T, over poster) *side {
 	t.Helper()
 	s := newSide(t, ibtest.NewMD(t, softhca.FabricShm, over.Transport), Config{})
@@ -69,13 +70,13 @@ func newServer(t *testing.T, over poster) *side {
 	return s
 }
 
-// keepTime has the iface use the clock: links come up in time of their own.
+// keepTime makes the iface use the real clock, because links connect in real time.
 func (s *side) keepTime() {
 	start := time.Now()
 	s.it.core.now = func() time.Duration { return time.Since(start) }
 }
 
-// leave closes the device, after a FIN for each connection or without.
+// leave closes the device, with or without a FIN on each connection.
 func (s *side) leave(fin bool) {
 	s.t.Helper()
 	if !fin {
@@ -87,7 +88,7 @@ func (s *side) leave(fin bool) {
 	require.NoError(s.t, s.md.Close())
 }
 
-// within progresses sides until cond holds.
+// within calls Progress of sides until cond is true.
 func within(t *testing.T, cond func() bool, sides ...*side) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -99,8 +100,9 @@ func within(t *testing.T, cond func() bool, sides ...*side) {
 	})
 }
 
-// A peer that has gone leaves nothing with whom it connected to, who sends it nothing.
-func TestUnreachable_PeersLeaveNothingBehind(t *testing.T) {
+// TestUnreachable_RemovesConnectionsOfPeers: connections that a dead peer has made are removed,
+// even if this side sends nothing.
+func TestUnreachable_RemovesConnectionsOfPeers(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		server := newServer(t, over)
 		core := server.it.core
@@ -119,7 +121,8 @@ func TestUnreachable_PeersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// An EP whose peer has gone fails though nothing is posted, and says how it went.
+// TestUnreachable_FailsAnIdleEP: an EP fails after the death of its peer without a post, with the
+// right status.
 func TestUnreachable_FailsAnIdleEP(t *testing.T) {
 	for name, c := range map[string]struct {
 		fin  bool
