@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// amHeaderLen is the 8 bytes that AMShort puts in front of its payload.
+// amHeaderLen is the length of the header that AMShort puts before the payload.
 const amHeaderLen = 8
 
 // AMShort implements uct.AMSender: an inline send.
@@ -48,8 +48,8 @@ func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
 	return 0, nil
 }
 
-// Imm spends a credit and is the immediate of a message that is about to be
-// posted: it takes along the credits that are due.
+// Imm consumes a credit and returns the immediate of the message that the caller posts next. The
+// immediate also returns the credits that are due.
 func (e *EP) Imm(id uint8) uint32 {
 	e.Credits--
 	imm := rcwire.AM(id, e.creditsDue)
@@ -75,7 +75,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
 	return n, e.postBuffer(buf, n)
 }
 
-// AMZcopy implements uct.AMSender. The header travels in a bounce buffer.
+// AMZcopy implements uct.AMSender. It copies the header into a bounce buffer.
 func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pending bool, err error) {
 	it := e.it
 	if id > uct.MaxAMID {

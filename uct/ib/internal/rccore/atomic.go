@@ -5,8 +5,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// checkAtomic holds an atomic against what verbs have: add and compare-and-swap
-// of 8 bytes.
+// checkAtomic checks an atomic operation. Verbs support fetch-and-add and compare-and-swap of 8
+// bytes.
 func checkAtomic(ok bool, size int, raddr uint64) error {
 	switch {
 	case size != 4 && size != 8:
@@ -19,8 +19,8 @@ func checkAtomic(ok bool, size int, raddr uint64) error {
 	return nil
 }
 
-// AtomicPost implements uct.Atomics. The old value is thrown away, and nothing is left to
-// be done at the end.
+// AtomicPost implements uct.Atomics. The old value goes to a slot that nobody reads, and the
+// operation needs no op.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	if op != uct.AtomicAdd || size != 8 || raddr&7 != 0 {
 		return checkAtomic(op == uct.AtomicAdd, size, raddr)
@@ -41,8 +41,8 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 	return e.post(&it.fetch)
 }
 
-// AtomicFetch implements uct.Atomics. The old value lands in a slot and goes to *result, if
-// any, at the end.
+// AtomicFetch implements uct.Atomics. The device writes the old value to a slot; if result is not
+// nil, the completion copies it there.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	if op != uct.AtomicAdd || size != 8 || raddr&7 != 0 {
 		return false, checkAtomic(op == uct.AtomicAdd, size, raddr)
@@ -64,8 +64,8 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	return e.fetch(result, raddr, key, c)
 }
 
-// fetch posts the atomic that is in it.fetch. It needs no op if nothing else is waited for, or
-// only the same by the same completion.
+// fetch posts the atomic in it.fetch. If no other operation has a completion, or only atomics with
+// the same completion and result, it needs no op.
 func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, w := e.it, &e.waiter
 	var flags verbs.SendFlags

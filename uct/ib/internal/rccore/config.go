@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 )
 
-// Config tunes the transport. The zero value is ready to use.
+// Config is the configuration of the transport. The zero value selects the defaults.
 type Config struct {
 	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue of an endpoint, in work requests; 1 to 32768."`
 	TxCQDepth   int            `env:"TX_CQ_LEN" default:"4096" doc:"Maximum number of outstanding work requests of all endpoints together; 1 to 1048576."`
@@ -48,13 +48,13 @@ const (
 	defaultRNRTimeout  = time.Millisecond
 	defaultMaxRDAtomic = 16
 
-	minRxDepth = 4 // two messages and the credits that each side returns
+	minRxDepth = 4 // two messages, and one message with credits from each side
 	minInline  = 8 // the header of a short message
 	maxSegSize = 1 << 20
 	maxSGE     = 16
 )
 
-// withDefaults replaces zeros and checks ranges.
+// withDefaults replaces zero values with defaults and checks ranges.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
 		base.Settle("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
@@ -85,7 +85,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.IB.Validate()
 }
 
-// Validate checks the ranges, for config.FromEnv.
+// Validate checks the ranges. config.FromEnv calls it.
 func (c *Config) Validate() error {
 	_, err := c.withDefaults()
 	return err

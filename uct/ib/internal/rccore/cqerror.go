@@ -9,17 +9,19 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// A completion queue that has overrun, or that the device cannot write to, is in error for good
-// (IBTA volume 1, 10.10.2.3). Completions of what is in flight do not come, also of what is flushed.
-// So all EPs fail, and what they have in flight ends here, when the device has let go of it.
+// A completion queue that has overrun, or to which the device cannot write, stays in the error
+// state (IBTA volume 1, 10.10.2.3). No completion of a work request in flight arrives any more, nor
+// of a flushed one. So all EPs fail, and the package completes their operations when the device no
+// longer uses their memory.
 
-// errCQ is the cause where an EP fails as there is no completion queue any more.
+// errCQ is the cause of the failure of an EP whose completion queue has failed.
 var errCQ = errors.New("the completion queue has failed")
 
-// ErrCQLost is the error of what needs a completion queue.
+// ErrCQLost is the error of operations that need a completion queue after it has failed.
 var ErrCQLost = ucs.Because(ucs.StatusIOError, errCQ)
 
-// cqFailed ends all EPs after an error of the completion queue, once. Completions run.
+// cqFailed fails all EPs after an error of the completion queue. Only the first call does. It calls
+// completions.
 func (it *Iface) cqFailed() {
 	if it.cqLost {
 		return
@@ -37,17 +39,18 @@ func (it *Iface) cqFailed() {
 	}
 }
 
-// abandon ends what an EP has in flight whose completions do not come.
+// abandon completes operations of an EP whose completions from the device do not arrive.
 func (e *EP) abandon() {
 	e.leaving, e.noticePending = timelimit.Limit{}, false
 	if !e.link.Shared() {
-		_ = e.link.(*QPLink).reset() // a device that refuses has failed as a whole
+		_ = e.link.(*QPLink).reset() // if the device refuses, the whole device has failed
 	}
 	e.Canceled()
 	e.releaseWhenIdle()
 }
 
-// reset has the device forget what was posted: it uses no memory for it any more.
+// reset moves the QP to RESET: the device discards all work requests and uses no memory of them any
+// more.
 func (l *QPLink) reset() error {
 	return l.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
 }

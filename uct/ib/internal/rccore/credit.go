@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// credited takes in credits that the peer returned; false if they are more than
-// it has taken from us.
+// credited adds credits that the peer returned. It returns false if the peer returned more than it
+// received messages.
 func (e *EP) credited(n uint32) bool {
 	if uint32(e.peerGrant-e.Credits) < n {
 		return false
@@ -17,10 +17,12 @@ func (e *EP) credited(n uint32) bool {
 	return true
 }
 
-// noCredit returns what a message gets for which e, which is ready, has no credit: ErrNoResource. The process of the
-// peer returns credits. Its device acknowledges messages also between the death of that process and the removal of
-// its QP, so a sender that has used up its window may have nothing in flight that could time out. If e waits for no
-// completion and has posted nothing for Config.Timeout, noCredit posts a write of no bytes, which fails if the QP is gone.
+// noCredit returns ErrNoResource, for a message on an EP in state ready that has no credit. The
+// process of the peer returns credits. Between the death of that process and the destruction of its
+// QP, the device of the peer still acknowledges messages. So a sender that has used all credits may
+// have no work request in flight that could time out. If e waits for no completion and has posted
+// nothing for Config.Timeout, noCredit posts an RDMA write of 0 bytes, which fails if the QP does
+// not exist any more.
 //
 //go:noinline
 func (e *EP) noCredit() error {
@@ -40,15 +42,15 @@ func (e *EP) noCredit() error {
 	return uct.ErrNoResource
 }
 
-// creditDue counts a message taken in. When credits for half of the window are due, the
-// EP is listed for a message that returns credits, unless an active message takes them along
-// before the end of this Progress.
+// creditDue counts a received message. When the credits that are due reach half of the window, the
+// EP is added to the list of EPs that return credits by a separate message, unless an active
+// message carries them before the end of this Progress.
 func (e *EP) creditDue() {
 	e.creditsDue++
 	e.listCredits()
 }
 
-// listCredits lists the EP if so many credits are due.
+// listCredits adds the EP to it.due if the credits that are due reach half of the window.
 func (e *EP) listCredits() {
 	if 2*e.creditsDue >= e.window && !e.dueListed && e.state == stateReady {
 		e.dueListed = true
@@ -57,7 +59,8 @@ func (e *EP) listCredits() {
 	}
 }
 
-// returnCredits returns credits for the EPs that are listed, while the CQ has slots. Those that cannot post stay.
+// returnCredits returns the credits of the EPs in it.due, while the CQ has slots. EPs that cannot
+// post stay in the list.
 func (it *Iface) returnCredits() {
 	var stay *EP
 	for it.due != nil && it.HasResources() {
@@ -76,7 +79,8 @@ func (it *Iface) returnCredits() {
 	}
 }
 
-// sendCredits sends the credits that are due, past pending requests; false without room.
+// sendCredits sends the credits that are due, before pending requests. It returns false if the EP
+// has no slot or the post fails.
 func (e *EP) sendCredits() bool {
 	if !e.slot() {
 		return false
@@ -88,7 +92,7 @@ func (e *EP) sendCredits() bool {
 	return e.post(&e.it.full) == nil
 }
 
-// unlistCredits takes a closed EP off the list.
+// unlistCredits removes an EP from it.due.
 func (it *Iface) unlistCredits(e *EP) {
 	if !e.dueListed {
 		return

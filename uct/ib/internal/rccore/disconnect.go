@@ -9,22 +9,24 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// A closed EP tells its peer, behind everything that it has posted, by a message that
-// the peer's device acknowledges without the peer's help. Only then does the QP go: a
-// peer that posts to a QP that is gone learns of it by a timeout.
+// After everything it has posted, a closed EP sends its peer a disconnect message. The device of
+// the peer acknowledges it without the process of the peer. The EP destroys its QP only after that:
+// a peer that posts to a QP that does not exist any more finds out only by a timeout.
 
-// disconnectLimit bounds how long a closed EP waits for its peer's device: a thousand
-// times what one takes that is there, while this process runs. After it, what is in flight is canceled.
+// disconnectLimit is the maximum time that a closed EP waits for the device of its peer, not
+// counting time in which this process does not run. A reachable device takes a thousandth of it.
+// After it, work requests in flight are canceled.
 const disconnectLimit = 100 * time.Millisecond
 
-// disconnect tells the peer that the EP is closed, now or when there is room.
+// disconnect sends the disconnect message, now or when the EP has a slot.
 func (e *EP) disconnect() error {
 	e.noticePending = true
 	e.leaveSoon()
 	return e.tellPeer()
 }
 
-// tellPeer sends the message if there is room for it. It is called again when there may be some.
+// tellPeer sends the disconnect message if the EP has a slot. If not, settleUnsettled calls it
+// again.
 func (e *EP) tellPeer() error {
 	if !e.slot() {
 		e.it.unsettled.add(e)
@@ -38,7 +40,7 @@ func (e *EP) tellPeer() error {
 	return nil
 }
 
-// sendDisconnect reports whether the message could be posted.
+// sendDisconnect posts the disconnect message and reports success.
 func (e *EP) sendDisconnect() bool {
 	if !e.slot() {
 		return false
@@ -49,15 +51,15 @@ func (e *EP) sendDisconnect() bool {
 	return e.post(&e.it.full) == nil
 }
 
-// leaveSoon bounds what a closed EP waits for.
+// leaveSoon starts the time limit of a closed EP.
 func (e *EP) leaveSoon() {
 	e.leaving = timelimit.New(e.it.leaveLimit)
 	e.it.leaving = true
 	e.it.raise(attnBacklog)
 }
 
-// lookAtLeaving has closed EPs look at their limits, Looks times in the shortest of them at most: each look costs
-// a visit of all closed EPs.
+// lookAtLeaving checks the time limits of closed EPs, at most Looks times per limit: each check
+// visits all closed EPs.
 func (it *Iface) lookAtLeaving() {
 	it.raise(attnBacklog)
 	now := timelimit.Now()
@@ -72,8 +74,9 @@ func (it *Iface) lookAtLeaving() {
 	}
 }
 
-// stop ends what is in flight of an EP that takes nothing more. On a queue that others use
-// that is left to the device, until the iface is closed and leaveLimit is over.
+// stop cancels the work requests in flight of an EP that accepts no more operations. On a queue
+// that other EPs share, it leaves them to the device until the iface is closed and leaveLimit has
+// passed.
 func (e *EP) stop() error {
 	if !e.link.Shared() {
 		return e.link.ToERR()
@@ -84,42 +87,41 @@ func (e *EP) stop() error {
 	return nil
 }
 
-// leaveInTime moves the QP of a closed EP to ERR when its peer has taken too long to
-// take notice. Until then it has finish look again.
+// leaveInTime moves the QP of a closed EP to ERR if its time limit is over. Before that, it makes
+// finish check again.
 func (e *EP) leaveInTime() {
 	switch {
 	case !e.leaving.Waits():
 	case !e.leaving.Over(),
-		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for other EPs, which leave in time
+		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for slots of other EPs, which have time limits of their own
 		e.it.leaving = true
 		e.it.raise(attnBacklog)
-	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
+	case e.link.Shared() && !e.it.closed: // ERR would fail other EPs, though the peer may only be slow
 		e.leaving, e.noticePending = timelimit.Limit{}, false
 	default:
 		e.cutOff()
 	}
 }
 
-// cutOff ends what a closed EP has in flight.
+// cutOff cancels the work requests in flight of a closed EP.
 func (e *EP) cutOff() {
 	e.leaving, e.noticePending = timelimit.Limit{}, false
-	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
+	_ = e.link.ToERR() // if the device refuses, it flushes nothing either; Close of the iface has a time limit
 }
 
-// peerClosed handles the peer's message that it has closed its EP.
+// peerClosed handles a disconnect message.
 func (it *Iface) peerClosed(e *EP) {
 	if e.state != stateClosed {
 		it.fail(e, ucs.StatusPeerClosed, nil)
 		return
 	}
 	if !e.link.Shared() {
-		e.cutOff() // both leave: neither waits for the other
+		e.cutOff() // both sides close, so neither waits for the other
 	}
 	e.releaseWhenIdle()
 }
 
-// patience is how long the iface may be left without a Progress; 0 if nothing waits for
-// a time.
+// patience is the maximum time between two calls of Progress; 0 if no time limit runs.
 func (it *Iface) patience() time.Duration {
 	const often = disconnectLimit / timelimit.Looks
 	if len(it.flushed) > 0 || it.leaving && it.closing.Len() > 0 {

@@ -1,67 +1,63 @@
-// Package rccore is what the reliable-connected transports share: everything but how
-// a work request reaches its queue and how completions are read, which a Driver adds.
+// Package rccore implements what the reliable-connected transports share. A transport adds a
+// Driver: how it posts work requests and how it polls completions.
 //
 //	Iface   one CQ for both directions, one SRQ, one thread domain
 //	  EP    one Link, mostly an RC QP; connected by CapConnectEP
 //
-// A Link may be a share in a QP that several EPs post to (transport xrc). EPs still number their
-// own work requests: the completion queue of such links says of each completion which EP's it is.
+// A Link may be a share of a QP to which several EPs post (transport xrc). Each of these EPs
+// numbers its own work requests, and the completion queue reports the EP of each completion.
 //
 // # Sending
 //
-// Every post takes one work request. An EP numbers its work requests: PI is how
-// many were posted, CI how many are known to be complete, and the number travels
-// in the work request's ID, so that one signaled completion retires all before
-// it. A work request is signaled when nothing of its EP is in flight, when
-// Config.Moderation of them were not, and when bounce buffers run low. Short
-// operations leave nothing behind but these numbers; others leave an op, queued
-// on the EP in order, that holds the completion, and the bounce buffer or a short
-// result.
+// An EP numbers its work requests: PI is the number of posted ones, CI the number of those known to
+// be complete. The ID of a work request is its number, so one signaled completion retires all work
+// requests up to it. A work request is signaled when no work request of its EP is in flight, when
+// the last Config.Moderation ones were unsignaled, and when few bounce buffers are free. A short
+// operation needs only these numbers. Other operations have an op, queued on the EP in order, which
+// holds the completion, and the bounce buffer or the result of a short read or atomic.
 //
-// Somebody waits for such an operation, who may post nothing else. It is signaled also
-// when no completion is on its way. Behind one that is, it is not; when that one has
-// arrived and nothing signaled has followed, Retire posts a signaled RDMA write of no
-// bytes. A message without a copy is signaled always: its sender may compute before it
-// polls again, and would then find out only that it has to ask.
+// The caller of an operation with a completion waits for it, and may post nothing else. Such an
+// operation is signaled when no signaled work request is in flight. If one is in flight, the
+// operation is not signaled; when that one completes and no signaled one was posted after it,
+// Retire posts a signaled RDMA write of 0 bytes. A zero-copy message is always signaled: its sender
+// may compute before it polls again, and only then could Retire post the write.
 //
-// Flush completes when CI reaches the PI of the call. If the last work request
-// was not signaled it posts such a write too.
+// Flush completes when CI reaches the value of PI at the call. If the last work request was not
+// signaled, Flush also posts a signaled RDMA write of 0 bytes.
 //
-// The completions of all EPs must fit into the CQ, also when a failing QP flushes
-// each work request. An EP therefore leases CQ slots from the iface as it goes; an
-// iface that has none left takes back those that idle EPs hold.
+// The completions of all EPs must fit into the CQ, also when a QP in ERR flushes each work request.
+// So an EP leases CQ slots from the iface. If none is free, the iface takes back slots that EPs
+// lease without using them.
 //
 // # Receiving
 //
-// Receives are shared by all EPs. The header of an active message is the 32-bit
-// immediate (package rcwire, docs/wire.md), so payloads keep their alignment. A
-// sender has credits for the messages that its peer will take in; they come back
-// in the immediate of messages that go the other way, or, when half of them are
-// due, in a message of their own. The windows of many EPs may add up to more than
-// the receive queue: then receiver-not-ready retries, which never give up, hold
-// the senders.
+// All EPs share the receive queue. The header of an active message is the 32-bit immediate (package
+// rcwire, docs/wire.md), so payloads keep their alignment. A sender has one credit for each message
+// that its peer accepts. The peer returns credits in the immediates of its messages, or, when half
+// of the window is due, in a separate message. The sum of the windows of many EPs may exceed the
+// receive queue: then the device replies with RNR NAKs, and the senders retry without limit.
 //
-// A put with notification is a write with immediate, whose immediate is the word. It takes a
-// receive, of which nothing is written, and a credit.
+// A put with notification is an RDMA write with immediate; the immediate is the word. It consumes a
+// receive, whose buffer stays unwritten, and a credit.
 //
 // # Failure
 //
-// The first failed completion of a QP fails its EP. The operation gets the status
-// of the cause, and so does a flush. Other operations behind it get the cause if that
-// was the connection (reset, no answer, no receive buffer) or what the peer has done,
-// and StatusCanceled otherwise. A bad remote key, range or right is such a failure on
-// the initiator's EP; on the target's EP it is ErrIO, by an asynchronous event.
+// The first failed completion of a QP fails its EP. The failed operation and flushes complete with
+// the status of the cause. Operations after it complete with that status if the cause was the
+// connection (reset, timeout, no receive buffer) or the peer, and with StatusCanceled otherwise. An
+// invalid remote key, address range or access fails the EP of the initiator with such a completion;
+// the EP of the target fails with ErrIO, by an asynchronous event.
 //
-// Such an event and completions come by different ways. What the device has flushed, with
-// no failed work request before it, ends when the event is there, or after a second with
+// Asynchronous events and completions arrive in no order. Work requests that the device has flushed
+// without a failed one before them complete when the event has arrived, or after one second with
 // ErrConnReset.
 //
-// A peer that dies is told by
-// the device: that is ErrConnReset. If all there is to see is that nobody answers, that is
-// ErrTimedOut: it may be the way over this device. A peer that closes its EP
-// sends a control message first: that is ErrPeerClosed. Other EPs of the iface go on.
+// If the device reports that a peer died, the EP fails with ErrConnReset. If only acknowledgements
+// are missing, it fails with ErrTimedOut: the path of this device may be broken. A peer that closes
+// its EP first sends a control message; the EP then fails with ErrPeerClosed. Other EPs of the
+// iface are not affected.
 //
-// A sender that has used up its credit and has all its messages acknowledged has nothing in flight that
-// could time out. If it tries to send for Config.Timeout, a write of no bytes finds out whether the
-// peer's QP is still there (noCredit).
+// A sender that has used all credits and whose messages are all acknowledged has no work request in
+// flight that could time out. If it tries to send for Config.Timeout, an RDMA write of 0 bytes
+// finds out whether the QP of the peer still exists (noCredit).
 package rccore

@@ -7,48 +7,48 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// SendQueue takes the work requests of one EP: a verbs.QP, or what writes to the
-// queue of one itself. There is always room in it for as many work requests as the
-// QP was made for; an error means that the device and the EP disagree.
+// SendQueue accepts the work requests of one EP: a verbs.QP, or code that writes to the send queue
+// of a QP itself. It always has room for as many work requests as the QP was created for; an error
+// means that the states of the device and of the EP differ.
 type SendQueue interface {
-	// PostSend is that of verbs.QP.
+	// PostSend is as in verbs.QP.
 	PostSend(wr []verbs.SendWR) (n int, err error)
 }
 
-// CompQueue is the completion queue of an iface: a verbs.CQ, or what reads its
-// memory itself. Methods are those of verbs.CQ.
+// CompQueue is the completion queue of an iface: a verbs.CQ, or code that reads the memory of a CQ
+// itself. The methods are those of verbs.CQ.
 type CompQueue interface {
 	Arm(solicitedOnly bool) error
 	Watch() *ucs.Watch
 }
 
-// Poller is a CompQueue that Iface.Progress polls. Without it, what embeds the
-// Iface has a Progress of its own, which calls EP.Retire, NotSent and Polled.
+// Poller is a CompQueue that Iface.Progress polls. If the CompQueue is no Poller, the type that
+// embeds the Iface has its own Progress, which calls EP.Retire, NotSent and Polled.
 type Poller interface {
 	Poll(wc []verbs.WC) int
 }
 
-// Driver is how a transport posts and polls. Nothing else differs between the
-// transports over this package.
+// Driver posts work requests and polls completions. It is the only difference between the
+// transports that use this package.
 type Driver interface {
-	// Attach is called once, with the queues that all EPs share, before anything is
-	// posted to them. It returns how completions are read and receives are posted.
+	// Attach is called once, with the queues that all EPs share, before anything is posted to them.
+	// It returns the queue from which the iface polls completions, and the poster of receives.
 	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
-	// MakeEP makes an EP over a link, which is a QPLink without Params.Links: what the
-	// user gets, the EP in it, which the caller fills in, and its send queue.
+	// MakeEP creates an EP over a link, which is a QPLink if Params.Links is nil. It returns the EP
+	// for the user, the EP embedded in it, which the caller initializes, and the send queue.
 	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
-	// Forget is called when an EP is gone, before its QP is closed. Messages that
-	// have arrived for the QP may still wait in the completion queue.
+	// Forget is called when an EP ends, before its QP is closed. The completion queue may still
+	// contain completions of messages received by the QP.
 	Forget(outer uct.EP)
 }
 
-// Verbs is the Driver that leaves both to verbs.
+// Verbs is the Driver that posts and polls by package verbs.
 type Verbs struct{}
 
 var _ Driver = Verbs{}
 
-// Attach implements Driver. The provider's half of an object has its methods: those of
-// the object add a look at its state, which the EP knows.
+// Attach implements Driver. It uses the methods of the providers directly: the methods of the
+// objects also check the state, which the EP tracks.
 func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
 	return cq.Provider(), srq.Provider(), nil
 }
@@ -59,5 +59,5 @@ func (Verbs) MakeEP(l Link) (uct.EP, *EP, SendQueue, error) {
 	return e, e, l.(*QPLink).QP.Provider(), nil
 }
 
-// Forget implements Driver: closing a QP removes its completions.
+// Forget implements Driver. Closing a QP removes its completions.
 func (Verbs) Forget(uct.EP) {}

@@ -12,61 +12,61 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 )
 
-// EP is one connection over one Link. A transport embeds it to write some work requests
-// itself; the exported fields are for that.
+// EP is one connection over one Link. A transport that writes work requests itself embeds it and
+// uses the exported fields.
 type EP struct {
 	base.NoGetShort
 
 	QPN       uint32
 	state     state
-	fenced    bool   // the next work request waits for reads and atomics before it
+	fenced    bool   // the next work request must carry the fence flag
 	dueListed bool   // in it.due
-	waits     opKind // of the waiter: opFlush, opAtomic or opSend
+	waits     opKind // kind of the waiter: opFlush, opAtomic or opSend
 
 	it         *Iface
 	send       SendQueue
 	PI         uint64 // work requests posted
 	CI         uint64 // work requests known to be complete
 	Sig        uint64 // PI of the last signaled one
-	Room       uint64 // posts pass while PI-CI < Room; 0 makes every post ask admit
-	NextOp     uint64 // the first completion that Retire is to look at; NoOp without
-	Credits    int32  // messages that the peer still takes in
-	creditsDue uint32 // credits to give back to the peer
+	Room       uint64 // limit of PI-CI for posts; 0: every post calls admit
+	NextOp     uint64 // ID of the first completion that calls Retire; NoOp if none
+	Credits    int32  // messages that the peer still accepts
+	creditsDue uint32 // credits to return to the peer
 
 	reads   uint64 // PI of the last read or atomic
-	wanted  uint64 // PI of the last op that somebody waits for
+	wanted  uint64 // PI of the last op with a completion
 	opHead  *op
-	opTail  *op // the last one; meaningless without opHead
+	opTail  *op // the last one; undefined if opHead is nil
 	waiter  waiter
 	lease   uint32 // CQ slots held
-	leaseAt uint32 // the place in it.leases, unless lease is 0
+	leaseAt uint32 // index in it.leases if lease is not 0
 
 	link    Link
-	outer   uct.EP // what the user has: e, or what embeds it
+	outer   uct.EP // the EP of the user: e, or the type that embeds it
 	pending base.PendingQueue
-	next    *EP               // in it.due while ready, in it.unsettled later
+	next    *EP               // link of it.due in state ready, of it.unsettled afterwards
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
-	stalledPI     uint64        // PI when noCredit last found a new stall
-	probeAt       time.Duration // when noCredit may post for this stall, a time of timelimit.Now
-	window        uint32        // credits that the peer started with
-	ownSlot       uint32        // number of the waiter's, if it has one
-	peerGrant     int32         // credits that we started with
+	stalledPI     uint64        // PI when noCredit last found that credits are missing
+	probeAt       time.Duration // earliest time of a post by noCredit, in the clock of timelimit.Now
+	window        uint32        // initial credits of the peer
+	ownSlot       uint32        // number of the slot of the waiter, if it has one
+	peerGrant     int32         // initial credits of this side
 	cause         ucs.Status
-	noticePending bool            // the peer of a closed EP has not been told
+	noticePending bool            // the disconnect message of a closed EP is not yet sent
 	unsettled     bool            // in it.unsettled
-	err           error           // what posts return after a failure or Close
-	leaving       timelimit.Limit // a closed EP waits for its peer to take notice
+	err           error           // error of posts in all states but ready
+	leaving       timelimit.Limit // time limit of a closed EP for the acknowledgement of its peer
 }
 
-// state of an EP.
+// state is the state of an EP.
 type state uint8
 
 const (
 	stateInit   state = iota // Connect has not been called
 	stateReady               // RTS
-	stateFailed              // QP in ERR; OnError was called
-	stateClosed              // until its work requests are complete, then gone; see disconnect
+	stateFailed              // QP in ERR; OnError has been called
+	stateClosed              // closed; the EP ends when its work requests are complete, see disconnect
 )
 
 var _ uct.EP = (*EP)(nil)
@@ -76,8 +76,7 @@ func (e *EP) Ops() *uct.Ops {
 	return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Connect: e, Check: e, Notify: e}
 }
 
-// NewEP implements uct.Iface: it makes a QP in INIT, to be connected by Connect.
-// p must be empty.
+// NewEP implements uct.Iface. It creates a QP in INIT; Connect connects it. p must be empty.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if it.closed {
 		return nil, it.opError("new ep", uct.ErrClosed)
@@ -104,7 +103,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e.outer, nil
 }
 
-// newLink makes what is to connect an EP.
+// newLink creates the link of an EP.
 func (it *Iface) newLink() (Link, error) {
 	if it.links != nil {
 		return it.links.NewLink()
@@ -112,7 +111,7 @@ func (it *Iface) newLink() (Link, error) {
 	return it.newQPLink()
 }
 
-// makeEP has the transport make the EP, and fills it in.
+// makeEP makes the driver create the EP, and initializes it.
 func (it *Iface) makeEP(link Link) (*EP, error) {
 	outer, e, send, err := it.driver.MakeEP(link)
 	if err != nil {
@@ -120,7 +119,7 @@ func (it *Iface) makeEP(link Link) (*EP, error) {
 	}
 	e.it, e.link, e.send, e.outer, e.QPN = it, link, send, outer, link.Number()
 	e.NextOp, e.err = NoOp, ucs.ErrInvalidState
-	if it.slots.Free() > it.cfg.TxCQDepth-it.ops.total { // what is left is for ops
+	if it.slots.Free() > it.cfg.TxCQDepth-it.ops.total { // the other slots are for ops
 		at, _ := it.slots.Get()
 		e.ownSlot = at
 		e.waiter.slot, e.waiter.addr = (*[slotLen]byte)(it.slots.Bytes(at)), it.slots.SGE(at, 0, slotLen).Addr
@@ -129,13 +128,12 @@ func (it *Iface) makeEP(link Link) (*EP, error) {
 	return e, nil
 }
 
-// setModeration bounds the work requests without completion so that those of all
-// EPs together leave half of the CQ slots: EPs that fall silent behind unsignaled
-// work requests do not starve the rest. Those that have posted more, while that was
-// allowed, ask for a completion.
+// setModeration limits the consecutive unsignaled work requests of an EP so that those of all EPs
+// use at most half of the CQ slots: idle EPs with unsignaled work requests must not block the
+// others. EPs that have more unsignaled work requests from an earlier limit post a signaled one.
 func (it *Iface) setModeration() {
 	if it.links != nil {
-		return // all are signaled: those of a silent EP would keep the places of others
+		return // all work requests are signaled: unsignaled ones of an idle EP would occupy places of others in the queue
 	}
 	before := it.Moderation
 	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
@@ -155,9 +153,9 @@ func (e *EP) EPAddr(b []byte) []byte {
 	})
 }
 
-// Connect implements uct.EPConnector. Errors: ErrInvalidAddr, ErrUnreachable,
-// ErrInvalidState if it was called before, ErrInvalidParam if the peer's receive
-// buffers are shorter than ours.
+// Connect implements uct.EPConnector. Errors: ErrInvalidAddr, ErrUnreachable, ErrInvalidState if
+// Connect was called before, ErrInvalidParam if the receive buffers of the peer are shorter than
+// those of this side.
 func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if e.state != stateInit {
 		return e.it.opError("connect", ucs.ErrInvalidState)
@@ -180,13 +178,13 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	e.state, e.err = stateReady, nil
 	e.peerGrant = int32(peer.Credits)
 	e.Credits = e.peerGrant
-	e.listCredits() // for what has come before, over a link that others use
+	e.listCredits() // messages may have arrived before, over a link that other EPs use
 	return nil
 }
 
-// Close implements uct.EP. Operations in flight complete from a later Progress or
-// from the iface's Close, as they end, or with StatusCanceled if that takes longer than
-// disconnectLimit; the memory of zero-copy operations is the device's until then.
+// Close implements uct.EP. Operations in flight complete in a later Progress or in Close of the
+// iface: with their own status, or with StatusCanceled after disconnectLimit. Until then the device
+// may access the memory of zero-copy operations.
 func (e *EP) Close() error {
 	if e.state == stateClosed {
 		return nil
@@ -207,12 +205,12 @@ func (e *EP) Close() error {
 	return err
 }
 
-// releaseWhenIdle gives back what an EP that posts no more holds, once its work requests
-// are complete: the CQ slots, and the QP if it is closed.
+// releaseWhenIdle releases the resources of a failed or closed EP when its work requests are
+// complete: the CQ slots, and the QP if the EP is closed.
 func (e *EP) releaseWhenIdle() {
 	it := e.it
 	if e.noticePending {
-		_ = e.tellPeer() // what is refused here is flushed
+		_ = e.tellPeer() // if the post fails, the device flushes the queue
 	}
 	if e.noticePending || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
 		e.leaveInTime()
@@ -222,32 +220,32 @@ func (e *EP) releaseWhenIdle() {
 	it.returnLease(e, int(e.lease))
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.forget(e)
-		// Nothing is left to report to: the QP is gone for us either way.
+		// The user has closed the EP, so nobody can handle the error.
 		_ = e.link.Close()
 	}
 }
 
-// flushTail makes sure that a completion comes for the last work request of a QP
-// in ERR. One that is not signaled and had succeeded before gets none, so another
-// one goes behind it, which the device flushes.
+// flushTail ensures a completion after the last work request of a QP in ERR. If that one was
+// unsignaled and succeeded before ERR, it generates no completion; flushTail then posts another
+// one, which the device flushes.
 func (e *EP) flushTail() {
 	if e.state >= stateFailed {
-		e.NextOp = 0 // every completion settles
+		e.NextOp = 0 // every completion calls Retire
 	}
 	if e.Sig <= e.CI && e.postNop() == uct.ErrNoResource {
 		e.it.unsettled.add(e)
 	}
 }
 
-// settleQueue is the closed and failed EPs that need a slot in the CQ to settle, in the order in which they
-// asked for it.
+// settleQueue is the queue of closed and failed EPs that need a slot in the CQ before they can end,
+// in order of add.
 type settleQueue struct {
 	first, last *EP
 	n           int
 }
 
 func (q *settleQueue) add(e *EP) {
-	e.it.raise(attnBacklog) // finish tries again
+	e.it.raise(attnBacklog) // finish calls settleUnsettled
 	if e.unsettled {
 		return
 	}
@@ -269,7 +267,7 @@ func (q *settleQueue) take() *EP {
 	return e
 }
 
-// settleUnsettled settles EPs while the CQ has slots.
+// settleUnsettled calls releaseWhenIdle of the queued EPs, while the CQ has slots.
 func (it *Iface) settleUnsettled() {
 	for n := it.unsettled.n; n > 0 && it.HasResources(); n-- {
 		it.unsettled.take().releaseWhenIdle()
@@ -279,7 +277,7 @@ func (it *Iface) settleUnsettled() {
 	}
 }
 
-// forget takes a closed EP out of the tables.
+// forget removes a closed EP from the tables.
 func (it *Iface) forget(e *EP) {
 	it.eps.remove(e)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {

@@ -2,9 +2,9 @@ package rccore
 
 import "math/bits"
 
-// epTable finds EPs by QPN: open addressing with linear probing over a table that
-// is at most half full. Empty slots hold vacant, an EP that no QPN matches, so
-// that the common case is one compare.
+// epTable maps QPNs to EPs: a hash table with open addressing and linear probing, at most half
+// full. Empty slots contain vacant, an EP that no QPN matches, so the common case is one
+// comparison.
 type epTable struct {
 	slots  []*EP // length a power of two
 	n      int
@@ -30,7 +30,7 @@ func (t *epTable) empty(n int) []*EP {
 	return s
 }
 
-// find returns the EP whose QP is qpn, or &t.vacant.
+// find returns the EP of a QPN, or &t.vacant.
 func (t *epTable) find(qpn uint32) *EP {
 	s := t.slots
 	if e := s[uint(qpn)&uint(len(s)-1)]; e.QPN == qpn {
@@ -65,8 +65,7 @@ func (t *epTable) put(e *EP) {
 	t.slots[i] = e
 }
 
-// remove takes e out and puts those that follow it back in, so that no probe ends
-// early.
+// remove removes e, and inserts the EPs after it again, so that no probe ends early.
 func (t *epTable) remove(e *EP) {
 	mask := uint32(len(t.slots) - 1)
 	i := e.QPN & mask

@@ -8,30 +8,32 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Extension is what a transport has beside the EPs' own queues: queues that complete in the
-// completion queue of the iface, and messages between the extensions of two EPs. Methods are
-// called from Progress, or where a post fails.
+// Extension is an addition of a transport: queues that complete in the completion queue of the
+// iface, and messages between the extensions of two EPs. Its methods are called from Progress, or
+// when a post fails.
 type Extension interface {
-	// Completed takes a completion whose ID is ExtensionID or more.
+	// Completed handles a completion whose ID is at least ExtensionID.
 	Completed(wc verbs.WC)
-	// Control takes a message of the peer's extension; data is valid until it returns.
-	// False fails the EP: the message is none.
+	// Control handles a message from the extension of the peer; data is valid until it returns. If
+	// the message is invalid, it returns false, and the EP fails.
 	Control(outer uct.EP, data []byte) bool
-	// Failed tells that an EP takes no more operations, before OnError does.
+	// Failed is called when an EP has failed, before OnError.
 	Failed(outer uct.EP)
-	// Lost tells that the completion queue has failed, after all EPs have: Completed is not called any more.
+	// Lost is called when the completion queue has failed, after all EPs have failed: Completed is
+	// not called any more.
 	Lost()
 }
 
-// ExtensionID marks the WR IDs of an Extension, sends and receives.
+// ExtensionID is the bit in the WR IDs of an Extension, for sends and receives.
 const ExtensionID = ib.RecvID | 1<<62
 
-// MaxControl is the longest message of an Extension, in bytes; all devices take that inline.
+// MaxControl is the maximum length of a message of an Extension, in bytes. All devices support it
+// as inline data.
 const MaxControl = 16
 
-// SendControl sends data, of MaxControl bytes at most, to the extension of the peer, behind
-// what has been posted and past pending requests. ErrNoResource: try again in a later
-// Progress. ErrEPFailed, ErrInvalidState before Connect.
+// SendControl sends at most MaxControl bytes to the extension of the peer, after all posted work
+// requests and before pending requests. Errors: ErrNoResource, then the caller tries again in a
+// later Progress; ErrEPFailed; ErrInvalidState before Connect.
 func (e *EP) SendControl(data []byte) error {
 	if e.state != stateReady {
 		return e.err
@@ -46,10 +48,10 @@ func (e *EP) SendControl(data []byte) error {
 	return e.post(&e.it.full)
 }
 
-// Ready reports that Connect has succeeded, and nothing has failed since.
+// Ready reports whether Connect has succeeded and the EP has neither failed nor been closed.
 func (e *EP) Ready() bool { return e.state == stateReady }
 
-// Err is what posts return of an EP that is not Ready.
+// Err is the error of posts on an EP that is not Ready.
 func (e *EP) Err() error { return e.err }
 
 // MD is the memory domain of the iface.
@@ -61,10 +63,11 @@ func (it *Iface) Port() *ib.Port { return it.port }
 // VerbsCQ is the completion queue of the iface.
 func (it *Iface) VerbsCQ() *verbs.CQ { return it.verbsCQ }
 
-// Fail ends an EP with the reason, as a failed completion does.
+// Fail fails an EP with a status and a cause, as a failed completion does.
 func (e *EP) Fail(st ucs.Status, cause error) { e.it.fail(e, st, cause) }
 
-// Canceled ends what an EP that has failed or is closed has in flight: its link has taken it back.
+// Canceled completes the operations of a failed or closed EP with StatusCanceled: its link has
+// discarded the work requests.
 func (e *EP) Canceled() {
 	if e.PI != e.CI {
 		e.CI = e.PI
@@ -72,9 +75,9 @@ func (e *EP) Canceled() {
 	}
 }
 
-// TellClosed tells the peer of an EP that has failed, as Close does of one that has not. Without
-// room for the message the peer is not told.
+// TellClosed sends the disconnect message of a failed EP, as Close does for others. If the EP has
+// no slot, it sends nothing.
 func (e *EP) TellClosed() { e.sendDisconnect() }
 
-// ReceiveQueue is the queue that messages arrive in.
+// ReceiveQueue is the SRQ of the iface.
 func (it *Iface) ReceiveQueue() *verbs.SRQ { return it.srq }
