@@ -25,7 +25,7 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// flushOp has an op complete c with the last work request, which is signaled.
+// flushOp queues an op that completes c with the last work request, which is signaled.
 func (e *EP) flushOp(c *uct.Completion) (pending bool, err error) {
 	o := e.it.ops.get()
 	if o == nil {
@@ -36,8 +36,8 @@ func (e *EP) flushOp(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// flushStart makes sure that a completion will come that retires everything
-// posted, and reports whether there is anything to wait for.
+// flushStart ensures a signaled completion after all posted work requests. It reports whether any
+// is in flight.
 func (e *EP) flushStart() (pending bool, err error) {
 	if e.state == stateFailed || e.state == stateClosed {
 		return false, e.err
@@ -53,9 +53,9 @@ func (e *EP) flushStart() (pending bool, err error) {
 	return true, nil
 }
 
-// Fence implements uct.EP. An RC queue executes in order, except that what
-// follows a read or atomic may pass it (IBTA volume 1, 10.8.3.3): the next work
-// request then carries the fence.
+// Fence implements uct.EP. An RC queue executes in order, except that work requests after a read or
+// atomic may pass it (IBTA volume 1, 10.8.3.3). In that case the next work request carries the
+// fence flag.
 func (e *EP) Fence() error {
 	if e.state == stateFailed || e.state == stateClosed {
 		return e.err
@@ -66,7 +66,7 @@ func (e *EP) Fence() error {
 	return nil
 }
 
-// flushPoll starts a flush on every EP and reports whether one is busy.
+// flushPoll starts a flush on every EP and reports whether one has work requests in flight.
 func (it *Iface) flushPoll() (pending bool, err error) {
 	for _, e := range it.open.All() {
 		if e.state == stateFailed {
@@ -81,7 +81,7 @@ func (it *Iface) flushPoll() (pending bool, err error) {
 	return pending, nil
 }
 
-// flushAll is Flush with a completion. All EPs can flush, or none is asked to.
+// flushAll is Flush with a completion. If not all EPs can flush, it starts none.
 func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 	if pending, err = it.flushPoll(); err != nil || !pending {
 		return false, err
@@ -98,7 +98,7 @@ func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 	all := it.groups.Get(c, busy)
 	for _, e := range it.open.All() {
 		if e.state != stateFailed && e.PI != e.CI {
-			_, _ = e.flushOp(all) // there are enough ops
+			_, _ = e.flushOp(all) // it.ops.left was checked
 		}
 	}
 	return true, nil

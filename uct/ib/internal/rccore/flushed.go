@@ -8,23 +8,23 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A device that moves a QP to ERR by itself says why by an event, unless a failed work request
-// does. Events and completions come by different ways: what is flushed may be polled first. It
-// then ends when the event is there, and with the status that the event gives.
+// If a device moves a QP to ERR without a failed work request, an event tells the cause. Events and
+// completions arrive in no order: the iface may poll a flushed work request first. Its operation
+// then completes when the event has arrived, with the status of the event.
 
-// EventLimit bounds the wait for the event, which takes microseconds, while this process runs. After it the EP
-// fails with ErrConnReset.
+// EventLimit is the maximum wait for the event, which takes microseconds, not counting time in
+// which this process does not run. After it the EP fails with ErrConnReset.
 const EventLimit = time.Second
 
-// flushedEP is an EP whose event is still on its way.
+// flushedEP is an EP whose work requests were flushed and whose event has not arrived.
 type flushedEP struct {
 	e    *EP
-	upTo uint64 // the last work request that was flushed; what is between CI and it has not ended
+	upTo uint64 // the last flushed work request; operations after CI up to it are not complete
 	wait timelimit.Limit
 }
 
-// awaitCause notes that the device has flushed what was posted on an EP that is ready, up to a
-// work request.
+// awaitCause records that the device has flushed the work requests up to upTo of an EP in state
+// ready.
 func (it *Iface) awaitCause(e *EP, upTo uint64) {
 	for i := range it.flushed {
 		if f := &it.flushed[i]; f.e == e {
@@ -36,14 +36,14 @@ func (it *Iface) awaitCause(e *EP, upTo uint64) {
 	it.raise(attnBacklog)
 }
 
-// heldBack reports that work requests of an EP were flushed and have not ended.
+// heldBack reports whether e has flushed work requests that are not complete.
 func (it *Iface) heldBack(e *EP) bool {
 	return slices.ContainsFunc(it.flushed, func(f flushedEP) bool { return f.e == e && f.upTo > e.CI })
 }
 
-// endFlushed ends what was flushed on EPs that are not ready any more: the event has come, or
-// they have failed for another reason, or are closed. Those that have waited too long fail here.
-// Completions run.
+// endFlushed completes the flushed operations of EPs that have left state ready: the event has
+// arrived, or they have failed for another reason, or are closed. EPs whose wait is over fail here.
+// It calls completions.
 func (it *Iface) endFlushed() {
 	for i := 0; i < len(it.flushed); {
 		if f := &it.flushed[i]; f.e.state == stateReady && !f.wait.Over() {

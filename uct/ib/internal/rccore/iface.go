@@ -17,55 +17,56 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Iface is an open transport. A transport embeds it or is it. Open makes it.
+// Iface is an open interface of a transport, which embeds it or uses it as it is. Open opens it.
 type Iface struct {
-	// What every post and Progress touches.
+	// Fields that every post and Progress accesses.
 	poller   Poller
 	cq       CompQueue
 	watch    *ucs.Watch      // of cq
-	Attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
+	Attn     atomic.Uint32   // reasons for the slow path of Progress: attn bits, ib.Raised
 	put      [1]verbs.SendWR // RDMA write, inline
 	am       [1]verbs.SendWR // send with immediate, inline
 	fetch    [1]verbs.SendWR // read or atomic into a slot, fetchSGE
-	write    [1]verbs.SendWR // write of one piece, oneSGE
-	read     [1]verbs.SendWR // read likewise
+	write    [1]verbs.SendWR // write from one SGE, oneSGE
+	read     [1]verbs.SendWR // read to one SGE, oneSGE
 	oneSGE   [1]verbs.SGE
 	long     [1]verbs.SendWR // write or read with a gather list
 	full     [1]verbs.SendWR // anything else
 	fetchSGE [1]verbs.SGE
-	discard  verbs.SGE // where atomics return what the caller does not want
+	discard  verbs.SGE // destination of old values that the caller does not want
 	wc       []verbs.WC
-	recent   [256]*EP // by the last byte of the QPN: EPs, or &eps.vacant
+	recent   [256]*EP // cache indexed by the low byte of the QPN: EPs, or &eps.vacant
 
-	MaxInline  int    // longest short operation
-	maxZcopy   int    // longest zero-copy write or read
-	Moderation uint64 // work requests of one EP without completion
+	MaxInline  int    // maximum length of a short operation
+	maxZcopy   int    // maximum length of a zero-copy write or read
+	Moderation uint64 // maximum consecutive unsignaled work requests of an EP
 
 	eps       epTable
 	wake      *ib.Wake
 	arb       base.Arbiter
 	handlers  base.AMTable
-	handed    []qpFault // of async, being looked at
+	handed    []qpFault // the events of async that takeEvents handles
 	flushed   []flushedEP
 	tx        *ib.Pool // bounce buffers
-	slots     *ib.Pool // of ops and EPs, and one for results that nobody wants
+	slots     *ib.Pool // slots of ops and EPs, and discard
 	ops       opPool
-	signalDue bool // completions are to be asked for: see postSignals
+	signalDue bool // finish must call postSignals
 	groups    base.FlushGroups
 	rx        *ib.RecvQueue
-	due       *EP   // EPs that are to return credits, linked by next
+	due       *EP   // EPs that must return credits, linked by next
 	cqFree    int   // CQ slots that no EP leases
-	leases    []*EP // EPs that lease some, in no particular order
+	leases    []*EP // EPs that lease CQ slots, unordered
 	unsettled settleQueue
-	lastLook  time.Duration // at EPs that leave, a time of timelimit.Now
-	leaving   bool          // closed EPs may wait for their peers to take notice
-	// leasesUsed: EPs use all slots that they lease, unless completions have come since finish ran last.
+	lastLook  time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
+	leaving   bool          // closed EPs may have time limits
+	// leasesUsed reports that EPs use all slots that they lease, unless completions have arrived
+	// since the last finish.
 	leasesUsed bool
 	sges       []verbs.SGE
-	scratch    [maxScratch]byte // a short message while it is posted
+	scratch    [maxScratch]byte // the data of a short message during its post
 
 	name    string
-	self    uct.Iface // what the user has: this, or what embeds it
+	self    uct.Iface // the Iface of the user: this one, or the type that embeds it
 	driver  Driver
 	ext     Extension // nil: none
 	links   Links     // nil: QPs
@@ -85,15 +86,15 @@ type Iface struct {
 	cqLost  bool           // the completion queue has failed
 	closed  bool
 
-	leaveLimit time.Duration // disconnectLimit; tests of what comes before it set more
+	leaveLimit time.Duration // disconnectLimit, or more in tests of earlier events
 
 	asyncMu sync.Mutex
-	async   []qpFault // what the device reported, until Progress looks
+	async   []qpFault // events of the device that Progress has not handled
 }
 
-// Bits of Iface.Attn, beside ib.Raised.
+// Bits of Iface.Attn, in addition to ib.Raised.
 const (
-	attnBacklog = 1 << iota // finish has something to do
+	attnBacklog = 1 << iota // finish must run
 	attnPending             // requests wait in arb
 )
 
@@ -108,11 +109,11 @@ var (
 	_ ib.EventSink = (*Iface)(nil)
 )
 
-// maxScratch bounds TX_MAX_INLINE in effect: longer copies belong in bounce
-// buffers. It is above what an mlx5 WQE of maximal length (1 KiB) takes inline.
+// maxScratch is the maximum of TX_MAX_INLINE in effect: longer data belongs in bounce buffers. It
+// is more than the maximum inline data of an mlx5 WQE of 1 KiB.
 const maxScratch = 1 << 10
 
-// prepare fills the parts of work requests that never change.
+// prepare initializes the constant parts of work requests.
 func (it *Iface) prepare() {
 	it.MaxInline = min(int(it.cfg.TxMaxInline), maxScratch)
 	it.Moderation = uint64(it.cfg.Moderation)
@@ -167,10 +168,10 @@ func (it *Iface) addrLen() int {
 	return rcwire.EPAddrLen
 }
 
-// Config is the configuration in effect.
+// Config returns the configuration in effect.
 func (it *Iface) Config() *Config { return &it.cfg }
 
-// Find returns the EP whose QP has the number, or nil.
+// Find returns the EP of a QPN, or nil.
 func (it *Iface) Find(qpn uint32) uct.EP { return it.eps.find(qpn).outer }
 
 // Attr implements uct.Iface.
@@ -190,7 +191,7 @@ func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }
 
-// IfaceAddr appends nothing: endpoints connect.
+// IfaceAddr implements uct.IfaceAddresser. It appends nothing: EPs connect, not ifaces.
 func (it *Iface) IfaceAddr(b []byte) []byte { return b }
 
 // Reachable implements uct.IfaceAddresser. ifaceAddr must be empty.
@@ -210,19 +211,18 @@ func (it *Iface) EventFD() int { return it.wake.FD() }
 // EventPending implements uct.EventPender.
 func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
-// Arm implements uct.Waker. Completions of sends and receives share one CQ, so an
-// event of either kind wakes.
+// Arm implements uct.Waker. Sends and receives share one CQ, so it always arms both kinds of
+// events.
 func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()) }
 
-// qpFault is an event of the device about a QP.
+// qpFault is an asynchronous event of the device about a QP.
 type qpFault struct {
 	qp     *verbs.QP // nil: the event is about the completion queue
 	status ucs.Status
-	gone   verbs.GID // a device; else zero
+	gone   verbs.GID // GID of a device that does not exist any more, or zero
 }
 
-// AsyncEvent notes an event that concerns a QP, or the completion queue; called on the goroutine
-// of the MD.
+// AsyncEvent records an event of a QP or of the completion queue. The goroutine of the MD calls it.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	if ev.QP == nil && (ev.Type != verbs.EventCQErr || ev.CQ != it.verbsCQ) {
 		return
@@ -230,11 +230,11 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	fault := qpFault{qp: ev.QP, status: ucs.StatusConnReset}
 	switch ev.Type {
 	case verbs.EventQPFatal, verbs.EventCQErr:
-	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the peer asked for what is not allowed: it is there
+	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the access was not allowed; the peer is alive
 		fault.status = ucs.StatusIOError
 	case verbs.EventPeerClosed:
 		fault.status = ucs.StatusPeerClosed
-	case verbs.EventUnreachable: // of a QP that carries the work requests of many EPs
+	case verbs.EventUnreachable: // the QP carries the work requests of many EPs
 		fault.gone = ev.GID
 	default:
 		return
@@ -245,8 +245,8 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	it.wake.Raise()
 }
 
-// Flush implements uct.Iface: it completes when everything posted on every EP is
-// complete. ErrNoResource if an EP cannot flush now.
+// Flush implements uct.Iface. It completes when all work requests posted on all EPs are complete.
+// It returns ErrNoResource if an EP cannot flush now.
 func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) {
 	if c == nil {
 		return it.flushPoll()
@@ -265,8 +265,8 @@ func (it *Iface) Fence() error {
 	return errs
 }
 
-// Close implements uct.Iface. It waits until the device has given up all memory
-// of the iface. Arrivals are dropped. Idempotent.
+// Close implements uct.Iface. It waits until the device no longer uses memory of the iface, and
+// drops messages that arrive. A second call does nothing.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -288,8 +288,8 @@ func (it *Iface) Close() error {
 	return nil
 }
 
-// drainTimeout bounds how long Close waits for a device that is broken: flushing
-// a queue takes microseconds.
+// drainTimeout is the maximum time that Close waits for a broken device. Flushing a queue takes
+// microseconds.
 const drainTimeout = 5 * time.Second
 
 // drain polls until no closed EP has work requests in flight.

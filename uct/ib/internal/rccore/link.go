@@ -11,47 +11,48 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Link connects an EP with its peer: a QPLink, or a share in a QP that carries the work
-// requests of several EPs. Methods are called by the owner of the iface.
+// Link connects an EP with its peer: a QPLink, or a share of a QP that carries the work requests of
+// several EPs. Only the owner of the iface calls its methods.
 type Link interface {
-	// Number is what completions of the EP have as their QPN when Progress sees them.
+	// Number is the QPN of the completions of the EP that Progress handles.
 	Number() uint32
-	// AppendAddr packs the address of the EP; the link knows QPN and PSN of own.
+	// AppendAddr packs the address of the EP. The link sets QPN and PSN of own.
 	AppendAddr(b []byte, own rcwire.EPAddr) []byte
-	// ParseAddr checks and unpacks the peer's, for Connect. Errors wrap ErrInvalidAddr.
+	// ParseAddr checks and unpacks the address of the peer, for Connect. Errors wrap
+	// ErrInvalidAddr.
 	ParseAddr(b []byte) (rcwire.EPAddr, error)
-	// Connect connects with what ParseAddr has returned last.
+	// Connect connects to the address that the last ParseAddr returned.
 	Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error
-	// Reserve takes places in the send queue, n at most, and returns how many; Return gives
-	// n back. An EP reserves at most Config.TxDepth.
+	// Reserve reserves at most n places in the send queue and returns how many; Return releases n
+	// places. An EP reserves at most Config.TxDepth.
 	Reserve(n int) int
 	Return(n int)
-	// Shared reports that other EPs may use the queue. What such an EP has in flight when it
-	// fails or is closed is left to the device, until the iface is closed.
+	// Shared reports whether other EPs may use the queue. When such an EP fails or is closed, its
+	// work requests in flight are left to the device, until the iface is closed.
 	Shared() bool
-	// ToERR has the device flush what is in flight, on a queue that is shared that of all.
+	// ToERR makes the device flush the work requests in flight, of all EPs if the queue is shared.
 	ToERR() error
-	// Close is called when nothing of the EP is in flight.
+	// Close is called when the EP has no work request in flight.
 	Close() error
 }
 
-// Links makes links that are not QPs, and says where their messages arrive.
+// Links creates links that are not QPs, and configures their receive queue.
 type Links interface {
 	NewLink() (Link, error)
-	// AddrLen is the length of what AppendAddr appends.
+	// AddrLen is the length of the address that AppendAddr appends.
 	AddrLen() int
-	// RecvQueue sets the type of the receive queue, which completes in cq.
+	// RecvQueue sets the type of the receive queue, whose completions go to cq.
 	RecvQueue(a *verbs.SRQInitAttr, cq *verbs.CQ)
-	// Fault is told what the device reports of a QP, and returns how many EPs it concerns.
-	// Numbers do not tell XRC targets of two domains apart.
+	// Fault handles an event of the device about a QP, and returns the number of affected EPs. The
+	// numbers of XRC targets of two domains can be equal, so it gets the QP.
 	Fault(qp *verbs.QP, st ucs.Status) int
-	// Gone is told that the device with a GID is gone, with all that it had sent polled or in the completion
-	// queue, and returns how many EPs it concerns.
+	// Gone is called when the device with a GID does not exist any more; all messages that it had
+	// sent have been polled or are in the completion queue. It returns the number of affected EPs.
 	Gone(gid verbs.GID) int
-	// Lost is told that the completion queue has failed, before the EPs are: the device is to let go of
-	// all that was posted.
+	// Lost is called when the completion queue has failed, before the EPs fail: it must make the
+	// device discard all posted work requests.
 	Lost()
-	// MaxCredits is the largest number that comes back in one immediate.
+	// MaxCredits is the maximum number of credits in one immediate.
 	MaxCredits() int
 }
 
@@ -59,12 +60,12 @@ type Links interface {
 type QPLink struct {
 	QP  *verbs.QP
 	it  *Iface
-	psn uint32 // the first that we send
+	psn uint32 // the first PSN that this side sends
 }
 
 var _ Link = (*QPLink)(nil)
 
-// newQPLink makes a QP in INIT.
+// newQPLink creates a QP in INIT.
 func (it *Iface) newQPLink() (*QPLink, error) {
 	qp, err := it.CreateQP(verbs.QPTypeRC)
 	if err != nil {
@@ -73,9 +74,9 @@ func (it *Iface) newQPLink() (*QPLink, error) {
 	return &QPLink{QP: qp, it: it, psn: rand.Uint32() & 0xffffff}, nil
 }
 
-// CreateQP makes a QP in INIT with a send queue as Config has it, that completes in the
-// completion queue of the iface: an RC QP over the receive queue, or an XRC initiator.
-// Close it with CloseQP.
+// CreateQP creates a QP in INIT with the send queue of Config and the completion queue of the
+// iface: an RC QP with the receive queue of the iface, or an XRC initiator. The caller closes it
+// with CloseQP.
 func (it *Iface) CreateQP(typ verbs.QPType) (*verbs.QP, error) {
 	attr := verbs.QPInitAttr{Type: typ, Cap: verbs.QPCap{
 		MaxSendWR:  it.cfg.TxDepth,
@@ -91,7 +92,7 @@ func (it *Iface) CreateQP(typ verbs.QPType) (*verbs.QP, error) {
 	}
 	qp.SetUserContext(it)
 	if err := it.initQP(qp); err != nil {
-		_ = it.CloseQP(qp) // the QP is of no use: err says why
+		_ = it.CloseQP(qp) // err is the cause
 		return nil, err
 	}
 	return qp, nil
@@ -109,7 +110,7 @@ func (it *Iface) initQP(qp *verbs.QP) error {
 	return it.ToInit(qp)
 }
 
-// ToInit takes a QP from RESET to INIT, with the rights of the transport.
+// ToInit moves a QP from RESET to INIT, with the access flags of the transport.
 func (it *Iface) ToInit(qp *verbs.QP) error {
 	err := qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateInit,
@@ -123,11 +124,11 @@ func (it *Iface) ToInit(qp *verbs.QP) error {
 	return nil
 }
 
-// ToRTR has a QP receive what the peer sends: from QPN and PSN of peer.
+// ToRTR moves a QP to RTR. It then receives from QPN and PSN of peer.
 func (it *Iface) ToRTR(qp *verbs.QP, dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	cfg := &it.cfg
 	mask := verbs.QPMaskState | verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN
-	if qp.Type() != verbs.QPTypeXRCSend { // which answers nothing
+	if qp.Type() != verbs.QPTypeXRCSend { // an XRC initiator replies to no requests
 		mask |= verbs.QPMaskMaxDestRD | verbs.QPMaskMinRNRTimer
 	}
 	err := qp.Modify(verbs.QPAttr{
@@ -145,7 +146,8 @@ func (it *Iface) ToRTR(qp *verbs.QP, dev ib.DeviceAddr, peer rcwire.EPAddr) erro
 	return nil
 }
 
-// ToRTS takes a QP from RTR to RTS; reads is how many reads and atomics the peer serves.
+// ToRTS moves a QP from RTR to RTS. reads is the number of reads and atomics that the peer accepts
+// at a time.
 func (it *Iface) ToRTS(qp *verbs.QP, psn uint32, reads uint8) error {
 	cfg := &it.cfg
 	err := qp.Modify(verbs.QPAttr{
@@ -163,7 +165,7 @@ func (it *Iface) ToRTS(qp *verbs.QP, psn uint32, reads uint8) error {
 	return nil
 }
 
-// QPToERR moves a QP to ERR if it is not there.
+// QPToERR moves a QP to ERR if it is in another state.
 func (it *Iface) QPToERR(qp *verbs.QP) error {
 	if qp.State() == verbs.QPStateErr {
 		return nil
@@ -195,7 +197,7 @@ func (l *QPLink) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	return l.it.ToRTS(l.QP, l.psn, peer.Reads)
 }
 
-// Reserve implements Link: the queue has as many places as an EP reserves.
+// Reserve implements Link. The queue has as many places as its EP may reserve.
 func (*QPLink) Reserve(n int) int { return n }
 
 // Return implements Link.

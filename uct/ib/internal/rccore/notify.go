@@ -6,9 +6,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// A put with notification is an RDMA write with immediate. The immediate is the word, all of
-// it; the receive that it takes at the target costs a credit, which comes back as that of a
-// message does.
+// A put with notification is an RDMA write with immediate, which is the word. At the target it
+// consumes a receive and so costs a credit, which the peer returns like that of a message.
 
 // NotifyBcopy implements uct.Notifier.
 func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) error {
@@ -34,7 +33,7 @@ func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32,
 	if e.state == stateReady && e.Credits <= 0 {
 		return false, e.noCredit()
 	}
-	e.it.long[0].Imm = word // which counts with this opcode only
+	e.it.long[0].Imm = word // other opcodes ignore it
 	if pending, err = e.zcopyList(verbs.OpRDMAWriteWithImm, iov, raddr, key, c); err == nil {
 		e.Credits--
 	}
@@ -48,8 +47,8 @@ func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
 	}
 }
 
-// notified takes in a word; the device has placed the data before it. The buffer of its
-// receive holds nothing.
+// notified handles a received word. The device has written the data before. The buffer of the
+// receive is unwritten.
 func (it *Iface) notified(e *EP, b *ib.RecvBuf, word uint32) {
 	it.rx.Put(b)
 	if e == &it.eps.vacant || it.closed {
