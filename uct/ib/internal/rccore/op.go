@@ -9,19 +9,19 @@ import (
 	"github.com/gucx/gucx/uct/ib"
 )
 
-// opKind says what the end of an op does.
+// opKind selects what the completion of an op does.
 type opKind uint8
 
 const (
-	opBuffer opKind = iota // give the bounce buffer back
-	opSend                 // the same, and complete
-	opGet                  // copy from the bounce buffer or the slot first
-	opAtomic               // store the returned word first
-	opFlush                // complete
+	opBuffer opKind = iota // free the bounce buffer
+	opSend                 // free the bounce buffer and call the completion
+	opGet                  // as opSend, after a copy from the bounce buffer or the slot
+	opAtomic               // as opSend, after a store of the old value
+	opFlush                // call the completion
 )
 
-// op is what is to be done when the work request sn of an EP is complete. It owns a
-// slot, registered memory that a short read or an atomic returns into.
+// op is an operation that needs an action when work request sn of its EP completes. It has a slot,
+// registered memory to which a short read or an atomic returns.
 type op struct {
 	next   *op
 	sn     uint64
@@ -37,34 +37,35 @@ type op struct {
 // slotLen is the length of a slot: one cache line.
 const slotLen = 64
 
-// epSlots is how many EPs have a slot of their own. Atomics of others are always ops.
+// epSlots is the number of EPs with a slot of their own. Atomics of other EPs are always ops.
 const epSlots = 64
 
 const noBuffer = math.MaxUint32
 
-// NoOp is EP.NextOp without ops: above the IDs of sends, below those of receives.
+// NoOp is the value of EP.NextOp without ops: more than the IDs of sends and at most those of
+// receives.
 const NoOp = ib.RecvID
 
-// opPool is a free list of ops. It grows when an EP is made.
+// opPool is a free list of ops. It grows when an EP is created.
 type opPool struct {
 	free  *op
 	left  int // in the free list
 	total int
 }
 
-// grow adds n ops, up to limit in all, for which slots has room.
+// grow adds n ops, up to limit in total. slots has enough free slots for limit ops.
 func (p *opPool) grow(n, limit int, slots *ib.Pool) {
 	chunk := make([]op, max(min(n, limit-p.total), 0))
 	for i := range chunk {
 		o := &chunk[i]
-		at, _ := slots.Get() // there are enough
+		at, _ := slots.Get() // limit ensures a free slot
 		o.slot, o.buf, o.addr = (*[slotLen]byte)(slots.Bytes(at)), noBuffer, slots.SGE(at, 0, slotLen).Addr
 		p.put(o)
 	}
 	p.total += len(chunk)
 }
 
-// get takes an op that has no buffer; nil if none is free.
+// get returns an op without buffer, or nil if none is free.
 func (p *opPool) get() *op {
 	o := p.free
 	if o != nil {
@@ -74,16 +75,16 @@ func (p *opPool) get() *op {
 	return o
 }
 
-// put takes an op back that holds nothing.
+// put frees an op that owns nothing but its slot.
 func (p *opPool) put(o *op) {
 	o.next = p.free
 	p.free = o
 	p.left++
 }
 
-// queue puts o, for the last posted work request, at the end of e's ops. If it is the
-// first one, the completion that is on its way looks at it, even if it is not its own:
-// it may be the last on its way.
+// queue appends o, for the last posted work request, to the ops of e. If it is the first op, the
+// completion in flight must call Retire even if it is an earlier one, because no later one may be
+// signaled.
 func (e *EP) queue(o *op) {
 	o.sn = e.PI
 	if e.opHead == nil {
@@ -94,35 +95,35 @@ func (e *EP) queue(o *op) {
 	e.opTail = o
 }
 
-// waiter is one completion that needs no op: of a flush, or of zero-copy operations or
-// atomics that were posted one after the other with the same completion, and with the same
-// result. An EP has one, for the first that comes; others are ops.
+// waiter holds one completion without an op: of a flush, or of zero-copy operations or atomics
+// posted one after the other with the same completion and the same result. An EP has one waiter;
+// further completions need ops.
 type waiter struct {
 	comp   *uct.Completion // nil: free
 	result *uint64         // of opAtomic, or nil; nil if free
-	slot   *[slotLen]byte  // where atomics of the waiter return into, one after the other
-	addr   uint64          // of slot; 0: there is none
-	ended  uint64          // the work request before the first one that it waits for
-	sn     uint64          // of the last operation, or what the flush waits for
+	slot   *[slotLen]byte  // where the atomics of the waiter return, one after the other
+	addr   uint64          // of slot; 0: no slot
+	ended  uint64          // the work request before the first one whose completion it waits for
+	sn     uint64          // work request of the last operation, or of the flush
 }
 
-// joins reports whether the waiter can take in a zero-copy operation that is posted behind pi,
-// with c. It does not without c, which is nothing to wait for.
+// joins reports whether the waiter can include a zero-copy operation with completion c, posted
+// after work request pi. It cannot if c is nil.
 func (e *EP) joins(c *uct.Completion, pi uint64) bool {
 	w := &e.waiter
 	return c != nil && (w.comp == nil || w.comp == c && w.sn == pi && e.waits == opSend)
 }
 
-// fetches is joins for an atomic. Of those that share a completion and a result the last one's
-// old value stays, as they end in order.
+// fetches is joins for an atomic. Atomics with the same completion and result complete in order, so
+// the result is the old value of the last one.
 func (e *EP) fetches(c *uct.Completion, result *uint64, pi uint64) bool {
 	w := &e.waiter
 	return c != nil && w.addr != 0 &&
 		(w.comp == nil || w.comp == c && w.sn == pi && e.waits == opAtomic && w.result == result)
 }
 
-// join takes in the operation pi, for which joins or fetches said so: the last one, or the one
-// that is posted next.
+// join includes the operation of work request pi in the waiter: the last posted one or the next.
+// joins or fetches must have returned true.
 func (e *EP) join(c *uct.Completion, pi uint64, kind opKind) {
 	w := &e.waiter
 	w.sn = pi
@@ -132,12 +133,12 @@ func (e *EP) join(c *uct.Completion, pi uint64, kind opKind) {
 	}
 }
 
-// Retire ends what waits for work requests up to CI, which have succeeded, in the order in which
-// it was posted. Completions run; they may post on e and close it.
+// Retire completes the operations of successful work requests up to CI, in the order in which they
+// were posted. It calls completions, which may post on e and close it.
 func (e *EP) Retire() {
 	w, sn := &e.waiter, e.waiter.sn
 	if c := w.comp; e.opHead == nil && c != nil && sn <= e.CI && e.state == stateReady {
-		w.comp, e.NextOp = nil, NoOp // it is alone, as it is mostly
+		w.comp, e.NextOp = nil, NoOp // the common case: no ops
 		if e.waits == opAtomic {
 			w.take()
 			w.result = nil
@@ -150,8 +151,8 @@ func (e *EP) Retire() {
 	e.retireInOrder(ucs.StatusOK)
 }
 
-// retireInOrder is Retire with more than one thing to end, for work requests that ended with st,
-// or for an EP that is not ready.
+// retireInOrder is Retire for more than one operation, for work requests that completed with
+// another status than OK, or for an EP that is not in state ready.
 //
 //go:noinline
 func (e *EP) retireInOrder(st ucs.Status) {
@@ -179,8 +180,8 @@ func (e *EP) retireInOrder(st ucs.Status) {
 	}
 }
 
-// retireFetched ends the atomics that come first and have succeeded: retireInOrder without its
-// other cases. It stops when a completion has run, which may have changed what waits.
+// retireFetched completes the successful atomics at the head of the ops: retireInOrder without its
+// other cases. It stops after it has called a completion, which may have changed the ops.
 func (e *EP) retireFetched() {
 	last := e.CI
 	if w := &e.waiter; w.comp != nil {
@@ -207,8 +208,8 @@ func (e *EP) retireFetched() {
 	}
 }
 
-// endWaiter ends the flush that the waiter is; or its operations up to CI or to the next flush,
-// of which it ends the first one alone with another status than OK.
+// endWaiter completes the flush of the waiter, or its operations up to CI or to the next op; with
+// another status than OK it completes only the first operation.
 func (e *EP) endWaiter(st ucs.Status) {
 	w := &e.waiter
 	c, last := w.comp, min(w.sn, e.CI)
@@ -231,19 +232,19 @@ func (e *EP) endWaiter(st ucs.Status) {
 	}
 }
 
-// take gives the user what the last atomic has brought.
+// take copies the old value of the last atomic to the result of the user.
 func (w *waiter) take() {
 	if r := w.result; r != nil {
 		*r = binary.NativeEndian.Uint64(w.slot[:])
 	}
 }
 
-// precedes reports whether o ends before a waiter whose first work request is sn. A flush
-// that is an op was asked for after it.
+// precedes reports whether o completes before a waiter whose first work request is sn. If o is a
+// flush of the same work request, it was called after the operation of the waiter.
 func (o *op) precedes(sn uint64) bool { return o.sn < sn || o.sn == sn && o.kind != opFlush }
 
-// more says which completion is to be looked at next, and has one come if somebody waits
-// for what is behind the last one on its way.
+// more sets NextOp. If an operation waits for a work request after the last signaled one, it posts
+// a signaled one.
 func (e *EP) more() {
 	w := &e.waiter
 	wanted := e.wanted
@@ -261,7 +262,7 @@ func (e *EP) more() {
 	}
 }
 
-// finishOp ends o and gives back what it holds before the completion runs.
+// finishOp completes o. It frees the resources of o before it calls the completion.
 func (e *EP) finishOp(o *op, st ucs.Status) {
 	it, c := e.it, o.comp
 	o.comp = nil
@@ -280,14 +281,14 @@ func (e *EP) finishOp(o *op, st ucs.Status) {
 	case c == nil:
 	case st != ucs.StatusOK:
 		c.Complete(st)
-	default: // Complete, written out
+	default: // inlined Complete
 		if c.Count--; c.Count == 0 {
 			c.Func(c)
 		}
 	}
 }
 
-// take gives the user what a read or an atomic has brought.
+// take copies the data of a read or the old value of an atomic to the memory of the user.
 func (e *EP) take(o *op) {
 	switch {
 	case o.kind == opAtomic:
@@ -305,10 +306,9 @@ func (e *EP) take(o *op) {
 	}
 }
 
-// opStatus is the status of an op that ended with st on an EP that has failed or was
-// closed. An op that the device has flushed gets the cause in two cases: the cause was the
-// connection, or a fault that no operation of the EP has made; or the op is a flush, whose
-// status stands for everything before it.
+// opStatus returns the status of an op that ended with st on a failed or closed EP. A flushed op
+// gets the cause of the failure in two cases: the cause is the connection, or a fault that no
+// operation of the EP caused; or the op is a flush, whose status covers all operations before it.
 func (e *EP) opStatus(kind opKind, st ucs.Status) ucs.Status {
 	if st != ucs.StatusCanceled || e.cause == ucs.StatusOK {
 		return st

@@ -18,13 +18,13 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 	return nil
 }
 
-// hasResources reports whether every kind of operation could be posted now.
+// hasResources reports whether an operation of every kind could be posted now.
 func (e *EP) hasResources() bool {
 	it := e.it
 	if e.Credits <= 0 || it.tx.Free() == 0 || it.ops.left == 0 || !e.slot() {
 		return false
 	}
-	it.leasesUsed = false // the caller may post nothing
+	it.leasesUsed = false // the caller may not use the slot
 	return true
 }
 

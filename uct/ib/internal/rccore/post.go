@@ -7,12 +7,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// leaseStep is how many CQ slots an EP takes at a time.
+// leaseStep is the number of CQ slots that an EP leases at a time.
 const leaseStep = 16
 
-// admit is asked when a post finds no room: it says why the EP cannot post, or
-// makes room, and returns flags for the work request. Posts that only wait for
-// room are on the fast path again after it.
+// admit is called by a post if PI-CI is not below Room. It returns why the EP cannot post, or
+// leases slots and returns flags for the work request. If the EP lacked only slots, the next posts
+// use the fast path again.
 func (e *EP) admit() (verbs.SendFlags, error) {
 	if e.state != stateReady {
 		return 0, e.err
@@ -31,8 +31,8 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 	return flags, nil
 }
 
-// slot reports whether one more work request can be posted, leasing CQ slots, and
-// places in the queue of the link, if it must.
+// slot reports whether one more work request can be posted. If necessary, it leases CQ slots and
+// reserves places in the queue of the link.
 func (e *EP) slot() bool {
 	used := e.PI - e.CI
 	if used < uint64(e.lease) {
@@ -47,7 +47,7 @@ func (e *EP) slot() bool {
 		it.reclaim()
 	}
 	if it.leasesUsed {
-		want = 1 // slots are scarce: others would have to reclaim what e does not use now
+		want = 1 // few slots are free: other EPs would have to reclaim those that e does not use now
 	}
 	got := e.link.Reserve(min(want, it.cqFree))
 	if got == 0 && it.cqFree > 0 {
@@ -62,15 +62,14 @@ func (e *EP) slot() bool {
 	return true
 }
 
-// reclaim takes back the CQ slots that EPs lease without using them. It visits the EPs that lease slots, of
-// which there are at most as many as slots, however many EPs are open, and none if it found nothing to take
-// since the last completion.
+// reclaim takes back the CQ slots that EPs lease without using them. It visits only EPs that lease
+// slots, and none if the last call found no unused slot and no completion has arrived since.
 func (it *Iface) reclaim() {
 	if it.leasesUsed {
 		return
 	}
 	it.leasesUsed = true
-	it.raise(attnPending) // completions change that, and finish must see them
+	it.raise(attnPending) // completions free slots, and finish must then clear leasesUsed
 	for i := len(it.leases) - 1; i >= 0; i-- {
 		e := it.leases[i]
 		it.returnLease(e, int(e.lease)-int(e.PI-e.CI))
@@ -78,7 +77,7 @@ func (it *Iface) reclaim() {
 	}
 }
 
-// takeLease leases n CQ slots to e, which has reserved as many places in the queue of its link.
+// takeLease leases n CQ slots to e, which has reserved n places in the queue of its link.
 func (it *Iface) takeLease(e *EP, n int) {
 	it.cqFree -= n
 	if e.lease == 0 {
@@ -88,7 +87,8 @@ func (it *Iface) takeLease(e *EP, n int) {
 	e.lease += uint32(n)
 }
 
-// returnLease takes back n of the CQ slots that e leases, and places in the queue of its link.
+// returnLease takes back n of the CQ slots that e leases, and releases the places in the queue of
+// its link.
 func (it *Iface) returnLease(e *EP, n int) {
 	it.cqFree += n
 	e.link.Return(n)
@@ -100,7 +100,7 @@ func (it *Iface) returnLease(e *EP, n int) {
 	}
 }
 
-// signal returns the flag for the next work request, which is about to be counted.
+// signal returns the flag of the next work request, before PI counts it.
 func (e *EP) signal() verbs.SendFlags {
 	if e.PI == e.CI || e.PI-e.Sig >= e.it.Moderation {
 		e.Sig = e.PI + 1
@@ -109,16 +109,15 @@ func (e *EP) signal() verbs.SendFlags {
 	return 0
 }
 
-// opSignal is signal for a work request whose end somebody waits for: it also asks for a
-// completion when none is on its way. Behind one that is, none is asked for; when that
-// one arrives, Retire sees to it that another follows.
+// opSignal is signal for a work request with a completion of the user: it is also signaled if no
+// signaled one is in flight. If one is, Retire posts another one when that completes.
 func (e *EP) opSignal() verbs.SendFlags {
 	e.wanted = e.PI + 1
 	return e.joinSignal(e.PI)
 }
 
-// joinSignal is opSignal for a work request behind pi that the waiter takes in, which knows
-// what it waits for.
+// joinSignal is opSignal for a work request after pi that the waiter includes; w.sn then records
+// it.
 func (e *EP) joinSignal(pi uint64) verbs.SendFlags {
 	if sig := e.Sig; sig <= e.CI || pi-sig >= e.it.Moderation {
 		e.Sig = pi + 1
@@ -127,14 +126,14 @@ func (e *EP) joinSignal(pi uint64) verbs.SendFlags {
 	return 0
 }
 
-// ownSignal is opSignal for a message, whose sender may compute before it polls: it asks for
-// a completion always.
+// ownSignal is opSignal for a message, whose sender may compute before it polls: the work request
+// is always signaled.
 func (e *EP) ownSignal() verbs.SendFlags {
 	e.Sig = e.PI + 1
 	return verbs.SendSignaled
 }
 
-// post posts wr, which has everything but the number.
+// post posts wr, of which only the ID is missing.
 func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++
 	wr[0].ID = e.PI
@@ -144,9 +143,9 @@ func (e *EP) post(wr *[1]verbs.SendWR) error {
 	return nil
 }
 
-// postFailed handles a refused post: queues and states are tracked here, so the
-// device and the EP disagree, and the EP cannot go on. The device never completes
-// the work request, so it is not counted as posted.
+// postFailed handles an error of PostSend. The EP tracks queues and states, so its state differs
+// from that of the device, and the EP fails. The device never completes the work request, so PI
+// does not count it.
 //
 //go:noinline
 func (e *EP) postFailed(err error) error {
@@ -156,15 +155,15 @@ func (e *EP) postFailed(err error) error {
 	return e.err
 }
 
-// fullWR returns the work request with a gather list, cleared.
+// fullWR returns the work request of it.full, cleared but for opcode and flags.
 func (it *Iface) fullWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
 	wr := &it.full[0]
 	*wr = verbs.SendWR{Opcode: op, Flags: flags}
 	return wr
 }
 
-// postNop posts a signaled RDMA write of no bytes: its completion says that all
-// before it is complete. It does not wait behind pending requests.
+// postNop posts a signaled RDMA write of 0 bytes: when it completes, all work requests before it
+// are complete. It does not wait for pending requests.
 func (e *EP) postNop() error {
 	if !e.slot() {
 		return uct.ErrNoResource

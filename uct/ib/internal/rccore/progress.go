@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Progress implements uct.Iface. Nothing to do, and one send that has succeeded,
-// take the short way.
+// Progress implements uct.Iface. Two cases use the fast path: no completion, and one successful
+// send.
 func (it *Iface) Progress() int {
 	if it.Attn.Load() != 0 {
 		return it.progress(it.poller.Poll(it.wc))
@@ -34,16 +34,16 @@ func (it *Iface) Progress() int {
 	return it.progress(n)
 }
 
-// Watch implements uct.Watcher: one queue has all completions and arrivals.
+// Watch implements uct.Watcher. One queue has all completions, of sends and receives.
 func (it *Iface) Watch() *ucs.Watch { return it.watch }
 
-// neverIdle is the watch of a queue that has none: with it every Progress polls.
+// neverIdle is the watch of a queue without one: with it, Progress always polls.
 func neverIdle() *ucs.Watch {
 	word := new(uint32)
 	return &ucs.Watch{Word: word, Quiet: 1, Attention: word}
 }
 
-// progress handles n completions, and what attn says.
+// progress handles n completions and the bits of Attn.
 func (it *Iface) progress(n int) int {
 	for i := range it.wc[:max(n, 0)] {
 		wc := &it.wc[i]
@@ -64,8 +64,8 @@ func (it *Iface) progress(n int) int {
 	return it.Polled(n)
 }
 
-// Polled ends a Progress that has handled n completions: it does what Attn says. n
-// is negative when the queue has overrun.
+// Polled ends a Progress that has handled n completions: it handles the bits of Attn. n is negative
+// if the queue has overrun.
 func (it *Iface) Polled(n int) int {
 	if n <= 0 {
 		return it.progressRare(n)
@@ -76,7 +76,7 @@ func (it *Iface) Polled(n int) int {
 	return n
 }
 
-// Completed handles a completion of any kind, for a transport with a Progress of its own.
+// Completed handles a completion of any kind, for a transport with its own Progress.
 func (it *Iface) Completed(wc *verbs.WC) {
 	if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
 		it.NotSent(wc)
@@ -89,8 +89,8 @@ func (it *Iface) Completed(wc *verbs.WC) {
 	}
 }
 
-// NotSent handles what is not the success of a send. The opcode of a failed
-// completion is not valid: receives are told by the range of their ID.
+// NotSent handles a completion that is not a successful send. The opcode of a failed completion is
+// invalid, so the range of the ID distinguishes receives.
 func (it *Iface) NotSent(wc *verbs.WC) {
 	if wc.ID >= ib.RecvID {
 		it.receive(wc)
@@ -105,7 +105,7 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	if wc.ID > e.CI+1 && !it.heldBack(e) { // what was not signaled before it has succeeded
+	if wc.ID > e.CI+1 && !it.heldBack(e) { // the unsignaled ones before it have succeeded
 		e.CI = wc.ID - 1
 		e.Retire()
 	}
@@ -119,8 +119,10 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	e.retireInOrder(st)
 }
 
-// failureCause is the error of a work request of e that failed with st and means known. A port that is down fails requests with one of two
-// statuses: they were not sent, or nothing replied. If the device knows that the peer is gone, the port is not queried.
+// failureCause returns the error of a work request of e that failed with completion status st,
+// which means known. If a port is down, requests fail with one of two statuses: one for requests
+// that were not sent, one for missing replies. If the device knows that the peer does not exist any
+// more, the port is not queried.
 func (it *Iface) failureCause(e *EP, known ucs.Status, st verbs.WCStatus) error {
 	err := st.Err()
 	if known == ucs.StatusPeerClosed || known == ucs.StatusConnReset {
@@ -132,8 +134,8 @@ func (it *Iface) failureCause(e *EP, known ucs.Status, st verbs.WCStatus) error 
 	return err
 }
 
-// fail ends an EP: posts return an error from now on, and OnError is told once.
-// What is in flight ends as the device flushes it.
+// fail moves an EP to state failed: posts return an error from now on, and OnError is called once.
+// Operations in flight complete when the device flushes them.
 func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	if e.state == stateFailed || e.state == stateClosed {
 		return
@@ -146,7 +148,7 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 		e.err = ucs.Join(e.err, err)
 	}
 	e.releaseWhenIdle()
-	it.raise(attnBacklog) // pending requests are to see the failure
+	it.raise(attnBacklog) // finish must dispatch pending requests, which then see the failure
 	if it.ext != nil {
 		it.ext.Failed(e.outer)
 	}
@@ -155,8 +157,8 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	}
 }
 
-// finish does what may wait until the completions are handled: credits go out and
-// pending requests are dispatched.
+// finish does the work that can wait until all completions are handled: among others it returns
+// credits and dispatches pending requests.
 func (it *Iface) finish() {
 	if it.due != nil {
 		it.returnCredits()
@@ -180,15 +182,15 @@ func (it *Iface) finish() {
 	}
 }
 
-// signalLater has finish ask for completions.
+// signalLater makes finish call postSignals.
 func (it *Iface) signalLater() {
 	it.signalDue = true
 	it.raise(attnBacklog)
 }
 
-// postSignals asks for the completions that EPs wait for and for which the CQ had no slot, and for
-// those of EPs with more work requests behind the last signaled one than are allowed now. EPs
-// may fail, and be closed.
+// postSignals posts signaled work requests for EPs whose operations wait for a completion and for
+// which the CQ had no slot, and for EPs with more consecutive unsignaled work requests than
+// Moderation allows. EPs may fail and be closed.
 func (it *Iface) postSignals() {
 	it.signalDue = false
 	for i := it.open.Len() - 1; i >= 0; i-- {
@@ -209,9 +211,9 @@ func (it *Iface) postSignals() {
 	}
 }
 
-// progressRare is Progress without completions: word from other goroutines, work
-// that was left, a CQ that has overrun. Requests that wait are not tried, because
-// nothing has become free.
+// progressRare is Progress without completions: events from other goroutines, work left for finish,
+// an overrun of the CQ. It does not dispatch pending requests for attnPending, because no resource
+// has become free.
 func (it *Iface) progressRare(n int) int {
 	if n < 0 {
 		it.cqFailed()
@@ -227,11 +229,11 @@ func (it *Iface) progressRare(n int) int {
 	return n
 }
 
-// errFault is the cause where the device has moved a QP to ERR by itself.
+// errFault is the cause of the failure if the device has moved a QP to ERR by itself.
 var errFault = errors.New("the device reported a fault of the connection")
 
-// takeEvents fails the EPs whose QPs the device has moved to ERR without a
-// completion to tell it by. An EP with a work request that has failed has its status from that.
+// takeEvents fails the EPs whose QPs the device has moved to ERR without a completion. If a work
+// request has failed, the EP has the status of its completion.
 func (it *Iface) takeEvents() (n int) {
 	it.wake.Lower()
 	it.asyncMu.Lock()
@@ -249,7 +251,7 @@ func (it *Iface) takeEvents() (n int) {
 			continue
 		}
 		e := it.eps.find(f.qp.Number())
-		if e != &it.eps.vacant && e.state != stateClosed && e.link.(*QPLink).QP == f.qp { // else f.qp is gone
+		if e != &it.eps.vacant && e.state != stateClosed && e.link.(*QPLink).QP == f.qp { // otherwise f.qp was closed
 			it.fail(e, f.status, errFault)
 			n++
 		}
@@ -257,7 +259,7 @@ func (it *Iface) takeEvents() (n int) {
 	return n
 }
 
-// linkFault has links that are not QPs handle an event.
+// linkFault calls it.links for an event.
 func (it *Iface) linkFault(f *qpFault) int {
 	if f.gone != (verbs.GID{}) {
 		return it.links.Gone(f.gone)

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// receive takes in one message, which the device put into a buffer.
+// receive handles the completion of a receive.
 func (it *Iface) receive(wc *verbs.WC) {
 	if wc.ID >= ExtensionID {
 		it.ext.Completed(*wc)
@@ -42,22 +42,21 @@ func (it *Iface) receive(wc *verbs.WC) {
 	it.rx.Deliver(&it.handlers, imm.ID(), b, int(wc.ByteLen))
 }
 
-// control handles a message of n bytes that is no active message, or that came to an iface
-// that closes.
+// control handles a control message of n bytes, or any message to an iface that is closing.
 func (it *Iface) control(e *EP, imm rcwire.Imm, b *ib.RecvBuf, n int) {
 	switch {
 	case imm.Disconnects():
 		it.peerClosed(e)
 	case imm.Extends() && !it.closed && e.state == stateReady:
 		if it.ext == nil || !it.ext.Control(e.outer, b.Bytes(n)) {
-			it.fail(e, ucs.StatusRemoteInvalid, errors.New("a message to an extension that is not there"))
+			it.fail(e, ucs.StatusRemoteInvalid, errors.New("invalid message to an extension"))
 		}
 	}
 	it.rx.Put(b)
 }
 
-// badMessage fails the EP of a receive that ended with an error or of a message
-// that is not ours; of an EP that is gone there is nothing to say.
+// badMessage fails the EP of a receive that completed with an error or of an invalid message. If
+// the EP does not exist any more, it does nothing.
 func (it *Iface) badMessage(e *EP, wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return

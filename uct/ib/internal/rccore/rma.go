@@ -8,10 +8,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// PutShort implements uct.Putter: an inline RDMA write. The slice of the last
-// short put of an iface stays referenced until the next.
+// PutShort implements uct.Putter: an inline RDMA write. The iface references buf until the next
+// short put.
 //
-// It is signal and post written out: each call would cost a quarter of it.
+// It is signal and post inlined: each call would cost a quarter of its time.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	it := e.it
 	pi := e.PI
@@ -38,7 +38,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-// putShortSlow is PutShort for a buffer that is too long, and without room.
+// putShortSlow is PutShort for a buffer that is too long, or without room.
 //
 //go:noinline
 func (e *EP) putShortSlow(buf []byte, raddr uint64, key uct.RKey) error {
@@ -71,8 +71,8 @@ func (e *EP) PutBcopy(src []byte, raddr uint64, key uct.RKey) error {
 	return e.postBuffer(buf, n)
 }
 
-// PutZcopy implements uct.Putter. One piece of memory, with room and a waiter that takes it
-// in, is written out here and in GetZcopy; the rest takes the way of lists.
+// PutZcopy implements uct.Putter. The common case, one IOV, room, and a waiter that can include it,
+// is inlined here and in GetZcopy; zcopyList handles the others.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, pi := e.it, e.PI
 	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c, pi) {
@@ -98,7 +98,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	return true, nil
 }
 
-// GetBcopy implements uct.Getter. A short one goes through the slot of its op.
+// GetBcopy implements uct.Getter. A short read returns to the slot of its op.
 func (e *EP) GetBcopy(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, n := e.it, len(dst)
 	if uint(n-1) >= slotLen {
@@ -117,7 +117,7 @@ func (e *EP) GetBcopy(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion)
 	return e.postFetch(flags, raddr, key, o)
 }
 
-// postFetch posts the read or atomic into the slot of o.
+// postFetch posts the read or atomic that returns to the slot of o.
 func (e *EP) postFetch(flags verbs.SendFlags, raddr uint64, key uct.RKey, o *op) (pending bool, err error) {
 	wr := &e.it.fetch[0]
 	wr.Flags = flags | e.opSignal()
@@ -133,7 +133,7 @@ func (e *EP) postFetch(flags verbs.SendFlags, raddr uint64, key uct.RKey, o *op)
 	return true, nil
 }
 
-// getLong is GetBcopy for what does not fit in a slot.
+// getLong is GetBcopy for reads longer than a slot.
 func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, n := e.it, len(dst)
 	if n > it.attr.Get.MaxBcopy {
@@ -187,7 +187,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	return true, nil
 }
 
-// joinFailed is postFailed for an operation that the waiter has taken in.
+// joinFailed is postFailed for an operation that the waiter has included.
 //
 //go:noinline
 func (e *EP) joinFailed(err error) error {
@@ -198,7 +198,7 @@ func (e *EP) joinFailed(err error) error {
 	return e.postFailed(err)
 }
 
-// zcopyList posts a write or read of any list of pieces, without room, and with or without
+// zcopyList posts a write or read of any IOV list, with or without room, and with or without
 // completion.
 //
 //go:noinline
@@ -231,7 +231,7 @@ func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct
 	return e.postLong(flags, c)
 }
 
-// postLong posts the work request in it.long, whose end c waits for: as the waiter, or in an op.
+// postLong posts the work request of it.long with completion c, as the waiter or by an op.
 func (e *EP) postLong(flags verbs.SendFlags, c *uct.Completion) (pending bool, err error) {
 	it := e.it
 	joins := e.joins(c, e.PI)
@@ -252,7 +252,7 @@ func (e *EP) postLong(flags verbs.SendFlags, c *uct.Completion) (pending bool, e
 	return true, nil
 }
 
-// dropOp gives back an op whose work request was refused.
+// dropOp frees an op whose work request was not posted.
 func (e *EP) dropOp(o *op) {
 	if o.buf != noBuffer {
 		e.it.tx.Put(o.buf)
@@ -261,7 +261,7 @@ func (e *EP) dropOp(o *op) {
 	e.it.ops.put(o)
 }
 
-// admitOp is admission for an operation that needs an op.
+// admitOp is admit for an operation that needs an op.
 func (e *EP) admitOp() (flags verbs.SendFlags, err error) {
 	if e.PI-e.CI >= e.Room {
 		if flags, err = e.admit(); err != nil {
@@ -275,7 +275,7 @@ func (e *EP) admitOp() (flags verbs.SendFlags, err error) {
 	return flags, nil
 }
 
-// admitBuffer is admission for an operation that also needs a bounce buffer.
+// admitBuffer is admitOp for an operation that also needs a bounce buffer.
 func (e *EP) admitBuffer() (buf uint32, flags verbs.SendFlags, err error) {
 	if flags, err = e.admitOp(); err != nil {
 		return 0, 0, err
@@ -288,15 +288,15 @@ func (e *EP) admitBuffer() (buf uint32, flags verbs.SendFlags, err error) {
 	return buf, flags, nil
 }
 
-// refence takes admission back: the fence that it gave away is due again.
+// refence undoes admit: the next work request needs the fence flag again.
 func (e *EP) refence(flags verbs.SendFlags) {
 	if flags&verbs.SendFence != 0 {
 		e.fenced, e.Room = true, 0
 	}
 }
 
-// postBuffer posts the work request in it.full with the first n bytes of bounce
-// buffer buf: inline if they are few, and the buffer is free at once.
+// postBuffer posts the work request of it.full with the first n bytes of bounce buffer buf. If they
+// fit, it sends them inline and frees the buffer.
 func (e *EP) postBuffer(buf uint32, n int) error {
 	it := e.it
 	wr := &it.full[0]

@@ -15,28 +15,28 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Params says what Open opens.
+// Params are the parameters of Open.
 type Params struct {
-	// Name of the transport in uct.Resource.
+	// Name is the name of the transport in uct.Resource.
 	Name string
 	Port uint8
-	// Config is for ifaces that are opened without one.
+	// Config is the configuration of ifaces that are opened without one.
 	Config Config
 	// Overhead is the declared cost of a post.
 	Overhead time.Duration
 	Driver   Driver
-	// Extension is nil, or has queues of its own on the completion queue of the iface;
-	// ExtensionCQ is how many completions of it there may be.
+	// Extension is nil, or has its own queues on the completion queue of the iface. ExtensionCQ is
+	// the maximum number of their completions.
 	Extension   Extension
 	ExtensionCQ int
-	// Links is nil, or connects EPs otherwise than by a QP each.
+	// Links is nil, or connects EPs by other links than a QP each.
 	Links Links
-	// Self is what the user gets: the Iface, or what embeds it.
+	// Self is the Iface of the user: the one to open, or the type that embeds it.
 	Self uct.Iface
 }
 
-// Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
-// error nothing is open.
+// Open opens it on a port of md. p.Config is nil, a Config or a *Config. If Open returns an error,
+// nothing stays open.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	cfg, err := pick(own.Config, md, p)
 	if err == nil {
@@ -55,7 +55,7 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	return nil
 }
 
-// pick returns the configuration that was given, or the other, with defaults.
+// pick returns the configuration in p, or other if p has none, with defaults.
 func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
@@ -65,7 +65,7 @@ func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	return cfg.withDefaults()
 }
 
-// openOn makes everything that the iface consists of.
+// openOn opens the port and creates the queues and buffers of the iface.
 func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	var undo cleanup.Stack
 	defer func() {
@@ -98,7 +98,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	return nil
 }
 
-// openBuffers makes the pools and fills the receive queue.
+// openBuffers creates the pools and fills the receive queue.
 func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	md := it.md
 	var poster ib.RecvPoster
@@ -125,12 +125,12 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	}
 	undo.Add(it.rx.Close)
 	if it.links != nil {
-		undo.Add(func() error { return guard.AwaitUse(it.srq.Stop) }) // peers reach it while there are initiators
+		undo.Add(func() error { return guard.AwaitUse(it.srq.Stop) }) // peers can reach it while initiators exist
 	}
 	return it.rx.Posted()
 }
 
-// fit lowers what the device cannot do.
+// fit reduces the configuration to the limits of the device.
 func fit(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 	limit := func(v *int, n int) {
 		if n > 0 {
@@ -143,12 +143,12 @@ func fit(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth-c.MaxPoll-extensionCQ)
 	limit(&c.MaxRDAtomic, min(dev.MaxRDAtomic, dev.MaxInitRD))
 	c.TxMaxInline = min(c.TxMaxInline, config.MemSize(dev.MaxInline))
-	c.Moderation = min(c.Moderation, c.TxDepth/4) // 0: all are signaled
+	c.Moderation = min(c.Moderation, c.TxDepth/4) // 0: all work requests are signaled
 	c.FCWindow = min(c.FCWindow, c.RxDepth/2)
 	return c
 }
 
-// openQueues makes the objects that EPs share.
+// openQueues creates the queues that all EPs share.
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 	if it.wake, err = it.md.OpenWake(&it.Attn, undo.Add); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo.Add); err != nil {
 		return err
 	}
-	// A Progress may give its entries back at its end.
+	// A Progress may free its CQ entries only at its end.
 	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll + it.extCQ
 	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo.Add); err != nil {
 		return err

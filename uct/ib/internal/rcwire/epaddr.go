@@ -13,12 +13,12 @@ import (
 //
 //	 0  u8   version, 2
 //	 1  u8   path MTU, code of verbs.MTU
-//	 2  u8   reads and atomics that it serves at a time
+//	 2  u8   maximum reads and atomics that it accepts at a time
 //	 3  u8   zero
 //	 4  u32  QPN, 24 bits
 //	 8  u32  first PSN that it sends, 24 bits
-//	12  u32  longest message that it receives, in bytes
-//	16  u16  credits: messages that it takes in before it returns credits
+//	12  u32  maximum length of a message that it receives, in bytes
+//	16  u16  credits: maximum number of messages before it returns credits
 //	18  u16  zero
 type EPAddr struct {
 	MTU     verbs.MTU

@@ -1,17 +1,17 @@
-// Package rcwire is what rc endpoints send each other: the immediate value that
-// goes with every message, and the endpoint address. It is shared by the
-// transports that speak rc. Layouts are in docs/wire.md.
+// Package rcwire defines the data that rc endpoints exchange: the immediate of every message, and
+// the endpoint address. The transports that use rc share it. docs/wire.md describes the layouts.
 package rcwire
 
-// Imm is the immediate of a send. It is the header of an active message: nothing
-// of ours lies in front of the payload.
+// Imm is the immediate of a send. It is the header of an active message, so the payload has no
+// header of this package.
 //
-//	31..16  credits: how many messages the sender of this one has taken in from
-//	        its receiver since it last told
+//	31..16  credits: number of messages that the sender has received from the
+//	        receiver since it last returned credits
 //	15..6   zero
 //	5       control: no active message
-//	4..0    active message id; with control 0, or, and no credits, 1 from a sender
-//	        that disconnects, or 2 with a message of what extends the transport
+//	4..0    active message id. With control: 0 for returned credits only; without
+//	        credits, 1 for a disconnect, or 2 for a message to an extension of
+//	        the transport
 type Imm uint32
 
 const (
@@ -22,40 +22,39 @@ const (
 	idDisconnect = 1
 	idExtension  = 2
 
-	// MaxCredits is the largest number of credits in one immediate.
+	// MaxCredits is the maximum number of credits in one immediate.
 	MaxCredits = 1<<16 - 1
 )
 
-// AM is the immediate of an active message; id is at most 31, credits at most
-// MaxCredits.
+// AM returns the immediate of an active message. id is at most 31, credits at most MaxCredits.
 func AM(id uint8, credits uint32) Imm { return Imm(credits<<16 | uint32(id)) }
 
-// Credits is the immediate of a message that only returns credits.
+// Credits returns the immediate of a message that only returns credits.
 func Credits(credits uint32) Imm { return Imm(credits<<16 | immControl) }
 
-// Disconnect is the immediate of the last message of an endpoint that closes.
+// Disconnect returns the immediate of the last message of an endpoint that is closed.
 func Disconnect() Imm { return immControl | idDisconnect }
 
-// Extension is the immediate of a message that is for what extends the transport.
+// Extension returns the immediate of a message to an extension of the transport.
 func Extension() Imm { return immControl | idExtension }
 
-// Valid reports whether a value that came from a peer has no reserved bit and is no
-// control message that there is not.
+// Valid reports whether an immediate from a peer has no reserved bit set and is no unknown control
+// message.
 func (i Imm) Valid() bool {
 	return i&immReserved == 0 && (i&immControl == 0 || i&immID == 0) || i == Disconnect() || i == Extension()
 }
 
-// Control reports whether there is no active message.
+// Control reports whether the message is a control message.
 func (i Imm) Control() bool { return i&immControl != 0 }
 
-// Disconnects reports that the sender has closed its endpoint.
+// Disconnects reports whether the sender has closed its endpoint.
 func (i Imm) Disconnects() bool { return i&(immControl|immID) == immControl|idDisconnect }
 
-// Extends reports that the message is for what extends the transport.
+// Extends reports whether the message is to an extension of the transport.
 func (i Imm) Extends() bool { return i == Extension() }
 
-// ID is the active message id.
+// ID returns the active message id.
 func (i Imm) ID() uint8 { return uint8(i & immID) }
 
-// Credits is the number of credits returned.
+// Credits returns the number of returned credits.
 func (i Imm) Credits() uint32 { return uint32(i >> 16) }

@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// NodeImm is the immediate of a send over an XRC initiator that EPs share. It names the one at
-// the receiver that the message is for:
+// NodeImm is the immediate of a send on an XRC initiator that EPs share. It contains the number of
+// the endpoint that receives the message:
 //
 //	31..22  credits
-//	21..6   number of the endpoint at the receiver, not 0
+//	21..6   number of the receiving endpoint, not 0
 //	5       control
 //	4..0    active message id, or as in Imm
 type NodeImm uint32
@@ -22,34 +22,34 @@ const (
 	nodeNumberShift  = 6
 	immLow           = 1<<nodeNumberShift - 1
 
-	// MaxNodeCredits is the largest number of credits in a NodeImm.
+	// MaxNodeCredits is the maximum number of credits in a NodeImm.
 	MaxNodeCredits = 1<<10 - 1
-	// MaxNodeNumber is the largest number of an endpoint.
+	// MaxNodeNumber is the maximum number of an endpoint.
 	MaxNodeNumber = 1<<16 - 1
 )
 
-// To makes i the immediate of a message to the endpoint of that number; i has at most
+// To returns the immediate for a message to the endpoint with this number. i has at most
 // MaxNodeCredits.
 func (i Imm) To(number uint16) NodeImm {
 	return NodeImm(i.Credits()<<nodeCreditsShift | uint32(number)<<nodeNumberShift | uint32(i)&immLow)
 }
 
-// Number is the endpoint that the message is for.
+// Number returns the number of the receiving endpoint.
 func (i NodeImm) Number() uint16 { return uint16(i >> nodeNumberShift) }
 
-// Imm is what Imm.To was called of.
+// Imm returns the Imm of which To made i.
 func (i NodeImm) Imm() Imm { return Imm(uint32(i)>>nodeCreditsShift<<16 | uint32(i)&immLow) }
 
-// Domain names an XRC domain: endpoints of one are reached over one initiator.
+// Domain identifies an XRC domain. One initiator reaches all endpoints of a domain.
 type Domain [16]byte
 
-// NodeAddr is the address of an endpoint in an XRC domain. Packed, big endian, behind
-// what EPAddr has, whose QPN and PSN are those of an initiator that the endpoint uses if it
-// has no other to the peer's domain:
+// NodeAddr is the address of an endpoint in an XRC domain. QPN and PSN in EPAddr are those of an
+// initiator, which the endpoint uses if it has no other one to the domain of the peer. Packed, big
+// endian, after EPAddr:
 //
 //	20  16 bytes  domain
 //	36  u32       number of the SRQ of the endpoint's iface, 24 bits
-//	40  u32       QPN of a target that such an initiator of the peer can be connected to
+//	40  u32       QPN of a target to which such an initiator of the peer can connect
 //	44  u16       number of the endpoint, not 0
 //	46  u16       zero
 type NodeAddr struct {
@@ -77,7 +77,7 @@ func (a NodeAddr) Append(b []byte) []byte {
 // ErrInvalidAddr.
 func ParseNodeAddr(b []byte) (a NodeAddr, err error) {
 	if len(b) != NodeAddrLen {
-		return a, fmt.Errorf("%w: endpoint address of %d bytes, want %d: is there an XRC domain on one side only?",
+		return a, fmt.Errorf("%w: endpoint address of %d bytes, want %d: one side may have no XRC domain",
 			uct.ErrInvalidAddr, len(b), NodeAddrLen)
 	}
 	if a.EPAddr, err = ParseEPAddr(b[:EPAddrLen]); err != nil {
