@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// script is an iface over a device that does what the test says: it notes what is posted, and polls
-// return the completions that the test has made.
+// script is an iface over a simulated device: it records posted work requests, and polls return
+// completions that the test has made.
 type script struct {
 	Iface
 	t      *testing.T
@@ -24,14 +24,14 @@ type script struct {
 	posted []verbs.SendWR
 	wcs    []verbs.WC // for the next polls
 	polls  int
-	broken bool     // a poll finds that the queue has overrun
-	refuse error    // of the next post
+	broken bool     // polls report that the queue has overrun
+	refuse error    // error of the next post
 	recvs  []uint64 // IDs of posted receives, in order
 	failed []uct.EP
 
 	forgotten []uct.EP
-	errs      []error // what OnError was called with
-	last      bool    // the test is over: whatever was posted ends well
+	errs      []error // errors that OnError got
+	last      bool    // the test ends: all work requests succeed
 }
 
 // scriptDriver is the Driver of a script.
@@ -113,7 +113,7 @@ func newScript(t *testing.T, cfg Config, change ...func(*Params)) *script {
 	return s
 }
 
-// newEP makes an EP that is not connected.
+// newEP creates an EP that is not connected.
 func (s *script) newEP() *EP {
 	s.t.Helper()
 	ep, err := s.NewEP(uct.EPParams{})
@@ -121,7 +121,7 @@ func (s *script) newEP() *EP {
 	return ep.(*EP)
 }
 
-// connected makes an EP that is connected, with itself.
+// connected creates an EP that is connected with itself.
 func (s *script) connected() *EP {
 	s.t.Helper()
 	e := s.newEP()
@@ -136,7 +136,7 @@ func (s *script) took() []verbs.SendWR {
 	return wrs
 }
 
-// one is the only work request that was posted since the last call.
+// one returns the only work request posted since the last call.
 func (s *script) one() verbs.SendWR {
 	s.t.Helper()
 	wrs := s.took()
@@ -144,8 +144,7 @@ func (s *script) one() verbs.SendWR {
 	return wrs[0]
 }
 
-// signaled are the IDs of the work requests that were posted since the last call and have a
-// completion.
+// signaled returns the IDs of the signaled work requests posted since the last call.
 func (s *script) signaled() (ids []uint64) {
 	for _, wr := range s.took() {
 		if wr.Flags&verbs.SendSignaled != 0 {
@@ -155,18 +154,18 @@ func (s *script) signaled() (ids []uint64) {
 	return ids
 }
 
-// complete has a work request of e end with a status, and all before it that have no completion.
+// complete adds the completion of a work request of e, and so of all unsignaled ones before it.
 func (s *script) complete(e *EP, id uint64, st verbs.WCStatus) {
 	s.wcs = append(s.wcs, verbs.WC{QPN: e.QPN, ID: id, Status: st})
 	assert.Equal(s.t, 1, s.Progress())
 }
 
-// arrive has a message arrive for e.
+// arrive adds the completion of a message to e.
 func (s *script) arrive(e *EP, imm uint32, payload []byte) {
 	s.arriveAs(verbs.WC{QPN: e.QPN, Opcode: verbs.WCRecv, Flags: verbs.WCWithImm, Imm: imm, ByteLen: uint32(len(payload))}, payload)
 }
 
-// arriveAs has a receive end as wc says.
+// arriveAs adds the completion wc of a receive.
 func (s *script) arriveAs(wc verbs.WC, payload []byte) {
 	s.t.Helper()
 	require.NotEmpty(s.t, s.recvs)
@@ -185,24 +184,24 @@ func (s *script) allFree() {
 	assert.Equal(s.t, s.ops.total, s.ops.left, "ops")
 }
 
-// Where operations of a test go, and with what.
+// Targets and sizes of the operations of the tests.
 const (
 	farAddr  = 0x1000
 	farKey   = uct.RKey(77)
-	bigBytes = 600 // more than what is inline, or fits into a slot
+	bigBytes = 600 // longer than inline data and slots
 )
 
 // operation is an operation of an EP.
 type operation struct {
 	name    string
-	message bool // takes a credit
-	reads   bool // a fence waits for it
+	message bool // consumes a credit
+	reads   bool // Fence must wait for it
 	ends    bool // has a completion
 	want    verbs.SendWR
 	post    func(e *EP, c *uct.Completion) error
 }
 
-// pieces are n pieces of 10 bytes of the memory of a script.
+// pieces returns an IOV list of n times 10 bytes of the memory of a script.
 func (s *script) pieces(n int) (iov []uct.IOV) {
 	for i := range n {
 		iov = append(iov, uct.IOV{Buf: s.memory.Bytes()[100*i:][:10], Mem: s.memory})
@@ -210,7 +209,7 @@ func (s *script) pieces(n int) (iov []uct.IOV) {
 	return iov
 }
 
-// operations are all of an EP.
+// operations returns all operations of an EP.
 func (s *script) operations() []operation {
 	pending := func(_ bool, err error) error { return err }
 	big := fillBytes(bigBytes)
@@ -253,7 +252,7 @@ func fillBytes(n int) []byte {
 	return b
 }
 
-// eachOperation runs f for each operation over an EP of its own.
+// eachOperation runs f for each operation, each on an EP of its own.
 func eachOperation(t *testing.T, cfg Config, f func(t *testing.T, s *script, e *EP, op operation)) {
 	s := newScript(t, cfg)
 	for _, op := range s.operations() {
@@ -278,8 +277,8 @@ func eachOperation(t *testing.T, cfg Config, f func(t *testing.T, s *script, e *
 	}
 }
 
-// TestPost_WorkRequest: each operation posts what its caller wants, numbered, and with a completion as
-// nothing else is in flight.
+// Each operation posts a numbered work request with its parameters, signaled because no other one
+// is in flight.
 func TestPost_WorkRequest(t *testing.T) {
 	eachOperation(t, Config{}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
@@ -320,7 +319,7 @@ func TestPost_WorkRequest(t *testing.T) {
 	})
 }
 
-// TestPost_AtomicsAligned: an atomic at a multiple of 8 is posted, and one between is refused.
+// An atomic at a multiple of 8 is posted; at other addresses it returns an error.
 func TestPost_AtomicsAligned(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -345,8 +344,8 @@ func TestPost_AtomicsAligned(t *testing.T) {
 	}
 }
 
-// TestPost_Room: each operation is posted as long as the queue has a place, and refused at no cost when
-// it has none.
+// Each operation is posted while the queue has a slot. Without one it returns an error and holds no
+// resource.
 func TestPost_Room(t *testing.T) {
 	const depth = 3
 	eachOperation(t, Config{TxDepth: depth}, func(t *testing.T, s *script, e *EP, op operation) {
@@ -368,8 +367,7 @@ func TestPost_Room(t *testing.T) {
 	})
 }
 
-// TestPost_Credits: messages take a credit each, and are refused without one. Other operations need
-// none.
+// A message consumes one credit, and returns an error without one. Other operations need none.
 func TestPost_Credits(t *testing.T) {
 	eachOperation(t, Config{FCWindow: 2}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
@@ -390,8 +388,8 @@ func TestPost_Credits(t *testing.T) {
 	})
 }
 
-// TestPost_Refused: an operation that the device refuses fails the EP, once. It holds nothing, and its
-// completion does not run.
+// If the device refuses an operation, the EP fails, once. The operation holds no resource, and its
+// completion is not called.
 func TestPost_Refused(t *testing.T) {
 	eachOperation(t, Config{}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
@@ -410,8 +408,7 @@ func TestPost_Refused(t *testing.T) {
 	})
 }
 
-// TestPost_States: operations before Connect, after a failure and after Close are refused with the
-// reason.
+// Operations before Connect, after a failure and after Close return the error of the state.
 func TestPost_States(t *testing.T) {
 	eachOperation(t, Config{}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
@@ -432,8 +429,8 @@ func TestPost_States(t *testing.T) {
 	})
 }
 
-// TestPost_Fence: a fence makes the next operation wait for reads and atomics before it, whichever they
-// are, and only for those.
+// After Fence, the next operation waits for reads and atomics of each kind before it, and only for
+// those.
 func TestPost_Fence(t *testing.T) {
 	eachOperation(t, Config{}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
@@ -452,7 +449,7 @@ func TestPost_Fence(t *testing.T) {
 		assert.True(t, fenced(), "it is the next")
 		require.NoError(t, op.post(e, c.get()))
 		assert.False(t, fenced(), "once")
-		for range 2 * leaseStep { // they ask for more places
+		for range 2 * leaseStep { // the EP leases more slots
 			require.NoError(t, e.PutShort(nil, farAddr, farKey))
 			require.False(t, fenced(), "once")
 		}
@@ -463,9 +460,9 @@ func TestPost_Fence(t *testing.T) {
 	})
 }
 
-// TestPost_Signals: with Moderation m, the first of an idle EP has a completion, and one that comes m
-// behind it. An operation that is waited for has one if none is on its way; a zero-copy message has
-// one always.
+// With Moderation m, the first work request of an idle EP is signaled, and each one that is m after
+// the last signaled one. An operation with a completion is signaled if no signaled one is in
+// flight; a zero-copy message always.
 func TestPost_Signals(t *testing.T) {
 	const moderation = 4
 	eachOperation(t, Config{Moderation: moderation}, func(t *testing.T, s *script, e *EP, op operation) {
@@ -479,7 +476,7 @@ func TestPost_Signals(t *testing.T) {
 		}
 		assert.Equal(t, want, s.signaled(), "all at once")
 		s.complete(e, 6, verbs.WCSuccess)
-		for range 4 { // behind 11, on its way if 11 has a completion
+		for range 4 { // after 11, which is in flight if it is signaled
 			require.NoError(t, op.post(e, c.get()))
 		}
 		if op.name != "am zcopy" {
@@ -491,7 +488,7 @@ func TestPost_Signals(t *testing.T) {
 			assert.Empty(t, s.took())
 			return
 		}
-		wr := s.one() // somebody waits for 15, of which no completion is on its way
+		wr := s.one() // 15 has a completion, and no signaled one is in flight
 		assert.Equal(t, verbs.SendWR{ID: 16, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, wr)
 		assert.Len(t, c.ended, 11)
 		s.complete(e, 16, verbs.WCSuccess)
@@ -499,7 +496,7 @@ func TestPost_Signals(t *testing.T) {
 		assert.Empty(t, s.took())
 
 		require.NoError(t, e.PutShort(nil, farAddr, farKey)) // signaled
-		require.NoError(t, e.PutShort(nil, farAddr, farKey)) // not
+		require.NoError(t, e.PutShort(nil, farAddr, farKey)) // unsignaled
 		s.complete(e, 17, verbs.WCSuccess)
 		s.took()
 		require.NoError(t, op.post(e, c.get()))

@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// bring has the device write what reads and atomics of e return: each a number that counts up from v, in
-// the order in which they were posted.
+// bring simulates the data that the device writes for reads and atomics of e: numbers that count up
+// from v, in the order of the work requests.
 func (s *script) bring(e *EP, v uint64) {
 	for o := e.opHead; o != nil; o = o.next {
 		if o.kind != opGet && o.kind != opAtomic {
@@ -36,8 +36,8 @@ func (s *script) bring(e *EP, v uint64) {
 	}
 }
 
-// TestEnd_Results: what reads and atomics return is the caller's when their completion runs, and not
-// before; nothing of it after a failure.
+// The results of reads and atomics are stored before their completion is called, and not earlier;
+// after a failure, nothing is stored.
 func TestEnd_Results(t *testing.T) {
 	for _, st := range []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemAccessErr} {
 		s := newScript(t, Config{})
@@ -51,7 +51,7 @@ func TestEnd_Results(t *testing.T) {
 		}
 		pending(e.GetBcopy(short, farAddr, farKey, c.get()))
 		pending(e.GetBcopy(long, farAddr, farKey, c.get()))
-		e.waiter.comp = &uct.Completion{} // in use: both atomics are ops
+		e.waiter.comp = &uct.Completion{} // the waiter is in use, so both atomics are ops
 		pending(e.AtomicFetch(uct.AtomicAdd, 8, 1, &fetched, farAddr, farKey, c.get()))
 		pending(e.AtomicCSwap(8, 1, 2, &swapped, farAddr, farKey, c.get()))
 		e.waiter.comp = nil
@@ -80,8 +80,8 @@ func TestEnd_Results(t *testing.T) {
 	}
 }
 
-// TestEnd_SharedResult: of atomics that share a completion and a result the last one's stays, and the
-// completion runs once.
+// Atomics that share a completion and a result store the old value of the last one, and the
+// completion is called once.
 func TestEnd_SharedResult(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -108,8 +108,9 @@ func TestEnd_SharedResult(t *testing.T) {
 	assert.EqualValues(t, 9, result, "nobody wants the old value")
 }
 
-// TestEnd_Statuses: the operation that fails has the status of the cause, and so has a flush. What is
-// behind it has the cause if that was the connection, else StatusCanceled. What is before it has succeeded.
+// The failed operation and flushes complete with the status of the cause. Operations after it
+// complete with the cause if that was the connection, otherwise with StatusCanceled. Operations
+// before it have succeeded.
 func TestEnd_Statuses(t *testing.T) {
 	for _, tt := range []struct {
 		wc     verbs.WC
@@ -160,8 +161,8 @@ func TestEnd_Statuses(t *testing.T) {
 	}
 }
 
-// TestEnd_UnsignaledTail: an EP that fails behind work requests without completion posts one that the
-// device flushes, so that they end.
+// If the last work requests of a failed EP are unsignaled, it posts a signaled one, which the
+// device flushes, so that they complete.
 func TestEnd_UnsignaledTail(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -181,12 +182,12 @@ func TestEnd_UnsignaledTail(t *testing.T) {
 	assert.Empty(t, s.took())
 }
 
-// stuckLink is a link to a device that does not move its queue to ERR.
+// stuckLink is a link whose device does not move the queue to ERR.
 type stuckLink struct{ Link }
 
 func (stuckLink) ToERR() error { return ucs.ErrBusy }
 
-// TestEnd_DeviceRefuses: an EP that fails says so if the device does not end what it has in flight.
+// The error of a failed EP contains the error of the device that does not move the queue to ERR.
 func TestEnd_DeviceRefuses(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -203,21 +204,21 @@ func TestEnd_DeviceRefuses(t *testing.T) {
 	}
 }
 
-// TestEnd_NoPlaceForSignal: a completion that somebody waits for, and for which the completion queue has no
-// place, is asked for when it has one.
+// If an operation needs a signaled work request and the completion queue has no slot, it is posted
+// when a slot is free.
 func TestEnd_NoPlaceForSignal(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 8, TxCQDepth: 4})
 	other, e := s.connected(), s.connected()
-	s.Progress() // with EPs that have posted nothing
+	s.Progress() // before any EP has posted
 	put := func() { require.NoError(t, other.PutShort(nil, farAddr, farKey)) }
 	var c comps
-	_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { put() }}) // in the place that is free now
+	_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { put() }}) // in the slot that is now free
 	require.NoError(t, err)
 	_, err = e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
 	require.NoError(t, err)
 	put()
 	put()
-	s.arrive(other, uint32(rcwire.AM(0, 0)), nil) // places may be taken back after it
+	s.arrive(other, uint32(rcwire.AM(0, 0)), nil) // slots may be reclaimed after it
 	s.took()
 	s.complete(e, 1, verbs.WCSuccess)
 	s.Progress()
@@ -230,8 +231,8 @@ func TestEnd_NoPlaceForSignal(t *testing.T) {
 	assert.Len(t, c.ended, 1)
 }
 
-// TestFlush: a flush waits for what was posted before it, with a work request of its own only where no
-// completion would come.
+// Flush waits for the work requests posted before it. It posts one only if the last one is
+// unsignaled.
 func TestFlush(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -263,7 +264,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestFlush_NoOps: flushes that need an op are refused where there is none. The first of an EP needs none.
+// A flush that needs an op returns ErrNoResource if none is free. The first flush of an EP needs
+// none.
 func TestFlush_NoOps(t *testing.T) {
 	s := newScript(t, Config{})
 	e, other := s.connected(), s.connected()
@@ -291,8 +293,7 @@ func TestFlush_NoOps(t *testing.T) {
 	s.allFree()
 }
 
-// TestFlush_IfaceScript: a flush of the iface waits for the EPs that are busy, and for no EP that is idle or has
-// failed.
+// Flush of the iface waits for EPs with work requests in flight, and not for idle or failed ones.
 func TestFlush_IfaceScript(t *testing.T) {
 	s := newScript(t, Config{})
 	a, b, idle, failed := s.connected(), s.connected(), s.connected(), s.connected()
@@ -314,7 +315,8 @@ func TestFlush_IfaceScript(t *testing.T) {
 	assert.False(t, pending)
 }
 
-// TestCheck: an idle EP posts a write of no bytes, and a busy one waits for what is in flight.
+// On an idle EP, Check posts a write of 0 bytes; otherwise it waits for the work requests in
+// flight.
 func TestCheck(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 2})
 	e := s.newEP()
@@ -344,8 +346,8 @@ func TestCheck(t *testing.T) {
 	assert.Len(t, c.ended, 2)
 }
 
-// TestProgress_ManyEPs: completions go to their EPs, also where numbers of QPs end with the same byte,
-// and however many come at a time.
+// Completions go to their EPs, also if several QPNs have the same low byte, for any number of
+// completions per poll.
 func TestProgress_ManyEPs(t *testing.T) {
 	const eps = 300
 	s := newScript(t, Config{TxDepth: 2})
@@ -361,7 +363,7 @@ func TestProgress_ManyEPs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Less(t, len(byEnd), eps, "some have the same last byte")
-	for _, step := range []int{1, 7} { // one, then several at a time, in an order that mixes them
+	for _, step := range []int{1, 7} { // one, then several per poll, of mixed EPs
 		for i := range eps {
 			at := i * 7 % eps
 			if step == 7 {
@@ -386,8 +388,8 @@ func TestProgress_ManyEPs(t *testing.T) {
 	assert.Empty(t, s.errs)
 }
 
-// TestClose_Notice: an EP that closes sends the last message, behind what is in flight, and is gone when
-// that is complete.
+// A closed EP sends the disconnect message after the work requests in flight, and ends when it is
+// complete.
 func TestClose_Notice(t *testing.T) {
 	const depth = 3
 	for _, before := range []int{0, 1, depth} {
@@ -421,7 +423,8 @@ func TestClose_Notice(t *testing.T) {
 	}
 }
 
-// TestClose_TooLate: an EP whose peer does not answer within its time cancels what is in flight.
+// If the peer does not acknowledge within the time limit, a closed EP cancels its work requests in
+// flight.
 func TestClose_TooLate(t *testing.T) {
 	for name, pendingNotice := range map[string]bool{"sent": false, "not sent": true} {
 		s := newScript(t, Config{TxDepth: 2})
@@ -456,7 +459,7 @@ func TestClose_TooLate(t *testing.T) {
 	}
 }
 
-// TestClose_Both: when the peer says that it has closed too, neither waits for the other.
+// If the peer has closed too, neither side waits for the other.
 func TestClose_Both(t *testing.T) {
 	s := newScript(t, Config{})
 	s.leaveLimit = 1 << 40
@@ -470,8 +473,7 @@ func TestClose_Both(t *testing.T) {
 	assert.Empty(t, s.errs)
 }
 
-// TestClose_Failed: an EP that has failed sends no message when it is closed, and waits for what it has in
-// flight.
+// A failed EP sends no message when it is closed, and waits for its work requests in flight.
 func TestClose_Failed(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -493,11 +495,11 @@ func TestClose_Failed(t *testing.T) {
 	assert.Empty(t, s.took())
 }
 
-// TestEP_Canceled: a link that has taken back what an EP had in flight ends it.
+// Canceled completes the operations of an EP whose link has discarded the work requests.
 func TestEP_Canceled(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
-	e.Canceled() // nothing
+	e.Canceled() // no effect
 	var c comps
 	for range 2 {
 		_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
@@ -512,7 +514,7 @@ func TestEP_Canceled(t *testing.T) {
 	assert.Equal(t, uint32(rcwire.Disconnect()), s.one().Imm)
 }
 
-// TestLost: when the completion queue has overrun, all EPs fail and what they have in flight ends, once.
+// If the completion queue has overrun, all EPs fail and their operations complete, once.
 func TestLost(t *testing.T) {
 	ext := &extension{}
 	s := newScript(t, Config{}, func(p *Params) { p.Extension = ext })

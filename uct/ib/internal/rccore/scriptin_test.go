@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// extension is an Extension that notes what it is called with.
+// extension is an Extension that records its calls.
 type extension struct {
 	s         *script
 	completed []verbs.WC
@@ -38,13 +38,12 @@ func (x *extension) Failed(outer uct.EP) {
 	x.failed = append(x.failed, outer)
 }
 
-// words are the words that a handler has got.
+// words are the words that a handler has received.
 type words []uint32
 
 func (w *words) HandleNotify(word uint32) { *w = append(*w, word) }
 
-// TestReceive_Message: a message goes to its handler, whatever its length up to SEG_SIZE, and its buffer
-// is posted again.
+// A message of any length up to SEG_SIZE goes to its handler, and its buffer is posted again.
 func TestReceive_Message(t *testing.T) {
 	const depth = 8
 	s := newScript(t, Config{RxDepth: depth, SegSize: 256, FCWindow: 4})
@@ -54,7 +53,7 @@ func TestReceive_Message(t *testing.T) {
 		got = append(got, bytes.Clone(data))
 		return false
 	})))
-	for i := range 3 * depth { // more than there are buffers
+	for i := range 3 * depth { // more messages than buffers
 		n := []int{0, 1, 255, 256}[i%4]
 		s.arrive(e, uint32(rcwire.AM(5, 0)), fillBytes(n))
 		require.Len(t, got, i+1)
@@ -63,8 +62,8 @@ func TestReceive_Message(t *testing.T) {
 	assert.Empty(t, s.errs)
 }
 
-// TestReceive_Credits: when half of the window is due, a message returns the credits, unless one of the
-// user's has.
+// When half of the window is due, a separate message returns the credits, unless an active message
+// of the user has returned them.
 func TestReceive_Credits(t *testing.T) {
 	s := newScript(t, Config{RxDepth: 64, FCWindow: 4})
 	e, other := s.connected(), s.connected()
@@ -83,7 +82,7 @@ func TestReceive_Credits(t *testing.T) {
 	s.arrive(other, in, nil)
 	assert.Empty(t, s.took())
 
-	// Credits that come back, alone or with a message, can be spent again.
+	// The EP can use returned credits again, from a separate or an active message.
 	assert.EqualValues(t, 2, other.Credits)
 	s.arrive(other, uint32(rcwire.Credits(1)), nil)
 	assert.EqualValues(t, 3, other.Credits)
@@ -96,8 +95,7 @@ func TestReceive_Credits(t *testing.T) {
 	assert.ErrorIs(t, s.errs[0], ucs.ErrRemoteInvalid)
 }
 
-// TestReceive_CreditsWithoutRoom: credits for which the queue has no place are returned later, of each EP
-// once.
+// Credits for which the queue has no slot are returned later, once per EP.
 func TestReceive_CreditsWithoutRoom(t *testing.T) {
 	s := newScript(t, Config{RxDepth: 64, FCWindow: 2, TxDepth: 2})
 	eps := []*EP{s.connected(), s.connected(), s.connected()}
@@ -108,7 +106,7 @@ func TestReceive_CreditsWithoutRoom(t *testing.T) {
 		s.arrive(e, uint32(rcwire.AM(0, 0)), nil)
 	}
 	assert.Empty(t, s.took())
-	require.NoError(t, eps[1].Close()) // it returns none
+	require.NoError(t, eps[1].Close()) // a closed EP returns none
 	s.took()
 	for _, e := range []*EP{eps[0], eps[2]} {
 		s.complete(e, 1, verbs.WCSuccess)
@@ -118,7 +116,7 @@ func TestReceive_CreditsWithoutRoom(t *testing.T) {
 	assert.Empty(t, s.took())
 }
 
-// TestReceive_BeforeConnect: credits for messages that have come before Connect are returned after it.
+// Credits of messages received before Connect are returned after it.
 func TestReceive_BeforeConnect(t *testing.T) {
 	s := newScript(t, Config{RxDepth: 64, FCWindow: 2})
 	e := s.newEP()
@@ -129,7 +127,7 @@ func TestReceive_BeforeConnect(t *testing.T) {
 	assert.Equal(t, uint32(rcwire.Credits(1)), s.one().Imm)
 }
 
-// TestReceive_Malformed: what is no message fails its EP, and that alone; its buffer is posted again.
+// An invalid message fails its EP and no other; its buffer is posted again.
 func TestReceive_Malformed(t *testing.T) {
 	const seg, depth = 256, 8
 	am := uint32(rcwire.AM(0, 0))
@@ -158,7 +156,7 @@ func TestReceive_Malformed(t *testing.T) {
 				tt.wc.Opcode = verbs.WCRecv
 			}
 			for range 2 * depth {
-				tt.wc.QPN = 0xabcdef // an EP that is gone
+				tt.wc.QPN = 0xabcdef // of an EP that does not exist any more
 				s.arriveAs(tt.wc, nil)
 			}
 			assert.Empty(t, s.errs)
@@ -175,7 +173,7 @@ func TestReceive_Malformed(t *testing.T) {
 	}
 }
 
-// TestReceive_Flushed: a receive that the device has flushed waits for the event that says why.
+// A flushed receive waits for the event with the cause.
 func TestReceive_Flushed(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
@@ -187,8 +185,8 @@ func TestReceive_Flushed(t *testing.T) {
 	assert.ErrorIs(t, s.errs[0], ucs.ErrPeerClosed)
 }
 
-// TestAsyncEvent: what the device reports of a QP fails its EP with the status that the event means.
-// Others say nothing of it.
+// An asynchronous event of a QP fails its EP with the status of the event. Other events have no
+// effect on it.
 func TestAsyncEvent(t *testing.T) {
 	for typ, want := range map[verbs.EventType]error{
 		verbs.EventQPFatal: ucs.ErrConnReset, verbs.EventQPReqErr: ucs.ErrIO, verbs.EventQPAccessErr: ucs.ErrIO,
@@ -226,7 +224,7 @@ func TestAsyncEvent(t *testing.T) {
 	assert.ErrorIs(t, s.errs[0], ucs.ErrIO)
 }
 
-// TestNotify: a word goes to the handler of its EP, costs a credit, and is dropped where there is none.
+// A word goes to the handler of its EP and costs a credit. Without a handler it is dropped.
 func TestNotify(t *testing.T) {
 	const depth = 8
 	s := newScript(t, Config{RxDepth: depth, FCWindow: 4})
@@ -255,7 +253,7 @@ func TestNotify(t *testing.T) {
 	assert.Empty(t, s.errs)
 }
 
-// TestExtension: its messages go between extensions, and its completions to it alone.
+// Messages and completions of an extension go only to the extension.
 func TestExtension(t *testing.T) {
 	ext := &extension{}
 	s := newScript(t, Config{TxDepth: 2, RxDepth: 8}, func(p *Params) { p.Extension = ext })
@@ -298,7 +296,8 @@ func TestExtension(t *testing.T) {
 	assert.Len(t, ext.control, 21, "it has failed")
 }
 
-// TestPending: a request is taken when any operation could be refused, and runs when that is over.
+// AddPending accepts a request if any kind of operation has no resource, and the request runs when
+// all have.
 func TestPending(t *testing.T) {
 	const depth = 2
 	for name, tt := range map[string]struct {
@@ -370,8 +369,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestLeases_Script: an EP takes places of the completion queue as it needs them, and others get those that
-// it does not use.
+// An EP leases slots of the completion queue as it needs them, and other EPs get the slots that it
+// does not use.
 func TestLeases_Script(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 64, TxCQDepth: leaseStep + 4})
 	a, b := s.connected(), s.connected()
@@ -396,12 +395,12 @@ func TestLeases_Script(t *testing.T) {
 	assert.Equal(t, uct.ErrNoResource, put(a))
 	assert.EqualValues(t, 2, a.lease, "what it uses")
 	s.complete(a, a.PI, verbs.WCSuccess)
-	require.NoError(t, a.Close()) // it takes one place for its message
+	require.NoError(t, a.Close()) // the disconnect message needs one slot
 	require.NoError(t, put(b), "also of one that is closing")
 	assert.Equal(t, uct.ErrNoResource, put(b))
 }
 
-// roomLink is a link over a queue with places that several share.
+// roomLink is a link over a queue that several EPs share.
 type roomLink struct {
 	Link
 	room *int
@@ -410,8 +409,8 @@ type roomLink struct {
 func (l roomLink) Reserve(n int) int { n = min(n, *l.room); *l.room -= n; return n }
 func (l roomLink) Return(n int)      { *l.room += n }
 
-// TestLeases_SharedQueue: an EP that finds no place in a queue that it shares gets those that others do not
-// use, also if the completion queue has just one place left.
+// If a shared queue is full, an EP gets places that other EPs reserve without using them, also if
+// the completion queue has only one free slot.
 func TestLeases_SharedQueue(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 64, TxCQDepth: leaseStep + 1})
 	a, b := s.connected(), s.connected()
@@ -437,8 +436,8 @@ func TestLeases_SharedQueue(t *testing.T) {
 	assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
 }
 
-// TestModeration_Shares: EPs together leave half of the completion queue to those that ask for
-// completions, and those that exceed that ask for one.
+// Unsignaled work requests of all EPs use at most half of the completion queue, and EPs above the
+// limit post a signaled one.
 func TestModeration_Shares(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 64, TxCQDepth: 32, Moderation: 12})
 	a := s.connected()
@@ -446,7 +445,7 @@ func TestModeration_Shares(t *testing.T) {
 	for range 8 {
 		require.NoError(t, a.PutShort(nil, farAddr, farKey))
 	}
-	s.complete(a, 1, verbs.WCSuccess) // 7 have none
+	s.complete(a, 1, verbs.WCSuccess) // 7 are unsignaled
 	b := s.connected()
 	assert.EqualValues(t, 8, s.Moderation)
 	s.took()
@@ -464,7 +463,7 @@ func TestModeration_Shares(t *testing.T) {
 	assert.EqualValues(t, 12, s.Moderation)
 }
 
-// TestNewEP_Addr: an EP says what its peer has to know.
+// The address of an EP contains the parameters that the peer needs.
 func TestNewEP_Addr(t *testing.T) {
 	s := newScript(t, Config{SegSize: 2048, FCWindow: 9, MaxRDAtomic: 3})
 	e := s.newEP()
@@ -479,7 +478,7 @@ func TestNewEP_Addr(t *testing.T) {
 	assert.EqualValues(t, 5, e.Credits, "what the peer grants")
 }
 
-// TestConnect_QP: the QP is as the configuration and the peer's address say.
+// Connect sets the QP attributes from the configuration and the address of the peer.
 func TestConnect_QP(t *testing.T) {
 	s := newScript(t, Config{MaxRDAtomic: 5, Timeout: 4096 << 9, RetryCount: 3, RNRTimeout: 40 * time.Microsecond})
 	e := s.newEP()
@@ -508,7 +507,7 @@ func TestConnect_QP(t *testing.T) {
 	assert.ErrorIs(t, s.newEP().Connect(s.DeviceAddr(nil), short.Append(nil)), uct.ErrInvalidParam)
 }
 
-// TestNewEP_DeviceGivesTooLittle: a QP that takes less inline than the iface has said is refused.
+// NewEP returns an error if the QP supports less inline data than the iface declares.
 func TestNewEP_DeviceGivesTooLittle(t *testing.T) {
 	s := newScript(t, Config{})
 	s.MaxInline = 1 << 20
@@ -519,8 +518,7 @@ func TestNewEP_DeviceGivesTooLittle(t *testing.T) {
 	s.newEP()
 }
 
-// TestProgress_Watch: a queue whose watch shows nothing is not polled, unless there is something else to
-// do.
+// Progress does not poll a queue whose watch is idle, unless it has other work.
 func TestProgress_Watch(t *testing.T) {
 	s := newScript(t, Config{})
 	word := uint32(1)
@@ -538,10 +536,10 @@ func TestProgress_Watch(t *testing.T) {
 	assert.Equal(t, 2, s.polls)
 	assert.Equal(t, s.watch, s.Watch())
 	word = 1
-	s.watch.Quiet = 0 // the test ends by polling
+	s.watch.Quiet = 0 // the cleanup must poll
 }
 
-// TestConfig_Defaults: zero means the default, and each limit is the first value that is taken.
+// Zero selects the default, and each limit itself is valid.
 func TestConfig_Defaults(t *testing.T) {
 	c, err := Config{}.withDefaults()
 	require.NoError(t, err)
@@ -596,8 +594,7 @@ func TestConfig_Defaults(t *testing.T) {
 	}
 }
 
-// TestFit: the device's limits lower what is configured, and a limit that it does not tell has no
-// effect.
+// The limits of the device reduce the configuration; an unknown limit has no effect.
 func TestFit(t *testing.T) {
 	c, err := Config{}.withDefaults()
 	require.NoError(t, err)
@@ -616,7 +613,7 @@ func TestFit(t *testing.T) {
 	assert.Equal(t, 2, got.MaxRDAtomic)
 }
 
-// TestAttr: what operations take.
+// Attr contains the limits of the operations.
 func TestAttr(t *testing.T) {
 	for _, seg := range []int{200, 4096} {
 		s := newScript(t, Config{SegSize: config.MemSize(seg), TxMaxSGE: 4})
