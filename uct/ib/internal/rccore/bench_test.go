@@ -6,9 +6,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// BenchmarkPut8 compares a short put with the same work request posted to the
-// same QP by hand: one that is signaled and polled each time, and bursts of 256
-// with a flush, moderated alike.
+// BenchmarkPut8 compares short puts with the same work requests posted to the same QP directly:
+// single puts, each signaled and polled, and bursts of 256 with a flush and the same moderation.
 func BenchmarkPut8(b *testing.B) {
 	const burst = 256
 	x, y, ep, _ := poster{Posters[0]}.pair(b, Config{TxDepth: 512})

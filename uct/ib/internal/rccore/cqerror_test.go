@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// TestCQError_Overrun: when the device has lost the completion queue, all endpoints of the iface
-// fail, and what is in flight, whose completions do not come, ends. Those of other ifaces go on.
+// If the completion queue has overrun, all endpoints of the iface fail, and their operations
+// complete without completions of the device. Endpoints of other ifaces continue.
 func TestCQError_Overrun(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -48,14 +48,14 @@ func TestCQError_Overrun(t *testing.T) {
 		_, err = a.it.NewEP(uct.EPParams{})
 		assert.ErrorIs(t, err, ucs.ErrIO)
 
-		until(t, func() bool { return ba.PutShort([]byte{1}, a.mem.Addr(), a.key) != nil }, b) // the peer learns of it
+		until(t, func() bool { return ba.PutShort([]byte{1}, a.mem.Addr(), a.key) != nil }, b) // the EP of the peer fails
 		require.NoError(t, bc.PutShort([]byte{7}, c.mem.Addr(), c.key))
 		flush(t, bc, b)
 		assert.Equal(t, byte(7), c.mem.Bytes()[0], "other ifaces go on")
 	})
 }
 
-// wantLost: n endpoints have failed, each once, since there is no completion queue any more.
+// wantLost requires that n endpoints have failed once each, because of the completion queue.
 func (s *side) wantLost(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, s.errs, n)
@@ -66,8 +66,8 @@ func (s *side) wantLost(t *testing.T, n int) {
 	}
 }
 
-// TestCQError_Event: the device cannot write to a queue in which nothing is, which only an event
-// tells. It wakes who sleeps.
+// The device cannot write to an empty completion queue. Only an event tells, and it wakes a
+// sleeping iface.
 func TestCQError_Event(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, _, _, _ := over.pair(t, Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// narrow is a configuration with a window of w messages.
+// narrow returns a configuration with a window of w messages.
 func narrow(w int) Config { return Config{FCWindow: w, RxDepth: 64} }
 
 func TestCredits_Exhausted(t *testing.T) {
@@ -72,8 +72,8 @@ func TestCredits_OneWay(t *testing.T) {
 	})
 }
 
-// TestCredits_BothWays: two sides that each send as fast as the other takes it, with
-// windows of a few messages, lose neither order nor credits.
+// Two sides send at the same time as fast as the credits allow, with windows of a few messages.
+// Neither order nor credits are lost.
 func TestCredits_BothWays(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window, total = 4, 2000
@@ -120,8 +120,8 @@ func TestCredits_TravelWithMessages(t *testing.T) {
 	})
 }
 
-// TestCredits_TakenAlong: credits that a message has taken along are not returned once more in the same Progress,
-// nor those of fewer than half of the window.
+// Credits that an active message returned are not returned again in the same Progress, and neither
+// are credits of less than half of the window.
 func TestCredits_TakenAlong(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window = 6
@@ -136,7 +136,7 @@ func TestCredits_TakenAlong(t *testing.T) {
 		for range window - 1 {
 			require.NoError(t, ab.AMShort(0, 0, nil))
 		}
-		flush(t, ab, a) // all have come
+		flush(t, ab, a) // b has all messages
 		b.it.Progress()
 		require.Equal(t, window-1, got, "in one Progress")
 		assert.EqualValues(t, 1, ba.core.PI)
@@ -146,7 +146,7 @@ func TestCredits_TakenAlong(t *testing.T) {
 	})
 }
 
-// TestCredits_Closed: an EP that closes while it is to return credits is to return none.
+// An EP that is closed while it is listed to return credits returns none.
 func TestCredits_Closed(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window = 6
@@ -171,8 +171,8 @@ func TestCredits_Closed(t *testing.T) {
 	})
 }
 
-// post sends a work request around the transport, as a broken peer would.
-// TestCredits_Probe: a sender without credit and without a completion to wait for finds out that its peer is gone.
+// A sender without credit and without a work request in flight detects that its peer does not exist
+// any more.
 func TestCredits_Probe(t *testing.T) {
 	eachOperation(t, Config{FCWindow: 2, Timeout: time.Hour}, func(t *testing.T, s *script, e *EP, op operation) {
 		if !op.message {
@@ -190,7 +190,7 @@ func TestCredits_Probe(t *testing.T) {
 		refused()
 		assert.Empty(t, s.took(), "a completion is on its way")
 		s.complete(e, e.Sig, verbs.WCSuccess)
-		s.took() // operations with a completion may have asked for another one
+		s.took() // operations with a completion may have posted a signaled write
 		s.complete(e, e.Sig, verbs.WCSuccess)
 		probe := func() uint64 {
 			t.Helper()
@@ -214,6 +214,7 @@ func TestCredits_Probe(t *testing.T) {
 	})
 }
 
+// post posts a work request as a broken peer would, past the checks of the EP.
 func post(t *testing.T, e *endpoint, wr verbs.SendWR) {
 	t.Helper()
 	require.NoError(t, e.core.post(&[1]verbs.SendWR{wr}))

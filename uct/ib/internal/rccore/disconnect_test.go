@@ -11,18 +11,18 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// leaveSlowly has EPs that are closed from now on wait for their peers, however slow the machine is.
+// leaveSlowly extends the time limit of EPs that are closed from now on, for slow machines.
 func (s *side) leaveSlowly() { s.it.core.leaveLimit = time.Minute }
 
-// TestClose_ThePeerIsTold: the peer of an EP that is closed in order learns of it, before
-// its own work requests to the QP that is gone could time out.
+// The EP of the peer fails with ErrPeerClosed, before its own work requests to the closed QP could
+// time out.
 func TestClose_ThePeerIsTold(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
 		a.leaveSlowly()
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 		require.NoError(t, ab.Close())
-		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a) // b does nothing for that
+		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a) // without a Progress of b
 		assert.Equal(t, byte(1), b.mem.Bytes()[0], "what was posted takes effect")
 		var c comps
 		iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
@@ -38,7 +38,7 @@ func TestClose_ThePeerIsTold(t *testing.T) {
 	})
 }
 
-// TestClose_MessagesBeforeTheEndArrive: the notice comes behind what was sent.
+// The disconnect message arrives after the messages before it.
 func TestClose_MessagesBeforeTheEndArrive(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -55,7 +55,7 @@ func TestClose_MessagesBeforeTheEndArrive(t *testing.T) {
 	})
 }
 
-// TestClose_BothAtOnce: neither waits for the other.
+// Two sides close at the same time, and neither waits for the other.
 func TestClose_BothAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
@@ -66,7 +66,7 @@ func TestClose_BothAtOnce(t *testing.T) {
 	})
 }
 
-// TestClose_IfaceTellsEveryPeer: also those that do not look.
+// Also peers that do not call Progress get the disconnect message.
 func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, _, _ := over.pair(t, Config{})
@@ -80,8 +80,8 @@ func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 	})
 }
 
-// TestClose_ThePeerIsToldBehindAFullQueue: also where the send queue has no place for the notice, and
-// though the process does not run for long before there is one.
+// Also an EP whose send queue is full sends the disconnect message, even if the process is not
+// scheduled for a long time before a slot is free.
 func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const n = 4
@@ -101,8 +101,7 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 	})
 }
 
-// TestClose_IfaceTellsMorePeersThanItsQueueHolds: the notices do not fit into the completion queue
-// at once.
+// The disconnect messages of all EPs do not fit into the completion queue at the same time.
 func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps = 3 * leaseStep
@@ -121,7 +120,7 @@ func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
 	})
 }
 
-// TestErrors_OneLine: what an EP failed of is told in one line, once.
+// The error of a failed EP is one line and contains the cause once.
 func TestErrors_OneLine(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEPTable_LikeAMap adds, removes and finds; QPNs collide on purpose.
+// It adds, removes and finds EPs whose QPNs collide.
 func TestEPTable_LikeAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table epTable
@@ -26,7 +26,7 @@ func TestEPTable_LikeAMap(t *testing.T) {
 			case rapid.Bool().Draw(t, "remove"):
 				delete(model, qpn)
 				table.remove(e)
-				table.remove(e) // a second time does nothing
+				table.remove(e) // a second call has no effect
 			}
 			require.Equal(t, len(model), table.n)
 			require.LessOrEqual(t, 2*table.n, len(table.slots), "at most half full")
@@ -41,7 +41,7 @@ func TestEPTable_LikeAMap(t *testing.T) {
 	})
 }
 
-// TestClose_Forgotten: an iface has no EP in its tables that is closed, and still has the others.
+// The tables of an iface contain no closed EP, and still the others.
 func TestClose_Forgotten(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})

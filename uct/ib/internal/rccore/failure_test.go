@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// comps are completions that note how they ended.
+// comps creates completions that record their status.
 type comps struct{ ended []uct.Status }
 
 func (c *comps) get() *uct.Completion {
@@ -40,10 +40,10 @@ func TestFailure_BadKey(t *testing.T) {
 		require.True(t, pending)
 		until(t, func() bool { return len(c.ended) == 4 }, a, b)
 		assert.Equal(t, []uct.Status{
-			ucs.StatusOK,           // before the fault
-			ucs.StatusRemoteAccess, // the fault
-			ucs.StatusCanceled,     // behind it
-			ucs.StatusRemoteAccess, // a flush speaks for all
+			ucs.StatusOK,           // before the failed operation
+			ucs.StatusRemoteAccess, // the failed operation
+			ucs.StatusCanceled,     // after it
+			ucs.StatusRemoteAccess, // a flush covers all operations before it
 		}, c.ended)
 
 		require.Len(t, a.errs, 1)
@@ -65,8 +65,8 @@ func TestFailure_BadKey(t *testing.T) {
 	})
 }
 
-// TestFailure_FlushedBeforeTheEvent: what is posted to a QP that the device has moved
-// to ERR ends with the reason that the event tells, also when it is flushed before.
+// Operations on a QP that the device has moved to ERR complete with the cause of the event, also if
+// they are flushed before it arrives.
 func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
@@ -74,7 +74,7 @@ func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey(1)))
 		_, err := ab.Flush(c.get())
 		require.NoError(t, err)
-		until(t, func() bool { return len(c.ended) == 1 }, a) // and b's QP is in ERR
+		until(t, func() bool { return len(c.ended) == 1 }, a) // the QP of b is then in ERR
 		iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
 		for range 2 {
 			_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
@@ -121,7 +121,7 @@ func TestFailure_PendingLearnsOfIt(t *testing.T) {
 	})
 }
 
-// TestClose_InFlight: a peer that has not connected answers nothing.
+// A peer that has not connected acknowledges nothing.
 func TestClose_InFlight(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -142,7 +142,7 @@ func TestClose_InFlight(t *testing.T) {
 		post(func() (bool, error) {
 			return ab.AtomicFetch(uct.AtomicAdd, 8, 1, &result, b.mem.Addr(), b.key, c.get())
 		})
-		for range 100 { // more work behind it, most without completion
+		for range 100 { // more work requests after it, mostly unsignaled
 			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 		}
 		post(func() (bool, error) { return ab.Flush(c.get()) })
@@ -232,7 +232,7 @@ func TestReachable(t *testing.T) {
 	})
 }
 
-// TestReachable_OtherDevices: loop stays inside a device, shm reaches the host.
+// A loop device reaches only itself, a shm device the whole host.
 func TestReachable_OtherDevices(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for _, tc := range []struct {
@@ -254,8 +254,8 @@ func TestReachable_OtherDevices(t *testing.T) {
 	})
 }
 
-// TestFailure_EventOfAnotherQP: an event that is of a QP that is gone says nothing of the one that has got its
-// number; here both are there, on two devices.
+// An event of a closed QP does not affect another QP that has got its number. Here both exist, on
+// two devices.
 func TestFailure_EventOfAnotherQP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -271,20 +271,20 @@ func TestFailure_EventOfAnotherQP(t *testing.T) {
 	})
 }
 
-// TestEvents_GoToTheIfaceOfTheQP: an event of a QP is for the iface that has made it. Others of the
-// domain have nothing to read, though they may never look.
+// Only the iface of a QP gets the events of the QP. Other ifaces of the domain get none, so they
+// need not handle any.
 func TestEvents_GoToTheIfaceOfTheQP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		var others []*side
-		for range 4 { // in a map: one of them comes before b, likely
+		for range 4 { // in a map: probably one of them is before b
 			others = append(others, over.newSide(t, a.md, Config{}))
 		}
 		pending, err := ab.PutZcopy([]uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}}, b.mem.Addr(), b.key^0xff00, new(comps).get())
 		require.NoError(t, err)
 		require.True(t, pending)
 		until(t, func() bool { return len(b.errs) == 1 }, a, b)
-		a.md.Subscribe(b.it.core) // again, which waits until the event is delivered to all
+		a.md.Subscribe(b.it.core) // a second Subscribe waits until the event is delivered to all
 		for _, o := range others {
 			assert.False(t, o.it.EventPending())
 			assert.False(t, testenv.Readable(t, o.it.EventFD(), 0))

@@ -13,14 +13,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// flushed is a pair whose b has two writes and a flush that its device has flushed, in a QP that a
-// bad key of a has moved to ERR. Events of the device do not reach b.
+// flushed returns a pair of sides. An invalid key of a has moved the QP of b to ERR, and the device
+// has flushed two writes and a flush of b. Events of the device do not reach b.
 func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	t.Helper()
 	a, b, ab, ba := p.pair(t, Config{})
 	b.md.Unsubscribe(b.it.core)
 	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey(1)))
-	until(t, func() bool { return len(a.errs) == 1 }, a) // and b's QP is in ERR
+	until(t, func() bool { return len(a.errs) == 1 }, a) // the QP of b is then in ERR
 	iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
 	for range 2 {
 		_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
@@ -29,7 +29,7 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	_, err := ba.Flush(c.get())
 	require.NoError(t, err)
 	until(t, func() bool {
-		for i := range b.it.core.flushed { // the wait for the event does not end meanwhile
+		for i := range b.it.core.flushed { // the wait for the event must not end here
 			b.it.core.flushed[i].wait = timelimit.New(testenv.Watchdog)
 		}
 		return b.it.core.heldBack(ba.core)
@@ -40,7 +40,7 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	return b, ba
 }
 
-// TestFlushed_EndWithTheEvent: whatever it says, and each operation once.
+// For each type of event, each operation completes once, with the status of the event.
 func TestFlushed_EndWithTheEvent(t *testing.T) {
 	for _, tc := range []struct {
 		event verbs.EventType
@@ -67,8 +67,8 @@ func TestFlushed_EndWithTheEvent(t *testing.T) {
 	}
 }
 
-// TestFlushed_AProcessThatStands: the event that came while the process did not run is taken in before
-// the wait for it is over.
+// If the event arrives while the process does not run, the iface handles it before the end of the
+// wait.
 func TestFlushed_AProcessThatStands(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
@@ -82,7 +82,7 @@ func TestFlushed_AProcessThatStands(t *testing.T) {
 	})
 }
 
-// TestFlushed_ByADeviceThatDoesNotSayWhy: the wait ends.
+// If no event arrives, the wait ends.
 func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
@@ -95,7 +95,7 @@ func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
 	})
 }
 
-// TestFlushed_OfAClosedEP: it waits for no event.
+// A closed EP does not wait for an event.
 func TestFlushed_OfAClosedEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps

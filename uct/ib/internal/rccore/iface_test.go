@@ -46,7 +46,7 @@ func TestConfig_FromEnvironment(t *testing.T) {
 	require.NoError(t, config.Print(io.Discard, config.PrintOptions{}, table), "defaults are in the fields' grammar")
 }
 
-// arm progresses b until it can be armed.
+// arm calls Progress of s until Arm succeeds.
 func arm(t *testing.T, s *side) {
 	until(t, func() bool {
 		err := s.it.Arm(uct.EventRecv | uct.EventSendComp)
@@ -83,7 +83,7 @@ func TestWaker_ArmSeesWhatIsThere(t *testing.T) {
 		until(t, b.it.EventPending, a)
 		settle(a, b)
 		require.NoError(t, ab.AMShort(0, 0, nil))
-		flush(t, ab, a) // it has arrived
+		flush(t, ab, a) // the message has arrived
 		assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv), "a message came after the last Progress")
 	})
 }
@@ -122,7 +122,7 @@ func TestKeptBuffers(t *testing.T) {
 		})))
 		for round := range byte(5) {
 			sent := byte(0)
-			until(t, func() bool { // credits of the round before may be on their way
+			until(t, func() bool { // credits of the previous round may be in flight
 				for sent < 4 && ab.AMShort(0, uint64(round)<<8|uint64(sent), []byte{sent}) == nil {
 					sent++
 				}
@@ -138,9 +138,9 @@ func TestKeptBuffers(t *testing.T) {
 	})
 }
 
-// TestRefill_Wraps: buffers that come back in another order than they were filled in
-// leave the receive queue whole, past the wrap of its 16-bit counter; not so far where races
-// are looked for, of which a wrap has none.
+// The receive queue loses no buffer if buffers return in another order than they were posted, also
+// after the wrap of its 16-bit counter. With the race detector the test stops before the wrap,
+// which it need not check.
 func TestRefill_Wraps(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const depth = 32

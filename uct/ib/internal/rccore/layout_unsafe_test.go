@@ -9,7 +9,7 @@ import (
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// TestEP_Size keeps endpoints small: there may be thousands.
+// Endpoints must be small: a process may have thousands.
 func TestEP_Size(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(EP{}), uintptr(344))
 	assert.LessOrEqual(t, unsafe.Offsetof(EP{}.opHead), uintptr(128), "the hot fields fit two cache lines")

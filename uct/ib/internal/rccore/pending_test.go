@@ -12,9 +12,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestPending_Order: requests of endpoints that have neither room nor credits are
-// posted once each, in the order in which they were queued, and nothing overtakes
-// them.
+// Pending requests of endpoints without room or credits are posted once each, in the order in which
+// they were added, and no other operation passes them.
 func TestPending_Order(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const requests, eps = 200, 3
@@ -52,8 +51,8 @@ func TestPending_Order(t *testing.T) {
 	})
 }
 
-// TestPending_TriesGrowWithRequests: requests of many EPs that wait for slots in the completion queue are not
-// tried while there is none, so that 100 EPs cost about 100 tries and not 100 for each slot that becomes free.
+// Pending requests of many EPs that wait for slots in the completion queue are not tried while none
+// is free: 100 EPs cost about 100 tries, not 100 for each slot that becomes free.
 func TestPending_TriesGrowWithRequests(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps, slots = 100, 4
@@ -79,8 +78,8 @@ func TestPending_TriesGrowWithRequests(t *testing.T) {
 	})
 }
 
-// TestClose_MoreThanTheCompletionQueueHolds: EPs that close at once take turns in the completion queue, and
-// each peer gets the message that its EP has closed.
+// EPs closed at the same time share the slots of the completion queue one after the other, and each
+// peer gets the disconnect message.
 func TestClose_MoreThanTheCompletionQueueHolds(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps, slots = 50, 4

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 )
 
-// The tests of the core run over verbs, over mlx5 queues, and over those with lists
-// that are longer than most of what the tests post.
+// The tests run over verbs, over mlx5 queues, and over mlx5 queues with SGE lists longer than most
+// of those in the tests.
 func init() {
 	rccore.Posters = []ibtest.Poster{
 		{Label: "verbs", Transport: rc.Transport(rc.Config{})},

@@ -17,25 +17,24 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Posters are the transports over this package. The test that fills this in may import
-// them.
+// Posters are the transports that use this package. A test file that may import them sets it.
 var Posters []ibtest.Poster
 
-// poster adds to one what tests here open.
+// poster adds the helpers of these tests to a transport.
 type poster struct{ ibtest.Poster }
 
-// each runs a test over all posters.
+// each runs a test over each poster.
 func each(t *testing.T, f func(t *testing.T, over poster)) {
 	ibtest.Each(t, Posters, func(t *testing.T, over ibtest.Poster) { f(t, poster{over}) })
 }
 
-// Core is the part of an iface that is of this package.
+// Core returns the Iface of this package in an iface.
 func (it *Iface) Core() *Iface { return it }
 
-// Core is the part of an EP that is of this package.
+// Core returns the EP of this package in an endpoint.
 func (e *EP) Core() *EP { return e }
 
-// iface is what the user of a transport has, and the core in it.
+// iface is the iface of the user, with the Iface of this package in it.
 type iface struct {
 	uct.Iface
 	uct.IfaceAddresser
@@ -48,7 +47,7 @@ func asIface(it uct.Iface) *iface {
 	return &iface{it, it.Ext().Address, it.Ext().Wake, it.Ext().Pending, it.(interface{ Core() *Iface }).Core()}
 }
 
-// endpoint is likewise.
+// endpoint is the EP of the user, with the EP of this package in it.
 type endpoint struct {
 	uct.EP
 	uct.EPConnector
@@ -64,17 +63,17 @@ func asEndpoint(e uct.EP) *endpoint {
 		e.(interface{ Core() *EP }).Core()}
 }
 
-// side is an iface of a rig with memory that its peers reach.
+// side is an iface of a test with memory that its peers access.
 type side struct {
 	it     *iface
 	md     *ib.MD
 	mem    uct.Mem
 	key    uct.RKey
-	errs   []error // what OnError was told
+	errs   []error // errors that OnError got
 	failed []uct.EP
 }
 
-// newMD opens an MD on a loop device, closed with the test.
+// newMD opens an MD on a loop device. It is closed at the end of the test.
 func (p poster) newMD(t testing.TB) *ib.MD { return ibtest.NewMD(t, softhca.FabricLoop, p.Transport) }
 
 // newSide opens an iface on md with 64 KiB of memory.
@@ -98,7 +97,7 @@ func (p poster) newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	return s
 }
 
-// newEP makes an EP that is not connected.
+// newEP creates an EP that is not connected.
 func (s *side) newEP(t testing.TB) *endpoint {
 	t.Helper()
 	ep, err := s.it.NewEP(uct.EPParams{})
@@ -115,7 +114,7 @@ func join(t testing.TB, a, b *side) (ab, ba *endpoint) {
 	return ab, ba
 }
 
-// pair is two ifaces on one loop device with an EP each way.
+// pair opens two ifaces on one loop device and connects an EP of each.
 func (p poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
 	t.Helper()
 	md := p.newMD(t)
@@ -124,8 +123,8 @@ func (p poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
 	return a, b, ab, ba
 }
 
-// until progresses sides until cond holds. Events of the device come from other
-// goroutines, so time is what bounds it.
+// until calls Progress of sides until cond is true. The device's goroutines post events, so a time
+// limits it, not a number of calls.
 func until(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -139,14 +138,15 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 	})
 }
 
-// stood is a limit of d that began before, and of which no time has counted: the process did not run.
+// stood returns a limit of d that has passed in a time in which the process did not run, so nothing
+// of it counts.
 func stood(d time.Duration) timelimit.Limit {
 	return timelimit.At(timelimit.Now()-2*d, d, d/timelimit.Looks)
 }
 
-// settle progresses until all are idle for some rounds. It is for what must not happen:
-// the device's goroutine may be slower than that, so what must happen is waited for by
-// until.
+// settle calls Progress until all sides are idle for some rounds. It is for events that must not
+// happen. The device's goroutine may be slower than that, so a test uses until for events that must
+// happen.
 func settle(sides ...*side) {
 	for idle := 0; idle < 64; idle++ {
 		for _, s := range sides {
@@ -176,7 +176,7 @@ func flushStatus(t testing.TB, e *endpoint, sides ...*side) (st uct.Status) {
 	return st
 }
 
-// counter counts active messages and checks that their headers count up.
+// counter counts active messages and checks that their headers are consecutive.
 type counter struct {
 	t testing.TB
 	n uint64
@@ -188,7 +188,7 @@ func (c *counter) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// fill is a packer of n bytes that count up.
+// fill packs n bytes that count up.
 type fill struct{ n int }
 
 func (f *fill) Pack(dst []byte) int {

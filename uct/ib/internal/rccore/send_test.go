@@ -108,7 +108,7 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		put := func() bool {
-			a.it.core.put[0].Flags = 0 // a put that passes the core by has no fence
+			a.it.core.put[0].Flags = 0 // a put that bypasses the core
 			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 			return a.it.core.put[0].Flags&verbs.SendFence != 0
 		}
@@ -127,8 +127,7 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 	})
 }
 
-// TestFence_RefusedPost: a post that is refused with ErrNoResource does not consume the fence
-// that was due.
+// A post that returns ErrNoResource does not consume the fence.
 func TestFence_RefusedPost(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -184,7 +183,7 @@ func TestFence_RefusedPost(t *testing.T) {
 	})
 }
 
-// TestFence_Message: a message behind a fence waits for the reads before it.
+// A message after a fence waits for the reads before it.
 func TestFence_Message(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -193,15 +192,14 @@ func TestFence_Message(t *testing.T) {
 		require.NoError(t, ab.Fence())
 		require.NoError(t, ab.AMShort(0, 0, nil))
 		assert.NotZero(t, a.it.core.am[0].Flags&verbs.SendFence)
-		a.it.core.am[0].Flags = 0 // a message that passes the core by has no fence
+		a.it.core.am[0].Flags = 0 // a message that bypasses the core
 		require.NoError(t, ab.AMShort(0, 0, nil))
 		assert.Zero(t, a.it.core.am[0].Flags&verbs.SendFence, "once")
 		flush(t, ab, a)
 	})
 }
 
-// TestFence_ZcopyList: a read from a list of pieces is a read that a fence waits for, and a fence
-// behind one that is complete costs nothing.
+// A read to an IOV list counts as a read for Fence. A fence after a completed read sets no flag.
 func TestFence_ZcopyList(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -222,8 +220,7 @@ func TestFence_ZcopyList(t *testing.T) {
 	})
 }
 
-// TestZcopy_ExactLimit: zero-copy operations take as many bytes as their limit says, and not one
-// more.
+// Zero-copy operations accept exactly as many bytes as their limit.
 func TestZcopy_ExactLimit(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -245,7 +242,7 @@ func TestZcopy_ExactLimit(t *testing.T) {
 	})
 }
 
-// TestLeases: the slots of the completion queue go where they are used.
+// EPs get the slots of the completion queue that other EPs do not use.
 func TestLeases(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -273,7 +270,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// TestBcopy_PoolRunsDry: buffers behind work requests without completion come back.
+// Bounce buffers of unsignaled work requests become free again.
 func TestBcopy_PoolRunsDry(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
@@ -294,9 +291,8 @@ func TestBcopy_PoolRunsDry(t *testing.T) {
 	})
 }
 
-// TestModeration_EPsMadeOneByOne: endpoints that have fallen silent behind work requests without completion,
-// as many as were allowed when there were fewer endpoints, do not keep the places of the completion queue
-// from others.
+// Idle endpoints with as many unsignaled work requests as were allowed with fewer endpoints do not
+// block the slots of the completion queue.
 func TestModeration_EPsMadeOneByOne(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps = 40
@@ -311,7 +307,7 @@ func TestModeration_EPsMadeOneByOne(t *testing.T) {
 				put()
 			}
 			until(t, func() bool { return ab.core.CI >= ab.core.Sig }, a)
-			put() // which may be one without completion, in the last place
+			put() // the put in the last slot may be unsignaled
 		}
 		silent := uint64(0)
 		until(t, func() bool {
@@ -327,7 +323,7 @@ func TestModeration_EPsMadeOneByOne(t *testing.T) {
 	})
 }
 
-// TestFlush_IfaceWithoutRoom: an iface cannot flush while one of its EPs has no room for that.
+// Flush of an iface returns ErrNoResource while one of its EPs has no slot.
 func TestFlush_IfaceWithoutRoom(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{TxDepth: 4, TxCQDepth: 4})
@@ -349,7 +345,7 @@ func TestFlush_IfaceWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestProgress_Counts: Progress returns the number of completions that it has handled.
+// Progress returns the number of completions that it has handled.
 func TestProgress_Counts(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -368,8 +364,8 @@ func TestProgress_Counts(t *testing.T) {
 	})
 }
 
-// TestOps_HoldNothing: an op that is over holds nothing of its user's, whatever it was and however it has ended.
-// One that is used again would complete for the user before.
+// After any outcome, a completed op references nothing of its user. If it did, the next use of the
+// op would call the completion of the previous user.
 func TestOps_HoldNothing(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var a, b *side
@@ -403,7 +399,7 @@ func TestOps_HoldNothing(t *testing.T) {
 			ended, iov = 0, []uct.IOV{{Buf: a.mem.Bytes()[:256], Mem: a.mem}}
 			key, wanted := b.key^wrong, 0
 			for _, post := range all {
-				for range 2 { // the first may need no op
+				for range 2 { // the first one may use the waiter
 					_ = ab.PutBcopy(make([]byte, 1024), b.mem.Addr(), key)
 					var pending bool
 					var err error
@@ -432,8 +428,8 @@ func TestOps_HoldNothing(t *testing.T) {
 	})
 }
 
-// TestSlots_Scarce: an EP leases slots of the completion queue by the dozen while there are some that nobody uses,
-// and one by one when all are used.
+// An EP leases many slots of the completion queue at a time while unused ones exist, and single
+// ones if all are used.
 func TestSlots_Scarce(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, _, ab, _ := over.pair(t, Config{TxDepth: 64, TxCQDepth: 256})
@@ -445,7 +441,7 @@ func TestSlots_Scarce(t *testing.T) {
 		assert.EqualValues(t, leaseStep, ab.core.lease)
 
 		it.leasesUsed = true
-		ab.core.PI += leaseStep // as if it had used them
+		ab.core.PI += leaseStep // as if the slots were used
 		require.True(t, ab.core.slot())
 		assert.EqualValues(t, leaseStep+1, ab.core.lease)
 		assert.True(t, it.leasesUsed, "others are as scarce")

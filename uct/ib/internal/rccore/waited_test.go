@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// order is completions that note the order in which they ended.
+// order creates completions that record the order of their calls.
 type order struct {
 	t     testing.TB
 	next  int
@@ -29,8 +29,7 @@ func (o *order) get() *uct.Completion {
 	}}
 }
 
-// TestWaited_FewCompletions: of many zero-copy puts only the first asks for a
-// completion, and the end of all of them is told without a flush.
+// Of many zero-copy puts only the first is signaled, and all complete without a flush.
 func TestWaited_FewCompletions(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -49,8 +48,7 @@ func TestWaited_FewCompletions(t *testing.T) {
 	})
 }
 
-// TestWaited_OneIsSignaled: an operation alone has a completion of its own, also behind
-// short ones that have none.
+// A single operation with a completion is signaled, also after unsignaled short ones.
 func TestWaited_OneIsSignaled(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -69,9 +67,8 @@ func TestWaited_OneIsSignaled(t *testing.T) {
 	})
 }
 
-// TestWaited_Order: whatever is posted, in queues of any length, everything ends, once
-// and in the order in which it was posted, with the right data; nothing but Progress is
-// needed for it.
+// All mixes of operations, in queues of any length, complete once, in the order in which they were
+// posted, with the correct data, and need only Progress.
 func TestWaited_Order(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for seed := range uint64(testenv.Rounds(20, 200)) {
@@ -134,8 +131,8 @@ func TestWaited_Order(t *testing.T) {
 	})
 }
 
-// TestWaited_Slots: more EPs than have a slot of their own still fetch, all at once, and
-// those that are closed leave theirs to others.
+// More EPs than have a slot of their own can post atomics at the same time, and closed EPs free
+// their slots.
 func TestWaited_Slots(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
@@ -168,9 +165,8 @@ func TestWaited_Slots(t *testing.T) {
 	})
 }
 
-// TestWaited_MessageIsSignaled: a message without a copy asks for a completion also behind work
-// requests that are in flight, so that it ends with the poll that finds it: a sender that has
-// computed meanwhile does not wait for a round trip more.
+// A zero-copy message is also signaled after work requests in flight, so the next poll completes
+// it: a sender that has computed in the meantime does not wait for another round trip.
 func TestWaited_MessageIsSignaled(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -189,24 +185,25 @@ func TestWaited_MessageIsSignaled(t *testing.T) {
 	})
 }
 
-// shared is operations of one EP that share two completions, which never fire, and two results.
+// shared posts operations of one EP that share two completions, which are never called, and two
+// results.
 type shared struct {
 	t      *testing.T
 	ab     *endpoint
 	b      *side
 	iov    []uct.IOV
 	comps  [2]uct.Completion
-	posted [2]int // with each of comps
+	posted [2]int // number of operations of each of comps
 	words  [2]uint64
 	last   [2]int // the number of the last fetch into each of words, from 1
 	adds   int
 	fired  int // flushes
 }
 
-// never is a Count that nothing brings to 0.
+// never is a Count that never reaches 0.
 const never = 1 << 30
 
-// post posts an operation with a completion, which counts it if there was room.
+// post posts an operation with a completion, and counts it if the EP had resources.
 func (s *shared) post(rnd *rand.Rand) (err error) {
 	i := rnd.IntN(2)
 	c, pending := &s.comps[i], false
@@ -231,7 +228,8 @@ func (s *shared) post(rnd *rand.Rand) (err error) {
 	return err
 }
 
-// flush starts a flush, at whose end everything before it has ended and nothing behind it.
+// flush starts a flush. When it completes, all operations before it and none after it must be
+// complete.
 func (s *shared) flush() error {
 	before := s.posted
 	pending, err := s.ab.Flush(&uct.Completion{Count: 1, Func: func(c *uct.Completion) {
@@ -247,8 +245,8 @@ func (s *shared) flush() error {
 	return err
 }
 
-// TestWaited_Shared: operations that share completions and results end in order with the
-// flushes between them, however many a completion queue entry retires.
+// Operations that share completions and results complete in order with the flushes between them,
+// for any number of work requests per completion.
 func TestWaited_Shared(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for seed := range uint64(testenv.Rounds(20, 200)) {
@@ -280,8 +278,7 @@ func TestWaited_Shared(t *testing.T) {
 	})
 }
 
-// TestWaited_Joined: of operations that share a completion, and a result if they have one, none
-// needs a record.
+// Operations that share a completion, and a result if they have one, need no op.
 func TestWaited_Joined(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
@@ -312,7 +309,7 @@ func TestWaited_Joined(t *testing.T) {
 	})
 }
 
-// refusing is a send queue that refuses one work request.
+// refusing is a send queue that returns an error for one work request.
 type refusing struct {
 	SendQueue
 	e *EP
@@ -323,8 +320,8 @@ func (q refusing) PostSend([]verbs.SendWR) (int, error) {
 	return 0, ucs.ErrIO
 }
 
-// TestWaited_PostRefused: of operations that share a completion the one that was refused is not
-// waited for, and those before it are, once each.
+// If operations share a completion and the device refuses one, the completion counts each of the
+// others once.
 func TestWaited_PostRefused(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for _, before := range []int{0, 1, 3} {
