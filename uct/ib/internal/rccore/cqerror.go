@@ -41,7 +41,7 @@ func (it *Iface) cqFailed() {
 
 // abandon completes operations of an EP whose completions from the device do not arrive.
 func (e *EP) abandon() {
-	e.leaving, e.noticePending = timelimit.Limit{}, false
+	e.leaving, e.disconnectPending = timelimit.Limit{}, false
 	if !e.link.Shared() {
 		_ = e.link.(*QPLink).reset() // if the device refuses, the whole device has failed
 	}

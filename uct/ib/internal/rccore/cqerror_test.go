@@ -14,7 +14,7 @@ import (
 
 // If the completion queue has overrun, all endpoints of the iface fail, and their operations
 // complete without completions of the device. Endpoints of other ifaces continue.
-func TestCQError_Overrun(t *testing.T) {
+func TestCQError_OverrunFailsAllEPs(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		cfg := Config{TxDepth: 32, TxCQDepth: 64, RxDepth: 16}
@@ -40,7 +40,7 @@ func TestCQError_Overrun(t *testing.T) {
 		for _, st := range ends.ended {
 			assert.Equal(t, ucs.StatusIOError, st)
 		}
-		a.wantLost(t, 3)
+		a.wantCQError(t, 3)
 		for _, e := range []*endpoint{ab, ac, unconnected} {
 			assert.ErrorIs(t, e.PutShort([]byte{1}, b.mem.Addr(), b.key), uct.ErrEPFailed)
 			require.NoError(t, e.Close())
@@ -55,8 +55,8 @@ func TestCQError_Overrun(t *testing.T) {
 	})
 }
 
-// wantLost requires that n endpoints have failed once each, because of the completion queue.
-func (s *side) wantLost(t *testing.T, n int) {
+// wantCQError requires that n endpoints have failed once each, because of the completion queue.
+func (s *side) wantCQError(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, s.errs, n)
 	for _, err := range s.errs {
@@ -68,10 +68,10 @@ func (s *side) wantLost(t *testing.T, n int) {
 
 // The device cannot write to an empty completion queue. Only an event tells, and it wakes a
 // sleeping iface.
-func TestCQError_Event(t *testing.T) {
+func TestCQError_EventWakesSleeper(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, _, _, _ := over.pair(t, Config{})
-		settle(a)
+		progressUntilIdle(a)
 		for a.it.Arm(uct.EventRecv) == uct.ErrBusy {
 			a.it.Progress()
 		}
@@ -79,6 +79,6 @@ func TestCQError_Event(t *testing.T) {
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: a.it.core.VerbsCQ()})
 		require.True(t, a.it.EventPending())
 		a.it.Progress()
-		a.wantLost(t, 1)
+		a.wantCQError(t, 1)
 	})
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// narrow returns a configuration with a window of w messages.
-func narrow(w int) Config { return Config{FCWindow: w, RxDepth: 64} }
+// withWindow returns a configuration with a window of w messages.
+func withWindow(w int) Config { return Config{FCWindow: w, RxDepth: 64} }
 
 func TestCredits_Exhausted(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window = 5
-		a, b, ab, _ := over.pair(t, narrow(window))
+		a, b, ab, _ := over.pair(t, withWindow(window))
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(1, got))
 		for i := range uint64(window) {
@@ -31,7 +31,7 @@ func TestCredits_Exhausted(t *testing.T) {
 		assert.Equal(t, uct.ErrNoResource, err)
 		_, err = ab.AMZcopy(1, make([]byte, 8), nil, nil)
 		assert.Equal(t, uct.ErrNoResource, err)
-		settle(a)
+		progressUntilIdle(a)
 		assert.Equal(t, uct.ErrNoResource, ab.AMShort(1, window, nil), "completions are not credits")
 		assert.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), "puts need none")
 
@@ -53,7 +53,7 @@ func TestCredits_Exhausted(t *testing.T) {
 
 func TestCredits_OneWay(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		a, b, ab, ba := over.pair(t, narrow(4))
+		a, b, ab, ba := over.pair(t, withWindow(4))
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
 		const total = 1000
@@ -65,7 +65,7 @@ func TestCredits_OneWay(t *testing.T) {
 			return got.n == total
 		}, a, b)
 		until(t, func() bool { return ab.core.Credits+int32(ba.core.creditsDue) == 4 }, a, b) // no credit is lost
-		settle(a, b)
+		progressUntilIdle(a, b)
 		assert.EqualValues(t, 4, ab.core.Credits+int32(ba.core.creditsDue), "no credit is made up")
 		assert.Zero(t, ab.core.creditsDue)
 		assert.Empty(t, a.errs)
@@ -77,7 +77,7 @@ func TestCredits_OneWay(t *testing.T) {
 func TestCredits_BothWays(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window, total = 4, 2000
-		a, b, ab, ba := over.pair(t, narrow(window))
+		a, b, ab, ba := over.pair(t, withWindow(window))
 		var got, sent [2]uint64
 		for i, s := range []*side{a, b} {
 			require.NoError(t, s.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
@@ -101,9 +101,9 @@ func TestCredits_BothWays(t *testing.T) {
 	})
 }
 
-func TestCredits_TravelWithMessages(t *testing.T) {
+func TestCredits_ReturnWithMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		a, b, ab, ba := over.pair(t, narrow(4))
+		a, b, ab, ba := over.pair(t, withWindow(4))
 		got := &counter{t: t}
 		require.NoError(t, a.it.SetAMHandler(0, got))
 		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
@@ -114,7 +114,7 @@ func TestCredits_TravelWithMessages(t *testing.T) {
 			require.NoError(t, ab.AMShort(0, i, nil))
 			until(t, func() bool { return got.n == i+1 }, a, b)
 		}
-		settle(a, b)
+		progressUntilIdle(a, b)
 		assert.EqualValues(t, 100, ab.core.PI, "no message was sent only for credits")
 		assert.EqualValues(t, 100, ba.core.PI)
 	})
@@ -122,10 +122,10 @@ func TestCredits_TravelWithMessages(t *testing.T) {
 
 // Credits that an active message returned are not returned again in the same Progress, and neither
 // are credits of less than half of the window.
-func TestCredits_TakenAlong(t *testing.T) {
+func TestCredits_ReturnedOnce(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window = 6
-		a, b, ab, ba := over.pair(t, narrow(window))
+		a, b, ab, ba := over.pair(t, withWindow(window))
 		got := 0
 		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
 			if got++; got == window/2 {
@@ -147,10 +147,10 @@ func TestCredits_TakenAlong(t *testing.T) {
 }
 
 // An EP that is closed while it is listed to return credits returns none.
-func TestCredits_Closed(t *testing.T) {
+func TestCredits_ClosedEPReturnsNone(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const window = 6
-		a, b, ab, ba := over.pair(t, narrow(window))
+		a, b, ab, ba := over.pair(t, withWindow(window))
 		_, other := join(t, a, b)
 		got := 0
 		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
@@ -173,7 +173,7 @@ func TestCredits_Closed(t *testing.T) {
 
 // A sender without credit and without a work request in flight detects that its peer does not exist
 // any more.
-func TestCredits_Probe(t *testing.T) {
+func TestCredits_DetectsDeadPeer(t *testing.T) {
 	eachOperation(t, Config{FCWindow: 2, Timeout: time.Hour}, func(t *testing.T, s *script, e *EP, op operation) {
 		if !op.message {
 			return
@@ -232,7 +232,7 @@ func TestReceive_BrokenPeer(t *testing.T) {
 			{"no immediate", verbs.SendWR{Opcode: verbs.OpSend}},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
-				a, b, ab, ba := over.pair(t, narrow(4))
+				a, b, ab, ba := over.pair(t, withWindow(4))
 				ab2, ba2 := join(t, a, b)
 				post(t, ba, tc.wr)
 				until(t, func() bool { return len(a.errs) > 0 }, a, b)

@@ -20,23 +20,23 @@ const disconnectLimit = 100 * time.Millisecond
 
 // disconnect sends the disconnect message, now or when the EP has a slot.
 func (e *EP) disconnect() error {
-	e.noticePending = true
-	e.leaveSoon()
-	return e.tellPeer()
+	e.disconnectPending = true
+	e.startLeaveLimit()
+	return e.trySendDisconnect()
 }
 
-// tellPeer sends the disconnect message if the EP has a slot. If not, settleUnsettled calls it
+// trySendDisconnect sends the disconnect message if the EP has a slot. If not, settleUnsettled calls it
 // again.
-func (e *EP) tellPeer() error {
+func (e *EP) trySendDisconnect() error {
 	if !e.slot() {
 		e.it.unsettled.add(e)
 		return nil
 	}
-	e.noticePending = false
+	e.disconnectPending = false
 	if !e.sendDisconnect() {
 		return e.stop()
 	}
-	e.leaveSoon()
+	e.startLeaveLimit()
 	return nil
 }
 
@@ -51,22 +51,22 @@ func (e *EP) sendDisconnect() bool {
 	return e.post(&e.it.full) == nil
 }
 
-// leaveSoon starts the time limit of a closed EP.
-func (e *EP) leaveSoon() {
+// startLeaveLimit starts the time limit of a closed EP.
+func (e *EP) startLeaveLimit() {
 	e.leaving = timelimit.New(e.it.leaveLimit)
 	e.it.leaving = true
 	e.it.raise(attnBacklog)
 }
 
-// lookAtLeaving checks the time limits of closed EPs, at most Looks times per limit: each check
+// checkLeaving checks the time limits of closed EPs, at most Looks times per limit: each check
 // visits all closed EPs.
-func (it *Iface) lookAtLeaving() {
+func (it *Iface) checkLeaving() {
 	it.raise(attnBacklog)
 	now := timelimit.Now()
-	if now-it.lastLook < it.leaveLimit/timelimit.Looks {
+	if now-it.lastLeaveCheck < it.leaveLimit/timelimit.Looks {
 		return
 	}
-	it.lastLook, it.leaving = now, false
+	it.lastLeaveCheck, it.leaving = now, false
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		if i < it.closing.Len() {
 			it.closing.All()[i].releaseWhenIdle()
@@ -82,30 +82,30 @@ func (e *EP) stop() error {
 		return e.link.ToERR()
 	}
 	if e.state == stateClosed {
-		e.leaveSoon()
+		e.startLeaveLimit()
 	}
 	return nil
 }
 
-// leaveInTime moves the QP of a closed EP to ERR if its time limit is over. Before that, it makes
+// checkLeaveLimit moves the QP of a closed EP to ERR if its time limit is over. Before that, it makes
 // finish check again.
-func (e *EP) leaveInTime() {
+func (e *EP) checkLeaveLimit() {
 	switch {
 	case !e.leaving.Waits():
 	case !e.leaving.Over(),
-		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for slots of other EPs, which have time limits of their own
+		e.it.closed && e.disconnectPending && e.PI == e.CI: // it waits for slots of other EPs, which have time limits of their own
 		e.it.leaving = true
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // ERR would fail other EPs, though the peer may only be slow
-		e.leaving, e.noticePending = timelimit.Limit{}, false
+		e.leaving, e.disconnectPending = timelimit.Limit{}, false
 	default:
-		e.cutOff()
+		e.cancelInFlight()
 	}
 }
 
-// cutOff cancels the work requests in flight of a closed EP.
-func (e *EP) cutOff() {
-	e.leaving, e.noticePending = timelimit.Limit{}, false
+// cancelInFlight cancels the work requests in flight of a closed EP.
+func (e *EP) cancelInFlight() {
+	e.leaving, e.disconnectPending = timelimit.Limit{}, false
 	_ = e.link.ToERR() // if the device refuses, it flushes nothing either; Close of the iface has a time limit
 }
 
@@ -116,13 +116,13 @@ func (it *Iface) peerClosed(e *EP) {
 		return
 	}
 	if !e.link.Shared() {
-		e.cutOff() // both sides close, so neither waits for the other
+		e.cancelInFlight() // both sides close, so neither waits for the other
 	}
 	e.releaseWhenIdle()
 }
 
-// patience is the maximum time between two calls of Progress; 0 if no time limit runs.
-func (it *Iface) patience() time.Duration {
+// progressInterval is the maximum time between two calls of Progress; 0 if no time limit runs.
+func (it *Iface) progressInterval() time.Duration {
 	const often = disconnectLimit / timelimit.Looks
 	if len(it.flushed) > 0 || it.leaving && it.closing.Len() > 0 {
 		return often

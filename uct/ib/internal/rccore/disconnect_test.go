@@ -11,15 +11,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// leaveSlowly extends the time limit of EPs that are closed from now on, for slow machines.
-func (s *side) leaveSlowly() { s.it.core.leaveLimit = time.Minute }
+// extendLeaveLimit extends the time limit of EPs that are closed from now on, for slow machines.
+func (s *side) extendLeaveLimit() { s.it.core.leaveLimit = time.Minute }
 
 // The EP of the peer fails with ErrPeerClosed, before its own work requests to the closed QP could
 // time out.
-func TestClose_ThePeerIsTold(t *testing.T) {
+func TestClose_PeerGetsDisconnect(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
-		a.leaveSlowly()
+		a.extendLeaveLimit()
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 		require.NoError(t, ab.Close())
 		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a) // without a Progress of b
@@ -39,10 +39,10 @@ func TestClose_ThePeerIsTold(t *testing.T) {
 }
 
 // The disconnect message arrives after the messages before it.
-func TestClose_MessagesBeforeTheEndArrive(t *testing.T) {
+func TestClose_DeliversEarlierMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
-		a.leaveSlowly()
+		a.extendLeaveLimit()
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
 		const n = 20
@@ -56,7 +56,7 @@ func TestClose_MessagesBeforeTheEndArrive(t *testing.T) {
 }
 
 // Two sides close at the same time, and neither waits for the other.
-func TestClose_BothAtOnce(t *testing.T) {
+func TestClose_BothSides(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
 		require.NoError(t, ab.Close())
@@ -67,10 +67,10 @@ func TestClose_BothAtOnce(t *testing.T) {
 }
 
 // Also peers that do not call Progress get the disconnect message.
-func TestClose_IfaceTellsEveryPeer(t *testing.T) {
+func TestClose_IfaceDisconnectsEveryPeer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, _, _ := over.pair(t, Config{})
-		a.leaveSlowly()
+		a.extendLeaveLimit()
 		_, _ = join(t, a, b)
 		require.NoError(t, a.it.Close())
 		until(t, func() bool { return len(b.errs) == 2 }, b)
@@ -82,11 +82,11 @@ func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 
 // Also an EP whose send queue is full sends the disconnect message, even if the process is not
 // scheduled for a long time before a slot is free.
-func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
+func TestClose_DisconnectAfterFullQueue(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const n = 4
 		a, b, ab, _ := over.pair(t, Config{TxDepth: n})
-		a.leaveSlowly()
+		a.extendLeaveLimit()
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
 		for i := range uint64(n) {
@@ -94,7 +94,7 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 		}
 		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, n, nil))
 		require.NoError(t, ab.Close())
-		ab.core.leaving = stood(a.it.core.leaveLimit)
+		ab.core.leaving = stalledLimit(a.it.core.leaveLimit)
 		until(t, func() bool { return len(b.errs) == 1 }, a, b)
 		assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
 		assert.EqualValues(t, n, got.n)
@@ -102,12 +102,12 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 }
 
 // The disconnect messages of all EPs do not fit into the completion queue at the same time.
-func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
+func TestClose_IfaceDisconnectsMorePeersThanCQSlots(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps = 3 * leaseStep
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{TxCQDepth: 2 * leaseStep}), over.newSide(t, md, Config{})
-		a.leaveSlowly()
+		a.extendLeaveLimit()
 		for range eps {
 			join(t, a, b)
 		}

@@ -47,16 +47,16 @@ type EP struct {
 	next    *EP               // link of it.due in state ready, of it.unsettled afterwards
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
-	stalledPI     uint64        // PI when noCredit last found that credits are missing
-	probeAt       time.Duration // earliest time of a post by noCredit, in the clock of timelimit.Now
-	window        uint32        // initial credits of the peer
-	ownSlot       uint32        // number of the slot of the waiter, if it has one
-	peerGrant     int32         // initial credits of this side
-	cause         ucs.Status
-	noticePending bool            // the disconnect message of a closed EP is not yet sent
-	unsettled     bool            // in it.unsettled
-	err           error           // error of posts in all states but ready
-	leaving       timelimit.Limit // time limit of a closed EP for the acknowledgement of its peer
+	stalledPI         uint64        // PI when noCredit last found that credits are missing
+	probeAt           time.Duration // earliest time of a post by noCredit, in the clock of timelimit.Now
+	window            uint32        // initial credits of the peer
+	ownSlot           uint32        // number of the slot of the waiter, if it has one
+	peerGrant         int32         // initial credits of this side
+	cause             ucs.Status
+	disconnectPending bool            // the disconnect message of a closed EP is not yet sent
+	unsettled         bool            // in it.unsettled
+	err               error           // error of posts in all states but ready
+	leaving           timelimit.Limit // time limit of a closed EP for the acknowledgement of its peer
 }
 
 // state is the state of an EP.
@@ -209,11 +209,11 @@ func (e *EP) Close() error {
 // complete: the CQ slots, and the QP if the EP is closed.
 func (e *EP) releaseWhenIdle() {
 	it := e.it
-	if e.noticePending {
-		_ = e.tellPeer() // if the post fails, the device flushes the queue
+	if e.disconnectPending {
+		_ = e.trySendDisconnect() // if the post fails, the device flushes the queue
 	}
-	if e.noticePending || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
-		e.leaveInTime()
+	if e.disconnectPending || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
+		e.checkLeaveLimit()
 		e.flushTail()
 		return
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // It adds, removes and finds EPs whose QPNs collide.
-func TestEPTable_LikeAMap(t *testing.T) {
+func TestEPTable_MatchesMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table epTable
 		table.init()
@@ -42,7 +42,7 @@ func TestEPTable_LikeAMap(t *testing.T) {
 }
 
 // The tables of an iface contain no closed EP, and still the others.
-func TestClose_Forgotten(t *testing.T) {
+func TestClose_RemovesEPFromTables(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		other, _ := join(t, a, b)

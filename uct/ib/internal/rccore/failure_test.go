@@ -100,7 +100,7 @@ func TestFailure_ShortPut(t *testing.T) {
 	})
 }
 
-func TestFailure_PendingLearnsOfIt(t *testing.T) {
+func TestFailure_FailsPendingRequests(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{FCWindow: 2, RxDepth: 64})
 		for ab.AMShort(0, 0, nil) == nil {
@@ -122,7 +122,7 @@ func TestFailure_PendingLearnsOfIt(t *testing.T) {
 }
 
 // A peer that has not connected acknowledges nothing.
-func TestClose_InFlight(t *testing.T) {
+func TestClose_CancelsInFlight(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
@@ -177,7 +177,7 @@ func TestClose_InCompletion(t *testing.T) {
 	})
 }
 
-func TestClose_IfaceEndsEverything(t *testing.T) {
+func TestClose_IfaceCompletesOperations(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
@@ -194,7 +194,7 @@ func TestClose_IfaceEndsEverything(t *testing.T) {
 	})
 }
 
-func TestConnect_Refuses(t *testing.T) {
+func TestConnect_RejectsInvalid(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
@@ -256,7 +256,7 @@ func TestReachable_OtherDevices(t *testing.T) {
 
 // An event of a closed QP does not affect another QP that has got its number. Here both exist, on
 // two devices.
-func TestFailure_EventOfAnotherQP(t *testing.T) {
+func TestFailure_IgnoresEventOfClosedQP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		_, _, other, _ := over.pair(t, Config{})
@@ -264,7 +264,7 @@ func TestFailure_EventOfAnotherQP(t *testing.T) {
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: other.core.link.(*QPLink).QP})
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 		flush(t, ab, a)
-		settle(a)
+		progressUntilIdle(a)
 		assert.Empty(t, a.errs)
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: ab.core.link.(*QPLink).QP})
 		until(t, func() bool { return len(a.errs) == 1 }, a)

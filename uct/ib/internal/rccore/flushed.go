@@ -36,8 +36,8 @@ func (it *Iface) awaitCause(e *EP, upTo uint64) {
 	it.raise(attnBacklog)
 }
 
-// heldBack reports whether e has flushed work requests that are not complete.
-func (it *Iface) heldBack(e *EP) bool {
+// hasFlushed reports whether e has flushed work requests that are not complete.
+func (it *Iface) hasFlushed(e *EP) bool {
 	return slices.ContainsFunc(it.flushed, func(f flushedEP) bool { return f.e == e && f.upTo > e.CI })
 }
 

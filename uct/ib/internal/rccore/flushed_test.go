@@ -32,16 +32,16 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 		for i := range b.it.core.flushed { // the wait for the event must not end here
 			b.it.core.flushed[i].wait = timelimit.New(testenv.Watchdog)
 		}
-		return b.it.core.heldBack(ba.core)
+		return b.it.core.hasFlushed(ba.core)
 	}, b)
-	settle(b)
+	progressUntilIdle(b)
 	assert.Empty(t, c.ended, "nothing ends before the event")
 	assert.Empty(t, b.errs)
 	return b, ba
 }
 
 // For each type of event, each operation completes once, with the status of the event.
-func TestFlushed_EndWithTheEvent(t *testing.T) {
+func TestFlushed_StatusOfEvent(t *testing.T) {
 	for _, tc := range []struct {
 		event verbs.EventType
 		want  ucs.Status
@@ -60,7 +60,7 @@ func TestFlushed_EndWithTheEvent(t *testing.T) {
 				require.Len(t, b.errs, 1)
 				assert.ErrorIs(t, b.errs[0], tc.want.Err())
 				assert.Empty(t, b.it.core.flushed)
-				settle(b)
+				progressUntilIdle(b)
 				assert.Len(t, c.ended, 3)
 			})
 		})
@@ -69,11 +69,11 @@ func TestFlushed_EndWithTheEvent(t *testing.T) {
 
 // If the event arrives while the process does not run, the iface handles it before the end of the
 // wait.
-func TestFlushed_AProcessThatStands(t *testing.T) {
+func TestFlushed_StalledProcess(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, ba := over.flushed(t, &c)
-		b.it.core.flushed[0].wait = stood(testenv.Watchdog)
+		b.it.core.flushed[0].wait = stalledLimit(testenv.Watchdog)
 		b.it.Progress()
 		require.Empty(t, c.ended)
 		b.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventPeerClosed, QP: ba.core.link.(*QPLink).QP})
@@ -83,7 +83,7 @@ func TestFlushed_AProcessThatStands(t *testing.T) {
 }
 
 // If no event arrives, the wait ends.
-func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
+func TestFlushed_WithoutEvent(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, _ := over.flushed(t, &c)
@@ -96,7 +96,7 @@ func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
 }
 
 // A closed EP does not wait for an event.
-func TestFlushed_OfAClosedEP(t *testing.T) {
+func TestFlushed_ClosedEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, ba := over.flushed(t, &c)

@@ -41,24 +41,24 @@ type Iface struct {
 	maxZcopy   int    // maximum length of a zero-copy write or read
 	Moderation uint64 // maximum consecutive unsignaled work requests of an EP
 
-	eps       epTable
-	wake      *ib.Wake
-	arb       base.Arbiter
-	handlers  base.AMTable
-	handed    []qpFault // the events of async that takeEvents handles
-	flushed   []flushedEP
-	tx        *ib.Pool // bounce buffers
-	slots     *ib.Pool // slots of ops and EPs, and discard
-	ops       opPool
-	signalDue bool // finish must call postSignals
-	groups    base.FlushGroups
-	rx        *ib.RecvQueue
-	due       *EP   // EPs that must return credits, linked by next
-	cqFree    int   // CQ slots that no EP leases
-	leases    []*EP // EPs that lease CQ slots, unordered
-	unsettled settleQueue
-	lastLook  time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
-	leaving   bool          // closed EPs may have time limits
+	eps            epTable
+	wake           *ib.Wake
+	arb            base.Arbiter
+	handlers       base.AMTable
+	handed         []qpFault // the events of async that takeEvents handles
+	flushed        []flushedEP
+	tx             *ib.Pool // bounce buffers
+	slots          *ib.Pool // slots of ops and EPs, and discard
+	ops            opPool
+	signalDue      bool // finish must call postSignals
+	groups         base.FlushGroups
+	rx             *ib.RecvQueue
+	due            *EP   // EPs that must return credits, linked by next
+	cqFree         int   // CQ slots that no EP leases
+	leases         []*EP // EPs that lease CQ slots, unordered
+	unsettled      settleQueue
+	lastLeaveCheck time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
+	leaving        bool          // closed EPs may have time limits
 	// leasesUsed reports that EPs use all slots that they lease, unless completions have arrived
 	// since the last finish.
 	leasesUsed bool
@@ -213,7 +213,7 @@ func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
 // Arm implements uct.Waker. Sends and receives share one CQ, so it always arms both kinds of
 // events.
-func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()) }
+func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.progressInterval()) }
 
 // qpFault is an asynchronous event of the device about a QP.
 type qpFault struct {
@@ -279,7 +279,7 @@ func (it *Iface) Close() error {
 	}
 	for _, e := range it.closing.All() {
 		if e.link.Shared() {
-			e.leaveSoon()
+			e.startLeaveLimit()
 		}
 	}
 	if errs = errors.Join(errs, it.drain(), it.undo.Run()); errs != nil {

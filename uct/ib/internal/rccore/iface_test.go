@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-func TestConfig_Refuses(t *testing.T) {
+func TestConfig_RejectsInvalid(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		for name, c := range map[string]any{
@@ -75,13 +75,13 @@ func TestWaker(t *testing.T) {
 	})
 }
 
-func TestWaker_ArmSeesWhatIsThere(t *testing.T) {
+func TestWaker_ArmFindsCompletion(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		arm(t, b)
 		require.NoError(t, ab.AMShort(0, 0, nil))
 		until(t, b.it.EventPending, a)
-		settle(a, b)
+		progressUntilIdle(a, b)
 		require.NoError(t, ab.AMShort(0, 0, nil))
 		flush(t, ab, a) // the message has arrived
 		assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv), "a message came after the last Progress")
@@ -239,12 +239,12 @@ func TestAllocs(t *testing.T) {
 			run()
 			assert.Zero(t, testing.AllocsPerRun(300, run), tc.name)
 		}
-		settle(a, b)
+		progressUntilIdle(a, b)
 		assert.Empty(t, a.errs)
 	})
 }
 
-func TestAtomic_WhatIsThere(t *testing.T) {
+func TestAtomic_Supported(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		var r uint64

@@ -53,7 +53,7 @@ func TestPending_Order(t *testing.T) {
 
 // Pending requests of many EPs that wait for slots in the completion queue are not tried while none
 // is free: 100 EPs cost about 100 tries, not 100 for each slot that becomes free.
-func TestPending_TriesGrowWithRequests(t *testing.T) {
+func TestPending_NoTriesWithoutSlots(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps, slots = 100, 4
 		md := over.newMD(t)
@@ -80,7 +80,7 @@ func TestPending_TriesGrowWithRequests(t *testing.T) {
 
 // EPs closed at the same time share the slots of the completion queue one after the other, and each
 // peer gets the disconnect message.
-func TestClose_MoreThanTheCompletionQueueHolds(t *testing.T) {
+func TestClose_MoreEPsThanCQSlots(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps, slots = 50, 4
 		md := over.newMD(t)

@@ -105,7 +105,7 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	if wc.ID > e.CI+1 && !it.heldBack(e) { // the unsignaled ones before it have succeeded
+	if wc.ID > e.CI+1 && !it.hasFlushed(e) { // the unsignaled ones before it have succeeded
 		e.CI = wc.ID - 1
 		e.Retire()
 	}
@@ -168,7 +168,7 @@ func (it *Iface) finish() {
 	it.endFlushed()
 	it.settleUnsettled()
 	if it.leaving {
-		it.lookAtLeaving()
+		it.checkLeaving()
 	}
 	if it.signalDue {
 		it.postSignals()

@@ -138,16 +138,16 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 	})
 }
 
-// stood returns a limit of d that has passed in a time in which the process did not run, so nothing
+// stalledLimit returns a limit of d that has passed in a time in which the process did not run, so nothing
 // of it counts.
-func stood(d time.Duration) timelimit.Limit {
+func stalledLimit(d time.Duration) timelimit.Limit {
 	return timelimit.At(timelimit.Now()-2*d, d, d/timelimit.Looks)
 }
 
-// settle calls Progress until all sides are idle for some rounds. It is for events that must not
+// progressUntilIdle calls Progress until all sides are idle for some rounds. It is for events that must not
 // happen. The device's goroutine may be slower than that, so a test uses until for events that must
 // happen.
-func settle(sides ...*side) {
+func progressUntilIdle(sides ...*side) {
 	for idle := 0; idle < 64; idle++ {
 		for _, s := range sides {
 			if s.it.Progress() != 0 {

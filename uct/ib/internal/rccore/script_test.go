@@ -390,7 +390,7 @@ func TestPost_Credits(t *testing.T) {
 
 // If the device refuses an operation, the EP fails, once. The operation holds no resource, and its
 // completion is not called.
-func TestPost_Refused(t *testing.T) {
+func TestPost_DeviceError(t *testing.T) {
 	eachOperation(t, Config{}, func(t *testing.T, s *script, e *EP, op operation) {
 		var c comps
 		s.refuse = ucs.ErrIO

@@ -14,9 +14,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// bring simulates the data that the device writes for reads and atomics of e: numbers that count up
+// writeResults simulates the data that the device writes for reads and atomics of e: numbers that count up
 // from v, in the order of the work requests.
-func (s *script) bring(e *EP, v uint64) {
+func (s *script) writeResults(e *EP, v uint64) {
 	for o := e.opHead; o != nil; o = o.next {
 		if o.kind != opGet && o.kind != opAtomic {
 			continue
@@ -55,7 +55,7 @@ func TestEnd_Results(t *testing.T) {
 		pending(e.AtomicFetch(uct.AtomicAdd, 8, 1, &fetched, farAddr, farKey, c.get()))
 		pending(e.AtomicCSwap(8, 1, 2, &swapped, farAddr, farKey, c.get()))
 		e.waiter.comp = nil
-		s.bring(e, 5)
+		s.writeResults(e, 5)
 		assert.Zero(t, short[0])
 		s.complete(e, 1, st)
 		if st != verbs.WCSuccess {
@@ -93,15 +93,15 @@ func TestEnd_SharedResult(t *testing.T) {
 		require.NoError(t, err)
 	}
 	s.allFree()
-	s.bring(e, 7)
+	s.writeResults(e, 7)
 	s.complete(e, 1, verbs.WCSuccess)
 	assert.EqualValues(t, 7, result)
 	assert.Equal(t, 2, c.Count)
-	s.bring(e, 9)
+	s.writeResults(e, 9)
 	s.complete(e, e.PI, verbs.WCSuccess)
 	assert.EqualValues(t, 9, result)
 	assert.Equal(t, 1, ran)
-	s.bring(e, 11)
+	s.writeResults(e, 11)
 	_, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, nil, farAddr, farKey, new(comps).get())
 	require.NoError(t, err)
 	s.complete(e, e.PI, verbs.WCSuccess)
@@ -188,7 +188,7 @@ type stuckLink struct{ Link }
 func (stuckLink) ToERR() error { return ucs.ErrBusy }
 
 // The error of a failed EP contains the error of the device that does not move the queue to ERR.
-func TestEnd_DeviceRefuses(t *testing.T) {
+func TestEnd_DeviceDoesNotFlush(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
 	require.NoError(t, e.PutShort(nil, farAddr, farKey))
@@ -206,7 +206,7 @@ func TestEnd_DeviceRefuses(t *testing.T) {
 
 // If an operation needs a signaled work request and the completion queue has no slot, it is posted
 // when a slot is free.
-func TestEnd_NoPlaceForSignal(t *testing.T) {
+func TestEnd_SignalWaitsForSlot(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 8, TxCQDepth: 4})
 	other, e := s.connected(), s.connected()
 	s.Progress() // before any EP has posted
@@ -390,7 +390,7 @@ func TestProgress_ManyEPs(t *testing.T) {
 
 // A closed EP sends the disconnect message after the work requests in flight, and ends when it is
 // complete.
-func TestClose_Notice(t *testing.T) {
+func TestClose_SendsDisconnect(t *testing.T) {
 	const depth = 3
 	for _, before := range []int{0, 1, depth} {
 		s := newScript(t, Config{TxDepth: depth})
@@ -404,17 +404,17 @@ func TestClose_Notice(t *testing.T) {
 		require.NoError(t, e.Close())
 		if before == depth {
 			assert.Empty(t, s.took(), "no room")
-			assert.True(t, e.noticePending)
+			assert.True(t, e.disconnectPending)
 			s.complete(e, depth-1, verbs.WCSuccess)
 		}
 		wr := s.one()
 		assert.Equal(t, verbs.SendWR{ID: uint64(before) + 1, Opcode: verbs.OpSendWithImm, Flags: verbs.SendSignaled,
 			Imm: uint32(rcwire.Disconnect())}, wr)
 		assert.Equal(t, 1, s.closing.Len())
-		assert.NotZero(t, s.patience(), "somebody has to look")
+		assert.NotZero(t, s.progressInterval(), "somebody has to look")
 		s.complete(e, wr.ID, verbs.WCSuccess)
 		assert.Zero(t, s.closing.Len())
-		assert.Zero(t, s.patience())
+		assert.Zero(t, s.progressInterval())
 		assert.Zero(t, s.eps.n)
 		assert.Nil(t, s.Find(e.QPN))
 		assert.Equal(t, []uct.EP{e}, s.forgotten)
@@ -425,7 +425,7 @@ func TestClose_Notice(t *testing.T) {
 
 // If the peer does not acknowledge within the time limit, a closed EP cancels its work requests in
 // flight.
-func TestClose_TooLate(t *testing.T) {
+func TestClose_CancelsAfterLimit(t *testing.T) {
 	for name, pendingNotice := range map[string]bool{"sent": false, "not sent": true} {
 		s := newScript(t, Config{TxDepth: 2})
 		s.leaveLimit = 1 << 40
@@ -437,7 +437,7 @@ func TestClose_TooLate(t *testing.T) {
 			}
 		}
 		require.NoError(t, e.Close())
-		require.Equal(t, pendingNotice, e.noticePending, name)
+		require.Equal(t, pendingNotice, e.disconnectPending, name)
 		s.Progress()
 		assert.Equal(t, verbs.QPStateRTS, e.link.(*QPLink).QP.State(), name)
 		e.leaving, s.leaveLimit = timelimit.New(1), 1
@@ -445,7 +445,7 @@ func TestClose_TooLate(t *testing.T) {
 			s.Progress()
 		}
 		assert.Equal(t, verbs.QPStateErr, e.link.(*QPLink).QP.State(), name)
-		assert.False(t, e.noticePending, name)
+		assert.False(t, e.disconnectPending, name)
 		assert.Equal(t, 1, s.closing.Len(), name)
 		for id := e.CI + 1; id <= e.PI; id++ {
 			s.complete(e, id, verbs.WCWRFlushErr)
@@ -460,7 +460,7 @@ func TestClose_TooLate(t *testing.T) {
 }
 
 // If the peer has closed too, neither side waits for the other.
-func TestClose_Both(t *testing.T) {
+func TestClose_PeerHasClosed(t *testing.T) {
 	s := newScript(t, Config{})
 	s.leaveLimit = 1 << 40
 	e := s.connected()
@@ -474,7 +474,7 @@ func TestClose_Both(t *testing.T) {
 }
 
 // A failed EP sends no message when it is closed, and waits for its work requests in flight.
-func TestClose_Failed(t *testing.T) {
+func TestClose_FailedEPSendsNothing(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
 	require.NoError(t, e.PutShort(nil, farAddr, farKey))
@@ -515,7 +515,7 @@ func TestEP_Canceled(t *testing.T) {
 }
 
 // If the completion queue has overrun, all EPs fail and their operations complete, once.
-func TestLost(t *testing.T) {
+func TestCQError_CompletesOperationsOnce(t *testing.T) {
 	ext := &extension{}
 	s := newScript(t, Config{}, func(p *Params) { p.Extension = ext })
 	ext.s = s

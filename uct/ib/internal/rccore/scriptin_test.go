@@ -508,7 +508,7 @@ func TestConnect_QP(t *testing.T) {
 }
 
 // NewEP returns an error if the QP supports less inline data than the iface declares.
-func TestNewEP_DeviceGivesTooLittle(t *testing.T) {
+func TestNewEP_InsufficientInline(t *testing.T) {
 	s := newScript(t, Config{})
 	s.MaxInline = 1 << 20
 	_, err := s.NewEP(uct.EPParams{})

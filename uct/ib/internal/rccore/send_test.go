@@ -27,7 +27,7 @@ func TestModeration(t *testing.T) {
 		}
 		assert.Equal(t, []int{0, 9, 18}, signaled, "the first of an idle queue, and the one after eight")
 		until(t, func() bool { return ab.core.CI >= 19 }, a)
-		settle(a)
+		progressUntilIdle(a)
 		assert.EqualValues(t, 19, ab.core.CI, "the rest is not known to be complete")
 		flush(t, ab, a)
 		assert.EqualValues(t, 21, ab.core.PI, "flush has posted one of no bytes")
@@ -128,7 +128,7 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 }
 
 // A post that returns ErrNoResource does not consume the fence.
-func TestFence_RefusedPost(t *testing.T) {
+func TestFence_KeptAfterErrNoResource(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		core := a.it.core
@@ -263,7 +263,7 @@ func TestLeases(t *testing.T) {
 		fillUp(two)
 		assert.EqualValues(t, 16, two.core.PI-two.core.CI, "with what the idle one holds")
 		assert.Less(t, one.core.lease, uint32(16))
-		settle(a)
+		progressUntilIdle(a)
 		require.NoError(t, one.Close())
 		require.NoError(t, two.Close())
 		until(t, func() bool { return a.it.core.cqFree == 24 }, a)
@@ -271,7 +271,7 @@ func TestLeases(t *testing.T) {
 }
 
 // Bounce buffers of unsignaled work requests become free again.
-func TestBcopy_PoolRunsDry(t *testing.T) {
+func TestBcopy_PoolExhausted(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
 		want := make([]byte, 1<<10)
@@ -293,7 +293,7 @@ func TestBcopy_PoolRunsDry(t *testing.T) {
 
 // Idle endpoints with as many unsignaled work requests as were allowed with fewer endpoints do not
 // block the slots of the completion queue.
-func TestModeration_EPsMadeOneByOne(t *testing.T) {
+func TestModeration_GrowingNumberOfEPs(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const eps = 40
 		md := over.newMD(t)
@@ -366,7 +366,7 @@ func TestProgress_Counts(t *testing.T) {
 
 // After any outcome, a completed op references nothing of its user. If it did, the next use of the
 // op would call the completion of the previous user.
-func TestOps_HoldNothing(t *testing.T) {
+func TestOps_KeepNoReferences(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var a, b *side
 		var ab *endpoint

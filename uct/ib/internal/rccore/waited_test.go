@@ -49,7 +49,7 @@ func TestWaited_FewCompletions(t *testing.T) {
 }
 
 // A single operation with a completion is signaled, also after unsignaled short ones.
-func TestWaited_OneIsSignaled(t *testing.T) {
+func TestWaited_SingleIsSignaled(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		o := &order{t: t}
@@ -279,7 +279,7 @@ func TestWaited_Shared(t *testing.T) {
 }
 
 // Operations that share a completion, and a result if they have one, need no op.
-func TestWaited_Joined(t *testing.T) {
+func TestWaited_ShareWaiter(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		const n = 100
@@ -322,7 +322,7 @@ func (q refusing) PostSend([]verbs.SendWR) (int, error) {
 
 // If operations share a completion and the device refuses one, the completion counts each of the
 // others once.
-func TestWaited_PostRefused(t *testing.T) {
+func TestWaited_PostFails(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		for _, before := range []int{0, 1, 3} {
 			a, b, ab, _ := over.pair(t, Config{})
