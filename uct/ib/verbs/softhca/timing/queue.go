@@ -110,7 +110,7 @@ func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m.inFlight += len(wqes)
 	m.stats.Messages += uint64(len(wqes))
 	m.stats.Doorbells++
-	th.spend(m.call(p.PostCall))
+	th.spend(m.call(th.postCall()))
 	q.lock.acquire(th)
 	q.use(th)
 	th.spend(Time(blocks)*p.WQEBuild + p.DoorbellRecord)
@@ -300,7 +300,11 @@ type CQ struct {
 	consumer func() uint32
 	process  *Process
 	from     []completion // from index taken on
-	taken    uint32       // how many have been accounted for
+	taken    uint32       // how many have left from
+
+	accounted uint32 // consumer index up to which threads have paid
+	paid      uint32 // completions beyond that which Handled was called for
+	skipped   bool   // there were polls that take no time
 }
 
 // completion is one of a work request at an index of a QP; without a QP, of a receive.
@@ -318,22 +322,45 @@ func (m *Model) NewCQ(locked bool, consumer func() uint32) *CQ {
 
 // Poll begins a poll by the running thread, and returns when the driver may look at
 // the queue. What it takes is accounted for when the thread does something else, or
-// its step ends. Outside of a step it does nothing.
+// its step ends; by the next poll if the driver gives entries back after it has
+// handled them. Outside of a step it does nothing.
 func (c *CQ) Poll() {
 	m := c.m
 	th := m.current
 	if th == nil || th.stopped {
+		c.skipped = true
 		return
 	}
 	th.settle()
 	m.stats.Polls++
 	th.spend(m.call(m.params.PollCall))
 	c.lock.acquire(th)
-	th.polling, th.ci = c, c.consumer()
+	if c.skipped {
+		c.accounted, c.paid, c.skipped = c.consumer(), 0, false
+	}
+	c.account(th)
+	th.polling, th.polled, th.given = c, c, false
 }
 
-// take accounts for completions up to index to, of which those from index from on have been
-// taken by th: each is read, and retired from its QP.
+// account has th pay for the completions that the driver has given back and that nobody has paid for. It reports
+// whether there were some.
+func (c *CQ) account(th *Thread) bool {
+	from, to := c.accounted, c.consumer()
+	if to == from {
+		return false
+	}
+	c.accounted = to
+	c.m.marks++
+	c.m.stats.Completions += uint64(to - from)
+	paid := min(c.paid, to-from)
+	c.paid -= paid
+	c.state.use(th)
+	c.take(th, from, to)
+	th.spend(Time(to-from-paid) * c.m.params.CQERead)
+	return true
+}
+
+// take retires completions up to index to from their QPs; those from index from on have been taken by th.
 func (c *CQ) take(th *Thread, from, to uint32) {
 	for c.taken != to && len(c.from) > 0 {
 		if int32(c.taken-from) >= 0 && c.from[0].qp != nil {
@@ -342,5 +369,55 @@ func (c *CQ) take(th *Thread, from, to uint32) {
 		c.from = c.from[1:]
 		c.taken++
 	}
-	th.spend(Time(to-from) * c.m.params.CQERead)
+}
+
+// Handled has the running thread pay for a completion that its latest poll has found and that it
+// handles now, and d besides. A driver that has given the entry back has paid for it before; one that
+// gives back what it has handled pays here, so that the time passes before the handler.
+func (m *Model) Handled(d Time) {
+	th := m.current
+	if th == nil || th.stopped {
+		return
+	}
+	th.settle()
+	if c := th.polled; c != nil && !th.given {
+		c.paid++
+		d += m.params.CQERead
+	}
+	th.spend(d)
+}
+
+// BeforePost has the next post of the running thread take d instead of Params.PostCall: what the software computes for
+// this one. AfterPost must follow. 0 changes nothing.
+func (m *Model) BeforePost(d Time) {
+	if th := m.current; th != nil {
+		th.software = d
+	}
+}
+
+// AfterPost ends what BeforePost began. If the software has succeeded but has not rung yet, the thread spends d now, and the
+// next doorbell is paid for. A refused attempt takes no time.
+func (m *Model) AfterPost(succeeded bool) {
+	th := m.current
+	if th == nil {
+		return
+	}
+	d := th.software
+	th.software = 0
+	if succeeded && d > 0 {
+		th.ahead = true
+		m.Spend(d)
+	}
+}
+
+// postCall is what the call takes that rings now.
+func (th *Thread) postCall() (d Time) {
+	switch d = th.software; {
+	case d > 0:
+	case th.ahead:
+	default:
+		d = th.m.params.PostCall
+	}
+	th.software, th.ahead = 0, false
+	return d
 }

@@ -387,3 +387,81 @@ func TestRun_Again(t *testing.T) {
 	second := each(t, m, func() {})
 	assert.GreaterOrEqual(t, second[0].Begin, first[0].End)
 }
+
+// A thread pays for a completion before it handles it, and once, whether the driver gives entries back before it
+// handles them or after that.
+func TestHandled(t *testing.T) {
+	const handle = 11 * Nanosecond
+	for name, late := range map[string]bool{"given back early": false, "given back late": true} {
+		m := newModel(t, round())
+		p := newPort(t, m, m.NewPage())
+		each(t, m, func() {
+			for range 3 {
+				at(m, m.Now()+10*Microsecond)
+				p.qp.Post(even, true, []WQE{p.write(2)})
+			}
+			at(m, 100*Microsecond)
+			p.cq.Poll()
+			found := uint32(len(p.visible))
+			if !late {
+				p.consumed = found
+			}
+			m.Handled(handle)
+			m.Handled(handle)
+			handled := m.Now() - 100*Microsecond
+			p.consumed = found
+			p.cq.Poll()
+			m.Spend(0)
+			took := m.Now() - 100*Microsecond
+			assert.Equal(t, (5+3*7+5)*Nanosecond+2*handle, took, name)
+			if late { // what nobody handles is paid for with the next poll
+				assert.Equal(t, (5+2*7)*Nanosecond+2*handle, handled, name)
+			} else {
+				assert.Equal(t, (5+3*7)*Nanosecond+2*handle, handled, name)
+			}
+		})
+		assert.Equal(t, uint64(3), m.Stats().Completions, name)
+	}
+}
+
+// Polls outside of a run take no time, and neither do the completions that they find.
+func TestPoll_CompletionsOfOthers(t *testing.T) {
+	m := newModel(t, round())
+	p := newPort(t, m, m.NewPage())
+	p.qp.Post(even, true, []WQE{p.write(2)})
+	p.poll()
+	each(t, m, func() {
+		begin := m.Now()
+		p.poll()
+		m.Spend(0)
+		assert.Equal(t, 5*Nanosecond, m.Now()-begin)
+	})
+	assert.Zero(t, m.Stats().Completions)
+}
+
+// What the software computes for a post takes the place of the call's time, also if the doorbell comes later. A refused
+// attempt takes no time.
+func TestBeforePost(t *testing.T) {
+	const (
+		computes = 50 * Nanosecond
+		rest     = (20 + 30 + 100) * Nanosecond
+	)
+	m := newModel(t, round())
+	p := newPort(t, m, m.NewPage())
+	each(t, m, func() {
+		spent := func(f func()) Time {
+			at(m, m.Now()+10*Microsecond) // no write waits for another one
+			begin := m.Now()
+			f()
+			return m.Now() - begin
+		}
+		post := func() { p.qp.Post(even, true, []WQE{p.write(2)}) }
+		assert.Equal(t, computes+rest, spent(func() { m.BeforePost(computes); post(); m.AfterPost(true) }), "rings")
+		assert.Zero(t, spent(func() { m.BeforePost(computes); m.AfterPost(false) }), "refused")
+		assert.Equal(t, 10*Nanosecond+rest, spent(post), "after a refused one")
+		assert.Equal(t, computes, spent(func() { m.BeforePost(computes); m.AfterPost(true) }), "rings later")
+		assert.Equal(t, rest, spent(post), "the doorbell")
+		assert.Equal(t, 10*Nanosecond+rest, spent(post), "another post")
+		assert.Equal(t, 10*Nanosecond+rest, spent(func() { m.BeforePost(0); post(); m.AfterPost(true) }), "nothing is known")
+	})
+}

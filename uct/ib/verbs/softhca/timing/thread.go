@@ -38,9 +38,12 @@ type Thread struct {
 	process *Process // see Model.Enter
 	free    bool     // see Model.Free
 
-	polling *CQ    // of which the poll is not accounted for yet
-	ci      uint32 // its consumer index before
-	ran     Ran
+	polling  *CQ  // of which the poll is not accounted for yet
+	polled   *CQ  // of the latest poll
+	given    bool // the driver has given entries of that poll back
+	software Time // see Model.BeforePost
+	ahead    bool // see Model.AfterPost
+	ran      Ran
 }
 
 // Ran is when a thread began and ended.
@@ -160,11 +163,6 @@ func (th *Thread) settle() {
 		return
 	}
 	th.polling = nil
-	if to := c.consumer(); to != th.ci {
-		th.m.marks++
-		th.m.stats.Completions += uint64(to - th.ci)
-		c.state.use(th)
-		c.take(th, th.ci, to)
-	}
+	th.given = c.account(th)
 	c.lock.release(th)
 }
