@@ -14,8 +14,8 @@
 // rank's own calls and nowhere else. What costs time: posts and polls as package timing has
 // them, copies between buffers by bytes, computation as the program says. Instructions of
 // ucp besides these are free. Connections are made, and memory is registered, before time
-// begins. A run depends on its inputs alone: workers send no keepalives, and no timeout of real time
-// expires.
+// begins. A run depends on its inputs alone: workers send no keepalives, no timeout of real time
+// expires, and datagrams are not sent again.
 package cluster
 
 import (
@@ -27,6 +27,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -46,8 +47,9 @@ type Config struct {
 	Ranks int
 	// Seed decides when ranks start, within a microsecond, and the jitter of Params.
 	Seed uint64
-	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced; KeepaliveInterval and
-	// WireupTimeout of UCP have no effect.
+	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced. Intervals and timeouts, which are of
+	// real time, have no effect: KeepaliveInterval, WireupTimeout, EPIdleTimeout and LaneRetryInterval of UCP, and
+	// RTO, MaxRTO and Timeout of datagrams.
 	UCP ucp.Config
 	UCT all.Config
 	// Software is what a rank's CPU spends on operations beside the costs of Params.
@@ -56,7 +58,8 @@ type Config struct {
 
 // Software is time of the CPU.
 type Software struct {
-	// Post is spent before an operation is posted, by its variant. That of a failed attempt is spent, too.
+	// Post is spent before an operation is posted, by its variant, in place of Params.PostCall; 0 is that. A refused attempt
+	// takes no time.
 	Post [uct.NumVariants]timing.Time
 	// Receive is spent on an active message before its handler.
 	Receive timing.Time
@@ -82,8 +85,7 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	if cfg.Ranks < 1 || cfg.Nodes < 1 || cfg.Nodes > cfg.Ranks {
 		return nil, fmt.Errorf("cluster: %d ranks on %d nodes", cfg.Ranks, cfg.Nodes)
 	}
-	// A keepalive and a timeout of real time would post messages into virtual time.
-	cfg.UCP.KeepaliveInterval, cfg.UCP.WireupTimeout = config.Infinite, config.Infinite
+	cfg.withoutTimers()
 	c := &Cluster{cfg: cfg, senderCopies: cfg.UCP.TagProto == copyingProto}
 	defer func() {
 		if err != nil {
@@ -103,6 +105,18 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	}
 	return c, c.number()
 }
+
+// withoutTimers has no timer of real time post messages into virtual time.
+func (c *Config) withoutTimers() {
+	u := &c.UCP
+	u.KeepaliveInterval, u.WireupTimeout, u.EPIdleTimeout, u.LaneRetryInterval = config.Infinite, config.Infinite, config.Infinite, config.Infinite
+	v, d := &c.UCT.UD, &c.UCT.UDMLX5
+	v.RTO, v.MaxRTO, v.Timeout = never, never, never
+	d.RTO, d.MaxRTO, d.Timeout = never, never, never
+}
+
+// never is longer than any run takes.
+const never = 1000 * time.Hour
 
 // number gives the ranks their numbers, and NICs. Workers have random names, whose order
 // decides who of two begins a handshake: ranks are in that order, so that runs are alike.
@@ -221,7 +235,12 @@ func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nan
 func copies(m *timing.Model, s *Software) wrap.Hooks {
 	return wrap.Hooks{
 		Iface: func(i *wrap.Iface) { i.Iface = &copyingIface{i.Iface, m, s.Receive} },
-		EP:    func(e *wrap.EP) { e.Intercept(copyingEP{m, s}) },
+		EP: func(e *wrap.EP) {
+			if e.Has.Get != nil {
+				e.Has.Get = &copyingGetter{e.Has.Get, m}
+			}
+			e.Intercept(copyingEP{m, s})
+		},
 	}
 }
 
@@ -237,7 +256,7 @@ func (i *copyingIface) SetAMHandler(id uint8, h uct.AMHandler) error {
 		return i.Iface.SetAMHandler(id, nil)
 	}
 	return i.Iface.SetAMHandler(id, uct.AMHandlerFunc(func(data []byte, d uct.Desc) bool {
-		i.m.Spend(i.receive)
+		i.m.Handled(i.receive)
 		i.m.Copy(len(data))
 		return h.HandleAM(data, d)
 	}))
@@ -250,18 +269,42 @@ type copyingEP struct {
 
 // Before implements wrap.Interceptor.
 func (e copyingEP) Before(v uct.Variant) error {
-	e.m.Spend(e.s.Post[v])
+	e.m.BeforePost(e.s.Post[v])
 	return nil
 }
 
 // After implements wrap.Interceptor. Short operations are written into work requests, and
 // what is without a copy has none.
 func (e copyingEP) After(v uct.Variant, n int, err error) {
+	e.m.AfterPost(err == nil)
 	if err != nil {
 		return
 	}
 	switch v {
-	case uct.AMBcopy, uct.PutBcopy, uct.GetBcopy:
+	case uct.AMBcopy, uct.PutBcopy:
 		e.m.Copy(n)
 	}
+}
+
+// copyingGetter copies what a get has brought, when it has come.
+type copyingGetter struct {
+	uct.Getter
+	m *timing.Model
+}
+
+// GetBcopy implements uct.Getter.
+func (g *copyingGetter) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+	came := &uct.Completion{Count: 1}
+	came.Func = func(*uct.Completion) {
+		if came.Status == ucs.StatusOK {
+			g.m.Copy(len(buf))
+		}
+		if c != nil {
+			c.Complete(came.Status)
+		}
+	}
+	if pending, err = g.Getter.GetBcopy(buf, raddr, key, came); !pending && err == nil {
+		g.m.Copy(len(buf))
+	}
+	return pending, err
 }

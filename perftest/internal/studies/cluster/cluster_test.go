@@ -11,7 +11,9 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
@@ -19,10 +21,16 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 func open(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
+	return openOver(t, "rc", cfg)
+}
+
+// openOver opens a cluster over one transport.
+func openOver(t *testing.T, transport string, cfg Config) *Cluster {
+	t.Helper()
 	if cfg.Params == (timing.Params{}) {
 		cfg.Params = timing.ConnectXDDR()
 	}
-	cfg.UCP.TLS = config.Allow(`\rc`)
+	cfg.UCP.TLS = config.Allow(ucp.Exact(transport))
 	c, err := Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -62,29 +70,41 @@ func swap(r *Rank) error {
 	return receive(r, peer, buf, nil)
 }
 
-// A run in virtual time does not depend on how long it takes: no keepalive and no timeout of real time
-// posts anything into it.
-func TestRun_KeepaliveOfRealTime(t *testing.T) {
-	run := func(pause time.Duration) (end time.Duration, stats timing.Stats) {
-		c := open(t, Config{Ranks: 2, UCP: ucp.Config{KeepaliveInterval: time.Millisecond}})
-		require.NoError(t, c.Prepare(swap))
-		_, err := c.Run(func(r *Rank) error {
-			for range 5 {
-				if err := swap(r); err != nil {
-					return err
+// transports are those that run in virtual time.
+var transports = []string{"rc", "rc_mlx5", "ud", "ud_mlx5", "xrc", "xrc_mlx5"}
+
+// A run in virtual time is the same each time, however long it takes: no keepalive, timeout or retransmission of
+// real time posts anything into it.
+func TestRun_SameEachTime(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
+	const ranks = 4
+	run := func(transport string, pause time.Duration) (ends []time.Duration, stats timing.Stats) {
+		cfg := Config{Ranks: ranks, Nodes: 3, UCP: ucp.Config{KeepaliveInterval: time.Millisecond, RndvThresh: 8 << 10}}
+		cfg.UCT.UD.RTO, cfg.UCT.UDMLX5.RTO = time.Millisecond, time.Millisecond
+		c := openOver(t, transport, cfg)
+		require.NoError(t, c.Prepare(toAll(t, 1)))
+		for _, n := range []int{8, 1000, 20_000} {
+			all := toAll(t, n)
+			more, err := c.Run(func(r *Rank) error {
+				for range 3 {
+					if err := all(r); err != nil {
+						return err
+					}
+					time.Sleep(pause)
 				}
-				time.Sleep(pause)
-			}
-			end = max(end, r.Now())
-			return nil
-		})
-		require.NoError(t, err)
-		return end, c.Stats()
+				return nil
+			})
+			require.NoError(t, err)
+			ends = append(ends, more...)
+		}
+		return ends, c.Stats()
 	}
-	fast, posts := run(0)
-	slow, same := run(3 * time.Millisecond)
-	assert.Equal(t, fast, slow)
-	assert.Equal(t, posts, same)
+	for _, transport := range transports {
+		ends, stats := run(transport, 0)
+		again, same := run(transport, time.Millisecond)
+		assert.Equal(t, ends, again, transport)
+		assert.Equal(t, stats, same, transport)
+	}
 }
 
 // pingPong is the time of half a round trip.
@@ -131,6 +151,33 @@ func TestPingPong(t *testing.T) {
 		assert.Greater(t, took, want.least, n)
 		assert.Less(t, took, want.most, n)
 		assert.Equal(t, took, pingPong(t, open(t, Config{Ranks: 2}), n), n)
+	}
+}
+
+// Each message costs a post, a completion that is read, and what the software does on both sides: once, whether the
+// transport gives entries of its completion queue back before it handles them (rc) or after that (rc_mlx5).
+func TestPingPong_Costs(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
+	const more = timing.Microsecond
+	for _, transport := range []string{"rc", "rc_mlx5"} {
+		run := func(change func(*Config)) time.Duration {
+			cfg := Config{Ranks: 2, Params: timing.ConnectX6()}
+			change(&cfg)
+			return pingPong(t, openOver(t, transport, cfg), 8)
+		}
+		base := run(func(*Config) {})
+		for name, change := range map[string]func(*Config){
+			"post":       func(c *Config) { c.Params.PostCall += more },
+			"completion": func(c *Config) { c.Params.CQERead += more },
+			"receive":    func(c *Config) { c.Software.Receive += more },
+			"software of a post": func(c *Config) {
+				for v := range c.Software.Post {
+					c.Software.Post[v] = c.Params.PostCall + more
+				}
+			},
+		} {
+			assert.Equal(t, base+duration(more), run(change), "%s: %s", transport, name)
+		}
 	}
 }
 
@@ -206,52 +253,51 @@ func TestCompute_NoProgress(t *testing.T) {
 	}
 }
 
+// toAll has each rank send n bytes to all others, and look at what they have sent.
+func toAll(t *testing.T, n int) Program {
+	return func(r *Rank) error {
+		ranks := len(r.c.Ranks())
+		var waits []*ucp.Request
+		bufs := make([][]byte, ranks)
+		for peer := range ranks {
+			if peer == r.ID() {
+				continue
+			}
+			bufs[peer] = make([]byte, n)
+			in, err := r.Worker().TagRecv(bufs[peer], uint64(peer), full, nil, nil)
+			if err != nil {
+				return err
+			}
+			out := make([]byte, n)
+			out[n-1] = byte(r.ID())
+			q, err := r.TagSend(peer, uint64(r.ID()), out, nil)
+			if err != nil {
+				return err
+			}
+			waits = append(waits, in, q)
+		}
+		for _, q := range waits {
+			if err := r.Wait(q); err != nil {
+				return err
+			}
+		}
+		for peer, b := range bufs {
+			if peer != r.ID() && b[n-1] != byte(peer) {
+				t.Errorf("rank %d: %d from %d", r.ID(), b[n-1], peer)
+			}
+		}
+		return nil
+	}
+}
+
 // All to all among ranks that share NICs: everything arrives, and takes longer than with a
 // NIC each.
 func TestNodes(t *testing.T) {
 	const ranks = 8
 	took := func(nodes int) (last time.Duration) {
 		c := open(t, Config{Ranks: ranks, Nodes: nodes})
-		all := func(n int) Program {
-			return func(r *Rank) error {
-				var waits []*ucp.Request
-				bufs := make([][]byte, ranks)
-				for peer := range ranks {
-					if peer == r.ID() {
-						continue
-					}
-					e, err := r.EP(peer)
-					if err != nil {
-						return err
-					}
-					bufs[peer] = make([]byte, n)
-					in, err := r.Worker().TagRecv(bufs[peer], uint64(peer), full, nil, nil)
-					if err != nil {
-						return err
-					}
-					out := make([]byte, n)
-					out[n-1] = byte(r.ID())
-					q, err := e.TagSend(uint64(r.ID()), out, nil)
-					if err != nil {
-						return err
-					}
-					waits = append(waits, in, q)
-				}
-				for _, q := range waits {
-					if err := r.Wait(q); err != nil {
-						return err
-					}
-				}
-				for peer, b := range bufs {
-					if peer != r.ID() && b[n-1] != byte(peer) {
-						t.Errorf("rank %d: %d from %d", r.ID(), b[n-1], peer)
-					}
-				}
-				return nil
-			}
-		}
-		require.NoError(t, c.Prepare(all(1)))
-		ends, err := c.Run(all(20_000))
+		require.NoError(t, c.Prepare(toAll(t, 1)))
+		ends, err := c.Run(toAll(t, 20_000))
 		require.NoError(t, err)
 		for _, e := range ends {
 			last = max(last, e)
@@ -301,4 +347,37 @@ func TestMemAlloc_RunFails(t *testing.T) {
 	})
 	require.ErrorIs(t, err, gone)
 	require.NoError(t, c.Close())
+}
+
+// What a get has brought is copied when it has come: gets behind it are posted before.
+func TestGetBcopy_CopiesLater(t *testing.T) {
+	p := timing.ConnectXDDR()
+	m, err := timing.New(p)
+	require.NoError(t, err)
+	lower := &gets{}
+	g := &copyingGetter{lower, m}
+	copied := timing.Second * 1000 / timing.Time(p.CopyBandwidth)
+	_, err = m.Run(0, []timing.Step{func() (bool, error) {
+		done := &uct.Completion{Count: 1, Func: func(*uct.Completion) {}}
+		begin := m.Now()
+		pending, err := g.GetBcopy(make([]byte, 1000), 0, 0, done)
+		assert.True(t, pending)
+		assert.Equal(t, begin, m.Now(), "posted")
+		lower.posted.Complete(ucs.StatusOK)
+		assert.Equal(t, begin+copied, m.Now(), "it has come")
+		assert.Zero(t, done.Count)
+		return true, err
+	}})
+	require.NoError(t, err)
+}
+
+// gets keeps the completion of the latest get.
+type gets struct {
+	uct.Getter
+	posted *uct.Completion
+}
+
+func (g *gets) GetBcopy(_ []byte, _ uint64, _ uct.RKey, c *uct.Completion) (bool, error) {
+	g.posted = c
+	return true, nil
 }

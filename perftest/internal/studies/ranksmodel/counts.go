@@ -116,8 +116,8 @@ func datagrams(transport string) bool { return strings.HasPrefix(transport, "ud"
 // RailLookup of timing.ConnectX4.
 const cacheRead = 20 * timing.Nanosecond
 
-// apply has a machine spend time on instructions: a post those of a short message, and more for others; a poll
-// and a completion theirs.
+// apply has a machine spend time on instructions: a post, a poll and a completion theirs. What the transport posts by
+// itself, such as acknowledgements, takes those of a short message.
 func (n *Instructions) apply(p *timing.Params, cycle timing.Time) (s cluster.Software) {
 	// What is not counted stays: the barriers and the write to the register.
 	p.PostCall = timing.Time(n.Short) * cycle
@@ -126,11 +126,12 @@ func (n *Instructions) apply(p *timing.Params, cycle timing.Time) (s cluster.Sof
 	p.CQERead = timing.Time(n.Poll)*cycle + cacheRead
 	s.Receive = timing.Time(n.Deliver) * cycle
 	for v := range s.Post {
+		s.Post[v] = p.PostCall
 		switch uct.Variant(v) {
 		case uct.AMBcopy, uct.AMZcopy, uct.PutBcopy:
-			s.Post[v] = timing.Time(n.Bcopy-n.Short) * cycle
+			s.Post[v] = timing.Time(n.Bcopy) * cycle
 		case uct.GetBcopy, uct.GetZcopy, uct.PutZcopy:
-			s.Post[v] = timing.Time(max(0, n.Get-n.Short)) * cycle
+			s.Post[v] = timing.Time(n.Get) * cycle
 		}
 	}
 	return s

@@ -118,12 +118,12 @@ func (s *Study) compare(rows []Row) (list []Row) {
 	return list
 }
 
-// settings choose protocols that do not depend on this machine: messages are copied, and long ones are announced.
+// settings choose protocols that do not depend on this machine: messages are copied, and long ones are announced and
+// fetched without a copy, or over datagrams sent in fragments.
 func settings(transport string) []string {
-	env := []string{"GUCX_TLS=" + ucp.Exact(transport), "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=inf"}
+	env := []string{"GUCX_TLS=" + ucp.Exact(transport), "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=32k"}
 	if datagrams(transport) {
-		// No retransmission by the clock of this machine.
-		return append(env, "GUCX_RNDV_SCHEME=am", "GUCX_UD_TIMER_RTO=60m", "GUCX_UD_TIMER_MAX_RTO=60m", "GUCX_UD_TIMEOUT=120m")
+		return append(env, "GUCX_RNDV_SCHEME=am")
 	}
 	return append(env, "GUCX_RNDV_SCHEME=get_zcopy")
 }
