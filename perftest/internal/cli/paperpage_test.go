@@ -72,7 +72,7 @@ func TestPaperPages_CommandsPrintTheResults(t *testing.T) {
 				continue
 			}
 			for _, r := range f.Runs() {
-				if !quickCommand(r.Command()) && !testenv.Soak() || r.Lines || r.Varies {
+				if !quickCommand(r.Command()) && !testenv.Soak() || r.Lines {
 					continue
 				}
 				code, out, errs := perftest(t, append(r.Words(), "-q", "-o", "csv")...)

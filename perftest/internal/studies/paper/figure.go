@@ -65,8 +65,6 @@ type Run struct {
 	Args string
 	// Lines says that the command prints "name: value" lines instead of CSV.
 	Lines bool
-	// Varies says that results in virtual time differ a little from run to run.
-	Varies bool
 }
 
 // Command is what a user types.
