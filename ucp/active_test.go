@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -174,7 +175,7 @@ func TestActive_Refused(t *testing.T) {
 // TestActive_CanceledCredit: a message that is canceled when a full queue holds it back
 // leaves its credit to others.
 func TestActive_CanceledCredit(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	got := collect(t, p.b.w, 1)
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))

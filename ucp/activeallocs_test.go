@@ -6,13 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestAllocs_Active: eager active messages allocate nothing once the pools are warm, on
 // either side.
 func TestAllocs_Active(t *testing.T) {
-	for _, set := range []transports{real("sm", "sm"), real("ib", `\rc`, `\ud`)} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`)} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			got, n := 0, 0
 			p.b.w.OnActive(1, func(*ActiveMessage) { got++ })

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -108,7 +109,7 @@ func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 func TestWireupTimeout_OtherEPsWorkOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(likeRC(), likeUD())
-		set := transports{open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+		set := tlsets.Set{Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
 		p := newPair(t, set, Config{WireupTimeout: 5 * time.Second}).connect().warm()
 		q := newPair(t, set, Config{})
 		p.a.spin()

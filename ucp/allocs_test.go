@@ -96,7 +96,7 @@ func BenchmarkPut(b *testing.B) {
 	for _, n := range []int{8, 1024, 65536} {
 		b.Run(fmt.Sprintf("ib/%dB", n), func(b *testing.B) {
 			p := ucppair.New(b, tlsets.Real("ib", `\rc`, `\ud`), ucp.Config{}).Connect().Warm()
-			local, params := p.A.Mem.Bytes()[:min(n, ucppair.MemLen)], &ucp.OpParams{Mem: p.A.Mem}
+			local, params := p.A.Mem.Bytes()[:min(n, tlsets.MemLen)], &ucp.OpParams{Mem: p.A.Mem}
 			b.ReportAllocs()
 			b.SetBytes(int64(n))
 			i := 0

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 // TestArrivals_TwoPeers: messages over two connections with two ids, in turns and in runs, go
 // to the handler of theirs with the connection of theirs; tagged ones too.
 func TestArrivals_TwoPeers(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 	require.NoError(t, err)
 	got := map[uint16]*[]received{3: collect(t, p.b.w, 3), 700: collect(t, p.b.w, 700)}
@@ -55,7 +56,7 @@ func TestArrivals_TwoPeers(t *testing.T) {
 
 // TestArrivals_HandlerGoes: a handler that removes itself is not called again.
 func TestArrivals_HandlerGoes(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w, calls := p.b.w, 0
 	w.OnActive(3, func(*ActiveMessage) {
 		if calls++; calls == 3 {
@@ -73,7 +74,7 @@ func TestArrivals_HandlerGoes(t *testing.T) {
 
 // TestArrivals_Kept: each message that is kept is charged its own length.
 func TestArrivals_Kept(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w := p.b.w
 	var kept []*ActiveMessage
 	w.OnActive(3, func(m *ActiveMessage) {
@@ -103,7 +104,7 @@ func TestArrivals_Kept(t *testing.T) {
 // TestArrivals_KeptAfterGrant: a handler that has its peer told of more credit, by what it
 // releases, and then keeps its message: the peer is never granted more than the window.
 func TestArrivals_KeptAfterGrant(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	const batch = 32
 	data, calls := pattern(200, 1), 0
 	var kept []*ActiveMessage
@@ -133,7 +134,7 @@ func TestArrivals_KeptAfterGrant(t *testing.T) {
 // TestArrivals_Closed: nothing is remembered of a connection that has gone, and a message that
 // still names it is refused.
 func TestArrivals_Closed(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w, calls := p.b.w, 0
 	w.OnActive(3, func(*ActiveMessage) { calls++ })
 	for range 2 { // the first one opens the window

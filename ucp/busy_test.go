@@ -46,7 +46,7 @@ func TestServe_ContextEndsUnderLoad(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			go func() { ended <- served(ctx) }()
-			testenv.ProgressWithin(t, ucppair.Patience, func() bool { return len(ended) > 0 })
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return len(ended) > 0 })
 			assert.ErrorIs(t, <-ended, context.Canceled)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -89,7 +90,7 @@ func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
 
 // inCategory are all transports, with devices in a category of endpoints.
 func inCategory(e ib.Endpoints) []uct.Component {
-	return components(all.Config{IB: ib.Config{Endpoints: e}})
+	return tlsets.Components(all.Config{IB: ib.Config{Endpoints: e}})
 }
 
 // categoryCase is what n workers take in a category, each with one interface that has a

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -180,7 +181,7 @@ func openContextWith(cfg Config, tls string) (*Context, error) {
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
 	}
-	return NewContext(cfg, components(all.Config{})...)
+	return NewContext(cfg, tlsets.Components(all.Config{})...)
 }
 
 // reachable is a worker and memory of another process: what EPs and keys are made from.

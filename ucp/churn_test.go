@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -66,7 +67,7 @@ func startServer(t testing.TB, tls string, length int) *longServer {
 	var err error
 	cfg := fromEnv(t, "TLS="+tls)
 	cfg.WireupTimeout = forgetHalfOpen
-	x.ctx, err = NewContext(cfg, components(all.Config{})...)
+	x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)

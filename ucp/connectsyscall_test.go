@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -151,7 +152,7 @@ func TestDial_SyscallFails(t *testing.T) {
 	for _, tc := range faultyCases {
 		n := networks[tc.network]
 		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
-			p := newPair(t, real(tc.tls), fromEnv(t, "TLS="+tc.tls))
+			p := newPair(t, tlsets.Real(tc.tls), fromEnv(t, "TLS="+tc.tls))
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 			failed := false
 			for i, call := range connectCalls {
@@ -188,7 +189,7 @@ func TestListen_SyscallFails(t *testing.T) {
 		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
 			cfg := fromEnv(t, "TLS="+tc.tls)
 			cfg.WireupTimeout = wireup
-			p := newPair(t, real(tc.tls), cfg)
+			p := newPair(t, tlsets.Real(tc.tls), cfg)
 			failed := false
 			for i, call := range connectCalls {
 				if call.name == "accept4" {

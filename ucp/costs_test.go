@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -20,10 +21,10 @@ type gauge struct {
 }
 
 // over is sm on that machine.
-func (g *gauge) over() transports {
-	sm := real("sm", "sm")
-	return transports{name: "sm", tls: sm.tls, open: func(t testing.TB) (a, b []uct.Component) {
-		a, b = sm.open(t)
+func (g *gauge) over() tlsets.Set {
+	sm := tlsets.Real("sm", "sm")
+	return tlsets.Set{Name: "sm", TLS: sm.TLS, Open: func(t testing.TB) (a, b []uct.Component) {
+		a, b = sm.Open(t)
 		hooks := wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Measure = measurer{g, i.Attr()} }}
 		for _, set := range [][]uct.Component{a, b} {
 			for k := range set {

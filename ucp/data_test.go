@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -234,7 +235,7 @@ func TestActive_RecvData(t *testing.T) {
 func TestActive_RecvDataRejected(t *testing.T) {
 	for _, thresh := range []int{1, 1 << 20} {
 		t.Run(fmt.Sprintf("from %d", thresh), func(t *testing.T) {
-			p := newPair(t, real("sm", "sm"), Config{RndvThresh: config.MemSize(thresh)}).connect()
+			p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: config.MemSize(thresh)}).connect()
 			const size = 5000
 			data, buf, to := pattern(size, 1), make([]byte, size), &drain{t: t, most: size - 1}
 			for _, into := range []Data{Buffers(pieces(buf[:size-1])), To(to)} {
@@ -262,7 +263,7 @@ func TestActive_RecvDataRejected(t *testing.T) {
 
 // TestRecvData_Packer: data to send is rejected before anything of the message is lost.
 func TestRecvData_Packer(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: 1}).connect()
 	wrong := From(&source{data: make([]byte, 100)})
 	_, err := p.b.w.TagRecvData(wrong, 1, exact, nil, nil)
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
@@ -281,7 +282,7 @@ func TestRecvData_Packer(t *testing.T) {
 
 // TestActive_RecvDataTwice: a message can be received once.
 func TestActive_RecvDataTwice(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: 1}).connect()
 	var recv *Request
 	p.b.w.OnActive(5, func(m *ActiveMessage) {
 		var err error
@@ -385,7 +386,7 @@ func TestStream_DataOrder(t *testing.T) {
 
 // TestStream_DataAsMuchAsIsThere: without all, a receive completes with the bytes that are there.
 func TestStream_DataAsMuchAsIsThere(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	buf, n := make([]byte, 100), 0
 	require.NoError(t, p.finish(from.StreamSend(pattern(50, 1), nil)))
@@ -456,7 +457,7 @@ func TestStream_DataEnds(t *testing.T) {
 
 // TestStream_DataRejected: an Unpacker has no length, and a Packer receives nothing.
 func TestStream_DataRejected(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	n := 0
 	for _, d := range []Data{To(&drain{t: t}), To(nil), From(&source{data: make([]byte, 8)})} {
@@ -519,7 +520,7 @@ func (r rejecter) Finish(err error) error { return err }
 // TestUnpacker_ClosesAndRejects: an Unpacker that closes the EP of a message, and then rejects the message, fails no
 // later receive.
 func TestUnpacker_ClosesAndRejects(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvThresh: 1}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: 1}).connect()
 	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 	require.NoError(t, err)
 	var info TagInfo
@@ -552,9 +553,9 @@ func TestUnpacker_ClosesAndRejects(t *testing.T) {
 // TestTag_UnpackerCloses: an Unpacker may close the EP from which it takes a message that was
 // announced. Nothing more of that comes, and what the receive had is as new for the next one.
 func TestTag_UnpackerCloses(t *testing.T) {
-	for _, set := range []transports{fakes("like sm", likeSM()), real("sm", "sm"), real("tcp", "tcp")} {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
 		for _, mode := range []CloseMode{CloseFlush, CloseForce} {
-			t.Run(fmt.Sprintf("%s/%d", set.name, mode), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", set.Name, mode), func(t *testing.T) {
 				p := newPair(t, set, Config{RndvThresh: 1}).connect()
 				var (
 					closing, recv *Request

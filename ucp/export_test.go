@@ -2,13 +2,11 @@ package ucp
 
 import (
 	"fmt"
-	"testing"
 
 	"github.com/gucx/gucx/internal/testenv/tlsets"
-	"github.com/gucx/gucx/uct"
 )
 
-// What the tests of package ucp_test need of the inside: checks of the fixture, and transports in memory.
+// Tests of package ucp_test use the following of the inside: checks of requests, and transports in memory.
 
 // AwaitBuffers permits an abandoned blocking call of the worker to wait for its buffer as long as a test may take: the
 // threads of the other end may be stopped for longer than ucs.RevokeLimit.
@@ -24,9 +22,4 @@ func CheckPool(w *Worker) error {
 }
 
 // FakeSets returns the sets of transports in memory.
-func FakeSets() (sets []tlsets.Set) {
-	for _, set := range fakeSets() {
-		sets = append(sets, tlsets.Set{Name: set.name, Open: func(t testing.TB) (a, b []uct.Component) { return set.open(t) }})
-	}
-	return sets
-}
+func FakeSets() []tlsets.Set { return fakeSets() }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -223,7 +224,7 @@ func (m *moveTraffic) step(t require.TestingT, class int) {
 			m.sends = append(m.sends, r)
 		}
 	}
-	size := []int{16, 1500, testRndvThresh + 5000}[min(class, 2)]
+	size := []int{16, 1500, tlsets.RndvThresh + 5000}[min(class, 2)]
 	switch class {
 	case 0, 1, 2:
 		buf := make([]byte, size)
@@ -331,7 +332,7 @@ func TestFailback_RealTransports(t *testing.T) {
 	} {
 		t.Run(tc.best, func(t *testing.T) {
 			b := &breaker{}
-			p := newPair(t, b.under(real(tc.best, tc.tls...)), Config{LaneRetryInterval: time.Millisecond}).connect().warm()
+			p := newPair(t, b.under(tlsets.Real(tc.best, tc.tls...)), Config{LaneRetryInterval: time.Millisecond}).connect().warm()
 			require.Equal(t, tc.best, p.a.ep.lane(wireup.RMA).Iface.kind())
 			p.b.dial(t, &p.a)
 			require.NoError(t, p.finish(p.b.ep.Flush()))

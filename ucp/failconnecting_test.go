@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -66,7 +67,7 @@ func TestFailConnecting_OwnReason(t *testing.T) {
 // before the ACK of the peer. The peer gets the reason from the handshake, and not only that the QP was closed.
 func TestFailConnecting_RealTransports(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
-		set := real(tls, tls)
+		set := tlsets.Real(tls, tls)
 		t.Run(tls, func(t *testing.T) {
 			p := newPair(t, set, Config{WireupTimeout: config.Infinite})
 			p.connect()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/wrap"
@@ -30,9 +31,9 @@ func (b *breaker) plan(ep uct.EP, _ uct.Variant, _ int) (f wrap.Fault) {
 }
 
 // under is a set whose first side has the layer.
-func (b *breaker) under(set transports) transports {
-	open := set.open
-	set.open = func(t testing.TB) (x, y []uct.Component) {
+func (b *breaker) under(set tlsets.Set) tlsets.Set {
+	open := set.Open
+	set.Open = func(t testing.TB) (x, y []uct.Component) {
 		x, y = open(t)
 		return layered(x, wrap.Faults(b.plan)), y
 	}
@@ -246,31 +247,31 @@ func (p *pair) spare(x *end) *lane {
 // endpoints live, messages come whole, also if their memory was registered for them with the domain
 // of that lane only, and all else ends once, well or with the reason.
 func TestFailover_RealLanes(t *testing.T) {
-	apartSets := []transports{configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5")}
+	apartSets := []tlsets.Set{configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5")}
 	for _, set := range append(railSets()[1:], apartSets...) {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 			cfg := railConfig()
 			cfg.RndvScheme = scheme
-			t.Run(set.name+"/"+scheme, func(t *testing.T) { breakSpare(t, set, cfg, owned) })
+			t.Run(set.Name+"/"+scheme, func(t *testing.T) { breakSpare(t, set, cfg, owned) })
 		}
 	}
 	for _, set := range apartSets {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 			cfg := Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}
 			for _, by := range []memory{leased, listed} {
-				t.Run(set.name+"/"+scheme+"/"+string(by), func(t *testing.T) { breakSpare(t, set, cfg, by) })
+				t.Run(set.Name+"/"+scheme+"/"+string(by), func(t *testing.T) { breakSpare(t, set, cfg, by) })
 			}
 		}
 	}
 }
 
-func breakSpare(t *testing.T, set transports, cfg Config, by memory) {
+func breakSpare(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	t.Run("by a layer", func(t *testing.T) { breakByLayer(t, set, cfg, by) })
 	t.Run("by the device", func(t *testing.T) { breakByDevice(t, set, cfg, by) })
 }
 
 // breakByLayer has a layer break the next operation over a lane.
-func breakByLayer(t *testing.T, set transports, cfg Config, by memory) {
+func breakByLayer(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	b := &breaker{}
 	p := newPair(t, b.under(set), cfg).warmBoth()
 	b.ep = p.spare(&p.a).EP
@@ -282,7 +283,7 @@ func breakByLayer(t *testing.T, set transports, cfg Config, by memory) {
 }
 
 // breakByDevice has the device of a lane lose what is in flight over it.
-func breakByDevice(t *testing.T, set transports, cfg Config, by memory) {
+func breakByDevice(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	p := newPair(t, set, cfg).warmBoth()
 	x, ok := p.spare(&p.a).EP.(failing)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -246,7 +247,7 @@ func TestFailover_RealTransports(t *testing.T) {
 		{[]string{"rc_mlx5", `\rc`}, "rc_mlx5", "rc"},
 	} {
 		t.Run(tc.from+" to "+tc.to, func(t *testing.T) {
-			p := newPair(t, real(tc.from, tc.tls...), Config{}).connect().warm()
+			p := newPair(t, tlsets.Real(tc.from, tc.tls...), Config{}).connect().warm()
 			require.Equal(t, tc.from, p.a.ep.lane(wireup.RMA).Iface.kind())
 			gone, err := p.b.ctx.MemAlloc(4096)
 			require.NoError(t, err)

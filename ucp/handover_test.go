@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -22,7 +23,7 @@ type handOver struct {
 // newHandOver has b's listener accept a dialer that sends "first", and hand over the others.
 func newHandOver(t *testing.T, network, address string, second ListenConfig) *handOver {
 	t.Helper()
-	h := &handOver{pair: newPair(t, real("sm+tcp", "sm", "tcp"), Config{})}
+	h := &handOver{pair: newPair(t, tlsets.Real("sm+tcp", "sm", "tcp"), Config{})}
 	h.first = h.b.listen(t, network, address, ListenConfig{Private: []byte("first"), Accept: func(r *ConnRequest) bool {
 		if string(r.Private) != "first" {
 			assert.NoError(t, r.HandOver(h.second.Listener))
@@ -110,7 +111,7 @@ func TestHandOver(t *testing.T) {
 
 // TestHandOver_Refuses: what is wrong, and Accept decides itself then.
 func TestHandOver_Refuses(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	other := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	var l *watched
 	var second *Listener
@@ -186,7 +187,7 @@ func TestHandOver_Closes(t *testing.T) {
 
 // TestHandOver_Goroutines: each worker has a goroutine of its own, and dialers come at once.
 func TestHandOver_Goroutines(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	w, err := p.b.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })

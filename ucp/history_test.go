@@ -131,7 +131,7 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 // transports, namely that of a few lines of plain Go.
 func TestHistories(t *testing.T) {
 	for _, set := range memorySets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			rapid.Check(t, func(rt *rapid.T) {
 				var ref reference

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -27,7 +28,7 @@ func FuzzHostilePeer(f *testing.F) {
 		}
 		set := fakes("like tcp", likeTCP())
 		if b[0]&1 != 0 {
-			set = real("sm", "sm")
+			set = tlsets.Real("sm", "sm")
 		}
 		x := newHostile(t, set, schemes[int(b[0]>>1)%len(schemes)])
 		b = b[1:]
@@ -67,7 +68,7 @@ const honestID = 9
 // maxRedials bounds how often the hostile peer connects again.
 const maxRedials = 3
 
-func newHostile(t *testing.T, set transports, scheme string) *hostile {
+func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
 	x := &hostile{lies: newLies(t, set, scheme), t: t}
 	w := x.a.w
 	w.OnNotify(func(e *EP, _ uint64) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -120,7 +121,7 @@ func openIdleWorld(t *testing.T, cfg Config) *idleWorld {
 	t.Helper()
 	x := &idleWorld{}
 	var err error
-	x.ctx, err = NewContext(cfg, components(all.Config{})...)
+	x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, x.ctx.Close()) })
 	x.mem, err = x.ctx.MemAlloc(8)

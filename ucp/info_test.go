@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -90,7 +91,7 @@ func TestInfo_InFlight(t *testing.T) {
 
 // TestInfo_OfWorkerAndContext: they count what there is.
 func TestInfo_OfWorkerAndContext(t *testing.T) {
-	p := newPair(t, real("sm,tcp", "sm", "tcp"), Config{}).both().warm()
+	p := newPair(t, tlsets.Real("sm,tcp", "sm", "tcp"), Config{}).both().warm()
 	l := p.a.listen(t, "tcp", "127.0.0.1:0", ListenConfig{})
 	i := p.a.w.Info()
 	require.Len(t, i.EPs, 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -23,7 +24,7 @@ func serving(t *testing.T, w *Worker) {
 
 // TestInspect: the owner runs the function while it sleeps, polls, or waits; many goroutines may ask.
 func TestInspect(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	serving(t, p.a.w)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -40,7 +41,7 @@ func TestInspect(t *testing.T) {
 
 // TestInspect_OwnerIsElsewhere: a function does not run after its caller has given up.
 func TestInspect_OwnerIsElsewhere(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	require.ErrorIs(t, p.a.w.Inspect(ctx, func(*Worker) { t.Error("it has run") }), context.Canceled)
@@ -49,7 +50,7 @@ func TestInspect_OwnerIsElsewhere(t *testing.T) {
 
 // TestInspect_Shared: a worker that is shared runs functions also when nobody makes progress.
 func TestInspect_Shared(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	p.a.w.Share()
 	eps := 0
 	require.NoError(t, p.a.w.Inspect(t.Context(), func(w *Worker) { eps = len(w.Info().EPs) }))
@@ -58,7 +59,7 @@ func TestInspect_Shared(t *testing.T) {
 
 // TestInspect_Closed: what waits when the worker closes ends, and what comes later is refused.
 func TestInspect_Closed(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	var wg sync.WaitGroup
 	ran := false
 	var err error
@@ -73,7 +74,7 @@ func TestInspect_Closed(t *testing.T) {
 
 // TestInspect_Panics: a function that panics ends the calls that wait, its own and those behind it.
 func TestInspect_Panics(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	w, ended := p.a.w, make(chan error, 2)
 	for range cap(ended) {
 		go func() { ended <- w.Inspect(context.Background(), func(*Worker) { panic("by the test") }) }()

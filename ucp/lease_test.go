@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -52,11 +53,11 @@ func (p *pair) sendTag(from, to []byte) {
 }
 
 // leaseSets are transports that need registered memory, and others.
-func leaseSets() []transports {
-	direct := real("rc_mlx5", "rc_mlx5")
-	direct.like = "rc"
-	return []transports{
-		fakes("like rc+ud", likeRC(), likeUD()), real("rc", `\rc`), direct, real("sm", "sm"), real("tcp", "tcp"),
+func leaseSets() []tlsets.Set {
+	direct := tlsets.Real("rc_mlx5", "rc_mlx5")
+	direct.Like = "rc"
+	return []tlsets.Set{
+		fakes("like rc+ud", likeRC(), likeUD()), tlsets.Real("rc", `\rc`), direct, tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"),
 	}
 }
 
@@ -64,8 +65,8 @@ func leaseSets() []transports {
 func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
 		for _, set := range leaseSets() {
-			set.name = s.String() + "/" + set.name
-			set.unlessAlike(t, func(t *testing.T) {
+			set.Name = s.String() + "/" + set.Name
+			set.Run(t, func(t *testing.T) {
 				cfg.RndvScheme = s.String()
 				f(t, newPair(t, set, cfg).connect(), s)
 			})
@@ -263,7 +264,7 @@ func TestLease_PeerInside(t *testing.T) {
 // and do not allocate when these are found.
 func TestLease_PutGet(t *testing.T) {
 	for _, set := range leaseSets()[1:] {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			mem := p.b.memOf(t, leaseLen)
 			key, err := p.a.ep.Unpack(mem.Pack())
@@ -308,10 +309,10 @@ func TestLease_ByCost(t *testing.T) {
 	slow, fast := uct.Cost{Send: 1100, Bandwidth: 17e9}, uct.Cost{Send: 100, Bandwidth: 100e9}
 	for _, tc := range []struct {
 		name   string
-		set    transports
+		set    tlsets.Set
 		reach  uct.Cost
 		leased int
-	}{{"rc", real("rc", `\rc`), uct.Cost{}, 1}, {"slow kernel", real("sm", "sm"), slow, 0}, {"fast kernel", real("sm", "sm"), fast, 1}} {
+	}{{"rc", tlsets.Real("rc", `\rc`), uct.Cost{}, 1}, {"slow kernel", tlsets.Real("sm", "sm"), slow, 0}, {"fast kernel", tlsets.Real("sm", "sm"), fast, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPair(t, tc.set, Config{}).connect()
 			for _, e := range []*end{&p.a, &p.b} {

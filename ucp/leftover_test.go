@@ -9,14 +9,15 @@ import (
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestTag_LeftBehind: what peers that come and go leave behind is bounded; what is received
 // of it is the latest.
 func TestTag_LeftBehind(t *testing.T) {
 	const budget, size = 64 << 10, 4000
-	for _, set := range []transports{fakes("like sm", likeSM()), real("tcp", "tcp")} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("tcp", "tcp")} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{EagerBudget: budget})
 			w := p.b.w
 			const peers = 50
@@ -55,7 +56,7 @@ func TestTag_LeftBehindCountsMemory(t *testing.T) {
 	}
 	for _, tl := range []string{"sm", "tcp", "ud", "rc"} {
 		t.Run(tl, func(t *testing.T) {
-			p := newPair(t, real(tl, tl), Config{})
+			p := newPair(t, tlsets.Real(tl, tl), Config{})
 			w := p.b.w
 			leave := func(n int) {
 				for range n {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -33,15 +34,15 @@ const (
 )
 
 // lieSets are the transports that peers lie over. A fake one leaves atomics to the target.
-func lieSets() []transports {
-	return []transports{fakes("like tcp", likeTCP()), real("sm", "sm"), real("tcp", "tcp"), real("rc", `\rc`)}
+func lieSets() []tlsets.Set {
+	return []tlsets.Set{fakes("like tcp", likeTCP()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", `\rc`)}
 }
 
-func newLies(t testing.TB, set transports, scheme string) *lies {
+func newLies(t testing.TB, set tlsets.Set, scheme string) *lies {
 	t.Helper()
-	a, b := set.open(t)
-	set.open = func(testing.TB) (_, _ []uct.Component) { return a, b }
-	cfg := Config{TLS: set.tls, RndvThresh: lieThresh, RndvScheme: scheme, EagerWindow: victimWindow, Costs: CostsDeclared}
+	a, b := set.Open(t)
+	set.Open = func(testing.TB) (_, _ []uct.Component) { return a, b }
+	cfg := Config{TLS: set.TLS, RndvThresh: lieThresh, RndvScheme: scheme, EagerWindow: victimWindow, Costs: CostsDeclared}
 	x := &lies{pair: newPair(t, set, cfg)}
 	x.bad.open(t, cfg, b)
 	x.both().warm()
@@ -265,7 +266,7 @@ func (x *lies) tell(e *EP, all []lie) {
 func TestLiar(t *testing.T) {
 	for _, scheme := range []string{"am", "put_zcopy"} {
 		for _, set := range lieSets() {
-			t.Run(scheme+"/"+set.name, func(t *testing.T) {
+			t.Run(scheme+"/"+set.Name, func(t *testing.T) {
 				x := newLies(t, set, scheme)
 				x.begin(scheme)
 				own := x.bad.ep.link.conn.RemoteEP()
@@ -292,7 +293,7 @@ func TestLiar(t *testing.T) {
 // nothing there.
 func TestLiar_NoHandshake(t *testing.T) {
 	for _, set := range lieSets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			x := newLies(t, set, "am")
 			x.begin("am")
 			p := x.bad.ep.peer.Aux[0]
@@ -316,7 +317,7 @@ func TestLiar_NoHandshake(t *testing.T) {
 // the receiver sees over which connection it has come, and nothing reaches the other one.
 func TestLiar_From(t *testing.T) {
 	for _, set := range lieSets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			x := newLies(t, set, "am")
 			var from, notifier *EP
 			x.a.w.OnActive(7, func(m *ActiveMessage) { from = m.From })
@@ -348,7 +349,7 @@ func TestLiar_From(t *testing.T) {
 // listener's program hears nothing of it.
 func TestLiar_Dial(t *testing.T) {
 	for _, set := range lieSets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 			other := p.third(p.b.ctx)
@@ -376,7 +377,7 @@ func TestLiar_Dial(t *testing.T) {
 // listener nor why no transport leads to it, which names devices.
 func TestListen_RejectsInSilence(t *testing.T) {
 	a, b := newFabric(likeTCP()), newFabric(likeSM())
-	set := transports{name: "no transport in common", open: func(testing.TB) (_, _ []uct.Component) {
+	set := tlsets.Set{Name: "no transport in common", Open: func(testing.TB) (_, _ []uct.Component) {
 		return []uct.Component{a}, []uct.Component{b}
 	}}
 	p, accepts := newPair(t, set, Config{}), false

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -22,7 +23,7 @@ import (
 func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 	t.Helper()
 	f := newFabric(kinds...)
-	set := transports{name: "fake", open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+	set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
 	return newPair(t, set, cfg), f
 }
 

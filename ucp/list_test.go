@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -81,10 +82,10 @@ func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *
 	for _, tls := range []string{"self", "sm", "tcp", `\rc`, "rc_mlx5"} {
 		for _, s := range []proto.Scheme{proto.Put, proto.Get} {
 			t.Run(fmt.Sprintf("%s/%v", tls, s), func(t *testing.T) {
-				set, seen := real(tls, tls), &moves{}
-				set.oneself = tls == "self"
-				open := set.open
-				set.open = func(t testing.TB) (a, b []uct.Component) {
+				set, seen := tlsets.Real(tls, tls), &moves{}
+				set.Oneself = tls == "self"
+				open := set.Open
+				set.Open = func(t testing.TB) (a, b []uct.Component) {
 					layer := wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(seen) }}
 					a, b = open(t)
 					return layered(a, layer), layered(b, layer)
@@ -167,7 +168,7 @@ func TestList_CutOff(t *testing.T) {
 
 // TestAllocs_List: a list allocates nothing once the pools are warm.
 func TestAllocs_List(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvScheme: "get_zcopy", RndvThresh: 1}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: "get_zcopy", RndvThresh: 1}).connect()
 	data, list := p.a.mem.Bytes(), cut(make([]byte, memLen), 10)
 	params := &OpParams{Mem: p.a.mem}
 	do := func() {
@@ -186,7 +187,7 @@ func TestAllocs_List(t *testing.T) {
 
 // TestList_WantsNothing: a receiver that wants no byte of a list, as a peer may make up, gets none.
 func TestList_WantsNothing(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
 	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
 	require.NoError(t, err)
 	p.until(func() bool { return sent.awaits() })

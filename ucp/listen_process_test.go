@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -54,7 +55,7 @@ func TestListener_Processes(t *testing.T) {
 	for i, tls := range []string{"all", "tcp", "sm"} {
 		n := networks[i]
 		t.Run(tls+"/"+n.name, func(t *testing.T) {
-			p := newPair(t, real(tls), fromEnv(t, "TLS="+tls))
+			p := newPair(t, tlsets.Real(tls), fromEnv(t, "TLS="+tls))
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 			for i, how := range []string{"close", "exit", "killed"} {
 				c := startChild(t, "dial", tls, n.network, l.Addr(), how)
@@ -158,7 +159,7 @@ func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *child {
 // other users.
 func TestListener_OtherUsers(t *testing.T) {
 	other := testenv.NeedOtherUser(t)
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	closed := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
 	theirs := abstractName()

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -97,7 +98,7 @@ func (p *pair) within(ctx context.Context, done func() bool) error {
 func overNetworks(t *testing.T, f func(t *testing.T, p *pair, network, address string)) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
-			f(t, newPair(t, real("sm+tcp", "sm", "tcp"), Config{}), n.network, n.address(t))
+			f(t, newPair(t, tlsets.Real("sm+tcp", "sm", "tcp"), Config{}), n.network, n.address(t))
 		})
 	}
 }
@@ -222,7 +223,7 @@ func TestDial_Oneself(t *testing.T) {
 
 // TestDial_ToOneThatIsServed: a worker that is parked in Serve wakes up for dialers.
 func TestDial_ToOneThatIsServed(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{SpinPolls: 1})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{SpinPolls: 1})
 	p.b.w.engine.ParkLimit = patience // a wake-up that is lost shows
 	p.a.w.engine.ParkLimit = patience
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -243,7 +244,7 @@ func TestDial_ToOneThatIsServed(t *testing.T) {
 
 // TestDial_Shared: several goroutines dial with one worker.
 func TestDial_Shared(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -338,7 +339,7 @@ func TestDial_Refuses(t *testing.T) {
 // TestDial_NoTransportInCommon: the listener says so, and which criterion failed.
 func TestDial_NoTransportInCommon(t *testing.T) {
 	a := newPair(t, fakes("like sm", likeSM()), Config{})
-	b := newPair(t, real("self", "self"), Config{})
+	b := newPair(t, tlsets.Real("self", "self"), Config{})
 	p := &pair{t: t, a: a.a, b: b.a}
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.dialTo(l, DialConfig{})
@@ -355,7 +356,7 @@ func TestDial_NoTransportInCommon(t *testing.T) {
 
 // TestDial_ListenerOutOfFiles: the dialer is told to try again, and not that nothing reaches it.
 func TestDial_ListenerOutOfFiles(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
 		for !p.b.w.connecting.listening.hasNews.Load() && !done() {
@@ -456,7 +457,7 @@ func TestListener_Close(t *testing.T) {
 // TestListener_ClosesWhileAPeerConnects: the dialer has its answer, and sees that nobody waits
 // for it any more.
 func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
 		if p.a.w.eps.Len() == 0 {
@@ -473,7 +474,7 @@ func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 // TestWorker_ClosesWithDialersUnderway: a worker that closes hangs up on those that wait for an
 // answer, and another one that closes in the middle of Dial ends that.
 func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	result := make(chan error, 1)
 	go func() {
@@ -500,7 +501,7 @@ func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
 
 // TestListener_HoldsNothing: what has become of dialers leaves nothing at either side.
 func TestListener_HoldsNothing(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
 		Keys:   map[string]*Mem{"all": p.b.mem},
 		Accept: func(r *ConnRequest) bool { return string(r.Private) != "stay out" },
@@ -571,7 +572,7 @@ func (p *pair) stat(name string) uint64 {
 func TestListener_Untrusted(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
-			p := newPair(t, real("sm", "sm"), Config{WireupTimeout: 50 * time.Millisecond})
+			p := newPair(t, tlsets.Real("sm", "sm"), Config{WireupTimeout: 50 * time.Millisecond})
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
 			// On a busy machine what was said may be read too late, as if nothing was said.
 			for p.stat("/listen.malformed_hellos") == 0 {
@@ -605,7 +606,7 @@ func (p *pair) told(l *watched, address []byte) (said []byte) {
 // takes no time whatever dialers are there: silent ones, some that wait for an answer, and more
 // than there are slots.
 func TestListener_UntrustedWhileBusy(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{MaxHandshakes: 4})
 	for i := range 12 {
 		if i%2 == 0 {

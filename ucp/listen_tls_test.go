@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -20,9 +21,9 @@ import (
 )
 
 // tcpOf is the transport tcp with two configurations, one for each end.
-func tcpOf(a, b tcp.Config) transports {
-	return transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
-		return components(all.Config{TCP: a}), components(all.Config{TCP: b})
+func tcpOf(a, b tcp.Config) tlsets.Set {
+	return tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {
+		return tlsets.Components(all.Config{TCP: a}), tlsets.Components(all.Config{TCP: b})
 	}}
 }
 
@@ -97,7 +98,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 // TestNewContext_BadTLS: settings that are incomplete are an error, also if tcp is not selected.
 func TestNewContext_BadTLS(t *testing.T) {
 	for _, cfg := range []tcp.Config{{TLSName: "worker"}, {TLSCert: "cert"}, {TLS: &tls.Config{}}} {
-		_, err := NewContext(Config{TLS: config.Allow("sm")}, components(all.Config{TCP: cfg})...)
+		_, err := NewContext(Config{TLS: config.Allow("sm")}, tlsets.Components(all.Config{TCP: cfg})...)
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	}
 }

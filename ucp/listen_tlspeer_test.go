@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -51,8 +52,8 @@ func (m otherMD) Ext() *uct.MDExt {
 // socket did is refused.
 func TestDial_TLSOfAnotherWorker(t *testing.T) {
 	a := testenv.NewAuthority(t)
-	set := transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
-		at := components(all.Config{TCP: withURI(t, a, dialerURI)})
+	set := tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {
+		at := tlsets.Components(all.Config{TCP: withURI(t, a, dialerURI)})
 		return at, []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, listenerURI))}}
 	}}
 	p := newPair(t, set, Config{})
@@ -67,8 +68,8 @@ func TestDial_TLSOfAnotherWorker(t *testing.T) {
 // socket did is refused.
 func TestListen_TLSOfAnotherWorker(t *testing.T) {
 	a := testenv.NewAuthority(t)
-	set := transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
-		bt := components(all.Config{TCP: withURI(t, a, listenerURI)})
+	set := tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {
+		bt := tlsets.Components(all.Config{TCP: withURI(t, a, listenerURI)})
 		return []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, dialerURI))}}, bt
 	}}
 	p := newPair(t, set, Config{WireupTimeout: time.Second})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -23,8 +24,8 @@ func overLoopback(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
 // overOneWorker runs a test with a worker of each transport set.
 func overOneWorker(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
 	for _, set := range transportSets() {
-		set.oneself = true
-		set.unlessAlike(t, func(t *testing.T) { f(t, newPair(t, set, cfg).a.w) })
+		set.Oneself = true
+		set.Run(t, func(t *testing.T) { f(t, newPair(t, set, cfg).a.w) })
 	}
 }
 
@@ -338,8 +339,8 @@ func TestLoopback_Atomics(t *testing.T) {
 
 // TestLoopback_Dial: a connection of Dial has two EPs, also if both are of one worker.
 func TestLoopback_Dial(t *testing.T) {
-	set := real("self", "self")
-	set.oneself = true
+	set := tlsets.Real("self", "self")
+	set.Oneself = true
 	p := newPair(t, set, Config{})
 	l := p.b.listen(t, "tcp", "127.0.0.1:0", ListenConfig{})
 	peer, err := p.dialTo(l, DialConfig{})

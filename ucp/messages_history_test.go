@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -17,7 +18,7 @@ import (
 // on every set of transports and by every scheme of rendezvous: that of a serial model.
 func TestMessageHistories(t *testing.T) {
 	for _, set := range messageSets() {
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			talks := make([]*talk, len(schemes))
 			for range testenv.Rounds(1, 100) {
 				rapid.Check(t, func(rt *rapid.T) {
@@ -110,13 +111,13 @@ const (
 	talkFetched
 )
 
-func newTalk(t *testing.T, set transports, scheme string) *talk {
+func newTalk(t *testing.T, set tlsets.Set, scheme string) *talk {
 	cfg := Config{RndvScheme: scheme}
 	if scheme != schemes[0] {
 		cfg.RndvThresh = talkRndv
 	}
 	p := newPair(t, set, cfg)
-	x := &talk{p: p, messagesOnly: set.messagesOnly}
+	x := &talk{p: p, messagesOnly: set.MessagesOnly}
 	x.from, x.to = p.streamed()
 	x.out, x.in = p.a.memOf(t, talkLimit), p.b.memOf(t, talkLimit)
 	for id := uint16(talkCopied); id <= talkFetched; id++ {

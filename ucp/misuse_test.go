@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -48,7 +49,7 @@ func TestProgress_InACallback(t *testing.T) {
 // TestMem_OfAnotherContext: memory that was registered with another Context is to this one as memory
 // that was not registered, and it is not published.
 func TestMem_OfAnotherContext(t *testing.T) {
-	few, many := newPair(t, real("sm", "sm"), Config{}), newPair(t, real("self+tcp", "self", "tcp"), Config{})
+	few, many := newPair(t, tlsets.Real("sm", "sm"), Config{}), newPair(t, tlsets.Real("self+tcp", "self", "tcp"), Config{})
 	for _, of := range [][2]*pair{{few, many}, {many, few}} {
 		mem, p := of[0].a.mem, of[1]
 		p.connect().warm()

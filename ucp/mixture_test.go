@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -23,14 +24,14 @@ import (
 
 // mixtures are transports beside each other, and those whose messages take another way than
 // elsewhere: through TLS, as datagrams, and as datagrams that are lost and refused.
-func mixtures() []transports {
+func mixtures() []tlsets.Set {
 	lossy := configured("ud with faults", faultyUD, `\ud`)
-	verbs, direct := real("ud", `\ud`), real("ud_mlx5", "ud_mlx5")
-	for _, set := range []*transports{&lossy, &verbs, &direct} {
-		set.messagesOnly = true
+	verbs, direct := tlsets.Real("ud", `\ud`), tlsets.Real("ud_mlx5", "ud_mlx5")
+	for _, set := range []*tlsets.Set{&lossy, &verbs, &direct} {
+		set.MessagesOnly = true
 	}
-	return []transports{
-		real("sm+rc", "sm", `\rc`),
+	return []tlsets.Set{
+		tlsets.Real("sm+rc", "sm", `\rc`),
 		configured("tcp, two devices", twoDevices, "tcp"),
 		configured("tcp with TLS", secret, "tcp"),
 		verbs, direct, lossy,
@@ -38,12 +39,12 @@ func mixtures() []transports {
 }
 
 // messageSets are those over which messages go.
-func messageSets() []transports { return append(transportSets(), mixtures()...) }
+func messageSets() []tlsets.Set { return append(transportSets(), mixtures()...) }
 
 // memorySets are those that have put, get and atomics.
-func memorySets() (sets []transports) {
+func memorySets() (sets []tlsets.Set) {
 	for _, set := range messageSets() {
-		if !set.messagesOnly {
+		if !set.MessagesOnly {
 			sets = append(sets, set)
 		}
 	}
@@ -51,8 +52,8 @@ func memorySets() (sets []transports) {
 }
 
 // configured are real transports of which both ends have the components that open makes.
-func configured(name string, open func(t testing.TB) func() []uct.Component, tls ...string) transports {
-	return transports{name: name, tls: config.Allow(tls...), open: func(t testing.TB) (a, b []uct.Component) {
+func configured(name string, open func(t testing.TB) func() []uct.Component, tls ...string) tlsets.Set {
+	return tlsets.Set{Name: name, TLS: config.Allow(tls...), Open: func(t testing.TB) (a, b []uct.Component) {
 		components := open(t)
 		return components(), components()
 	}}
@@ -127,7 +128,7 @@ func faultyUD(testing.TB) func() []uct.Component {
 		return f
 	}
 	return func() (list []uct.Component) {
-		for _, c := range components(all.Config{UD: ud.Config{RxDepth: fewBuffers, RTO: time.Millisecond}}) {
+		for _, c := range tlsets.Components(all.Config{UD: ud.Config{RxDepth: fewBuffers, RTO: time.Millisecond}}) {
 			if strings.HasPrefix(c.Name(), "ib") {
 				c = wrap.Component(c, wrap.Faults(plan))
 			}
@@ -221,7 +222,7 @@ func (x *fetcher) end(t *testing.T) bool {
 // each under way, is what some order of them one after the other returns.
 func TestAtomics_Linearizable(t *testing.T) {
 	for _, set := range memorySets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			clear(p.b.mem.Bytes()[:8])
 			self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/tcp"
 )
@@ -98,7 +99,7 @@ func (x *end) devices() (names []string) {
 // of loopback they open nothing. EPs that there are go on.
 func TestNetwork_Listen(t *testing.T) {
 	device, ip := netAddr(t)
-	p := newPair(t, real("tcp"), Config{TLS: config.Allow("tcp")}).connect().warm()
+	p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")}).connect().warm()
 	loop := p.b.listen(t, "tcp", ":0", ListenConfig{})
 	_, err := p.dialTo(loop, DialConfig{})
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 		if address == "" {
 			address = cable.NearAddr.String()
 		}
-		p := newPair(t, real("tcp"), Config{TLS: config.Allow("tcp")})
+		p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")})
 		l := p.b.listen(t, "tcp", address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
 		c := startChildIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")

@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestNotice_RealTransports: ud, which carries the reason, is looked at now and then only, rc each
 // time.
 func TestNotice_RealTransports(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
-		set := real(tls, tls)
+		set := tlsets.Real(tls, tls)
 		t.Run(tls, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			p.both().warm()

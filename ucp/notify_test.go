@@ -98,14 +98,14 @@ func TestPutNotify_Many(t *testing.T) {
 
 // overNotifying runs a test over each transport that has notifications, and counts what ends post.
 func overNotifying(t *testing.T, f func(t *testing.T, p *pair, posted *posting)) {
-	for _, set := range realSets() {
-		open := set.open
+	for _, set := range tlsets.RealSets() {
+		open := set.Open
 		posted := &posting{}
-		set.open = func(t testing.TB) (a, b []uct.Component) {
+		set.Open = func(t testing.TB) (a, b []uct.Component) {
 			a, b = open(t)
 			return layered(a, posted.counting()), layered(b, posted.counting())
 		}
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			p.connect().warm()
 			if p.a.ep.lane(wireup.RMA).Notify == nil {

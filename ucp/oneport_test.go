@@ -16,6 +16,7 @@ import (
 
 	"github.com/gucx/gucx/internal/preface"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -43,7 +44,7 @@ func onePortRole(c *childSide) (err error) {
 	if c.args[2] == "token" {
 		cfg.AuthToken = testToken
 	}
-	ctx, err := NewContext(cfg, components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
+	ctx, err := NewContext(cfg, tlsets.Components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 }
 
 func TestAddressAt_Errors(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
 	_, err := p.a.w.AddressAt(l.Listener)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
@@ -219,7 +220,7 @@ func TestOnePort_Forwarded(t *testing.T) {
 		want int64
 	}{{"all", 100, 2}, {"first", 1, 5}} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, real("tcp", "tcp"), Config{})
+			p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 			l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 			f := forward(t, l.Addr(), tc.most)
 			peer, err := p.a.w.dial(t.Context(), "tcp", f.Addr().String(), &DialConfig{}, p.within)
@@ -251,7 +252,7 @@ func TestOnePort_TLS(t *testing.T) {
 
 // TestOnePort_WorkerCloses: connections that wait for a worker that closes are hung up on.
 func TestOnePort_WorkerCloses(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
 	other, err := p.b.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)

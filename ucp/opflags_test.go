@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
 
 // flagLen is the length of messages that use rendezvous without flags, in bytes. It is less than half of a window.
-const flagLen = testRndvThresh + 1000
+const flagLen = tlsets.RndvThresh + 1000
 
 // TestOpFlags_Eager: with SendEager the sender completes although nothing receives the message, and not without it.
 func TestOpFlags_Eager(t *testing.T) {
@@ -399,7 +400,7 @@ func TestOpFlags_NowIgnores(t *testing.T) {
 // TestOpFlags_NowRegistersNothing: a refused get leaves no registration of its buffer in use.
 func TestOpFlags_NowRegistersNothing(t *testing.T) {
 	for _, set := range leaseSets()[1:] {
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			mem := p.b.memOf(t, leaseLen)
 			key, err := p.a.ep.Unpack(mem.Pack())
@@ -494,9 +495,7 @@ func TestOpFlags_Wrong(t *testing.T) {
 
 // TestOpFlags_Preferences: a preference moves the length from which messages use rendezvous.
 func TestOpFlags_Preferences(t *testing.T) {
-	set := real("sm", "sm")
-	set.byCost = true
-	p := newPair(t, set, Config{}).both().warm()
+	p := openPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	mem := (*region.Mem)(p.a.mem)
 	from, overlapped := p.a.ep.announcedFrom(mem).From, p.a.ep.overlappedFrom(mem).From
 	require.Less(t, overlapped, from, "messages in flight together")

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // sendAll sends messages of a to b, whose tags are 0 to n-1, and returns the requests that have not
@@ -41,7 +42,7 @@ func TestOrder_Reverse(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
-		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, testRndvThresh}} {
+		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, tlsets.RndvThresh}} {
 			for _, posted := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d of %d bytes, posted %v", tc.n, tc.size, posted), func(t *testing.T) {
 					p.t = t
@@ -74,7 +75,7 @@ func TestOrder_OthersUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, size := range []int{0, 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			p := newPair(t, real("sm", "sm"), Config{}).grown()
+			p := newPair(t, tlsets.Real("sm", "sm"), Config{}).grown()
 			const n = 100_000
 			buf := make([]byte, size)
 			early, err := p.b.w.TagRecv(make([]byte, size), 1, exact, nil, nil)

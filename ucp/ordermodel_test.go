@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -56,10 +57,10 @@ const (
 func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 
 // newOrderModel makes workers, connects them and uses up the credit of the senders.
-func newOrderModel(t *testing.T, rt *rapid.T, set transports, senders int) *orderModel {
+func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orderModel {
 	m := &orderModel{t: rt}
-	c, _ := set.open(t)
-	cfg := Config{TLS: set.tls, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
+	c, _ := set.Open(t)
+	cfg := Config{TLS: set.TLS, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
 	m.b.open(rt, cfg, c) // rt: its workers are closed before the next history, or the next attempt to shorten one
 	m.senders, m.msgs = make([]end, senders), make([][]*orderMsg, senders)
 	for i := range m.senders {
@@ -307,8 +308,8 @@ func (m *orderModel) checkOrder() {
 // nearly all of these have no credit.
 func TestOrder_Model(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
 				m := newOrderModel(t, rt, set, senders)
@@ -406,8 +407,8 @@ func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
 // message overtakes another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
 				m := newOrderModel(t, rt, set, senders)

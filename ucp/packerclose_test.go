@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -32,11 +33,11 @@ func (s *leavingSource) PackAt(off int, dst []byte) int {
 // transport that calls it has the message: that comes whole if the close waits for it, and nothing is
 // torn if not.
 func TestTag_PackerCloses(t *testing.T) {
-	for _, set := range []transports{fakes("like sm", likeSM()), real("sm", "sm"), real("tcp", "tcp"), real("rc", "rc"), real("ud", "ud")} {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc"), tlsets.Real("ud", "ud")} {
 		for _, thresh := range []config.MemSize{config.MemInf, 1} {
 			for _, at := range []int{0, 30_000} {
 				for _, mode := range []CloseMode{CloseFlush, CloseForce} {
-					t.Run(fmt.Sprintf("%s/%s/%d/%d", set.name, thresh, at, mode), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/%d/%d", set.Name, thresh, at, mode), func(t *testing.T) {
 						packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, false)
 						if mode == CloseFlush {
 							packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, true)

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"bytes"
 	"log"
 	"os"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
@@ -26,87 +26,59 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// oneGoroutine is why a long test is left out under the race detector, which has nothing to find.
+// oneGoroutine is the reason why the race detector skips a test.
 const oneGoroutine = "one goroutine has both ends"
 
-// patience is after how long nothing will happen: devices have goroutines of their
-// own, whose speed no number of our steps bounds.
-const patience = testenv.Watchdog
+const (
+	memLen = tlsets.MemLen
+	// patience limits a wait. Only a hang reaches it.
+	patience = testenv.Watchdog
+)
 
-// transports is a set of transports over which the suite runs.
-type transports struct {
-	name string
-	// open returns the components of two processes that reach each other. Both
-	// may be the same.
-	open func(t testing.TB) (a, b []uct.Component)
-	// tls selects among them; the zero value is all of them.
-	tls config.List
-	// oneself: the transports reach the own worker only, so that both ends of a
-	// pair are one.
-	oneself bool
-	// messagesOnly: there is no put, get or atomic.
-	messagesOnly bool
-	// byCost: messages are announced where that takes less time on this machine. Otherwise
-	// their length decides, so that tests do the same everywhere.
-	byCost bool
-	// like is the set that most tests are the same over; over this one those are for sweeps.
-	like string
-}
-
-// unlessAlike runs a test that is much the same over sets that are alike over one of them, in sweeps
-// over each.
-func (set transports) unlessAlike(t *testing.T, f func(t *testing.T)) {
-	t.Run(set.name, func(t *testing.T) {
-		if set.like != "" {
-			testenv.SkipSweep(t, "as over "+set.like)
-		}
-		f(t)
-	})
-}
-
-func fakes(name string, kinds ...fakeKind) transports {
-	return transports{name: name, open: func(testing.TB) (a, b []uct.Component) {
+// fakes returns a set of one component with transports in memory.
+func fakes(name string, kinds ...fakeKind) tlsets.Set {
+	return tlsets.Set{Name: name, Open: func(testing.TB) (a, b []uct.Component) {
 		c := []uct.Component{newFabric(kinds...)}
 		return c, c
 	}}
 }
 
-// transportSets are those that every test of the suite runs over.
-func transportSets() []transports {
-	return append(fakeSets(), realSets()...)
+// transportSets returns the sets of transports over which all tests of the suite run.
+func transportSets() []tlsets.Set {
+	return append(fakeSets(), tlsets.RealSets()...)
 }
 
-// fakeSets are sets of transports in memory.
-func fakeSets() []transports {
-	return []transports{
+// fakeSets returns the sets of transports in memory.
+func fakeSets() []tlsets.Set {
+	return []tlsets.Set{
 		fakes("like rc+ud", likeRC(), likeUD()),
 		fakes("like sm", likeSM()),
-		fakes("like tcp", likeTCP()), // atomics by the target
+		fakes("like tcp", likeTCP()), // the target executes atomics
 		fakes("like sm+rc+ud", likeSM(), likeRC(), likeUD()),
 	}
 }
 
-// overAll runs a test over transport sets that differ, in sweeps over every one.
+// overAll runs a test over sets that differ; in a sweep over all sets.
 func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range transportSets() {
-		set.unlessAlike(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
+		set.Run(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
 }
 
-// overEvery runs a test over every transport set.
+// overEvery runs a test over all sets.
 func overEvery(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range transportSets() {
-		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
+		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
 }
 
-// end is one of two workers, with memory that the other one reaches.
+// end is one of two workers, with memory that the other one can access.
 type end struct {
 	ctx *Context
 	w   *Worker
 	ep  *EP // to the other end; nil until connect
 	mem *Mem
-	key *RKey // of the other end's memory
+	key *RKey // of the memory of the other end
 }
 
 // pair is two workers of one goroutine.
@@ -115,26 +87,29 @@ type pair struct {
 	a, b end
 }
 
-const memLen = 64 << 10
-
-// testRndvThresh is Config.RndvThresh of pairs that do not choose by cost, in bytes.
-const testRndvThresh = 32 << 10
-
-func newPair(t testing.TB, set transports, cfg Config) *pair {
+// newPair opens two workers over the components of a set. Messages use rendezvous from the same length on every
+// machine, unless cfg has another one. The workers close when the test ends.
+func newPair(t testing.TB, set tlsets.Set, cfg Config) *pair {
 	t.Helper()
-	ca, cb := set.open(t)
-	if cfg.TLS.Names() == nil {
-		cfg.TLS = set.tls
+	if cfg.RndvThresh == config.MemAuto {
+		cfg.RndvThresh = tlsets.RndvThresh
 	}
-	if cfg.RndvThresh == config.MemAuto && !set.byCost {
-		cfg.RndvThresh = testRndvThresh
-	}
-	if cfg.Costs == "" { // tests choose alike on every machine
+	return openPair(t, set, cfg)
+}
+
+// openPair is newPair with the rendezvous threshold of cfg, which may depend on the costs of the transports.
+func openPair(t testing.TB, set tlsets.Set, cfg Config) *pair {
+	t.Helper()
+	if cfg.Costs == "" { // the choices of tests must not depend on the machine
 		cfg.Costs = CostsDeclared
 	}
+	if cfg.TLS.Names() == nil {
+		cfg.TLS = set.TLS
+	}
+	ca, cb := set.Open(t)
 	p := &pair{t: t}
 	p.a.open(t, cfg, ca)
-	if set.oneself {
+	if set.Oneself {
 		p.b.ctx, p.b.w = p.a.ctx, p.a.w
 		p.b.alloc(t)
 	} else {
@@ -143,10 +118,10 @@ func newPair(t testing.TB, set transports, cfg Config) *pair {
 	return p
 }
 
-// oneself reports that both ends are one worker.
+// oneself reports whether both ends are one worker.
 func (p *pair) oneself() bool { return p.a.w == p.b.w }
 
-// owner is the test that an end is of: a testing.TB or a rapid.T.
+// owner is the test that opens an end: a testing.TB or a rapid.T.
 type owner interface {
 	require.TestingT
 	Helper()
@@ -161,19 +136,19 @@ func (x *end) open(t owner, cfg Config, comps []uct.Component) {
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	x.w.bufferWaitLimit = patience // the threads of the other end may stand for longer than ucs.RevokeLimit
+	x.w.bufferWaitLimit = patience // the threads of the other end may be stopped for longer than ucs.RevokeLimit
 	t.Cleanup(func() { require.NoError(t, x.ctx.Close()) })
 	x.alloc(t)
 	t.Cleanup(func() {
 		require.NoError(t, x.w.Close())
-		if !t.Failed() { // else they are what the test has not come to
-			require.Zero(t, inUse(x.w), "requests that never came back")
-			require.Zero(t, unclean(x.w), "requests in the pool that keep something")
+		if !t.Failed() { // a failed test has not waited for all of its requests
+			require.Zero(t, inUse(x.w), "requests that were not released")
+			require.Zero(t, unclean(x.w), "requests in the pool that refer to something")
 		}
 	})
 }
 
-// alloc gives x memory, which is closed after its worker unless that is shared.
+// alloc allocates the memory of x. It is closed after the worker, unless both ends share the worker.
 func (x *end) alloc(t owner) {
 	t.Helper()
 	var err error
@@ -182,14 +157,14 @@ func (x *end) alloc(t owner) {
 	t.Cleanup(func() { require.NoError(t, x.mem.Close()) })
 }
 
-// connect gives a an EP to b and the key of b's memory.
+// connect makes an EP of a to b, and the key of b's memory. It returns p.
 func (p *pair) connect() *pair {
 	p.t.Helper()
 	p.a.dial(p.t, &p.b)
 	return p
 }
 
-// both also gives b an EP to a.
+// both is connect in both directions.
 func (p *pair) both() *pair {
 	p.t.Helper()
 	p.connect()
@@ -197,6 +172,7 @@ func (p *pair) both() *pair {
 	return p
 }
 
+// dial makes an EP of x to another end, and the key of its memory.
 func (x *end) dial(t testing.TB, to *end) {
 	t.Helper()
 	var err error
@@ -207,25 +183,19 @@ func (x *end) dial(t testing.TB, to *end) {
 	t.Cleanup(x.key.Close)
 }
 
-// step makes progress on both sides.
+// step makes progress on both ends. It returns the number of events.
 func (p *pair) step() int { return p.a.w.Progress() + p.b.w.Progress() }
 
-// until makes progress on both sides until ok. Its failure shows the state of both workers.
+// until makes progress on both ends until ok returns true.
 func (p *pair) until(ok func() bool) {
 	p.t.Helper()
-	testenv.ProgressOr(p.t, patience, func() bool {
-		if ok() {
-			return true
-		}
-		p.step()
-		return ok()
-	}, p.state)
+	testenv.ProgressBoth(p.t, p.a.w, p.b.w, ok)
 }
 
-// state is that of both workers.
+// state returns the state of both workers, for failures.
 func (p *pair) state() string { return "a: " + p.a.w.State() + "b: " + p.b.w.State() }
 
-// finish waits for an operation and returns how it ended.
+// finish waits for an operation, whose call returned r and err, and returns its result.
 func (p *pair) finish(r *Request, err error) error {
 	p.t.Helper()
 	if r == nil || err != nil {
@@ -243,7 +213,7 @@ func (p *pair) flush() error {
 	return p.finish(p.a.ep.Flush())
 }
 
-// warm connects every lane.
+// warm connects all lanes of a's EP. It returns p.
 func (p *pair) warm() *pair {
 	p.t.Helper()
 	require.NoError(p.t, p.finish(p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)))
@@ -252,24 +222,14 @@ func (p *pair) warm() *pair {
 	return p
 }
 
-// pattern is n bytes that differ with seed.
-func pattern(n, seed int) []byte { return testenv.Pattern(n, seed) }
+// Checks of package testenv.
+var (
+	pattern      = testenv.Pattern
+	requireBytes = testenv.RequireBytes
+	requireZero  = testenv.RequireZero
+)
 
-func requireBytes(t testing.TB, want, got []byte) {
-	t.Helper()
-	if !bytes.Equal(want, got) {
-		for i := range want {
-			require.Equal(t, want[i], got[i], "at byte %d of %d", i, len(want))
-		}
-	}
-}
-
-func requireZero(t testing.TB, b []byte, msg string) {
-	t.Helper()
-	require.Equal(t, len(b), bytes.Count(b, []byte{0}), msg)
-}
-
-// unclean counts the requests in the pools of w that have something of the operation before.
+// unclean counts the requests in the pools of w that refer to something of their last operation.
 func unclean(w *Worker) (n int) {
 	for _, free := range []*Request{w.pool.free, w.pool.receives} {
 		for r := free; r != nil; r = r.next {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -215,8 +216,8 @@ func TestAnswers_AreBounded(t *testing.T) {
 // reason. Another worker is not, and neither is this one when it has closed an EP.
 func TestMaxEPsPerPeer(t *testing.T) {
 	const most = 5
-	for _, set := range []transports{fakes("like rc", likeRC(), likeUD()), real("sm", "sm"), real("tcp", "tcp"), real("rc", "rc")} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like rc", likeRC(), likeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc")} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{MaxEPsPerPeer: most})
 			var eps []*EP
 			dial := func() error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -45,7 +46,7 @@ const targetLen = 1 << 20
 // its end; then it leaves in order.
 func serveAsChild(tls string) error {
 	var cfg Config
-	components := components(all.Config{})
+	components := tlsets.Components(all.Config{})
 	if rest, turned := strings.CutPrefix(tls, turnedPrefix); turned {
 		slices.Reverse(components)
 		tls, components = rest, append([]uct.Component{foreign{}}, components...)
@@ -136,7 +137,7 @@ func (x *target) reach(t *testing.T, tls string) *initiator {
 
 func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	t.Helper()
-	c, err := NewContext(cfg, components(all.Config{})...)
+	c, err := NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	in := &initiator{}

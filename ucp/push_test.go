@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 )
 
@@ -41,7 +42,7 @@ func TestBlockingSend_LeavesProcess(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, real("tcp", "tcp"), Config{RndvThresh: config.MemInf})
+			p := newPair(t, tlsets.Real("tcp", "tcp"), Config{RndvThresh: config.MemInf})
 			p.both()
 			buf := make([]byte, fragmented)
 			for range 2 { // connects, and grants the full window

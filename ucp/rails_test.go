@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -28,7 +29,7 @@ func twoHCAs(testing.TB) func() []uct.Component { return hcas(2) }
 
 // hcas is a transport over n software HCAs.
 func hcas(n int) func() []uct.Component {
-	return func() []uct.Component { return components(all.Config{Devices: softHCAs(n)}) }
+	return func() []uct.Component { return tlsets.Components(all.Config{Devices: softHCAs(n)}) }
 }
 
 // softHCAs makes n software HCAs.
@@ -46,8 +47,8 @@ func softHCAs(n int) func() ([]*verbs.Device, error) {
 }
 
 // railSets are transports of which two lanes share what takes long.
-func railSets() []transports {
-	return []transports{
+func railSets() []tlsets.Set {
+	return []tlsets.Set{
 		fakes("fakes", twoFast()...),
 		configured("tcp, two devices", twoDevices, "tcp"),
 		configured("rc, two devices", twoHCAs, `\rc`),
@@ -63,7 +64,7 @@ func railConfig() Config {
 // overRails runs a test over each set, of which both sides have two lanes.
 func overRails(t *testing.T, cfg Config, f func(t *testing.T, p *pair)) {
 	for _, set := range railSets() {
-		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, cfg).onRails()) })
+		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, cfg).onRails()) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
@@ -60,7 +61,7 @@ func TestRange_RefusedByTheInitiator(t *testing.T) {
 			first, after := key.Addr(), key.Addr()+key.Len()
 			for _, op := range operations(p.A.EP, key) {
 				for _, raddr := range []uint64{
-					first - op.align, first - max(op.n, 8), after, after + op.align, after - op.n + op.align, after + ucppair.MemLen,
+					first - op.align, first - max(op.n, 8), after, after + op.align, after - op.n + op.align, after + tlsets.MemLen,
 					0, math.MaxUint64 - 7, -op.n, -(op.n + 8) &^ 7, 1 << 63,
 				} {
 					if raddr%op.align != 0 || raddr-first <= key.Len()-op.n {
@@ -74,7 +75,7 @@ func TestRange_RefusedByTheInitiator(t *testing.T) {
 			require.NoError(t, p.A.EP.Err())
 			require.NoError(t, p.Finish(p.A.EP.Put([]byte{5}, after-1, key, nil)))
 			require.NoError(t, p.Flush())
-			assert.Equal(t, byte(5), p.B.Mem.Bytes()[ucppair.MemLen-1])
+			assert.Equal(t, byte(5), p.B.Mem.Bytes()[tlsets.MemLen-1])
 		}
 		assert.Zero(t, counters(p.A.W)["worker/failed_eps"]+counters(p.B.W)["worker/failed_eps"])
 	})

@@ -18,23 +18,6 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// setOf returns a set of package tlsets, which tests of the inside share with those of the API.
-func setOf(s tlsets.Set) transports {
-	return transports{name: s.Name, open: s.Open, tls: s.TLS, oneself: s.Oneself, like: s.Like}
-}
-
-// real, components and realSets are those of package tlsets.
-func real(name string, tls ...string) transports { return setOf(tlsets.Real(name, tls...)) }
-
-func components(c all.Config) []uct.Component { return tlsets.Components(c) }
-
-func realSets() (sets []transports) {
-	for _, s := range tlsets.RealSets() {
-		sets = append(sets, setOf(s))
-	}
-	return sets
-}
-
 // TestSelection_RealTransports: GUCX_TLS and the device lists as users write them.
 func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
@@ -131,7 +114,7 @@ func TestSelection_Lanes(t *testing.T) {
 		{"self,tcp", "self self self self", "tcp tcp tcp tcp"},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
-			p := newPair(t, real("all"), fromEnv(t, "TLS="+tc.tls))
+			p := newPair(t, tlsets.Real("all"), fromEnv(t, "TLS="+tc.tls))
 			for _, to := range []*end{&p.a, &p.b} {
 				want := tc.self
 				if to == &p.b {
@@ -169,7 +152,7 @@ func TestExplain_TheChoice(t *testing.T) {
 		{"NET_DEVICES=lo", []string{"rc/softhca0:1 NET_DEVICES=lo excludes softhca0:1", "tcp/lo TLS=all"}},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
-			p := newPair(t, real("all"), fromEnv(t, tc.env))
+			p := newPair(t, tlsets.Real("all"), fromEnv(t, tc.env))
 			why, err := p.a.w.Explain(p.b.w.Address())
 			require.NoError(t, err)
 			var lines []string
@@ -188,8 +171,8 @@ func TestExplain_TheChoice(t *testing.T) {
 func TestPollIdleTx(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		for _, always := range []bool{false, true} {
-			set := real(tls, tls)
-			set.open = func(testing.TB) (a, b []uct.Component) {
+			set := tlsets.Real(tls, tls)
+			set.Open = func(testing.TB) (a, b []uct.Component) {
 				c := all.Config{IB: ib.Config{PollIdleTx: always}}
 				return c.Components(), c.Components()
 			}
@@ -212,8 +195,8 @@ func TestPollIdleTx(t *testing.T) {
 // TestProgress_OnlyWhatIsConnected: of all transports that a worker has open, those
 // that no lane uses are not polled, on either side.
 func TestProgress_OnlyWhatIsConnected(t *testing.T) {
-	for _, set := range realSets() {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range tlsets.RealSets() {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			ifaces := slices.Concat(p.a.w.ifaces, p.b.w.ifaces)
 			p.until(func() bool { // the last word of a connection may come late

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -40,7 +41,7 @@ func TestRequest_NamesThirdParty(t *testing.T) {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			require.NoError(t, err)
 			defer l.Close()
-			p := newPair(t, real("", tls...), Config{})
+			p := newPair(t, tlsets.Real("", tls...), Config{})
 			liar := p.third(p.b.ctx)
 			for i := range 20 {
 				addr := lieAbout(t, liar, l, i)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 )
@@ -24,7 +25,7 @@ func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range transportSets() {
-				set.unlessAlike(t, func(t *testing.T) {
+				set.Run(t, func(t *testing.T) {
 					f(t, newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1}))
 				})
 			}
@@ -100,7 +101,7 @@ type rndvPair struct {
 // rndvLen is the length of a message that takes many fragments.
 const rndvLen = 100_000
 
-func newRndvPair(t testing.TB, set transports, scheme string) *rndvPair {
+func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
 	p := &rndvPair{pair: newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1})}
 	p.from, p.to = p.a.memOf(t, rndvLen), p.b.memOf(t, rndvLen)
 	p.b.w.OnActive(1, func(m *ActiveMessage) { p.kept = append(p.kept, m.Keep()) })
@@ -110,14 +111,14 @@ func newRndvPair(t testing.TB, set transports, scheme string) *rndvPair {
 
 // eachScheme runs a test with every scheme over a few transport sets. Memory is registered.
 func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
-	sets := []transports{
+	sets := []tlsets.Set{
 		fakes("like rc+ud", likeRC(), likeUD()), fakes("like sm", likeSM()), fakes("like tcp", likeTCP()),
-		real("sm", "sm"), real("tcp", "tcp"), real("rc_mlx5", "rc_mlx5"),
+		tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc_mlx5", "rc_mlx5"),
 	}
 	for _, scheme := range schemes[1:] {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range sets {
-				t.Run(set.name, func(t *testing.T) { f(t, newRndvPair(t, set, scheme)) })
+				t.Run(set.Name, func(t *testing.T) { f(t, newRndvPair(t, set, scheme)) })
 			}
 		})
 	}

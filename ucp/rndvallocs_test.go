@@ -6,12 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestAllocs_Announced: messages that are announced and got from registered memory allocate
 // nothing once the pools are warm, on either side.
 func TestAllocs_Announced(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect()
 	from, into := &OpParams{Mem: p.a.mem}, &OpParams{Mem: p.b.mem}
 	data, buf := p.a.mem.Bytes(), p.b.mem.Bytes()
 	copy(data, pattern(len(data), 1))

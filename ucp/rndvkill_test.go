@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/all"
 )
@@ -43,7 +44,7 @@ func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
 	}
 	x := &rndvPeer{reqs: make([]*Request, rndvDepth)}
 	var err error
-	if x.ctx, err = NewContext(cfg, components(all.Config{})...); err != nil {
+	if x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...); err != nil {
 		return nil, err
 	}
 	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {

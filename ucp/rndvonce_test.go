@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestRndv_AtOnce(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, real("sm", "sm"), Config{}).connect()
+			p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect()
 			const n = 40_000
 			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
 			recv, err := p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -21,9 +22,9 @@ import (
 const putScheme = "put_zcopy"
 
 // stripedTCP has parts of each long put come over connections of their own.
-func stripedTCP() transports {
-	set := real("striped tcp", "tcp")
-	set.open = func(testing.TB) (a, b []uct.Component) {
+func stripedTCP() tlsets.Set {
+	set := tlsets.Real("striped tcp", "tcp")
+	set.Open = func(testing.TB) (a, b []uct.Component) {
 		c := all.Config{TCP: tcp.Config{ConnsPerPeer: 3, SendvThresh: 1, StripeThresh: 16 << 10}}
 		return c.Components(), c.Components()
 	}
@@ -35,7 +36,7 @@ func stripedTCP() transports {
 func TestRndvPut_ToldBehindPut(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", "xrc"} {
 		t.Run(tls, func(t *testing.T) {
-			p := newRndvPair(t, real(tls, tls), putScheme)
+			p := newRndvPair(t, tlsets.Real(tls, tls), putScheme)
 			first := p.send(rndvLen, 0) // both sides have their lanes
 			require.NoError(t, p.finish(p.recv(p.announcement(), p.to.Bytes()), nil))
 			require.NoError(t, p.finish(first, nil))
@@ -60,7 +61,7 @@ func TestRndvPut_ToldBehindPut(t *testing.T) {
 // short of resources.
 func TestRndvPut_DataIsThere(t *testing.T) {
 	for _, set := range append(transportSets(), stripedTCP()) {
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			const n, size = 32, 40_000
 			p := newPair(t, set, Config{RndvScheme: putScheme, RndvThresh: 1})
 			from, to := p.a.memOf(t, n*size), p.b.memOf(t, n*size)
@@ -115,10 +116,10 @@ func anyDone(reqs []*Request, seen []bool) bool {
 func TestRndvPut_Refused(t *testing.T) {
 	failed := map[string]bool{}
 	for _, set := range append(transportSets(), stripedTCP()) {
-		if set.oneself {
+		if set.Oneself {
 			continue // nothing is between the call and the memory
 		}
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			p := newRndvPair(t, set, putScheme)
 			p.warm()
 			sent := p.send(rndvLen, 1)
@@ -133,7 +134,7 @@ func TestRndvPut_Refused(t *testing.T) {
 				requireBytes(t, p.from.Bytes(), p.to.Bytes())
 			} else {
 				require.Error(t, err)
-				failed[set.name] = true
+				failed[set.Name] = true
 			}
 			recv.Release()
 		})
@@ -148,7 +149,7 @@ func TestRndvPut_Refused(t *testing.T) {
 func TestRndvPut_BreaksBetween(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
-			set, put, armed := real(tls, tls), false, false
+			set, put, armed := tlsets.Real(tls, tls), false, false
 			plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
 				if armed && put && v == uct.AMShort {
 					f.Break = ucs.ErrTimedOut
@@ -156,8 +157,8 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 				put = put || armed && v == uct.PutZcopy
 				return f
 			}
-			set.open = func(testing.TB) (a, b []uct.Component) {
-				return layered(components(all.Config{}), wrap.Faults(plan)), components(all.Config{})
+			set.Open = func(testing.TB) (a, b []uct.Component) {
+				return layered(tlsets.Components(all.Config{}), wrap.Faults(plan)), tlsets.Components(all.Config{})
 			}
 			p := newRndvPair(t, set, putScheme)
 			p.warm()
@@ -173,15 +174,15 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 
 // TestRndvPut_NotTaken: a lane that does not break takes none of the data: both sides learn of it.
 func TestRndvPut_NotTaken(t *testing.T) {
-	set, armed := real("rc", `\rc`), false
+	set, armed := tlsets.Real("rc", `\rc`), false
 	plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
 		if armed && v == uct.PutZcopy {
 			f.Refuse = ucs.ErrIO
 		}
 		return f
 	}
-	set.open = func(testing.TB) (a, b []uct.Component) {
-		return layered(components(all.Config{}), wrap.Faults(plan)), components(all.Config{})
+	set.Open = func(testing.TB) (a, b []uct.Component) {
+		return layered(tlsets.Components(all.Config{}), wrap.Faults(plan)), tlsets.Components(all.Config{})
 	}
 	p := newRndvPair(t, set, putScheme)
 	p.warm()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -253,8 +254,8 @@ func TestClose_EndsServe(t *testing.T) {
 
 // TestClose_EndsServeWhileParked: as often as the test is repeated, over every transport.
 func TestClose_EndsServeWhileParked(t *testing.T) {
-	for _, set := range realSets() {
-		set.unlessAlike(t, func(t *testing.T) {
+	for _, set := range tlsets.RealSets() {
+		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			w, err := p.a.ctx.NewWorker(WorkerConfig{SpinPolls: engine.YieldPolls})
 			require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -26,7 +27,7 @@ func measured(w *Worker) map[string]int {
 // TestSpans_Latency: each operation that the caller issues is counted once, however it goes.
 func TestSpans_Latency(t *testing.T) {
 	for _, set := range transportSets() {
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{LatencyStats: true})
 			if p.oneself() {
 				t.Skip("one EP has both sides")
@@ -59,7 +60,7 @@ func TestSpans_Latency(t *testing.T) {
 
 // TestSpans_Rendezvous: an announced message is counted once, from its announcement to its end.
 func TestSpans_Rendezvous(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{LatencyStats: true, RndvThresh: 1000}).connect()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{LatencyStats: true, RndvThresh: 1000}).connect()
 	send, err := p.a.ep.TagSend(7, pattern(100<<10, 1), nil)
 	require.NoError(t, err)
 	require.NotNil(t, send)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs/stats"
 )
@@ -59,7 +60,7 @@ func TestStats_Sleeps(t *testing.T) {
 // TestStats_OfTransports: they are below the worker, and any goroutine may read them
 // while the worker works, and after its end.
 func TestStats_OfTransports(t *testing.T) {
-	p := newPair(t, real("all"), Config{})
+	p := newPair(t, tlsets.Real("all"), Config{})
 	p.connect()
 	var readers sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -180,7 +181,7 @@ func TestStream_NotRead(t *testing.T) {
 // than the first window.
 func TestStream_SmallWindow(t *testing.T) {
 	for _, set := range transportSets() {
-		set.unlessAlike(t, func(t *testing.T) {
+		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{EagerBudget: 1})
 			from, to := p.streamed()
 			want := pattern(300000, 4)
@@ -482,8 +483,8 @@ func TestStream_ForgedEnd(t *testing.T) {
 
 // TestAllocs_Stream: nothing allocates once the pools are warm.
 func TestAllocs_Stream(t *testing.T) {
-	for _, set := range []transports{real("sm", "sm"), real("ib", `\rc`, `\ud`), real("all")} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`), tlsets.Real("all")} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			from, to := p.streamed()
 			data, buf, n := make([]byte, 20000), make([]byte, 20000), new(int)

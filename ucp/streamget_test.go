@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -19,7 +20,7 @@ const streamLen = 100_000
 
 // announcing is a pair over sm whose stream announces what is in from.
 func announcing(t testing.TB) (p *pair, from *Mem, e, to *EP) {
-	p = newPair(t, real("sm", "sm"), Config{})
+	p = newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from = p.a.memOf(t, 4*streamLen)
 	e, to = p.streamed()
 	copy(from.Bytes(), pattern(len(from.Bytes()), 9))

@@ -41,11 +41,11 @@ func putGetSizes(t *testing.T, put, get func(p *ucppair.Pair, buf []byte, params
 					copy(local, want)
 					require.NoError(t, put(p, local, params))
 					require.NoError(t, p.Flush())
-					ucppair.RequireBytes(t, want, p.B.Mem.Bytes()[:n])
-					ucppair.RequireZero(t, p.B.Mem.Bytes()[n:], "written past the end")
+					testenv.RequireBytes(t, want, p.B.Mem.Bytes()[:n])
+					testenv.RequireZero(t, p.B.Mem.Bytes()[n:], "written past the end")
 					clear(local)
 					require.NoError(t, get(p, local, params))
-					ucppair.RequireBytes(t, want, local)
+					testenv.RequireBytes(t, want, local)
 				})
 			}
 		}
@@ -80,7 +80,7 @@ func TestPut_ManyBeforeOneFlush(t *testing.T) {
 		}
 		require.NoError(t, p.Flush())
 		for i := range n {
-			ucppair.RequireBytes(t, bufs[i], p.B.Mem.Bytes()[i*128:][:len(bufs[i])])
+			testenv.RequireBytes(t, bufs[i], p.B.Mem.Bytes()[i*128:][:len(bufs[i])])
 		}
 	})
 }
@@ -131,7 +131,7 @@ func checkAtomic(p *ucppair.Pair, t *testing.T, op uct.AtomicOp, size, off int) 
 	assert.Equal(t, want, word(p, off, size), "fetching")
 	after := testenv.Pattern(32, 99)
 	copy(after[off:off+size], p.B.Mem.Bytes()[off:off+size])
-	ucppair.RequireBytes(t, after, p.B.Mem.Bytes()[:32])
+	testenv.RequireBytes(t, after, p.B.Mem.Bytes()[:32])
 }
 
 func checkCSwap(p *ucppair.Pair, t *testing.T, size int) {
@@ -198,7 +198,7 @@ func TestFence_Orders(t *testing.T) {
 			r2, err := p.A.EP.Put(flag, p.B.Mem.Addr(), p.A.Key, nil)
 			require.NoError(t, err)
 			p.Until(func() bool { return p.B.Mem.Bytes()[0] == flag[0] })
-			ucppair.RequireBytes(t, data, p.B.Mem.Bytes()[64:][:len(data)])
+			testenv.RequireBytes(t, data, p.B.Mem.Bytes()[64:][:len(data)])
 			assert.Equal(t, uint64((i+1)%2), word(p, 8, 8))
 			require.NoError(t, p.Finish(r1, nil))
 			require.NoError(t, p.Finish(r2, nil))
@@ -227,7 +227,7 @@ func TestErrors_OfTheCaller(t *testing.T) {
 			{"posted cswap", func() (*ucp.Request, error) { return nil, ep.AtomicPost(uct.AtomicCSwap, 8, 1, addr, key) }, ucs.ErrInvalidParam},
 			{"fetched cswap", func() (*ucp.Request, error) { return ep.AtomicFetch(uct.AtomicCSwap, 8, 1, result, addr, key) }, ucs.ErrInvalidParam},
 			{"no result", func() (*ucp.Request, error) { return ep.AtomicCSwap(8, 0, 1, nil, addr, key) }, ucs.ErrInvalidParam},
-			{"an atomic outside", func() (*ucp.Request, error) { return ep.AtomicCSwap(8, 0, 1, result, addr+ucppair.MemLen, key) }, ucs.ErrRemoteAccess},
+			{"an atomic outside", func() (*ucp.Request, error) { return ep.AtomicCSwap(8, 0, 1, result, addr+tlsets.MemLen, key) }, ucs.ErrRemoteAccess},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				r, err := tc.do()
@@ -308,7 +308,7 @@ func TestErrors_AtTheTarget(t *testing.T) {
 				}
 				require.Error(t, err)
 				if !tc.closed {
-					ucppair.RequireBytes(t, make([]byte, 4096), mem.Bytes())
+					testenv.RequireBytes(t, make([]byte, 4096), mem.Bytes())
 				}
 				require.NoError(t, p.Finish(other.Put([]byte{9}, p.B.Mem.Addr(), otherKey, nil)))
 				require.NoError(t, p.Finish(other.Flush()))

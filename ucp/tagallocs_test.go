@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestAllocs_Tags: no send, receive or message that waits for one allocates, short or by
 // copy, expected or not.
 func TestAllocs_Tags(t *testing.T) {
-	self := real("self", "self")
-	self.oneself = true
-	for _, set := range []transports{self, real("sm", "sm"), real("ib", `\rc`, `\ud`), real("tcp", "tcp")} {
-		t.Run(set.name, func(t *testing.T) {
+	self := tlsets.Real("self", "self")
+	self.Oneself = true
+	for _, set := range []tlsets.Set{self, tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`), tlsets.Real("tcp", "tcp")} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			info, buf := &TagInfo{}, make([]byte, 2000)
 			receive := func(n int) *Request {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -213,8 +214,8 @@ func (m *tagModel) drain() {
 // TestTag_Model: any history of sends, receives, cancels and probes gives what a serial
 // matcher gives.
 func TestTag_Model(t *testing.T) {
-	for _, set := range []transports{fakes("like sm", likeSM()), real("sm", "sm")} {
-		t.Run(set.name, func(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm")} {
+		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				m := &tagModel{t: rt, p: newPair(t, set, Config{}).connect(), masks: anyMasks}
 				rt.Repeat(map[string]func(*rapid.T){

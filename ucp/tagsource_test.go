@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 )
@@ -41,7 +42,7 @@ func TestRestrictTags_Params(t *testing.T) {
 }
 
 // sourcedPair is a pair whose end b lets a send tags with one source only.
-func sourcedPair(t *testing.T, set transports, cfg Config) *pair {
+func sourcedPair(t *testing.T, set tlsets.Set, cfg Config) *pair {
 	p := newPair(t, set, cfg).both()
 	require.NoError(t, p.b.w.RestrictTags(sourceBits, sourced(p.b.ep, 1<<32)))
 	return p
@@ -51,7 +52,7 @@ func sourcedPair(t *testing.T, set transports, cfg Config) *pair {
 // none, and each is counted. A synchronous and an announced one ends at its sender.
 func TestRestrictTags_Sizes(t *testing.T) {
 	for _, set := range lieSets() {
-		t.Run(set.name, func(t *testing.T) {
+		t.Run(set.Name, func(t *testing.T) {
 			p := sourcedPair(t, set, Config{})
 			for i, size := range tagSizes {
 				bad := p.b.w.stats.badMessages.Load()

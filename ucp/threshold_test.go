@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs/config"
@@ -16,9 +17,7 @@ import (
 // in memory of the transport is announced from where that takes less time; other data is not,
 // as it would come in the same fragments.
 func TestThreshold_ByCost(t *testing.T) {
-	set := real("sm", "sm")
-	set.byCost = true
-	p := newPair(t, set, Config{}).both().warm()
+	p := openPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	from := p.a.ep.announcedFrom((*region.Mem)(p.a.mem))
 	require.Greater(t, from.From, 8<<10)
 	require.Less(t, from.From, defaultRndvThresh)
@@ -35,9 +34,7 @@ func TestThreshold_ByCost(t *testing.T) {
 // TestThreshold_SlowCopies: where processors are far from each other, data in memory of the transport
 // is announced that one call would take. Other data goes in the call, without a request.
 func TestThreshold_SlowCopies(t *testing.T) {
-	set := real("sm", "sm")
-	set.byCost = true
-	p := newPair(t, set, Config{})
+	p := openPair(t, tlsets.Real("sm", "sm"), Config{})
 	for _, e := range []*end{&p.a, &p.b} {
 		e.w.ifaces[0].costs().Costs[uct.AMBcopy].Bandwidth = 2e9
 	}
@@ -78,7 +75,7 @@ func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
 
 // TestThreshold_AsWished: a threshold that is configured holds whatever the costs.
 func TestThreshold_AsWished(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{RndvThresh: config.MemSize(30 << 10)}).both().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: config.MemSize(30 << 10)}).both().warm()
 	assert.Equal(t, 30<<10, p.a.ep.announcedFrom((*region.Mem)(p.a.mem)).From)
 	assert.False(t, p.announces(t, 30<<10-1, &OpParams{Mem: p.a.mem}))
 	assert.True(t, p.announces(t, 30<<10, &OpParams{Mem: p.a.mem}))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -25,8 +26,8 @@ func TestDial_Token(t *testing.T) {
 			if network == "unix" && address[0] != '@' {
 				address = filepath.Join(filepath.Dir(address), string("s"+tc.dials+"-"+tc.listens))
 			}
-			a := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.dials})
-			b := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.listens})
+			a := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: tc.dials})
+			b := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: tc.listens})
 			p := &pair{t: t, a: a.a, b: b.b}
 			l := p.b.listen(t, network, address, ListenConfig{})
 			peer, err := p.dialTo(l, DialConfig{})
@@ -46,7 +47,7 @@ func TestDial_Token(t *testing.T) {
 // TestToken_UnknownWorker: with a token, a worker that knows the address cannot connect before
 // NewEP, Dial or Listen names it here; then it can.
 func TestToken_UnknownWorker(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{AuthToken: testToken})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: testToken})
 	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 	require.NoError(t, err)
 	r, err := ep.SendActive(1, nil, []byte("x"), nil)
@@ -72,8 +73,8 @@ func TestToken_TCP(t *testing.T) {
 		{testToken, testToken, nil}, {"", "", nil},
 		{testToken, testToken + "x", ucs.ErrRejected}, {testToken, "", ucs.ErrUnreachable}, {"", testToken, ucs.ErrUnreachable},
 	} {
-		a := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.a})
-		b := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.b})
+		a := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: tc.a})
+		b := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: tc.b})
 		p := &pair{t: t, a: a.a, b: b.b}
 		to, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 		if tc.refused == ucs.ErrUnreachable {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -42,7 +43,7 @@ func TestTraffic(t *testing.T) {
 
 // TestTraffic_Adopted: an EP that the peer has made stays in its class when NewEP returns it.
 func TestTraffic_Adopted(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	require.NoError(t, p.finish(p.a.ep.TagSend(7, nil, nil)))
 	require.NoError(t, p.finish(p.b.w.TagRecv(nil, 7, 0, nil, nil)))
 	ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
@@ -59,7 +60,7 @@ func TestTraffic_Adopted(t *testing.T) {
 func TestStats_OrderlyExit(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
-			p := newPair(t, real(tls, tls), Config{}).both().warm()
+			p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()
 			require.NoError(t, p.b.w.Close())
 			p.until(func() bool { return p.a.ep.Err() != nil })
 			require.ErrorIs(t, p.a.ep.Err(), ucs.ErrPeerClosed)
@@ -74,7 +75,7 @@ func TestStats_OrderlyExit(t *testing.T) {
 
 // TestStats_Waits: messages that wait for credit, and rendezvous, are counted once.
 func TestStats_Waits(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	p.b.w.OnActive(1, func(m *ActiveMessage) {
 		if m.Data == nil {
 			r, err := m.Recv(make([]byte, m.Length), nil)
@@ -104,7 +105,7 @@ func TestStats_Waits(t *testing.T) {
 
 // TestStats_Dials: each call of Dial is counted by what came of it.
 func TestStats_Dials(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", "@"+t.Name(), ListenConfig{Accept: func(r *ConnRequest) bool { return string(r.Private) == "friend" }})
 	for _, private := range []string{"friend", "foe"} {
 		_, _ = p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{Private: []byte(private)}, p.within)
@@ -118,7 +119,7 @@ func TestStats_Dials(t *testing.T) {
 
 // TestSnapshot: any goroutine gets the counters that are derived.
 func TestSnapshot(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).both().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, 1), nil)))
 	serving(t, p.a.w)
 	s, err := p.a.w.Snapshot(t.Context())

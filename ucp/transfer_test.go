@@ -5,12 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // TestExplain_Ranges: Explain has the ranges of sizes, with their protocols, for all
 // classes of buffers, before and after the EP has connected.
 func TestExplain_Ranges(t *testing.T) {
-	p := newPair(t, real(`\rc`, `\rc`), Config{}).connect()
+	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect()
 	before := p.a.ep.Explain()
 	p.warm()
 	for _, text := range []string{before, p.a.ep.Explain()} {
@@ -29,7 +31,7 @@ func TestExplain_Ranges(t *testing.T) {
 // TestTransfer_Bare: what one call moves without a copy is in no list, also not when it is
 // the last thing before the EP closes, and moves what it should.
 func TestTransfer_Bare(t *testing.T) {
-	p := newPair(t, real(`\rc`, `\rc`), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect().warm()
 	const n = 20000
 	mem, err := p.a.ctx.MemAlloc(2 * n)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -294,7 +295,7 @@ func TestTransferList_GivenUp(t *testing.T) {
 
 // TestTransferList_Waits: the blocking forms move all data.
 func TestTransferList_Waits(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	data, got := pattern(memLen, 1), make([]byte, memLen)
 	lens := []int{8, 3000, 20_000}
 	require.NoError(t, p.a.ep.PutListWait(t.Context(), p.transfersOf(data, 0, lens...), nil))
@@ -373,10 +374,10 @@ func TestTransferList_Spans(t *testing.T) {
 
 // TestAllocs_TransferList: a list allocates nothing once the pools are warm.
 func TestAllocs_TransferList(t *testing.T) {
-	self := real("self", "self")
-	self.oneself = true
-	for _, set := range []transports{self, real("sm", "sm"), real("ib", `\rc`, `\ud`)} {
-		t.Run(set.name, func(t *testing.T) {
+	self := tlsets.Real("self", "self")
+	self.Oneself = true
+	for _, set := range []tlsets.Set{self, tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`)} {
+		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			list, params := p.transfersOf(p.a.mem.Bytes(), 0, 8, 8, 3000, 20_000), &OpParams{Mem: p.a.mem}
 			do := func() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/wrap"
 )
@@ -34,18 +35,18 @@ func (c *queued) OpenMD(string) (uct.MD, error) {
 }
 
 // queues is a set of the reference transport alone.
-func queues(layers ...wrap.Hooks) transports {
-	return transports{name: "queues", open: func(testing.TB) (a, b []uct.Component) {
+func queues(layers ...wrap.Hooks) tlsets.Set {
+	return tlsets.Set{Name: "queues", Open: func(testing.TB) (a, b []uct.Component) {
 		c := []uct.Component{&queued{world: memtp.NewWorld(), layers: layers}}
 		return c, c
 	}}
 }
 
 // queueSets are transports that have queues.
-func queueSets() []transports {
-	direct := real("xrc_mlx5", "xrc_mlx5")
-	direct.like = "xrc"
-	return []transports{queues(), real("xrc", `\xrc`), direct}
+func queueSets() []tlsets.Set {
+	direct := tlsets.Real("xrc_mlx5", "xrc_mlx5")
+	direct.Like = "xrc"
+	return []tlsets.Set{queues(), tlsets.Real("xrc", `\xrc`), direct}
 }
 
 // tupleq is a configuration with tuples.
@@ -54,7 +55,7 @@ var tupleq = Config{TagProto: "tupleq"}
 // overQueues runs a test over every transport that has queues.
 func overQueues(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range queueSets() {
-		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, tupleq).connect()) })
+		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, tupleq).connect()) })
 	}
 }
 
@@ -140,7 +141,7 @@ var mostlyExact = []uint64{exact, exact, exact, exact, exact, exact, exact, exac
 func TestTuple_Model(t *testing.T) {
 	small := Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxMessage: 5000}
 	for _, set := range queueSets() {
-		set.unlessAlike(t, func(t *testing.T) { tupleModel(t, set, tupleq) })
+		set.Run(t, func(t *testing.T) { tupleModel(t, set, tupleq) })
 	}
 	// Here a copied message that was received is known to be as soon as its receive has ended.
 	t.Run("queues, copied", func(t *testing.T) { tupleModel(t, queues(), small) })
@@ -155,7 +156,7 @@ func (m *tagModel) quiet() bool {
 	return steady && still && w.tag.table.Unexpected()+waiting == len(m.msgs)
 }
 
-func tupleModel(t *testing.T, set transports, cfg Config) {
+func tupleModel(t *testing.T, set tlsets.Set, cfg Config) {
 	through := uint64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &tagModel{t: rt, p: newPair(t, set, cfg).connect(), masks: mostlyExact}

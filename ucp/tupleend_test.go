@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/memtp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -16,7 +17,7 @@ import (
 // mortal is a pair whose second end can be killed.
 func mortal(t *testing.T) (p *pair, kill func()) {
 	world := &queued{world: memtp.NewWorld()}
-	set := transports{name: "queues", open: func(testing.TB) (a, b []uct.Component) {
+	set := tlsets.Set{Name: "queues", Open: func(testing.TB) (a, b []uct.Component) {
 		return []uct.Component{world}, []uct.Component{world}
 	}}
 	p = newPair(t, set, tupleq).both()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -209,7 +210,7 @@ func TestGiveUp(t *testing.T) {
 func TestFlushWait_FullLane(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
-			p := newPair(t, real(tls, tls), Config{})
+			p := newPair(t, tlsets.Real(tls, tls), Config{})
 			p.connect().warm()
 			w, x := p.a.w, p.a.ep.lane(wireup.RMA)
 			err := error(nil)
@@ -281,7 +282,7 @@ func TestUntil_DrainsAChannelWhileAnotherDrives(t *testing.T) {
 // TestSleep_DoneStartsOperations: what the function of Until starts just before the sleep is not left
 // for its end, whether it waits for a lane or is at its target already.
 func TestSleep_DoneStartsOperations(t *testing.T) {
-	p := newPair(t, real("self", "self"), Config{})
+	p := newPair(t, tlsets.Real("self", "self"), Config{})
 	p.a.dial(t, &p.a)
 	for range 2 { // the first time there is no lane
 		p.idle()
@@ -316,7 +317,7 @@ func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
 // TestSleep_DoneFillsTheSocket: what the function of Until starts just before the sleep, and its
 // socket has no room for, wakes the sleeper when there is some.
 func TestSleep_DoneFillsTheSocket(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	const length = 64 << 20
 	long, err := p.b.ctx.MemAlloc(length)
 	require.NoError(t, err)

@@ -7,13 +7,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/window"
 )
 
 // TestAllocs_Waiting: messages that wait for credit, many at a time, allocate nothing once the
 // pools are warm.
 func TestAllocs_Waiting(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	piece, all := pattern(4<<10, 1), make([]byte, 2*defaultEagerWindow)
 	n := 0
@@ -38,7 +39,7 @@ func TestAllocs_Waiting(t *testing.T) {
 // TestReplay_BehindOthers: a message that waits for credit goes when there is credit, also if
 // something that has no lane yet waits before it, and messages before that.
 func TestReplay_BehindOthers(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	var first *Request
 	sent, data := 0, pattern(100, 1)
@@ -70,7 +71,7 @@ func TestReplay_BehindOthers(t *testing.T) {
 // TestReplay_SendsInside: what is sent while waiting operations are started goes behind the
 // messages that wait.
 func TestReplay_SendsInside(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{})
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	var sent []byte
 	send := func() *Request {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -45,7 +46,7 @@ func TestWithin_Agree(t *testing.T) {
 
 // TestWithin_BothSides: both sides of Dial have the time that ACCEPT carries.
 func TestWithin_BothSides(t *testing.T) {
-	p := newPair(t, real("tcp", "tcp"), Config{})
+	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{HelloTimeout: 2 * time.Second})
 	peer, err := p.dialTo(l, DialConfig{})
 	require.NoError(t, err)
@@ -54,7 +55,7 @@ func TestWithin_BothSides(t *testing.T) {
 	assert.Equal(t, attemptWithin(agreed, len(peer.EP.peer.Aux)), peer.EP.link.within)
 	assert.GreaterOrEqual(t, l.peers[0].EP.link.expires, agreed+2*time.Second, "since the worker was made")
 
-	p = newPair(t, real("tcp", "tcp"), Config{WireupTimeout: 3 * time.Second})
+	p = newPair(t, tlsets.Real("tcp", "tcp"), Config{WireupTimeout: 3 * time.Second})
 	l = p.b.listen(t, "tcp", ":0", ListenConfig{})
 	_, err = p.dialTo(l, DialConfig{})
 	require.NoError(t, err)
@@ -64,7 +65,7 @@ func TestWithin_BothSides(t *testing.T) {
 // TestDial_Late: a dialer that does not connect in the time of the ACCEPT, as the listener's worker makes no
 // progress, gives up and says so.
 func TestDial_Late(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}) // whose connections need no progress of the peer
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}) // whose connections need no progress of the peer
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{HelloTimeout: time.Second / connectShare})
 	accepts := func(ctx context.Context, done func() bool) error {
 		testenv.ProgressWithin(t, patience, func() bool {

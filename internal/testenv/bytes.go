@@ -1,8 +1,11 @@
 package testenv
 
-import "bytes"
+import (
+	"bytes"
+	"testing"
+)
 
-// Editor returns copies of b with one byte changed: what a decoder is to refuse.
+// Editor returns a function that copies b and changes one byte of the copy: input that a decoder must reject.
 func Editor(b []byte) func(at int, v byte) []byte {
 	return func(at int, v byte) []byte {
 		c := bytes.Clone(b)
@@ -11,9 +14,8 @@ func Editor(b []byte) func(at int, v byte) []byte {
 	}
 }
 
-// Pattern is n bytes that differ with seed: i*7 + i>>8 + seed, so that places of up to 64 KiB can be told
-// apart. It copies a row of 256 at a time, as tests make megabytes of them, which the race detector would
-// look at one by one.
+// Pattern returns n bytes that depend on seed: i*7 + i>>8 + seed, so that a byte at a wrong offset below 64 KiB is
+// found. It copies 256 bytes at a time, because the race detector would check megabytes one by one.
 func Pattern(n, seed int) []byte {
 	const row, seventh = 1 << 8, 183 // 7*183 is 1 modulo 256
 	b := make([]byte, n)
@@ -31,3 +33,27 @@ var sevens = func() (b [2 << 8]byte) {
 	}
 	return b
 }()
+
+// RequireBytes fails the test at the first byte that differs.
+func RequireBytes(t testing.TB, want, got []byte) {
+	t.Helper()
+	if bytes.Equal(want, got) {
+		return
+	}
+	if len(want) != len(got) {
+		t.Fatalf("%d bytes, not %d", len(got), len(want))
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			t.Fatalf("byte %d of %d is %#x, not %#x", i, len(want), got[i], want[i])
+		}
+	}
+}
+
+// RequireZero fails the test if a byte is not zero.
+func RequireZero(t testing.TB, b []byte, msg string) {
+	t.Helper()
+	if n := len(b) - bytes.Count(b, []byte{0}); n > 0 {
+		t.Fatalf("%s: %d bytes are not zero", msg, n)
+	}
+}

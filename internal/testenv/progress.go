@@ -6,32 +6,29 @@ import (
 	"time"
 )
 
-// firstSteps is how many steps ProgressWithin takes before it parks and looks at the clock,
-// and moreSteps how many between two such looks.
 const (
-	firstSteps = 64
-	moreSteps  = 16
+	firstSteps = 64 // calls of step before ProgressWithin first sleeps and reads the clock
+	moreSteps  = 16 // and between later ones
 )
 
-// parkTime is how long ProgressWithin gives up the processor, which is longer in the end: the
-// kernel's timers have a slack of 50 us.
+// parkTime is how long ProgressWithin sleeps. A sleep is longer: the timers of the kernel have a slack of 50 us.
 const parkTime = 20 * time.Microsecond
 
-// ProgressWithin calls step until it returns true, and fails the test after limit. It
-// yields the processor between calls, so that peers which are goroutines of this process
-// advance also with GOMAXPROCS=1; how many calls a slow machine takes nobody knows. Now and
-// then it parks: as long as a goroutine is ready on each processor the runtime looks at
-// descriptors each 10 ms only (runtime/proc.go: findRunnable, sysmon), and what connects
-// waits for those; and other processes get the processor. limit is a watchdog, not a wait:
-// choose it far above what the work takes. It must be called by the test's own goroutine,
-// which therefore owns what step drives.
+// ProgressWithin calls step until it returns true, and fails the test after limit. limit is a watchdog: choose it far
+// above the time of the work. It must be called by the test's own goroutine, which therefore owns the workers that
+// step uses.
+//
+// ProgressWithin yields between calls, so that peers that are goroutines of this process advance also with
+// GOMAXPROCS=1. Now and then it sleeps: while each CPU has a goroutine that is ready, the runtime polls descriptors
+// only each 10 ms (runtime/proc.go: findRunnable, sysmon), and connections wait for them. Other processes get the CPU
+// meanwhile.
 func ProgressWithin(t testing.TB, limit time.Duration, step func() bool) {
 	t.Helper()
 	ProgressOr(t, limit, step, func() string { return "" })
 }
 
-// ProgressOr is ProgressWithin for a step of which state describes what it waits for: the failure
-// shows that. state is called by the test's own goroutine, and only after the limit.
+// ProgressOr is ProgressWithin whose failure shows the text that state returns. The test's own goroutine calls state,
+// only after the limit.
 func ProgressOr(t testing.TB, limit time.Duration, step func() bool, state func() string) {
 	t.Helper()
 	steps := firstSteps
@@ -44,5 +41,25 @@ func ProgressOr(t testing.TB, limit time.Duration, step func() bool, state func(
 		}
 		steps = moreSteps
 	}
-	t.Fatalf("no end within %v\n%s", limit, state())
+	t.Fatalf("not done within %v\n%s", limit, state())
+}
+
+// Progresser is a worker of package ucp.
+type Progresser interface {
+	Progress() int
+	State() string
+}
+
+// ProgressBoth makes progress on two workers until ok returns true. After Watchdog the test fails and shows the state
+// of both.
+func ProgressBoth(t testing.TB, a, b Progresser, ok func() bool) {
+	t.Helper()
+	ProgressOr(t, Watchdog, func() bool {
+		if ok() {
+			return true
+		}
+		a.Progress()
+		b.Progress()
+		return ok()
+	}, func() string { return "a: " + a.State() + "b: " + b.State() })
 }

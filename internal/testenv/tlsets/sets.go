@@ -1,4 +1,4 @@
-// Package tlsets has the sets of transports over which tests of package ucp run.
+// Package tlsets has the sets of transports over which tests of package ucp run, and the sizes that these tests use.
 package tlsets
 
 import (
@@ -14,6 +14,14 @@ import (
 // Sizes are lengths of transfers, in bytes, around the limits of all transports that tests use.
 var Sizes = []int{0, 1, 7, 8, 31, 32, 33, 64, 255, 256, 257, 1000, 4096, 4097, 8192, 8193, 20000, 64 << 10}
 
+const (
+	// MemLen is the length of the memory of each worker of a pair, in bytes.
+	MemLen = 64 << 10
+	// RndvThresh is Config.RndvThresh of pairs, in bytes, if the test does not set it: large messages use
+	// rendezvous from the same length on every machine.
+	RndvThresh = 32 << 10
+)
+
 // Set is a set of transports.
 type Set struct {
 	Name string
@@ -23,6 +31,8 @@ type Set struct {
 	TLS config.List
 	// Oneself says that the transports reach only their own worker: both ends of a pair must be one worker.
 	Oneself bool
+	// MessagesOnly says that the transports have no puts, gets and atomics.
+	MessagesOnly bool
 	// Like is the name of a set over which most tests do the same; tests over this set are then for sweeps.
 	Like string
 }

@@ -2,7 +2,6 @@
 package ucppair
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/gucx/gucx/internal/testenv"
@@ -10,16 +9,6 @@ import (
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-)
-
-const (
-	// MemLen is the length of the memory of an end, in bytes.
-	MemLen = 64 << 10
-	// RndvThresh is Config.RndvThresh of pairs, in bytes, if the test does not set it: large messages use
-	// rendezvous from the same length on every machine.
-	RndvThresh = 32 << 10
-	// Patience limits a wait. Only a hang reaches it.
-	Patience = testenv.Watchdog
 )
 
 // End is one of two workers, with memory that the other one can access.
@@ -54,7 +43,7 @@ func New(t testing.TB, set tlsets.Set, cfg ucp.Config) *Pair {
 		cfg.TLS = set.TLS
 	}
 	if cfg.RndvThresh == config.MemAuto {
-		cfg.RndvThresh = RndvThresh
+		cfg.RndvThresh = tlsets.RndvThresh
 	}
 	if cfg.Costs == "" { // the choices of tests must not depend on the machine
 		cfg.Costs = ucp.CostsDeclared
@@ -97,7 +86,7 @@ func (x *End) open(t testing.TB, cfg ucp.Config, comps []uct.Component) {
 func (x *End) alloc(t testing.TB) {
 	t.Helper()
 	var err error
-	x.Mem, err = x.Ctx.MemAlloc(MemLen)
+	x.Mem, err = x.Ctx.MemAlloc(tlsets.MemLen)
 	must(t, err)
 	t.Cleanup(func() { must(t, x.Mem.Close()) })
 }
@@ -131,17 +120,10 @@ func (x *End) Dial(t testing.TB, to *End) {
 // Step makes progress on both ends. It returns the number of events.
 func (p *Pair) Step() int { return p.A.W.Progress() + p.B.W.Progress() }
 
-// Until makes progress on both ends until ok returns true. If that never happens, the test fails with the state
-// of both workers.
+// Until makes progress on both ends until ok returns true.
 func (p *Pair) Until(ok func() bool) {
 	p.T.Helper()
-	testenv.ProgressOr(p.T, Patience, func() bool {
-		if ok() {
-			return true
-		}
-		p.Step()
-		return ok()
-	}, func() string { return "a: " + p.A.W.State() + "b: " + p.B.W.State() })
+	testenv.ProgressBoth(p.T, p.A.W, p.B.W, ok)
 }
 
 // Finish waits for an operation, whose call returned r and err, and returns its result.
@@ -195,30 +177,6 @@ func FromEnv(t testing.TB, line string) (cfg ucp.Config) {
 func Release(r *ucp.Request, err error) error {
 	r.Release()
 	return err
-}
-
-// RequireBytes fails the test at the first byte that differs.
-func RequireBytes(t testing.TB, want, got []byte) {
-	t.Helper()
-	if bytes.Equal(want, got) {
-		return
-	}
-	if len(want) != len(got) {
-		t.Fatalf("%d bytes, not %d", len(got), len(want))
-	}
-	for i := range want {
-		if want[i] != got[i] {
-			t.Fatalf("byte %d of %d is %#x, not %#x", i, len(want), got[i], want[i])
-		}
-	}
-}
-
-// RequireZero fails the test if a byte is not zero.
-func RequireZero(t testing.TB, b []byte, msg string) {
-	t.Helper()
-	if n := len(b) - bytes.Count(b, []byte{0}); n > 0 {
-		t.Fatalf("%s: %d bytes are not zero", msg, n)
-	}
 }
 
 // must fails the test if there is an error.
