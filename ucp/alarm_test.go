@@ -97,7 +97,7 @@ func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 		assert.Equal(t, 1, failures)
 		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
 		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)
-		assert.ErrorContains(t, p.a.ep.Err(), "no answer to the handshake for 7s")
+		assert.ErrorContains(t, p.a.ep.Err(), "no reply to the handshake for 7s")
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 		p.idle()
 		assert.Zero(t, p.a.w.eps.Len())

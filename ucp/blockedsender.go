@@ -126,7 +126,7 @@ func (b *blockedSender) send() {
 	if b.queued || e.closing.aborting != ucs.StatusOK || !e.receives() {
 		return
 	}
-	if x := e.lane(wireup.AM); x != nil && x.Proven && b.post(x) == nil {
+	if x := e.lane(wireup.AM); x != nil && x.Connected && b.post(x) == nil {
 		return
 	}
 	r := e.w.newRequest(e, &queryStage)

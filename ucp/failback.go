@@ -18,8 +18,8 @@ import (
 //     role has no lane, and operations wait for one, as after a failure.
 //   - The old lane is flushed. Puts, gets and atomics then continue over the new lane.
 //   - Messages continue after the peer has handled the messages that arrived over the old lane
-//     (LEAVE, LEFT).
-//   - After both sides have left the old lane, both close it.
+//     (MOVE, MOVED).
+//   - When both sides have moved their roles, both close the old lane.
 //
 // Nothing is repeated or lost. If the new lane fails in the meantime, the role returns to the old
 // lane.
@@ -40,11 +40,11 @@ func (c *Config) laneRetry() time.Duration {
 type laneMoves struct {
 	trials        uint8 // bit n is set if lane n is on trial
 	startsBlocked bool  // new operations wait, as behind a fence
-	// oldAM is the lane that messages leave, until another lane has their role. If it breaks before, messages
-	// may be lost.
+	// oldAM is the lane from which the role of messages moves, until another lane has the role. If the lane breaks
+	// before, messages may be lost.
 	oldAM     *lane
 	roleMoves []*roleMove
-	proofs    []*laneProof
+	probes    []*laneProbe
 	drains    []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
 }
 
@@ -60,8 +60,8 @@ type roleMove struct {
 	pend    uct.PendingReq
 }
 
-// laneProof is a message that must be sent over a lane on trial.
-type laneProof struct {
+// laneProbe is a PROBE to send over a lane on trial.
+type laneProbe struct {
 	lane  int
 	msg   packedMsg
 	waits bool // pend is queued at the lane
@@ -101,7 +101,7 @@ func (l *link) endMoves(n int) {
 	}
 	m.trials &^= 1 << n
 	m.roleMoves = slices.DeleteFunc(m.roleMoves, func(v *roleMove) bool { return v.lane == n })
-	m.proofs = slices.DeleteFunc(m.proofs, func(p *laneProof) bool { return p.lane == n })
+	m.probes = slices.DeleteFunc(m.probes, func(p *laneProbe) bool { return p.lane == n })
 	l.unblockStarts()
 }
 
@@ -115,25 +115,25 @@ func (l *link) endAllMoves() {
 	}
 }
 
-// proveLane sends a message over a lane on trial.
-func (l *link) proveLane(n int, msg []byte) {
+// probeLane sends a PROBE over a lane on trial.
+func (l *link) probeLane(n int, msg []byte) {
 	m := l.moving()
-	if slices.ContainsFunc(m.proofs, func(p *laneProof) bool { return p.lane == n }) {
+	if slices.ContainsFunc(m.probes, func(p *laneProbe) bool { return p.lane == n }) {
 		return // the previous message was not sent yet
 	}
-	p := &laneProof{lane: n, msg: packedMsg{msg}}
+	p := &laneProbe{lane: n, msg: packedMsg{msg}}
 	p.pend.Func = func(*uct.PendingReq) error {
 		p.waits = false
 		l.e.w.schedule(l.e)
 		return nil
 	}
-	m.proofs = append(m.proofs, p)
+	m.probes = append(m.probes, p)
 	l.e.w.schedule(l.e)
 }
 
 // send sends the message, or waits for resources of the lane. It reports whether it needs no
 // further call. If the lane has failed, its transport reports that.
-func (p *laneProof) send(l *link) bool {
+func (p *laneProbe) send(l *link) bool {
 	x := &l.lanes.All[p.lane]
 	if x.EP == nil || x.AM == nil || p.waits {
 		return !p.waits
@@ -141,7 +141,7 @@ func (p *laneProof) send(l *link) bool {
 	_, err := x.AM.AMBcopy(wire.AMWireup, &p.msg)
 	switch err {
 	case nil:
-		l.prove(x)
+		l.markConnected(x)
 	case uct.ErrNoResource:
 		if err = x.EP.AddPending(&p.pend); err == uct.ErrBusy {
 			l.e.w.schedule(l.e)
@@ -209,11 +209,11 @@ func (l *link) moveLanes() {
 	if m == nil {
 		return
 	}
-	m.proofs = slices.DeleteFunc(m.proofs, func(p *laneProof) bool { return p.send(l) })
+	m.probes = slices.DeleteFunc(m.probes, func(p *laneProbe) bool { return p.send(l) })
 	for _, v := range slices.Clone(m.roleMoves) {
 		if left := l.moves == m && slices.Contains(m.roleMoves, v) && l.continueMove(v); left {
 			m.roleMoves = slices.DeleteFunc(m.roleMoves, func(x *roleMove) bool { return x == v })
-			l.e.handle(wireup.Event{Kind: wireup.LaneLeft, Lane: v.lane})
+			l.e.handle(wireup.Event{Kind: wireup.LaneQuiesced, Lane: v.lane})
 		}
 	}
 	for l.moves == m && len(m.drains) > 0 {
@@ -304,8 +304,8 @@ func (l *link) hasMovedRole(n int, role wireup.Role) bool {
 	})
 }
 
-// isLeavingAM reports whether messages leave a lane and no other lane has their role yet.
-func (l *link) isLeavingAM(x *lane) bool { return l.moves != nil && l.moves.oldAM == x }
+// isMovingAM reports whether the role of messages moves from a lane and no other lane has it yet.
+func (l *link) isMovingAM(x *lane) bool { return l.moves != nil && l.moves.oldAM == x }
 
 // cancelMoves ends the moves of roles that return to the lane because the new lane has failed.
 func (l *link) cancelMoves(n int, roles wireup.Roles) {
@@ -358,8 +358,8 @@ func (l *link) drain(act wireup.Action) {
 	l.e.w.schedule(l.e)
 }
 
-// retireOpenLane retires a lane that both sides have left. It closes when the peer has closed its lane.
+// retireOpenLane retires a lane that neither side uses any more. It closes when the peer has closed its lane.
 func (l *link) retireOpenLane(x *lane) {
-	l.lanes.Leave(x)
+	l.lanes.RetireUnused(x)
 	l.e.lanesChanged()
 }

@@ -24,17 +24,17 @@ func peerGone(err error) bool {
 
 // fatal reports whether the failure of a lane for this reason fails the EP.
 func (l *link) fatal(x *lane, err error) bool {
-	return !l.onTrial(x) && (peerGone(err) || x.Proven && !l.survives(x))
+	return !l.onTrial(x) && (peerGone(err) || x.Connected && !l.survives(x))
 }
 
 // pinned reports whether a lane cannot be replaced.
 func (l *link) pinned(x *lane) bool {
-	return l.e.roles.pinned.Has(wireup.AM) && (l.lanes.Use[wireup.AM] == x || l.isLeavingAM(x))
+	return l.e.roles.pinned.Has(wireup.AM) && (l.lanes.Use[wireup.AM] == x || l.isMovingAM(x))
 }
 
 // survives reports whether the EP continues if a lane breaks.
 func (l *link) survives(x *lane) bool {
-	return l.e.state == epOpen && !(x.Proven && l.pinned(x)) && l.conn.Survives(l.lanes.Index(x))
+	return l.e.state == epOpen && !(x.Connected && l.pinned(x)) && l.conn.Survives(l.lanes.Index(x))
 }
 
 // laneBroke handles a lane whose transport endpoint failed.
@@ -77,9 +77,9 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.giveUp(x.Iface, why)
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
-	proven := x.Proven
+	connected := x.Connected
 	had := l.lanes.Retire(x, st)
-	if l.isLeavingAM(x) {
+	if l.isMovingAM(x) {
 		had |= wireup.Set(wireup.AM)
 	}
 	if !active {
@@ -92,7 +92,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	}
 	l.findRails()
 	l.e.lanesChanged()
-	if had&l.e.roles.pinned != 0 && proven {
+	if had&l.e.roles.pinned != 0 && connected {
 		l.e.markFailed(st, why, x.Iface)
 		return
 	}

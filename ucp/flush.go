@@ -93,7 +93,7 @@ func (r *Request) flushStart() {
 func (r *Request) flushLanes() error {
 	for l := r.ep.link; int(r.lane) < len(l.lanes.All); r.lane++ {
 		x := &l.lanes.All[r.lane]
-		if !x.Active || !x.Proven {
+		if !x.Active || !x.Connected {
 			continue
 		}
 		r.comp.Count++

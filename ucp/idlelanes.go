@@ -10,10 +10,10 @@ import (
 
 // An EP without operations closes its lanes after Config.EPIdleTimeout, and its next operation connects again:
 //
-//   - After half of the time without operations and messages the EP leaves its lanes as in a failback (see
+//   - After half of the time without operations and messages the EP quiesces its lanes as in a failback (see
 //     failback.go), but for no other lane. So the next operation waits for a lane and thereby ends this state: posts
 //     need not be counted.
-//   - After the other half wireup asks the peer. A peer that has left its lanes too agrees, and both close the lanes.
+//   - After the other half wireup asks the peer. A peer whose lanes are quiesced too agrees, and both close the lanes.
 //   - The state of the EP, such as its link, ids, credit and stream, remains.
 //
 // An EP without lanes does not detect that its peer has died. So it connects at intervals.

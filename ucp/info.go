@@ -62,7 +62,7 @@ type LaneInfo struct {
 	Device    string   `json:"device"`
 	Roles     []string `json:"roles"`            // "rma", "amo", "am", "rma_bw", "am_bw": see wireup.Role
 	Active    bool     `json:"active"`           // operations use it
-	Proven    bool     `json:"proven"`           // its transport has connected
+	Connected bool     `json:"connected"`        // its transport has connected
 	Retired   bool     `json:"retired"`          // it broke, did not connect, or its roles have moved to a better lane
 	Trial     bool     `json:"trial,omitempty"`  // its path has failed before and is tried again
 	Pending   int      `json:"pending"`          // operations that wait for its resources
@@ -210,7 +210,7 @@ func (e *EP) laneInfos() (all []LaneInfo) {
 		r := &x.Iface.attr.Resource
 		info := LaneInfo{
 			Number: n, Transport: r.Transport, Device: r.Device, Roles: []string{},
-			Active: x.Active, Proven: x.Proven, Retired: x.Retired, Trial: e.link.onTrial(x),
+			Active: x.Active, Connected: x.Connected, Retired: x.Retired, Trial: e.link.onTrial(x),
 		}
 		for role, use := range e.link.lanes.Use {
 			if use == x {

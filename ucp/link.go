@@ -112,11 +112,11 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 	case wireup.LoseRoles:
 		l.failRoles(act.Roles, act.Status)
-	case wireup.ProveLane:
-		l.proveLane(act.Lane, l.e.peer.Seal(act.Msg.Append(nil)))
+	case wireup.ProbeLane:
+		l.probeLane(act.Lane, l.e.peer.Seal(act.Msg.Append(nil)))
 	case wireup.ReturnLane:
 		l.returned(act.Lane, act.Roles)
-	case wireup.LeaveLane:
+	case wireup.QuiesceLane:
 		l.moveRolesFrom(act.Lane, act.Roles)
 	case wireup.DrainLane:
 		l.drain(act)
@@ -185,7 +185,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	}
 	x := &l.lanes.All[act.Lane]
 	*x = lanes.New(ep, i, act.Remote)
-	x.Proven = !act.ViaIface
+	x.Connected = !act.ViaIface
 	l.e.laneOpened(x)
 	i.Retain()
 	l.e.w.lanes.byEP[ep] = laneOwner{e: l.e}
@@ -211,10 +211,10 @@ func (l *link) connect(act wireup.Action) wireup.Event {
 	return wireup.Event{Kind: wireup.LaneConnected, Lane: act.Lane}
 }
 
-// prove records that an operation was posted over a lane, so its transport is connected, and binds
-// keys to the lane.
-func (l *link) prove(x *lane) {
-	l.lanes.Prove(x)
+// markConnected records that an operation was posted over a lane, so its transport is connected, and binds keys to
+// the lane.
+func (l *link) markConnected(x *lane) {
+	l.lanes.SetConnected(x)
 	l.e.bind()
 }
 

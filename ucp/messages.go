@@ -179,7 +179,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fence.count > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.origin.adopted || e.w.stats.spans.measures() {
+	if x == nil || !x.Connected || e.fence.count > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.origin.adopted || e.w.stats.spans.measures() {
 		return
 	}
 	limits := &x.Iface.attr.AM

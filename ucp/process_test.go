@@ -234,7 +234,7 @@ func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
 			in.w.engine.ParkLimit = time.Hour // the alarm must wake it
 			err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
-			assert.ErrorContains(t, in.ep.Err(), "no answer to the handshake")
+			assert.ErrorContains(t, in.ep.Err(), "no reply to the handshake")
 			in.refused(t)
 			require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
 		})

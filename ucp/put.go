@@ -136,8 +136,8 @@ func (e *EP) putNow(buf []byte, raddr uint64, key *RKey) error {
 		return uct.ErrNoResource
 	}
 	switch {
-	case err == nil && !x.Proven:
-		e.link.prove(x)
+	case err == nil && !x.Connected:
+		e.link.markConnected(x)
 	case err == nil:
 	case err == uct.ErrNoResource, e.canReroute(&putStage, err):
 		return uct.ErrNoResource

@@ -58,7 +58,7 @@ func (r *Request) chooseRails() {
 		return
 	}
 	l.needRails()
-	if x := l.lanes.Use[wireup.RMA]; l.rails.Len() > 1 && x.Proven {
+	if x := l.lanes.Use[wireup.RMA]; l.rails.Len() > 1 && x.Connected {
 		if use := r.sharedBy(how); use.Len() > 1 {
 			r.stage = s
 		}
@@ -97,8 +97,8 @@ func (r *Request) postPart(tables func(*transfers) *[2]proto.Table, by *calls) e
 		return nil
 	}
 	err := r.markMissingKey(x, r.moveOver(x, tables, by))
-	if r.flags&reqPosted != 0 && !x.Proven {
-		l.prove(x)
+	if r.flags&reqPosted != 0 && !x.Connected {
+		l.markConnected(x)
 	}
 	return err
 }

@@ -103,10 +103,10 @@ func (k *RKey) bind() {
 	if e.fence.count > 0 || e.state != epOpen || e.w.stats.spans.measures() {
 		return
 	}
-	if l := e.lane(wireup.RMA); l != nil && l.Proven {
+	if l := e.lane(wireup.RMA); l != nil && l.Connected {
 		k.bindRMA(l)
 	}
-	if l := e.lane(wireup.AMO); l != nil && l.Proven {
+	if l := e.lane(wireup.AMO); l != nil && l.Connected {
 		k.bindAMO(l)
 	}
 	if e.w.transfers.lateKeys {

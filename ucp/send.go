@@ -246,8 +246,8 @@ func (r *Request) sendNow() error {
 		r.admitted() // canCompleteNow has checked the credit
 		if err = r.stage.post(r); err != nil {
 			r.refund()
-		} else if x := e.lane(wireup.AM); !x.Proven {
-			e.link.prove(x)
+		} else if x := e.lane(wireup.AM); !x.Connected {
+			e.link.markConnected(x)
 		}
 	}
 	e.w.recycle(r)

@@ -82,8 +82,8 @@ func (k *RKey) mapOver(x *lane, a action) ([]byte, error) {
 	case err != nil:
 		return nil, k.ep.refused(a, err)
 	}
-	if !x.Proven {
-		k.ep.link.prove(x)
+	if !x.Connected {
+		k.ep.link.markConnected(x)
 	}
 	k.packed.SetView(mem, unmap)
 	return mem, nil

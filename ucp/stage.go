@@ -210,7 +210,7 @@ func (r *Request) advance() error {
 	s := r.stage // post may set another stage, whose lane has not accepted a post yet
 	err := s.post(r)
 	if r.flags&reqPosted != 0 || err == nil {
-		r.proves(s)
+		r.markLaneConnected(s)
 	}
 	switch {
 	case err == uct.ErrNoResource:
@@ -229,10 +229,10 @@ func (r *Request) advance() error {
 	return nil
 }
 
-// proves records that the transport of the lane of s has accepted a post.
-func (r *Request) proves(s *stage) {
-	if x := s.lane(r.ep); x != nil && !x.Proven {
-		r.ep.link.prove(x)
+// markLaneConnected records that the transport of the lane of s has accepted a post.
+func (r *Request) markLaneConnected(s *stage) {
+	if x := s.lane(r.ep); x != nil && !x.Connected {
+		r.ep.link.markConnected(x)
 	}
 }
 

@@ -59,9 +59,9 @@ func TestStages_WithoutWaiter(t *testing.T) {
 	assert.Greater(t, tables, 10, "stages are found by their names")
 }
 
-// TestStage_ProvesItsOwnLane: a stage that takes no lane, and goes on with one that takes a lane, does
+// TestStage_MarksItsOwnLane: a stage that takes no lane, and goes on with one that takes a lane, does
 // not show that this lane has connected.
-func TestStage_ProvesItsOwnLane(t *testing.T) {
+func TestStage_MarksItsOwnLane(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	p.connect()
 	f.ifaces[0].stuck = true
@@ -76,10 +76,10 @@ func TestStage_ProvesItsOwnLane(t *testing.T) {
 	r, err = r.start()
 	require.NoError(t, err)
 	require.Nil(t, r)
-	assert.False(t, p.a.ep.lane(wireup.RMA).Proven)
+	assert.False(t, p.a.ep.lane(wireup.RMA).Connected)
 	f.ifaces[0].stuck = false
 	require.NoError(t, p.finish(put, nil))
-	assert.True(t, p.a.ep.lane(wireup.RMA).Proven)
+	assert.True(t, p.a.ep.lane(wireup.RMA).Connected)
 }
 
 // TestControl_Proves: what is told first over a lane shows that it has connected, for its failure is
@@ -89,7 +89,7 @@ func TestControl_Proves(t *testing.T) {
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
 	x := p.a.ep.lane(wireup.AM)
-	x.Proven = false // as when the peer has opened it
+	x.Connected = false // as when the peer has opened it
 	p.a.ep.control(creditControl, 0, 0)
-	assert.True(t, x.Proven)
+	assert.True(t, x.Connected)
 }

@@ -76,8 +76,8 @@ func (s *stateText) lanes(e *EP) {
 		return
 	}
 	for _, x := range e.laneInfos() {
-		s.line("    lane %d: %s %s for %s, active %t, proven %t, retired %t, %d operations in its pending queue",
-			x.Number, x.Transport, x.Device, strings.Join(x.Roles, "|"), x.Active, x.Proven, x.Retired, x.Pending)
+		s.line("    lane %d: %s %s for %s, active %t, connected %t, retired %t, %d operations in its pending queue",
+			x.Number, x.Transport, x.Device, strings.Join(x.Roles, "|"), x.Active, x.Connected, x.Retired, x.Pending)
 	}
 	if l := e.link; l.answers > 0 || len(l.undecided) > 0 || l.losses > 0 {
 		s.line("    %d replies to send, %d transfers to repeat or fail, %d broken lanes", l.answers, len(l.undecided), l.losses)

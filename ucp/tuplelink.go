@@ -138,7 +138,7 @@ func (r *Request) sendTuple() error {
 func (l *tupleLink) Queues() (q uct.QueueSender, ready bool) {
 	e := l.m.e
 	x := e.lane(wireup.AM)
-	if e.state != epOpen || x == nil || !x.Proven {
+	if e.state != epOpen || x == nil || !x.Connected {
 		return nil, false
 	}
 	return x.EP.Ops().Queues, true

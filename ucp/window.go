@@ -357,7 +357,7 @@ type controlRecord struct {
 // resources, a request sends it later.
 func (e *EP) control(c *controlMsg, id, value uint64) {
 	x := e.lane(wireup.AM)
-	if x != nil && x.Proven && e.closing.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
+	if x != nil && x.Connected && e.closing.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
 		return
 	}
 	r := e.w.newRequest(e, &c.stage)

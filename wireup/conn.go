@@ -33,10 +33,10 @@ type lane struct {
 	proposed      Roles      // for which a lane on trial is proposed
 	trial         bool       // the pair has failed before and is not proven to work yet; the lane has no roles
 	number        Roles      // of the trial; messages carry it instead of roles
-	peerLeft      bool       // the peer has moved its roles to another lane
+	peerMoved     bool       // the peer has moved its roles to another lane
 	move          move       // of the roles to another lane
 	dropSent      bool       // laneBroken: DROP was sent
-	reason        ucs.Status // laneBroken; StatusOK if both sides have left the lane
+	reason        ucs.Status // laneBroken; StatusOK if neither side uses the lane
 	epAddr        []byte     // ours
 	peerAddr      []byte     // the peer's
 }
@@ -87,10 +87,10 @@ type Conn struct {
 	replies     []MsgLane  // entries of the next REPLY
 	confirms    []MsgLane  // entries of the next ACK
 	dropped     []MsgLane  // entries of the next DROPPED
-	proofs      []MsgLane  // entries of the next PROVEN
+	probed      []MsgLane  // entries of the next PROBED
 	lost        Roles      // LoseRoles was reported for these
 	trials      Roles      // number of the latest trial
-	leaves      ucs.Status // number of the latest LEAVE
+	moves       ucs.Status // number of the latest MOVE
 	idle        idle
 	requestSent bool       // a REQUEST was sent: the peer may know this connection
 	over        bool       // failed or closed
@@ -274,8 +274,8 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.timePassed()
 	case SendingFailed:
 		c.retransmitNow()
-	case LaneLeft:
-		c.laneLeft(ev.Lane)
+	case LaneQuiesced:
+		c.laneQuiesced(ev.Lane)
 	case LaneDrained:
 		c.drained(ev.Local, ev.Remote, ev.Status)
 	case NoOperations:
@@ -285,7 +285,7 @@ func (c *Conn) Handle(ev Event) []Action {
 	}
 	if !c.over {
 		c.postponeEndedTrials()
-		c.sendProofs()
+		c.sendProbed()
 		c.reportBroken()
 		c.confirm()
 		c.propose()
@@ -462,7 +462,7 @@ func (c *Conn) connected(i int) {
 		c.activate(i)
 		c.confirms = append(c.confirms, l.entry(ucs.StatusOK))
 		if l.trial {
-			c.prove(i)
+			c.probe(i)
 		}
 		return
 	}

@@ -59,11 +59,11 @@
 //	    REQUEST {lane, trial} ─────────────►  OpenLane, ConnectLane
 //	    ConnectLane  ◄──────────── REPLY
 //	    ACK ───────────────────────────────►
-//	    ProveLane: PROVE over the lane ────►  ReturnLane, LeaveLane of other lanes
-//	    ReturnLane, LeaveLane  ◄── PROVEN
-//	      LaneLeft
-//	    LEAVE {other lane} ────────────────►  DrainLane
-//	    ActivateLane  ◄─────────── LEFT         LaneDrained
+//	    ProbeLane: PROBE over the lane ────►  ReturnLane, QuiesceLane of other lanes
+//	    ReturnLane, QuiesceLane  ◄── PROBED
+//	      LaneQuiesced
+//	    MOVE {other lane} ────────────────►  DrainLane
+//	    ActivateLane  ◄─────────── MOVED         LaneDrained
 //
 // After [ConnParams.Retry], and then after growing pauses, the side that had proposed the lane proposes its pair
 // again. The lane has no roles until a message has arrived over it. Then each side moves its roles to
@@ -76,7 +76,7 @@
 //
 //	one side                                 other side
 //	  NoOperations                             NoOperations
-//	    LeaveLane, LaneLeft                      LeaveLane, LaneLeft
+//	    QuiesceLane, LaneQuiesced                      QuiesceLane, LaneQuiesced
 //	  NoOperations
 //	    IDLE ──────────────────────────────►   CheckIdle
 //	                                             IdleChecked
@@ -86,10 +86,10 @@
 //	    DROP {all lanes} ──────────────────►   WentIdle, CloseLane
 //	    CloseLane  ◄──────────────  DROPPED
 //
-// A side that has had no operations for a while leaves its lanes: an operation then causes NeedLane, and the roles return to
-// the lanes at once, without a message. A side that has left its lanes asks the other side to close them. That side
-// agrees if it has left its lanes too, or has none. From then on it must wait until the first side has closed the lanes, or
-// has sent RESUME because it has operations. The connection remains without lanes, and the next NeedLane of either
+// A side that has had no operations for a while quiesces its lanes: an operation then causes NeedLane, and the roles return
+// to the lanes at once, without a message. A side whose lanes are quiesced sends IDLE to close them. The other side agrees if
+// its lanes are quiesced too, or if it has none. From then on it must wait until the first side has closed the lanes, or has
+// sent RESUME because it has operations. The connection remains without lanes, and the next NeedLane of either
 // side opens some.
 //
 // # A pair that does not lead to the peer

@@ -21,7 +21,7 @@ const (
 	TimePassed                     // the time of Conn.Deadline has passed
 	SendingFailed                  // messages that were sent may be lost
 	NoCarrier                      // no message can be sent: trials end with Status
-	LaneLeft                       // nothing is in flight over Lane for the roles of LeaveLane
+	LaneQuiesced                   // nothing is in flight over Lane for the roles of QuiesceLane
 	LaneDrained                    // everything that arrived at Local from Remote was handled; Status is that of DrainLane
 	NoOperations                   // this side has had no operations for a while
 	IdleChecked                    // the result of CheckIdle: StatusOK if this side has no operations
@@ -54,9 +54,9 @@ const (
 	CloseLane                      // close the uct EP of Lane, with Status as the reason; its number may be used again
 	LoseRoles                      // no pair is left for Roles, with Status as the reason; the connection continues
 	FailEP                         // the connection failed with Status
-	ProveLane                      // send Msg over Lane itself
+	ProbeLane                      // send Msg over Lane itself, to test it
 	ReturnLane                     // Lane, over a pair that had failed, works; Roles had lost their pairs and have one again
-	LeaveLane                      // stop using Lane for Roles; LaneLeft follows when nothing is in flight
+	QuiesceLane                    // stop using Lane for Roles; LaneQuiesced follows when nothing is in flight
 	DrainLane                      // handle everything that arrived at Local from Remote; LaneDrained with Status follows
 	CheckIdle                      // handle everything that arrived over all lanes; IdleChecked follows
 	WentIdle                       // the lanes close because neither side has operations; RetireLane or CloseLane follows for each

@@ -56,6 +56,20 @@ type world struct {
 	lostEnd bool // a DISCONNECT was lost, which is not retransmitted
 }
 
+// connected returns two sides with lanes for puts and active messages. set changes the parameters of both.
+func connected(t *testing.T, a, b []string, set func(*ConnParams)) *world {
+	w := &world{}
+	w.a, w.b = link(t, address(t, 1, a...), address(t, 2, b...))
+	for _, s := range []*side{w.a, w.b} {
+		s.silent = true
+		set(&s.conn.p)
+	}
+	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	w.a.handle(Event{Kind: NeedLane, Role: AM})
+	settle(t, w.a, w.b)
+	return w
+}
+
 func (w *world) clone() *world {
 	c := *w
 	c.path = slices.Clone(w.path)
@@ -69,7 +83,7 @@ func (s *side) clone() *side {
 	conn := *s.conn
 	conn.excluded, conn.acts = slices.Clone(conn.excluded), nil
 	conn.replies, conn.confirms, conn.dropped = slices.Clone(conn.replies), slices.Clone(conn.confirms), slices.Clone(conn.dropped)
-	conn.proofs = nil // empty between events
+	conn.probed = nil // empty between events
 	c.conn = &conn
 	c.inbox = slices.Clone(s.inbox)
 	c.fails = map[string]bool{}
@@ -175,7 +189,7 @@ func (x *explorer) events(w *world) (all []event) {
 				add("has operations", func(_ *world, s *side) { s.fails["check idle"] = true })
 			}
 		}
-		if s.conn.p.Idle && s.conn.idle.state <= idleLeft {
+		if s.conn.p.Idle && s.conn.idle.state <= idleQuiesced {
 			add("rest", func(_ *world, s *side) { s.handle(Event{Kind: NoOperations}) })
 		}
 		add("close", func(_ *world, s *side) { s.handle(Event{Kind: Closed}) })
@@ -297,7 +311,7 @@ func (x *explorer) agree(w *world) {
 			if l.viaIface && l.active&amRoles != 0 && o.conn.remoteEP == 0 {
 				x.fail(w, "the other side does not know the sender of lane %d of %s", i, s.name)
 			}
-			if l.active == 0 && !l.isLeft() || l.viaIface {
+			if l.active == 0 && !l.isIdle() || l.viaIface {
 				continue // the peer may not have this lane
 			}
 			k := o.conn.find(int(l.remote), int(l.local))

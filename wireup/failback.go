@@ -11,7 +11,7 @@ import (
 // maxRetryPause limits the pause before the next retry of a failed pair, as a multiple of ConnParams.Retry.
 const maxRetryPause = 32
 
-// maxNumber is the greatest number of a LEAVE.
+// maxNumber is the greatest number of a MOVE.
 const maxNumber = 100
 
 // retry describes the retries of a failed pair by this side. The zero value means that there are none.
@@ -27,9 +27,9 @@ type moveState uint8
 
 const (
 	moveNone      moveState = iota
-	moveDraining            // the caller executes LeaveLane
-	moveLeaveSent           // LEAVE sent, waits for LEFT
-	moveLeft                // nothing is in flight over the lane of an idle connection
+	moveQuiescing           // the caller executes QuiesceLane
+	moveSent                // MOVE sent, waits for MOVED
+	moveQuiesced            // nothing is in flight over the lane of an idle connection
 )
 
 // move is the state of a lane whose roles move to another one.
@@ -37,7 +37,7 @@ type move struct {
 	state  moveState
 	roles  Roles      // roles that move
 	to     int        // lane to which they move; noLane if the connection is idle
-	number ucs.Status // number of the LEAVE
+	number ucs.Status // number of the MOVE
 	closes bool       // the peer has abandoned the lane and waits for this side
 }
 
@@ -48,7 +48,7 @@ func (c *Conn) enableRetry(l *lane) {
 		return
 	}
 	if both := c.p.Local.Resources[l.local].Caps & c.p.Remote.Resources[l.remote].Caps; !both.Has(uct.CapAMBcopy) {
-		return // the transport cannot send the message that would prove that the lane works
+		return // the transport cannot send the message that tests the lane
 	}
 	x.retry = retry{enabled: true, pause: c.p.Retry, at: c.now + c.p.Retry}
 }
@@ -159,15 +159,15 @@ func (c *Conn) stopRetriesIfRejected(l *lane, st ucs.Status) {
 // OnTrial reports whether a lane is on trial: it has no role, and its failure concerns nothing else.
 func (c *Conn) OnTrial(lane int) bool { return lane >= 0 && lane < MaxLanes && c.lanes[lane].trial }
 
-// prove sends PROVE over a lane on trial itself.
-func (c *Conn) prove(i int) {
-	m := c.newMsg(Prove)
+// probe sends PROBE over a lane on trial itself.
+func (c *Conn) probe(i int) {
+	m := c.newMsg(Probe)
 	m.Lanes = []MsgLane{c.lanes[i].entry(ucs.StatusOK)}
-	c.do(Action{Kind: ProveLane, Lane: i, Msg: m})
+	c.do(Action{Kind: ProbeLane, Lane: i, Msg: m})
 }
 
-// handleProve handles PROVE, which has arrived over the lane itself, so the lane works. PROVEN follows.
-func (c *Conn) handleProve(m *Msg) {
+// handleProbe handles PROBE, which has arrived over the lane itself, so the lane works. PROBED follows.
+func (c *Conn) handleProbe(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
@@ -175,7 +175,7 @@ func (c *Conn) handleProve(m *Msg) {
 			c.ignored++
 			continue
 		}
-		c.proofs = append(c.proofs, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles})
+		c.probed = append(c.probed, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles})
 		if l := &c.lanes[i]; l.trial {
 			l.state = laneActive
 			c.completeTrial(i)
@@ -183,8 +183,8 @@ func (c *Conn) handleProve(m *Msg) {
 	}
 }
 
-// handleProven handles PROVEN.
-func (c *Conn) handleProven(m *Msg) {
+// handleProbed handles PROBED.
+func (c *Conn) handleProbed(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
@@ -238,8 +238,8 @@ func (c *Conn) moveRolesTo(i int) {
 		}
 		if roles != 0 {
 			free &^= roles
-			x.move.state, x.move.roles, x.move.to = moveDraining, roles, i
-			c.do(Action{Kind: LeaveLane, Lane: j, Roles: roles})
+			x.move.state, x.move.roles, x.move.to = moveQuiescing, roles, i
+			c.do(Action{Kind: QuiesceLane, Lane: j, Roles: roles})
 		}
 	}
 	for role := range Aux { // bandwidth roles: lane i is added to the other lanes
@@ -250,27 +250,27 @@ func (c *Conn) moveRolesTo(i int) {
 	c.activate(i)
 }
 
-// laneLeft handles LaneLeft: nothing is in flight over a lane for the roles that move. Roles without an order
-// between messages move at once, the roles of active messages after LEFT.
-func (c *Conn) laneLeft(i int) {
-	if i < 0 || i >= MaxLanes || c.lanes[i].move.state != moveDraining {
+// laneQuiesced handles LaneQuiesced: nothing is in flight over a lane for the roles that move. Roles without an order
+// between messages move at once, the roles of active messages after MOVED.
+func (c *Conn) laneQuiesced(i int) {
+	if i < 0 || i >= MaxLanes || c.lanes[i].move.state != moveQuiescing {
 		c.ignored++
 		return
 	}
 	l := &c.lanes[i]
-	if l.isLeft() {
-		c.idleLaneLeft(l)
+	if l.isIdle() {
+		c.idleLaneQuiesced(l)
 		return
 	}
-	c.leaves = c.leaves%maxNumber + 1
-	l.move.state, l.move.number = moveLeaveSent, c.leaves
+	c.moves = c.moves%maxNumber + 1
+	l.move.state, l.move.number = moveSent, c.moves
 	c.moveRolesFrom(i, l.move.roles&^amRoles)
-	c.sendLanes(Leave, []MsgLane{l.leaveEntry()})
+	c.sendLanes(Move, []MsgLane{l.moveEntry()})
 	c.timer = timer{} // restart it
 }
 
-// leaveEntry returns the entry of a lane in LEAVE, with the roles that do not move.
-func (l *lane) leaveEntry() MsgLane {
+// moveEntry returns the entry of a lane in MOVE, with the roles that do not move.
+func (l *lane) moveEntry() MsgLane {
 	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles &^ l.move.roles, Status: l.move.number}
 }
 
@@ -284,8 +284,8 @@ func (c *Conn) moveRolesFrom(from int, roles Roles) {
 	c.activate(x.move.to)
 }
 
-// handleLeave handles LEAVE: the caller must handle everything that has arrived over the lane; LEFT follows.
-func (c *Conn) handleLeave(m *Msg) {
+// handleMove handles MOVE: the caller must handle everything that has arrived over the lane; MOVED follows.
+func (c *Conn) handleMove(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
@@ -294,34 +294,34 @@ func (c *Conn) handleLeave(m *Msg) {
 		}
 		c.do(Action{Kind: DrainLane, Local: int(e.Dst), Remote: int(e.Src), Status: e.Status})
 		if i := c.find(int(e.Dst), int(e.Src)); i >= 0 && e.Roles == 0 {
-			c.lanes[i].peerLeft = true
+			c.lanes[i].peerMoved = true
 			c.abandonIfUnused(i)
 		}
 	}
 }
 
-// drained handles LaneDrained: it sends LEFT, with the roles for which this side uses the lane.
+// drained handles LaneDrained: it sends MOVED, with the roles for which this side uses the lane.
 func (c *Conn) drained(local, remote int, number ucs.Status) {
 	e := MsgLane{Src: uint8(local), Dst: uint8(remote), Status: number}
 	if i := c.find(local, remote); i >= 0 {
 		e.Roles = c.lanes[i].roles
 	}
-	c.sendLanes(Left, []MsgLane{e})
+	c.sendLanes(Moved, []MsgLane{e})
 }
 
-// handleLeft handles LEFT: the peer has handled everything that this side had sent over a lane.
-func (c *Conn) handleLeft(m *Msg) {
+// handleMoved handles MOVED: the peer has handled everything that this side had sent over a lane.
+func (c *Conn) handleMoved(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
-		if i < 0 || c.lanes[i].move.state != moveLeaveSent || c.lanes[i].move.number != e.Status {
+		if i < 0 || c.lanes[i].move.state != moveSent || c.lanes[i].move.number != e.Status {
 			c.ignored++
 			continue
 		}
 		c.moveRolesFrom(i, c.lanes[i].move.roles)
 		l := &c.lanes[i]
 		closes := l.move.closes && l.roles == 0
-		l.move, l.peerLeft = move{}, l.peerLeft || e.Roles == 0
+		l.move, l.peerMoved = move{}, l.peerMoved || e.Roles == 0
 		if closes {
 			c.dropped = append(c.dropped, l.entry(ucs.StatusOK))
 			c.free(i, ucs.StatusOK)
@@ -334,7 +334,7 @@ func (c *Conn) handleLeft(m *Msg) {
 // abandonIfUnused abandons a lane without roles on either side.
 func (c *Conn) abandonIfUnused(i int) {
 	l := &c.lanes[i]
-	if l.state == laneActive && l.peerLeft && l.roles == 0 && !l.moving() {
+	if l.state == laneActive && l.peerMoved && l.roles == 0 && !l.moving() {
 		c.abandon(i)
 	}
 }
@@ -348,7 +348,7 @@ func (c *Conn) abandon(i int) {
 }
 
 // handleAbandoned closes a lane that both sides have abandoned. If this side still moves roles from the lane,
-// it closes the lane after LEFT. If this side uses the lane again, because the better one has failed in the meantime,
+// it closes the lane after MOVED. If this side uses the lane again, because the better one has failed in the meantime,
 // the lane is treated as broken.
 func (c *Conn) handleAbandoned(e *MsgLane) {
 	i := c.find(int(e.Dst), int(e.Src))
@@ -369,7 +369,7 @@ func (c *Conn) handleAbandoned(e *MsgLane) {
 func (c *Conn) cancelMovesTo(i int) {
 	for j := range c.lanes {
 		x := &c.lanes[j]
-		x.peerLeft = false // the peer may use the lane again too
+		x.peerMoved = false // the peer may use the lane again too
 		if x.move.state == moveNone || x.move.to != i {
 			continue
 		}
@@ -382,21 +382,21 @@ func (c *Conn) cancelMovesTo(i int) {
 // moving reports whether a lane is on trial or its roles move to another lane.
 func (l *lane) moving() bool { return l.trial || l.move.state != moveNone }
 
-// sendProofs sends the replies to PROVE.
-func (c *Conn) sendProofs() {
-	c.sendLanes(Proven, c.proofs)
-	c.proofs = c.proofs[:0]
+// sendProbed sends the replies to PROBE.
+func (c *Conn) sendProbed() {
+	c.sendLanes(Probed, c.probed)
+	c.probed = c.probed[:0]
 }
 
-// retransmitMoves retransmits PROVE and LEAVE.
+// retransmitMoves retransmits PROBE and MOVE.
 func (c *Conn) retransmitMoves() {
 	for i := range c.lanes {
 		switch l := &c.lanes[i]; {
 		case l.trial && l.initiator && l.state == laneActive:
-			c.prove(i)
-		case l.move.state == moveLeaveSent:
-			m := c.newMsg(Leave)
-			m.Lanes = []MsgLane{l.leaveEntry()}
+			c.probe(i)
+		case l.move.state == moveSent:
+			m := c.newMsg(Move)
+			m.Lanes = []MsgLane{l.moveEntry()}
 			c.do(Action{Kind: SendMsg, Msg: m, Again: true})
 		}
 	}
@@ -438,7 +438,7 @@ func (c *Conn) closeTrials(st ucs.Status) {
 func (c *Conn) endTrials() (moving bool) {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		moving = moving || l.move.state != moveNone && !l.isLeft()
+		moving = moving || l.move.state != moveNone && !l.isIdle()
 		if l.trial {
 			c.endTrial(i, ucs.StatusTimedOut)
 		}

@@ -13,14 +13,7 @@ import (
 
 // failedOver returns two sides whose best lane has failed and that retry its pair.
 func failedOver(t *testing.T, a, b []string) *world {
-	w := &world{}
-	w.a, w.b = link(t, address(t, 1, a...), address(t, 2, b...))
-	for _, s := range []*side{w.a, w.b} {
-		s.silent, s.conn.p.Retry = true, 10*time.Second
-	}
-	w.a.handle(Event{Kind: NeedLane, Role: RMA})
-	w.a.handle(Event{Kind: NeedLane, Role: AM})
-	settle(t, w.a, w.b)
+	w := connected(t, a, b, func(p *ConnParams) { p.Retry = 10 * time.Second })
 	w.a.handle(Event{Kind: LaneFailed, Lane: 0, Status: ucs.StatusTimedOut})
 	settle(t, w.a, w.b)
 	return w
@@ -120,10 +113,10 @@ func TestRetry_Off(t *testing.T) {
 	before := w.b.conn.states()
 	roles := Set(RMA, AM)
 	for _, m := range []*Msg{
-		{Type: Prove, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
-		{Type: Proven, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
-		{Type: Leave, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
-		{Type: Left, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
+		{Type: Probe, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
+		{Type: Probed, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
+		{Type: Move, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
+		{Type: Moved, Lanes: []MsgLane{{Src: 1, Dst: 1, Status: 1}}},
 		{Type: Request, Lanes: []MsgLane{{Src: 0, Dst: 0, Roles: roles, Status: 1, EPAddr: []byte("x")}}},
 	} {
 		sent := w.a.conn.newMsg(m.Type)

@@ -14,7 +14,7 @@ func (c *Conn) handleMsg(m *Msg) {
 		c.ignored++
 		return
 	}
-	if m.Type >= Prove && m.Type <= Left && c.p.Retry <= 0 {
+	if m.Type >= Probe && m.Type <= Moved && c.p.Retry <= 0 {
 		c.ignored++
 		return
 	}
@@ -41,14 +41,14 @@ func (c *Conn) handleMsg(m *Msg) {
 		c.handleDropped(m)
 	case Disconnect:
 		c.handleDisconnect(m)
-	case Prove:
-		c.handleProve(m)
-	case Proven:
-		c.handleProven(m)
-	case Leave:
-		c.handleLeave(m)
-	case Left:
-		c.handleLeft(m)
+	case Probe:
+		c.handleProbe(m)
+	case Probed:
+		c.handleProbed(m)
+	case Move:
+		c.handleMove(m)
+	case Moved:
+		c.handleMoved(m)
 	case Idle, Agreed, Refused, Resume:
 		c.handleIdleMsg(m)
 	}

@@ -7,8 +7,8 @@ type idleState uint8
 
 const (
 	idleNone      idleState = iota
-	idleLeaving             // the caller executes LeaveLane for all lanes
-	idleLeft                // nothing is in flight over any lane; the peer does not know
+	idleQuiescing           // the caller executes QuiesceLane for all lanes
+	idleQuiesced            // nothing is in flight over any lane; the peer does not know
 	idleAsked               // IDLE sent, waits for AGREED or REFUSED
 	idleChecking            // the peer has agreed; the caller executes CheckIdle, then the lanes close
 	idleAccepting           // the peer has sent IDLE; the caller executes CheckIdle
@@ -21,21 +21,21 @@ const noLane = -1
 // idle is the state of a connection whose lanes close because it has no operations.
 type idle struct {
 	state  idleState
-	wanted Roles // Conn.wanted before the lanes were left
+	wanted Roles // Conn.wanted before the lanes were quiesced
 	number Roles // of the latest IDLE of this side
 	peer   Roles // of the IDLE of the peer in idleAccepting and idleAgreed
 }
 
-// isLeft reports whether the lane is left because the connection is idle.
-func (l *lane) isLeft() bool { return l.move.state != moveNone && l.move.to == noLane }
+// isIdle reports whether the lane is quiesced, or will be, because the connection is idle.
+func (l *lane) isIdle() bool { return l.move.state != moveNone && l.move.to == noLane }
 
-// noOperations handles NoOperations: first this side leaves its lanes, then it asks the peer to close them.
+// noOperations handles NoOperations: first this side quiesces its lanes, then it proposes to close them.
 func (c *Conn) noOperations() {
 	switch {
 	case !c.p.Idle || c.p.Loopback:
 	case c.idle.state == idleNone && c.Quiet():
-		c.leaveAll()
-	case c.idle.state == idleLeft && c.settled():
+		c.quiesceAll()
+	case c.idle.state == idleQuiesced && c.settled():
 		if c.remoteEP == 0 { // the peer has no lanes
 			c.closeAll()
 			return
@@ -45,30 +45,30 @@ func (c *Conn) noOperations() {
 	}
 }
 
-// leaveAll makes the caller leave all lanes. From then on an operation causes NeedLane.
-func (c *Conn) leaveAll() {
+// quiesceAll quiesces all lanes. From then on an operation causes NeedLane.
+func (c *Conn) quiesceAll() {
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == laneActive {
-			c.idle.state = idleLeaving
-			l.move, l.active = move{state: moveDraining, roles: l.roles, to: noLane}, 0
-			c.do(Action{Kind: LeaveLane, Lane: i, Roles: l.roles})
+			c.idle.state = idleQuiescing
+			l.move, l.active = move{state: moveQuiescing, roles: l.roles, to: noLane}, 0
+			c.do(Action{Kind: QuiesceLane, Lane: i, Roles: l.roles})
 		}
 	}
-	if c.idle.state == idleLeaving {
+	if c.idle.state == idleQuiescing {
 		c.idle.wanted, c.wanted = c.wanted, 0
 	}
 }
 
-// idleLaneLeft is laneLeft for a lane of an idle connection.
-func (c *Conn) idleLaneLeft(l *lane) {
-	l.move.state = moveLeft
+// idleLaneQuiesced is laneQuiesced for a lane of an idle connection.
+func (c *Conn) idleLaneQuiesced(l *lane) {
+	l.move.state = moveQuiesced
 	for i := range c.lanes {
-		if c.lanes[i].isLeft() && c.lanes[i].move.state != moveLeft {
+		if c.lanes[i].isIdle() && c.lanes[i].move.state != moveQuiesced {
 			return
 		}
 	}
-	if c.idle.state == idleLeaving {
-		c.idle.state = idleLeft
+	if c.idle.state == idleQuiescing {
+		c.idle.state = idleQuiesced
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *Conn) settled() bool {
 
 // settled reports whether the lane needs no message and waits for none.
 func (l *lane) settled() bool {
-	return l.state == laneFree || l.state == laneActive && (l.isLeft() || l.active == l.roles && !l.moving())
+	return l.state == laneFree || l.state == laneActive && (l.isIdle() || l.active == l.roles && !l.moving())
 }
 
 // idleHandshake reports whether a message about the end of the lanes was sent or is expected.
@@ -131,7 +131,7 @@ func (c *Conn) returnRoles() {
 	c.wanted |= c.idle.wanted
 	c.idle.state, c.idle.wanted = idleNone, 0
 	for i := range c.lanes {
-		if l := &c.lanes[i]; l.isLeft() {
+		if l := &c.lanes[i]; l.isIdle() {
 			l.move = move{}
 		}
 	}
@@ -185,7 +185,7 @@ func (c *Conn) handleIdleMsg(m *Msg) {
 // it uses them. Status says whether the peer has replied.
 func (c *Conn) keepLanes(st ucs.Status) {
 	asked := c.idle.state == idleAsked
-	c.idle.state = idleLeft
+	c.idle.state = idleQuiesced
 	if asked {
 		c.do(Action{Kind: KeepLanes, Status: st})
 	}
@@ -197,7 +197,7 @@ func (c *Conn) keepLanes(st ucs.Status) {
 	}
 }
 
-// handleIdle handles IDLE. This side agrees only if it has left its lanes too, or has none. If both sides have sent
+// handleIdle handles IDLE. This side agrees only if its lanes are quiesced too, or if it has none. If both sides have sent
 // IDLE, the IDLE of the worker with the smaller UUID counts.
 func (c *Conn) handleIdle(n Roles) {
 	switch c.idle.state {
@@ -219,7 +219,7 @@ func (c *Conn) handleIdle(n Roles) {
 		c.ignored++
 		return
 	}
-	if !c.p.Idle || c.idle.state < idleLeft && c.hasLanes() || !c.settled() {
+	if !c.p.Idle || c.idle.state < idleQuiesced && c.hasLanes() || !c.settled() {
 		c.sendIdle(Refused, n, false)
 		return
 	}
@@ -280,7 +280,7 @@ func (c *Conn) handleIdleDrop(e *MsgLane) {
 	if c.idle.state == idleAgreed && c.idle.peer == e.Roles {
 		c.do(Action{Kind: WentIdle})
 		for i := range c.lanes {
-			if c.lanes[i].isLeft() {
+			if c.lanes[i].isIdle() {
 				c.free(i, ucs.StatusOK)
 			}
 		}

@@ -11,17 +11,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// connectedIdle is two sides with lanes for puts and messages, which may close them.
+// connectedIdle returns two sides with lanes for puts and messages, which close the lanes when they are idle.
 func connectedIdle(t *testing.T, res ...string) *world {
-	w := &world{}
-	w.a, w.b = link(t, address(t, 1, res...), address(t, 2, res...))
-	for _, s := range []*side{w.a, w.b} {
-		s.silent, s.conn.p.Idle = true, true
-	}
-	w.a.handle(Event{Kind: NeedLane, Role: RMA})
-	w.a.handle(Event{Kind: NeedLane, Role: AM})
-	settle(t, w.a, w.b)
-	return w
+	return connected(t, res, res, func(p *ConnParams) { p.Idle = true })
 }
 
 func (s *side) rest() { s.handle(Event{Kind: NoOperations}) }
@@ -48,9 +40,9 @@ func TestExplore_Idle(t *testing.T) {
 		{"iface", []string{"sm", "rc", "ud"}},
 	} {
 		for _, both := range []bool{false, true} {
-			name := tc.name + ", one side has left its lanes"
+			name := tc.name + ", lanes of one side are quiesced"
 			if both {
-				name = tc.name + ", both have"
+				name = tc.name + ", lanes of both sides are quiesced"
 			}
 			t.Run(name, func(t *testing.T) {
 				depth := 7

@@ -33,10 +33,10 @@ const (
 	Disconnect MsgType = 4  // the sender has closed the connection; the status of a lane is the reason of a failure
 	Drop       MsgType = 5  // lanes broke at the sender, with the reasons
 	Dropped    MsgType = 6  // the reply to DROP: the sender does not use the lanes any more either
-	Prove      MsgType = 7  // sent over a lane on trial: the lane works
-	Proven     MsgType = 8  // the reply to PROVE
-	Leave      MsgType = 9  // the sender has moved roles from a lane, and nothing is in flight for them
-	Left       MsgType = 10 // the reply to LEAVE: the sender has handled everything that arrived over the lane
+	Probe      MsgType = 7  // sent over a lane on trial: if it arrives, the lane works
+	Probed     MsgType = 8  // the reply to PROBE
+	Move       MsgType = 9  // the sender has moved roles from a lane, and nothing is in flight for them
+	Moved      MsgType = 10 // the reply to MOVE: the sender has handled everything that arrived over the lane
 	Idle       MsgType = 11 // the sender has no operations, and proposes to close all lanes
 	Agreed     MsgType = 12 // the reply to IDLE: the sender has no operations either, and waits for DROP or RESUME
 	Refused    MsgType = 13 // the reply to IDLE: the sender has operations, or does not close idle lanes
@@ -47,7 +47,7 @@ const (
 
 // String returns the name in capitals.
 func (t MsgType) String() string {
-	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED", "PROVE", "PROVEN", "LEAVE", "LEFT", "IDLE", "AGREED", "REFUSED", "RESUME"}
+	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED", "PROBE", "PROBED", "MOVE", "MOVED", "IDLE", "AGREED", "REFUSED", "RESUME"}
 	if t > 0 && t < msgTypeEnd {
 		return names[t]
 	}
@@ -79,7 +79,7 @@ type MsgLane struct {
 	// Roles are the roles of the lane. In messages about a trial other than the REQUEST, it is the number of the trial.
 	Roles Roles
 	// Status is StatusOK, or the reason why the lane was rejected or broke. In a REQUEST it is the number of the
-	// trial, or 0; in LEAVE and LEFT it is the number of the LEAVE; in IDLE, its replies and RESUME
+	// trial, or 0; in MOVE and MOVED it is the number of the MOVE; in IDLE, its replies and RESUME
 	// it is the number of the IDLE, which is Roles in a DROP that closes idle lanes, and in its reply.
 	Status ucs.Status
 	// EPAddr is the address of the sender's uct EP; empty for a lane that connects to an iface.

@@ -187,17 +187,17 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	case CloseLane:
 		s.logf("close lane %d", act.Lane)
 		*l = simLane{}
-	case ProveLane:
-		s.logf("prove lane %d", act.Lane)
+	case ProbeLane:
+		s.logf("probe lane %d", act.Lane)
 		if s.connected(l) {
 			s.peer.inbox = append(s.peer.inbox, act.Msg)
 		}
 	case ReturnLane:
 		s.logf("lane %d returns", act.Lane)
-	case LeaveLane:
-		s.logf("leave lane %d for %s", act.Lane, act.Roles)
+	case QuiesceLane:
+		s.logf("quiesce lane %d for %s", act.Lane, act.Roles)
 		l.uses &^= act.Roles
-		return Event{Kind: LaneLeft, Lane: act.Lane}, true
+		return Event{Kind: LaneQuiesced, Lane: act.Lane}, true
 	case DrainLane:
 		s.logf("drain %d-%d", act.Local, act.Remote)
 		return Event{Kind: LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status}, true
@@ -300,7 +300,7 @@ func describe(m *Msg) string {
 		fmt.Fprintf(&b, " [%d-%d %s", l.Src, l.Dst, l.Roles)
 		switch {
 		case l.Status == ucs.StatusOK:
-		case m.Type >= Prove:
+		case m.Type >= Probe:
 			fmt.Fprintf(&b, " number %d", l.Status)
 		case m.Type == Request:
 			fmt.Fprintf(&b, " trial %d", l.Status)

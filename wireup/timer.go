@@ -73,7 +73,7 @@ func (c *Conn) retransmitDue() {
 	switch t := &c.timer; {
 	case !t.running:
 	case c.timeoutApplies() && c.now-t.since >= c.p.Timeout:
-		c.fail(ucs.StatusTimedOut, "no answer to the handshake for "+c.p.Timeout.String())
+		c.fail(ucs.StatusTimedOut, "no reply to the handshake for "+c.p.Timeout.String())
 	case c.now >= t.repeat:
 		c.retransmitAll()
 		if t.pause *= 2; t.pause <= lastPause {

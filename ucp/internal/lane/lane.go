@@ -27,11 +27,11 @@ type Lane[I comparable] struct {
 	Notify  uct.Notifier
 	Connect uct.EPConnector
 
-	Active   bool  // it has roles
-	Proven   bool  // the transport has connected
-	Retired  bool  // no longer in use; its EP is still open
-	Failed   error // why the endpoint could not be made; nil if the peer has rejected it
-	reported bool  // a flush has reported that the lane broke
+	Active    bool  // it has roles
+	Connected bool  // the transport has connected
+	Retired   bool  // no longer in use; its EP is still open
+	Failed    error // why the endpoint could not be made; nil if the peer has rejected it
+	reported  bool  // a flush has reported that the lane broke
 }
 
 // New makes a lane of a transport endpoint.
@@ -87,9 +87,9 @@ func (s *Set[I]) Activate(x *Lane[I], roles wireup.Roles) {
 	s.FindSingle()
 }
 
-// Prove records that an operation was posted over a lane, so its transport has connected.
-func (s *Set[I]) Prove(x *Lane[I]) {
-	x.Proven = true
+// SetConnected records that an operation was posted over a lane, so its transport has connected.
+func (s *Set[I]) SetConnected(x *Lane[I]) {
+	x.Connected = true
 	s.FindSingle()
 }
 
@@ -98,7 +98,7 @@ func (s *Set[I]) Prove(x *Lane[I]) {
 func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	if x.Active {
 		s.lastLost = st
-		if x.Proven && !x.reported {
+		if x.Connected && !x.reported {
 			s.unreported = st
 		}
 	}
@@ -113,8 +113,8 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	return had
 }
 
-// Leave retires a lane whose roles have moved to other lanes.
-func (s *Set[I]) Leave(x *Lane[I]) {
+// RetireUnused retires a lane whose roles have moved to other lanes.
+func (s *Set[I]) RetireUnused(x *Lane[I]) {
 	x.Active, x.Retired = false, true
 	s.FindSingle()
 }
@@ -141,7 +141,7 @@ func (s *Set[I]) Reported() {
 // MarkReported records that a flush has reported a broken lane that is not retired yet.
 func (x *Lane[I]) MarkReported() { x.reported = true }
 
-// FindSingle updates Single. A lane that is not proven has no operations to flush or to fence.
+// FindSingle updates Single. A lane that is not connected has no operations to flush or to fence.
 // While a broken lane is not reported, Single is nil, so that a flush checks all lanes.
 func (s *Set[I]) FindSingle() {
 	s.Single = nil
@@ -150,7 +150,7 @@ func (s *Set[I]) FindSingle() {
 	}
 	n := 0
 	for i := range s.All {
-		if x := &s.All[i]; x.Active && x.Proven {
+		if x := &s.All[i]; x.Active && x.Connected {
 			s.Single = x
 			n++
 		}

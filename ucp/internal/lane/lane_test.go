@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// two are a set with two lanes that are active and proven.
+// two are a set with two lanes that are active and connected.
 func two() *Set[string] {
 	s := &Set[string]{}
 	for n, name := range []string{"first", "second"} {
@@ -24,9 +24,9 @@ func two() *Set[string] {
 func TestSet_SingleIsWhatAFlushIsFor(t *testing.T) {
 	s := two()
 	assert.Nil(t, s.Single, "nothing was posted")
-	s.Prove(&s.All[0])
+	s.SetConnected(&s.All[0])
 	assert.Same(t, &s.All[0], s.Single)
-	s.Prove(&s.All[1])
+	s.SetConnected(&s.All[1])
 	assert.Nil(t, s.Single, "both")
 	s.Clear()
 	assert.Nil(t, s.Use[wireup.RMA])
@@ -35,8 +35,8 @@ func TestSet_SingleIsWhatAFlushIsFor(t *testing.T) {
 
 func TestSet_Retire(t *testing.T) {
 	s := two()
-	s.Prove(&s.All[0])
-	s.Prove(&s.All[1])
+	s.SetConnected(&s.All[0])
+	s.SetConnected(&s.All[1])
 	require.Equal(t, wireup.Set(wireup.RMA, wireup.AMO), s.Retire(&s.All[0], ucs.StatusTimedOut))
 	assert.Nil(t, s.Use[wireup.RMA])
 	assert.Same(t, &s.All[1], s.Use[wireup.AM])
