@@ -39,11 +39,11 @@ type ConnRequest struct {
 	From    Identity
 	Private []byte // private data of the dialer; belongs to the caller
 
-	l          *Listener
-	waiting    *bootstrap.Request // nil when Accept has returned
-	answer     []byte
-	answered   bool
-	handedOver bool
+	l        *Listener
+	waiting  *bootstrap.Request // nil when Accept has returned
+	answer   []byte
+	answered bool
+	migrated bool
 }
 
 // Answer sets the private data of the reply, which replaces that of the ListenConfig if
@@ -56,21 +56,21 @@ func (r *ConnRequest) Answer(b []byte) error {
 	return nil
 }
 
-// HandOver hands the dialer over to another worker: to is a listener of that worker which [Worker.ListenWith] has
-// returned for the listener of the request, or the listener that ListenWith was called with. Its Accept decides then, in
-// Progress of its worker, and what Accept of this listener returns has no effect. Only Accept may call it, once.
+// Migrate moves the dialer to another worker: to is a listener of that worker which [Worker.ListenWith] has returned for
+// the listener of the request, or the listener that ListenWith was called with. Then Accept of to accepts or rejects the
+// dialer, in Progress of its worker, and the result of Accept of this listener has no effect. Only Accept may call it, once.
 // Errors: ErrInvalidParam if the listeners share no socket; ErrClosed if to is closed: Accept then decides.
-func (r *ConnRequest) HandOver(to *Listener) error {
+func (r *ConnRequest) Migrate(to *Listener) error {
 	switch {
-	case r.waiting == nil || r.handedOver:
-		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("called after Accept, or twice: %w", ucs.ErrInvalidParam)}
+	case r.waiting == nil || r.migrated:
+		return &Error{Op: "migrate a dialer", Err: fmt.Errorf("called after Accept, or twice: %w", ucs.ErrInvalidParam)}
 	case to == nil || to == r.l || to.boot != r.l.boot:
-		return &Error{Op: "hand over a dialer", Err: fmt.Errorf("no other listener of its socket: %w", ucs.ErrInvalidParam)}
+		return &Error{Op: "migrate a dialer", Err: fmt.Errorf("no other listener of its socket: %w", ucs.ErrInvalidParam)}
 	}
-	if err := r.waiting.HandOver(to.inbox); err != nil {
-		return &Error{Op: "hand over a dialer", Err: err}
+	if err := r.waiting.Migrate(to.inbox); err != nil {
+		return &Error{Op: "migrate a dialer", Err: err}
 	}
-	r.handedOver = true
+	r.migrated = true
 	return nil
 }
 
@@ -205,10 +205,10 @@ func (w *Worker) ListenOn(socket net.Listener, cfg ListenConfig) (*Listener, err
 // openFunc opens or takes over the socket and starts to listen.
 type openFunc func(bootstrap.Config) (*bootstrap.Listener, error)
 
-// ListenWith returns a listener that gets the dialers which Accept of another listener hands over to it: with is a
+// ListenWith returns a listener that gets the dialers that Accept of another listener migrates to it: with is a
 // listener of another worker of the context, which another goroutine may own. The two share the socket of with, whose
 // limits of dialers and users apply; MaxHandshakes, MaxPerSource and AllowUIDs of cfg have no effect. So one port serves
-// several workers, each with a CPU of its own: see [ConnRequest.HandOver]. Errors: ErrInvalidParam, ErrTooLong,
+// several workers, each with a CPU of its own: see [ConnRequest.Migrate]. Errors: ErrInvalidParam, ErrTooLong,
 // ErrClosed, also if with is closed; those of opening the network device of the listener.
 func (w *Worker) ListenWith(with *Listener, cfg ListenConfig) (*Listener, error) {
 	return w.addListener("listen with another worker", cfg, func(l *Listener) error { return l.join(with) })
@@ -309,7 +309,7 @@ func (l *Listener) Detach() (*os.File, error) {
 }
 
 // Drain stops accepting dialers and serves those that it has accepted: served is closed when each of them has
-// connected or failed. This needs progress of the worker, and of the workers that dialers were handed over to. Call Close
+// connected or failed. This needs progress of the worker, and of the workers that dialers were migrated to. Call Close
 // afterwards; it rejects dialers that are not served yet. Listeners that share a socket stop together: call Drain or
 // Detach of one of them, once.
 func (l *Listener) Drain() (served <-chan struct{}) { return l.boot.Drain(l.w.dialersWait) }
@@ -357,7 +357,7 @@ func (l *Listener) Unpublish(name string) {
 	}
 }
 
-// Close stops listening. It rejects dialers that have not connected, also those that were handed over; connected peers
+// Close stops listening. It rejects dialers that have not connected, also those that were migrated; connected peers
 // are not affected. A listener that shares the socket of another one rejects its own dialers only, and the other one
 // listens on. Idempotent.
 func (l *Listener) Close() error {
@@ -448,7 +448,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
 	req.waiting = nil
 	switch {
-	case req.handedOver:
+	case req.migrated:
 	case l.closed:
 		r.Drop()
 	case !ok:

@@ -350,7 +350,7 @@ func TestDial_NoTransportInCommon(t *testing.T) {
 	assert.Equal(t, CodeUnreachable, rejected.Code)
 	require.Len(t, rejected.Reasons, 1)
 	assert.Equal(t, "self", rejected.Reasons[0].Transport)
-	assert.ErrorContains(t, err, "over there, self")
+	assert.ErrorContains(t, err, "at the listener: self")
 	assert.ErrorContains(t, err, "the peer does not have this transport")
 }
 

@@ -27,15 +27,15 @@ type Config struct {
 	// MaxActive limits, for each EP, the received bytes of incomplete active messages, which arrive in fragments. An EP
 	// whose peer sends more fails. 0 means 64 MiB.
 	MaxActive int
-	// MaxHeld limits, for each connection, the bytes of unexpected messages, which are copied. Above the limit
+	// MaxBuffered limits, for each connection, the bytes of unexpected messages and delayed requests, which are copied. Above the limit
 	// the worker does not read from the connection until receives have released half of the limit: all data of the peer on
 	// that connection waits. 0 means 64 MiB.
-	MaxHeld int
-	// MaxHeldTotal limits the same bytes for all connections together, including connections that have ended but whose
+	MaxBuffered int
+	// MaxBufferedTotal limits the same bytes for all connections together, including connections that have ended but whose
 	// messages were not received. Above the limit the worker reads no connection that sends more of them, until receives
-	// have released half of the limit. If a message would exceed the limit by MaxHeld, the worker breaks its connection. 0
-	// means 16 times MaxHeld.
-	MaxHeldTotal int
+	// have released half of the limit. If a message would exceed the limit by MaxBuffered, the worker breaks its connection. 0
+	// means 16 times MaxBuffered.
+	MaxBufferedTotal int
 	// MaxPeerEPs limits the EPs that peers have created and that the program has neither returned from NewEP nor admitted
 	// with EP.Admit. Further ones are not created: the endpoint of the peer fails, and Stats.Refused counts it. 0 means 1024.
 	MaxPeerEPs int
@@ -54,7 +54,7 @@ const (
 	loopback          = "lo"
 	defaultRndvThresh = 256 << 10
 	defaultMaxBytes   = 64 << 20
-	heldTotal         = 16 // default of MaxHeldTotal, as a multiple of MaxHeld
+	bufferedTotal     = 16 // default of MaxBufferedTotal, as a multiple of MaxBuffered
 	defaultPeerEPs    = 1024
 	defaultPerSource  = 256
 	defaultKeepalive  = 20 * time.Second
@@ -62,7 +62,7 @@ const (
 
 // withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() (Config, error) {
-	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxHeld < 0 || c.MaxHeldTotal < 0 || c.MaxPeerEPs < 0 || c.MaxPeerEPsPerSource < 0 {
+	if c.AddressVersion < 0 || c.AddressVersion > 2 || c.MaxActive < 0 || c.MaxBuffered < 0 || c.MaxBufferedTotal < 0 || c.MaxPeerEPs < 0 || c.MaxPeerEPsPerSource < 0 {
 		return c, fmt.Errorf("ucxpeer: configuration: %w", ucs.ErrInvalidParam)
 	}
 	set := func(v *int, to int) {
@@ -76,13 +76,13 @@ func (c Config) withDefaults() (Config, error) {
 	set(&c.AddressVersion, 2)
 	set(&c.RndvThresh, defaultRndvThresh)
 	set(&c.MaxActive, defaultMaxBytes)
-	set(&c.MaxHeld, defaultMaxBytes)
+	set(&c.MaxBuffered, defaultMaxBytes)
 	set(&c.MaxPeerEPs, defaultPeerEPs)
 	if c.KeepaliveInterval == 0 {
 		c.KeepaliveInterval = defaultKeepalive
 	}
 	set(&c.MaxPeerEPsPerSource, min(defaultPerSource, c.MaxPeerEPs))
-	set(&c.MaxHeldTotal, min(c.MaxHeld, math.MaxInt/heldTotal)*heldTotal)
+	set(&c.MaxBufferedTotal, min(c.MaxBuffered, math.MaxInt/bufferedTotal)*bufferedTotal)
 	return c, nil
 }
 

@@ -66,7 +66,7 @@ type control struct {
 }
 
 const (
-	// maxControl limits the queued control messages before requests of the peer for memory are held. Held requests count
+	// maxControl limits the queued control messages before requests of the peer for memory are delayed. Delayed requests count
 	// as unexpected messages, so that a peer that does not read its replies is finally not read either.
 	maxControl = 256
 	// maxQueuedReplies is how many may wait when the peer asks for an answer that costs it nothing. It is broken then.
@@ -122,7 +122,7 @@ func (e *EP) flushControl() error {
 			r.posted = true
 			r.endIfDone()
 		}
-		e.resumeHeld()
+		e.executeDelayed()
 	}
 	return nil
 }

@@ -9,7 +9,7 @@
 // A [Worker] is like one of package ucp: one goroutine at a time owns it, with its EPs, and calls Progress or a
 // method that waits. An [EP] is a connection to one endpoint of a worker of UCX. They are not the types of package
 // ucp, because UCX's protocols have no credit: only the transport limits the data that a peer sends before a receive is
-// posted, when it stops reading from the socket (see Config.MaxHeld).
+// posted, when it stops reading from the socket (see Config.MaxBuffered).
 //
 // # Trusted networks only
 //

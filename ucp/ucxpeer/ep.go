@@ -42,8 +42,8 @@ type EP struct {
 
 	issued, completed uint64 // operations on the peer's memory
 	flushes           []*Request
-	held              []heldArrival // requests of the peer that wait until control is shorter
-	from              *ucxtcp.Conn  // connection of the latest request for memory
+	delayed           []delayedRequest // requests of the peer that wait until control is shorter
+	from              *ucxtcp.Conn     // connection of the latest request for memory
 	active            map[uint64]*activeInbound
 	activeBytes       int
 	activeRndv        int
@@ -355,7 +355,7 @@ func (e *EP) release(st ucs.Status, err error) {
 		err = cerr
 	}
 	e.w.iface.Release()
-	e.dropHeld()
+	e.dropDelayed()
 	e.stream.drop()
 	e.active = nil
 	for e.live != nil {

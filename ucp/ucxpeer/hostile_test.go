@@ -299,8 +299,8 @@ func TestHostile_UnknownIDs(t *testing.T) {
 // TestHostile_Random: random messages that are nearly valid cause no panic, no write outside of the window, and no
 // unlimited use of memory.
 func TestHostile_Random(t *testing.T) {
-	const held = 1 << 20
-	w := newWorker(t, ucxpeer.Config{MaxActive: held, MaxHeld: held})
+	const limit = 1 << 20
+	w := newWorker(t, ucxpeer.Config{MaxActive: limit, MaxBuffered: limit})
 	g := newGuarded(t, w, uct.AccessAll)
 	w.OnActive(1, func(m *ucxpeer.ActiveMessage) { m.Reject() })
 	h := newHostile(t, w)
@@ -629,7 +629,7 @@ func TestPeerEPs_Removed(t *testing.T) {
 // TestHostile_DisconnectsRepeatedly: the total limit applies to a peer that connects, sends and disconnects repeatedly.
 // When its messages are received, peers are served again.
 func TestHostile_DisconnectsRepeatedly(t *testing.T) {
-	w := newWorker(t, ucxpeer.Config{MaxHeld: 64 << 10, MaxHeldTotal: 128 << 10})
+	w := newWorker(t, ucxpeer.Config{MaxBuffered: 64 << 10, MaxBufferedTotal: 128 << 10})
 	h := newHostile(t, w)
 	eager := func(tag uint64) []byte {
 		return append(ucxwire.AppendEager(nil, ucxwire.Eager{Tag: tag}), make([]byte, 4096)...)

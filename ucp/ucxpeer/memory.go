@@ -93,13 +93,13 @@ func (w *Worker) window(addr, n uint64, access uct.Access) (m *Mem, off int, ok 
 	return m, off, ok && m.access&access == access
 }
 
-// heldArrival is a request of a peer that waits until its EP has sent replies.
-type heldArrival struct {
+// delayedRequest is a request of a peer for memory that waits until its EP has sent replies.
+type delayedRequest struct {
 	id uint8
 	p  piece
 }
 
-// handleTarget returns the handler of requests of a type for memory of this process. A request is held while too many
+// handleTarget returns the handler of requests of a type for memory of this process. A request is delayed while too many
 // replies are queued. The connection is still read, because the peer may do the same: otherwise both sides would wait.
 func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 	return func(a arrival) bool {
@@ -112,21 +112,21 @@ func (w *Worker) handleTarget(id uint8) func(arrival) bool {
 			return w.countLate()
 		}
 		e.from = a.conn
-		if len(e.control) < maxControl && len(e.held) == 0 {
+		if len(e.control) < maxControl && len(e.delayed) == 0 {
 			e.target(id, a.data)
 			return true
 		}
-		e.held = append(e.held, heldArrival{id, w.hold(a, a.data)})
+		e.delayed = append(e.delayed, delayedRequest{id, w.buffer(a, a.data)})
 		return true
 	}
 }
 
-// dropHeld releases the requests that were held.
-func (e *EP) dropHeld() {
-	for i := range e.held {
-		e.held[i].p.release()
+// dropDelayed releases the delayed requests.
+func (e *EP) dropDelayed() {
+	for i := range e.delayed {
+		e.delayed[i].p.release()
 	}
-	e.held = nil
+	e.delayed = nil
 }
 
 // targetEP returns the EP id in a request; 0 if the request is malformed.
@@ -148,11 +148,11 @@ func targetEP(id uint8, b []byte) uint64 {
 	return 0
 }
 
-// resumeHeld executes requests that were held.
-func (e *EP) resumeHeld() {
-	for len(e.held) > 0 && len(e.control) < maxControl && e.state < epFailed {
-		h := e.held[0]
-		e.held = e.held[1:]
+// executeDelayed executes delayed requests.
+func (e *EP) executeDelayed() {
+	for len(e.delayed) > 0 && len(e.control) < maxControl && e.state < epFailed {
+		h := e.delayed[0]
+		e.delayed = e.delayed[1:]
 		e.target(h.id, h.p.data)
 		h.p.release()
 	}

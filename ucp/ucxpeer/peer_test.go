@@ -798,9 +798,9 @@ func TestPeerClosed_EndsOperations(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 }
 
-// TestMaxHeld: unexpected messages are held up to the limit; then the peer waits.
-func TestMaxHeld(t *testing.T) {
-	p := connectTwo(t, ucxpeer.Config{MaxHeld: 1 << 20, TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}}, ucxpeer.EPConfig{})
+// TestMaxBuffered: unexpected messages are buffered up to the limit; then the peer waits.
+func TestMaxBuffered(t *testing.T) {
+	p := connectTwo(t, ucxpeer.Config{MaxBuffered: 1 << 20, TCP: ucxtcp.Config{SndBuf: 64 << 10, RcvBuf: 64 << 10}}, ucxpeer.EPConfig{})
 	const messages, n = 4000, 4096
 	sent := 0
 	for i := range messages {
@@ -814,7 +814,7 @@ func TestMaxHeld(t *testing.T) {
 		p.a.Progress()
 		p.b.Progress()
 	}
-	assert.Less(t, sent, messages, "the flood is not held back")
+	assert.Less(t, sent, messages, "the sender does not wait")
 	for i := range messages {
 		buf := make([]byte, n)
 		require.NoError(t, p.wait(p.b.TagRecv(buf, uint64(i), all, nil, nil)))

@@ -17,8 +17,8 @@ type arrival struct {
 type source struct {
 	w          *Worker
 	conn       *ucxtcp.Conn // nil when it has ended
-	held       int          // bytes held, including pieceCost
-	paused     bool         // held, or that of the worker, has exceeded the limit
+	buffered   int          // bytes, including pieceCost
+	paused     bool         // buffered, or that of the worker, has exceeded the limit
 	incomplete int          // messages of which fragments are missing
 }
 
@@ -28,7 +28,7 @@ type pieceOf struct {
 	id   uint64
 }
 
-// pieceCost is the overhead of a held fragment or message, in bytes.
+// pieceCost is the overhead of a buffered fragment or message, in bytes.
 const pieceCost = 256
 
 // source returns the record of a connection.
@@ -48,10 +48,10 @@ type piece struct {
 	cost int
 }
 
-// canHold reports whether a message without a receive may be held. If not, because the messages of connections that have
+// canBuffer reports whether a message without a receive may be buffered. If not, because the messages of connections that have
 // ended exceed the total limit, it breaks the connection.
-func (w *Worker) canHold(a arrival) bool {
-	if w.held-w.cfg.MaxHeldTotal <= w.cfg.MaxHeld {
+func (w *Worker) canBuffer(a arrival) bool {
+	if w.buffered-w.cfg.MaxBufferedTotal <= w.cfg.MaxBuffered {
 		return true
 	}
 	w.stats.Overflows++
@@ -59,14 +59,14 @@ func (w *Worker) canHold(a arrival) bool {
 	return false
 }
 
-// hold copies b, a part of the arrival, for use after the handler has returned. One message may exceed the limit.
-func (w *Worker) hold(a arrival, b []byte) piece {
+// buffer copies b, a part of the arrival, for use after the handler has returned. One message may exceed the limit.
+func (w *Worker) buffer(a arrival, b []byte) piece {
 	s := w.source(a.conn)
 	p := piece{data: append([]byte(nil), b...), from: s, cost: len(b) + pieceCost}
-	s.held += p.cost
-	w.held += p.cost
-	w.overLimit = w.overLimit || w.held > w.cfg.MaxHeldTotal
-	if !s.paused && (s.held > w.cfg.MaxHeld || w.overLimit) {
+	s.buffered += p.cost
+	w.buffered += p.cost
+	w.overLimit = w.overLimit || w.buffered > w.cfg.MaxBufferedTotal
+	if !s.paused && (s.buffered > w.cfg.MaxBuffered || w.overLimit) {
 		s.paused = true
 		w.stats.Paused++
 		s.pause()
@@ -81,10 +81,10 @@ func (p *piece) release() {
 		return
 	}
 	w := s.w
-	s.held -= p.cost
-	w.held -= p.cost
+	s.buffered -= p.cost
+	w.buffered -= p.cost
 	*p = piece{}
-	if w.overLimit && w.held <= w.cfg.MaxHeldTotal/2 {
+	if w.overLimit && w.buffered <= w.cfg.MaxBufferedTotal/2 {
 		w.overLimit = false
 		for _, s := range w.sources {
 			s.resume()
@@ -102,7 +102,7 @@ func (s *source) pause() {
 
 // resume resumes a paused connection if it is below half of its limit.
 func (s *source) resume() {
-	if !s.paused || s.held > s.w.cfg.MaxHeld/2 || s.w.overLimit {
+	if !s.paused || s.buffered > s.w.cfg.MaxBuffered/2 || s.w.overLimit {
 		return
 	}
 	s.paused = false

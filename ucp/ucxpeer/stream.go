@@ -107,7 +107,7 @@ func (w *Worker) handleStream(a arrival) bool {
 	if n == len(m.Data) || e.state >= epFailed { // a callback may have closed the EP
 		return true
 	}
-	s.pieces = append(s.pieces, w.hold(a, m.Data[n:]))
+	s.pieces = append(s.pieces, w.buffer(a, m.Data[n:]))
 	return true
 }
 

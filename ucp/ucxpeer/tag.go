@@ -294,7 +294,7 @@ func (w *Worker) arrive(a arrival, m *message, tag uint64, payload []byte) bool 
 		return false
 	}
 	r := w.tags.Arrive(tag)
-	if r == nil && !w.canHold(a) {
+	if r == nil && !w.canBuffer(a) {
 		return true
 	}
 	if inPieces {
@@ -336,7 +336,7 @@ func receiveStatus(err error) ucs.Status {
 
 // keep holds a fragment, or the RTS of a rendezvous, until there is a receive.
 func (m *message) keep(a arrival, payload []byte) {
-	m.pieces = append(m.pieces, m.w.hold(a, payload))
+	m.pieces = append(m.pieces, m.w.buffer(a, payload))
 	m.got += len(payload)
 }
 
@@ -358,11 +358,11 @@ func (m *message) match(r *Request) {
 		m.fetch()
 		return
 	}
-	held := m.pieces
+	pieces := m.pieces
 	m.pieces, m.got = nil, 0
-	for i := range held {
-		m.write(held[i].data)
-		held[i].release()
+	for i := range pieces {
+		m.write(pieces[i].data)
+		pieces[i].release()
 	}
 	if m.total == 0 {
 		m.write(nil)
@@ -426,7 +426,7 @@ func (w *Worker) handleEager(a arrival) bool {
 		r.Owner.receive(e.Tag, e.Data)
 		return true
 	}
-	if !w.canHold(a) {
+	if !w.canBuffer(a) {
 		return true
 	}
 	m := &message{w: w, total: len(e.Data)}

@@ -49,8 +49,8 @@ type Worker struct {
 	tags      match.Table[*Request, *message]
 	inbound   map[pieceOf]*message // tagged messages of which fragments are missing
 	sources   map[*ucxtcp.Conn]*source
-	held      int  // bytes that all sources hold, including sources that have ended
-	overLimit bool // held is above the limit
+	buffered  int  // bytes of all sources, including sources that have ended
+	overLimit bool // buffered is above the limit
 	rndv      map[*message]struct{}
 	handlers  map[uint16]ActiveHandler
 	windows   []*Mem
@@ -77,7 +77,7 @@ type Stats struct {
 	Refused   uint64 // endpoints of peers that were rejected
 	Checks    uint64 // checks of endpoints that peers have sent
 	Paused    uint64 // times that the worker stopped reading a connection because of unexpected messages
-	Overflows uint64 // connections that were broken because of Config.MaxHeldTotal
+	Overflows uint64 // connections that were broken because of Config.MaxBufferedTotal
 }
 
 // NewWorker opens the transport on a device and returns a worker. Errors: ErrInvalidParam, also if the device does not

@@ -60,8 +60,8 @@ func (p Program) newPeer() *cobra.Command {
 				}
 			}
 			err = target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{})
-			if errors.Is(err, target.ErrHungUp) {
-				return nil // nobody wants to know
+			if errors.Is(err, target.ErrDisconnected) {
+				return nil // the initiator has died or was interrupted
 			}
 			return err
 		},

@@ -35,7 +35,7 @@ func (e *RejectedError) Error() string {
 	text := "the listener rejects the connection: " + e.Code.String()
 	for i, r := range e.Reasons {
 		if i == 0 {
-			text += "; over there, "
+			text += "; at the listener: "
 		} else {
 			text += "; "
 		}
@@ -157,7 +157,7 @@ func (c *Conn) Wait() error {
 	case err == nil && h.kind == kindReject:
 		return parseRejection(h, body)
 	}
-	return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
+	return fmt.Errorf("the listener has closed the connection: %w", ucs.ErrConnReset)
 }
 
 // Close closes the socket.

@@ -9,7 +9,7 @@ import (
 )
 
 // Inbox is the queue of requests for a worker: those of a [Listener], or those that other workers have moved to it with
-// [Request.HandOver]. Any goroutine may call its methods.
+// [Request.Migrate]. Any goroutine may call its methods.
 type Inbox struct {
 	notify func()
 
@@ -32,7 +32,7 @@ func (b *Inbox) Take() []*Request {
 	return news
 }
 
-// Close drops the requests in the inbox. Later calls of HandOver return ErrClosed. Idempotent.
+// Close drops the requests in the inbox. Later calls of Migrate return ErrClosed. Idempotent.
 func (b *Inbox) Close() {
 	b.mu.Lock()
 	left := b.queue
@@ -64,10 +64,10 @@ func (b *Inbox) remove(r *Request) bool {
 	return len(b.queue) < n
 }
 
-// HandOver moves a request that Take has returned, and that waits for a reply, to another inbox, whose owner must then
+// Migrate moves a request that Take has returned, and that waits for a reply, to another inbox, whose owner must then
 // reply. It does not move the request of a dialer that is gone. A moved request may be evicted, because its new owner may
 // make no progress and the places of a listener are limited. ErrClosed if the inbox is closed: then the caller must reply.
-func (r *Request) HandOver(to *Inbox) error {
+func (r *Request) Migrate(to *Inbox) error {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	if r.gone || r.closed {

@@ -73,7 +73,7 @@ func TestRejection(t *testing.T) {
 	require.ErrorAs(t, parseRejection(h, body), &e)
 	assert.Equal(t, RejectedError{CodeUnreachable, reasons, []byte("no")}, *e)
 	assert.EqualError(t, e, "the listener rejects the connection: no transport of both workers has active messages; "+
-		"over there, tcp lo: it is on loopback; sm: ")
+		"at the listener: tcp lo: it is on loopback; sm: ")
 	h.version++
 	require.ErrorAs(t, parseRejection(h, []byte{9}), &e)
 	assert.Equal(t, RejectedError{Code: CodeUnreachable}, *e, "of another version")

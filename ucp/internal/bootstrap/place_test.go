@@ -211,8 +211,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestPlace_HandedOver: a request that was moved to another worker, which does not reply, can be evicted.
-func TestPlace_HandedOver(t *testing.T) {
+// TestPlace_Migrated: a request that was moved to another worker, which does not reply, can be evicted.
+func TestPlace_Migrated(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{MaxHandshakes: 1, HelloTimeout: time.Hour})
 	other := NewInbox(func() {})
 	start := time.Now()
@@ -220,10 +220,10 @@ func TestPlace_HandedOver(t *testing.T) {
 	require.NotNil(t, r)
 	r.stage = stageOwner
 	require.Nil(t, l.enterAt(from("10.0.0.2"), start.Add(time.Hour)))
-	require.NoError(t, r.HandOver(other))
+	require.NoError(t, r.Migrate(other))
 	require.Nil(t, l.enterAt(from("10.0.0.2"), start))
 	require.NotNil(t, l.enterAt(from("10.0.0.2"), time.Now().Add(time.Hour)))
 	assert.True(t, r.wasEvicted())
 	other.Close()
-	require.ErrorIs(t, l.request(from("10.0.0.3")).HandOver(other), ucs.ErrClosed)
+	require.ErrorIs(t, l.request(from("10.0.0.3")).Migrate(other), ucs.ErrClosed)
 }

@@ -97,7 +97,7 @@ func readFull(conn io.Reader, b []byte) error {
 // eofError replaces io.EOF and io.ErrUnexpectedEOF by ErrConnReset.
 func eofError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("it hung up in the middle of the handshake: %w", ucs.ErrConnReset)
+		return fmt.Errorf("it closed the connection during the handshake: %w", ucs.ErrConnReset)
 	}
 	return err
 }

@@ -187,7 +187,7 @@ func (c *Client) call(l line, answer string) (line, error) {
 func hungUp(err error) error {
 	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, gone) {
-			return fmt.Errorf("pmi: the process manager has hung up, as it does when a rank is gone: %w", ucs.ErrConnReset)
+			return fmt.Errorf("pmi: the process manager has closed the connection, as it does when a rank has ended: %w", ucs.ErrConnReset)
 		}
 	}
 	return err

@@ -48,7 +48,7 @@ func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *
 		if err := <-served; ctx.Err() == nil {
 			assert.NoError(t, err)
 		} else if err != nil {
-			assert.ErrorIs(t, err, target.ErrHungUp)
+			assert.ErrorIs(t, err, target.ErrDisconnected)
 		}
 	})
 	return &Runner{Plan: plan, Session: s, Clock: clock, Step: func(string, int) {}}

@@ -34,8 +34,7 @@ type Options struct {
 	Beside bool
 }
 
-// Serve answers one initiator until it says bye, hangs up, or ctx ends; it closes
-// c, which must be a socket. A hang-up without bye is ErrHungUp.
+// Serve serves one initiator until it says bye or disconnects, or until ctx ends. It closes c, which must be a socket. ErrDisconnected if the initiator closes the connection without bye.
 func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
 	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
@@ -64,13 +63,13 @@ func (s *session) run(helloTimeout time.Duration) error {
 		s.conn.Refuse(err, helloTimeout)
 	}
 	if err != nil {
-		return lastWord(err)
+		return sessionError(err)
 	}
 	if first.Verb != oob.Hello {
 		return fmt.Errorf("%w: %s before hello", oob.ErrFrame, first.Verb)
 	}
 	if err := s.conn.Answer(oob.Reply{Value: uint64(os.Getpid())}, nil); err != nil {
-		return lastWord(err)
+		return sessionError(err)
 	}
 	return s.serve()
 }
@@ -81,14 +80,14 @@ func (s *session) serve() error {
 	for {
 		req, err := s.conn.Receive(0)
 		if err != nil {
-			return lastWord(err)
+			return sessionError(err)
 		}
 		reply, failure := s.handle(req)
 		if req.Verb != oob.State {
 			s.driven, s.driving = false, nil
 		}
 		if err := s.conn.Answer(reply, failure); err != nil {
-			return lastWord(err)
+			return sessionError(err)
 		}
 		switch {
 		case req.Verb == oob.Bye:
@@ -175,13 +174,13 @@ func (s *session) napOf(e *end) func() (asked bool, err error) {
 	}
 }
 
-// ErrHungUp says that the initiator has closed the connection, or is gone, without bye.
-var ErrHungUp = errors.New("hung up before the end of the session")
+// ErrDisconnected means that the initiator has closed the connection, or has died, without bye.
+var ErrDisconnected = errors.New("the initiator disconnected before the end of the session")
 
-// lastWord is why a session ended without bye.
-func lastWord(err error) error {
+// sessionError returns the reason why a session ended without bye.
+func sessionError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return ErrHungUp
+		return ErrDisconnected
 	}
 	return err
 }

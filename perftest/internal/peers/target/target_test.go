@@ -92,7 +92,7 @@ func TestServe_AnswersWithValues(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(1<<60), word.Value)
 	require.NoError(t, c.Close())
-	assert.ErrorIs(t, <-ended, ErrHungUp)
+	assert.ErrorIs(t, <-ended, ErrDisconnected)
 }
 
 func TestServe_WantsHelloFirst(t *testing.T) {
@@ -125,8 +125,8 @@ func frameHead(version, n byte) []byte {
 	return []byte{'g', 'u', 'p', 'x', version, 1, 0, 0, 0, 0, 0, n}
 }
 
-// TestServe_HangUps: an initiator that is gone has hung up, whatever it was at.
-func TestServe_HangUps(t *testing.T) {
+// TestServe_Disconnected: an initiator disconnects at any point of the handshake.
+func TestServe_Disconnected(t *testing.T) {
 	hello := string(frameHead(oob.Version, 16)) + `{"verb":"hello"}`
 	for name, said := range map[string]string{"nothing": "", "half a message": hello[:20], "hello": hello} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestServe_HangUps(t *testing.T) {
 			_, err = a.Write([]byte(said))
 			require.NoError(t, err)
 			require.NoError(t, a.Close())
-			assert.ErrorIs(t, Serve(t.Context(), b, layertest.Set("uct"), Options{}), ErrHungUp)
+			assert.ErrorIs(t, Serve(t.Context(), b, layertest.Set("uct"), Options{}), ErrDisconnected)
 		})
 	}
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// handOver is a pair whose b listens and hands dialers over to a second worker of its context.
-type handOver struct {
+// migration is a pair whose b listens and migrates dialers to a second worker of its context.
+type migration struct {
 	*pair
 	first, second *watched
 	w             *Worker // of second
-	handed        int     // dialers
+	migrated      int     // dialers
 	stopped       bool    // w makes no progress
 }
 
-// newHandOver has b's listener accept a dialer that sends "first", and hand over the others.
-func newHandOver(t *testing.T, network, address string, second ListenConfig) *handOver {
+// newMigration makes b's listener accept a dialer that sends "first" and migrate the others.
+func newMigration(t *testing.T, network, address string, second ListenConfig) *migration {
 	t.Helper()
-	h := &handOver{pair: newPair(t, tlsets.Real("sm+tcp", "sm", "tcp"), Config{})}
+	h := &migration{pair: newPair(t, tlsets.Real("sm+tcp", "sm", "tcp"), Config{})}
 	h.first = h.b.listen(t, network, address, ListenConfig{Private: []byte("first"), Accept: func(r *ConnRequest) bool {
 		if string(r.Private) != "first" {
-			assert.NoError(t, r.HandOver(h.second.Listener))
-			h.handed++
+			assert.NoError(t, r.Migrate(h.second.Listener))
+			h.migrated++
 		}
 		return string(r.Private) == "first"
 	}})
@@ -42,8 +42,8 @@ func newHandOver(t *testing.T, network, address string, second ListenConfig) *ha
 	return h
 }
 
-// until is that of the pair, with progress of the second worker.
-func (h *handOver) until(ok func() bool) {
+// until is pair.until with progress of the second worker.
+func (h *migration) until(ok func() bool) {
 	h.t.Helper()
 	h.pair.until(func() bool {
 		if !h.stopped {
@@ -53,8 +53,8 @@ func (h *handOver) until(ok func() bool) {
 	})
 }
 
-// dial dials with a, and calls step all the time.
-func (h *handOver) dial(private string, step func()) (*Peer, error) {
+// dial dials with a, and calls step before each poll.
+func (h *migration) dial(private string, step func()) (*Peer, error) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
 	within := func(ctx context.Context, done func() bool) error {
@@ -71,13 +71,13 @@ func (h *handOver) dial(private string, step func()) (*Peer, error) {
 	return h.a.w.dial(ctx, l.Addr().Network(), l.Addr().String(), &DialConfig{Private: []byte(private)}, within)
 }
 
-// TestHandOver: each dialer is connected to the worker that the first listener has chosen, receives what that worker
-// sends, and its callbacks are those of that listener.
-func TestHandOver(t *testing.T) {
+// TestMigrate: each dialer connects to the worker that the first listener has chosen, sends to that worker, and
+// causes callbacks of the listener of that worker.
+func TestMigrate(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			asked := 0
-			h := newHandOver(t, n.network, n.address(t), ListenConfig{Accept: func(r *ConnRequest) bool {
+			h := newMigration(t, n.network, n.address(t), ListenConfig{Accept: func(r *ConnRequest) bool {
 				asked++
 				assert.Equal(t, n.network, r.From.Network)
 				return string(r.Private) != "unwanted"
@@ -104,13 +104,13 @@ func TestHandOver(t *testing.T) {
 			assert.Equal(t, []string{"come 0", "come 1", "come 2"}, h.second.events)
 
 			require.NoError(t, h.first.Close())
-			require.NoError(t, h.finish(h.second.peers[0].EP.Flush()), "connected peers stay")
+			require.NoError(t, h.finish(h.second.peers[0].EP.Flush()), "connected peers are not affected")
 		})
 	}
 }
 
-// TestHandOver_Refuses: what is wrong, and Accept decides itself then.
-func TestHandOver_Refuses(t *testing.T) {
+// TestMigrate_Errors: calls that return an error, after which the result of Accept counts.
+func TestMigrate_Errors(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	other := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	var l *watched
@@ -119,10 +119,10 @@ func TestHandOver_Refuses(t *testing.T) {
 	asked := 0
 	l = p.b.listen(t, "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
 		asked++
-		assert.ErrorIs(t, r.HandOver(nil), ucs.ErrInvalidParam)
-		assert.ErrorIs(t, r.HandOver(l.Listener), ucs.ErrInvalidParam, "itself")
-		assert.ErrorIs(t, r.HandOver(other.Listener), ucs.ErrInvalidParam, "another socket")
-		assert.ErrorIs(t, r.HandOver(second), ucs.ErrClosed)
+		assert.ErrorIs(t, r.Migrate(nil), ucs.ErrInvalidParam)
+		assert.ErrorIs(t, r.Migrate(l.Listener), ucs.ErrInvalidParam, "itself")
+		assert.ErrorIs(t, r.Migrate(other.Listener), ucs.ErrInvalidParam, "another socket")
+		assert.ErrorIs(t, r.Migrate(second), ucs.ErrClosed)
 		kept = r
 		return true
 	}})
@@ -145,7 +145,7 @@ func TestHandOver_Refuses(t *testing.T) {
 	_, err = p.dialTo(l, DialConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, 1, asked)
-	assert.ErrorIs(t, kept.HandOver(second), ucs.ErrInvalidParam, "Accept has returned")
+	assert.ErrorIs(t, kept.Migrate(second), ucs.ErrInvalidParam, "Accept has returned")
 	require.NoError(t, l.Close())
 	_, err = w.ListenWith(l.Listener, ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrClosed, "the other listener")
@@ -154,23 +154,23 @@ func TestHandOver_Refuses(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrClosed, "the worker")
 }
 
-// TestHandOver_Closes: a dialer that waits for the second worker fails as soon as one of the listeners closes, or the
-// second worker does, and the second worker has nothing of it.
-func TestHandOver_Closes(t *testing.T) {
-	for name, end := range map[string]func(h *handOver) error{
-		"the first listener":  func(h *handOver) error { return h.first.Close() },
-		"the second listener": func(h *handOver) error { return h.second.Close() },
-		"the second worker":   func(h *handOver) error { return h.w.Close() },
+// TestMigrate_Closes: a dialer that waits for the second worker fails when a listener or the second worker closes, and
+// the second worker makes no EP.
+func TestMigrate_Closes(t *testing.T) {
+	for name, end := range map[string]func(h *migration) error{
+		"the first listener":  func(h *migration) error { return h.first.Close() },
+		"the second listener": func(h *migration) error { return h.second.Close() },
+		"the second worker":   func(h *migration) error { return h.w.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHandOver(t, "unix", abstractName(), ListenConfig{Accept: func(*ConnRequest) bool {
+			h := newMigration(t, "unix", abstractName(), ListenConfig{Accept: func(*ConnRequest) bool {
 				assert.Fail(t, "the dialer is gone")
 				return false
 			}})
 			h.stopped = true
 			ended := false
 			_, err := h.dial("second", func() {
-				if h.handed == 1 && !ended {
+				if h.migrated == 1 && !ended {
 					ended = true
 					require.NoError(t, end(h))
 				}
@@ -185,8 +185,8 @@ func TestHandOver_Closes(t *testing.T) {
 	}
 }
 
-// TestHandOver_Goroutines: each worker has a goroutine of its own, and dialers come at once.
-func TestHandOver_Goroutines(t *testing.T) {
+// TestMigrate_Goroutines: each worker has a goroutine of its own, and dialers connect at the same time.
+func TestMigrate_Goroutines(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	w, err := p.b.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestHandOver_Goroutines(t *testing.T) {
 	asked, cameSecond := 0, 0
 	first, err = p.b.w.Listen(t.Context(), "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
 		if asked++; asked%2 == 0 {
-			assert.NoError(t, r.HandOver(second))
+			assert.NoError(t, r.Migrate(second))
 		}
 		return true
 	}})
