@@ -49,21 +49,25 @@ const (
 	weak   = "weak"   // each rank has the given one
 )
 
-func (s *kernelFlags) bind(cmd *cobra.Command, iterations, turn int) {
+// command adds the flags of kernels to a command that has its texts, and makes it run the kernel.
+func (s *kernelFlags) command(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = usage(cobra.NoArgs)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return s.run(cmd) }
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVar(&s.ranks, "ranks", 2, "ranks to start; those of the process manager if there is one")
 	f.StringSliceVarP(&s.transports, "transport", "x", []string{"rc", "rc_mlx5"}, "transports, which take turns")
 	f.StringVar(&s.scaling, "scaling", strong, "strong: the problem is that of all ranks; weak: of each rank")
-	quantity.Count(f, &s.study.Iterations, "iters", "n", iterations, "iterations by each transport")
+	quantity.Count(f, &s.study.Iterations, "iters", "n", 200, "iterations by each transport")
 	quantity.Count(f, &s.study.Warmup, "warmup", "w", 5, "iterations before that, not timed")
-	f.IntVar(&s.study.Turn, "turn", turn, "iterations that a transport has in a row")
+	f.IntVar(&s.study.Turn, "turn", 5, "iterations that a transport has in a row")
 	f.BoolVar(&s.study.Check, "check", true, "compute everything on one rank too and compare")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.One(cmd, "scaling", func() []string { return []string{strong, weak} })
 	complete.One(cmd, "output", sheet.Formats)
+	return cmd
 }
 
 // check checks the flags for a number of ranks.
@@ -218,12 +222,13 @@ func parseBox(text string, edges int) (box []int, err error) {
 // mostEdge keeps products of edges below 2^63.
 const mostEdge = 10_000
 
-// grown is the box of all ranks.
-func (s *kernelFlags) grown(box []int, ranks int) []int {
-	if s.scaling == weak {
-		return kernel.Grow(box, ranks)
+// box returns the edges of the box of all ranks.
+func (s *kernelFlags) box(text string, edges, ranks int) ([]int, error) {
+	box, err := parseBox(text, edges)
+	if err == nil && s.scaling == weak {
+		box = kernel.Grow(box, ranks)
 	}
-	return box
+	return box, err
 }
 
 // boxText is the inverse of parseBox, for people.

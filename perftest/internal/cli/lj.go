@@ -18,7 +18,7 @@ type ljFlags struct {
 
 func (p Program) newLJ(args []string) *cobra.Command {
 	s := ljFlags{kernelFlags: kernelFlags{own: p.Own, args: args}}
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "lj",
 		Short: "Move Lennard-Jones atoms on ranks, as LAMMPS does",
 		Long: `Compute the motion of Lennard-Jones atoms, as LAMMPS does, on ranks.
@@ -38,12 +38,8 @@ and pressure are as LAMMPS prints them.`,
   perftest lj --scaling weak --cells 6x6x6 --ranks 4
   perftest lj -x ud,ud_mlx5
   mpiexec -n 4 perftest lj -x sm`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
-	}
-	s.about = "Energy: of an atom, kinetic and potential, with the potential cut and not shifted."
-	s.prepare = s.prepareLJ
-	s.bind(cmd, 200, 5)
+	})
+	s.about, s.prepare = "Energy: of an atom, kinetic and potential, with the potential cut and not shifted.", s.prepareLJ
 	f := cmd.Flags()
 	f.StringVar(&s.cells, "cells", "10x10x10", "cells of the crystal in x, y and z, of four atoms each")
 	f.Float64Var(&s.problem.Density, "density", 0.8442, "atoms in a unit of volume")
@@ -56,11 +52,10 @@ and pressure are as LAMMPS prints them.`,
 }
 
 func (s *ljFlags) prepareLJ(ranks int) (string, error) {
-	box, err := parseBox(s.cells, len(s.problem.Cells))
+	box, err := s.box(s.cells, len(s.problem.Cells), ranks)
 	if err != nil {
 		return "", err
 	}
-	box = s.grown(box, ranks)
 	s.problem.Cells = [3]int(box)
 	if err := s.problem.Check(ranks); err != nil {
 		return "", err

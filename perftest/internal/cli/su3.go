@@ -18,7 +18,7 @@ type su3Flags struct {
 
 func (p Program) newSU3(args []string) *cobra.Command {
 	s := su3Flags{kernelFlags: kernelFlags{own: p.Own, args: args}}
-	cmd := &cobra.Command{
+	cmd := s.command(&cobra.Command{
 		Use:   "su3",
 		Short: "Solve equations of quarks on ranks, as MILC does",
 		Long: `Solve the equations of quarks on a lattice, as MILC does, on ranks.
@@ -38,12 +38,8 @@ residual is computed from the solution.`,
   perftest su3 --scaling weak --lattice 4x4x4x8 --ranks 4
   perftest su3 -x ud,ud_mlx5
   mpiexec -n 4 perftest su3 -x sm`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
-	}
-	s.about = "Residual: of the present equation, to its right side."
-	s.prepare = s.prepareSU3
-	s.bind(cmd, 200, 5)
+	})
+	s.about, s.prepare = "Residual: of the present equation, to its right side.", s.prepareSU3
 	f := cmd.Flags()
 	f.StringVar(&s.size, "lattice", "8x8x8x8", "sites in x, y, z and t")
 	f.Float64Var(&s.problem.Mass, "mass", 0.2, "mass of the quark; a small one needs more iterations for a solution")
@@ -54,11 +50,10 @@ residual is computed from the solution.`,
 }
 
 func (s *su3Flags) prepareSU3(ranks int) (string, error) {
-	box, err := parseBox(s.size, len(s.problem.Size))
+	box, err := s.box(s.size, len(s.problem.Size), ranks)
 	if err != nil {
 		return "", err
 	}
-	box = s.grown(box, ranks)
 	s.problem.Size = [4]int(box)
 	if err := s.problem.Check(ranks); err != nil {
 		return "", err
