@@ -10,17 +10,17 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// activeSizes are lengths around the limits of short messages, copies and fragments.
+// activeSizes are lengths around the limits of inline messages, bcopy and fragments.
 var activeSizes = []int{0, 1, 7, 8, 16, 31, 32, 33, 100, 200, 248, 249, 1000, 4096, 8176, 8192, 9000, 15000}
 
-// received is an active message as a test remembers it.
+// received is an active message, copied by the handler.
 type received struct {
 	header, data []byte
 	from         *EP
-	recv         *Request // brings the data; nil when it is here
+	recv         *Request // receives the data; nil when it is complete
 }
 
-// collect has the worker receive what comes with an id.
+// collect adds a handler to the worker that receives all messages with an id.
 func collect(t testing.TB, w *Worker, id uint16) *[]received {
 	got := &[]received{}
 	w.OnActive(id, func(m *ActiveMessage) {
@@ -33,7 +33,7 @@ func collect(t testing.TB, w *Worker, id uint16) *[]received {
 	return got
 }
 
-// have reports that n messages are here with all their data.
+// have returns a function that reports whether n messages have been received completely.
 func have(t testing.TB, got *[]received, n int) func() bool {
 	return func() bool {
 		pending := false
@@ -67,8 +67,8 @@ func TestActive_Sizes(t *testing.T) {
 	})
 }
 
-// TestActive_Order: messages of all lengths come in the order in which they were sent, also
-// those that had to wait for a lane, for queues or for credit.
+// TestActive_Order: messages of all lengths arrive in the order in which they were sent, also if they waited for a
+// lane, for the queue or for credit.
 func TestActive_Order(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		got := collect(t, p.b.w, 1)
@@ -97,11 +97,11 @@ func TestActive_Order(t *testing.T) {
 	})
 }
 
-// TestActive_Answer: a handler answers over the connection that the message came over.
-func TestActive_Answer(t *testing.T) {
+// TestActive_Reply: a handler replies over the EP of the message.
+func TestActive_Reply(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
-			t.Skip("question and answer have one handler")
+			t.Skip("both ends share one handler")
 		}
 		got := collect(t, p.a.w, 2)
 		p.b.w.OnActive(2, func(m *ActiveMessage) {
@@ -119,7 +119,7 @@ func TestActive_Answer(t *testing.T) {
 	})
 }
 
-// TestActive_Kept: what a handler keeps counts against what its sender may send.
+// TestActive_Kept: messages that a handler keeps use the credit of the sender.
 func TestActive_Kept(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		var kept []*ActiveMessage
@@ -145,7 +145,7 @@ func TestActive_Kept(t *testing.T) {
 			for _, m := range batch {
 				held += len(m.Data)
 			}
-			assert.LessOrEqual(t, held, defaultEagerWindow, "kept more than the window")
+			assert.LessOrEqual(t, held, defaultEagerWindow, "messages use more than the window")
 			for _, m := range batch {
 				data := make([]byte, size)
 				require.NoError(t, p.finish(m.Recv(data, nil)))
@@ -172,8 +172,7 @@ func TestActive_Refused(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// TestActive_CanceledCredit: a message that is canceled when a full queue holds it back
-// leaves its credit to others.
+// TestActive_CanceledCredit: a message that is canceled while it waits for the full queue returns its credit.
 func TestActive_CanceledCredit(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	got := collect(t, p.b.w, 1)
@@ -181,7 +180,7 @@ func TestActive_CanceledCredit(t *testing.T) {
 	require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))
 	p.until(have(t, got, 1))
 	require.NoError(t, p.flush())
-	p.until(func() bool { return p.a.ep.msgs.Credit > firstWindow }) // what was granted comes
+	p.until(func() bool { return p.a.ep.msgs.Credit > firstWindow }) // the credit that b granted has arrived
 	credit, sent := p.a.ep.msgs.Credit, 0
 	var held *Request
 	for held == nil {
@@ -190,7 +189,7 @@ func TestActive_CanceledCredit(t *testing.T) {
 		held = r
 		sent++
 	}
-	require.NotZero(t, held.flags&reqQueued, "the queue is to fill before the window")
+	require.NotZero(t, held.flags&reqQueued, "the queue fills before the window")
 	require.True(t, held.Cancel())
 	held.Release()
 	sent--
@@ -198,8 +197,8 @@ func TestActive_CanceledCredit(t *testing.T) {
 	p.until(have(t, got, sent+1))
 }
 
-// TestActive_KeptWhileItsConnectionCloses: what is kept of a connection counts until it is
-// released, whether it was kept before or after that has closed.
+// TestActive_KeptWhileItsConnectionCloses: a message that was kept before or after its connection has closed counts
+// until it is released.
 func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 	for _, first := range []string{"keep", "close"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -218,7 +217,7 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 					kept = m.Keep()
 				}
 			})
-			for range 2 { // the second finds that the connection has gone
+			for range 2 { // the connection of the second one is closed
 				r, err := p.a.ep.SendActive(3, nil, []byte("message"), nil)
 				require.NoError(t, err)
 				if r != nil {
@@ -235,7 +234,7 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 	}
 }
 
-// TestActive_KeptTwice: the charge of a message comes back once, however often it was kept.
+// TestActive_KeptTwice: a message returns its credit once, however often it was kept.
 func TestActive_KeptTwice(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
 	var kept []*ActiveMessage

@@ -9,8 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestAllocs_Active: eager active messages allocate nothing once the pools are warm, on
-// either side.
+// TestAllocs_Active: eager active messages allocate nothing on either side after warm-up.
 func TestAllocs_Active(t *testing.T) {
 	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`)} {
 		t.Run(set.Name, func(t *testing.T) {
@@ -35,7 +34,7 @@ func TestAllocs_Active(t *testing.T) {
 				{"active short", active(nil, 8)}, {"active short with a header", active(header, 8)},
 				{"active copied", active(header, 4000)},
 			} {
-				for range 300 { // warm the pools of every layer
+				for range 300 { // warm the pools of all layers
 					tc.do()
 				}
 				testenv.NoAllocs(t, tc.name, tc.do)

@@ -10,9 +10,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestNewEP_AdoptedUsedAndClosedByThePeer: an EP that took over the peer's connection, over which
-// messages went, and over which its user has sent one, fails when the peer closes its EP: what
-// was sent may be lost.
+// TestNewEP_AdoptedUsedAndClosedByThePeer: NewEP adopts the connection of the peer, over which messages have arrived,
+// and the user sends one. If the peer closes its EP, the adopted EP fails, because the message may be lost.
 func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
 	for name, use := range map[string]func(p *pair, ep *EP) error{
 		"tag":    func(p *pair, ep *EP) error { return p.finish(ep.TagSend(1, []byte{1}, nil)) },
@@ -22,7 +21,7 @@ func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			overAll(t, func(t *testing.T, p *pair) {
 				if p.oneself() {
-					t.Skip("takes over none")
+					t.Skip("adopts no connection")
 				}
 				var from *EP
 				p.b.w.OnActive(1, func(m *ActiveMessage) {
@@ -45,7 +44,7 @@ func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
 	}
 }
 
-// TestMessages_LaneOfPuts: messages go out in one call over a lane that puts have made.
+// TestMessages_LaneOfPuts: a message needs one call of the transport over a lane that a put has connected.
 func TestMessages_LaneOfPuts(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
@@ -55,7 +54,7 @@ func TestMessages_LaneOfPuts(t *testing.T) {
 	})
 }
 
-// TestNewEP_AddressWithMore: what follows in an address does no harm, and leaves nothing behind.
+// TestNewEP_AddressWithMore: bytes after the end of an address are ignored.
 func TestNewEP_AddressWithMore(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()

@@ -15,20 +15,20 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// firstPause is after how long wireup repeats a message.
+// firstPause is the time after which wireup first retransmits a message.
 const firstPause = time.Second
 
-// spin has one side make progress without the other.
+// spin makes progress on one end only.
 func (x *end) spin() {
 	for range 4 * engine.IdleTicks {
 		x.w.Progress()
 	}
 }
 
-// sleepAlone lets virtual time go by while a polls and b does nothing.
+// sleepAlone advances virtual time while only a makes progress.
 func (p *pair) sleepAlone(d time.Duration) { sleepWith(d, &p.a) }
 
-// sleepWith lets virtual time go by while some poll.
+// sleepWith advances virtual time while some ends make progress.
 func sleepWith(d time.Duration, ends ...*end) {
 	for d > 0 {
 		step := min(d, engine.AlarmLate)
@@ -41,7 +41,7 @@ func sleepWith(d time.Duration, ends ...*end) {
 	}
 }
 
-// ended returns how an operation ended that must have.
+// ended returns the result of an operation, which must be done.
 func ended(t *testing.T, r *Request) error {
 	t.Helper()
 	require.True(t, r.Done())
@@ -50,7 +50,7 @@ func ended(t *testing.T, r *Request) error {
 	return err
 }
 
-// everyKind starts one operation of every kind on a's EP.
+// everyKind starts one operation of each class on a's EP.
 func (p *pair) everyKind() (reqs []*Request) {
 	p.t.Helper()
 	add := func(r *Request, err error) {
@@ -70,9 +70,8 @@ func (p *pair) everyKind() (reqs []*Request) {
 	return reqs
 }
 
-// TestWireupTimeout_EndsEveryOperation: a peer that takes the REQUEST and never
-// answers fails the EP at the configured time, not before, and every operation ends
-// once, with that reason.
+// TestWireupTimeout_EndsEveryOperation: if the peer receives the REQUEST and does not reply, the EP fails at the
+// configured time, and each operation completes once, with that reason.
 func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 7 * time.Second
@@ -89,7 +88,7 @@ func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 		p.sleepAlone(time.Millisecond)
 		for _, r := range reqs {
 			require.True(t, r.Done())
-			if r.ep != nil { // the worker's flush passes over EPs that failed
+			if r.ep != nil { // a flush of the worker skips EPs that have failed
 				assert.ErrorIs(t, r.err(), ucs.ErrTimedOut)
 			}
 			r.Release()
@@ -101,7 +100,7 @@ func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 		p.idle()
 		assert.Zero(t, p.a.w.eps.Len())
-		assert.Zero(t, p.b.w.eps.Len(), "the peer was told in the end")
+		assert.Zero(t, p.b.w.eps.Len(), "the peer was notified")
 	})
 }
 
@@ -129,8 +128,8 @@ func TestWireupTimeout_OtherEPsWorkOn(t *testing.T) {
 	})
 }
 
-// TestWireupTimeout_SlowPeer: a peer that answers late but in time is connected to,
-// and so is one that asks and is slow to take the answer.
+// TestWireupTimeout_SlowPeer: EPs connect if the responder replies late but before the timeout, or if the initiator
+// handles the reply late.
 func TestWireupTimeout_SlowPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
@@ -140,22 +139,22 @@ func TestWireupTimeout_SlowPeer(t *testing.T) {
 		p.a.spin()
 		p.sleepAlone(9 * time.Second)
 		p.b.spin()
-		sleepWith(9*time.Second, &p.b) // a does not look at the answer
-		require.Equal(t, 1, p.b.w.eps.Len(), "the responder has not given up")
+		sleepWith(9*time.Second, &p.b) // a does not handle the reply
+		require.Equal(t, 1, p.b.w.eps.Len(), "the EP of the responder has not failed")
 		p.a.spin()
 		require.NoError(t, p.finish(r, nil))
 		require.NoError(t, p.flush())
 	})
 }
 
-// TestWireupTimeout_SeldomProgress: a worker that is slow itself still finds out.
+// TestWireupTimeout_SeldomProgress: a worker that rarely makes progress detects the timeout too.
 func TestWireupTimeout_SeldomProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
 		p.connect()
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 		require.NoError(t, err)
-		for range 3 * engine.IdleTicks { // which looks at the alarm every engine.IdleTicks calls
+		for range 3 * engine.IdleTicks { // the engine checks the alarm every engine.IdleTicks calls
 			p.a.w.Progress()
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -164,7 +163,7 @@ func TestWireupTimeout_SeldomProgress(t *testing.T) {
 	})
 }
 
-// TestWireupTimeout_Never: with inf an operation waits as long as it takes.
+// TestWireupTimeout_Never: with inf an operation waits without a timeout.
 func TestWireupTimeout_Never(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{WireupTimeout: config.Infinite}, likeRC(), likeUD())
@@ -183,8 +182,7 @@ func TestWireupTimeout_Never(t *testing.T) {
 	})
 }
 
-// TestWireup_MessageLost: a handshake message for which the peer had no room is
-// repeated.
+// TestWireup_MessageLost: a handshake message that the peer has dropped for lack of resources is retransmitted.
 func TestWireup_MessageLost(t *testing.T) {
 	for _, lose := range []string{"request", "reply", "ack"} {
 		t.Run(lose, func(t *testing.T) {
@@ -213,7 +211,7 @@ func TestWireup_MessageLost(t *testing.T) {
 	}
 }
 
-// dropArrivals loses the messages that nobody has taken yet.
+// dropArrivals drops the messages that have arrived and were not handled.
 func (f *fabric) dropArrivals() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,8 +220,8 @@ func (f *fabric) dropArrivals() {
 	}
 }
 
-// TestClose_DeadlineOfAStoppedPeer: a Close whose notice cannot leave, because the
-// peer takes nothing, ends in time, and so does its EP.
+// TestClose_DeadlineOfAStoppedPeer: if the peer receives nothing, so that the DISCONNECT cannot be sent, Close
+// completes at its deadline, and so does the EP.
 func TestClose_DeadlineOfAStoppedPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := fakePair(t, Config{WireupTimeout: 5 * time.Second}, likeRC(), likeUD())
@@ -244,7 +242,7 @@ func TestClose_DeadlineOfAStoppedPeer(t *testing.T) {
 	})
 }
 
-// TestAlarm_RestsWithoutHandshake: no timer runs on behalf of what is connected.
+// TestAlarm_RestsWithoutHandshake: no timer runs for connected EPs.
 func TestAlarm_RestsWithoutHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
@@ -252,7 +250,7 @@ func TestAlarm_RestsWithoutHandshake(t *testing.T) {
 		p.idle()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.True(t, p.a.w.engine.Alarm.Due(), "what was set for the handshake goes off once")
+		require.True(t, p.a.w.engine.Alarm.Due(), "the timer of the handshake fires once")
 		p.a.spin()
 		p.sleepAlone(engine.AlarmGrace)
 		assert.False(t, p.a.w.engine.Alarm.Pending())
@@ -261,11 +259,11 @@ func TestAlarm_RestsWithoutHandshake(t *testing.T) {
 	})
 }
 
-// TestWireupTimeout_OfTheEnvironment: UCX's grammar for times.
+// TestWireupTimeout_OfTheEnvironment: the timeout has the syntax of UCX for times.
 func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		in   string
-		want time.Duration // 0: for ever
+		want time.Duration // 0: no timeout
 	}{
 		{"5", 5 * time.Second}, {"250ms", 250 * time.Millisecond}, {"2m", 2 * time.Minute},
 		{"auto", defaultWireupTimeout}, {"inf", 0},
@@ -279,8 +277,7 @@ func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
 	assert.ErrorIs(t, (&Config{WireupTimeout: -1}).Validate(), ucs.ErrInvalidParam)
 }
 
-// TestAlarm_LooksAtConnectedEPs: EPs without a connection cost the alarm nothing, and neither do those that
-// are closed.
+// TestAlarm_LooksAtConnectedEPs: the alarm does not check EPs that have no connection or are closed.
 func TestAlarm_LooksAtConnectedEPs(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	const idle, used = 100, 3

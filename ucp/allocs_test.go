@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestAllocs: nothing on the data path allocates once the pools are warm, from ucp
-// down to the device.
+// TestAllocs: the data path allocates nothing after warm-up, in ucp and in the transports.
 func TestAllocs(t *testing.T) {
 	self := tlsets.Real("self", "self")
 	self.Oneself = true
@@ -58,7 +57,7 @@ func checkAllocs(t *testing.T, set tlsets.Set) {
 			p.FinishAlone(ep.Flush())
 			p.A.W.Progress()
 		}
-		for range 300 { // warm the pools of every layer
+		for range 300 { // warm the pools of all layers
 			run()
 		}
 		testenv.NoAllocs(t, tc.name, run)
@@ -127,7 +126,7 @@ func BenchmarkProgress(b *testing.B) {
 	})
 }
 
-// idle makes progress until nothing happens any more and ifaces without connections are not polled.
+// idle makes progress until there are no events any more and ifaces without connections are not polled.
 func idle(x *ucppair.End) {
 	for quiet := 0; quiet < 2*engine.CooldownPolls; quiet++ {
 		if x.W.Progress() > 0 {

@@ -26,7 +26,7 @@ func armSets() []string {
 	return sets
 }
 
-// eventLoop is a loop of the caller's own, which waits for the descriptor of a worker.
+// eventLoop is a loop of the application that waits for the descriptor of a worker.
 type eventLoop struct {
 	t     testing.TB
 	w     *Worker
@@ -56,7 +56,7 @@ func (l *eventLoop) progress(done func() bool) bool {
 		}
 		require.Equal(l.t, ucs.ErrBusy, err)
 	}
-	require.FailNow(l.t, "busy for ever", l.w.State())
+	require.FailNow(l.t, "the worker is always busy", l.w.State())
 	return false
 }
 
@@ -80,10 +80,10 @@ func (l *eventLoop) requireQuiet() {
 			return
 		}
 	}
-	require.FailNow(l.t, "the descriptor is readable again and again", l.w.State())
+	require.FailNow(l.t, "the descriptor does not stop being readable", l.w.State())
 }
 
-// TestArm_Idle: the descriptor of an armed worker is not readable while nothing happens, whatever its peers did
+// TestArm_Idle: the descriptor of an armed worker is not readable while there are no events, whatever its peers did
 // before.
 func TestArm_Idle(t *testing.T) {
 	for _, tls := range idleSets {
@@ -93,7 +93,7 @@ func TestArm_Idle(t *testing.T) {
 	}
 }
 
-// TestArm_Events: each kind of event makes the descriptor of an idle worker readable.
+// TestArm_Events: each type of event makes the descriptor of an idle worker readable.
 func TestArm_Events(t *testing.T) {
 	for _, tls := range armSets() {
 		t.Run(tls, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestArm_PeerDies(t *testing.T) {
 	}
 }
 
-// TestArm_LosesNoEvent: a reply or a signal that comes before, during or after Arm ends the wait.
+// TestArm_LosesNoEvent: a reply or a signal that arrives before, during or after Arm ends the wait.
 func TestArm_LosesNoEvent(t *testing.T) {
 	rounds := testenv.Rounds(100, 100_000)
 	for _, tls := range armSets() {
@@ -237,7 +237,7 @@ func TestArm_LosesNoEvent(t *testing.T) {
 			other.OnActive(1, func(m *ActiveMessage) {
 				spins = (spins*13 + 7) % 4099
 				for i := 0; i < spins; i++ {
-					_ = other.closed // some microseconds at most, and never the same
+					_ = other.closed // up to some microseconds, which differ each time
 				}
 				r, err := m.From.SendActive(2, nil, nil, nil)
 				assert.NoError(t, err)
@@ -265,7 +265,7 @@ func TestArm_LosesNoEvent(t *testing.T) {
 	}
 }
 
-// TestArm_Errors: a worker that is closed, or that a SharedWorker has, has no descriptor.
+// TestArm_Errors: a worker that is closed or shared has no descriptor.
 func TestArm_Errors(t *testing.T) {
 	x := openIdleWorld(t, fromEnv(t, "TLS=self"))
 	w := x.newWorker(t)
@@ -281,7 +281,7 @@ func TestArm_Errors(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidState)
 }
 
-// TestArm_RunsNoCallback: Arm reports what has arrived and leaves it to Progress.
+// TestArm_RunsNoCallback: Arm reports arrivals and leaves them to Progress.
 func TestArm_RunsNoCallback(t *testing.T) {
 	for _, tls := range []string{"self", "sm", "tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {

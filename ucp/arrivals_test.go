@@ -12,11 +12,10 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 )
 
-// The receiver remembers over which connection, and for which handler, the latest message
-// came. These tests change what it remembers.
+// The receiver caches the connection and the handler of the latest message. These tests change both.
 
-// TestArrivals_TwoPeers: messages over two connections with two ids, in turns and in runs, go
-// to the handler of theirs with the connection of theirs; tagged ones too.
+// TestArrivals_TwoPeers: messages over two connections with two ids, alternating and in bursts, are passed to their
+// handlers with their EPs; tagged messages too.
 func TestArrivals_TwoPeers(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
@@ -72,7 +71,7 @@ func TestArrivals_HandlerGoes(t *testing.T) {
 	assert.Zero(t, p.b.w.messages.latest.Held)
 }
 
-// TestArrivals_Kept: each message that is kept is charged its own length.
+// TestArrivals_Kept: each message that is kept uses credit for its own length.
 func TestArrivals_Kept(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w := p.b.w
@@ -101,8 +100,8 @@ func TestArrivals_Kept(t *testing.T) {
 	assert.Equal(t, account.Size+window.Reserve(account.Size)-messageCharge, account.Room)
 }
 
-// TestArrivals_KeptAfterGrant: a handler that has its peer told of more credit, by what it
-// releases, and then keeps its message: the peer is never granted more than the window.
+// TestArrivals_KeptAfterGrant: a handler releases messages, so that its peer gets more credit, and then keeps its
+// message. The peer never has more credit than the window.
 func TestArrivals_KeptAfterGrant(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	const batch = 32
@@ -131,13 +130,12 @@ func TestArrivals_KeptAfterGrant(t *testing.T) {
 	}
 }
 
-// TestArrivals_Closed: nothing is remembered of a connection that has gone, and a message that
-// still names it is refused.
+// TestArrivals_Closed: the cache does not contain a closed connection, and a late message of the connection is dropped.
 func TestArrivals_Closed(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w, calls := p.b.w, 0
 	w.OnActive(3, func(*ActiveMessage) { calls++ })
-	for range 2 { // the first one opens the window
+	for range 2 { // the first one is charged against the first window
 		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("x"), nil)))
 	}
 	p.until(func() bool { return calls == 2 })

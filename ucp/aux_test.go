@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// auxPair has two transports that carry handshakes, of which fud is the better one.
+// auxPair has two transports that carry handshakes; fud is better.
 func auxPair(t *testing.T) (*pair, *fabric) {
 	slow := likeTCP()
 	slow.latency = 10 * likeUD().latency
@@ -20,7 +20,7 @@ func auxPair(t *testing.T) (*pair, *fabric) {
 	return p.connect(), f
 }
 
-// breakAux fails the auxiliary endpoints of an end.
+// breakAux makes the auxiliary endpoints of an end fail.
 func (x *end) breakAux(st ucs.Status) {
 	for e := range x.w.eps.All() {
 		if e.link == nil {
@@ -32,7 +32,7 @@ func (x *end) breakAux(st ucs.Status) {
 	}
 }
 
-// checkConnects: the put r, and one after it, arrive over the best transport.
+// checkConnects checks that the put r and a later put arrive over the best transport.
 func (p *pair) checkConnects(t *testing.T, r *Request) {
 	t.Helper()
 	sleepWith(2*firstPause, &p.a, &p.b)
@@ -45,13 +45,12 @@ func (p *pair) checkConnects(t *testing.T, r *Request) {
 		for e := range x.w.eps.All() {
 			assert.NoError(t, e.Err())
 			assert.True(t, e.link.conn.Quiet())
-			assert.True(t, e.link.carrier.Idle(), "closed when it is over")
+			assert.True(t, e.link.carrier.Idle(), "closed after the handshake")
 		}
 	}
 }
 
-// TestAux_OpensTheNext: a transport that makes no endpoint is passed over, on either
-// side.
+// TestAux_OpensTheNext: if a transport cannot open an auxiliary endpoint, the next one is used, at either side.
 func TestAux_OpensTheNext(t *testing.T) {
 	for _, who := range []string{"initiator", "responder"} {
 		t.Run(who, func(t *testing.T) {
@@ -70,8 +69,8 @@ func TestAux_OpensTheNext(t *testing.T) {
 	}
 }
 
-// TestAux_BreaksAtAnyStep: a transport that breaks after it took a message, which then
-// does not arrive, is replaced, and the message repeated.
+// TestAux_BreaksAtAnyStep: if a transport breaks after it has accepted a message, and the message is lost, the next
+// transport retransmits it.
 func TestAux_BreaksAtAnyStep(t *testing.T) {
 	for at, name := range []string{"request", "reply", "ack"} {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +90,8 @@ func TestAux_BreaksAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestAux_NoneLeft: when all have failed the EP fails with their reasons; when the
-// peer is gone, at once.
+// TestAux_NoneLeft: an EP whose auxiliary transports have all failed fails with their reasons. If the peer is gone, the
+// EP fails at once.
 func TestAux_NoneLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -120,7 +119,7 @@ func TestAux_NoneLeft(t *testing.T) {
 	}
 }
 
-// TestAux_StartsWithTheBestAgain: a failure is not remembered beyond the handshake.
+// TestAux_StartsWithTheBestAgain: the failure of a transport counts for one handshake only.
 func TestAux_StartsWithTheBestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := auxPair(t)
@@ -130,6 +129,6 @@ func TestAux_StartsWithTheBestAgain(t *testing.T) {
 		p.checkConnects(t, r)
 		f.failNext("new ep fud", ucs.ErrNoMemory)
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-		assert.Empty(t, f.fail, "the notice to the peer has tried it")
+		assert.Empty(t, f.fail, "the DISCONNECT has tried it")
 	})
 }

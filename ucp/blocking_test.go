@@ -16,13 +16,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// blockingForm is a call that starts an operation and waits for it.
+// blockingForm is a blocking call of an operation.
 type blockingForm struct {
 	name string
 	do   func(ctx context.Context) error
 }
 
-// blockingForms are those of a. A message is sent to receives that b has; the last form ends the EP.
+// blockingForms are blocking calls of a. b has receives for the messages. The last call closes the EP.
 func (p *pair) blockingForms() []blockingForm {
 	ep, key, addr, buf := p.a.ep, p.a.key, p.b.mem.Addr(), make([]byte, 64)
 	word := func(_ uint64, err error) error { return err }
@@ -43,8 +43,8 @@ func (p *pair) blockingForms() []blockingForm {
 	}
 }
 
-// TestBlocking_StartsWithTheTurn: a blocking form has the turn when it posts, so that another
-// goroutine which closes the worker from the begin of the call on waits for its end.
+// TestBlocking_StartsWithTheTurn: a blocking call locks the worker before it posts. Another goroutine that closes the
+// worker during the call waits until the call returns.
 func TestBlocking_StartsWithTheTurn(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	p.connect().warm()
@@ -74,8 +74,8 @@ func TestBlocking_StartsWithTheTurn(t *testing.T) {
 	}
 }
 
-// TestBlocking_ClosedAnytime: a worker whose owner does nothing but to call blocking forms may be
-// closed by another goroutine at any time.
+// TestBlocking_ClosedAnytime: while the owner of a worker makes blocking calls only, another goroutine may close the
+// worker at any time.
 func TestBlocking_ClosedAnytime(t *testing.T) {
 	for range testenv.Rounds(50, 1000) {
 		p, _ := fakePair(t, Config{}, likeSM())
@@ -92,7 +92,7 @@ func TestBlocking_ClosedAnytime(t *testing.T) {
 			defer close(ended)
 			for k := 0; ; k++ {
 				form, ctx := forms[k%len(forms)], t.Context()
-				if form.name == "tag receive" || form.name == "synchronous tag send" { // nobody sends or receives
+				if form.name == "tag receive" || form.name == "synchronous tag send" { // the peer neither receives nor sends
 					ctx = overCtx()
 				}
 				err := form.do(ctx)

@@ -17,8 +17,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 )
 
-// neverIdle is a worker whose every Progress finds something: a message that it sends itself again
-// and again.
+// neverIdle is a worker whose every Progress finds an event: it sends a message to itself again and again.
 func neverIdle(t *testing.T) *ucp.Worker {
 	t.Helper()
 	p := ucppair.New(t, tlsets.Real("self", "self"), ucp.Config{})
@@ -34,8 +33,7 @@ func neverIdle(t *testing.T) *ucp.Worker {
 	return p.A.W
 }
 
-// TestServe_ContextEndsUnderLoad: the end of a context ends a wait also if each poll finds
-// something.
+// TestServe_ContextEndsUnderLoad: a canceled context ends a wait also if each poll finds events.
 func TestServe_ContextEndsUnderLoad(t *testing.T) {
 	for name, serve := range map[string]func(w *ucp.Worker) func(context.Context) error{
 		"owner":  func(w *ucp.Worker) func(context.Context) error { return w.Serve },
@@ -52,8 +50,8 @@ func TestServe_ContextEndsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_TurnsUnderLoad: who wants the worker has it after a few polls of the goroutine
-// that makes progress, also if each of these finds something.
+// TestSharedWorker_TurnsUnderLoad: a goroutine that waits for the worker gets it after a few polls of the goroutine
+// that makes progress, also if each poll finds events.
 func TestSharedWorker_TurnsUnderLoad(t *testing.T) {
 	s := neverIdle(t).Share()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,5 +70,5 @@ func TestSharedWorker_TurnsUnderLoad(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, <-ended, context.Canceled)
 	slices.Sort(waited)
-	assert.LessOrEqual(t, waited[len(waited)/2], int64(engine.YieldPolls), "polls until the worker is had: %v", waited)
+	assert.LessOrEqual(t, waited[len(waited)/2], int64(engine.YieldPolls), "polls before the goroutine has the worker: %v", waited)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// memCarrier hands messages to the other worker as a stream would: what does not leave at
-// once does later, and a break is told after messages were lost.
+// memCarrier passes messages to the other worker as a stream does: some are delayed, and it reports a break after
+// messages were lost.
 type memCarrier struct {
 	e    *EP
 	to   *Worker
 	wait [][]byte
-	hold int // messages that do not leave at once
-	lose int // messages that are lost, after which it breaks
+	hold int // messages to delay
+	lose int // messages to lose, after which it breaks
 	err  error
 	dead bool // it cannot recover
 	sent int
@@ -63,7 +63,7 @@ func (c *memCarrier) Posted() bool { return len(c.wait) == 0 }
 func (c *memCarrier) Idle() bool   { return len(c.wait) == 0 }
 func (c *memCarrier) Close()       { c.wait, c.err = nil, nil }
 
-// carried is a pair over frc whose handshakes do not go over fud.
+// carried is a pair over frc whose handshakes do not use fud.
 func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *fabric) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	for _, w := range []*Worker{p.a.w, p.b.w} {
@@ -79,8 +79,8 @@ func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *fabric) {
 	return p.connect(), f
 }
 
-// TestCarrier_AnotherOne: a connection comes about, and ends, over a carrier that is no
-// active messages, also when it is slow and breaks.
+// TestCarrier_AnotherOne: an EP connects and disconnects over a carrier other than active messages, also if the carrier
+// is slow and breaks.
 func TestCarrier_AnotherOne(t *testing.T) {
 	for name, edit := range map[string]func(c *memCarrier){
 		"fast":   func(*memCarrier) {},
@@ -101,7 +101,7 @@ func TestCarrier_AnotherOne(t *testing.T) {
 	}
 }
 
-// TestCarrier_Dead: an EP that cannot talk to its peer fails.
+// TestCarrier_Dead: an EP whose carrier cannot recover fails.
 func TestCarrier_Dead(t *testing.T) {
 	p, _ := carried(t, func(c *memCarrier) { c.lose, c.dead = 1, true })
 	r, err := p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)

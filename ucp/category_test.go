@@ -18,10 +18,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// categoryThreads is how many goroutines use a context in the tests of categories.
+// categoryThreads is the number of goroutines that use a context in the tests of categories.
 const categoryThreads = 3
 
-// server is a worker that a goroutine serves, with memory that others reach.
+// server is a worker that a goroutine serves, with memory that peers access.
 type server struct {
 	ctx     *Context
 	w       *Worker
@@ -53,8 +53,8 @@ func serve(t *testing.T, cfg Config, comps []uct.Component) *server {
 	return s
 }
 
-// traffic are the operations by which a goroutine writes and reads its part of the
-// memory of a server, each until it has ended.
+// traffic is the operations by which a goroutine writes and reads its part of the memory of a server. Each returns when
+// it has completed.
 type traffic struct {
 	put, get func(buf []byte, off uint64) error
 	flush    func() error
@@ -73,7 +73,7 @@ func (x traffic) check(t *testing.T, n int) {
 	}
 }
 
-// resourcesOf adds up what the verbs contexts of all have.
+// resourcesOf returns the sum of the resources of the verbs contexts.
 func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
 	t.Helper()
 	for _, c := range all {
@@ -88,19 +88,19 @@ func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
 	return sum
 }
 
-// inCategory are all transports, with devices in a category of endpoints.
+// inCategory returns all transports, with devices in a category of endpoints.
 func inCategory(e ib.Endpoints) []uct.Component {
 	return tlsets.Components(all.Config{IB: ib.Config{Endpoints: e}})
 }
 
-// categoryCase is what n workers take in a category, each with one interface that has a
-// QP for its EP, and one with a QP for handshakes.
+// categoryCase is the resources of n workers in a category. Each worker has one interface with a QP for its EP, and one
+// with a QP for handshakes.
 type categoryCase struct {
 	category ib.Endpoints
 	contexts int
-	tds      int // of an interface
-	queues   int // QPs and CQs of an interface
-	pages    int // UAR pages in all
+	tds      int // of each interface
+	queues   int // QPs and CQs of each interface
+	pages    int // UAR pages in total
 }
 
 // categoryTransports are two transports each: for the EPs, and for handshakes.
@@ -108,7 +108,7 @@ func categoryTransports() [][]string {
 	return [][]string{{Exact("rc"), Exact("ud")}, {"rc_mlx5", "ud_mlx5"}}
 }
 
-// contextPages is how many UAR pages a context has from the start.
+// contextPages is the number of UAR pages of a new context.
 const contextPages = 8
 
 func categoryCases(n int) []categoryCase {
@@ -121,8 +121,8 @@ func categoryCases(n int) []categoryCase {
 	}
 }
 
-// Threads with a worker each, in each category: operations work, and what they take is
-// what the category says. With MPI-everywhere each has a context of its own.
+// TestCategories_Workers: threads with a worker each, in each category. Operations work, and the resources are those of
+// the category. With MPI-everywhere each thread has its own context.
 func TestCategories_Workers(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		for _, c := range categoryCases(categoryThreads) {
@@ -165,7 +165,7 @@ func TestCategories_Workers(t *testing.T) {
 	}
 }
 
-// overEP are the blocking operations of an EP.
+// overEP returns the blocking operations of an EP.
 func overEP(t *testing.T, ep *EP, packed []byte) (x traffic) {
 	ctx := context.Background()
 	key, err := ep.Unpack(packed)
@@ -178,7 +178,7 @@ func overEP(t *testing.T, ep *EP, packed []byte) (x traffic) {
 	return x
 }
 
-// Threads of category MPI+threads share a worker, which is the only one.
+// TestCategories_MPIThreads: threads of category MPI+threads share the only worker.
 func TestCategories_MPIThreads(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		t.Run(tls[0], func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCategories_MPIThreads(t *testing.T) {
 	}
 }
 
-// overShared are the operations of an EP whose worker is shared.
+// overShared returns the operations of an EP whose worker is shared.
 func overShared(s *SharedWorker, ep *EP, key *RKey) (x traffic) {
 	run := func(start func() (*Request, error)) error { return s.Run(context.Background(), start) }
 	x.put = func(b []byte, off uint64) error {
@@ -230,14 +230,13 @@ func TestSharedWorker_GivesUp(t *testing.T) {
 	s := p.a.w.Share()
 	got := make([]byte, 8)
 	err := s.Run(ctx, func() (*Request, error) { return p.a.ep.Get(got, p.b.mem.Addr(), p.a.key, nil) })
-	if err != nil { // else it was done at once
+	if err != nil { // otherwise it has completed at once
 		assert.ErrorIs(t, err, context.Canceled)
 	}
 	s.Do(func(w *Worker) { assert.Same(t, p.a.w, w) })
 }
 
-// With MPI-everywhere a second worker of a context is refused and told what to do, and
-// leaves nothing behind.
+// TestMPIEverywhere_SecondWorker: with MPI-everywhere a context rejects a second worker with advice, and leaks nothing.
 func TestMPIEverywhere_SecondWorker(t *testing.T) {
 	c, err := NewContext(Config{TLS: config.Allow("ud")}, inCategory(ib.EndpointsMPIEverywhere)...)
 	require.NoError(t, err)
@@ -250,12 +249,12 @@ func TestMPIEverywhere_SecondWorker(t *testing.T) {
 	assert.Equal(t, before, resourcesOf(t, c))
 	require.NoError(t, w.Close())
 	w, err = c.NewWorker(WorkerConfig{})
-	require.NoError(t, err, "the place of a worker that was closed is free")
+	require.NoError(t, err, "a worker replaces a closed one")
 	require.NoError(t, w.Close())
 	require.NoError(t, c.Close())
 }
 
-// Transports without a device to share do not look at the category.
+// TestCategories_OtherTransports: transports without a shared device ignore the category.
 func TestCategories_OtherTransports(t *testing.T) {
 	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
 		c, err := NewContext(Config{TLS: config.Allow("sm", "self", "tcp")}, inCategory(e)...)

@@ -18,11 +18,11 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// roleEnv makes this test binary a child process with a role: its name, and its
-// arguments, separated by spaces.
+// roleEnv makes this test binary a child process with a role. Its value is the name of the role and the arguments,
+// separated by spaces.
 const roleEnv = "GUCX_TEST_UCP_ROLE"
 
-// roles are what a child process can be. A role ends with its standard input at the latest.
+// roles are the roles of child processes. A role ends at the latest when its standard input is closed.
 var roles = map[string]func(c *childSide) error{
 	"chat":       chatRole,
 	"idlepeers":  idlePeersRole,
@@ -47,7 +47,7 @@ var roles = map[string]func(c *childSide) error{
 	"faultyhost": faultyHostRole,
 }
 
-// childSide is what a role has to talk to its parent with.
+// childSide is the child's side of its connection to the parent.
 type childSide struct {
 	args []string
 	in   *bufio.Scanner
@@ -56,10 +56,10 @@ type childSide struct {
 // say sends a line to the parent.
 func (c *childSide) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// nextLine waits for a line of the parent; it reports false when the parent has gone.
+// nextLine waits for a line of the parent. It returns false if the parent has ended.
 func (c *childSide) nextLine() bool { return c.in.Scan() }
 
-// runRole plays the role of the environment. It reports false if there is none.
+// runRole executes the role of the environment. It returns false if there is none.
 func runRole() bool {
 	role := strings.Fields(os.Getenv(roleEnv))
 	if len(role) == 0 {
@@ -73,8 +73,8 @@ func runRole() bool {
 	return true
 }
 
-// reach opens a worker over the transports of the first argument, with an EP to the worker
-// whose address is the second.
+// reach opens a worker over the transports of the first argument, with an EP to the worker whose address is the second
+// argument.
 func (c *childSide) reach() (*Worker, *EP, error) { return c.reachWith(Config{}) }
 
 // reachWith is reach with a configuration.
@@ -95,7 +95,7 @@ func (c *childSide) reachWith(cfg Config) (*Worker, *EP, error) {
 	return w, ep, err
 }
 
-// untilParentGoes runs f, again and again, until it fails or the parent has gone.
+// untilParentGoes calls f again and again until it fails or the parent has ended.
 func (c *childSide) untilParentGoes(f func(context.Context) error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -114,14 +114,13 @@ func (c *childSide) untilParentGoes(f func(context.Context) error) error {
 // child is a process with a role.
 type child struct{ *testenv.Subprocess }
 
-// startChild starts a process with a role. It is killed when the test ends, if it has not
-// been waited for.
+// startChild starts a process with a role. If the test has not waited for it, it is killed when the test ends.
 func startChild(t testing.TB, role string, args ...any) *child {
 	t.Helper()
 	return startChildIn(t, "", role, args...)
 }
 
-// startChildIn is startChild in a network namespace; "" is that of this process.
+// startChildIn is startChild in a network namespace; "" means that of this process.
 func startChildIn(t testing.TB, namespace, role string, args ...any) *child {
 	t.Helper()
 	c := newChildIn(t, namespace, role, args...)
@@ -129,8 +128,8 @@ func startChildIn(t testing.TB, namespace, role string, args ...any) *child {
 	return c
 }
 
-// newChild is startChild for a test that sees to the end of the process: one that starts
-// a thousand of them would have as many things to clean up.
+// newChild is startChild without a cleanup: the test must end the process. It is for tests that start a thousand
+// processes.
 func newChild(t testing.TB, role string, args ...any) *child {
 	t.Helper()
 	return newChildIn(t, "", role, args...)
@@ -149,7 +148,7 @@ func newChildIn(t testing.TB, namespace, role string, args ...any) *child {
 	return &child{testenv.LaunchSubprocess(t, cmd)}
 }
 
-// line is what the child says next.
+// line returns the next line of the child.
 func (c *child) line(t testing.TB) string {
 	t.Helper()
 	return c.Line(t)
@@ -161,13 +160,13 @@ func (c *child) tell(t testing.TB, line string) {
 	c.Tell(t, "%s", line)
 }
 
-// end waits until a child that was told all has ended, well.
+// end waits until the child has exited with status 0.
 func (c *child) end(t testing.TB) {
 	t.Helper()
 	c.End(t)
 }
 
-// kill ends the child as kill -9 does, and waits until it has; nothing if it has ended.
+// kill kills the child with SIGKILL and waits for it. It does nothing if the child has ended.
 func (c *child) kill(t testing.TB) {
 	t.Helper()
 	c.Kill(t)
@@ -184,10 +183,10 @@ func openContextWith(cfg Config, tls string) (*Context, error) {
 	return NewContext(cfg, tlsets.Components(all.Config{})...)
 }
 
-// reachable is a worker and memory of another process: what EPs and keys are made from.
+// remoteMem is the address of a worker and the key of its memory, for EPs of other processes.
 type remoteMem struct{ addr, key []byte }
 
-// String is the form that parseRemote reads, in one word.
+// String returns one word, which parseRemote parses.
 func (r remoteMem) String() string {
 	return hex.EncodeToString(r.addr) + "," + hex.EncodeToString(r.key)
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// churnWarm is after how many peers a server holds what it always will.
+// churnWarm is the number of peers after which the resources of a server do not grow any more.
 const churnWarm = 8
 
-// TestChurn: a server holds no more after many peers than after a few, whether they closed
-// their EP, ended without a word, were killed, or were closed by the server first.
+// TestChurn: a server has no more resources after many peers than after a few. The peers close their EP, exit without
+// closing, are killed, or the server closes first.
 func TestChurn(t *testing.T) {
 	n := testenv.Rounds(2*len(manners), 1000)
 	for _, tls := range processSets() {
@@ -41,17 +41,16 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// visitors is how many values the server has room for.
+// visitors is the number of values of the server.
 const visitors = 16
 
-// forgetHalfOpen is after how long a server gives up a peer that went during the
-// handshake.
+// forgetHalfOpen is the time after which a server fails the connection of a peer that has died during the handshake.
 const forgetHalfOpen = 5 * time.Second
 
-// manners are the ways in which peers go.
+// manners are the ways in which peers disconnect.
 var manners = []string{"close", "killed", "exit", "server"}
 
-// longServer is a worker that goroutines share and one serves, with memory that peers reach.
+// longServer is a worker that goroutines share, of which one serves it, with memory that peers access.
 type longServer struct {
 	tls    string
 	ctx    *Context
@@ -85,7 +84,7 @@ func startServer(t testing.TB, tls string, length int) *longServer {
 	return x
 }
 
-// visit has a peer come and go.
+// visit runs a peer that connects and disconnects.
 func (x *longServer) visit(t *testing.T, i int) {
 	t.Helper()
 	c := newChild(t, "visit", x.tls, i%visitors, x.remote)
@@ -105,8 +104,7 @@ func (x *longServer) visit(t *testing.T, i int) {
 	}
 }
 
-// closeFirst reaches the peer in turn, over the connection that it has made, and closes
-// that.
+// closeFirst makes an EP to the peer, over the connection that the peer has made, and closes it.
 func (x *longServer) closeFirst(t *testing.T, peer remoteMem) {
 	t.Helper()
 	ctx := context.Background()
@@ -121,8 +119,8 @@ func (x *longServer) closeFirst(t *testing.T, peer remoteMem) {
 	require.NoError(t, x.shared.Run(ctx, func() (*Request, error) { return ep.Close(CloseFlush) }))
 }
 
-// visitRole is a peer that comes to a server (transports, the number of its value, the
-// server), says how it can be reached itself, and goes as it is told.
+// visitRole is a peer that connects to a server. Its arguments are transports, the number of its value, and the server.
+// It prints its own address, and disconnects as the parent says.
 func visitRole(c *childSide) error {
 	x, err := newVisitor(c.args)
 	if err != nil {
@@ -147,7 +145,7 @@ func visitRole(c *childSide) error {
 	if <-how == "exit" {
 		os.Exit(0)
 	}
-	return x.close() // of an EP that the server has closed too, if they had one connection
+	return x.close() // the EP; the server has closed its EP too, if both had one connection
 }
 
 // visitor is a client of a server.

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// answerWaits has a handler of b close the EP over which an announced message has come, when its
-// iface is full: the answer that nobody receives the message waits for room.
+// answerWaits makes a handler of b close the EP of an RTS while the iface is full: the reply that rejects the RTS waits
+// for resources.
 func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 	p, f = fakePair(t, Config{}, likeSM())
 	p.both().warm()
@@ -29,25 +29,25 @@ func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 	got := collect(t, p.b.w, 2)
 	require.NoError(t, p.finish(e.SendActive(2, nil, nil, nil)))
 	p.until(have(t, got, 1))
-	p.idle() // credit has gone
+	p.idle() // the credit has been returned
 	sent, err = e.SendActive(1, nil, make([]byte, 200_000), nil)
 	require.NoError(t, err)
 	p.until(func() bool { return closing != nil })
 	return p, f, sent, closing
 }
 
-// TestClose_AnswerWaits: an EP that is closed while an answer to its peer waits for room in the lane
-// leaves when that has gone.
+// TestClose_AnswerWaits: an EP that is closed while a reply waits for resources of the lane is removed when the reply
+// has been sent.
 func TestClose_AnswerWaits(t *testing.T) {
 	p, _, sent, closing := answerWaits(t)
-	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // there is room now, and the queue has not seen it
+	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // the lane has resources now, and the queue does not know yet
 	require.NoError(t, p.finish(closing, nil))
 	if err := p.finish(sent, nil); err != nil {
 		assert.True(t, errors.Is(err, ucs.ErrPeerClosed), err)
 	}
 }
 
-// TestClose_AnswerNeverGoes: the end of the worker is that of an answer for which there is no room.
+// TestClose_AnswerNeverGoes: a reply that waits for resources is dropped when the worker closes.
 func TestClose_AnswerNeverGoes(t *testing.T) {
 	p, f, sent, closing := answerWaits(t)
 	f.ifaceOf(&p.b, 0).stuck = true
@@ -57,5 +57,5 @@ func TestClose_AnswerNeverGoes(t *testing.T) {
 	require.False(t, closing.Done())
 	require.NoError(t, p.b.w.Close())
 	assert.NoError(t, ended(t, closing))
-	assert.ErrorIs(t, p.finish(sent, nil), ucs.ErrConnReset, "no notice went out")
+	assert.ErrorIs(t, p.finish(sent, nil), ucs.ErrConnReset, "no DISCONNECT was sent")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// connectCalls are system calls that are made while a connection is established, and how they fail.
+// connectCalls are system calls of a connection setup, with errors that they return.
 var connectCalls = []struct {
 	name   string
 	number uint32
@@ -36,10 +36,10 @@ var connectCalls = []struct {
 	{"epoll_ctl", unix.SYS_EPOLL_CTL, unix.ENOMEM},
 	{"pipe2", unix.SYS_PIPE2, unix.EMFILE},
 	{"process_vm_readv", unix.SYS_PROCESS_VM_READV, unix.EPERM},
-	{"mmap of shared memory", unix.SYS_MMAP, unix.ENOMEM}, // of the rest the runtime needs some
+	{"mmap of shared memory", unix.SYS_MMAP, unix.ENOMEM}, // the runtime needs other calls of mmap
 }
 
-// forbidCall has connectCalls[index] fail in all threads of this process, for good.
+// forbidCall makes connectCalls[index] fail in all threads of this process from now on.
 func forbidCall(index string) (unix.Errno, error) {
 	i, err := strconv.Atoi(index)
 	if err != nil {
@@ -66,9 +66,9 @@ func (c *childSide) openFaulty(wireup string) (*Worker, error) {
 	return ctx.NewWorker(WorkerConfig{})
 }
 
-// faultyRole opens a worker, has a system call fail from then on, dials and puts. It says "done"; "errno"
-// if the error is that of the call; "timeout"; or another error. Its arguments are transports, the
-// time to connect, the index of the call, network and address.
+// faultyRole opens a worker, makes a system call fail from then on, dials and puts. It prints "done", "errno" if the
+// error is that of the call, "timeout", or another error. Its arguments are transports, the connect timeout, the index
+// of the call, network and address.
 func faultyRole(c *childSide) error {
 	w, err := c.openFaulty(c.args[1])
 	if err != nil {
@@ -83,7 +83,7 @@ func faultyRole(c *childSide) error {
 	return w.Close()
 }
 
-// faultyHostRole listens, has a system call fail from then on, and serves.
+// faultyHostRole listens, makes a system call fail from then on, and serves.
 func faultyHostRole(c *childSide) error {
 	w, err := c.openFaulty(c.args[1])
 	if err != nil {
@@ -113,7 +113,7 @@ func dialOutcome(err error, errno unix.Errno) string {
 	}
 }
 
-// dialAndPut puts 64 KiB into the memory that a listener publishes as "all", if it does.
+// dialAndPut puts 64 KiB into the memory that the listener publishes as "all", if there is any.
 func dialAndPut(w *Worker, network, address string) error {
 	ctx, stop := context.WithTimeout(context.Background(), testenv.Watchdog)
 	defer stop()
@@ -143,11 +143,11 @@ var faultyCases = []struct {
 	{tls: "sm", network: 2, silent: "accept4"},
 }
 
-// If one system call fails from then on, in all threads, Dial succeeds without it or returns the errno.
-// Where a transport cannot accept the peer's connection, Dial times out. The
-// listener drops what it had for that peer, and serves others.
+// TestDial_SyscallFails: if one system call fails from then on, in all threads, Dial succeeds without it or returns the
+// errno. If a transport cannot accept the connection of the peer, Dial times out. The listener frees the resources of
+// that peer and serves others.
 func TestDial_SyscallFails(t *testing.T) {
-	testenv.SkipShort(t, "processes, and 7 s until a silent path is left")
+	testenv.SkipShort(t, "processes, and 7 s until a dead path times out")
 	testenv.SkipRace(t, "processes")
 	for _, tc := range faultyCases {
 		n := networks[tc.network]
@@ -171,15 +171,15 @@ func TestDial_SyscallFails(t *testing.T) {
 			}
 			assert.True(t, failed, "no call makes Dial fail")
 			c := newChild(t, "dial", tc.tls, n.network, l.Addr(), "close")
-			require.Equal(t, []string{"there"}, p.lines(c, 1), "an honest peer afterwards")
+			require.Equal(t, []string{"there"}, p.lines(c, 1), "a later peer")
 			c.kill(t)
 		})
 	}
 }
 
-// If one system call of the listener fails, a dialer connects without it or gets an error: it does
-// not hang, and can dial others. One that cannot accept is as one that is stopped: the context of Dial
-// limits the wait.
+// TestListen_SyscallFails: if one system call of the listener fails, a dialer connects without it or gets an error. It
+// does not hang, and can dial other listeners. A listener that cannot accept is like one that is stopped: the context
+// of Dial limits the wait.
 func TestListen_SyscallFails(t *testing.T) {
 	testenv.SkipShort(t, "processes, and half a second for each timeout")
 	testenv.SkipRace(t, "processes")

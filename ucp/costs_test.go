@@ -14,13 +14,13 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// gauge is a machine on which the kernel or fragments take less time, as cases have it.
+// gauge is a machine on which either the kernel or fragments take less time.
 type gauge struct {
 	asked           int
 	fragments, call uct.Cost
 }
 
-// over is sm on that machine.
+// over returns sm on that machine.
 func (g *gauge) over() tlsets.Set {
 	sm := tlsets.Real("sm", "sm")
 	return tlsets.Set{Name: "sm", TLS: sm.TLS, Open: func(t testing.TB) (a, b []uct.Component) {
@@ -48,9 +48,8 @@ func (m measurer) Measure() uct.Measured {
 	return out
 }
 
-// TestCosts_Measured: the first message that one call does not take asks each side what costs are
-// here, and its data comes by what takes the least time. Before, and if costs are to be those that
-// are declared, nobody is asked.
+// TestCosts_Measured: the first message that needs more than one call makes each side measure its costs, and its data
+// uses the fastest scheme. Before that, and with declared costs, nothing is measured.
 func TestCosts_Measured(t *testing.T) {
 	slow, fast := uct.Cost{Send: 1000, Latency: 100, Bandwidth: 2e9}, uct.Cost{Send: 1000, Latency: 100, Bandwidth: 20e9}
 	for _, tc := range []struct {
@@ -59,7 +58,7 @@ func TestCosts_Measured(t *testing.T) {
 		from            CostSource
 		asked, leased   int
 	}{
-		{"the kernel is quick", slow, fast, CostsMeasured, 2, 1},
+		{"the kernel is fast", slow, fast, CostsMeasured, 2, 1},
 		{"the kernel is slow", fast, slow, CostsMeasured, 2, 0},
 		{"declared", slow, fast, CostsDeclared, 0, 0},
 	} {
@@ -70,7 +69,7 @@ func TestCosts_Measured(t *testing.T) {
 			p.sendTag(from[:8000], to[:8000])
 			require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
-			assert.Zero(t, g.asked, "nothing that is long was sent")
+			assert.Zero(t, g.asked, "no large message was sent")
 			for range 2 {
 				p.sendTag(from, to)
 				requireBytes(t, from, to)
@@ -81,7 +80,7 @@ func TestCosts_Measured(t *testing.T) {
 	}
 }
 
-// TestCosts_Explain: where costs are from is told.
+// TestCosts_Explain: Explain says where the costs are from.
 func TestCosts_Explain(t *testing.T) {
 	g := &gauge{fragments: uct.Cost{Send: time.Microsecond, Bandwidth: 1e9}, call: uct.Cost{Send: 1, Bandwidth: 9e9}}
 	for from, want := range map[CostSource]string{CostsMeasured: "measured", CostsDeclared: "declared"} {

@@ -13,10 +13,10 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// source makes the bytes of a message, a few at a time.
+// source is a Packer of a message.
 type source struct {
 	data   []byte
-	broken int // from this offset on it makes nothing; 0: it does not
+	broken int // PackAt packs nothing from this offset on; 0: it packs everything
 }
 
 func (s *source) Length() int { return len(s.data) }
@@ -28,11 +28,11 @@ func (s *source) PackAt(off int, dst []byte) int {
 	return copy(dst[:min(len(dst), 1000)], s.data[off:])
 }
 
-// drain takes the bytes of a message.
+// drain is an Unpacker of a message.
 type drain struct {
 	t        testing.TB
 	data     []byte
-	most     int // it refuses more
+	most     int // it rejects more bytes
 	finished int
 	err      error
 }
@@ -55,7 +55,7 @@ func (d *drain) Finish(err error) error {
 	return err
 }
 
-// pieces is b as a list of pieces, some of them empty.
+// pieces returns b as a list of pieces, some of them empty.
 func pieces(b []byte) (list [][]byte) {
 	for n := 3; len(b) > 0; n = n*2 + 1 {
 		n = min(n, len(b))
@@ -108,7 +108,7 @@ func TestTag_Data(t *testing.T) {
 	})
 }
 
-// TestTag_DataRefused: a list that is too short is filled, an Unpacker may refuse.
+// TestTag_DataRefused: a list that is too short is filled, and an Unpacker may reject the data.
 func TestTag_DataRefused(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -146,7 +146,7 @@ func TestTag_DataRefused(t *testing.T) {
 	})
 }
 
-// TestTag_BrokenPacker: what was promised cannot be sent, and the peer must not wait for it.
+// TestTag_BrokenPacker: if the data of an announced message cannot be packed, the receive of the peer fails.
 func TestTag_BrokenPacker(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -296,7 +296,7 @@ func TestActive_RecvDataTwice(t *testing.T) {
 	require.NoError(t, p.finish(recv, nil))
 }
 
-// TestActive_RecvDataGivenUp: the Unpacker of a receive that was given up gets no more, and learns that.
+// TestActive_RecvDataGivenUp: the Unpacker of a canceled receive gets no more data, and its Finish is called.
 func TestActive_RecvDataGivenUp(t *testing.T) {
 	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{RndvThresh: 1}).connect().warm()
 	to := &drain{t: t, most: listLen}
@@ -384,7 +384,7 @@ func TestStream_DataOrder(t *testing.T) {
 	})
 }
 
-// TestStream_DataAsMuchAsIsThere: without all, a receive completes with the bytes that are there.
+// TestStream_DataAsMuchAsIsThere: without all, a receive completes with the bytes that have arrived.
 func TestStream_DataAsMuchAsIsThere(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
@@ -405,8 +405,8 @@ func TestStream_DataAsMuchAsIsThere(t *testing.T) {
 	requireBytes(t, pattern(2, 2), buf[:2])
 }
 
-// TestStream_DataCanceled: a canceled receive into a list says how many bytes it has received, and the next receive
-// gets those that follow.
+// TestStream_DataCanceled: a canceled receive into a list reports the number of bytes that it has received, and the
+// next receive gets the bytes that follow.
 func TestStream_DataCanceled(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -426,7 +426,7 @@ func TestStream_DataCanceled(t *testing.T) {
 	})
 }
 
-// TestStream_DataEnds: a receive into a list ends with the stream, and with the EP.
+// TestStream_DataEnds: a receive into a list completes when the stream ends, and fails when the EP fails.
 func TestStream_DataEnds(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -477,7 +477,7 @@ func TestStream_DataRejected(t *testing.T) {
 	require.ErrorIs(t, p.a.ep.Err(), ucs.ErrInvalidParam)
 }
 
-// TestStream_DataWaitsForCredit: data beyond the window is sent when the peer reads, and later messages wait behind it.
+// TestStream_DataWaitsForCredit: data beyond the window is sent when the peer reads, and later messages wait for it.
 func TestStream_DataWaitsForCredit(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -493,7 +493,7 @@ func TestStream_DataWaitsForCredit(t *testing.T) {
 	})
 }
 
-// leaver is an Unpacker that closes the EP of the message when it has the first of it.
+// leaver is an Unpacker that closes the EP of the message at the first call.
 type leaver struct {
 	drain
 	leave func()
@@ -507,7 +507,7 @@ func (l *leaver) UnpackAt(off int, src []byte) error {
 	return err
 }
 
-// rejecter is an Unpacker that closes an EP and rejects what it gets.
+// rejecter is an Unpacker that closes an EP and rejects the data.
 type rejecter struct{ leave func() }
 
 func (r rejecter) UnpackAt(int, []byte) error {
@@ -517,8 +517,8 @@ func (r rejecter) UnpackAt(int, []byte) error {
 
 func (r rejecter) Finish(err error) error { return err }
 
-// TestUnpacker_ClosesAndRejects: an Unpacker that closes the EP of a message, and then rejects the message, fails no
-// later receive.
+// TestUnpacker_ClosesAndRejects: an Unpacker that closes the EP of a message, and then rejects the message, does not
+// affect later receives.
 func TestUnpacker_ClosesAndRejects(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: 1}).connect()
 	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
@@ -550,8 +550,8 @@ func TestUnpacker_ClosesAndRejects(t *testing.T) {
 	}
 }
 
-// TestTag_UnpackerCloses: an Unpacker may close the EP from which it takes a message that was
-// announced. Nothing more of that comes, and what the receive had is as new for the next one.
+// TestTag_UnpackerCloses: an Unpacker may close the EP of an announced message. It gets no more data, and the next
+// receive does not see the state of this one.
 func TestTag_UnpackerCloses(t *testing.T) {
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
 		for _, mode := range []CloseMode{CloseFlush, CloseForce} {

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// whyDead are the reasons of a transport connection that cannot be made.
+// whyDead are the reasons why a transport cannot connect.
 var whyDead = map[string]error{
 	"refused":   ucs.ErrUnreachable,
 	"swallowed": ucs.ErrTimedOut,
@@ -19,8 +19,7 @@ var whyDead = map[string]error{
 	"no memory": ucs.ErrNoMemory,
 }
 
-// deadFirst is a pair over two devices of one class, of which the better one does not lead to the
-// peer, for a reason.
+// deadFirst is a pair with two devices of one class. The better one cannot reach the peer, for a given reason.
 func deadFirst(t *testing.T, cfg Config, why error, first fakeKind) (*pair, *fabric) {
 	first.name, first.dials = "fdead", true
 	second := likeTCP()
@@ -30,8 +29,8 @@ func deadFirst(t *testing.T, cfg Config, why error, first fakeKind) (*pair, *fab
 	return p.connect(), f
 }
 
-// TestDeadPath_OtherDeviceWorks: if the better device does not lead to the peer, every operation goes
-// over the other one, in both directions, and neither side tries the first one for another role.
+// TestDeadPath_OtherDeviceWorks: if the better device cannot reach the peer, all operations use the other one, in both
+// directions, and neither side tries the first one for another role.
 func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 	}
 }
 
-// TestDeadPath_None: if no device leads to the peer, the EP fails with the reasons of all of them.
+// TestDeadPath_None: if no device reaches the peer, the EP fails with the reasons of all devices.
 func TestDeadPath_None(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
@@ -86,9 +85,8 @@ func TestDeadPath_None(t *testing.T) {
 	}
 }
 
-// TestDeadPath_Fetches: the receiver of a message moves its data over a device that carries no
-// messages, and that its sender has not tried. It does not lead to the sender: what waits for its
-// lane moves to the next one.
+// TestDeadPath_Fetches: the receiver of a message moves the data over a device that carries no messages, and that the
+// sender has not tried. The device cannot reach the sender, so what waits for its lane moves to the next device.
 func TestDeadPath_Fetches(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy", "am", "auto"} {
 		for name, why := range whyDead {

@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// TestContext_NoSuchTCPDevice: a device in a setting of tcp that does not exist is an error if tcp
-// may be used, also beside other transports.
+// TestContext_NoSuchTCPDevice: a tcp device in the configuration that does not exist is an error if tcp may be used,
+// also together with other transports.
 func TestContext_NoSuchTCPDevice(t *testing.T) {
 	comps := func() all.Config { return all.Config{TCP: tcp.Config{Devices: []string{"lo", "nosuch0"}}} }
 	for _, tls := range []config.List{{}, config.Allow("tcp", "sm"), config.Deny("sm")} {

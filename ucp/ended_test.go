@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestOnDone: OnDone is called once for each operation that has returned a request, and for
-// no other.
+// TestOnDone: OnDone is called once for each operation that has returned a request, and for no other operation.
 func TestOnDone(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect().Warm()
@@ -52,7 +51,7 @@ func TestOnDone(t *testing.T) {
 	})
 }
 
-// TestOnDone_Canceled: a callback gets what Wait would return, and may post.
+// TestOnDone_Canceled: the callback gets the error that Wait would return, and may post.
 func TestOnDone_Canceled(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
@@ -138,7 +137,7 @@ func TestWaitAnyAll(t *testing.T) {
 	}
 }
 
-// inPieces is b as a list of pieces, some of them empty.
+// inPieces returns b as a list of pieces, some of them empty.
 func inPieces(b []byte) (list [][]byte) {
 	for n := 3; len(b) > 0; n = n*2 + 1 {
 		n = min(n, len(b))

@@ -17,9 +17,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/endorder.txt")
 
-// TestEndOrder records in which order an EP ends what is under way, and how: requests of each class, callbacks,
-// received messages, streams and keys, for each reason to end. What the caller observes must not depend on how
-// the worker finds its protocols.
+// TestEndOrder records the order in which an EP completes, fails or drops operations: requests of each class,
+// callbacks, received messages, streams and keys, for each reason. What the caller observes must not depend on how the
+// worker finds its protocols.
 func TestEndOrder(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	const file = "testdata/endorder.txt"
@@ -74,7 +74,7 @@ func readEndOrder(t *testing.T, file string) map[string][]string {
 	return recorded
 }
 
-// endings are the reasons why EPs end.
+// endings are the reasons why EPs close or fail.
 var endings = []struct {
 	name        string
 	unconnected bool // also before the EP has connected
@@ -141,7 +141,7 @@ func (x *endOrder) watchEP(name string, e *EP) {
 	e.onError = func(_ *EP, err error) { x.log("%s: EP failed: %s", name, outcome(err)) }
 }
 
-// outcome is how an operation ended.
+// outcome is the result of an operation.
 func outcome(err error) string {
 	if err == nil {
 		return "ok"
@@ -149,7 +149,7 @@ func outcome(err error) string {
 	return statusOf(err).String()
 }
 
-// watch returns a function that takes what an operation returned, and records how the operation ends.
+// watch returns a function that gets the results of a call, and records how the operation completes.
 func (x *endOrder) watch(name string) func(*Request, error) {
 	return func(r *Request, err error) {
 		switch {
@@ -169,7 +169,7 @@ func (x *endOrder) close(name string, e *end, mode CloseMode) {
 	x.watch(name + " close")(e.ep.Close(mode))
 }
 
-// lane is the endpoint of an end's messages.
+// lane returns the endpoint of the messages of an end.
 func (x *endOrder) lane(e *end) *fakeEP {
 	for l := range e.ep.link.lanes.All {
 		if f, ok := e.ep.link.lanes.All[l].EP.(*fakeEP); ok {
@@ -179,14 +179,14 @@ func (x *endOrder) lane(e *end) *fakeEP {
 	return nil
 }
 
-// freeze has the transports of both ends execute nothing, or go on.
+// freeze makes the transports of both ends stop or continue.
 func (x *endOrder) freeze(frozen bool) {
 	for _, i := range x.f.ifaces {
 		i.frozen = frozen
 	}
 }
 
-// run starts operations of each class, ends EPs, and records what is observed.
+// run starts operations of each class, closes or fails EPs, and records what the caller observes.
 func (x *endOrder) run(connected bool, end func(*endOrder)) {
 	if connected {
 		x.connected()
@@ -271,7 +271,7 @@ func (x *endOrder) transfers() {
 	x.watch("flush of the worker")(x.a.w.Flush())
 }
 
-// afterwards records what the caller can still do, and then closes both EPs.
+// afterwards records which calls still work, and then closes both EPs.
 func (x *endOrder) afterwards() {
 	for name, e := range x.ends() {
 		if e.ep == nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// requireOneLine checks the form of an error: one line of ucp about an operation, in which
-// nothing is said twice about one transport.
+// requireOneLine checks that an error is one line of ucp about an operation, which repeats nothing about a transport.
 func requireOneLine(t testing.TB, err error, op string) {
 	t.Helper()
 	require.Error(t, err)
@@ -30,7 +29,7 @@ func requireOneLine(t testing.TB, err error, op string) {
 	}
 }
 
-// TestErrors_Texts is what the user of a connection reads.
+// TestErrors_Texts compares the errors that users of a connection see.
 func TestErrors_Texts(t *testing.T) {
 	peerOf := func(p *pair) string { return fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID()) }
 	lost := func(p *pair) { p.a.ep.lane(0).EP.(*fakeEP).fail(ucs.StatusConnReset) }
@@ -91,7 +90,7 @@ func TestErrors_Texts(t *testing.T) {
 			require.NoError(p.t, p.finish(p.a.ep.Close(CloseFlush)))
 			return p.finish(p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil))
 		}, "ucp: put 8 bytes PEER: already closed", []error{ucs.ErrClosed}},
-		{"cut off here", func(p *pair) error {
+		{"force closed here", func(p *pair) error {
 			r, err := p.a.ep.Get(make([]byte, 200), p.a.key.Addr(), p.a.key, nil)
 			require.NoError(p.t, err)
 			end, err := p.a.ep.Close(CloseForce)
@@ -113,7 +112,7 @@ func TestErrors_Texts(t *testing.T) {
 	}
 }
 
-// TestErrors_OfConnecting: every transport that was tried is told, in one line.
+// TestErrors_OfConnecting: the error has all transports that were tried, in one line.
 func TestErrors_OfConnecting(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -141,8 +140,8 @@ func TestErrors_OfConnecting(t *testing.T) {
 	}
 }
 
-// TestErrors_BeforeTheRequestEnds: when an operation has ended because of a failure, the EP
-// says so already, over each transport between processes.
+// TestErrors_BeforeTheRequestEnds: when an operation has failed with the EP, EP.Err returns the error already, over
+// each transport between processes.
 func TestErrors_BeforeTheRequestEnds(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
@@ -166,8 +165,7 @@ func TestErrors_BeforeTheRequestEnds(t *testing.T) {
 	}
 }
 
-// TestErrors_OfSetUp: what cannot be opened or registered is told in one line too, with
-// everything that was tried.
+// TestErrors_OfSetUp: a failure to open or register is one line too, with everything that was tried.
 func TestErrors_OfSetUp(t *testing.T) {
 	_, err := NewContext(Config{}, brokenComponent{}, brokenComponent{})
 	requireOneLine(t, err, "no transport is left")
@@ -185,8 +183,8 @@ func TestErrors_OfSetUp(t *testing.T) {
 	assert.Contains(t, err.Error(), "frc fake0:1: unreachable: another fabric")
 }
 
-// TestAtomics_Refused: a fetching atomic without a place for its result, and one whose word is not
-// aligned, is refused and changes nothing, also where the transport has the operation.
+// TestAtomics_Refused: a fetching atomic without a result buffer, and one at an unaligned address, is rejected and
+// changes nothing, also if the transport has the operation.
 func TestAtomics_Refused(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -215,7 +213,7 @@ func TestAtomics_Refused(t *testing.T) {
 	assert.Zero(t, old)
 }
 
-// TestBlocking_OfAClosedWorker: each blocking form says that the worker is closed.
+// TestBlocking_OfAClosedWorker: each blocking call returns that the worker is closed.
 func TestBlocking_OfAClosedWorker(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect().warm()

@@ -13,9 +13,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Two workers of one process: the target only serves, the other one writes to its
-// memory and reads it back. The address and the packed key may travel by any means;
-// Worker.Dial is one.
+// Two workers of one process: the target serves, the other one writes to its memory and reads it back. A program may
+// exchange the address and the packed key by any means, such as Worker.Dial.
 func Example() {
 	c, err := gucx.Open() // or NewContext, with transports and configuration of your choice
 	check(err)
@@ -45,7 +44,7 @@ func Example() {
 	defer key.Close()
 
 	check(ep.PutWait(ctx, []byte("hello"), key.Addr(), key, nil)) // connects
-	check(ep.FlushWait(ctx))                                      // it is there now
+	check(ep.FlushWait(ctx))                                      // the data is in the memory of the target now
 	got := make([]byte, 5)
 	check(ep.GetWait(ctx, got, key.Addr(), key, nil))
 	old, err := ep.AtomicFetchWait(ctx, uct.AtomicAdd, 8, 42, key.Addr()+8, key)
@@ -54,8 +53,8 @@ func Example() {
 	// Output: hello, 0 before and 42 after
 }
 
-// A message is received by its tag: the low half says what it is about, the high half is
-// for the receiver to read.
+// A message is received by its tag: here the low half is the subject, and the receiver reads the sender from the high
+// half.
 func ExampleEP_TagSend() {
 	c, err := gucx.Open()
 	check(err)
@@ -75,7 +74,7 @@ func ExampleEP_TagSend() {
 	check(err)
 	sent, err := ep.TagSend(42<<32|about, []byte("hello"), nil)
 	check(err)
-	for recv != nil && !recv.Done() || sent != nil && !sent.Done() { // both are ours
+	for recv != nil && !recv.Done() || sent != nil && !sent.Done() { // this program owns both workers
 		sender.Progress()
 		receiver.Progress()
 	}
@@ -85,8 +84,8 @@ func ExampleEP_TagSend() {
 	// Output: hello, from 42
 }
 
-// A worker listens, with memory that it publishes by name; another one, of another process as
-// a rule, dials it. Here both are of one process.
+// A worker listens, with memory that it publishes by name, and another one dials it, usually from another process. Here
+// both are in one process.
 func ExampleWorker_Dial() {
 	ctx, stop := context.WithCancel(context.Background())
 	c, err := gucx.Open()
@@ -102,8 +101,8 @@ func ExampleWorker_Dial() {
 	l, err := server.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{ // or "unix", "@name"
 		Keys:       map[string]*ucp.Mem{"board": mem},
 		Accept:     func(r *ucp.ConnRequest) bool { return string(r.Private) == "let me in" },
-		OnPeer:     func(p *ucp.Peer) { fmt.Println("a peer comes") },
-		OnPeerGone: func(p *ucp.Peer, err error) { fmt.Println("and goes:", errors.Is(err, ucs.ErrPeerClosed)); stop() },
+		OnPeer:     func(p *ucp.Peer) { fmt.Println("a peer has connected") },
+		OnPeerGone: func(p *ucp.Peer, err error) { fmt.Println("it has disconnected:", errors.Is(err, ucs.ErrPeerClosed)); stop() },
 	})
 	check(err)
 	var serving sync.WaitGroup
@@ -122,9 +121,9 @@ func ExampleWorker_Dial() {
 	key.Close()
 	check(peer.EP.CloseWait(context.Background(), ucp.CloseFlush))
 	// Output:
-	// a peer comes
+	// a peer has connected
 	// hello
-	// and goes: true
+	// it has disconnected: true
 }
 
 func check(err error) {
