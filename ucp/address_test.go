@@ -10,12 +10,11 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// maxDefaultAddr is what the address of a worker with every transport may take, in bytes: the worker
-// and tcp have a public key of 32 bytes each.
+// maxDefaultAddr is the maximum length in bytes of the address of a worker with all transports. The worker and tcp have
+// a public key of 32 bytes each.
 const maxDefaultAddr = 240
 
-// TestAddress_DefaultWorkerIsShort: the test says what the bytes are, by leaving out one
-// transport after the other.
+// TestAddress_DefaultWorkerIsShort: the test logs the bytes of each transport, by leaving out one after the other.
 func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	ctx, err := NewContext(Config{}, all.Components()...)
 	require.NoError(t, err)
@@ -25,7 +24,7 @@ func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	defer func() { require.NoError(t, w.Close()) }()
 
 	packed := w.Address()
-	if n := len(w.net.addr.Resources); n == 7 { // more network devices take more
+	if n := len(w.net.addr.Resources); n == 7 { // more network devices need more
 		assert.LessOrEqual(t, len(packed), maxDefaultAddr)
 	} else {
 		t.Logf("%d resources", n)
@@ -47,5 +46,5 @@ func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	for i := range got.Resources {
 		got.Resources[i].Device = w.net.addr.Resources[i].Device
 	}
-	assert.Equal(t, w.net.addr, got, "this side computes with what it has packed")
+	assert.Equal(t, w.net.addr, got, "this side uses the same values as the peer")
 }

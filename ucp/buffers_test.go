@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBuffers_Classes: each length has the class of the shortest buffer that holds it, which is at most a quarter longer.
+// TestBuffers_Classes: each length has the class of the smallest buffer that is large enough, and the buffer is at most
+// a quarter larger.
 func TestBuffers_Classes(t *testing.T) {
 	require.Equal(t, 1<<minBufferBits, sizeOf(0))
 	require.Equal(t, 1<<maxBufferBits, sizeOf(bufferClasses-1))
@@ -24,7 +25,7 @@ func TestBuffers_Classes(t *testing.T) {
 	assert.GreaterOrEqual(t, classOf(1<<40), bufferClasses)
 }
 
-// TestBuffers_Reuse: a buffer that is returned is the next one of its class; what is beyond the limit is not kept.
+// TestBuffers_Reuse: a buffer that is returned is the next one of its class. The pool frees buffers beyond the limit.
 func TestBuffers_Reuse(t *testing.T) {
 	var b buffers
 	buf := b.get(1000)

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestWorkerClose_TellsOfABoundedNumber: of transport endpoints that did not close in order the
-// first are told, and how many more there were.
+// TestWorkerClose_TellsOfABoundedNumber: the error of Close has the errors of the first transport endpoints that did
+// not close gracefully, and the number of further errors.
 func TestWorkerClose_TellsOfABoundedNumber(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	for i := range 100 {

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestClose_ForceCutsAFlushOff: where operations do not end, or a message is not received, the
-// first Close waits; a second one by force ends both, and the operations.
+// TestClose_ForceCutsAFlushOff: if operations do not complete, or a message is not received, the first Close waits. A
+// second Close with CloseForce completes both calls, and fails the operations.
 func TestClose_ForceCutsAFlushOff(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -20,7 +20,7 @@ func TestClose_ForceCutsAFlushOff(t *testing.T) {
 			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
 			return p.a.ep.Get(make([]byte, 9000), p.b.mem.Addr(), p.a.key, nil)
 		}},
-		{"put", func(p *pair) (*Request, error) { // ends, and its flush does not
+		{"put", func(p *pair) (*Request, error) { // completes, and its flush does not
 			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
 			return p.a.ep.Put(make([]byte, 100), p.b.mem.Addr(), p.a.key, nil)
 		}},

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClose_ManyEPs: a worker whose peer makes no progress looks at each of its EPs a few times when
-// it closes, and not in each of its polls.
+// TestClose_ManyEPs: a worker whose peer makes no progress checks each of its EPs a few times while it closes, not in
+// each poll.
 func TestClose_ManyEPs(t *testing.T) {
 	const eps = 200
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
@@ -26,7 +26,7 @@ func TestClose_ManyEPs(t *testing.T) {
 		return true
 	})
 	for _, i := range f.ifaces {
-		i.noFlush = true // as those of other EPs stay in flight
+		i.noFlush = true // the operations of other EPs remain in flight
 	}
 	f.flushes.Store(0)
 	require.NoError(t, p.a.w.Close())

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// TestConfig_Lengths: lengths have units, and the ends of the grammar mean what they say.
+// TestConfig_Lengths: lengths have units, and the limits "auto", "0" and "inf" have the documented meaning.
 func TestConfig_Lengths(t *testing.T) {
 	for _, c := range []struct {
 		value               string
@@ -40,8 +40,8 @@ func TestConfig_Lengths(t *testing.T) {
 	}
 }
 
-// TestConfig_Validate: a wrong value is told with its name in the environment, once and in one
-// line, also where the environment has given it.
+// TestConfig_Validate: the error of a wrong value has its name in the environment, once and in one line, also if the
+// value is from the environment.
 func TestConfig_Validate(t *testing.T) {
 	for want, c := range map[string]Config{
 		"CONNECT soon, want one of lazy, eager":                        {Connect: "soon"},

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSizes holds what an endpoint that was never used, a request and a key cost.
+// TestSizes pins the sizes of an endpoint that was never used, a request and a key.
 func TestSizes(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -26,7 +26,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestFields limits how much a reader must know of a worker, an EP, its messages and a request.
+// TestFields limits the number of fields of a worker, an EP, its messages and a request.
 func TestFields(t *testing.T) {
 	assert.LessOrEqual(t, reflect.TypeFor[Worker]().NumField(), 30, "fields of Worker")
 	assert.LessOrEqual(t, reflect.TypeFor[EP]().NumField(), 22, "fields of EP")
@@ -35,8 +35,8 @@ func TestFields(t *testing.T) {
 	assert.LessOrEqual(t, bits.OnesCount32(uint32(reqEnd-1)&^uint32(reqPlace)), 16, "flags of Request")
 }
 
-// TestLines holds what a plain receive of a tagged message touches to a line of its request and
-// two of what it has besides: hundreds are posted, and each is touched three times.
+// TestLines pins the cache lines that a receive of a tagged message uses: one of its request and two of its match
+// record. Hundreds are posted, and each is accessed three times.
 func TestLines(t *testing.T) {
 	const line = 64
 	var r Request
@@ -47,7 +47,7 @@ func TestLines(t *testing.T) {
 		assert.Greater(t, offset, unsafe.Offsetof(r.flags), name)
 		assert.Less(t, offset, unsafe.Offsetof(r.worker), name)
 	}
-	const matched = 80 // bytes at the front of a match.Recv that posting and matching the first one touch
+	const matched = 80 // bytes at the front of a match.Recv that the first post and match access
 	var v tagRecv
 	assert.LessOrEqual(t, unsafe.Offsetof(v.node)+matched, uintptr(2*line))
 	for name, offset := range map[string]uintptr{

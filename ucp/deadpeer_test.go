@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// TestProcesses_DeadBeforeTheHandshake: the kernel knows that nobody is at the address of
-// a process that has gone, so the first operation does not wait for an answer.
+// TestProcesses_DeadBeforeTheHandshake: the kernel reports that no process is at the address of a process that has
+// exited, so the first operation fails without a timeout.
 func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
 	for _, tls := range processSets() {
 		for name, end := range map[string]func(x *target) error{
@@ -22,12 +22,12 @@ func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
 			t.Run(tls+"/"+name, func(t *testing.T) {
 				x := startTarget(t, tls)
 				require.NoError(t, end(x))
-				_ = x.cmd.Wait() // says how it ended
+				_ = x.cmd.Wait() // returns the exit status
 				cfg := fromEnv(t, "TLS="+tls)
 				cfg.WireupTimeout = config.Infinite
 				in := x.reachWith(t, cfg)
 				err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
-				if err == nil { // it is on its way
+				if err == nil { // it is in flight
 					err = in.ep.FlushWait(in.ctx)
 				}
 				gone := func(err error) bool { return errors.Is(err, ucs.ErrUnreachable) || errors.Is(err, ucs.ErrConnReset) }

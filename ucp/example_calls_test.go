@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// two are two workers of this process with an endpoint from one to the other. As a rule they
-// are in two processes.
+// two are two workers of this process with an endpoint from one to the other. Usually they are in two processes.
 type two struct {
 	ctx context.Context
 	c   *ucp.Context
@@ -26,8 +25,8 @@ type two struct {
 	key  *ucp.RKey // of mem, for ep
 }
 
-// connected makes two workers, of which a goroutine serves the second one, and returns a
-// function that closes all. prepare may be nil; it is called before that goroutine starts.
+// connected makes two workers, and a goroutine that serves the second one. It returns a function that closes all. If
+// prepare is not nil, it is called before the goroutine starts.
 func connected(prepare func(peer *ucp.Worker)) (*two, func()) {
 	c, err := gucx.Open()
 	check(err)
@@ -55,7 +54,7 @@ func connected(prepare func(peer *ucp.Worker)) (*two, func()) {
 	}
 }
 
-// wait waits for a request that may be nil, as operations that complete at once return none.
+// wait waits for a request, which is nil if the operation has completed at once.
 func wait(ctx context.Context, r *ucp.Request, err error) {
 	check(err)
 	if r != nil {
@@ -63,7 +62,7 @@ func wait(ctx context.Context, r *ucp.Request, err error) {
 	}
 }
 
-// Put returns a request if the buffer is still in use. After a flush the data is at the peer.
+// Put returns a request if the buffer is still in use. After a flush the data is in the memory of the peer.
 func ExampleEP_Put() {
 	x, end := connected(nil)
 	defer end()
@@ -75,7 +74,7 @@ func ExampleEP_Put() {
 	// Output: hello
 }
 
-// The data of a Get is there when its request has completed.
+// The data of a Get has arrived when its request has completed.
 func ExampleEP_Get() {
 	x, end := connected(nil)
 	defer end()
@@ -129,7 +128,7 @@ func ExampleEP_AtomicFetchWait() {
 	// 10
 }
 
-// A word is replaced if it has the expected value: here 7 by 9.
+// If the word has the expected value, it is replaced: here 7 by 9.
 func ExampleEP_AtomicCSwapWait() {
 	x, end := connected(nil)
 	defer end()
@@ -140,8 +139,7 @@ func ExampleEP_AtomicCSwapWait() {
 	// Output: 7 9
 }
 
-// Between a put and a message that refers to its data a fence is needed, unless the put
-// notifies the peer itself; see EP.PutNotify.
+// A message that refers to the data of a put needs a fence, unless the put notifies the peer itself: see EP.PutNotify.
 func ExampleEP_Fence() {
 	said := make(chan string, 1)
 	var x *two
@@ -157,7 +155,7 @@ func ExampleEP_Fence() {
 	// Output: hello
 }
 
-// The peer gets a word when it can see the data of the put.
+// The peer gets a word after the data of the put.
 func ExampleEP_PutNotifyWait() {
 	said := make(chan string, 1)
 	var x *two
@@ -171,8 +169,7 @@ func ExampleEP_PutNotifyWait() {
 	// Output: hello
 }
 
-// A request and its reply: the handler of the peer replies over the connection that the
-// request came over.
+// A request and its reply: the handler of the peer replies over the EP of the request.
 func ExampleEP_SendActive() {
 	const request, reply = 1, 2
 	x, end := connected(func(peer *ucp.Worker) {
@@ -183,7 +180,7 @@ func ExampleEP_SendActive() {
 	})
 	defer end()
 	said := ""
-	x.w.OnActive(reply, func(m *ucp.ActiveMessage) { said = string(m.Data) }) // m is lent for the call
+	x.w.OnActive(reply, func(m *ucp.ActiveMessage) { said = string(m.Data) }) // m is valid until the handler returns
 	r, err := x.ep.SendActive(request, nil, []byte("hello"), nil)
 	wait(x.ctx, r, err)
 	check(x.w.Until(x.ctx, func() bool { return said != "" }))
@@ -191,7 +188,7 @@ func ExampleEP_SendActive() {
 	// Output: you said hello
 }
 
-// A handler that does not use a message at once keeps it, and releases it later.
+// A handler that does not process a message at once keeps it, and releases it later.
 func ExampleActiveMessage_Keep() {
 	kept := make(chan *ucp.ActiveMessage, 1)
 	x, end := connected(func(peer *ucp.Worker) {
@@ -201,13 +198,13 @@ func ExampleActiveMessage_Keep() {
 	wait(x.ctx, r, err)
 	m := <-kept
 	fmt.Printf("%s, %s\n", m.Header, m.Data)
-	end() // nothing else uses the peer now
+	end() // no other goroutine uses the peer from here on
 	m.Release()
 	// Output: header, data
 }
 
-// A receive with a mask of zero takes a message with any tag. A buffer that is too small
-// gets the first bytes, and the receive fails with ErrTruncated.
+// A receive with a mask of zero matches a message with any tag. A buffer that is too small gets the first bytes, and
+// the receive fails with ErrTruncated.
 func ExampleWorker_TagRecvWait() {
 	x, end := connected(nil)
 	defer end()
@@ -237,7 +234,7 @@ func ExampleWorker_TagProbe() {
 	wait(x.ctx, sent, err)
 	var m *ucp.TagMessage
 	check(x.w.Until(x.ctx, func() bool {
-		m, _, _ = x.w.TagProbe(7, ^uint64(0), true) // true: the message is m's, and no receive matches it
+		m, _, _ = x.w.TagProbe(7, ^uint64(0), true) // true: no receive matches the message any more
 		return m != nil
 	}))
 	buf := make([]byte, m.Info().Length)
@@ -268,7 +265,7 @@ func ExampleEP_TagSendSync() {
 	// received
 }
 
-// A message of several pieces, without a copy of them into one buffer first.
+// A message from several buffers, which are not copied into one first.
 func ExampleBuffers() {
 	x, end := connected(nil)
 	defer end()
@@ -300,7 +297,7 @@ func ExampleActiveMessage_RecvData() {
 	r, err := self.SendActive(1, nil, []byte("headbody"), nil)
 	wait(x.ctx, r, err)
 	check(x.w.Until(x.ctx, func() bool { return came }))
-	wait(x.ctx, received, nil) // the data may have stayed at the sender until now
+	wait(x.ctx, received, nil) // the data may have been at the sender until now
 	fmt.Printf("%s, %s\n", head, body)
 	// Output: head, body
 }
@@ -316,13 +313,13 @@ func ExampleEP_StreamSendData() {
 	var in *ucp.EP
 	check(x.w.Until(x.ctx, func() bool { in = x.w.StreamReady(); return in != nil }))
 	first, second, n := make([]byte, 5), make([]byte, 6), 0
-	r, err = in.StreamRecvData(ucp.Buffers([][]byte{first, second}), true, &n, nil) // true: all of both
+	r, err = in.StreamRecvData(ucp.Buffers([][]byte{first, second}), true, &n, nil) // true: fills both
 	wait(x.ctx, r, err)
 	fmt.Printf("%s|%s\n", first, second)
 	// Output: hello|, gucx
 }
 
-// A stream has no message boundaries: the reader reads what is there.
+// A stream has no message boundaries: a receive gets the bytes that have arrived.
 func ExampleEP_StreamSendWait() {
 	x, end := connected(nil)
 	defer end()
@@ -351,7 +348,7 @@ func ExampleRequest_Cancel() {
 	// Output: true true
 }
 
-// A wait ends with the context. The request goes on; its buffer is in use until it completes.
+// A wait ends when its context is canceled. The request continues, and its buffer is in use until it completes.
 func ExampleRequest_Wait() {
 	x, end := connected(nil)
 	defer end()
@@ -367,7 +364,7 @@ func ExampleRequest_Wait() {
 	// true
 }
 
-// Of several receives the one that completes first is served first.
+// WaitAny returns the receive that completes first.
 func ExampleWaitAny() {
 	x, end := connected(nil)
 	defer end()
@@ -428,7 +425,7 @@ func ExampleContext_MemMapAccess() {
 	// Output: read only, true
 }
 
-// CloseFlush completes what was started before and then disconnects.
+// CloseFlush completes the operations that were started before, and then disconnects.
 func ExampleEP_CloseWait() {
 	x, end := connected(nil)
 	defer end()

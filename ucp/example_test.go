@@ -99,10 +99,13 @@ func ExampleWorker_Dial() {
 	check(err)
 	defer server.Close()
 	l, err := server.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{ // or "unix", "@name"
-		Keys:       map[string]*ucp.Mem{"board": mem},
-		Accept:     func(r *ucp.ConnRequest) bool { return string(r.Private) == "let me in" },
-		OnPeer:     func(p *ucp.Peer) { fmt.Println("a peer has connected") },
-		OnPeerGone: func(p *ucp.Peer, err error) { fmt.Println("it has disconnected:", errors.Is(err, ucs.ErrPeerClosed)); stop() },
+		Keys:   map[string]*ucp.Mem{"board": mem},
+		Accept: func(r *ucp.ConnRequest) bool { return string(r.Private) == "let me in" },
+		OnPeer: func(p *ucp.Peer) { fmt.Println("a peer has connected") },
+		OnPeerGone: func(p *ucp.Peer, err error) {
+			fmt.Println("it has disconnected:", errors.Is(err, ucs.ErrPeerClosed))
+			stop()
+		},
 	})
 	check(err)
 	var serving sync.WaitGroup

@@ -22,12 +22,12 @@ import (
 // laneRetry is the interval of most tests.
 const laneRetry = 10 * time.Second
 
-// failedOver is a pair whose EPs use frc2, as frc has failed. b has an EP over the same connection.
+// failedOver is a pair whose EPs use frc2 because frc has failed. b has an EP over the same connection.
 func failedOver(t testing.TB, retry time.Duration) (*pair, *fabric) {
 	return failedOverBeside(t, retry, likeUD())
 }
 
-// failedOverBeside is failedOver with a transport of datagrams. Messages go over it where it has the lowest latency.
+// failedOverBeside is failedOver with a transport of datagrams. Messages use it if it has the lowest latency.
 func failedOverBeside(t testing.TB, retry time.Duration, datagrams fakeKind) (*pair, *fabric) {
 	p, f := fakePair(t, Config{LaneRetryInterval: retry}, likeRC(), likeRC2(), datagrams)
 	p.connect().warm()
@@ -39,11 +39,11 @@ func failedOverBeside(t testing.TB, retry time.Duration, datagrams fakeKind) (*p
 		x, n := p.a.ep.lane(wireup.RMA), counters(p.a.w)
 		return n["worker.replaced_lanes"] > 0 && (x != nil && x.Iface.kind() == "frc2" || n["worker.returned_lanes"] > 0)
 	})
-	_ = p.finish(p.b.ep.Flush()) // tells of the lane, if b had one
+	_ = p.finish(p.b.ep.Flush()) // detects the failed lane, if b has one
 	return p, f
 }
 
-// quiet reports whether no handshake runs at either side.
+// quiet reports whether neither side has a handshake in progress.
 func (p *pair) quiet() bool { return p.a.ep.link.conn.Quiet() && p.b.ep.link.conn.Quiet() }
 
 // kinds are the transports of the open lanes of an EP.
@@ -57,7 +57,7 @@ func (e *EP) kinds() (all []string) {
 	return all
 }
 
-// backOn reports whether both sides have one lane each, over a transport, and no other.
+// backOn reports whether both sides have one lane each, over the given transport, and no other lane.
 func (p *pair) backOn(kind string) bool {
 	return p.quiet() && slices.Equal(p.a.ep.kinds(), []string{kind}) && slices.Equal(p.b.ep.kinds(), []string{kind})
 }
@@ -92,8 +92,8 @@ func (p *pair) check(t *testing.T) {
 	}
 }
 
-// TestFailback: the lane comes back after the interval, at both sides, and the other one is closed. Keys are bound
-// to the lane.
+// TestFailback: after the interval both sides use the better lane again, and the other one closes. Keys are bound to
+// the lane.
 func TestFailback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)
@@ -104,7 +104,7 @@ func TestFailback(t *testing.T) {
 		assert.Empty(t, p.b.ep.Info().Retries, "the side that has proposed the lane tries it")
 
 		sleepWith(laneRetry/2, &p.a, &p.b)
-		require.True(t, p.away(), "it is too early")
+		require.True(t, p.away(), "the interval has not passed")
 		sleepWith(laneRetry/2+time.Second, &p.a, &p.b)
 		p.until(func() bool { return p.backOn("frc") })
 		for _, x := range []*end{&p.a, &p.b} {
@@ -120,7 +120,7 @@ func TestFailback(t *testing.T) {
 	})
 }
 
-// TestFailback_DeadPath: retries of a path that is still dead disturb nothing, and their pauses grow.
+// TestFailback_DeadPath: retries of a path that is still dead have no effect on operations, and their pauses grow.
 func TestFailback_DeadPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
@@ -138,7 +138,7 @@ func TestFailback_DeadPath(t *testing.T) {
 		}
 		assert.IsIncreasing(t, at)
 		assert.GreaterOrEqual(t, at[4]-at[3], 8*laneRetry)
-		assert.Len(t, p.a.ep.link.tried, 1, "failures are not piled up")
+		assert.Len(t, p.a.ep.link.tried, 1, "the list of failures does not grow")
 		for counters(p.a.w)["worker.returned_lanes"] == 0 {
 			sleepWith(time.Second, &p.a, &p.b)
 		}
@@ -147,7 +147,8 @@ func TestFailback_DeadPath(t *testing.T) {
 	})
 }
 
-// TestFailback_TrialFails: a lane on trial that breaks, also as if the peer had gone, concerns nothing else.
+// TestFailback_TrialFails: a lane on trial that breaks, also with an error that means a dead peer, has no effect on
+// anything else.
 func TestFailback_TrialFails(t *testing.T) {
 	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusConnReset, ucs.StatusPeerClosed} {
 		for _, at := range []string{"here", "at the peer"} {
@@ -158,7 +159,7 @@ func TestFailback_TrialFails(t *testing.T) {
 	}
 }
 
-// failTrial breaks a lane on trial, over which nothing has come yet.
+// failTrial breaks a lane on trial over which no message has arrived.
 func failTrial(t *testing.T, here bool, st ucs.Status) {
 	p, f := failedOver(t, laneRetry)
 	p.until(p.away)
@@ -186,7 +187,7 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	require.NoError(t, p.b.ep.Err())
 }
 
-// TestFailback_Never: by default, and with an infinite interval, no timer runs, and the lane does not come back.
+// TestFailback_Never: by default, and with an infinite interval, no timer runs, and no lane is retried.
 func TestFailback_Never(t *testing.T) {
 	for _, interval := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestFailback_Never(t *testing.T) {
 	}
 }
 
-// traffic is what one side sends to the other.
+// moveTraffic is the traffic of one side.
 type moveTraffic struct {
 	x, to *end
 	sends []*Request
@@ -237,7 +238,7 @@ func (m *moveTraffic) step(t require.TestingT, class int) {
 		data := pattern(size, n)
 		binary.LittleEndian.PutUint64(data, uint64(n))
 		keep(m.x.ep.TagSend(9, data, nil))
-	case 3: // a number behind a fence, which no earlier one overtakes
+	case 3: // a number behind a fence; earlier ones must not overwrite it
 		m.puts++
 		data := make([]byte, 8)
 		binary.LittleEndian.PutUint64(data, uint64(m.puts))
@@ -254,7 +255,7 @@ func (m *moveTraffic) step(t require.TestingT, class int) {
 		keep(m.x.ep.StreamSend(data, nil))
 	case 5:
 		m.puts++
-		data := make([]byte, 3*fakeBcopy) // in several calls
+		data := make([]byte, 3*fakeBcopy) // needs several calls
 		binary.LittleEndian.PutUint64(data, uint64(m.puts))
 		require.NoError(t, m.x.ep.Fence())
 		keep(m.x.ep.Put(data, m.x.key.Addr(), m.x.key, nil))
@@ -283,10 +284,10 @@ func (m *moveTraffic) end(t require.TestingT, p *pair) {
 	require.Equal(t, uint64(m.adds), binary.LittleEndian.Uint64(m.to.mem.Bytes()[moveCounter:]))
 }
 
-// moveStorm starts random operations of both sides between steps of progress, until ok.
+// moveStorm starts random operations of both sides between steps of progress, until ok returns true.
 func moveStorm(rt *rapid.T, p *pair, both []*moveTraffic, ok func() bool) {
 	for n := 0; n < 40 || !ok(); n++ {
-		require.Less(rt, n, 1_000_000, "it does not come back\n%s", p.state())
+		require.Less(rt, n, 1_000_000, "the lane does not return\n%s", p.state())
 		if n < 400 {
 			both[rapid.IntRange(0, 1).Draw(rt, "side")].step(rt, rapid.IntRange(0, 6).Draw(rt, "class"))
 		}
@@ -301,8 +302,8 @@ func moveStorm(rt *rapid.T, p *pair, both []*moveTraffic, ok func() bool) {
 	}
 }
 
-// TestFailback_KeepsOrder: operations of both sides are under way while the lane comes back. None is lost, none
-// comes twice, and messages and what is behind fences keep their order.
+// TestFailback_KeepsOrder: both sides have operations in flight while they return to the lane. None is lost or executed
+// twice, and messages and operations behind fences keep their order.
 func TestFailback_KeepsOrder(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -320,8 +321,8 @@ func TestFailback_KeepsOrder(t *testing.T) {
 	})
 }
 
-// TestFailback_RealTransports: a layer breaks the lane, whose path works again at once. Operations of both sides are
-// under way until it is back.
+// TestFailback_RealTransports: a layer breaks the lane, whose path works again at once. Both sides have operations in
+// flight until they use the lane again.
 func TestFailback_RealTransports(t *testing.T) {
 	for _, tc := range []struct {
 		tls  []string
@@ -338,9 +339,9 @@ func TestFailback_RealTransports(t *testing.T) {
 			require.NoError(t, p.finish(p.b.ep.Flush()))
 			b.ep = p.a.ep.lane(wireup.RMA).EP
 			r, err := p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil)
-			_ = p.finish(r, err) // lost with the lane, or not
+			_ = p.finish(r, err) // the request may have failed with the lane
 			p.until(func() bool { return counters(p.a.w)["worker.replaced_lanes"] > 0 })
-			_ = p.flush() // tells of the lane
+			_ = p.flush() // detects the failed lane
 			b.ep = nil
 			_ = p.finish(p.b.ep.Flush())
 			clear(p.a.mem.Bytes())
@@ -362,8 +363,8 @@ func TestFailback_RealTransports(t *testing.T) {
 	}
 }
 
-// TestFailback_BreaksAgain: lanes break at any moment of a move. The EPs survive, and use the better lane in the end. In
-// one of some thousand histories they do not: see the limits in docs/design/0021.
+// TestFailback_BreaksAgain: lanes break at any moment of a move. The EPs do not fail, and use the better lane in the
+// end. In one of some thousand histories they do not: see the limits in docs/design/0021.
 func TestFailback_BreaksAgain(t *testing.T) {
 	if !testenv.Soak() {
 		t.Skip("one of some thousand histories ends on the worse lane; make soak")
@@ -393,22 +394,22 @@ func TestFailback_BreaksAgain(t *testing.T) {
 				}
 			}
 			r, err := p.a.ep.Put(pattern(300, 1), p.a.key.Addr(), p.a.key, nil)
-			_ = p.finish(r, err) // lost, if its lane was
-			if last == "frc2" {  // there is no third
+			_ = p.finish(r, err) // failed, if its lane has
+			if last == "frc2" {  // there is no third lane
 				break
 			}
 		}
 		testenv.ProgressOr(t, patience, func() bool { p.step(); return p.backOn("frc") }, p.state)
 		for _, x := range []*end{&p.a, &p.b} {
-			_ = p.finish(x.ep.Flush()) // tells of the lanes that broke
+			_ = p.finish(x.ep.Flush()) // detects the failed lanes
 		}
 		p.check(t)
 		require.LessOrEqual(rt, len(p.a.ep.link.tried), 2)
 	})
 }
 
-// TestFailback_Close: an EP, or its worker, closes at any moment of a move. With CloseFlush everything arrives that was sent
-// before.
+// TestFailback_Close: an EP, or its worker, closes at any moment of a move. With CloseFlush everything that was sent
+// before arrives.
 func TestFailback_Close(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -455,7 +456,7 @@ func TestFailback_Close(t *testing.T) {
 			require.NoError(rt, x.w.Close())
 		}
 		if how != "flush" {
-			for _, r := range recvs { // the message may have come, or not
+			for _, r := range recvs { // the message may have arrived
 				r.Cancel()
 			}
 			sends = append(sends, recvs...)
@@ -467,7 +468,7 @@ func TestFailback_Close(t *testing.T) {
 		if to.ep.Err() == nil {
 			p.until(func() bool { return to.ep.Err() != nil })
 		}
-		if how != "worker" { // the fakes of a worker that closes look as if it had died
+		if how != "worker" { // the fakes of a worker that closes behave as if it had died
 			require.ErrorIs(rt, to.ep.Err(), ucs.ErrPeerClosed)
 		}
 	})
@@ -488,8 +489,8 @@ func TestFailback_NoCarrier(t *testing.T) {
 	})
 }
 
-// TestFailback_LaneOfMessagesBreaks: an EP fails, and does not lose messages in silence, if the lane that its messages
-// leave breaks before another one has them; at either side.
+// TestFailback_LaneOfMessagesBreaks: while the role of messages moves from a lane to another one, the lane breaks at
+// either side. The EP fails, so that lost messages are reported.
 func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 	for _, side := range []string{"own", "peer"} {
 		t.Run(side, func(t *testing.T) {
@@ -502,7 +503,7 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 				require.Equal(t, "frc2", p.a.ep.lane(wireup.AM).Iface.kind())
 				sleepWith(laneRetry-time.Second, &p.a, &p.b)
 				for n := 0; p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil; n++ {
-					require.Less(t, n, 10_000, "its messages do not leave the lane\n%s", p.state())
+					require.Less(t, n, 10_000, "the role of messages does not move\n%s", p.state())
 					time.Sleep(time.Millisecond)
 					if p.b.w.Progress(); p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil {
 						p.a.w.Progress()
@@ -523,7 +524,7 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 	}
 }
 
-// TestFailback_FailedEP: an EP that has failed tries no lane, also before its owner closes it.
+// TestFailback_FailedEP: an EP that has failed does not retry a lane, also before its owner closes it.
 func TestFailback_FailedEP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)

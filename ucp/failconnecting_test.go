@@ -28,8 +28,8 @@ func acceptsLane(t *testing.T) *pair {
 	return p
 }
 
-// TestFailConnecting_LaneReset: the lane of an EP fails with ErrConnReset before the handshake is over. The
-// peer, which is there, gets the reason, and both EPs close without a timeout.
+// TestFailConnecting_LaneReset: the lane of an EP fails with ErrConnReset during the handshake. The peer, which is
+// alive, gets the reason, and both EPs close without a timeout.
 func TestFailConnecting_LaneReset(t *testing.T) {
 	for _, st := range []ucs.Status{ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusIOError} {
 		t.Run(st.String(), func(t *testing.T) {
@@ -49,8 +49,7 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 	}
 }
 
-// TestFailConnecting_OwnReason: an EP fails for a reason of its own, without a transport, before the
-// handshake is over.
+// TestFailConnecting_OwnReason: an EP fails during the handshake for a reason other than its transport.
 func TestFailConnecting_OwnReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := acceptsLane(t)
@@ -63,8 +62,8 @@ func TestFailConnecting_OwnReason(t *testing.T) {
 	})
 }
 
-// TestFailConnecting_RealTransports: a QP of the software HCA fails after its side has accepted the lane and
-// before the ACK of the peer. The peer gets the reason from the handshake, and not only that the QP was closed.
+// TestFailConnecting_RealTransports: a QP of the software HCA fails after its side has accepted the lane and before the
+// ACK of the peer. The handshake reports the reason to the peer, not only that the QP was closed.
 func TestFailConnecting_RealTransports(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
 		set := tlsets.Real(tls, tls)

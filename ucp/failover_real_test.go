@@ -30,7 +30,7 @@ func (b *breaker) plan(ep uct.EP, _ uct.Variant, _ int) (f wrap.Fault) {
 	return f
 }
 
-// under is a set whose first side has the layer.
+// under returns a set whose first side has the layer.
 func (b *breaker) under(set tlsets.Set) tlsets.Set {
 	open := set.Open
 	set.Open = func(t testing.TB) (x, y []uct.Component) {
@@ -40,12 +40,11 @@ func (b *breaker) under(set tlsets.Set) tlsets.Set {
 	return set
 }
 
-// failing is an endpoint that can be made to fail as by its device: what is in flight is lost, and
-// the peer gets no answer any more.
+// failing is an endpoint that can fail as by its device: the operations in flight are lost, and the peer gets no more
+// ACKs.
 type failing interface{ Fail(ucs.Status, error) }
 
-// apart is two devices of which one has the cheaper messages, and the other one the cheaper puts,
-// gets and atomics.
+// apart is two devices. One has the lower costs for messages, the other one for puts, gets and atomics.
 func apart(testing.TB) func() []uct.Component {
 	open := hcas(2)
 	return func() (list []uct.Component) {
@@ -56,7 +55,7 @@ func apart(testing.TB) func() []uct.Component {
 	}
 }
 
-// pricedComponent, and its domains, have ifaces with costs that apart wants.
+// pricedComponent, its domains and its ifaces have the costs of apart.
 type pricedComponent struct{ uct.Component }
 
 func (c pricedComponent) OpenMD(name string) (uct.MD, error) {
@@ -81,20 +80,20 @@ func (m pricedMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return x, nil
 }
 
-// A side has its puts in the first half of the other's memory, at whose end is the word of the
-// atomics, and gets from the second half.
+// A side puts to the first half of the memory of the other side, has its atomics at the end of that half, and gets from
+// the second half.
 const (
 	half    = memLen / 2
 	putLen  = half - 64
 	counter = half - 8
 )
 
-// underWay is the operations that one side has begun.
+// underWay is the operations that one side has started.
 type underWay struct {
 	x, to      *end
 	seed       int
-	may, must  []*Request // may end with the reason, and must not
-	asked      int        // how many are to tell of their end
+	may, must  []*Request // may fail with the reason, and must not fail
+	asked      int        // callbacks that must still be called
 	told       int
 	got        []byte
 	get        *Request
@@ -103,13 +102,13 @@ type underWay struct {
 	increments [16]uint64
 }
 
-// memory says what the buffers of messages are.
+// memory says how the buffers of messages are registered.
 type memory string
 
 const (
 	owned  memory = "owned"  // registered by the caller
 	leased memory = "leased" // registered for the message
-	listed memory = "listed" // and one side's are in pieces: that which moves the data
+	listed memory = "listed" // registered for the message, and in pieces at the side that moves the data
 )
 
 // startAll starts a put, a get, atomics and a message in each direction.
@@ -132,7 +131,7 @@ func (p *pair) startAll(seed int, by memory) (all []*underWay) {
 func (u *underWay) start(t testing.TB, by memory) {
 	t.Helper()
 	keep := func(list *[]*Request, r *Request, err error) {
-		if err != nil && list == &u.may { // it has ended already
+		if err != nil && list == &u.may { // it has completed already
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
 			return
 		}
@@ -167,7 +166,7 @@ func (u *underWay) start(t testing.TB, by memory) {
 	}
 }
 
-// end waits for all, checks what has ended well, and that a flush reports what has not.
+// end waits for all operations, checks the results, and checks that a flush reports the failures.
 func (u *underWay) end(p *pair) (lost int) {
 	p.t.Helper()
 	got := u.get == nil
@@ -189,14 +188,14 @@ func (u *underWay) end(p *pair) (lost int) {
 	}
 	if err := p.finish(u.x.ep.Flush()); err != nil {
 		assert.ErrorIs(p.t, err, ucs.ErrTimedOut)
-		require.NoError(p.t, p.finish(u.x.ep.Flush()), "a flush reports it once")
+		require.NoError(p.t, p.finish(u.x.ep.Flush()), "only the first flush reports it")
 	}
 	require.NoError(p.t, u.x.ep.Err())
 	p.until(func() bool { return u.told == u.asked })
 	return lost
 }
 
-// checkGoesOn: everything works in both directions, and the lane that broke is gone.
+// checkGoesOn checks that all operations work in both directions, and that the broken lane is closed.
 func (p *pair) checkGoesOn(by memory) {
 	p.t.Helper()
 	for seed := range 3 {
@@ -218,7 +217,7 @@ func (p *pair) checkGoesOn(by memory) {
 	}
 }
 
-// warmBoth has both sides use every lane.
+// warmBoth makes both sides use each lane.
 func (p *pair) warmBoth() *pair {
 	p.t.Helper()
 	p.both()
@@ -232,7 +231,7 @@ func (p *pair) warmBoth() *pair {
 	return p
 }
 
-// spare is a lane of x that does not carry its messages.
+// spare returns a lane of x without the role of messages.
 func (p *pair) spare(x *end) *lane {
 	for i := range x.ep.link.lanes.All {
 		if l := &x.ep.link.lanes.All[i]; l.Active && l != x.ep.lane(wireup.AM) {
@@ -242,10 +241,10 @@ func (p *pair) spare(x *end) *lane {
 	return nil
 }
 
-// TestFailover_RealLanes: a lane without messages breaks at one side while operations of both are
-// under way over it: one that shares long transfers, or that of all puts, gets and atomics. The
-// endpoints live, messages come whole, also if their memory was registered for them with the domain
-// of that lane only, and all else ends once, well or with the reason.
+// TestFailover_RealLanes: a lane without messages breaks at one side while both sides have operations in flight over
+// it. The lane is one of several for large transfers, or the lane of all puts, gets and atomics. The EPs do not fail.
+// Messages arrive completely, also if their memory was registered with the domain of that lane only. All other
+// operations complete once, or fail with the reason.
 func TestFailover_RealLanes(t *testing.T) {
 	apartSets := []tlsets.Set{configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5")}
 	for _, set := range append(railSets()[1:], apartSets...) {
@@ -270,7 +269,7 @@ func breakSpare(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	t.Run("by the device", func(t *testing.T) { breakByDevice(t, set, cfg, by) })
 }
 
-// breakByLayer has a layer break the next operation over a lane.
+// breakByLayer makes a layer break the next operation over a lane.
 func breakByLayer(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	b := &breaker{}
 	p := newPair(t, b.under(set), cfg).warmBoth()
@@ -282,7 +281,7 @@ func breakByLayer(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	p.checkGoesOn(by)
 }
 
-// breakByDevice has the device of a lane lose what is in flight over it.
+// breakByDevice makes the device of a lane lose the operations in flight.
 func breakByDevice(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	p := newPair(t, set, cfg).warmBoth()
 	x, ok := p.spare(&p.a).EP.(failing)
@@ -297,8 +296,8 @@ func breakByDevice(t *testing.T, set tlsets.Set, cfg Config, by memory) {
 	p.checkGoesOn(by)
 }
 
-// TestFailover_AnyReason: a message whose data goes another way does so whatever the lane broke for,
-// also if that is what a put of the caller has done.
+// TestFailover_AnyReason: the data of a message moves to another lane for any reason for which the lane breaks, also if
+// a put of the caller was the reason.
 func TestFailover_AnyReason(t *testing.T) {
 	set := configured("rc, apart", apart, `\rc`)
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {

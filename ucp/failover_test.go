@@ -12,14 +12,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// likeRC2 is a second transport with pairs of endpoints that is chosen after frc.
+// likeRC2 is a second transport that connects endpoint to endpoint. It is worse than frc.
 func likeRC2() fakeKind {
 	k := likeRC()
 	k.name, k.latency = "frc2", 3*k.latency
 	return k
 }
 
-// rails is a connected pair over frc, with frc2 in reserve.
+// rails is a connected pair over frc, with frc2 as the second choice.
 func rails(t *testing.T) *pair {
 	p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), likeUD())
 	p.connect().warm()
@@ -27,14 +27,14 @@ func rails(t *testing.T) *pair {
 	return p
 }
 
-// breakLane fails the transport endpoint of a's lane, or of b's.
+// breakLane makes the transport endpoint of a lane fail.
 func breakLane(e *EP, role wireup.Role, st ucs.Status) *fakeIface {
 	x := e.lane(role).EP.(*fakeEP)
 	x.fail(st)
 	return x.i
 }
 
-// peerEP is the EP that a worker has for its only peer.
+// peerEP returns the EP of a worker to its only peer.
 func (x *end) peerEP(t *testing.T) *EP {
 	t.Helper()
 	require.Equal(t, 1, x.w.eps.Len())
@@ -44,7 +44,7 @@ func (x *end) peerEP(t *testing.T) *EP {
 	return nil
 }
 
-// checkMoved: both ends use frc2 alone, and operations work.
+// checkMoved checks that both ends use frc2 only, and that operations work.
 func (p *pair) checkMoved(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.finish(p.a.ep.Put(pattern(100, 5), p.a.key.Addr(), p.a.key, nil)))
@@ -66,8 +66,8 @@ func (p *pair) checkMoved(t *testing.T) {
 	}
 }
 
-// TestFailover_WhatWasNotPostedMoves: behind a queue that is full, operations wait; when
-// the lane breaks they go over the next one, and those in the queue end with the reason.
+// TestFailover_WhatWasNotPostedMoves: operations wait for a full queue. If the lane breaks, they use the next lane, and
+// the operations in the queue fail with the reason.
 func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
 					lost++
 				}
 			}
-			assert.Equal(t, likeRC().depth, lost, "as many as fit into the queue")
+			assert.Equal(t, likeRC().depth, lost, "the depth of the queue")
 			assert.Equal(t, len(reqs)-lost, moved)
 			x.i.frozen = false
 			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
@@ -111,9 +111,8 @@ func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
 	}
 }
 
-// TestFailover_WhatWasBegunEnds: a put of which a part was posted does not go on over
-// another lane; a loop of compare-and-swap that waits for resources does, since its steps
-// before that had no effect.
+// TestFailover_WhatWasBegunEnds: a put that was posted in part fails with the lane. A loop of compare-and-swap that
+// waits for resources continues over another lane, because its earlier steps had no effect.
 func TestFailover_WhatWasBegunEnds(t *testing.T) {
 	t.Run("put", func(t *testing.T) {
 		p := rails(t)
@@ -132,7 +131,7 @@ func TestFailover_WhatWasBegunEnds(t *testing.T) {
 		var old uint64
 		loop, err := p.a.ep.AtomicFetch(uct.AtomicXor, 8, 6, &old, p.a.key.Addr()+128, p.a.key)
 		require.NoError(t, err)
-		i.hook = func() { i.stuck = true } // the first step ends, the next one waits
+		i.hook = func() { i.stuck = true } // the first step completes, the next one waits
 		p.a.w.Progress()
 		require.NotZero(t, loop.flags&reqQueued)
 		i.hook, i.stuck = nil, false
@@ -145,8 +144,7 @@ func TestFailover_WhatWasBegunEnds(t *testing.T) {
 	})
 }
 
-// TestFailover_WithinPost: the lane is known to be broken by the operation that it does
-// not take.
+// TestFailover_WithinPost: the failed post of an operation detects that the lane is broken.
 func TestFailover_WithinPost(t *testing.T) {
 	var old uint64
 	ops := map[string]func(p *pair) (*Request, error){
@@ -181,7 +179,7 @@ func TestFailover_WithinPost(t *testing.T) {
 	})
 }
 
-// TestFailover_WhatEndsTheEP: there is no other lane, or the peer is gone.
+// TestFailover_WhatEndsTheEP: there is no other lane, or the peer has died.
 func TestFailover_WhatEndsTheEP(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -208,15 +206,14 @@ func TestFailover_WhatEndsTheEP(t *testing.T) {
 			require.ErrorIs(t, err, tc.want)
 			require.ErrorIs(t, p.a.ep.Err(), tc.want)
 			assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
-			if tc.twice { // the peer is there, and is told
+			if tc.twice { // the peer is alive, and gets the reason
 				p.until(func() bool { return p.b.w.eps.Len() == 0 })
 			}
 		})
 	}
 }
 
-// TestFailover_AtomicsByTheTarget: an answer that was lost with its lane does not leave
-// the operation waiting.
+// TestFailover_AtomicsByTheTarget: if the reply to an atomic is lost with its lane, the operation fails.
 func TestFailover_AtomicsByTheTarget(t *testing.T) {
 	first, second := likeTCP(), likeTCP()
 	second.name, second.latency = "ftcp2", 2*likeUD().latency
@@ -227,7 +224,7 @@ func TestFailover_AtomicsByTheTarget(t *testing.T) {
 	var old uint64
 	r, err := p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
 	require.NoError(t, err)
-	p.a.w.Progress() // it is on its way
+	p.a.w.Progress() // it is in flight
 	lane.EP.(*fakeEP).fail(ucs.StatusTimedOut)
 	require.ErrorIs(t, p.finish(r, nil), ucs.ErrTimedOut)
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
@@ -236,7 +233,7 @@ func TestFailover_AtomicsByTheTarget(t *testing.T) {
 	assert.NoError(t, p.a.ep.Err())
 }
 
-// TestFailover_RealTransports: the target refuses an access, which breaks a queue pair.
+// TestFailover_RealTransports: the target rejects an access, which breaks a queue pair.
 func TestFailover_RealTransports(t *testing.T) {
 	for _, tc := range []struct {
 		tls  []string

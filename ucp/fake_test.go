@@ -15,28 +15,27 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// fabric is a small transport family in memory for the tests of ucp: completions
-// come from Progress, queues are tiny, and each transport has what the test gives
-// it. Workers of different goroutines may use it.
+// fabric is a small transport family in memory for the tests of ucp. Progress delivers completions, queues are tiny,
+// and each transport has the capabilities that the test sets. Workers of different goroutines may use it.
 type fabric struct {
 	mu      sync.Mutex
 	ifaces  []*fakeIface
 	regions map[uint64]*fakeMem
 	nextKey uint64
-	eps     int          // opened since the start
-	sent    int          // active messages since the start
-	checks  int          // questions whether a peer lives
+	eps     int          // opened so far
+	sent    int          // active messages so far
+	checks  int          // calls of Check
 	flushes atomic.Int64 // calls of Flush, by any worker
-	joins   bool         // ifaces that are opened have to be pushed
+	joins   bool         // ifaces that are opened need Push
 	pushes  atomic.Int64 // calls of Push
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
-	inside  []int // processes that are inside the regions
+	inside  []int // processes that access the regions
 	failMu  sync.Mutex
-	fail    map[string]error // by "new ep fud", "connect frc": the next such call fails
-	dead    map[string]error // by kind: endpoints that connect by themselves fail
-	opened  map[string]int   // by kind: endpoints since the start
+	fail    map[string]error // by "new ep fud", "connect frc": the error of the next such call
+	dead    map[string]error // by kind: the error of endpoints that connect to an iface
+	opened  map[string]int   // by kind: endpoints opened so far
 }
 
 // fakeKind is one transport of a fabric.
@@ -50,21 +49,21 @@ type fakeKind struct {
 	bandwidth uint64 // in bytes per second; 0 means 1e9
 	class     uct.DeviceKind
 	unflagged bool // events show in the descriptor only
-	dials     bool // an endpoint connects at its first post, and takes nothing before that
-	late      bool // operations of a closed endpoint end in Progress, or when the iface closes
-	silent    bool // a dead peer shows only to who posts something, or asks
+	dials     bool // an endpoint connects at its first post, and accepts no post before
+	late      bool // operations of a closed endpoint complete in Progress, or when the iface closes
+	silent    bool // a dead peer is detected only by posts and Check
 }
 
 const (
 	fakeShort  = 32
 	fakeBcopy  = 256
 	fakeZcopy  = 1 << 20
-	fakeBcopyM = 2048 // active messages: a handshake must fit
+	fakeBcopyM = 2048 // active messages: large enough for a handshake message
 )
 
 var fakeAll = uct.CapAMBcopy | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapPending | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD
 
-// likeRC has pairs of endpoints and the atomics of InfiniBand.
+// likeRC connects endpoint to endpoint and has the atomics of InfiniBand.
 func likeRC() fakeKind {
 	return fakeKind{
 		name: "frc", caps: fakeAll | uct.CapAtomic64 | uct.CapConnectEP, depth: 4, latency: time.Microsecond, late: true,
@@ -74,7 +73,7 @@ func likeRC() fakeKind {
 	}
 }
 
-// likeUD carries active messages and connects to an iface.
+// likeUD has active messages and connects to an iface.
 func likeUD() fakeKind {
 	return fakeKind{
 		name: "fud", depth: 4, latency: 2 * time.Microsecond,
@@ -82,7 +81,7 @@ func likeUD() fakeKind {
 	}
 }
 
-// likeSM has everything and connects to an iface.
+// likeSM has all operations and connects to an iface.
 func likeSM() fakeKind {
 	all := uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
 	k := fakeKind{name: "fsm", class: uct.DeviceShm, caps: fakeAll | uct.CapGetShort | uct.CapAtomic | uct.CapConnectIface, depth: 8}
@@ -187,7 +186,7 @@ func (m *fakeMem) Close() error {
 	return nil
 }
 
-// reach returns n bytes at addr if the key opens them.
+// reach returns n bytes at addr if the key permits the access.
 func (f *fabric) reach(key uct.RKey, addr uint64, n int, access uct.Access) []byte {
 	m := f.regions[uint64(key)]
 	if m == nil || m.access&access != access || addr < m.addr || addr-m.addr > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-(addr-m.addr) {
@@ -230,7 +229,7 @@ type unflaggedIface struct{ *fakeIface }
 
 func (i unflaggedIface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i} }
 
-// fakeIface executes what was posted on it in Progress.
+// fakeIface executes posted operations in Progress.
 type fakeIface struct {
 	f       *fabric
 	kind    fakeKind
@@ -249,16 +248,16 @@ type fakeIface struct {
 	armed   bool
 	raised  bool
 	dead    bool
-	stuck   bool // has no resources
-	frozen  bool // executes nothing of open endpoints
-	unacked bool // peers acknowledge nothing: flushes of open endpoints do not end
-	noFlush bool // flushes have no resources, nor get some
+	stuck   bool // posts have no resources
+	frozen  bool // does not execute the operations of open endpoints
+	unacked bool // peers send no ACKs: flushes of open endpoints do not complete
+	noFlush bool // flushes have no resources, nor get any
 	polls   int
 	moved   int    // bytes put and got
-	loses   bool   // puts that end well have no effect
-	lost    int    // bytes of those
+	loses   bool   // puts that succeed have no effect
+	lost    int    // bytes of those puts
 	hook    func() // called by Progress
-	posting func() // called by what posts on an endpoint, and by its flushes
+	posting func() // called by posts on an endpoint, and by its flushes
 }
 
 type fakeMsg struct {
@@ -266,7 +265,7 @@ type fakeMsg struct {
 	data []byte
 }
 
-// fakeDoes says what a fakeOp does.
+// fakeDoes is the type of a fakeOp.
 type fakeDoes uint8
 
 const (
@@ -277,7 +276,7 @@ const (
 	fakeFlush
 )
 
-// fakeOp is an operation in flight: what it does, and who is told.
+// fakeOp is an operation in flight.
 type fakeOp struct {
 	ep   *fakeEP
 	kind fakeDoes
@@ -341,7 +340,7 @@ func (i *fakeIface) EventPending() bool {
 	return i.raised
 }
 
-// event tells who armed the iface; with the lock held.
+// event signals the descriptor of an armed iface. The lock is held.
 func (i *fakeIface) event() {
 	if i.armed {
 		i.armed, i.raised = false, true
@@ -383,7 +382,7 @@ func (i *fakeIface) Close() error {
 	return unix.Close(i.efd)
 }
 
-// kill makes the iface look like one of a process that died.
+// kill makes the iface behave like one of a process that has died.
 func (i *fakeIface) kill() {
 	i.f.mu.Lock()
 	i.dead = true
@@ -424,12 +423,12 @@ func (i *fakeIface) Progress() int {
 	return n + i.arb.Dispatch(nil)
 }
 
-// holds reports that an operation stays in flight.
+// holds reports whether an operation remains in flight.
 func (i *fakeIface) holds(o *fakeOp) bool {
 	return !o.ep.closed && (i.frozen || i.unacked && o.kind == fakeFlush)
 }
 
-// run executes an operation and tells its completion.
+// run executes an operation and calls its completion.
 func (i *fakeIface) run(o *fakeOp) {
 	st := o.ep.status
 	if st == 0 && o.ep.closed {

@@ -20,7 +20,7 @@ type fakeEP struct {
 	peer     *fakeIface // nil until connected
 	q        base.PendingQueue
 	inflight int
-	status   uct.Status // why it failed
+	status   uct.Status // the reason of its failure
 	closed   bool
 	fenced   bool // posts wait until nothing is in flight
 	dialing  bool
@@ -64,7 +64,7 @@ func (e *fakeEP) fail(st uct.Status) {
 	}
 }
 
-// dialed ends a dial.
+// dialed completes a dial.
 func (e *fakeEP) dialed() int {
 	if !e.dialing || e.up {
 		return 0
@@ -113,7 +113,7 @@ func (e *fakeEP) post(o fakeOp) error {
 	return nil
 }
 
-// execute does the operation on the target's memory.
+// execute executes the operation on the memory of the target.
 func (o *fakeOp) execute() uct.Status {
 	f := o.ep.i.f
 	if o.ep.peer == nil || o.ep.peer.dead {
@@ -182,7 +182,7 @@ func (e *fakeEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	st := o.execute()
 	e.i.f.mu.Unlock()
 	if st != 0 {
-		e.fail(st) // told later, as by hardware
+		e.fail(st) // reported later, as by hardware
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (e *fakeEP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Comp
 	return err == nil, err
 }
 
-// Ops has what the kind claims.
+// Ops has the classes of the kind.
 func (e *fakeEP) Ops() *uct.Ops {
 	caps, ops := e.i.kind.caps, &uct.Ops{}
 	if caps&uct.CapAM != 0 {
@@ -297,11 +297,11 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 	if c == nil {
 		return true, nil
 	}
-	// Everything in flight ends in the next Progress, so a no-op behind it is a flush.
+	// The next Progress completes everything in flight, so a no-op after it is a flush.
 	return true, e.post1(fakeOp{kind: fakeFlush, comp: c})
 }
 
-// Check is a flush of nothing.
+// Check is a flush without operations.
 func (e *fakeEP) Check(c *uct.Completion) (bool, error) {
 	e.i.f.checks++
 	if e.status != 0 || e.closed {

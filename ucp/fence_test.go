@@ -10,12 +10,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// fenced is one way to write to the peer, before or behind a fence: what write i leaves
-// there, and how it is seen.
+// fenced is one way to write to the peer, before or after a fence.
 type fenced struct {
 	name  string
 	write func(f *fenceCase, off uint64, i int) (*Request, error)
-	seen  func(f *fenceCase, off uint64, i int) bool // write i has taken effect, all of it
+	seen  func(f *fenceCase, off uint64, i int) bool // write i has completely taken effect
 }
 
 // fenceCase is one direction of a pair.
@@ -23,12 +22,12 @@ type fenceCase struct {
 	from, to *end
 }
 
-// blockLen is what one place of the matrix takes at the target: enough for two lanes to share.
+// blockLen is the length of one place of the matrix at the target, large enough for two lanes to share.
 const blockLen = 32 << 10
 
 func (f *fenceCase) at(off uint64) []byte { return f.to.mem.Bytes()[off : off+blockLen] }
 
-// put is a put of n bytes, from registered memory or not.
+// put returns a put of n bytes, from registered memory or not.
 func put(name string, n int, registered bool) fenced {
 	return fenced{name,
 		func(f *fenceCase, off uint64, i int) (*Request, error) {
@@ -43,7 +42,7 @@ func put(name string, n int, registered bool) fenced {
 	}
 }
 
-// add is an atomic, of the transport's own or made up of others.
+// add returns an atomic, which the transport has or ucp emulates.
 func add(name string, op uct.AtomicOp, size int, fetch bool) fenced {
 	return fenced{name,
 		func(f *fenceCase, off uint64, i int) (*Request, error) {
@@ -65,8 +64,8 @@ func add(name string, op uct.AtomicOp, size int, fetch bool) fenced {
 	}
 }
 
-// TestFence_Matrix: behind a fence nothing takes effect before what was issued ahead of it,
-// whatever variants and lanes the two take, in both directions.
+// TestFence_Matrix: operations after a fence take effect after those before it, for all pairs of variants and lanes, in
+// both directions.
 func TestFence_Matrix(t *testing.T) {
 	ways := []fenced{
 		put("short", 8, false), put("bcopy", 2000, false), put("fragments", blockLen, false), put("zcopy", blockLen, true),
@@ -91,7 +90,7 @@ func TestFence_Matrix(t *testing.T) {
 	})
 }
 
-// fence does one round: when the second write is seen, so is the first.
+// fence does one round: if the second write has taken effect, so has the first.
 func (p *pair) fence(f *fenceCase, first, second fenced, i int) {
 	p.t.Helper()
 	const ahead, behind = 0, blockLen
@@ -108,7 +107,7 @@ func (p *pair) fence(f *fenceCase, first, second fenced, i int) {
 	require.NoError(p.t, p.finish(f.from.ep.Flush()))
 }
 
-// TestClose_BehindAFence: a close lets operations go on that wait behind a fence.
+// TestClose_BehindAFence: Close completes operations that wait for a fence.
 func TestClose_BehindAFence(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()

@@ -16,18 +16,17 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 )
 
-// footprint is what this process holds.
+// footprint is the resources of this process.
 type footprint struct {
 	files, mappings int
 	shmem           int // resident shared memory, KiB
 	goroutines      int
 	eps             int // of one worker
-	heap            int // bytes in use after a collection
+	heap            int // bytes in use after a garbage collection
 	offheap         int // bytes
 }
 
-// footprintOf measures the process, and a worker, which must be shared so that others may
-// drive it.
+// footprintOf measures the process and a worker, which must be shared so that others may make progress.
 func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
 	t.Helper()
 	runtime.GC()
@@ -44,7 +43,7 @@ func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
 	return f
 }
 
-// sharedMappings counts the mappings that are not the runtime's own.
+// sharedMappings counts the mappings that are not those of the runtime.
 func sharedMappings(maps []byte) (n int) {
 	for line := range bytes.Lines(maps) {
 		if f := bytes.Fields(line); len(f) > 1 && bytes.HasSuffix(f[1], []byte("s")) {
@@ -70,7 +69,7 @@ func residentShmem(t testing.TB) int {
 	return 0
 }
 
-// beyond names what f has more than before, and more than noise.
+// beyond names the resources that have grown by more than noise.
 func (f footprint) beyond(before footprint) (more []string) {
 	for _, x := range []struct {
 		what            string
@@ -78,7 +77,7 @@ func (f footprint) beyond(before footprint) (more []string) {
 	}{
 		{"descriptors", f.files, before.files, 2},
 		{"mappings", f.mappings, before.mappings, 2},
-		{"KiB of shared memory", f.shmem, before.shmem, 6 << 10}, // receive buffers are touched one by one
+		{"KiB of shared memory", f.shmem, before.shmem, 6 << 10}, // receive buffers are written one after another
 		{"goroutines", f.goroutines, before.goroutines, 2},
 		{"EPs", f.eps, before.eps, 0},
 		{"bytes of heap", f.heap, before.heap, 512 << 10}, // pools
@@ -91,8 +90,7 @@ func (f footprint) beyond(before footprint) (more []string) {
 	return more
 }
 
-// requireNoGrowth waits until the process holds no more than before: that a peer has gone
-// is found out by and by.
+// requireNoGrowth waits until the process has no more resources than before: that a peer has gone is detected later.
 func requireNoGrowth(t testing.TB, s *SharedWorker, before footprint) footprint {
 	t.Helper()
 	var now footprint
@@ -101,6 +99,6 @@ func requireNoGrowth(t testing.TB, s *SharedWorker, before footprint) footprint 
 			return now
 		}
 	}
-	require.Fail(t, "it has grown", "%s", strings.Join(now.beyond(before), "; "))
+	require.Fail(t, "resources have grown", "%s", strings.Join(now.beyond(before), "; "))
 	return now
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// FuzzMessages: whatever active messages arrive over a connection, one after another,
-// every request ends once, what they leave behind is bounded, another connection works on,
-// and the worker closes clean.
+// FuzzMessages: for any sequence of active messages over a connection, each request completes once, the resources of
+// the messages are limited, another connection works, and the worker closes without errors.
 func FuzzMessages(f *testing.F) {
 	testenv.SkipRace(f, oneGoroutine)
 	for _, seed := range messageSeeds() {
@@ -39,13 +38,13 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// maxHostile bounds the messages of one input.
+// maxHostile is the maximum number of messages of one input.
 const maxHostile = 64
 
-// How a message of an input is addressed.
+// Ids in a message of an input.
 const (
-	namesEP      = 1 << iota // it is the connection's
-	namesRequest             // it is about a request that waits for the peer; the higher bits say which
+	namesEP      = 1 << iota // the id of the connection
+	namesRequest             // the id of a request that waits for the peer; the higher bits select it
 )
 
 // hostileMsg is one message of an input: four bytes, then its body.
@@ -70,15 +69,14 @@ func (m hostileMsg) append(b []byte) []byte {
 	return append(b, m.body...)
 }
 
-// nameAt is where a message has the receiver's name of the connection.
+// nameAt is the offset of the receiver's id of the connection.
 var nameAt = [wire.AMStreamEnd + 1]int{
 	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
 	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
 	wire.AMStreamRTS: 8,
 }
 
-// address puts names into the message as the input says. That of a request follows the
-// one of the connection.
+// address sets the ids of the message as the input says. The id of a request follows the id of the connection.
 func (m *hostileMsg) address(e *EP, waiting []uint64) {
 	at := nameAt[m.id]
 	switch {
@@ -94,7 +92,7 @@ func (m *hostileMsg) address(e *EP, waiting []uint64) {
 	}
 }
 
-// victim is a worker with a connection whose peer has gone bad, and another one.
+// victim is a worker with a connection to a hostile peer, and another one to an honest peer.
 type victim struct {
 	t         *testing.T
 	p         *pair
@@ -105,17 +103,17 @@ type victim struct {
 	requests  []*Request
 }
 
-// victimWindow is what a peer may have unreceived, in bytes.
+// victimWindow limits the unreceived messages of a peer, in bytes.
 const victimWindow = 64 << 10
 
 // Ids of active messages.
 const (
-	hostileID = 1 // received, whatever it is
+	hostileID = 1 // received by the victim
 	keptID    = 2 // kept by both sides
-	askID     = 3 // from the good peer
+	askID     = 3 // from the honest peer
 )
 
-// queuedTagOfVictim is the tag of messages for which the bad peer has granted no credit.
+// queuedTagOfVictim is the tag of messages that wait for credit of the hostile peer.
 const queuedTagOfVictim = 5
 
 func newVictim(t *testing.T) *victim {
@@ -141,14 +139,14 @@ func newVictim(t *testing.T) *victim {
 	return x
 }
 
-// track keeps a request that is to end.
+// track records a request that must complete.
 func (x *victim) track(r *Request, err error) {
 	if err == nil && r != nil {
 		x.requests = append(x.requests, r)
 	}
 }
 
-// begin has requests of every kind wait for the peer.
+// begin starts operations of all classes, which wait for the peer.
 func (x *victim) begin() {
 	p, w, e := x.p, x.p.a.w, x.bad
 	var kept []*ActiveMessage
@@ -170,7 +168,7 @@ func (x *victim) begin() {
 	x.track(e.AtomicFetch(0, 8, 1, word, p.a.key.Addr(), p.a.key))
 }
 
-// handle has a message arrive. The peer does nothing itself.
+// handle passes a message to the victim. The peer makes no progress.
 func (x *victim) handle(m hostileMsg) {
 	w := x.p.a.w
 	var waiting []uint64
@@ -185,7 +183,7 @@ func (x *victim) handle(m hostileMsg) {
 	w.Progress()
 }
 
-// bounded checks what the peer has made the worker hold.
+// bounded checks the limits of what the peer makes the worker store.
 func (x *victim) bounded() {
 	w := x.p.a.w
 	kept := 0
@@ -201,7 +199,7 @@ func (x *victim) bounded() {
 	assert.LessOrEqual(x.t, w.messages.granted, int64(w.eps.Len()*victimWindow))
 }
 
-// othersWork sends both ways over the good connection.
+// othersWork sends over the good connection in both directions.
 func (x *victim) othersWork() {
 	t, p := x.t, x.p
 	require.NoError(t, x.good.Err())
@@ -219,7 +217,7 @@ func (x *victim) keyOf(e *EP) *RKey {
 	return key
 }
 
-// allEnd closes the bad connection and the worker: no request is left.
+// allEnd closes the bad connection and the worker, and checks that no request is left.
 func (x *victim) allEnd() {
 	p := x.p
 	if x.bad.state != epClosed {
@@ -230,7 +228,7 @@ func (x *victim) allEnd() {
 		p.until(r.Done)
 		r.Release()
 	}
-	p.until(func() bool { return p.a.w.messages.granted <= victimWindow }) // the good peer's
+	p.until(func() bool { return p.a.w.messages.granted <= victimWindow }) // of the honest peer
 	left, eps := int64(0), map[*messages]bool{}
 	for m := range p.a.w.tag.table.Messages() {
 		if u := m.Owner; u.msgs.closed {
@@ -239,11 +237,10 @@ func (x *victim) allEnd() {
 		}
 	}
 	left += int64(len(eps)) * departedCharge
-	require.Equal(x.t, left, p.a.w.messages.leftBytes, "what the bad peer is charged for")
+	require.Equal(x.t, left, p.a.w.messages.leftBytes, "bytes of the hostile peer")
 }
 
-// toWorker gives a handshake message the names that make it look like that of a peer, which
-// proves it.
+// toWorker gives a handshake message valid ids of a peer, and seals it.
 func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
 	m, err := wireup.UnpackMsg(b)
 	if err != nil || ep.link == nil {
@@ -254,7 +251,7 @@ func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
 	return peer.sealed(w, m)
 }
 
-// messageSeeds are inputs with messages of every kind.
+// messageSeeds are inputs with messages of all types.
 func messageSeeds() (seeds [][]byte) {
 	add := func(msgs ...hostileMsg) {
 		var b []byte
@@ -307,7 +304,7 @@ func messageSeeds() (seeds [][]byte) {
 	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
-	add(hostileMsg{wire.AMStream, namesEP, head(7)}) // empty, and elsewhere
+	add(hostileMsg{wire.AMStream, namesEP, head(7)}) // empty, at another offset
 	end := hostileMsg{wire.AMStreamEnd, namesEP, (&wire.Control{}).Append(nil)}
 	add(end, hostileMsg{wire.AMStream, namesEP, append(head(math.MaxUint64), data...)}, end)
 	query := func(number uint32, kind wire.QueryKind, returned bool) hostileMsg {

@@ -10,11 +10,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// histLen is the memory that histories work on: small, so that operations overlap.
+// histLen is the length of the memory of histories: small, so that operations overlap.
 const histLen = 4096
 
-// reference is what memory must look like: operations take effect in order, since
-// every history fences between them.
+// reference is the expected memory. Operations take effect in order, because each history has fences between them.
 type reference struct{ mem [histLen]byte }
 
 // act is one operation of a history.
@@ -56,7 +55,7 @@ func (ref *reference) word(a act) uint64 {
 	return v
 }
 
-// apply does the operation and returns what it reads.
+// apply executes the operation and returns the values that it reads.
 func (ref *reference) apply(a act) (read []byte, old uint64) {
 	switch a.kind {
 	case "put":
@@ -77,10 +76,10 @@ func (ref *reference) apply(a act) (read []byte, old uint64) {
 	return nil, old
 }
 
-// player runs a history on an EP.
+// player executes a history on an EP.
 type player struct {
 	p       *pair
-	results []func(t *rapid.T) // to be checked when the operation has ended
+	results []func(t *rapid.T) // checks for completed operations
 	reqs    []*Request
 	slot    int
 }
@@ -97,7 +96,7 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 	var err error
 	result := new(uint64)
 	if a.kind == "cswap" && a.a%2 == 0 {
-		a.a = ref.word(a) // half of them swap
+		a.a = ref.word(a) // half of them exchange the value
 	}
 	read, old := ref.apply(a)
 	switch a.kind {
@@ -127,8 +126,8 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 	require.NoError(t, ep.Fence())
 }
 
-// TestHistories: a random history gives the same visible result on every set of
-// transports, namely that of a few lines of plain Go.
+// TestHistories: a random history has the same visible result over all sets of transports, which is that of the
+// reference.
 func TestHistories(t *testing.T) {
 	for _, set := range memorySets() {
 		t.Run(set.Name, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// FuzzHostilePeer: whatever a connected peer sends, in any order and between whatever an honest peer
-// does, each operation of the honest peer ends well and with the right data, its connection lives, and
-// what the worker has charged to its peers agrees with what it keeps.
+// FuzzHostilePeer: a connected peer sends any messages, in any order, while an honest peer has operations in progress.
+// All operations of the honest peer succeed with the right data, its connection does not fail, and the sums of bytes at
+// the worker are consistent.
 func FuzzHostilePeer(f *testing.F) {
 	testenv.SkipRace(f, oneGoroutine)
 	for _, seed := range hostileSeeds() {
@@ -44,7 +44,7 @@ func FuzzHostilePeer(f *testing.F) {
 	})
 }
 
-// hostile is lies as a fuzz input drives them.
+// hostile is a lies that a fuzz input drives.
 type hostile struct {
 	*lies
 	t       *testing.T
@@ -52,10 +52,9 @@ type hostile struct {
 	redials int
 }
 
-// How a message of an input is addressed, beside namesEP and namesRequest, whose higher bits say
-// which request it is.
+// Ids in a message of an input, besides namesEP and namesRequest, whose higher bits select the request.
 const (
-	hostileGuess = 1 << 6 // it is over a connection whose id is near that of the honest peer
+	hostileGuess = 1 << 6 // the message has an id of a connection near that of the honest peer
 	hostileStep  = 1 << 7 // the honest peer makes progress after it
 )
 
@@ -65,7 +64,7 @@ const hostileTag = 1 << 63
 // honestID is the id of active messages of the honest peer.
 const honestID = 9
 
-// maxRedials bounds how often the hostile peer connects again.
+// maxRedials limits how often the hostile peer connects again.
 const maxRedials = 3
 
 func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
@@ -91,7 +90,7 @@ func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
 	return x
 }
 
-// turn has the hostile peer send a message, and the honest one do something.
+// turn sends a message of the hostile peer and starts an operation of the honest one.
 func (x *hostile) turn(m hostileMsg) {
 	x.turns++
 	x.address(&m)
@@ -106,7 +105,7 @@ func (x *hostile) turn(m hostileMsg) {
 	}
 }
 
-// address puts ids into a message as the input says.
+// address sets the ids of a message as the input says.
 func (x *hostile) address(m *hostileMsg) {
 	e := x.bad.ep
 	if e.link == nil {
@@ -134,7 +133,7 @@ func (x *hostile) address(m *hostileMsg) {
 	}
 }
 
-// handshake makes a handshake message of the peer's own, or in the name of the honest one.
+// handshake returns a handshake message of the hostile peer, or one that claims to be from the honest peer.
 func (x *hostile) handshake(m *hostileMsg) []byte {
 	h, err := wireup.UnpackMsg(m.body)
 	if err != nil {
@@ -157,7 +156,7 @@ func (x *hostile) handshake(m *hostileMsg) []byte {
 	return x.bad.w.sealed(x.a.w, h)
 }
 
-// say sends a message if the connection takes it. One that has failed is made anew, a few times.
+// say sends a message if the connection accepts it. It replaces a failed connection a few times.
 func (x *hostile) say(id uint8, msg []byte) {
 	for range 100 {
 		l := x.bad.ep.lane(wireup.AM)
@@ -194,7 +193,7 @@ func (x *hostile) redial() {
 	}
 }
 
-// traffic begins an operation between the honest peers.
+// traffic starts an operation between the honest peers.
 func (x *hostile) traffic() {
 	a, b, n, tag := &x.a, &x.b, 1+37*x.turns, uint64(1000+x.turns)
 	data := pattern(n, x.turns)
@@ -217,7 +216,7 @@ func (x *hostile) traffic() {
 		x.all(func() bool { return came })
 	case 3:
 		x.track(b.ep.Put(data, b.key.Addr(), b.key, nil))
-		require.NoError(x.t, x.ends(b.ep.Flush())) // one of a waits for its stream
+		require.NoError(x.t, x.ends(b.ep.Flush())) // one flush of a waits for its stream
 		requireBytes(x.t, data, a.mem.Bytes()[:n])
 	case 4:
 		buf := make([]byte, n)
@@ -236,11 +235,11 @@ func (x *hostile) ends(r *Request, err error) error {
 	return r.take()
 }
 
-// balanced checks that the sums of the victim agree with what it has.
+// balanced checks that the sums of the victim equal its contents.
 func (x *hostile) balanced() {
 	w := x.a.w
 	w.cancelReceives()
-	if r, _ := x.bad.ep.Close(CloseForce); r != nil { // the error: it is closed already
+	if r, _ := x.bad.ep.Close(CloseForce); r != nil { // an error means that it is closed already
 		x.all(r.Done)
 		r.Release()
 	}
@@ -259,11 +258,11 @@ func (x *hostile) balanced() {
 	}
 	require.Equal(x.t, left, w.messages.leftBytes)
 	m := x.a.ep.msgs
-	require.Zero(x.t, m.Held, "all that the honest peer has sent was received")
+	require.Zero(x.t, m.Held, "all messages of the honest peer were received")
 	require.LessOrEqual(x.t, m.Credit, m.Most)
 }
 
-// hostileSeeds are those of FuzzMessages and some about the honest peer.
+// hostileSeeds are the seeds of FuzzMessages and some about the honest peer.
 func hostileSeeds() (seeds [][]byte) {
 	for i, seed := range messageSeeds() {
 		var out []byte
