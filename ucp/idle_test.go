@@ -18,14 +18,14 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// idleEnv asks for the processor time that idle workers use in so many seconds.
+// idleEnv is the number of seconds for which the test measures the CPU time of idle workers.
 const idleEnv = "GUCX_UCP_IDLE"
 
 // idleSets are the transports over which workers are idle.
 var idleSets = []string{"self", "sm", "tcp", `\rc`, "rc_mlx5", "sm,self,tcp", "all"}
 
-// TestIdle: workers with peers that are connected and say nothing sleep. Nobody polls them
-// meanwhile, however they are served and whatever else happens on the machine.
+// TestIdle: workers whose peers are connected and send nothing sleep, in all ways of serving, whatever else happens on
+// the machine. No goroutine polls them meanwhile.
 func TestIdle(t *testing.T) {
 	counts := []int{1, 9}
 	if testenv.Sweep() {
@@ -34,7 +34,7 @@ func TestIdle(t *testing.T) {
 	for _, tls := range idleSets {
 		for _, peers := range counts {
 			if tls == "self" && peers > 1 {
-				continue // there is only the worker itself
+				continue // a peer must be the worker itself
 			}
 			for _, by := range idlers {
 				t.Run(fmt.Sprintf("%s/%d/%s", tls, peers, by.name), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// idler is a way to serve a worker while nothing happens.
+// idler is a way to serve an idle worker.
 type idler struct {
 	name  string
 	start func(t *testing.T, x *idleWorld) (stop func())
@@ -65,7 +65,7 @@ var idlers = []idler{
 		return background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 	}},
 	{"waiter", func(t *testing.T, x *idleWorld) func() {
-		r := x.w.newRequest(nil, &groupStage) // nothing completes it
+		r := x.w.newRequest(nil, &groupStage) // it never completes
 		return background(1, func(ctx context.Context) error {
 			defer r.Release()
 			defer r.complete(0)
@@ -90,7 +90,7 @@ func background(n int, f func(ctx context.Context) error) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// idleWorld is a worker with peers that have put to it and say nothing more.
+// idleWorld is a worker with peers that have put to it and are idle now.
 type idleWorld struct {
 	ctx   *Context
 	w     *Worker
@@ -116,7 +116,7 @@ func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 	return x
 }
 
-// openIdleWorld opens the worker, which has no peers yet.
+// openIdleWorld opens the worker without peers.
 func openIdleWorld(t *testing.T, cfg Config) *idleWorld {
 	t.Helper()
 	x := &idleWorld{}
@@ -140,7 +140,7 @@ func (x *idleWorld) newWorker(t *testing.T) *Worker {
 	return w
 }
 
-// put reaches the served worker from another one.
+// put puts from another worker to the served worker.
 func (x *idleWorld) put(t *testing.T, from *Worker) {
 	t.Helper()
 	ctx := context.Background()
@@ -151,11 +151,11 @@ func (x *idleWorld) put(t *testing.T, from *Worker) {
 	require.NoError(t, ep.FlushWait(ctx))
 }
 
-// idleLooks is at how many looks in a row an idle worker still sleeps.
+// idleLooks is the number of successive checks in which an idle worker must sleep.
 const idleLooks = 500
 
-// requireSleep waits until the worker sleeps, for as long as nothing wakes it, and nothing
-// does. What handshakes have left to do may wake it before.
+// requireSleep waits until the worker sleeps, and checks that it continues to sleep. Pending messages of handshakes may
+// wake it before.
 func (x *idleWorld) requireSleep(t *testing.T, before uint64) {
 	t.Helper()
 	sleeps, last, looks := &x.w.engine.Sleeps, before, 0
@@ -168,7 +168,7 @@ func (x *idleWorld) requireSleep(t *testing.T, before uint64) {
 	})
 }
 
-// report measures the processor time of the process while nothing happens.
+// report logs the CPU time of the process while it is idle.
 func (x *idleWorld) report(t *testing.T) {
 	env := os.Getenv(idleEnv)
 	if env == "" {
@@ -176,8 +176,8 @@ func (x *idleWorld) report(t *testing.T) {
 	}
 	seconds, err := strconv.Atoi(env)
 	require.NoError(t, err)
-	debug.FreeOSMemory()    // or the runtime does it for a while, with up to 1 % of a processor
-	time.Sleep(time.Second) // what was under way
+	debug.FreeOSMemory()    // or the runtime does it for a while, with up to 1 % of a CPU
+	time.Sleep(time.Second) // for work in progress
 	before, start := cpuTime(), time.Now()
 	time.Sleep(time.Duration(seconds) * time.Second)
 	share := 100 * float64(cpuTime()-before) / float64(time.Since(start))

@@ -15,11 +15,11 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// idleHistory is what a worker did before it is idle. do returns when the worker has no EP.
+// idleHistory is the activity of a worker before it is idle. do returns when the worker has no EP.
 type idleHistory struct {
 	name string
 	self bool // also over self
-	// wireup is how long a connection may take; 0 is the default.
+	// wireup is the connect timeout; 0 is the default.
 	wireup time.Duration
 	do     func(t *testing.T, x *idleWorld, tls string, peers int)
 }
@@ -31,8 +31,8 @@ var idleHistories = []idleHistory{
 	{"descriptors", false, 0, peersWithoutDescriptors},
 }
 
-// idleHistorySets returns the transports of the histories; with -short only those that differ most, in
-// sweeps also those that are like others.
+// idleHistorySets returns the transports of the histories: with -short only those that differ most, in a sweep also
+// those that are like others.
 func idleHistorySets() []string {
 	if testing.Short() {
 		return []string{"sm", "tcp"}
@@ -44,9 +44,9 @@ func idleHistorySets() []string {
 	return sets
 }
 
-// TestIdle_AfterPeers: a worker sleeps after its peers closed their EPs or were killed, after it failed
-// to connect, and after the process had no descriptor for a new connection. A descriptor that the worker
-// does not read would end each sleep at once.
+// TestIdle_AfterPeers: a worker sleeps after its peers closed their EPs or were killed, after it failed to connect, and
+// after the process had no descriptor for a new connection. A readable descriptor that the worker does not read would
+// end each sleep at once.
 func TestIdle_AfterPeers(t *testing.T) {
 	counts := []int{1}
 	if testenv.Sweep() {
@@ -60,7 +60,7 @@ func TestIdle_AfterPeers(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", tls, h.name, peers), func(t *testing.T) {
 					cfg := fromEnv(t, "TLS="+tls)
-					cfg.KeepaliveInterval = time.Second // ud finds killed peers by it
+					cfg.KeepaliveInterval = time.Second // ud detects killed peers by it
 					cfg.WireupTimeout = h.wireup
 					x := openIdleWorld(t, cfg)
 					h.do(t, x, tls, peers)
@@ -78,14 +78,14 @@ func TestIdle_AfterPeers(t *testing.T) {
 	}
 }
 
-// idleWindow is how long requireFewSleeps counts.
+// idleWindow is the time in which requireFewSleeps counts sleeps.
 const idleWindow = 100 * time.Millisecond
 
-// maxIdleSleeps is how often an idle worker may fall asleep in idleWindow: timers of transports end some
-// sleeps. A descriptor that stays readable ends some thousand.
+// maxIdleSleeps limits the sleeps of an idle worker in idleWindow: timers of transports end some sleeps. A descriptor
+// that stays readable ends some thousand.
 const maxIdleSleeps = 20
 
-// requireFewSleeps counts the sleeps of a served worker. Load makes them fewer. The worker sleeps again
+// requireFewSleeps counts the sleeps of a served worker. A loaded machine has fewer of them. The worker sleeps again
 // after a signal.
 func (x *idleWorld) requireFewSleeps(t *testing.T) {
 	t.Helper()
@@ -114,7 +114,7 @@ func serveWhile(w *Worker, f func()) {
 	f()
 }
 
-// peersLeave connects each peer in both directions and closes first one EP and then the other.
+// peersLeave connects each peer in both directions and closes one EP, then the other one.
 func peersLeave(t *testing.T, x *idleWorld, tls string, peers int) {
 	ctx := context.Background()
 	if tls == "self" {
@@ -145,7 +145,7 @@ func (x *idleWorld) connect(t *testing.T, tls string, from, to *Worker) *EP {
 	return ep
 }
 
-// idleTarget is a worker, and memory if the transports have puts.
+// idleTarget is a worker, with memory if the transports have puts.
 func idleTarget(tls string, w *Worker, mem *Mem) remoteMem {
 	r := remoteMem{addr: w.Address()}
 	if !strings.Contains(tls, "ud") {
@@ -154,8 +154,8 @@ func idleTarget(tls string, w *Worker, mem *Mem) remoteMem {
 	return r
 }
 
-// sendTo makes an EP from w to a worker, sends it an active message, puts a byte if there is a key, and
-// flushes. The EP is valid also if one of these fails.
+// sendTo makes an EP from w to a worker, sends an active message, puts a byte if there is a key, and flushes. The EP is
+// valid also after an error.
 func sendTo(ctx context.Context, r remoteMem, w *Worker) (*EP, error) {
 	ep, err := w.NewEP(r.addr, EPConfig{})
 	if err != nil {
@@ -181,7 +181,7 @@ func sendTo(ctx context.Context, r remoteMem, w *Worker) (*EP, error) {
 	return ep, ep.FlushWait(ctx)
 }
 
-// peersPerChild is how many workers a child process has.
+// peersPerChild is the number of workers of a child process.
 const peersPerChild = 25
 
 // idleCrowd is child processes with workers.
@@ -207,7 +207,7 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 	return c
 }
 
-// startSends tells each worker of each child to send to the worker of the parent.
+// startSends makes each worker of each child send to the worker of the parent.
 func (c idleCrowd) startSends(t *testing.T) {
 	for _, p := range c.children {
 		p.tell(t, "send")
@@ -222,7 +222,7 @@ func (c idleCrowd) awaitSends(t *testing.T) (results []string) {
 	return results
 }
 
-// requireSends expects that each worker of each child can send to w.
+// requireSends checks that each worker of each child can send to w.
 func (c idleCrowd) requireSends(t *testing.T, w *Worker) {
 	t.Helper()
 	c.startSends(t)
@@ -332,8 +332,8 @@ func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
 	}
 }
 
-// peersWithoutDescriptors has workers of other processes connect, and connects to them, while this
-// process can open no descriptor. They connect when it can again, and close their workers.
+// peersWithoutDescriptors makes workers of other processes connect, and connects to them, while this process cannot
+// open a descriptor. Then they connect, and close their workers.
 func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) {
 	c := startCrowd(t, x, tls, peers)
 	serveWhile(x.w, func() { // opens the descriptors for its sleeps
@@ -344,7 +344,7 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 		c.startSends(t)
 		for _, r := range c.workers {
 			ctx, stop := context.WithTimeout(context.Background(), time.Second)
-			ep, _ := sendTo(ctx, r, x.w) // fails, if the transport needs descriptors
+			ep, _ := sendTo(ctx, r, x.w) // fails if the transport needs descriptors
 			stop()
 			if ep != nil {
 				eps = append(eps, ep)
@@ -354,7 +354,7 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 		defer stop()
 		_ = x.w.Serve(ctx)
 	})
-	serveWhile(x.w, func() { t.Log(c.awaitSends(t)) }) // some fail, if the transport needs descriptors
+	serveWhile(x.w, func() { t.Log(c.awaitSends(t)) }) // some fail if the transport needs descriptors
 	c.requireSends(t, x.w)
 	for _, ep := range eps {
 		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))

@@ -77,7 +77,7 @@ func (h *idleHub) connect() {
 	}
 }
 
-// until makes progress on all workers until ok.
+// until makes progress on all workers until ok returns true.
 func (h *idleHub) until(ok func() bool) {
 	h.t.Helper()
 	testenv.ProgressOr(h.t, patience, func() bool {
@@ -97,8 +97,8 @@ func (h *idleHub) finish(r *Request, err error) {
 	require.NoError(h.t, r.take())
 }
 
-// use sends messages in both directions over each connection, and puts. It checks that nothing is lost or
-// overtakes, also what was sent before the lanes closed.
+// use sends messages in both directions over each connection, and puts. It checks that nothing is lost or reordered,
+// also what was sent before the lanes closed.
 func (h *idleHub) use(t *testing.T) {
 	const each = 3
 	var reqs []*Request
@@ -149,8 +149,8 @@ func (h *idleHub) closed() bool {
 	return true
 }
 
-// TestIdleLanes_RealTransports: a hundred idle EPs use no descriptor and no memory of transports, except the sockets of tcp.
-// Their next operations work, and nothing is lost or overtakes.
+// TestIdleLanes_RealTransports: a hundred idle EPs use no descriptors and no memory of transports, except the sockets
+// of tcp. Their next operations work, and nothing is lost or reordered.
 func TestIdleLanes_RealTransports(t *testing.T) {
 	tls := []string{"sm", "tcp", `\rc`}
 	if testenv.Sweep() {
@@ -203,13 +203,13 @@ func connectedFootprint(t *testing.T, tls string) (files int, mem int64) {
 
 // The ids of active messages of idleEchoRole.
 const (
-	idleEcho  = 1 // is sent back
+	idleEcho  = 1 // the peer sends it back
 	idleReply = 2
-	idleFirst = 3 // of the child
+	idleFirst = 3 // first message of the child
 )
 
-// idleEchoRole serves workers with an EP to the worker of the parent each, which send back messages. Each of them sends a
-// message to the parent at each line of input.
+// idleEchoRole serves workers with an EP each to the worker of the parent, which send back messages. At each line of
+// input each worker sends a message to the parent.
 func idleEchoRole(c *childSide) error {
 	n, err := strconv.Atoi(c.args[1])
 	if err != nil {
@@ -267,7 +267,7 @@ func idleEchoRole(c *childSide) error {
 }
 
 // TestIdleLanes_Processes: EPs to another process close their lanes. The next message of either side arrives, and
-// replies arrive in order. An EP whose process is killed meanwhile fails.
+// replies arrive in order. If the process is killed meanwhile, its EP fails.
 func TestIdleLanes_Processes(t *testing.T) {
 	const peers = 10
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
@@ -329,7 +329,7 @@ func TestIdleLanes_Processes(t *testing.T) {
 				t.Logf("descriptors: %d in use, %d idle", inUse, testenv.OpenFiles(t))
 			}
 			c.kill(t)
-			if tls == `\rc` { // a timeout of the device
+			if tls == `\rc` { // the device has a timeout
 				return
 			}
 			for _, e := range eps {

@@ -30,7 +30,7 @@ func idlePair(t *testing.T, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 	return p, f
 }
 
-// openEPs is the number of open transport endpoints.
+// openEPs returns the number of open transport endpoints.
 func (f *fabric) openEPs() (n int) {
 	for _, i := range f.ifaces {
 		n += len(i.eps)
@@ -60,7 +60,7 @@ var idleKinds = []struct {
 	{"two of rc", []fakeKind{likeRC(), likeRC2(), likeUD()}},
 }
 
-// TestIdleLanes_CloseAndReopen: after the timeout no transport endpoint is open, and the next operation of either side
+// TestIdleLanes_CloseAndReopen: after the timeout no transport endpoint is open. The next operation of either side
 // connects.
 func TestIdleLanes_CloseAndReopen(t *testing.T) {
 	for _, tc := range idleKinds {
@@ -70,7 +70,7 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 				for n := range uint64(3) {
 					require.Positive(t, f.openEPs())
 					sleepWith(epIdle-2*time.Second, &p.a, &p.b)
-					require.Positive(t, f.openEPs(), "it is too early")
+					require.Positive(t, f.openEPs(), "the timeout has not passed")
 					sleepWith(epIdle, &p.a, &p.b)
 					require.True(t, p.lanesClosed(), p.state())
 					require.Zero(t, f.openEPs())
@@ -105,8 +105,8 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 	}
 }
 
-// TestIdleLanes_Never: by default, and with an infinite timeout, no timer runs; and a side that has the setting changes
-// nothing for a peer that has not.
+// TestIdleLanes_Never: by default, and with an infinite timeout, no timer runs. If only one side has the setting,
+// nothing changes for its peer.
 func TestIdleLanes_Never(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{EPIdleTimeout: config.Infinite}, likeRC(), likeUD())
@@ -123,13 +123,13 @@ func TestIdleLanes_Never(t *testing.T) {
 		sent := f.sent
 		sleepWith(100*epIdle, &p.a, &p.b)
 		assert.NotEmpty(t, p.a.ep.kinds())
-		assert.Less(t, f.sent-sent, 2*12, "it asks less and less often")
+		assert.Less(t, f.sent-sent, 2*12, "the pauses between its proposals grow")
 		p.check(t)
 		assert.Zero(t, counters(p.a.w)["worker.idle_closed_lanes"]+counters(p.b.w)["worker.idle_closed_lanes"])
 	})
 }
 
-// TestIdleLanes_OneBusy: one side puts, which the other one does not see, or sends messages; the lanes stay open.
+// TestIdleLanes_OneBusy: one side puts, which the other one does not see, or sends messages. The lanes stay open.
 func TestIdleLanes_OneBusy(t *testing.T) {
 	for _, by := range []string{"put", "message", "credit"} {
 		t.Run(by, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 						require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
 						require.NoError(t, p.finish(r, nil))
 						requireBytes(t, pattern(8, n), buf)
-					default: // a message that was not received
+					default: // an unreceived message
 						if n == 0 {
 							require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
 						}
@@ -160,7 +160,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 				if by == "credit" {
 					require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
 				}
-				sleepWith(70*epIdle, &p.a, &p.b) // the side that was idle asks less often now
+				sleepWith(70*epIdle, &p.a, &p.b) // the idle side proposes rarely now
 				p.check(t)
 				sleepWith(2*epIdle, &p.a, &p.b)
 				require.True(t, p.lanesClosed(), p.state())
@@ -169,7 +169,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 	}
 }
 
-// TestIdleLanes_Receives: a receive that is posted, also of a stream, does not keep the lanes open.
+// TestIdleLanes_Receives: a posted receive, also of a stream, does not keep the lanes open.
 func TestIdleLanes_Receives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := idlePair(t, Config{}, likeRC(), likeUD())
@@ -189,7 +189,7 @@ func TestIdleLanes_Receives(t *testing.T) {
 	})
 }
 
-// TestIdleLanes_Passive: an EP that no user of the peer has closes its lanes too, if the peer could connect.
+// TestIdleLanes_Passive: an EP without a user at the peer closes its lanes too, if the peer could connect.
 func TestIdleLanes_Passive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, likeRC(), likeUD())
@@ -262,7 +262,7 @@ func TestIdleLanes_PeerDies(t *testing.T) {
 	}
 }
 
-// TestIdleLanes_Check: a check of the peer opens the lanes for a while; without keepalives there is none.
+// TestIdleLanes_Check: a check of the peer opens the lanes for a while. Without keepalives there is none.
 func TestIdleLanes_Check(t *testing.T) {
 	for _, every := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestIdleLanes_Check(t *testing.T) {
 	}
 }
 
-// TestIdleLanes_Close: the end of an EP without lanes is graceful at the peer, whichever way it is closed.
+// TestIdleLanes_Close: an EP without lanes closes gracefully at the peer, in each close mode.
 func TestIdleLanes_Close(t *testing.T) {
 	for _, mode := range []CloseMode{CloseFlush, CloseForce} {
 		for _, tc := range idleKinds {
@@ -307,7 +307,7 @@ func TestIdleLanes_NoCarrier(t *testing.T) {
 		p, f := idlePair(t, Config{}, likeRC(), likeUD())
 		f.failNext("new ep fud", ucs.ErrUnreachable)
 		sleepWith(2*epIdle, &p.a, &p.b)
-		assert.Empty(t, f.fail, "nothing could be sent")
+		assert.Empty(t, f.fail, "IDLE was not sent")
 		require.NoError(t, p.a.ep.Err())
 		require.NoError(t, p.b.ep.Err())
 		p.check(t)
@@ -316,7 +316,7 @@ func TestIdleLanes_NoCarrier(t *testing.T) {
 	})
 }
 
-// TestIdleLanes_TupleQ: tuple queues belong to lanes.
+// TestIdleLanes_TupleQ: EPs with tuple queues keep their lanes, because a tuple queue belongs to a lane.
 func TestIdleLanes_TupleQ(t *testing.T) {
 	assert.Zero(t, (&Config{EPIdleTimeout: time.Second, TagProto: tagProtoTupleq}).idleTimeout())
 	assert.Zero(t, (&Config{EPIdleTimeout: config.Infinite}).idleTimeout())
@@ -327,7 +327,7 @@ func TestIdleLanes_TupleQ(t *testing.T) {
 // inBubble returns t for rapid in a bubble of virtual time, where rapid must not read the deadline of the test.
 func inBubble(t *testing.T) rapid.TB { return struct{ rapid.TB }{t} }
 
-// idleStorm starts operations of both sides at random moments of the timeout, and makes progress on random sides.
+// idleStorm starts operations of both sides at random times, and makes progress on random sides.
 func idleStorm(rt *rapid.T, p *pair, both []*moveTraffic, timeout time.Duration) {
 	ends := []*end{&p.a, &p.b}
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
@@ -336,7 +336,7 @@ func idleStorm(rt *rapid.T, p *pair, both []*moveTraffic, timeout time.Duration)
 			both[rapid.IntRange(0, 1).Draw(rt, "side")].step(rt, rapid.IntRange(0, 6).Draw(rt, "class"))
 		case 2:
 			sleepWith(timeout/2, ends...)
-		case 3: // with the progress of one side, or none
+		case 3: // with progress of one side, or of none
 			n := rapid.IntRange(0, 2).Draw(rt, "who")
 			sleepWith(timeout/2, [][]*end{nil, ends[:1], ends[1:]}[n]...)
 		default:
@@ -347,12 +347,12 @@ func idleStorm(rt *rapid.T, p *pair, both []*moveTraffic, timeout time.Duration)
 	}
 }
 
-// TestIdleLanes_KeepsOrder: operations start at any moment, while the lanes close or are closed. None is lost, none
-// comes twice, and messages and what is behind fences keep their order.
+// TestIdleLanes_KeepsOrder: operations start at any time, while the lanes close or are closed. None is lost or executed
+// twice, and messages and operations behind fences keep their order.
 func TestIdleLanes_KeepsOrder(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, tc := range idleKinds {
-		if tc.name == "tcp" { // has no atomics of its own
+		if tc.name == "tcp" { // it has no atomics of its own
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {
@@ -389,8 +389,8 @@ func TestIdleLanes_KeepsOrder(t *testing.T) {
 	}
 }
 
-// TestIdleLanes_CloseAnyTime: an EP closes at any moment of the handshake. With CloseFlush everything arrives that was
-// sent before.
+// TestIdleLanes_CloseAnyTime: an EP closes at any time of the handshake. With CloseFlush everything that was sent
+// before arrives.
 func TestIdleLanes_CloseAnyTime(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {

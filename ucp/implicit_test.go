@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestImplicit_Many: more than any queue takes, of both kinds, behind and before a fence.
+// TestImplicit_Many: more puts and gets than fit into any queue, before and after a fence.
 func TestImplicit_Many(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
@@ -34,8 +34,8 @@ func TestImplicit_Many(t *testing.T) {
 	})
 }
 
-// TestImplicit_Atomics: old values are there when a flush has ended, whatever way the
-// operation takes, and behind as many as no queue holds.
+// TestImplicit_Atomics: the old values have arrived when a flush completes, for each class of operation, and also if
+// they do not fit into the queue.
 func TestImplicit_Atomics(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -63,8 +63,8 @@ func TestImplicit_Atomics(t *testing.T) {
 	})
 }
 
-// TestImplicit_FullLane: of registered memory more is put and got than any queue takes; the
-// data is right, and nothing is left behind.
+// TestImplicit_FullLane: more puts and gets of registered memory than fit into any queue. The data is right, and no
+// resources are in use afterwards.
 func TestImplicit_FullLane(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
@@ -90,8 +90,8 @@ func TestImplicit_FullLane(t *testing.T) {
 	})
 }
 
-// TestImplicit_FullLaneBreaks: what waits behind a full queue goes over the next lane, and what
-// was in it is lost, which the flush says; a forced close ends both kinds.
+// TestImplicit_FullLaneBreaks: operations that wait for a full queue move to the next lane. Those in the queue are
+// lost, and the flush reports it. CloseForce ends both.
 func TestImplicit_FullLaneBreaks(t *testing.T) {
 	const n, each = 12, 300
 	p := rails(t)
@@ -128,7 +128,7 @@ func TestImplicit_FullLaneBreaks(t *testing.T) {
 	assert.False(t, p.a.ep.busy())
 }
 
-// TestImplicit_Refused: what is wrong from the beginning is told at once.
+// TestImplicit_Refused: invalid parameters are reported at once.
 func TestImplicit_Refused(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
@@ -147,8 +147,8 @@ func TestImplicit_Refused(t *testing.T) {
 	})
 }
 
-// TestImplicit_CloseWaits: a forced close ends when the transports have let go of what has
-// no request.
+// TestImplicit_CloseWaits: CloseForce completes when the transports do not use the buffers of operations without a
+// request any more.
 func TestImplicit_CloseWaits(t *testing.T) {
 	for _, zcopy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("zcopy=%v", zcopy), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestImplicit_CloseWaits(t *testing.T) {
 			end, err := ep.Close(CloseForce)
 			require.NoError(t, err)
 			if end != nil {
-				assert.True(t, ep.busy() == !end.Done(), "a close that has ended leaves nothing behind")
+				assert.True(t, ep.busy() == !end.Done(), "the EP has operations after Close has completed")
 			}
 			for _, i := range f.ifaces {
 				i.frozen = false

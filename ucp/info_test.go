@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestInfo_ExplainIsItsText: what passes through JSON still has all that Explain says.
+// TestInfo_ExplainIsItsText: after encoding to JSON and back, Info has the same text as Explain.
 func TestInfo_ExplainIsItsText(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.both().warm()
@@ -45,8 +45,8 @@ func TestInfo_ExplainIsItsText(t *testing.T) {
 	})
 }
 
-// TestInfo_Credit: both sides count the same messages, also while some are not received. A message that waits
-// for credit while its receive is posted is announced: then its data is not charged.
+// TestInfo_Credit: both sides count the same messages, also unreceived ones. A message that waits for credit while its
+// receive is posted uses rendezvous, so its data uses no credit.
 func TestInfo_Credit(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -76,7 +76,7 @@ func TestInfo_Credit(t *testing.T) {
 	})
 }
 
-// TestInfo_InFlight: operations show where they wait, and no longer than that.
+// TestInfo_InFlight: Info shows where operations wait, and only while they wait.
 func TestInfo_InFlight(t *testing.T) {
 	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{}).both()
 	put, err := p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)
@@ -89,7 +89,7 @@ func TestInfo_InFlight(t *testing.T) {
 	assert.Empty(t, p.a.ep.Info().InFlight.String())
 }
 
-// TestInfo_OfWorkerAndContext: they count what there is.
+// TestInfo_OfWorkerAndContext: Info of a worker and of a context have the right counts.
 func TestInfo_OfWorkerAndContext(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm,tcp", "sm", "tcp"), Config{}).both().warm()
 	l := p.a.listen(t, "tcp", "127.0.0.1:0", ListenConfig{})
@@ -113,7 +113,7 @@ func TestInfo_OfWorkerAndContext(t *testing.T) {
 	assert.Empty(t, p.a.w.Info().EPs)
 }
 
-// TestInfo_OfAFailedEP: it has the reason.
+// TestInfo_OfAFailedEP: Info has the reason of the failure.
 func TestInfo_OfAFailedEP(t *testing.T) {
 	dials := likeSM()
 	dials.dials = true

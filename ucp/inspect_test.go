@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// serving has a goroutine own the worker of a until the test ends.
+// serving starts a goroutine that owns the worker of a until the test ends.
 func serving(t *testing.T, w *Worker) {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -22,7 +22,7 @@ func serving(t *testing.T, w *Worker) {
 	t.Cleanup(func() { stop(); wg.Wait() })
 }
 
-// TestInspect: the owner runs the function while it sleeps, polls, or waits; many goroutines may ask.
+// TestInspect: the owner runs the function while it sleeps, polls, or waits; many goroutines may call Inspect.
 func TestInspect(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	serving(t, p.a.w)
@@ -39,7 +39,7 @@ func TestInspect(t *testing.T) {
 	wg.Wait()
 }
 
-// TestInspect_OwnerIsElsewhere: a function does not run after its caller has given up.
+// TestInspect_OwnerIsElsewhere: the function does not run after Inspect has returned for its context.
 func TestInspect_OwnerIsElsewhere(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	ctx, stop := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func TestInspect_OwnerIsElsewhere(t *testing.T) {
 	p.step()
 }
 
-// TestInspect_Shared: a worker that is shared runs functions also when nobody makes progress.
+// TestInspect_Shared: a shared worker runs functions also if no goroutine makes progress.
 func TestInspect_Shared(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	p.a.w.Share()
@@ -57,7 +57,7 @@ func TestInspect_Shared(t *testing.T) {
 	assert.Equal(t, 1, eps)
 }
 
-// TestInspect_Closed: what waits when the worker closes ends, and what comes later is refused.
+// TestInspect_Closed: when the worker closes, waiting calls return, and later calls are rejected.
 func TestInspect_Closed(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func TestInspect_Closed(t *testing.T) {
 	require.ErrorIs(t, p.a.w.Inspect(t.Context(), func(*Worker) { t.Error("it has run") }), ucs.ErrClosed)
 }
 
-// TestInspect_Panics: a function that panics ends the calls that wait, its own and those behind it.
+// TestInspect_Panics: if a function panics, its call and the waiting calls return.
 func TestInspect_Panics(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	w, ended := p.a.w, make(chan error, 2)

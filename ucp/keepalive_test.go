@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// quietPair is a connected pair over a transport that tells of a dead peer only to who asks.
+// quietPair is a connected pair over a transport that detects a dead peer only by posts and checks.
 func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *fabric) {
 	rc, ud := likeRC(), likeUD()
 	rc.silent, ud.silent = true, true
@@ -25,9 +25,9 @@ func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *fabric
 	return p, f
 }
 
-// skip lets virtual time go by while nobody polls, and then has both sides poll that live.
+// skip advances virtual time without progress, and then makes progress on the live sides.
 func (p *pair) skip(d time.Duration, ends ...*end) {
-	for range 2 { // who was away for long gives the peers the same time once
+	for range 2 { // after a long pause a worker gives its peers one more interval
 		time.Sleep(d)
 		synctest.Wait()
 		for _, x := range ends {
@@ -37,11 +37,11 @@ func (p *pair) skip(d time.Duration, ends ...*end) {
 	}
 }
 
-// TestKeepalive: the EP of a peer that has died fails, though its owner posts nothing, once it
-// is asked about; that of one that lives does not.
+// TestKeepalive: the EP of a dead peer fails at a check, even if its owner posts nothing. The EP of a live peer does
+// not fail.
 func TestKeepalive(t *testing.T) {
 	for name, c := range map[string]struct {
-		every, after time.Duration // set; at work, 0: never
+		every, after time.Duration // set; in effect, 0: never
 		caps         uct.Caps
 	}{
 		"devices answer":      {0, defaultKeepalive, uct.CapCheckDevice},
@@ -62,7 +62,7 @@ func TestKeepalive(t *testing.T) {
 				for n := range rounds {
 					p.skip(wait, &p.a, &p.b)
 					if c.after > 0 {
-						assert.Equal(t, 2*(n+1), f.checks, "each side asks once in an interval")
+						assert.Equal(t, 2*(n+1), f.checks, "each side checks once in an interval")
 					}
 				}
 				require.NoError(t, p.a.ep.Err(), "the peer lives")
@@ -70,7 +70,7 @@ func TestKeepalive(t *testing.T) {
 					i.kill()
 				}
 				p.skip(wait/2, &p.a)
-				assert.NoError(t, p.a.ep.Err(), "nobody has asked")
+				assert.NoError(t, p.a.ep.Err(), "no check")
 				p.skip(wait/2, &p.a)
 				if c.after == 0 {
 					assert.NoError(t, p.a.ep.Err())
@@ -83,7 +83,7 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestKeepalive_OneQuestionAtATime: a peer that does not answer is not asked again meanwhile.
+// TestKeepalive_OneQuestionAtATime: a peer is not checked again before it has replied.
 func TestKeepalive_OneQuestionAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := quietPair(t, 0, uct.CapCheckDevice)

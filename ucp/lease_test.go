@@ -15,11 +15,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// leaseLen is a length for which every domain registers where that is wished for, and those
-// that need it because it pays.
+// leaseLen is a length for which all domains register, if that is configured, needed or faster.
 const leaseLen = 1 << 20
 
-// cacheCounts is a counter of all caches of a worker.
+// cacheCounts returns a counter summed over all caches of a worker.
 func (x *end) cacheCounts(name string) (n uint64) {
 	for path, v := range counters(x.w) {
 		var domain string
@@ -32,17 +31,16 @@ func (x *end) cacheCounts(name string) (n uint64) {
 
 func pathEnds(path, end string) bool { return len(path) > len(end) && path[len(path)-len(end):] == end }
 
-// registersLocal reports that operations register what they read and write here: fakes copy
-// for as little.
+// registersLocal reports whether operations register local buffers; fakes use bcopy for as many bytes.
 func (x *end) registersLocal() bool {
 	a := x.w.ifaces[0].domain.Attr
 	return a.NeedMemH && a.Component != "fake"
 }
 
-// leased is how much memory of a context is registered beside that of x.
+// leased returns the number of registrations of a context besides the memory of x.
 func (x *end) leased() int { return x.ctx.memory.Len() - 1 }
 
-// sendTag sends a tagged message from one buffer into another, without a registration.
+// sendTag sends a tagged message from an unregistered buffer to another one.
 func (p *pair) sendTag(from, to []byte) {
 	p.t.Helper()
 	recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
@@ -61,7 +59,7 @@ func leaseSets() []tlsets.Set {
 	}
 }
 
-// overLeases runs a test over leaseSets with the schemes that reach memory.
+// overLeases runs a test over leaseSets with the schemes that access remote memory.
 func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
 		for _, set := range leaseSets() {
@@ -74,8 +72,8 @@ func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.
 	}
 }
 
-// TestLease_Hits: buffers of messages are registered once, with the rights that the scheme
-// needs and no others, and found when they are used again.
+// TestLease_Hits: buffers of messages are registered once, with the access that the scheme needs, and found in the
+// cache when they are used again.
 func TestLease_Hits(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := make([]byte, leaseLen), make([]byte, leaseLen)
@@ -84,7 +82,7 @@ func TestLease_Hits(t *testing.T) {
 			p.sendTag(from, to)
 			requireBytes(t, from, to)
 		}
-		there, here := &p.a, &p.b // whose memory is reached
+		there, here := &p.a, &p.b // there: the side whose memory the other one accesses
 		if s == proto.Put {
 			there, here = here, there
 		}
@@ -92,15 +90,15 @@ func TestLease_Hits(t *testing.T) {
 		assert.EqualValues(t, 3, there.cacheCounts("hits"))
 		assert.Equal(t, 1, there.leased())
 		if there.registersLocal() {
-			assert.EqualValues(t, 1, here.cacheCounts("misses"), "the other side's buffer is read or written locally")
+			assert.EqualValues(t, 1, here.cacheCounts("misses"), "the local buffer of the access")
 		} else {
 			assert.Zero(t, here.leased())
 		}
 	})
 }
 
-// TestLease_Parts: a part of what is registered is found, also for active messages; the
-// whole of a part is not.
+// TestLease_Parts: the cache finds a part of a registration, also for active messages. It does not find the whole
+// buffer if a part is registered.
 func TestLease_Parts(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
@@ -121,13 +119,12 @@ func TestLease_Parts(t *testing.T) {
 	})
 }
 
-// TestLease_Bounds: what is idle is bounded in regions and bytes, and MAX_SIZE=0 keeps
-// nothing.
+// TestLease_Bounds: the number and the bytes of idle registrations are limited, and MAX_SIZE=0 caches nothing.
 func TestLease_Bounds(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		cache RCacheConfig
-		most  int // regions of a
+		most  int // registrations of a
 	}{
 		{"regions", RCacheConfig{MaxRegions: 2}, 2},
 		{"bytes", RCacheConfig{MaxSize: 3*leaseLen + 5}, 3},
@@ -135,7 +132,7 @@ func TestLease_Bounds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.most > 2 {
-				testenv.SkipShort(t, "another bound of the same cache")
+				testenv.SkipShort(t, "another limit of the same cache")
 			}
 			overLeases(t, Config{RCache: tc.cache}, func(t *testing.T, p *pair, s proto.Scheme) {
 				to := make([]byte, leaseLen)
@@ -153,7 +150,7 @@ func TestLease_Bounds(t *testing.T) {
 	}
 }
 
-// TestLease_Disabled: nothing is registered, and messages come in another way.
+// TestLease_Disabled: nothing is registered, and messages use another scheme.
 func TestLease_Disabled(t *testing.T) {
 	overLeases(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
@@ -163,7 +160,7 @@ func TestLease_Disabled(t *testing.T) {
 	})
 }
 
-// TestLease_CannotRegister: memory that cannot be registered goes in another way.
+// TestLease_CannotRegister: messages of memory that cannot be registered use another scheme.
 func TestLease_CannotRegister(t *testing.T) {
 	for _, scheme := range schemes {
 		p, f := fakePair(t, Config{RndvScheme: scheme}, likeRC(), likeUD())
@@ -179,8 +176,8 @@ func TestLease_CannotRegister(t *testing.T) {
 	}
 }
 
-// TestLease_Invalidate: memory that operations have registered is registered no more, but
-// for what is in use; then the next call says so.
+// TestLease_Invalidate: Invalidate removes cached registrations that are not in use. If some are in use, it returns an
+// error.
 func TestLease_Invalidate(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		require.NoError(t, p.a.w.Invalidate(make([]byte, 1)), "there is none")
@@ -207,12 +204,12 @@ func TestLease_Invalidate(t *testing.T) {
 		require.NoError(t, p.finish(p.b.w.TagRecv(to, 7, exact, nil, nil)))
 		require.NoError(t, p.finish(r, nil))
 		requireBytes(t, from, to)
-		assert.Zero(t, p.a.leased(), "found no more, it has gone with its last use")
+		assert.Zero(t, p.a.leased(), "deregistered after its last use")
 		require.NoError(t, p.a.w.Invalidate(from))
 	})
 }
 
-// TestLease_Failed: a peer has no key any more to memory of an operation that has failed.
+// TestLease_Failed: after an operation has failed, its key gives the peer no access.
 func TestLease_Failed(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
@@ -241,8 +238,8 @@ func TestLease_Failed(t *testing.T) {
 	})
 }
 
-// TestLease_PeerInside: a worker closes although a peer is inside of memory that an
-// operation had registered, and the context after the peer has left.
+// TestLease_PeerInside: a worker closes while a peer accesses memory that an operation has registered. The context
+// closes after the access.
 func TestLease_PeerInside(t *testing.T) {
 	f := newFabric(likeSM())
 	ctx, err := NewContext(Config{RndvScheme: "get_zcopy"}, f)
@@ -260,8 +257,8 @@ func TestLease_PeerInside(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestLease_PutGet: long puts and gets register their buffers where the transport needs that,
-// and do not allocate when these are found.
+// TestLease_PutGet: large puts and gets register their buffers if the transport needs it, and do not allocate if the
+// cache has them.
 func TestLease_PutGet(t *testing.T) {
 	for _, set := range leaseSets()[1:] {
 		t.Run(set.Name, func(t *testing.T) {
@@ -281,7 +278,7 @@ func TestLease_PutGet(t *testing.T) {
 			move()
 			requireBytes(t, from, to)
 			if p.a.registersLocal() {
-				assert.Equal(t, 2, p.a.leased(), "one to read, one to write")
+				assert.Equal(t, 2, p.a.leased(), "one for each access")
 				testenv.NoAllocs(t, "put and get", move)
 			} else {
 				assert.Zero(t, p.a.leased())
@@ -290,7 +287,7 @@ func TestLease_PutGet(t *testing.T) {
 	}
 }
 
-// end waits for an operation that must not fail, without allocating.
+// end waits for an operation that must succeed, without allocating.
 func (p *pair) end(r *Request, err error) {
 	if err != nil {
 		panic(err)
@@ -303,8 +300,8 @@ func (p *pair) end(r *Request, err error) {
 	}
 }
 
-// TestLease_ByCost: without a wish memory is registered where the transport needs that, and
-// over sm if the kernel copies it in less time than two copies by the processors take.
+// TestLease_ByCost: by default memory is registered if the transport needs it, and over sm if the kernel copies faster
+// than two copies by CPUs.
 func TestLease_ByCost(t *testing.T) {
 	slow, fast := uct.Cost{Send: 1100, Bandwidth: 17e9}, uct.Cost{Send: 100, Bandwidth: 100e9}
 	for _, tc := range []struct {

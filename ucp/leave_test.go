@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestProcesses_TargetLeavesInOrder: a target that closes its worker and its memory, and
-// exits, has closed the connection for its peer; it is not dead, nor has it refused
-// anything. Also for what the peer has under way, and does meanwhile.
+// TestProcesses_TargetLeavesInOrder: a target closes its worker and its memory, and exits. Its peer gets a graceful
+// close: the errors of operations in progress and of later ones say neither that it has died nor that it has rejected
+// anything.
 func TestProcesses_TargetLeavesInOrder(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestProcesses_TargetLeavesInOrder(t *testing.T) {
 	}
 }
 
-// left checks the error of an EP whose peer left in order.
+// left checks the error of an EP whose peer has closed gracefully.
 func (in *initiator) left(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, ucs.ErrPeerClosed)
@@ -64,5 +64,5 @@ func (in *initiator) left(t *testing.T, err error) {
 	in.refused(t)
 }
 
-// until makes progress until ok.
+// until makes progress until ok returns true.
 func (in *initiator) until(ok func() bool) error { return in.w.engine.Until(in.ctx, ok) }

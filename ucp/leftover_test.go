@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestTag_LeftBehind: what peers that come and go leave behind is bounded; what is received
-// of it is the latest.
+// TestTag_LeftBehind: the unexpected messages of peers that have disconnected are limited, and receives match the
+// latest ones.
 func TestTag_LeftBehind(t *testing.T) {
 	const budget, size = 64 << 10, 4000
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("tcp", "tcp")} {
@@ -47,10 +47,10 @@ func TestTag_LeftBehind(t *testing.T) {
 	}
 }
 
-// TestTag_LeftBehindCountsMemory: what is counted of messages that peers leave behind is about the memory
-// that they keep in use, over each transport.
+// TestTag_LeftBehindCountsMemory: the count of unexpected messages of disconnected peers is near the memory that they
+// use, over each transport.
 func TestTag_LeftBehindCountsMemory(t *testing.T) {
-	testenv.SkipRace(t, "the detector keeps memory")
+	testenv.SkipRace(t, "the detector uses memory")
 	if invariants.Enabled {
 		t.Skip("records say who made them")
 	}
@@ -68,7 +68,7 @@ func TestTag_LeftBehindCountsMemory(t *testing.T) {
 					p.until(func() bool { return w.eps.Len() == 0 && p.a.w.eps.Len() == 0 })
 				}
 			}
-			leave(10) // what stays for the next peer is not the messages'
+			leave(10) // memory that the next peer uses again
 			counted, used := w.messages.leftBytes, heapInUse()
 			const n = 40
 			leave(n)
@@ -80,7 +80,7 @@ func TestTag_LeftBehindCountsMemory(t *testing.T) {
 	}
 }
 
-// heapInUse is how many bytes of the heap are reachable.
+// heapInUse returns the number of reachable bytes of the heap.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -89,8 +89,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestStream_LeftBehind: what peers have streamed that have gone is nobody's, and takes no room from
-// the messages of others.
+// TestStream_LeftBehind: unread stream data of disconnected peers is dropped, and does not count for the limit of
+// messages.
 func TestStream_LeftBehind(t *testing.T) {
 	const budget = 64 << 10
 	p, _ := fakePair(t, Config{EagerBudget: budget}, likeTCP())

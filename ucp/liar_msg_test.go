@@ -18,22 +18,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// lies is a victim (a) with operations of every kind under way to an honest peer (b), and another
-// peer, which is connected in order and sends what it likes.
+// lies is a victim (a) with operations of all classes in progress to an honest peer (b), and another peer, which
+// connects correctly and sends any messages.
 type lies struct {
 	*pair
 	bad      end
-	requests []*Request // of a and b, which are to end well
-	check    []func()   // what has come, when they have
+	requests []*Request // of a and b; they must succeed
+	check    []func()   // of the received data, after them
 	notified int
 }
 
 const (
 	lieThresh = 4 << 10 // RNDV_THRESH, in bytes
-	partID    = 1 << 40 // the id of a message of b of which a has a part
+	partID    = 1 << 40 // the id of a message of b of which a has received a part
 )
 
-// lieSets are the transports that peers lie over. A fake one leaves atomics to the target.
+// lieSets are the transports of these tests. With the fake one the target executes atomics.
 func lieSets() []tlsets.Set {
 	return []tlsets.Set{fakes("like tcp", likeTCP()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", `\rc`)}
 }
@@ -54,7 +54,7 @@ func newLies(t testing.TB, set tlsets.Set, scheme string) *lies {
 	return x
 }
 
-// greet sends a message, so that the lane for messages is connected.
+// greet sends a message, so that the lane for messages connects.
 func (x *lies) greet(e *EP, to *Worker) {
 	x.t.Helper()
 	in, err := to.TagRecv(make([]byte, 1), 1, exact, nil, nil)
@@ -69,13 +69,13 @@ func (x *lies) greet(e *EP, to *Worker) {
 	}
 }
 
-// all makes progress on the three workers until ok.
+// all makes progress on the three workers until ok returns true.
 func (x *lies) all(ok func() bool) {
 	x.t.Helper()
 	x.until(func() bool { x.bad.w.Progress(); return ok() })
 }
 
-// without makes progress on all but b until ok.
+// without makes progress on all but b until ok returns true.
 func (x *lies) without(ok func() bool) {
 	x.t.Helper()
 	testenv.ProgressWithin(x.t, patience, func() bool {
@@ -85,7 +85,7 @@ func (x *lies) without(ok func() bool) {
 	})
 }
 
-// track keeps a request that is to end well.
+// track records a request that must succeed.
 func (x *lies) track(r *Request, err error) *Request {
 	x.t.Helper()
 	require.NoError(x.t, err)
@@ -106,7 +106,7 @@ func (x *lies) receive(tag uint64, data []byte, p *OpParams) *Request {
 	return x.track(x.a.w.TagRecv(buf, tag, exact, nil, p))
 }
 
-// send sends any active message over the lane of e.
+// send sends an active message over the lane of e.
 func (x *lies) send(e *EP, id uint8, msg []byte) {
 	x.t.Helper()
 	testenv.ProgressWithin(x.t, patience, func() bool {
@@ -119,7 +119,7 @@ func (x *lies) send(e *EP, id uint8, msg []byte) {
 	})
 }
 
-// begin has operations of every kind wait for b, which makes no progress any more.
+// begin starts operations of all classes, which wait for b. b makes no more progress.
 func (x *lies) begin(scheme string) {
 	a, b := &x.a, &x.b
 	x.track(a.ep.TagSendSync(7, []byte("sync"), nil))
@@ -137,7 +137,7 @@ func (x *lies) begin(scheme string) {
 	x.track(b.ep.TagSend(10, data, nil))
 	x.receive(11, parts, nil)
 	x.send(b.ep, wire.AMTagFirst, partOf(a.ep.id, 11, 80, parts[:40]))
-	b.spin() // the last progress that b makes: a has not replied yet
+	b.spin() // the last progress of b: a has not replied yet
 	x.track(a.ep.StreamRecv(make([]byte, 10), true, new(int), nil))
 	x.track(a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), a.key.Addr(), a.key))
 	x.without(func() bool { return fetching.stage.fetches && a.ep.msgs.inbound != nil })
@@ -146,13 +146,13 @@ func (x *lies) begin(scheme string) {
 	}
 }
 
-// partOf is the first part of a message.
+// partOf returns the first part of a message.
 func partOf(ep, word, total uint64, data []byte) []byte {
 	h, p := wire.Head{Word: word, EP: ep}, wire.Part{Value: total, ID: partID}
 	return append(p.Append(h.Append(nil)), data...)
 }
 
-// honest has b go on, and checks that all operations end well.
+// honest lets b make progress again, and checks that all operations succeed.
 func (x *lies) honest() {
 	x.t.Helper()
 	a, b := &x.a, &x.b
@@ -178,7 +178,7 @@ func (x *lies) honest() {
 	require.Zero(x.t, x.notified)
 }
 
-// state is what the victim has of b, which no other peer may change.
+// state describes the state of b at the victim, which no other peer may change.
 func (x *lies) state() string {
 	var s strings.Builder
 	for _, r := range x.requests {
@@ -190,15 +190,15 @@ func (x *lies) state() string {
 	return s.String()
 }
 
-// lie is a message about what is not its sender's.
+// lie is a message with ids of another peer.
 type lie struct {
 	what string
 	id   uint8
 	msg  []byte
 }
 
-// aboutRequest are lies about a request or a message that the receiver calls id, over the
-// connection that it calls ep.
+// aboutRequest returns lies about a request or a message that has an id at the receiver, over the connection with the
+// id ep.
 func aboutRequest(ep, id uint64) []lie {
 	control := func(id, value uint64) []byte { return (&wire.Control{EP: ep, ID: id, Value: value}).Append(nil) }
 	return []lie{
@@ -214,7 +214,7 @@ func aboutRequest(ep, id uint64) []lie {
 	}
 }
 
-// aboutConnection are messages over the connection that the receiver calls ep.
+// aboutConnection returns messages over the connection that has the id ep at the receiver.
 func aboutConnection(ep uint64, to *EP) []lie {
 	h := &wire.Head{Word: 11, EP: ep}
 	head, data := h.Append(nil), []byte("a lie")
@@ -241,12 +241,12 @@ func aboutConnection(ep uint64, to *EP) []lie {
 	}
 }
 
-// guesses are ids near one that is right.
+// guesses are ids near a valid one.
 func guesses(id uint64) []uint64 {
 	return []uint64{id + 1, id - 1, id ^ 1<<32, id ^ 1<<63, id + 1<<32, id & 0xffffffff, 1 << 28, 0}
 }
 
-// tell sends lies over e. Each is counted and changes nothing.
+// tell sends lies over e, and checks that each is counted and changes nothing.
 func (x *lies) tell(e *EP, all []lie) {
 	x.t.Helper()
 	for _, l := range all {
@@ -261,8 +261,8 @@ func (x *lies) tell(e *EP, all []lie) {
 	}
 }
 
-// TestLiar: a peer that knows the ids of all requests and messages of another one, but not that of
-// its connection, changes nothing of what that one has under way, and every lie is counted.
+// TestLiar: a peer knows the ids of all requests and messages of another peer, but not the id of its connection. It
+// cannot change the operations of the other peer, and each lie is counted.
 func TestLiar(t *testing.T) {
 	for _, scheme := range []string{"am", "put_zcopy"} {
 		for _, set := range lieSets() {
@@ -289,8 +289,7 @@ func TestLiar(t *testing.T) {
 	}
 }
 
-// TestLiar_NoHandshake: a bare transport connection to a worker, without a handshake, changes
-// nothing there.
+// TestLiar_NoHandshake: messages over a transport connection without a handshake change nothing.
 func TestLiar_NoHandshake(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
@@ -313,8 +312,8 @@ func TestLiar_NoHandshake(t *testing.T) {
 	}
 }
 
-// TestLiar_From: what a peer sends over its own connection, in the words of another one, is its own:
-// the receiver sees over which connection it has come, and nothing reaches the other one.
+// TestLiar_From: messages over the own connection of the peer with the ids of another peer are its own messages: the
+// receiver uses the connection over which they have arrived.
 func TestLiar_From(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
@@ -345,8 +344,7 @@ func TestLiar_From(t *testing.T) {
 	}
 }
 
-// TestLiar_Dial: a dialer that names the address of another worker does not connect, and the
-// listener's program hears nothing of it.
+// TestLiar_Dial: a dialer with the address of another worker does not connect, and calls no callback of the listener.
 func TestLiar_Dial(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
@@ -373,8 +371,8 @@ func TestLiar_Dial(t *testing.T) {
 	}
 }
 
-// TestListen_RejectsInSilence: a dialer that Accept rejects learns neither the private data of the
-// listener nor why no transport leads to it, which names devices.
+// TestListen_RejectsInSilence: a dialer that Accept rejects gets neither the private data of the listener nor the
+// reasons why no transport reaches it, which contain device names.
 func TestListen_RejectsInSilence(t *testing.T) {
 	a, b := newFabric(likeTCP()), newFabric(likeSM())
 	set := tlsets.Set{Name: "no transport in common", Open: func(testing.TB) (_, _ []uct.Component) {
@@ -393,5 +391,5 @@ func TestListen_RejectsInSilence(t *testing.T) {
 	accepts = true
 	_, err = p.dialTo(l, DialConfig{})
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
-	assert.ErrorContains(t, err, "fsm", "one that is admitted learns the reasons")
+	assert.ErrorContains(t, err, "fsm", "a dialer that is accepted gets the reasons")
 }
