@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Tests of peers that lie: about who they are, and about what is theirs.
+// Tests of peers that claim to be other workers, and that use ids of others.
 
 // third opens a worker that has no connection to the pair.
 func (p *pair) third(c *Context) *Worker {
@@ -20,7 +20,7 @@ func (p *pair) third(c *Context) *Worker {
 	return w
 }
 
-// sealed is a handshake message from w to another worker, with the proof that w has sent it.
+// sealed returns a handshake message from w to another worker, with its proof.
 func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
 	p, err := w.peers.Find(to.net.packed)
 	if err != nil {
@@ -29,7 +29,7 @@ func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
 	return p.Seal(m.Append(nil))
 }
 
-// impostures are REQUESTs by which a worker asks b for a connection in the name of a.
+// impostures are REQUESTs to b that a worker sends with the address of a.
 func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
 	request := func(uuid uint64, addr []byte) *wireup.Msg {
 		return &wireup.Msg{
@@ -53,9 +53,9 @@ func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
 	}
 }
 
-// TestImpostor_Request: a worker that asks for a connection in the name of another one gets no
-// answer and leaves nothing behind. The worker whose name it has used connects as ever, also to an
-// EP that was made before, and to one that is made after.
+// TestImpostor_Request: a worker that sends a REQUEST with the address of another one gets no reply, and nothing is
+// stored for it. The worker with that address connects as usual, with an EP that was made before and with one that is
+// made later.
 func TestImpostor_Request(t *testing.T) {
 	for _, dialed := range []bool{true, false} {
 		p, f := fakePair(t, Config{}, likeRC(), likeUD())
@@ -85,8 +85,8 @@ func TestImpostor_Request(t *testing.T) {
 	}
 }
 
-// TestImpostor_Connected: nobody but the peer changes or closes a connection, though all that a
-// message names is right: the proof is of another worker.
+// TestImpostor_Connected: only the peer can change or close a connection. A message with valid ids and the proof of
+// another worker is dropped.
 func TestImpostor_Connected(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both().warm()

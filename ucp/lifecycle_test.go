@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// fakePair is a pair over one fabric that the test can look into.
+// fakePair is a pair over one fabric, which the test can inspect.
 func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 	t.Helper()
 	f := newFabric(kinds...)
@@ -27,8 +27,7 @@ func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 	return newPair(t, set, cfg), f
 }
 
-// idle makes progress until nothing happens any more and ifaces without
-// connections rest.
+// idle makes progress until there are no events any more and ifaces without connections are not polled.
 func (p *pair) idle() {
 	for quiet := 0; quiet < 2*engine.CooldownPolls; quiet++ {
 		if p.step() > 0 {
@@ -69,8 +68,8 @@ func TestConnect_Eager(t *testing.T) {
 	assert.Equal(t, 4, f.eps)
 }
 
-// TestProgress_IdleIfacesAreNotPolled: after the handshake neither side polls
-// the auxiliary transport, and a message to it is still seen.
+// TestProgress_IdleIfacesAreNotPolled: after the handshake neither side polls the auxiliary transport, and a message to
+// it still arrives.
 func TestProgress_IdleIfacesAreNotPolled(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	assert.Zero(t, p.a.w.engine.Polled(), "nothing is connected")
@@ -117,7 +116,7 @@ func TestKeyResolve_AtOp(t *testing.T) {
 	late := (*lateKey)(key)
 	unbound := func() {
 		t.Helper()
-		assert.Same(t, late, key.put, "which looks up the lane")
+		assert.Same(t, late, key.put, "looks up the lane")
 		assert.Same(t, late, key.get)
 		assert.Same(t, late, key.amo)
 	}
@@ -150,7 +149,7 @@ func TestKeyResolve_AtOp(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
 }
 
-// TestConnect_BothSidesAtOnce: the two EPs become one connection.
+// TestConnect_BothSidesAtOnce: two EPs that connect at the same time become one connection.
 func TestConnect_BothSidesAtOnce(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both()
@@ -166,8 +165,7 @@ func TestConnect_BothSidesAtOnce(t *testing.T) {
 	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
-// TestNewEP_AdoptsThePeersConnection: an EP to a worker that has connected already
-// opens nothing.
+// TestNewEP_AdoptsThePeersConnection: an EP to a worker that has connected already opens no transport endpoint.
 func TestNewEP_AdoptsThePeersConnection(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -181,8 +179,8 @@ func TestNewEP_AdoptsThePeersConnection(t *testing.T) {
 	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
-// TestNewEP_AdoptedAndClosedByThePeer: an EP that took over the peer's connection
-// and was not used does not fail when the peer closes its EP.
+// TestNewEP_AdoptedAndClosedByThePeer: an EP that has adopted the connection of the peer, and was not used, does not
+// fail when the peer closes its EP.
 func TestNewEP_AdoptedAndClosedByThePeer(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -223,7 +221,7 @@ func TestConnect_ManyEPsToOneWorker(t *testing.T) {
 	})
 }
 
-// TestConnect_FallsBack: a lane that cannot be made is replaced by the next best.
+// TestConnect_FallsBack: a lane that cannot connect is replaced by the next best.
 func TestConnect_FallsBack(t *testing.T) {
 	for _, what := range []string{"new ep frc", "connect frc"} {
 		t.Run(what, func(t *testing.T) {
@@ -240,9 +238,8 @@ func TestConnect_FallsBack(t *testing.T) {
 	}
 }
 
-// TestConnect_FallsBackAfterTheDial: so is one whose transport connects by itself, at the
-// first post, and cannot. The operations that wait for it go on over the next, in order,
-// and everybody is told.
+// TestConnect_FallsBackAfterTheDial: a lane whose transport fails to connect at the first post is replaced too. The
+// operations that wait for it continue over the next lane, in order, and both sides report the failure.
 func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 	dials, next := likeSM(), likeTCP()
 	dials.dials, next.latency = true, time.Millisecond
@@ -275,7 +272,7 @@ func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 	assert.Zero(t, counters(p.a.w)["worker.failed_eps"])
 }
 
-// TestConnect_DeadPeerIsNotTriedAgain: what says that the peer is gone ends the EP at once.
+// TestConnect_DeadPeerIsNotTriedAgain: if an error says that the peer is gone, the EP fails at once.
 func TestConnect_DeadPeerIsNotTriedAgain(t *testing.T) {
 	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed} {
 		dials, next := likeSM(), likeTCP()
@@ -310,7 +307,7 @@ func TestConnect_NothingLeft(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 	assert.NoError(t, p.finish(ep.Close(CloseFlush)))
 	p.idle()
-	assert.Zero(t, p.b.w.eps.Len(), "the peer was told")
+	assert.Zero(t, p.b.w.eps.Len(), "the peer was notified")
 }
 
 func TestClose_FlushCompletesOperations(t *testing.T) {
@@ -327,7 +324,7 @@ func TestClose_FlushCompletesOperations(t *testing.T) {
 		require.NoError(t, p.finish(c, nil))
 		require.NoError(t, p.finish(r, nil))
 		requireBytes(t, pattern(9000, 3), p.b.mem.Bytes()[:9000])
-		p.until(func() bool { return p.a.w.eps.Len() == 0 && p.b.w.eps.Len() == 0 }) // the peer's half is gone too
+		p.until(func() bool { return p.a.w.eps.Len() == 0 && p.b.w.eps.Len() == 0 }) // the EP of the peer has closed too
 		assert.Zero(t, p.a.w.peers.Len())
 		_, err = p.a.ep.Unpack(p.b.mem.Pack())
 		assert.ErrorIs(t, err, ucs.ErrClosed)
@@ -349,7 +346,7 @@ func TestClose_ForceCancelsOperations(t *testing.T) {
 	})
 }
 
-func TestClose_PeerIsTold(t *testing.T) {
+func TestClose_NotifiesThePeer(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both()
 	p.warm()
@@ -360,7 +357,7 @@ func TestClose_PeerIsTold(t *testing.T) {
 	assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 }
 
-// TestPeerDies: every operation of the EP ends, in whatever state it is.
+// TestPeerDies: each operation of the EP fails, in any state.
 func TestPeerDies(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		p, f := fakePair(t, Config{}, likeRC(), likeUD())
@@ -461,11 +458,11 @@ func TestNewEP_Refuses(t *testing.T) {
 	_, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 	assert.ErrorContains(t, err, "unreachable: another fabric")
-	assert.Zero(t, p.a.w.peers.Len(), "nothing is kept of an unreachable peer")
+	assert.Zero(t, p.a.w.peers.Len(), "an unreachable peer is not stored")
 }
 
-// TestReceive_GarbageDoesNoHarm: no bytes that claim to be a handshake disturb a
-// connection or make the worker keep anything.
+// TestReceive_GarbageDoesNoHarm: malformed handshake messages do not affect a connection, and the worker stores nothing
+// for them.
 func TestReceive_GarbageDoesNoHarm(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -542,9 +539,9 @@ func TestNewContext_Selection(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	_, err = NewContext(Config{}, brokenComponent{})
 	assert.ErrorContains(t, err, "no transport is left")
-	assert.ErrorContains(t, err, "no device today", "the cause is told")
+	assert.ErrorContains(t, err, "no device today", "the error has the cause")
 	_, err = NewContext(Config{TLS: config.Allow("frc")}, brokenComponent{})
-	assert.ErrorContains(t, err, "no device today", "the cause is told")
+	assert.ErrorContains(t, err, "no device today", "the error has the cause")
 }
 
 type brokenComponent struct{}
@@ -567,12 +564,12 @@ func TestConfig_FromEnvironment(t *testing.T) {
 	assert.Error(t, config.FromEnv([]string{"GUCX_ZCOPY_THRESH=-1"}, cfg.Table()))
 }
 
-// TestWorkerClose_WithoutFlush: short puts that were executed long ago, but whose
-// completion nobody asked for, do not hold up Close, also when the peer is gone.
+// TestWorkerClose_WithoutFlush: short puts that were executed without a completion do not delay Close, also if the peer
+// is gone.
 func TestWorkerClose_WithoutFlush(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
-			t.Skip("the peer cannot go alone")
+			t.Skip("both ends are one worker")
 		}
 		p.connect().warm()
 		for i := range 30 {
@@ -583,15 +580,15 @@ func TestWorkerClose_WithoutFlush(t *testing.T) {
 	})
 }
 
-// TestLaneBreaks_OneReason: operations that meet the broken lane before the worker has
-// seen why it broke end with that reason, and so does the EP.
+// TestLaneBreaks_OneReason: operations that use the broken lane before the worker detects the reason fail with that
+// reason, and so does the EP.
 func TestLaneBreaks_OneReason(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.connect().warm()
 		p.idle()
 		var reqs []*Request
-		for i := range 20 { // more than the lane takes at once
+		for i := range 20 { // more than fit into the queue of the lane
 			r, err := p.a.ep.Put(pattern(200, i), p.b.mem.Addr(), p.a.key, nil)
 			require.NoError(t, err)
 			if r != nil {
@@ -605,7 +602,7 @@ func TestLaneBreaks_OneReason(t *testing.T) {
 			_, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
 		} else {
-			lane.i.Progress() // dispatches what waits
+			lane.i.Progress() // dispatches the pending queue
 		}
 		p.until(func() bool { return p.a.ep.Err() != nil })
 		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)

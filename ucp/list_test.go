@@ -18,10 +18,10 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// listLen is the length of a message of many pieces.
+// listLen is the length of a message in many pieces.
 const listLen = 100_000
 
-// cut is b in n pieces of different lengths, and some that are empty.
+// cut returns b in n pieces of different lengths, some of them empty.
 func cut(b []byte, n int) (list [][]byte) {
 	for i := n; i > 1; i-- {
 		k := len(b)/i - i%2
@@ -31,8 +31,8 @@ func cut(b []byte, n int) (list [][]byte) {
 	return append(list, b)
 }
 
-// TestList_AnyWay: lists and slices at either side, more pieces than one call takes, over each
-// transport with each scheme.
+// TestList_AnyWay: lists and buffers at either side, with more pieces than one call permits, over each transport with
+// each scheme.
 func TestList_AnyWay(t *testing.T) {
 	overSchemes(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -49,7 +49,7 @@ func TestList_AnyWay(t *testing.T) {
 	})
 }
 
-// TestList_Truncated: a list that is too short is filled, and nothing beside it is written.
+// TestList_Truncated: a list that is too short is filled, and no other memory is written.
 func TestList_Truncated(t *testing.T) {
 	overSchemes(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -65,7 +65,7 @@ func TestList_Truncated(t *testing.T) {
 	})
 }
 
-// moves counts what transports were given, by variant.
+// moves counts the operations of transports by variant.
 type moves [64]int
 
 func (m *moves) Before(uct.Variant) error { return nil }
@@ -76,8 +76,8 @@ func (m *moves) After(v uct.Variant, _ int, err error) {
 	}
 }
 
-// overLists runs a test over transports that put and get without a copy, with the scheme by
-// which a list goes so from the side that has it.
+// overLists runs a test over transports with zcopy puts and gets, with the scheme that uses zcopy for the list of each
+// side.
 func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *moves)) {
 	for _, tls := range []string{"self", "sm", "tcp", `\rc`, "rc_mlx5"} {
 		for _, s := range []proto.Scheme{proto.Put, proto.Get} {
@@ -96,7 +96,7 @@ func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *
 	}
 }
 
-// sendList has data come into buf, which one of both has in pieces.
+// sendList transfers data to buf. One of the two is in pieces.
 func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
 	from, into := Bytes(data), Bytes(buf)
 	if atSender {
@@ -111,8 +111,7 @@ func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
 	return sent, recv
 }
 
-// TestList_NotCopied: a list is put from, or got into, and goes in no fragments; the memory of
-// its pieces is given back.
+// TestList_NotCopied: a list is put from, or got into, without fragments, and its registrations are released.
 func TestList_NotCopied(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, seen *moves) {
 		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
@@ -142,8 +141,7 @@ func TestList_NotCopied(t *testing.T) {
 	})
 }
 
-// TestList_CutOff: an EP that closes in the middle leaves no registration in use, and each
-// request ends.
+// TestList_CutOff: if an EP closes during the transfer, no registration remains in use, and each request completes.
 func TestList_CutOff(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, _ *moves) {
 		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
@@ -155,7 +153,7 @@ func TestList_CutOff(t *testing.T) {
 			p.b.w.Progress()
 			require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
 			_ = p.finish(sent, nil)
-			recv.Cancel() // if nothing has come of the message
+			recv.Cancel() // if the message has not matched it
 			_ = p.finish(recv, nil)
 			for _, x := range []*end{&p.a, &p.b} {
 				require.NoError(t, x.w.Purge())
@@ -166,7 +164,7 @@ func TestList_CutOff(t *testing.T) {
 	})
 }
 
-// TestAllocs_List: a list allocates nothing once the pools are warm.
+// TestAllocs_List: a list allocates nothing after warm-up.
 func TestAllocs_List(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: "get_zcopy", RndvThresh: 1}).connect()
 	data, list := p.a.mem.Bytes(), cut(make([]byte, memLen), 10)
@@ -185,7 +183,7 @@ func TestAllocs_List(t *testing.T) {
 	testenv.NoAllocs(t, "list", do)
 }
 
-// TestList_WantsNothing: a receiver that wants no byte of a list, as a peer may make up, gets none.
+// TestList_WantsNothing: a receiver that requests no byte of a list, as an untrusted peer may, gets none.
 func TestList_WantsNothing(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
 	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
@@ -196,8 +194,8 @@ func TestList_WantsNothing(t *testing.T) {
 	require.NoError(t, p.finish(sent, nil))
 }
 
-// TestList_LaneReplaced: a list of which a part went over a lane that breaks is moved anew over the
-// next one, from its begin. Neither side hears of it.
+// TestList_LaneReplaced: if the lane breaks after a part of a list was transferred, the transfer starts again over the
+// next lane. Neither side gets an error.
 func TestList_LaneReplaced(t *testing.T) {
 	first, second := likeRC(), likeRC2()
 	first.caps &^= uct.CapAM
@@ -231,8 +229,8 @@ func TestList_LaneReplaced(t *testing.T) {
 	}
 }
 
-// TestList_AnotherDomain: a list that waits for the next lane is registered with the domain of that,
-// and with the first one no more.
+// TestList_AnotherDomain: a list that waits for the next lane is registered with the domain of that lane, and
+// deregistered from the first one.
 func TestList_AnotherDomain(t *testing.T) {
 	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), Config{RndvScheme: putScheme}).connect().warm()
 	w, leased := p.a.w, p.a.leased()

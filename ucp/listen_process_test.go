@@ -18,9 +18,8 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// dialRole dials a listener, puts a number into the memory that it publishes as "all", and goes
-// as it is told: "close" closes the EP first, "exit" does not. Its arguments are transports,
-// network, address and the number.
+// dialRole dials a listener, puts a number into the memory that it publishes as "all", and disconnects as the parent
+// says: "close" closes the EP first, "exit" does not. Its arguments are transports, network, address and the number.
 func dialRole(c *childSide) error {
 	ctx, err := openContext(c.args[0])
 	if err != nil {
@@ -49,8 +48,8 @@ func dialRole(c *childSide) error {
 	return nil
 }
 
-// TestListener_Processes: peers of other processes come, and are seen to go whether they leave
-// in order, exit without a word, or are killed.
+// TestListener_Processes: peers in other processes connect. The listener detects that they disconnect, whether they
+// close gracefully, exit without closing, or are killed.
 func TestListener_Processes(t *testing.T) {
 	for i, tls := range []string{"all", "tcp", "sm"} {
 		n := networks[i]
@@ -74,7 +73,7 @@ func TestListener_Processes(t *testing.T) {
 	}
 }
 
-// see has peer i go, and checks that l is told, and why.
+// see disconnects peer i, and checks that l gets a callback with the reason.
 func (p *pair) see(l *watched, c *child, i int, how string) {
 	want := ucs.ErrConnReset
 	switch how {
@@ -93,7 +92,7 @@ func (p *pair) see(l *watched, c *child, i int, how string) {
 	}
 }
 
-// lines makes progress until the child has said n lines, or has ended.
+// lines makes progress until the child has printed n lines, or has ended.
 func (p *pair) lines(c *child, n int) (lines []string) {
 	done := make(chan struct{})
 	go func() {
@@ -117,8 +116,8 @@ func (p *pair) lines(c *child, n int) (lines []string) {
 	return lines
 }
 
-// guestRole is a process of another user: it says how dialing two names ends, the second of
-// which it trusts the owner of, and listens under a third.
+// guestRole is a process of another user. It prints the results of dialing two addresses, trusting the owner of the
+// second one, and listens at a third one.
 func guestRole(c *childSide) error {
 	ctx, err := NewContext(Config{TLS: config.Allow("tcp")}, all.Components()...)
 	if err != nil {
@@ -155,8 +154,8 @@ func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *child {
 	return &child{testenv.StartSubprocess(t, cmd)}
 }
 
-// TestListener_OtherUsers: they are turned away unless they are named, and so are listeners of
-// other users.
+// TestListener_OtherUsers: processes of other users are rejected unless they are allowed, and so are listeners of other
+// users.
 func TestListener_OtherUsers(t *testing.T) {
 	other := testenv.NeedOtherUser(t)
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})

@@ -24,7 +24,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// networks are the kinds of address that a worker listens on, each with one that is free.
+// networks are the networks on which a worker listens, with a function that returns a free address.
 var networks = []struct {
 	name, network string
 	address       func(t testing.TB) string
@@ -40,7 +40,7 @@ func abstractName() string {
 	return "@gucx-ucp-test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(abstractNames.Add(1), 10)
 }
 
-// watched is a listener whose callbacks are recorded.
+// watched is a listener that records its callbacks.
 type watched struct {
 	*Listener
 	t       testing.TB
@@ -49,7 +49,7 @@ type watched struct {
 	reasons []error
 }
 
-// listen has x listen, and records who comes and goes.
+// listen makes x listen, and records the peers that connect and disconnect.
 func (x *end) listen(t testing.TB, network, address string, cfg ListenConfig) *watched {
 	t.Helper()
 	l := watch(t, &cfg)
@@ -59,7 +59,7 @@ func (x *end) listen(t testing.TB, network, address string, cfg ListenConfig) *w
 	return l
 }
 
-// watch returns what will record who comes and goes at a listener with cfg.
+// watch adds callbacks to cfg that record the peers that connect and disconnect.
 func watch(t testing.TB, cfg *ListenConfig) *watched {
 	l := &watched{t: t}
 	number := map[*Peer]int{}
@@ -77,7 +77,7 @@ func watch(t testing.TB, cfg *ListenConfig) *watched {
 	return l
 }
 
-// dialTo dials l with a while b makes progress, and gives a what comes of it.
+// dialTo dials l while b makes progress, and stores the EP and the key in a.
 func (p *pair) dialTo(l *watched, cfg DialConfig) (*Peer, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -85,7 +85,7 @@ func (p *pair) dialTo(l *watched, cfg DialConfig) (*Peer, error) {
 	return p.a.w.dial(ctx, l.Addr().Network(), l.Addr().String(), &cfg, p.within)
 }
 
-// within is an untilFunc that makes progress on both sides.
+// within is an untilFunc that makes progress on both ends.
 func (p *pair) within(ctx context.Context, done func() bool) error {
 	p.until(func() bool { return done() || ctx.Err() != nil })
 	if done() {
@@ -94,7 +94,7 @@ func (p *pair) within(ctx context.Context, done func() bool) error {
 	return ctx.Err()
 }
 
-// overNetworks runs a test over each kind of address, with all transports.
+// overNetworks runs a test over each network, with all transports.
 func overNetworks(t *testing.T, f func(t *testing.T, p *pair, network, address string)) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func overNetworks(t *testing.T, f func(t *testing.T, p *pair, network, address s
 	}
 }
 
-// TestDial: a dialer gets an EP, the listener's private data and its keys, and puts with one;
-// the listener learns that it comes and goes.
+// TestDial: a dialer gets an EP, the private data and the keys of the listener, and puts with a key. The listener
+// detects that it connects and disconnects.
 func TestDial(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{
@@ -144,7 +144,7 @@ func TestDial(t *testing.T) {
 	})
 }
 
-// TestDial_Transports: the two ends are one connection, over every set of transports.
+// TestDial_Transports: the EPs of dialer and listener are one connection, over all sets of transports.
 func TestDial_Transports(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		l := p.b.listen(t, "unix", abstractName(), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
@@ -173,7 +173,7 @@ func TestDial_Transports(t *testing.T) {
 	})
 }
 
-// TestDial_Rejected: the application says no, and why.
+// TestDial_Rejected: the application rejects a dialer, with private data.
 func TestDial_Rejected(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{
@@ -203,7 +203,7 @@ func TestDial_Rejected(t *testing.T) {
 	})
 }
 
-// TestDial_Oneself: a worker dials itself, with nobody else to make progress.
+// TestDial_Oneself: a worker dials itself, while nothing else makes progress.
 func TestDial_Oneself(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		l := p.a.listen(t, "unix", abstractName(), ListenConfig{Keys: map[string]*Mem{"all": p.a.mem}})
@@ -221,10 +221,10 @@ func TestDial_Oneself(t *testing.T) {
 	})
 }
 
-// TestDial_ToOneThatIsServed: a worker that is parked in Serve wakes up for dialers.
+// TestDial_ToOneThatIsServed: a dialer wakes a worker that is parked in Serve.
 func TestDial_ToOneThatIsServed(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{SpinPolls: 1})
-	p.b.w.engine.ParkLimit = patience // a wake-up that is lost shows
+	p.b.w.engine.ParkLimit = patience // a lost wake-up hangs the test
 	p.a.w.engine.ParkLimit = patience
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	served := make(chan error, 1)
@@ -266,8 +266,8 @@ func TestDial_Shared(t *testing.T) {
 	assert.Len(t, l.peers, dialers)
 }
 
-// TestDial_ContextEnds: the listener's worker makes no progress; nothing is left of the
-// dialer, at neither side.
+// TestDial_ContextEnds: the worker of the listener makes no progress until the context ends. Nothing of the dialer
+// remains at either side.
 func TestDial_ContextEnds(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{})
@@ -289,8 +289,8 @@ func TestDial_ContextEnds(t *testing.T) {
 	})
 }
 
-// TestDial_GivesUpHalfway: the context ends when the listener has accepted, and before the
-// EPs have connected. The listener forgets the dialer, and does not tell of it.
+// TestDial_GivesUpHalfway: the context ends after the listener has accepted, and before the EPs have connected. The
+// listener removes the dialer, and calls no callback.
 func TestDial_GivesUpHalfway(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{})
@@ -313,7 +313,7 @@ func TestDial_GivesUpHalfway(t *testing.T) {
 	})
 }
 
-// TestDial_NoListener: the error comes at once, and says what to do.
+// TestDial_NoListener: Dial fails at once, and the error says what to do.
 func TestDial_NoListener(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	for _, n := range networks[1:] {
@@ -336,7 +336,7 @@ func TestDial_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// TestDial_NoTransportInCommon: the listener says so, and which criterion failed.
+// TestDial_NoTransportInCommon: the listener reports the reason of each transport.
 func TestDial_NoTransportInCommon(t *testing.T) {
 	a := newPair(t, fakes("like sm", likeSM()), Config{})
 	b := newPair(t, tlsets.Real("self", "self"), Config{})
@@ -354,7 +354,7 @@ func TestDial_NoTransportInCommon(t *testing.T) {
 	assert.ErrorContains(t, err, "the peer does not have this transport")
 }
 
-// TestDial_ListenerOutOfFiles: the dialer is told to try again, and not that nothing reaches it.
+// TestDial_ListenerOutOfFiles: the error says that the dialer should try again, not that no transport reaches it.
 func TestDial_ListenerOutOfFiles(t *testing.T) {
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -397,7 +397,7 @@ func TestListen_Refuses(t *testing.T) {
 	assert.Empty(t, p.a.w.connecting.listening.listeners)
 }
 
-// TestListener_Publish: dialers get the keys that are published when they come.
+// TestListener_Publish: dialers get the keys that are published when they connect.
 func TestListener_Publish(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -428,10 +428,10 @@ func TestListener_Publish(t *testing.T) {
 		err = l.Publish(fmt.Sprintf("%0255d", n), p.b.mem)
 	}
 	require.ErrorIs(t, err, ucs.ErrTooLong)
-	assert.Len(t, names(), n, "all that there is room for")
+	assert.Len(t, names(), n, "as many as fit")
 }
 
-// TestListener_Close: who has connected stays, who has not is turned away.
+// TestListener_Close: peers that have connected are not affected; others are rejected.
 func TestListener_Close(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		var l *watched
@@ -454,8 +454,7 @@ func TestListener_Close(t *testing.T) {
 	})
 }
 
-// TestListener_ClosesWhileAPeerConnects: the dialer has its answer, and sees that nobody waits
-// for it any more.
+// TestListener_ClosesWhileAPeerConnects: the dialer has the reply, and detects that the listener has closed.
 func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -471,8 +470,8 @@ func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 	assert.Empty(t, l.events)
 }
 
-// TestWorker_ClosesWithDialersUnderway: a worker that closes hangs up on those that wait for an
-// answer, and another one that closes in the middle of Dial ends that.
+// TestWorker_ClosesWithDialersUnderway: a worker that closes disconnects dialers that wait for a reply. If the worker
+// of a dialer closes, Dial returns.
 func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -499,7 +498,7 @@ func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
 	assert.ErrorIs(t, <-result, ucs.ErrClosed)
 }
 
-// TestListener_HoldsNothing: what has become of dialers leaves nothing at either side.
+// TestListener_HoldsNothing: dialers that have disconnected, in any way, leave no resources at either side.
 func TestListener_HoldsNothing(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
@@ -530,10 +529,10 @@ func TestListener_HoldsNothing(t *testing.T) {
 		assert.Zero(t, numbered+called)
 	}
 	assert.Len(t, l.peers, 2*rounds)
-	assert.Len(t, l.reasons, rounds, "those that the peers have closed")
+	assert.Len(t, l.reasons, rounds, "peers that have closed")
 }
 
-// hello is a HELLO as docs/wire.md has it, with a worker address and no private data.
+// hello is a HELLO as in docs/wire.md, with a worker address and no private data.
 func hello(addr []byte) []byte {
 	b := []byte{'G', 'X', 'B', 'S', 3, 0, 1, 0}
 	b = binary.LittleEndian.AppendUint32(b, uint32(8+len(addr)))
@@ -541,7 +540,7 @@ func hello(addr []byte) []byte {
 	return append(append(b, 0, 0, 0, 0, 0, 0), addr...)
 }
 
-// untrusted connects to a listener and says b, unless the listener hangs up before.
+// untrusted connects to a listener and sends b, unless the listener disconnects before.
 func (l *watched) untrusted(b []byte) net.Conn {
 	l.t.Helper()
 	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
@@ -551,60 +550,59 @@ func (l *watched) untrusted(b []byte) net.Conn {
 	return conn
 }
 
-// hangUp makes progress until the other end of conn has hung up, and returns what it has said.
-func (p *pair) hangUp(conn net.Conn) []byte {
+// readUntilClosed makes progress until the other end of conn has closed it, and returns the bytes that it has received.
+func (p *pair) readUntilClosed(conn net.Conn) []byte {
 	said := make(chan []byte, 1)
 	go func() {
-		b, _ := io.ReadAll(conn) // a reset hangs up too
+		b, _ := io.ReadAll(conn) // a reset closes it too
 		said <- b
 	}()
 	p.until(func() bool { return len(said) > 0 })
 	return <-said
 }
 
-// stat is a counter of b's worker.
+// stat returns a counter of b's worker.
 func (p *pair) stat(name string) uint64 {
 	return maps.Collect(p.b.w.Stats().Snapshot().All())["worker"+name]
 }
 
-// TestListener_Untrusted: dialers that say what makes no sense, and one that is accepted and
-// does not connect, are hung up on, counted and forgotten.
+// TestListener_Untrusted: the listener disconnects, counts and removes dialers that send malformed messages, and one
+// that is accepted and does not connect.
 func TestListener_Untrusted(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			p := newPair(t, tlsets.Real("sm", "sm"), Config{WireupTimeout: 50 * time.Millisecond})
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
-			// On a busy machine what was said may be read too late, as if nothing was said.
+			// On a busy machine the message may be read after the timeout.
 			for p.stat("/listen.malformed_hellos") == 0 {
-				assert.Empty(t, p.hangUp(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
+				assert.Empty(t, p.readUntilClosed(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
 			}
-			said := p.told(l, []byte("no address"))
+			said := p.replyTo(l, []byte("no address"))
 			require.Len(t, said, 13)
 			assert.Equal(t, []byte{3, 3}, said[6:8], "REJECT, malformed")
 			assert.EqualValues(t, 1, p.stat("/listen.rejected"))
 
-			said = p.told(l, p.a.w.Address())
+			said = p.replyTo(l, p.a.w.Address())
 			require.Greater(t, len(said), 12)
 			assert.Equal(t, []byte{2, 0}, said[6:8], "ACCEPT")
-			assert.Positive(t, p.stat(".expired_eps"), "one, and those that went before their answer left")
+			assert.Positive(t, p.stat(".expired_eps"), "one, and those that disconnected before the reply")
 			assert.Zero(t, p.b.w.eps.Len())
-			assert.Empty(t, l.events, "nobody has come")
+			assert.Empty(t, l.events, "no peer has connected")
 		})
 	}
 }
 
-// told is what a dialer is told that says HELLO with an address and nothing more; another one
-// says it if that was read too late.
-func (p *pair) told(l *watched, address []byte) (said []byte) {
+// replyTo returns the reply to a dialer that sends a HELLO with an address and nothing else. If the HELLO was read too
+// late, another dialer sends it.
+func (p *pair) replyTo(l *watched, address []byte) (said []byte) {
 	for len(said) == 0 {
-		said = p.hangUp(l.untrusted(hello(address)))
+		said = p.readUntilClosed(l.untrusted(hello(address)))
 	}
 	return said
 }
 
-// TestListener_UntrustedWhileBusy: the worker makes no progress, and is then closed, which
-// takes no time whatever dialers are there: silent ones, some that wait for an answer, and more
-// than there are slots.
+// TestListener_UntrustedWhileBusy: the worker makes no progress, and then closes without delay, with any dialers: some
+// send nothing, some wait for a reply, and there are more than slots.
 func TestListener_UntrustedWhileBusy(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{MaxHandshakes: 4})
@@ -620,8 +618,7 @@ func TestListener_UntrustedWhileBusy(t *testing.T) {
 	assert.Zero(t, p.b.w.eps.Len())
 }
 
-// TestDial_ListenerStops: a listener that makes no progress when it knows of the peer does not end
-// Dial.
+// TestDial_ListenerStops: a listener that stops to make progress after it has received the HELLO does not end Dial.
 func TestDial_ListenerStops(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{HelloTimeout: 10 * time.Millisecond})
@@ -639,7 +636,7 @@ func TestDial_ListenerStops(t *testing.T) {
 			})
 		}
 		peer, err := dials()
-		for err != nil && (len(l.peers) == 0 || errors.Is(err, errLate)) { // one stood still for the time of a HELLO, or to connect
+		for err != nil && (len(l.peers) == 0 || errors.Is(err, errLate)) { // an end made no progress for the HELLO timeout, or for the connect timeout
 			l.peers = nil
 			peer, err = dials()
 		}

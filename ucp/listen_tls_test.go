@@ -20,14 +20,14 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// tcpOf is the transport tcp with two configurations, one for each end.
+// tcpOf returns the transport tcp with two configurations, one for each end.
 func tcpOf(a, b tcp.Config) tlsets.Set {
 	return tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {
 		return tlsets.Components(all.Config{TCP: a}), tlsets.Components(all.Config{TCP: b})
 	}}
 }
 
-// withURI is a tcp configuration that shows a certificate with a URI, and demands URIs of a cluster.
+// withURI returns a tcp configuration with a certificate for a URI, which requires URIs of a cluster.
 func withURI(t *testing.T, a *testenv.Authority, uri string) tcp.Config {
 	u, err := url.Parse(uri)
 	require.NoError(t, err)
@@ -39,8 +39,8 @@ func withURI(t *testing.T, a *testenv.Authority, uri string) tcp.Config {
 
 const dialerURI, listenerURI = "spiffe://cluster/dialer", "spiffe://cluster/listener"
 
-// TestDial_TLS: the sockets of Listen and Dial use the certificates of tcp, and both sides know
-// whom they talk to.
+// TestDial_TLS: the sockets of Listen and Dial use the certificates of tcp, and both sides get the identity of the
+// peer.
 func TestDial_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	p := newPair(t, tcpOf(withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)), Config{})
@@ -64,8 +64,7 @@ func TestDial_TLS(t *testing.T) {
 	p.until(func() bool { return len(l.reasons) == 1 })
 }
 
-// TestDial_TLSOnOneSide: neither side connects, both know why, and the listener sends nothing of
-// its own.
+// TestDial_TLSOnOneSide: neither side connects, both get the reason, and the listener sends no data of its own.
 func TestDial_TLSOnOneSide(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	secret := tcp.Config{TLS: authority.Good()}
@@ -85,7 +84,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 			assert.ErrorContains(t, err, tc.text)
 			assert.EqualValues(t, 1, p.stat("/listen.unauthenticated_dialers"))
 			assert.Empty(t, l.events)
-			said := p.hangUp(l.untrusted(hello(p.a.w.Address())))
+			said := p.readUntilClosed(l.untrusted(hello(p.a.w.Address())))
 			if name == "listener" {
 				require.Len(t, said, 13)
 				assert.Equal(t, byte(3), said[6], "REJECT")
@@ -95,7 +94,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 	}
 }
 
-// TestNewContext_BadTLS: settings that are incomplete are an error, also if tcp is not selected.
+// TestNewContext_BadTLS: incomplete settings are an error, also if tcp is not selected.
 func TestNewContext_BadTLS(t *testing.T) {
 	for _, cfg := range []tcp.Config{{TLSName: "worker"}, {TLSCert: "cert"}, {TLS: &tls.Config{}}} {
 		_, err := NewContext(Config{TLS: config.Allow("sm")}, tlsets.Components(all.Config{TCP: cfg})...)

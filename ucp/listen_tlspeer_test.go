@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// otherTLS is a component whose sockets of Listen and Dial show the certificate of another one.
+// otherTLS is a component whose sockets of Listen and Dial present another certificate than its data connections.
 type otherTLS struct {
 	uct.Component
 	other uct.Component
@@ -48,8 +48,8 @@ func (m otherMD) Ext() *uct.MDExt {
 	return &ext
 }
 
-// TestDial_TLSOfAnotherWorker: a listener whose data connections show another certificate than its
-// socket did is refused.
+// TestDial_TLSOfAnotherWorker: a listener whose data connections present another certificate than its socket is
+// rejected.
 func TestDial_TLSOfAnotherWorker(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	set := tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {
@@ -64,8 +64,8 @@ func TestDial_TLSOfAnotherWorker(t *testing.T) {
 	assert.Empty(t, l.events)
 }
 
-// TestListen_TLSOfAnotherWorker: a dialer whose data connections show another certificate than its
-// socket did is refused.
+// TestListen_TLSOfAnotherWorker: a dialer whose data connections present another certificate than its socket is
+// rejected.
 func TestListen_TLSOfAnotherWorker(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	set := tlsets.Set{Name: "tcp", TLS: config.Allow("tcp"), Open: func(testing.TB) (_, _ []uct.Component) {

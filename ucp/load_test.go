@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slotLen is the length of a value of the store that clients load.
+// slotLen is the length of a value of the store.
 const slotLen = 128
 
-// BenchmarkLoad is a store of values in the memory of a server, which clients write and
-// read: processes with several goroutines, a worker each, all waiting for their
-// operation. It shows what waiting costs when there are more waiters than processors.
+// BenchmarkLoad measures a store of values in the memory of a server, which clients write and read. The clients are
+// processes with several goroutines, which have a worker each and wait for each operation. It shows the cost of waiting
+// when there are more waiters than CPUs.
 func BenchmarkLoad(b *testing.B) {
 	for _, tls := range []string{"tcp", `\rc`, "sm"} {
 		for _, n := range [][2]int{{1, 1}, {2, 1}, {4, 8}} {
@@ -31,7 +31,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// load has processes × goroutines clients do b.N operations together.
+// load makes processes × goroutines clients do b.N operations together.
 func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	clients := processes * goroutines
 	store := startStore(b, tls, clients*slotLen, spin)
@@ -64,7 +64,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	}
 }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime is the CPU time of this process.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -92,8 +92,8 @@ func startStore(t testing.TB, tls string, length, spin int) remoteMem {
 	return remoteMem{w.Address(), mem.Pack()}
 }
 
-// loadRole is a process of clients: transports, goroutines, SpinPolls, its number and the
-// store. It is told how many operations each goroutine does.
+// loadRole is a process of clients. Its arguments are transports, goroutines, SpinPolls, its number and the store. The
+// parent sends the number of operations of each goroutine.
 func loadRole(c *childSide) error {
 	goroutines, err := strconv.Atoi(c.args[1])
 	if err != nil {
@@ -127,7 +127,7 @@ func loadRole(c *childSide) error {
 	return errors.Join(errs...)
 }
 
-// loader is a client: it writes and reads a value of its own.
+// loader is a client, which writes and reads a value of its own.
 type loader struct {
 	c    *Context
 	w    *Worker
@@ -162,7 +162,7 @@ func newLoader(args []string, i int) (*loader, error) {
 	return x, x.run(2)
 }
 
-// run does n operations: writes and reads by turns.
+// run does n operations: writes and reads alternate.
 func (x *loader) run(n int) error {
 	ctx, value, got := context.Background(), pattern(slotLen, int(x.slot)), make([]byte, slotLen)
 	addr := x.key.Addr() + x.slot

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// TestLongest: operations and messages of 2 GiB and more, which no transport moves in one piece.
+// TestLongest: operations and messages of 2 GiB and more, which no transport moves in one operation.
 func TestLongest(t *testing.T) {
 	testenv.SkipShort(t, "moves gigabytes")
 	const most = 4<<30 + 5
@@ -36,7 +36,7 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// longest moves all of from to all of to, which repeats a few bytes.
+// longest transfers all bytes of from to to. Their memory repeats a few bytes.
 type longest struct {
 	p        *ucppair.Pair
 	from, to []byte
@@ -96,7 +96,7 @@ func (x *longest) put(t *testing.T) {
 	x.complete(t, put, flush)
 }
 
-// get reads what put has written, into the other memory.
+// get reads the bytes that put has written into the other memory.
 func (x *longest) get(t *testing.T) {
 	x.prepare(3)
 	x.from, x.to = x.to, x.from

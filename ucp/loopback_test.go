@@ -32,8 +32,7 @@ func overOneWorker(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
 // loopbackLens are lengths of messages in one part, in fragments, and by rendezvous.
 var loopbackLens = []int{5, 3000, 20000, 1 << 20}
 
-// TestLoopback: what the streams and messages of a loop-back carry arrives on it, and each has a stream
-// of its own.
+// TestLoopback: messages and stream data of a loopback EP arrive on that EP, and each EP has its own stream.
 func TestLoopback(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		one, other := loopbackEP(t, w), loopbackEP(t, w)
@@ -48,7 +47,7 @@ func TestLoopback(t *testing.T) {
 	})
 }
 
-// TestLoopback_Reply: a handler replies over the EP that the message came from, which is the loop-back.
+// TestLoopback_Reply: a handler replies over the EP of the message, which is the loopback EP.
 func TestLoopback_Reply(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		e := loopbackEP(t, w)
@@ -72,7 +71,7 @@ func TestLoopback_Reply(t *testing.T) {
 	})
 }
 
-// TestLoopback_Many: 10,000 messages of all kinds.
+// TestLoopback_Many: 10,000 messages of all classes.
 func TestLoopback_Many(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		e := loopbackEP(t, w)
@@ -99,7 +98,7 @@ func TestLoopback_Many(t *testing.T) {
 	})
 }
 
-// TestLoopback_CloseAtOnce: eager messages arrive that were sent just before the EP closed.
+// TestLoopback_CloseAtOnce: eager messages that were sent just before the EP closed arrive.
 func TestLoopback_CloseAtOnce(t *testing.T) {
 	ctx := context.Background()
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
@@ -159,8 +158,7 @@ func TestLoopback_CloseUnread(t *testing.T) {
 	})
 }
 
-// TestLoopback_CloseMatched: a close waits for messages that match posted receives, whichever way their
-// data takes.
+// TestLoopback_CloseMatched: Close waits for messages that match posted receives, with each scheme.
 func TestLoopback_CloseMatched(t *testing.T) {
 	for _, scheme := range []string{"auto", "get_zcopy", "put_zcopy", "am"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -196,8 +194,7 @@ func TestLoopback_CloseMatched(t *testing.T) {
 	}
 }
 
-// TestLoopback_CloseUnmatched: sends whose messages match no receive end as they do when the peer of an
-// EP closes its own.
+// TestLoopback_CloseUnmatched: sends of messages that match no receive fail as if the peer of an EP had closed.
 func TestLoopback_CloseUnmatched(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both()
@@ -208,8 +205,8 @@ func TestLoopback_CloseUnmatched(t *testing.T) {
 	})
 }
 
-// unmatched sends messages over e that nobody receives, has the receiving EP close, and returns how the sends
-// have ended.
+// unmatched sends messages over e that no receive matches, closes the receiving EP, and returns the results of the
+// sends.
 func unmatched(t *testing.T, from, to *Worker, e *EP, receiver func() *EP) map[string]ucs.Status {
 	var kept *ActiveMessage
 	to.OnActive(1, func(m *ActiveMessage) { kept = m.Keep() })
@@ -255,8 +252,8 @@ func unmatched(t *testing.T, from, to *Worker, e *EP, receiver func() *EP) map[s
 	return how
 }
 
-// TestLoopback_CloseBlocked: a close of an EP whose sends wait for credit completes; a posted receive gets
-// its message, however many unreceived ones are before it.
+// TestLoopback_CloseBlocked: Close of an EP whose sends wait for credit completes. A posted receive gets its message,
+// after any number of unreceived ones.
 func TestLoopback_CloseBlocked(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		e := loopbackEP(t, w)
@@ -271,7 +268,7 @@ func TestLoopback_CloseBlocked(t *testing.T) {
 	})
 }
 
-// TestLoopback_CloseForce: a forced close ends everything, also after one in order.
+// TestLoopback_CloseForce: CloseForce ends everything, also after CloseFlush.
 func TestLoopback_CloseForce(t *testing.T) {
 	overOneWorker(t, Config{}, func(t *testing.T, w *Worker) {
 		for _, before := range []bool{false, true} {
@@ -312,7 +309,7 @@ func TestLoopback_Cancel(t *testing.T) {
 	})
 }
 
-// TestLoopback_Atomics: atomics that the target executes, and words of puts, arrive before a close.
+// TestLoopback_Atomics: atomics that the target executes, and notifications of puts, arrive before Close completes.
 func TestLoopback_Atomics(t *testing.T) {
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
 		mem, err := w.ctx.MemAlloc(64)
@@ -337,7 +334,7 @@ func TestLoopback_Atomics(t *testing.T) {
 	})
 }
 
-// TestLoopback_Dial: a connection of Dial has two EPs, also if both are of one worker.
+// TestLoopback_Dial: a connection of Dial has two EPs, also if one worker has both.
 func TestLoopback_Dial(t *testing.T) {
 	set := tlsets.Real("self", "self")
 	set.Oneself = true
@@ -356,7 +353,7 @@ func loopbackEP(t *testing.T, w *Worker) *EP {
 	return e
 }
 
-// within makes progress until ok.
+// within makes progress until ok returns true.
 func within(t *testing.T, w *Worker, ok func() bool) {
 	t.Helper()
 	testenv.ProgressOr(t, patience, func() bool {
@@ -388,7 +385,7 @@ func mustStart(r *Request, err error) *Request {
 	return r
 }
 
-// streamBack sends data over the stream of e, and receives as much from it.
+// streamBack sends data over the stream of e, and receives the same number of bytes from it.
 func streamBack(t *testing.T, e *EP, data []byte) []byte {
 	var n int
 	got := make([]byte, len(data))
@@ -400,7 +397,7 @@ func streamBack(t *testing.T, e *EP, data []byte) []byte {
 	return got[:n]
 }
 
-// activeBack sends an active message over e, which has come from e.
+// activeBack sends an active message over e, which arrives on e.
 func activeBack(t *testing.T, e *EP, data []byte) []byte {
 	var from *EP
 	got := make([]byte, len(data))
@@ -419,7 +416,7 @@ func activeBack(t *testing.T, e *EP, data []byte) []byte {
 	return got
 }
 
-// tagBack sends a tagged message over e, which waits until it is received.
+// tagBack sends a tagged message over e, and waits until it is received.
 func tagBack(t *testing.T, e *EP, data []byte) []byte {
 	got := make([]byte, len(data))
 	var info TagInfo

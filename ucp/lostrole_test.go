@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// ownLanes is a pair whose messages go over a transport that has nothing else, and the rest over
-// another one that has no messages.
+// ownLanes is a pair with one transport for messages only, and another one for all other operations.
 func ownLanes(t *testing.T, cfg Config) *pair {
 	t.Helper()
 	oneSided := likeRC()
@@ -27,7 +26,7 @@ func ownLanes(t *testing.T, cfg Config) *pair {
 	return p
 }
 
-// checkMessages: messages of all lengths go from one end to the other.
+// checkMessages sends messages of all lengths from one end to the other.
 func (p *pair) checkMessages(from, to *end) {
 	p.t.Helper()
 	for i, n := range []int{8, 5000, memLen} {
@@ -40,7 +39,7 @@ func (p *pair) checkMessages(from, to *end) {
 	}
 }
 
-// requireLost checks the error of an operation for which there is no lane any more.
+// requireLost checks the error of an operation whose role has no lane any more.
 func requireLost(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, ucs.ErrTimedOut)
@@ -48,8 +47,8 @@ func requireLost(t *testing.T, err error) {
 	assert.ErrorContains(t, err, "no lane left for rma|amo: ")
 }
 
-// TestLostRole_MessagesGoOn: when the only lane for puts breaks, those end with the reason, and
-// so do those that come later; messages go on.
+// TestLostRole_MessagesGoOn: when the only lane for puts breaks, puts in progress and later ones fail with the reason.
+// Messages continue.
 func TestLostRole_MessagesGoOn(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
@@ -77,7 +76,7 @@ func TestLostRole_MessagesGoOn(t *testing.T) {
 			_, err := p.a.ep.Put(make([]byte, 100), p.a.key.Addr(), p.a.key, nil)
 			requireLost(t, err)
 			requireLost(t, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key))
-			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
+			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "the flush reports it")
 			require.NoError(t, p.flush(), "once")
 			require.NoError(t, p.a.ep.Fence())
 			p.checkMessages(&p.a, &p.b)
@@ -89,8 +88,8 @@ func TestLostRole_MessagesGoOn(t *testing.T) {
 	}
 }
 
-// TestLostRole_PeerAsksForTheLane: the side that had no lane of its own finds that there is none,
-// too, and loses no more than the other one.
+// TestLostRole_PeerAsksForTheLane: the side that had no lane of its own for the role loses the same roles as the other
+// side.
 func TestLostRole_PeerAsksForTheLane(t *testing.T) {
 	p := ownLanes(t, Config{})
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
@@ -103,8 +102,8 @@ func TestLostRole_PeerAsksForTheLane(t *testing.T) {
 	p.checkMessages(&p.b, &p.a)
 }
 
-// TestLostRole_DataOfAMessage: data that is under way over the lane, or waits for it, comes in
-// messages instead, and neither side hears of it.
+// TestLostRole_DataOfAMessage: data that is in flight over the lane, or waits for it, is sent in fragments instead, and
+// neither side gets an error.
 func TestLostRole_DataOfAMessage(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 		for _, underWay := range []bool{true, false} {
@@ -133,8 +132,7 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 	}
 }
 
-// TestLostRole_NothingElseIsLeft: without another lane the EP fails, as it does when its only lane
-// breaks.
+// TestLostRole_NothingElseIsLeft: without another lane the EP fails, as it does when its only lane breaks.
 func TestLostRole_NothingElseIsLeft(t *testing.T) {
 	oneSided := likeRC()
 	oneSided.caps &^= uct.CapAM

@@ -16,7 +16,7 @@ func TestUnpack_Refuses(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
 	good := p.b.mem.Pack()
-	const header = 28 // bytes in front of the parts
+	const header = 28 // bytes before the parts
 	noPart := bytes.Clone(good[:header])
 	noPart[3] = 0
 	badPart := append(bytes.Clone(good[:header]), 0, 3, 1, 2, 3)
@@ -43,8 +43,8 @@ func TestMem_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 }
 
-// TestMemClose_InUse: memory that a peer is inside of stays registered, for nobody to enter,
-// until it has left.
+// TestMemClose_InUse: memory that a peer accesses while it closes stays registered until the access has ended. No new
+// access can begin.
 func TestMemClose_InUse(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	ctx := p.a.ctx
@@ -67,7 +67,7 @@ func TestMemClose_InUse(t *testing.T) {
 	}
 }
 
-// regionOf is the name by which peers call memory.
+// regionOf returns the id by which peers address memory.
 func regionOf(t *testing.T, m *Mem) uint64 {
 	k, err := wire.UnpackKey(m.Pack())
 	require.NoError(t, err)
@@ -103,5 +103,5 @@ func TestRegions_Execute(t *testing.T) {
 		assert.Equal(t, tc.want, st, tc.name)
 	}
 	old, _ := ctx.memory.Execute(&good)
-	assert.Equal(t, uint64(5), old, "only the good one took effect")
+	assert.Equal(t, uint64(5), old, "only the valid one took effect")
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// canceled ends a message of which nothing was posted.
+// canceled cancels a message of which nothing was posted.
 func canceled(t *testing.T, r *Request) {
 	t.Helper()
 	require.True(t, r.Cancel())
 	require.ErrorIs(t, r.take(), ucs.ErrCanceled)
 }
 
-// TestMessages_CancelRefunds: a message that is canceled uses up no credit.
+// TestMessages_CancelRefunds: a canceled message returns its credit.
 func TestMessages_CancelRefunds(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeTCP())
 	p.grown()
@@ -33,15 +33,15 @@ func TestMessages_CancelRefunds(t *testing.T) {
 	p.idle()
 }
 
-// TestMessages_CancelLetsOthersGo: what waits behind a message that had no credit, and can
-// afford to go, goes when that is canceled.
+// TestMessages_CancelLetsOthersGo: when a message that waits for credit is canceled, later messages that have enough
+// credit are sent.
 func TestMessages_CancelLetsOthersGo(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
 	p.a.ep.msgs.Credit = charge(100) - window.Reserve(p.a.ep.msgs.Most)
 	long, err := p.a.ep.SendActive(1, make([]byte, 1000), nil, nil)
 	require.NoError(t, err)
-	require.NotNil(t, long, "an announcement with its header costs too much")
+	require.NotNil(t, long, "there is no credit for an RTS with its header")
 	short, err := p.a.ep.TagSend(1, pattern(100, 1), nil)
 	require.NoError(t, err)
 	require.NotNil(t, short)
@@ -52,10 +52,10 @@ func TestMessages_CancelLetsOthersGo(t *testing.T) {
 	requireBytes(t, pattern(100, 1), buf)
 }
 
-// refusedSizes are lengths of messages that go in one piece, in several, and when they are asked for.
+// refusedSizes are lengths of messages that are sent in one fragment, in several, and by rendezvous.
 var refusedSizes = []int{100, 5000, 100_000}
 
-// TestMessages_RefusedHeader: a header for which the transport has no room is refused in words.
+// TestMessages_RefusedHeader: a header that is too long for the transport is rejected with both lengths.
 func TestMessages_RefusedHeader(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
@@ -80,7 +80,7 @@ func TestMessages_RefusedHeader(t *testing.T) {
 	}
 }
 
-// TestMessages_RefusedRefunds: one for which there is no room when it is to go uses up no credit.
+// TestMessages_RefusedRefunds: a message for which the transport has no resources when it is posted returns its credit.
 func TestMessages_RefusedRefunds(t *testing.T) {
 	for _, n := range refusedSizes {
 		p, f := fakePair(t, Config{}, likeTCP())

@@ -13,9 +13,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestMessageHistories: a random history of messages of all kinds from a to b, of put, get
-// and atomics beside them, and of progress at either side, gives the same visible result
-// on every set of transports and by every scheme of rendezvous: that of a serial model.
+// TestMessageHistories: a random history of messages of all classes from a to b, of put, get and atomics, and of
+// progress at either end, has the same visible result over all sets of transports with all rendezvous schemes: that of
+// a serial model.
 func TestMessageHistories(t *testing.T) {
 	for _, set := range messageSets() {
 		set.Run(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestMessageHistories(t *testing.T) {
 						talks[i] = newTalk(t, set, schemes[i])
 					}
 					x := talks[i]
-					talks[i] = nil // one that fails is not used again
+					talks[i] = nil // a failed one is not used again
 					x.play(rt)
 					talks[i] = x
 				})
@@ -37,38 +37,38 @@ func TestMessageHistories(t *testing.T) {
 }
 
 const (
-	// talkLimit bounds what a history sends and may not receive, in bytes: it is less
-	// than the window, so that nothing waits for a receive that comes later.
+	// talkLimit limits the unreceived bytes of a history. It is less than the window, so that no message waits for a
+	// receive that is posted later.
 	talkLimit = 150_000
-	// talkRndv is the least length that is announced unless the scheme is auto.
+	// talkRndv is the smallest length for rendezvous, unless the scheme is auto.
 	talkRndv = 300
 )
 
-// talkSizes are lengths around the limits of short messages, copies and fragments.
+// talkSizes are lengths around the limits of inline messages, bcopy and fragments.
 var talkSizes = []int{0, 1, 8, 33, 248, 249, 1000, 2033, 5000, 8177, 20000}
 
-// talk is a pair that histories are played on.
+// talk is a pair on which histories are executed.
 type talk struct {
 	p *pair
-	// messagesOnly leaves out what is done to memory.
+	// messagesOnly omits operations on memory.
 	messagesOnly bool
-	from, to     *EP // the ends of the stream
+	from, to     *EP // the EPs of the stream
 	out, in      *Mem
 	got          []activeArrival
-	began        uint64 // offset of the stream when the history began
+	began        uint64 // offset of the stream at the beginning of the history
 
 	rt     *rapid.T
 	ref    reference
 	player *player
 	load   int // bytes that were sent
-	used   int // of out and in
+	used   int // bytes of out and in
 
-	tags     []*sentMessage // that were sent, in order
+	tags     []*sentMessage // sent messages, in order
 	receives []*tagReceive
 	active   []*sentMessage
-	stream   []byte // that was sent
+	stream   []byte // bytes that were sent
 	reads    []*reading
-	sends    []*sentMessage // whose request has not ended
+	sends    []*sentMessage // sends whose request has not completed
 }
 
 // sentMessage is a message that was sent.
@@ -89,11 +89,11 @@ type tagReceive struct {
 	err       error
 }
 
-// activeArrival is an active message that has come.
+// activeArrival is an active message that has arrived.
 type activeArrival struct {
 	id           uint16
 	header, data []byte
-	req          *Request       // brings the data
+	req          *Request       // receives the data
 	kept         *ActiveMessage // not received yet
 }
 
@@ -104,7 +104,7 @@ type reading struct {
 	req *Request
 }
 
-// Ids of active messages: what their handler does.
+// Ids of active messages, by the behavior of their handlers.
 const (
 	talkCopied = 1 + iota
 	talkKept
@@ -138,7 +138,7 @@ func (x *talk) onActive(m *ActiveMessage) {
 	x.got = append(x.got, h)
 }
 
-// receive receives the data of an active message, by registered memory if there is some.
+// receive receives the data of an active message, in registered memory if some is left.
 func (x *talk) receive(h *activeArrival, m *ActiveMessage) {
 	var p *OpParams
 	h.data, p = x.room(x.in, m.Length, m.ID == talkFetched)
@@ -147,7 +147,7 @@ func (x *talk) receive(h *activeArrival, m *ActiveMessage) {
 	assert.NoError(x.p.t, err)
 }
 
-// room is n bytes, of mem if that is asked for and there are some left.
+// room returns n bytes, of mem if registered is set and some are left.
 func (x *talk) room(mem *Mem, n int, registered bool) ([]byte, *OpParams) {
 	if !registered || n > talkLimit-x.used {
 		return make([]byte, n), nil
@@ -158,7 +158,7 @@ func (x *talk) room(mem *Mem, n int, registered bool) ([]byte, *OpParams) {
 	return b, &OpParams{Mem: mem}
 }
 
-// play plays a history and compares what it has brought about.
+// play executes a history and checks the results.
 func (x *talk) play(rt *rapid.T) {
 	x.rt, x.load, x.used = rt, 0, 0
 	x.tags, x.receives, x.active, x.stream, x.reads, x.sends, x.got = nil, nil, nil, nil, nil, nil, nil
@@ -183,10 +183,10 @@ func (x *talk) progress(e *end) {
 	}
 }
 
-// streamed is how many bytes of the stream have come.
+// streamed returns the number of bytes of the stream that have arrived.
 func (e *EP) streamed() uint64 { return e.msgs.stream.came }
 
-// talkActs are what a history consists of.
+// talkActs are the actions of a history.
 var talkActs = []func(x *talk){
 	(*talk).tagSend, (*talk).tagSend, (*talk).tagSend, (*talk).tagRecv, (*talk).tagRecv, (*talk).tagRecv,
 	(*talk).tagProbe, (*talk).tagCancel, (*talk).activeSend, (*talk).activeSend, (*talk).activeSend,
@@ -206,7 +206,7 @@ func (x *talk) message() (data []byte, p *OpParams) {
 	return data, p
 }
 
-// sent notes a message and its request.
+// sent records a message and its request.
 func (x *talk) sent(s *sentMessage, r *Request, err error) *sentMessage {
 	require.NoError(x.rt, err)
 	if s.req = r; r != nil {
@@ -215,7 +215,7 @@ func (x *talk) sent(s *sentMessage, r *Request, err error) *sentMessage {
 	return s
 }
 
-// tag draws a tag, of a few, and a mask that some agree in.
+// tag draws one of a few tags, and a mask with which some of them match.
 func (x *talk) tag() (tag, mask uint64) {
 	tag = rapid.Uint64Range(0, 3).Draw(x.rt, "tag")
 	return tag, rapid.SampledFrom([]uint64{exact, exact, 1, 2, 0}).Draw(x.rt, "mask")
@@ -247,7 +247,7 @@ func (x *talk) tagRecv() {
 	h.req, h.err = x.p.b.w.TagRecv(h.buf, h.tag, h.mask, &h.info, p)
 }
 
-// tagProbe looks for a message, and receives it if there is one.
+// tagProbe probes for a message, and receives it if there is one.
 func (x *talk) tagProbe() {
 	tag, mask := x.tag()
 	remove := rapid.Bool().Draw(x.rt, "remove")
@@ -269,7 +269,7 @@ func (x *talk) tagProbe() {
 	}
 }
 
-// tagCancel cancels a receive. One that is canceled takes no part.
+// tagCancel cancels a receive. The model removes it.
 func (x *talk) tagCancel() {
 	if len(x.receives) == 0 {
 		return
@@ -281,14 +281,14 @@ func (x *talk) tagCancel() {
 	}
 }
 
-// sendCancel cancels the latest send, if that is not posted, nor announced. It was not sent then.
+// sendCancel cancels the latest send if it was neither posted nor announced. The model removes it.
 func (x *talk) sendCancel() {
 	if len(x.sends) == 0 {
 		return
 	}
 	s := x.sends[len(x.sends)-1]
 	isIt := func(other *sentMessage) bool { return other == s }
-	if s.req.waitsForReceive() { // withdrawn messages have a model of their own
+	if s.req.waitsForReceive() { // other tests have canceled sends of announced messages
 		return
 	}
 	if (slices.Contains(x.tags, s) || slices.Contains(x.active, s)) && s.req.Cancel() {
@@ -329,9 +329,8 @@ func (x *talk) remote() {
 	}
 }
 
-// matched is what the receives get, in the order in which they were posted, and what
-// nobody gets. Each message goes to the first receive that is left and fits, whatever was
-// earlier, the message or the receive.
+// matched returns the message of each receive, in the order in which they were posted, and the messages that match
+// none. Each message matches the first unmatched receive with its tag, whether the message or the receive was first.
 func (x *talk) matched() (got []*sentMessage, rest []*sentMessage) {
 	got = make([]*sentMessage, len(x.receives))
 	for _, s := range x.tags {
@@ -353,7 +352,7 @@ func (x *talk) matched() (got []*sentMessage, rest []*sentMessage) {
 	return got, rest
 }
 
-// checkTags compares what receives got with the model.
+// checkTags compares the results of receives with the model.
 func (x *talk) checkTags() {
 	got, rest := x.matched()
 	for i, s := range got {
@@ -376,7 +375,7 @@ func (x *talk) checkTags() {
 	require.Zero(x.rt, x.p.b.w.tag.table.Unexpected())
 }
 
-// check waits for a receive and looks whether it has that message.
+// check waits for a receive and checks that it has received that message.
 func (h *tagReceive) check(x *talk, s *sentMessage) {
 	err := x.p.finish(h.req, h.err)
 	n := min(len(h.buf), len(s.data))
@@ -392,7 +391,7 @@ func (h *tagReceive) check(x *talk, s *sentMessage) {
 	requireZero(x.p.t, h.buf[n:], "behind the message")
 }
 
-// checkActive compares the active messages that have come with those that were sent.
+// checkActive compares the active messages that have arrived with those that were sent.
 func (x *talk) checkActive() {
 	x.p.until(func() bool { return len(x.got) >= len(x.active) })
 	require.Len(x.rt, x.got, len(x.active))
@@ -409,7 +408,7 @@ func (x *talk) checkActive() {
 	}
 }
 
-// checkStream compares the bytes that have come with those that were sent.
+// checkStream compares the bytes that have arrived with those that were sent.
 func (x *talk) checkStream() {
 	x.p.until(func() bool { return x.to.streamed()-x.began == uint64(len(x.stream)) })
 	var got []byte
@@ -425,7 +424,7 @@ func (x *talk) checkStream() {
 	require.Nil(x.rt, x.to.StreamData())
 }
 
-// checkMemory compares b's memory, and what was read of it.
+// checkMemory compares the memory of b, and the bytes that were read from it, with the model.
 func (x *talk) checkMemory() {
 	require.NoError(x.rt, x.p.flush())
 	for _, r := range x.player.reqs {
@@ -437,8 +436,7 @@ func (x *talk) checkMemory() {
 	requireBytes(x.p.t, x.ref.mem[:], x.p.b.mem.Bytes()[:histLen])
 }
 
-// checkRest looks for what must not be left when all was received: requests, charges,
-// parts of messages.
+// checkRest checks that no requests, charges and parts of messages remain after everything was received.
 func (x *talk) checkRest() {
 	for _, s := range x.sends {
 		require.NoError(x.rt, x.p.finish(s.req, nil))

@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestMessages_AnswerToNoAtomic: a peer cannot end a message, whose data is being sent, as
-// if it were an atomic: the buffer would be the caller's again while it is read.
+// TestMessages_AnswerToNoAtomic: a peer cannot complete a message whose data is in flight with a reply to an atomic:
+// the caller would get its buffer back while it is read.
 func TestMessages_AnswerToNoAtomic(t *testing.T) {
 	x := newVictim(t)
 	p, w := x.p, x.p.a.w
@@ -34,8 +34,7 @@ func TestMessages_AnswerToNoAtomic(t *testing.T) {
 	require.NoError(t, p.finish(r, nil))
 }
 
-// floods are the ways in which a peer sends more than it was granted: what arrives again
-// and again.
+// floods are messages that a peer sends again and again, beyond its credit.
 var floods = map[string]func(i int) hostileMsg{
 	"tag": func(int) hostileMsg {
 		return hostileMsg{wire.AMTag, namesEP, append(hostileHead(9), make([]byte, 1000)...)}
@@ -63,11 +62,11 @@ var floods = map[string]func(i int) hostileMsg{
 	},
 }
 
-// hostileHead is the head of a message, whose name hostileMsg puts in.
+// hostileHead returns the head of a message. hostileMsg sets its id.
 func hostileHead(word uint64) []byte { return (&wire.Head{Word: word}).Append(nil) }
 
-// TestMessages_NoCredit: a peer that sends more than it was granted fails, what it had the
-// worker hold is bounded, and nobody else notices.
+// TestMessages_NoCredit: a peer that sends more than its credit fails, the memory that the worker uses for it is
+// limited, and other peers are not affected.
 func TestMessages_NoCredit(t *testing.T) {
 	for name, next := range floods {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +75,7 @@ func TestMessages_NoCredit(t *testing.T) {
 			var kept []*ActiveMessage
 			w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
 			for i := 0; x.bad.Err() == nil; i++ {
-				require.LessOrEqual(t, i, (victimWindow+window.MaxReserve)/messageCharge, "it is not held back")
+				require.LessOrEqual(t, i, (victimWindow+window.MaxReserve)/messageCharge, "the limit is not enforced")
 				x.handle(next(i))
 			}
 			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
@@ -87,15 +86,15 @@ func TestMessages_NoCredit(t *testing.T) {
 				m.Release()
 			}
 			for m := range w.tag.table.Messages() {
-				assert.Nil(t, m.Owner.in, "the rest of it does not come")
+				assert.Nil(t, m.Owner.in, "the rest was dropped")
 			}
 			x.allEnd()
 		})
 	}
 }
 
-// TestMessages_Flood: a peer whose messages nobody receives is held back when it has sent
-// what it may, and does not hold up another one, which has as much as ever.
+// TestMessages_Flood: a peer whose messages are not received waits when it has no more credit. Another peer has as much
+// credit as before.
 func TestMessages_Flood(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -133,7 +132,7 @@ func TestMessages_Flood(t *testing.T) {
 	})
 }
 
-// unreceived is how much memory b holds for messages that were not received, in bytes.
+// unreceived returns the memory that b uses for unreceived messages, in bytes.
 func (p *pair) unreceived() (n int) {
 	for m := range p.b.w.tag.table.Messages() {
 		n += cap(m.Owner.buf)
@@ -141,8 +140,8 @@ func (p *pair) unreceived() (n int) {
 	return n
 }
 
-// TestMessages_HugeAnnouncement: what a peer announces to an Unpacker takes no memory, is taken as it
-// comes, and ends with the peer.
+// TestMessages_HugeAnnouncement: the length that a peer announces to an Unpacker allocates no memory. The Unpacker gets
+// data as it arrives, and fails with the peer.
 func TestMessages_HugeAnnouncement(t *testing.T) {
 	x := newVictim(t)
 	w, to := x.p.a.w, &drain{t: t, most: 500}
@@ -157,7 +156,7 @@ func TestMessages_HugeAnnouncement(t *testing.T) {
 	for i := range 3 {
 		x.handle(hostileMsg{wire.AMData, namesEP | namesRequest, frag(0, 0, uint64(200*i), 200)})
 	}
-	require.Len(t, to.data, 400, "it refuses more")
+	require.Len(t, to.data, 400, "it rejects more")
 	require.False(t, r.Done())
 	x.bad.fail(ucs.StatusConnReset, ucs.ErrConnReset, nil)
 	x.p.until(r.Done)
@@ -167,8 +166,7 @@ func TestMessages_HugeAnnouncement(t *testing.T) {
 	x.allEnd()
 }
 
-// TestMessages_LongKeys: keys of announcements that nobody receives are bounded as all that peers
-// have a worker keep is.
+// TestMessages_LongKeys: keys of unreceived announcements count for the limit of a peer.
 func TestMessages_LongKeys(t *testing.T) {
 	x := newVictim(t)
 	w := x.p.a.w
@@ -186,8 +184,8 @@ func TestMessages_LongKeys(t *testing.T) {
 	x.allEnd()
 }
 
-// TestMessages_LaterVersion: an active message that this version does not know fails the connection
-// that it names, on both sides, and says why.
+// TestMessages_LaterVersion: an active message that this version does not know fails the connection of its id on both
+// sides, and the error says why.
 func TestMessages_LaterVersion(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -213,13 +211,13 @@ func TestMessages_LaterVersion(t *testing.T) {
 		require.ErrorIs(t, b.Err(), ucs.ErrUnsupported)
 		require.ErrorContains(t, b.Err(), "active message 31, of a later version")
 		p.until(func() bool { return a.Err() != nil })
-		if strings.HasSuffix(t.Name(), "/tcp") { // elsewhere the end of the lane may be seen before the notice
+		if strings.HasSuffix(t.Name(), "/tcp") { // otherwise the lane may fail before the reason arrives
 			require.ErrorContains(t, a.Err(), "failed at the peer, unsupported operation")
 		}
 	})
 }
 
-// packer is a message as it is.
+// packer packs a given message.
 type packer []byte
 
 func (p packer) Pack(dst []byte) int { return copy(dst, p) }

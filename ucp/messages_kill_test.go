@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	chatMost     = 100_000 // the longest message, in bytes
-	chatSlots    = 16      // receives and answers that are under way at a time, of each kind
+	chatMost     = 100_000 // maximum length of a message, in bytes
+	chatSlots    = 16      // receives and replies that are in progress at a time, of each class
 	chatQuestion = 1
 	chatAnswer   = 2
 )
 
 var chatSizes = []int{0, 8, 300, 5000, 20000, chatMost}
 
-// TestMessages_Killed: a peer is killed at a random point of messages of all kinds in both
-// directions. Each request of the survivor ends with the reason, once, its memory is not
-// written to after that, and it holds nothing for the peer any more.
+// TestMessages_Killed: a peer is killed at a random time during messages of all classes in both directions. Each
+// request of the survivor fails once, with the reason. The memory of the request is not written after that, and no
+// resources of the peer remain.
 func TestMessages_Killed(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
 		t.Run(tls, func(t *testing.T) {
@@ -46,7 +46,7 @@ type survivor struct {
 	w      *Worker
 	mem    *Mem
 	asked  int
-	active []*Request // under way, of EPs
+	active []*Request // in progress, of EPs
 	tags   []*Request // receives
 	count  int        // of a stream receive
 
@@ -66,14 +66,14 @@ func newSurvivor(t *testing.T, tls string) *survivor {
 	return x
 }
 
-// track keeps a request that must end.
+// track records a request that must complete.
 func (x *survivor) track(r *Request, err error) {
 	if err == nil && r != nil {
 		x.active = append(x.active, r)
 	}
 }
 
-// question receives a message and answers, if not too much is under way.
+// question receives a message and replies, unless too many operations are in progress.
 func (x *survivor) question(m *ActiveMessage) {
 	x.asked++
 	if len(x.active) > chatSlots {
@@ -94,7 +94,7 @@ func (x *survivor) question(m *ActiveMessage) {
 	x.track(m.From.StreamRecvData(halves(make([]byte, 1000)), true, &x.count, nil))
 }
 
-// step makes progress, and keeps receives posted.
+// step makes progress, and posts receives.
 func (x *survivor) step() {
 	x.w.Progress()
 	for e := x.w.StreamReady(); e != nil; e = x.w.StreamReady() {
@@ -106,7 +106,7 @@ func (x *survivor) step() {
 	x.tags = x.ended(x.tags)
 }
 
-// ended takes the requests that have ended out of the list.
+// ended removes completed requests from the list.
 func (x *survivor) ended(list []*Request) (rest []*Request) {
 	for _, r := range list {
 		if !r.Done() {
@@ -124,7 +124,7 @@ func (x *survivor) ended(list []*Request) (rest []*Request) {
 	return rest
 }
 
-// round has a peer come, kills it, and looks for what is left.
+// round connects a peer, kills it, and checks what is left.
 func (x *survivor) round(t *testing.T) {
 	c := newChild(t, "chat", x.tls, remoteMem{x.w.Address(), nil})
 	defer c.kill(t)
@@ -143,7 +143,7 @@ func (x *survivor) round(t *testing.T) {
 	c.kill(t)
 	x.until(func() bool { return len(x.active) == 0 && x.w.eps.Len() == 0 })
 	for _, r := range x.tags {
-		require.True(t, r.Cancel(), "a receive of which a part had come")
+		require.True(t, r.Cancel(), "a receive of which a part had arrived")
 		r.Release()
 	}
 	x.tags = nil
@@ -157,7 +157,7 @@ func (x *survivor) until(ok func() bool) {
 	})
 }
 
-// nothingLeft looks for what the worker holds for the peer, and for late writes.
+// nothingLeft checks the resources of the peer at the worker, and late writes.
 func (x *survivor) nothingLeft(t *testing.T) {
 	fill(x.mem.Bytes(), closedByte)
 	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
@@ -174,8 +174,8 @@ func (x *survivor) nothingLeft(t *testing.T) {
 	require.Zero(t, x.w.tag.table.Unexpected())
 }
 
-// chatRole sends messages of all kinds to a survivor (transports, its address), and
-// receives what that sends.
+// chatRole sends messages of all classes to a survivor, and receives its messages. Its arguments are transports and the
+// address.
 func chatRole(c *childSide) error {
 	ctx, err := openContext(c.args[0])
 	if err != nil {
@@ -200,7 +200,7 @@ func chatRole(c *childSide) error {
 	go func() {
 		for c.nextLine() {
 		}
-		os.Exit(0) // the parent has gone
+		os.Exit(0) // the parent has ended
 	}()
 	x := &chatter{w: w, ep: ep, mem: mem, rng: rand.New(rand.NewPCG(uint64(os.Getpid()), 1))}
 	w.OnActive(chatAnswer, func(m *ActiveMessage) { x.track(m.Recv(x.into(m.Length))) })
@@ -214,13 +214,13 @@ func chatRole(c *childSide) error {
 type chatter struct {
 	w     *Worker
 	ep    *EP
-	mem   *Mem // messages go out of the first half, and come into the second
+	mem   *Mem // messages are sent from the first half, and received into the second
 	rng   *rand.Rand
 	sends []*Request // and receives of active messages
-	recvs []*Request // of tags: they wait for answers, which not all questions get
+	recvs []*Request // of tags; some questions get no reply
 }
 
-// into is where a message of n bytes goes.
+// into returns a buffer for a message of n bytes.
 func (x *chatter) into(n int) ([]byte, *OpParams) {
 	if x.rng.IntN(2) == 0 {
 		return make([]byte, n), nil
@@ -234,7 +234,7 @@ func (x *chatter) track(r *Request, _ error) {
 	}
 }
 
-// ended takes the requests that have ended out of the list.
+// ended removes completed requests from the list.
 func (x *chatter) ended(list []*Request) (rest []*Request) {
 	for _, r := range list {
 		if r.Done() {
@@ -246,7 +246,7 @@ func (x *chatter) ended(list []*Request) (rest []*Request) {
 	return rest
 }
 
-// turn sends something, and receives.
+// turn sends a message, and receives.
 func (x *chatter) turn() {
 	x.w.Progress()
 	for d := x.ep.StreamData(); d != nil; d = x.ep.StreamData() {

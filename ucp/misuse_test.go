@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestProgress_ByTwoGoroutines is found while both are in it, and said in words.
+// TestProgress_ByTwoGoroutines: Progress panics with a text if two goroutines are in it at the same time.
 func TestProgress_ByTwoGoroutines(t *testing.T) {
 	p, f := fakePair(t, Config{Study: Study{ProgressIdle: true}}, likeRC(), likeUD())
 	in, leave := make(chan struct{}), make(chan struct{})
@@ -33,7 +33,7 @@ func TestProgress_ByTwoGoroutines(t *testing.T) {
 	p.connect().warm()
 }
 
-// TestProgress_InACallback is the same.
+// TestProgress_InACallback: so does Progress in a callback.
 func TestProgress_InACallback(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	told := false
@@ -46,8 +46,8 @@ func TestProgress_InACallback(t *testing.T) {
 	p.until(func() bool { return told })
 }
 
-// TestMem_OfAnotherContext: memory that was registered with another Context is to this one as memory
-// that was not registered, and it is not published.
+// TestMem_OfAnotherContext: memory that was registered with another Context is handled as unregistered memory, and
+// cannot be published.
 func TestMem_OfAnotherContext(t *testing.T) {
 	few, many := newPair(t, tlsets.Real("sm", "sm"), Config{}), newPair(t, tlsets.Real("self+tcp", "self", "tcp"), Config{})
 	for _, of := range [][2]*pair{{few, many}, {many, few}} {

@@ -22,8 +22,8 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// mixtures are transports beside each other, and those whose messages take another way than
-// elsewhere: through TLS, as datagrams, and as datagrams that are lost and refused.
+// mixtures are several transports together, and transports that other sets do not use for messages: tcp with TLS,
+// datagrams, and datagrams that are lost and rejected.
 func mixtures() []tlsets.Set {
 	lossy := configured("ud with faults", faultyUD, `\ud`)
 	verbs, direct := tlsets.Real("ud", `\ud`), tlsets.Real("ud_mlx5", "ud_mlx5")
@@ -38,10 +38,10 @@ func mixtures() []tlsets.Set {
 	}
 }
 
-// messageSets are those over which messages go.
+// messageSets returns the sets of transports for messages.
 func messageSets() []tlsets.Set { return append(transportSets(), mixtures()...) }
 
-// memorySets are those that have put, get and atomics.
+// memorySets returns the sets with put, get and atomics.
 func memorySets() (sets []tlsets.Set) {
 	for _, set := range messageSets() {
 		if !set.MessagesOnly {
@@ -51,7 +51,7 @@ func memorySets() (sets []tlsets.Set) {
 	return sets
 }
 
-// configured are real transports of which both ends have the components that open makes.
+// configured returns a set of real transports. Both ends have the components that open returns.
 func configured(name string, open func(t testing.TB) func() []uct.Component, tls ...string) tlsets.Set {
 	return tlsets.Set{Name: name, TLS: config.Allow(tls...), Open: func(t testing.TB) (a, b []uct.Component) {
 		components := open(t)
@@ -59,14 +59,13 @@ func configured(name string, open func(t testing.TB) func() []uct.Component, tls
 	}}
 }
 
-// twoDevices is tcp over loopback and over another device, if there is one. They say that they are
-// alike, whatever the speed of the other one is.
+// twoDevices is tcp over loopback and over another device, if there is one. Both report the same bandwidth.
 func twoDevices(t testing.TB) func() []uct.Component {
 	c := all.Config{TCP: tcp.Config{Devices: []string{"lo", netDevice(t)}}}
 	return func() []uct.Component { return layered(c.Components(), wrap.Hooks{Iface: sixGBps}) }
 }
 
-// sixGBps has an iface of tcp say that this is its bandwidth.
+// sixGBps makes an iface of tcp report a bandwidth of 6 GB/s.
 func sixGBps(i *wrap.Iface) {
 	x := &costed{i.Iface, *i.Attr()}
 	if x.attr.Resource.Transport == "tcp" {
@@ -77,8 +76,7 @@ func sixGBps(i *wrap.Iface) {
 	i.Iface = x
 }
 
-// netDevice is a network device that is not loopback and can be used; the test is skipped if there is
-// none.
+// netDevice returns a network device other than loopback that is up. It skips the test if there is none.
 func netDevice(t testing.TB) string {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -100,7 +98,7 @@ func netDevice(t testing.TB) string {
 	return ""
 }
 
-// secret is tcp through TLS, whose messages wake four goroutines each.
+// secret is tcp with TLS, where each message wakes four goroutines.
 func secret(t testing.TB) func() []uct.Component {
 	switch {
 	case testing.Short():
@@ -112,14 +110,14 @@ func secret(t testing.TB) func() []uct.Component {
 }
 
 const (
-	// fewBuffers of a receiver that is not quick lose datagrams.
+	// fewBuffers makes a receiver that is slow lose datagrams.
 	fewBuffers = 8
-	// refuseEvery is how many operations go by between two that are refused.
+	// refuseEvery is the number of operations between two that are rejected.
 	refuseEvery = 5
 )
 
-// faultyUD is ud that loses datagrams, as they find no buffer, and refuses operations for lack of
-// resources when there is none.
+// faultyUD is ud that loses datagrams for lack of receive buffers, and rejects operations for lack of resources that it
+// has.
 func faultyUD(testing.TB) func() []uct.Component {
 	plan := func(_ uct.EP, _ uct.Variant, n int) (f wrap.Fault) {
 		if n%refuseEvery == 0 {
@@ -138,8 +136,8 @@ func faultyUD(testing.TB) func() []uct.Component {
 	}
 }
 
-// TestMixtures_FaultsHappen: the set with faults loses datagrams, which are sent again, and all
-// messages come, once and in order.
+// TestMixtures_FaultsHappen: the set with faults loses datagrams and retransmits them, and all messages arrive once and
+// in order.
 func TestMixtures_FaultsHappen(t *testing.T) {
 	sets := mixtures()
 	p := newPair(t, sets[len(sets)-1], Config{}).connect()
@@ -173,7 +171,7 @@ type fetched struct {
 	compare, value uint64
 }
 
-// wordModel is a word that AtomicOp.Apply changes.
+// wordModel is a word to which AtomicOp.Apply applies.
 var wordModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, output any) (bool, any) {
@@ -182,7 +180,7 @@ var wordModel = porcupine.Model{
 	},
 }
 
-// fetcher is one of several that change a word at the same time.
+// fetcher is one of several clients that change a word at the same time.
 type fetcher struct {
 	ep     *EP
 	key    *RKey
@@ -206,7 +204,7 @@ func (x *fetcher) start(t *testing.T, in fetched, now int64) {
 	require.NoError(t, err)
 }
 
-// end ends the operation if it has.
+// end records the operation if it has completed.
 func (x *fetcher) end(t *testing.T) bool {
 	if !x.busy || x.req != nil && !x.req.Done() {
 		return false
@@ -218,8 +216,8 @@ func (x *fetcher) end(t *testing.T) bool {
 	return true
 }
 
-// TestAtomics_Linearizable: what fetching atomics of both sides on one word return, several of
-// each under way, is what some order of them one after the other returns.
+// TestAtomics_Linearizable: both sides have several fetching atomics on one word in flight. The results are those of
+// some sequential order.
 func TestAtomics_Linearizable(t *testing.T) {
 	for _, set := range memorySets() {
 		t.Run(set.Name, func(t *testing.T) {
@@ -236,12 +234,12 @@ func TestAtomics_Linearizable(t *testing.T) {
 			history := fetchTogether(t, p, all)
 			assert.True(t, porcupine.CheckOperations(wordModel, history), "no order explains the old values")
 			history[0].Output = uint64(1) << 40
-			assert.False(t, porcupine.CheckOperations(wordModel, history), "a value that was never there")
+			assert.False(t, porcupine.CheckOperations(wordModel, history), "a value that the word never had")
 		})
 	}
 }
 
-// fetchTogether has each of them do operations and returns the history.
+// fetchTogether makes all fetchers do operations, and returns the history.
 func fetchTogether(t *testing.T, p *pair, all []*fetcher) (history []porcupine.Operation) {
 	const each = 12
 	rng := rand.New(rand.NewPCG(1, 2))

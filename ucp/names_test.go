@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// goneFor makes EPs of a to as many peers that go again as make it forget any other one.
+// goneFor makes EPs of a to many peers and closes them, until the worker has forgotten all earlier peers.
 func (p *pair) goneFor(t *testing.T) {
 	t.Helper()
 	const enough = 1025
@@ -25,8 +25,8 @@ func (p *pair) goneFor(t *testing.T) {
 	}
 }
 
-// comeBack connects a and b, lets a close its end, and connects them again after what happens
-// meanwhile. old is the end of b that nobody has closed.
+// comeBack connects a and b, makes a close its end, calls meanwhile, and connects them again. It returns the end of b
+// that is not closed.
 func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 	t.Helper()
 	p, _ = fakePair(t, Config{}, likeSM())
@@ -40,8 +40,8 @@ func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 	return p, old
 }
 
-// TestNames_APeerThatComesBack: both sides go on with the same number when a peer comes back, and
-// then one connection serves both, though one of them has not closed the first one yet.
+// TestNames_APeerThatComesBack: when a peer connects again, both sides continue with the same sequence number, so one
+// connection serves both EPs, although one side has not closed the first one yet.
 func TestNames_APeerThatComesBack(t *testing.T) {
 	p, old := comeBack(t, func(*pair) {})
 	p.checkMessages(&p.a, &p.b)
@@ -51,8 +51,8 @@ func TestNames_APeerThatComesBack(t *testing.T) {
 	require.NoError(t, p.finish(old.Close(CloseForce)))
 }
 
-// TestNames_APeerThatWasForgotten: one side begins anew with number 0, and the other one does not,
-// as it has not closed its end. Each has a connection of its own then, and nothing is mixed up.
+// TestNames_APeerThatWasForgotten: one side begins with number 0 again, and the other side does not, because it has not
+// closed its end. Then each side has a connection of its own, and messages are not confused.
 func TestNames_APeerThatWasForgotten(t *testing.T) {
 	p, old := comeBack(t, func(p *pair) { p.goneFor(t) })
 	require.Zero(t, p.a.ep.seq, "it is forgotten")

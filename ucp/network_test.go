@@ -20,7 +20,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// netAddr is an IPv4 address of netDevice; the test is skipped without one.
+// netAddr returns an IPv4 address of netDevice. It skips the test if there is none.
 func netAddr(t testing.TB) (device, ip string) {
 	device = netDevice(t)
 	for _, ip := range addrsOf(t, device) {
@@ -32,7 +32,7 @@ func netAddr(t testing.TB) (device, ip string) {
 	return "", ""
 }
 
-// addrsOf are the addresses of a device.
+// addrsOf returns the addresses of a device.
 func addrsOf(t testing.TB, device string) (list []string) {
 	link, err := net.InterfaceByName(device)
 	require.NoError(t, err)
@@ -46,13 +46,13 @@ func addrsOf(t testing.TB, device string) (list []string) {
 	return list
 }
 
-// ownListeners are the addresses beyond loopback at which this process listens over tcp.
+// ownListeners returns the addresses besides loopback at which this process listens over tcp.
 func ownListeners(t testing.TB) (addrs []string) {
 	own := map[string]bool{}
 	fds, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	for _, fd := range fds {
-		name, _ := os.Readlink("/proc/self/fd/" + fd.Name()) // the error: it is closed again
+		name, _ := os.Readlink("/proc/self/fd/" + fd.Name()) // an error means that it is closed
 		own[name] = true
 	}
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -72,7 +72,7 @@ func ownListeners(t testing.TB) (addrs []string) {
 	return addrs
 }
 
-// kernelAddr reads an address of /proc/net/tcp: words of 4 bytes in the order of the host.
+// kernelAddr parses an address of /proc/net/tcp: words of 4 bytes in host order.
 func kernelAddr(t testing.TB, text string) netip.Addr {
 	text, _, _ = strings.Cut(text, ":")
 	b, err := hex.DecodeString(text)
@@ -85,7 +85,7 @@ func kernelAddr(t testing.TB, text string) netip.Addr {
 	return ip.Unmap()
 }
 
-// devices are the devices of tcp that a worker has open.
+// devices returns the tcp devices that a worker has open.
 func (x *end) devices() (names []string) {
 	for i := range x.w.net.addr.Resources {
 		if r := &x.w.net.addr.Resources[i]; r.Transport == "tcp" {
@@ -95,8 +95,8 @@ func (x *end) devices() (names []string) {
 	return names
 }
 
-// TestNetwork_Listen: at an address of the network both workers open its device, and no other; at one
-// of loopback they open nothing. EPs that there are go on.
+// TestNetwork_Listen: at an address of the network both workers open its device, and no other; at a loopback address
+// they open none. Existing EPs continue.
 func TestNetwork_Listen(t *testing.T) {
 	device, ip := netAddr(t)
 	p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")}).connect().warm()
@@ -126,8 +126,7 @@ func TestNetwork_Listen(t *testing.T) {
 	assert.Contains(t, transportsText(p.a.w.transportInfos()), "tcp/"+device)
 }
 
-// TestNetwork_TwoHosts: a process in another network namespace dials, without any configuration, and
-// puts.
+// TestNetwork_TwoHosts: a process in another network namespace dials without configuration, and puts.
 func TestNetwork_TwoHosts(t *testing.T) {
 	for _, address := range []string{"0.0.0.0", ""} {
 		cable := testenv.NewCable(t)
@@ -146,8 +145,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 	}
 }
 
-// TestNetwork_Excluded: a configuration of devices is not widened, and the error says which setting
-// it is.
+// TestNetwork_Excluded: configured devices exclude others, and the error names the setting.
 func TestNetwork_Excluded(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -173,7 +171,7 @@ func TestNetwork_Excluded(t *testing.T) {
 	}
 }
 
-// refusedRole says how dialing ends. Its arguments are transports and the address.
+// refusedRole prints the result of Dial. Its arguments are transports and the address.
 func refusedRole(c *childSide) error {
 	ctx, err := openContext(c.args[0])
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestNotice_RealTransports: ud, which carries the reason, is looked at now and then only, rc each
-// time.
+// TestNotice_RealTransports: ud carries the reason and is polled rarely; rc is polled each time.
 func TestNotice_RealTransports(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
 		set := tlsets.Real(tls, tls)
@@ -18,7 +17,7 @@ func TestNotice_RealTransports(t *testing.T) {
 			p.both().warm()
 			p.idle()
 			p.b.failEP(t)
-			for range 100 { // what it sends is with the device
+			for range 100 { // the device has it
 				p.b.w.Progress()
 			}
 			p.until(func() bool { return p.a.ep.Err() != nil })

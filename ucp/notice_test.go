@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// toldWhy is a pair over frc whose second end has failed the connection: why is in the queue of
-// the first end's fud, which rests.
+// toldWhy is a pair over frc whose second end has failed the connection. The reason is in the receive queue of fud at
+// the first end, which is not polled.
 func toldWhy(t *testing.T) *pair {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both().warm()
@@ -26,7 +26,7 @@ func toldWhy(t *testing.T) *pair {
 	return p
 }
 
-// failEP fails the connection as one does whose peer breaks a rule.
+// failEP fails the connection as for a peer that violates the protocol.
 func (x *end) failEP(t *testing.T) {
 	t.Helper()
 	e := x.peerEP(t)
@@ -39,15 +39,15 @@ func (x *end) failEP(t *testing.T) {
 	t.Fatal("there is no lane")
 }
 
-// wantWhy: the EP has failed since the peer says that it has.
+// wantWhy checks that the EP has failed with the reason of the peer.
 func (x *end) wantWhy(t *testing.T, err error) {
 	t.Helper()
 	assert.ErrorIs(t, err, ucs.ErrConnReset)
 	assert.ErrorContains(t, err, "failed at the peer, "+ucs.StatusRemoteInvalid.String())
 }
 
-// TestNotice_BeforeTheLaneIsBelieved: a transport says that the peer has closed the connection, and
-// why the peer has done so is here but has not been looked at.
+// TestNotice_BeforeTheLaneIsBelieved: a transport reports that the peer has closed the connection, while the reason has
+// arrived and was not handled.
 func TestNotice_BeforeTheLaneIsBelieved(t *testing.T) {
 	p := toldWhy(t)
 	var told error
@@ -59,8 +59,8 @@ func TestNotice_BeforeTheLaneIsBelieved(t *testing.T) {
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 }
 
-// TestNotice_OperationsEndFirst: an operation has ended with the lane before the worker looks, and
-// another one was refused. The EP takes no more, and the user is told when why is known.
+// TestNotice_OperationsEndFirst: an operation fails with the lane before the worker polls, and another one is rejected.
+// The EP accepts no more operations, and calls OnError when the reason is known.
 func TestNotice_OperationsEndFirst(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		p := toldWhy(t)

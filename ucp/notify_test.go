@@ -16,13 +16,13 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// noted is what a worker was told by notifications.
+// noted is the notifications that a worker has received.
 type noted struct {
 	words []uint64
 	from  map[*EP]bool
 }
 
-// note collects the notifications of x, and has f look at each when it comes.
+// note records the notifications of x, and calls f for each.
 func (x *end) note(f func(word uint64)) *noted {
 	n := &noted{from: map[*EP]bool{}}
 	x.w.OnNotify(func(ep *EP, word uint64) {
@@ -37,7 +37,7 @@ func TestPutNotify(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		var sent []uint64
-		seen := p.b.note(func(word uint64) { // the data is there already
+		seen := p.b.note(func(word uint64) { // the data has arrived already
 			n := int(word)
 			assert.Equal(t, pattern(n, n), p.b.mem.Bytes()[:n], "%d bytes", n)
 		})
@@ -62,8 +62,8 @@ func TestPutNotify(t *testing.T) {
 	})
 }
 
-// TestPutNotify_Many: words of puts that are under way together come once each, each after
-// its data; a flush covers them, and a fence holds what comes later back.
+// TestPutNotify_Many: of several puts in flight each notification arrives once, after its data. A flush covers them,
+// and a fence delays later operations.
 func TestPutNotify_Many(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -72,13 +72,13 @@ func TestPutNotify_Many(t *testing.T) {
 		for i := range n {
 			all = append(all, pattern(size, i)...)
 		}
-		fenced := false // the put behind the fence has been seen
+		fenced := false // the put after the fence has taken effect
 		seen := p.b.note(func(word uint64) {
 			got := p.b.mem.Bytes()[word*size:][:size]
 			assert.Equal(t, pattern(size, int(word)), got, "word %d", word)
 			if !fenced && p.b.mem.Bytes()[memLen-1] == 1 {
 				fenced = true
-				assert.Equal(t, all, p.b.mem.Bytes()[:n*size], "before what comes behind the fence")
+				assert.Equal(t, all, p.b.mem.Bytes()[:n*size], "before operations after the fence")
 			}
 		})
 		for i := range n {
@@ -96,7 +96,7 @@ func TestPutNotify_Many(t *testing.T) {
 	})
 }
 
-// overNotifying runs a test over each transport that has notifications, and counts what ends post.
+// overNotifying runs a test over each transport with notifications, and counts the messages of the ends.
 func overNotifying(t *testing.T, f func(t *testing.T, p *pair, posted *posting)) {
 	for _, set := range tlsets.RealSets() {
 		open := set.Open
@@ -116,7 +116,7 @@ func overNotifying(t *testing.T, f func(t *testing.T, p *pair, posted *posting))
 	}
 }
 
-// counting is the layer that counts messages.
+// counting is a layer that counts messages.
 func (p *posting) counting() wrap.Hooks { return wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(p) }} }
 
 func layered(all []uct.Component, layer wrap.Hooks) (out []uct.Component) {
@@ -126,8 +126,8 @@ func layered(all []uct.Component, layer wrap.Hooks) (out []uct.Component) {
 	return out
 }
 
-// TestPutNotify_OneMessage: data and a word of 32 bits are one operation of the transport,
-// registered data of any length, and no data too; a longer word is a message behind it.
+// TestPutNotify_OneMessage: data and a word of 32 bits are one operation of the transport, for registered data of any
+// length and without data. A larger word is a separate message.
 func TestPutNotify_OneMessage(t *testing.T) {
 	over := 0
 	overNotifying(t, func(t *testing.T, p *pair, posted *posting) {
@@ -137,7 +137,7 @@ func TestPutNotify_OneMessage(t *testing.T) {
 		for _, n := range tlsets.Sizes {
 			for _, mem := range []*Mem{nil, p.a.mem} {
 				if n > 8192 && mem == nil {
-					continue // in pieces
+					continue // in fragments
 				}
 				buf, params := make([]byte, n), (*OpParams)(nil)
 				if mem != nil {
@@ -170,11 +170,11 @@ func seq(n int) (s []uint64) {
 	return s
 }
 
-// TestPutNotify_Refused: what is refused, here or at the target, brings no event.
+// TestPutNotify_Refused: a put that is rejected, here or at the target, causes no event.
 func TestPutNotify_Refused(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
-		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil))) // messages have their lane
+		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil))) // connects the lane of messages
 		seen := p.b.note(func(uint64) {})
 		_, err := p.a.ep.PutNotify(make([]byte, 8), p.b.mem.Addr()+memLen-4, p.a.key, 1, nil)
 		assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
@@ -203,9 +203,8 @@ func TestPutNotify_Refused(t *testing.T) {
 	})
 }
 
-// TestPutNotify_LaneBreaks: the lane that has taken the data, and loses it, breaks before its turn to
-// be flushed, also where a flush has told of that already. No word comes, and the next put goes over
-// the next lane.
+// TestPutNotify_LaneBreaks: the lane with the data breaks and loses it before its flush, also if another flush has
+// reported that already. No word arrives, and the next put uses the next lane.
 func TestPutNotify_LaneBreaks(t *testing.T) {
 	near := likeUD()
 	near.latency = likeRC().latency / 2
@@ -250,8 +249,7 @@ func TestPutNotify_LaneBreaks(t *testing.T) {
 	}
 }
 
-// TestPutNotify_Messages: words that nobody waits for, or that name no connection, are
-// counted and dropped.
+// TestPutNotify_Messages: notifications without a handler, or with an invalid connection, are counted and dropped.
 func TestPutNotify_Messages(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -268,7 +266,7 @@ func TestPutNotify_Messages(t *testing.T) {
 	p.b.w.OnNotify(nil)
 }
 
-// TestPutNotify_InHandler: a handler puts back over the connection that a word came over.
+// TestPutNotify_InHandler: a handler puts over the EP of a notification.
 func TestPutNotify_InHandler(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -296,7 +294,7 @@ func TestPutNotify_InHandler(t *testing.T) {
 	})
 }
 
-// TestPutNotify_GivenUp: a call that was given up leaves the buffer alone, and the EP works.
+// TestPutNotify_GivenUp: a canceled call does not use the buffer any more, and the EP works.
 func TestPutNotify_GivenUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -304,7 +302,7 @@ func TestPutNotify_GivenUp(t *testing.T) {
 		stop()
 		p.b.note(func(uint64) {})
 		err := p.a.ep.PutNotifyWait(ctx, make([]byte, 20000), p.b.mem.Addr(), p.a.key, 1, nil)
-		if err != nil { // else it was done at once
+		if err != nil { // otherwise it has completed at once
 			assert.ErrorIs(t, err, context.Canceled)
 		}
 		require.NoError(t, p.finish(p.a.ep.PutNotify([]byte{3}, p.b.mem.Addr(), p.a.key, 2, nil)))
@@ -313,7 +311,7 @@ func TestPutNotify_GivenUp(t *testing.T) {
 	})
 }
 
-// TestPutNotify_PeerKilled: what is under way when the peer is killed ends with the reason.
+// TestPutNotify_PeerKilled: operations in flight when the peer is killed fail with the reason.
 func TestPutNotify_PeerKilled(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", `\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
