@@ -13,16 +13,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// granted is what the windows of a peer have beyond firstWindow each, in bytes.
+// granted returns the credit of a peer beyond firstWindow of each EP, in bytes.
 func granted(w *Worker, uuid uint64) int64 {
 	n, _ := w.names.Granted(uuid)
 	return n
 }
 
 // TestWindow_OnePeer: the windows of the EPs of one peer worker get at most half of EAGER_BUDGET. Another peer then
-// gets its window as before, and what closes returns its part.
+// gets the same window as without the first one, and closed EPs return their part.
 func TestWindow_OnePeer(t *testing.T) {
-	const extra = 48 << 10 // what a window grows by
+	const extra = 48 << 10 // growth of a window
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: 4 * extra})
 	w, uuid := p.b.w, p.a.w.net.addr.UUID()
 	send := func(from *Worker) *EP {
@@ -53,10 +53,10 @@ func TestWindow_OnePeer(t *testing.T) {
 	require.EqualValues(t, extra, w.messages.granted)
 }
 
-// windowFills are messages that use as much memory for each byte of a window as there are.
+// windowFills are messages that use as much memory for each byte of a window as possible.
 var windowFills = []struct {
 	name string
-	send func(w *Worker, e *EP, n int) bool // sends the nth message; false: it is charged more than room
+	send func(w *Worker, e *EP, n int) bool // sends the nth message; false: it uses more than room
 }{
 	{"announcements with keys", func(w *Worker, e *EP, n int) bool {
 		key := make([]byte, maxKeptKey)
@@ -93,8 +93,8 @@ var windowFills = []struct {
 	}},
 }
 
-// fits has a message of n bytes handled, if the window and the reserve of the EP have room for it. The message gets
-// its head.
+// fits handles a message of n bytes if the window and the reserve of the EP have room for it. It sets the head of the
+// message.
 func fits(e *EP, n int, handle func(head []byte)) bool {
 	m := e.msgs
 	if m.Held+charge(n) > m.Size+window.Reserve(m.Size) {
@@ -104,10 +104,10 @@ func fits(e *EP, n int, handle func(head []byte)) bool {
 	return true
 }
 
-// TestPeerBudget_Memory: one peer worker with as many EPs as it may make fills every window, and then the worker uses
-// at most 32 MiB more, whatever the messages are.
+// TestPeerBudget_Memory: one peer worker with the maximum number of EPs fills all windows. Then the worker uses at most
+// 32 MiB more, for any messages.
 func TestPeerBudget_Memory(t *testing.T) {
-	testenv.SkipRace(t, "the detector keeps memory")
+	testenv.SkipRace(t, "the detector uses memory")
 	if invariants.Enabled {
 		t.Skip("records say who made them")
 	}
@@ -151,8 +151,8 @@ func TestPeerBudget_Memory(t *testing.T) {
 	}
 }
 
-// TestPeerBudget_ManyHonest: peers with a hundred EPs each have firstWindow on each of them, and messages of all lengths
-// pass, also those that wait for credit.
+// TestPeerBudget_ManyHonest: peers with a hundred EPs each have firstWindow on each EP, and messages of all lengths
+// arrive, also those that wait for credit.
 func TestPeerBudget_ManyHonest(t *testing.T) {
 	peers, each := 3, 100
 	if testenv.Soak() {
@@ -207,8 +207,8 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 	require.Zero(t, counters(w)["worker.rejected_eps"])
 }
 
-// TestPeerBudget_LeftBehind: a peer that comes and goes leaves at most PEER_BUDGET of messages behind, less what its
-// connections may use; its oldest are dropped, and none of other peers.
+// TestPeerBudget_LeftBehind: the unexpected messages of a peer that connects and disconnects again and again use at
+// most PEER_BUDGET, less the windows of its connections. Its oldest messages are dropped, and none of other peers.
 func TestPeerBudget_LeftBehind(t *testing.T) {
 	const budget, eps = 256 << 10, 8
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
@@ -245,7 +245,7 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 	left := w.tag.table.Unexpected() - others
 	require.Greater(t, left, 10)
 	require.EqualValues(t, last-first-left, counters(w)["worker.dropped_messages"])
-	for range eps { // their windows take the place of the rest
+	for range eps { // their windows use the rest of the budget
 		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
 		require.NoError(t, err)
 		require.NoError(t, p.finish(ep.TagSend(last, nil, nil)))
@@ -267,8 +267,8 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 	require.Zero(t, w.messages.leftBytes)
 }
 
-// TestPeerBudget_EachWorker: each worker of a context has limits of its own: what a peer has at one of them takes
-// nothing from it, or from others, at the next one.
+// TestPeerBudget_EachWorker: each worker of a context has its own limits: messages of a peer at one worker do not count
+// at another one.
 func TestPeerBudget_EachWorker(t *testing.T) {
 	const extra = 48 << 10
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})

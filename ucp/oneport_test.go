@@ -23,7 +23,7 @@ import (
 	"github.com/gucx/gucx/uct/tcp"
 )
 
-// firewall lets the far end of a cable connect to one port of the near end only.
+// firewall permits the far end of a cable to connect to one port of the near end only.
 func firewall(t testing.TB, c *testenv.Cable, port int) {
 	for i, ports := range []string{fmt.Sprintf("1-%d", port-1), fmt.Sprintf("%d-65534", port+1)} {
 		require.NoError(t, testenv.IP(t, "-n", c.NS, "rule", "add", "pref", fmt.Sprint(100+i),
@@ -33,8 +33,8 @@ func firewall(t testing.TB, c *testenv.Cable, port int) {
 
 func (l *watched) port() int { return l.Addr().(*net.TCPAddr).Port }
 
-// onePortRole dials a listener and puts through the endpoint, then to another worker whose address and memory the
-// listener has sent along, if it has. Its arguments are SHARE_PORT, the address, token or open, and what it puts.
+// onePortRole dials a listener and puts over the EP, then to another worker if the listener has sent its address and
+// memory. Its arguments are SHARE_PORT, the address, token or open, and the data.
 func onePortRole(c *childSide) (err error) {
 	var shares config.Ternary
 	if err := shares.UnmarshalText([]byte(c.args[0])); err != nil {
@@ -87,8 +87,8 @@ func onePortRole(c *childSide) (err error) {
 	return nil
 }
 
-// TestOnePort_Firewall: a process of another host works with a worker though a firewall lets it through to the
-// port of the listener only; not if the port is not shared.
+// TestOnePort_Firewall: a process of another host connects to a worker through a firewall that permits the port of the
+// listener only. It cannot connect if the port is not shared.
 func TestOnePort_Firewall(t *testing.T) {
 	for _, tc := range []struct {
 		share   config.Ternary
@@ -126,8 +126,8 @@ func TestOnePort_Firewall(t *testing.T) {
 	}
 }
 
-// TestOnePort_TwoWorkers: a process that may connect to the port of one worker's listener also works with
-// another worker of the context, whose address the listener sends along.
+// TestOnePort_TwoWorkers: a process that can connect only to the port of one worker's listener also connects to another
+// worker of the context, whose address the listener sends.
 func TestOnePort_TwoWorkers(t *testing.T) {
 	cable := testenv.NewCable(t)
 	conf := tcp.Config{SharePort: config.Yes}
@@ -172,7 +172,7 @@ func TestAddressAt_Errors(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// forwarder passes connections on, as NAT does; at most as many as it may.
+// forwarder forwards connections, as NAT does, up to a maximum number.
 type forwarder struct {
 	net.Listener
 	passed atomic.Int64
@@ -199,7 +199,7 @@ func forward(t testing.TB, to net.Addr, most int64) *forwarder {
 				continue
 			}
 			pass := func(a, b net.Conn) {
-				_, _ = io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{b}) // without splice, whose pipes stay open
+				_, _ = io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{b}) // without splice, which keeps pipes open
 				_ = a.Close()
 				_ = b.Close()
 			}
@@ -210,9 +210,9 @@ func forward(t testing.TB, to net.Addr, most int64) *forwarder {
 	return f
 }
 
-// TestOnePort_Forwarded: a dialer reaches the worker at the address that it has dialed, which is not the
-// worker's, also if that is one of loopback that leads to another host. If no data connection comes through,
-// it connects to the port of the transport.
+// TestOnePort_Forwarded: a dialer reaches the worker at the dialed address, which is not the address of the worker,
+// also if it is a loopback address that is forwarded to another host. If no data connection can be forwarded, it
+// connects to the port of the transport.
 func TestOnePort_Forwarded(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -235,7 +235,7 @@ func TestOnePort_Forwarded(t *testing.T) {
 	}
 }
 
-// TestOnePort_TLS: a data connection at the port of a listener uses TLS, as one at the port of tcp.
+// TestOnePort_TLS: a data connection at the port of a listener uses TLS, like one at the port of tcp.
 func TestOnePort_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	a, b := withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)
@@ -250,7 +250,7 @@ func TestOnePort_TLS(t *testing.T) {
 	assert.EqualValues(t, 2, f.passed.Load())
 }
 
-// TestOnePort_WorkerCloses: connections that wait for a worker that closes are hung up on.
+// TestOnePort_WorkerCloses: when a worker closes, connections that wait for it are closed.
 func TestOnePort_WorkerCloses(t *testing.T) {
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{})

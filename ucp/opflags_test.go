@@ -16,7 +16,7 @@ import (
 // flagLen is the length of messages that use rendezvous without flags, in bytes. It is less than half of a window.
 const flagLen = tlsets.RndvThresh + 1000
 
-// TestOpFlags_Eager: with SendEager the sender completes although nothing receives the message, and not without it.
+// TestOpFlags_Eager: with SendEager the send completes without a receive, and without the flag it does not.
 func TestOpFlags_Eager(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -40,8 +40,8 @@ func TestOpFlags_Eager(t *testing.T) {
 	})
 }
 
-// TestOpFlags_EagerWithoutCredit: eager messages of a sender without credit wait, and arrive in order. A message that is
-// longer than half of the window, and can never be sent eagerly without all credit, uses rendezvous.
+// TestOpFlags_EagerWithoutCredit: eager messages of a sender without credit wait, and arrive in order. A message above
+// half of the window, which would need all credit, uses rendezvous.
 func TestOpFlags_EagerWithoutCredit(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -171,7 +171,7 @@ func TestOpFlags_Later(t *testing.T) {
 			require.NotNil(t, r, op.name)
 			called++
 			r.Release()
-			if op.name != "posted receive" { // that completes with the send
+			if op.name != "posted receive" { // it completes with the send
 				p.until(func() bool { return reported == called })
 			}
 		}
@@ -246,7 +246,7 @@ func TestOpFlags_NowConnects(t *testing.T) {
 		assert.Equal(t, "now", string(buf[:info.Length]))
 		require.NoError(t, p.flush())
 		_, err := p.b.w.TagRecv(buf, 1, exact, info, now)
-		assert.True(t, err == ucs.ErrNoResource, "it was sent once")
+		assert.True(t, err == ucs.ErrNoResource, "the first message was sent")
 		p.until(func() bool {
 			_, err = p.a.ep.Put([]byte("put"), p.a.key.Addr(), p.a.key, now)
 			return err != ucs.ErrNoResource
@@ -257,7 +257,7 @@ func TestOpFlags_NowConnects(t *testing.T) {
 	})
 }
 
-// TestOpFlags_NowRefuses: what cannot complete in the call has no effect.
+// TestOpFlags_NowRefuses: an operation that cannot complete in the call has no effect.
 func TestOpFlags_NowRefuses(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown().warm()
@@ -298,7 +298,7 @@ func TestOpFlags_NowRefuses(t *testing.T) {
 	})
 }
 
-// TestOpFlags_NowWithoutCredit: a sender that never waits sends as much as the peer grants, in order.
+// TestOpFlags_NowWithoutCredit: a sender that never waits sends as much as its credit permits, in order.
 func TestOpFlags_NowWithoutCredit(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -379,7 +379,7 @@ func TestOpFlags_NowWithoutLane(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
 }
 
-// TestOpFlags_NowIgnores: SendRendezvous does not concern streams, and a put of nothing needs no lane.
+// TestOpFlags_NowIgnores: SendRendezvous has no effect on streams, and an empty put needs no lane.
 func TestOpFlags_NowIgnores(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -397,7 +397,7 @@ func TestOpFlags_NowIgnores(t *testing.T) {
 	})
 }
 
-// TestOpFlags_NowRegistersNothing: a refused get leaves no registration of its buffer in use.
+// TestOpFlags_NowRegistersNothing: a rejected get leaves no registration of its buffer in use.
 func TestOpFlags_NowRegistersNothing(t *testing.T) {
 	for _, set := range leaseSets()[1:] {
 		set.Run(t, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestOpFlags_Implicit(t *testing.T) {
 		p.connect()
 		for _, n := range []int{8, memLen} {
 			params := &OpParams{Flags: CompleteNow | CompleteLater, Mem: p.a.mem}
-			for range 2 { // not connected, and connected
+			for range 2 { // before and after it has connected
 				local, remote := p.a.mem.Bytes()[:n], p.b.mem.Bytes()[:n]
 				copy(local, pattern(n, n))
 				require.NoError(t, p.a.ep.PutImplicit(local, p.a.key.Addr(), p.a.key, params))
@@ -435,7 +435,7 @@ func TestOpFlags_Implicit(t *testing.T) {
 	})
 }
 
-// TestOpFlags_Wrong: flags that contradict each other are errors of each operation.
+// TestOpFlags_Wrong: all operations reject flags that contradict each other.
 func TestOpFlags_Wrong(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).both().warm()
 	var active *ActiveMessage
@@ -476,7 +476,7 @@ func TestOpFlags_Wrong(t *testing.T) {
 			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%d: %#x", i, f)
 		}
 	}
-	require.NoError(t, p.finish(tagged.Recv(make([]byte, 1), nil, nil)), "the message is still there")
+	require.NoError(t, p.finish(tagged.Recv(make([]byte, 1), nil, nil)), "the message was not received")
 	require.NoError(t, p.finish(active.Recv(make([]byte, 1), nil)))
 	active.Release()
 	for _, f := range []OpFlags{SendEager, CompleteLater, CompleteNow, PreferThroughput} {

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// sendAll sends messages of a to b, whose tags are 0 to n-1, and returns the requests that have not
-// ended. The sender has no credit for the last ones.
+// sendAll sends messages of a to b with the tags 0 to n-1, and returns the requests that have not completed. There is
+// no credit for the last ones.
 func (p *pair) sendAll(n, size int) (reqs []*Request) {
 	p.t.Helper()
 	data := pattern(size, 0)
@@ -28,7 +28,7 @@ func (p *pair) sendAll(n, size int) (reqs []*Request) {
 	return reqs
 }
 
-// endAll waits for requests that end well.
+// endAll waits for requests, which must succeed.
 func (p *pair) endAll(reqs []*Request) {
 	p.t.Helper()
 	for _, r := range reqs {
@@ -36,8 +36,8 @@ func (p *pair) endAll(reqs []*Request) {
 	}
 }
 
-// TestOrder_Reverse: messages can be received in the reverse order, however many there are: one
-// receive after the other, and all of them posted.
+// TestOrder_Reverse: any number of messages can be received in reverse order, with one receive at a time, or all posted
+// at once.
 func TestOrder_Reverse(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	overAll(t, func(t *testing.T, p *pair) {
@@ -70,7 +70,7 @@ func TestOrder_Reverse(t *testing.T) {
 	})
 }
 
-// TestOrder_OthersUnreceived: a receive gets its message behind 100,000 that are not received.
+// TestOrder_OthersUnreceived: a receive matches a message behind 100,000 unreceived ones.
 func TestOrder_OthersUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, size := range []int{0, 20} {

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// blockedPair is a pair whose a has sent messages with tag orderJunk until it had no credit.
+// blockedPair is a pair whose a has sent messages with tag orderJunk until it had no more credit.
 func blockedPair(t *testing.T, cfg Config) *pair {
 	p := newPair(t, fakes("like sm", likeSM()), cfg).grown()
 	for i := 0; p.a.ep.waiting.messages() < 3; i++ {
@@ -26,8 +26,8 @@ func blockedPair(t *testing.T, cfg Config) *pair {
 	return p
 }
 
-// TestOrder_SenderEnds: the EP of a blocked sender, or that of the receiver, is closed while a query or
-// an offer is in flight. The receive goes on, and another sender's message matches it.
+// TestOrder_SenderEnds: the EP of a blocked sender, or that of the receiver, closes while a query or an offer is in
+// flight. The receive remains posted, and matches a message of another sender.
 func TestOrder_SenderEnds(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for steps := range 8 {
@@ -63,7 +63,7 @@ func TestOrder_SenderEnds(t *testing.T) {
 					sent.Release()
 					p.idle()
 					require.Empty(t, p.b.w.tag.blocked)
-					if recv.Done() { // it had the message, or has lost it with the EP
+					if recv.Done() { // it has received the message, or has failed with the EP
 						recv.Release()
 						return
 					}
@@ -78,8 +78,8 @@ func TestOrder_SenderEnds(t *testing.T) {
 	}
 }
 
-// TestOrder_ActiveMessagesKeepTheirOrder: a tagged message does not overtake an active message or a
-// fence that was posted before it.
+// TestOrder_ActiveMessagesKeepTheirOrder: a tagged message does not overtake an active message or a fence that was
+// posted before.
 func TestOrder_ActiveMessagesKeepTheirOrder(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	p := blockedPair(t, Config{})
@@ -97,7 +97,7 @@ func TestOrder_ActiveMessagesKeepTheirOrder(t *testing.T) {
 	require.NoError(t, p.finish(first, nil))
 	p.idle()
 	require.False(t, behind.Done() || handled)
-	for !handled { // room for the active message
+	for !handled { // credit for the active message
 		require.NoError(t, p.finish(p.b.w.TagRecv(nil, orderJunk, exact, nil, nil)))
 		p.idle()
 		require.False(t, behind.Done() && !handled)
@@ -107,8 +107,8 @@ func TestOrder_ActiveMessagesKeepTheirOrder(t *testing.T) {
 	require.NoError(t, p.finish(second, nil))
 }
 
-// TestOrder_CancelOffered: a message that was offered cannot be canceled before the receiver has replied.
-// If it returns the message, that is canceled then.
+// TestOrder_CancelOffered: an offered message cannot be canceled before the receiver has replied. If the receiver
+// rejects the offer, the message is canceled.
 func TestOrder_CancelOffered(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		t.Run(fmt.Sprint("returned ", returned), func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestOrder_CancelOffered(t *testing.T) {
 	}
 }
 
-// TestOrder_HostileReceiver: a peer that sends queries without end, and never says what became of an
-// offer, has one message offered and one reply at a time.
+// TestOrder_HostileReceiver: a peer that sends queries without end, and never replies to an offer, has one message
+// offered and one reply at a time.
 func TestOrder_HostileReceiver(t *testing.T) {
 	p := blockedPair(t, Config{})
 	w, e := p.a.w, p.a.ep
@@ -148,7 +148,7 @@ func TestOrder_HostileReceiver(t *testing.T) {
 	p.idle()
 }
 
-// TestOrder_HostileSender: offers and replies that no query has asked for are counted and dropped.
+// TestOrder_HostileSender: offers and replies without a query are counted and dropped.
 func TestOrder_HostileSender(t *testing.T) {
 	p := blockedPair(t, Config{})
 	w := p.b.w

@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// orderModel is a worker with several peers that have no credit, and what a serial matcher knows of
-// their messages.
+// orderModel is a worker with several peers without credit, and the state of a serial matcher.
 type orderModel struct {
 	t       *rapid.T
 	b       end
@@ -41,27 +40,27 @@ type orderMsg struct {
 	tag          uint64
 	size         int
 	req          *Request
-	recv         *orderRecv // that has got it
+	recv         *orderRecv // that has received it
 	canceled     bool
 }
 
 const (
-	orderJunk  = 99 // tag of the messages that use up the credit
+	orderJunk  = 99 // tag of the messages that use all credit
 	orderTags  = 4
 	orderSizes = 20_000
 
-	// settleSteps is far more steps of progress than anything here takes.
+	// settleSteps is far above the number of progress steps of all tests.
 	settleSteps = 100_000
 )
 
 func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 
-// newOrderModel makes workers, connects them and uses up the credit of the senders.
+// newOrderModel makes workers, connects them, and uses all credit of the senders.
 func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orderModel {
 	m := &orderModel{t: rt}
 	c, _ := set.Open(t)
 	cfg := Config{TLS: set.TLS, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
-	m.b.open(rt, cfg, c) // rt: its workers are closed before the next history, or the next attempt to shorten one
+	m.b.open(rt, cfg, c) // rt: its workers close before the next history, or the next attempt to shorten one
 	m.senders, m.msgs = make([]end, senders), make([][]*orderMsg, senders)
 	for i := range m.senders {
 		s := &m.senders[i]
@@ -73,7 +72,7 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orde
 	for i := range m.senders {
 		s := &m.senders[i]
 		for k := 0; s.ep.waiting.messages() == 0 || k < 3; k++ {
-			require.Less(rt, k, settleSteps, "the credit does not end")
+			require.Less(rt, k, settleSteps, "the sender does not run out of credit")
 			m.send(i, orderJunk, 0)
 			if k%16 == 0 {
 				m.settle()
@@ -92,7 +91,7 @@ func (m *orderModel) step() (n int) {
 	return n
 }
 
-// settle makes progress until nothing is under way. A message may be reserved then (see lapse).
+// settle makes progress until nothing is in flight. A message may be reserved then (see lapse).
 func (m *orderModel) settle() {
 	for steps, idle := 0, 0; idle < 4; steps, idle = steps+1, idle+1 {
 		if m.step() > 0 {
@@ -104,8 +103,8 @@ func (m *orderModel) settle() {
 	}
 }
 
-// lapse makes progress until no message is reserved for a probe either: as long as one is, the receiver
-// asks its sender for no other.
+// lapse makes progress until no message is reserved for a probe: the receiver does not query the sender of a reserved
+// message for another one.
 func (m *orderModel) lapse() {
 	m.settle()
 	for rounds := 0; slices.ContainsFunc(m.b.w.tag.blocked, func(b *blockedSender) bool { return b.reserved != nil }); rounds++ {
@@ -117,8 +116,8 @@ func (m *orderModel) lapse() {
 	m.settle()
 }
 
-// fail ends the test, and shows the state of all workers. That is logged, as only attempts that fail with
-// the same words count as the same failure when the history is shortened.
+// fail fails the test, and logs the state of all workers: when a history is shortened, only failures with the same text
+// are the same.
 func (m *orderModel) fail(what string) {
 	m.t.Logf("receiver: %s", m.b.w.State())
 	for i := range m.senders {
@@ -151,7 +150,7 @@ func (m *orderModel) drawSend() *orderMsg {
 	return m.send(rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), tag, rapid.SampledFrom([]int{16, 17, 1000, 5001, orderSizes}).Draw(m.t, "size"))
 }
 
-// drawRecv posts a receive of some tags, or of what uses up the credit.
+// drawRecv posts a receive for some tags, or for the messages that use the credit.
 func (m *orderModel) drawRecv() *orderRecv {
 	r := &orderRecv{order: m.posted, buf: make([]byte, orderSizes+1)}
 	m.posted++
@@ -166,7 +165,7 @@ func (m *orderModel) drawRecv() *orderRecv {
 	return r
 }
 
-// collect notes which receives have ended since the last time.
+// collect records the receives that have completed since the last call.
 func (m *orderModel) collect() (ended []*orderRecv) {
 	for _, r := range m.recvs {
 		if r.got != nil || r.canceled || r.req != nil && !r.req.Done() {
@@ -177,8 +176,8 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 		}
 		from, number := binary.LittleEndian.Uint64(r.buf), binary.LittleEndian.Uint64(r.buf[8:])
 		x := m.msgs[from][number]
-		require.Nil(m.t, x.recv, "a message is received twice")
-		require.False(m.t, x.canceled, "a message is received that was canceled")
+		require.Nil(m.t, x.recv, "two receives have matched a message")
+		require.False(m.t, x.canceled, "a receive has matched a canceled message")
 		require.True(m.t, r.fits(x.tag))
 		require.Equal(m.t, TagInfo{Tag: x.tag, Length: x.size, From: r.info.From}, r.info)
 		r.got, x.recv = x, r
@@ -187,7 +186,7 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 	return ended
 }
 
-// first is the message of a sender that a receive gets; nil if there is none.
+// first returns the message of a sender that a receive matches; nil if there is none.
 func (m *orderModel) first(from int, r *orderRecv) *orderMsg {
 	for _, x := range m.msgs[from] {
 		if x.recv == nil && !x.canceled && r.fits(x.tag) {
@@ -197,7 +196,7 @@ func (m *orderModel) first(from int, r *orderRecv) *orderMsg {
 	return nil
 }
 
-// firsts are the messages that a receive may get: the first one of each sender.
+// firsts returns the messages that a receive may match: the first one of each sender.
 func (m *orderModel) firsts(r *orderRecv) (all []*orderMsg) {
 	for i := range m.senders {
 		if x := m.first(i, r); x != nil {
@@ -226,7 +225,7 @@ func (m *orderModel) cancel() *orderRecv {
 	return r
 }
 
-// cancelSend cancels a message that has not ended.
+// cancelSend cancels a message whose send has not completed.
 func (m *orderModel) cancelSend() {
 	var pending []*orderMsg
 	for _, msgs := range m.msgs {
@@ -245,7 +244,7 @@ func (m *orderModel) cancelSend() {
 	x.canceled = x.req.Done() && x.req.Status() == ucs.StatusCanceled
 }
 
-// finish receives all that is left, and ends all requests.
+// finish receives all messages that are left, and waits for all requests.
 func (m *orderModel) finish() {
 	for _, r := range m.recvs {
 		if r.got == nil && !r.canceled {
@@ -304,8 +303,7 @@ func (m *orderModel) checkOrder() {
 	}
 }
 
-// TestOrder_Model: step by step, receives get the messages that a serial matcher gives them, though
-// nearly all of these have no credit.
+// TestOrder_Model: in each step, receives match the messages of a serial matcher, although most senders have no credit.
 func TestOrder_Model(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
@@ -346,7 +344,7 @@ func TestOrder_Model(t *testing.T) {
 	}
 }
 
-// oneMatch checks that the first pending receive that fits has got x, and no other one anything.
+// oneMatch checks that the first pending receive that fits has matched x, and no other receive has matched anything.
 func (m *orderModel) oneMatch(recvs []*orderRecv, fits func(*orderRecv) bool, x *orderMsg) {
 	for _, r := range recvs {
 		if r.got == nil && !r.canceled && fits(r) {
@@ -358,7 +356,7 @@ func (m *orderModel) oneMatch(recvs []*orderRecv, fits func(*orderRecv) bool, x 
 	require.Empty(m.t, m.collect())
 }
 
-// probe looks for a message until all peers have replied.
+// probe probes for a message until all peers have replied.
 func (m *orderModel) probe() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	_, _, ok := m.b.w.TagProbe(r.tag, r.mask, false)
@@ -372,11 +370,11 @@ func (m *orderModel) probe() {
 	}
 }
 
-// remove looks for a message that is to be removed, until all peers have replied.
+// remove probes for a message and removes it, until all peers have replied.
 func (m *orderModel) remove() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	want := m.firsts(r)
-	for range 4 { // the query, the offer, and once more each if another peer has replied first
+	for range 4 { // the query, the offer, and again if another peer has replied first
 		if x := m.take(m.b.w.TagProbe(r.tag, r.mask, true)); x != nil {
 			require.True(m.t, slices.Contains(want, x))
 			return
@@ -403,8 +401,8 @@ func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
 	return r.got
 }
 
-// TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are under way: no
-// message overtakes another one, and none is lost.
+// TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are in flight. No message overtakes
+// another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {

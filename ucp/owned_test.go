@@ -15,9 +15,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestClose_RequestIsHeldUntilTheTransportLetsGo: an operation that a forced close cuts off
-// keeps its request, though the caller has released it, until the transport has told the
-// completion: no later operation gets it, or is ended by it.
+// TestClose_RequestIsHeldUntilTheTransportLetsGo: CloseForce fails an operation in flight, and the caller releases the
+// request. No later operation gets the request, or completes with it, before the transport has completed the operation.
 func TestClose_RequestIsHeldUntilTheTransportLetsGo(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		addr := p.b.mem.Addr()
@@ -55,8 +54,8 @@ func TestClose_RequestIsHeldUntilTheTransportLetsGo(t *testing.T) {
 	})
 }
 
-// TestClose_EndsAfterItsOperations: when Close has ended, so has every operation of the EP,
-// and no transport has any part of them.
+// TestClose_EndsAfterItsOperations: when Close completes, all operations of the EP have completed, and no transport
+// uses their buffers.
 func TestClose_EndsAfterItsOperations(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -67,7 +66,7 @@ func TestClose_EndsAfterItsOperations(t *testing.T) {
 	end, err := p.a.ep.Close(CloseForce)
 	require.NoError(t, err)
 	require.NotNil(t, end)
-	assert.False(t, g.Done(), "the transport has it")
+	assert.False(t, g.Done(), "it is in flight")
 	assert.NoError(t, p.finish(end, nil))
 	assert.True(t, r.Done())
 	assert.True(t, g.Done())
@@ -76,8 +75,8 @@ func TestClose_EndsAfterItsOperations(t *testing.T) {
 	g.Release()
 }
 
-// TestClose_UnderTraffic closes EPs by force in the middle of everything, on both sides,
-// and looks at what the operations of those that stay have read.
+// TestClose_UnderTraffic closes EPs by force during all operations, at both ends, and checks the results of the
+// operations on other EPs.
 func TestClose_UnderTraffic(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.both().warm()
@@ -120,21 +119,20 @@ func TestClose_UnderTraffic(t *testing.T) {
 	})
 }
 
-// overCtx is a context that is over.
+// overCtx returns a canceled context.
 func overCtx() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// TestGiveUp_ReturnsTheBuffer: after a get that was given up no transport has the caller's
-// buffer. A short one leaves the EP as it is; one that a transport has itself, and keeps,
-// costs the EP.
+// TestGiveUp_ReturnsTheBuffer: after a canceled get no transport uses the buffer of the caller. A small get does not
+// affect the EP. If a transport uses the buffer itself and does not release it, the EP fails.
 func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		n      int
-		mem    bool // registered: it is not copied
+		mem    bool // registered: zcopy
 		failed bool
 	}{{"short", 4000, false, false}, {"long", maxStaged + 1, false, true}, {"registered", 4000, true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,7 +160,7 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 			for _, i := range f.ifaces {
 				i.frozen = false
 			}
-			if !tt.failed { // the next get is not disturbed by what comes late
+			if !tt.failed { // the late data of the canceled get does not affect the next one
 				p.b.mem.Bytes()[0] = 9
 				got := make([]byte, 1)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -177,8 +175,8 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 	}
 }
 
-// TestGiveUp_BufferOfAPut: what a caller writes to the buffer of a put that it has given up
-// never arrives, over each transport between processes.
+// TestGiveUp_BufferOfAPut: bytes that the caller writes to the buffer of a canceled put never arrive, over each
+// transport between processes.
 func TestGiveUp_BufferOfAPut(t *testing.T) {
 	for _, tls := range processSets() {
 		for _, zcopy := range []bool{false, true} {
@@ -188,7 +186,7 @@ func TestGiveUp_BufferOfAPut(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				if tls == `\rc` || tls == "all" {
-					testenv.SkipShort(t, "memory that is shared, as with sm")
+					testenv.SkipShort(t, "shared memory, as with sm")
 				}
 				x := startTarget(t, tls)
 				cfg := fromEnv(t, "TLS="+tls)

@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// leavingSource is a Packer that closes the EP it is sent over when it makes the bytes from an
-// offset on.
+// leavingSource is a Packer that closes the EP of its message when it packs the bytes at a given offset.
 type leavingSource struct {
 	source
 	at    int
@@ -29,9 +28,8 @@ func (s *leavingSource) PackAt(off int, dst []byte) int {
 	return s.source.PackAt(off, dst)
 }
 
-// TestTag_PackerCloses: a Packer may close the EP that its message goes over, which begins when the
-// transport that calls it has the message: that comes whole if the close waits for it, and nothing is
-// torn if not.
+// TestTag_PackerCloses: a Packer may close the EP of its message, while the transport calls it. With CloseFlush the
+// message arrives completely; with CloseForce it arrives completely or not at all.
 func TestTag_PackerCloses(t *testing.T) {
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc"), tlsets.Real("ud", "ud")} {
 		for _, thresh := range []config.MemSize{config.MemInf, 1} {
@@ -49,8 +47,7 @@ func TestTag_PackerCloses(t *testing.T) {
 	}
 }
 
-// packerCloses closes a's EP while the bytes from an offset on are made. Twice: a forced close follows
-// at once.
+// packerCloses closes a's EP while the bytes at an offset are packed. With two modes the second Close follows at once.
 func packerCloses(t *testing.T, p *pair, at int, mode CloseMode, twice bool) {
 	to, data := &drain{t: t, most: 60_000}, pattern(60_000, 1)
 	recv, err := p.b.w.TagRecvData(To(to), 1, exact, nil, nil)

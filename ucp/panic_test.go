@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// TestServe_HandlerPanics: the panic of a handler reaches who has called Serve, and a deferred Close
-// does not hide it by waiting for that call. Close of sm and self panics as well.
+// TestServe_HandlerPanics: the panic of a handler propagates to the caller of Serve, and a deferred Close does not hide
+// it by waiting for that call. Close of sm and self panics as well.
 func TestServe_HandlerPanics(t *testing.T) {
 	for _, set := range []tlsets.Set{fakes("like rc+ud"), tlsets.Real("rc", `\rc`), tlsets.Real("rc_mlx5", "rc_mlx5"), tlsets.Real("tcp", "tcp")} {
 		t.Run(set.Name, func(t *testing.T) {

@@ -19,8 +19,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// ask has a worker ask a for a connection, under a name that nobody else has, over the
-// given lane, and not be heard of again.
+// ask makes a worker send a REQUEST to a with a new id, for the given lane, and nothing more.
 func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
 	p.t.Helper()
 	lane.Roles = wireup.Set(wireup.RMA)
@@ -30,8 +29,8 @@ func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
 	p.step()
 }
 
-// TestHalfOpen_GoAgain: connections that untrusted peers ask for and never make are bounded
-// while they are there, and go.
+// TestHalfOpen_GoAgain: half-open connections, which untrusted peers request and never complete, are limited, and time
+// out.
 func TestHalfOpen_GoAgain(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand handshakes")
 	for _, tc := range []struct {
@@ -53,11 +52,11 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 					p.ask(from[i%len(from)], i, tc.lane)
 				}
 				most := p.a.w.eps.Len()
-				assert.Less(t, most, conn.MaxHalfOpen, "one host may not have all")
+				assert.Less(t, most, conn.MaxHalfOpen, "the limit of one host is lower")
 				stats := counters(p.a.w)
 				assert.EqualValues(t, n-most, stats["worker.refused_peers"])
 
-				p.connect().warm() // others are served
+				p.connect().warm() // others can connect
 				p.b.dial(t, &p.a)
 				sleepWith(limit+time.Second, &p.a, &p.b)
 				p.idle()
@@ -73,14 +72,14 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 	}
 }
 
-// TestHalfOpen_OthersWaitForRoom: of more connections at once than may be half open, those beyond are
-// made as soon as the first ones have come about, and not when their peers ask again.
+// TestHalfOpen_OthersWaitForRoom: if more connections are requested at a time than may be half open, the others connect
+// as soon as the first ones have connected, not at the next retransmission.
 func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	synctest.Test(t, func(t *testing.T) { // where no time goes by, nobody asks again
+	synctest.Test(t, func(t *testing.T) { // no time passes, so there are no retransmissions
 		const n = conn.MaxHalfOpen + 200
 		p, f := fakePair(t, Config{}, likeRC(), likeUD())
-		f.ifaces[1].stuck = true // a answers nobody
+		f.ifaces[1].stuck = true // a sends no replies
 		var reqs []*Request
 		for range n {
 			x := end{w: p.b.w}
@@ -111,7 +110,7 @@ func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
 	})
 }
 
-// flood asks for n connections that come to nothing, in the name of as many workers of one host.
+// flood requests n connections that do not connect, for n workers of one host.
 func (p *pair) flood(n, workers int) {
 	p.t.Helper()
 	from := make([]*Worker, workers)
@@ -123,10 +122,10 @@ func (p *pair) flood(n, workers int) {
 	}
 }
 
-// TestHalfOpen_OthersPass: while a worker asks for more connections than it may have half open, another
-// worker of the same host connects at once.
+// TestHalfOpen_OthersPass: while a worker requests more connections than it may have half open, another worker of the
+// same host connects at once.
 func TestHalfOpen_OthersPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // no time goes by
+	synctest.Test(t, func(t *testing.T) { // no time passes
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.flood(conn.MaxHalfOpen, 1)
 		require.NotZero(t, counters(p.a.w)["worker.refused_peers"])
@@ -136,8 +135,8 @@ func TestHalfOpen_OthersPass(t *testing.T) {
 	})
 }
 
-// TestHalfOpen_OldOnesMakeRoom: connections that a host has left half open for many workers are evicted
-// for another worker of the host.
+// TestHalfOpen_OldOnesMakeRoom: half-open connections of many workers of a host are evicted for another worker of the
+// host.
 func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +155,8 @@ func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestReceive_OtherNamesOfThePeerAreNotKept: a message for a connection that names another
-// source than its peer leaves nothing behind.
+// TestReceive_OtherNamesOfThePeerAreNotKept: nothing is stored for a message of a connection whose source is not the
+// peer.
 func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both().warm()
@@ -179,8 +178,8 @@ func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 	assert.Zero(t, numbered+called)
 }
 
-// TestAnswers_AreBounded: a peer that asks for atomics and takes no answers loses its EP,
-// and what waited for it is given back.
+// TestAnswers_AreBounded: the EP of a peer that requests atomics and does not read replies fails, and the waiting
+// replies are released.
 func TestAnswers_AreBounded(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand requests")
 	p, f := fakePair(t, Config{}, likeTCP())
@@ -212,8 +211,8 @@ func TestAnswers_AreBounded(t *testing.T) {
 	p.until(func() bool { return p.b.w.eps.Len() == 0 })
 }
 
-// TestMaxEPsPerPeer: a worker that has made as many EPs as it may is rejected, with the setting as the
-// reason. Another worker is not, and neither is this one when it has closed an EP.
+// TestMaxEPsPerPeer: a worker with the maximum number of EPs is rejected, and the error names the setting. Another
+// worker connects, and the first one connects again after it has closed an EP.
 func TestMaxEPsPerPeer(t *testing.T) {
 	const most = 5
 	for _, set := range []tlsets.Set{fakes("like rc", likeRC(), likeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc")} {
@@ -227,7 +226,7 @@ func TestMaxEPsPerPeer(t *testing.T) {
 				return p.finish(ep.TagSendSync(exact, []byte{1}, nil))
 			}
 			var bufs [most + 2][1]byte
-			for i := range bufs { // there are receives, so that sends end
+			for i := range bufs { // receives, so that the sends complete
 				r, err := p.b.w.TagRecv(bufs[i][:], exact, exact, nil, nil)
 				require.NoError(t, err)
 				r.Release()

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// keys is how many keys of an EP are unpacked.
+// keys returns the number of unpacked keys of an EP.
 func (e *EP) keyCount() (n int) {
 	for k := e.keys; k != nil; k = k.next {
 		n++
@@ -17,7 +17,7 @@ func (e *EP) keyCount() (n int) {
 	return n
 }
 
-// TestPeerKeys: keys that come with messages stay unpacked, a few of them, and go with the EP.
+// TestPeerKeys: an EP caches a few keys of messages, and closes them with itself.
 func TestPeerKeys(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		if p.a.ctx.cfg.RndvScheme == "am" {
@@ -34,7 +34,7 @@ func TestPeerKeys(t *testing.T) {
 			require.NoError(t, p.finish(r, nil))
 		}
 		move(p.from)
-		far := p.b.w.eps // of the receiver, who gets
+		far := p.b.w.eps // the EPs of the receiver
 		var keys []*EP
 		for e := range far.All() {
 			keys = append(keys, e)
@@ -67,8 +67,8 @@ func TestPeerKeys(t *testing.T) {
 	})
 }
 
-// TestPeerKeys_StartedOver: a key that two operations use is closed when both have ended, also if
-// its EP has other messages since.
+// TestPeerKeys_StartedOver: a key that two operations use closes when both have completed, also if the EP has had other
+// messages since.
 func TestPeerKeys_StartedOver(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect()
@@ -90,7 +90,7 @@ func TestPeerKeys_StartedOver(t *testing.T) {
 	assert.Equal(t, before, e.keyCount())
 }
 
-// TestPeerKeys_InUse: more keys than are kept may be in use at a time.
+// TestPeerKeys_InUse: more keys than the cache has may be in use at a time.
 func TestPeerKeys_InUse(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect()

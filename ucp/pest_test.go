@@ -20,20 +20,19 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A host is a server as a service has it, a guest an honest client of it, and a pest is one of those that
-// do what it can to get in the guest's way. They are processes of their own.
+// A host is a server, a guest is an honest client, and a pest is a hostile client that tries to slow the guest down.
+// Each is a process.
 
 const (
-	pestPing = 1 // active message that the host answers
+	pestPing = 1 // active message to which the host replies
 	pestPong = 2
-	pestNone = 3 // active message that has no handler
+	pestNone = 3 // active message without a handler
 )
 
-// pestLimit is how long anything may take before the test gives up. It is no claim: the table says how
-// long it took.
+// pestLimit is the timeout of the test. The table has the measured times.
 const pestLimit = 60 * time.Second
 
-// pests are the kinds of them. Each goes on until ctx ends; what it could not do does not matter.
+// pests are the types of pests. Each continues until ctx ends, also after errors.
 var pests = []pestKind{
 	{"silent", (*pest).silent},
 	{"trickle", (*pest).trickle},
@@ -52,10 +51,10 @@ type pestKind struct {
 	flood func(p *pest, ctx context.Context) error
 }
 
-// TestPests: an honest client is served while others flood its server, over each kind of transport and by
-// each kind of flood. "make hostile" has each of them go on for ten seconds.
+// TestPests: a server serves an honest client while others flood it, over each transport, with each type of flood. In
+// "make hostile" each flood takes ten seconds.
 func TestPests(t *testing.T) {
-	testenv.SkipShort(t, "processes, which have the same processors anyway")
+	testenv.SkipShort(t, "processes, which use the same CPUs with any setting")
 	testenv.SkipRace(t, "processes")
 	for _, tls := range []string{"tcp", "sm", "all"} {
 		t.Run(tls, func(t *testing.T) {
@@ -73,7 +72,7 @@ func TestPests(t *testing.T) {
 	}
 }
 
-// pestTest is a host and a guest, and what was measured.
+// pestTest is a host and a guest, and the measured values.
 type pestTest struct {
 	t           *testing.T
 	tls         string
@@ -97,13 +96,12 @@ func startPests(t *testing.T, tls string) *pestTest {
 	return x
 }
 
-// measure has pests at work for a while; several of them are killed in the middle of what they do, again
-// and again.
+// measure runs pests for a while, and kills several of them at random times.
 func (x *pestTest) measure(name string, kinds []int) {
 	var memory, later, cpu0, cpu1 int
 	x.ask(x.host, "usage", "%d %d", &memory, &cpu0)
 	var echo, dial, echoes int
-	x.ask(x.guest, "report", "%d %d %d", &echo, &dial, &echoes) // what was before is left out
+	x.ask(x.guest, "report", "%d %d %d", &echo, &dial, &echoes) // resets the values
 	for end := time.Now().Add(x.length); time.Now().Before(end); {
 		x.flood(kinds, time.Until(end))
 	}
@@ -148,15 +146,14 @@ func (c *childSide) openWorker() (*Worker, error) {
 	return ctx.NewWorker(WorkerConfig{})
 }
 
-// pestHostRole serves until its parent goes: it answers pings, and tells of its memory in KiB, and of its
-// CPU time in milliseconds.
+// pestHostRole serves until its parent ends. It replies to pings, and reports its memory in KiB and its CPU time in ms.
 func pestHostRole(c *childSide) error {
 	w, err := c.openWorker()
 	if err != nil {
 		return err
 	}
 	w.OnActive(pestPing, func(m *ActiveMessage) {
-		// A full window is the guest's to empty: an answer that does not go at once is not waited for.
+		// If the window of the guest is full, the reply is dropped: the guest must receive first.
 		if r, _ := m.From.SendActive(pestPong, nil, m.Data, nil); r != nil {
 			r.Release()
 		}
@@ -185,7 +182,7 @@ func pestHostRole(c *childSide) error {
 	return nil
 }
 
-// residentKiB is the memory of the process that is in use, shared or not.
+// residentKiB returns the resident memory of the process, shared or not.
 func residentKiB() (kib int, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -207,11 +204,11 @@ type pestGuest struct {
 	where string
 	pongs int
 
-	echo, dial time.Duration // the longest
+	echo, dial time.Duration // the maxima
 	echoes     int
 }
 
-// pestGuestRole sends pings and dials, and tells of the longest of both in microseconds when it is asked.
+// pestGuestRole sends pings and dials. It reports the maximum times of both in microseconds.
 func pestGuestRole(c *childSide) error {
 	w, err := c.openWorker()
 	if err != nil {
@@ -278,7 +275,7 @@ func (g *pestGuest) step() error {
 	return p.EP.CloseWait(ctx, CloseFlush)
 }
 
-// pest is one that floods a host.
+// pest is a hostile client that floods a host.
 type pest struct {
 	where string
 	addr  []byte
@@ -302,23 +299,23 @@ func pestRole(c *childSide) error {
 	}
 	p := &pest{where: c.args[1], addr: addr, w: w}
 	return c.untilParentGoes(func(ctx context.Context) error {
-		_ = pests[number].flood(p, ctx) // what it was refused
+		_ = pests[number].flood(p, ctx) // errors are expected
 		<-ctx.Done()
 		return ctx.Err()
 	})
 }
 
-// silent connects a thousand times, and says nothing.
+// silent connects a thousand times, and sends nothing.
 func (p *pest) silent(ctx context.Context) error {
 	return p.connect(ctx, 1000, nil)
 }
 
-// trickle says one byte of a message now and then, over 200 connections.
+// trickle sends one byte of a message now and then, over 200 connections.
 func (p *pest) trickle(ctx context.Context) error {
 	return p.connect(ctx, 200, []byte("GXBS\x01\x00\x01\x00\xff\x2f\x00\x00aaaaaaaaaaaaaaaaaaaaaaaa"))
 }
 
-// connect holds n connections, and sends what is given byte by byte.
+// connect keeps n connections open, and sends data byte by byte.
 func (p *pest) connect(ctx context.Context, n int, slowly []byte) error {
 	var conns []net.Conn
 	for range n {
@@ -339,7 +336,7 @@ func (p *pest) connect(ctx context.Context, n int, slowly []byte) error {
 	return nil
 }
 
-// garbage connects again and again and sends anything.
+// garbage connects again and again and sends random bytes.
 func (p *pest) garbage(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for ctx.Err() == nil {
@@ -358,7 +355,7 @@ func (p *pest) garbage(ctx context.Context) error {
 	return nil
 }
 
-// dials connects as it should, and leaves at once.
+// dials connects correctly, and disconnects at once.
 func (p *pest) dials(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if x, err := p.w.Dial(ctx, "tcp", p.where, DialConfig{}); err == nil {
@@ -368,7 +365,7 @@ func (p *pest) dials(ctx context.Context) error {
 	return nil
 }
 
-// endpoints makes as many as it gets, 20,000 at most.
+// endpoints makes as many EPs as it can, 20,000 at most.
 func (p *pest) endpoints(ctx context.Context) error {
 	for range 20000 {
 		e, err := p.w.NewEP(p.addr, EPConfig{})
@@ -385,7 +382,7 @@ func (p *pest) progress(ctx context.Context) error {
 	return p.w.Until(ctx, func() bool { return false })
 }
 
-// fill sends by 64 endpoints until nothing goes any more, and then keeps what it has.
+// fill sends over 64 EPs until it has no more credit, and then keeps the EPs open.
 func (p *pest) fill(ctx context.Context, send func(e *EP) (*Request, error)) error {
 	var eps []*EP
 	for range 64 {
@@ -409,25 +406,25 @@ func (p *pest) fill(ctx context.Context, send func(e *EP) (*Request, error)) err
 	return p.progress(ctx)
 }
 
-// tags sends messages that nobody receives.
+// tags sends messages that no receive matches.
 func (p *pest) tags(ctx context.Context) error {
 	b := make([]byte, 4000)
 	return p.fill(ctx, func(e *EP) (*Request, error) { return e.TagSend(99, b, nil) })
 }
 
-// streams sends bytes that nobody reads.
+// streams sends stream data that is not read.
 func (p *pest) streams(ctx context.Context) error {
 	b := make([]byte, 4000)
 	return p.fill(ctx, func(e *EP) (*Request, error) { return e.StreamSend(b, nil) })
 }
 
-// announces sends long messages that nobody receives.
+// announces sends large messages that no receive matches.
 func (p *pest) announces(ctx context.Context) error {
 	b := make([]byte, 1<<20)
 	return p.fill(ctx, func(e *EP) (*Request, error) { return e.TagSend(99, b, nil) })
 }
 
-// unhandled sends messages that nobody handles, as fast as it can.
+// unhandled sends messages without a handler, as fast as it can.
 func (p *pest) unhandled(ctx context.Context) error {
 	e, err := p.w.NewEP(p.addr, EPConfig{})
 	for err == nil && ctx.Err() == nil {
@@ -440,7 +437,7 @@ func (p *pest) unhandled(ctx context.Context) error {
 	return err
 }
 
-// neverReads asks for answers and does not take them.
+// neverReads sends requests and does not read the replies.
 func (p *pest) neverReads(ctx context.Context) error {
 	e, err := p.w.NewEP(p.addr, EPConfig{})
 	if err != nil {
