@@ -26,11 +26,10 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// childEnv makes this test binary a target that only serves, over the transports
-// that it lists as GUCX_TLS does.
+// childEnv makes this test binary a target that only serves. Its value is the transports, in the syntax of GUCX_TLS.
 const childEnv = "GUCX_TEST_UCP_TARGET"
 
-// target is another process whose memory is reached.
+// target is another process with memory for the test.
 type target struct {
 	cmd  *exec.Cmd
 	in   io.Closer
@@ -38,12 +37,11 @@ type target struct {
 	key  []byte
 }
 
-// targetLen is the memory of a target: more than a transport keeps of what its peer does
-// not take.
+// targetLen is the length of the memory of a target: more than a transport buffers for a peer that does not receive.
 const targetLen = 1 << 20
 
-// serveAsChild hands out an address and a key, and serves until the parent goes or closes
-// its end; then it leaves in order.
+// serveAsChild prints an address and a key, and serves until the parent ends or closes the pipe. Then it closes
+// gracefully.
 func serveAsChild(tls string) error {
 	var cfg Config
 	components := tlsets.Components(all.Config{})
@@ -91,7 +89,7 @@ func startTarget(t *testing.T, tls string) *target {
 	require.NoError(t, err)
 	require.NoError(t, x.cmd.Start())
 	t.Cleanup(func() {
-		_ = x.cmd.Process.Kill() // it may be dead already
+		_ = x.cmd.Process.Kill() // it may have ended already
 		_ = x.in.Close()
 		_ = x.cmd.Wait()
 	})
@@ -106,7 +104,7 @@ func startTarget(t *testing.T, tls string) *target {
 	return x
 }
 
-// signal stops or continues the target, and waits until it has.
+// signal stops or continues the target, and waits until the kernel has done it.
 func (x *target) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	require.NoError(t, x.cmd.Process.Signal(sig))
@@ -124,12 +122,12 @@ type initiator struct {
 	w   *Worker
 	ep  *EP
 	key *RKey
-	ctx context.Context // ends when nothing will happen any more
-	// failures is how often OnError was called.
+	ctx context.Context // ends when the test gives up
+	// failures counts calls of OnError.
 	failures int
 }
 
-// reach connects to a target over some transports.
+// reach connects to a target over the given transports.
 func (x *target) reach(t *testing.T, tls string) *initiator {
 	t.Helper()
 	return x.reachWith(t, fromEnv(t, "TLS="+tls))
@@ -145,7 +143,7 @@ func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, in.w.Close())
-		assert.Zero(t, inUse(in.w), "requests that never came back")
+		assert.Zero(t, inUse(in.w), "requests that were not released")
 	})
 	in.ep, err = in.w.NewEP(x.addr, EPConfig{OnError: func(*EP, error) { in.failures++ }})
 	require.NoError(t, err)
@@ -158,7 +156,7 @@ func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	return in
 }
 
-// processSets are the transports between two processes, in sweeps also those that are like rc.
+// processSets are the transports between two processes, in a sweep also those that are like rc.
 func processSets() []string {
 	sets := []string{"sm", `\rc`, "tcp", "all"}
 	if testenv.Sweep() {
@@ -167,7 +165,7 @@ func processSets() []string {
 	return sets
 }
 
-// oneSided are those that need nothing of the target once they are connected.
+// oneSided are the transports that need no progress of a connected target.
 var oneSided = []string{"sm", `\rc`, "rc_mlx5", "all"}
 
 func TestProcesses(t *testing.T) {
@@ -199,19 +197,18 @@ func TestProcesses_TargetStopped(t *testing.T) {
 	}
 }
 
-// turnedPrefix before the transports of a target turns the order of its components round,
-// with a foreign one first.
+// turnedPrefix before the transports of a target reverses the order of its components, after a foreign one.
 const turnedPrefix = "turned:"
 
-// foreign is a component of somebody else, which allocates memory too.
+// foreign is a component of another implementation that allocates memory too.
 type foreign struct{}
 
 func (foreign) Name() string                   { return "foreign" }
 func (foreign) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: "mem0"}}, nil }
 func (foreign) OpenMD(string) (uct.MD, error)  { return memtp.NewWorld().OpenMD() }
 
-// TestProcesses_OrderOfComponents: whatever the order in which a target gives its
-// components, peers reach the memory that it allocates without its help.
+// TestProcesses_OrderOfComponents: the memory that a target allocates is accessible without its progress, for any order
+// of its components.
 func TestProcesses_OrderOfComponents(t *testing.T) {
 	x := startTarget(t, turnedPrefix+"all")
 	in := x.reach(t, "sm")
@@ -221,8 +218,8 @@ func TestProcesses_OrderOfComponents(t *testing.T) {
 	x.signal(t, syscall.SIGCONT)
 }
 
-// TestProcesses_StoppedBeforeTheHandshake: a target that exists, and whose device
-// takes the message, but that never answers it. The waiter sleeps meanwhile.
+// TestProcesses_StoppedBeforeTheHandshake: a target exists, and its device accepts the message, but it never replies.
+// The waiter sleeps meanwhile.
 func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
@@ -241,8 +238,7 @@ func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
 	}
 }
 
-// TestProcesses_TargetStoppedAndServing: where the target takes part, operations wait
-// for it and then complete.
+// TestProcesses_TargetStoppedAndServing: if the transport needs the target, operations wait for it and then complete.
 func TestProcesses_TargetStoppedAndServing(t *testing.T) {
 	x := startTarget(t, "tcp")
 	in := x.reach(t, "tcp")
@@ -260,8 +256,8 @@ func TestProcesses_TargetStoppedAndServing(t *testing.T) {
 	exercise(in.ctx, t, in.ep, in.key, 2)
 }
 
-// TestProcesses_TargetKilled: whatever is under way or waiting when the target is
-// killed ends exactly once, as done or with the reason why the EP or its lane failed.
+// TestProcesses_TargetKilled: operations that are in flight or waiting when the target is killed complete exactly once:
+// they succeed, or fail with the reason of the EP or of its lane.
 func TestProcesses_TargetKilled(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
@@ -273,7 +269,7 @@ func TestProcesses_TargetKilled(t *testing.T) {
 			require.NoError(t, x.cmd.Process.Kill())
 			require.NoError(t, in.w.engine.Until(in.ctx, func() bool { return in.ep.Err() != nil }))
 			reasons := in.ended(t)
-			require.NoError(t, in.until(func() bool { // the transports let go of them, and the user is told
+			require.NoError(t, in.until(func() bool { // the transports release them, and OnError is called
 				return in.failures > 0 && !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.Done() })
 			}))
 			for _, r := range reqs {
@@ -288,7 +284,7 @@ func TestProcesses_TargetKilled(t *testing.T) {
 	}
 }
 
-// flood issues many operations of every kind and returns those that have not ended.
+// flood starts many operations of each class and returns those that have not completed.
 func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
 	t.Helper()
 	keep := func(r *Request, err error) {
@@ -313,8 +309,7 @@ func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
 	return reqs
 }
 
-// ended checks that the EP of a dead peer failed for that reason, and returns how its
-// requests may have ended.
+// ended checks that the EP of a dead peer has failed for that reason, and returns the permitted errors of its requests.
 func (in *initiator) ended(t *testing.T) []ucs.Status {
 	t.Helper()
 	err := in.ep.Err()
@@ -323,7 +318,7 @@ func (in *initiator) ended(t *testing.T) []ucs.Status {
 	return []ucs.Status{ucs.StatusConnReset}
 }
 
-// refused: an EP that has failed takes nothing any more.
+// refused checks that a failed EP accepts no more operations.
 func (in *initiator) refused(t *testing.T) {
 	t.Helper()
 	requireOneLine(t, in.ep.Err(), "endpoint to worker 0x")
@@ -337,7 +332,7 @@ func (in *initiator) refused(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 }
 
-// exercise does every kind of operation once and checks what they did.
+// exercise does one operation of each class and checks its effects.
 func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 	t.Helper()
 	for _, n := range []int{8, 1000, 40000} {
@@ -356,8 +351,7 @@ func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 	require.Equal(t, (before+3)^5, after)
 }
 
-// TestProcesses_DeathIsSeenInTime: a peer that dies fails its EP without traffic, also
-// when the worker sleeps.
+// TestProcesses_DeathIsSeenInTime: the EP of a peer that dies fails without traffic, also while the worker sleeps.
 func TestProcesses_DeathIsSeenInTime(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {

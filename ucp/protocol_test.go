@@ -12,21 +12,21 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// headed is a protocol that exists in this test only: messages with a tag and a 64-bit header.
+// headed is a protocol for this test: messages with a tag and a 64-bit header.
 type headed struct {
 	w       *Worker
 	channel *channel
 	arrived func(tag, header uint64, data []byte)
 }
 
-// amHeaded is an id that the protocols of NewWorker leave free.
+// amHeaded is an id that the protocols of NewWorker do not use.
 const amHeaded = wire.AMUnknown
 
 func newHeaded() *headed {
 	return &headed{channel: newChannel("headed send", &messageClass, channel{eagerID: amHeaded})}
 }
 
-// row is what the worker calls.
+// row returns the functions that the worker calls.
 func (h *headed) row() *protocol {
 	return &protocol{
 		init:     func(w *Worker) { h.w = w },
@@ -57,8 +57,8 @@ func (h *headed) handle(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// TestProtocol_Another: a protocol that this package does not have needs its row in the list of a worker and an
-// id. Its messages have the credit, the order and the end of all others.
+// TestProtocol_Another: a new protocol needs a row in the list of a worker and an id. Its messages have the credit, the
+// order and the end of all others.
 func TestProtocol_Another(t *testing.T) {
 	ctx, err := NewContext(Config{Costs: CostsDeclared}, newFabric(likeRC(), likeUD()))
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// TestBlockingSend_LeavesProcess: what a blocking call has sent reaches the peer even if the
-// sender makes no progress afterwards: a second small message, and the last fragment of a large one.
+// TestBlockingSend_LeavesProcess: messages of a blocking call reach the peer even if the sender makes no progress
+// afterwards: a second small message, and the last fragment of a large one.
 func TestBlockingSend_LeavesProcess(t *testing.T) {
 	const fragmented = 100_000 // bytes; more than a fragment and less than a window
 	for _, tc := range []struct {
@@ -31,7 +31,7 @@ func TestBlockingSend_LeavesProcess(t *testing.T) {
 				if err = r.Wait(ctx); err != nil {
 					return err
 				}
-				return x.w.Until(ctx, func() bool { return true }) // r is nil where nothing is left to do
+				return x.w.Until(ctx, func() bool { return true }) // r is nil if nothing is left to do
 			}
 		}},
 		{"shared", func(ctx context.Context, x *end) func([]byte) error {
@@ -66,8 +66,8 @@ func TestBlockingSend_LeavesProcess(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_PushesLaterTransports: a transport that joins messages may be opened when the worker is
-// shared already.
+// TestSharedWorker_PushesLaterTransports: a transport that coalesces messages may be opened after the worker was
+// shared.
 func TestSharedWorker_PushesLaterTransports(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	s := p.a.w.Share()

@@ -17,22 +17,22 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// twoFast are two devices of which one is three times as fast as the other.
+// twoFast are two devices, one three times as fast as the other.
 func twoFast() []fakeKind {
 	fast, slow := likeRC(), likeRC()
 	fast.bandwidth, slow.bandwidth, slow.device = 3<<30, 1<<30, "b"
 	return []fakeKind{fast, slow, likeUD()}
 }
 
-// twoHCAs is a transport over two software HCAs, whose memory domains have keys of their own.
+// twoHCAs is a transport over two software HCAs, whose memory domains have separate keys.
 func twoHCAs(testing.TB) func() []uct.Component { return hcas(2) }
 
-// hcas is a transport over n software HCAs.
+// hcas returns a transport over n software HCAs.
 func hcas(n int) func() []uct.Component {
 	return func() []uct.Component { return tlsets.Components(all.Config{Devices: softHCAs(n)}) }
 }
 
-// softHCAs makes n software HCAs.
+// softHCAs returns n software HCAs.
 func softHCAs(n int) func() ([]*verbs.Device, error) {
 	return func() (list []*verbs.Device, err error) {
 		for i := range n {
@@ -46,7 +46,7 @@ func softHCAs(n int) func() ([]*verbs.Device, error) {
 	}
 }
 
-// railSets are transports of which two lanes share what takes long.
+// railSets are transports of which two lanes share large transfers.
 func railSets() []tlsets.Set {
 	return []tlsets.Set{
 		fakes("fakes", twoFast()...),
@@ -56,19 +56,19 @@ func railSets() []tlsets.Set {
 	}
 }
 
-// railConfig has puts, gets and announced messages shared that are long enough.
+// railConfig makes lanes share large puts, gets and announced messages.
 func railConfig() Config {
 	return Config{MaxRMARails: 2, RndvThresh: 1}
 }
 
-// overRails runs a test over each set, of which both sides have two lanes.
+// overRails runs a test over each set; each side has two lanes.
 func overRails(t *testing.T, cfg Config, f func(t *testing.T, p *pair)) {
 	for _, set := range railSets() {
 		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, cfg).onRails()) })
 	}
 }
 
-// onRails connects both sides and waits until each has two lanes that share work.
+// onRails connects both sides and waits until each has two lanes that share transfers.
 func (p *pair) onRails() *pair {
 	p.t.Helper()
 	p.both()
@@ -80,7 +80,7 @@ func (p *pair) onRails() *pair {
 	return p
 }
 
-// railLanes are the lanes of a's EP that share work.
+// railLanes returns the lanes of a's EP that share transfers.
 func (x *end) railLanes() (list []*lane) {
 	l := x.ep.link
 	for i := range l.rails.Len() {
@@ -89,7 +89,7 @@ func (x *end) railLanes() (list []*lane) {
 	return list
 }
 
-// carried is how many bytes each lane of fakes has put and got, since it was asked last.
+// carried returns the number of bytes that each lane of fakes has put and got since the last call.
 func (x *end) carried() (bytes []int) {
 	for _, l := range x.railLanes() {
 		i := l.EP.(*fakeEP).i
@@ -98,8 +98,8 @@ func (x *end) carried() (bytes []int) {
 	return bytes
 }
 
-// TestRails_PutGet: what is put is there, and what is got is what was there, in lengths around
-// those that are shared, from memory that is registered and not.
+// TestRails_PutGet: puts and gets transfer the right data, in lengths around the threshold, from memory that is
+// registered and not.
 func TestRails_PutGet(t *testing.T) {
 	overRails(t, railConfig(), func(t *testing.T, p *pair) {
 		from := p.a.ep.link.rails.From(minRMAChunk)
@@ -107,7 +107,7 @@ func TestRails_PutGet(t *testing.T) {
 		for i, n := range []int{1, from - 1, from, from + 1, 40_001, memLen} {
 			for _, zcopy := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d/zcopy=%v", n, zcopy), func(t *testing.T) {
-					share := func(r *Request) { // what has ended at once does not tell
+					share := func(r *Request) { // not of operations that have completed at once
 						assert.True(t, r == nil || (n >= from) == (r.stage.part != nil), "shared")
 					}
 					local, params := make([]byte, n), (*OpParams)(nil)
@@ -135,7 +135,7 @@ func TestRails_PutGet(t *testing.T) {
 	})
 }
 
-// TestRails_Shares: the lanes carry as much as they are fast.
+// TestRails_Shares: the lanes share transfers in proportion to their bandwidth.
 func TestRails_Shares(t *testing.T) {
 	p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
 	p.a.carried()
@@ -147,8 +147,7 @@ func TestRails_Shares(t *testing.T) {
 	assert.Contains(t, text, "data of announced messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
 }
 
-// TestRails_ByDefault: only announced messages are shared, and the second lane comes with the
-// first of them that is long.
+// TestRails_ByDefault: only announced messages are shared. The first large one opens the second lane.
 func TestRails_ByDefault(t *testing.T) {
 	p := newPair(t, fakes("fakes", twoFast()...), Config{})
 	p.both()
@@ -165,7 +164,7 @@ func TestRails_ByDefault(t *testing.T) {
 	assert.Equal(t, []int{memLen * 3 / 4, memLen / 4}, p.b.carried())
 }
 
-// sendTagged sends n bytes from a's memory and receives them in b's.
+// sendTagged sends n bytes from a's memory to b's.
 func (p *pair) sendTagged(t *testing.T, n, seed int) {
 	t.Helper()
 	send, recv := p.startTagged(t, n, seed)
@@ -185,7 +184,7 @@ func (p *pair) startTagged(t *testing.T, n, seed int) (send, recv *Request) {
 	return send, recv
 }
 
-// TestRails_Messages: announced messages come whole, by each scheme.
+// TestRails_Messages: announced messages arrive completely, with each scheme.
 func TestRails_Messages(t *testing.T) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestRails_Messages(t *testing.T) {
 	}
 }
 
-// TestRails_WithinAHost: peers of a host share nothing between sm and tcp.
+// TestRails_WithinAHost: peers of a host do not share transfers between sm and tcp.
 func TestRails_WithinAHost(t *testing.T) {
 	set := configured("sm and tcp", func(testing.TB) func() []uct.Component { return all.Components }, "sm", "tcp")
 	p := newPair(t, set, railConfig())
@@ -218,8 +217,7 @@ func TestRails_WithinAHost(t *testing.T) {
 	}
 }
 
-// TestRails_Fence: behind a fence nothing takes effect before what was shared ahead of it, and the
-// other way round.
+// TestRails_Fence: operations after a fence take effect after shared transfers before it, and the other way round.
 func TestRails_Fence(t *testing.T) {
 	ways := []fenced{
 		put("short", 8, false), put("shared", blockLen, true), put("shared copies", blockLen, false), add("post", uct.AtomicAdd, 8, false),
@@ -238,15 +236,15 @@ func TestRails_Fence(t *testing.T) {
 	})
 }
 
-// freeze has a lane of fakes execute nothing of what is posted to it.
+// freeze makes a lane of fakes stop to execute operations.
 func (x *end) freeze(rail int) *fakeEP {
 	e := x.railLanes()[rail].EP.(*fakeEP)
 	e.i.frozen = true
 	return e
 }
 
-// TestRails_LaneBreaks: a get whose part is under way over a lane that breaks ends well, over the
-// other one; a put ends with the reason, once, and so does one flush.
+// TestRails_LaneBreaks: if a lane breaks while a part of a get is in flight over it, the part is repeated over the
+// other lane. A put fails once with the reason, and so does one flush.
 func TestRails_LaneBreaks(t *testing.T) {
 	for rail := range 2 {
 		for _, at := range []string{"here", "at the peer"} {
@@ -260,7 +258,7 @@ func TestRails_LaneBreaks(t *testing.T) {
 				put, err := p.a.ep.Put(p.a.mem.Bytes()[:memLen/2], p.a.key.Addr()+memLen/2, p.a.key, &OpParams{Mem: p.a.mem})
 				require.NoError(t, err)
 				p.breakAt(at, e)
-				for range 100 { // what matters is the handshake, which takes both
+				for range 100 { // the handshake uses both
 					p.a.w.Progress()
 				}
 				assert.Zero(t, counters(p.a.w)["worker.repeated_transfers"], "the peer has not closed the lane")
@@ -268,7 +266,7 @@ func TestRails_LaneBreaks(t *testing.T) {
 				requireBytes(t, pattern(memLen, 7)[:len(got)], got)
 				assert.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
 				assert.Positive(t, counters(p.a.w)["worker.repeated_transfers"])
-				assert.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
+				assert.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "the flush reports it")
 				require.NoError(t, p.flush(), "once")
 				require.NoError(t, p.a.ep.Err())
 				assert.LessOrEqual(t, p.a.ep.link.rails.Len(), 1)
@@ -278,7 +276,7 @@ func TestRails_LaneBreaks(t *testing.T) {
 	}
 }
 
-// breakAt breaks a lane of a, at one of its ends.
+// breakAt breaks a lane of a at one of its ends.
 func (p *pair) breakAt(at string, e *fakeEP) {
 	if at == "here" {
 		e.fail(ucs.StatusTimedOut)
@@ -292,8 +290,8 @@ func (p *pair) breakAt(at string, e *fakeEP) {
 	}
 }
 
-// TestRails_LaneBreaksUnderAMessage: it comes whole all the same, by either scheme, and neither
-// side hears of it. The lane is not that of messages, whose end is that of the EP.
+// TestRails_LaneBreaksUnderAMessage: the message arrives completely, with each scheme, and neither side gets an error.
+// The lane is not the lane of messages, without which the EP fails.
 func TestRails_LaneBreaksUnderAMessage(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -314,7 +312,7 @@ func TestRails_LaneBreaksUnderAMessage(t *testing.T) {
 	}
 }
 
-// checkRepeated: a message of memLen bytes comes whole, after a part of it was repeated.
+// checkRepeated checks that a message of memLen bytes arrives completely, after a part of it was repeated.
 func (p *pair) checkRepeated(t *testing.T, mover *end, send, recv *Request) {
 	t.Helper()
 	require.NoError(t, p.finish(send, nil))
@@ -325,8 +323,8 @@ func (p *pair) checkRepeated(t *testing.T, mover *end, send, recv *Request) {
 	require.NoError(t, p.b.ep.Err())
 }
 
-// TestRails_LaneBreaksBeforeTheFlush: a lane that has taken its part of the data of a message, and
-// loses it, breaks before it is flushed. The receiver is not told that the data is there.
+// TestRails_LaneBreaksBeforeTheFlush: a lane has accepted its part of the data of a message, and breaks and loses it
+// before the flush. The receive does not complete without the data.
 func TestRails_LaneBreaksBeforeTheFlush(t *testing.T) {
 	cfg := railConfig()
 	cfg.RndvScheme = "put_zcopy"
@@ -341,8 +339,7 @@ func TestRails_LaneBreaksBeforeTheFlush(t *testing.T) {
 	p.checkRepeated(t, &p.a, send, recv)
 }
 
-// TestRails_OneDomain: memory that only one of two domains has registered goes over the lane of
-// that one.
+// TestRails_OneDomain: memory that is registered with one of two domains only uses the lane of that domain.
 func TestRails_OneDomain(t *testing.T) {
 	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), railConfig()).onRails()
 	buf := pattern(memLen, 3)
@@ -360,7 +357,7 @@ func TestRails_OneDomain(t *testing.T) {
 	requireBytes(t, buf, p.a.mem.Bytes())
 }
 
-// TestRails_ToldLater: a lane refuses its part of a get before its transport has told that it broke.
+// TestRails_ToldLater: a lane rejects its part of a get before its transport has reported that it broke.
 func TestRails_ToldLater(t *testing.T) {
 	p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
 	copy(p.b.mem.Bytes(), pattern(memLen, 4))
@@ -373,11 +370,11 @@ func TestRails_ToldLater(t *testing.T) {
 	require.NoError(t, p.finish(p.a.ep.Get(p.a.mem.Bytes(), p.a.key.Addr(), p.a.key, &OpParams{Mem: p.a.mem})))
 	requireBytes(t, pattern(memLen, 4), p.a.mem.Bytes())
 	assert.Positive(t, counters(p.a.w)["worker.repeated_transfers"])
-	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports the lane")
+	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "the flush reports the lane")
 	require.NoError(t, p.a.ep.Err())
 }
 
-// TestRails_Config: what makes no sense is refused.
+// TestRails_Config: invalid settings are rejected.
 func TestRails_Config(t *testing.T) {
 	for _, cfg := range []Config{{MaxRndvRails: wireup.MaxRails + 1}, {MaxRMARails: -1}} {
 		assert.ErrorIs(t, cfg.Validate(), ucs.ErrInvalidParam)
@@ -389,8 +386,8 @@ func TestRails_Config(t *testing.T) {
 	assert.Equal(t, 16<<10, cfg.sharedFrom())
 }
 
-// TestRails_LaneForItself: memory that is registered for several lanes can be reached over the lane
-// of single puts and gets, too, which none of them is.
+// TestRails_LaneForItself: memory that is registered for several lanes is also accessible over the lane of single puts
+// and gets, which is another one.
 func TestRails_LaneForItself(t *testing.T) {
 	cfg := railConfig()
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
@@ -416,7 +413,7 @@ func TestRails_LaneForItself(t *testing.T) {
 	}
 }
 
-// nearAndFast is a transport over a device of short latency, and two others of more bandwidth.
+// nearAndFast is a transport over a device of low latency and two of higher bandwidth.
 func nearAndFast(t testing.TB) func() []uct.Component {
 	open := hcas(3)
 	costs := map[string]uct.Cost{
@@ -433,7 +430,7 @@ func nearAndFast(t testing.TB) func() []uct.Component {
 	}
 }
 
-// costed is an iface that says something else of its costs.
+// costed is an iface that reports other costs.
 type costed struct {
 	uct.Iface
 	attr uct.IfaceAttr

@@ -15,8 +15,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// operations are all that name remote memory: what does one, how many bytes it names,
-// and whether it is taken with that many bytes at any address.
+// operations are all operations on remote memory, with the number of bytes that they access, and their alignment.
 func operations(ep *ucp.EP, key *ucp.RKey) []operation {
 	put := func(n int) operation {
 		return operation{fmt.Sprintf("put %d", n), uint64(n), 1, func(raddr uint64) (*ucp.Request, error) {
@@ -50,9 +49,8 @@ type operation struct {
 	do       func(raddr uint64) (*ucp.Request, error)
 }
 
-// TestRange_RefusedByTheInitiator: a range that is not all in the region of the key is
-// refused before anything is posted, whatever would move it, also where its end wraps
-// around, and the EP works on.
+// TestRange_RefusedByTheInitiator: a range that is not completely in the region of the key is rejected before anything
+// is posted, for all operations, also if its end wraps around. The EP still works.
 func TestRange_RefusedByTheInitiator(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
@@ -81,7 +79,7 @@ func TestRange_RefusedByTheInitiator(t *testing.T) {
 	})
 }
 
-// TestRange_ShorterThanTheOperation: a region of fewer bytes than an operation moves.
+// TestRange_ShorterThanTheOperation: a region has fewer bytes than an operation.
 func TestRange_ShorterThanTheOperation(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect().Warm()
@@ -104,7 +102,7 @@ func TestRange_ShorterThanTheOperation(t *testing.T) {
 	})
 }
 
-// TestKey_NilOrClosed is an error of the caller's, and no panic.
+// TestKey_NilOrClosed: a nil or closed key is an error, and no panic.
 func TestKey_NilOrClosed(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()

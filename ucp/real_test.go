@@ -18,7 +18,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestSelection_RealTransports: GUCX_TLS and the device lists as users write them.
+// TestSelection_RealTransports: GUCX_TLS and the device lists, in the syntax of users.
 func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
 		{"TLS=all", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
@@ -79,7 +79,7 @@ func fromEnv(t testing.TB, line string) (cfg Config) {
 	return cfg
 }
 
-// opened are the transports that a worker opens with that line in the environment.
+// opened returns the transports that a worker opens with the given line in the environment.
 func opened(t *testing.T, line string) (names []string) {
 	t.Helper()
 	c, err := NewContext(fromEnv(t, line), all.Components()...)
@@ -97,8 +97,8 @@ func opened(t *testing.T, line string) (names []string) {
 	return names
 }
 
-// TestSelection_Lanes: which transports operations take, to the own worker and to
-// another one of this host, and that Explain says so with the reason.
+// TestSelection_Lanes: the transports of operations, to the own worker and to another one of this host. Explain has
+// them with the reason.
 func TestSelection_Lanes(t *testing.T) {
 	roles := []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM, wireup.Aux}
 	for _, tc := range []struct {
@@ -133,8 +133,8 @@ func TestSelection_Lanes(t *testing.T) {
 	}
 }
 
-// TestExplain_TheChoice: which name of the list selects a transport, and why others
-// are not used.
+// TestExplain_TheChoice: Explain has the name of the list that selects a transport, and the reasons why others are not
+// used.
 func TestExplain_TheChoice(t *testing.T) {
 	for _, tc := range []struct {
 		env  string
@@ -166,8 +166,8 @@ func TestExplain_TheChoice(t *testing.T) {
 	}
 }
 
-// TestPollIdleTx: what has nothing outstanding and nothing to receive shows that to
-// Progress, unless it has an idle queue that is polled all the same.
+// TestPollIdleTx: Progress does not poll a transport without outstanding operations and receives, unless it has an idle
+// queue that must be polled.
 func TestPollIdleTx(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		for _, always := range []bool{false, true} {
@@ -182,7 +182,7 @@ func TestPollIdleTx(t *testing.T) {
 			require.Equal(t, 1, p.a.w.engine.Polled(), tls)
 			if always {
 				assert.False(t, p.a.w.engine.Quiet(), tls)
-			} else { // the device may still be at its last acknowledgement
+			} else { // the device may still send its last ACK
 				p.until(p.a.w.engine.Quiet)
 			}
 			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.b.mem.Addr(), p.a.key, nil)))
@@ -192,14 +192,13 @@ func TestPollIdleTx(t *testing.T) {
 	}
 }
 
-// TestProgress_OnlyWhatIsConnected: of all transports that a worker has open, those
-// that no lane uses are not polled, on either side.
+// TestProgress_OnlyWhatIsConnected: transports without lanes are not polled, on either side.
 func TestProgress_OnlyWhatIsConnected(t *testing.T) {
 	for _, set := range tlsets.RealSets() {
 		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			ifaces := slices.Concat(p.a.w.ifaces, p.b.w.ifaces)
-			p.until(func() bool { // the last word of a connection may come late
+			p.until(func() bool { // the last message of a handshake may arrive late
 				return !slices.ContainsFunc(ifaces, func(i *iface) bool { return i.Polled() != (i.Users() > 0) })
 			})
 			assert.NotZero(t, p.a.w.engine.Polled())

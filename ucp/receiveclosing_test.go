@@ -9,9 +9,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestEP_ClosedInHandshake: an EP that is closed while its peer answers has no lanes, and gets none
-// by the answer, also where that is seen before the peer is told, and the peer's own notice behind
-// it.
+// TestEP_ClosedInHandshake: an EP closes while its peer replies. It has no lanes, and gets none by the reply, also if
+// the reply arrives before the DISCONNECT is sent, and the DISCONNECT of the peer after it.
 func TestEP_ClosedInHandshake(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {

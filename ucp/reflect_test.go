@@ -13,13 +13,13 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Where an address of an iface of tcp has its first port and its public key; docs/wire.md.
+// Offsets of the first port and of the public key in an address of a tcp iface; docs/wire.md.
 const (
 	tcpPort4 = 2
 	tcpKey   = 6
 )
 
-// lieAbout is an address like that of w whose tcp iface has another key and the port of l.
+// lieAbout returns an address like that of w whose tcp iface has another key and the port of l.
 func lieAbout(t *testing.T, w *Worker, l net.Listener, i int) *wireup.Address {
 	t.Helper()
 	addr, err := wireup.UnpackAddress(w.Address())
@@ -33,8 +33,8 @@ func lieAbout(t *testing.T, w *Worker, l net.Listener, i int) *wireup.Address {
 	return addr
 }
 
-// TestRequest_NamesThirdParty: a REQUEST from a peer, over whatever transport it has come, has the
-// worker connect to nobody: not for the answer and not for the lanes.
+// TestRequest_NamesThirdParty: a REQUEST over any transport does not make the worker connect to a third party, neither
+// for the reply nor for the lanes.
 func TestRequest_NamesThirdParty(t *testing.T) {
 	for _, tls := range [][]string{{"tcp"}, {"tcp", "ud"}} {
 		t.Run(tls[len(tls)-1], func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRequest_NamesThirdParty(t *testing.T) {
 			require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
 			_, err = l.Accept()
 			assert.ErrorContains(t, err, "timeout")
-			p.connect().warm() // others are served
+			p.connect().warm() // others can connect
 		})
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWindow_GrowsWhenThereIsBudget: a connection that found none gets its window when another one
-// has gone, as it goes on, and asks no more often than it tells its peer of half a window.
+// TestWindow_GrowsWhenThereIsBudget: a connection without budget gets its full window when another one has closed. It
+// checks the budget as often as it returns credit for half a window.
 func TestWindow_GrowsWhenThereIsBudget(t *testing.T) {
 	const window = 64 << 10
 	p, _ := fakePair(t, Config{EagerWindow: window, EagerBudget: window - firstWindow}, likeTCP())
@@ -21,7 +21,7 @@ func TestWindow_GrowsWhenThereIsBudget(t *testing.T) {
 	for range 100 {
 		send()
 	}
-	require.LessOrEqual(t, late.ep.msgs.Most, int64(firstWindow), "the other one has it all")
+	require.LessOrEqual(t, late.ep.msgs.Most, int64(firstWindow), "the other one has the budget")
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return p.b.w.eps.Len() == 1 })
 	for range 2 * firstWindow / 1000 {

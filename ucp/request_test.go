@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestRequest_Nil: what an operation returns that ended in its call has ended well.
+// TestRequest_Nil: the result of an operation that has completed in its call is success.
 func TestRequest_Nil(t *testing.T) {
 	var r *ucp.Request
 	assert.True(t, r.Done())
@@ -27,7 +27,7 @@ func TestRequest_Nil(t *testing.T) {
 	r.Release()
 }
 
-// TestRequest_GivenBack: a request that is in the pool is told, and not waited for.
+// TestRequest_GivenBack: using a released request is an error, not a wait.
 func TestRequest_GivenBack(t *testing.T) {
 	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
 	r, err := p.A.W.TagRecv(make([]byte, 8), 1, exact, nil, nil)
@@ -55,12 +55,12 @@ func TestRequest_GivenBack(t *testing.T) {
 	r.Release()
 	r.GiveUp()
 
-	var rs [64]*ucp.Request // twice by what the pool grows
+	var rs [64]*ucp.Request // twice the growth of the pool
 	seen := map[*ucp.Request]bool{}
 	for i := range rs {
 		rs[i], err = p.A.W.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
 		require.NoError(t, err)
-		assert.False(t, seen[rs[i]], "it went back to the pool twice")
+		assert.False(t, seen[rs[i]], "the pool has it twice")
 		seen[rs[i]] = true
 		require.True(t, rs[i].Cancel())
 	}
@@ -69,7 +69,7 @@ func TestRequest_GivenBack(t *testing.T) {
 	}
 }
 
-// TestWaitAny_Refusals say what is wrong.
+// TestWaitAny_Refusals: invalid calls return an error.
 func TestWaitAny_Refusals(t *testing.T) {
 	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
 	_, err := ucp.WaitAny(t.Context())

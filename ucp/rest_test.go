@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 )
 
-// ifaceOf is the fake of worker x's i-th transport.
+// ifaceOf returns the fake of worker x's i-th transport.
 func (f *fabric) ifaceOf(x *end, i int) *fakeIface {
 	if m, ok := x.w.ifaces[i].Iface.Iface.(unflaggedIface); ok {
 		return m.fakeIface
@@ -19,7 +19,7 @@ func (f *fabric) ifaceOf(x *end, i int) *fakeIface {
 	return x.w.ifaces[i].Iface.Iface.(*fakeIface)
 }
 
-// deliver has a message arrive; with an event if one was asked for.
+// deliver delivers a message, with an event if the iface is armed.
 func (i *fakeIface) deliver(data []byte, event bool) {
 	i.f.mu.Lock()
 	defer i.f.mu.Unlock()
@@ -29,8 +29,7 @@ func (i *fakeIface) deliver(data []byte, event bool) {
 	}
 }
 
-// TestRest_ActivatedByAnEvent: a resting iface is not polled, an event makes it linger,
-// and it rests again when nothing happens.
+// TestRest_ActivatedByAnEvent: an idle iface is not polled. An event makes the worker poll it for a while.
 func TestRest_ActivatedByAnEvent(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
@@ -44,23 +43,23 @@ func TestRest_ActivatedByAnEvent(t *testing.T) {
 		for range 10 * engine.IdleTicks * engine.LooksPerPoll {
 			p.b.w.Progress()
 		}
-		require.Equal(t, before, ud.polls, "it rests")
+		require.Equal(t, before, ud.polls, "it is idle")
 
 		ud.deliver([]byte("nonsense"), true)
 		for range 2 * engine.IdleTicks * engine.LooksPerPoll {
 			p.b.w.Progress()
 		}
 		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "unflagged=%v", unflagged)
-		assert.Equal(t, 2, p.b.w.engine.Polled(), "it lingers")
+		assert.Equal(t, 2, p.b.w.engine.Polled(), "it is polled for a while")
 		for range 2 * engine.CooldownPolls {
 			p.b.w.Progress()
 		}
-		assert.Equal(t, 1, p.b.w.engine.Polled(), "it rests again")
+		assert.Equal(t, 1, p.b.w.engine.Polled(), "it is idle again")
 	}
 }
 
-// TestSleep_ServesWhatCameBeforeArm: a message that is there when a sleeper arms a
-// resting iface raises no flag, and must not be left lying.
+// TestSleep_ServesWhatCameBeforeArm: a message that has arrived before a sleeper arms an idle iface causes no event,
+// and must be handled.
 func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
@@ -76,9 +75,8 @@ func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
 	}
 }
 
-// TestRest_WithoutAcknowledgement: a handshake whose last message the peer does not acknowledge has
-// its iface polled now and then only, also while another one is polled. It is closed when the
-// acknowledgement comes.
+// TestRest_WithoutAcknowledgement: if the peer does not acknowledge the last message of a handshake, its iface is
+// polled rarely, also while another one is polled. It is closed when the ACK arrives.
 func TestRest_WithoutAcknowledgement(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
@@ -103,6 +101,6 @@ func TestRest_WithoutAcknowledgement(t *testing.T) {
 		for range engine.IdleTicks * engine.LooksPerPoll {
 			p.a.w.Progress()
 		}
-		assert.Equal(t, before, ud.polls, "it rests, unflagged=%v", unflagged)
+		assert.Equal(t, before, ud.polls, "it is idle, unflagged=%v", unflagged)
 	}
 }

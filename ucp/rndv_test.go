@@ -19,8 +19,7 @@ var rndvSizes = []int{1, 2024, 2025, 8168, 8169, 1 << 18}
 // schemes are the values of RNDV_SCHEME.
 var schemes = []string{"auto", "get_zcopy", "put_zcopy", "am"}
 
-// overSchemes runs a test over transport sets that differ with every scheme; all messages are
-// announced.
+// overSchemes runs a test over transport sets that differ, with each scheme. All messages use rendezvous.
 func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
@@ -33,7 +32,7 @@ func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	}
 }
 
-// memOf gives x memory of n bytes.
+// memOf allocates memory of n bytes for x.
 func (x *end) memOf(t testing.TB, n int) *Mem {
 	t.Helper()
 	mem, err := x.ctx.MemAlloc(n)
@@ -42,7 +41,7 @@ func (x *end) memOf(t testing.TB, n int) *Mem {
 	return mem
 }
 
-// piece is n bytes, inside of mem if that is asked for.
+// piece returns n bytes, of mem if registered is set.
 func piece(mem *Mem, n int, inside bool) ([]byte, *OpParams) {
 	if !inside {
 		return make([]byte, n), nil
@@ -87,18 +86,18 @@ func TestRndv_Sizes(t *testing.T) {
 	})
 }
 
-// schemeOf is how the data of a message comes: as is wished for, as memory that is not
-// registered is registered for it.
+// schemeOf returns the scheme of the data of a message: the configured one, because unregistered memory is registered
+// for it.
 func (p *pair) schemeOf() proto.Scheme { return p.a.ctx.cfg.rndvScheme() }
 
-// rndvPair is a pair whose messages are all announced; what b's handler gets is kept.
+// rndvPair is a pair whose messages all use rendezvous. The handler of b keeps them.
 type rndvPair struct {
 	*pair
 	kept     []*ActiveMessage
 	from, to *Mem
 }
 
-// rndvLen is the length of a message that takes many fragments.
+// rndvLen is the length of a message in many fragments.
 const rndvLen = 100_000
 
 func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
@@ -109,7 +108,7 @@ func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
 	return p
 }
 
-// eachScheme runs a test with every scheme over a few transport sets. Memory is registered.
+// eachScheme runs a test with each scheme over a few transport sets. Memory is registered.
 func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
 	sets := []tlsets.Set{
 		fakes("like rc+ud", likeRC(), likeUD()), fakes("like sm", likeSM()), fakes("like tcp", likeTCP()),
@@ -124,7 +123,7 @@ func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
 	}
 }
 
-// send announces a message.
+// send starts a rendezvous.
 func (p *rndvPair) send(n, seed int) *Request {
 	p.t.Helper()
 	copy(p.from.Bytes(), pattern(n, seed))
@@ -134,7 +133,7 @@ func (p *rndvPair) send(n, seed int) *Request {
 	return r
 }
 
-// announcement is the next announcement that was kept.
+// announcement returns the next announced message that was kept.
 func (p *rndvPair) announcement() *ActiveMessage {
 	p.t.Helper()
 	p.until(func() bool { return len(p.kept) > 0 })
@@ -152,7 +151,7 @@ func (p *rndvPair) recv(m *ActiveMessage, buf []byte) *Request {
 	return r
 }
 
-// TestRndv_Later: what was kept is received later; a flush does not wait for that.
+// TestRndv_Later: kept messages are received later. A flush does not wait for them.
 func TestRndv_Later(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for seed := range 3 {
@@ -169,7 +168,7 @@ func TestRndv_Later(t *testing.T) {
 	})
 }
 
-// TestRndv_Truncated: the buffer has the first bytes, and the sender knows nothing of it.
+// TestRndv_Truncated: the buffer has the first bytes, and the send succeeds.
 func TestRndv_Truncated(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for _, n := range []int{0, 1, rndvLen - 1} {
@@ -189,7 +188,7 @@ func TestRndv_Truncated(t *testing.T) {
 	})
 }
 
-// TestRndv_Dropped: the sender of a message that is not received has its buffer back.
+// TestRndv_Dropped: the send of a message that is not received completes.
 func TestRndv_Dropped(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		calls := 0
@@ -198,7 +197,7 @@ func TestRndv_Dropped(t *testing.T) {
 		p.b.w.OnActive(2, func(m *ActiveMessage) {
 			kept = m.Keep()
 			_, err := m.Recv(nil, nil)
-			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "it is the one that was kept")
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "the message that was kept")
 		})
 		p.connect()
 		data := pattern(rndvLen, 1)
@@ -213,8 +212,7 @@ func TestRndv_Dropped(t *testing.T) {
 	})
 }
 
-// TestRndv_Several: rendezvous at once, with eager messages between them. Handlers are
-// called in order.
+// TestRndv_Several: several rendezvous at a time, with eager messages between them. Handlers are called in order.
 func TestRndv_Several(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		const n = 24
@@ -243,8 +241,7 @@ func TestRndv_Several(t *testing.T) {
 	})
 }
 
-// TestRndv_DataLetsOthersPass: messages and puts go on while the data of a long message is
-// on its way in fragments.
+// TestRndv_DataLetsOthersPass: messages and puts continue while the data of a large message is in flight in fragments.
 func TestRndv_DataLetsOthersPass(t *testing.T) {
 	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
 	p.b.w.OnActive(2, func(m *ActiveMessage) { assert.NoError(t, m.copyTo(nil, action{stage: &activeRecv})) })
@@ -256,14 +253,13 @@ func TestRndv_DataLetsOthersPass(t *testing.T) {
 	require.False(t, recv.Done())
 	require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
 	require.NoError(t, p.finish(p.a.ep.SendActive(2, nil, nil, nil)))
-	assert.False(t, recv.Done(), "the message waited for the data before it")
+	assert.False(t, recv.Done(), "the message waited for the earlier data")
 	require.NoError(t, p.finish(recv, nil))
 	require.NoError(t, p.finish(r, nil))
 	requireBytes(t, p.from.Bytes(), p.to.Bytes())
 }
 
-// TestRndv_CloseFlush: a close that waits for operations waits for the data of messages,
-// that were sent or are received.
+// TestRndv_CloseFlush: CloseFlush waits for the data of messages that were sent or are received.
 func TestRndv_CloseFlush(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		r := p.send(rndvLen, 1)
@@ -283,8 +279,8 @@ func TestRndv_CloseFlush(t *testing.T) {
 	})
 }
 
-// TestRndv_CutOff: the requests of both sides end once, with the reason or well, when
-// either side closes its EP with messages in every state.
+// TestRndv_CutOff: either side closes its EP, with messages in each state. The requests of both sides complete once, or
+// fail with the reason.
 func TestRndv_CutOff(t *testing.T) {
 	for _, bySender := range []bool{true, false} {
 		t.Run(fmt.Sprintf("bySender=%v", bySender), func(t *testing.T) {
@@ -297,7 +293,7 @@ func TestRndv_CutOff(t *testing.T) {
 	}
 }
 
-// closeAfterSteps closes an EP some steps after a message was received.
+// closeAfterSteps closes an EP some steps after a receive was posted.
 func (p *rndvPair) closeAfterSteps(t *testing.T, bySender bool, steps int) {
 	sent := []*Request{p.send(rndvLen, steps)}
 	m := p.announcement()
@@ -323,7 +319,7 @@ func (p *rndvPair) closeAfterSteps(t *testing.T, bySender bool, steps int) {
 		}
 	}
 	_, err := late.Recv(p.to.Bytes(), nil)
-	assert.Error(t, err, "the data has gone with the connection")
+	assert.Error(t, err, "the data is lost with the connection")
 	late.Release()
 	if p.a.ep.Err() != nil && !bySender {
 		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestAllocs_Announced: messages that are announced and got from registered memory allocate
-// nothing once the pools are warm, on either side.
+// TestAllocs_Announced: messages with rendezvous by get from registered memory allocate nothing after warm-up, on
+// either side.
 func TestAllocs_Announced(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect()
 	from, into := &OpParams{Mem: p.a.mem}, &OpParams{Mem: p.b.mem}
@@ -49,7 +49,7 @@ func TestAllocs_Announced(t *testing.T) {
 		}},
 	} {
 		clear(buf)
-		for range 300 { // warm the pools of every layer
+		for range 300 { // warm the pools of all layers
 			tc.do()
 		}
 		testenv.NoAllocs(t, tc.name, tc.do)

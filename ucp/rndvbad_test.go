@@ -12,14 +12,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// forged is a message as a peer may make it up, and what takes it.
+// forged is a message that a hostile peer may send, with its handler.
 type forged struct {
 	name   string
 	handle func(data []byte, _ uct.Desc) bool
 	msg    []byte
 }
 
-// takesNone checks that each message is counted, and that is all.
+// takesNone checks that each message is counted and has no other effect.
 func takesNone(t *testing.T, w *Worker, msgs []forged) {
 	t.Helper()
 	for _, m := range msgs {
@@ -39,8 +39,7 @@ func control(ep, id uint64, st ucs.Status) []byte {
 	return c.Append(nil)
 }
 
-// TestRndv_ForgedToReceiver: what a peer sends for a receive that is not the one it was told
-// of, or more than that, changes nothing.
+// TestRndv_ForgedToReceiver: messages for a receive other than the announced one, or with more data, change nothing.
 func TestRndv_ForgedToReceiver(t *testing.T) {
 	for _, scheme := range schemes[1:] {
 		t.Run(scheme, func(t *testing.T) {
@@ -48,7 +47,7 @@ func TestRndv_ForgedToReceiver(t *testing.T) {
 			sent := p.send(rndvLen, 1)
 			m := p.announcement()
 			e, w := m.From, p.b.w
-			p.b.dial(t, &p.a) // takes over e
+			p.b.dial(t, &p.a) // adopts the connection of e
 			require.Same(t, e, p.b.ep)
 			other, err := w.NewEP(p.a.w.Address(), EPConfig{})
 			require.NoError(t, err)
@@ -89,8 +88,8 @@ func mustUnpack(t *testing.T, e *EP, m *Mem) *RKey {
 	return key
 }
 
-// TestRndv_ForgedToSender: what a peer says of a message that is not its own, or wants
-// beyond the end, changes nothing. A key that makes no sense has the data sent.
+// TestRndv_ForgedToSender: replies about a message of another connection, or for bytes beyond the end, change nothing.
+// If the key of an RTR is invalid, the data is sent in fragments.
 func TestRndv_ForgedToSender(t *testing.T) {
 	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
 	sent := p.send(rndvLen, 1)
@@ -121,8 +120,8 @@ func TestRndv_ForgedToSender(t *testing.T) {
 	})
 }
 
-// TestRndv_ForgedAnnouncements: announcements that make no sense are counted; a key that
-// does not open the data has it sent.
+// TestRndv_ForgedAnnouncements: invalid announcements are counted. If the key does not permit access to the data, the
+// data is sent in fragments.
 func TestRndv_ForgedAnnouncements(t *testing.T) {
 	p := newRndvPair(t, fakes("like sm", likeSM()), "auto")
 	sent := p.send(rndvLen, 1)
@@ -151,8 +150,7 @@ func TestRndv_ForgedAnnouncements(t *testing.T) {
 	require.NoError(t, p.a.ep.Err())
 }
 
-// TestRndv_GivenUp: a receive whose context has ended leaves the buffer alone, while the
-// peer sends, puts or has been got from.
+// TestRndv_GivenUp: a canceled receive does not use its buffer any more while the peer sends, puts, or is read.
 func TestRndv_GivenUp(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		sent := p.send(rndvLen, 1)
@@ -175,8 +173,8 @@ func TestRndv_GivenUp(t *testing.T) {
 	})
 }
 
-// TestRndv_PeerFails: the way of a message that broke at the peer, or has broken for the request that
-// puts its data, is not that of the message itself: that ends, and the EP goes on.
+// TestRndv_PeerFails: a rendezvous fails because the lane of its data broke at the peer, or for the request that puts
+// the data. The message fails, and the EP continues.
 func TestRndv_PeerFails(t *testing.T) {
 	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset} {
 		p := newRndvPair(t, fakes("like rc+ud", likeRC(), likeUD()), "get_zcopy")

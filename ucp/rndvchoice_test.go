@@ -13,9 +13,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestRndvChoice_Follows: the choice that is kept is for one length and one reach, and goes with the
-// lanes. One lane gets long data more slowly than messages carry it, and two get it faster; one is
-// lost.
+// TestRndvChoice_Follows: the cached choice is for one length and one access, and is dropped when lanes change. Large
+// data is slower by get over one lane than in fragments, and faster over two lanes; then one lane is lost.
 func TestRndvChoice_Follows(t *testing.T) {
 	const short, long = 512, memLen
 	messages, first, second := likeUD(), likeRC(), likeRC()

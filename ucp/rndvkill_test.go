@@ -17,23 +17,23 @@ import (
 
 // Ids of the active messages between a rndvPeer and its victim.
 const (
-	rndvData  = 1 // announced
-	rndvHello = 2 // the victim is there
+	rndvData  = 1 // uses rendezvous
+	rndvHello = 2 // the victim is ready
 )
 
-// rndvDepth is how many messages are announced at a time.
+// rndvDepth is the number of messages in progress at a time.
 const rndvDepth = 4
 
-// rndvPeer sends or receives announced messages without end.
+// rndvPeer sends or receives messages with rendezvous without end.
 type rndvPeer struct {
 	ctx  *Context
 	w    *Worker
-	ep   *EP        // nil until the other side is there
+	ep   *EP        // nil until the other side is ready
 	mem  []*Mem     // nil entries: buffers are not registered by the caller
 	bufs [][]byte   // in mem
-	reqs []*Request // by buffer; nil: none under way
-	ok   int        // requests that ended well
-	err  error      // of the latest one that did not
+	reqs []*Request // by buffer; nil: none in progress
+	ok   int        // requests that have succeeded
+	err  error      // of the latest request that has failed
 }
 
 // newRndvPeer makes a side. With leased the buffers are registered for each message.
@@ -66,7 +66,7 @@ func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
 	return x, nil
 }
 
-// receive receives a message into memory that is free; it drops what comes meanwhile.
+// receive receives a message into a free buffer; without one the message is dropped.
 func (x *rndvPeer) receive(m *ActiveMessage) {
 	for i, r := range x.reqs {
 		if r == nil {
@@ -77,7 +77,7 @@ func (x *rndvPeer) receive(m *ActiveMessage) {
 	}
 }
 
-// send announces as many messages as there is memory for.
+// send sends a message from each free buffer.
 func (x *rndvPeer) send() {
 	for i, r := range x.reqs {
 		if r == nil && x.ep != nil && x.ep.Err() == nil {
@@ -87,7 +87,7 @@ func (x *rndvPeer) send() {
 	}
 }
 
-// note keeps a request, or how it has ended.
+// note records a request, or the result of a completed one.
 func (x *rndvPeer) note(i int, r *Request, err error) {
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func (x *rndvPeer) note(i int, r *Request, err error) {
 	x.reqs[i] = r
 }
 
-// step makes progress and reports whether requests are under way.
+// step makes progress and reports whether requests are in progress.
 func (x *rndvPeer) step() (busy bool) {
 	x.w.Progress()
 	for i, r := range x.reqs {
@@ -126,8 +126,8 @@ func (x *rndvPeer) close() error {
 	return errors.Join(err, x.ctx.Close())
 }
 
-// rndvRole is a victim: transports, scheme, whether it sends, the address of its parent, and
-// whether buffers are registered for each message.
+// rndvRole is a victim. Its arguments are transports, scheme, whether it sends, the address of its parent, and whether
+// buffers are registered for each message.
 func rndvRole(c *childSide) error {
 	x, err := newRndvPeer(c.args[0], c.args[1], c.args[4] == leasedBuffers)
 	if err != nil {
@@ -164,8 +164,8 @@ func rndvRole(c *childSide) error {
 	}
 }
 
-// TestRndv_Killed: one side of a rendezvous is killed, at any point. What the other one has
-// under way ends once, with the reason, and nothing writes to its memory after that.
+// TestRndv_Killed: one side of a rendezvous is killed, at any time. The operations of the other side complete once, or
+// fail with the reason, and its memory is not written after that.
 func TestRndv_Killed(t *testing.T) {
 	for _, tls := range []string{"sm", "rc_mlx5", "tcp"} {
 		for _, scheme := range schemes[1:] {
@@ -181,10 +181,10 @@ func TestRndv_Killed(t *testing.T) {
 	}
 }
 
-// leasedBuffers says that the caller does not register buffers.
+// leasedBuffers: the caller does not register buffers.
 const leasedBuffers = "leased"
 
-// killRndv kills a victim when so many messages have been moved.
+// killRndv kills a victim when a given number of messages has been transferred.
 func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 	x, err := newRndvPeer(tls, scheme, buffers == leasedBuffers)
 	require.NoError(t, err)
@@ -211,8 +211,8 @@ func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 		x.step()
 	}
 	for _, b := range x.bufs {
-		assert.Equal(t, rndvLen, bytes.Count(b, []byte{closedByte}), "written to after the end")
+		assert.Equal(t, rndvLen, bytes.Count(b, []byte{closedByte}), "written after the request has completed")
 	}
-	assert.Zero(t, inUse(x.w), "requests that never came back")
+	assert.Zero(t, inUse(x.w), "requests that were not released")
 	require.NoError(t, x.close())
 }

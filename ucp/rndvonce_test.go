@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRndv_AtOnce: a message is announced in the call, and got in the call that sees that, and no
-// list of operations has either; where the lane is full, or there is no credit for an announcement,
-// it goes all the same, in order.
+// TestRndv_AtOnce: a message is announced in the send call, and got in the call that receives the RTS, and neither is
+// in a list of operations. If the lane is full, or there is no credit for the RTS, the messages wait, and arrive in
+// order.
 func TestRndv_AtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -20,7 +20,7 @@ func TestRndv_AtOnce(t *testing.T) {
 	}{
 		{"nothing in the way", func(*pair, *EP) []*Request { return nil }, true},
 		{"a full lane", func(p *pair, e *EP) (reqs []*Request) {
-			e.msgs.Credit += 1 << 30 // else that is used up before
+			e.msgs.Credit += 1 << 30 // so that the credit lasts
 			for len(reqs) == 0 {
 				if r := p.tagSend(7, pattern(8, 7)); r != nil {
 					reqs = append(reqs, r)

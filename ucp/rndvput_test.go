@@ -21,7 +21,7 @@ import (
 
 const putScheme = "put_zcopy"
 
-// stripedTCP has parts of each long put come over connections of their own.
+// stripedTCP uses separate connections for parts of each large put.
 func stripedTCP() tlsets.Set {
 	set := tlsets.Real("striped tcp", "tcp")
 	set.Open = func(testing.TB) (a, b []uct.Component) {
@@ -31,8 +31,7 @@ func stripedTCP() tlsets.Set {
 	return set
 }
 
-// TestRndvPut_ToldBehindPut: who has put the data does not have to come back for the receiver
-// to be told of it.
+// TestRndvPut_ToldBehindPut: the receive completes without further progress of the sender.
 func TestRndvPut_ToldBehindPut(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", "xrc"} {
 		t.Run(tls, func(t *testing.T) {
@@ -57,8 +56,8 @@ func TestRndvPut_ToldBehindPut(t *testing.T) {
 	}
 }
 
-// TestRndvPut_DataIsThere: when a receive ends its data is there, with many on their way and
-// short of resources.
+// TestRndvPut_DataIsThere: when a receive completes, its data has arrived. Many messages are in flight, and resources
+// are short.
 func TestRndvPut_DataIsThere(t *testing.T) {
 	for _, set := range append(transportSets(), stripedTCP()) {
 		set.Run(t, func(t *testing.T) {
@@ -101,7 +100,7 @@ func TestRndvPut_DataIsThere(t *testing.T) {
 	}
 }
 
-// anyDone reports that a request has ended that was not seen.
+// anyDone reports whether a request has completed that was not seen.
 func anyDone(reqs []*Request, seen []bool) bool {
 	for i, r := range reqs {
 		if r.Done() && !seen[i] {
@@ -111,13 +110,12 @@ func anyDone(reqs []*Request, seen []bool) bool {
 	return false
 }
 
-// TestRndvPut_Refused: if the target refuses the put, the receiver is not told that the data is
-// there. The memory has been closed that the put goes to.
+// TestRndvPut_Refused: the memory of a receive is closed, so the target rejects the put. The receive does not succeed.
 func TestRndvPut_Refused(t *testing.T) {
 	failed := map[string]bool{}
 	for _, set := range append(transportSets(), stripedTCP()) {
 		if set.Oneself {
-			continue // nothing is between the call and the memory
+			continue // nothing checks the access
 		}
 		set.Run(t, func(t *testing.T) {
 			p := newRndvPair(t, set, putScheme)
@@ -130,7 +128,7 @@ func TestRndvPut_Refused(t *testing.T) {
 			p.a.w.handleRTR(rtr.Append(nil), nil)
 			err := p.finish(sent, nil)
 			p.idle()
-			if recv.Done() && recv.Status() == ucs.StatusOK { // it was sent, as it could not be put
+			if recv.Done() && recv.Status() == ucs.StatusOK { // it was sent in fragments instead
 				requireBytes(t, p.from.Bytes(), p.to.Bytes())
 			} else {
 				require.Error(t, err)
@@ -140,12 +138,11 @@ func TestRndvPut_Refused(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"like tcp", "like sm", "rc", "rc_mlx5", "tcp", "striped tcp"} {
-		assert.True(t, failed[name], "%s: the put was not refused", name)
+		assert.True(t, failed[name], "%s: the put was not rejected", name)
 	}
 }
 
-// TestRndvPut_BreaksBetween: the lane breaks when all was put and the receiver has not been
-// told: it learns that the message is lost.
+// TestRndvPut_BreaksBetween: the lane breaks after the data was put and before PUT DONE is sent. The receive fails.
 func TestRndvPut_BreaksBetween(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
@@ -172,7 +169,7 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 	}
 }
 
-// TestRndvPut_NotTaken: a lane that does not break takes none of the data: both sides learn of it.
+// TestRndvPut_NotTaken: a lane that works rejects the data: both sides get the error.
 func TestRndvPut_NotTaken(t *testing.T) {
 	set, armed := tlsets.Real("rc", `\rc`), false
 	plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
@@ -194,8 +191,8 @@ func TestRndvPut_NotTaken(t *testing.T) {
 	require.NoError(t, p.a.ep.Err())
 }
 
-// TestRndvPut_LaneReplaced: a put of which a part went over a lane that breaks is done anew over
-// the next one, from its begin. Neither side hears of it.
+// TestRndvPut_LaneReplaced: if the lane breaks after a part of the data was put, the put starts again over the next
+// lane. Neither side gets an error.
 func TestRndvPut_LaneReplaced(t *testing.T) {
 	first, second := likeRC(), likeRC2()
 	first.caps &^= uct.CapAM

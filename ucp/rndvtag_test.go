@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// announceTagged announces a tagged message.
+// announceTagged sends a tagged message with rendezvous.
 func (p *rndvPair) announceTagged(tag uint64, sync bool) *Request {
 	p.t.Helper()
 	copy(p.from.Bytes(), pattern(rndvLen, int(tag)))
@@ -23,7 +23,7 @@ func (p *rndvPair) announceTagged(tag uint64, sync bool) *Request {
 	return r
 }
 
-// TestRndvTag: receives that are there before the announcement, and after it.
+// TestRndvTag: receives are posted before the RTS arrives, and after it.
 func TestRndvTag(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for tag, mem := range []*Mem{p.to, nil} {
@@ -60,7 +60,7 @@ func TestRndvTag(t *testing.T) {
 	})
 }
 
-// TestRndvTag_Truncated: info has the length, and the buffer what fits.
+// TestRndvTag_Truncated: info has the length, and the buffer the first bytes.
 func TestRndvTag_Truncated(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for _, n := range []int{0, 40_000} {
@@ -80,8 +80,8 @@ func TestRndvTag_Truncated(t *testing.T) {
 	})
 }
 
-// TestRndvTag_Probed: a probe tells of an announcement, and takes it out to receive or to
-// drop it. Who waits for the receive is told that there is none.
+// TestRndvTag_Probed: a probe finds an announced message, and removes it to receive or to drop it. If it is dropped,
+// the send completes.
 func TestRndvTag_Probed(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for k, sync := range []bool{false, true, false} {
@@ -107,8 +107,8 @@ func TestRndvTag_Probed(t *testing.T) {
 	})
 }
 
-// TestRndvTag_SenderGone: an announcement goes with its sender, from the table and from who
-// has taken it out; what others sent stays.
+// TestRndvTag_SenderGone: when a sender disconnects, its announced messages fail, in the table and after a probe has
+// removed them. Messages of others remain.
 func TestRndvTag_SenderGone(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		sent := []*Request{p.announceTagged(1, false), p.announceTagged(2, false)}
@@ -130,7 +130,7 @@ func TestRndvTag_SenderGone(t *testing.T) {
 	})
 }
 
-// tagSendWhole sends a message of no length, which is not announced.
+// tagSendWhole sends an empty message, which does not use rendezvous.
 func (p *rndvPair) tagSendWhole(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.finish(p.a.ep.TagSend(9, nil, nil)))
