@@ -18,11 +18,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// sharers is how many goroutines use a worker at once.
+// sharers is the number of goroutines that use a worker at a time.
 const sharers = 8
 
-// TestSharedWorker_NoWakeUpIsLost: goroutines do operations of all kinds through one
-// worker that sleeps whenever it may, and for as long as nothing wakes it.
+// TestSharedWorker_NoWakeUpIsLost: goroutines do operations of all classes through one worker that sleeps whenever it
+// may, without a timeout.
 func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		for _, w := range []*Worker{p.a.w, p.b.w} {
@@ -43,7 +43,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// share does operations on memory of its own.
+// share does operations on a part of the memory.
 func (p *pair) share(ctx context.Context, t *testing.T, s *SharedWorker, i int) {
 	rng := rand.New(rand.NewPCG(1, uint64(i)))
 	const slot = memLen / sharers / 2
@@ -69,8 +69,8 @@ func (p *pair) share(ctx context.Context, t *testing.T, s *SharedWorker, i int) 
 	}
 }
 
-// blockedOn has goroutines wait for operations that the peer, which makes no progress,
-// does not complete, until ctx ends, and returns how each of them ended.
+// blockedOn makes goroutines wait until ctx ends for operations that the peer, which makes no progress, does not
+// complete. It returns the results.
 func blockedOn(ctx context.Context, p *pair, s *SharedWorker, n int) (ended func() []error) {
 	errs := make([]error, n)
 	var running sync.WaitGroup
@@ -84,7 +84,7 @@ func blockedOn(ctx context.Context, p *pair, s *SharedWorker, n int) (ended func
 	return func() []error { running.Wait(); return errs }
 }
 
-// untilParked waits until all of n goroutines are blocked in s, and one of them sleeps.
+// untilParked waits until n goroutines are blocked in s, and one of them sleeps.
 func untilParked(t *testing.T, s *SharedWorker, n int) {
 	t.Helper()
 	testenv.ProgressWithin(t, patience, func() bool {
@@ -94,7 +94,7 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 	})
 }
 
-// TestSharedWorker_FewPollsThatAskTheKernel: a goroutine sleeps after as many polls as take a microsecond or two.
+// TestSharedWorker_FewPollsThatAskTheKernel: a goroutine sleeps after polls that take a microsecond or two.
 func TestSharedWorker_FewPollsThatAskTheKernel(t *testing.T) {
 	kind := likeRC()
 	kind.unflagged = true
@@ -113,7 +113,7 @@ func TestSharedWorker_FewPollsThatAskTheKernel(t *testing.T) {
 	assert.ErrorIs(t, ended()[0], context.Canceled)
 }
 
-// TestSharedWorker_IdleSleeps: blocked goroutines poll nothing.
+// TestSharedWorker_IdleSleeps: blocked goroutines do not poll.
 func TestSharedWorker_IdleSleeps(t *testing.T) {
 	for _, n := range []int{1, sharers} {
 		p, f := fakePair(t, Config{}, likeRC(), likeUD())
@@ -125,7 +125,7 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 		untilParked(t, s, n)
 		s.Do(func(w *Worker) {
 			polls := f.ifaceOf(&p.a, 0).polls + f.ifaceOf(&p.a, 1).polls
-			assert.Less(t, polls, n*(maxChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each that came")
+			assert.Less(t, polls, n*(maxChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each goroutine")
 		})
 		cancel()
 		for _, err := range ended() {
@@ -134,8 +134,8 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_SleepersAreNotAsked: however many goroutines sleep until their requests end, one
-// that goes on asks none of them.
+// TestSharedWorker_SleepersAreNotAsked: a goroutine that makes progress checks no requests of the goroutines that sleep
+// until their requests complete, however many they are.
 func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
 	const n = 100
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
@@ -156,8 +156,8 @@ func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
 	s.Do(func(*Worker) { assert.Empty(t, s.byRequest) })
 }
 
-// TestSharedWorker_StaleEnd: a request that has ended while nobody was told may be
-// that of another operation by then, whose goroutine sleeps on.
+// TestSharedWorker_StaleEnd: a request that has completed before its goroutine was woken may be that of another
+// operation by then, whose goroutine continues to sleep.
 func TestSharedWorker_StaleEnd(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	w := p.a.w
@@ -167,7 +167,7 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 	sleeper := &sharedWaiter{wake: make(chan struct{}, 1)}
 	s.byRequest[r], s.blocked = sleeper, 1
 	r.flags |= reqWakes
-	w.completed.woken = append(w.completed.woken, r) // of the use before
+	w.completed.woken = append(w.completed.woken, r) // of the previous operation
 	s.wakeWaiters()
 	assert.Empty(t, sleeper.wake)
 	r.queueCompletion()
@@ -177,8 +177,8 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 	w.recycle(r)
 }
 
-// TestSharedWorker_HandsOver: when the goroutine that sleeps for all gives up, another
-// one does what it did.
+// TestSharedWorker_HandsOver: when the call of the goroutine that sleeps in the kernel is canceled, another goroutine
+// sleeps there.
 func TestSharedWorker_HandsOver(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
@@ -199,7 +199,7 @@ func TestSharedWorker_HandsOver(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_Serves: a shared worker is a target while goroutines use it.
+// TestSharedWorker_Serves: a shared worker serves a peer while goroutines use it.
 func TestSharedWorker_Serves(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -220,7 +220,7 @@ func TestSharedWorker_Serves(t *testing.T) {
 	})
 }
 
-// TestSharedWorker_Close: every blocked goroutine returns, and so does who comes later.
+// TestSharedWorker_Close: all blocked calls return, and so do later ones.
 func TestSharedWorker_Close(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
@@ -237,8 +237,8 @@ func TestSharedWorker_Close(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestClose_EndsServe: any goroutine may close a worker that another one serves or
-// waits in, at any moment.
+// TestClose_EndsServe: any goroutine may close a worker at any time, also while another goroutine serves it or waits in
+// it.
 func TestClose_EndsServe(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		w, err := p.a.ctx.NewWorker(WorkerConfig{})
@@ -252,7 +252,7 @@ func TestClose_EndsServe(t *testing.T) {
 	})
 }
 
-// TestClose_EndsServeWhileParked: as often as the test is repeated, over every transport.
+// TestClose_EndsServeWhileParked: as often as the test is repeated, over each transport.
 func TestClose_EndsServeWhileParked(t *testing.T) {
 	for _, set := range tlsets.RealSets() {
 		set.Run(t, func(t *testing.T) {
@@ -269,8 +269,7 @@ func TestClose_EndsServeWhileParked(t *testing.T) {
 	}
 }
 
-// TestClose_EndsWaiters: what a goroutine waits for ends with the worker, and the request
-// is still its own.
+// TestClose_EndsWaiters: waiting calls return when the worker closes, and the caller must still release the requests.
 func TestClose_EndsWaiters(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
@@ -293,7 +292,7 @@ func TestClose_EndsWaiters(t *testing.T) {
 	}
 }
 
-// TestClose_ByMany: one of them closes; all return when it has.
+// TestClose_ByMany: one of several calls of Close closes the worker, and all return after that.
 func TestClose_ByMany(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	var closing sync.WaitGroup
@@ -309,7 +308,7 @@ func TestClose_ByMany(t *testing.T) {
 	assert.ErrorIs(t, <-served, ucs.ErrClosed)
 }
 
-// TestBlocking_TwoAtOnce: a worker that two goroutines use is not left to fall apart.
+// TestBlocking_TwoAtOnce: two goroutines that use a worker at the same time get an error.
 func TestBlocking_TwoAtOnce(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -321,8 +320,8 @@ func TestBlocking_TwoAtOnce(t *testing.T) {
 	assert.ErrorIs(t, <-served, context.Canceled)
 }
 
-// TestSharedWorker_GiveUpWhileAnotherSleeps: a call that is given up waits for its buffer
-// as long as it may, and no longer because another goroutine sleeps on the worker.
+// TestSharedWorker_GiveUpWhileAnotherSleeps: a canceled call waits for its buffer until the limit, and not longer
+// because another goroutine sleeps.
 func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.a.w.bufferWaitLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
@@ -351,8 +350,8 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_EndedWhileAsleep: who sleeps for all is woken when another goroutine ends what it
-// waits for: cancels its request, takes the last step of what Until asks for, or closes the EP.
+// TestSharedWorker_EndedWhileAsleep: a sleeping goroutine wakes when another goroutine cancels its request, makes the
+// last progress that its Until needs, or closes the EP.
 func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 	for name, end := range map[string]func(p *pair, r *Request, over *bool){
 		"canceled": func(_ *pair, r *Request, _ *bool) { assert.True(t, r.Cancel()) },
@@ -378,8 +377,8 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_TwoWaitForOne: a request that two goroutines wait for is given back by the first;
-// the other one is told so, and does not take the end for its own.
+// TestSharedWorker_TwoWaitForOne: two goroutines wait for a request. The first one releases it, and the other one gets
+// an error.
 func TestSharedWorker_TwoWaitForOne(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()

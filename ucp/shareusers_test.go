@@ -20,43 +20,42 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// users is goroutines that use two shared workers at once, each with memory, tags and endpoints of
-// its own.
+// users is goroutines that use two shared workers at the same time, each with its own memory, tags and endpoints.
 type users struct {
 	t       *testing.T
 	p       *pair
 	a, b    *SharedWorker
 	ctx     context.Context
-	closing uatomic.Bool // operations may end with any error
+	closing uatomic.Bool // operations may fail with any error
 	told    uatomic.Int64
 	wanted  uatomic.Int64 // calls of OnDone
 	added   uatomic.Int64
 }
 
-// member is one of them.
+// member is one of the users.
 type member struct {
 	*users
 	i    int
 	rng  *rand.Rand
-	slot []byte // what its memory at b holds
+	slot []byte // memory at b
 	old  uint64
 }
 
 const userSlot = memLen / 2 / sharers
 
-// ok reports that an operation has ended as it should.
+// ok reports whether an operation has succeeded.
 func (m *member) ok(err error) bool {
 	return err == nil || !m.closing.Load() && assert.NoError(m.t, err)
 }
 
 func (m *member) addr() uint64 { return m.p.b.mem.Addr() + uint64(m.i*userSlot) }
 
-// params has the end of an operation be counted.
+// params counts the completion of the operation.
 func (m *member) params() *OpParams {
 	return &OpParams{OnDone: func(error) { m.told.Inc() }}
 }
 
-// counted notes that an operation will be told of.
+// counted records that OnDone will be called.
 func (m *member) counted(r *Request, err error) (*Request, error) {
 	if r != nil {
 		m.wanted.Inc()
@@ -88,8 +87,8 @@ func (m *member) add() bool {
 	return m.ok(err)
 }
 
-// message goes from a to b, and is received by another goroutine. The send may end while the transport of a
-// still has something for b: a makes progress until b has received the message.
+// message sends from a to b, where another goroutine receives. The send may complete while the transport of a still has
+// data for b: a makes progress until b has received the message.
 func (m *member) message() bool {
 	tag, n := uint64(m.i+1), m.rng.IntN(40_000)
 	data, got := pattern(n, m.rng.IntN(256)), make([]byte, n)
@@ -100,7 +99,7 @@ func (m *member) message() bool {
 			return m.counted(m.p.b.w.TagRecv(got, tag, exact, nil, m.params()))
 		})
 		over.Store(true)
-		m.a.Do(func(*Worker) {}) // which wakes the Until
+		m.a.Do(func(*Worker) {}) // wakes the Until
 		received <- err
 	}()
 	err := m.a.Run(m.ctx, func() (*Request, error) { return m.p.a.ep.TagSendSync(tag, data, nil) })
@@ -111,7 +110,7 @@ func (m *member) message() bool {
 	return m.ok(err) && m.ok(why) && (err != nil || why != nil || assert.Equal(m.t, data, got))
 }
 
-// soon is a context that ends in a moment.
+// soon returns a context that is canceled a moment later.
 func (m *member) soon() context.Context {
 	ctx, cancel := context.WithCancel(m.ctx)
 	n := m.rng.IntN(20)
@@ -124,7 +123,7 @@ func (m *member) soon() context.Context {
 	return ctx
 }
 
-// givenUp is what nothing comes for.
+// givenUp waits for a message that is not sent, until its context is canceled.
 func (m *member) givenUp() bool {
 	buf, ctx, none := make([]byte, 20_000), m.soon(), uint64(1<<32+m.i)
 	var err error
@@ -141,7 +140,7 @@ func (m *member) givenUp() bool {
 	return m.closing.Load() || assert.ErrorIs(m.t, err, context.Canceled)
 }
 
-// canceled is what another goroutine cancels while this one waits.
+// canceled waits for a receive that another goroutine cancels.
 func (m *member) canceled() bool {
 	var r *Request
 	var err error
@@ -183,7 +182,7 @@ func (m *member) endpoint() bool {
 	return ok && (err == nil || errors.Is(err, ucs.ErrClosed) || m.ok(err))
 }
 
-// fenced puts twice to the same place.
+// fenced puts twice to the same address.
 func (m *member) fenced() bool {
 	n := 1 + m.rng.IntN(userSlot)
 	first := pattern(n, m.rng.IntN(256))
@@ -197,11 +196,11 @@ func (m *member) fenced() bool {
 	return m.ok(err) && m.ok(m.a.Run(m.ctx, m.p.a.ep.Flush)) && m.get()
 }
 
-// hangUp is the id of an active message whose handler closes the EP that it came over.
+// hangUp is the id of an active message whose handler closes the EP.
 const hangUp = 7
 
-// dropped makes an EP that the peer closes in a handler; its own callback closes it then. One to the own
-// worker is what the handler closes.
+// dropped makes an EP that the peer closes in a handler, and closes its own EP in the callback. An EP to the own worker
+// is closed by the handler.
 func (m *member) dropped() bool {
 	gone := false
 	var err error
@@ -227,8 +226,7 @@ func (m *member) steps(n int) {
 	}
 }
 
-// newUsers starts goroutines over a pair whose workers sleep whenever they may, and for as long as
-// nothing wakes them.
+// newUsers starts goroutines over a pair whose workers sleep whenever they may, without a timeout.
 func newUsers(t *testing.T, p *pair, steps int) (c *users, wait func()) {
 	for _, w := range []*Worker{p.a.w, p.b.w} {
 		w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
@@ -249,7 +247,7 @@ func newUsers(t *testing.T, p *pair, steps int) (c *users, wait func()) {
 	}
 	return c, func() {
 		running.Wait()
-		assert.NoError(t, ctx.Err(), "it hangs")
+		assert.NoError(t, ctx.Err(), "a goroutine hangs")
 		stop()
 		served.Wait()
 		cancel()
@@ -269,7 +267,7 @@ func TestSharedWorker_Users(t *testing.T) {
 	})
 }
 
-// TestSharedWorker_UsersAndClose: one of the workers is closed while goroutines use both.
+// TestSharedWorker_UsersAndClose: one of the workers closes while goroutines use both.
 func TestSharedWorker_UsersAndClose(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		c, wait := newUsers(t, p, 1000)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// sliceOf is Slice when the EP is connected.
+// sliceOf calls Slice after the EP has connected.
 func sliceOf(t testing.TB, k *RKey) (mem []byte, err error) {
 	t.Helper()
 	testenv.ProgressWithin(t, patience, func() bool {
@@ -23,7 +23,7 @@ func sliceOf(t testing.TB, k *RKey) (mem []byte, err error) {
 	return mem, err
 }
 
-// sliced is memory of one worker, and its key at another.
+// sliced is memory of one worker, and its key at another one.
 type sliced struct {
 	*idleWorld
 	ep   *EP
@@ -104,7 +104,7 @@ func touch(mem []byte) {
 	}
 }
 
-// TestSlice_Refused: transports and memory that are not mapped say so.
+// TestSlice_Refused: Slice returns an error for transports and memory that cannot be mapped.
 func TestSlice_Refused(t *testing.T) {
 	for _, tls := range []string{"tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSlice_Refused(t *testing.T) {
 	})
 }
 
-// TestSlice_PeerDies: the bytes of a process that has died keep their content as long as the key is not closed.
+// TestSlice_PeerDies: after a process has died its memory remains mapped until the key closes.
 func TestSlice_PeerDies(t *testing.T) {
 	x := startTarget(t, "sm")
 	in := x.reach(t, "sm")
@@ -147,7 +147,7 @@ func TestSlice_PeerDies(t *testing.T) {
 	mem, err := sliceOf(t, in.key)
 	require.NoError(t, err)
 	require.NoError(t, x.cmd.Process.Kill())
-	_ = x.cmd.Wait() // says how it ended
+	_ = x.cmd.Wait() // returns the exit status
 	assert.Equal(t, pattern(100, 1), mem[:100])
 	testenv.ProgressWithin(t, patience, func() bool { in.w.Progress(); return in.ep.Err() != nil })
 	touch(mem)
@@ -158,7 +158,7 @@ func TestSlice_PeerDies(t *testing.T) {
 	in.key.Close()
 }
 
-// TestSlice_RoleLost: an EP that has lost the lanes of puts and gets says so, and does not ask for another call.
+// TestSlice_RoleLost: Slice of an EP that has lost the lanes of puts and gets fails, and not with ErrBusy.
 func TestSlice_RoleLost(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
 	l := p.a.ep.link

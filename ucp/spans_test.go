@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// measured is how many of each span a worker has counted.
+// measured returns the number of spans of each class that a worker has counted.
 func measured(w *Worker) map[string]int {
 	n := map[string]int{}
 	for path, h := range w.Stats().Snapshot().AllHistograms() {
@@ -24,7 +24,7 @@ func measured(w *Worker) map[string]int {
 	return n
 }
 
-// TestSpans_Latency: each operation that the caller issues is counted once, however it goes.
+// TestSpans_Latency: each operation of the caller is counted once, with each protocol.
 func TestSpans_Latency(t *testing.T) {
 	for _, set := range transportSets() {
 		set.Run(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestSpans_Latency(t *testing.T) {
 	}
 }
 
-// TestSpans_Rendezvous: an announced message is counted once, from its announcement to its end.
+// TestSpans_Rendezvous: a message with rendezvous is counted once, from the RTS to its completion.
 func TestSpans_Rendezvous(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{LatencyStats: true, RndvThresh: 1000}).connect()
 	send, err := p.a.ep.TagSend(7, pattern(100<<10, 1), nil)
@@ -105,7 +105,7 @@ func TestSpans_Trace(t *testing.T) {
 	})
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
 	p.checkMoved(t)
-	send, err := p.a.ep.TagSend(7, pattern(100<<10, 1), nil) // after that, as an EP does not survive the loss of a lane of messages
+	send, err := p.a.ep.TagSend(7, pattern(100<<10, 1), nil) // the failover is before, because an EP fails with its lane of messages
 	require.NoError(t, err)
 	require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 100<<10), 7, 0, nil, nil)))
 	require.NoError(t, p.finish(send, nil))

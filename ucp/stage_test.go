@@ -15,8 +15,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestStages_WithoutWaiter: a request goes on by what its stage says; no function compares
-// stages or switches over them, which would be asking what kind of operation it is.
+// TestStages_WithoutWaiter: the stage of a request has its behavior. No function compares stages or switches over them.
 func TestStages_WithoutWaiter(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -59,8 +58,7 @@ func TestStages_WithoutWaiter(t *testing.T) {
 	assert.Greater(t, tables, 10, "stages are found by their names")
 }
 
-// TestStage_MarksItsOwnLane: a stage that takes no lane, and goes on with one that takes a lane, does
-// not show that this lane has connected.
+// TestStage_MarksItsOwnLane: a post of a stage without a lane does not mark the lane of the next stage as connected.
 func TestStage_MarksItsOwnLane(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	p.connect()
@@ -82,14 +80,14 @@ func TestStage_MarksItsOwnLane(t *testing.T) {
 	assert.True(t, p.a.ep.lane(wireup.RMA).Connected)
 }
 
-// TestControl_Proves: what is told first over a lane shows that it has connected, for its failure is
-// that of the messages before.
-func TestControl_Proves(t *testing.T) {
+// TestControl_MarksLane: the first control message over a lane marks the lane as connected, because later failures are
+// those of its messages.
+func TestControl_MarksLane(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
 	x := p.a.ep.lane(wireup.AM)
-	x.Connected = false // as when the peer has opened it
+	x.Connected = false // as if the peer had opened it
 	p.a.ep.control(creditControl, 0, 0)
 	assert.True(t, x.Connected)
 }

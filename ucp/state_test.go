@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestState_NamesWhatASenderWithoutCreditWaitsFor: the peer makes no progress, so the sender uses up its
-// credit and queues; then the peer has the messages and receives none.
+// TestState_NamesWhatASenderWithoutCreditWaitsFor: the peer makes no progress, so the sender uses all credit and queues
+// messages. Then the peer has the messages without receives.
 func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect().warm()
@@ -51,15 +51,15 @@ func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
 	assert.NotContains(t, p.b.w.State(), "unexpected")
 }
 
-// TestState_NamesTheOrderOfTuples: with tuple queues on, a receive for a message behind more unreceived messages
-// than there is credit for waits. The state of the sender names the limit and the settings that change it.
+// TestState_NamesTheOrderOfTuples: with tuple queues, a receive waits for a message behind more unreceived messages
+// than there is credit for. The state of the sender names the limit and its settings.
 func TestState_NamesTheOrderOfTuples(t *testing.T) {
 	p := newPair(t, queues(), tupleq).connect()
 	data, buf := pattern(1<<10, 1), make([]byte, 1<<10)
 	p.tag(1, 100, 1) // connects the lane
 	assert.NotContains(t, p.a.w.State(), "wait for credit")
 
-	const messages = 1000 // each has a tag of its own: none goes through a queue
+	const messages = 1000 // each has a tag of its own, so none uses a queue
 	var sends []*Request
 	for tag := range uint64(messages) {
 		r, err := p.a.ep.TagSend(100+tag, data, nil)

@@ -19,7 +19,7 @@ import (
 
 var _ expvar.Var = (*stats.Node)(nil)
 
-// counters are those of a worker, by path.
+// counters returns the counters of a worker by path.
 func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snapshot().All()) }
 
 func TestStats_CountWhatGoesWrong(t *testing.T) {
@@ -57,8 +57,8 @@ func TestStats_Sleeps(t *testing.T) {
 	assert.ErrorIs(t, <-served, context.Canceled)
 }
 
-// TestStats_OfTransports: they are below the worker, and any goroutine may read them
-// while the worker works, and after its end.
+// TestStats_OfTransports: the counters of transports are below those of the worker. Any goroutine may read them while
+// the worker is used, and after it has closed.
 func TestStats_OfTransports(t *testing.T) {
 	p := newPair(t, tlsets.Real("all"), Config{})
 	p.connect()

@@ -19,20 +19,19 @@ import (
 
 const (
 	stormClients = 4
-	stormSlots   = 32       // one is taken by one client after another, seldom
-	stormSlot    = 24 << 10 // bytes of a client in a region
-	stormGuard   = 64       // bytes before, between and behind slots that nobody writes
-	stormRegions = 4        // the first stays, others are closed at random
+	stormSlots   = 32       // one is used by one client after another, rarely
+	stormSlot    = 24 << 10 // bytes of each client in each region
+	stormGuard   = 64       // bytes before, between and after slots, which no client writes
+	stormRegions = 4        // the first one stays open, others close at random
 	stormStride  = stormSlot + stormGuard
 	stormLen     = stormSlots*stormStride + stormGuard
 	guardByte    = 0xC3
 	closedByte   = 0x5A
 )
 
-// TestStorm: clients of one server are killed while they put and get, and the server
-// closes memory under them. What clients read is what they wrote, nobody writes outside
-// of what is his, closed memory is its owner's, and in the end the server holds what it
-// held after the first few.
+// TestStorm: clients of one server are killed during puts and gets, and the server closes memory meanwhile. Clients
+// read what they have written. No client writes outside of its slots, or to closed memory. In the end the server has no
+// more resources than after the first few clients.
 func TestStorm(t *testing.T) {
 	for _, tls := range []string{"sm", `\rc`, "tcp", "all"} {
 		t.Run(tls, func(t *testing.T) {
@@ -58,17 +57,17 @@ type storm struct {
 	*longServer
 	rng       *rand.Rand
 	regions   []*stormRegion
-	closedMem [][]byte // registered memory that was closed
+	closedMem [][]byte // registered memory after its region has closed
 	clients   []*child
 	slot      int // of the next client
 	closed    int // regions
-	inUse     int // of them, those that could not be closed at once
+	inUse     int // regions that could not be closed at once
 }
 
-// stormRegion is memory that clients reach.
+// stormRegion is memory that clients access.
 type stormRegion struct {
 	mem *Mem
-	own []byte // the caller's memory, if it is
+	own []byte // memory of the caller; nil if the context has allocated it
 }
 
 func startStorm(t *testing.T, tls string) *storm {
@@ -87,7 +86,7 @@ func startStorm(t *testing.T, tls string) *storm {
 	return s
 }
 
-// newRegion makes region i, of either kind, with guard bytes in place.
+// newRegion makes region i, of either type, with guard bytes.
 func (s *storm) newRegion(t *testing.T, i int) *stormRegion {
 	r := &stormRegion{}
 	var err error
@@ -109,7 +108,7 @@ func fill(b []byte, v byte) {
 	copy(b, bytes.Repeat([]byte{v}, len(b)))
 }
 
-// check finds bytes that somebody wrote who must not.
+// check finds bytes that were written outside of the slots.
 func (s *storm) check(t *testing.T) {
 	guard := bytes.Repeat([]byte{guardByte}, stormGuard)
 	for k, r := range s.regions {
@@ -119,11 +118,11 @@ func (s *storm) check(t *testing.T) {
 		}
 	}
 	for _, b := range s.closedMem {
-		require.Len(t, b, bytes.Count(b, []byte{closedByte}), "written after it was closed")
+		require.Len(t, b, bytes.Count(b, []byte{closedByte}), "written after it has closed")
 	}
 }
 
-// run kills clients, and leaves none.
+// run runs clients and kills them all.
 func (s *storm) run(t *testing.T, kills int) {
 	for len(s.clients) < stormClients {
 		s.clients = append(s.clients, s.newClient(t))
@@ -166,7 +165,7 @@ func (s *storm) replace(t *testing.T, i int) {
 	s.regions[i] = s.newRegion(t, i)
 }
 
-// close closes a region. The caller's memory is marked then: it is his alone.
+// close closes a region. Then it fills memory of the caller with a pattern, which no client may change.
 func (s *storm) close(t *testing.T, r *stormRegion) {
 	err := r.mem.Close()
 	for inUse := (*ucs.InUseError)(nil); errors.As(err, &inUse); err = r.mem.Close() {
@@ -180,7 +179,7 @@ func (s *storm) close(t *testing.T, r *stormRegion) {
 	}
 }
 
-// stormRole is a client: transports, its slot, and the regions.
+// stormRole is a client. Its arguments are transports, its slot, and the regions.
 func stormRole(c *childSide) error {
 	slot, err := strconv.Atoi(c.args[1])
 	if err != nil {
@@ -204,7 +203,7 @@ func stormRole(c *childSide) error {
 		select {
 		case _, ok := <-asked:
 			if !ok {
-				return nil // the parent has gone
+				return nil // the parent has ended
 			}
 			c.say("well")
 		default:
@@ -212,7 +211,7 @@ func stormRole(c *childSide) error {
 	}
 }
 
-// stormClient writes and reads its slot in every region that is still there.
+// stormClient writes and reads its slot in each region that is open.
 type stormClient struct {
 	rng   *rand.Rand
 	w     *Worker
@@ -222,7 +221,7 @@ type stormClient struct {
 	views []*stormView
 }
 
-// stormView is what a client knows of its slot in one region.
+// stormView is the slot of a client in one region.
 type stormView struct {
 	remote remoteMem
 	key    *RKey
@@ -250,7 +249,7 @@ func (x *stormClient) open(tls string, regions []string) error {
 	return x.connect()
 }
 
-// connect makes a new EP, with the keys of the regions that are left.
+// connect makes a new EP, with the keys of the regions that are open.
 func (x *stormClient) connect() (err error) {
 	if x.ep, err = x.w.NewEP(x.views[0].remote.addr, EPConfig{}); err != nil {
 		return err
@@ -263,8 +262,8 @@ func (x *stormClient) connect() (err error) {
 	return nil
 }
 
-// turn does something in a region. One that is refused was closed, except the first, whose
-// turn may come when another refusal has failed the EP.
+// turn writes or reads in a region. A rejected region has closed. The first region may fail too, if an earlier
+// rejection has failed the EP.
 func (x *stormClient) turn() error {
 	i := x.rng.IntN(len(x.views))
 	v := x.views[i]
@@ -286,7 +285,7 @@ func (x *stormClient) turn() error {
 	return x.reconnect()
 }
 
-// reconnect takes the place of an EP that has failed.
+// reconnect replaces an EP that has failed.
 func (x *stormClient) reconnect() error {
 	for _, v := range x.views {
 		v.key.Close()
@@ -299,7 +298,7 @@ func (x *stormClient) reconnect() error {
 
 var errCorrupt = errors.New("not what was written")
 
-// use writes a part of the slot, the whole at first, and reads it.
+// use writes a part of the slot, all of it at first, and reads it.
 func (x *stormClient) use(v *stormView) error {
 	ctx, from, n := context.Background(), 0, stormSlot
 	if v.want == nil {

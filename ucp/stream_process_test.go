@@ -13,11 +13,11 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// streamByte is what a streamer sends at an offset.
+// streamByte returns the byte of a streamer at an offset.
 func streamByte(off int) byte { return byte(off*7 + off>>8) }
 
-// streamerRole is a peer (transports, address of the worker that reads) that sends without
-// an end, in pieces of all lengths. The worker that reads has an EP to it before.
+// streamerRole is a peer that sends without end, in pieces of all lengths. Its arguments are transports and the address
+// of the worker that reads, which has an EP to it before.
 func streamerRole(c *childSide) error {
 	w, ep, err := c.reach()
 	if err != nil {
@@ -39,8 +39,8 @@ func streamerRole(c *childSide) error {
 	})
 }
 
-// TestStream_SenderKilled: the bytes of a peer that is killed are those that it sent, up to
-// some point, and then every receive ends with the reason.
+// TestStream_SenderKilled: the bytes that were received from a killed peer are those that it has sent, up to some
+// offset. Then each receive fails with the reason.
 func TestStream_SenderKilled(t *testing.T) {
 	for _, tls := range []string{"sm", `\rc`, "tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestStream_SenderKilled(t *testing.T) {
 	}
 }
 
-// killStreamer reads what a child sends, kills it after about n bytes, and reads on.
+// killStreamer reads from a child, kills it after about n bytes, and reads on.
 func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
 	ctx, err := openContext(tls)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
 		var k int
 		k, err = ep.StreamRecvWait(within, buf[:1+rng.IntN(len(buf))])
 		for i := range k {
-			if want := streamByte(off + i); buf[i] != want { // a call for each byte would take longest of all
+			if want := streamByte(off + i); buf[i] != want { // without a call for each byte, which is slow
 				require.Failf(t, "wrong byte", "%#x at %d, want %#x", buf[i], off+i, want)
 			}
 		}

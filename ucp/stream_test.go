@@ -41,7 +41,7 @@ func (p *pair) read(e *EP, n int) []byte {
 	return buf
 }
 
-// random are n bytes of a rapid test.
+// random draws n bytes.
 func random(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -51,8 +51,7 @@ func random(n int, seed uint64) []byte {
 	return b
 }
 
-// TestStream_Cuts: however the sender cuts what it sends, and the receiver what it
-// receives, the bytes are the same.
+// TestStream_Cuts: the received bytes do not depend on the lengths of sends and receives.
 func TestStream_Cuts(t *testing.T) {
 	lengths := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(230, 260), rapid.IntRange(8000, 8300), rapid.IntRange(0, 70000))
 	overAll(t, func(t *testing.T, p *pair) {
@@ -86,7 +85,7 @@ func TestStream_Cuts(t *testing.T) {
 	})
 }
 
-// drawReads receives n bytes in ways that rapid chooses.
+// drawReads receives n bytes with calls that rapid draws.
 func (p *pair) drawReads(rt *rapid.T, e *EP, n int) (got []byte) {
 	for len(got) < n {
 		size := min(n-len(got), rapid.IntRange(1, 30000).Draw(rt, "receive"))
@@ -110,7 +109,7 @@ func (p *pair) drawReads(rt *rapid.T, e *EP, n int) (got []byte) {
 	return got
 }
 
-// TestStream_PostedFirst: receives that wait are served in order, and directly.
+// TestStream_PostedFirst: posted receives complete in order, without buffering.
 func TestStream_PostedFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -132,12 +131,12 @@ func TestStream_PostedFirst(t *testing.T) {
 			requireBytes(t, want[:sizes[i]], bufs[i])
 			want = want[sizes[i]:]
 		}
-		require.Nil(t, to.StreamData(), "nothing was kept in between")
+		require.Nil(t, to.StreamData(), "nothing was buffered")
 	})
 }
 
-// TestStream_NotRead: a peer that does not read holds its sender back, and bounds what is
-// kept for it; others are not affected.
+// TestStream_NotRead: if a peer does not read, its sender waits, and the buffered bytes are limited. Other peers are
+// not affected.
 func TestStream_NotRead(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -149,7 +148,7 @@ func TestStream_NotRead(t *testing.T) {
 		require.NotNil(t, r)
 		late, err := from.StreamSend([]byte("end"), nil)
 		require.NoError(t, err)
-		require.NotNil(t, late, "it must not pass what waits")
+		require.NotNil(t, late, "it must not overtake a waiting send")
 		p.until(func() bool {
 			return from.msgs.stream.starved && from.msgs.Credit < charge(from.lane(wireup.AM).Iface.streamPiece())
 		})
@@ -177,8 +176,7 @@ func TestStream_NotRead(t *testing.T) {
 	})
 }
 
-// TestStream_SmallWindow: streams go on where the budget of the worker permits no peer more
-// than the first window.
+// TestStream_SmallWindow: streams continue if the budget of the worker permits each peer the first window only.
 func TestStream_SmallWindow(t *testing.T) {
 	for _, set := range transportSets() {
 		set.Run(t, func(t *testing.T) {
@@ -239,8 +237,7 @@ func TestStream_Mixed(t *testing.T) {
 	})
 }
 
-// TestStream_PeerLeaves: what was sent before the peer closed can be read, and then the
-// error tells that it has.
+// TestStream_PeerLeaves: data that was sent before the peer closed can be read. Then the error says that it has closed.
 func TestStream_PeerLeaves(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -265,8 +262,7 @@ func TestStream_PeerLeaves(t *testing.T) {
 	})
 }
 
-// TestStream_NoticeFirst: what the peer had sent before it closed is not lost if the notice
-// is seen before it.
+// TestStream_NoticeFirst: data that the peer has sent before it closed is not lost if the DISCONNECT arrives first.
 func TestStream_NoticeFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -282,7 +278,7 @@ func TestStream_NoticeFirst(t *testing.T) {
 		require.NoError(t, err)
 		closing, err := p.a.ep.Close(CloseFlush)
 		require.NoError(t, err)
-		for range 1000 { // where the data does not need it, only the notice is seen
+		for range 1000 { // meanwhile the data can arrive, if it needs no poll
 			p.a.w.Progress()
 			p.b.w.pollOthers(p.b.ep.lane(wireup.AM).Iface)
 		}
@@ -302,7 +298,7 @@ func (w *Worker) pollOthers(x *iface) {
 	}
 }
 
-// TestStream_EndOfEP: what is under way ends once when the EP fails or is closed.
+// TestStream_EndOfEP: sends and receives in progress complete once when the EP fails or closes.
 func TestStream_EndOfEP(t *testing.T) {
 	for name, end := range map[string]struct {
 		by   func(e *EP)
@@ -334,7 +330,7 @@ func TestStream_EndOfEP(t *testing.T) {
 	}
 }
 
-// TestStream_CloseFlush: a close waits for what the peer has to read, and ends receives.
+// TestStream_CloseFlush: Close waits until the peer has read, and fails receives.
 func TestStream_CloseFlush(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -357,8 +353,8 @@ func TestStream_CloseFlush(t *testing.T) {
 	})
 }
 
-// TestStream_GivenUp: a send that is given up has sent what it says, and a receive leaves
-// its buffer alone.
+// TestStream_GivenUp: a canceled send reports how many bytes it has sent, and a canceled receive does not use its
+// buffer any more.
 func TestStream_GivenUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -390,7 +386,7 @@ func TestStream_GivenUp(t *testing.T) {
 	})
 }
 
-// TestStream_Forged: bytes that do not follow what came fail the EP, and no other.
+// TestStream_Forged: bytes at a wrong offset fail the EP, and no other one.
 func TestStream_Forged(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	_, to := p.streamed()
@@ -409,8 +405,8 @@ func TestStream_Forged(t *testing.T) {
 	require.Equal(t, bad+1, p.b.w.stats.badMessages.Load())
 }
 
-// TestStream_End: each side ends its stream behind all that it has sent, also what waits for credit, and the
-// other direction goes on.
+// TestStream_End: each side ends its stream after all sends, also those that wait for credit. The other direction
+// continues.
 func TestStream_End(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		from, to := p.streamed()
@@ -434,7 +430,7 @@ func TestStream_End(t *testing.T) {
 		}
 		requireBytes(t, want, p.read(to, len(want)))
 		buf, n := make([]byte, 8), 0
-		receive, err := to.StreamRecv(buf, true, &n, nil) // before the end has come, or after
+		receive, err := to.StreamRecv(buf, true, &n, nil) // before or after the end has arrived
 		if receive != nil {
 			err = p.finish(receive, nil)
 		}
@@ -461,9 +457,9 @@ func TestStream_End(t *testing.T) {
 	})
 }
 
-// TestStream_ForgedEnd: an end that is not where the stream is, and bytes after the end, fail the EP.
+// TestStream_ForgedEnd: a stream end at a wrong offset, and bytes after the end, fail the EP.
 func TestStream_ForgedEnd(t *testing.T) {
-	for _, off := range []uint64{0, 2} { // one byte has come
+	for _, off := range []uint64{0, 2} { // one byte has arrived
 		p := newPair(t, fakes("like sm", likeSM()), Config{})
 		_, to := p.streamed()
 		end := p.b.w.handleControl((*Worker).handleStreamEnd)
@@ -481,7 +477,7 @@ func TestStream_ForgedEnd(t *testing.T) {
 	require.ErrorContains(t, to.Err(), "after its end")
 }
 
-// TestAllocs_Stream: nothing allocates once the pools are warm.
+// TestAllocs_Stream: a stream allocates nothing after warm-up.
 func TestAllocs_Stream(t *testing.T) {
 	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`), tlsets.Real("all")} {
 		t.Run(set.Name, func(t *testing.T) {
@@ -514,7 +510,7 @@ func TestAllocs_Stream(t *testing.T) {
 	}
 }
 
-// endBoth waits for an operation by progress of both sides, and allocates nothing.
+// endBoth waits for an operation with progress of both sides, and allocates nothing.
 func (p *pair) endBoth(r *Request, err error) {
 	for err == nil && r != nil && !r.Done() {
 		p.step()
@@ -528,8 +524,8 @@ func (p *pair) endBoth(r *Request, err error) {
 	}
 }
 
-// TestMessages_OrderAfterTheDial: messages that wait for a transport which cannot connect go
-// over the next one in the order of issue, those that had credit and those that wait for it.
+// TestMessages_OrderAfterTheDial: messages that wait for a transport that fails to connect use the next one, in order,
+// with and without credit.
 func TestMessages_OrderAfterTheDial(t *testing.T) {
 	dials, next := likeSM(), likeTCP()
 	dials.dials, next.latency = true, time.Millisecond
@@ -550,7 +546,7 @@ func TestMessages_OrderAfterTheDial(t *testing.T) {
 			reqs = append(reqs, r)
 		}
 	}
-	p.until(func() bool { return f.sent >= 2 }) // the handshake, both ways
+	p.until(func() bool { return f.sent >= 2 }) // the handshake, in both directions
 	f.failNext("dial fsm", ucs.ErrNoMemory)
 	var to *EP
 	p.until(func() bool {

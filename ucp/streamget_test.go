@@ -15,17 +15,17 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// streamLen is a send that is announced, in bytes.
+// streamLen is the length of a send that uses rendezvous, in bytes.
 const streamLen = 100_000
 
-// announcing is a pair over sm whose stream announces what is in from.
+// announcing is a pair over sm with a stream whose sends from memory use rendezvous.
 func announcing(t testing.TB) (p *pair, from *Mem, e, to *EP) {
 	p = newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from = p.a.memOf(t, 4*streamLen)
 	e, to = p.streamed()
 	copy(from.Bytes(), pattern(len(from.Bytes()), 9))
 	into := p.b.memOf(t, streamLen)
-	require.NoError(t, p.finish(e.TagSend(1, []byte{1}, nil))) // and the window grows
+	require.NoError(t, p.finish(e.TagSend(1, []byte{1}, nil))) // the window grows too
 	require.NoError(t, p.finish(to.Put([]byte{1}, p.a.mem.Addr(), p.reverseKey(t, to), nil)))
 	r, err := p.b.w.TagRecv(into.Bytes(), 1, exact, nil, nil)
 	require.NoError(t, p.finish(r, err))
@@ -36,7 +36,7 @@ func announcing(t testing.TB) (p *pair, from *Mem, e, to *EP) {
 	return p, from, e, to
 }
 
-// reverseKey is a key for a's memory, and to has a lane for it.
+// reverseKey makes a key for a's memory, and a lane of to for it.
 func (p *pair) reverseKey(t testing.TB, to *EP) *RKey {
 	key, err := to.Unpack(p.a.mem.Pack())
 	require.NoError(t, err)
@@ -51,8 +51,8 @@ func sendFrom(t testing.TB, e *EP, mem *Mem, off, n int) *Request {
 	return r
 }
 
-// TestStreamGet_ToReceives: what is announced goes to the receives that wait, and the rest is kept;
-// the sender waits for no reader.
+// TestStreamGet_ToReceives: posted receives get the announced data, and the rest is buffered. The sender does not wait
+// for a reader.
 func TestStreamGet_ToReceives(t *testing.T) {
 	p, from, e, to := announcing(t)
 	sizes := []int{1, 70_000, 500}
@@ -87,8 +87,8 @@ func TestStreamGet_ToReceives(t *testing.T) {
 	assert.Zero(t, e.msgs.stream.refused)
 }
 
-// TestStreamGet_Cuts: announced and other sends come in order, however they are cut and read, also
-// where the receiver sometimes cannot read the memory.
+// TestStreamGet_Cuts: sends with and without rendezvous arrive in order, with any lengths of sends and receives, also
+// if the receiver sometimes cannot read the memory.
 func TestStreamGet_Cuts(t *testing.T) {
 	p, from, e, to := announcing(t)
 	mapped := to.lane(wireup.RMA).Mapped
@@ -131,8 +131,8 @@ func TestStreamGet_Cuts(t *testing.T) {
 	require.Zero(t, p.a.w.stats.badMessages.Load()+p.b.w.stats.badMessages.Load())
 }
 
-// TestStreamGet_Refused: what the peer cannot read goes in pieces, and so do more and more sends
-// after it, until one is taken.
+// TestStreamGet_Refused: data that the peer cannot read is sent in fragments. So are more and more later sends, until
+// one is accepted.
 func TestStreamGet_Refused(t *testing.T) {
 	p, from, e, to := announcing(t)
 	x := to.lane(wireup.RMA)
@@ -162,13 +162,12 @@ func TestStreamGet_Refused(t *testing.T) {
 	assert.Zero(t, e.msgs.stream.refused)
 }
 
-// TestStreamGet_Ends: sends that are announced when the EP closes, at either side or both, or fails,
-// end, once.
+// TestStreamGet_Ends: announced sends complete once when the EP closes at either side, or at both, or fails.
 func TestStreamGet_Ends(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		ends func(p *pair, e, to *EP) (reqs []*Request)
-		want []error // any of them
+		want []error // any of these
 	}{
 		{"closed", func(p *pair, e, _ *EP) []*Request { return closes(p, CloseFlush, e) }, []error{nil}},
 		{"closed by the reader", func(p *pair, _, to *EP) []*Request { return closes(p, CloseFlush, to) }, []error{nil, ucs.ErrPeerClosed}},
@@ -204,7 +203,7 @@ func TestStreamGet_Ends(t *testing.T) {
 			}
 			if len(closing) == 0 {
 				require.NoError(t, p.finish(e.Close(CloseForce)))
-				require.NoError(t, p.finish(to.Close(CloseForce))) // which nobody has told
+				require.NoError(t, p.finish(to.Close(CloseForce))) // the peer does not know
 			}
 			p.until(func() bool { return sends[1].Done() && ended == 2 })
 			for _, r := range sends {
@@ -225,7 +224,7 @@ func closes(p *pair, mode CloseMode, list ...*EP) (reqs []*Request) {
 	return reqs
 }
 
-// anyOf reports that err is one of these.
+// anyOf reports whether err is one of these.
 func anyOf(err error, want []error) bool {
 	for _, w := range want {
 		if w == nil && err == nil || w != nil && errors.Is(err, w) {
@@ -235,8 +234,8 @@ func anyOf(err error, want []error) bool {
 	return false
 }
 
-// TestStreamGet_Forged: answers to nothing, and announcements that make no sense, change nothing; a
-// key that does not open the data has it sent.
+// TestStreamGet_Forged: replies without an RTS, and invalid RTS, change nothing. If the key does not permit access to
+// the data, the data is sent in fragments.
 func TestStreamGet_Forged(t *testing.T) {
 	p, from, e, to := announcing(t)
 	w := p.b.w
@@ -265,12 +264,12 @@ func TestStreamGet_Forged(t *testing.T) {
 	takesNone(t, p.a.w, []forged{{"after the end", taken, control(e.id, id, 0)}})
 
 	w.handleStreamRTS(rts(to.msgs.stream.came, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Pack()}), nil)
-	assert.Equal(t, uint64(streamLen)+at, to.msgs.stream.came, "nothing of it came")
+	assert.Equal(t, uint64(streamLen)+at, to.msgs.stream.came, "no data has arrived")
 	w.handleStreamRTS(rts(to.msgs.stream.came+1, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Pack()}), nil)
 	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 }
 
-// TestAllocs_StreamGet: nothing allocates once the pools are warm.
+// TestAllocs_StreamGet: a stream with rendezvous allocates nothing after warm-up.
 func TestAllocs_StreamGet(t *testing.T) {
 	p, from, e, to := announcing(t)
 	buf, n := make([]byte, streamLen), 0
@@ -290,7 +289,7 @@ func TestAllocs_StreamGet(t *testing.T) {
 	requireBytes(t, from.Bytes()[:streamLen], buf)
 }
 
-// TestStreamGet_ReaderCloses: a receive closes its EP when it is filled, in the midst of what is read.
+// TestStreamGet_ReaderCloses: the callback of a receive closes the EP while the rest of the data is read.
 func TestStreamGet_ReaderCloses(t *testing.T) {
 	for _, mode := range []CloseMode{CloseFlush, CloseForce} {
 		p, from, e, to := announcing(t)

@@ -24,8 +24,8 @@ func TestPutGet_Sizes(t *testing.T) {
 	})
 }
 
-// putGetSizes puts to the peer's memory and gets it back, in every size, from memory that
-// is the caller's and that is registered. A put has ended after a flush.
+// putGetSizes puts to the peer's memory and gets it back, in all sizes, from memory that is registered and not. A put
+// has taken effect after a flush.
 func putGetSizes(t *testing.T, put, get func(p *ucppair.Pair, buf []byte, params *ucp.OpParams) error) {
 	overEvery(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
@@ -52,8 +52,8 @@ func putGetSizes(t *testing.T, put, get func(p *ucppair.Pair, buf []byte, params
 	})
 }
 
-// TestImplicit_Sizes: puts and gets without a request are done when a flush has ended, also
-// as the first operations of an EP.
+// TestImplicit_Sizes: puts and gets without a request have completed after a flush, also as the first operations of an
+// EP.
 func TestImplicit_Sizes(t *testing.T) {
 	putGetSizes(t, func(p *ucppair.Pair, buf []byte, params *ucp.OpParams) error {
 		return p.A.EP.PutImplicit(buf, p.B.Mem.Addr(), p.A.Key, params)
@@ -102,7 +102,7 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// fill puts a known value around the word at off, and returns the word.
+// fill writes a pattern around the word at off, and returns the word.
 func fill(p *ucppair.Pair, off, size int) uint64 {
 	copy(p.B.Mem.Bytes(), testenv.Pattern(32, 99))
 	return word(p, off, size)
@@ -146,8 +146,8 @@ func checkCSwap(p *ucppair.Pair, t *testing.T, size int) {
 	assert.Equal(t, uint64(77), word(p, 4*size%32, size), "swapped")
 }
 
-// TestAtomics_BothSidesAtOnce adds to one word from both workers, by operations
-// that the transports emulate differently.
+// TestAtomics_BothSidesAtOnce adds to one word from both workers, with operations that the transports emulate
+// differently.
 func TestAtomics_BothSidesAtOnce(t *testing.T) {
 	overEvery(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Both()
@@ -235,15 +235,15 @@ func TestErrors_OfTheCaller(t *testing.T) {
 				assert.Nil(t, r)
 			})
 		}
-		require.NoError(t, ep.Err(), "nothing of this harms the EP")
+		require.NoError(t, ep.Err(), "the EP still works")
 		require.NoError(t, p.Finish(ep.Put([]byte{5}, addr, key, nil)))
 		require.NoError(t, p.Flush())
 		assert.Equal(t, byte(5), p.B.Mem.Bytes()[0])
 	})
 }
 
-// TestErrors_AtTheTarget: an access that the target refuses fails the operation or
-// the EP, touches no memory, and leaves other EPs alone.
+// TestErrors_AtTheTarget: an access that the target rejects fails the operation or the EP, accesses no memory, and does
+// not affect other EPs.
 func TestErrors_AtTheTarget(t *testing.T) {
 	type access func(p *ucppair.Pair, key *ucp.RKey) (*ucp.Request, error)
 	put := func(n int, off uint64) access {
@@ -264,7 +264,7 @@ func TestErrors_AtTheTarget(t *testing.T) {
 		rights uct.Access
 		closed bool
 		do     access
-		forged bool // the key claims more than the target gave
+		forged bool // the key claims more access than the target permits
 	}{
 		{"short put past the end", uct.AccessAll, false, put(8, 4090), false},
 		{"put past the end", uct.AccessAll, false, put(5000, 0), false},

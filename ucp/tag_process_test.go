@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// taggerRole is a peer (transports, address of the worker that receives) that sends messages
-// of all lengths without an end.
+// taggerRole is a peer that sends messages of all lengths without end. Its arguments are transports and the address of
+// the worker that receives.
 func taggerRole(c *childSide) error {
 	_, ep, err := c.reach()
 	if err != nil {
@@ -26,8 +26,8 @@ func taggerRole(c *childSide) error {
 	})
 }
 
-// TestTag_SenderKilled: what was received of a peer that is killed is what it sent, in order. A
-// receive into which a message was coming ends with the reason, one that has none waits on.
+// TestTag_SenderKilled: the messages received from a killed peer are those that it has sent, in order. A receive that
+// had matched a message fails with the reason, others remain posted.
 func TestTag_SenderKilled(t *testing.T) {
 	for _, tls := range []string{"sm", `\rc`, "tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTag_SenderKilled(t *testing.T) {
 	}
 }
 
-// killTagger receives what a child sends and kills it after about n messages.
+// killTagger receives messages of a child and kills it after about n messages.
 func killTagger(t *testing.T, tls string, n int) {
 	const longest, posted = 1 << 16, 8
 	ctx, err := openContext(tls)
@@ -104,7 +104,7 @@ func killTagger(t *testing.T, tls string, n int) {
 		case r.req.Done():
 			check(r, r.req.take())
 		default:
-			require.True(t, r.req.Cancel(), "it waits for a message that does not come")
+			require.True(t, r.req.Cancel(), "the receive is not matched")
 			r.req.Release()
 			requireZero(t, r.buf, "written without a message")
 		}

@@ -10,10 +10,10 @@ import (
 
 const exact = ^uint64(0)
 
-// tagSizes are lengths around the limits of short messages, copies and fragments.
+// tagSizes are lengths around the limits of inline messages, bcopy and fragments.
 var tagSizes = []int{0, 1, 8, 31, 32, 33, 248, 249, 1000, 2031, 2032, 2033, 8176, 8177, 15000, 40_000}
 
-// mustTagSend sends a message of which nothing waits for the peer.
+// mustTagSend sends a message, which must complete without the peer.
 func (p *pair) tagSend(tag uint64, data []byte) *Request {
 	p.t.Helper()
 	r, err := p.a.ep.TagSend(tag, data, nil)
@@ -21,7 +21,7 @@ func (p *pair) tagSend(tag uint64, data []byte) *Request {
 	return r
 }
 
-// unexpected waits until b has kept n messages, each of them whole.
+// unexpected waits until b has n unexpected messages, which are complete.
 func (p *pair) unexpected(n int) {
 	p.t.Helper()
 	p.until(func() bool {
@@ -35,7 +35,7 @@ func (p *pair) unexpected(n int) {
 	})
 }
 
-// grown connects, and waits until a may send as much as the configuration says.
+// grown connects, and waits until a has all credit of the configuration.
 func (p *pair) grown() *pair {
 	p.t.Helper()
 	p.connect()
@@ -76,7 +76,7 @@ func TestTag_Sizes(t *testing.T) {
 	})
 }
 
-// TestTag_Partial: a receive is posted when only a part of its message has come.
+// TestTag_Partial: a receive is posted when a part of its message has arrived.
 func TestTag_Partial(t *testing.T) {
 	overEvery(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -120,8 +120,7 @@ func TestTag_Truncated(t *testing.T) {
 	})
 }
 
-// TestTag_Masks: a receive gets the earliest message that it fits, a message the earliest
-// receive.
+// TestTag_Masks: a receive matches the earliest message with its tag, and a message the earliest receive.
 func TestTag_Masks(t *testing.T) {
 	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -159,12 +158,12 @@ func TestTag_Masks(t *testing.T) {
 	})
 }
 
-// TestTag_Order: messages of all lengths are received in the order in which they were sent,
-// also those that had to wait for a lane, for queues or for credit.
+// TestTag_Order: messages of all lengths are received in the order in which they were sent, also if they waited for a
+// lane, for the queue or for credit.
 func TestTag_Order(t *testing.T) {
 	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
-		const n = 48 // less than a window, as those of one tag are received before the next
+		const n = 48 // less than a window, because all messages of one tag are received before those of the next one
 		var sent []*Request
 		for i := range n {
 			if r := p.tagSend(uint64(i%3), pattern(tagSizes[i*7%len(tagSizes)], i)); r != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestAllocs_Tags: no send, receive or message that waits for one allocates, short or by
-// copy, expected or not.
+// TestAllocs_Tags: tagged sends, receives and unexpected messages allocate nothing, inline and with bcopy.
 func TestAllocs_Tags(t *testing.T) {
 	self := tlsets.Real("self", "self")
 	self.Oneself = true
@@ -54,7 +53,7 @@ func TestAllocs_Tags(t *testing.T) {
 					end(receive(n))
 				}
 				for _, run := range []func(){expected, unexpected} {
-					for range 600 { // warm the pools of every layer
+					for range 600 { // warm the pools of all layers
 						run()
 					}
 				}
@@ -65,8 +64,8 @@ func TestAllocs_Tags(t *testing.T) {
 	}
 }
 
-// refill waits until a has credit again: a message for which there is none is announced,
-// allocates, and waits for its receive.
+// refill waits until a has credit again: a message without credit uses rendezvous, allocates, and waits for its
+// receive.
 func (p *pair) refill() {
 	p.until(func() bool { return p.a.ep.msgs.Credit > defaultEagerWindow/4 })
 }

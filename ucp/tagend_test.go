@@ -10,8 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestTag_Sync: the sender learns that its message was matched, or dropped, and a flush does
-// not wait for that.
+// TestTag_Sync: a synchronous send completes when its message was matched, or dropped. A flush does not wait for that.
 func TestTag_Sync(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -20,7 +19,7 @@ func TestTag_Sync(t *testing.T) {
 			recv, err := p.b.w.TagRecv(buf, 7, exact, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, p.finish(p.a.ep.TagSendSync(7, data, nil)))
-			require.False(t, p.b.w.tag.table.Expects(), "it has ended before its message was matched")
+			require.False(t, p.b.w.tag.table.Expects(), "it has completed before its message was matched")
 			require.NoError(t, p.finish(recv, nil))
 			requireBytes(t, data, buf)
 
@@ -80,8 +79,7 @@ func TestTagProbe(t *testing.T) {
 	})
 }
 
-// TestTagProbe_Partial: a message of which a part has come can be taken, received and
-// dropped.
+// TestTagProbe_Partial: a message of which a part has arrived can be removed by a probe, received and dropped.
 func TestTagProbe_Partial(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -107,7 +105,7 @@ func TestTagProbe_Partial(t *testing.T) {
 	})
 }
 
-// from is the EP of x over which messages of the other end of p come.
+// from returns the EP of x over which messages of the other end of p arrive.
 func (x *end) from(p *pair) *EP {
 	for e := range x.w.eps.All() {
 		if e.msgs != nil && (e != p.a.ep || p.oneself() && e.msgs.Held > 0) {
@@ -139,7 +137,7 @@ func TestTagRecv_Cancel(t *testing.T) {
 	})
 }
 
-// TestTagRecvWait_GivenUp: a receive whose context ends leaves no trace.
+// TestTagRecvWait_GivenUp: a canceled blocking receive is removed completely.
 func TestTagRecvWait_GivenUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -157,8 +155,8 @@ func TestTagRecvWait_GivenUp(t *testing.T) {
 	})
 }
 
-// TestTagRecvWait_GivenUpHalfway: a message that was coming into the buffer of a receive
-// whose context has ended does not go there any more.
+// TestTagRecvWait_GivenUpHalfway: if a message was arriving when its receive was canceled, the rest is not written to
+// the buffer.
 func TestTagRecvWait_GivenUpHalfway(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
@@ -170,7 +168,7 @@ func TestTagRecvWait_GivenUpHalfway(t *testing.T) {
 		buf := make([]byte, size)
 		_, err := p.b.w.TagRecvWait(ctx, buf, 1, exact, nil)
 		clear(buf)
-		if err != nil { // all of it need not have come
+		if err != nil { // not all of it has arrived
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		require.NoError(t, p.finish(sent, nil))
@@ -181,7 +179,7 @@ func TestTagRecvWait_GivenUpHalfway(t *testing.T) {
 	})
 }
 
-// TestTag_WorkerCloses: receives end when their worker is closed.
+// TestTag_WorkerCloses: receives fail when their worker closes.
 func TestTag_WorkerCloses(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -201,8 +199,7 @@ func TestTag_WorkerCloses(t *testing.T) {
 	})
 }
 
-// TestTag_SenderCloses: what has come whole stays, what has come in part goes, with the
-// reason, and receives that wait for anybody go on waiting.
+// TestTag_SenderCloses: complete messages remain, partial ones fail with the reason, and posted receives remain posted.
 func TestTag_SenderCloses(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -224,7 +221,7 @@ func TestTag_SenderCloses(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.finish(closing, nil))
 		for _, r := range parts {
-			_ = p.finish(r, nil) // canceled, or it was all posted
+			_ = p.finish(r, nil) // canceled, or posted completely
 		}
 		p.until(into.Done)
 		if err := p.finish(into, nil); err != nil {

@@ -11,25 +11,25 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// tagModel is a serial matcher beside a worker: two lists, searched from the front.
+// tagModel is a serial matcher, which is compared with a worker: two lists, searched from the front.
 type tagModel struct {
 	t    *rapid.T
 	p    *pair
 	recv []*modelRecv
 	msgs []*modelMsg
 	seed int
-	// settle makes progress until nothing is under way. nil: what comes is in one of the two
-	// tables of the worker.
+	// settle makes progress until nothing is in flight. If it is nil, each message is in one of the two tables of the
+	// worker.
 	settle func()
 	masks  []uint64 // of receives
 }
 
 func (m *tagModel) tag() uint64 { return rapid.Uint64Range(0, 3).Draw(m.t, "tag") }
 
-// anyMasks are masks of receives, half of them full.
+// anyMasks are masks of receives, half of them exact.
 var anyMasks = []uint64{exact, exact, 1, 2, 0}
 
-// come waits until a message has found a receive, or has been kept.
+// come waits until a message has matched a receive, or is unexpected.
 func (m *tagModel) come() {
 	if m.settle != nil {
 		m.settle()
@@ -50,16 +50,16 @@ type modelRecv struct {
 type modelMsg struct {
 	tag  uint64
 	data []byte
-	req  *Request // the sender's; nil if it has ended
+	req  *Request // of the send; nil if it has completed
 	sync bool
 }
 
-// modelSizes are lengths that go short, by a copy, in fragments and by rendezvous.
+// modelSizes are lengths for inline messages, bcopy, fragments and rendezvous.
 var modelSizes = []int{0, 8, 31, 300, 3000, 9000, 40_000}
 
 func (m *tagModel) fits(r *modelRecv, tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 
-// send sends a message and waits until it has come.
+// send sends a message and waits until it has arrived.
 func (m *tagModel) send() {
 	if len(m.msgs) > 20 {
 		return
@@ -89,7 +89,7 @@ func (m *tagModel) send() {
 	m.come()
 }
 
-// received checks that a receive has got a message.
+// received checks the message of a receive.
 func (m *tagModel) received(r *modelRecv, x *modelMsg) {
 	var err error
 	if r.req != nil {
@@ -112,7 +112,7 @@ func (m *tagModel) checkReceived(r *modelRecv, x *modelMsg, err error) {
 	require.NoError(m.t, m.p.finish(x.req, nil))
 }
 
-// newRecv is a receive that has not been posted.
+// newRecv returns a receive that is not posted yet.
 func (m *tagModel) newRecv() *modelRecv {
 	return &modelRecv{
 		tag:  m.tag(),
@@ -121,7 +121,7 @@ func (m *tagModel) newRecv() *modelRecv {
 	}
 }
 
-// take takes the message out that a receive gets; nil if there is none.
+// take removes the message that a receive matches; nil if there is none.
 func (m *tagModel) take(r *modelRecv) *modelMsg {
 	for i, x := range m.msgs {
 		if m.fits(r, x.tag) {
@@ -155,17 +155,17 @@ func (m *tagModel) cancel() {
 	i := rapid.IntRange(0, len(m.recv)-1).Draw(m.t, "which")
 	r := m.recv[i]
 	m.recv = append(m.recv[:i], m.recv[i+1:]...)
-	if !r.req.Cancel() { // a queue of the transport has it, and gives it back
+	if !r.req.Cancel() { // a queue of the transport has it, and will return it
 		require.NotNil(m.t, m.settle)
 	}
 	require.ErrorIs(m.t, m.p.finish(r.req, nil), ucs.ErrCanceled)
 }
 
-// probe looks for a message, and may take it out, to be received or dropped.
+// probe probes for a message, and may remove it, to receive or drop it.
 func (m *tagModel) probe() {
 	r := m.newRecv()
 	remove := rapid.Bool().Draw(m.t, "remove")
-	if m.settle != nil { // the first one has queues closed
+	if m.settle != nil { // the first probe closes queues
 		m.settle()
 		_, _, _ = m.p.b.w.TagProbe(r.tag, r.mask, false)
 		m.settle()
@@ -197,7 +197,7 @@ func (m *tagModel) probe() {
 	m.checkReceived(r, x, m.p.finish(r.req, err))
 }
 
-// drain ends all that is left.
+// drain completes all operations.
 func (m *tagModel) drain() {
 	for len(m.recv) > 0 {
 		m.cancel()
@@ -211,8 +211,7 @@ func (m *tagModel) drain() {
 	}
 }
 
-// TestTag_Model: any history of sends, receives, cancels and probes gives what a serial
-// matcher gives.
+// TestTag_Model: any history of sends, receives, cancels and probes has the results of a serial matcher.
 func TestTag_Model(t *testing.T) {
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm")} {
 		t.Run(set.Name, func(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// sourceBits are the bits of a tag that say who has sent it, in these tests.
+// sourceBits are the bits of a tag that identify its sender in these tests.
 const sourceBits = 0xff << 32
 
 func sourced(e *EP, bits uint64) iter.Seq2[*EP, uint64] {
 	return func(yield func(*EP, uint64) bool) { yield(e, bits) }
 }
 
-// TestRestrictTags_Params: what makes no sense is refused, and the rule before stays.
+// TestRestrictTags_Params: invalid rules are rejected, and the previous rule remains.
 func TestRestrictTags_Params(t *testing.T) {
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{}).both()
 	w, e := p.b.w, p.b.ep
@@ -41,15 +41,15 @@ func TestRestrictTags_Params(t *testing.T) {
 	require.Zero(t, w.tag.sources)
 }
 
-// sourcedPair is a pair whose end b lets a send tags with one source only.
+// sourcedPair is a pair whose b permits a to send tags with one source only.
 func sourcedPair(t *testing.T, set tlsets.Set, cfg Config) *pair {
 	p := newPair(t, set, cfg).both()
 	require.NoError(t, p.b.w.RestrictTags(sourceBits, sourced(p.b.ep, 1<<32)))
 	return p
 }
 
-// TestRestrictTags_Sizes: messages of all sizes with the right source are received; of those with another one
-// none, and each is counted. A synchronous and an announced one ends at its sender.
+// TestRestrictTags_Sizes: messages of all sizes with the right source are received. Others are not, and each is
+// counted. If such a send is synchronous or uses rendezvous, it completes.
 func TestRestrictTags_Sizes(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestRestrictTags_Sizes(t *testing.T) {
 	}
 }
 
-// TestRestrictTags_Credit: messages that are refused cost their sender nothing, and this worker no memory.
+// TestRestrictTags_Credit: rejected messages return their credit, and use no memory of this worker.
 func TestRestrictTags_Credit(t *testing.T) {
 	p := sourcedPair(t, fakes("like tcp", likeTCP()), Config{})
 	bad := p.b.w.stats.badMessages.Load()
@@ -85,8 +85,8 @@ func TestRestrictTags_Credit(t *testing.T) {
 	p.tag(1<<32, 100, 1)
 }
 
-// TestRestrictTags_Queries: a peer without credit is queried for its own messages only. It cannot offer one
-// with another source.
+// TestRestrictTags_Queries: a peer without credit gets queries for its own source only. It cannot offer a message with
+// another source.
 func TestRestrictTags_Queries(t *testing.T) {
 	p := sourcedPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: 1 << 10})
 	var waiting []*Request
@@ -113,7 +113,7 @@ func TestRestrictTags_Queries(t *testing.T) {
 	}
 }
 
-// TestRestrictTags_Tuples: a peer gets a queue for tags with its own source only.
+// TestRestrictTags_Tuples: a peer gets tuple queues for tags with its own source only.
 func TestRestrictTags_Tuples(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.b.dial(t, &p.a)
@@ -130,8 +130,8 @@ func TestRestrictTags_Tuples(t *testing.T) {
 	})
 }
 
-// TestListen_UnprovenSendsNothing: a dialer knows the id of its EP from the ACCEPT. It cannot use it before
-// it has proven that it has the address that it names.
+// TestListen_UnprovenSendsNothing: a dialer has the id of its EP from the ACCEPT. Messages with that id are dropped
+// until the dialer has proven that it is the worker of its address.
 func TestListen_UnprovenSendsNothing(t *testing.T) {
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
