@@ -205,8 +205,8 @@ func (w *Worker) recycleDirect(r *Request) {
 	r.next, w.pool.free = w.pool.free, r
 }
 
-// errGivenBack is the error of a request that was released.
-var errGivenBack = fmt.Errorf("ucp: request: %w: it was given back already", ucs.ErrInvalidParam)
+// errReleased is the error of a request that was released.
+var errReleased = fmt.Errorf("ucp: request: %w: it was released already", ucs.ErrInvalidParam)
 
 // Done reports whether the operation is complete. It makes no progress.
 func (r *Request) Done() bool { return r == nil || r.flags&reqDone != 0 }
@@ -260,7 +260,7 @@ func (r *Request) take() error {
 		return nil
 	}
 	if r.place() == placeFree {
-		return errGivenBack
+		return errReleased
 	}
 	err := r.err()
 	r.Release()

@@ -27,15 +27,15 @@ func TestRequest_Nil(t *testing.T) {
 	r.Release()
 }
 
-// TestRequest_GivenBack: using a released request is an error, not a wait.
-func TestRequest_GivenBack(t *testing.T) {
+// TestRequest_Released: using a released request is an error, not a wait.
+func TestRequest_Released(t *testing.T) {
 	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
 	r, err := p.A.W.TagRecv(make([]byte, 8), 1, exact, nil, nil)
 	require.NoError(t, err)
 	require.True(t, r.Cancel())
 	require.ErrorIs(t, r.Wait(t.Context()), ucs.ErrCanceled)
 
-	const text = "ucp: request: invalid parameter: it was given back already"
+	const text = "ucp: request: invalid parameter: it was released already"
 	assert.EqualError(t, r.Wait(t.Context()), text)
 	done, err := r.Test()
 	assert.True(t, done)

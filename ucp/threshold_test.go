@@ -13,9 +13,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestThreshold_ByCost: over shared memory, where sending takes two copies and getting one, data
-// in memory of the transport is announced from where that takes less time; other data is not,
-// as it would come in the same fragments.
+// TestThreshold_ByCost: over shared memory an eager message takes two copies, and a get one. Data in memory of the
+// transport uses rendezvous from the length at which it is faster. Other data does not, because it would be sent in the
+// same fragments.
 func TestThreshold_ByCost(t *testing.T) {
 	p := openPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	from := p.a.ep.announcedFrom((*region.Mem)(p.a.mem))
@@ -31,8 +31,8 @@ func TestThreshold_ByCost(t *testing.T) {
 	assert.Contains(t, text, "announced from here on: more would hold up what follows;\n")
 }
 
-// TestThreshold_SlowCopies: where processors are far from each other, data in memory of the transport
-// is announced that one call would take. Other data goes in the call, without a request.
+// TestThreshold_SlowCopies: if copies between the CPUs are slow, data in memory of the transport uses rendezvous even
+// if one call could send it. Other data is sent in the call, without a request.
 func TestThreshold_SlowCopies(t *testing.T) {
 	p := openPair(t, tlsets.Real("sm", "sm"), Config{})
 	for _, e := range []*end{&p.a, &p.b} {
@@ -48,10 +48,10 @@ func TestThreshold_SlowCopies(t *testing.T) {
 	}
 }
 
-// announces sends n bytes, for which there is credit, and reports whether they were announced.
+// announces sends n bytes, for which there is credit, and reports whether they used rendezvous.
 func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
 	t.Helper()
-	for p.a.ep.msgs == nil || p.a.ep.msgs.Credit < charge(n) { // the first messages have the peer grant more
+	for p.a.ep.msgs == nil || p.a.ep.msgs.Credit < charge(n) { // the first messages make the peer grant more credit
 		recv, err := p.b.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)
 		require.NoError(t, err)
 		send, err := p.a.ep.TagSend(1, []byte{1}, nil)
@@ -73,8 +73,8 @@ func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
 	return announced
 }
 
-// TestThreshold_AsWished: a threshold that is configured holds whatever the costs.
-func TestThreshold_AsWished(t *testing.T) {
+// TestThreshold_Configured: a configured threshold is used for any costs.
+func TestThreshold_Configured(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvThresh: config.MemSize(30 << 10)}).both().warm()
 	assert.Equal(t, 30<<10, p.a.ep.announcedFrom((*region.Mem)(p.a.mem)).From)
 	assert.False(t, p.announces(t, 30<<10-1, &OpParams{Mem: p.a.mem}))

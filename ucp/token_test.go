@@ -16,8 +16,8 @@ import (
 
 const testToken = config.Secret("0123456789abcdef")
 
-// TestDial_Token: with the token on both sides, Dial connects; with another one, or on one side, it
-// fails, and the listener does not see the dialer.
+// TestDial_Token: Dial connects if both sides have the same token. With another one, or on one side only, it fails, and
+// the listener does not call Accept.
 func TestDial_Token(t *testing.T) {
 	overNetworks(t, func(t *testing.T, _ *pair, network, address string) {
 		for _, tc := range []struct{ dials, listens config.Secret }{
@@ -44,8 +44,8 @@ func TestDial_Token(t *testing.T) {
 	})
 }
 
-// TestToken_UnknownWorker: with a token, a worker that knows the address cannot connect before
-// NewEP, Dial or Listen names it here; then it can.
+// TestToken_UnknownWorker: with a token, a worker that knows the address cannot connect before NewEP, Dial or Listen
+// names it here.
 func TestToken_UnknownWorker(t *testing.T) {
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{AuthToken: testToken})
 	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
@@ -63,8 +63,8 @@ func TestToken_UnknownWorker(t *testing.T) {
 	require.NoError(t, p.finish(ep.Flush()))
 }
 
-// TestToken_TCP: workers that name each other connect over tcp with the same token, and do not with another one. One
-// without a token is not reachable.
+// TestToken_TCP: workers that name each other connect over tcp if they have the same token. They do not reach each
+// other with different ones, or without.
 func TestToken_TCP(t *testing.T) {
 	for _, tc := range []struct {
 		a, b    config.Secret
@@ -95,7 +95,7 @@ func TestToken_TCP(t *testing.T) {
 	}
 }
 
-// TestConfig_Token: it comes from one of two places, and is long enough.
+// TestConfig_Token: the token is from one of two settings, and is long enough.
 func TestConfig_Token(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("  "+string(testToken)+"\n"), 0o600))

@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestTraffic: both sides count the same bytes, by class of EP, also of EPs that are closed.
+// TestTraffic: both sides count the same bytes, by class of EP, including closed EPs.
 func TestTraffic(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
 		if p.oneself() {
 			return
 		}
-		const n, size = 25, 100 // fewer than the first window has room for: none waits for credit and is announced
+		const n, size = 25, 100 // less than the first window, so that no message waits for credit and uses rendezvous
 		require.LessOrEqual(t, n*(size+messageCharge), firstWindow)
 		buf := make([]byte, size)
 		for k := range n {
@@ -41,7 +41,7 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestTraffic_Adopted: an EP that the peer has made stays in its class when NewEP returns it.
+// TestTraffic_Adopted: an EP that the peer has made remains in its class when NewEP returns it.
 func TestTraffic_Adopted(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	require.NoError(t, p.finish(p.a.ep.TagSend(7, nil, nil)))
@@ -56,7 +56,7 @@ func TestTraffic_Adopted(t *testing.T) {
 	assert.Zero(t, all["worker/ep@made.closed"])
 }
 
-// TestStats_OrderlyExit: a peer that closes its worker is no fault.
+// TestStats_OrderlyExit: a peer that closes its worker does not count as a failure.
 func TestStats_OrderlyExit(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestStats_OrderlyExit(t *testing.T) {
 	}
 }
 
-// TestStats_Waits: messages that wait for credit, and rendezvous, are counted once.
+// TestStats_Waits: messages that wait for credit, and messages with rendezvous, are counted once.
 func TestStats_Waits(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	p.b.w.OnActive(1, func(m *ActiveMessage) {
@@ -99,11 +99,11 @@ func TestStats_Waits(t *testing.T) {
 	}
 	all := counters(p.a.w)
 	assert.Positive(t, all["worker.waits_for_credit"])
-	assert.Positive(t, all["worker.announced_messages"], "those without credit are announced")
+	assert.Positive(t, all["worker.announced_messages"], "messages without credit use rendezvous")
 	assert.Equal(t, all["worker.announced_messages"], counters(p.b.w)["worker.fetched_by_get"]+counters(p.b.w)["worker.fetched_by_put"]+counters(p.b.w)["worker.fetched_by_copies"])
 }
 
-// TestStats_Dials: each call of Dial is counted by what came of it.
+// TestStats_Dials: each call of Dial is counted by its result.
 func TestStats_Dials(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", "@"+t.Name(), ListenConfig{Accept: func(r *ConnRequest) bool { return string(r.Private) == "friend" }})
@@ -117,7 +117,7 @@ func TestStats_Dials(t *testing.T) {
 	}
 }
 
-// TestSnapshot: any goroutine gets the counters that are derived.
+// TestSnapshot: any goroutine may read derived counters.
 func TestSnapshot(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
 	require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, 1), nil)))

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestExplain_Ranges: Explain has the ranges of sizes, with their protocols, for all
-// classes of buffers, before and after the EP has connected.
+// TestExplain_Ranges: Explain has the ranges of lengths with their protocols, for all classes of buffers, before and
+// after the EP has connected.
 func TestExplain_Ranges(t *testing.T) {
 	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect()
 	before := p.a.ep.Explain()
@@ -28,8 +28,8 @@ func TestExplain_Ranges(t *testing.T) {
 	}
 }
 
-// TestTransfer_Bare: what one call moves without a copy is in no list, also not when it is
-// the last thing before the EP closes, and moves what it should.
+// TestTransfer_Bare: a zcopy operation of one call is in no list, also if the EP closes right after it, and transfers
+// the right data.
 func TestTransfer_Bare(t *testing.T) {
 	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect().warm()
 	const n = 20000
@@ -43,7 +43,7 @@ func TestTransfer_Bare(t *testing.T) {
 	require.NotNil(t, r)
 	assert.Nil(t, p.a.ep.ops.first)
 	assert.EqualValues(t, 1, p.a.ep.counts.direct)
-	assert.True(t, r.bufferInUse(), "the buffer is the transport's")
+	assert.True(t, r.bufferInUse(), "the transport uses the buffer")
 	require.NoError(t, p.finish(r, nil))
 	require.NoError(t, p.flush())
 	requireBytes(t, want, p.b.mem.Bytes()[:n])

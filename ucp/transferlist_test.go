@@ -26,7 +26,7 @@ func (p *pair) transfersOf(buf []byte, gap int, lens ...int) (list []Transfer) {
 	return list
 }
 
-// wantPieces returns what zeros look like after a list has moved want to them.
+// wantPieces returns the memory, zero before, after a list has moved want to it.
 func wantPieces(want []byte, gap int, lens ...int) []byte {
 	out, off := make([]byte, len(want)), 0
 	for _, n := range lens {
@@ -64,7 +64,8 @@ func TestTransferList_Sizes(t *testing.T) {
 	})
 }
 
-// TestTransferList_Longest: the longest list has more transfers than any queue. A flush and a fence cover all of them.
+// TestTransferList_Longest: the longest list has more transfers than fit into any queue. A flush and a fence cover all
+// of them.
 func TestTransferList_Longest(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -107,7 +108,7 @@ func TestTransferList_Keys(t *testing.T) {
 	})
 }
 
-// TestTransferList_Rejected: a list with a transfer that is not valid has no effect, and the error says which.
+// TestTransferList_Rejected: a list with an invalid transfer has no effect, and the error names the transfer.
 func TestTransferList_Rejected(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.both().warm()
@@ -199,10 +200,10 @@ func TestTransferList_OnDone(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-// TestTransferList_Cancel: a list of which nothing was posted can be canceled; one that has begun cannot.
+// TestTransferList_Cancel: a list of which nothing was posted can be canceled; after the first post it cannot.
 func TestTransferList_Cancel(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
-		p.connect() // there is no lane yet, so all wait
+		p.connect() // there is no lane yet, so all of them wait
 		list := p.transfersOf(pattern(memLen, 1), 0, 8, 3000, 20_000)
 		for _, do := range []func([]Transfer, *OpParams) (*Request, error){p.a.ep.PutList, p.a.ep.GetList} {
 			r, err := do(list, nil)
@@ -242,15 +243,15 @@ func TestTransferList_CancelBegun(t *testing.T) {
 	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{}).connect()
 	r, err := p.a.ep.GetList(p.transfersOf(make([]byte, memLen), 0, 8, 8), nil)
 	require.NoError(t, err)
-	recordOf[transferRecord](r).n++ // as if there had been one more
+	recordOf[transferRecord](r).n++ // as if one more had completed
 	require.False(t, r.Cancel())
 	recordOf[transferRecord](r).n--
 	require.True(t, r.Cancel())
 	r.Release()
 }
 
-// TestTransferList_GivenUp: when a blocking call has returned, no transport accesses a buffer of the list, and
-// transfers that were not posted are not posted later.
+// TestTransferList_GivenUp: when a canceled blocking call returns, no transport uses a buffer of the list, and the rest
+// is not posted later.
 func TestTransferList_GivenUp(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("failed=%v", failed), func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestTransferList_GivenUp(t *testing.T) {
 			var err error
 			if failed {
 				err = p.a.ep.GetListWait(overCtx(), p.transfersOf(buf, 0, 8, 3000), nil)
-			} else { // puts that are copied, and the rest of them
+			} else { // bcopy puts, and the rest of them
 				lens := make([]int, 4*likeRC().depth)
 				for i := range lens {
 					lens[i] = 100
@@ -293,7 +294,7 @@ func TestTransferList_GivenUp(t *testing.T) {
 	}
 }
 
-// TestTransferList_Waits: the blocking forms move all data.
+// TestTransferList_Waits: the blocking calls move all data.
 func TestTransferList_Waits(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	data, got := pattern(memLen, 1), make([]byte, memLen)
@@ -306,7 +307,7 @@ func TestTransferList_Waits(t *testing.T) {
 	require.ErrorIs(t, p.a.ep.GetListWait(t.Context(), nil, nil), ucs.ErrInvalidParam)
 }
 
-// TestTransferList_Closed: a forced close ends a list in progress, once, with the status of the others.
+// TestTransferList_Closed: CloseForce fails a list in progress once, with the status of other operations.
 func TestTransferList_Closed(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -327,8 +328,8 @@ func TestTransferList_Closed(t *testing.T) {
 	})
 }
 
-// TestTransferList_LaneReplaced: if the lane breaks, transfers that were not posted move to the next one. The
-// request has the error of a posted one, and the EP works on.
+// TestTransferList_LaneReplaced: if the lane breaks, transfers that were not posted move to the next one. The request
+// has the error of a posted one, and the EP still works.
 func TestTransferList_LaneReplaced(t *testing.T) {
 	p := rails(t)
 	x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
@@ -352,7 +353,7 @@ func TestTransferList_LaneReplaced(t *testing.T) {
 	p.checkMoved(t)
 }
 
-// TestTransferList_Rails: large transfers of a list are split over several lanes as by themselves.
+// TestTransferList_Rails: large transfers of a list are split over several lanes, as single operations are.
 func TestTransferList_Rails(t *testing.T) {
 	overRails(t, railConfig(), func(t *testing.T, p *pair) {
 		data, got := pattern(memLen, 1), make([]byte, memLen)
@@ -364,7 +365,7 @@ func TestTransferList_Rails(t *testing.T) {
 	})
 }
 
-// TestTransferList_Spans: a list is one measured operation.
+// TestTransferList_Spans: a list is measured as one operation.
 func TestTransferList_Spans(t *testing.T) {
 	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{LatencyStats: true}).connect().warm()
 	require.NoError(t, p.finish(p.a.ep.PutList(p.transfersOf(make([]byte, memLen), 0, 8, 8, 3000), nil)))
@@ -372,7 +373,7 @@ func TestTransferList_Spans(t *testing.T) {
 	assert.Equal(t, 1, puts["put_list"])
 }
 
-// TestAllocs_TransferList: a list allocates nothing once the pools are warm.
+// TestAllocs_TransferList: a list allocates nothing after warm-up.
 func TestAllocs_TransferList(t *testing.T) {
 	self := tlsets.Real("self", "self")
 	self.Oneself = true
@@ -395,7 +396,7 @@ func TestAllocs_TransferList(t *testing.T) {
 	}
 }
 
-// mustEnd waits for an operation by progress of the issuing side only.
+// mustEnd waits for an operation with progress of the issuing side only.
 func (p *pair) mustEnd(r *Request, err error) {
 	for err == nil && r != nil && !r.Done() {
 		p.a.w.Progress()

@@ -23,14 +23,14 @@ import (
 const (
 	posterTag   = 7
 	posterHello = 8
-	posterLen   = 1 << 20 // a message that comes while the process is stopped, in bytes
-	posterCount = 2       // of them: into memory of the context, and of the caller
+	posterLen   = 1 << 20 // length of a message that arrives while the process is stopped, in bytes
+	posterCount = 2       // number of them: into memory of the context, and of the caller
 	posterShort = 64
 )
 
-// posterRole receives as it is told (transports, address of the parent, TAG_PROTO,
-// RNDV_SCHEME): "short", one message, after which it says how many came through queues; or
-// "long", receives that it posts, says so, and says when they have got what they should.
+// posterRole receives as its parent says: "short" receives one message and prints how many messages have used queues;
+// "long" posts receives, prints that, and prints when they have the right data. Its arguments are transports, address
+// of the parent, TAG_PROTO and RNDV_SCHEME.
 func posterRole(c *childSide) error {
 	w, ep, err := c.reachWith(Config{TagProto: c.args[2], RndvScheme: c.args[3]})
 	if err != nil {
@@ -52,7 +52,7 @@ func posterRole(c *childSide) error {
 		}
 		c.say("%d", counters(w)["worker/tupleq.receives"])
 	}
-	return nil // the parent has gone
+	return nil // the parent has ended
 }
 
 // receivePosted posts the receives of a posterRole and waits for them.
@@ -80,7 +80,7 @@ func receivePosted(c *childSide, w *Worker) error {
 	return nil
 }
 
-// poster is a process of posterRole, and what sends to it.
+// poster is a process of posterRole, and the worker that sends to it.
 type poster struct {
 	t       *testing.T
 	c       *child
@@ -99,7 +99,7 @@ func newPoster(t *testing.T, tls string, cfg Config) *poster {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, p.x.w.Close())
-		assert.Zero(t, inUse(p.x.w), "requests that never came back")
+		assert.Zero(t, inUse(p.x.w), "requests that were not released")
 	})
 	p.c = startChild(t, "poster", tls, fmt.Sprintf("%x", p.x.w.Address()), cfg.TagProto, cfg.RndvScheme)
 	var info TagInfo
@@ -110,7 +110,7 @@ func newPoster(t *testing.T, tls string, cfg Config) *poster {
 	return p
 }
 
-// wait waits for an operation that ends well.
+// wait waits for an operation, which must succeed.
 func (p *poster) wait(r *Request) {
 	p.t.Helper()
 	if r == nil {
@@ -123,7 +123,7 @@ func (p *poster) wait(r *Request) {
 	require.NoError(p.t, r.take())
 }
 
-// short has a message received.
+// short sends a message to the process.
 func (p *poster) short() {
 	p.t.Helper()
 	p.c.tell(p.t, "short")
@@ -134,7 +134,7 @@ func (p *poster) short() {
 	require.NoError(p.t, err)
 }
 
-// stop stops the process once its receives are posted.
+// stop stops the process when it has posted its receives.
 func (p *poster) stop() {
 	p.t.Helper()
 	p.c.tell(p.t, "long")
@@ -146,7 +146,7 @@ func (p *poster) stop() {
 	require.True(p.t, ws.Stopped())
 }
 
-// resume has the process, which was stopped until now, go on.
+// resume continues the process, which must still be stopped.
 func (p *poster) resume() {
 	p.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.c.Process.Pid))
@@ -156,7 +156,7 @@ func (p *poster) resume() {
 	require.NoError(p.t, p.c.Process.Signal(syscall.SIGCONT))
 }
 
-// long sends the messages of posterLen, one from memory of the context, one from the caller's.
+// long sends the messages of posterLen, one from memory of the context, one from memory of the caller.
 func (p *poster) long() (reqs []*Request) {
 	p.t.Helper()
 	mem, err := p.x.ctx.MemAlloc(posterLen)
@@ -175,8 +175,8 @@ func (p *poster) long() (reqs []*Request) {
 	return reqs
 }
 
-// TestTuple_TargetStopped: a message through a queue ends at its sender while the process
-// that posted the receive is stopped, and the process has it when it goes on.
+// TestTuple_TargetStopped: a send through a tuple queue completes while the process that posted the receive is stopped.
+// The process has the message when it continues.
 func TestTuple_TargetStopped(t *testing.T) {
 	testenv.NeedCMA(t)
 	cfg := tupleq
@@ -195,8 +195,8 @@ func TestTuple_TargetStopped(t *testing.T) {
 	p.c.end(t)
 }
 
-// TestRndv_TargetStopped: a message that is announced waits as long as the process that is
-// to receive it is stopped, also if its receive is posted.
+// TestRndv_TargetStopped: a message with rendezvous waits while the receiving process is stopped, also if its receive
+// is posted.
 func TestRndv_TargetStopped(t *testing.T) {
 	for _, tls := range []string{"xrc", `\rc`} {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
@@ -210,7 +210,7 @@ func TestRndv_TargetStopped(t *testing.T) {
 				}
 				for _, r := range reqs {
 					require.NotNil(t, r)
-					require.False(t, r.Done(), "the receiver took no part")
+					require.False(t, r.Done(), "the receiver made no progress")
 				}
 				p.resume()
 				for _, r := range reqs {
@@ -225,20 +225,19 @@ func TestRndv_TargetStopped(t *testing.T) {
 
 const (
 	tuplerTags    = 4
-	tuplerSlots   = 8         // operations under way at a time, of each kind
+	tuplerSlots   = 8         // operations in progress at a time, of each class
 	tuplerLongest = 256 << 10 // bytes
 )
 
-// tupleScript is what one side of two sends. The other one posts receives in the same order;
-// then the k-th receive gets the k-th message, also if it takes any tag: all earlier messages
-// were for earlier receives.
+// tupleScript is the sequence of messages of one side. The other side posts receives in the same order. Then the k-th
+// receive matches the k-th message, also if it has a mask: all earlier messages match earlier receives.
 type tupleScript struct{ rng *rand.Rand }
 
 func newTupleScript(seed, side uint64) tupleScript {
 	return tupleScript{rand.New(rand.NewPCG(seed, side))}
 }
 
-// next is the tag and the length of a message, and the mask of its receive.
+// next returns the tag and the length of a message, and the mask of its receive.
 func (s tupleScript) next() (tag, mask uint64, n int) {
 	tag, mask, n = s.rng.Uint64N(tuplerTags), exact, 8<<s.rng.IntN(16)
 	if s.rng.IntN(50) == 0 {
@@ -251,16 +250,15 @@ func (s tupleScript) next() (tag, mask uint64, n int) {
 type tuplerOp struct {
 	buf    []byte // tuplerLongest
 	params OpParams
-	told   *int // how often the end of the latest one was told
-	want   int  // how often it is to be told
+	told   *int // calls of OnDone
+	want   int  // expected calls of OnDone
 	busy   bool
-	req    *Request // nil when it is not busy, and if it had ended at once
-	k, n   int      // the message
+	req    *Request // nil if the operation is not in progress
+	k, n   int      // number and length of the message
 	info   TagInfo
 }
 
-// begin makes s the operation for message k, of n bytes. The end of the one before was told
-// by the Progress since then.
+// begin starts message k, of n bytes, in s. Progress has called OnDone of the operation before it.
 func (s *tuplerOp) begin(k, n int) error {
 	if *s.told != s.want {
 		return fmt.Errorf("the end of message %d was told %d times, want %d", s.k, *s.told, s.want)
@@ -271,7 +269,7 @@ func (s *tuplerOp) begin(k, n int) error {
 	return nil
 }
 
-// started notes what the operation returned: without a request no end is told.
+// started records the request of the operation: without one OnDone is not called.
 func (s *tuplerOp) started(r *Request, err error) error {
 	s.req, s.want = r, 0
 	if r != nil {
@@ -283,13 +281,13 @@ func (s *tuplerOp) started(r *Request, err error) error {
 // tupler is one side of two that send each other messages of tuples.
 type tupler struct {
 	w            *Worker
-	ep           *EP // nil until a message has come
+	ep           *EP // nil until a message has arrived
 	mem          *Mem
 	out, in      tupleScript
 	seed, peer   uint64 // of in
 	sent, posted int
 	received     int
-	late         [tuplerTags]int // for checkLate: the earliest message that is not before one that was received
+	late         [tuplerTags]int // for checkLate: by tag, the first message that may be received next
 	sends, recvs [tuplerSlots]tuplerOp
 }
 
@@ -311,7 +309,7 @@ func newTupler(w *Worker) (*tupler, error) {
 	return x, nil
 }
 
-// begin starts a series of messages; side is 0 or 1, and the other one for the peer.
+// begin starts a series of messages. side is 0 or 1; the peer has the other one.
 func (x *tupler) begin(seed, side uint64) {
 	x.out, x.in = newTupleScript(seed, side), newTupleScript(seed, 1-side)
 	x.seed, x.peer = seed, 1-side
@@ -319,7 +317,7 @@ func (x *tupler) begin(seed, side uint64) {
 	x.late = [tuplerTags]int{}
 }
 
-// step makes progress, takes what has ended well, and starts what there is room for.
+// step makes progress, removes completed operations, and starts new ones.
 func (x *tupler) step() error {
 	x.w.Progress()
 	for k := range tuplerSlots {
@@ -366,8 +364,7 @@ func (x *tupler) send(s *tuplerOp) error {
 	return s.started(x.ep.TagSend(tag, s.buf[:n], &s.params))
 }
 
-// end takes the request of an operation that has ended, and has check look at it if it ended
-// well.
+// end removes the request of a completed operation, and calls check if it has succeeded.
 func (x *tupler) end(s *tuplerOp, check func(s *tuplerOp) error) error {
 	s.busy = false
 	if r := s.req; r != nil {
@@ -382,7 +379,7 @@ func (x *tupler) end(s *tuplerOp, check func(s *tuplerOp) error) error {
 	return nil
 }
 
-// check looks at what was received.
+// check checks a received message.
 func (x *tupler) check(s *tuplerOp) error {
 	x.received++
 	if x.ep == nil {
@@ -394,9 +391,9 @@ func (x *tupler) check(s *tuplerOp) error {
 	return nil
 }
 
-// checkLate is check when the peer has gone, of receives in the order in which they were posted.
-// A message that was announced, or that was to be sent again, is lost then, and its receive can
-// get a later one; but those of a tag come in order, and once.
+// checkLate is check after the peer has died, in the order in which the receives were posted. Messages that were
+// announced, or had to be sent again, are lost, so their receives may match later ones. The messages of a tag still
+// arrive in order, and once.
 func (x *tupler) checkLate(s *tuplerOp) error {
 	const ahead = 1 << 12 // messages that a peer may have sent
 	script := newTupleScript(x.seed, x.peer)
@@ -410,7 +407,8 @@ func (x *tupler) checkLate(s *tuplerOp) error {
 	return fmt.Errorf("receive %d has %d bytes of tag %d, which is no message", s.k, s.info.Length, s.info.Tag)
 }
 
-// tuplerRole is the peer of a survivor: transports, address of that, TAG_PROTO, seed.
+// tuplerRole is the peer of a survivor. Its arguments are transports, the address of the survivor, TAG_PROTO and the
+// seed.
 func tuplerRole(c *childSide) error {
 	w, ep, err := c.reachWith(Config{TagProto: c.args[2]})
 	if err != nil {
@@ -429,9 +427,9 @@ func tuplerRole(c *childSide) error {
 	return c.untilParentGoes(func(ctx context.Context) error { return errors.Join(ctx.Err(), x.step()) })
 }
 
-// TestTuple_Killed: a process that sends and receives messages of tuples is killed at any
-// point. What the other one has under way ends once, with the reason; what it receives is
-// what was sent; its memory is not written to afterwards, and it holds nothing for the dead.
+// TestTuple_Killed: a process that sends and receives messages of tuples is killed at any time. The operations of its
+// peer complete once, or fail with the reason. The peer receives the bytes that were sent, its memory is not written
+// afterwards, and no resources of the dead process remain.
 func TestTuple_Killed(t *testing.T) {
 	for _, proto := range []string{tagProtoTupleq, tagProtoCopy} {
 		t.Run(proto, func(t *testing.T) {
@@ -454,7 +452,7 @@ func TestTuple_Killed(t *testing.T) {
 	}
 }
 
-// killTupler kills a peer when it is time.
+// killTupler kills a peer after some progress.
 func killTupler(t *testing.T, x *tupler, proto string, seed uint64, now func() bool) {
 	x.ep = nil
 	x.begin(seed, 0)
@@ -475,8 +473,8 @@ func killTupler(t *testing.T, x *tupler, proto string, seed uint64, now func() b
 	x.nothingLeft(t)
 }
 
-// endAll ends what is under way when the peer has gone: sends have ended, receives that have
-// no message are canceled.
+// endAll completes the operations in progress after the peer has died: sends have completed, unmatched receives are
+// canceled.
 func (x *tupler) endAll(t *testing.T) {
 	for k := range tuplerSlots {
 		if s := &x.recvs[k]; s.busy && s.req != nil && !s.req.Done() {
@@ -494,7 +492,7 @@ func (x *tupler) endAll(t *testing.T) {
 	}
 }
 
-// endOne waits until an operation has ended, well or for one of the reasons.
+// endOne waits until an operation has succeeded, or failed for one of the reasons.
 func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, reasons ...error) {
 	if !s.busy {
 		return
@@ -510,10 +508,10 @@ func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, 
 	for range 20 {
 		x.w.Progress()
 	}
-	assert.Equal(t, s.want, *s.told, "how often the end was told")
+	assert.Equal(t, s.want, *s.told, "calls of OnDone")
 }
 
-// nothingLeft looks for late writes, and for what the worker holds for the peer.
+// nothingLeft checks for late writes, and for resources of the peer at the worker.
 func (x *tupler) nothingLeft(t *testing.T) {
 	for k := range tuplerSlots {
 		fill(x.sends[k].buf, closedByte)
@@ -527,12 +525,12 @@ func (x *tupler) nothingLeft(t *testing.T) {
 		x.w.Progress()
 	}
 	for k := range tuplerSlots {
-		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{closedByte}), "a send wrote")
-		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{closedByte}), "written to after the end")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{closedByte}), "written by a send")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{closedByte}), "written after the receive has completed")
 	}
 	queues, _ := x.w.tuples.in.Queues()
-	assert.Zero(t, queues, "queues of the dead")
+	assert.Zero(t, queues, "queues of the dead peer")
 	assert.False(t, x.w.tuples.in.Paused())
 	assert.Zero(t, x.w.tag.table.Unexpected())
-	assert.Zero(t, inUse(x.w), "requests that never came back")
+	assert.Zero(t, inUse(x.w), "requests that were not released")
 }

@@ -34,7 +34,7 @@ func (c *queued) OpenMD(string) (uct.MD, error) {
 	return wrap.Domain(md, c.layers...), nil
 }
 
-// queues is a set of the reference transport alone.
+// queues returns a set of the reference transport only.
 func queues(layers ...wrap.Hooks) tlsets.Set {
 	return tlsets.Set{Name: "queues", Open: func(testing.TB) (a, b []uct.Component) {
 		c := []uct.Component{&queued{world: memtp.NewWorld(), layers: layers}}
@@ -49,17 +49,17 @@ func queueSets() []tlsets.Set {
 	return []tlsets.Set{queues(), tlsets.Real("xrc", `\xrc`), direct}
 }
 
-// tupleq is a configuration with tuples.
+// tupleq is a configuration with tuple queues.
 var tupleq = Config{TagProto: "tupleq"}
 
-// overQueues runs a test over every transport that has queues.
+// overQueues runs a test over each transport that has queues.
 func overQueues(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range queueSets() {
 		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, tupleq).connect()) })
 	}
 }
 
-// stat is a counter of tuples of a worker.
+// stat returns a counter of tuple queues of a worker.
 func (x *end) stat(name string) uint64 { return counters(x.w)["worker/tupleq."+name] }
 
 // tag sends a message and receives it.
@@ -75,7 +75,7 @@ func (p *pair) tag(tag uint64, n, seed int) {
 	requireBytes(p.t, want, got)
 }
 
-// openTuple has messages of a tag go through a queue.
+// openTuple makes messages of a tag use a queue.
 func (p *pair) openTuple(tag uint64) {
 	p.t.Helper()
 	before, k := p.b.stat("receives"), 0
@@ -98,8 +98,8 @@ func TestTuple_MessagesGoThroughQueues(t *testing.T) {
 	})
 }
 
-// TestTuple_EndedAtOnce: the end of a receive whose message was there is not told, whatever
-// uses its request afterwards.
+// TestTuple_EndedAtOnce: if the message of a receive has arrived before, OnDone is not called, whichever operation uses
+// the request afterwards.
 func TestTuple_EndedAtOnce(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.both()
@@ -108,7 +108,7 @@ func TestTuple_EndedAtOnce(t *testing.T) {
 		require.NoError(t, p.finish(s, err))
 		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
 		r, err := p.b.w.TagRecv(make([]byte, 64), 8, exact, nil, &OpParams{OnDone: func(error) {
-			assert.Fail(t, "told of an operation that returned no request")
+			assert.Fail(t, "OnDone of an operation that returned no request")
 		}})
 		require.NoError(t, err)
 		require.Nil(t, r)
@@ -123,7 +123,7 @@ func TestTuple_EndedAtOnce(t *testing.T) {
 	})
 }
 
-// settle makes progress until nothing is under way.
+// settle makes progress until nothing is in flight.
 func (p *pair) settle() {
 	const idle = 16
 	for n := 0; n < idle; n++ {
@@ -133,22 +133,21 @@ func (p *pair) settle() {
 	}
 }
 
-// mostlyExact are masks of receives, most of them full, so that queues last.
+// mostlyExact are masks of receives, most of them exact, so that queues remain open.
 var mostlyExact = []uint64{exact, exact, exact, exact, exact, exact, exact, exact, 1, 0}
 
-// TestTuple_Model: any history of sends, receives, cancels and probes gives what a serial
-// matcher gives, whatever queues come and go.
+// TestTuple_Model: any history of sends, receives, cancels and probes has the results of a serial matcher, while queues
+// open and close.
 func TestTuple_Model(t *testing.T) {
 	small := Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxMessage: 5000}
 	for _, set := range queueSets() {
 		set.Run(t, func(t *testing.T) { tupleModel(t, set, tupleq) })
 	}
-	// Here a copied message that was received is known to be as soon as its receive has ended.
+	// The completion of a bcopy message is known as soon as its receive has completed.
 	t.Run("queues, copied", func(t *testing.T) { tupleModel(t, queues(), small) })
 }
 
-// quiet reports that no queue comes or goes, and that each message which was not received
-// has been kept or waits in a queue.
+// quiet reports whether no queue opens or closes, and each unreceived message is unexpected or in a queue.
 func (m *tagModel) quiet() bool {
 	w := m.p.b.w
 	_, steady := w.tuples.in.Queues()
@@ -160,12 +159,12 @@ func tupleModel(t *testing.T, set tlsets.Set, cfg Config) {
 	through := uint64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &tagModel{t: rt, p: newPair(t, set, cfg).connect(), masks: mostlyExact}
-		m.p.tag(9, 8, 0) // connected
+		m.p.tag(9, 8, 0) // connects
 		m.settle = func() { m.p.until(m.quiet) }
 		through -= m.p.b.stat("receives")
 		for tag := range rapid.Uint64Range(0, 4).Draw(rt, "open") {
 			m.p.openTuple(tag)
-			m.p.tag(tag, 8, 0) // through the queue; later ones by chance
+			m.p.tag(tag, 8, 0) // through the queue; later ones may or may not
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"send": func(*rapid.T) { m.send() }, "send again": func(*rapid.T) { m.send() },

@@ -13,13 +13,13 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// posting counts what goes over transports, and the addresses of what queues were given.
+// posting counts messages and bytes of transports, and the buffers of messages in queues.
 type posting struct {
 	messages, sends int
 	from, to        []*byte
 }
 
-// layer is what has p count.
+// layer returns a layer in which p counts.
 func (p *posting) layer() wrap.Hooks {
 	return wrap.Hooks{
 		EP: func(e *wrap.EP) {
@@ -78,10 +78,9 @@ func (c *watchedConn) SendZcopy(iov []uct.IOV, done *uct.Completion) (bool, erro
 	return c.QueueConn.SendZcopy(iov, done)
 }
 
-// TestTuple_NothingBesideTheData: once there is a queue a message is one send from the
-// caller's buffer to the caller's buffer, in memory that is registered and in memory that is
-// not; no copy and no other message, both ways.
-func TestTuple_NothingBesideTheData(t *testing.T) {
+// TestTuple_SendsNoControlMessage: with an open queue a message is one send from the buffer of the sender to the buffer
+// of the receiver, in memory that is registered and not, in both directions. There is no copy and no control message.
+func TestTuple_SendsNoControlMessage(t *testing.T) {
 	over := &posting{}
 	p := newPair(t, queues(over.layer()), tupleq).connect()
 	p.openTuple(7)
@@ -117,7 +116,7 @@ func TestTuple_NothingBesideTheData(t *testing.T) {
 	assert.Zero(t, p.a.stat("copies"))
 }
 
-// TestTuple_Copies: with tupleq_copy the sender has a short buffer back at once.
+// TestTuple_Copies: with tupleq_copy small sends complete in the call.
 func TestTuple_Copies(t *testing.T) {
 	cfg := tupleq
 	cfg.TagProto = "tupleq_copy"
@@ -127,7 +126,7 @@ func TestTuple_Copies(t *testing.T) {
 	buf := pattern(copySlotLen, 3)
 	s, err := p.a.ep.TagSend(7, buf, nil)
 	require.NoError(t, err)
-	require.Nil(t, s, "nothing to wait for")
+	require.Nil(t, s, "it has completed")
 	clear(buf)
 	got := make([]byte, copySlotLen+1)
 	r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
@@ -135,10 +134,10 @@ func TestTuple_Copies(t *testing.T) {
 	requireBytes(t, pattern(copySlotLen, 3), got[:copySlotLen])
 	assert.Equal(t, before+1, p.a.stat("copies"))
 	p.tag(7, copySlotLen+1, 5)
-	assert.Equal(t, before+1, p.a.stat("copies"), "a longer one is not copied")
+	assert.Equal(t, before+1, p.a.stat("copies"), "a larger one is not copied")
 }
 
-// TestAllocs_Tuples: nothing allocates once queues and pools are there.
+// TestAllocs_Tuples: messages allocate nothing after the queues are open and the pools warm.
 func TestAllocs_Tuples(t *testing.T) {
 	for _, proto := range []string{"tupleq", "tupleq_copy"} {
 		t.Run(proto, func(t *testing.T) {
@@ -170,14 +169,14 @@ func TestAllocs_Tuples(t *testing.T) {
 	}
 }
 
-// TestTuple_OrderAtTheSwitch: messages of a tag come in order, whatever went the usual way
-// and whatever through the queue, with receives that wait and without.
+// TestTuple_OrderAtTheSwitch: messages of a tag arrive in order, through the queue or not, with posted receives and
+// without.
 func TestTuple_OrderAtTheSwitch(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprintf("receives first %v", first), func(t *testing.T) {
 			overQueues(t, func(t *testing.T, p *pair) {
 				const count, n = 200, 100
-				p.tag(1, 8, 0) // connected
+				p.tag(1, 8, 0) // connects
 				var recvs, sends []*Request
 				got := make([][]byte, count)
 				receive := func() {
@@ -209,7 +208,7 @@ func TestTuple_OrderAtTheSwitch(t *testing.T) {
 				for _, s := range sends {
 					require.NoError(t, p.finish(s, nil))
 				}
-				if p.b.stat("receives") == 0 { // all were faster than the queue
+				if p.b.stat("receives") == 0 { // all messages were faster than the queue
 					p.openTuple(7)
 				}
 			})
@@ -217,9 +216,8 @@ func TestTuple_OrderAtTheSwitch(t *testing.T) {
 	}
 }
 
-// TestTuple_ReceivedInAnotherOrder: messages of more tags than there are connections wait
-// for their receives, which are posted in the other order, each when the one before it has
-// ended.
+// TestTuple_ReceivedInAnotherOrder: messages with more tags than there are connections wait for their receives, which
+// are posted in reverse order, each after the previous one has completed.
 func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		const tags, n = 24, 500
@@ -251,8 +249,8 @@ func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
 	})
 }
 
-// TestTuple_Truncated: a message that is longer than its receive fills it, and the next one
-// has its own; one that is longer than a queue takes goes the usual way.
+// TestTuple_Truncated: a message that is longer than its receive fills it, and the next one arrives in its own receive.
+// A message that is longer than the queue permits does not use the queue.
 func TestTuple_Truncated(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.openTuple(7)
@@ -281,7 +279,7 @@ func TestTuple_Truncated(t *testing.T) {
 	})
 }
 
-// TestTuple_Cancel: a receive in a queue can be canceled, and a message goes to the next.
+// TestTuple_Cancel: a receive in a queue can be canceled. The message matches the next one.
 func TestTuple_Cancel(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.openTuple(7)
@@ -308,8 +306,8 @@ func TestTuple_Cancel(t *testing.T) {
 	})
 }
 
-// TestTuple_Wildcards: a receive with a mask closes the queues that it competes with, and
-// they come again when it has ended, after twice as many messages each time.
+// TestTuple_Wildcards: a receive with a mask closes the queues whose tags it matches. They open again after it has
+// completed, after twice as many messages each time.
 func TestTuple_Wildcards(t *testing.T) {
 	p := newPair(t, queues(), tupleq).connect()
 	p.openTuple(0x10)
@@ -328,10 +326,10 @@ func TestTuple_Wildcards(t *testing.T) {
 	}
 	before := p.b.stat("receives")
 	p.tag(0x21, 50, 1)
-	assert.Equal(t, before+1, p.b.stat("receives"), "others stay")
+	assert.Equal(t, before+1, p.b.stat("receives"), "other queues remain open")
 }
 
-// TestTuple_NoWildcards: a mask is refused where it was promised that there is none.
+// TestTuple_NoWildcards: a mask is rejected if the configuration promises that there is none.
 func TestTuple_NoWildcards(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqNoWildcards = true
@@ -342,7 +340,7 @@ func TestTuple_NoWildcards(t *testing.T) {
 	p.openTuple(1)
 }
 
-// TestTuple_Evicts: more tags than may have queues take turns.
+// TestTuple_Evicts: with more tags than queues, the least used queue is closed for another tag.
 func TestTuple_Evicts(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqMax = 3
@@ -358,8 +356,8 @@ func TestTuple_Evicts(t *testing.T) {
 	assert.Positive(t, p.b.stat("receives"))
 }
 
-// TestTuple_AnotherSender: a message of the tag from another peer goes to the receive that
-// the queue of the first one has.
+// TestTuple_AnotherSender: a message of another peer with the same tag matches the receive that is in the queue of the
+// first peer.
 func TestTuple_AnotherSender(t *testing.T) {
 	p := newPair(t, queues(), tupleq).both()
 	p.openTuple(7)

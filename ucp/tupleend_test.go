@@ -24,8 +24,8 @@ func mortal(t *testing.T) (p *pair, kill func()) {
 	return p, func() { world.world.Kill(world.mds[1]) }
 }
 
-// TestTuple_ReceiverDies: messages that wait for receives of a peer that dies end once, with
-// the reason, whatever of them was under way.
+// TestTuple_ReceiverDies: messages that wait for receives of a peer fail once, with the reason, when it dies, in any
+// state.
 func TestTuple_ReceiverDies(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		p, kill := mortal(t)
@@ -40,7 +40,7 @@ func TestTuple_ReceiverDies(t *testing.T) {
 			sends = append(sends, s)
 		}
 		p.settle()
-		if closing { // the receiver closes a queue, and does not say how it ended
+		if closing { // the receiver closes a queue, and does not report the result
 			r, err := p.b.w.TagRecv(make([]byte, 10), 7, 0xf, nil, nil)
 			require.NoError(t, err)
 			for range 3 {
@@ -57,18 +57,17 @@ func TestTuple_ReceiverDies(t *testing.T) {
 			s.Release()
 		}
 		p.settle()
-		assert.Equal(t, len(sends), ended, "each is told once")
+		assert.Equal(t, len(sends), ended, "OnDone is called once for each")
 		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
 		_, err := p.a.ep.TagSend(7, []byte{1}, nil)
 		assert.ErrorIs(t, err, ucs.ErrEPFailed)
 	}
 }
 
-// TestTuple_SenderDies: the receives that the queue of a dead sender had get messages of
-// others.
+// TestTuple_SenderDies: receives in the queue of a dead sender match messages of others.
 func TestTuple_SenderDies(t *testing.T) {
 	p, kill := mortal(t)
-	p.b, p.a = p.a, p.b // b is killed: it sends
+	p.b, p.a = p.a, p.b // b is killed: it is the sender
 	p.openTuple(7)
 	got := [][]byte{make([]byte, 100), make([]byte, 100)}
 	var recvs []*Request
@@ -94,11 +93,10 @@ func TestTuple_SenderDies(t *testing.T) {
 			left -= e.msgs.tuple.queues
 		}
 	}
-	assert.Zero(t, left, "queues of the dead one")
+	assert.Zero(t, left, "queues of the dead peer")
 }
 
-// TestTuple_Closes: an EP that closes waits for messages in queues, or ends them; receives
-// go on without it.
+// TestTuple_Closes: an EP that closes waits for messages in queues, or fails them. Receives remain posted.
 func TestTuple_Closes(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.openTuple(7)
@@ -124,7 +122,7 @@ func TestTuple_Closes(t *testing.T) {
 		r, err = p.b.w.TagRecv(got, 7, exact, nil, nil)
 		require.NoError(t, err)
 		p.settle()
-		require.False(t, r.Done(), "that message was canceled")
+		require.False(t, r.Done(), "the message was canceled")
 		p.connect()
 		s, err = p.a.ep.TagSend(7, pattern(100, 3), nil)
 		require.NoError(t, err)
@@ -134,7 +132,7 @@ func TestTuple_Closes(t *testing.T) {
 	})
 }
 
-// TestTuple_WorkerCloses: receives that queues have end when the worker closes.
+// TestTuple_WorkerCloses: receives in queues fail when the worker closes.
 func TestTuple_WorkerCloses(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.openTuple(7)
@@ -152,7 +150,7 @@ func TestTuple_WorkerCloses(t *testing.T) {
 	})
 }
 
-// TestTuple_Hostile: a peer that tells anything of queues harms only itself.
+// TestTuple_Hostile: invalid messages about queues affect only their sender.
 func TestTuple_Hostile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newPair(t, queues(), tupleq).both()
@@ -182,7 +180,7 @@ func TestTuple_Hostile(t *testing.T) {
 	})
 }
 
-// tryTag sends a message that may be refused.
+// tryTag sends a message that may be rejected.
 func tryTag(e *EP, tag uint64, data []byte) {
 	if r, err := e.TagSend(tag, data, nil); err == nil && r != nil {
 		r.Release()

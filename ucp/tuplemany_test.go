@@ -17,15 +17,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// crowd is workers of one goroutine that all reach each other.
+// crowd is workers of one goroutine that are all connected.
 type crowd struct {
 	t    testing.TB
 	ends []*end
-	ctxs []*Context // that the workers are of, each once
+	ctxs []*Context // contexts of the workers, each once
 	eps  [][]*EP    // [from][to]
 }
 
-// newCrowd makes n workers; open gives the context of the next one, which several can share.
+// newCrowd makes n workers. open returns the context of the next one, which several can share.
 func newCrowd(t testing.TB, n int, open func() (*Context, error)) *crowd {
 	c := &crowd{t: t}
 	t.Cleanup(c.close)
@@ -46,21 +46,20 @@ func newCrowd(t testing.TB, n int, open func() (*Context, error)) *crowd {
 func (c *crowd) close() {
 	for _, x := range c.ends {
 		assert.NoError(c.t, x.w.Close())
-		assert.Zero(c.t, inUse(x.w), "requests that never came back")
+		assert.Zero(c.t, inUse(x.w), "requests that were not released")
 	}
 	for _, ctx := range c.ctxs {
 		assert.NoError(c.t, ctx.Close())
 	}
 }
 
-// overMemory gives each worker a context, in one world of the reference transport.
+// overMemory makes a context for each worker, in one world of the reference transport.
 func overMemory(cfg Config) func() (*Context, error) {
 	world := &queued{world: memtp.NewWorld()}
 	return func() (*Context, error) { return NewContext(cfg, world) }
 }
 
-// overLoop gives all workers one context, over xrc on the loop fabric: that connects the QPs
-// of one open device.
+// overLoop makes one context for all workers, over xrc on the loop fabric, which connects the QPs of one open device.
 func overLoop(t testing.TB, cfg Config) func() (*Context, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
 	require.NoError(t, err)
@@ -70,7 +69,7 @@ func overLoop(t testing.TB, cfg Config) func() (*Context, error) {
 	return func() (*Context, error) { return ctx, err }
 }
 
-// ep is the connection between two of them.
+// ep returns the EP of one worker to another one.
 func (c *crowd) ep(from, to int) *EP {
 	if c.eps[from][to] == nil {
 		e, err := c.ends[from].w.NewEP(c.ends[to].w.Address(), EPConfig{})
@@ -80,7 +79,7 @@ func (c *crowd) ep(from, to int) *EP {
 	return c.eps[from][to]
 }
 
-// until makes progress on all until ok.
+// until makes progress on all workers until ok returns true.
 func (c *crowd) until(ok func() bool) {
 	c.t.Helper()
 	testenv.ProgressWithin(c.t, patience, func() bool {
@@ -91,7 +90,7 @@ func (c *crowd) until(ok func() bool) {
 	})
 }
 
-// stat is the sum of a counter of tuples.
+// stat returns the sum of a counter of tuple queues.
 func (c *crowd) stat(name string) (n uint64) {
 	for _, x := range c.ends {
 		n += x.stat(name)
@@ -103,20 +102,20 @@ func (c *crowd) stat(name string) (n uint64) {
 type crowdOp struct {
 	send      bool
 	tag, mask uint64 // the mask of a receive
-	id        uint64 // of a message; of that which a receive is to get, by the matcher
+	id        uint64 // of a message; for a receive, of the message that the matcher assigns
 	buf       []byte
 	req       *Request
 }
 
-// pairing is what happens between a rank that sends and one that receives, in order.
+// pairing is the sequence of operations between a rank that sends and one that receives.
 type pairing struct {
 	from, to int
 	ops      []*crowdOp
 	posted   int
 }
 
-// match gives each receive, in order, the earliest message that it fits, as a serial matcher
-// does, and returns a message or receive that is left, the first receive before all messages.
+// match assigns to each receive, in order, the earliest message with its tag, as a serial matcher does. It returns a
+// message or receive that is left, the first receive before all messages.
 func (p *pairing) match() *crowdOp {
 	taken := map[*crowdOp]bool{}
 	var left *crowdOp
@@ -143,8 +142,8 @@ func (p *pairing) match() *crowdOp {
 	return left
 }
 
-// plan draws what happens between two ranks: messages of a few tags and receives for them,
-// one in thirty for any tag of the sender; each finds the other in the end.
+// plan draws the sequence between two ranks: messages with a few tags and receives for them, one in thirty for any tag.
+// All of them match in the end.
 func plan(rnd *rand.Rand, from, to, tags, count int, lastID *uint64) *pairing {
 	p := &pairing{from: from, to: to}
 	add := func(send bool, tag, mask uint64) {
@@ -185,8 +184,8 @@ func (c *crowd) next(p *pairing) {
 	require.NoError(c.t, err)
 }
 
-// TestTuple_ManyRanks: 16 workers, 64 in sweeps, exchange messages of 16 tuples each, with
-// receives for any tag of a sender in between, and each receive gets what a serial matcher gives it.
+// TestTuple_ManyRanks: 16 workers, 64 in a sweep, exchange messages of 16 tuples each, with some receives for any tag
+// of a sender. Each receive gets the message of a serial matcher.
 func TestTuple_ManyRanks(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	cfg := tupleq
@@ -197,7 +196,7 @@ func TestTuple_ManyRanks(t *testing.T) {
 	}
 	t.Run("queues", func(t *testing.T) { manyRanks(newCrowd(t, many, overMemory(cfg)), 150) })
 	t.Run("xrc", func(t *testing.T) {
-		ranks := 8 // at least, for four different others
+		ranks := 8 // at least, so that each has four different peers
 		if testenv.Soak() {
 			ranks = 64
 		}
@@ -205,8 +204,7 @@ func TestTuple_ManyRanks(t *testing.T) {
 	})
 }
 
-// manyRanks has each rank send to four others by four tags, count operations for each of
-// them or a few more.
+// manyRanks makes each rank send to four others with four tags, about count operations each.
 func manyRanks(c *crowd, count int) {
 	const peers, tags = 4, 4
 	t, ranks := c.t, len(c.ends)

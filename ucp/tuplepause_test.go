@@ -15,10 +15,10 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// stuck is a layer whose queues do not stop as long as a peer is in the middle of a message.
+// stuck is a layer whose queues do not stop while a peer is in the middle of a message.
 type stuck struct {
 	inside bool
-	tries  int // to stop a queue meanwhile
+	tries  int // calls to stop a queue meanwhile
 }
 
 func (s *stuck) layer() wrap.Hooks {
@@ -48,7 +48,7 @@ func (q *stuckQueue) Stop() error {
 	return q.Queue.Stop()
 }
 
-// self gives b an EP to itself.
+// self makes an EP of b to itself.
 func (p *pair) self() *EP {
 	p.t.Helper()
 	e, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
@@ -56,7 +56,7 @@ func (p *pair) self() *EP {
 	return e
 }
 
-// alone has b end an operation while a makes no progress.
+// alone completes an operation of b while a makes no progress.
 func (p *pair) alone(r *Request, err error) {
 	p.t.Helper()
 	require.NoError(p.t, err)
@@ -70,14 +70,14 @@ func (p *pair) alone(r *Request, err error) {
 	require.NoError(p.t, r.take())
 }
 
-// How a queue that does not stop is tried again; package tuple.
+// The retries for a queue that does not stop; package tuple.
 const (
 	stopLooks = 200
 	stopPause = time.Millisecond
 )
 
-// TestTuple_PeerInTheMiddle: a queue that does not stop, as a peer was stopped in the middle of a
-// message, is tried again at times, and meanwhile costs nothing and holds up nobody else.
+// TestTuple_PeerInTheMiddle: a queue does not stop because a peer was stopped in the middle of a message. The worker
+// retries at intervals, uses no time meanwhile, and serves other peers.
 func TestTuple_PeerInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuck{}
@@ -122,8 +122,8 @@ func TestTuple_PeerInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestTuple_SilentSender: a sender that makes no progress while its queue is closed holds up no
-// message of others; its own keep their order.
+// TestTuple_SilentSender: a sender that makes no progress while its queue closes does not delay messages of others. Its
+// own messages keep their order.
 func TestTuple_SilentSender(t *testing.T) {
 	p := newPair(t, queues(), tupleq).both()
 	self := p.self()
@@ -141,7 +141,7 @@ func TestTuple_SilentSender(t *testing.T) {
 		p.b.w.Progress()
 	}
 	require.True(t, p.b.w.tuples.in.Paused())
-	require.False(t, masked.Done(), "the message of tag 17 was sent after others that it takes")
+	require.False(t, masked.Done(), "it must match earlier messages before that of tag 17")
 	_, _, ok := p.b.w.TagProbe(7, 0xf, false)
 	require.False(t, ok)
 
@@ -172,8 +172,8 @@ func TestTuple_SilentSender(t *testing.T) {
 	assert.False(t, p.b.w.tuples.in.Paused())
 }
 
-// TestTuple_SilentSenderEarlierReceive: a message goes to the earlier of two receives, also if a
-// queue has that which is being stopped.
+// TestTuple_SilentSenderEarlierReceive: a message matches the earlier of two receives, also if that is in a queue that
+// is being stopped.
 func TestTuple_SilentSenderEarlierReceive(t *testing.T) {
 	s := &stuck{}
 	p := newPair(t, queues(s.layer()), tupleq).both()

@@ -11,8 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/window"
 )
 
-// narrow is a configuration whose windows stay what they are at first: messages soon wait for
-// credit.
+// narrow is a configuration whose windows do not grow, so that messages soon wait for credit.
 var narrow = Config{TagProto: "tupleq", EagerWindow: firstWindow}
 
 // sends starts count messages of a tag.
@@ -28,7 +27,7 @@ func (p *pair) sends(tag uint64, count int) (reqs []*Request) {
 	return reqs
 }
 
-// kept receives the messages of a tag that are there.
+// kept receives the unexpected messages of a tag.
 func (p *pair) kept(tag uint64, count int) {
 	p.t.Helper()
 	for range count {
@@ -49,7 +48,7 @@ func (p *pair) tags(count int) (tags []uint64) {
 	return tags
 }
 
-// TestTuple_ManyResent: a queue can be closed whatever number of messages waits in it.
+// TestTuple_ManyResent: a queue with any number of waiting messages can be closed.
 func TestTuple_ManyResent(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	const count = conn.MaxReplies + 100
@@ -74,12 +73,12 @@ func TestTuple_ManyResent(t *testing.T) {
 	assert.Positive(t, p.a.stat("resent"))
 }
 
-// TestTuple_ResentIsCanceled: a message that is canceled before it is sent again leaves its
-// place to no other one.
+// TestTuple_ResentIsCanceled: a message that is canceled before it is sent again does not free its place for another
+// one.
 func TestTuple_ResentIsCanceled(t *testing.T) {
 	p := newPair(t, queues(), narrow).connect()
 	p.openTuple(7)
-	const count = 200 // more than there is credit for
+	const count = 200 // more than the credit permits
 	sent := p.sends(7, count)
 	first := append(p.sends(9, 1), p.sends(10, 1)...)
 	p.b.w.TagProbe(7, exact, false)
@@ -101,8 +100,7 @@ func TestTuple_ResentIsCanceled(t *testing.T) {
 	}
 }
 
-// TestTuple_CanceledBeforeResent: of a message that was canceled no place is counted, also not
-// for those that are to be sent again behind it.
+// TestTuple_CanceledBeforeResent: a canceled message has no place, also for later messages that are sent again.
 func TestTuple_CanceledBeforeResent(t *testing.T) {
 	p := newPair(t, queues(), narrow).connect()
 	p.openTuple(7)
@@ -133,8 +131,7 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	}
 }
 
-// TestTuple_ResentBeyondCredit: messages for which there is no credit are sent again as
-// receives take those that are there.
+// TestTuple_ResentBeyondCredit: messages without credit are sent again while receives match the earlier ones.
 func TestTuple_ResentBeyondCredit(t *testing.T) {
 	const count = 1000
 	p := newPair(t, queues(), tupleq).connect()
@@ -156,8 +153,8 @@ func TestTuple_ResentBeyondCredit(t *testing.T) {
 	assert.False(t, p.b.w.tuples.in.Paused())
 }
 
-// TestTuple_StoppedBeyondCredit: a queue is closed though the sender has messages of another
-// tag that wait for credit, as soon as these are received.
+// TestTuple_StoppedBeyondCredit: a queue closes although messages of another tag wait for credit, as soon as those are
+// received.
 func TestTuple_StoppedBeyondCredit(t *testing.T) {
 	const count, length = 120, 4000
 	p := newPair(t, queues(), tupleq).connect()

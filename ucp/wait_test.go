@@ -17,8 +17,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// serve has a goroutine of its own drive b until the test ends. Where b is a, that
-// drives itself.
+// serve starts a goroutine that makes progress on b until the test ends. If b and a are one worker, it makes its own
+// progress.
 func (p *pair) serve() {
 	if p.oneself() {
 		return
@@ -55,7 +55,7 @@ func TestBlockingForms(t *testing.T) {
 	})
 }
 
-// TestWait_Parks: a waiter with nothing to do sleeps, and is woken by the transport.
+// TestWait_Parks: an idle waiter sleeps, and the transport wakes it.
 func TestWait_Parks(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.a.w.engine.Spin.Fixed = engine.YieldPolls
@@ -90,7 +90,7 @@ func TestWait_Canceled(t *testing.T) {
 	assert.Equal(t, []byte{42}, got, "the canceled get does not write")
 }
 
-// TestWait_CancelWakesTheSleeper: a context that ends while the waiter sleeps.
+// TestWait_CancelWakesTheSleeper: a context that is canceled wakes the waiter.
 func TestWait_CancelWakesTheSleeper(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.a.w.engine.Spin.Fixed = engine.YieldPolls
@@ -127,7 +127,7 @@ func TestRequest_TestAndCancel(t *testing.T) {
 	require.NoError(t, p.flush())
 	assert.Equal(t, []byte{0, 2}, p.b.mem.Bytes()[:2])
 
-	// In the queue of a lane, behind operations that were posted.
+	// In the queue of a lane, after posted operations.
 	var reqs []*Request
 	for i := range 20 {
 		r, err := p.a.ep.Put(pattern(100, 1), p.b.mem.Addr()+uint64(100*i), p.a.key, nil)
@@ -147,8 +147,7 @@ func TestRequest_TestAndCancel(t *testing.T) {
 	assert.Zero(t, p.b.mem.Bytes()[1900], "the last one was not posted")
 }
 
-// TestWait_NoWakeUpIsLost: both sides sleep at every step and for as long as nothing
-// wakes them.
+// TestWait_NoWakeUpIsLost: both sides sleep at each step, without a timeout.
 func TestWait_NoWakeUpIsLost(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		for _, w := range []*Worker{p.a.w, p.b.w} {
@@ -174,7 +173,7 @@ func TestWait_NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// TestGiveUp: the buffer of what was given up is the caller's; what follows is received.
+// TestGiveUp: after a canceled call the caller may use the buffer. Later messages are received.
 func TestGiveUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -206,7 +205,7 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// TestFlushWait_FullLane: a lane that is too full to flush is waited for without a request.
+// TestFlushWait_FullLane: a flush that waits for resources of the lane needs no request.
 func TestFlushWait_FullLane(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
@@ -222,14 +221,14 @@ func TestFlushWait_FullLane(t *testing.T) {
 			free, requests := w.pool.free, w.pool.made
 			w.pool.free = nil
 			require.NoError(t, p.a.ep.FlushWait(t.Context()))
-			assert.Equal(t, requests, w.pool.made, "none was taken")
+			assert.Equal(t, requests, w.pool.made, "no request was allocated")
 			w.pool.free = free
 		})
 	}
 }
 
-// untilDrained waits with until for a value of a channel, once for each call of done up to the
-// limit at which the value is there: so done returns true at each of the places that call it.
+// untilDrained waits with until for a value of a channel, once for each number of calls of done before the value is
+// sent: so done returns true in each of the places that call it.
 func untilDrained(t *testing.T, until untilFunc, calls int) {
 	t.Helper()
 	for at := range calls {
@@ -252,8 +251,8 @@ func untilDrained(t *testing.T, until untilFunc, calls int) {
 	}
 }
 
-// TestUntil_DrainsAChannel: done is not called again once it has returned true, also where it does
-// so just before the goroutine sleeps.
+// TestUntil_DrainsAChannel: done is not called again after it has returned true, also if that is just before the
+// goroutine sleeps.
 func TestUntil_DrainsAChannel(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	e := &p.a.w.engine
@@ -262,8 +261,8 @@ func TestUntil_DrainsAChannel(t *testing.T) {
 	untilDrained(t, p.a.w.Share().Until, 3*engine.YieldPolls)
 }
 
-// TestUntil_DrainsAChannelWhileAnotherDrives: the goroutine that makes progress calls the done of
-// one that sleeps.
+// TestUntil_DrainsAChannelWhileAnotherDrives: the goroutine that makes progress calls the done of a goroutine that
+// sleeps.
 func TestUntil_DrainsAChannelWhileAnotherDrives(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	e := &p.a.w.engine
@@ -279,8 +278,8 @@ func TestUntil_DrainsAChannelWhileAnotherDrives(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSleep_DoneStartsOperations: what the function of Until starts just before the sleep is not left
-// for its end, whether it waits for a lane or is at its target already.
+// TestSleep_DoneStartsOperations: operations that the function of Until starts just before the sleep do not wait for
+// its end, before and after they have a lane.
 func TestSleep_DoneStartsOperations(t *testing.T) {
 	p := newPair(t, tlsets.Real("self", "self"), Config{})
 	p.a.dial(t, &p.a)
@@ -301,8 +300,7 @@ func TestSleep_DoneStartsOperations(t *testing.T) {
 	}
 }
 
-// TestSleep_AlarmBeforeTheFirst: an alarm that goes off when nobody has slept yet does not wait for
-// the end of the sleep.
+// TestSleep_AlarmBeforeTheFirst: an alarm that fires before the first sleep does not wait for the end of the sleep.
 func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	e := &p.a.w.engine
@@ -314,8 +312,8 @@ func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
 	assert.False(t, ready)
 }
 
-// TestSleep_DoneFillsTheSocket: what the function of Until starts just before the sleep, and its
-// socket has no room for, wakes the sleeper when there is some.
+// TestSleep_DoneFillsTheSocket: operations that the function of Until starts just before the sleep fill the socket. The
+// sleeper wakes when it is writable again.
 func TestSleep_DoneFillsTheSocket(t *testing.T) {
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	const length = 64 << 20
@@ -354,8 +352,8 @@ func TestSleep_DoneFillsTheSocket(t *testing.T) {
 	require.NoError(t, p.finish(put, nil))
 }
 
-// TestGiveUp_Stopped: a process that was stopped until the time limit has passed looks once more
-// whether the transport has let go of the buffer, before the EP fails.
+// TestGiveUp_Stopped: a process that was stopped until after the time limit checks again whether the transport has
+// released the buffer, before the EP fails.
 func TestGiveUp_Stopped(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
@@ -370,8 +368,8 @@ func TestGiveUp_Stopped(t *testing.T) {
 	require.NoError(t, p.flush())
 }
 
-// TestGiveUp_ProcessStood: the time in which the process stands still does not count, and when it goes
-// on there is time for the transport to let go of the buffer.
+// TestGiveUp_ProcessStood: time in which the process is stopped does not count. After that the transport has time to
+// release the buffer.
 func TestGiveUp_ProcessStood(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()

@@ -11,8 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/window"
 )
 
-// TestAllocs_Waiting: messages that wait for credit, many at a time, allocate nothing once the
-// pools are warm.
+// TestAllocs_Waiting: many messages that wait for credit allocate nothing after warm-up.
 func TestAllocs_Waiting(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
@@ -29,15 +28,15 @@ func TestAllocs_Waiting(t *testing.T) {
 		r, err := to.StreamRecv(all, true, &n, nil)
 		p.endBoth(r, err)
 	}
-	for range 10 { // warm the pools of every layer
+	for range 10 { // warm the pools of all layers
 		pass()
 	}
 	testenv.NoAllocs(t, "streams that wait", pass)
 	requireBytes(t, piece, all[len(all)-len(piece):])
 }
 
-// TestReplay_BehindOthers: a message that waits for credit goes when there is credit, also if
-// something that has no lane yet waits before it, and messages before that.
+// TestReplay_BehindOthers: a message that waits for credit is sent when there is credit, also if an operation without a
+// lane, and messages, wait before it.
 func TestReplay_BehindOthers(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
@@ -68,8 +67,7 @@ func TestReplay_BehindOthers(t *testing.T) {
 	require.NoError(t, p.finish(x, nil))
 }
 
-// TestReplay_SendsInside: what is sent while waiting operations are started goes behind the
-// messages that wait.
+// TestReplay_SendsInside: messages that are sent while waiting operations start are queued behind the waiting messages.
 func TestReplay_SendsInside(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
@@ -91,7 +89,7 @@ func TestReplay_SendsInside(t *testing.T) {
 	x, err := from.w.newRequest(from, &first).start()
 	require.NoError(t, err)
 	for len(reqs) < 3 {
-		if r := send(); r != nil { // there is no credit any more
+		if r := send(); r != nil { // there is no more credit
 			reqs = append(reqs, r)
 		}
 	}
@@ -108,15 +106,15 @@ func TestReplay_SendsInside(t *testing.T) {
 	}
 }
 
-// TestNextPiece: a sender whose peer reads everything never waits for ever, and pieces are as
-// long as they can be where the window has room for two of those.
+// TestNextPiece: a sender whose peer reads everything never waits forever, and fragments have their maximum length if
+// the window is large enough for two.
 func TestNextPiece(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.Int64Range(firstWindow, 4*firstWindow).Draw(rt, "window")
 		limit := rapid.IntRange(100, 3*firstWindow).Draw(rt, "longest piece")
 		a := messages{Window: window.Window{Credit: size, Most: rapid.Int64Range(firstWindow, size).Draw(rt, "most seen")}}
 		due, other := int64(0), rapid.Int64Range(messageCharge, firstWindow/2)
-		spend := func(n int64) { // the peer reads it at once, and gives back half a window at a time
+		spend := func(n int64) { // the peer reads it at once, and returns half a window at a time
 			a.Credit -= n
 			if due += n; due >= size/2 {
 				a.Credit, due = a.Credit+due, 0

@@ -16,18 +16,17 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// wakeEnv is for how many seconds a worker is idle before it is woken; without it for none.
+// wakeEnv is the number of seconds that a worker is idle before it is woken; 0 without it.
 const wakeEnv = "GUCX_UCP_WAKE"
 
-// Active messages between a sleeper and who wakes it.
+// Active messages between a sleeper and the process that wakes it.
 const (
 	wakeCall = 1 // data: the time at which it was sent
 	wakeHere = 2
 )
 
-// BenchmarkWake is the time from the call that sends to a process which sleeps in Serve to its
-// handler. "eventfd" is the same for a goroutine that reads an eventfd: what the kernel and
-// the scheduler take.
+// BenchmarkWake measures the time from the send call to the handler in a process that sleeps in Serve. "eventfd"
+// measures the same for a goroutine that reads an eventfd: the part of the kernel and the scheduler.
 func BenchmarkWake(b *testing.B) {
 	idle, err := strconv.ParseFloat("0"+os.Getenv(wakeEnv), 64)
 	require.NoError(b, err)
@@ -38,14 +37,14 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
-// monotonic is a clock that processes have in common, in nanoseconds.
+// monotonic returns a clock that processes share, in nanoseconds.
 func monotonic() uint64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // there always is
 	return uint64(t.Nano())
 }
 
-// wakes has a sleeper woken b.N times and reports the times that it says.
+// wakes wakes a sleeper b.N times and reports its times.
 func wakes(b *testing.B, c *child, pause time.Duration, wake func(now uint64)) {
 	var took []float64
 	for b.Loop() {
@@ -92,11 +91,11 @@ func wakeWorker(b *testing.B, tls string, pause time.Duration) {
 			require.NoError(b, r.Wait(context.Background()))
 		}
 		require.NoError(b, peer.FlushWait(context.Background()))
-		w.Progress() // what is under way at the transport leaves
+		w.Progress() // sends what the transport has queued
 	})
 }
 
-// sleeperRole says how long it took to wake it: transports and the address of the parent, or
+// sleeperRole prints the times of its wake-ups. Its arguments are transports and the address of the parent, or
 // "eventfd" and a descriptor.
 func sleeperRole(c *childSide) error {
 	if c.args[0] == "eventfd" {
@@ -119,7 +118,7 @@ func sleeperRole(c *childSide) error {
 	return c.untilParentGoes(w.Serve)
 }
 
-// readEvents reads times from an eventfd until the parent has gone.
+// readEvents reads times from an eventfd until the parent has ended.
 func (c *childSide) readEvents() error {
 	fd, err := strconv.Atoi(c.args[1])
 	if err != nil {
@@ -129,7 +128,7 @@ func (c *childSide) readEvents() error {
 	c.say("here")
 	go func() {
 		c.nextLine()
-		os.Exit(0) // the parent has gone
+		os.Exit(0) // the parent has ended
 	}()
 	var word [8]byte
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// announce sends a message whose data stays here until it is received.
+// announce sends a message with rendezvous.
 func (p *pair) announce(data []byte) *Request {
 	p.t.Helper()
 	r, err := p.a.ep.TagSend(1, data, nil)
@@ -21,7 +21,7 @@ func (p *pair) announce(data []byte) *Request {
 	return r
 }
 
-// TestCancel_Announced: a message that nobody receives is given back, and leaves nothing behind.
+// TestCancel_Announced: a message that was not received is canceled, and uses no resources afterwards.
 func TestCancel_Announced(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -29,8 +29,8 @@ func TestCancel_Announced(t *testing.T) {
 			r := p.announce(pattern(rndvLen, 1))
 			p.unexpected(1)
 			require.False(t, r.Cancel())
-			require.False(t, r.Cancel(), "once is enough")
-			require.False(t, r.Done(), "the peer has not answered")
+			require.False(t, r.Cancel(), "it is canceled already")
+			require.False(t, r.Done(), "the peer has not replied")
 			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
 			p.unexpected(0)
 		}
@@ -44,7 +44,7 @@ func TestCancel_Announced(t *testing.T) {
 	})
 }
 
-// TestCancel_AnnouncedHeld: who holds a message that is withdrawn cannot receive it any more.
+// TestCancel_AnnouncedHeld: a program that has probed a canceled message cannot receive it any more.
 func TestCancel_AnnouncedHeld(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -70,7 +70,8 @@ func TestCancel_AnnouncedHeld(t *testing.T) {
 	})
 }
 
-// TestCancel_AnnouncedGivenUp: a send that is given up waits for the peer's answer, and the EP stays.
+// TestCancel_AnnouncedGivenUp: a send whose context is canceled waits for the reply of the peer, and the EP remains
+// open.
 func TestCancel_AnnouncedGivenUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -82,7 +83,7 @@ func TestCancel_AnnouncedGivenUp(t *testing.T) {
 	})
 }
 
-// TestCancel_AnnouncedPeerGone: the peer goes while it is asked.
+// TestCancel_AnnouncedPeerGone: the peer closes while the reply is outstanding.
 func TestCancel_AnnouncedPeerGone(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
@@ -93,13 +94,12 @@ func TestCancel_AnnouncedPeerGone(t *testing.T) {
 		p.unexpected(1)
 		require.False(t, r.Cancel())
 		require.NoError(t, p.b.w.Close())
-		require.Error(t, p.finish(r, nil)) // the peer may have answered before it went
+		require.Error(t, p.finish(r, nil)) // the peer may have replied before it closed
 		p.until(func() bool { return p.a.ep.Err() != nil })
 	})
 }
 
-// TestCancel_ManyAnnounced: what a withdrawal takes does not grow with the messages that wait: each
-// is entered by name once.
+// TestCancel_ManyAnnounced: the cost of a cancel does not grow with the number of unexpected messages.
 func TestCancel_ManyAnnounced(t *testing.T) {
 	const n = 1000
 	for _, latestFirst := range []bool{false, true} {
@@ -116,7 +116,7 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 		}
 		for _, r := range reqs {
 			require.False(t, r.Cancel())
-			p.step() // what waits to be sent is bounded
+			p.step() // the number of messages that wait to be sent is limited
 		}
 		for _, r := range reqs {
 			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
@@ -129,8 +129,8 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 	}
 }
 
-// TestCancel_AnnouncedModel: whatever crosses, a send has ended well if a receive has its message, and
-// with ErrCanceled if none has; those that are received come in order.
+// TestCancel_AnnouncedModel: a send succeeds if a receive has its message, and fails with ErrCanceled if none has, in
+// any order of messages. Messages are received in order.
 func TestCancel_AnnouncedModel(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
@@ -139,7 +139,7 @@ func TestCancel_AnnouncedModel(t *testing.T) {
 	})
 }
 
-// withdrawModel sends, receives and cancels in any order.
+// withdrawModel sends, receives and cancels in random order.
 func withdrawModel(t *rapid.T, p *pair) {
 	var sends, receives []*Request
 	var bufs [][]byte
@@ -170,7 +170,7 @@ func withdrawModel(t *rapid.T, p *pair) {
 			sends[rapid.IntRange(0, len(sends)-1).Draw(t, "which")].Cancel()
 		}
 	}
-	for _, r := range sends { // what has no receive must not stay for the next case
+	for _, r := range sends { // messages without a receive must not remain for the next case
 		r.Cancel()
 	}
 	var came []int

@@ -15,9 +15,9 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// TestWithin_Agree: for all configurations and numbers of devices, the time that is sent is within the limits of
-// both sides, the dialer can give up each device but the last and still connect, and the listener gives up
-// nothing before the dialer.
+// TestWithin_Agree: for all configurations and numbers of devices, the time that is sent is within the limits of both
+// sides; the dialer can fail on each device but the last and still connect; and the listener does not fail a device
+// before the dialer.
 func TestWithin_Agree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.OneOf(rapid.Just(time.Duration(0)), rapid.Just(time.Duration(config.Infinite)),
@@ -29,7 +29,7 @@ func TestWithin_Agree(t *testing.T) {
 		proposed := wholeMillis(dialer.wireupTimeout())
 		within := l.connectWithin(proposed)
 		assert.Positive(rt, within)
-		assert.Zero(rt, within%time.Millisecond, "nothing is lost on the wire")
+		assert.Zero(rt, within%time.Millisecond, "whole milliseconds, as on the wire")
 		assert.LessOrEqual(rt, within, wholeMillis(connectShare*hello))
 		for _, c := range []Config{dialer, listener} {
 			if d := c.wireupTimeout(); d > 0 {
@@ -44,7 +44,7 @@ func TestWithin_Agree(t *testing.T) {
 	})
 }
 
-// TestWithin_BothSides: both sides of Dial have the time that ACCEPT carries.
+// TestWithin_BothSides: both sides of Dial have the time that ACCEPT contains.
 func TestWithin_BothSides(t *testing.T) {
 	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{HelloTimeout: 2 * time.Second})
@@ -62,10 +62,10 @@ func TestWithin_BothSides(t *testing.T) {
 	assert.Equal(t, 3*time.Second, l.peers[0].EP.link.within)
 }
 
-// TestDial_Late: a dialer that does not connect in the time of the ACCEPT, as the listener's worker makes no
-// progress, gives up and says so.
+// TestDial_Late: a dialer that does not connect within the time of the ACCEPT, because the worker of the listener makes
+// no progress, fails with an error that says so.
 func TestDial_Late(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}) // whose connections need no progress of the peer
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}) // its connections need no progress of the peer
 	l := p.b.listen(t, "tcp", ":0", ListenConfig{HelloTimeout: time.Second / connectShare})
 	accepts := func(ctx context.Context, done func() bool) error {
 		testenv.ProgressWithin(t, patience, func() bool {
