@@ -160,7 +160,7 @@ func TestActive_Kept(t *testing.T) {
 	})
 }
 
-func TestActive_Refused(t *testing.T) {
+func TestActive_Errors(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect()
 	_, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader+1), nil, nil)
 	require.ErrorIs(t, err, ucs.ErrTooLong)
@@ -234,8 +234,8 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 	}
 }
 
-// TestActive_KeptTwice: a message returns its credit once, however often it was kept.
-func TestActive_KeptTwice(t *testing.T) {
+// TestActive_KeptTwiceReturnsCreditOnce: a message returns its credit once, however often it was kept.
+func TestActive_KeptTwiceReturnsCreditOnce(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
 	var kept []*ActiveMessage
 	p.b.w.OnActive(3, func(m *ActiveMessage) { kept = append(kept, m.Keep(), m.Keep()) })

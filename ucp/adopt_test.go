@@ -54,8 +54,8 @@ func TestMessages_LaneOfPuts(t *testing.T) {
 	})
 }
 
-// TestNewEP_AddressWithMore: bytes after the end of an address are ignored.
-func TestNewEP_AddressWithMore(t *testing.T) {
+// TestNewEP_AddressWithExtraBytes: bytes after the end of an address are ignored.
+func TestNewEP_AddressWithExtraBytes(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
 	for i := range 3 {

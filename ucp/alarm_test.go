@@ -70,9 +70,9 @@ func (p *pair) everyKind() (reqs []*Request) {
 	return reqs
 }
 
-// TestWireupTimeout_EndsEveryOperation: if the peer receives the REQUEST and does not reply, the EP fails at the
+// TestWireupTimeout_FailsAllOperations: if the peer receives the REQUEST and does not reply, the EP fails at the
 // configured time, and each operation completes once, with that reason.
-func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
+func TestWireupTimeout_FailsAllOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 7 * time.Second
 		p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
@@ -104,8 +104,8 @@ func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
 	})
 }
 
-// TestWireupTimeout_OtherEPsWorkOn: only the EP of the silent peer fails.
-func TestWireupTimeout_OtherEPsWorkOn(t *testing.T) {
+// TestWireupTimeout_OtherEPsContinue: only the EP of the silent peer fails.
+func TestWireupTimeout_OtherEPsContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(likeRC(), likeUD())
 		set := tlsets.Set{Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
@@ -147,8 +147,8 @@ func TestWireupTimeout_SlowPeer(t *testing.T) {
 	})
 }
 
-// TestWireupTimeout_SeldomProgress: a worker that rarely makes progress detects the timeout too.
-func TestWireupTimeout_SeldomProgress(t *testing.T) {
+// TestWireupTimeout_RareProgress: a worker that rarely makes progress detects the timeout too.
+func TestWireupTimeout_RareProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
 		p.connect()
@@ -242,8 +242,8 @@ func TestClose_DeadlineOfAStoppedPeer(t *testing.T) {
 	})
 }
 
-// TestAlarm_RestsWithoutHandshake: no timer runs for connected EPs.
-func TestAlarm_RestsWithoutHandshake(t *testing.T) {
+// TestAlarm_NoTimerWithoutHandshake: no timer runs for connected EPs.
+func TestAlarm_NoTimerWithoutHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.connect().warm()
@@ -277,8 +277,8 @@ func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
 	assert.ErrorIs(t, (&Config{WireupTimeout: -1}).Validate(), ucs.ErrInvalidParam)
 }
 
-// TestAlarm_LooksAtConnectedEPs: the alarm does not check EPs that have no connection or are closed.
-func TestAlarm_LooksAtConnectedEPs(t *testing.T) {
+// TestAlarm_ChecksConnectedEPsOnly: the alarm does not check EPs that have no connection or are closed.
+func TestAlarm_ChecksConnectedEPsOnly(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	const idle, used = 100, 3
 	for range idle {

@@ -53,8 +53,8 @@ func TestArrivals_TwoPeers(t *testing.T) {
 	require.NotSame(t, froms[p.a.ep], froms[other])
 }
 
-// TestArrivals_HandlerGoes: a handler that removes itself is not called again.
-func TestArrivals_HandlerGoes(t *testing.T) {
+// TestArrivals_HandlerRemovesItself: a handler that removes itself is not called again.
+func TestArrivals_HandlerRemovesItself(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	w, calls := p.b.w, 0
 	w.OnActive(3, func(*ActiveMessage) {

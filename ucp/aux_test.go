@@ -50,8 +50,8 @@ func (p *pair) checkConnects(t *testing.T, r *Request) {
 	}
 }
 
-// TestAux_OpensTheNext: if a transport cannot open an auxiliary endpoint, the next one is used, at either side.
-func TestAux_OpensTheNext(t *testing.T) {
+// TestAux_FallsBack: if a transport cannot open an auxiliary endpoint, the next one is used, at either side.
+func TestAux_FallsBack(t *testing.T) {
 	for _, who := range []string{"initiator", "responder"} {
 		t.Run(who, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,9 +90,9 @@ func TestAux_BreaksAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestAux_NoneLeft: an EP whose auxiliary transports have all failed fails with their reasons. If the peer is gone, the
+// TestAux_AllFail: an EP whose auxiliary transports have all failed fails with their reasons. If the peer is gone, the
 // EP fails at once.
-func TestAux_NoneLeft(t *testing.T) {
+func TestAux_AllFail(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		breaks []ucs.Status
@@ -119,8 +119,8 @@ func TestAux_NoneLeft(t *testing.T) {
 	}
 }
 
-// TestAux_StartsWithTheBestAgain: the failure of a transport counts for one handshake only.
-func TestAux_StartsWithTheBestAgain(t *testing.T) {
+// TestAux_NextHandshakeUsesTheBest: the failure of a transport counts for one handshake only.
+func TestAux_NextHandshakeUsesTheBest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := auxPair(t)
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)

@@ -43,9 +43,9 @@ func (p *pair) blockingForms() []blockingForm {
 	}
 }
 
-// TestBlocking_StartsWithTheTurn: a blocking call locks the worker before it posts. Another goroutine that closes the
+// TestBlocking_LocksBeforePost: a blocking call locks the worker before it posts. Another goroutine that closes the
 // worker during the call waits until the call returns.
-func TestBlocking_StartsWithTheTurn(t *testing.T) {
+func TestBlocking_LocksBeforePost(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	p.connect().warm()
 	var recvs []*Request

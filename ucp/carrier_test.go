@@ -79,9 +79,9 @@ func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *fabric) {
 	return p.connect(), f
 }
 
-// TestCarrier_AnotherOne: an EP connects and disconnects over a carrier other than active messages, also if the carrier
+// TestCarrier_NotActiveMessages: an EP connects and disconnects over a carrier other than active messages, also if the carrier
 // is slow and breaks.
-func TestCarrier_AnotherOne(t *testing.T) {
+func TestCarrier_NotActiveMessages(t *testing.T) {
 	for name, edit := range map[string]func(c *memCarrier){
 		"fast":   func(*memCarrier) {},
 		"slow":   func(c *memCarrier) { c.hold = 100 },

@@ -222,7 +222,7 @@ func overShared(s *SharedWorker, ep *EP, key *RKey) (x traffic) {
 	return x
 }
 
-func TestSharedWorker_GivesUp(t *testing.T) {
+func TestSharedWorker_ContextCanceled(t *testing.T) {
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
 	p.connect()
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestWorkerClose_TellsOfABoundedNumber: the error of Close has the errors of the first transport endpoints that did
+// TestWorkerClose_LimitsErrors: the error of Close has the errors of the first transport endpoints that did
 // not close gracefully, and the number of further errors.
-func TestWorkerClose_TellsOfABoundedNumber(t *testing.T) {
+func TestWorkerClose_LimitsErrors(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	for i := range 100 {
 		f.failNext("close fsm", fmt.Errorf("%w: close %d", ucs.ErrIO, i))

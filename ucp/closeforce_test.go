@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestClose_ForceCutsAFlushOff: if operations do not complete, or a message is not received, the first Close waits. A
+// TestClose_ForceAfterFlush: if operations do not complete, or a message is not received, the first Close waits. A
 // second Close with CloseForce completes both calls, and fails the operations.
-func TestClose_ForceCutsAFlushOff(t *testing.T) {
+func TestClose_ForceAfterFlush(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		op   func(p *pair) (*Request, error)

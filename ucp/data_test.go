@@ -108,8 +108,8 @@ func TestTag_Data(t *testing.T) {
 	})
 }
 
-// TestTag_DataRefused: a list that is too short is filled, and an Unpacker may reject the data.
-func TestTag_DataRefused(t *testing.T) {
+// TestTag_DataRejected: a list that is too short is filled, and an Unpacker may reject the data.
+func TestTag_DataRejected(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for _, size := range []int{300, 9000, 100_000} {
@@ -384,8 +384,8 @@ func TestStream_DataOrder(t *testing.T) {
 	})
 }
 
-// TestStream_DataAsMuchAsIsThere: without all, a receive completes with the bytes that have arrived.
-func TestStream_DataAsMuchAsIsThere(t *testing.T) {
+// TestStream_DataPartial: without all, a receive completes with the bytes that have arrived.
+func TestStream_DataPartial(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	from, to := p.streamed()
 	buf, n := make([]byte, 100), 0

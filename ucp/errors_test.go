@@ -183,9 +183,9 @@ func TestErrors_OfSetUp(t *testing.T) {
 	assert.Contains(t, err.Error(), "frc fake0:1: unreachable: another fabric")
 }
 
-// TestAtomics_Refused: a fetching atomic without a result buffer, and one at an unaligned address, is rejected and
+// TestAtomics_RejectsInvalid: a fetching atomic without a result buffer, and one at an unaligned address, is rejected and
 // changes nothing, also if the transport has the operation.
-func TestAtomics_Refused(t *testing.T) {
+func TestAtomics_RejectsInvalid(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
 	p.idle()

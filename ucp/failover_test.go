@@ -66,9 +66,9 @@ func (p *pair) checkMoved(t *testing.T) {
 	}
 }
 
-// TestFailover_WhatWasNotPostedMoves: operations wait for a full queue. If the lane breaks, they use the next lane, and
+// TestFailover_UnpostedMoves: operations wait for a full queue. If the lane breaks, they use the next lane, and
 // the operations in the queue fail with the reason.
-func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
+func TestFailover_UnpostedMoves(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
 			p := rails(t)
@@ -111,9 +111,9 @@ func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
 	}
 }
 
-// TestFailover_WhatWasBegunEnds: a put that was posted in part fails with the lane. A loop of compare-and-swap that
+// TestFailover_PartlyPosted: a put that was posted in part fails with the lane. A loop of compare-and-swap that
 // waits for resources continues over another lane, because its earlier steps had no effect.
-func TestFailover_WhatWasBegunEnds(t *testing.T) {
+func TestFailover_PartlyPosted(t *testing.T) {
 	t.Run("put", func(t *testing.T) {
 		p := rails(t)
 		put, err := p.a.ep.Put(pattern(20*fakeBcopy, 3), p.a.key.Addr()+1024, p.a.key, nil)
@@ -179,8 +179,8 @@ func TestFailover_WithinPost(t *testing.T) {
 	})
 }
 
-// TestFailover_WhatEndsTheEP: there is no other lane, or the peer has died.
-func TestFailover_WhatEndsTheEP(t *testing.T) {
+// TestFailover_FailsTheEP: there is no other lane, or the peer has died.
+func TestFailover_FailsTheEP(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		st    ucs.Status

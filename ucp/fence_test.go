@@ -107,8 +107,8 @@ func (p *pair) fence(f *fenceCase, first, second fenced, i int) {
 	require.NoError(p.t, p.finish(f.from.ep.Flush()))
 }
 
-// TestClose_BehindAFence: Close completes operations that wait for a fence.
-func TestClose_BehindAFence(t *testing.T) {
+// TestClose_CompletesFencedOperations: Close completes operations that wait for a fence.
+func TestClose_CompletesFencedOperations(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		r, err := p.a.ep.Put(pattern(memLen, 1), p.b.mem.Addr(), p.a.key, nil)

@@ -128,8 +128,8 @@ func TestImplicit_FullLaneBreaks(t *testing.T) {
 	assert.False(t, p.a.ep.busy())
 }
 
-// TestImplicit_Refused: invalid parameters are reported at once.
-func TestImplicit_Refused(t *testing.T) {
+// TestImplicit_Errors: invalid parameters are reported at once.
+func TestImplicit_Errors(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
 		beyond := p.b.mem.Addr() + uint64(memLen) - 4

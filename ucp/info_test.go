@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestInfo_ExplainIsItsText: after encoding to JSON and back, Info has the same text as Explain.
-func TestInfo_ExplainIsItsText(t *testing.T) {
+// TestInfo_TextSurvivesJSON: after encoding to JSON and back, Info has the same text as Explain.
+func TestInfo_TextSurvivesJSON(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.both().warm()
 		text, err := json.Marshal(p.a.ep.Info())

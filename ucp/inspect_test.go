@@ -39,8 +39,8 @@ func TestInspect(t *testing.T) {
 	wg.Wait()
 }
 
-// TestInspect_OwnerIsElsewhere: the function does not run after Inspect has returned for its context.
-func TestInspect_OwnerIsElsewhere(t *testing.T) {
+// TestInspect_Canceled: the function does not run after Inspect has returned for its context.
+func TestInspect_Canceled(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -83,8 +83,8 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestKeepalive_OneQuestionAtATime: a peer is not checked again before it has replied.
-func TestKeepalive_OneQuestionAtATime(t *testing.T) {
+// TestKeepalive_OneCheckAtATime: a peer is not checked again before it has replied.
+func TestKeepalive_OneCheckAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := quietPair(t, 0, uct.CapCheckDevice)
 		for _, i := range f.ifaces {

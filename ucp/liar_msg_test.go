@@ -312,9 +312,9 @@ func TestLiar_NoHandshake(t *testing.T) {
 	}
 }
 
-// TestLiar_From: messages over the own connection of the peer with the ids of another peer are its own messages: the
+// TestLiar_OwnConnection: messages over the own connection of the peer with the ids of another peer are its own messages: the
 // receiver uses the connection over which they have arrived.
-func TestLiar_From(t *testing.T) {
+func TestLiar_OwnConnection(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
 			x := newLies(t, set, "am")
@@ -371,9 +371,9 @@ func TestLiar_Dial(t *testing.T) {
 	}
 }
 
-// TestListen_RejectsInSilence: a dialer that Accept rejects gets neither the private data of the listener nor the
+// TestListen_RejectionHidesReasons: a dialer that Accept rejects gets neither the private data of the listener nor the
 // reasons why no transport reaches it, which contain device names.
-func TestListen_RejectsInSilence(t *testing.T) {
+func TestListen_RejectionHidesReasons(t *testing.T) {
 	a, b := newFabric(likeTCP()), newFabric(likeSM())
 	set := tlsets.Set{Name: "no transport in common", Open: func(testing.TB) (_, _ []uct.Component) {
 		return []uct.Component{a}, []uct.Component{b}

@@ -272,8 +272,8 @@ func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 	assert.Zero(t, counters(p.a.w)["worker.failed_eps"])
 }
 
-// TestConnect_DeadPeerIsNotTriedAgain: if an error says that the peer is gone, the EP fails at once.
-func TestConnect_DeadPeerIsNotTriedAgain(t *testing.T) {
+// TestConnect_DeadPeerFailsAtOnce: if an error says that the peer is gone, the EP fails at once.
+func TestConnect_DeadPeerFailsAtOnce(t *testing.T) {
 	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed} {
 		dials, next := likeSM(), likeTCP()
 		dials.dials, next.latency = true, time.Millisecond
@@ -290,7 +290,7 @@ func TestConnect_DeadPeerIsNotTriedAgain(t *testing.T) {
 
 func (i *iface) kind() string { return i.attr.Resource.Transport }
 
-func TestConnect_NothingLeft(t *testing.T) {
+func TestConnect_AllTransportsFail(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	var told error
 	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{OnError: func(_ *EP, err error) { told = err }})
@@ -430,7 +430,7 @@ func TestWorkerClose_WithWorkInFlight(t *testing.T) {
 	})
 }
 
-func TestContext_OutlivesWhatIsOpen(t *testing.T) {
+func TestContext_CloseWithOpenWorker(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	err := p.a.ctx.Close()
 	assert.ErrorIs(t, err, ucs.ErrBusy)
@@ -446,7 +446,7 @@ func TestContext_OutlivesWhatIsOpen(t *testing.T) {
 	assert.ErrorContains(t, err, "ucp: register memory")
 }
 
-func TestNewEP_Refuses(t *testing.T) {
+func TestNewEP_Errors(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	for _, addr := range [][]byte{nil, []byte("garbage"), p.b.w.Address()[:20]} {
 		_, err := p.a.w.NewEP(addr, EPConfig{})
@@ -461,9 +461,9 @@ func TestNewEP_Refuses(t *testing.T) {
 	assert.Zero(t, p.a.w.peers.Len(), "an unreachable peer is not stored")
 }
 
-// TestReceive_GarbageDoesNoHarm: malformed handshake messages do not affect a connection, and the worker stores nothing
+// TestReceive_MalformedHandshake: malformed handshake messages do not affect a connection, and the worker stores nothing
 // for them.
-func TestReceive_GarbageDoesNoHarm(t *testing.T) {
+func TestReceive_MalformedHandshake(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
 	for _, b := range [][]byte{nil, []byte("X"), make([]byte, 100), make([]byte, 20000)} {

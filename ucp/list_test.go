@@ -31,9 +31,9 @@ func cut(b []byte, n int) (list [][]byte) {
 	return append(list, b)
 }
 
-// TestList_AnyWay: lists and buffers at either side, with more pieces than one call permits, over each transport with
+// TestList_AllSchemes: lists and buffers at either side, with more pieces than one call permits, over each transport with
 // each scheme.
-func TestList_AnyWay(t *testing.T) {
+func TestList_AllSchemes(t *testing.T) {
 	overSchemes(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for i, parts := range [][2]int{{40, 1}, {1, 40}, {40, 7}, {3, 1}, {1, 3}, {maxPieces + 1, 1}, {1, maxPieces + 1}} {
@@ -111,8 +111,8 @@ func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
 	return sent, recv
 }
 
-// TestList_NotCopied: a list is put from, or got into, without fragments, and its registrations are released.
-func TestList_NotCopied(t *testing.T) {
+// TestList_Zcopy: a list is put from, or got into, without fragments, and its registrations are released.
+func TestList_Zcopy(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, seen *moves) {
 		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
 		for i := range 2 {
@@ -141,8 +141,8 @@ func TestList_NotCopied(t *testing.T) {
 	})
 }
 
-// TestList_CutOff: if an EP closes during the transfer, no registration remains in use, and each request completes.
-func TestList_CutOff(t *testing.T) {
+// TestList_CloseDuringTransfer: if an EP closes during the transfer, no registration remains in use, and each request completes.
+func TestList_CloseDuringTransfer(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, _ *moves) {
 		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
 		for steps := range 6 {
@@ -183,8 +183,8 @@ func TestAllocs_List(t *testing.T) {
 	testenv.NoAllocs(t, "list", do)
 }
 
-// TestList_WantsNothing: a receiver that requests no byte of a list, as an untrusted peer may, gets none.
-func TestList_WantsNothing(t *testing.T) {
+// TestList_EmptyRequest: a receiver that requests no byte of a list, as an untrusted peer may, gets none.
+func TestList_EmptyRequest(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
 	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
 	require.NoError(t, err)

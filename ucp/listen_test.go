@@ -221,8 +221,8 @@ func TestDial_Oneself(t *testing.T) {
 	})
 }
 
-// TestDial_ToOneThatIsServed: a dialer wakes a worker that is parked in Serve.
-func TestDial_ToOneThatIsServed(t *testing.T) {
+// TestDial_WakesServe: a dialer wakes a worker that is parked in Serve.
+func TestDial_WakesServe(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{SpinPolls: 1})
 	p.b.w.engine.ParkLimit = patience // a lost wake-up hangs the test
 	p.a.w.engine.ParkLimit = patience
@@ -289,9 +289,9 @@ func TestDial_ContextEnds(t *testing.T) {
 	})
 }
 
-// TestDial_GivesUpHalfway: the context ends after the listener has accepted, and before the EPs have connected. The
+// TestDial_ContextEndsAfterAccept: the context ends after the listener has accepted, and before the EPs have connected. The
 // listener removes the dialer, and calls no callback.
-func TestDial_GivesUpHalfway(t *testing.T) {
+func TestDial_ContextEndsAfterAccept(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -323,7 +323,7 @@ func TestDial_NoListener(t *testing.T) {
 	}
 }
 
-func TestDial_Refuses(t *testing.T) {
+func TestDial_Errors(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	_, err := p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{Private: make([]byte, MaxPrivate+1)})
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
@@ -372,7 +372,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestListen_Refuses(t *testing.T) {
+func TestListen_Errors(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	for name, tc := range map[string]struct {
 		network, address string
@@ -470,9 +470,9 @@ func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 	assert.Empty(t, l.events)
 }
 
-// TestWorker_ClosesWithDialersUnderway: a worker that closes disconnects dialers that wait for a reply. If the worker
+// TestWorker_ClosesWithDialersInProgress: a worker that closes disconnects dialers that wait for a reply. If the worker
 // of a dialer closes, Dial returns.
-func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
+func TestWorker_ClosesWithDialersInProgress(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	result := make(chan error, 1)
@@ -498,8 +498,8 @@ func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
 	assert.ErrorIs(t, <-result, ucs.ErrClosed)
 }
 
-// TestListener_HoldsNothing: dialers that have disconnected, in any way, leave no resources at either side.
-func TestListener_HoldsNothing(t *testing.T) {
+// TestListener_LeaksNothing: dialers that have disconnected, in any way, leave no resources at either side.
+func TestListener_LeaksNothing(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
 		Keys:   map[string]*Mem{"all": p.b.mem},

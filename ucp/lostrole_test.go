@@ -47,9 +47,9 @@ func requireLost(t *testing.T, err error) {
 	assert.ErrorContains(t, err, "no lane left for rma|amo: ")
 }
 
-// TestLostRole_MessagesGoOn: when the only lane for puts breaks, puts in progress and later ones fail with the reason.
+// TestLostRole_MessagesContinue: when the only lane for puts breaks, puts in progress and later ones fail with the reason.
 // Messages continue.
-func TestLostRole_MessagesGoOn(t *testing.T) {
+func TestLostRole_MessagesContinue(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
 			p := ownLanes(t, Config{})
@@ -88,9 +88,9 @@ func TestLostRole_MessagesGoOn(t *testing.T) {
 	}
 }
 
-// TestLostRole_PeerAsksForTheLane: the side that had no lane of its own for the role loses the same roles as the other
+// TestLostRole_PeerNeedsTheLane: the side that had no lane of its own for the role loses the same roles as the other
 // side.
-func TestLostRole_PeerAsksForTheLane(t *testing.T) {
+func TestLostRole_PeerNeedsTheLane(t *testing.T) {
 	p := ownLanes(t, Config{})
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 	p.until(func() bool { return p.b.ep.link.lanes.Use[wireup.RMA] == nil && p.b.ep.link.conn.Quiet() })
@@ -132,8 +132,8 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 	}
 }
 
-// TestLostRole_NothingElseIsLeft: without another lane the EP fails, as it does when its only lane breaks.
-func TestLostRole_NothingElseIsLeft(t *testing.T) {
+// TestLostRole_NoOtherLane: without another lane the EP fails, as it does when its only lane breaks.
+func TestLostRole_NoOtherLane(t *testing.T) {
 	oneSided := likeRC()
 	oneSided.caps &^= uct.CapAM
 	p, _ := fakePair(t, Config{}, oneSided, likeUD())

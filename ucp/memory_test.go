@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-func TestUnpack_Refuses(t *testing.T) {
+func TestUnpack_Errors(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
 	good := p.b.mem.Pack()
@@ -32,7 +32,7 @@ func TestUnpack_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidRKey, "a closed key")
 }
 
-func TestMem_Refuses(t *testing.T) {
+func TestMem_Errors(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeSM())
 	_, err := p.a.ctx.MemMap(nil)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)

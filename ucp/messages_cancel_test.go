@@ -16,8 +16,8 @@ func canceled(t *testing.T, r *Request) {
 	require.ErrorIs(t, r.take(), ucs.ErrCanceled)
 }
 
-// TestMessages_CancelRefunds: a canceled message returns its credit.
-func TestMessages_CancelRefunds(t *testing.T) {
+// TestMessages_CancelReturnsCredit: a canceled message returns its credit.
+func TestMessages_CancelReturnsCredit(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeTCP())
 	p.grown()
 	credit := p.a.ep.msgs.Credit
@@ -33,9 +33,9 @@ func TestMessages_CancelRefunds(t *testing.T) {
 	p.idle()
 }
 
-// TestMessages_CancelLetsOthersGo: when a message that waits for credit is canceled, later messages that have enough
+// TestMessages_CancelUnblocksOthers: when a message that waits for credit is canceled, later messages that have enough
 // credit are sent.
-func TestMessages_CancelLetsOthersGo(t *testing.T) {
+func TestMessages_CancelUnblocksOthers(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
 	p.a.ep.msgs.Credit = charge(100) - window.Reserve(p.a.ep.msgs.Most)
@@ -55,8 +55,8 @@ func TestMessages_CancelLetsOthersGo(t *testing.T) {
 // refusedSizes are lengths of messages that are sent in one fragment, in several, and by rendezvous.
 var refusedSizes = []int{100, 5000, 100_000}
 
-// TestMessages_RefusedHeader: a header that is too long for the transport is rejected with both lengths.
-func TestMessages_RefusedHeader(t *testing.T) {
+// TestMessages_RejectedHeader: a header that is too long for the transport is rejected with both lengths.
+func TestMessages_RejectedHeader(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
 	const room = fakeBcopyM - 48
@@ -80,8 +80,8 @@ func TestMessages_RefusedHeader(t *testing.T) {
 	}
 }
 
-// TestMessages_RefusedRefunds: a message for which the transport has no resources when it is posted returns its credit.
-func TestMessages_RefusedRefunds(t *testing.T) {
+// TestMessages_RejectedReturnsCredit: a message for which the transport has no resources when it is posted returns its credit.
+func TestMessages_RejectedReturnsCredit(t *testing.T) {
 	for _, n := range refusedSizes {
 		p, f := fakePair(t, Config{}, likeTCP())
 		p.connect()

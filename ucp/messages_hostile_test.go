@@ -16,9 +16,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestMessages_AnswerToNoAtomic: a peer cannot complete a message whose data is in flight with a reply to an atomic:
+// TestMessages_ForgedAtomicReply: a peer cannot complete a message whose data is in flight with a reply to an atomic:
 // the caller would get its buffer back while it is read.
-func TestMessages_AnswerToNoAtomic(t *testing.T) {
+func TestMessages_ForgedAtomicReply(t *testing.T) {
 	x := newVictim(t)
 	p, w := x.p, x.p.a.w
 	p.b.w.OnActive(keptID, func(m *ActiveMessage) { m.Keep() })

@@ -46,9 +46,9 @@ func (x *end) wantWhy(t *testing.T, err error) {
 	assert.ErrorContains(t, err, "failed at the peer, "+ucs.StatusRemoteInvalid.String())
 }
 
-// TestNotice_BeforeTheLaneIsBelieved: a transport reports that the peer has closed the connection, while the reason has
+// TestNotice_LaneReportsFirst: a transport reports that the peer has closed the connection, while the reason has
 // arrived and was not handled.
-func TestNotice_BeforeTheLaneIsBelieved(t *testing.T) {
+func TestNotice_LaneReportsFirst(t *testing.T) {
 	p := toldWhy(t)
 	var told error
 	p.a.ep.onError = func(_ *EP, err error) { told = err }

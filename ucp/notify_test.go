@@ -170,8 +170,8 @@ func seq(n int) (s []uint64) {
 	return s
 }
 
-// TestPutNotify_Refused: a put that is rejected, here or at the target, causes no event.
-func TestPutNotify_Refused(t *testing.T) {
+// TestPutNotify_Rejected: a put that is rejected, here or at the target, causes no event.
+func TestPutNotify_Rejected(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
 		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil))) // connects the lane of messages

@@ -207,9 +207,9 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 	require.Zero(t, counters(w)["worker.rejected_eps"])
 }
 
-// TestPeerBudget_LeftBehind: the unexpected messages of a peer that connects and disconnects again and again use at
+// TestPeerBudget_Unexpected: the unexpected messages of a peer that connects and disconnects again and again use at
 // most PEER_BUDGET, less the windows of its connections. Its oldest messages are dropped, and none of other peers.
-func TestPeerBudget_LeftBehind(t *testing.T) {
+func TestPeerBudget_Unexpected(t *testing.T) {
 	const budget, eps = 256 << 10, 8
 	p := newPair(t, fakes("like tcp", likeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
 	w, uuid := p.b.w, p.a.w.net.addr.UUID()

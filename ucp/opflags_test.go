@@ -257,8 +257,8 @@ func TestOpFlags_NowConnects(t *testing.T) {
 	})
 }
 
-// TestOpFlags_NowRefuses: an operation that cannot complete in the call has no effect.
-func TestOpFlags_NowRefuses(t *testing.T) {
+// TestOpFlags_NowWithoutEffect: an operation that cannot complete in the call has no effect.
+func TestOpFlags_NowWithoutEffect(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown().warm()
 		now := &OpParams{Flags: CompleteNow}

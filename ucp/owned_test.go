@@ -15,9 +15,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestClose_RequestIsHeldUntilTheTransportLetsGo: CloseForce fails an operation in flight, and the caller releases the
+// TestClose_RequestLivesUntilCompletion: CloseForce fails an operation in flight, and the caller releases the
 // request. No later operation gets the request, or completes with it, before the transport has completed the operation.
-func TestClose_RequestIsHeldUntilTheTransportLetsGo(t *testing.T) {
+func TestClose_RequestLivesUntilCompletion(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		addr := p.b.mem.Addr()
 		copy(p.b.mem.Bytes(), []byte{1, 1, 1, 1, 2, 2, 2, 2})

@@ -29,9 +29,9 @@ func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
 	p.step()
 }
 
-// TestHalfOpen_GoAgain: half-open connections, which untrusted peers request and never complete, are limited, and time
+// TestHalfOpen_TimeOut: half-open connections, which untrusted peers request and never complete, are limited, and time
 // out.
-func TestHalfOpen_GoAgain(t *testing.T) {
+func TestHalfOpen_TimeOut(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand handshakes")
 	for _, tc := range []struct {
 		name string
@@ -72,9 +72,9 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 	}
 }
 
-// TestHalfOpen_OthersWaitForRoom: if more connections are requested at a time than may be half open, the others connect
+// TestHalfOpen_OthersConnectLater: if more connections are requested at a time than may be half open, the others connect
 // as soon as the first ones have connected, not at the next retransmission.
-func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
+func TestHalfOpen_OthersConnectLater(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) { // no time passes, so there are no retransmissions
 		const n = conn.MaxHalfOpen + 200
@@ -122,9 +122,9 @@ func (p *pair) flood(n, workers int) {
 	}
 }
 
-// TestHalfOpen_OthersPass: while a worker requests more connections than it may have half open, another worker of the
+// TestHalfOpen_OthersConnect: while a worker requests more connections than it may have half open, another worker of the
 // same host connects at once.
-func TestHalfOpen_OthersPass(t *testing.T) {
+func TestHalfOpen_OthersConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.flood(conn.MaxHalfOpen, 1)
@@ -135,9 +135,9 @@ func TestHalfOpen_OthersPass(t *testing.T) {
 	})
 }
 
-// TestHalfOpen_OldOnesMakeRoom: half-open connections of many workers of a host are evicted for another worker of the
+// TestHalfOpen_EvictsOldest: half-open connections of many workers of a host are evicted for another worker of the
 // host.
-func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
+func TestHalfOpen_EvictsOldest(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
@@ -155,9 +155,9 @@ func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestReceive_OtherNamesOfThePeerAreNotKept: nothing is stored for a message of a connection whose source is not the
+// TestReceive_WrongSourceIsDropped: nothing is stored for a message of a connection whose source is not the
 // peer.
-func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
+func TestReceive_WrongSourceIsDropped(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both().warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
@@ -178,9 +178,9 @@ func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 	assert.Zero(t, numbered+called)
 }
 
-// TestAnswers_AreBounded: the EP of a peer that requests atomics and does not read replies fails, and the waiting
+// TestReplies_AreLimited: the EP of a peer that requests atomics and does not read replies fails, and the waiting
 // replies are released.
-func TestAnswers_AreBounded(t *testing.T) {
+func TestReplies_AreLimited(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand requests")
 	p, f := fakePair(t, Config{}, likeTCP())
 	p.connect().warm()

@@ -67,9 +67,9 @@ func TestPeerKeys(t *testing.T) {
 	})
 }
 
-// TestPeerKeys_StartedOver: a key that two operations use closes when both have completed, also if the EP has had other
+// TestPeerKeys_KeyOfTwoOperations: a key that two operations use closes when both have completed, also if the EP has had other
 // messages since.
-func TestPeerKeys_StartedOver(t *testing.T) {
+func TestPeerKeys_KeyOfTwoOperations(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect()
 	e := p.a.ep

@@ -351,8 +351,8 @@ func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 	require.Equal(t, (before+3)^5, after)
 }
 
-// TestProcesses_DeathIsSeenInTime: the EP of a peer that dies fails without traffic, also while the worker sleeps.
-func TestProcesses_DeathIsSeenInTime(t *testing.T) {
+// TestProcesses_DeathIsDetected: the EP of a peer that dies fails without traffic, also while the worker sleeps.
+func TestProcesses_DeathIsDetected(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)

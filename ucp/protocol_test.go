@@ -57,9 +57,9 @@ func (h *headed) handle(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// TestProtocol_Another: a new protocol needs a row in the list of a worker and an id. Its messages have the credit, the
+// TestProtocol_AddedByTest: a new protocol needs a row in the list of a worker and an id. Its messages have the credit, the
 // order and the end of all others.
-func TestProtocol_Another(t *testing.T) {
+func TestProtocol_AddedByTest(t *testing.T) {
 	ctx, err := NewContext(Config{Costs: CostsDeclared}, newFabric(likeRC(), likeUD()))
 	require.NoError(t, err)
 	h := newHeaded()

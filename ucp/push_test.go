@@ -11,9 +11,9 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// TestBlockingSend_LeavesProcess: messages of a blocking call reach the peer even if the sender makes no progress
+// TestBlockingSend_NeedsNoLaterProgress: messages of a blocking call reach the peer even if the sender makes no progress
 // afterwards: a second small message, and the last fragment of a large one.
-func TestBlockingSend_LeavesProcess(t *testing.T) {
+func TestBlockingSend_NeedsNoLaterProgress(t *testing.T) {
 	const fragmented = 100_000 // bytes; more than a fragment and less than a window
 	for _, tc := range []struct {
 		name string

@@ -357,8 +357,8 @@ func TestRails_OneDomain(t *testing.T) {
 	requireBytes(t, buf, p.a.mem.Bytes())
 }
 
-// TestRails_ToldLater: a lane rejects its part of a get before its transport has reported that it broke.
-func TestRails_ToldLater(t *testing.T) {
+// TestRails_LateError: a lane rejects its part of a get before its transport has reported that it broke.
+func TestRails_LateError(t *testing.T) {
 	p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
 	copy(p.b.mem.Bytes(), pattern(memLen, 4))
 	e := p.a.railLanes()[1].EP.(*fakeEP)
@@ -386,9 +386,9 @@ func TestRails_Config(t *testing.T) {
 	assert.Equal(t, 16<<10, cfg.sharedFrom())
 }
 
-// TestRails_LaneForItself: memory that is registered for several lanes is also accessible over the lane of single puts
+// TestRails_SeparateLane: memory that is registered for several lanes is also accessible over the lane of single puts
 // and gets, which is another one.
-func TestRails_LaneForItself(t *testing.T) {
+func TestRails_SeparateLane(t *testing.T) {
 	cfg := railConfig()
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 		t.Run(scheme, func(t *testing.T) {

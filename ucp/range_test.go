@@ -49,9 +49,9 @@ type operation struct {
 	do       func(raddr uint64) (*ucp.Request, error)
 }
 
-// TestRange_RefusedByTheInitiator: a range that is not completely in the region of the key is rejected before anything
+// TestRange_RejectedByTheInitiator: a range that is not completely in the region of the key is rejected before anything
 // is posted, for all operations, also if its end wraps around. The EP still works.
-func TestRange_RefusedByTheInitiator(t *testing.T) {
+func TestRange_RejectedByTheInitiator(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
 		for _, when := range []string{"unconnected", "connected"} {

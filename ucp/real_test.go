@@ -133,9 +133,9 @@ func TestSelection_Lanes(t *testing.T) {
 	}
 }
 
-// TestExplain_TheChoice: Explain has the name of the list that selects a transport, and the reasons why others are not
+// TestExplain_Selection: Explain has the name of the list that selects a transport, and the reasons why others are not
 // used.
-func TestExplain_TheChoice(t *testing.T) {
+func TestExplain_Selection(t *testing.T) {
 	for _, tc := range []struct {
 		env  string
 		want []string

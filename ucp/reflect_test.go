@@ -33,9 +33,9 @@ func lieAbout(t *testing.T, w *Worker, l net.Listener, i int) *wireup.Address {
 	return addr
 }
 
-// TestRequest_NamesThirdParty: a REQUEST over any transport does not make the worker connect to a third party, neither
+// TestRequest_ThirdPartyAddress: a REQUEST over any transport does not make the worker connect to a third party, neither
 // for the reply nor for the lanes.
-func TestRequest_NamesThirdParty(t *testing.T) {
+func TestRequest_ThirdPartyAddress(t *testing.T) {
 	for _, tls := range [][]string{{"tcp"}, {"tcp", "ud"}} {
 		t.Run(tls[len(tls)-1], func(t *testing.T) {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -69,8 +69,8 @@ func TestRequest_Released(t *testing.T) {
 	}
 }
 
-// TestWaitAny_Refusals: invalid calls return an error.
-func TestWaitAny_Refusals(t *testing.T) {
+// TestWaitAny_Errors: invalid calls return an error.
+func TestWaitAny_Errors(t *testing.T) {
 	p := ucppair.New(t, fakes("like sm"), ucp.Config{})
 	_, err := ucp.WaitAny(t.Context())
 	assert.EqualError(t, err, "ucp: wait for any: invalid parameter: there are no requests")

@@ -241,8 +241,8 @@ func TestRndv_Several(t *testing.T) {
 	})
 }
 
-// TestRndv_DataLetsOthersPass: messages and puts continue while the data of a large message is in flight in fragments.
-func TestRndv_DataLetsOthersPass(t *testing.T) {
+// TestRndv_DataDoesNotBlockOthers: messages and puts continue while the data of a large message is in flight in fragments.
+func TestRndv_DataDoesNotBlockOthers(t *testing.T) {
 	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
 	p.b.w.OnActive(2, func(m *ActiveMessage) { assert.NoError(t, m.copyTo(nil, action{stage: &activeRecv})) })
 	r := p.send(rndvLen, 1)
@@ -279,9 +279,9 @@ func TestRndv_CloseFlush(t *testing.T) {
 	})
 }
 
-// TestRndv_CutOff: either side closes its EP, with messages in each state. The requests of both sides complete once, or
+// TestRndv_CloseDuringTransfer: either side closes its EP, with messages in each state. The requests of both sides complete once, or
 // fail with the reason.
-func TestRndv_CutOff(t *testing.T) {
+func TestRndv_CloseDuringTransfer(t *testing.T) {
 	for _, bySender := range []bool{true, false} {
 		t.Run(fmt.Sprintf("bySender=%v", bySender), func(t *testing.T) {
 			eachScheme(t, func(t *testing.T, p *rndvPair) {

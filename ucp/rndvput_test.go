@@ -31,8 +31,8 @@ func stripedTCP() tlsets.Set {
 	return set
 }
 
-// TestRndvPut_ToldBehindPut: the receive completes without further progress of the sender.
-func TestRndvPut_ToldBehindPut(t *testing.T) {
+// TestRndvPut_CompletesWithoutSender: the receive completes without further progress of the sender.
+func TestRndvPut_CompletesWithoutSender(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", "xrc"} {
 		t.Run(tls, func(t *testing.T) {
 			p := newRndvPair(t, tlsets.Real(tls, tls), putScheme)
@@ -56,9 +56,9 @@ func TestRndvPut_ToldBehindPut(t *testing.T) {
 	}
 }
 
-// TestRndvPut_DataIsThere: when a receive completes, its data has arrived. Many messages are in flight, and resources
+// TestRndvPut_CompletesAfterData: when a receive completes, its data has arrived. Many messages are in flight, and resources
 // are short.
-func TestRndvPut_DataIsThere(t *testing.T) {
+func TestRndvPut_CompletesAfterData(t *testing.T) {
 	for _, set := range append(transportSets(), stripedTCP()) {
 		set.Run(t, func(t *testing.T) {
 			const n, size = 32, 40_000
@@ -110,8 +110,8 @@ func anyDone(reqs []*Request, seen []bool) bool {
 	return false
 }
 
-// TestRndvPut_Refused: the memory of a receive is closed, so the target rejects the put. The receive does not succeed.
-func TestRndvPut_Refused(t *testing.T) {
+// TestRndvPut_TargetRejects: the memory of a receive is closed, so the target rejects the put. The receive does not succeed.
+func TestRndvPut_TargetRejects(t *testing.T) {
 	failed := map[string]bool{}
 	for _, set := range append(transportSets(), stripedTCP()) {
 		if set.Oneself {
@@ -169,8 +169,8 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 	}
 }
 
-// TestRndvPut_NotTaken: a lane that works rejects the data: both sides get the error.
-func TestRndvPut_NotTaken(t *testing.T) {
+// TestRndvPut_LaneRejects: a lane that works rejects the data: both sides get the error.
+func TestRndvPut_LaneRejects(t *testing.T) {
 	set, armed := tlsets.Real("rc", `\rc`), false
 	plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
 		if armed && v == uct.PutZcopy {

@@ -94,8 +94,8 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 	})
 }
 
-// TestSharedWorker_FewPollsThatAskTheKernel: a goroutine sleeps after polls that take a microsecond or two.
-func TestSharedWorker_FewPollsThatAskTheKernel(t *testing.T) {
+// TestSharedWorker_FewPollsBeforeSleep: a goroutine sleeps after polls that take a microsecond or two.
+func TestSharedWorker_FewPollsBeforeSleep(t *testing.T) {
 	kind := likeRC()
 	kind.unflagged = true
 	p, f := fakePair(t, Config{}, kind, likeUD())
@@ -134,9 +134,9 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 	}
 }
 
-// TestSharedWorker_SleepersAreNotAsked: a goroutine that makes progress checks no requests of the goroutines that sleep
+// TestSharedWorker_SleepersAreNotChecked: a goroutine that makes progress checks no requests of the goroutines that sleep
 // until their requests complete, however many they are.
-func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
+func TestSharedWorker_SleepersAreNotChecked(t *testing.T) {
 	const n = 100
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
@@ -177,9 +177,9 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 	w.recycle(r)
 }
 
-// TestSharedWorker_HandsOver: when the call of the goroutine that sleeps in the kernel is canceled, another goroutine
+// TestSharedWorker_AnotherSleeps: when the call of the goroutine that sleeps in the kernel is canceled, another goroutine
 // sleeps there.
-func TestSharedWorker_HandsOver(t *testing.T) {
+func TestSharedWorker_AnotherSleeps(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour

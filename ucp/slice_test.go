@@ -104,8 +104,8 @@ func touch(mem []byte) {
 	}
 }
 
-// TestSlice_Refused: Slice returns an error for transports and memory that cannot be mapped.
-func TestSlice_Refused(t *testing.T) {
+// TestSlice_Errors: Slice returns an error for transports and memory that cannot be mapped.
+func TestSlice_Errors(t *testing.T) {
 	for _, tls := range []string{"tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
 			x := newSliced(t, tls)

@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestStages_WithoutWaiter: the stage of a request has its behavior. No function compares stages or switches over them.
-func TestStages_WithoutWaiter(t *testing.T) {
+// TestStages_AreNotCompared: the stage of a request has its behavior. No function compares stages or switches over them.
+func TestStages_AreNotCompared(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	isStage := func(e ast.Expr) bool {

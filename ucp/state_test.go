@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestState_NamesWhatASenderWithoutCreditWaitsFor: the peer makes no progress, so the sender uses all credit and queues
+// TestState_SenderWithoutCredit: the peer makes no progress, so the sender uses all credit and queues
 // messages. Then the peer has the messages without receives.
-func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
+func TestState_SenderWithoutCredit(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
 	p.connect().warm()
 	assert.Contains(t, p.a.w.State(), ": open")
@@ -51,9 +51,9 @@ func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
 	assert.NotContains(t, p.b.w.State(), "unexpected")
 }
 
-// TestState_NamesTheOrderOfTuples: with tuple queues, a receive waits for a message behind more unreceived messages
+// TestState_TupleOrder: with tuple queues, a receive waits for a message behind more unreceived messages
 // than there is credit for. The state of the sender names the limit and its settings.
-func TestState_NamesTheOrderOfTuples(t *testing.T) {
+func TestState_TupleOrder(t *testing.T) {
 	p := newPair(t, queues(), tupleq).connect()
 	data, buf := pattern(1<<10, 1), make([]byte, 1<<10)
 	p.tag(1, 100, 1) // connects the lane

@@ -22,7 +22,7 @@ var _ expvar.Var = (*stats.Node)(nil)
 // counters returns the counters of a worker by path.
 func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snapshot().All()) }
 
-func TestStats_CountWhatGoesWrong(t *testing.T) {
+func TestStats_CountFailures(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
 	have := func() map[string]uint64 { // without those of classes of EPs

@@ -237,8 +237,8 @@ func TestStream_Mixed(t *testing.T) {
 	})
 }
 
-// TestStream_PeerLeaves: data that was sent before the peer closed can be read. Then the error says that it has closed.
-func TestStream_PeerLeaves(t *testing.T) {
+// TestStream_PeerCloses: data that was sent before the peer closed can be read. Then the error says that it has closed.
+func TestStream_PeerCloses(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
 			t.Skip("a connection to oneself ends as a whole")
@@ -262,8 +262,8 @@ func TestStream_PeerLeaves(t *testing.T) {
 	})
 }
 
-// TestStream_NoticeFirst: data that the peer has sent before it closed is not lost if the DISCONNECT arrives first.
-func TestStream_NoticeFirst(t *testing.T) {
+// TestStream_DisconnectFirst: data that the peer has sent before it closed is not lost if the DISCONNECT arrives first.
+func TestStream_DisconnectFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
 			t.Skip("a connection to oneself ends as a whole")

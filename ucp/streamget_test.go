@@ -131,9 +131,9 @@ func TestStreamGet_Cuts(t *testing.T) {
 	require.Zero(t, p.a.w.stats.badMessages.Load()+p.b.w.stats.badMessages.Load())
 }
 
-// TestStreamGet_Refused: data that the peer cannot read is sent in fragments. So are more and more later sends, until
+// TestStreamGet_Rejected: data that the peer cannot read is sent in fragments. So are more and more later sends, until
 // one is accepted.
-func TestStreamGet_Refused(t *testing.T) {
+func TestStreamGet_Rejected(t *testing.T) {
 	p, from, e, to := announcing(t)
 	x := to.lane(wireup.RMA)
 	mapped := x.Mapped

@@ -56,8 +56,8 @@ func TestTraffic_Adopted(t *testing.T) {
 	assert.Zero(t, all["worker/ep@made.closed"])
 }
 
-// TestStats_OrderlyExit: a peer that closes its worker does not count as a failure.
-func TestStats_OrderlyExit(t *testing.T) {
+// TestStats_GracefulClose: a peer that closes its worker does not count as a failure.
+func TestStats_GracefulClose(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
 			p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()

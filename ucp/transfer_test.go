@@ -28,9 +28,9 @@ func TestExplain_Ranges(t *testing.T) {
 	}
 }
 
-// TestTransfer_Bare: a zcopy operation of one call is in no list, also if the EP closes right after it, and transfers
+// TestTransfer_SingleZcopy: a zcopy operation of one call is in no list, also if the EP closes right after it, and transfers
 // the right data.
-func TestTransfer_Bare(t *testing.T) {
+func TestTransfer_SingleZcopy(t *testing.T) {
 	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect().warm()
 	const n = 20000
 	mem, err := p.a.ctx.MemAlloc(2 * n)

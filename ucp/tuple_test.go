@@ -98,9 +98,9 @@ func TestTuple_MessagesGoThroughQueues(t *testing.T) {
 	})
 }
 
-// TestTuple_EndedAtOnce: if the message of a receive has arrived before, OnDone is not called, whichever operation uses
+// TestTuple_CompletedAtOnce: if the message of a receive has arrived before, OnDone is not called, whichever operation uses
 // the request afterwards.
-func TestTuple_EndedAtOnce(t *testing.T) {
+func TestTuple_CompletedAtOnce(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *pair) {
 		p.both()
 		p.tag(7, 64, 0)

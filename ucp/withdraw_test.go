@@ -44,8 +44,8 @@ func TestCancel_Announced(t *testing.T) {
 	})
 }
 
-// TestCancel_AnnouncedHeld: a program that has probed a canceled message cannot receive it any more.
-func TestCancel_AnnouncedHeld(t *testing.T) {
+// TestCancel_AnnouncedProbed: a program that has probed a canceled message cannot receive it any more.
+func TestCancel_AnnouncedProbed(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		var active *ActiveMessage
@@ -83,8 +83,8 @@ func TestCancel_AnnouncedGivenUp(t *testing.T) {
 	})
 }
 
-// TestCancel_AnnouncedPeerGone: the peer closes while the reply is outstanding.
-func TestCancel_AnnouncedPeerGone(t *testing.T) {
+// TestCancel_AnnouncedPeerCloses: the peer closes while the reply is outstanding.
+func TestCancel_AnnouncedPeerCloses(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		if p.oneself() {
 			t.Skip("one worker")

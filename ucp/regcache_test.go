@@ -72,9 +72,9 @@ func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.
 	}
 }
 
-// TestLease_Hits: buffers of messages are registered once, with the access that the scheme needs, and found in the
+// TestRegCache_Hits: buffers of messages are registered once, with the access that the scheme needs, and found in the
 // cache when they are used again.
-func TestLease_Hits(t *testing.T) {
+func TestRegCache_Hits(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := make([]byte, leaseLen), make([]byte, leaseLen)
 		for i := range 4 {
@@ -97,9 +97,9 @@ func TestLease_Hits(t *testing.T) {
 	})
 }
 
-// TestLease_Parts: the cache finds a part of a registration, also for active messages. It does not find the whole
+// TestRegCache_Parts: the cache finds a part of a registration, also for active messages. It does not find the whole
 // buffer if a part is registered.
-func TestLease_Parts(t *testing.T) {
+func TestRegCache_Parts(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
 		p.sendTag(from, to)
@@ -119,8 +119,8 @@ func TestLease_Parts(t *testing.T) {
 	})
 }
 
-// TestLease_Bounds: the number and the bytes of idle registrations are limited, and MAX_SIZE=0 caches nothing.
-func TestLease_Bounds(t *testing.T) {
+// TestRegCache_Limits: the number and the bytes of idle registrations are limited, and MAX_SIZE=0 caches nothing.
+func TestRegCache_Limits(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		cache RCacheConfig
@@ -150,8 +150,8 @@ func TestLease_Bounds(t *testing.T) {
 	}
 }
 
-// TestLease_Disabled: nothing is registered, and messages use another scheme.
-func TestLease_Disabled(t *testing.T) {
+// TestRegCache_Disabled: nothing is registered, and messages use another scheme.
+func TestRegCache_Disabled(t *testing.T) {
 	overLeases(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
 		p.sendTag(from, to)
@@ -160,8 +160,8 @@ func TestLease_Disabled(t *testing.T) {
 	})
 }
 
-// TestLease_CannotRegister: messages of memory that cannot be registered use another scheme.
-func TestLease_CannotRegister(t *testing.T) {
+// TestRegCache_CannotRegister: messages of memory that cannot be registered use another scheme.
+func TestRegCache_CannotRegister(t *testing.T) {
 	for _, scheme := range schemes {
 		p, f := fakePair(t, Config{RndvScheme: scheme}, likeRC(), likeUD())
 		p.connect()
@@ -176,9 +176,9 @@ func TestLease_CannotRegister(t *testing.T) {
 	}
 }
 
-// TestLease_Invalidate: Invalidate removes cached registrations that are not in use. If some are in use, it returns an
+// TestRegCache_Invalidate: Invalidate removes cached registrations that are not in use. If some are in use, it returns an
 // error.
-func TestLease_Invalidate(t *testing.T) {
+func TestRegCache_Invalidate(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		require.NoError(t, p.a.w.Invalidate(make([]byte, 1)), "there is none")
 		from, other, to := pattern(leaseLen, 1), pattern(leaseLen, 2), make([]byte, leaseLen)
@@ -209,8 +209,8 @@ func TestLease_Invalidate(t *testing.T) {
 	})
 }
 
-// TestLease_Failed: after an operation has failed, its key gives the peer no access.
-func TestLease_Failed(t *testing.T) {
+// TestRegCache_FailedOperation: after an operation has failed, its key gives the peer no access.
+func TestRegCache_FailedOperation(t *testing.T) {
 	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
 		p.sendTag(from[:1], to[:1])
@@ -238,9 +238,9 @@ func TestLease_Failed(t *testing.T) {
 	})
 }
 
-// TestLease_PeerInside: a worker closes while a peer accesses memory that an operation has registered. The context
+// TestRegCache_PeerAccess: a worker closes while a peer accesses memory that an operation has registered. The context
 // closes after the access.
-func TestLease_PeerInside(t *testing.T) {
+func TestRegCache_PeerAccess(t *testing.T) {
 	f := newFabric(likeSM())
 	ctx, err := NewContext(Config{RndvScheme: "get_zcopy"}, f)
 	require.NoError(t, err)
@@ -257,9 +257,9 @@ func TestLease_PeerInside(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestLease_PutGet: large puts and gets register their buffers if the transport needs it, and do not allocate if the
+// TestRegCache_PutGet: large puts and gets register their buffers if the transport needs it, and do not allocate if the
 // cache has them.
-func TestLease_PutGet(t *testing.T) {
+func TestRegCache_PutGet(t *testing.T) {
 	for _, set := range leaseSets()[1:] {
 		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
@@ -300,9 +300,9 @@ func (p *pair) end(r *Request, err error) {
 	}
 }
 
-// TestLease_ByCost: by default memory is registered if the transport needs it, and over sm if the kernel copies faster
+// TestRegCache_ByCost: by default memory is registered if the transport needs it, and over sm if the kernel copies faster
 // than two copies by CPUs.
-func TestLease_ByCost(t *testing.T) {
+func TestRegCache_ByCost(t *testing.T) {
 	slow, fast := uct.Cost{Send: 1100, Bandwidth: 17e9}, uct.Cost{Send: 100, Bandwidth: 100e9}
 	for _, tc := range []struct {
 		name   string

@@ -29,8 +29,8 @@ func (i *fakeIface) deliver(data []byte, event bool) {
 	}
 }
 
-// TestRest_ActivatedByAnEvent: an idle iface is not polled. An event makes the worker poll it for a while.
-func TestRest_ActivatedByAnEvent(t *testing.T) {
+// TestIdleIface_ActivatedByEvent: an idle iface is not polled. An event makes the worker poll it for a while.
+func TestIdleIface_ActivatedByEvent(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
 		kind.unflagged = unflagged
@@ -58,9 +58,9 @@ func TestRest_ActivatedByAnEvent(t *testing.T) {
 	}
 }
 
-// TestSleep_ServesWhatCameBeforeArm: a message that has arrived before a sleeper arms an idle iface causes no event,
+// TestSleep_HandlesArrivalsBeforeArm: a message that has arrived before a sleeper arms an idle iface causes no event,
 // and must be handled.
-func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
+func TestSleep_HandlesArrivalsBeforeArm(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
 		kind.unflagged = unflagged
@@ -75,9 +75,9 @@ func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
 	}
 }
 
-// TestRest_WithoutAcknowledgement: if the peer does not acknowledge the last message of a handshake, its iface is
+// TestIdleIface_WithoutACK: if the peer does not acknowledge the last message of a handshake, its iface is
 // polled rarely, also while another one is polled. It is closed when the ACK arrives.
-func TestRest_WithoutAcknowledgement(t *testing.T) {
+func TestIdleIface_WithoutACK(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
 		kind.unflagged = unflagged

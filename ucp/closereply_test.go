@@ -36,9 +36,9 @@ func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 	return p, f, sent, closing
 }
 
-// TestClose_AnswerWaits: an EP that is closed while a reply waits for resources of the lane is removed when the reply
+// TestClose_WaitsForReply: an EP that is closed while a reply waits for resources of the lane is removed when the reply
 // has been sent.
-func TestClose_AnswerWaits(t *testing.T) {
+func TestClose_WaitsForReply(t *testing.T) {
 	p, _, sent, closing := answerWaits(t)
 	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // the lane has resources now, and the queue does not know yet
 	require.NoError(t, p.finish(closing, nil))
@@ -47,8 +47,8 @@ func TestClose_AnswerWaits(t *testing.T) {
 	}
 }
 
-// TestClose_AnswerNeverGoes: a reply that waits for resources is dropped when the worker closes.
-func TestClose_AnswerNeverGoes(t *testing.T) {
+// TestClose_ReplyDroppedWithWorker: a reply that waits for resources is dropped when the worker closes.
+func TestClose_ReplyDroppedWithWorker(t *testing.T) {
 	p, f, sent, closing := answerWaits(t)
 	f.ifaceOf(&p.b, 0).stuck = true
 	for range 100 {

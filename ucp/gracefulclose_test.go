@@ -9,10 +9,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestProcesses_TargetLeavesInOrder: a target closes its worker and its memory, and exits. Its peer gets a graceful
+// TestProcesses_TargetClosesGracefully: a target closes its worker and its memory, and exits. Its peer gets a graceful
 // close: the errors of operations in progress and of later ones say neither that it has died nor that it has rejected
 // anything.
-func TestProcesses_TargetLeavesInOrder(t *testing.T) {
+func TestProcesses_TargetClosesGracefully(t *testing.T) {
 	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			t.Run("idle", func(t *testing.T) {

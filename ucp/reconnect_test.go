@@ -40,9 +40,9 @@ func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 	return p, old
 }
 
-// TestNames_APeerThatComesBack: when a peer connects again, both sides continue with the same sequence number, so one
+// TestReconnect_SamePeer: when a peer connects again, both sides continue with the same sequence number, so one
 // connection serves both EPs, although one side has not closed the first one yet.
-func TestNames_APeerThatComesBack(t *testing.T) {
+func TestReconnect_SamePeer(t *testing.T) {
 	p, old := comeBack(t, func(*pair) {})
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)
@@ -51,9 +51,9 @@ func TestNames_APeerThatComesBack(t *testing.T) {
 	require.NoError(t, p.finish(old.Close(CloseForce)))
 }
 
-// TestNames_APeerThatWasForgotten: one side begins with number 0 again, and the other side does not, because it has not
+// TestReconnect_ForgottenPeer: one side begins with number 0 again, and the other side does not, because it has not
 // closed its end. Then each side has a connection of its own, and messages are not confused.
-func TestNames_APeerThatWasForgotten(t *testing.T) {
+func TestReconnect_ForgottenPeer(t *testing.T) {
 	p, old := comeBack(t, func(p *pair) { p.goneFor(t) })
 	require.Zero(t, p.a.ep.seq, "it is forgotten")
 	p.checkMessages(&p.a, &p.b)

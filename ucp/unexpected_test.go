@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// TestTag_LeftBehind: the unexpected messages of peers that have disconnected are limited, and receives match the
+// TestTag_UnexpectedAreLimited: the unexpected messages of peers that have disconnected are limited, and receives match the
 // latest ones.
-func TestTag_LeftBehind(t *testing.T) {
+func TestTag_UnexpectedAreLimited(t *testing.T) {
 	const budget, size = 64 << 10, 4000
 	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("tcp", "tcp")} {
 		t.Run(set.Name, func(t *testing.T) {
@@ -47,9 +47,9 @@ func TestTag_LeftBehind(t *testing.T) {
 	}
 }
 
-// TestTag_LeftBehindCountsMemory: the count of unexpected messages of disconnected peers is near the memory that they
+// TestTag_UnexpectedCountMemory: the count of unexpected messages of disconnected peers is near the memory that they
 // use, over each transport.
-func TestTag_LeftBehindCountsMemory(t *testing.T) {
+func TestTag_UnexpectedCountMemory(t *testing.T) {
 	testenv.SkipRace(t, "the detector uses memory")
 	if invariants.Enabled {
 		t.Skip("records say who made them")
@@ -89,9 +89,9 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestStream_LeftBehind: unread stream data of disconnected peers is dropped, and does not count for the limit of
+// TestStream_UnreadIsDropped: unread stream data of disconnected peers is dropped, and does not count for the limit of
 // messages.
-func TestStream_LeftBehind(t *testing.T) {
+func TestStream_UnreadIsDropped(t *testing.T) {
 	const budget = 64 << 10
 	p, _ := fakePair(t, Config{EagerBudget: budget}, likeTCP())
 	w := p.b.w
