@@ -22,13 +22,13 @@ func neverIdle(t *testing.T) *ucp.Worker {
 	t.Helper()
 	p := ucppair.New(t, tlsets.Real("self", "self"), ucp.Config{})
 	p.A.Dial(t, &p.A)
-	came := 0
+	arrived := 0
 	p.A.W.OnActive(1, func(*ucp.ActiveMessage) {
-		came++
+		arrived++
 		assert.NoError(t, ucppair.Release(p.A.EP.SendActive(1, nil, nil, nil)))
 	})
 	require.NoError(t, ucppair.Release(p.A.EP.SendActive(1, nil, nil, nil)))
-	p.Until(func() bool { return came > 10 })
+	p.Until(func() bool { return arrived > 10 })
 	require.Positive(t, p.A.W.Progress())
 	return p.A.W
 }

@@ -53,8 +53,8 @@ type childSide struct {
 	in   *bufio.Scanner
 }
 
-// say sends a line to the parent.
-func (c *childSide) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+// printf sends a line to the parent.
+func (c *childSide) printf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // nextLine waits for a line of the parent. It returns false if the parent has ended.
 func (c *childSide) nextLine() bool { return c.in.Scan() }
@@ -154,14 +154,14 @@ func (c *child) line(t testing.TB) string {
 	return c.Line(t)
 }
 
-// tell sends a line to the child.
-func (c *child) tell(t testing.TB, line string) {
+// send sends a line to the child.
+func (c *child) send(t testing.TB, line string) {
 	t.Helper()
 	c.Tell(t, "%s", line)
 }
 
-// end waits until the child has exited with status 0.
-func (c *child) end(t testing.TB) {
+// requireExit waits until the child has exited with status 0.
+func (c *child) requireExit(t testing.TB) {
 	t.Helper()
 	c.End(t)
 }

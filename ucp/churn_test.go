@@ -96,11 +96,11 @@ func (x *longServer) visit(t *testing.T, i int) {
 		c.kill(t)
 	case "server":
 		x.closeFirst(t, peer)
-		c.tell(t, how)
-		c.end(t)
+		c.send(t, how)
+		c.requireExit(t)
 	default:
-		c.tell(t, how)
-		c.end(t)
+		c.send(t, how)
+		c.requireExit(t)
 	}
 }
 
@@ -138,7 +138,7 @@ func visitRole(c *childSide) error {
 		}
 		stop()
 	}()
-	c.say("%v", remoteMem{x.w.Address(), x.mem.Pack()})
+	c.printf("%v", remoteMem{x.w.Address(), x.mem.Pack()})
 	if err := x.w.Serve(ctx); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve: %v", err)
 	}

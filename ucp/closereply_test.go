@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// answerWaits makes a handler of b close the EP of an RTS while the iface is full: the reply that rejects the RTS waits
+// replyWaits makes a handler of b close the EP of an RTS while the iface is full: the reply that rejects the RTS waits
 // for resources.
-func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
+func replyWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 	p, f = fakePair(t, Config{}, likeSM())
 	p.both().warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.b.key.Addr(), p.b.key, nil)))
@@ -39,7 +39,7 @@ func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
 // TestClose_WaitsForReply: an EP that is closed while a reply waits for resources of the lane is removed when the reply
 // has been sent.
 func TestClose_WaitsForReply(t *testing.T) {
-	p, _, sent, closing := answerWaits(t)
+	p, _, sent, closing := replyWaits(t)
 	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // the lane has resources now, and the queue does not know yet
 	require.NoError(t, p.finish(closing, nil))
 	if err := p.finish(sent, nil); err != nil {
@@ -49,7 +49,7 @@ func TestClose_WaitsForReply(t *testing.T) {
 
 // TestClose_ReplyDroppedWithWorker: a reply that waits for resources is dropped when the worker closes.
 func TestClose_ReplyDroppedWithWorker(t *testing.T) {
-	p, f, sent, closing := answerWaits(t)
+	p, f, sent, closing := replyWaits(t)
 	f.ifaceOf(&p.b, 0).stuck = true
 	for range 100 {
 		p.step()

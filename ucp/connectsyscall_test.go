@@ -78,7 +78,7 @@ func faultyRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	c.say("%s", dialOutcome(dialAndPut(w, c.args[3], c.args[4]), errno))
+	c.printf("%s", dialOutcome(dialAndPut(w, c.args[3], c.args[4]), errno))
 	c.nextLine()
 	return w.Close()
 }
@@ -96,7 +96,7 @@ func faultyHostRole(c *childSide) error {
 	if _, err := forbidCall(c.args[2]); err != nil {
 		return err
 	}
-	c.say("%s", l.Addr())
+	c.printf("%s", l.Addr())
 	return c.untilParentGoes(func(ctx context.Context) error { return w.Until(ctx, func() bool { return false }) })
 }
 
@@ -171,7 +171,7 @@ func TestDial_SyscallFails(t *testing.T) {
 			}
 			assert.True(t, failed, "no call makes Dial fail")
 			c := newChild(t, "dial", tc.tls, n.network, l.Addr(), "close")
-			require.Equal(t, []string{"there"}, p.lines(c, 1), "a later peer")
+			require.Equal(t, []string{"connected"}, p.lines(c, 1), "a later peer")
 			c.kill(t)
 		})
 	}

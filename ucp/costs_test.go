@@ -16,7 +16,7 @@ import (
 
 // gauge is a machine on which either the kernel or fragments take less time.
 type gauge struct {
-	asked           int
+	measured        int
 	fragments, call uct.Cost
 }
 
@@ -42,7 +42,7 @@ type measurer struct {
 
 // Measure implements uct.Measurer.
 func (m measurer) Measure() uct.Measured {
-	m.asked++
+	m.measured++
 	out := uct.Measured{Costs: m.attr.Costs, RegReach: m.call}
 	out.Costs.Set(m.fragments, uct.AMBcopy)
 	return out
@@ -53,10 +53,10 @@ func (m measurer) Measure() uct.Measured {
 func TestCosts_Measured(t *testing.T) {
 	slow, fast := uct.Cost{Send: 1000, Latency: 100, Bandwidth: 2e9}, uct.Cost{Send: 1000, Latency: 100, Bandwidth: 20e9}
 	for _, tc := range []struct {
-		name            string
-		fragments, call uct.Cost
-		from            CostSource
-		asked, leased   int
+		name                 string
+		fragments, call      uct.Cost
+		from                 CostSource
+		measured, registered int
 	}{
 		{"the kernel is fast", slow, fast, CostsMeasured, 2, 1},
 		{"the kernel is slow", fast, slow, CostsMeasured, 2, 0},
@@ -65,17 +65,17 @@ func TestCosts_Measured(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := &gauge{fragments: tc.fragments, call: tc.call}
 			p := newPair(t, g.over(), Config{Costs: tc.from}).both().warm()
-			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+			from, to := pattern(registerLen, 1), make([]byte, registerLen)
 			p.sendTag(from[:8000], to[:8000])
 			require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
-			assert.Zero(t, g.asked, "no large message was sent")
+			assert.Zero(t, g.measured, "no large message was sent")
 			for range 2 {
 				p.sendTag(from, to)
 				requireBytes(t, from, to)
 			}
-			assert.Equal(t, tc.asked, g.asked)
-			assert.Equal(t, tc.leased, p.a.leased())
+			assert.Equal(t, tc.measured, g.measured)
+			assert.Equal(t, tc.registered, p.a.registrations())
 		})
 	}
 }

@@ -202,9 +202,9 @@ func TestActive_RecvData(t *testing.T) {
 					into, bytes := p.into(kind, size)
 					var recv *Request
 					var kept *ActiveMessage
-					came := false
+					arrived := false
 					p.b.w.OnActive(5, func(m *ActiveMessage) {
-						came = true
+						arrived = true
 						if later {
 							kept = m.Keep()
 							return
@@ -215,7 +215,7 @@ func TestActive_RecvData(t *testing.T) {
 					})
 					sent, err := p.a.ep.SendActive(5, nil, pattern(size, i), nil)
 					require.NoError(t, err)
-					p.until(func() bool { return came })
+					p.until(func() bool { return arrived })
 					if later {
 						recv, err = kept.RecvData(into, nil)
 						require.NoError(t, err)
@@ -241,16 +241,16 @@ func TestActive_RecvDataRejected(t *testing.T) {
 			for _, into := range []Data{Buffers(pieces(buf[:size-1])), To(to)} {
 				var recv *Request
 				var err error
-				came := false
+				arrived := false
 				p.b.w.OnActive(5, func(m *ActiveMessage) {
 					recv, err = m.RecvData(into, nil)
-					came = true
+					arrived = true
 					_, again := m.RecvData(From(nil), nil)
 					assert.ErrorIs(t, again, ucs.ErrInvalidParam)
 				})
 				sent, sendErr := p.a.ep.SendActive(5, nil, data, nil)
 				require.NoError(t, sendErr)
-				p.until(func() bool { return came })
+				p.until(func() bool { return arrived })
 				require.ErrorIs(t, p.finish(recv, err), ucs.ErrTruncated)
 				require.NoError(t, p.finish(sent, nil))
 			}

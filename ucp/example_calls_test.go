@@ -287,16 +287,16 @@ func ExampleActiveMessage_RecvData() {
 	self, err := x.w.NewEP(x.w.Address(), ucp.EPConfig{})
 	check(err)
 	head, body := make([]byte, 4), make([]byte, 4)
-	came, received := false, (*ucp.Request)(nil)
+	arrived, received := false, (*ucp.Request)(nil)
 	x.w.OnActive(1, func(m *ucp.ActiveMessage) {
 		var err error
 		received, err = m.RecvData(ucp.Buffers([][]byte{head, body}), nil)
 		check(err)
-		came = true
+		arrived = true
 	})
 	r, err := self.SendActive(1, nil, []byte("headbody"), nil)
 	wait(x.ctx, r, err)
-	check(x.w.Until(x.ctx, func() bool { return came }))
+	check(x.w.Until(x.ctx, func() bool { return arrived }))
 	wait(x.ctx, received, nil) // the data may have been at the sender until now
 	fmt.Printf("%s, %s\n", head, body)
 	// Output: head, body

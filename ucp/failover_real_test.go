@@ -93,8 +93,8 @@ type underWay struct {
 	x, to      *end
 	seed       int
 	may, must  []*Request // may fail with the reason, and must not fail
-	asked      int        // callbacks that must still be called
-	told       int
+	started    int        // callbacks that must still be called
+	completed  int
 	got        []byte
 	get        *Request
 	from, into *Mem // of the message; nil if the caller has not registered it
@@ -107,7 +107,7 @@ type memory string
 
 const (
 	owned  memory = "owned"  // registered by the caller
-	leased memory = "leased" // registered for the message
+	cached memory = "cached" // registered for the message
 	listed memory = "listed" // registered for the message, and in pieces at the side that moves the data
 )
 
@@ -138,10 +138,10 @@ func (u *underWay) start(t testing.TB, by memory) {
 		require.NoError(t, err)
 		if r != nil {
 			*list = append(*list, r)
-			u.asked++
+			u.started++
 		}
 	}
-	tell, ep, at := &OpParams{OnDone: func(error) { u.told++ }}, u.x.ep, u.x.key.Addr()
+	tell, ep, at := &OpParams{OnDone: func(error) { u.completed++ }}, u.x.ep, u.x.key.Addr()
 	r, err := ep.Put(pattern(putLen, u.seed), at, u.x.key, tell)
 	keep(&u.may, r, err)
 	u.get, err = ep.Get(u.got, at+half, u.x.key, tell)
@@ -161,7 +161,7 @@ func (u *underWay) start(t testing.TB, by memory) {
 		r, err = ep.AtomicFetch(uct.AtomicAdd, 8, 1, &u.increments[i], at+counter, u.x.key)
 		keep(&u.may, r, err)
 		if r != nil {
-			u.asked-- // has no parameters
+			u.started-- // has no parameters
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (u *underWay) end(p *pair) (lost int) {
 		require.NoError(p.t, p.finish(u.x.ep.Flush()), "only the first flush reports it")
 	}
 	require.NoError(p.t, u.x.ep.Err())
-	p.until(func() bool { return u.told == u.asked })
+	p.until(func() bool { return u.completed == u.started })
 	return lost
 }
 
@@ -257,7 +257,7 @@ func TestFailover_RealLanes(t *testing.T) {
 	for _, set := range apartSets {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 			cfg := Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}
-			for _, by := range []memory{leased, listed} {
+			for _, by := range []memory{cached, listed} {
 				t.Run(set.Name+"/"+scheme+"/"+string(by), func(t *testing.T) { breakSpare(t, set, cfg, by) })
 			}
 		}

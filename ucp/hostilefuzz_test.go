@@ -94,7 +94,7 @@ func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
 func (x *hostile) turn(m hostileMsg) {
 	x.turns++
 	x.address(&m)
-	x.say(m.id, m.body)
+	x.send(m.id, m.body)
 	for range 3 {
 		x.bad.w.Progress()
 		x.a.w.Progress()
@@ -156,8 +156,8 @@ func (x *hostile) handshake(m *hostileMsg) []byte {
 	return x.bad.w.sealed(x.a.w, h)
 }
 
-// say sends a message if the connection accepts it. It replaces a failed connection a few times.
-func (x *hostile) say(id uint8, msg []byte) {
+// send sends a message if the connection accepts it. It replaces a failed connection a few times.
+func (x *hostile) send(id uint8, msg []byte) {
 	for range 100 {
 		l := x.bad.ep.lane(wireup.AM)
 		if x.bad.ep.Err() != nil || l == nil {
@@ -207,13 +207,13 @@ func (x *hostile) traffic() {
 		x.track(b.w.TagRecv(buf, tag, exact, nil, nil))
 		x.track(a.ep.TagSend(tag, data, nil))
 	case 2:
-		came := false
+		arrived := false
 		a.w.OnActive(honestID, func(m *ActiveMessage) {
 			require.Same(x.t, x.a.ep, m.From)
-			came = true
+			arrived = true
 		})
 		x.track(b.ep.SendActive(honestID, nil, data, nil))
-		x.all(func() bool { return came })
+		x.all(func() bool { return arrived })
 	case 3:
 		x.track(b.ep.Put(data, b.key.Addr(), b.key, nil))
 		require.NoError(x.t, x.ends(b.ep.Flush())) // one flush of a waits for its stream

@@ -210,7 +210,7 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 // startSends makes each worker of each child send to the worker of the parent.
 func (c idleCrowd) startSends(t *testing.T) {
 	for _, p := range c.children {
-		p.tell(t, "send")
+		p.send(t, "send")
 	}
 }
 
@@ -269,7 +269,7 @@ func idlePeersRole(c *childSide) error {
 			return err
 		}
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.say("%v", idleTarget(c.args[0], w, mem))
+		c.printf("%v", idleTarget(c.args[0], w, mem))
 	}
 	for c.nextLine() {
 		var err error
@@ -277,9 +277,9 @@ func idlePeersRole(c *childSide) error {
 			err = errors.Join(err, send())
 		}
 		if err != nil {
-			c.say("%q", err)
+			c.printf("%q", err)
 		} else {
-			c.say(idleSent)
+			c.printf(idleSent)
 		}
 	}
 	for _, closeWorker := range closers {
@@ -361,7 +361,7 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 	}
 	serveWhile(x.w, func() {
 		for _, p := range c.children {
-			p.end(t)
+			p.requireExit(t)
 		}
 	})
 }

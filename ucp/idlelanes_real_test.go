@@ -251,14 +251,14 @@ func idleEchoRole(c *childSide) error {
 			return err
 		})
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.say("%v", remoteMem{addr: w.Address()})
+		c.printf("%v", remoteMem{addr: w.Address()})
 	}
 	for c.nextLine() {
 		err = nil
 		for _, send := range sends {
 			err = errors.Join(err, send())
 		}
-		c.say("%q", fmt.Sprint(err))
+		c.printf("%q", fmt.Sprint(err))
 	}
 	for _, closeWorker := range closers {
 		err = errors.Join(err, closeWorker())
@@ -300,7 +300,7 @@ func TestIdleLanes_Processes(t *testing.T) {
 			}
 			for round := range byte(4) {
 				if round%2 == 1 {
-					c.tell(t, "send")
+					c.send(t, "send")
 					before := first
 					until(func() bool { return first == before+peers })
 					require.Equal(t, `"<nil>"`, c.line(t))

@@ -246,8 +246,8 @@ func guesses(id uint64) []uint64 {
 	return []uint64{id + 1, id - 1, id ^ 1<<32, id ^ 1<<63, id + 1<<32, id & 0xffffffff, 1 << 28, 0}
 }
 
-// tell sends lies over e, and checks that each is counted and changes nothing.
-func (x *lies) tell(e *EP, all []lie) {
+// checkLies sends lies over e, and checks that each is counted and changes nothing.
+func (x *lies) checkLies(e *EP, all []lie) {
 	x.t.Helper()
 	for _, l := range all {
 		before, bad := x.state(), x.a.w.stats.badMessages.Load()
@@ -276,11 +276,11 @@ func TestLiar(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, len(ids), 3)
 				for _, id := range ids {
-					x.tell(x.bad.ep, aboutRequest(own, id))
+					x.checkLies(x.bad.ep, aboutRequest(own, id))
 				}
 				for _, guess := range guesses(x.a.ep.id) {
-					x.tell(x.bad.ep, aboutRequest(guess, ids[0]))
-					x.tell(x.bad.ep, aboutConnection(guess, x.a.ep))
+					x.checkLies(x.bad.ep, aboutRequest(guess, ids[0]))
+					x.checkLies(x.bad.ep, aboutConnection(guess, x.a.ep))
 				}
 				require.NoError(t, x.bad.ep.Err())
 				x.honest()
@@ -304,8 +304,8 @@ func TestLiar_NoHandshake(t *testing.T) {
 			bare := &EP{w: x.bad.w, link: &link{}}
 			bare.link.lanes.Use[wireup.AM] = &lane{AM: ep.Ops().AM}
 			for _, guess := range guesses(x.a.ep.id) {
-				x.tell(bare, aboutRequest(guess, partID))
-				x.tell(bare, aboutConnection(guess, x.a.ep))
+				x.checkLies(bare, aboutRequest(guess, partID))
+				x.checkLies(bare, aboutConnection(guess, x.a.ep))
 			}
 			x.honest()
 		})

@@ -292,8 +292,8 @@ func (i *iface) kind() string { return i.attr.Resource.Transport }
 
 func TestConnect_AllTransportsFail(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
-	var told error
-	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{OnError: func(_ *EP, err error) { told = err }})
+	var reported error
+	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{OnError: func(_ *EP, err error) { reported = err }})
 	require.NoError(t, err)
 	key, err := ep.Unpack(p.b.mem.Pack())
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func TestConnect_AllTransportsFail(t *testing.T) {
 	assert.ErrorIs(t, p.finish(ep.Put([]byte{1}, p.b.mem.Addr(), key, nil)), ucs.ErrNoMemory)
 	assert.ErrorIs(t, ep.Err(), ucs.ErrEPFailed)
 	assert.ErrorIs(t, ep.Err(), ucs.ErrNoMemory)
-	assert.Equal(t, ep.Err(), told)
+	assert.Equal(t, ep.Err(), reported)
 	_, err = ep.Put([]byte{1}, p.b.mem.Addr(), key, nil)
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 	assert.NoError(t, p.finish(ep.Close(CloseFlush)))

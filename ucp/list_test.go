@@ -114,7 +114,7 @@ func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
 // TestList_Zcopy: a list is put from, or got into, without fragments, and its registrations are released.
 func TestList_Zcopy(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, seen *moves) {
-		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
+		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.registrations()
 		for i := range 2 {
 			sent, recv := p.sendList(data, buf, atSender)
 			require.NoError(t, p.finish(recv, nil))
@@ -136,7 +136,7 @@ func TestList_Zcopy(t *testing.T) {
 		assert.LessOrEqual(t, seen[uct.AMBcopy]+seen[uct.AMShort], 4, "RTS, RTR or ACK, PUT DONE, credit")
 		for _, x := range []*end{&p.a, &p.b} {
 			require.NoError(t, x.w.Purge())
-			assert.Equal(t, before, x.leased(), "registrations that are in use")
+			assert.Equal(t, before, x.registrations(), "registrations that are in use")
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestList_Zcopy(t *testing.T) {
 // TestList_CloseDuringTransfer: if an EP closes during the transfer, no registration remains in use, and each request completes.
 func TestList_CloseDuringTransfer(t *testing.T) {
 	overLists(t, func(t *testing.T, p *pair, atSender bool, _ *moves) {
-		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
+		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.registrations()
 		for steps := range 6 {
 			sent, recv := p.sendList(data, buf, atSender)
 			for range 3 * steps {
@@ -157,7 +157,7 @@ func TestList_CloseDuringTransfer(t *testing.T) {
 			_ = p.finish(recv, nil)
 			for _, x := range []*end{&p.a, &p.b} {
 				require.NoError(t, x.w.Purge())
-				require.Equal(t, before, x.leased())
+				require.Equal(t, before, x.registrations())
 			}
 			p.connect()
 		}
@@ -233,7 +233,7 @@ func TestList_LaneReplaced(t *testing.T) {
 // deregistered from the first one.
 func TestList_AnotherDomain(t *testing.T) {
 	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), Config{RndvScheme: putScheme}).connect().warm()
-	w, leased := p.a.w, p.a.leased()
+	w, before := p.a.w, p.a.registrations()
 	r, d := w.newRequest(p.a.ep, &putDataStage), Buffers(cut(pattern(listLen, 1), 7))
 	r.pieces = p.a.ep.pieces(&d.buffer, listLen, &putList)
 	require.NotNil(t, r.pieces)
@@ -250,5 +250,5 @@ func TestList_AnotherDomain(t *testing.T) {
 	r.pieces = nil
 	w.recycle(r)
 	require.NoError(t, w.Purge())
-	require.Equal(t, leased, p.a.leased())
+	require.Equal(t, before, p.a.registrations())
 }

@@ -40,7 +40,7 @@ func dialRole(c *childSide) error {
 	if err := p.EP.FlushWait(context.Background()); err != nil {
 		return err
 	}
-	c.say("there")
+	c.printf("connected")
 	if c.nextLine() && c.in.Text() == "close" {
 		key.Close()
 		return errors.Join(p.EP.CloseWait(context.Background(), CloseFlush), w.Close(), ctx.Close())
@@ -58,7 +58,7 @@ func TestListener_Processes(t *testing.T) {
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 			for i, how := range []string{"close", "exit", "killed"} {
 				c := startChild(t, "dial", tls, n.network, l.Addr(), how)
-				require.Equal(t, []string{"there"}, p.lines(c, 1))
+				require.Equal(t, []string{"connected"}, p.lines(c, 1))
 				require.Len(t, l.peers, i+1)
 				assert.Equal(t, how, string(l.peers[i].Private))
 				assert.Equal(t, how, string(p.b.mem.Bytes()[:len(how)]))
@@ -67,7 +67,7 @@ func TestListener_Processes(t *testing.T) {
 				}
 				p.see(l, c, i, how)
 			}
-			assert.Equal(t, []string{"come 0", "gone 0", "come 1", "gone 1", "come 2", "gone 2"}, l.events)
+			assert.Equal(t, []string{"connected 0", "disconnected 0", "connected 1", "disconnected 1", "connected 2", "disconnected 2"}, l.events)
 			p.until(func() bool { return p.b.w.eps.Len() == 0 })
 		})
 	}
@@ -79,16 +79,16 @@ func (p *pair) see(l *watched, c *child, i int, how string) {
 	switch how {
 	case "close":
 		want = ucs.ErrPeerClosed
-		c.tell(p.t, how)
+		c.send(p.t, how)
 	case "exit":
-		c.tell(p.t, how)
+		c.send(p.t, how)
 	case "killed":
 		c.kill(p.t)
 	}
 	p.until(func() bool { return len(l.reasons) == i+1 })
 	assert.ErrorIs(p.t, l.reasons[i], want, how)
 	if how != "killed" {
-		c.end(p.t)
+		c.requireExit(p.t)
 	}
 }
 
@@ -132,17 +132,17 @@ func guestRole(c *childSide) error {
 		var rejected *RejectedError
 		switch {
 		case err == nil:
-			c.say("connected")
+			c.printf("connected")
 		case errors.As(err, &rejected) && rejected.Code == CodeForeignUser:
-			c.say("turned away")
+			c.printf("rejected")
 		default:
-			c.say("%v", err)
+			c.printf("%v", err)
 		}
 	}
 	if _, err := w.Listen(context.Background(), "unix", c.args[2], ListenConfig{}); err != nil {
 		return err
 	}
-	c.say("listening")
+	c.printf("listening")
 	c.nextLine()
 	return errors.Join(w.Close(), ctx.Close())
 }
@@ -163,7 +163,7 @@ func TestListener_OtherUsers(t *testing.T) {
 	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
 	theirs := abstractName()
 	c := startGuest(t, other, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
-	require.Equal(t, []string{"turned away", "connected", "listening"}, p.lines(c, 3))
+	require.Equal(t, []string{"rejected", "connected", "listening"}, p.lines(c, 3))
 	assert.Empty(t, closed.peers)
 	require.Len(t, open.peers, 1)
 	assert.Equal(t, uint32(testenv.OtherUser), open.peers[0].From.UID)

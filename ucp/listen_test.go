@@ -44,7 +44,7 @@ func abstractName() string {
 type watched struct {
 	*Listener
 	t       testing.TB
-	events  []string // "come 0", "gone 0" by the number of the peer
+	events  []string // "connected 0", "disconnected 0" by the number of the peer
 	peers   []*Peer
 	reasons []error
 }
@@ -66,13 +66,13 @@ func watch(t testing.TB, cfg *ListenConfig) *watched {
 	cfg.OnPeer = func(p *Peer) {
 		number[p] = len(l.peers)
 		l.peers = append(l.peers, p)
-		l.events = append(l.events, fmt.Sprint("come ", number[p]))
+		l.events = append(l.events, fmt.Sprint("connected ", number[p]))
 	}
 	cfg.OnPeerGone = func(p *Peer, err error) {
 		assert.Contains(t, number, p)
 		assert.ErrorIs(t, p.EP.Err(), ucs.ErrEPFailed)
 		l.reasons = append(l.reasons, err)
-		l.events = append(l.events, fmt.Sprint("gone ", number[p]))
+		l.events = append(l.events, fmt.Sprint("disconnected ", number[p]))
 	}
 	return l
 }
@@ -112,7 +112,7 @@ func TestDial(t *testing.T) {
 		})
 		peer, err := p.dialTo(l, DialConfig{Private: []byte("hello")})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"come 0"}, l.events, "before Dial returns")
+		assert.Equal(t, []string{"connected 0"}, l.events, "before Dial returns")
 		assert.Equal(t, "welcome", string(peer.Private))
 		assert.Equal(t, "hello", string(l.peers[0].Private))
 		for _, from := range []Identity{peer.From, l.peers[0].From} {
@@ -135,7 +135,7 @@ func TestDial(t *testing.T) {
 
 		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
 		p.until(func() bool { return len(l.events) == 2 })
-		assert.Equal(t, []string{"come 0", "gone 0"}, l.events)
+		assert.Equal(t, []string{"connected 0", "disconnected 0"}, l.events)
 		assert.ErrorIs(t, l.reasons[0], ucs.ErrPeerClosed)
 		p.idle()
 		assert.ErrorIs(t, l.peers[0].EP.Err(), ucs.ErrClosed, "the listener closes it")
@@ -239,7 +239,7 @@ func TestDial_WakesServe(t *testing.T) {
 	cancel()
 	require.Equal(t, context.Canceled, <-served)
 	p.until(func() bool { return len(l.events) == 2*dials })
-	assert.Equal(t, []string{"come 0", "gone 0"}, l.events[:2])
+	assert.Equal(t, []string{"connected 0", "disconnected 0"}, l.events[:2])
 }
 
 // TestDial_Shared: several goroutines dial with one worker.

@@ -45,7 +45,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	each := max(1, b.N/clients)
 	b.ResetTimer()
 	for _, c := range children {
-		c.tell(b, strconv.Itoa(each))
+		c.send(b, strconv.Itoa(each))
 	}
 	before := cpuTime()
 	var cpu time.Duration
@@ -60,7 +60,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	b.ReportMetric(float64(cpu.Nanoseconds())/float64(1000*each*clients), "cpu-us/op")
 	b.ReportMetric(0, "ns/op")
 	for _, c := range children {
-		c.end(b)
+		c.requireExit(b)
 	}
 }
 
@@ -105,7 +105,7 @@ func loadRole(c *childSide) error {
 			return err
 		}
 	}
-	c.say("ready")
+	c.printf("ready")
 	if !c.nextLine() {
 		return nil
 	}
@@ -120,7 +120,7 @@ func loadRole(c *childSide) error {
 		running.Go(func() { errs[i] = x.run(n) })
 	}
 	running.Wait()
-	c.say("%d", cpuTime()-before)
+	c.printf("%d", cpuTime()-before)
 	for _, x := range clients {
 		errs = append(errs, x.close())
 	}

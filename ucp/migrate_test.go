@@ -76,9 +76,9 @@ func (h *migration) dial(private string, step func()) (*Peer, error) {
 func TestMigrate(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
-			asked := 0
+			accepts := 0
 			h := newMigration(t, n.network, n.address(t), ListenConfig{Accept: func(r *ConnRequest) bool {
-				asked++
+				accepts++
 				assert.Equal(t, n.network, r.From.Network)
 				return string(r.Private) != "unwanted"
 			}})
@@ -99,9 +99,9 @@ func TestMigrate(t *testing.T) {
 			}
 			_, err := h.dial("unwanted", func() {})
 			require.ErrorIs(t, err, ucs.ErrRejected)
-			assert.Equal(t, 4, asked)
-			assert.Equal(t, []string{"come 0", "come 1"}, h.first.events)
-			assert.Equal(t, []string{"come 0", "come 1", "come 2"}, h.second.events)
+			assert.Equal(t, 4, accepts)
+			assert.Equal(t, []string{"connected 0", "connected 1"}, h.first.events)
+			assert.Equal(t, []string{"connected 0", "connected 1", "connected 2"}, h.second.events)
 
 			require.NoError(t, h.first.Close())
 			require.NoError(t, h.finish(h.second.peers[0].EP.Flush()), "connected peers are not affected")
@@ -116,9 +116,9 @@ func TestMigrate_Errors(t *testing.T) {
 	var l *watched
 	var second *Listener
 	var kept *ConnRequest
-	asked := 0
+	accepts := 0
 	l = p.b.listen(t, "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
-		asked++
+		accepts++
 		assert.ErrorIs(t, r.Migrate(nil), ucs.ErrInvalidParam)
 		assert.ErrorIs(t, r.Migrate(l.Listener), ucs.ErrInvalidParam, "itself")
 		assert.ErrorIs(t, r.Migrate(other.Listener), ucs.ErrInvalidParam, "another socket")
@@ -144,7 +144,7 @@ func TestMigrate_Errors(t *testing.T) {
 	require.NoError(t, second.Close(), "second call")
 	_, err = p.dialTo(l, DialConfig{})
 	require.NoError(t, err)
-	assert.Equal(t, 1, asked)
+	assert.Equal(t, 1, accepts)
 	assert.ErrorIs(t, kept.Migrate(second), ucs.ErrInvalidParam, "Accept has returned")
 	require.NoError(t, l.Close())
 	_, err = w.ListenWith(l.Listener, ListenConfig{})
@@ -193,15 +193,15 @@ func TestMigrate_Goroutines(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
 	const dialers = 8
 	var first, second *Listener
-	asked, cameSecond := 0, 0
+	accepts, connected := 0, 0
 	first, err = p.b.w.Listen(t.Context(), "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
-		if asked++; asked%2 == 0 {
+		if accepts++; accepts%2 == 0 {
 			assert.NoError(t, r.Migrate(second))
 		}
 		return true
 	}})
 	require.NoError(t, err)
-	second, err = w.ListenWith(first, ListenConfig{OnPeer: func(*Peer) { cameSecond++ }})
+	second, err = w.ListenWith(first, ListenConfig{OnPeer: func(*Peer) { connected++ }})
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -223,5 +223,5 @@ func TestMigrate_Goroutines(t *testing.T) {
 	cancel()
 	require.Equal(t, context.Canceled, <-ended)
 	require.Equal(t, context.Canceled, <-ended)
-	assert.Equal(t, dialers/2, cameSecond)
+	assert.Equal(t, dialers/2, connected)
 }

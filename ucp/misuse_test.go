@@ -36,14 +36,14 @@ func TestProgress_ByTwoGoroutines(t *testing.T) {
 // TestProgress_InACallback: so does Progress in a callback.
 func TestProgress_InACallback(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
-	told := false
+	panicked := false
 	p.connect().warm()
 	p.a.ep.onError = func(e *EP, _ error) {
-		told = true
+		panicked = true
 		assert.PanicsWithValue(t, uct.TwoAtOnce, func() { e.w.Progress() })
 	}
 	require.NoError(t, p.b.w.Close())
-	p.until(func() bool { return told })
+	p.until(func() bool { return panicked })
 }
 
 // TestMem_OfAnotherContext: memory that was registered with another Context is handled as unregistered memory, and

@@ -137,7 +137,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 		l := p.b.listen(t, "tcp", address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
 		c := startChildIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
-		require.Equal(t, []string{"there"}, p.lines(c, 1))
+		require.Equal(t, []string{"connected"}, p.lines(c, 1))
 		assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
 		assert.Equal(t, cable.FarAddr, l.peers[0].From.Addr.Addr())
 		assert.Contains(t, p.b.devices(), cable.Near)
@@ -166,7 +166,7 @@ func TestNetwork_Excluded(t *testing.T) {
 			said := p.lines(c, 1)
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0], tc.text)
-			c.end(t)
+			c.requireExit(t)
 		})
 	}
 }
@@ -182,6 +182,6 @@ func refusedRole(c *childSide) error {
 		return err
 	}
 	_, err = w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
-	c.say("%v", err)
+	c.printf("%v", err)
 	return errors.Join(w.Close(), ctx.Close())
 }

@@ -21,7 +21,7 @@ func TestNotice_RealTransports(t *testing.T) {
 				p.b.w.Progress()
 			}
 			p.until(func() bool { return p.a.ep.Err() != nil })
-			p.a.wantWhy(t, p.a.ep.Err())
+			p.a.requirePeerReason(t, p.a.ep.Err())
 			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 		})
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// toldWhy is a pair over frc whose second end has failed the connection. The reason is in the receive queue of fud at
+// failedByPeer is a pair over frc whose second end has failed the connection. The reason is in the receive queue of fud at
 // the first end, which is not polled.
-func toldWhy(t *testing.T) *pair {
+func failedByPeer(t *testing.T) *pair {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	p.both().warm()
 	p.idle()
@@ -39,8 +39,8 @@ func (x *end) failEP(t *testing.T) {
 	t.Fatal("there is no lane")
 }
 
-// wantWhy checks that the EP has failed with the reason of the peer.
-func (x *end) wantWhy(t *testing.T, err error) {
+// requirePeerReason checks that the EP has failed with the reason of the peer.
+func (x *end) requirePeerReason(t *testing.T, err error) {
 	t.Helper()
 	assert.ErrorIs(t, err, ucs.ErrConnReset)
 	assert.ErrorContains(t, err, "failed at the peer, "+ucs.StatusRemoteInvalid.String())
@@ -49,13 +49,13 @@ func (x *end) wantWhy(t *testing.T, err error) {
 // TestNotice_LaneReportsFirst: a transport reports that the peer has closed the connection, while the reason has
 // arrived and was not handled.
 func TestNotice_LaneReportsFirst(t *testing.T) {
-	p := toldWhy(t)
-	var told error
-	p.a.ep.onError = func(_ *EP, err error) { told = err }
+	p := failedByPeer(t)
+	var reported error
+	p.a.ep.onError = func(_ *EP, err error) { reported = err }
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusPeerClosed)
 	p.a.w.Progress()
-	p.a.wantWhy(t, p.a.ep.Err())
-	assert.Equal(t, p.a.ep.Err(), told)
+	p.a.requirePeerReason(t, p.a.ep.Err())
+	assert.Equal(t, p.a.ep.Err(), reported)
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 }
 
@@ -63,9 +63,9 @@ func TestNotice_LaneReportsFirst(t *testing.T) {
 // The EP accepts no more operations, and calls OnError when the reason is known.
 func TestNotice_OperationsEndFirst(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		p := toldWhy(t)
-		var told error
-		p.a.ep.onError = func(_ *EP, err error) { told = err }
+		p := failedByPeer(t)
+		var reported error
+		p.a.ep.onError = func(_ *EP, err error) { reported = err }
 		put := func() (*Request, error) { return p.a.ep.Put(pattern(5000, 1), p.a.key.Addr(), p.a.key, nil) }
 		r, err := put()
 		require.NoError(t, err)
@@ -78,10 +78,10 @@ func TestNotice_OperationsEndFirst(t *testing.T) {
 			require.True(t, r.Done())
 			require.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
 		}
-		assert.NoError(t, told)
+		assert.NoError(t, reported)
 		p.a.w.Progress()
-		p.a.wantWhy(t, p.a.ep.Err())
-		assert.Equal(t, p.a.ep.Err(), told)
+		p.a.requirePeerReason(t, p.a.ep.Err())
+		assert.Equal(t, p.a.ep.Err(), reported)
 		require.Error(t, p.finish(r, nil))
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	}

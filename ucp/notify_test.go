@@ -208,8 +208,8 @@ func TestPutNotify_Rejected(t *testing.T) {
 func TestPutNotify_LaneBreaks(t *testing.T) {
 	near := likeUD()
 	near.latency = likeRC().latency / 2
-	for _, told := range []bool{false, true} {
-		t.Run(fmt.Sprintf("told=%v", told), func(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("flushed=%v", flushed), func(t *testing.T) {
 			p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), near)
 			p.connect()
 			require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil)))
@@ -218,9 +218,9 @@ func TestPutNotify_LaneBreaks(t *testing.T) {
 			require.Less(t, p.a.ep.link.lanes.Index(first), p.a.ep.link.lanes.Index(x))
 			seen := p.b.note(func(uint64) {})
 			y := x.EP.(*fakeEP)
-			y.i.loses, y.i.frozen = true, told
+			y.i.loses, y.i.frozen = true, flushed
 			var flush *Request
-			if told {
+			if flushed {
 				require.NoError(t, p.a.ep.PutImplicit(pattern(100, 1), p.a.key.Addr(), p.a.key, nil))
 				var err error
 				flush, err = p.a.ep.Flush()
@@ -229,10 +229,10 @@ func TestPutNotify_LaneBreaks(t *testing.T) {
 			first.EP.(*fakeEP).i.stuck = true
 			put, err := p.a.ep.PutNotify(pattern(100, 2), p.a.key.Addr(), p.a.key, 1, nil)
 			require.NoError(t, err)
-			p.until(func() bool { return told || y.i.lost == 100 })
+			p.until(func() bool { return flushed || y.i.lost == 100 })
 			y.fail(ucs.StatusTimedOut)
 			y.i.frozen = false
-			if told {
+			if flushed {
 				require.ErrorIs(t, p.finish(flush, nil), ucs.ErrTimedOut)
 			}
 			p.until(func() bool { return x.Retired })

@@ -55,7 +55,7 @@ func onePortRole(c *childSide) (err error) {
 	defer func() { err = errors.Join(err, w.Close(), ctx.Close()) }()
 	p, err := w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
 	if err != nil {
-		c.say("%v", err)
+		c.printf("%v", err)
 		return nil
 	}
 	eps, keys := []*EP{p.EP}, []*RKey{p.Keys["all"]}
@@ -82,7 +82,7 @@ func onePortRole(c *childSide) (err error) {
 			return err
 		}
 	}
-	c.say("there")
+	c.printf("connected")
 	c.nextLine()
 	return nil
 }
@@ -116,12 +116,12 @@ func TestOnePort_Firewall(t *testing.T) {
 			said := p.lines(c, 1)
 			if !tc.works {
 				assert.Contains(t, said[0], "permission denied")
-				c.end(t)
+				c.requireExit(t)
 				return
 			}
-			assert.Equal(t, []string{"there"}, said)
+			assert.Equal(t, []string{"connected"}, said)
 			assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
-			c.end(t)
+			c.requireExit(t)
 		})
 	}
 }
@@ -153,9 +153,9 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 		said <- strings.TrimSpace(line)
 	}()
 	p.until(func() bool { other.Progress(); return len(said) > 0 })
-	assert.Equal(t, "there", <-said)
+	assert.Equal(t, "connected", <-said)
 	assert.Equal(t, "far", string(p.b.mem.Bytes()[16:19]))
-	c.end(t)
+	c.requireExit(t)
 }
 
 func TestAddressAt_Errors(t *testing.T) {

@@ -399,17 +399,17 @@ func TestOpFlags_NowIgnores(t *testing.T) {
 
 // TestOpFlags_NowRegistersNothing: a rejected get leaves no registration of its buffer in use.
 func TestOpFlags_NowRegistersNothing(t *testing.T) {
-	for _, set := range leaseSets()[1:] {
+	for _, set := range registerSets()[1:] {
 		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
-			mem := p.b.memOf(t, leaseLen)
+			mem := p.b.memOf(t, registerLen)
 			key, err := p.a.ep.Unpack(mem.Pack())
 			require.NoError(t, err)
 			defer key.Close()
-			r, err := p.a.ep.Get(make([]byte, leaseLen), mem.Addr(), key, &OpParams{Flags: CompleteNow})
+			r, err := p.a.ep.Get(make([]byte, registerLen), mem.Addr(), key, &OpParams{Flags: CompleteNow})
 			assert.Nil(t, r)
 			assert.True(t, err == ucs.ErrNoResource, "%v", err)
-			assert.Zero(t, p.a.leased())
+			assert.Zero(t, p.a.registrations())
 		})
 	}
 }

@@ -131,7 +131,7 @@ func (x *pestTest) flood(kinds []int, most time.Duration) {
 
 func (x *pestTest) ask(c *child, what, form string, results ...any) {
 	x.t.Helper()
-	c.tell(x.t, what)
+	c.send(x.t, what)
 	line := c.line(x.t)
 	_, err := fmt.Sscanf(line, form, results...)
 	require.NoError(x.t, err, line)
@@ -162,7 +162,7 @@ func pestHostRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	c.say("%s %x", l.Addr(), w.Address())
+	c.printf("%s %x", l.Addr(), w.Address())
 	s := w.Share()
 	serving, stop := context.WithCancel(context.Background())
 	go func() {
@@ -172,7 +172,7 @@ func pestHostRole(c *childSide) error {
 			if err != nil {
 				panic(err)
 			}
-			c.say("%d %d", kib, cpuTime().Milliseconds())
+			c.printf("%d %d", kib, cpuTime().Milliseconds())
 		}
 		stop()
 	}()
@@ -223,7 +223,7 @@ func pestGuestRole(c *childSide) error {
 		return err
 	}
 	g.ep = p.EP
-	c.say("connected")
+	c.printf("connected")
 	asked := make(chan struct{})
 	go func() {
 		for c.nextLine() {
@@ -237,7 +237,7 @@ func pestGuestRole(c *childSide) error {
 			if !ok {
 				return nil
 			}
-			c.say("%d %d %d", g.echo.Microseconds(), g.dial.Microseconds(), g.echoes)
+			c.printf("%d %d %d", g.echo.Microseconds(), g.dial.Microseconds(), g.echoes)
 			g.echo, g.dial, g.echoes = 0, 0, 0
 		default:
 			if err := g.step(); err != nil {
@@ -292,7 +292,7 @@ func pestRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	c.say("begins")
+	c.printf("begins")
 	number, err := strconv.Atoi(c.args[3])
 	if err != nil {
 		return err

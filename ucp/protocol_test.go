@@ -69,19 +69,19 @@ func TestProtocol_AddedByTest(t *testing.T) {
 	require.NoError(t, err)
 
 	const n = 300
-	came := uint64(0)
+	arrived := uint64(0)
 	h.arrived = func(tag, header uint64, data []byte) {
 		assert.EqualValues(t, 7, tag)
-		assert.Equal(t, 1<<63+came, header)
+		assert.Equal(t, 1<<63+arrived, header)
 		assert.Equal(t, "data", string(data))
-		came++
+		arrived++
 	}
 	for i := range uint64(n) {
 		r, err := h.send(e, 7, 1<<63+i, []byte("data"))
 		require.NoError(t, err)
 		r.Release()
 	}
-	require.NoError(t, w.Until(t.Context(), func() bool { return came == n }))
+	require.NoError(t, w.Until(t.Context(), func() bool { return arrived == n }))
 
 	r, err := e.Close(CloseFlush)
 	require.NoError(t, err)

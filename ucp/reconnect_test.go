@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// goneFor makes EPs of a to many peers and closes them, until the worker has forgotten all earlier peers.
-func (p *pair) goneFor(t *testing.T) {
+// forgetPeers makes EPs of a to many peers and closes them, until the worker has forgotten all earlier peers.
+func (p *pair) forgetPeers(t *testing.T) {
 	t.Helper()
 	const enough = 1025
 	addr := *p.b.w.net.addr
@@ -25,9 +25,9 @@ func (p *pair) goneFor(t *testing.T) {
 	}
 }
 
-// comeBack connects a and b, makes a close its end, calls meanwhile, and connects them again. It returns the end of b
+// reconnect connects a and b, makes a close its end, calls meanwhile, and connects them again. It returns the end of b
 // that is not closed.
-func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
+func reconnect(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 	t.Helper()
 	p, _ = fakePair(t, Config{}, likeSM())
 	p.both()
@@ -43,7 +43,7 @@ func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 // TestReconnect_SamePeer: when a peer connects again, both sides continue with the same sequence number, so one
 // connection serves both EPs, although one side has not closed the first one yet.
 func TestReconnect_SamePeer(t *testing.T) {
-	p, old := comeBack(t, func(*pair) {})
+	p, old := reconnect(t, func(*pair) {})
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)
 	assert.Equal(t, 1, p.a.w.eps.Len())
@@ -54,7 +54,7 @@ func TestReconnect_SamePeer(t *testing.T) {
 // TestReconnect_ForgottenPeer: one side begins with number 0 again, and the other side does not, because it has not
 // closed its end. Then each side has a connection of its own, and messages are not confused.
 func TestReconnect_ForgottenPeer(t *testing.T) {
-	p, old := comeBack(t, func(p *pair) { p.goneFor(t) })
+	p, old := reconnect(t, func(p *pair) { p.forgetPeers(t) })
 	require.Zero(t, p.a.ep.seq, "it is forgotten")
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)

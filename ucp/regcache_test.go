@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// leaseLen is a length for which all domains register, if that is configured, needed or faster.
-const leaseLen = 1 << 20
+// registerLen is a length for which all domains register, if that is configured, needed or faster.
+const registerLen = 1 << 20
 
 // cacheCounts returns a counter summed over all caches of a worker.
 func (x *end) cacheCounts(name string) (n uint64) {
@@ -37,8 +37,8 @@ func (x *end) registersLocal() bool {
 	return a.NeedMemH && a.Component != "fake"
 }
 
-// leased returns the number of registrations of a context besides the memory of x.
-func (x *end) leased() int { return x.ctx.memory.Len() - 1 }
+// registrations returns the number of registrations of a context besides the memory of x.
+func (x *end) registrations() int { return x.ctx.memory.Len() - 1 }
 
 // sendTag sends a tagged message from an unregistered buffer to another one.
 func (p *pair) sendTag(from, to []byte) {
@@ -50,8 +50,8 @@ func (p *pair) sendTag(from, to []byte) {
 	require.NoError(p.t, p.finish(recv, nil))
 }
 
-// leaseSets are transports that need registered memory, and others.
-func leaseSets() []tlsets.Set {
+// registerSets are transports that need registered memory, and others.
+func registerSets() []tlsets.Set {
 	direct := tlsets.Real("rc_mlx5", "rc_mlx5")
 	direct.Like = "rc"
 	return []tlsets.Set{
@@ -59,10 +59,10 @@ func leaseSets() []tlsets.Set {
 	}
 }
 
-// overLeases runs a test over leaseSets with the schemes that access remote memory.
-func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
+// overRegistering runs a test over registerSets with the schemes that access remote memory.
+func overRegistering(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
-		for _, set := range leaseSets() {
+		for _, set := range registerSets() {
 			set.Name = s.String() + "/" + set.Name
 			set.Run(t, func(t *testing.T) {
 				cfg.RndvScheme = s.String()
@@ -75,10 +75,10 @@ func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.
 // TestRegCache_Hits: buffers of messages are registered once, with the access that the scheme needs, and found in the
 // cache when they are used again.
 func TestRegCache_Hits(t *testing.T) {
-	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		from, to := make([]byte, leaseLen), make([]byte, leaseLen)
+	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := make([]byte, registerLen), make([]byte, registerLen)
 		for i := range 4 {
-			copy(from, pattern(leaseLen, i))
+			copy(from, pattern(registerLen, i))
 			p.sendTag(from, to)
 			requireBytes(t, from, to)
 		}
@@ -88,11 +88,11 @@ func TestRegCache_Hits(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, there.cacheCounts("misses"))
 		assert.EqualValues(t, 3, there.cacheCounts("hits"))
-		assert.Equal(t, 1, there.leased())
+		assert.Equal(t, 1, there.registrations())
 		if there.registersLocal() {
 			assert.EqualValues(t, 1, here.cacheCounts("misses"), "the local buffer of the access")
 		} else {
-			assert.Zero(t, here.leased())
+			assert.Zero(t, here.registrations())
 		}
 	})
 }
@@ -100,8 +100,8 @@ func TestRegCache_Hits(t *testing.T) {
 // TestRegCache_Parts: the cache finds a part of a registration, also for active messages. It does not find the whole
 // buffer if a part is registered.
 func TestRegCache_Parts(t *testing.T) {
-	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := pattern(registerLen, 1), make([]byte, registerLen)
 		p.sendTag(from, to)
 		before := p.a.cacheCounts("misses") + p.b.cacheCounts("misses")
 		var recv *Request
@@ -111,10 +111,10 @@ func TestRegCache_Parts(t *testing.T) {
 			require.NoError(t, err)
 		})
 		clear(to)
-		r, err := p.a.ep.SendActive(1, nil, from[:leaseLen-100], nil)
+		r, err := p.a.ep.SendActive(1, nil, from[:registerLen-100], nil)
 		require.NoError(t, p.finish(r, err))
 		require.NoError(t, p.finish(recv, nil))
-		requireBytes(t, from[:leaseLen-100], to[100:])
+		requireBytes(t, from[:registerLen-100], to[100:])
 		assert.Equal(t, before, p.a.cacheCounts("misses")+p.b.cacheCounts("misses"))
 	})
 }
@@ -127,22 +127,22 @@ func TestRegCache_Limits(t *testing.T) {
 		most  int // registrations of a
 	}{
 		{"regions", RCacheConfig{MaxRegions: 2}, 2},
-		{"bytes", RCacheConfig{MaxSize: 3*leaseLen + 5}, 3},
+		{"bytes", RCacheConfig{MaxSize: 3*registerLen + 5}, 3},
 		{"none", RCacheConfig{MaxSize: config.MemZero}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.most > 2 {
 				testenv.SkipShort(t, "another limit of the same cache")
 			}
-			overLeases(t, Config{RCache: tc.cache}, func(t *testing.T, p *pair, s proto.Scheme) {
-				to := make([]byte, leaseLen)
+			overRegistering(t, Config{RCache: tc.cache}, func(t *testing.T, p *pair, s proto.Scheme) {
+				to := make([]byte, registerLen)
 				for i := range 6 {
-					p.sendTag(pattern(leaseLen, i), to)
-					assert.LessOrEqual(t, p.a.leased(), tc.most)
-					assert.LessOrEqual(t, p.b.leased(), tc.most)
+					p.sendTag(pattern(registerLen, i), to)
+					assert.LessOrEqual(t, p.a.registrations(), tc.most)
+					assert.LessOrEqual(t, p.b.registrations(), tc.most)
 				}
 				if s == proto.Get {
-					assert.Equal(t, tc.most, p.a.leased())
+					assert.Equal(t, tc.most, p.a.registrations())
 					assert.EqualValues(t, 6-tc.most, p.a.cacheCounts("evictions"))
 				}
 			})
@@ -152,11 +152,11 @@ func TestRegCache_Limits(t *testing.T) {
 
 // TestRegCache_Disabled: nothing is registered, and messages use another scheme.
 func TestRegCache_Disabled(t *testing.T) {
-	overLeases(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
-		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+	overRegistering(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
+		from, to := pattern(registerLen, 1), make([]byte, registerLen)
 		p.sendTag(from, to)
 		requireBytes(t, from, to)
-		assert.Zero(t, p.a.leased()+p.b.leased())
+		assert.Zero(t, p.a.registrations()+p.b.registrations())
 	})
 }
 
@@ -166,7 +166,7 @@ func TestRegCache_CannotRegister(t *testing.T) {
 		p, f := fakePair(t, Config{RndvScheme: scheme}, likeRC(), likeUD())
 		p.connect()
 		f.noReg = true
-		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+		from, to := pattern(registerLen, 1), make([]byte, registerLen)
 		p.sendTag(from, to)
 		requireBytes(t, from, to)
 		require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
@@ -179,19 +179,19 @@ func TestRegCache_CannotRegister(t *testing.T) {
 // TestRegCache_Invalidate: Invalidate removes cached registrations that are not in use. If some are in use, it returns an
 // error.
 func TestRegCache_Invalidate(t *testing.T) {
-	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
 		require.NoError(t, p.a.w.Invalidate(make([]byte, 1)), "there is none")
-		from, other, to := pattern(leaseLen, 1), pattern(leaseLen, 2), make([]byte, leaseLen)
+		from, other, to := pattern(registerLen, 1), pattern(registerLen, 2), make([]byte, registerLen)
 		p.sendTag(from, to)
 		p.sendTag(other, to)
-		n := p.a.leased()
+		n := p.a.registrations()
 		require.NoError(t, p.a.w.Invalidate(from[5:6]))
 		if s == proto.Get || p.a.registersLocal() {
-			assert.Equal(t, n-1, p.a.leased())
+			assert.Equal(t, n-1, p.a.registrations())
 		}
 		require.NoError(t, p.a.w.Purge())
 		require.NoError(t, p.b.w.Purge())
-		assert.Zero(t, p.a.leased()+p.b.leased())
+		assert.Zero(t, p.a.registrations()+p.b.registrations())
 		if s != proto.Get {
 			return
 		}
@@ -199,20 +199,20 @@ func TestRegCache_Invalidate(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, r)
 		p.until(func() bool { return p.b.w.tag.table.Unexpected() > 0 })
-		assert.Equal(t, 1, p.a.leased())
+		assert.Equal(t, 1, p.a.registrations())
 		assert.Equal(t, ucs.ErrBusy, p.a.w.Invalidate(from))
 		require.NoError(t, p.finish(p.b.w.TagRecv(to, 7, exact, nil, nil)))
 		require.NoError(t, p.finish(r, nil))
 		requireBytes(t, from, to)
-		assert.Zero(t, p.a.leased(), "deregistered after its last use")
+		assert.Zero(t, p.a.registrations(), "deregistered after its last use")
 		require.NoError(t, p.a.w.Invalidate(from))
 	})
 }
 
 // TestRegCache_FailedOperation: after an operation has failed, its key gives the peer no access.
 func TestRegCache_FailedOperation(t *testing.T) {
-	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := pattern(registerLen, 1), make([]byte, registerLen)
 		p.sendTag(from[:1], to[:1])
 		r, err := p.a.ep.TagSend(7, from, nil)
 		require.NoError(t, err)
@@ -222,19 +222,19 @@ func TestRegCache_FailedOperation(t *testing.T) {
 			recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
 			require.NoError(t, err)
 			require.NotNil(t, recv)
-			assert.Equal(t, 1, p.b.leased())
+			assert.Equal(t, 1, p.b.registrations())
 			defer func() {
 				p.until(recv.Done)
 				assert.Error(t, recv.take())
-				assert.Zero(t, p.b.leased())
+				assert.Zero(t, p.b.registrations())
 			}()
 		} else {
-			assert.Equal(t, 1, p.a.leased())
+			assert.Equal(t, 1, p.a.registrations())
 		}
 		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
 		p.until(r.Done)
 		assert.Error(t, r.take())
-		assert.Zero(t, p.a.leased())
+		assert.Zero(t, p.a.registrations())
 	})
 }
 
@@ -260,14 +260,14 @@ func TestRegCache_PeerAccess(t *testing.T) {
 // TestRegCache_PutGet: large puts and gets register their buffers if the transport needs it, and do not allocate if the
 // cache has them.
 func TestRegCache_PutGet(t *testing.T) {
-	for _, set := range leaseSets()[1:] {
+	for _, set := range registerSets()[1:] {
 		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
-			mem := p.b.memOf(t, leaseLen)
+			mem := p.b.memOf(t, registerLen)
 			key, err := p.a.ep.Unpack(mem.Pack())
 			require.NoError(t, err)
 			defer key.Close()
-			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+			from, to := pattern(registerLen, 1), make([]byte, registerLen)
 			move := func() {
 				r, err := p.a.ep.Put(from, mem.Addr(), key, nil)
 				p.end(r, err)
@@ -278,10 +278,10 @@ func TestRegCache_PutGet(t *testing.T) {
 			move()
 			requireBytes(t, from, to)
 			if p.a.registersLocal() {
-				assert.Equal(t, 2, p.a.leased(), "one for each access")
+				assert.Equal(t, 2, p.a.registrations(), "one for each access")
 				testenv.NoAllocs(t, "put and get", move)
 			} else {
-				assert.Zero(t, p.a.leased())
+				assert.Zero(t, p.a.registrations())
 			}
 		})
 	}
@@ -315,10 +315,10 @@ func TestRegCache_ByCost(t *testing.T) {
 			for _, e := range []*end{&p.a, &p.b} {
 				e.w.ifaces[0].costs().RegReach = tc.reach
 			}
-			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+			from, to := pattern(registerLen, 1), make([]byte, registerLen)
 			p.sendTag(from, to)
 			requireBytes(t, from, to)
-			assert.Equal(t, tc.leased, p.a.leased())
+			assert.Equal(t, tc.leased, p.a.registrations())
 		})
 	}
 }

@@ -36,8 +36,8 @@ type rndvPeer struct {
 	err  error      // of the latest request that has failed
 }
 
-// newRndvPeer makes a side. With leased the buffers are registered for each message.
-func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
+// newRndvPeer makes a side. With cached the buffers are registered for each message.
+func newRndvPeer(tls, scheme string, cached bool) (*rndvPeer, error) {
 	cfg := Config{RndvScheme: scheme, RndvThresh: 1}
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
 		return nil, err
 	}
 	for range rndvDepth {
-		if leased {
+		if cached {
 			x.mem, x.bufs = append(x.mem, nil), append(x.bufs, make([]byte, rndvLen))
 			continue
 		}
@@ -129,7 +129,7 @@ func (x *rndvPeer) close() error {
 // rndvRole is a victim. Its arguments are transports, scheme, whether it sends, the address of its parent, and whether
 // buffers are registered for each message.
 func rndvRole(c *childSide) error {
-	x, err := newRndvPeer(c.args[0], c.args[1], c.args[4] == leasedBuffers)
+	x, err := newRndvPeer(c.args[0], c.args[1], c.args[4] == cachedBuffers)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func TestRndv_Killed(t *testing.T) {
 				t.Run(tls+"/"+scheme+"/victim="+victim, func(t *testing.T) {
 					for i := range testenv.Rounds(1, 20) {
 						killRndv(t, tls, scheme, victim, "owned", 3*i)
-						killRndv(t, tls, scheme, victim, leasedBuffers, 3*i)
+						killRndv(t, tls, scheme, victim, cachedBuffers, 3*i)
 					}
 				})
 			}
@@ -181,12 +181,12 @@ func TestRndv_Killed(t *testing.T) {
 	}
 }
 
-// leasedBuffers: the caller does not register buffers.
-const leasedBuffers = "leased"
+// cachedBuffers: the caller does not register buffers.
+const cachedBuffers = "cached"
 
 // killRndv kills a victim when a given number of messages has been transferred.
 func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
-	x, err := newRndvPeer(tls, scheme, buffers == leasedBuffers)
+	x, err := newRndvPeer(tls, scheme, buffers == cachedBuffers)
 	require.NoError(t, err)
 	c := newChild(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()), buffers)
 	defer c.kill(t)

@@ -130,8 +130,8 @@ func (s *storm) run(t *testing.T, kills int) {
 	for k := range kills {
 		i := s.rng.IntN(len(s.clients))
 		victim := s.clients[i]
-		victim.tell(t, "how goes it")
-		require.Equal(t, "well", victim.line(t))
+		victim.send(t, "status")
+		require.Equal(t, "ok", victim.line(t))
 		if s.rng.IntN(3) == 0 {
 			s.replace(t, 1+s.rng.IntN(stormRegions-1))
 		}
@@ -205,7 +205,7 @@ func stormRole(c *childSide) error {
 			if !ok {
 				return nil // the parent has ended
 			}
-			c.say("well")
+			c.printf("ok")
 		default:
 		}
 	}

@@ -23,7 +23,7 @@ func streamerRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	c.say("%x", w.Address())
+	c.printf("%x", w.Address())
 	if !c.nextLine() {
 		return nil
 	}
@@ -67,7 +67,7 @@ func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
 	require.NoError(t, err)
 	ep, err := w.NewEP(addr, EPConfig{})
 	require.NoError(t, err)
-	c.tell(t, "go")
+	c.send(t, "go")
 
 	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

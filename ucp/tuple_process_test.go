@@ -50,7 +50,7 @@ func posterRole(c *childSide) error {
 		if _, err := w.TagRecvWait(background, make([]byte, posterShort), posterTag, exact, nil); err != nil {
 			return err
 		}
-		c.say("%d", counters(w)["worker/tupleq.receives"])
+		c.printf("%d", counters(w)["worker/tupleq.receives"])
 	}
 	return nil // the parent has ended
 }
@@ -67,7 +67,7 @@ func receivePosted(c *childSide, w *Worker) error {
 			return err
 		}
 	}
-	c.say("posted")
+	c.printf("posted")
 	for k, r := range reqs {
 		if err := r.Wait(context.Background()); err != nil {
 			return err
@@ -76,7 +76,7 @@ func receivePosted(c *childSide, w *Worker) error {
 			return fmt.Errorf("message %d is not what was sent", k)
 		}
 	}
-	c.say("received %d through queues", counters(w)["worker/tupleq.receives"])
+	c.printf("received %d through queues", counters(w)["worker/tupleq.receives"])
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (p *poster) wait(r *Request) {
 // short sends a message to the process.
 func (p *poster) short() {
 	p.t.Helper()
-	p.c.tell(p.t, "short")
+	p.c.send(p.t, "short")
 	r, err := p.x.ep.TagSend(posterTag, pattern(posterShort, 0), nil)
 	require.NoError(p.t, err)
 	p.wait(r)
@@ -137,7 +137,7 @@ func (p *poster) short() {
 // stop stops the process when it has posted its receives.
 func (p *poster) stop() {
 	p.t.Helper()
-	p.c.tell(p.t, "long")
+	p.c.send(p.t, "long")
 	require.Equal(p.t, "posted", p.c.line(p.t))
 	require.NoError(p.t, p.c.Process.Signal(syscall.SIGSTOP))
 	var ws syscall.WaitStatus
@@ -192,7 +192,7 @@ func TestTuple_TargetStopped(t *testing.T) {
 	}
 	p.resume()
 	assert.Equal(t, fmt.Sprintf("received %d through queues", p.through+posterCount), p.c.line(t))
-	p.c.end(t)
+	p.c.requireExit(t)
 }
 
 // TestRndv_TargetStopped: a message with rendezvous waits while the receiving process is stopped, also if its receive
@@ -217,7 +217,7 @@ func TestRndv_TargetStopped(t *testing.T) {
 					p.wait(r)
 				}
 				assert.Equal(t, "received 0 through queues", p.c.line(t))
-				p.c.end(t)
+				p.c.requireExit(t)
 			})
 		}
 	}

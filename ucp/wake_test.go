@@ -106,7 +106,7 @@ func sleeperRole(c *childSide) error {
 		return err
 	}
 	w.OnActive(wakeCall, func(m *ActiveMessage) {
-		c.say("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
+		c.printf("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
 	})
 	r, err := ep.SendActive(wakeHere, nil, nil, nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *childSide) readEvents() error {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), "eventfd")
-	c.say("here")
+	c.printf("here")
 	go func() {
 		c.nextLine()
 		os.Exit(0) // the parent has ended
@@ -135,6 +135,6 @@ func (c *childSide) readEvents() error {
 		if _, err := file.Read(word[:]); err != nil {
 			return err
 		}
-		c.say("%d", monotonic()-binary.NativeEndian.Uint64(word[:]))
+		c.printf("%d", monotonic()-binary.NativeEndian.Uint64(word[:]))
 	}
 }
