@@ -76,13 +76,13 @@ func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error
 	switch {
 	case failed != nil:
 	case f.NArg() > 0:
-		failed = fmt.Errorf("%q is no flag", f.Arg(0))
+		failed = fmt.Errorf("%q is not a flag", f.Arg(0))
 	case s.batch != "" && s.batch != cmd.Flag("batch").Value.String():
-		failed = errors.New("a batch file cannot name another")
+		failed = errors.New("a batch file cannot include another one")
 	case s.peer != "":
-		failed = errors.New("--peer is not for batch files")
+		failed = errors.New("--peer cannot be used in batch files")
 	case s.threaded(f) || s.threaded(cmd.Flags()):
-		failed = errors.New("-T and -M are not for batch files")
+		failed = errors.New("-T and -M cannot be used in batch files")
 	}
 	if failed != nil {
 		return nil, l.wrong(failed)

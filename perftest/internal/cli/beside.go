@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-var errBeside = errors.New("-x with several transports: --counters takes one")
+var errBeside = errors.New("--counters needs a single transport, not several with -x")
 
 // jobs are those of the transports that the flag names, each of which has passed all checks.
 func (s *settings) jobs() (jobs []*job, err error) {
@@ -26,7 +26,7 @@ func (s *settings) jobs() (jobs []*job, err error) {
 		case len(names) > 1 && name == "":
 			return nil, &usageError{fmt.Errorf("transport %q: a name is empty", s.transport)}
 		case slices.Contains(names[:i], name):
-			return nil, &usageError{fmt.Errorf("transport %q is named twice", name)}
+			return nil, &usageError{fmt.Errorf("duplicate transport %q", name)}
 		}
 		one := *s
 		one.transport = name

@@ -52,9 +52,9 @@ Exit status: 4 if an operation takes longer than before, by more than
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.Float64Var(&o.Alpha, "alpha", defaultAlpha, "p below which a difference is not an accident")
-	f.Float64Var(&o.Threshold, "threshold", defaultThreshold, "how many percent longer an operation may take")
-	f.StringVarP(&output, "output", "o", sheet.Formats()[0], "form of the results: table, md, csv, json")
+	f.Float64Var(&o.Alpha, "alpha", defaultAlpha, "significance level: p below which a difference is significant")
+	f.Float64Var(&o.Threshold, "threshold", defaultThreshold, "permitted slowdown of an operation, in percent")
+	f.StringVarP(&output, "output", "o", sheet.Formats()[0], "output format: table, md, csv, json")
 	complete.One(cmd, "output", sheet.Formats)
 	return cmd
 }

@@ -54,7 +54,7 @@ func (j *job) chooseTransport() error {
 				j.remark("-x %s takes the place of %s", cmp.Or(name, defaultTransport), vars)
 			}
 		default:
-			return cmp.Or(err, fmt.Errorf("%s leaves nothing to measure", vars))
+			return cmp.Or(err, fmt.Errorf("%s excludes everything", vars))
 		}
 		name, dev = cmp.Or(name, r.Transport), cmp.Or(dev, r.Device)
 	}

@@ -52,13 +52,13 @@ func (p Program) newCrossover() *cobra.Command {
 		Long: `Compare the protocol that ucp chooses for messages with all others.
 
 For each transport, class of memory, test and size the choice of ucp (auto) is
-measured beside each protocol that it could have chosen: eager, and rendezvous
-by get_zcopy, put_zcopy and am. They take turns, and the least time of the
-rounds counts. Rows in which auto loses more than --limit are measured again, up
-to --again times, each time in new processes. A scheme that a transport does not
-have is replaced by one that it has.
+compared with each protocol that it could have chosen: eager, and rendezvous by
+get_zcopy, put_zcopy and am. They alternate, and the fastest round counts. Rows
+in which auto is slower by more than --limit are repeated up to --again times,
+each time in new processes. A scheme that a transport does not have is replaced
+by one that it has.
 
-Exit status: 1 if auto still loses more than --limit percent in a row.`,
+Exit status: 1 if auto is still slower by more than --limit percent in a row.`,
 		Example: `  perftest crossover                    five sizes over each transport
   perftest crossover --memory alloc,mapped,plain -s all -n 1k    many minutes
   perftest crossover -x sm --memory mapped -t tag_lat -s 1k-64k
@@ -71,15 +71,15 @@ Exit status: 1 if auto still loses more than --limit percent in a row.`,
 	f.StringSliceVarP(&x.transports, "transport", "x", []string{"sm", "tcp", "rc", "rc_mlx5"}, "transports")
 	f.StringSliceVar(&x.memories, "memory", layer.MemoryNames()[:1], "classes of memory of both sides, of "+strings.Join(layer.MemoryNames(), ", "))
 	f.StringSliceVarP(&s.tests, "test", "t", []string{"tag_lat", "am_lat"}, "tests of messages")
-	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; all: powers of two of 8-4m and the middles between (default "+crossoverSizes+")")
-	f.Float64Var(&x.limit, "limit", 15, "how much longer auto may take than the best protocol, in percent")
-	f.IntVar(&x.again, "again", 1, "how often rows beyond the limit are measured again")
+	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; all: powers of two of 8-4m and the means between them (default "+crossoverSizes+")")
+	f.Float64Var(&x.limit, "limit", 15, "permitted slowdown of auto relative to the best protocol, in percent")
+	f.IntVar(&x.again, "again", 1, "how often to repeat rows beyond the limit")
 	quantity.Count(f, &s.iterations, "iters", "n", 500, "messages of each protocol in a row")
-	quantity.Count(f, &s.warmup, "warmup", "w", 20, "messages before the clock runs")
-	f.IntVar(&s.rounds, "rounds", 50, "turns in which the protocols share the messages")
+	quantity.Count(f, &s.warmup, "warmup", "w", 20, "warm-up messages, not timed")
+	f.IntVar(&s.rounds, "rounds", 50, "rounds in which the protocols alternate")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", "))
-	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
-	f.StringVarP(&s.output, "output", "o", s.output, "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVarP(&s.cpus, "cpus", "c", "auto", "CPUs of initiator and target: 1,0; auto: two different ones; off: no pinning")
+	f.StringVarP(&s.output, "output", "o", s.output, "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "memory", layer.MemoryNames)
 	complete.List(cmd, "transport", func() []string {
@@ -173,7 +173,7 @@ func (x *crossoverFlags) job(c *cell, tests []string, sizes string) (*job, error
 	j.plan.Strict, j.plan.Missing = false, false
 	for _, t := range j.plan.Tests {
 		if !t.Kind.Message() {
-			return nil, fmt.Errorf("-t %s: it has no messages", t.Name)
+			return nil, fmt.Errorf("-t %s: it is not a test of messages", t.Name)
 		}
 	}
 	return j, nil
@@ -198,7 +198,7 @@ func (x *crossoverFlags) cells() (cells []cell, err error) {
 	}
 	for i, transport := range x.transports {
 		if slices.Contains(x.transports[:i], transport) {
-			return nil, fmt.Errorf("transport %q is named twice", transport)
+			return nil, fmt.Errorf("duplicate transport %q", transport)
 		}
 		text := ""
 		for _, memory := range x.memories {

@@ -61,7 +61,7 @@ func TestCrossover_Refuses(t *testing.T) {
 		"-x nothing":    `no transport "nothing"`,
 		"-x sm,sm":      "named twice",
 		"--memory heap": `unknown memory "heap"`,
-		"-t put_lat":    "it has no messages",
+		"-t put_lat":    "it is not a test of messages",
 		"-s 0":          "outside 1..",
 		"--limit -1":    "at least 0",
 		"-o yaml":       "unknown output format",

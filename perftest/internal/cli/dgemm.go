@@ -24,15 +24,15 @@ func newDgemm() *cobra.Command {
 		Short: "Multiply matrices by get and put, by category of endpoints",
 		Long: `Multiply matrices on a server by get and put, over each category of endpoints.
 
-The matrices A, B and C lie on the server, by rows. Each thread gets a tile of
-A and one of B, multiplies them, and puts the tile of C as far as its sum has
-come, and so on: a message for each row of a tile, one work request in a call,
-with a completion for each, inline where a row is short enough. The product is
+The server has the matrices A, B and C, by rows. Each thread gets a tile of A
+and one of B, multiplies them, puts the partial sum of the tile of C, and so
+on: a message for each row of a tile, one work request in a call, with a
+completion for each, inline where a row is short enough. The product is
 compared with a serial one. M msg/s is gets and puts of all threads; "gets" and
-"puts" are those in the time that a thread spends on them, from the first post
-of a tile to its last completion, added up over threads. On a machine with
-fewer processors than threads rates show what locks and calls cost, not what a
-NIC does; --model predicts that.`,
+"puts" are rates in the time from the first post of a tile to its last
+completion, summed over threads. On a machine with fewer CPUs than threads the
+rates show the costs of locks and calls, not the speed of a NIC; --model
+predicts the latter.`,
 		Example: `  perftest dgemm                       64 x 64 elements in tiles of 4 x 4
   perftest dgemm -N 256 --tile 16 -t 2
   perftest dgemm --model connectx4     the study's figure`,

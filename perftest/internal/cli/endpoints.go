@@ -29,11 +29,11 @@ func newEndpoints() *cobra.Command {
 		Long: `Compare the six categories of endpoints for threads: rate and resources.
 
 Each thread writes small messages by RDMA, one work request in a call and with
-a completion for each, inline and by BlueFlame, as the study of scalable
-endpoints has it for applications; -p and --unsignaled change that. Arrivals
-are verified. On a machine with fewer processors than threads rates show what
-locks and calls cost, not what a NIC does; --model predicts that. Resources do
-not depend on the machine.
+a completion for each, inline and by BlueFlame, as in the applications of the
+study of scalable endpoints; -p and --unsignaled change that. Arrivals are
+verified. On a machine with fewer CPUs than threads the rates show the costs of
+locks and calls, not the speed of a NIC; --model predicts the latter. Resources
+do not depend on the machine.
 
 Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 		Example: `  perftest endpoints                        all categories, 1 to 16 threads
@@ -47,8 +47,8 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 	e.categories.bind(f)
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
 	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")
-	f.BoolVar(&e.noInline, "no-inline", false, "have the device fetch payloads")
-	f.BoolVar(&e.resources, "resources", false, "count what the endpoints take of the device, and send nothing")
+	f.BoolVar(&e.noInline, "no-inline", false, "do not inline payloads: the device reads them")
+	f.BoolVar(&e.resources, "resources", false, "count the device resources of the endpoints, and send nothing")
 	completeSharing(cmd)
 	completeCategories(cmd)
 	return cmd

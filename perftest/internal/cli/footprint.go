@@ -29,12 +29,12 @@ func newFootprint() *cobra.Command {
 	var p footprintFlags
 	cmd := &cobra.Command{
 		Use:   "footprint",
-		Short: "Count what endpoints take: queue pairs, heap, memory of queues",
-		Long: `Count what endpoints take: queue pairs, bytes on the Go heap, bytes of queues.
+		Short: "Count resources of endpoints: queue pairs, heap, memory of queues",
+		Long: `Count resources of endpoints: queue pairs, bytes on the Go heap and of queues.
 
-An interface of uct opens endpoints to a number of peers. With --connect it is
-a worker of ucp over rc, which has an endpoint to each peer and sends to one of
-them: what is connected then depends on when endpoints connect.`,
+An interface of uct opens endpoints to a number of peers. With --connect a
+worker of ucp over rc has an endpoint to each peer and sends to one of them:
+the resources then depend on when endpoints connect.`,
 		Example: `  perftest footprint                           uct, 1 to 512 peers
   perftest footprint --connect lazy,eager --peers 1,8,32`,
 		Args:    usage(cobra.NoArgs),
@@ -46,7 +46,7 @@ them: what is connected then depends on when endpoints connect.`,
 	f.StringSliceVarP(&p.study.Transports, "transport", "x", footprint.Transports(), "transports of uct")
 	f.StringSliceVar(&p.study.Connect, "connect", nil, "count endpoints of ucp that connect: "+strings.Join(connectModes, ", "))
 	f.IntSliceVar(&p.study.Peers, "peers", []int{1, 8, 64, 512}, "numbers of peers")
-	f.StringVarP(&p.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVarP(&p.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "transport", footprint.Transports)
 	complete.List(cmd, "connect", complete.Values(connectModes...))

@@ -33,10 +33,10 @@ func newHardwareCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hardware-check",
 		Short: "Test an adapter, and print a report to send back",
-		Long: `Test an RDMA adapter through loopback: create each kind of object, post each
-kind of work request, compare the memory, and measure. gucx has never run on a
-ConnectX adapter: please send the report back, whatever it says. See
-docs/hardware.md. Without -d it takes the first device of the kernel's driver
+		Long: `Test an RDMA adapter through loopback: create each type of object, post each
+type of work request, compare the memory, and measure. gucx has never run on a
+ConnectX adapter: please send the report back in any case. See
+docs/hardware.md. Without -d it uses the first device of the kernel's driver
 mlx5; if there is none, it exits with status 77.`,
 		Example: `  perftest hardware-check                the first adapter
   perftest hardware-check -d mlx5_1:2    port 2 of another one`,
@@ -54,7 +54,7 @@ mlx5; if there is none, it exits with status 77.`,
 	f.SortFlags = false
 	f.StringVarP(&name, "device", "d", "", "device, or device:port")
 	quantity.Count(f, &cfg.Iterations, "iters", "n", 1000, "operations of each measurement")
-	f.DurationVar(&cfg.Timeout, "timeout", 5*time.Second, "longest wait for a completion or an event")
+	f.DurationVar(&cfg.Timeout, "timeout", 5*time.Second, "timeout for a completion or an event")
 	return cmd
 }
 

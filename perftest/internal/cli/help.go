@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const longHelp = `Measure what each layer of gucx costs: verbs, UCT and UCP beside each other.`
+const longHelp = `Measure the cost of each layer of gucx: verbs, UCT and UCP beside each other.`
 
 // overview are the examples in the help of root.
 const overview = `  perftest                              the comparison: less than 20 s

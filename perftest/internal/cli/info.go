@@ -15,8 +15,8 @@ func (p Program) newInfo() *cobra.Command {
 		Use:   "info",
 		Short: "Print devices, transports, their limits and the configuration",
 		Long: `Print devices, transports, their capabilities and limits, the protocols of an
-endpoint, and the configuration, by the letters of ucx_info. Without letters:
-version and devices.`,
+endpoint, and the configuration. The flags are those of ucx_info. Without
+flags: version and devices.`,
 		Example: `  perftest info -d -t tcp      devices and limits of one transport
   perftest info -p             which transport and protocol a message takes
   perftest info -f             all variables of the environment, explained`,
@@ -51,9 +51,9 @@ version and devices.`,
 	f.BoolVarP(&q.System, "system", "s", false, "machine")
 	f.BoolVarP(&q.Devices, "devices", "d", false, "devices and transports with capabilities and limits")
 	f.BoolVarP(&q.Protocols, "protocols", "p", false, "lanes and protocols of an endpoint to a process of this host, and why")
-	f.BoolVarP(&q.Config, "config", "c", false, "configuration in force, as environment variables")
+	f.BoolVarP(&q.Config, "config", "c", false, "current configuration, as environment variables")
 	f.BoolVarP(&q.Full, "full", "f", false, "configuration with its documentation")
-	f.BoolVar(&q.Resources, "resources", false, "what verbs objects take of a device: by object, for 16 threads by category of endpoints, and for connections of two nodes")
+	f.BoolVar(&q.Resources, "resources", false, "device resources of verbs objects: by object, for 16 threads by category of endpoints, and for connections of two nodes")
 	f.StringVarP(&q.Transport, "transport", "t", "", "only this transport")
 	f.StringVar(&q.Fabric, "fabric", device.Fabrics()[0], "fabric of the software HCA")
 	complete.One(cmd, "transport", func() []string {

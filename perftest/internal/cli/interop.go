@@ -43,7 +43,7 @@ func newUCXSide() *cobra.Command {
 	cmd := &cobra.Command{Use: ucxSideName, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		return interop.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), ucp.Version, narrow)
 	}}
-	cmd.Flags().BoolVar(&narrow, "narrow", false, "addresses of loopback are in the narrow form")
+	cmd.Flags().BoolVar(&narrow, "narrow", false, "use the narrow form of loopback addresses")
 	return cmd
 }
 
@@ -51,7 +51,7 @@ func newUCXSide() *cobra.Command {
 func (s *settings) ucxStudy(f *pflag.FlagSet) (study interop.Study, err error) {
 	f.Visit(func(given *pflag.Flag) {
 		if err == nil && !slices.Contains(flagsWithUCX, given.Name) {
-			err = fmt.Errorf("--peer: --%s has no meaning with it", given.Name)
+			err = fmt.Errorf("--peer: --%s cannot be used with it", given.Name)
 		}
 	})
 	if err != nil {

@@ -54,5 +54,5 @@ func TestPeerUCX_Refuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("a -t tag_lat -s 8 --peer ucx\n"), 0o600))
 	code, _, errs := perftest(t, "-b", file)
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "--peer is not for batch files")
+	assert.Contains(t, errs, "--peer cannot be used in batch files")
 }

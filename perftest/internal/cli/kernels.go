@@ -55,15 +55,15 @@ func (s *kernelFlags) command(cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return s.run(cmd) }
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&s.ranks, "ranks", 2, "ranks to start; those of the process manager if there is one")
-	f.StringSliceVarP(&s.transports, "transport", "x", []string{"rc", "rc_mlx5"}, "transports, which take turns")
-	f.StringVar(&s.scaling, "scaling", strong, "strong: the problem is that of all ranks; weak: of each rank")
-	quantity.Count(f, &s.study.Iterations, "iters", "n", 200, "iterations by each transport")
-	quantity.Count(f, &s.study.Warmup, "warmup", "w", 5, "iterations before that, not timed")
-	f.IntVar(&s.study.Turn, "turn", 5, "iterations that a transport has in a row")
-	f.BoolVar(&s.study.Check, "check", true, "compute everything on one rank too and compare")
+	f.IntVar(&s.ranks, "ranks", 2, "ranks to start; ignored under a process manager")
+	f.StringSliceVarP(&s.transports, "transport", "x", []string{"rc", "rc_mlx5"}, "transports to compare, which alternate")
+	f.StringVar(&s.scaling, "scaling", strong, "strong: the problem size is that of all ranks; weak: of each rank")
+	quantity.Count(f, &s.study.Iterations, "iters", "n", 200, "iterations of each transport")
+	quantity.Count(f, &s.study.Warmup, "warmup", "w", 5, "warm-up iterations, not timed")
+	f.IntVar(&s.study.Turn, "turn", 5, "successive iterations of one transport")
+	f.BoolVar(&s.study.Check, "check", true, "compute everything on one rank too, and compare")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.One(cmd, "scaling", func() []string { return []string{strong, weak} })
 	complete.One(cmd, "output", sheet.Formats)
@@ -83,7 +83,7 @@ func (s *kernelFlags) check(ranks int) (problem string, err error) {
 	}
 	for i, name := range s.transports {
 		if slices.Contains(s.transports[:i], name) {
-			return "", fmt.Errorf("transport %s twice", name)
+			return "", fmt.Errorf("duplicate transport %s", name)
 		}
 	}
 	if err := s.study.CheckFlags(); err != nil {

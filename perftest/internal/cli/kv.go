@@ -36,7 +36,7 @@ func newKV() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kv",
 		Short: "Measure a key-value store beside Redis",
-		Long: `Measure the key-value store of examples/kv, beside Redis.
+		Long: `Measure the key-value store of examples/kv, and compare it with Redis.
 
 The workloads are those of YCSB: A is half reads and half updates, B 95 % reads,
 C reads only. Keys have a Zipf distribution of 0.99. Servers and clients are
@@ -44,9 +44,9 @@ processes of their own on this host; a client has one operation in progress at
 a time, and does not pipeline.
 
 Stores: kv, in which a read is a get from the memory of the server and an update
-is a call; kv-replicated, the same with a second server that has each update
-before it is acknowledged; redis, redis-server without persistence over a unix
-socket, which is left out where it is not installed.`,
+is a call; kv-replicated, the same with a second server that stores each update
+before the acknowledgment; redis, redis-server without persistence over a unix
+socket, which is omitted if it is not installed.`,
 		Example: `  perftest kv                                    all workloads, 1 and 4 clients
   perftest kv --workloads b --clients 4 --value 1000 -o csv
   perftest kv --stores kv,redis --time 5s`,
@@ -61,9 +61,9 @@ socket, which is left out where it is not installed.`,
 	quantity.Counts(f, &k.study.Clients, "clients", "t", []int{1, 4}, "numbers of clients, each a process")
 	quantity.Count(f, &k.study.Records, "records", "n", 10_000, "records in the store")
 	f.IntVar(&k.study.Value, "value", 100, "length of a value in bytes")
-	f.DurationVar(&k.study.Time, "time", 200*time.Millisecond, "how long each row is measured in a round")
-	f.IntVar(&k.study.Rounds, "rounds", 3, "turns in which all stores are measured; the one with the median rate counts")
-	f.StringVarP(&k.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.DurationVar(&k.study.Time, "time", 200*time.Millisecond, "measured time of each row in a round")
+	f.IntVar(&k.study.Rounds, "rounds", 3, "rounds in which all stores are measured; the one with the median rate counts")
+	f.StringVarP(&k.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&k.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "workloads", complete.Values("A", "B", "C"))
 	complete.List(cmd, "stores", kv.Stores)

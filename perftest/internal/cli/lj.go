@@ -43,10 +43,10 @@ and pressure are as LAMMPS prints them.`,
 	f := cmd.Flags()
 	f.StringVar(&s.cells, "cells", "10x10x10", "cells of the crystal in x, y and z, of four atoms each")
 	f.Float64Var(&s.problem.Density, "density", 0.8442, "atoms in a unit of volume")
-	f.Float64Var(&s.problem.Temperature, "temperature", 1.44, "of the crystal at the beginning")
+	f.Float64Var(&s.problem.Temperature, "temperature", 1.44, "initial temperature of the crystal")
 	f.Float64Var(&s.problem.Cutoff, "cutoff", 2.5, "distance beyond which there is no force")
-	f.Float64Var(&s.problem.Skin, "skin", 0.3, "what lists of neighbors have beyond that")
-	f.Float64Var(&s.problem.TimeStep, "step", 0.005, "time of a step")
+	f.Float64Var(&s.problem.Skin, "skin", 0.3, "radius of neighbor lists beyond the cutoff")
+	f.Float64Var(&s.problem.TimeStep, "step", 0.005, "time step")
 	f.Uint64Var(&s.problem.Seed, "seed", 1, "seed of velocities")
 	return cmd
 }

@@ -193,7 +193,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use:           p.Name,
-		Short:         "Measure what each layer of gucx costs",
+		Short:         "Measure the cost of each layer of gucx",
 		Long:          longHelp,
 		Example:       overview,
 		Args:          usage(noCommand),

@@ -205,10 +205,10 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"bogus", `unknown command "bogus"`},
 		{"-t tag_rate", "there are put_lat"},
 		{"-x sm,nothing", `no transport "nothing"`},
-		{"-x sm,self,sm", `transport "sm" is named twice`},
+		{"-x sm,self,sm", `duplicate transport "sm"`},
 		{"-x sm,", `transport "sm,": a name is empty`},
 		{"-x sm,tcp --counters", "takes one"},
-		{"-t put_lat,put_lat", "named twice"},
+		{"-t put_lat,put_lat", "duplicate test"},
 		{"-s 0", "am and tag alone"},
 		{"-T 2 -s 0", "outside 1.."},
 		{"-n 1x", "--iters 1x: want a whole number"},
@@ -230,7 +230,7 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-D inline", "there are short, bcopy, zcopy for uct, and for ucp contig, iov, generic"},
 		{"-D iov,zcopy -t tag_lat", `unknown layout "zcopy"`},
 		{"--registered --layers uct,ucp", "uct layer"},
-		{"--registered --memory plain", "takes the place of --memory"},
+		{"--registered --memory plain", "replaces --memory"},
 		{"--memory heap", `unknown memory "heap"; there are alloc, mapped, plain`},
 		{"--memory plain --layers uct", "is for the ucp layer"},
 		{"--memory plain -D zcopy", "is for the ucp layer"},
@@ -487,12 +487,12 @@ func TestMain_BatchFile(t *testing.T) {
 func TestMain_BatchFileThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "no line with a test",
-		"a -x self\nb -q 8":        `line 2 (b): "8" is no flag`,
+		"a -x self\nb -q 8":        `line 2 (b): "8" is not a flag`,
 		"a -t nothing":             `line 1 (a): unknown test "nothing"`,
 		"a --bogus":                "unknown flag: --bogus",
 		"a -b other":               "cannot name another",
 		"a -x self --stop-peer":    "needs a target process",
-		"a -t am_lat -s 8 -x dc -": `"-" is no flag`,
+		"a -t am_lat -s 8 -x dc -": `"-" is not a flag`,
 	} {
 		file := filepath.Join(t.TempDir(), "batch")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	errRegistered = errors.New("--registered is for the uct layer, and takes the place of --memory")
+	errRegistered = errors.New("--registered is for the uct layer, and replaces --memory")
 	errPlain      = errors.New("--memory plain is for the ucp layer")
 )
 

@@ -28,15 +28,16 @@ func newMsgrate() *cobra.Command {
 		Long: `Measure the message rate of threads that share verbs objects.
 
 Each thread writes small messages by RDMA in lists of p work requests
-(postlist), of which each q-th asks for a completion (unsignaled), inline and
-by BlueFlame where the rules of mlx5 allow. Each feature can be turned off, and
-each kind of object shared by x threads, as in the study of scalable endpoints.
-Arrivals are verified. On a machine with fewer processors than threads rates
-show what locks and calls cost, not what a NIC does; --model predicts that.
+(postlist), of which each q-th requests a completion (unsignaled), inline and
+by BlueFlame where mlx5 allows it. Each feature can be turned off, and each
+type of object shared by x threads, as in the study of scalable endpoints.
+Arrivals are verified. On a machine with fewer CPUs than threads the rates show
+the costs of locks and calls, not the speed of a NIC; --model predicts the
+latter.
 
-Kinds of objects: ` + strings.Join(shareNames(), " ") + `. "none"
-gives each thread a context of its own and takes --ways as numbers of threads.`,
-		Example: `  perftest msgrate                           16 threads, each kind of object
+Types of objects: ` + strings.Join(shareNames(), " ") + `. "none"
+gives each thread a context, and --ways is the numbers of threads.`,
+		Example: `  perftest msgrate                           16 threads, each type of object
   perftest msgrate --share cq,qp --features all,postlist
   perftest msgrate --share ctx -o csv --plot ctx.svg`,
 		Args: usage(cobra.NoArgs),
@@ -45,12 +46,12 @@ gives each thread a context of its own and takes --ways as numbers of threads.`,
 	f := cmd.Flags()
 	m.bind(f, 30_000)
 	f.IntVarP(&m.base.Threads, "threads", "t", 16, "threads")
-	f.StringSliceVar(&m.share, "share", shareNames(), "kinds of objects to share")
-	quantity.Counts(f, &m.ways, "ways", "", []int{1, 2, 4, 8, 16}, "how many threads share one")
+	f.StringSliceVar(&m.share, "share", shareNames(), "types of objects to share")
+	quantity.Counts(f, &m.ways, "ways", "", []int{1, 2, 4, 8, 16}, "threads for each shared object")
 	f.StringSliceVar(&m.features, "features", []string{"all", "postlist"}, `features: all; or names of those to turn off, as in postlist+inline; or each, for all and then each turned off: `+strings.Join(msgrate.FeatureNames(), ", "))
 	f.IntVarP(&m.base.Postlist, "postlist", "p", 32, "work requests in a call")
 	f.IntVar(&m.base.Unsignaled, "unsignaled", 64, "work requests for a completion")
-	f.BoolVar(&m.base.Packed, "packed", false, "payloads side by side, not on cache lines of their own")
+	f.BoolVar(&m.base.Packed, "packed", false, "payloads next to each other, not on separate cache lines")
 	completeSharing(cmd)
 	complete.List(cmd, "share", shareNames)
 	complete.List(cmd, "features", featureChoices)

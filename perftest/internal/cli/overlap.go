@@ -55,8 +55,8 @@ type shown struct {
 
 func (s *shown) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed: connectxddr,CopyBandwidth=4000000000")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
-	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also plot the results to this file, .svg or .png")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
 
@@ -117,20 +117,20 @@ func newOverlap() *cobra.Command {
 	var o overlapFlags
 	cmd := &cobra.Command{
 		Use:   "overlap",
-		Short: "Measure how much of the processor messages leave to the program",
-		Long: `Measure how much of the processor messages leave to the program.
+		Short: "Measure the overlap of messages and computation",
+		Long: `Measure the overlap of messages and computation.
 
-An iteration goes through a barrier, posts a message, works and waits; work is
-doubled until that takes more than twice as long as with hardly any (base).
-Overhead is the time beyond that of the same without the message, and
-application availability one minus its share of base: the method of the Sandia
-micro-benchmarks for host processor overhead. The measured side sends (isend)
-or receives (irecv) while the other one waits for it, or it sends and the other
-one works as long (both).
+An iteration is a barrier, the post of a message, work and a wait; work is
+doubled until an iteration takes more than twice as long as with almost none
+(base). Overhead is the additional time compared with the same work without the
+message, and application availability is 1 - overhead / base: the method of the
+Sandia micro-benchmarks for host processor overhead. The measured side sends
+(isend) or receives (irecv) while the other one waits, or it sends and the
+other one works for the same time (both).
 
 Two processes on the shm fabric, over tagged messages of ucp with registered
-buffers. A device in software takes processor time that silicon would not; it
-is told separately. --model runs the same messages in the virtual time of two
+buffers. A device in software uses CPU time that hardware would not; it is
+reported separately. --model runs the same messages in the virtual time of two
 machines with a NIC each.
 
 Protocols, with rendezvous from 8 KiB on: rput and rget (put_zcopy, get_zcopy),
@@ -144,11 +144,11 @@ tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringSliceVar(&o.protocols, "protocols", overlap.Protocols().Names(), "protocols to compare")
-	f.StringSliceVar(&o.sides, "sides", overlap.SideNames(), "what the measured side does")
+	f.StringSliceVar(&o.sides, "sides", overlap.SideNames(), "role of the measured side")
 	f.StringVarP(&o.sizes, "size", "s", "", "sizes of messages: a list with ranges, such as 8,1k-1m or 1-1m/4 (default "+overlapSizes+", and "+overlapModelSizes+" in virtual time)")
 	quantity.Count(f, &o.iterations, "iters", "n", 0, "iterations of each measurement; 0: 200, and 10 in virtual time")
-	quantity.Count(f, &o.warmup, "warmup", "w", 0, "iterations before those; 0: a tenth, at least 8")
-	f.IntVar(&o.rounds, "rounds", 2, "how often each is measured in real time; the shortest iteration counts")
+	quantity.Count(f, &o.warmup, "warmup", "w", 0, "warm-up iterations; 0: a tenth, at least 8")
+	f.IntVar(&o.rounds, "rounds", 2, "rounds in real time; the fastest iteration counts")
 	o.bind(f)
 	o.complete(cmd)
 	complete.List(cmd, "protocols", overlap.Protocols().Names)

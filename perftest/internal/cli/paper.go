@@ -46,18 +46,18 @@ func newPaper() *cobra.Command {
 		Short: "Compare our results with the figures of papers",
 		Long: `Compare our results with the figures of the papers that gucx implements.
 
-For each figure: case, our value, the paper's, the ratio of both and a verdict,
-with how the value was obtained: counted objects, counted instructions, virtual
-time of a model, or real time on the software HCA. --list names the commands
-of each figure and what cannot be shown without the paper's hardware.
+For each figure: case, our value, the paper's, their ratio and a verdict, with
+the source of the value: counted objects, counted instructions, virtual time of
+a model, or real time on the software HCA. --list has the commands of each
+figure and those that need the paper's hardware.
 
---results names a file that keeps what commands have printed. A run that was
-interrupted continues with it, and other forms of output need no new run.
+--results stores the output of the commands in a file. An interrupted run
+continues from it, and other output formats need no new run.
 
 Papers: ` + strings.Join(paper.Names(), ", ") + `; all for each of them.`,
 		Example: `  perftest paper endpoints 9 12           two figures
   perftest paper all --results all.json --html report.html
-  perftest paper ucx --list               commands, and what cannot be shown`,
+  perftest paper ucx --list               commands, and figures that cannot be reproduced`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return append(paper.Names(), "all"), cobra.ShellCompDirectiveNoFileComp
@@ -70,11 +70,11 @@ Papers: ` + strings.Join(paper.Names(), ", ") + `; all for each of them.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&p.all, "all", false, "all papers")
-	f.BoolVar(&p.list, "list", false, "list figures, their commands and what cannot be shown, and measure nothing")
-	f.StringVar(&p.results, "results", "", "keep results in this `file`, and continue with those that are there")
+	f.BoolVar(&p.list, "list", false, "list the figures with their commands, and those that cannot be reproduced; measure nothing")
+	f.StringVar(&p.results, "results", "", "store results in this `file`, and continue from those in it")
 	f.BoolVar(&p.keep, "keep", false, "accept results of another commit")
-	f.StringVarP(&p.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(paperFormats(), ", "))
-	f.StringVar(&p.html, "html", "", "also write a report with pictures into this `file`")
+	f.StringVarP(&p.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(paperFormats(), ", "))
+	f.StringVar(&p.html, "html", "", "also write a report with plots to this `file`")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress")
 	complete.One(cmd, "output", paperFormats)
 	complete.Files(cmd, "results", "json")
@@ -93,7 +93,7 @@ func (p *paperFlags) papers(args []string) ([]*paper.Paper, error) {
 		return paper.Papers(), nil
 	}
 	if len(args) == 0 {
-		return nil, fmt.Errorf("name a paper, of %s, or all", strings.Join(paper.Names(), ", "))
+		return nil, fmt.Errorf("want a paper, one of %s, or all", strings.Join(paper.Names(), ", "))
 	}
 	one, err := paper.Find(args[0])
 	if err != nil {

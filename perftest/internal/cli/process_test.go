@@ -263,7 +263,7 @@ func TestProcess_ServerOnAPortInUse(t *testing.T) {
 	_, addr := serving(t)
 	code, _, errs := perftest(t, "server", addr)
 	assert.Equal(t, exitFailure, code)
-	assert.Contains(t, errs, "address already in use; give it another port, by -p")
+	assert.Contains(t, errs, "address already in use; choose another port with -p")
 }
 
 // TestProcess_ClientWaitsForItsTurn: who waits for a server is told so.

@@ -49,21 +49,21 @@ func (p Program) newRanks(args []string) *cobra.Command {
 
 Ranks are those of package ucp/ucpgroup, over tagged messages of UCP. perftest
 starts them as processes of this host, unless a process manager has started
-perftest: then it is one of its ranks, and rank 0 prints. Hydra's mpiexec is
-such a process manager, and Slurm's srun with --mpi=pmi2. With --in-process
+perftest: then perftest is one of its ranks, and rank 0 prints. Hydra's mpiexec
+is such a process manager, and Slurm's srun with --mpi=pmi2. With --in-process
 ranks are goroutines.
 
 pingpong is a message between ranks 0 and 1, ring one that goes around all
 ranks, bw a window of 64 from the first rank to that in the middle, bibw the
 same in both directions, mbw_mr as bw for all pairs; the others are collective
-operations. -o osu prints as the micro-benchmarks of OSU do. Each round follows
-a barrier that is not counted. Data is checked after the rounds. A rank that
-ends before the others ends them, with the reason. Where there are more ranks
-than processors, times are those of the scheduler.
+operations. -o osu has the format of the OSU micro-benchmarks. Each round
+follows a barrier that is not timed. Data is checked after the rounds. If a
+rank exits early, all ranks exit with the reason. With more ranks than CPUs, times
+are dominated by the scheduler.
 
---protocols compares how messages may go: auto is what ucp chooses by cost,
-eager does not announce them, the others are schemes of rendezvous. Memory is
-that of the program, which has not registered it.
+--protocols compares protocols of messages: auto is chosen by cost, eager uses
+no rendezvous, the others are rendezvous schemes. Memory is not registered by
+the program.
 
 --model runs the ranks in virtual time, where calls cost their instructions
 times --cpi. The counts are those of ` + "`" + `perftest instructions --layers uct,ucp
@@ -82,15 +82,15 @@ am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle` + "`" + `; --counts read
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&s.ranks, "ranks", 4, "ranks to start; those of the process manager if there is one")
+	f.IntVar(&s.ranks, "ranks", 4, "ranks to start; ignored under a process manager")
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests: "+strings.Join(ranks.Names(2), ", ")+" (default all)")
 	f.StringSliceVar(&s.protocols, "protocols", []string{ranks.Auto}, "protocols of UCP for messages, in turns: "+strings.Join(ranks.Protocols().Names(), ", "))
-	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message or of a rank's part: 8,1k,64k; 1-1m for powers of two")
+	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message, or of the part of a rank: 8,1k,64k; 1-1m for powers of two")
 	quantity.Count(f, &s.study.Iterations, "iters", "n", 200, "rounds")
-	quantity.Count(f, &s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
+	quantity.Count(f, &s.study.Warmup, "warmup", "w", 20, "warm-up rounds, not timed")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
-	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the grammar of GUCX_TLS (default what that says)")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(ranksFormats(), ", "))
+	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the syntax of GUCX_TLS (default: its value)")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(ranksFormats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	s.ranksModelFlags.bind(cmd)
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })

@@ -33,9 +33,9 @@ func (m *ranksModelFlags) bind(cmd *cobra.Command) {
 	f.IntVar(&m.nodes, "nodes", 0, "nodes of the model, with a NIC each (default one for each rank)")
 	f.Float64SliceVar(&m.cpi, "cpi", []float64{1}, "cycles per counted instruction in the model; an assumption, so try several")
 	f.Lookup("cpi").DefValue = "1"
-	f.Float64Var(&m.clock, "clock", broadwell, "clock rate of the model's processors in `GHz`")
+	f.Float64Var(&m.clock, "clock", broadwell, "clock rate of the CPUs of the model in `GHz`")
 	f.StringVar(&m.counts, "counts", "", "`FILE` with counts of instructions for the model, as \"perftest help ranks\" says (default those of this build's source)")
-	f.Uint64Var(&m.seed, "seed", 0, "seed of the model, for moments at which ranks start and for its parameter Jitter")
+	f.Uint64Var(&m.seed, "seed", 0, "seed of the model, for start times of ranks and the parameter Jitter")
 	complete.One(cmd, "model", clusterModelNames)
 }
 
@@ -61,7 +61,7 @@ func (s *ranksFlags) checkModelFlags(cmd *cobra.Command) error {
 	}
 	for _, name := range others {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s has no meaning %s --model", name, with)
+			return fmt.Errorf("--%s cannot be used %s --model", name, with)
 		}
 	}
 	return nil

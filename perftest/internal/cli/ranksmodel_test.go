@@ -52,6 +52,6 @@ func TestRanksModel_Refuses(t *testing.T) {
 		"--model none": "there are connectx4",
 		"--nodes 2":    "--nodes has no meaning without --model",
 		"--cpi 2":      "--cpi has no meaning without --model",
-		"--seed 2":     "--seed has no meaning without --model",
+		"--seed 2":     "--seed requires --model",
 	})
 }

@@ -41,7 +41,7 @@ func (p Program) newPeer() *cobra.Command {
 	cpu := -1
 	cmd := &cobra.Command{
 		Use:    peerName,
-		Short:  "Be the target of the process that started this one",
+		Short:  "Run as the target of the process that started this one",
 		Hidden: true,
 		Args:   usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +66,7 @@ func (p Program) newPeer() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&cpu, "cpu", -1, "processor to run on")
+	cmd.Flags().IntVar(&cpu, "cpu", -1, "CPU to run on")
 	return cmd
 }
 
@@ -76,8 +76,8 @@ func (p Program) newServer() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "server [ADDRESS]",
-		Short: "Be the target of perftest client",
-		Long: `Be the target of perftest client, of one client after the other, until a signal.
+		Short: "Run as the target of perftest client",
+		Long: `Run as the target of perftest client, of one client after the other, until a signal.
 
 ADDRESS is where to listen: HOST, HOST:PORT or :PORT, by default ` + defaultHost + `. The
 two sides exchange keys that give access to the target's test memory, without
@@ -85,7 +85,7 @@ authentication: listen on other addresses only in a network that you trust. The
 device decides which hosts can be reached; the fabric shm needs both sides on
 one.`,
 		Example: `  perftest server                    on 127.0.0.1:13337
-  taskset -c 0 perftest server       on processor 0
+  taskset -c 0 perftest server       on CPU 0
   GUCX_TCP_DEVICES=eth0 perftest server :13337         also for other hosts`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ one.`,
 			return p.serve(cmd, addr, once)
 		},
 	}
-	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, where ADDRESS has none")
+	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, if ADDRESS has none")
 	cmd.Flags().BoolVar(&once, "once", false, "serve one client and exit")
 	return cmd
 }
@@ -125,7 +125,7 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w; give it another port, by -p", err)
+		return fmt.Errorf("%w; choose another port with -p", err)
 	} else if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (p Program) newClient() *cobra.Command {
 		Use:   "client [ADDRESS]",
 		Short: "Measure against perftest server",
 		Long: `Measure against perftest server at ADDRESS: HOST, HOST:PORT or :PORT, by
-default ` + defaultHost + `. A server has one client at a time. Of -c only the processor
-of the initiator has an effect; pin the server with taskset.`,
+default ` + defaultHost + `. A server has one client at a time. Only the
+initiator's CPU of -c has an effect; pin the server with taskset.`,
 		Example: `  perftest client -s 8               against a server on this host
   GUCX_TCP_DEVICES=eth0 perftest client HOST -x tcp    on another host`,
 		Args: usage(cobra.MaximumNArgs(1)),
@@ -184,7 +184,7 @@ of the initiator has an effect; pin the server with taskset.`,
 	}
 	s.bind(cmd.Flags())
 	s.complete(cmd)
-	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, where ADDRESS has none")
+	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, if ADDRESS has none")
 	return cmd
 }
 
@@ -192,7 +192,7 @@ of the initiator has an effect; pin the server with taskset.`,
 func checkRemote(jobs []*job) error {
 	for _, j := range jobs {
 		if j.plan.Fabric == loopFabric || j.loopback() {
-			return errors.New("the loop fabric, like self, does not leave a process: run perftest without a subcommand")
+			return errors.New("the loop fabric and self work within one process: run perftest without a subcommand")
 		}
 	}
 	return nil
@@ -227,9 +227,9 @@ func (j *job) checkReach(server net.Addr) error {
 	}
 	switch {
 	case strings.HasPrefix(j.transport.Device, softDevice):
-		return fmt.Errorf("%v is another host, and the %s fabric of the software HCA reaches processes of this one alone: take -x tcp, or a device of rxe (hardware.md)", server, j.plan.Fabric)
+		return fmt.Errorf("%v is another host, and the %s fabric of the software HCA reaches processes of this host only: use -x tcp, or a device of rxe (hardware.md)", server, j.plan.Fabric)
 	case j.transport.Kind == uct.DeviceShm:
-		return fmt.Errorf("%v is another host, and %s reaches processes of this one alone: take -x tcp", server, j.plan.Transport)
+		return fmt.Errorf("%v is another host, and %s reaches processes of this host only: use -x tcp", server, j.plan.Transport)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (j *job) greet(cmd *cobra.Command, conn net.Conn) (*session.Session, error)
 	close(answered)
 	wait.Wait() // it may be writing
 	if errors.Is(err, session.ErrSilent) {
-		err = fmt.Errorf("%w; has the server another client?", err)
+		err = fmt.Errorf("%w; does the server have another client?", err)
 	}
 	return s, err
 }

@@ -88,39 +88,39 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them; 0 for empty messages (default "+defaultSizes+")")
 	f.BoolVar(&s.full, "full", false, "all powers of two from 1 B to 1 MiB: -s "+fullSizes)
 	quantity.Count(f, &s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer, such as 20k or 1m")
-	quantity.Count(f, &s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
-	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
-	quantity.Count(f, &s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; messages that may be unacknowledged")
-	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that any tag fits")
-	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only once they have come, as a probe tells")
+	quantity.Count(f, &s.warmup, "warmup", "w", defaultWarmup, "warm-up operations, not timed")
+	f.IntVar(&s.rounds, "rounds", defaultRounds, "rounds in which the layers alternate")
+	quantity.Count(f, &s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; unacknowledged messages")
+	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that matches all tags")
+	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only after a probe has found them")
 	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
 	f.StringVarP(&s.dataLayout, "data-layout", "D", "", "uct: variant of operations, "+strings.Join(layer.Variants(), ", ")+", which the layer else chooses by size; ucp: layout of messages of the sender, or of sender and receiver as in iov,generic: "+strings.Join(layer.LayoutNames(), ", "))
 	f.StringVar(&s.memory, "memory", layer.MemoryNames()[0], "memory of both sides: alloc, allocated by the transport; mapped, of the process and registered, over sm that is cross-memory attach; plain, ucp alone, of the process and not named in messages")
 	f.BoolVar(&s.registered, "registered", false, "--memory mapped --layers uct")
-	f.StringVarP(&s.wait, "wait", "E", waitPoll, "how both sides wait: poll, or sleep until a message wakes them, ucp alone")
+	f.StringVarP(&s.wait, "wait", "E", waitPoll, "how both sides wait: poll, or sleep until a message wakes them, ucp only")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+"; ucp without remedies (perftest.md): "+strings.Join(layers.WithoutRemedies(), ", ")+" (default those that the transport has but averbs; with -D the one that it is for)")
-	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
+	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first one that the environment permits)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
-	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
-	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.StringVarP(&s.cpus, "cpus", "c", "auto", "CPUs of initiator and target: 1,0; auto: two different ones; off: no pinning")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also plot the results to this file, .svg or .png")
 	f.StringVar(&s.save, "save", "", "also append the results to this file, as -o json prints them, for perftest compare")
-	f.Float64VarP(&s.rank, "rank", "R", 0, "percentile of Total in the table, in the place of p99: 99.99")
+	f.Float64VarP(&s.rank, "rank", "R", 0, "percentile of Total in the table, instead of p99: 99.99")
 	f.BoolVar(&s.histogram, "hist", false, "also print the distribution of the times of latency tests")
-	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
+	f.BoolVar(&s.probe, "probe", false, "first measure the latency of a cache line between the two CPUs")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
 
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
-	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4 or 1-8. ucp alone, tests of am, tag, put, get")
+	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at the same time; several numbers for one table: 1,2,4 or 1-8. ucp only, tests of am, tag, put, get")
 	f.StringVar(&s.peer, "peer", "", "measure with UCX over its tcp, in the tests "+strings.Join(interop.Names(), " ")+": "+peerUCX+" builds a program with it, by gcc, "+peerUCX+"=FILE names one that speaks the same protocol")
 	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker, a process each")
-	quantity.Counts(f, &s.pairs, "pairs", "", nil, "pairs of processes that measure at once, as osu_mbw_mr: 1,2,4; it is -T 1,2,4 -M processes")
-	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
+	quantity.Counts(f, &s.pairs, "pairs", "", nil, "pairs of processes that measure at the same time, as osu_mbw_mr: 1,2,4; it is -T 1,2,4 -M processes")
+	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) during the measurement: one-sided operations continue")
 	f.StringVar(&s.counters, "counters", "", "count in a pass of its own, after the timed one, what operations ask of the kernel: system calls, context switches, page faults, packets; =SOURCE of "+strings.Join(counters.Choices(), ", "))
 	f.Lookup("counters").NoOptDefVal = counters.Auto
-	f.StringVarP(&s.batch, "batch", "b", "", "run each line of this file: a title, and flags that are added to those here")
+	f.StringVarP(&s.batch, "batch", "b", "", "run each line of this file: a title, and flags that are added to those of the command")
 }
 
 // job is what settings come to.
@@ -331,7 +331,7 @@ func findTests(names []string) (tests []bench.Test, err error) {
 			return nil, err
 		}
 		if slices.Contains(tests, t) {
-			return nil, fmt.Errorf("test %q is named twice", t.Name)
+			return nil, fmt.Errorf("duplicate test %q", t.Name)
 		}
 		tests = append(tests, t)
 	}
@@ -353,7 +353,7 @@ func orderLayers(names []string) (ordered []string, err error) {
 	return ordered, nil
 }
 
-var errProbe = errors.New("--probe needs two different processors: see -c")
+var errProbe = errors.New("--probe needs two different CPUs: see -c")
 
 // check refuses combinations that make no sense.
 func (j *job) check() error {
@@ -368,7 +368,7 @@ func (j *job) check() error {
 	}
 	for _, t := range j.plan.Tests {
 		if t.Kind.TwoSided() {
-			return &usageError{fmt.Errorf("--stop-peer: in %s the target has to take part", t.Name)}
+			return &usageError{fmt.Errorf("--stop-peer: in %s the target must make progress", t.Name)}
 		}
 	}
 	return nil

@@ -65,20 +65,20 @@ func (s *sharing) bind(f *pflag.FlagSet, n int) {
 	f.IntVarP(&s.base.Size, "size", "s", 2, "message size in bytes")
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
 	s.bindCommon(f)
-	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
+	f.IntVar(&s.processes, "processes", 1, "processes of the threads, with equal numbers")
 }
 
 // bindCommon binds those of applications too.
 func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds in which all are measured; the median counts")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on shm the target is a process of its own, on loop queue pairs are connected to themselves")
 	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+", or with parameters changed: connectx4,RegisterWrite=50,Jitter=20; the defaults are a shorter run then, --rounds 1, and --lock-cq, as in the study")
-	f.Uint64Var(&s.seed, "seed", 0, "seed of a model, for moments at which threads start and for its Jitter; each measurement takes the next one")
-	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
-	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as the study has it, or lazy, as today's libmlx5")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
-	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.Uint64Var(&s.seed, "seed", 0, "seed of a model, for start times of threads and its Jitter; each measurement uses the next one")
+	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "each completion queue locks, as those of ibv_create_cq do, also if one thread polls it")
+	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as in the study, or lazy, as in current libmlx5")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also plot the results to this file, .svg or .png")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
 
@@ -114,7 +114,7 @@ func (s *sharing) check() (mlx5.Config, error) {
 	case !known:
 		return queues, fmt.Errorf("UAR policy %q: there are %s", s.uarPolicy, strings.Join(policyNames(), ", "))
 	case s.seed != 0 && s.model == "":
-		return queues, errors.New("--seed has no meaning without --model")
+		return queues, errors.New("--seed requires --model")
 	case s.rounds < 1:
 		return queues, fmt.Errorf("--rounds %d: want one or more", s.rounds)
 	}
@@ -145,7 +145,7 @@ func (s *sharing) checkMessages(cases []msgrate.Case) error {
 	}
 	for _, c := range cases {
 		if c.Config.Threads%s.processes != 0 {
-			return fmt.Errorf("%s: %d threads in %d processes: not as many in each", c.Label, c.Config.Threads, s.processes)
+			return fmt.Errorf("%s: %d threads in %d processes: not an equal number in each", c.Label, c.Config.Threads, s.processes)
 		}
 	}
 	return nil

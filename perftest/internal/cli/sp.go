@@ -46,21 +46,20 @@ func (p Program) newSP(args []string) *cobra.Command {
 
 Navier-Stokes equations on a cube, implicit in time: sweeps along x, y and z
 solve lines with five diagonals. The cube is cut for a square number of ranks
-so that each has work in all stages of a sweep; receives are posted before the
-work that their data is not needed for, and waited for behind it. Classes are
-S, W, A, B and C, of 12, 36, 64, 102 and 162 points in each direction. The
-result is compared with the published one: exit status 3 if it differs.
+so that each has work in all stages of a sweep; receives are posted before work
+that does not need their data, and completed after it. Classes are S, W, A, B
+and C, of 12, 36, 64, 102 and 162 points in each direction. The result is
+compared with the published one: exit status 3 if it differs.
 
-Ranks are processes that this one starts; or those of mpiexec or srun, if it is
-one of them. Rendezvous begins at 8 KiB, as in the study of TupleQ. On a
-machine with fewer processors than ranks times show what messages cost, not
-what they hide.`,
+Ranks are processes that perftest starts, or those of mpiexec or srun.
+Rendezvous begins at 8 KiB, as in the study of TupleQ. On a machine with fewer
+CPUs than ranks the times show the costs of messages, not their overlap.`,
 		Example: `  perftest sp                              class S on 4 ranks, each protocol
   perftest sp --class A --ranks 9 -x rc
   perftest sp --class W --ranks 1 --protocols am
   mpiexec -n 4 perftest sp -x rc           ranks of a process manager with PMI
   perftest sp --model connectxddr          the figure of the TupleQ paper
-  perftest sp --class A --costs            what its computation costs here`,
+  perftest sp --class A --costs            costs of its computation here`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -69,10 +68,10 @@ what they hide.`,
 	f.StringVar(&s.class, "class", "S", "size of the problem: "+strings.Join(classNames(), ", "))
 	f.IntVar(&s.ranks, "ranks", 4, "ranks, a square number")
 	f.StringSliceVar(&s.protocols, "protocols", sp.Protocols().Names(), "protocols of UCP for messages, one after the other")
-	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them, of the protocols besides tupleq and tupleq_copy, which take xrc")
+	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the syntax of GUCX_TLS, of the protocols other than tupleq and tupleq_copy, which use xrc")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process, each with a context and a worker of its own")
-	f.BoolVar(&s.costs, "costs", false, "measure what a rank's computation costs, by kind, without messages: what models of it are made from")
-	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.BoolVar(&s.costs, "costs", false, "measure the costs of a rank's computation, by type, without messages, as input for models")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	s.spModelFlags.bind(cmd)
 	complete.One(cmd, "class", classNames)
@@ -150,7 +149,7 @@ func checkFlags(f *pflag.FlagSet) error {
 		}
 		for _, name := range m.others {
 			if f.Changed(name) {
-				return fmt.Errorf("--%s has no meaning %s --%s", name, map[bool]string{true: "with", false: "without"}[m.chosen], m.flag)
+				return fmt.Errorf("--%s cannot be used %s --%s", name, map[bool]string{true: "with", false: "without"}[m.chosen], m.flag)
 			}
 		}
 	}

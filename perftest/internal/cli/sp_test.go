@@ -91,7 +91,7 @@ func TestSP_Refuses(t *testing.T) {
 		"--factor 2":                      "--factor has no meaning without --model",
 		"--steps 2":                       "--steps has no meaning without --model",
 		"--nodes 2":                       "--nodes has no meaning without --model",
-		"--seed 2":                        "--seed has no meaning without --model",
+		"--seed 2":                        "--seed requires --model",
 		"--costs -x sm":                   "--transport has no meaning with --costs",
 	})
 }

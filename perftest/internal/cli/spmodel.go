@@ -31,10 +31,10 @@ func (m *spModelFlags) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&m.model, "model", "", "predict the time in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed; classes are a list then, by default B,C, protocols are "+strings.Join(overlap.Protocols().Names(), ", ")+", and 64 ranks are the default")
 	f.IntVar(&m.nodes, "nodes", 8, "nodes of the model, with a NIC each")
-	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "how many `times` longer computation takes in the model than on the machine where its costs were measured")
+	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "computation takes so many `times` its measured costs in the model")
 	f.Lookup("factor").DefValue = "4,16"
-	f.IntVar(&m.steps, "steps", 2, "time steps that the model runs; all are alike")
-	f.Uint64Var(&m.seed, "seed", 0, "seed of the model, for moments at which ranks start and for its parameter Jitter")
+	f.IntVar(&m.steps, "steps", 2, "time steps of the model; all are equal")
+	f.Uint64Var(&m.seed, "seed", 0, "seed of the model, for start times of ranks and the parameter Jitter")
 	complete.One(cmd, "model", clusterModelNames)
 }
 

@@ -32,12 +32,12 @@ Two nodes have as many ranks each, in a ring; a rank has rows of the grid, and
 its threads divide the columns. A thread has two queue pairs, to the threads
 with its columns above and below, and puts its part of the halo there in each
 iteration: a message for each point, one work request in a call, with a
-completion for each. It goes on when the other threads of its rank and its two
-neighbors have done the same. The grid is compared with a serial run. Rates are
-puts of both nodes, resources those of one. Ranks are contexts of one process,
-or with --processes each is one of its own. On a machine with fewer processors
-than threads rates show what locks and calls cost, not what a NIC does; --model
-predicts that.`,
+completion for each. It continues when the other threads of its rank and its
+two neighbors have done the same. The grid is compared with a serial run. Rates
+are puts of both nodes, resources those of one. Ranks are contexts of one
+process, or processes with --processes. On a machine with fewer CPUs than
+threads the rates show the costs of locks and calls, not the speed of a NIC;
+--model predicts the latter.`,
 		Example: `  perftest stencil                         16 threads: 16.1, 8.2, 4.4, 2.8, 1.16
   perftest stencil --hybrid 4.4 --rows 1024 --cols 1024
   perftest stencil --processes --hybrid 2.2

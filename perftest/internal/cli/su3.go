@@ -43,9 +43,9 @@ residual is computed from the solution.`,
 	f := cmd.Flags()
 	f.StringVar(&s.size, "lattice", "8x8x8x8", "sites in x, y, z and t")
 	f.Float64Var(&s.problem.Mass, "mass", 0.2, "mass of the quark; a small one needs more iterations for a solution")
-	f.Float64Var(&s.problem.Target, "residual", 1e-8, "of a solution, as a share of the right side")
-	f.Float64Var(&s.problem.Roughness, "roughness", 1, "of the links: 0 has unit matrices")
-	f.Uint64Var(&s.problem.Seed, "seed", 1, "seed of links and right sides")
+	f.Float64Var(&s.problem.Target, "residual", 1e-8, "residual of a solution, relative to the right-hand side")
+	f.Float64Var(&s.problem.Roughness, "roughness", 1, "roughness of the links; 0: unit matrices")
+	f.Uint64Var(&s.problem.Seed, "seed", 1, "seed of links and right-hand sides")
 	return cmd
 }
 

@@ -76,30 +76,30 @@ func threadContext(cfg layers.Config) threads.Open {
 	}
 }
 
-// checkThreadFlags refuses what has no meaning with -T.
+// checkThreadFlags rejects flags that cannot be used with -T.
 func (s *settings) checkThreadFlags(f *pflag.FlagSet) (err error) {
 	f.Visit(func(given *pflag.Flag) {
 		if err == nil && !slices.Contains(flagsWithThreads, given.Name) {
-			err = fmt.Errorf("-T: --%s has no meaning with it", given.Name)
+			err = fmt.Errorf("-T: --%s cannot be used with it", given.Name)
 		}
 	})
 	switch {
 	case err != nil:
 		return err
 	case f.Changed("pairs") && (f.Changed("threads") || f.Changed("thread-mode")):
-		return errors.New("--pairs N is -T N -M processes: without these")
+		return errors.New("--pairs N sets -T N -M processes: omit these")
 	case f.Changed("pairs"):
 		s.threads, s.modes = s.pairs, []string{string(threads.Processes)}
 	}
 	switch {
 	case len(s.threads) == 0:
-		return errors.New("-M is for goroutines: say how many, by -T")
+		return errors.New("-M needs a number of goroutines: -T")
 	case strings.Contains(s.transport, ","):
 		return errors.New("-T: one transport at a time, by -x")
 	case s.fabric == loopFabric:
 		return errors.New("-T needs a target process; on the loop fabric there is none")
 	case len(s.layers) > 0 && !slices.Equal(s.layers, []string{ucplayer.Name}):
-		return fmt.Errorf("-T measures the layer %s alone", ucplayer.Name)
+		return fmt.Errorf("-T measures the layer %s only", ucplayer.Name)
 	}
 	return sheet.CheckFormat(s.output)
 }

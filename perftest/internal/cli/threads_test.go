@@ -72,21 +72,21 @@ func TestThreads_Each(t *testing.T) {
 	assert.Contains(t, out, "ucp over sm; two processes")
 }
 
-// What has no meaning with threads is refused, with the reason.
+// Flags that cannot be used with threads are rejected, with the reason.
 func TestThreads_Refuses(t *testing.T) {
 	refuses(t, "", map[string]string{
 		"-T 2 -t flush":           "flush does not run with threads; there are am_lat",
 		"-T 2 -t put_pp":          "put_pp does not run with threads",
 		"-T 2 -t fadd_lat":        "fadd_lat does not run with threads",
 		"-T 2 -t stream_bw":       "stream_bw does not run with threads",
-		"-T 2 -U -t tag_lat":      "--unexpected has no meaning",
-		"-T 2 -D iov":             "--data-layout has no meaning",
-		"-T 2 -c 0,1":             "--cpus has no meaning",
-		"-T 2 --counters":         "--counters has no meaning",
-		"-T 2 --stop-peer":        "--stop-peer has no meaning",
-		"-T 2 --plot a.svg":       "--plot has no meaning",
-		"-T 2 --registered":       "--registered has no meaning",
-		"-T 2 --memory plain":     "--memory has no meaning",
+		"-T 2 -U -t tag_lat":      "--unexpected cannot be used",
+		"-T 2 -D iov":             "--data-layout cannot be used",
+		"-T 2 -c 0,1":             "--cpus cannot be used",
+		"-T 2 --counters":         "--counters cannot be used",
+		"-T 2 --stop-peer":        "--stop-peer cannot be used",
+		"-T 2 --plot a.svg":       "--plot cannot be used",
+		"-T 2 --registered":       "--registered cannot be used",
+		"-T 2 --memory plain":     "--memory cannot be used",
 		"-T 2 --layers uct":       "the layer ucp alone",
 		"-T 2 -x self":            "self does not leave its worker",
 		"-T 2 -x sm,tcp":          "one transport at a time",

@@ -83,7 +83,7 @@ func TestSleep_Refuses(t *testing.T) {
 		"-E sleep --registered":   "-E sleep is for the ucp layer",
 		"-E sleep -D zcopy":       "-E sleep is for the ucp layer",
 		"-E sleep -x self":        "self is its own target",
-		"-E sleep -T 2":           "--wait has no meaning",
+		"-E sleep -T 2":           "--wait cannot be used",
 		"client -E nap somewhere": "-E nap: want poll or sleep",
 	})
 	code, _, errs := perftest(t, with(short, "-x", "sm", "-E", "sleep", "-t", "put_pp", "-s", "8")...)

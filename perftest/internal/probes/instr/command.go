@@ -129,7 +129,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.BoolVar(&o.noDevice, "no-device", false, "let the software HCA run at full speed, and count each call of it as one instruction (amd64)")
 	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
 	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
-	f.StringVarP(&o.output, "output", "o", formats[0], "form of the results: "+strings.Join(formats, ", "))
+	f.StringVarP(&o.output, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "ops", complete.Values(opNames[:]...))
 	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))

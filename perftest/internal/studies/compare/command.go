@@ -78,7 +78,7 @@ func Command() *cobra.Command {
 	f.Float64Var(&o.plan.Near, "near", defaultNear, "longest probe of processors that are near each other, in ns")
 	f.DurationVar(&o.limit, "limit", defaultLimit, "time after which a run is given up")
 	f.StringVarP(&o.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones")
-	f.StringVarP(&o.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVarP(&o.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.One(cmd, "output", sheet.Formats)
 	complete.One(cmd, "only", caseNames)

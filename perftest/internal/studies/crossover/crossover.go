@@ -93,7 +93,7 @@ func (t *Table) SizesOver(limit float64, transport, memory, test string) (sizes 
 	return sizes
 }
 
-// Sizes returns the powers of two from least to most, and the middles between them.
+// Sizes returns the powers of two from least to most, and the means between them.
 func Sizes(least, most int) (sizes []int) {
 	for n := least; n <= most; n *= 2 {
 		sizes = append(sizes, n)

@@ -41,7 +41,7 @@ type Study struct {
 	New        Maker
 	Iterations int
 	Warmup     int
-	Turn       int  // iterations that a transport has in a row
+	Turn       int  // successive iterations of one transport
 	Check      bool // computes everything on one rank, too
 }
 

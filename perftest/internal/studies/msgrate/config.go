@@ -27,7 +27,7 @@ type Config struct {
 	// Buf and MR are how many threads share the payload, and its registration;
 	// who shares an MR shares the PD. 0 means 1.
 	Buf, MR int
-	// Packed puts the payloads side by side, not on cache lines of their own.
+	// Packed puts the payloads next to each other, not on separate cache lines.
 	Packed bool
 	// LockCQ has every CQ take its lock, as ibv_poll_cq does.
 	LockCQ bool

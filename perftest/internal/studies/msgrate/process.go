@@ -75,7 +75,7 @@ func runWhenTold(ctx context.Context, p *Prepared, line *children.Line) (o Outco
 func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (o Outcome, err error) {
 	threads := max(cfg.Threads, 1)
 	if p.Count < 1 || threads%p.Count != 0 {
-		return o, fmt.Errorf("%d threads in %d processes: not as many in each", threads, p.Count)
+		return o, fmt.Errorf("%d threads in %d processes: not an equal number in each", threads, p.Count)
 	}
 	cfg.Threads = threads / p.Count
 	var undo cleanup.Stack

@@ -70,7 +70,7 @@ func (s *Study) Check() error {
 	}
 	for i, t := range s.Transports {
 		if slices.Contains(s.Transports[:i], t) {
-			return fmt.Errorf("transport %s twice", t)
+			return fmt.Errorf("duplicate transport %s", t)
 		}
 		if _, err := s.Counts.Of(t); err != nil {
 			return err
