@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const longHelp = `Measure the cost of each layer of gucx: verbs, UCT and UCP beside each other.`
+const longHelp = `Measure the cost of each layer of gucx: verbs, UCT and UCP in comparison.`
 
 // overview are the examples in the help of root.
 const overview = `  perftest                              the comparison: less than 20 s
@@ -24,7 +24,7 @@ type topic struct{ name, short, text string }
 // topics are the texts that belong to no command, but for those about flags and commands.
 var topics = []topic{
 	{"method", "how the comparison measures", methodHelp},
-	{"examples", "more of them", examples},
+	{"examples", "more examples", examples},
 	{"status", "the exit status", statusHelp},
 }
 
@@ -34,14 +34,14 @@ and over UCP, on the same device. It prints tables: for each size the latency
 of a put with remote completion, split into Post (the posting call) and Flush
 (until the data is in the target's memory), then bandwidth and message rate of
 puts and gets with a window of operations for each flush, and what each layer
-adds to the one below it. Sentences have an interval of 95 % and omit layers
-that cannot be told apart. Data is verified on both sides. The run takes less
-than 20 s on an idle machine, and with --full a minute.
+adds to the one below it. Overheads have intervals of 95 %, and differences
+that are not significant are omitted. Data is verified on both sides. The run
+takes less than 20 s on an idle machine, and a minute with --full.
 
-The layers take turns in rounds (verbs, uct, ucp, verbs, ...) after a warm-up,
-so that a noisy machine is equally noisy to all of them, and overhead is the
-median over rounds of the difference. Each layer is called as a careful user
-would call it:
+After a warm-up the layers alternate in rounds (verbs, uct, ucp, verbs, ...),
+so that noise of the machine affects all of them, and overhead is the median
+over rounds of the difference. Each layer is called as a careful user would
+call it:
 
   verbs  RC QP in a thread domain, single-threaded CQ: no locks; writes inline
          up to the limit of the rc transport; a completion for the last
@@ -52,36 +52,36 @@ would call it:
 
 -x measures any transport that perftest info -d lists, through the layers that
 it has. In tests of messages (am_, tag_, stream_) and in put_pp the target
-takes part, in a polling loop of its own; in the other tests only if the
-transport needs it. -D picks the variant of UCT, or the layout of UCP's messages
-on both sides. What a transport cannot do is an error if -s has one size, and
-omitted otherwise.
+polls too; in the other tests only if the transport needs it. -D selects the
+variant of UCT, or the layout of UCP's messages on both sides. If -s has one
+size, an operation that the transport does not support is an error; otherwise
+it is omitted.
 
-Queue lengths are the same in all layers and come from the variables of the
+Queue lengths are the same in all layers and are set by the variables of the
 transport, such as GUCX_RC_*; see perftest info -c. Without -x, GUCX_TLS and
-GUCX_NET_DEVICES choose the transport. Times are read from the processor's
-counter; what the loop and the readings themselves cost is measured and taken
-off. While the clock runs there is no garbage collection and nothing allocates.
--n counts operations of up to 8 KiB; of longer ones there are as many as move
-the same number of bytes.
+GUCX_NET_DEVICES select the transport. Times are read from the time-stamp
+counter of the CPU; the costs of the loop and of the readings are measured and
+subtracted. During the measurement there is no garbage collection, and nothing
+allocates. -n is the number of operations of up to 8 KiB; there are fewer
+larger ones, which move the same number of bytes.
 
--E sleep measures wake-ups, through ucp alone: between two messages both sides
-arm their worker (Worker.Arm) and block in poll(2), at once, without polling
-before. Tests of messages are meant; one-sided operations that complete at once
-do not wait, and put_pp is refused, as a put wakes nobody.
+-E sleep measures wake-ups, through ucp only: between two messages both sides
+arm their worker (Worker.Arm) and block in poll(2), without polling before. It
+is for tests of messages; one-sided operations that complete at once do not
+wait, and put_pp is rejected, because a put does not wake the target.
 
--T N has N goroutines on each side post and wait at once, through ucp, and
-prints what all did and what each one did; several numbers (-T 1-8), or several
-modes, make one table of what all did. Goroutine i talks to goroutine i of the
-target. -M says how they have workers: single, one each, as in ucx_perftest;
+-T N makes N goroutines on each side post and wait at the same time, through
+ucp, and prints the results of all and of each one; several numbers (-T 1-8),
+or several modes, make one table of totals. Goroutine i sends to goroutine i of
+the target. -M is how they use workers: single, one each, as in ucx_perftest;
 serialized, one worker under a lock of the program; multi, one SharedWorker.
-Nothing is pinned then, and flags of other measurements are refused. Tests are
-those of am, tag, put and get.
+Threads are not pinned then, and flags of other measurements are rejected.
+Tests are those of am, tag, put and get.
 
 --counters runs the operations once more and counts for each row the system
 calls, context switches, page faults and packets of one operation, on both
-sides: with root or CAP_BPF by eBPF programs, else by the kernel's software
-counters or getrusage. The table names the source and why it was chosen.
+sides: with root or CAP_BPF by eBPF programs, otherwise by the kernel's
+software counters or getrusage. The table has the source and the reason.
 
 docs/perftest.md explains method and columns.`
 
@@ -89,34 +89,34 @@ const statusHelp = `  0      success
   1      failure, with the reason
   2      wrong usage or environment
   3      wrong data
-  4      compare: something takes longer than before
-  77     skipped: what the command needs is not there
+  4      compare: an operation takes longer than before
+  77     skipped: the machine lacks a requirement of the command
   128+n  ended by signal n
 
-A run that ends early prints the rows that it has measured, says so in its
-heading, and ends with the status of the reason.`
+A run that ends early prints the rows that it has measured, with a note in the
+heading, and exits with the status of the reason.`
 
 const examples = `  perftest                                  the comparison
   perftest --full                           at all powers of two up to 1 MiB
   perftest -s 8 -t put_lat,fadd_lat,flush   three tests of 8 bytes
   perftest -s 1-64k -o csv > a.csv          powers of two from 1 B to 64 KiB
-  perftest --plot put.svg                   curves beside the table
+  perftest --plot put.svg                   curves as well as the table
   perftest --stop-peer -s 8                 with the target process stopped
   perftest -x sm -t am_lat,am_mr -s 8       active messages over shared memory
-  perftest -x sm,tcp,rc -t put_lat -s 8     transports beside each other
+  perftest -x sm,tcp,rc -t put_lat -s 8     transports in comparison
   perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
   perftest -x sm -t tag_bw -D iov,generic   messages from lists and callbacks
   perftest -x sm -t am_lat -E sleep -s 8    both sides sleep between messages
   perftest -x tcp -t am_lat --counters      system calls and switches as well
   perftest -x sm -T 4 -M multi -t tag_mr    four goroutines that share a worker
-  perftest -x sm -s 8 -T 1,4 -M multi       what sharing a worker costs
-  perftest -b FILE                          a line of flags after the other
+  perftest -x sm -s 8 -T 1,4 -M multi       costs of sharing a worker
+  perftest -b FILE                          runs of a batch file
   perftest server & perftest client         the two ends in two shells
   perftest ranks                            messages and collectives of ranks
   perftest info -d                          devices, transports and their limits
   perftest info -p -t tcp                   lanes, protocols by length, and why
   perftest instructions                     count instructions instead of time
-  perftest compare-ucx                      the transports beside ucx_perftest`
+  perftest compare-ucx                      the transports and ucx_perftest`
 
 // helpWidth is how wide help is, in columns: its texts are written so, its flags wrapped.
 const helpWidth = 80
