@@ -21,7 +21,7 @@ type categories struct {
 
 func (c *categories) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.names, "categories", categoryNames(), "categories to compare, of "+strings.Join(categoryNames(), ", "))
-	f.Lookup("categories").DefValue = "all" // the list would be one long word of the help
+	f.Lookup("categories").DefValue = "all" // the list would be one long word in the help
 	f.IntVar(&c.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
 }
 
@@ -54,14 +54,14 @@ func (a *application) bind(f *pflag.FlagSet) {
 	a.categories.bind(f)
 }
 
-// study is what the flags say, but for threads and ranks.
+// study returns the study of the flags, without threads and ranks.
 func (a *application) study(queues mlx5.Config) (s endpoints.Study, err error) {
 	s = endpoints.Study{Base: msgrate.Config{Inline: true, LockCQ: a.base.LockCQ}, Queues: queues, CQ: a.cq, Rounds: a.rounds}
 	s.Categories, err = a.parse()
 	return s, err
 }
 
-// rig is where the threads run.
+// rig opens the rig of the threads.
 func (a *application) rig() (msgrate.Rig, error) {
 	if a.model != "" {
 		return openModel(a.model, a.seed)
@@ -69,13 +69,13 @@ func (a *application) rig() (msgrate.Rig, error) {
 	return newRealTime(softhca.Fabric(a.fabric)), nil
 }
 
-// part is one study of an application, and what measures it.
+// part is one study of an application, with its measurement.
 type part struct {
 	study endpoints.Study
 	bench msgrate.Measurer
 }
 
-// measure measures all parts and writes what they came to.
+// measure measures all parts and writes the results.
 func (a *application) measure(cmd *cobra.Command, parts []part, problem string) error {
 	total := 0
 	for i := range parts {

@@ -21,14 +21,13 @@ type batchLine struct {
 	args   []string
 }
 
-// wrong tells of a line that cannot be run.
+// wrong returns the error of a line that cannot run.
 func (l *batchLine) wrong(err error) error {
 	return fmt.Errorf("batch file, line %d (%s): %w", l.number, l.title, err)
 }
 
-// parseBatch reads a batch file of ucx_perftest: on every line the title of a run and
-// its flags, separated by blanks. Empty lines, and those that begin with #, are
-// nothing.
+// parseBatch parses a batch file of ucx_perftest: each line has the title of a run and its flags, separated by blanks.
+// Empty lines, and lines that begin with #, are ignored.
 func parseBatch(r io.Reader) (lines []batchLine, err error) {
 	in := bufio.NewScanner(r)
 	for n := 1; in.Scan(); n++ {
@@ -57,7 +56,7 @@ func readBatch(name string) ([]batchLine, error) {
 	return lines, errors.Join(err, f.Close())
 }
 
-// settings are those of the command line with the flags of the line over them.
+// settings returns the settings of the command line, overridden by the flags of the line.
 func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error) {
 	s := &settings{own: own}
 	f := pflag.NewFlagSet(l.title, pflag.ContinueOnError)
@@ -91,8 +90,8 @@ func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error
 	return s, nil
 }
 
-// copyFlag gives to the value of from. The next value that is set replaces it, also
-// where values of one command line are added up.
+// copyFlag sets the value of to to that of from. The next value that is set replaces it, also if several values of a
+// command line are added.
 func copyFlag(to, from *pflag.Flag) error {
 	list, ok := to.Value.(pflag.SliceValue)
 	if !ok {
@@ -102,8 +101,7 @@ func copyFlag(to, from *pflag.Flag) error {
 	return list.Replace(given.GetSlice())
 }
 
-// runBatch runs the lines of the batch file, each like a command of its own. All of
-// them are parsed before the first one runs.
+// runBatch runs the lines of the batch file, each like a command. It parses all of them before it runs the first one.
 func (s *settings) runBatch(cmd *cobra.Command) error {
 	lines, err := readBatch(s.batch)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 var errBeside = errors.New("--counters needs a single transport, not several with -x")
 
-// jobs are those of the transports that the flag names, each of which has passed all checks.
+// jobs returns a checked job for each transport of the flag.
 func (s *settings) jobs() (jobs []*job, err error) {
 	names := strings.Split(s.transport, ",")
 	if len(names) > 1 && s.counters != "" {
@@ -39,8 +39,8 @@ func (s *settings) jobs() (jobs []*job, err error) {
 	return jobs, nil
 }
 
-// runJobs runs them one after the other, and has their results in one table. One that fails does not
-// keep the others from it, but for wrong data, and where the run is to end.
+// runJobs runs the jobs one after another, and writes one table. After a failed job the others still run, except after
+// wrong data or an interruption.
 func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
 	if len(jobs) == 1 {
 		return run(jobs[0])
@@ -73,7 +73,7 @@ func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
 	return errors.Join(failed, jobs[0].write(cmd.OutOrStdout(), all, records))
 }
 
-// joined is a list with one more name, if that is there and is not in the list.
+// joined returns the list with one more name, unless the name is empty or in the list.
 func joined(list, name string) string {
 	names := strings.Split(list, ",")
 	switch {
@@ -85,7 +85,7 @@ func joined(list, name string) string {
 	return list + "," + name
 }
 
-// beside are settings of runs that differ in their transports alone.
+// beside is the results of runs that differ only in their transports.
 func beside(a, b result.Settings) result.Settings {
 	a.Transport += "," + b.Transport
 	a.Device = joined(a.Device, b.Device)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// restrictions are the variables of the environment that narrow what ucp may use.
+// restrictions are the environment variables that restrict ucp.
 func restrictions(c *ucp.Config) (vars []string) {
 	for _, v := range []struct {
 		name string
@@ -27,7 +27,7 @@ func restrictions(c *ucp.Config) (vars []string) {
 	return vars
 }
 
-// allowed lists what the environment leaves to ucp.
+// allowed returns the resources that the environment permits.
 func allowed(c ucp.Config, components []uct.Component) (_ []uct.Resource, err error) {
 	ctx, err := ucp.NewContext(c, components...)
 	if err != nil {
@@ -36,9 +36,8 @@ func allowed(c ucp.Config, components []uct.Component) (_ []uct.Resource, err er
 	return ctx.Resources(), ctx.Close()
 }
 
-// chooseTransport finds the transport under test and its device: those of the flags,
-// else what the environment allows, else the default. It remarks on the environment
-// where that has decided, and where it has not.
+// chooseTransport selects the transport of the test and its device: from the flags, otherwise from the environment,
+// otherwise the default. It remarks on the environment if it has decided, and if it was ignored.
 func (j *job) chooseTransport() error {
 	s := j.settings
 	components := j.config.Components(s.fabric)
@@ -51,7 +50,7 @@ func (j *job) chooseTransport() error {
 			j.remark("measuring %s on %s, by %s", r.Transport, r.Device, vars)
 		case name != "" || dev != "":
 			if !ok {
-				j.remark("-x %s takes the place of %s", cmp.Or(name, defaultTransport), vars)
+				j.remark("-x %s overrides %s", cmp.Or(name, defaultTransport), vars)
 			}
 		default:
 			return cmp.Or(err, fmt.Errorf("%s excludes everything", vars))
@@ -63,8 +62,8 @@ func (j *job) chooseTransport() error {
 	return err
 }
 
-// pickResource takes the one of list with that transport and device, where they are
-// named: the default transport if it is there, else the first that leaves a worker.
+// pickResource returns the resource of list with the transport and device, if they are given: the default transport if
+// the list has it, otherwise the first one that reaches other workers.
 func pickResource(list []uct.Resource, transport, dev string) (uct.Resource, bool) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r uct.Resource) bool {
 		base, _, _ := strings.Cut(r.Device, ":")
@@ -82,11 +81,11 @@ func pickResource(list []uct.Resource, transport, dev string) (uct.Resource, boo
 	if len(list) == 0 {
 		return uct.Resource{}, false
 	}
-	// The first of equals, which is the order of ucp.
+	// The first one of equal resources, as in ucp.
 	return slices.MinFunc(list, func(a, b uct.Resource) int { return rank(a) - rank(b) }), true
 }
 
-// remark notes what the user should know and is no error.
+// remark prints a warning that is no error.
 func (j *job) remark(format string, args ...any) {
 	j.remarks = append(j.remarks, fmt.Sprintf(format, args...))
 }

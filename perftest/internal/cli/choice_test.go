@@ -11,10 +11,10 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// jobOf is what a command line comes to.
+// jobOf returns the job of a command line.
 func jobOf(t *testing.T, args string) (*job, error) { return parsedSettings(t, args).job() }
 
-// parsedSettings are those of flags.
+// parsedSettings returns the settings of flags.
 func parsedSettings(t *testing.T, args string) *settings {
 	s := &settings{}
 	f := pflag.NewFlagSet("perftest", pflag.ContinueOnError)
@@ -24,7 +24,7 @@ func parsedSettings(t *testing.T, args string) *settings {
 	return s
 }
 
-// TestJob_FlagBeatsEnvironmentBeatsDefault of transport and device.
+// TestJob_FlagBeatsEnvironmentBeatsDefault is about transport and device.
 func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, env, args string
@@ -41,9 +41,9 @@ func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 		{"device", "GUCX_NET_DEVICES=lo", "-x tcp", "tcp", ""},
 		{"device without a transport", "GUCX_NET_DEVICES=lo", "", "sm", "measuring sm on memory, by GUCX_NET_DEVICES=lo"},
 		{"flag of the same", "GUCX_TLS=tcp,sm", "-x sm", "sm", ""},
-		{"flag of another", "GUCX_TLS=tcp", "-x sm", "sm", "-x sm takes the place of GUCX_TLS=tcp"},
-		{"flag over what is not there", "GUCX_TLS=dc", "-x sm", "sm", "-x sm takes the place of GUCX_TLS=dc"},
-		{"device by flag", "GUCX_TLS=tcp", "-d softhca0", "rc", "takes the place of GUCX_TLS=tcp"},
+		{"flag of another", "GUCX_TLS=tcp", "-x sm", "sm", "-x sm overrides GUCX_TLS=tcp"},
+		{"flag over what is not there", "GUCX_TLS=dc", "-x sm", "sm", "-x sm overrides GUCX_TLS=dc"},
+		{"device by flag", "GUCX_TLS=tcp", "-d softhca0", "rc", "overrides GUCX_TLS=tcp"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if name, value, ok := strings.Cut(c.env, "="); ok {

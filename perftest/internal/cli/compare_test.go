@@ -18,8 +18,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 )
 
-// TestCompareUCX_RunsBothPrograms is short: it shows that they can be run, not how
-// they compare.
+// TestCompareUCX_RunsBothPrograms checks that both programs run, not their results.
 func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 	if _, err := exec.LookPath("ucx_perftest"); err != nil {
 		t.Skip(compare.ErrMissing)
@@ -124,7 +123,7 @@ func TestMain_Memory(t *testing.T) {
 	}
 }
 
-// TestMain_MemoryLayers: without --layers those are measured that have the class of memory.
+// TestMain_MemoryLayers: without --layers the layers with the class of memory are measured.
 func TestMain_MemoryLayers(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for memory, want := range map[string][]string{"alloc": {"uct", "ucp"}, "mapped": {"uct", "ucp"}, "plain": {"ucp"}} {

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a shell asks when the tabulator key is pressed behind these words.
+// The completions of a shell for these words.
 func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 	for _, c := range []struct {
-		words string // "|" is where the last word begins
+		words string // "|" is the beginning of the last word
 		want  []string
 	}{
 		{"-x |rc", []string{"rc", "rc_mlx5"}},
@@ -53,13 +53,13 @@ func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 			code, out, errs := perftest(t, with([]string{"__complete"}, append(words, last)...)...)
 			require.Equal(t, exitOK, code, errs)
 			lines := strings.Split(strings.TrimSpace(out), "\n")
-			got := lines[:len(lines)-1] // the last is what the shell does with them
+			got := lines[:len(lines)-1] // the last line is the directive for the shell
 			if c.want == nil {
 				assert.Empty(t, got)
 				return
 			}
 			require.Len(t, got, len(c.want))
-			for i, w := range c.want { // where flags have short forms the value alone is told
+			for i, w := range c.want { // flags with short forms complete only their value
 				c.want[i] = strings.TrimPrefix(w, "--counters=")
 				got[i] = strings.TrimPrefix(got[i], "--counters=")
 			}

@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// counting runs perftest with counters from a source; without the rights for it the
-// test is skipped.
+// counting runs perftest with counters of a source. Without the permissions of the source it skips the test.
 func counting(t *testing.T, source string, args ...string) (result.Run, []result.Record) {
 	code, out, errs := perftest(t, with(short, append(args, "--counters="+source)...)...)
 	forbidden := func(why string) bool { return strings.Contains(errs, why) }
@@ -28,7 +27,7 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 	process := []string{"-x", "sm", "-t", "put_lat,fadd_mr,flush", "--layers", "uct"}
 	for _, c := range []struct {
 		source, name string
-		target       bool // it has a process of its own
+		target       bool // it is a process
 		args         []string
 	}{
 		{"rusage", "process", true, process},
@@ -57,7 +56,7 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 	}
 }
 
-// inputOutput are system calls with which a transport would move data or wait for it.
+// inputOutput are system calls that move the data of a transport, or wait for it.
 var inputOutput = []string{"read", "write", "readv", "writev", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg",
 	"poll", "ppoll", "epoll_wait", "process_vm_readv", "process_vm_writev", "ioctl"}
 
@@ -68,7 +67,8 @@ func TestCounters_BusyPathsOverMemoryMakeNoSystemCalls(t *testing.T) {
 			_, recs := counting(t, "bpf", "-x", x, "-t", "put_lat,put_mr,get_lat,fadd_lat", "-s", "8", "-n", "2000")
 			for _, r := range recs {
 				for _, call := range inputOutput {
-					// The runtime may call now and then; a path that does, does so each 64th time at least.
+					// The runtime may call them rarely; a transport that calls them does it at least once for 64
+					// operations.
 					assert.Less(t, r.Counters.Caller.Calls[call], 1.0/64, "%s: %s %s", call, r.Test, r.Layer)
 				}
 			}

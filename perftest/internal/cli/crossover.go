@@ -23,8 +23,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
 )
 
-// Sizes of crossover, in bytes: those by default, with which it takes less than half a minute, and the name and the
-// bounds of all that it has.
+// Sizes of crossover, in bytes: the default, which takes less than half a minute, and the name and the limits of the
+// full list.
 const (
 	crossoverSizes = "8,1k,8k,64k,512k"
 	everySize      = "all"
@@ -90,7 +90,7 @@ Exit status: 1 if auto is still slower by more than --limit percent in a row.`,
 	return cmd
 }
 
-// crossoverProtocols are the names of what is compared.
+// crossoverProtocols returns the names of the compared protocols.
 func crossoverProtocols() []string { return append([]string{crossover.Auto}, layers.Forced()...) }
 
 // layerProtocol returns the protocol of a layer.
@@ -101,13 +101,13 @@ func layerProtocol(layer string) string {
 	return layer
 }
 
-// cell is a transport and a class of memory, with the choices of ucp there.
+// cell is a transport and a class of memory, with the choices of ucp for both.
 type cell struct {
 	transport, memory string
 	ranges            crossover.Ranges
 }
 
-// measure measures all cells, then rows beyond the limit again, and writes the table.
+// measure measures all cells, repeats rows beyond the limit, and writes the table.
 func (x *crossoverFlags) measure(cmd *cobra.Command) error {
 	cells, err := x.cells()
 	if err != nil {
@@ -160,7 +160,7 @@ func (x *crossoverFlags) measureCell(cmd *cobra.Command, c *cell, tests []string
 	return j.run(cmd)
 }
 
-// job is a run of a cell.
+// job returns a run of a cell.
 func (x *crossoverFlags) job(c *cell, tests []string, sizes string) (*job, error) {
 	s := x.settings
 	s.transport, s.memory, s.tests, s.sizes = c.transport, c.memory, tests, sizes
@@ -179,7 +179,7 @@ func (x *crossoverFlags) job(c *cell, tests []string, sizes string) (*job, error
 	return j, nil
 }
 
-// cells checks the flags and asks Explain for the choices of ucp.
+// cells checks the flags and gets the choices of ucp from Explain.
 func (x *crossoverFlags) cells() (cells []cell, err error) {
 	switch {
 	case len(x.transports) == 0 || len(x.memories) == 0 || len(x.settings.tests) == 0:
@@ -219,7 +219,7 @@ func (x *crossoverFlags) cells() (cells []cell, err error) {
 	return cells, nil
 }
 
-// sizeList is sizes in the grammar of -s.
+// sizeList returns sizes in the syntax of -s.
 func sizeList(sizes []int) string {
 	texts := make([]string, len(sizes))
 	for i, n := range sizes {
@@ -228,7 +228,7 @@ func sizeList(sizes []int) string {
 	return strings.Join(texts, ",")
 }
 
-// lossError says in how many rows auto loses more than limit percent; nil for none.
+// lossError returns an error with the number of rows in which auto is slower by more than limit percent; nil for none.
 func lossError(t *crossover.Table, limit float64) error {
 	over := t.Over(limit)
 	if len(over) == 0 {

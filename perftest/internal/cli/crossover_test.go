@@ -14,11 +14,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
 )
 
-// fewMessages are flags of a crossover that takes a moment, and whose times mean nothing.
+// fewMessages are flags of a crossover that takes a moment. Its times are meaningless.
 var fewMessages = strings.Fields("crossover -q --memory alloc,mapped,plain -n 4 -w 1 --rounds 2 -o json --again 0 -s 8,2k,64k")
 
-// TestCrossover_Rows: each row has a time of each protocol, and the protocol of Explain. Any choice is
-// within the limit.
+// TestCrossover_Rows: each row has a time of each protocol, and the protocol of Explain. Any choice is within the
+// limit.
 func TestCrossover_Rows(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for _, transport := range []string{"sm", "tcp", "rc", "rc_mlx5"} {

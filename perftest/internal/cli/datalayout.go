@@ -11,10 +11,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
-// dataLayouts lists what -D takes, but pairs.
+// dataLayouts returns the values of -D, without pairs.
 func dataLayouts() []string { return append(layer.Variants(), layer.LayoutNames()...) }
 
-// parseDataLayout reads -D into a plan: a variant of uct, or the layouts of ucp's messages.
+// parseDataLayout parses -D into a plan: a variant of uct, or the layouts of messages of ucp.
 func parseDataLayout(text string, p *bench.Plan) (err error) {
 	first, _, _ := strings.Cut(text, ",")
 	if slices.Contains(layer.LayoutNames(), first) {
@@ -28,16 +28,16 @@ func parseDataLayout(text string, p *bench.Plan) (err error) {
 	return nil
 }
 
-// dataLayout is what -D asks for.
+// dataLayout is the request of -D.
 type dataLayout struct {
-	text   string // empty for nothing
-	layer  string // the one that has it
+	text   string // empty for none
+	layer  string // layer that has it
 	has    func(layer.Kind) bool
 	noun   string
-	others string // what the other layers do
+	others string // behavior of the other layers
 }
 
-// dataLayout is that of the plan.
+// dataLayout returns the request of the plan.
 func (j *job) dataLayout() dataLayout {
 	if j.plan.Layouts != (layer.Layouts{}) {
 		return dataLayout{j.plan.Layouts.String(), ucplayer.Name, layer.Kind.Laid, "layouts", "send messages in one piece"}
@@ -45,8 +45,7 @@ func (j *job) dataLayout() dataLayout {
 	return dataLayout{j.plan.Variant.String(), uctlayer.Name, layer.Kind.Varied, "variants", "choose by size"}
 }
 
-// checkDataLayout refuses a layout that nothing would use, and remarks on what will not use
-// it.
+// checkDataLayout rejects a layout that no test uses, and remarks on tests that do not use it.
 func (j *job) checkDataLayout() error {
 	d := j.dataLayout()
 	if d.text == "" {

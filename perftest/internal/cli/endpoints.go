@@ -92,7 +92,7 @@ func (e *endpointsFlags) run(cmd *cobra.Command) error {
 	return e.writeRows(cmd, "", rows, err)
 }
 
-// count writes what the endpoints of a study take of a device.
+// count writes the device resources of the endpoints of a study.
 func (e *endpointsFlags) count(cmd *cobra.Command, study *endpoints.Study) error {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.Fabric(e.fabric), Queues: study.Queues})
 	if err != nil {
@@ -106,7 +106,7 @@ func (e *endpointsFlags) count(cmd *cobra.Command, study *endpoints.Study) error
 	return endpoints.Sheet(c, c.lines(e.rounds), rows, false).Write(cmd.OutOrStdout(), e.output)
 }
 
-// writeRows writes what categories came to, and draws it. It returns err, if that has cut the rows short.
+// writeRows writes and plots the results of categories. It returns err, the reason if they are incomplete.
 func (s *sharing) writeRows(cmd *cobra.Command, problem string, rows []endpoints.Row, err error) error {
 	return s.finish(len(rows), err, func() error {
 		c, least := s.conditions(cmd.Context(), err), s.rounds
@@ -118,7 +118,7 @@ func (s *sharing) writeRows(cmd *cobra.Command, problem string, rows []endpoints
 	}, func() error { return chart.SaveLines(s.plot, endpointsPanels(rows)) })
 }
 
-// endpointsPanels draws rates and micro-UARs over threads, a line for each category.
+// endpointsPanels plots rates and micro-UARs over threads, with a line for each category.
 func endpointsPanels(rows []endpoints.Row) []chart.Lines {
 	rate := chart.Lines{Title: "message rate", X: "threads", Y: "M msg/s"}
 	uuars := chart.Lines{Title: "micro-UARs", X: "threads", Y: "uUARs"}

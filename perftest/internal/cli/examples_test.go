@@ -13,11 +13,10 @@ import (
 	"github.com/gucx/gucx/internal/archtest"
 )
 
-// commandLine finds perftest and its arguments, up to what explains them.
+// commandLine matches perftest and its arguments, without the explanation.
 var commandLine = regexp.MustCompile(`^(?:[A-Z_0-9]+=\S+ |taskset -c \S+ |chrt -r 1 |mpiexec -n \d+ |srun --mpi=pmi2 -n \d+ |go run )*(?:\S*/)?perftest( .*)?$`)
 
-// requireFlags asserts that line, if it is a command, has a command and flags that there are. It
-// reports whether it is one.
+// requireFlags checks that the command and the flags of line exist. It returns false if line is no command.
 func requireFlags(t *testing.T, line string) bool {
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
 	line, _, _ = strings.Cut(line, " # ")
@@ -37,7 +36,7 @@ func requireFlags(t *testing.T, line string) bool {
 	return true
 }
 
-// TestExamples_OfHelp: commands in help have flags that there are.
+// TestExamples_OfHelp: commands in help have existing flags.
 func TestExamples_OfHelp(t *testing.T) {
 	root := Program{Name: defaultName}.newRoot(nil)
 	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
@@ -60,7 +59,7 @@ func TestExamples_OfHelp(t *testing.T) {
 	}
 }
 
-// TestExamples_OfDocuments: so have those on lines of their own in documents.
+// TestExamples_OfDocuments: so have commands on separate lines in documents.
 func TestExamples_OfDocuments(t *testing.T) {
 	root := "../../.."
 	documents, err := archtest.Documents(os.DirFS(root))

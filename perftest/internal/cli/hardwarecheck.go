@@ -18,12 +18,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// skipError is why there is nothing to do.
+// skipError is the reason why there is nothing to do.
 type skipError struct{ reason string }
 
 func (e *skipError) Error() string { return e.reason }
 
-// errStepsFailed is the end of a check that has found something.
+// errStepsFailed is the result of a check with failed steps.
 var errStepsFailed = errors.New("steps failed: see the report")
 
 // newHardwareCheck tests an adapter, and prints a report.
@@ -58,7 +58,7 @@ mlx5; if there is none, it exits with status 77.`,
 	return cmd
 }
 
-// adapter is the device with a name, and the port; the first adapter if there is no name.
+// adapter returns the device with a name, and the port; the first adapter if there is no name.
 func adapter(name string) (*verbs.Device, uint8, error) {
 	if name != "" {
 		dev, port, err := device.Find(device.Fabrics()[1], name)

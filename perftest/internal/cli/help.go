@@ -21,7 +21,7 @@ const overview = `  perftest                              the comparison: less t
 // topic is a text of perftest help.
 type topic struct{ name, short, text string }
 
-// topics are the texts that belong to no command, but for those about flags and commands.
+// topics are the texts that belong to no command, except those about flags and commands.
 var topics = []topic{
 	{"method", "how the comparison measures", methodHelp},
 	{"examples", "more examples", examples},
@@ -118,13 +118,13 @@ const examples = `  perftest                                  the comparison
   perftest instructions                     count instructions instead of time
   perftest compare-ucx                      the transports and ucx_perftest`
 
-// helpWidth is how wide help is, in columns: its texts are written so, its flags wrapped.
+// helpWidth is the width of help texts in columns. Flags are wrapped.
 const helpWidth = 80
 
-// wrapFlags changes cobra's template for it.
+// wrapFlags changes the template of cobra for it.
 var wrapFlags = strings.NewReplacer("Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth))
 
-// groups are the commands of the overview, in lines. A command in none of them is in the last line.
+// groups are the commands of the overview, one line each. A command in none of them is in the last line.
 var groups = []struct{ title, names string }{
 	{"Compare", "compare compare-ucx crossover instructions"},
 	{"Two hosts", "server client"},
@@ -134,7 +134,7 @@ var groups = []struct{ title, names string }{
 	{"Others", "completion help"},
 }
 
-// addTopics adds the texts of help that belong to no command, and has root print an overview.
+// addTopics adds the topics, and makes root print an overview.
 func addTopics(root *cobra.Command) {
 	root.InitDefaultHelpFlag()
 	all := append([]topic{
@@ -157,7 +157,7 @@ func addTopics(root *cobra.Command) {
 	})
 }
 
-// commandList has a line for each command.
+// commandList returns a line for each command.
 func commandList(root *cobra.Command) string {
 	var lines []string
 	for _, c := range root.Commands() {
@@ -168,7 +168,7 @@ func commandList(root *cobra.Command) string {
 	return strings.Join(lines, "\n")
 }
 
-// overviewText is the help of root, which fits on a terminal of 24 lines.
+// overviewText returns the help of root, which fits into a terminal of 24 lines.
 func overviewText(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n", longHelp, overview)
@@ -188,7 +188,7 @@ func overviewText(root *cobra.Command) string {
 	return b.String()
 }
 
-// ungrouped are the commands that groups do not name.
+// ungrouped returns the commands that are in no group.
 func ungrouped(root *cobra.Command) (names []string) {
 	for _, c := range root.Commands() {
 		grouped := false
@@ -202,13 +202,13 @@ func ungrouped(root *cobra.Command) (names []string) {
 	return names
 }
 
-// helpPrinter prints the help of commands. cobra by itself does not tell that it could not.
+// helpPrinter prints the help of commands. cobra itself ignores write errors.
 type helpPrinter struct {
 	print func(cmd *cobra.Command, args []string) // into the output of cmd
 	err   error                                   // of writing help
 }
 
-// bind has root and the commands below it print their help by h.
+// bind makes root and the commands below it print their help with h.
 func (h *helpPrinter) bind(root *cobra.Command) {
 	h.print = root.HelpFunc()
 	root.SetHelpFunc(h.write)

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/info"
 )
 
-// newInfo prints what there is.
+// newInfo makes the command info.
 func (p Program) newInfo() *cobra.Command {
 	var q info.Query
 	cmd := &cobra.Command{

@@ -24,10 +24,10 @@ import (
 // peerUCX is the value of --peer.
 const peerUCX = "ucx"
 
-// ucxSideName is the hidden command that is gucx's side of --peer ucx.
+// ucxSideName is the hidden command for gucx's side of --peer ucx.
 const ucxSideName = "ucx-side"
 
-// flagsWithUCX are those that --peer knows.
+// flagsWithUCX are the flags that can be used with --peer.
 var flagsWithUCX = []string{"peer", "test", "size", "full", "iters", "warmup", "rounds", "window", "cpus", "output", "quiet"}
 
 // Defaults with --peer.
@@ -37,7 +37,7 @@ const (
 	ucxWarmup     = 200
 )
 
-// newUCXSide is gucx's side of --peer ucx.
+// newUCXSide makes the command for gucx's side of --peer ucx.
 func newUCXSide() *cobra.Command {
 	narrow := false
 	cmd := &cobra.Command{Use: ucxSideName, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +47,7 @@ func newUCXSide() *cobra.Command {
 	return cmd
 }
 
-// ucxStudy is what the flags come to. Errors are usage errors.
+// ucxStudy returns the study of the flags. Errors are usage errors.
 func (s *settings) ucxStudy(f *pflag.FlagSet) (study interop.Study, err error) {
 	f.Visit(func(given *pflag.Flag) {
 		if err == nil && !slices.Contains(flagsWithUCX, given.Name) {

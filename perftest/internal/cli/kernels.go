@@ -43,10 +43,10 @@ type kernelFlags struct {
 	prepare func(ranks int) (problem string, err error)
 }
 
-// Ways in which a problem grows with the number of ranks.
+// How a problem grows with the number of ranks.
 const (
 	strong = "strong" // not at all
-	weak   = "weak"   // each rank has the given one
+	weak   = "weak"   // each rank has a problem of the given size
 )
 
 // command adds the flags of kernels to a command that has its texts, and makes it run the kernel.
@@ -95,12 +95,12 @@ func (s *kernelFlags) check(ranks int) (problem string, err error) {
 	return problem, sheet.CheckFormat(s.output)
 }
 
-// config is that of the environment, with one transport.
+// config returns the configuration of the environment, with one transport.
 func (s *kernelFlags) config(transport string) (gucx.Config, error) {
 	return gucx.FromEnv(append(os.Environ(), "GUCX_TLS="+ucp.Exact(transport)), s.own)
 }
 
-// checkTransports refuses transports that are not there.
+// checkTransports rejects transports that cannot be opened.
 func (s *kernelFlags) checkTransports() error {
 	for _, name := range s.transports {
 		c, err := s.config(name)
@@ -132,7 +132,7 @@ func (s *kernelFlags) run(cmd *cobra.Command) error {
 	return startRanks(cmd, s.args, s.ranks)
 }
 
-// runManaged is a rank that a process manager has started.
+// runManaged runs a rank of a process manager.
 func (s *kernelFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	problem, err := s.check(boot.Size())
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *kernelFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	return leave(boot)
 }
 
-// runRank is one rank; rank 0 shows progress and results.
+// runRank runs one rank. Rank 0 shows progress and results.
 func (s *kernelFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup.Bootstrap, problem string) (err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -219,7 +219,7 @@ func parseBox(text string, edges int) (box []int, err error) {
 	return box, nil
 }
 
-// mostEdge keeps products of edges below 2^63.
+// mostEdge limits products of edges to less than 2^63.
 const mostEdge = 10_000
 
 // box returns the edges of the box of all ranks.
@@ -231,7 +231,7 @@ func (s *kernelFlags) box(text string, edges, ranks int) ([]int, error) {
 	return box, err
 }
 
-// boxText is the inverse of parseBox, for people.
+// boxText returns the text of a box, for people.
 func boxText(box []int) string {
 	texts := make([]string, len(box))
 	for i, n := range box {

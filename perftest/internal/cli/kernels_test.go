@@ -21,7 +21,7 @@ var quickKernels = []string{
 	"lj -q -n 4 -w 2 --turn 2 --cells 4x4x4",
 }
 
-// requireKernel looks at the CSV of a run.
+// requireKernel checks the CSV of a run.
 func requireKernel(t *testing.T, out, ranks string, transports ...string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()

@@ -94,7 +94,7 @@ func (k *kvFlags) run(cmd *cobra.Command) error {
 	c := s.conditions(cmd.Context(), fmt.Sprintf("%d records of %d bytes, median of %d rounds of %v; one operation in progress for each client", k.study.Records, k.study.Value, k.study.Rounds, k.study.Time), err)
 	lines := []string{fmt.Sprintf("%s, GOMAXPROCS %d", c.Machine, c.Machine.GOMAXPROCS), "gucx " + c.Commit, c.Problem}
 	for _, why := range missing {
-		lines = append(lines, "left out: "+why.Error())
+		lines = append(lines, "omitted: "+why.Error())
 	}
 	return errors.Join(err, kv.Sheet(c, append(lines, c.Lines()...), rows).Write(cmd.OutOrStdout(), k.output))
 }

@@ -13,8 +13,7 @@ import (
 // logPrefix begins the variables of package log.
 const logPrefix = config.Prefix + "LOG_"
 
-// startLog sets level and file of the log by the environment, whatever the command is.
-// The result gives them up.
+// startLog sets level and file of the log from the environment, for all commands. Close the result.
 func startLog(environ []string) (io.Closer, error) {
 	var c log.Config
 	mine := slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, logPrefix) })

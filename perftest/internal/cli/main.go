@@ -42,20 +42,20 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	exitData    = 3   // an operation did not do what it should have
-	exitSlower  = 4   // compare: something takes longer than before
+	exitData    = 3   // wrong data
+	exitSlower  = 4   // compare: an operation takes longer than before
 	exitSkipped = 77  // the skip status of automake
 	exitSignal  = 128 // plus the signal
 )
 
-// Program is perftest, perhaps with more transports. The zero value is perftest itself.
+// Program is perftest, optionally with more transports. The zero value is perftest itself.
 type Program struct {
 	// Name in help and messages; "" means perftest.
 	Name string
 	Own  gucx.Own
 }
 
-// defaultName is what help texts call the program.
+// defaultName is the name of the program in help texts.
 const defaultName = "perftest"
 
 // Run runs the program with its arguments and returns the exit code.
@@ -84,7 +84,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	err = reason(ctx, err)
 	code := exitCode(err)
 	if rank && code > exitSignal {
-		return code // the process manager says so, once
+		return code // the process manager reports it
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", p.Name, oneLine(err))
 	if code == exitUsage {
@@ -93,8 +93,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// reason is why a run has ended: after a signal what else broke off is a consequence of that,
-// but for wrong data.
+// reason returns the reason why a run has ended. After a signal other errors are its consequences, except wrong data.
 func reason(ctx context.Context, err error) error {
 	var sig *signalError
 	if errors.As(context.Cause(ctx), &sig) && exitCode(err) != exitData {
@@ -103,10 +102,10 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// oneLine is the text of an error for one line.
+// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// partial says of results that err has cut them short; nothing for nil.
+// partial returns the mark for results that err has made incomplete; empty for nil.
 func partial(ctx context.Context, err error) (p result.Partial) {
 	if err != nil {
 		p.Incomplete = oneLine(reason(ctx, err))
@@ -119,7 +118,7 @@ type signalError struct{ sig syscall.Signal }
 
 func (e *signalError) Error() string { return e.sig.String() }
 
-// usageError is a mistake on the command line.
+// usageError is an error of the command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -140,7 +139,7 @@ func exitCode(err error) int {
 	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, kernel.ErrResult), errors.Is(err, threads.ErrData), errors.Is(err, interop.ErrData), errors.Is(err, kv.ErrData):
 		return exitData
 	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
-		return exit.ExitCode() // a rank has done what this program did
+		return exit.ExitCode() // a rank has the exit code of this program
 	case errors.As(err, &slower):
 		return exitSlower
 	case errors.Is(err, compare.ErrMissing), errors.Is(err, interop.ErrNoUCX), errors.As(err, &skip):
@@ -149,8 +148,8 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-// withSignals ends the context with a *signalError at the first SIGINT or SIGTERM. One that comes
-// more than sameSignal later ends the process.
+// withSignals cancels the context with a *signalError at the first SIGINT or SIGTERM. A signal more than sameSignal
+// later ends the process.
 func withSignals(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
@@ -164,12 +163,12 @@ func withSignals(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// sameSignal is how long after the first signal others are taken for the same one: timeout(1) sends
-// it to the process and to its process group.
+// sameSignal is the time in which further signals count as the first one: timeout(1) sends it to the process and to its
+// process group.
 const sameSignal = 500 * time.Millisecond
 
-// followSignals calls end at the first signal, and then leave, from when on the next one ends the
-// process. It returns when done is closed at the latest.
+// followSignals calls end at the first signal. Then it calls leave, after which the next signal ends the process. It
+// returns at the latest when done is closed.
 func followSignals(signals <-chan os.Signal, done <-chan struct{}, end func(syscall.Signal), leave func()) {
 	select {
 	case s := <-signals:
@@ -187,7 +186,7 @@ func followSignals(signals <-chan os.Signal, done <-chan struct{}, end func(sysc
 	}
 }
 
-// newRoot makes the command tree for arguments; without a subcommand it does the main job.
+// newRoot makes the command tree for the arguments. Root without a subcommand runs the comparison.
 func (p Program) newRoot(args []string) *cobra.Command {
 	s := settings{own: p.Own}
 	var version bool
@@ -224,8 +223,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	return root
 }
 
-// addCompletion adds cobra's command for the shells. By itself that prints its help for one that
-// it does not know, and ends well.
+// addCompletion adds cobra's command for shells. cobra itself prints help for an unknown shell, and exits with 0.
 func (p Program) addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -240,8 +238,7 @@ func (p Program) addCompletion(root *cobra.Command) {
 	}
 }
 
-// addHelp adds cobra's command for help. By itself that prints the help of root for a command that
-// it does not know, and ends well.
+// addHelp adds cobra's help command. cobra itself prints the help of root for an unknown command, and exits with 0.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -259,10 +256,10 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
-// nameInText is the name as a word: neither that of a file nor that of ucx_perftest.
+// nameInText matches the name as a word: neither a file name nor ucx_perftest.
 var nameInText = regexp.MustCompile(`(?m)\b` + defaultName + `( |$)`)
 
-// rename puts the program's name into the help texts of cmd and those below it.
+// rename sets the name of the program in the help texts of cmd and of the commands below it.
 func (p Program) rename(cmd *cobra.Command) {
 	if p.Name == defaultName {
 		return
@@ -277,7 +274,7 @@ func (p Program) rename(cmd *cobra.Command) {
 	}
 }
 
-// config is what the environment says.
+// config returns the configuration of the environment.
 func (p Program) config() (layers.Config, error) { return layers.FromEnv(os.Environ(), p.Own) }
 
 // usage makes errors of an argument check usage errors.
@@ -290,7 +287,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// checked makes errors of what a command checks before it runs usage errors.
+// checked makes errors of the checks of a command usage errors.
 func checked(cmd *cobra.Command) *cobra.Command {
 	cmd.Args, cmd.PreRunE = usage(cmd.Args), usage(cmd.PreRunE)
 	return cmd

@@ -28,11 +28,11 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// asPerftest makes the test binary be perftest itself where its arguments begin with a flag.
+// asPerftest makes the test binary run perftest if its first argument is a flag.
 const asPerftest = "PERFTEST_TEST_MAIN"
 
-// TestMain has a process that a command starts be perftest, whatever the command: go test's own
-// arguments begin with a flag. Otherwise the child would run all tests, which start children.
+// TestMain makes a process that a command starts run perftest, with any command: the arguments of go test begin with a
+// flag. Otherwise the child would run all tests, which start children.
 func TestMain(m *testing.M) {
 	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(Program{}.Run(os.Args[1:], os.Stdout, os.Stderr))
@@ -43,11 +43,12 @@ func TestMain(m *testing.M) {
 // quick are flags of a run that takes a moment.
 var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", "-s", "8,2k"}
 
-// furtherRun is why -short leaves out a run of processes that spin: their packages have tests
-// of what they do, and under the race detector some such runs take minutes.
+// furtherRun is the reason why -short skips runs of processes that spin: their packages have tests of the same code,
+// and with the race detector some such runs take minutes.
 const furtherRun = "one more run of two processes"
 
-// TestBothDirections: messages go in both directions at once, inline and from registered memory, and their data is right.
+// TestBothDirections: messages are sent in both directions at the same time, inline and from registered memory, and
+// their data is right.
 func TestBothDirections(t *testing.T) {
 	code, out, errs := perftest(t, with(quick, "-x", "rc", "-t", "am_bibw,tag_bibw", "-o", "csv")...)
 	require.Equal(t, exitOK, code, errs)
@@ -56,15 +57,15 @@ func TestBothDirections(t *testing.T) {
 	}
 }
 
-// perftest runs Program in this process; the target is a process of its own.
+// perftest runs Program in this process; the target is another process.
 func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = Program{}.Run(args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-// refuses runs commands that are wrong: each must end as wrong usage, and say why in words that
-// include those it maps to. before is put before each.
+// refuses runs wrong commands: each must fail with exitUsage and an error that contains the text that it maps to. Each
+// command begins with before.
 func refuses(t *testing.T, before string, reasons map[string]string) {
 	for args, reason := range reasons {
 		code, _, errs := perftest(t, strings.Fields(before+" "+args)...)
@@ -106,7 +107,7 @@ func TestMain_ComparesTheLayersBetweenTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestMain_GivesProcessorsBack: one line of a batch must not take them from the next.
+// TestMain_GivesProcessorsBack: each line of a batch may use all CPUs.
 func TestMain_GivesProcessorsBack(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	before, err := affinity.Allowed()
@@ -291,7 +292,7 @@ func TestMain_EnvironmentWithoutThatTransport(t *testing.T) {
 	assert.Contains(t, errs, "transport dc is not there")
 }
 
-// TestMain_FlagsOfTagsWithoutTags: what has no effect is told, and no error.
+// TestMain_FlagsOfTagsWithoutTags: flags without effect cause a remark, and no error.
 func TestMain_FlagsOfTagsWithoutTags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-t put_lat -C":         "perftest: -C has no effect without tests of tagged messages\n",
@@ -361,7 +362,7 @@ func TestMain_Info(t *testing.T) {
 	}
 }
 
-// TestHelp_Width: no command has help that is wider than a terminal.
+// TestHelp_Width: the help of all commands fits into 80 columns.
 func TestHelp_Width(t *testing.T) {
 	root := Program{Name: defaultName}.newRoot(nil)
 	for _, c := range append(root.Commands(), root) {
@@ -391,7 +392,7 @@ func TestHelp_Overview(t *testing.T) {
 	}
 }
 
-// TestMain_DefaultAndFullSizes: the default is a choice of what --full measures.
+// TestMain_DefaultAndFullSizes: the default sizes are a subset of those of --full.
 func TestMain_DefaultAndFullSizes(t *testing.T) {
 	short, err := jobOf(t, "-x self")
 	require.NoError(t, err)
@@ -414,8 +415,7 @@ func TestExitCode(t *testing.T) {
 	assert.Equal(t, 5, exitCode(&ucpgroup.RankError{Rank: 1, Err: other}))
 }
 
-// TestReason: what breaks off because of a signal does not hide it; wrong data is not
-// because of it.
+// TestReason: errors after a signal do not hide the signal, but wrong data does.
 func TestReason(t *testing.T) {
 	broken := errors.New("read unix @->@: read: connection reset by peer")
 	assert.Equal(t, broken, reason(t.Context(), broken))
@@ -506,7 +506,7 @@ func TestMain_BatchFileThatIsWrong(t *testing.T) {
 	assert.Contains(t, errs, "no such file")
 }
 
-// TestMain_OutputThatCannotBeWritten: whatever a command prints, it fails where that is lost.
+// TestMain_OutputThatCannotBeWritten: each command fails if its output cannot be written.
 func TestMain_OutputThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ var (
 	errPlain      = errors.New("--memory plain is for the ucp layer")
 )
 
-// chosenMemory returns the class of memory that the flags name.
+// chosenMemory returns the class of memory of the flags.
 func (s *settings) chosenMemory() (layer.Memory, error) {
 	m, err := layer.ParseMemory(s.memory)
 	if err != nil || !s.registered {
@@ -26,7 +26,7 @@ func (s *settings) chosenMemory() (layer.Memory, error) {
 	return layer.Mapped, nil
 }
 
-// checkMemory refuses layers that do not have the class of memory.
+// checkMemory rejects layers that do not have the class of memory.
 func (j *job) checkMemory(names []string) error {
 	switch {
 	case j.settings.registered && !slices.Equal(names, []string{uctlayer.Name}):

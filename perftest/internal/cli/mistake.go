@@ -17,10 +17,10 @@ import (
 
 var errNothing = errors.New("nothing to measure: a list is empty")
 
-// likeness is how many letters a name of a command may differ from what was typed.
+// likeness is the maximum number of letters in which a suggested command may differ from the argument.
 const likeness = 2
 
-// noCommand refuses arguments of the root command, and says what may have been meant.
+// noCommand rejects arguments of the root command, with suggestions.
 func noCommand(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)
 	if err == nil {
@@ -29,7 +29,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%w; %s", err, meant(cmd, args[0]))
 }
 
-// meant is what somebody who types arg may want.
+// meant returns suggestions for arg.
 func meant(cmd *cobra.Command, arg string) string {
 	cmd.SuggestionsMinimumDistance = likeness
 	list := cmd.SuggestionsFor(arg)
@@ -44,7 +44,7 @@ func meant(cmd *cobra.Command, arg string) string {
 	return fmt.Sprintf("to measure against a server there is %s client ADDRESS", cmd.Name())
 }
 
-// flagError is a usage error about flags, of which those about numbers say what is wanted.
+// flagError is a usage error of flags. For numbers it has the expected form.
 func flagError(_ *cobra.Command, err error) error {
 	var flag *pflag.InvalidValueError
 	var number *strconv.NumError
@@ -59,7 +59,7 @@ func flagError(_ *cobra.Command, err error) error {
 	return &usageError{err}
 }
 
-// wanted is what a text should have been.
+// wanted returns the expected form of a number.
 func wanted(e *strconv.NumError) string {
 	switch {
 	case errors.Is(e.Err, strconv.ErrRange):

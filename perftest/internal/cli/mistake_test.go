@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// TestMistakes: what is wrong is told in words of the command line.
+// TestMistakes: errors name the flag and its value.
 func TestMistakes(t *testing.T) {
 	refuses(t, "", map[string]string{
 		"serve":                   `unknown command "serve" for "perftest"; there is server` + "\n",
@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// TestMain_Version: as other programs have it.
+// TestMain_Version: the format of other programs.
 func TestMain_Version(t *testing.T) {
 	for _, args := range []string{"--version", "-v"} {
 		code, out, errs := perftest(t, args)

@@ -125,8 +125,7 @@ func (m *msgrateFlags) run(cmd *cobra.Command) error {
 	}, func() error { return chart.SaveLines(m.plot, msgratePanels(points)) })
 }
 
-// msgratePanels draws a panel for each kind of object, with a line for each choice of
-// features.
+// msgratePanels plots a panel for each type of object, with a line for each choice of features.
 func msgratePanels(points []msgrate.Point) (panels []chart.Lines) {
 	for i, p := range points {
 		if i == 0 || p.Share != points[i-1].Share {

@@ -28,12 +28,12 @@ import (
 // nodeName is the hidden command that a process of perftest overlap runs.
 const nodeName = "overlap-node"
 
-// clusterModels are machines of programs that send messages, by name.
+// clusterModels returns machines of programs that send messages, by name.
 var clusterModels = map[string]func() timing.Params{"connectxddr": timing.ConnectXDDR, "connectx4": timing.ConnectX4, "connectx6": timing.ConnectX6}
 
 func clusterModelNames() []string { return slices.Sorted(maps.Keys(clusterModels)) }
 
-// openCluster takes the name of a model, and parameters to change after commas.
+// openCluster opens a model by its name, with changed parameters after commas.
 func openCluster(text string) (timing.Params, error) {
 	name, changes, _ := strings.Cut(text, ",")
 	params, known := clusterModels[name]
@@ -45,7 +45,7 @@ func openCluster(text string) (timing.Params, error) {
 	return rig.Params, err
 }
 
-// shown are flags that say how results are shown.
+// shown is the flags for the output.
 type shown struct {
 	model  string
 	output string
@@ -85,7 +85,7 @@ type messageConditions struct {
 	result.Partial
 }
 
-// conditions are those of results that err, if not nil, has cut short.
+// conditions returns the conditions of results. If err is not nil, they are incomplete.
 func (s *shown) conditions(ctx context.Context, problem string, err error) messageConditions {
 	return messageConditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Model: s.model, Problem: problem}
 }
@@ -156,14 +156,14 @@ tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 	return cmd
 }
 
-// Defaults: in virtual time nothing disturbs a run; in real time all takes less than half a minute.
+// Defaults: there is no noise in virtual time; in real time a run takes less than half a minute.
 const (
 	overlapSizes           = "1-1m/16"
 	overlapModelSizes      = "1-1m"
 	overlapIterations      = 200
 	overlapModelIterations = 10
 	overlapWarmupShare     = 10
-	overlapWarmup          = 8 // queues are made meanwhile
+	overlapWarmup          = 8 // opens queues
 )
 
 // study checks the flags.
@@ -224,8 +224,8 @@ func (o *overlapFlags) run(cmd *cobra.Command) error {
 	return chart.SaveLines(o.plot, overlapPanels(rows))
 }
 
-// overlapPanels draws availability and overhead over sizes, a line for each protocol, and two
-// panels for each side.
+// overlapPanels plots availability and overhead over sizes, with a line for each protocol, and two panels for each
+// side.
 func overlapPanels(rows []overlap.Row) (panels []chart.Lines) {
 	for _, side := range overlap.Sides() {
 		available := chart.Lines{Title: string(side) + ": availability", X: "bytes", Y: "%"}

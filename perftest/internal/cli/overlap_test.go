@@ -37,7 +37,7 @@ func TestOverlap_Real(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, "overlap", "-q", "--protocols", "rget", "--sides", "irecv", "-s", "8,64k", "-n", "3", "--rounds", "1")
 	require.Equal(t, exitOK, code, errs)
-	out = strings.Join(strings.Fields(out), " ") // the room between columns depends on what was measured
+	out = strings.Join(strings.Fields(out), " ") // the width of columns depends on the results
 	for _, word := range []string{"fabric shm, real time", "Device us", "irecv rget", "65536"} {
 		assert.Contains(t, out, word)
 	}

@@ -21,14 +21,13 @@ var rewrite = flag.Bool("rewrite", false, "write the tables of docs/papers anew"
 
 const tupleqPage = "../../../docs/papers/tupleq.md"
 
-// pageTable is a table of a page: a comment with the command whose results it has, which columns
-// of them name its rows, which one its columns, and which is in it.
+// pageTable matches a table of a page: a comment with the command, the columns that name its rows, the column that
+// names its columns, and the column of its values.
 //
 //	<!-- perftest sp --model connectxddr => class,factor by protocol: seconds -->
 var pageTable = regexp.MustCompile(`<!-- perftest (.+?) => (\S+) by (\S+): (\S+) -->\n((?:\|.*\n)*)`)
 
-// partOf are flags that have a command of the page, which takes long, print a part of its rows,
-// and that in sweeps only.
+// partOf are flags that make a slow command of the page print some of its rows. Only sweeps run them.
 var partOf = map[string]string{"sp --model connectxddr": " --class B --factor 4"}
 
 // The tables of the page are what their commands print: a prediction is the same on each
@@ -64,10 +63,10 @@ func TestTupleQPage(t *testing.T) {
 	}
 }
 
-// emptyTable is how many lines a table without rows has: a head, a rule, and the end.
+// emptyTable is the number of lines of a table without rows: a head, a rule, and the end.
 const emptyTable = 3
 
-// hasRows reports that a table has the rows of another one, and the same head.
+// hasRows reports whether a table has the rows of another one, and the same head.
 func hasRows(table, other string) bool {
 	lines := strings.Split(table, "\n")
 	rows := strings.Split(other, "\n")
@@ -96,8 +95,7 @@ func run(t *testing.T, command string) (rows []map[string]string) {
 	return rows
 }
 
-// pivot is a table in Markdown with a row for each different key and a column for each
-// different value of across.
+// pivot returns a table in Markdown with a row for each key and a column for each value of across.
 func pivot(rows []map[string]string, key []string, across, value string) string {
 	var names, columns []string
 	cells := map[[2]string]string{}
@@ -128,7 +126,7 @@ func pivot(rows []map[string]string, key []string, across, value string) string 
 	return b.String()
 }
 
-// pageText is a figure as the page has it.
+// pageText formats a value as in the page.
 func pageText(name, text string) string {
 	v, err := strconv.ParseFloat(text, 64)
 	switch {

@@ -34,7 +34,7 @@ type paperFlags struct {
 	quiet   bool
 }
 
-// pageFormat is the form of the pages in docs/papers.
+// pageFormat is the format of the pages in docs/papers.
 const pageFormat = "page"
 
 func paperFormats() []string { return append(sheet.Formats(), pageFormat) }
@@ -135,7 +135,7 @@ type paperConditions struct {
 	result.Partial
 }
 
-// write writes what is in the store; cut is what has cut the results short.
+// write writes the contents of the store. cut is the reason if they are incomplete.
 func (p *paperFlags) write(cmd *cobra.Command, papers []*paper.Paper, store *paper.Store, cut error) error {
 	res, err := store.Results()
 	if err != nil {
@@ -164,11 +164,11 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
-// selfDelay is how long a command that was interrupted may take to end before it is killed.
+// selfDelay is the time after which an interrupted command is killed.
 const selfDelay = 10 * time.Second
 
-// runSelf runs a command of perftest in a process of its own, which ends with this one. Results in text are
-// what it prints; else it is asked for CSV.
+// runSelf runs a command of perftest in a process, which ends with this one. With text it returns the output, otherwise
+// CSV.
 func runSelf(ctx context.Context, r *paper.Run) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -182,8 +182,8 @@ func runSelf(ctx context.Context, r *paper.Run) (string, error) {
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(slices.Clone(os.Environ()), r.Env...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// Pdeathsig follows the thread that forks. The runtime ends a thread only with
-	// a goroutine that is locked to it, and those here unlock first.
+	// Pdeathsig follows the thread that forks. The runtime ends a thread only with a goroutine that is locked to it,
+	// and the goroutines here unlock first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = selfDelay

@@ -21,10 +21,10 @@ const (
 	paperResults = paperPages + "/results.json"
 )
 
-// paperPage is the part of a page that perftest paper has written.
+// paperPage matches the part of a page that perftest paper has written.
 var paperPage = regexp.MustCompile(`(?s)<!-- perftest paper (\S+) -o page -->\n(.*?)<!-- end -->`)
 
-// demoted puts headings one level lower, as the page has its own title.
+// demoted moves headings one level down, because the page has a title.
 func demoted(text string) string {
 	return strings.ReplaceAll("\n"+text, "\n#", "\n##")
 }
@@ -55,7 +55,7 @@ func TestPaperPages(t *testing.T) {
 	}
 }
 
-// quickCommands are those of a page that are run again in each build.
+// quickCommands are the commands of a page that each test run repeats.
 var quickCommands = []string{"perftest endpoints --resources", "perftest msgrate --model connectx4 --share none --ways 16", "perftest dgemm --model connectx4 --tile-rows 16"}
 
 // What virtual time predicts and what is counted is the same on each machine. Most commands take long, and

@@ -27,17 +27,17 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 )
 
-// longSecond are flags of a run whose first test takes a moment, as each round of it is one
-// operation, and the second longer than any test, as that has a window in each.
+// longSecond are flags of a run whose first test takes a moment, because a round is one operation, and whose second
+// test does not end, because a round is a window.
 var longSecond = strings.Fields("-x sm --layers uct -c off -t put_lat,put_bw -s 8 -n 4000 --rounds 4000 -w 1 -W 262144")
 
 // output is a process and what it has printed.
 type output struct {
 	*running
-	out bytes.Buffer // once the process has ended
+	out bytes.Buffer // complete when the process has ended
 }
 
-// startFor starts perftest, whose results are kept.
+// startFor starts perftest and stores its output.
 func startFor(t *testing.T, args ...string) *output {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -55,8 +55,8 @@ func inSecondTest(t *testing.T, args ...string) *output {
 	return p
 }
 
-// requireFirstTest looks at results of longSecond in a format: those of put_lat are whole, and there
-// are no others; why it is so is told where there is a place for it.
+// requireFirstTest checks the results of longSecond in a format: the rows of put_lat are complete, there are no others,
+// and the reason is in formats that have a place for it.
 func requireFirstTest(t *testing.T, format, out, why string) {
 	t.Helper()
 	assert.NotContains(t, out, "put_bw,", "of CSV")
@@ -81,7 +81,7 @@ func requireFirstTest(t *testing.T, format, out, why string) {
 	}
 }
 
-// TestPartial_Interrupt: what was measured is printed in every form, with the status of the signal.
+// TestPartial_Interrupt: after a signal all formats have the measured rows, and the exit status is that of the signal.
 func TestPartial_Interrupt(t *testing.T) {
 	for _, format := range sheet.Formats() {
 		t.Run(format, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPartial_Interrupt(t *testing.T) {
 	}
 }
 
-// TestPartial_PeerKilled: so it is when the other side dies, with the status of a failure.
+// TestPartial_PeerKilled: so they have when the other side dies; the exit status is that of a failure.
 func TestPartial_PeerKilled(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestPartial_PeerKilled(t *testing.T) {
 	requireFirstTest(t, "json", p.out.String(), "peer process exited: signal: killed")
 }
 
-// TestPartial_ServerKilled: a client prints what it has.
+// TestPartial_ServerKilled: a client prints the measured rows.
 func TestPartial_ServerKilled(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestPartial_ServerKilled(t *testing.T) {
 	requireFirstTest(t, "csv", p.out.String(), "")
 }
 
-// TestPartial_NoPlot: a picture cannot say that it is not whole, so that there is none.
+// TestPartial_NoPlot: partial results are not plotted, because a plot cannot show that it is incomplete.
 func TestPartial_NoPlot(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestPartial_NothingMeasured(t *testing.T) {
 	assert.Empty(t, p.out.String())
 }
 
-// TestPartial_Batch: lines that have ended are printed, and what there is of the one that has not.
+// TestPartial_Batch: completed lines are printed, and the measured rows of the last one.
 func TestPartial_Batch(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestPartial_Batch(t *testing.T) {
 	requireFirstTest(t, "json", lines[2]+lines[3], "interrupt")
 }
 
-// TestPartial_TransportThatCannot does not keep those before and behind it from the table.
+// TestPartial_TransportThatCannot: a transport that fails does not remove the others from the table.
 func TestPartial_TransportThatCannot(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	args := strings.Fields("-q -x self,ud,sm -t put_lat -s 8 -n 8 --rounds 2 -o")
@@ -187,8 +187,8 @@ func TestPartial_TransportThatCannot(t *testing.T) {
 	assert.Contains(t, out, "sm uct")
 }
 
-// TestRunJobs_WhatEndsAll: wrong data and a signal end the run of several transports; what was measured
-// before is there, and what is wrong is not.
+// TestRunJobs_WhatEndsAll: wrong data and a signal end a run of several transports. Earlier results are printed, and
+// the wrong ones are not.
 func TestRunJobs_WhatEndsAll(t *testing.T) {
 	interrupted := &signalError{syscall.SIGINT}
 	for _, c := range []struct {
@@ -227,11 +227,11 @@ func TestRunJobs_WhatEndsAll(t *testing.T) {
 	}
 }
 
-// studyCase is a study whose first rows take a moment, and others longer than any test.
+// studyCase is a study whose first rows take a moment, and whose later rows take longer than any test.
 type studyCase struct {
 	name, args string
-	second     string // in a line of progress once the others are measured
-	first      string // in each row that is there then
+	second     string // in a line of progress after the first rows
+	first      string // in each of the first rows
 }
 
 var studyCases = []studyCase{
@@ -240,8 +240,8 @@ var studyCases = []studyCase{
 	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 300 -w 8 --rounds 1", "100%", `{"Side":"isend","Protocol":"rget","Size":8,`},
 }
 
-// TestPartial_Studies: a signal leaves the rows that were measured, which say that they are not all,
-// and no process.
+// TestPartial_Studies: after a signal the measured rows are printed, with the remark that they are incomplete, and no
+// process remains.
 func TestPartial_Studies(t *testing.T) {
 	for _, c := range studyCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestPartial_Studies(t *testing.T) {
 	}
 }
 
-// TestPartial_Headings: tables say that they are not whole.
+// TestPartial_Headings: tables have a remark if they are incomplete.
 func TestPartial_Headings(t *testing.T) {
 	p := result.Partial{Incomplete: "interrupt"}
 	for _, lines := range [][]string{
@@ -281,7 +281,7 @@ func TestPartial_Headings(t *testing.T) {
 	}
 }
 
-// rankOf finds the process of a rank: children are listed by the thread that has forked them, which may be
+// rankOf finds the process of a rank: the kernel lists children by the thread that has forked them, which may be
 // another one for each.
 func rankOf(t *testing.T, pids []int, rank int) int {
 	t.Helper()
@@ -296,7 +296,7 @@ func rankOf(t *testing.T, pids []int, rank int) int {
 	return 0
 }
 
-// TestPartial_RankKilled: rank 0 prints what there is, and what has ended it.
+// TestPartial_RankKilled: rank 0 prints the measured rows, and the reason.
 func TestPartial_RankKilled(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -312,7 +312,7 @@ func TestPartial_RankKilled(t *testing.T) {
 	assert.Contains(t, lines[1], `"test":"pingpong","size":8,`)
 }
 
-// TestPartial_SP: protocols that have ended are there; what failed is not, and is told.
+// TestPartial_SP: completed protocols are printed. A failed one is not, and the reason is.
 func TestPartial_SP(t *testing.T) {
 	s := spFlags{class: "S", ranks: 4, protocols: []string{"am", "put_zcopy"}, output: "json"}
 	study, err := s.study()
@@ -330,7 +330,7 @@ func TestPartial_SP(t *testing.T) {
 	assert.Empty(t, out.String(), "nothing was measured")
 }
 
-// TestFollowSignals: timeout(1) sends its signal twice, which is one; a later one is left to end the process.
+// TestFollowSignals: the two signals of timeout(1) count as one. A later one ends the process.
 func TestFollowSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, done := make(chan os.Signal, 1), make(chan struct{})

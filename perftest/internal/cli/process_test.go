@@ -19,26 +19,26 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 )
 
-// rerun prepares perftest as a process of its own, which the kernel ends with this one:
-// a test that hangs is ended by go test's own limit.
+// rerun prepares perftest as a process, which the kernel kills with this one: the time limit of go test ends a test
+// that hangs.
 func rerun(stderr io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asPerftest+"=1")
 	cmd.Stderr = stderr
-	// Pdeathsig follows the thread that forks. The runtime ends a thread only with
-	// a goroutine that is locked to it, and those here unlock first.
+	// Pdeathsig follows the thread that forks. The runtime ends a thread only with a goroutine that is locked to it,
+	// and the goroutines here unlock first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// running is a perftest that has been started.
+// running is a perftest process.
 type running struct {
 	*exec.Cmd
 	stderr *bufio.Reader
 	target int // pid of its child, if it has one
 }
 
-// start starts perftest; it is killed when the test ends.
+// start starts perftest. It is killed when the test ends.
 func start(t *testing.T, args ...string) *running {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -48,22 +48,22 @@ func start(t *testing.T, args ...string) *running {
 	return p
 }
 
-// newRunning is a perftest that is to be started, whose standard error comes to stderr.
+// newRunning prepares a perftest process with the given standard error.
 func newRunning(cmd *exec.Cmd, stderr io.Reader) *running {
 	return &running{Cmd: cmd, stderr: bufio.NewReader(stderr)}
 }
 
-// begin starts p, which has w as its standard error; it is killed when the test ends.
+// begin starts p with w as its standard error. It is killed when the test ends.
 func (p *running) begin(t *testing.T, w *os.File) {
 	require.NoError(t, p.Start())
 	require.NoError(t, w.Close())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
-		_ = p.Wait() // already collected by most tests
+		_ = p.Wait() // most tests have waited already
 	})
 }
 
-// line waits for a line with text and returns it.
+// line waits for a line that contains text, and returns it.
 func (p *running) line(t *testing.T, text string) string {
 	for {
 		line, err := p.stderr.ReadString('\n')
@@ -74,24 +74,22 @@ func (p *running) line(t *testing.T, text string) string {
 	}
 }
 
-// hours are flags of a measurement that takes longer than any test, in rounds of
-// a thousand operations.
+// hours are flags of a measurement that takes longer than any test, in rounds of a thousand operations.
 var hours = []string{"--layers", "uct", "-n", "1000000000", "--rounds", "1000000", "-w", "1", "-W", "8", "-s", "8"}
 
-// endless starts a measurement of a put and returns once the clock runs.
+// endless starts a measurement of puts and returns when it measures.
 func endless(t *testing.T, args ...string) *running {
 	return endlessTest(t, "put_lat", args...)
 }
 
-// endlessTest starts a measurement and returns once the clock runs.
+// endlessTest starts a measurement and returns when it measures.
 func endlessTest(t *testing.T, test string, args ...string) *running {
 	p := measuring(t, test, args...)
 	p.target = onlyChild(t, p.Process.Pid)
 	return p
 }
 
-// measuring starts a measurement, by the subcommand that args begin with, and returns
-// once the clock runs.
+// measuring starts a measurement with the subcommand of args, and returns when it measures.
 func measuring(t *testing.T, test string, args ...string) *running {
 	p := start(t, append(with(args, hours...), "-t", test)...)
 	p.line(t, test)
@@ -108,9 +106,8 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 // onlyChild finds the child of a process.
 func onlyChild(t *testing.T, pid int) int { return allChildren(t, pid, 1)[0] }
 
-// allChildren finds the n children of a process. A look misses one whose thread ends meanwhile:
-// the child is then another thread's, which may have been looked at before. The test is skipped
-// where the kernel does not list them.
+// allChildren finds the n children of a process. One call may miss a child whose thread ends meanwhile: then it is the
+// child of another thread, which may have been listed before. It skips the test if the kernel does not list children.
 func allChildren(t *testing.T, pid, n int) (list []int) {
 	if _, err := os.ReadFile("/proc/thread-self/children"); err != nil {
 		t.Skipf("needs a kernel with CONFIG_PROC_CHILDREN: %v", err)
@@ -122,7 +119,7 @@ func allChildren(t *testing.T, pid, n int) (list []int) {
 	return list
 }
 
-// childrenOf are the child processes of a process.
+// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (list []int) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	require.NoError(t, err)
@@ -140,21 +137,21 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 	return list
 }
 
-// end waits for the exit and returns the code and what was written.
+// end waits for the exit and returns the code and the output.
 func (p *running) end(t *testing.T) (code int, stderr string) {
 	text, err := io.ReadAll(p.stderr)
 	require.NoError(t, err)
-	_ = p.Wait() // the code tells
+	_ = p.Wait() // the exit code is enough
 	return p.ProcessState.ExitCode(), string(text)
 }
 
-// gone waits until a process that is nobody's zombie of ours has disappeared.
+// gone waits until a process that is not a zombie child of this process has disappeared.
 func gone(t *testing.T, pid int) {
 	fd, err := pidfdOpen(pid)
 	switch err {
 	case syscall.ESRCH:
 		return
-	case syscall.ENOSYS, syscall.EPERM: // before Linux 5.3, or in a sandbox that does not know it
+	case syscall.ENOSYS, syscall.EPERM: // before Linux 5.3, or in a sandbox that does not support it
 		t.Skipf("needs pidfd_open: %v", err)
 	}
 	require.NoError(t, err)
@@ -163,8 +160,7 @@ func gone(t *testing.T, pid int) {
 	require.NoError(t, waitReadable(fd))
 }
 
-// kinds are tests with the target in a poll loop of the test, in one of the transport,
-// and in a read.
+// kinds are tests whose target is in a poll loop of the test, in one of the transport, and in a read.
 var kinds = []struct{ transport, test string }{
 	{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
 }
@@ -266,7 +262,7 @@ func TestProcess_ServerOnAPortInUse(t *testing.T) {
 	assert.Contains(t, errs, "address already in use; choose another port with -p")
 }
 
-// TestProcess_ClientWaitsForItsTurn: who waits for a server is told so.
+// TestProcess_ClientWaitsForItsTurn: a client that waits for a server prints a message.
 func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	server, addr := serving(t)
@@ -276,7 +272,7 @@ func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 	code, stderr := second.end(t)
 	assert.Equal(t, exitOK, code, stderr)
-	server.line(t, "client ") // that the first has gone
+	server.line(t, "client ") // the first one has disconnected
 }
 
 func TestProcess_ServerSurvivesUntrustedPeers(t *testing.T) {

@@ -21,27 +21,26 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// startRanks starts n processes of this program with the arguments of cmd, which find each other by
-// pmi.FromEnv, and waits for them. What they print is printed here. If a rank has failed, the error wraps
-// its *exec.ExitError. A signal is for rank 0, which prints what there is, and the others end with it.
+// startRanks starts n processes of this program with the arguments of cmd, which connect by pmi.FromEnv, and waits for
+// them. It prints their output. If a rank has failed, the error wraps its *exec.ExitError. A signal is forwarded to
+// rank 0, which prints partial results, and the others end with it.
 func startRanks(cmd *cobra.Command, args []string, n int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	out, errs := &turns{w: cmd.OutOrStdout()}, &turns{w: cmd.ErrOrStderr()}
-	// Ranks are not in the foreground of a terminal, which may have been told to stop those that
-	// write to it then (stty tostop). They inherit what is ignored.
+	// Ranks are not in the foreground of a terminal, which may stop processes that write to it then (stty tostop). They
+	// inherit ignored signals.
 	signal.Ignore(syscall.SIGTTOU)
 	job, err := pmi.Start(n, func(rank int) *exec.Cmd {
 		c := exec.Command(self, args...)
 		c.Stdout, c.Stderr = out, errs
-		if rank == 0 { // it prints: a file has a width, and tells it what cannot be written
+		if rank == 0 { // it writes to the file itself: width and write errors are those of the file
 			c.Stdout, c.Stderr = out.direct(), errs.direct()
 		}
-		// A process group of its own, so that Ctrl-C reaches this process alone. The kernel ends the
-		// rank with the thread that started it: that is with this process, as the runtime ends no
-		// thread that is not locked.
+		// A process group of its own, so that Ctrl-C reaches this process only. The kernel kills the rank when the
+		// thread that started it ends, which is when this process ends: the runtime ends no thread that is not locked.
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		return c
 	})
@@ -65,7 +64,7 @@ func startRanks(cmd *cobra.Command, args []string, n int) error {
 	return nil
 }
 
-// signalOf is what has ended a context.
+// signalOf returns the signal that has canceled a context.
 func signalOf(ctx context.Context) os.Signal {
 	var sig *signalError
 	if errors.As(context.Cause(ctx), &sig) {
@@ -74,7 +73,7 @@ func signalOf(ctx context.Context) os.Signal {
 	return syscall.SIGTERM
 }
 
-// managedError is the end of a rank that a process manager has started.
+// managedError is the error of a rank of a process manager.
 type managedError struct {
 	rank int
 	err  error
@@ -83,8 +82,8 @@ type managedError struct {
 func (e *managedError) Error() string { return fmt.Sprintf("on rank %d: %v", e.rank, e.err) }
 func (e *managedError) Unwrap() error { return e.err }
 
-// leave ends a rank whose work is done. The process manager has hung up by then if another rank
-// failed after that, and it is for that rank, and for who started them, to say so.
+// leave ends a rank that has completed. If another rank has failed meanwhile, the process manager has closed the
+// connection; that rank and the process manager report the error.
 func leave(boot *pmi.Client) error {
 	if err := boot.Close(); !errors.Is(err, ucs.ErrConnReset) {
 		return err
@@ -92,8 +91,8 @@ func leave(boot *pmi.Client) error {
 	return nil
 }
 
-// runTogether runs n ranks as goroutines. The error is that of the first that has failed, which may
-// end after others that name it: it waits until they know.
+// runTogether runs n ranks as goroutines. The error is that of the first failed rank. Other errors may name it and
+// return earlier, so runTogether waits for all.
 func runTogether(ctx context.Context, n int, run func(ctx context.Context, b ucpgroup.Bootstrap) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,27 +115,27 @@ func runTogether(ctx context.Context, n int, run func(ctx context.Context, b ucp
 	return err
 }
 
-// checkConfig opens what ranks would, so that what is not there is refused once, before they start.
+// checkConfig opens the context of the ranks, so that an error is reported once, before they start.
 func checkConfig(c gucx.Config) error {
 	_, err := allowed(c.UCP, c.Components())
 	return err
 }
 
-// turns is a writer that several processes write to in turn.
+// turns is a writer for several processes, which write alternately.
 type turns struct {
 	mu       sync.Mutex
 	w        io.Writer
 	discards bool
 }
 
-// discard drops what is written from now on.
+// discard drops later writes.
 func (t *turns) discard() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.discards = true
 }
 
-// direct is the file behind t for one process that writes to it by itself; t if there is none.
+// direct returns the file of t for one process that writes to it itself; t if there is none.
 func (t *turns) direct() io.Writer {
 	if f, ok := t.w.(*os.File); ok {
 		return f

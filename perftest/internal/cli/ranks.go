@@ -134,12 +134,12 @@ func (s *ranksFlags) check(n int) (err error) {
 	return sheet.CheckFormat(s.output)
 }
 
-// osuFormat is that of the micro-benchmarks of OSU.
+// osuFormat is the format of the OSU micro-benchmarks.
 const osuFormat = "osu"
 
 func ranksFormats() []string { return append(sheet.Formats(), osuFormat) }
 
-// write writes rows, which failed, if it is not nil, has cut short.
+// write writes rows. If failed is not nil, they are incomplete.
 func (s *ranksFlags) write(cmd *cobra.Command, rows []ranks.Row, n int, failed error) error {
 	if s.output == osuFormat {
 		return ranks.WriteOSU(cmd.OutOrStdout(), rows, s.study.Iterations)
@@ -148,7 +148,7 @@ func (s *ranksFlags) write(cmd *cobra.Command, rows []ranks.Row, n int, failed e
 	return ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
 }
 
-// checkTransports refuses transports that are not there.
+// checkTransports rejects transports that cannot be opened.
 func (s *ranksFlags) checkTransports() error {
 	c, err := s.config(nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *ranksFlags) checkTransports() error {
 	return checkConfig(c)
 }
 
-// config is what the environment, the flags and a protocol say; the later one of them counts.
+// config returns the configuration of the environment, the flags and a protocol, in increasing precedence.
 func (s *ranksFlags) config(env []string) (gucx.Config, error) {
 	environ := os.Environ()
 	if s.transport != "" {
@@ -189,7 +189,7 @@ func (s *ranksFlags) run(cmd *cobra.Command) error {
 	return startRanks(cmd, s.args, s.ranks)
 }
 
-// runManaged is a rank that a process manager has started.
+// runManaged runs a rank of a process manager.
 func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.check(boot.Size()); err != nil {
 		return &usageError{errors.Join(err, boot.Abort(exitUsage))}
@@ -200,7 +200,7 @@ func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	return leave(boot)
 }
 
-// runRank is one rank; rank 0 writes what all have come to, also when they fail.
+// runRank runs one rank. Rank 0 writes the results, also partial ones after a failure.
 func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup.Bootstrap) (err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -219,7 +219,7 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 	return errors.Join(err, ranks.Leave(ctx, groups, failed))
 }
 
-// join makes the worker of each protocol a rank.
+// join makes a rank of the worker of each protocol.
 func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *cleanup.Stack) (groups []*ucpgroup.Group, ways []ranks.Way, err error) {
 	for _, name := range s.protocols {
 		p, err := ranks.Protocols().Find(name)
@@ -235,7 +235,7 @@ func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *clean
 	return groups, ways, nil
 }
 
-// joinBy opens a worker whose messages go by a protocol.
+// joinBy opens a worker whose messages use a protocol.
 func (s *ranksFlags) joinBy(ctx context.Context, p protocol.Protocol, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
 	cfg, err := s.config(p.Env)
 	if err != nil {
@@ -244,8 +244,7 @@ func (s *ranksFlags) joinBy(ctx context.Context, p protocol.Protocol, b ucpgroup
 	return joinGroup(ctx, cfg, p.Name, b, undo)
 }
 
-// joinGroup opens a worker of a context of its own and connects it to those of the other ranks, which have the
-// same name.
+// joinGroup opens a worker in a new context, and connects it to the workers of the same name of the other ranks.
 func joinGroup(ctx context.Context, cfg gucx.Config, name string, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
 	owner, err := cfg.Open()
 	if err != nil {
@@ -260,7 +259,7 @@ func joinGroup(ctx context.Context, cfg gucx.Config, name string, b ucpgroup.Boo
 	return ucpgroup.New(ctx, worker, keyed{b, name})
 }
 
-// keyed is a bootstrap whose keys begin with a name: a key is put once.
+// keyed is a bootstrap whose keys have a prefix, because a key can be put only once.
 type keyed struct {
 	ucpgroup.Bootstrap
 	name string
@@ -298,7 +297,7 @@ func (s *ranksFlags) conditions(ctx context.Context, n int, err error) ranksCond
 	return c
 }
 
-// sharedCPUs warns of ranks that take turns; none if each may have a CPU.
+// sharedCPUs warns if ranks share CPUs.
 func (c ranksConditions) sharedCPUs() []string {
 	if c.Ranks <= c.Machine.Cores {
 		return nil

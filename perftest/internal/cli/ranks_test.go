@@ -21,7 +21,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// requireRanks looks at the CSV of a run of all tests at two sizes.
+// requireRanks checks the CSV of a run of all tests at two sizes.
 func requireRanks(t *testing.T, out, n string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
@@ -80,7 +80,7 @@ func TestRanks_Mpiexec(t *testing.T) {
 	requireRanks(t, string(out), "4")
 }
 
-// TestRanks_Fails: what is wrong on the ranks is told, with their exit status.
+// TestRanks_Fails: errors on the ranks are printed, and their exit status is returned.
 func TestRanks_Fails(t *testing.T) {
 	code, _, errs := perftest(t, strings.Fields("ranks -q --ranks 2 -x self")...)
 	assert.Equal(t, exitFailure, code)
@@ -102,7 +102,7 @@ func TestRanks_Refuses(t *testing.T) {
 	})
 }
 
-// TestRanks_DiskThatIsFull: who prints says why it could not.
+// TestRanks_DiskThatIsFull: the rank that prints reports the write error.
 func TestRanks_DiskThatIsFull(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for _, args := range []string{"ranks -q -n 3 -w 1 -s 8 --ranks 2 -x sm -t barrier", "sp -q -x sm --ranks 4 --protocols am"} {
@@ -119,7 +119,7 @@ func TestRanks_DiskThatIsFull(t *testing.T) {
 	}
 }
 
-// TestLeave_ManagerGone: a rank that was done has nothing to say of one that failed since.
+// TestLeave_ManagerGone: a rank that has completed reports no error of a rank that has failed since.
 func TestLeave_ManagerGone(t *testing.T) {
 	const n = 2
 	ours, theirs := make([]net.Conn, n), make([]net.Conn, n)
@@ -137,8 +137,8 @@ func TestLeave_ManagerGone(t *testing.T) {
 	require.NoError(t, leave(boot))
 }
 
-// TestRunTogether_Cause: the reason is that of the rank that has failed, and not that it has, though
-// who is told of it ends before.
+// TestRunTogether_Cause: the error is that of the rank that has failed, although ranks that detect the failure return
+// before.
 func TestRunTogether_Cause(t *testing.T) {
 	err := runTogether(t.Context(), 2, func(ctx context.Context, b ucpgroup.Bootstrap) error {
 		if b.Rank() == 0 {

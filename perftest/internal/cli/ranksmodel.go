@@ -47,13 +47,13 @@ const (
 	ranksModelTransports = "rc,rc_mlx5"
 )
 
-// realTimeFlags mean nothing in virtual time, and modelFlags nothing without.
+// realTimeFlags have no effect in virtual time, and modelFlags none in real time.
 var (
 	realTimeFlags = []string{"protocols", "in-process", "warmup"}
 	modelFlags    = []string{"nodes", "cpi", "clock", "counts", "seed"}
 )
 
-// checkModelFlags refuses flags that would have no effect.
+// checkModelFlags rejects flags that would have no effect.
 func (s *ranksFlags) checkModelFlags(cmd *cobra.Command) error {
 	others, with := modelFlags, "without"
 	if s.model != "" {
@@ -67,7 +67,7 @@ func (s *ranksFlags) checkModelFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// modelStudy is what the flags say together with those of runs in real time.
+// modelStudy returns the study of these flags and of the flags for real time.
 func (s *ranksFlags) modelStudy(cmd *cobra.Command) (study ranksmodel.Study, err error) {
 	m, changed := &s.ranksModelFlags, cmd.Flags().Changed
 	study = ranksmodel.Study{CPI: m.cpi, Clock: m.clock * 1e9, Ranks: ranksModelRanks, Iterations: ranksModelIterations, Seed: m.seed}

@@ -23,20 +23,19 @@ import (
 )
 
 const (
-	// defaultPort is that of ucx_perftest.
+	// defaultPort is the port of ucx_perftest.
 	defaultPort = 13337
 	defaultHost = "127.0.0.1"
 
 	peerName = "peer"
 
-	// serverPatience bounds the wait for an answer of a server, which may be busy
-	// with another client, or on a host that is gone.
+	// serverPatience limits the wait for a reply of a server, which may be busy with another client, or on a dead host.
 	serverPatience = time.Minute
-	// serverDelay is how long a server takes that is busy with nobody, and more.
+	// serverDelay is longer than an idle server takes to reply.
 	serverDelay = time.Second
 )
 
-// newPeer is the hidden command that a child process runs.
+// newPeer makes the hidden command of a child process.
 func (p Program) newPeer() *cobra.Command {
 	cpu := -1
 	cmd := &cobra.Command{
@@ -70,7 +69,7 @@ func (p Program) newPeer() *cobra.Command {
 	return cmd
 }
 
-// newServer is the target for initiators in other shells.
+// newServer makes the command of the target for initiators in other shells.
 func (p Program) newServer() *cobra.Command {
 	var port int
 	var once bool
@@ -101,7 +100,7 @@ one.`,
 	return cmd
 }
 
-// address is what the arguments and the port flag come to.
+// address returns the address of the arguments and the port flag.
 func address(args []string, port int) (string, error) {
 	if port < 0 || port > 65535 {
 		return "", &usageError{fmt.Errorf("port %d is outside 0..65535", port)}
@@ -154,7 +153,7 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 	}
 }
 
-// newClient measures against a server.
+// newClient makes the command that measures against a server.
 func (p Program) newClient() *cobra.Command {
 	s := settings{own: p.Own}
 	var port int
@@ -188,7 +187,7 @@ initiator's CPU of -c has an effect; pin the server with taskset.`,
 	return cmd
 }
 
-// checkRemote refuses jobs that have no target in another process.
+// checkRemote rejects jobs without a target in another process.
 func checkRemote(jobs []*job) error {
 	for _, j := range jobs {
 		if j.plan.Fabric == loopFabric || j.loopback() {
@@ -217,10 +216,10 @@ func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	return errors.Join(j.measure(cmd, sess, nil), sess.Close())
 }
 
-// softDevice begins the names of devices of the software HCA.
+// softDevice is the prefix of device names of the software HCA.
 const softDevice = "softhca"
 
-// checkReach refuses a server on another host if the transport does not leave this one.
+// checkReach rejects a server on another host if the transport reaches this host only.
 func (j *job) checkReach(server net.Addr) error {
 	if isLocal(server) {
 		return nil
@@ -242,7 +241,7 @@ func isLocal(a net.Addr) bool {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // let the transport find out
+		return true // let the transport decide
 	}
 	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
 		n, ok := own.(*net.IPNet)
@@ -250,7 +249,7 @@ func isLocal(a net.Addr) bool {
 	})
 }
 
-// greet opens a session with a server, and says so if that lets it wait.
+// greet opens a session with a server, and prints a message if the server does not reply soon.
 func (j *job) greet(cmd *cobra.Command, conn net.Conn) (*session.Session, error) {
 	answered := make(chan struct{})
 	var wait sync.WaitGroup

@@ -61,7 +61,7 @@ func (s *settings) readyJob() (*job, error) {
 	return j, j.check()
 }
 
-// run measures, with the kind of target that the transport and the fabric need.
+// run measures, with the type of target that the transport and the fabric need.
 func (j *job) run(cmd *cobra.Command) error {
 	switch {
 	case j.loopback():
@@ -72,7 +72,7 @@ func (j *job) run(cmd *cobra.Command) error {
 	return j.runWithChild(cmd)
 }
 
-// runLoopback has every layer be its own target.
+// runLoopback makes each layer its own target.
 func (j *job) runLoopback(cmd *cobra.Command) error {
 	s := session.NewLoopback(cmd.Context(), j.config.Set())
 	return errors.Join(j.measure(cmd, s, nil), s.Close())
@@ -127,7 +127,7 @@ func (j *job) runWithChild(cmd *cobra.Command) (err error) {
 	return errors.Join(j.measure(cmd, s, freezer), s.Close())
 }
 
-// exitOf waits for the exit of a target that has closed the connection, and says how it ended.
+// exitOf waits for the exit of a target that has closed the connection, and returns its error.
 func exitOf(child *launch.Child) error {
 	ctx, cancel := context.WithTimeout(context.Background(), launch.ExitTimeout)
 	defer cancel()
@@ -143,8 +143,7 @@ func (j *job) peerArgs() []string {
 	return args
 }
 
-// measure runs the plan over a session and writes the results: also those that there are when
-// it fails.
+// measure runs the plan over a session and writes the results, also partial ones after a failure.
 func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
 	for _, text := range j.remarks {
 		cmd.PrintErrln(cmd.Root().Name() + ": " + text)
@@ -191,7 +190,7 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	return err
 }
 
-// leftOut counts rows that could not be measured, and says why; empty for none.
+// leftOut returns a remark on the rows that could not be measured, with the reason; empty for none.
 func leftOut(skips []bench.Skip) string {
 	if len(skips) == 0 {
 		return ""
@@ -206,11 +205,10 @@ func leftOut(skips []bench.Skip) string {
 			why = append(why, text)
 		}
 	}
-	return fmt.Sprintf("%d rows left out (%s)", len(skips), strings.Join(why, "; "))
+	return fmt.Sprintf("%d rows omitted (%s)", len(skips), strings.Join(why, "; "))
 }
 
-// count opens a source of counters, now that nothing is timed any more, and returns it, and the
-// records with what it has counted.
+// count opens a source of counters after the timed measurements. It returns the source, and the records with counts.
 func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Record) (_ *result.CounterSource, counted []result.Record, err error) {
 	c, err := counters.Open(j.settings.counters, otherProcess(r.Session.PID()))
 	if err != nil {
@@ -222,7 +220,7 @@ func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Recor
 	return &about, counted, err
 }
 
-// otherProcess is pid, or 0 if that is this process.
+// otherProcess returns pid, or 0 if pid is this process.
 func otherProcess(pid int) int {
 	if pid == os.Getpid() {
 		return 0
@@ -230,7 +228,7 @@ func otherProcess(pid int) int {
 	return pid
 }
 
-// targetProcess is otherProcess, or 0 if the target may be on another host.
+// targetProcess is otherProcess for the target, or 0 if it may be on another host.
 func (j *job) targetProcess(pid int) int {
 	if j.remote {
 		return 0
@@ -263,8 +261,7 @@ func (j *job) pinned(f func() error) error {
 		measuring = j.cpus[:1]
 	}
 	rest := restCPUs(allowed, measuring)
-	// The next line of a batch has all processors again. Best effort: they were
-	// allowed before.
+	// The next line of a batch may use all CPUs again. Errors are ignored: the CPUs were permitted before.
 	defer func() { _ = affinity.Process(allowed) }()
 	if err := affinity.Process(rest); err != nil {
 		return err
@@ -288,8 +285,8 @@ func restCPUs(allowed, cpus []int) []int {
 	return rest
 }
 
-// write writes the results. A picture has no place that says that it is not whole, and a part of a run
-// is not to be compared with a whole one.
+// write writes the results. Plots and saved files are not written for partial results: a plot cannot show that it is
+// incomplete, and partial results must not be compared with complete ones.
 func (j *job) write(w io.Writer, run result.Run, records []result.Record) error {
 	if err := report.Write(w, j.settings.output, run, records); err != nil {
 		return err

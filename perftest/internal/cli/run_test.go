@@ -26,7 +26,7 @@ func TestRestCPUs(t *testing.T) {
 	}
 }
 
-// TestJob_ChildTarget: only a child process occupies the CPU of the target.
+// TestJob_ChildTarget: only a child process uses the CPU of the target.
 func TestJob_ChildTarget(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -35,7 +35,7 @@ import (
 
 // Defaults of the flags.
 const (
-	// defaultSizes end before the limit of inline data, of bcopy, and of caches.
+	// defaultSizes are below the limits of inline data, of bcopy, and of caches.
 	defaultSizes      = "8,64,512,4k,32k,256k,1m"
 	fullSizes         = "1-1m"
 	defaultIterations = 100_000
@@ -47,7 +47,7 @@ const (
 
 // settings are the flags of a measurement.
 type settings struct {
-	own        gucx.Own // what the program adds
+	own        gucx.Own // of the program
 	tests      []string
 	sizes      string
 	full       bool
@@ -74,10 +74,10 @@ type settings struct {
 	registered bool
 	wait       string
 	stopPeer   bool
-	counters   string // a choice of package counters; empty for none
+	counters   string // source of counters; empty for none
 	batch      string // file
 	threads    []int
-	peer       string // what the other process is; empty: gucx
+	peer       string // program of the other process; empty: gucx
 	modes      []string
 	pairs      []int
 }
@@ -111,7 +111,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
 
-// bindLocal adds the flags of a run with a target of its own.
+// bindLocal adds the flags of a run that starts its own target.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
 	quantity.Counts(f, &s.threads, "threads", "T", nil, "goroutines on each side that post and wait at the same time; several numbers for one table: 1,2,4 or 1-8. ucp only, tests of am, tag, put, get")
 	f.StringVar(&s.peer, "peer", "", "measure with UCX over its tcp, in the tests "+strings.Join(interop.Names(), " ")+": "+peerUCX+" builds a program with it, by gcc, "+peerUCX+"=FILE names one that speaks the same protocol")
@@ -123,16 +123,16 @@ func (s *settings) bindLocal(f *pflag.FlagSet) {
 	f.StringVarP(&s.batch, "batch", "b", "", "run each line of this file: a title, and flags that are added to those of the command")
 }
 
-// job is what settings come to.
+// job is a checked measurement.
 type job struct {
 	settings  *settings
 	plan      bench.Plan
 	config    layers.Config
 	transport device.Transport
-	cpus      []int // of initiator and target; empty to pin nothing
+	cpus      []int // of initiator and target; empty: not pinned
 	remote    bool  // the target is a server, perhaps on another host
 	remarks   []string
-	// emit takes the results in the place of write; nil for none.
+	// emit gets the results instead of write; nil for none.
 	emit func(w io.Writer, run result.Run, records []result.Record) error
 }
 
@@ -174,7 +174,7 @@ func (s *settings) job() (*job, error) {
 
 var errNoCurve = errors.New("--plot: no test has two sizes or more: see -s")
 
-// checkPlot refuses a file that cannot be written, and results that are no curves.
+// checkPlot rejects a file that cannot be written, and results that are no curves.
 func (j *job) checkPlot() error {
 	if j.settings.plot == "" {
 		return nil
@@ -187,7 +187,7 @@ func (j *job) checkPlot() error {
 
 var errFull = errors.New("--full and -s: only one of them")
 
-// chosenSizes are those of the flags, or the default.
+// chosenSizes returns the sizes of the flags, or the default.
 func (s *settings) chosenSizes() ([]int, error) {
 	switch {
 	case s.full && s.sizes != "":
@@ -246,13 +246,13 @@ func (j *job) makePlan() (err error) {
 	if err := j.checkDataLayout(); err != nil {
 		return err
 	}
-	// Who asks for one thing wants that or an error; of a range, what there is.
+	// A single unsupported size is an error; in a range it is omitted.
 	p.Strict = len(p.Sizes) == 1 && !isAll(s.tests)
 	p.Missing = len(s.layers) == 0
 	return p.Check()
 }
 
-// checkFabric refuses one that the software HCA has not.
+// checkFabric rejects a name that is no fabric of the software HCA.
 func checkFabric(name string) error {
 	if !slices.Contains(device.Fabrics(), name) {
 		return fmt.Errorf("fabric %q: there are %s", name, strings.Join(device.Fabrics(), ", "))
@@ -260,7 +260,7 @@ func checkFabric(name string) error {
 	return nil
 }
 
-// remarkOnReceives tells of -C and -U where no test receives tagged messages.
+// remarkOnReceives remarks on --wildcard and --unexpected if no test receives tagged messages.
 func (j *job) remarkOnReceives() {
 	if slices.ContainsFunc(j.plan.Tests, func(t bench.Test) bool { return t.Kind.Tagged() }) {
 		return
@@ -273,8 +273,7 @@ func (j *job) remarkOnReceives() {
 	}
 }
 
-// findTests are those asked for; by default the main comparison, or active messages
-// where there is nothing else.
+// findTests returns the tests of -t; by default the main comparison, or active messages if the transport has no puts.
 func (j *job) findTests(caps uct.Caps) ([]bench.Test, error) {
 	s := j.settings
 	switch {
@@ -292,8 +291,7 @@ func (j *job) findTests(caps uct.Caps) ([]bench.Test, error) {
 
 func isAll(tests []string) bool { return len(tests) == 1 && tests[0] == "all" }
 
-// findLayers are those asked for; by default those of the transport, of which only
-// one has what -D asks for, and those that have the class of memory.
+// findLayers returns the layers of --layers; by default those of the transport that support -D and the class of memory.
 func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 	if len(j.settings.layers) > 0 {
 		names, err := j.namedLayers()
@@ -310,8 +308,7 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 	return layers.Of(&j.transport, caps), nil
 }
 
-// namedLayers are those that --layers names, without verbs and averbs where no verbs device is under the
-// transport.
+// namedLayers returns the layers of --layers, without verbs and averbs if the transport has no verbs device.
 func (j *job) namedLayers() ([]string, error) {
 	names, err := orderLayers(j.settings.layers)
 	if err != nil || j.transport.OverVerbs() {
@@ -338,7 +335,7 @@ func findTests(names []string) (tests []bench.Test, err error) {
 	return tests, nil
 }
 
-// orderLayers checks names and puts them in order, lowest first.
+// orderLayers checks names and sorts them, lowest layer first.
 func orderLayers(names []string) (ordered []string, err error) {
 	for _, n := range names {
 		if !slices.Contains(layers.Measurable(), n) {
@@ -355,7 +352,7 @@ func orderLayers(names []string) (ordered []string, err error) {
 
 var errProbe = errors.New("--probe needs two different CPUs: see -c")
 
-// check refuses combinations that make no sense.
+// check rejects combinations of flags that cannot be measured.
 func (j *job) check() error {
 	if j.settings.probe && (len(j.cpus) < 2 || j.cpus[0] == j.cpus[1]) {
 		return &usageError{errProbe}
@@ -374,11 +371,10 @@ func (j *job) check() error {
 	return nil
 }
 
-// loopback reports whether the transport does not leave its worker, so that it is
-// its own target.
+// loopback reports whether the transport reaches its own worker only, which is then its own target.
 func (j *job) loopback() bool { return j.transport.Kind == uct.DeviceSelf }
 
-// describe fills in what is known before the measurement.
+// describe sets the conditions that are known before the measurement.
 func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) result.Run {
 	var tests []string
 	for _, t := range j.plan.Tests {

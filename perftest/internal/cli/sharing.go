@@ -32,7 +32,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Hidden commands that processes of a measurement run.
+// Hidden commands of processes of a measurement.
 const (
 	targetName = "msgrate-target"
 	workerName = "msgrate-worker"
@@ -68,7 +68,7 @@ func (s *sharing) bind(f *pflag.FlagSet, n int) {
 	f.IntVar(&s.processes, "processes", 1, "processes of the threads, with equal numbers")
 }
 
-// bindCommon binds those of applications too.
+// bindCommon binds the flags of benchmarks and of applications.
 func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.IntVar(&s.rounds, "rounds", 3, "rounds in which all are measured; the median counts")
@@ -82,12 +82,11 @@ func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 }
 
-// modelMessages of each thread are enough in virtual time, in which nothing disturbs a
-// run.
+// modelMessages of each thread are enough in virtual time, which has no noise.
 const modelMessages = 3200
 
-// modelDefaults sets what the command line does not, for a run in virtual time: to n what
-// --iters sets, if anything.
+// modelDefaults sets the defaults of a run in virtual time for flags that are not set. n is the value of --iters, if
+// the command has that flag.
 func (s *sharing) modelDefaults(f *pflag.FlagSet, iters *int, n int) {
 	if s.model == "" {
 		return
@@ -103,7 +102,7 @@ func (s *sharing) modelDefaults(f *pflag.FlagSet, iters *int, n int) {
 	}
 }
 
-// check finds mistakes that all would make.
+// check checks the flags that all commands have.
 func (s *sharing) check() (mlx5.Config, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
@@ -127,8 +126,7 @@ func (s *sharing) check() (mlx5.Config, error) {
 	return queues, errors.Join(checkFabric(s.fabric), sheet.CheckFormat(s.output))
 }
 
-// checkMessages finds mistakes of benchmarks that send messages. cases is what they would
-// measure.
+// checkMessages checks the flags of benchmarks that send messages. cases are the cases to measure.
 func (s *sharing) checkMessages(cases []msgrate.Case) error {
 	b := &s.base
 	for _, n := range []struct {
@@ -151,7 +149,7 @@ func (s *sharing) checkMessages(cases []msgrate.Case) error {
 	return nil
 }
 
-// models make rigs that run in virtual time, by name.
+// models returns functions that open rigs in virtual time, by name.
 var models = map[string]func() *virtual.Rig{"connectx4": virtual.ConnectX4}
 
 func modelNames() (names []string) {
@@ -162,7 +160,7 @@ func modelNames() (names []string) {
 	return names
 }
 
-// openModel takes the name of a model, with parameters to change after commas, and its first seed.
+// openModel opens a model by its name, with changed parameters after commas, and its first seed.
 func openModel(text string, seed uint64) (*virtual.Rig, error) {
 	name, changes, _ := strings.Cut(text, ",")
 	open, known := models[name]
@@ -177,7 +175,7 @@ func openModel(text string, seed uint64) (*virtual.Rig, error) {
 	return rig, nil
 }
 
-// measurer is where senders run.
+// measurer runs senders.
 func (s *sharing) measurer() (msgrate.Measurer, error) {
 	if s.model != "" {
 		rig, err := openModel(s.model, s.seed)
@@ -189,10 +187,10 @@ func (s *sharing) measurer() (msgrate.Measurer, error) {
 	return msgrate.On{Rig: newRealTime(softhca.Fabric(s.fabric))}, nil
 }
 
-// realTime is newRealTime for a worker.
+// realTime is newRealTime as a measurer.
 func realTime(fabric softhca.Fabric) msgrate.Rig { return newRealTime(fabric) }
 
-// newRealTime has its target in a process of its own on the shm fabric.
+// newRealTime makes a target in a separate process on the shm fabric.
 func newRealTime(fabric softhca.Fabric) *msgrate.RealTime {
 	return &msgrate.RealTime{Fabric: fabric, Remote: func() (msgrate.Target, error) {
 		child, err := launch.Start([]string{targetName}, func(error) {})
@@ -203,7 +201,7 @@ func newRealTime(fabric softhca.Fabric) *msgrate.RealTime {
 	}}
 }
 
-// starter starts processes that run a hidden command.
+// starter returns a function that starts processes of a hidden command.
 func starter(name string) children.Start {
 	return func() (net.Conn, io.Closer, error) {
 		child, err := launch.Start([]string{name}, func(error) {})
@@ -214,8 +212,8 @@ func starter(name string) children.Start {
 	}
 }
 
-// newSharing makes the commands about threads that share and others that start processes, and those that these
-// processes run.
+// newSharing makes the commands about threads that share objects, other commands that start processes, and the hidden
+// commands of these processes.
 func newSharing() []*cobra.Command {
 	serve := func(name string, f func(context.Context, net.Conn) error) *cobra.Command {
 		return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
@@ -254,7 +252,7 @@ type conditions struct {
 	result.Partial
 }
 
-// conditions are those of results that err, if not nil, has cut short.
+// conditions returns the conditions of results. If err is not nil, they are incomplete.
 func (s *sharing) conditions(ctx context.Context, err error) conditions {
 	c := conditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model, Seed: s.seed,
 		UARPolicy: s.uarPolicy, Processes: s.processes, Messages: s.base.Messages, Size: s.base.Size, Depth: s.base.Depth,
@@ -265,7 +263,7 @@ func (s *sharing) conditions(ctx context.Context, err error) conditions {
 	return c
 }
 
-// lines are for people, above results of which the one with the fewest rounds has least.
+// lines returns text for people. least is the smallest number of rounds of a result.
 func (c conditions) lines(least int) []string {
 	where := fmt.Sprintf("fabric %s, real time", c.Fabric)
 	if c.Model != "" {
@@ -288,8 +286,7 @@ func (c conditions) lines(least int) []string {
 	}, c.Lines()...)
 }
 
-// finish writes results, of which there are n, and draws them where nothing has cut them short: err is
-// what has.
+// finish writes n results, and plots them if they are complete. err is the reason if they are not.
 func (s *sharing) finish(n int, err error, write, draw func() error) error {
 	if n == 0 {
 		return err

@@ -135,7 +135,7 @@ func TestStencil_Output(t *testing.T) {
 	})
 }
 
-// TestConditions_Lines: a table tells of medians of fewer rounds, and why there are not all.
+// TestConditions_Lines: a table has a remark if medians are of fewer rounds, with the reason.
 func TestConditions_Lines(t *testing.T) {
 	s := sharing{rounds: 3}
 	lines := strings.Join(s.conditions(t.Context(), nil).lines(3), "\n")
@@ -145,7 +145,7 @@ func TestConditions_Lines(t *testing.T) {
 	assert.Contains(t, lines, "medians of 1 rounds or more, of 3\nINCOMPLETE, without what was not measured to its end: peer; gone")
 }
 
-// TestFinish: rows are written also when an error has cut them short, and then not drawn.
+// TestFinish: partial rows are written, and not plotted.
 func TestFinish(t *testing.T) {
 	broken, full := errors.New("broken"), errors.New("full")
 	for _, c := range []struct {

@@ -7,10 +7,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/quantity"
 )
 
-// parseSizes reads a list of sizes of at least one byte.
+// parseSizes parses a list of sizes of at least one byte.
 func parseSizes(list string) ([]int, error) { return sizesFrom(list, 1) }
 
-// sizesFrom reads a list of sizes of at least so many bytes.
+// sizesFrom parses a list of sizes of at least so many bytes.
 func sizesFrom(list string, least int) ([]int, error) {
 	sizes, err := quantity.Sizes(list, least, bench.MaxSize)
 	if err != nil {

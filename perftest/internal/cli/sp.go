@@ -112,7 +112,7 @@ func (s *spFlags) study() (study *sp.Study, err error) {
 	return study, sheet.CheckFormat(s.output)
 }
 
-// config is what the environment, the flags and a protocol say; the later one of them counts.
+// config returns the configuration of the environment, the flags and a protocol, in increasing precedence.
 func (s *spFlags) config(env []string) (gucx.Config, error) {
 	environ := os.Environ()
 	if s.transport != "" {
@@ -121,7 +121,7 @@ func (s *spFlags) config(env []string) (gucx.Config, error) {
 	return gucx.FromEnv(append(environ, env...), s.own)
 }
 
-// checkTransports refuses transports that are not there.
+// checkTransports rejects transports that cannot be opened.
 func (s *spFlags) checkTransports() error {
 	c, err := s.config(nil)
 	if err != nil {
@@ -130,9 +130,9 @@ func (s *spFlags) checkTransports() error {
 	return checkConfig(c)
 }
 
-// meaningless are flags that mean nothing beside one that chooses another kind of run.
+// meaningless is the flags that have no effect with another flag.
 var meaningless = []struct {
-	chosen bool // when the flag is given, or when it is not
+	chosen bool // whether the flag is given
 	flag   string
 	others []string
 }{
@@ -141,7 +141,7 @@ var meaningless = []struct {
 	{true, "costs", []string{"transport", "in-process", "protocols"}},
 }
 
-// checkFlags refuses flags that would have no effect.
+// checkFlags rejects flags that would have no effect.
 func checkFlags(f *pflag.FlagSet) error {
 	for _, m := range meaningless {
 		if f.Changed(m.flag) != m.chosen {
@@ -186,7 +186,7 @@ func (s *spFlags) run(cmd *cobra.Command) error {
 	return startRanks(cmd, s.args, s.ranks)
 }
 
-// runManaged is a rank that a process manager has started, with as many ranks as it says.
+// runManaged runs a rank of a process manager, which sets the number of ranks.
 func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	s.ranks = boot.Size()
 	study, err := s.study()
@@ -199,7 +199,7 @@ func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	return leave(boot)
 }
 
-// runRank is one rank, of which the first shows progress and results.
+// runRank runs one rank. The first one shows progress and results.
 func (s *spFlags) runRank(cmd *cobra.Command, study *sp.Study, boot ucpgroup.Bootstrap) error {
 	first := boot.Rank() == 0
 	step, done := s.progress(study, !first)
@@ -218,7 +218,7 @@ func (s *spFlags) progress(study *sp.Study, hidden bool) (step func(protocol str
 	return func(protocol string) { m.Step(protocol, 0) }, m.Close
 }
 
-// write writes what ranks of some kind came to. It returns err, if that has cut it short.
+// write writes the results of ranks. It returns err, the reason if they are incomplete.
 func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind string, err error) error {
 	if len(rows) == 0 {
 		return err
@@ -227,10 +227,10 @@ func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind
 	return errors.Join(err, sp.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output))
 }
 
-// costSteps are enough for some that nothing disturbs.
+// costSteps is large enough that some steps have no noise.
 const costSteps = 30
 
-// measureCosts measures what the computation of a rank costs.
+// measureCosts measures the costs of the computation of a rank.
 func (s *spFlags) measureCosts(cmd *cobra.Command, study *sp.Study) error {
 	m := meter.New(os.Stderr, costSteps+1, s.quiet)
 	c, err := sp.Measure(cmd.Context(), study.Class, s.ranks, costSteps, func() { m.Step("costs", 0) })
@@ -242,7 +242,7 @@ func (s *spFlags) measureCosts(cmd *cobra.Command, study *sp.Study) error {
 	return sp.CostSheet(head, head.lines(), c).Write(cmd.OutOrStdout(), s.output)
 }
 
-// transports are those that ranks may use.
+// transports returns the transports of ranks.
 func (s *spFlags) transports() string {
 	if s.transport != "" {
 		return s.transport
@@ -250,11 +250,11 @@ func (s *spFlags) transports() string {
 	return os.Getenv("GUCX_TLS")
 }
 
-// runTogether runs a study on goroutines.
+// runTogether runs a study with goroutines.
 func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
 	step, done := s.progress(study, false)
 	defer done()
-	var rows []sp.Row // of the first, as on each
+	var rows []sp.Row // of the first rank; all ranks have the same
 	err := runTogether(cmd.Context(), s.ranks, func(ctx context.Context, b ucpgroup.Bootstrap) (err error) {
 		if b.Rank() > 0 {
 			_, err = study.Run(ctx, b, nil)
@@ -267,7 +267,7 @@ func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
 	return s.write(cmd, study, rows, "goroutines", err)
 }
 
-// conditions are those of results that err, if not nil, has cut short.
+// conditions returns the conditions of results. If err is not nil, they are incomplete.
 func (s *spFlags) conditions(cmd *cobra.Command, study *sp.Study, kind string, err error) spConditions {
 	return spConditions{Partial: partial(cmd.Context(), err), Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
 		Grid: study.Class.Grid, Steps: study.Class.Steps}
@@ -278,7 +278,7 @@ type spConditions struct {
 	Machine    result.Machine `json:"machine"`
 	Commit     string         `json:"commit"`
 	Transports string         `json:"transports,omitempty"`
-	Ranks      string         `json:"ranks"` // what they are
+	Ranks      string         `json:"ranks"` // description of the ranks
 	Grid       int            `json:"grid"`
 	Steps      int            `json:"steps"`
 	result.Partial

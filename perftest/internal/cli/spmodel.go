@@ -44,7 +44,7 @@ const (
 	spModelClasses = "B,C"
 )
 
-// study is what the flags say together with those of runs in real time.
+// study returns the study of these flags and of the flags for real time.
 func (m *spModelFlags) study(s *spFlags, f *pflag.FlagSet) (study spmodel.Study, err error) {
 	study = spmodel.Study{Ranks: s.ranks, Nodes: m.nodes, Factors: m.factors, Steps: m.steps, Seed: m.seed}
 	classes, protocols := s.class, s.protocols
@@ -91,7 +91,7 @@ func (s *spFlags) predict(cmd *cobra.Command) error {
 	return errors.Join(err, spmodel.Sheet(c, append(c.lines(), reasons...), rows).Write(cmd.OutOrStdout(), s.output))
 }
 
-// refusals are lines about protocols that were refused.
+// refusals returns lines about rejected protocols.
 func refusals(list []overlap.Refused) (lines []string) {
 	for _, r := range list {
 		lines = append(lines, fmt.Sprintf("%s is not measured: %s", r.Protocol, r.Reason))

@@ -58,7 +58,7 @@ threads the rates show the costs of locks and calls, not the speed of a NIC;
 	return cmd
 }
 
-// parseHybrid reads "ranks.threads".
+// parseHybrid parses "ranks.threads".
 func parseHybrid(text string) (ranks, threads int, err error) {
 	r, t, ok := strings.Cut(text, ".")
 	ranks, errRanks := strconv.Atoi(r)

@@ -24,36 +24,36 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// threadTargetName is the hidden command that the target of -T runs.
+// threadTargetName is the hidden command of the target of -T.
 const threadTargetName = "threads-target"
 
-// threadInitiatorName is the hidden command that the initiators of --pairs run.
+// threadInitiatorName is the hidden command of the initiators of --pairs.
 const threadInitiatorName = "threads-initiator"
 
-// defaultThreadTests are those of -T without -t.
+// defaultThreadTests are the tests of -T without -t.
 var defaultThreadTests = []string{"put_mr", "get_mr", "am_mr", "tag_mr"}
 
-// flagsWithThreads are those that -T knows; the others mean nothing for it.
+// flagsWithThreads are the flags that can be used with -T.
 var flagsWithThreads = []string{"threads", "thread-mode", "pairs", "test", "size", "full", "iters", "warmup", "rounds", "window", "transport", "layers", "device", "fabric", "output", "quiet"}
 
-// threaded reports whether -T is asked for, or its mode.
+// threaded reports whether -T or its mode is given.
 func (s *settings) threaded(f *pflag.FlagSet) bool {
 	return f.Changed("threads") || f.Changed("thread-mode") || f.Changed("pairs")
 }
 
-// newThreadTarget is the target of -T.
+// newThreadTarget makes the command of the target of -T.
 func (p Program) newThreadTarget() *cobra.Command {
 	return p.newThreadEnd(threadTargetName, threads.Serve)
 }
 
-// newThreadInitiator is an initiator of --pairs.
+// newThreadInitiator makes the command of an initiator of --pairs.
 func (p Program) newThreadInitiator() *cobra.Command {
 	return p.newThreadEnd(threadInitiatorName, func(ctx context.Context, c net.Conn, open threads.Open) error {
 		return threads.ServeInitiator(ctx, c, open, starter(threadTargetName))
 	})
 }
 
-// newThreadEnd is a process of -T.
+// newThreadEnd makes the command of a process of -T.
 func (p Program) newThreadEnd(name string, serve func(context.Context, net.Conn, threads.Open) error) *cobra.Command {
 	return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		cfg, err := p.config()
@@ -68,7 +68,7 @@ func (p Program) newThreadEnd(name string, serve func(context.Context, net.Conn,
 	}}
 }
 
-// threadContext opens contexts as the ucp layer does.
+// threadContext opens contexts as the layer ucp does.
 func threadContext(cfg layers.Config) threads.Open {
 	return func(w threads.Where) (*ucp.Context, error) {
 		l := ucplayer.New(cfg.UCP, cfg.Components)
@@ -104,7 +104,7 @@ func (s *settings) checkThreadFlags(f *pflag.FlagSet) (err error) {
 	return sheet.CheckFormat(s.output)
 }
 
-// threadJob is what -T comes to. Errors are usage errors.
+// threadJob is a checked measurement of -T. Errors are usage errors.
 type threadJob struct {
 	study   threads.Study
 	config  layers.Config
@@ -138,7 +138,7 @@ func (s *settings) threadJob(f *pflag.FlagSet) (_ *threadJob, err error) {
 	return t, t.study.Check()
 }
 
-// parse finds tests and modes by their names.
+// parse parses the names of tests and modes.
 func (t *threadJob) parse(s *settings) error {
 	tests := s.tests
 	switch {
@@ -164,7 +164,7 @@ func (t *threadJob) parse(s *settings) error {
 	return nil
 }
 
-// runThreads measures what -T asks for.
+// runThreads runs the measurement of -T.
 func (s *settings) runThreads(cmd *cobra.Command) error {
 	t, err := s.threadJob(cmd.Flags())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
-// transports are the names of all that there are.
+// transports are the names of all transports.
 func transports(t *testing.T) (names []string) {
 	list, err := device.Transports(layers.Config{}.Components("shm"))
 	require.NoError(t, err)
@@ -26,8 +26,8 @@ func transports(t *testing.T) (names []string) {
 // short are flags of a run of many tests, each of which takes a moment.
 var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-o", "json"}
 
-// TestMain_EveryTransportDoesEveryTest is with two processes; package layers has the
-// variants of uct too. But for sweeps it takes one transport of those over InfiniBand.
+// TestMain_EveryTransportDoesEveryTest runs two processes; package layers tests the variants of uct. Without a sweep it
+// uses one of the transports over InfiniBand.
 func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
 	for _, x := range transports(t) {
 		t.Run(x, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	_, recs := records(t, out)
 	assert.Len(t, recs, 2*(6+3), "uct up to 8 KiB")
-	assert.Contains(t, errs, "6 rows left out")
+	assert.Contains(t, errs, "6 rows omitted")
 	assert.Contains(t, errs, "takes at most 8256 bytes")
 
 	code, out, errs = perftest(t, with(short, "-x", "sm", "-t", "am_lat", "-s", "16k-64k", "--layers", "uct")...)

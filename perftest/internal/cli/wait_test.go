@@ -24,12 +24,12 @@ func waitReadable(fd int) error {
 	}
 }
 
-// sendBytes connects, sends text and waits until the other side hangs up.
+// sendBytes connects, sends text and waits until the other side disconnects.
 func sendBytes(t *testing.T, addr, text string) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, text)
 	require.NoError(t, err)
-	_, _ = io.Copy(io.Discard, conn) // a reset is as good as an end
+	_, _ = io.Copy(io.Discard, conn) // a reset is enough
 }

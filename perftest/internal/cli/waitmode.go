@@ -22,7 +22,7 @@ var (
 	errSleepAlone = errors.New("-E sleep needs a target that sleeps; self is its own target")
 )
 
-// chooseWait puts the wait mode into the plan. Commands without -E have none, and poll.
+// chooseWait sets the wait mode of the plan. Commands without -E poll.
 func (j *job) chooseWait() error {
 	if j.settings.wait == "" {
 		return nil
@@ -34,7 +34,7 @@ func (j *job) chooseWait() error {
 	return nil
 }
 
-// checkWait refuses layers and transports that do not sleep.
+// checkWait rejects layers and transports that do not sleep.
 func (j *job) checkWait(names []string) error {
 	switch {
 	case !j.plan.Sleep:
@@ -47,7 +47,7 @@ func (j *job) checkWait(names []string) error {
 	return nil
 }
 
-// waitText is the wait mode for results; empty for the default.
+// waitText returns the wait mode for results; empty for the default.
 func (j *job) waitText() string {
 	if j.plan.Sleep {
 		return waitSleep

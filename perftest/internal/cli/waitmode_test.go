@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// sleepers are transports between processes, whose descriptors are of different kinds.
+// sleepers are transports between processes, with different types of descriptors.
 var sleepers = []string{"sm", "tcp"}
 
 // TestSleep_BothProcesses: with -E sleep a thread of either process is blocked in poll(2) between two messages.
@@ -48,14 +48,15 @@ func blockedInPoll(t *testing.T, pid int) bool {
 		if errors.Is(err, os.ErrPermission) {
 			t.Skipf("may not see what other processes do: %v", err)
 		}
-		if strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) { // a thread that has ended has no text
+		if strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) { // the file of a thread that has ended is empty
 			return true
 		}
 	}
 	return false
 }
 
-// TestSleep_Results: every kind of test ends with -E sleep, but for the one whose puts wake nobody, and results name the mode.
+// TestSleep_Results: all tests work with -E sleep, except the one whose puts do not wake the target, and results have
+// the mode.
 func TestSleep_Results(t *testing.T) {
 	for _, x := range sleepers {
 		t.Run(x, func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestSleep_Results(t *testing.T) {
 			}
 			code, out, errs := perftest(t, with(short, "-x", x, "-E", "sleep", "-t", "all", "-s", "8", "--rounds", "1")...)
 			require.Equal(t, exitOK, code, errs)
-			assert.Contains(t, errs, "1 rows left out (put_pp, ucp: a put wakes nobody who sleeps)")
+			assert.Contains(t, errs, "1 rows omitted (put_pp, ucp: a put does not wake a sleeping target)")
 			run, recs := records(t, out)
 			assert.Equal(t, "sleep", run.Settings.Wait)
 			assert.Equal(t, []string{"ucp"}, run.Settings.Layers)
@@ -88,5 +89,5 @@ func TestSleep_Refuses(t *testing.T) {
 	})
 	code, _, errs := perftest(t, with(short, "-x", "sm", "-E", "sleep", "-t", "put_pp", "-s", "8")...)
 	assert.Equal(t, exitFailure, code)
-	assert.Contains(t, errs, "a put wakes nobody who sleeps")
+	assert.Contains(t, errs, "a put does not wake a sleeping target")
 }

@@ -72,7 +72,7 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the transport has no such operation"}
 	}
 	if c.cfg.Sleep && s.Kind == layer.PutPing {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "a put wakes nobody who sleeps"}
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "a put does not wake a sleeping target"}
 	}
 	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
