@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestAllocs: nothing allocates, neither while queues stay long nor while they fill and drain up
-// to what hash tables keep. The first run warms up.
+// TestAllocs: nothing allocates, neither while queues remain long, nor while they grow and shrink within the minimum
+// size of hash tables. The first run warms up.
 func TestAllocs(t *testing.T) {
 	const n = keepBuckets
 	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
@@ -49,7 +49,7 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// TestAllocs_Long: queues far above that, which stay so.
+// TestAllocs_Long: so it is with queues far above that size, which remain long.
 func TestAllocs_Long(t *testing.T) {
 	const n = 20 * keepBuckets
 	table, receives, messages := newTable(), posted(n, mpiMasks[:3]...), came(n)

@@ -5,14 +5,13 @@ import (
 	"testing"
 )
 
-// benchDepths are how many entries there are besides.
+// benchDepths are the numbers of other entries.
 var benchDepths = [...]int{0, 1000, 100_000}
 
-// benchMasks are what the entries and searches have.
+// benchMasks are the masks of entries and searches.
 var benchMasks = map[string][]uint64{"exact": {exact}, "wild": mpiMasks[:]}
 
-// run runs a benchmark for all depths and masks. other is a tag that fits nothing of what
-// make made.
+// run runs a benchmark for all depths and masks. other is a tag that matches no entry of make.
 func run(b *testing.B, fill func(table *table, n int, masks []uint64), op func(table *table, tag, mask uint64)) {
 	for name, masks := range benchMasks {
 		for _, n := range benchDepths {
@@ -42,7 +41,7 @@ func keep(table *table, n int, _ []uint64) {
 	}
 }
 
-// BenchmarkExpectArrive: a receive is posted behind others and its message comes.
+// BenchmarkExpectArrive: a receive is posted behind others, and its message arrives.
 func BenchmarkExpectArrive(b *testing.B) {
 	r := &recv{}
 	run(b, post, func(table *table, tag, mask uint64) {
@@ -54,7 +53,7 @@ func BenchmarkExpectArrive(b *testing.B) {
 	})
 }
 
-// BenchmarkKeepTake: a message comes behind others and is received.
+// BenchmarkKeepTake: a message arrives behind others, and is received.
 func BenchmarkKeepTake(b *testing.B) {
 	m := &msg{}
 	run(b, keep, func(table *table, tag, mask uint64) {

@@ -30,7 +30,7 @@ func inOrder[E any](t failer, q *queue[E]) (links []*link[E]) {
 	return links
 }
 
-// checkIndex checks a hash table and returns how many entries it has.
+// checkIndex checks a hash table and returns the number of its entries.
 func checkIndex[E any](t failer, x *index[E], seq func(*E) uint64) (entries int) {
 	t.Helper()
 	keys := map[uint64]bool{}
@@ -56,7 +56,7 @@ func checkIndex[E any](t failer, x *index[E], seq func(*E) uint64) (entries int)
 	return entries
 }
 
-// check checks all that must hold in a table between calls.
+// check checks the invariants of a table between calls.
 func (t *Table[R, M]) check(f failer) {
 	f.Helper()
 	t.receives.check(f)

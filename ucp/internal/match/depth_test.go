@@ -10,10 +10,10 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// newRand is a source that a test can repeat.
+// newRand returns a source that a test can repeat.
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// The masks that a message-passing library has. A tag there is tag, source and context.
+// The masks of a message-passing library. A tag has a tag, a source and a context.
 const (
 	anySource = exact &^ (0xfffff << 20)
 	anyTag    = exact &^ (0xffffff << 40)
@@ -30,8 +30,7 @@ func eightMasks() (masks []uint64) {
 	return masks
 }
 
-// deep is how many entries there are on a side, at most. The race detector has nothing to find
-// here, and is slow.
+// deep is the maximum number of entries of a side. The race detector finds nothing here, and is slow.
 func deep() int {
 	if testenv.RaceEnabled {
 		return 10_000
@@ -39,19 +38,18 @@ func deep() int {
 	return 100_000
 }
 
-// depths are what the cost of an operation must not depend on.
+// depths are the numbers of entries; the cost of an operation must not depend on them.
 func depths() []int { return []int{1000, deep()} }
 
-// stepsAllowed is how many steps an entry may take, on average, from when it is added until it
-// is out, with that many masks: for each mask one to be put into an index, up to three to be
-// moved when that grows and shrinks, and three times up to one, when it is added, searched and removed,
-// for other keys in its bucket.
+// stepsAllowed is the permitted average number of steps of an entry, from when it is added until it is removed, with
+// that many masks: for each mask one to add it to an index, up to three to move it when the index grows and shrinks,
+// and three times up to one, when it is added, searched and removed, for other keys in its bucket.
 func stepsAllowed(masks int) uint64 { return uint64(7 * masks) }
 
-// uniform is a tag that differs from those of other numbers in all parts.
+// uniform returns a tag that differs from the tags of other numbers in all parts.
 func uniform(n int) uint64 { return uint64(n)<<40 | uint64(n&0xfffff)<<20 | 7 }
 
-// posted makes n receives of n contexts, with the masks in turn.
+// posted makes n receives in n contexts, with alternating masks.
 func posted(n int, masks ...uint64) []recv {
 	list := make([]recv, n)
 	for i := range list {
@@ -69,7 +67,7 @@ func came(n int) []msg {
 	return list
 }
 
-// must ends the test unless ok. It is for loops that are too long for require.
+// must fails the test unless ok. It is for loops that are too long for require.
 func must(t *testing.T, ok bool) {
 	if !ok {
 		t.Helper()
@@ -77,8 +75,8 @@ func must(t *testing.T, ok bool) {
 	}
 }
 
-// TestSteps_Receives: to post receives and have them matched, in any order of arrival, takes the
-// same number of steps for each, however many there are.
+// TestSteps_Receives: posting receives and matching them, in any order of arrival, needs the same number of steps for
+// each, with any number of them.
 func TestSteps_Receives(t *testing.T) {
 	for name, masks := range map[string][]uint64{
 		"exact": {exact}, "masks": {exact, anySource, anyTag}, "most": eightMasks(),
@@ -97,7 +95,7 @@ func TestSteps_Receives(t *testing.T) {
 	}
 }
 
-// TestSteps_Messages: the same for messages that are taken with the masks in turn.
+// TestSteps_Messages: so does receiving messages with alternating masks.
 func TestSteps_Messages(t *testing.T) {
 	for name, masks := range map[string][]uint64{"exact": {exact}, "masks": mpiMasks[:3], "any": {exact, 0}} {
 		for _, n := range depths() {
@@ -108,15 +106,15 @@ func TestSteps_Messages(t *testing.T) {
 			for k, i := range rng.Perm(n) {
 				mask := masks[k%len(masks)]
 				m := table.Take(uniform(i), mask)
-				must(t, m != nil || len(masks) > 1) // only a wildcard may have taken it
+				must(t, m != nil || len(masks) > 1) // only a wildcard may have matched it
 			}
 			assert.LessOrEqual(t, table.Steps()/uint64(n), stepsAllowed(len(masks)), "%s, %d", name, n)
 		}
 	}
 }
 
-// TestSteps_NothingFits: what fits nothing costs no more in the midst of many entries, on either side,
-// with wildcards among them.
+// TestSteps_NothingFits: an entry without a match costs no more among many entries, on either side, with wildcards
+// among them.
 func TestSteps_NothingFits(t *testing.T) {
 	const tries = 1000
 	n := deep()
@@ -155,7 +153,7 @@ func TestSteps_SameTag(t *testing.T) {
 	assert.LessOrEqual(t, table.Steps()/uint64(n), stepsAllowed(1))
 }
 
-// TestSteps_Cancel: to take entries out of the midst is as cheap.
+// TestSteps_Cancel: removing entries from the middle costs the same.
 func TestSteps_Cancel(t *testing.T) {
 	n := deep()
 	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
@@ -190,7 +188,7 @@ func TestSteps_InOrder(t *testing.T) {
 	assert.Zero(t, table.Steps())
 }
 
-// buckets is the number of buckets of all hash tables.
+// buckets returns the number of buckets of all hash tables.
 func (t *Table[R, M]) buckets() (n int) {
 	for i := range t.receives.indexes {
 		n += len(t.receives.indexes[i].buckets)
@@ -201,8 +199,8 @@ func (t *Table[R, M]) buckets() (n int) {
 	return n
 }
 
-// TestShrinks: after many entries the hash tables are small again, and nothing is kept alive by a
-// link that was not cleared.
+// TestShrinks: after many entries the hash tables are small again, and no link that was not cleared keeps memory
+// reachable.
 func TestShrinks(t *testing.T) {
 	n := deep()
 	table, receives, messages := newTable(), posted(n, exact, anySource), came(n)
@@ -222,15 +220,15 @@ func TestShrinks(t *testing.T) {
 	table.check(t)
 	for i := range receives {
 		r, m := &receives[i], &messages[i]
-		r.order.entry, m.order.entry = nil, nil // each names itself
+		r.order.entry, m.order.entry = nil, nil // each refers to itself
 		r.order.key, m.order.key = 0, 0         // where it was
 		must(t, *r == recv{Owner: i, Tag: r.Tag, Mask: r.Mask})
 		must(t, *m == msg{Owner: i, Tag: m.Tag})
 	}
 }
 
-// TestHash_Spreads: tags that differ only in their high, middle or low bits are spread, as are those that
-// collide when the low bits are taken.
+// TestHash_Spreads: tags that differ only in their high, middle or low bits are spread, and so are those that collide
+// in the low bits.
 func TestHash_Spreads(t *testing.T) {
 	const n = 1 << 14
 	for _, shift := range []int{0, 7, 20, 32, 40, 50} {
@@ -249,7 +247,7 @@ func TestHash_Spreads(t *testing.T) {
 	}
 }
 
-// TestHash_UsesAllBuckets: each bucket is that of some keys.
+// TestHash_UsesAllBuckets: each bucket has some keys.
 func TestHash_UsesAllBuckets(t *testing.T) {
 	var x index[msg]
 	x.init()
@@ -276,8 +274,8 @@ func TestHash_OddFactors(t *testing.T) {
 
 func odd(factors [2]uint64) [2]uint64 { return [2]uint64{factors[0] & 1, factors[1] & 1} }
 
-// TestShrinks_AtLimit: a hash table shrinks to a quarter when it has fewer than one key in so many buckets,
-// and never below what is kept.
+// TestShrinks_AtLimit: a hash table shrinks to a quarter when it has more than sparse buckets for each key, and not
+// below keepBuckets.
 func TestShrinks_AtLimit(t *testing.T) {
 	var x index[msg]
 	x.mask = exact
@@ -305,8 +303,8 @@ func TestShrinks_AtLimit(t *testing.T) {
 	assert.Len(t, x.buckets, keepBuckets)
 }
 
-// TestLoop_TakesOutEach: a loop that takes out each entry takes a few steps for each, with any number of them.
-// If it went through the others for each, it would not end within the time of a test.
+// TestLoop_TakesOutEach: a loop that removes each entry needs a few steps for each, with any number of them. If it
+// passed the others for each, it would not complete within the time of a test.
 func TestLoop_TakesOutEach(t *testing.T) {
 	n := 10 * deep()
 	table, receives := newTable(), make([]recv, n)

@@ -11,7 +11,7 @@ import (
 // exact is the mask of a receive for one tag.
 const exact = ^uint64(0)
 
-// recv and msg are the tables' records in tests; they own themselves by number.
+// recv and msg are the records of tests; their owners are their numbers.
 type (
 	recv  = Recv[int]
 	msg   = Msg[int]
@@ -24,10 +24,10 @@ func newTable() *table {
 	return t
 }
 
-// tagBits are where the tags of histories differ: at both ends and in the middle.
+// tagBits are the bits in which the tags of histories differ: at both ends and in the middle.
 var tagBits = [...]uint64{1, 1 << 20, 1 << 40, 1 << 63}
 
-// spread puts the low four bits of n where tags differ, and the rest into bits that all share.
+// spread puts the low four bits of n into tagBits, and the rest into bits that all tags share.
 func spread(n int) (tag uint64) {
 	for i, b := range tagBits {
 		if n&(1<<i) != 0 {
@@ -37,8 +37,7 @@ func spread(n int) (tag uint64) {
 	return tag
 }
 
-// masks are all that tell some of the tags apart, which is more than have an index, besides
-// 0 and one of all ones.
+// masks are all masks that distinguish some of the tags, more than there are indexes, besides 0 and all ones.
 func masks() []uint64 {
 	m := []uint64{exact, 0}
 	for n := 1; n < 1<<len(tagBits); n++ {
@@ -47,7 +46,7 @@ func masks() []uint64 {
 	return m
 }
 
-// serial is a table that is obviously right.
+// serial is a simple table, the model.
 type serial struct {
 	receives []*recv
 	messages []*msg
@@ -72,7 +71,7 @@ func (s *serial) peek(tag, mask uint64) *msg {
 	return nil
 }
 
-// drop takes one out of a list and says whether it was there.
+// drop removes an element of a list, and reports whether the list had it.
 func drop[E any](list *[]*E, e *E) bool {
 	i := slices.Index(*list, e)
 	if i >= 0 {
@@ -81,14 +80,14 @@ func drop[E any](list *[]*E, e *E) bool {
 	return i >= 0
 }
 
-// history is a table, its model, and what was in them.
+// history is a table, its model, and removed entries.
 type history struct {
 	t     *rapid.T
 	table *table
 	model serial
 	masks []uint64 // those in use
-	gone  []*recv  // were posted, may be again
-	past  []*msg   // were kept
+	gone  []*recv  // were posted, may be posted again
+	past  []*msg   // removed messages
 }
 
 func (h *history) tag() uint64 { return spread(rapid.IntRange(0, 15).Draw(h.t, "tag")) }
@@ -96,7 +95,7 @@ func (h *history) mask() uint64 {
 	return rapid.SampledFrom(h.masks).Draw(h.t, "mask")
 }
 
-// arrive: a message takes a receive or is kept.
+// arrive: a message matches a receive or becomes unexpected.
 func (h *history) arrive() {
 	tag := h.tag()
 	want := h.model.arrive(tag)
@@ -119,7 +118,7 @@ func (h *history) arrive() {
 	h.model.messages = append(h.model.messages, m)
 }
 
-// receive: a receive takes a message or is posted.
+// receive: a receive matches a message or is posted.
 func (h *history) receive() {
 	tag, mask := h.tag(), h.mask()
 	want := h.model.peek(tag, mask)
@@ -138,7 +137,7 @@ func (h *history) receive() {
 	h.model.receives = append(h.model.receives, r)
 }
 
-// probe: a message is looked for, and taken out later.
+// probe: a probe finds a message, which is removed later.
 func (h *history) probe() {
 	tag, mask := h.tag(), h.mask()
 	want := h.model.peek(tag, mask)
@@ -150,7 +149,7 @@ func (h *history) probe() {
 	}
 }
 
-// cancel: a receive is taken out, which may be gone.
+// cancel: a receive is removed; it may have been removed before.
 func (h *history) cancel() {
 	all := slices.Concat(h.model.receives, h.gone)
 	if len(all) == 0 {
@@ -164,7 +163,7 @@ func (h *history) cancel() {
 	}
 }
 
-// lose: a message is taken out, which may be gone.
+// lose: a message is removed; it may have been removed before.
 func (h *history) lose() {
 	all := slices.Concat(h.model.messages, h.past)
 	if len(all) == 0 {
@@ -178,10 +177,10 @@ func (h *history) lose() {
 	}
 }
 
-// lookEvery is the number of steps of a history after which all of it is checked.
+// lookEvery is the number of steps of a history between checks of all of it.
 const lookEvery = 8
 
-// look: everything is as it is in the model.
+// look compares the table with the model.
 func (h *history) look() {
 	require.Equal(h.t, len(h.model.receives) > 0, h.table.Expects())
 	require.Equal(h.t, len(h.model.messages), h.table.Unexpected())
@@ -190,8 +189,8 @@ func (h *history) look() {
 	h.table.check(h.t)
 }
 
-// TestTable_AsTheModel: a history has the same outcome as with two plain lists. How often
-// receives and messages come differs, so that either side gets long.
+// TestTable_AsTheModel: a history has the same outcome as with two lists. The ratio of receives and messages varies, so
+// that either side becomes long.
 func TestTable_AsTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt, table: newTable()}
@@ -218,8 +217,8 @@ func TestTable_AsTheModel(t *testing.T) {
 	})
 }
 
-// TestTable_LongAsTheModel: the same by steps that need no search for a short history, so that
-// both sides are long at once: receives are posted and messages kept without a try to match.
+// TestTable_LongAsTheModel: the same with steps that need no search, so that both sides are long at the same time:
+// receives are posted and messages added without matching.
 func TestTable_LongAsTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt, table: newTable(), masks: masks()}

@@ -32,7 +32,7 @@ func Example() {
 	// message of 8
 }
 
-// TestOrder: the earliest wins, also over one with a more exact mask.
+// TestOrder: the earliest entry matches, also before one with a more exact mask.
 func TestOrder(t *testing.T) {
 	table := newTable()
 	wild, sharp := &recv{}, &recv{Tag: 5, Mask: exact}
@@ -51,8 +51,8 @@ func TestOrder(t *testing.T) {
 	assert.Nil(t, table.Take(5, 0))
 }
 
-// TestReceives_MoreMasksThanIndexes: receives with further masks are found in their order, and
-// an index that is empty is given to the next mask.
+// TestReceives_MoreMasksThanIndexes: receives with further masks are found in order, and an empty index is reused for
+// the next mask.
 func TestReceives_MoreMasksThanIndexes(t *testing.T) {
 	const masks = 3 * ReceiveMasks
 	table := newTable()
@@ -76,7 +76,7 @@ func TestReceives_MoreMasksThanIndexes(t *testing.T) {
 	assert.Nil(t, table.receives.unindexed.head, "each has an index")
 }
 
-// kept is a table of messages, none of which is found at the front.
+// kept returns a table of messages, none of which is found at the front.
 func kept(n int) (*table, []msg) {
 	table, list := newTable(), came(n)
 	for i := range list {
@@ -85,8 +85,8 @@ func kept(n int) (*table, []msg) {
 	return table, list
 }
 
-// TestMessages_MoreMasksThanIndexes: with masks in rotation those that have an index keep it, and the others
-// search; a mask that is not used any more gives its index up.
+// TestMessages_MoreMasksThanIndexes: if masks alternate, those with an index keep it, and the others search one by one.
+// An idle mask loses its index.
 func TestMessages_MoreMasksThanIndexes(t *testing.T) {
 	const n = 100
 	table, list := kept(n)
@@ -106,14 +106,14 @@ func TestMessages_MoreMasksThanIndexes(t *testing.T) {
 			look(i)
 		}
 	}
-	assert.Equal(t, mask(MessageMasks), table.messages.indexes[0].mask, "the idle one was taken over")
+	assert.Equal(t, mask(MessageMasks), table.messages.indexes[0].mask, "the idle index was reused")
 	table.check(t)
 	before := table.Steps()
 	look(MessageMasks)
 	assert.Less(t, table.Steps()-before, uint64(n/2), "found by its index")
 }
 
-// TestMessages_TakeOverOfALargeIndex: the hash table of one that was large goes.
+// TestMessages_TakeOverOfALargeIndex: when a large index is reused, its hash table is freed.
 func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
 	table, list := kept(10 * keepBuckets)
 	mask := func(i int) uint64 { return exact &^ (1 << i) }
@@ -134,7 +134,7 @@ func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
 	table.check(t)
 }
 
-// TestCancel_Twice: what is out is not taken out again.
+// TestCancel_Twice: a removed entry is not removed again.
 func TestCancel_Twice(t *testing.T) {
 	table, r, m := newTable(), &recv{Tag: 1, Mask: exact}, &msg{Tag: 2}
 	assert.False(t, table.Cancel(r))
@@ -151,7 +151,7 @@ func TestCancel_Twice(t *testing.T) {
 	assert.Nil(t, table.Peek(2, exact))
 }
 
-// TestAdded_Twice: a build that checks finds a record that is in the table already.
+// TestAdded_Twice: with invariants, adding a record that is in the table panics.
 func TestAdded_Twice(t *testing.T) {
 	if !invariants.Enabled {
 		t.Skip("built without -tags invariants")
@@ -163,10 +163,11 @@ func TestAdded_Twice(t *testing.T) {
 	assert.Panics(t, func() { table.Keep(m) })
 }
 
-// TestMessages_LoopTakesOut: a loop takes out any of them and adds; it sees what was there and still is.
+// TestMessages_LoopTakesOut: a loop may remove and add messages. It sees those that were in the table before and still
+// are.
 func TestMessages_LoopTakesOut(t *testing.T) {
 	for name, tc := range map[string]struct {
-		out  func(i int) []int // which go when i is seen
+		out  func(i int) []int // messages to remove when i is seen
 		want []int
 	}{
 		"none":           {func(int) []int { return nil }, []int{0, 1, 2, 3, 4, 5}},
@@ -193,8 +194,8 @@ func TestMessages_LoopTakesOut(t *testing.T) {
 	}
 }
 
-// TestReceives_LoopEnds: by break, and at receives that were there at its beginning, also if each is
-// posted again.
+// TestReceives_LoopEnds: a loop ends at a break, and after the receives that were in the table at its beginning, also
+// if each is posted again.
 func TestReceives_LoopEnds(t *testing.T) {
 	table, list := newTable(), posted(5, exact)
 	assert.Empty(t, slices.Collect(table.Receives()))
@@ -215,7 +216,7 @@ func TestReceives_LoopEnds(t *testing.T) {
 	table.check(t)
 }
 
-// TestFront_WithoutSearch: the first entries of a side are found one by one, and no index is made for them.
+// TestFront_WithoutSearch: the first entries of a side are compared one by one, without an index.
 func TestFront_WithoutSearch(t *testing.T) {
 	table := newTable()
 	receives, messages := make([]recv, scanLimit+1), make([]msg, scanLimit+1)
@@ -237,7 +238,7 @@ func TestFront_WithoutSearch(t *testing.T) {
 	assert.EqualValues(t, 1, table.messages.searches)
 }
 
-// TestAfter: the earliest receive behind a number, whichever are gone.
+// TestAfter: After returns the earliest receive behind a number, with any receives removed.
 func TestAfter(t *testing.T) {
 	table, list := newTable(), posted(10, exact)
 	assert.Nil(t, table.After(0))
@@ -262,7 +263,7 @@ func TestAfter(t *testing.T) {
 	assert.False(t, table.Pending(&list[0], 1))
 }
 
-// TestSteps_AreCounted: what is put into an index counts, and again when its hash table grows.
+// TestSteps_AreCounted: adding an entry to an index counts as a step, and so does moving it when the hash table grows.
 func TestSteps_AreCounted(t *testing.T) {
 	const n = minBuckets + 1
 	const least = n + minBuckets
@@ -280,8 +281,8 @@ func TestSteps_AreCounted(t *testing.T) {
 	assert.GreaterOrEqual(t, table.Steps()-got, uint64(least))
 }
 
-// TestSteps_AreCounted_Each: each entry that is looked at beyond the first few counts, as does each queue of
-// a bucket that is passed.
+// TestSteps_AreCounted_Each: each entry that is compared beyond the first few counts, and so does each queue of a
+// bucket that a search passes.
 func TestSteps_AreCounted_Each(t *testing.T) {
 	steps := func(table *table, call func()) uint64 {
 		before := table.Steps()
@@ -309,7 +310,7 @@ func TestSteps_AreCounted_Each(t *testing.T) {
 			table.messages.indexes[i].factors = [2]uint64{} // all keys are in one bucket
 		}
 		for i := range MessageMasks {
-			want := uint64(n) + n*(n-1)/2 + n // put in, behind the others, and looked for
+			want := uint64(n) + n*(n-1)/2 + n // added, behind the others, and searched
 			assert.Equal(t, want, steps(table, func() { require.Nil(t, table.Peek(9, exact&^(1<<i))) }))
 		}
 		const scanned = n - scanLimit
@@ -334,7 +335,7 @@ func TestSteps_AreCounted_Each(t *testing.T) {
 	})
 }
 
-// TestIdleSearches: a mask keeps its index for so many searches of others, and no longer.
+// TestIdleSearches: a mask keeps its index for idleSearches searches of others, and no longer.
 func TestIdleSearches(t *testing.T) {
 	for searches, kept0 := range map[int]bool{idleSearches - 2: true, idleSearches - 1: false} {
 		table, _ := kept(10)
@@ -351,7 +352,7 @@ func TestIdleSearches(t *testing.T) {
 	}
 }
 
-// TestReady: the first receive is ready for a message that it fits, until it is in an index.
+// TestReady: the first receive is ready for a message that it matches, until it is in an index.
 func TestReady(t *testing.T) {
 	table := newTable()
 	list := posted(scanLimit+1, exact)

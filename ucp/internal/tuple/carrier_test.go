@@ -7,22 +7,22 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// carrier is a transport of queues whose every step is a call: nothing moves by itself.
+// carrier is a transport of queues in which each step is a call.
 type carrier struct {
 	byNumber map[uint32]*fakeQueue
 	last     uint32
 	conns    []*fakeConn
 	toSend   []func() // completions that the sender polls, in order
-	toRecv   []func() // and the receiver
-	prompt   bool     // what Stop and Recall take back ends from the call, and not from a poll
-	unsure   bool     // what was received and not told yet ends as taken back
+	toRecv   []func() // completions that the receiver polls, in order
+	prompt   bool     // receives and sends that Stop and Recall cancel complete in the call, not in a poll
+	unsure   bool     // received messages that were not reported yet complete as recalled
 }
 
 func newCarrier() *carrier { return &carrier{byNumber: map[uint32]*fakeQueue{}} }
 
 const (
 	fakeConns = 2 // of a connection
-	fakeDepth = 3 // sends that one takes, and receives of a queue
+	fakeDepth = 3 // sends of a connection, and receives of a queue
 )
 
 // fakeQueue is a queue of the receiver.
@@ -34,7 +34,7 @@ type fakeQueue struct {
 	got    uint64
 	told   uint64
 	inside bool // a peer is in the middle of a message
-	ended  bool // nothing begins any more
+	ended  bool // no message begins any more
 	closed bool
 }
 
@@ -72,7 +72,7 @@ func (q *fakeQueue) Stop() error {
 	return nil
 }
 
-// giveBack ends the receives that have no message.
+// giveBack completes the receives without a message.
 func (q *fakeQueue) giveBack() {
 	posted := q.posted
 	q.posted, q.iov = nil, nil
@@ -111,10 +111,10 @@ func (q *fakeQueue) fill(iov []uct.IOV) {
 // fakeConn is a connection of the sender to a queue.
 type fakeConn struct {
 	c      *carrier
-	number uint32 // 0: it is free
+	number uint32 // 0: not attached
 	sends  []fakeSend
-	busy   int           // sends whose ends have not been polled
-	told   []*ucs.Status // these ends
+	busy   int           // sends whose completions have not been polled
+	told   []*ucs.Status // these completions
 	broken bool
 }
 
@@ -166,7 +166,7 @@ func (x *fakeConn) Detach() error {
 	return nil
 }
 
-// cut ends all that was not received.
+// cut fails all sends that were not received.
 func (x *fakeConn) cut(st ucs.Status) {
 	x.broken = true
 	for _, told := range x.told {
@@ -179,14 +179,14 @@ func (x *fakeConn) cut(st ucs.Status) {
 	for _, s := range sends {
 		x.end(s, st)
 	}
-	if now { // each may call Recall, which then ends behind them
+	if now { // a send may call Recall, so it completes after the others
 		for range sends {
 			poll(&x.c.toSend)
 		}
 	}
 }
 
-// end ends a send when the sender polls.
+// end completes a send when the sender polls.
 func (x *fakeConn) end(s fakeSend, st ucs.Status) {
 	x.told = append(x.told, &st)
 	x.c.toSend = append(x.c.toSend, func() {
@@ -196,8 +196,7 @@ func (x *fakeConn) end(s fakeSend, st ucs.Status) {
 	})
 }
 
-// carry has a connection deliver its first message, if it can, and reports whether it did
-// anything.
+// carry makes a connection deliver its first message, if it can, and reports whether it did anything.
 func (x *fakeConn) carry() bool {
 	if len(x.sends) == 0 {
 		return false

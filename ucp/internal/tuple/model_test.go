@@ -11,19 +11,18 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// id is the number of the message that a receive has.
+// id returns the number of the message that a receive has.
 func (v *recv) id() uint64 {
 	var b [8]byte
 	copy(b[:], v.buf)
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// lost reports that a message was canceled.
+// lost reports whether a message was canceled.
 func (s *send) lost() bool { return len(s.ended) > 0 && s.ended[0] != ucs.StatusOK }
 
-// check compares what receives have with what a serial matcher gives: each receive, in order,
-// has the earliest message that it fits and no receive before it has. What was canceled takes
-// part in nothing.
+// check compares the receives with a serial matcher: each receive, in order, has the earliest message that it matches
+// and that no earlier receive has. Canceled messages and receives do not count.
 func (w *world) check() {
 	p := w.peers[0]
 	taken := map[*send]bool{}
@@ -60,10 +59,10 @@ func (w *world) check() {
 	require.LessOrEqual(w.t, queues, w.cfg.Max)
 }
 
-// Waiting is that of a peer's Sender.
+// Waiting returns that of the peer's Sender.
 func (w *world) Waiting(p *peer) (int, bool) { return p.Sender.Waiting() }
 
-// settings are some that bring about what is rare.
+// settings returns some settings that make rare events likely.
 func settings(t *rapid.T) Config {
 	return Config{
 		Max: rapid.IntRange(1, 4).Draw(t, "max"), MaxMessage: maxLen,
@@ -71,11 +70,11 @@ func settings(t *rapid.T) Config {
 	}
 }
 
-// masks of receives, most of them full.
+// masks of receives, most of them exact.
 var masks = []uint64{exactMask, exactMask, exactMask, exactMask, exactMask, exactMask, 1, 0}
 
-// TestModel: whatever order messages, receives, cancels, probes and each step of the transport
-// come in, what a receive has is what a serial matcher gives.
+// TestModel: for any order of messages, receives, cancels, probes and steps of the transport, the receives have the
+// messages of a serial matcher.
 func TestModel(t *testing.T) {
 	var sum [4]uint64
 	rapid.Check(t, func(rt *rapid.T) {
@@ -137,8 +136,8 @@ func TestModel(t *testing.T) {
 	happened(t, sum[:]...)
 }
 
-// happened wants what is counted to have happened in some of the sequences: in all of them together
-// some 20 times at least. With -short there are a fifth as many, and now and then none has it.
+// happened checks that some sequences have counted each event: all of them together about 20 times at least. With
+// -short there are a fifth as many sequences, and sometimes none has it.
 func happened(t *testing.T, counts ...uint64) {
 	t.Helper()
 	for i, n := range counts {
@@ -148,7 +147,7 @@ func happened(t *testing.T, counts ...uint64) {
 	}
 }
 
-// open has messages of a tag go through a queue.
+// open makes messages of a tag use a queue.
 func (w *world) open(p *peer, tag uint64) {
 	for range firstRequest + 1 {
 		w.post(tag, exactMask, maxLen, false)
@@ -157,15 +156,15 @@ func (w *world) open(p *peer, tag uint64) {
 	}
 }
 
-// outside has the peer be in the middle of no message.
+// outside makes the peer be in the middle of no message.
 func (p *peer) outside() {
 	for _, q := range p.byNumber {
 		q.inside = false
 	}
 }
 
-// checkProbes looks for what no receive took: a probe finds the first of it, once the queues
-// have been closed for it.
+// checkProbes probes for messages that no receive has matched: a probe finds the first one, after the queues have
+// closed for it.
 func (w *world) checkProbes() {
 	has := map[uint64]bool{}
 	for _, v := range w.recvs {

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// die ends the connection of a peer on both sides; what had left it comes first if late is set,
-// and is lost otherwise.
+// die ends the connection of a peer on both sides. Messages in flight arrive first if late is set, and are lost
+// otherwise.
 func (p *peer) die(late bool) {
 	if p.dead {
 		return
@@ -32,7 +32,7 @@ func (p *peer) die(late bool) {
 	p.Source.End()
 }
 
-// sentBy is the message that a receive has, with its place among those of its peer.
+// sentBy returns the message of a receive, with its number among those of its peer.
 func (w *world) sentBy() map[uint64]*recv {
 	has := map[uint64]*recv{}
 	for _, v := range w.recvs {
@@ -44,9 +44,9 @@ func (w *world) sentBy() map[uint64]*recv {
 	return has
 }
 
-// checkOrder looks for a message that has been overtaken: of those of a peer that a receive fits
-// it gets the first that no earlier receive has, and of the receives that a message fits the first
-// that has none gets it. A message of a peer that is dead may be lost.
+// checkOrder checks that no message was overtaken: a receive has the first message of a peer that matches and that no
+// earlier receive has, and a message has the first receive that matches and had none. Messages of a dead peer may be
+// lost.
 func (w *world) checkOrder() {
 	has := w.sentBy()
 	for _, p := range w.peers {
@@ -67,8 +67,8 @@ func (w *world) checkOrder() {
 	require.LessOrEqual(w.t, queues, w.cfg.Max)
 }
 
-// checkEarlier looks for a receive before that of the k-th message of a peer, or one without a
-// message, which that message fits, and which has a later one of the peer or none.
+// checkEarlier checks that no receive before that of the k-th message of a peer, and no receive at all if the message
+// has none, matches the message and has a later one of the peer, or none.
 func (w *world) checkEarlier(has map[uint64]*recv, p *peer, k int) {
 	s := p.sends[k]
 	got := has[s.id]
@@ -89,8 +89,8 @@ func (w *world) checkEarlier(has map[uint64]*recv, p *peer, k int) {
 	}
 }
 
-// TestModel_Peers: with several senders of the same tags, of which some die at any moment, no
-// message is overtaken, none comes twice, and each ends once.
+// TestModel_Peers: with several senders of the same tags, some of which die at any time, no message is overtaken or
+// received twice, and each send completes once.
 func TestModel_Peers(t *testing.T) {
 	var others, through, died uint64
 	rapid.Check(t, func(rt *rapid.T) {

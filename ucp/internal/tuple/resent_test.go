@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 )
 
-// closed is a world whose peer has sent n messages through the queue of tag 7, which is closed, and
-// others the usual way among them, of which none was received. What was sent again is on the way.
+// closed returns a world whose peer has sent n messages through the queue of tag 7, which is closed, and others the
+// usual way between them. None was received. The messages that are sent again are in flight.
 func closed(t *testing.T, n int) (*world, *peer) {
 	w, p := opened(t, 7)
 	for i := range n {
@@ -29,8 +29,8 @@ func closed(t *testing.T, n int) (*world, *peer) {
 	return w, p
 }
 
-// TestResent_Steps: to put messages that were sent again in order takes one step for each that is
-// there, however many were sent the usual way behind each of them.
+// TestResent_Steps: putting messages that are sent again in order needs one step for each that has arrived, with any
+// number of other messages behind each.
 func TestResent_Steps(t *testing.T) {
 	for _, n := range []int{10, 100, 300} {
 		w, p := closed(t, n)
@@ -46,9 +46,9 @@ func TestResent_Steps(t *testing.T) {
 	}
 }
 
-// TestResent_Place: the place of a message that is sent again is refused that is not behind those of
-// the same queue before it, or is behind messages that have not come; and one for no queue, or a
-// queue that is open. The message has the place then that it came in.
+// TestResent_Place: the place of a message that is sent again is rejected if it is not behind the earlier messages of
+// the same queue, if it is behind messages that have not arrived, or if its queue is open or does not exist. The
+// message then has the place of its arrival.
 func TestResent_Place(t *testing.T) {
 	_, p := opened(t, 7, 8)
 	next := func(tag uint64, number uint32, at Place) bool {
@@ -72,8 +72,8 @@ func TestResent_Place(t *testing.T) {
 	assert.True(t, w.Paused())
 }
 
-// TestResent_Hostile: a peer that says of each message that it belongs before all others has none
-// looked at for that.
+// TestResent_Hostile: a peer claims for each message that it belongs before all others. No message is searched for
+// that.
 func TestResent_Hostile(t *testing.T) {
 	const n = 1000
 	w, p := closed(t, 1)

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTable: it finds what a map finds, whatever is added and removed, and keeps no
-// more than it needs.
+// TestTable: the table has the entries of a map after any adds and removes, and uses no more memory than needed.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tags table[int]

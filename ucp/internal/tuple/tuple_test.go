@@ -10,10 +10,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// usual is a configuration of which nothing is rare.
+// usual is a configuration without rare events.
 var usual = Config{Max: 4, MaxMessage: maxLen, Wildcards: true}
 
-// opened is a world whose peers have queues for some tags each.
+// opened returns a world whose peers have queues for some tags each.
 func opened(t *testing.T, tags ...uint64) (*world, *peer) {
 	w := newWorld(t, usual, 1)
 	for _, tag := range tags {
@@ -23,14 +23,14 @@ func opened(t *testing.T, tags ...uint64) (*world, *peer) {
 	return w, w.peers[0]
 }
 
-// run makes a step until it does nothing more.
+// run repeats a step until it does nothing more.
 func run(step func() bool) {
 	for step() {
 	}
 }
 
-// TestSwitch: messages that leave before the queue is there, while it is wanted, and through it
-// come in order; those in the queue wait for the receives, wherever these were posted.
+// TestSwitch: messages that are sent before the queue is open, while it is requested, and through it arrive in order.
+// Those in the queue wait for their receives, posted before or after.
 func TestSwitch(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		w := newWorld(t, usual, 1)
@@ -44,10 +44,10 @@ func TestSwitch(t *testing.T) {
 			receive()
 		}
 		p.send(7, 8)
-		p.send(7, 8) // with it OPEN
+		p.send(7, 8) // after it OPEN
 		run(p.leave)
 		run(p.arrive)
-		p.send(7, 8) // while the queue is wanted
+		p.send(7, 8) // while the queue is requested
 		run(p.handleTold)
 		require.False(t, p.Find(7).Usual())
 		for range 3 {
@@ -64,7 +64,7 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// got is how many messages queues have.
+// got returns the number of messages that queues have received.
 func (p *peer) got() (n uint64) {
 	for _, q := range p.byNumber {
 		n += q.got
@@ -72,8 +72,7 @@ func (p *peer) got() (n uint64) {
 	return n
 }
 
-// TestSender_ForgetsTags: the sender counts messages of a bounded number of tags, and of those
-// that have queues always.
+// TestSender_ForgetsTags: the sender counts messages of a limited number of tags, and always of those with queues.
 func TestSender_ForgetsTags(t *testing.T) {
 	w := newWorld(t, usual, 1)
 	p := w.peers[0]
@@ -90,7 +89,7 @@ func TestSender_ForgetsTags(t *testing.T) {
 	w.settle()
 }
 
-// TestSource_NoQueue: a peer whose transport makes no queue goes on the usual way.
+// TestSource_NoQueue: if the transport of a peer cannot open a queue, its messages continue the usual way.
 func TestSource_NoQueue(t *testing.T) {
 	w := newWorld(t, usual, 1)
 	p := w.peers[0]
@@ -106,8 +105,8 @@ func TestSource_NoQueue(t *testing.T) {
 	assert.Empty(t, p.byNumber)
 }
 
-// TestEvict_LooksAtABoundedRate: a tag that finds no room for its queue does not have all others be
-// looked at for each of its messages, but for as many as there are tags.
+// TestEvict_LooksAtABoundedRate: a tag without room for its queue does not cause a search of all others for each
+// message, but once for as many messages as there are tags.
 func TestEvict_LooksAtABoundedRate(t *testing.T) {
 	cfg := usual
 	cfg.Max = 2
@@ -128,12 +127,12 @@ func TestEvict_LooksAtABoundedRate(t *testing.T) {
 		w.settle()
 	}
 	next()
-	next() // it wants a queue, and finds no room
+	next() // it requests a queue, and there is no room
 	w.post(1, exactMask, maxLen, false)
 	w.settle()
 	n := 0
 	for ; p.Find(1) != nil && !p.Find(1).Usual(); n++ {
-		require.Less(t, n, 20, "it is evicted some time")
+		require.Less(t, n, 20, "it is evicted at some time")
 		next()
 	}
 	assert.Greater(t, n, 2)
@@ -142,8 +141,7 @@ func TestEvict_LooksAtABoundedRate(t *testing.T) {
 	w.check()
 }
 
-// TestSwitch_Wildcard: a queue that comes into being while a receive with a mask waits is closed
-// before it takes that.
+// TestSwitch_Wildcard: a queue that opens while a receive with a mask waits is closed before it gets that receive.
 func TestSwitch_Wildcard(t *testing.T) {
 	w := newWorld(t, usual, 1)
 	p := w.peers[0]
@@ -166,8 +164,8 @@ func TestSwitch_Wildcard(t *testing.T) {
 	assert.Zero(t, w.stats.receives.Load())
 }
 
-// TestBacklog: receives for which a queue has no room are posted in order, also if another one is
-// when there is room and the end of a message has not been told yet.
+// TestBacklog: receives for which a queue has no room are posted in order, also if another one is posted when there is
+// room and a completion was not handled yet.
 func TestBacklog(t *testing.T) {
 	w, p := opened(t, 7)
 	for range fakeDepth + 2 {
@@ -187,8 +185,8 @@ func TestBacklog(t *testing.T) {
 	assert.Zero(t, w.stats.canceled.Load(), "the queue stays")
 }
 
-// TestClose_ReceivedUnknown: a message that was received while the sender has taken it back is
-// not sent again, whether the receiver or the sender knows of it first.
+// TestClose_ReceivedUnknown: a message that was received while the sender has recalled it is not sent again, whether
+// the receiver or the sender knows first.
 func TestClose_ReceivedUnknown(t *testing.T) {
 	for _, unsure := range []bool{true, false} {
 		w, p := opened(t, 7)
@@ -201,7 +199,7 @@ func TestClose_ReceivedUnknown(t *testing.T) {
 		run(p.leave)
 		run(p.arrive)
 		for range 3 {
-			w.Work() // the completion of the receive is still to come
+			w.Work() // the completion of the receive is outstanding
 		}
 		run(func() bool { return poll(&p.toSend) })
 		run(p.leave)
@@ -215,8 +213,7 @@ func TestClose_ReceivedUnknown(t *testing.T) {
 	}
 }
 
-// TestCancel: a receive in a queue is canceled by closing that, and what the others had fits them
-// as before.
+// TestCancel: a receive in a queue is canceled by closing the queue, and the other receives match as before.
 func TestCancel(t *testing.T) {
 	w, p := opened(t, 7)
 	var vs []*recv
@@ -233,8 +230,8 @@ func TestCancel(t *testing.T) {
 	assert.EqualValues(t, 1, w.stats.canceled.Load())
 }
 
-// TestTruncated: what is longer than a receive does not change the next one; what is longer than
-// queues take goes the usual way.
+// TestTruncated: a message longer than its receive does not affect the next one. A message longer than queues accept
+// uses the usual way.
 func TestTruncated(t *testing.T) {
 	w, p := opened(t, 7)
 	through := w.stats.receives.Load()
@@ -249,8 +246,7 @@ func TestTruncated(t *testing.T) {
 	assert.EqualValues(t, 1, w.stats.long.Load())
 }
 
-// TestEvict: of more tags than may have queues the one that was not used for the longest time
-// loses its own.
+// TestEvict: with more tags than queues, the least recently used tag loses its queue.
 func TestEvict(t *testing.T) {
 	w, p := opened(t, 1, 2, 3, 4)
 	for _, tag := range []uint64{1, 3, 4} {
@@ -258,7 +254,7 @@ func TestEvict(t *testing.T) {
 		p.send(tag, 8)
 		w.settle()
 	}
-	for range 2 { // it asks, and asks again when one is free
+	for range 2 { // it requests one, and again when one is free
 		w.open(p, 5)
 	}
 	w.check()
@@ -268,8 +264,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestBusy: a tuple for which no connection is free does not wait for those that wait for
-// receives: it goes the usual way.
+// TestBusy: if no connection is free, a tuple does not wait for tuples that wait for receives: its messages use the
+// usual way.
 func TestBusy(t *testing.T) {
 	w, p := opened(t, 1, 2, 3)
 	for _, tag := range []uint64{1, 2, 3} {
@@ -287,8 +283,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestAnotherSender: a message of the tag from another peer is for the receive that the queue
-// has, and queues of a peer do not close for those of others.
+// TestAnotherSender: a message of the tag from another peer matches the receive in the queue, and queues of a peer do
+// not close for receives of others.
 func TestAnotherSender(t *testing.T) {
 	w := newWorld(t, usual, 2)
 	p, other := w.peers[0], w.peers[1]
@@ -303,8 +299,8 @@ func TestAnotherSender(t *testing.T) {
 	assert.False(t, p.Find(8).Usual())
 }
 
-// TestSilent: a sender that does not answer while its queue is closed holds up its own messages,
-// not those of others, which take the receives in order.
+// TestSilent: a sender that does not reply while its queue closes delays its own messages only. Messages of others
+// match the receives in order.
 func TestSilent(t *testing.T) {
 	w := newWorld(t, usual, 2)
 	p, other := w.peers[0], w.peers[1]
@@ -325,8 +321,8 @@ func TestSilent(t *testing.T) {
 	assert.False(t, w.Paused())
 }
 
-// TestEnd: when a connection ends each message ends once, with the reason, and the receives of
-// its queues are there for others.
+// TestEnd: when a connection ends, each send fails once, with the reason, and the receives of its queues can match
+// messages of others.
 func TestEnd(t *testing.T) {
 	w := newWorld(t, usual, 2)
 	p, other := w.peers[0], w.peers[1]
@@ -356,7 +352,7 @@ func TestEnd(t *testing.T) {
 	assert.Equal(t, hasMessage, v.at)
 }
 
-// TestTake_Nonsense: what a peer tells without sense is refused and changes nothing.
+// TestTake_Nonsense: invalid control messages of a peer are rejected and change nothing.
 func TestTake_Nonsense(t *testing.T) {
 	w, p := opened(t, 7)
 	for kind := wire.TupleOpened; kind <= wire.TupleResent; kind++ {
@@ -375,7 +371,7 @@ func TestTake_Nonsense(t *testing.T) {
 	w.check()
 }
 
-// TestAnotherTransport: when messages go over another transport, queues are reached over that.
+// TestAnotherTransport: when messages use another transport, so do queues.
 func TestAnotherTransport(t *testing.T) {
 	w, p := opened(t, 7)
 	w.Probe(7, exactMask)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// world is a worker that receives, and peers that send to it. What is on the way is in lists.
+// world is a worker that receives, and peers that send to it. Messages in flight are in lists.
 type world struct {
 	t     require.TestingT
 	cfg   Config
@@ -26,7 +26,7 @@ type world struct {
 	sent  uint64 // messages of all peers
 }
 
-const maxLen = 64 // bytes of a message, with its number in front; what is longer goes no queue
+const maxLen = 64 // of a message, with its number at the beginning; longer ones use no queue
 
 // recv is a receive.
 type recv struct {
@@ -52,7 +52,7 @@ const (
 	wasCanceled
 )
 
-// msg is a message that was kept.
+// msg is an unexpected message.
 type msg struct {
 	node  match.Msg[*msg]
 	place Place
@@ -60,7 +60,7 @@ type msg struct {
 	data  []byte
 }
 
-// peer is a sender, and what the worker has of it.
+// peer is a sender, with the state of the worker for it.
 type peer struct {
 	*carrier
 	Sender
@@ -68,20 +68,20 @@ type peer struct {
 	w      *world
 	sends  []*send
 	outbox []*event // not posted yet
-	there  []*event // on the way to the worker
+	there  []*event // in flight to the worker
 	back   []wire.Tuple
 	kept   []*msg
 	dead   bool
-	full   bool // the transport makes no queue
+	full   bool // the transport opens no queue
 }
 
-// event is a message that goes the usual way, or what is told of a queue.
+// event is a message of the usual way, or a control message.
 type event struct {
 	send  *send
 	tuple wire.Tuple
 }
 
-// send is a message that is sent.
+// send is a message and its send.
 type send struct {
 	Send
 	p      *peer
@@ -89,7 +89,7 @@ type send struct {
 	tag    uint64
 	data   []byte
 	iov    [1]uct.IOV
-	number uint64 // among those that went the usual way; 0: it did not at first
+	number uint64 // among those of the usual way; 0: it used a queue first
 	gaveUp bool
 	ended  []ucs.Status
 }
@@ -155,7 +155,7 @@ func (w *world) post(tag, mask uint64, room int, typed bool) *recv {
 	return v
 }
 
-// cancel cancels a receive, as far as that can be at once.
+// cancel cancels a receive, if that is possible at once.
 func (w *world) cancel(v *recv) {
 	back := false
 	switch v.at {
@@ -268,7 +268,7 @@ func (s *send) GivenUp() bool     { return s.gaveUp }
 func (s *send) End(st ucs.Status) { s.ended = append(s.ended, st) }
 func (s *send) Again()            { s.p.outbox = append(s.p.outbox, &event{send: s}) }
 
-// cancel takes a message back, if it has not left yet or waits for a queue.
+// cancel cancels a message that was not sent yet or waits in a queue.
 func (s *send) cancel() {
 	p := s.p
 	if len(s.ended) > 0 {
@@ -288,7 +288,7 @@ func (s *send) cancel() {
 	}
 }
 
-// uncount has the messages behind one that was not sent come closer.
+// uncount moves the messages behind a canceled one up.
 func (p *peer) uncount(number uint64) {
 	if number == 0 {
 		return
@@ -304,7 +304,7 @@ func (p *peer) uncount(number uint64) {
 	}
 }
 
-// leave puts the first of the outbox on the way.
+// leave sends the first message of the outbox.
 func (p *peer) leave() bool {
 	if len(p.outbox) == 0 {
 		return false
@@ -317,7 +317,7 @@ func (p *peer) leave() bool {
 	return true
 }
 
-// arrive has the worker handle the first that is on the way.
+// arrive makes the worker handle the first message in flight.
 func (p *peer) arrive() bool {
 	if len(p.there) == 0 {
 		return false
@@ -342,7 +342,7 @@ func (p *peer) arrive() bool {
 	return true
 }
 
-// handleTold has the sender handle the first that the worker has told.
+// handleTold makes the sender handle the first control message of the worker.
 func (p *peer) handleTold() bool {
 	if len(p.back) == 0 {
 		return false
@@ -363,7 +363,7 @@ func (p *peer) carry() bool {
 	return false
 }
 
-// steps are all ways in which something goes on.
+// steps are all steps that can happen.
 func (w *world) steps() []func() bool {
 	list := []func() bool{func() bool { return w.Work() > 0 }, func() bool {
 		asked := w.asked
@@ -379,11 +379,11 @@ func (w *world) steps() []func() bool {
 	return list
 }
 
-// settle goes on until nothing moves.
+// settle continues until no step does anything.
 func (w *world) settle() {
 	steps := w.steps()
 	for n := 0; ; n++ {
-		require.Less(w.t, n, 100_000, "it does not end")
+		require.Less(w.t, n, 100_000, "it does not settle")
 		moved := false
 		for _, step := range steps {
 			moved = step() || moved
