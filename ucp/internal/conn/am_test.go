@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// fakeHost is a worker with endpoints that do what the test says.
+// fakeHost is a worker with endpoints that a test controls.
 type fakeHost struct {
 	t         *testing.T
 	opened    []Path
@@ -24,12 +24,12 @@ type fakeHost struct {
 	attention int
 	openErr   error
 	noAM      bool
-	refuse    []error // what the next sends return, and the next AddPending and Flush
+	refuse    []error // results of the next sends, AddPending and Flush
 	pendErrs  []error
 	flushErr  error
 	flushes   bool // a flush is pending
 	sent      []string
-	via       []Path // of each in sent
+	via       []Path // path of each message in sent
 }
 
 // fakeEP is an endpoint.
@@ -95,7 +95,7 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 	return e.h.flushes, nil
 }
 
-// dispatch runs the request that waits, which leaves unless it is refused.
+// dispatch runs the waiting request, which is removed unless it has no resources.
 func (e *fakeEP) dispatch() error {
 	r := e.pending
 	require.NotNil(e.h.t, r)
@@ -121,7 +121,7 @@ func (h *fakeHost) Open(p Path, _ *AM) (uct.EP, error) {
 func (h *fakeHost) Close(p Path, ep uct.EP) {
 	require.Same(h.t, h.open, ep)
 	assert.Equal(h.t, h.open.path, p)
-	assert.Nil(h.t, h.open.pending, "nothing of the carrier waits there")
+	assert.Nil(h.t, h.open.pending, "the carrier has no request in its queue")
 	h.closed, h.open = append(h.closed, h.open), nil
 }
 
@@ -131,7 +131,7 @@ func (h *fakeHost) Limit(Path) int               { return h.limit }
 func (h *fakeHost) Name(p Path, err error) error { return fmt.Errorf("path %d: %w", p.Remote, err) }
 func (h *fakeHost) Attention()                   { h.attention++ }
 
-// paths are those of the carrier in a test.
+// paths are the paths of the carrier in a test.
 var paths = []Path{{0, 1}, {0, 2}, {1, 3}}
 
 func newCarrier(t *testing.T, paths ...Path) (*AM, *fakeHost) {
@@ -152,7 +152,7 @@ func send(a *AM, msgs ...string) {
 	}
 }
 
-// TestAM_Send: the first message opens the best path; messages leave in order.
+// TestAM_Send: the first message opens the best path. Messages are sent in order.
 func TestAM_Send(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	assert.True(t, a.Idle())
@@ -169,7 +169,7 @@ func TestAM_Send(t *testing.T) {
 	assert.True(t, a.Posted())
 	assert.False(t, a.Idle(), "they may not have arrived")
 	a.Send([]byte("two"), true)
-	assert.Equal(t, []string{"one", "two", "two"}, h.sent, "nothing waits: it is repeated")
+	assert.Equal(t, []string{"one", "two", "two"}, h.sent, "nothing waits, so it is retransmitted")
 	assert.NoError(t, a.Err())
 	a.Close()
 	assert.True(t, a.Idle())
@@ -180,8 +180,7 @@ func TestAM_Send(t *testing.T) {
 	assert.Equal(t, []Path{paths[0], paths[0]}, h.opened)
 }
 
-// TestAM_NoResource: messages that find no resources wait for them, in order, and a repetition is dropped
-// meanwhile.
+// TestAM_NoResource: messages without resources wait, in order. A retransmission is dropped meanwhile.
 func TestAM_NoResource(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	h.refuse = []error{nil, uct.ErrNoResource}
@@ -204,7 +203,7 @@ func TestAM_NoResource(t *testing.T) {
 	assert.Equal(t, []string{"one", "two", "three", "four"}, h.sent)
 
 	h.refuse, h.pendErrs = []error{uct.ErrNoResource, uct.ErrNoResource}, []error{uct.ErrBusy}
-	send(a, "five") // there were resources when it was about to wait, and then none
+	send(a, "five") // there were resources when it was about to wait, and then there were none
 	assert.NotNil(t, h.open.pending)
 	a.Close()
 	assert.True(t, a.Idle())
@@ -229,10 +228,10 @@ func TestAM_NoResource(t *testing.T) {
 	assert.Equal(t, broken, a.Err())
 	assert.Len(t, h.sent, 5)
 	send(a, "ten")
-	assert.Len(t, h.sent, 5, "nothing leaves until it is recovered")
+	assert.Len(t, h.sent, 5, "nothing is sent before it has recovered")
 }
 
-// TestAM_Limit: a message as long as the limit leaves, and a longer one is an error.
+// TestAM_Limit: a message of the maximum length is sent, and a longer one is an error.
 func TestAM_Limit(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	a.Send(make([]byte, h.limit), false)
@@ -243,7 +242,7 @@ func TestAM_Limit(t *testing.T) {
 	assert.Len(t, h.sent, 1)
 }
 
-// TestAM_CannotOpen: no path, a path that does not open, and one without active messages.
+// TestAM_CannotOpen: no path, a path that fails to open, and one without active messages.
 func TestAM_CannotOpen(t *testing.T) {
 	a, _ := newCarrier(t)
 	send(a, "one")
@@ -272,7 +271,7 @@ func TestAM_CannotOpen(t *testing.T) {
 	assert.Len(t, h.closed, 1)
 }
 
-// TestAM_Settle: the endpoint is closed when the handshake is quiet and all messages have arrived.
+// TestAM_Settle: the endpoint closes when the handshake is quiet and all messages have arrived.
 func TestAM_Settle(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	h.flushes = true
@@ -285,7 +284,7 @@ func TestAM_Settle(t *testing.T) {
 	require.NotNil(t, first)
 	assert.True(t, a.Settle(true))
 	assert.Same(t, first, h.open.flush, "one flush")
-	send(a, "two") // what the flush says is not about this one
+	send(a, "two") // the flush does not cover this one
 	assert.Equal(t, []bool{true, false}, h.drains)
 	h.tookAttention()
 	first.Complete(ucs.StatusOK)
@@ -310,7 +309,7 @@ func TestAM_Settle(t *testing.T) {
 	assert.True(t, a.Idle())
 	send(a, "four")
 	h.tookAttention()
-	third.Complete(ucs.StatusCanceled) // of an endpoint that is closed
+	third.Complete(ucs.StatusCanceled) // of a closed endpoint
 	assert.False(t, h.tookAttention())
 	assert.NotNil(t, a.EP())
 	h.flushes = false
@@ -318,8 +317,8 @@ func TestAM_Settle(t *testing.T) {
 	assert.True(t, a.Idle(), "all have arrived already")
 }
 
-// TestAM_SettleWithoutResources: a flush that finds none is tried again when the transport says so, or at
-// once. The host looks at the carrier when it can be closed, and not for each try.
+// TestAM_SettleWithoutResources: a flush without resources is retried when the transport has some, or at once. The host
+// is notified when the carrier can be closed, and not of each retry.
 func TestAM_SettleWithoutResources(t *testing.T) {
 	awaiting := func() (*AM, *fakeHost) {
 		a, h := newCarrier(t, paths...)
@@ -331,7 +330,7 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 		assert.NotNil(t, h.open.pending)
 		assert.True(t, a.Settle(true), "it waits once")
 		h.tookAttention()
-		assert.Equal(t, uct.ErrNoResource, h.open.dispatch(), "it stays in its turn")
+		assert.Equal(t, uct.ErrNoResource, h.open.dispatch(), "it remains in the queue")
 		assert.False(t, h.tookAttention())
 		return a, h
 	}
@@ -368,8 +367,8 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 	})
 }
 
-// TestAM_Recover: when a path fails, the next best takes what has not left. One over which a lane has failed
-// is the last. Without any the reasons of all are told.
+// TestAM_Recover: when a path fails, the next best one sends the waiting messages. A path over which a lane has failed
+// is the last choice. Without a path the error has the reasons of all.
 func TestAM_Recover(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	h.excluded = map[Path]bool{paths[0]: true}
@@ -401,7 +400,7 @@ func TestAM_Recover(t *testing.T) {
 	}
 	a.Close()
 	send(a, "four")
-	assert.Equal(t, paths[1], h.via[3], "the next handshake begins anew")
+	assert.Equal(t, paths[1], h.via[3], "the next handshake uses the best path")
 	a.Fail(errors.New("fault 3"))
 	ok, _ = a.Recover(false)
 	assert.True(t, ok)
@@ -419,13 +418,13 @@ func TestAM_Recover(t *testing.T) {
 	send(a, "last")
 	a.Fail(ucs.ErrConnReset)
 	ok, _ = a.Recover(true)
-	assert.True(t, ok, "the peer may have refused this path only")
+	assert.True(t, ok, "the peer may have rejected this path only")
 	send(a, "last")
 	assert.Equal(t, paths[1], h.via[1])
 }
 
-// TestAM_Silent: a path over which the peer does not answer is left after some repetitions. When the
-// peer was silent over all of them, each gets another turn.
+// TestAM_Silent: if the peer does not reply over a path, the path is left after some retransmissions. When all paths
+// have been left, each is tried again.
 func TestAM_Silent(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	send(a, "request")
@@ -458,7 +457,7 @@ func TestAM_Silent(t *testing.T) {
 	assert.Equal(t, order[0], h.via[len(h.via)-1], "the next handshake begins with the best")
 }
 
-// TestAM_SilentAlone: silence is no reason to leave the only path, nor the only one that has not failed.
+// TestAM_SilentAlone: the only path, and the only one that has not failed, is not left.
 func TestAM_SilentAlone(t *testing.T) {
 	a, _ := newCarrier(t, paths[:2]...)
 	send(a, "request")
@@ -471,8 +470,8 @@ func TestAM_SilentAlone(t *testing.T) {
 	}
 }
 
-// TestAM_NotYet: a path that only the peer can open is tried again when the peer was silent over
-// another one, not before; without another one the carrier fails.
+// TestAM_NotYet: a path that only the peer can open is tried again after another path was left. Without another one the
+// carrier fails.
 func TestAM_NotYet(t *testing.T) {
 	a, h := newCarrier(t, paths[:2]...)
 	h.openErr = fmt.Errorf("%w: the peer has not connected", ErrNotYet)

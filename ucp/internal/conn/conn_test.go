@@ -28,15 +28,15 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, []int{2, 1}, []int{numbers, names})
 	n.Forget("three", 7, 3, 0)
 	n.Forget("another", 7, 2, 100)
-	assert.Equal(t, "two", n.At(7, 2), "it is not the one that goes")
+	assert.Equal(t, "two", n.At(7, 2), "it is not removed")
 	assert.Equal(t, "two", n.Called(7, 100))
 	n.Forget("two", 7, 2, 100)
 	numbered, called := n.Len()
 	assert.Zero(t, numbered+called)
 }
 
-// TestNames_RemembersSomeThatHaveGone: the numbers of a peer without a connection go on where they
-// were, but for one that has been away for long. One with a connection is never forgotten.
+// TestNames_RemembersSomeThatHaveGone: a peer without connections keeps its numbers, unless many others have
+// disconnected since. A peer with a connection keeps them always.
 func TestNames_RemembersSomeThatHaveGone(t *testing.T) {
 	var n Names[string]
 	n.Init()
@@ -59,13 +59,13 @@ func TestNames_RemembersSomeThatHaveGone(t *testing.T) {
 	assert.Equal(t, uint32(1), n.Take(stays))
 	assert.Equal(t, uint32(0), n.Take(100), "it is forgotten")
 	assert.Equal(t, uint32(1), n.Take(100+10*maxGone-1), "the latest is not")
-	for range 3 * maxGone { // many visits of one peer take no place from each other
+	for range 3 * maxGone { // several connections of one peer use one place
 		visit(returns)
 	}
 	assert.LessOrEqual(t, len(n.next), maxGone+2)
 }
 
-// TestNames_Made: connections that a peer has made are counted by themselves, and forgotten with the peer.
+// TestNames_Made: connections that a peer has made are counted separately, and forgotten with the peer.
 func TestNames_Made(t *testing.T) {
 	var n Names[string]
 	n.Init()
@@ -85,7 +85,7 @@ func TestNames_Made(t *testing.T) {
 	assert.Empty(t, n.next)
 }
 
-// TestNames_NothingOfPeersThatCalled: a peer of which no number was taken leaves nothing.
+// TestNames_NothingOfPeersThatCalled: nothing is stored for a peer without numbers.
 func TestNames_NothingOfPeersThatCalled(t *testing.T) {
 	var n Names[string]
 	n.Init()
@@ -163,7 +163,7 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 	peers.SetLocal(&other)
 	p, err = peers.Find(packed)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []Path{{0, 0}, {1, 0}}, p.Aux, "by the address of now")
+	assert.ElementsMatch(t, []Path{{0, 0}, {1, 0}}, p.Aux, "of the current address")
 	peers.Unused(p)
 	peers.reach = func(*wireup.Address) wireup.Reacher {
 		return func(int, int) (bool, string) { return false, "too far" }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill adds connections of a source until there is no room, and returns how many it has added.
+// fill adds connections of a source until the limit, and returns their number.
 func fill(h *HalfOpen[int], from Source, first int, now time.Duration) (n int) {
 	for h.Room(from) {
 		h.Add(first+n, from, now)
@@ -21,7 +21,7 @@ func TestHalfOpen_LimitsEachSource(t *testing.T) {
 	var h HalfOpen[int]
 	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"a", 1}, 1, 0))
 	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"a", 2}, 1001, 0))
-	assert.Zero(t, fill(&h, Source{"a", 3}, 2001, 0), "the host has as many as it may have")
+	assert.Zero(t, fill(&h, Source{"a", 3}, 2001, 0), "the host has its maximum")
 	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"b", 1}, 3001, 0), "the same worker at another host")
 	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"c", 1}, 4001, 0))
 	assert.Equal(t, MaxHalfOpen, h.Len())
@@ -30,7 +30,7 @@ func TestHalfOpen_LimitsEachSource(t *testing.T) {
 	assert.False(t, h.Remove(1))
 	assert.Equal(t, 1, fill(&h, Source{"d", 1}, 5001, 0))
 	require.True(t, h.Remove(5001))
-	assert.Len(t, h.hosts, 3, "of a host, and a worker, that has none nothing is left")
+	assert.Len(t, h.hosts, 3, "hosts and workers without connections are removed")
 	assert.Len(t, h.workers, 4)
 	for len(h.all) > 0 {
 		require.True(t, h.Remove(h.all[0].e))
@@ -39,7 +39,7 @@ func TestHalfOpen_LimitsEachSource(t *testing.T) {
 	assert.Empty(t, h.workers)
 }
 
-// TestHalfOpen_OneLeaves: one that goes makes room for one of its host.
+// TestHalfOpen_OneLeaves: when one is removed, another one of its host can be added.
 func TestHalfOpen_OneLeaves(t *testing.T) {
 	var h HalfOpen[int]
 	fill(&h, Source{"a", 1}, 1, 0)
@@ -60,7 +60,7 @@ func TestHalfOpen_OneLeaves(t *testing.T) {
 func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
 	var h HalfOpen[int]
 	const now = time.Hour
-	for i := range maxHalfOpenHost { // a host with as many as it may have, each of another worker
+	for i := range maxHalfOpenHost { // a host with its maximum, each of another worker
 		h.Add(i, Source{"a", uint64(i)}, now)
 	}
 	_, ok := h.Victim(Source{"a", 5000}, now+evictAfter-1)
@@ -79,10 +79,10 @@ func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
 	}
 	e, ok = two.Victim(Source{"a", 5000}, now+evictAfter)
 	assert.True(t, ok)
-	assert.Equal(t, 1, e, "the host has as many as it may have")
+	assert.Equal(t, 1, e, "the host has its maximum")
 
 	require.True(t, h.Room(Source{"b", 1}))
-	h.all[0].from.Host = "b" // the oldest of all is of another host
+	h.all[0].from.Host = "b" // the oldest one is of another host
 	h.hosts["a"]--
 	h.hosts["b"]++
 	for i := range MaxHalfOpen - maxHalfOpenHost {
@@ -91,7 +91,7 @@ func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
 	require.Equal(t, MaxHalfOpen, h.Len())
 	e, ok = h.Victim(Source{"x", 1}, now+evictAfter)
 	assert.True(t, ok)
-	assert.Equal(t, 1, e, "the oldest of host a, which has most")
+	assert.Equal(t, 1, e, "the oldest one of host a, which has the most")
 }
 
 func TestHalfOpen_WorkerMakesRoomForItself(t *testing.T) {

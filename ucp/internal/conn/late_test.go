@@ -41,13 +41,13 @@ func TestLate_SourcesTakeTurns(t *testing.T) {
 	l.Add(Source{"a", 1}, 0, []byte{1})
 	l.Add(Source{"b", 1}, 0, []byte{2})
 	notA := func(s Source) bool { return s.Host != "a" }
-	assert.Equal(t, []byte{2}, l.Next(0, notA), "one without room holds up no other")
+	assert.Equal(t, []byte{2}, l.Next(0, notA), "a source without room does not delay others")
 	assert.Nil(t, l.Next(0, notA))
 	assert.Equal(t, []byte{1}, l.Next(0, anySource))
 }
 
-// TestLate_ExactLimits: as many bytes wait as may, of one host and of all, and none of a host that has
-// none counts.
+// TestLate_ExactLimits: the maximum number of bytes of one host and of all can wait. A host without messages does not
+// count.
 func TestLate_ExactLimits(t *testing.T) {
 	var l Late
 	half := make([]byte, maxLateHost/2)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// newPeers is a worker with that address but for the key.
+// newPeers returns a worker with that address, with a new key.
 func newPeers(t testing.TB) (p *Peers, packed []byte) {
 	addr := &wireup.Address{}
 	p = &Peers{}
@@ -22,7 +22,7 @@ func newPeers(t testing.TB) (p *Peers, packed []byte) {
 	return p, packed
 }
 
-// TestProof: a message proves that one worker has sent it to one other, and nothing else.
+// TestProof: a proof is valid for one message from one worker to another one only.
 func TestProof(t *testing.T) {
 	a, addrA := newPeers(t)
 	b, addrB := newPeers(t)
@@ -47,7 +47,7 @@ func TestProof(t *testing.T) {
 	assert.True(t, find(b, addrB).Proves(find(b, addrB).Seal(nil)), "the own worker")
 }
 
-// TestProof_WeakKey: a key of low order proves nothing.
+// TestProof_WeakKey: no proof is valid for a key of low order.
 func TestProof_WeakKey(t *testing.T) {
 	a, _ := newPeers(t)
 	weak := &wireup.Address{Key: wireup.PublicKey{1}} // X25519 of it and any key is 0

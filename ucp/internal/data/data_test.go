@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// source is a Packer of bytes that writes at most step of them in a call.
+// source is a Packer of bytes that writes at most step bytes in a call.
 type source struct {
 	bytes []byte
 	step  int
@@ -33,13 +33,13 @@ func (s *source) PackAt(off int, dst []byte) int {
 	return copy(dst[:min(len(dst), s.step)], s.bytes[off:])
 }
 
-// sink is an Unpacker that holds up to room bytes.
+// sink is an Unpacker of up to room bytes.
 type sink struct {
 	bytes    []byte
 	room     int
 	offs     []int
 	finished []error
-	last     error // what Finish makes of a message that came whole
+	last     error // result of Finish for a complete message
 }
 
 func (s *sink) UnpackAt(off int, src []byte) error {
@@ -59,7 +59,7 @@ func (s *sink) Finish(err error) error {
 	return err
 }
 
-// numbered is n bytes that differ from their neighbours.
+// numbered returns n bytes that differ from their neighbors.
 func numbered(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -68,7 +68,7 @@ func numbered(n int) []byte {
 	return b
 }
 
-// cut has b in pieces of the given lengths; what they leave is the last piece.
+// cut returns b in pieces of the given lengths; the rest is the last piece.
 func cut(b []byte, lens []int) (list [][]byte) {
 	for _, n := range lens {
 		n = min(n, len(b))
@@ -83,8 +83,7 @@ func lengths() *rapid.Generator[[]int] {
 	return rapid.SliceOfN(rapid.OneOf(rapid.Just(0), rapid.IntRange(0, 3), rapid.IntRange(0, 40)), 0, 12)
 }
 
-// TestBuffer_IsItsConcatenation: whatever the pieces are and in whatever order ranges of
-// them are used, they are as one slice.
+// TestBuffer_IsItsConcatenation: for any pieces, and any order of ranges, a Buffer behaves like one slice.
 func TestBuffer_IsItsConcatenation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		model := numbered(rapid.IntRange(0, 150).Draw(t, "length"))
@@ -145,7 +144,7 @@ func checkUnpack(t *rapid.T, b *Buffer, model []byte) {
 	all := make([]byte, len(model))
 	_, err = b.Pack(0, all)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(model, all), "what was not unpacked to is as it was")
+	require.True(t, bytes.Equal(model, all), "the rest has not changed")
 }
 
 func checkSlices(t *rapid.T, b *Buffer, model []byte) {
@@ -166,7 +165,7 @@ func checkSlices(t *rapid.T, b *Buffer, model []byte) {
 	}
 }
 
-// checkSequence packs it all in fragments.
+// checkSequence packs all bytes in fragments.
 func checkSequence(t *rapid.T, b *Buffer, model []byte) {
 	dst := make([]byte, rapid.IntRange(1, 60).Draw(t, "fragment"))
 	var got []byte
@@ -179,7 +178,7 @@ func checkSequence(t *rapid.T, b *Buffer, model []byte) {
 	require.True(t, bytes.Equal(model, got))
 }
 
-// TestBuffer_SlicesAreTheMemory: what Slices gives is written to.
+// TestBuffer_SlicesAreTheMemory: writes to the result of Slices change the memory.
 func TestBuffer_SlicesAreTheMemory(t *testing.T) {
 	memory := make([]byte, 10)
 	b := List(cut(memory, []int{4, 0, 3}))
@@ -194,7 +193,7 @@ func TestBuffer_SlicesAreTheMemory(t *testing.T) {
 	assert.Equal(t, []byte{0, 0, 1, 1, 2, 2, 2, 3, 3, 0}, memory)
 }
 
-// TestBuffer_CursorStaysWhereAFragmentEnds: so the next one need not look for its piece.
+// TestBuffer_CursorStaysWhereAFragmentEnds: so the next fragment needs no search.
 func TestBuffer_CursorStaysWhereAFragmentEnds(t *testing.T) {
 	const pieces, each = 1000, 3
 	b := List(cut(numbered(pieces*each), slices.Repeat([]int{each}, pieces-1)))
@@ -237,7 +236,7 @@ func TestContiguous(t *testing.T) {
 	assert.Equal(t, byte(77), whole[0], "the memory, not a copy")
 }
 
-// negative is a Packer that does not know its length.
+// negative is a Packer with a negative length.
 type negative struct{ *source }
 
 func (negative) Length() int { return math.MinInt }
@@ -264,7 +263,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestBuffer_ListThatTheCallerChanged: wrong use is refused; it neither hangs nor panics.
+// TestBuffer_ListThatTheCallerChanged: if the caller changes a list in use, calls fail; they neither hang nor panic.
 func TestBuffer_ListThatTheCallerChanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := cut(numbered(60), rapid.SliceOfN(rapid.IntRange(1, 9), 2, 6).Draw(t, "pieces"))
@@ -291,7 +290,7 @@ func TestBuffer_ListThatTheCallerChanged(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestGeneric_InOrder: fragments of any lengths carry what the Packer makes to the Unpacker.
+// TestGeneric_InOrder: fragments of any lengths pass the data of the Packer to the Unpacker.
 func TestGeneric_InOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := &source{bytes: numbered(rapid.IntRange(0, 200).Draw(t, "length")), step: rapid.IntRange(1, 30).Draw(t, "step")}
@@ -335,7 +334,7 @@ func TestGeneric_RefusesOtherOrders(t *testing.T) {
 	assert.Equal(t, 1, from.calls)
 	assert.Equal(t, []int{0}, to.offs)
 	n, err := a.Pack(5, fragment)
-	assert.NoError(t, err, "a refusal changes nothing")
+	assert.NoError(t, err, "a rejected call changes nothing")
 	assert.Equal(t, 5, n)
 	_, err = b.Unpack(5, fragment)
 	assert.NoError(t, err)
@@ -354,7 +353,7 @@ func TestGeneric_OneDirection(t *testing.T) {
 	assert.Zero(t, count+total)
 }
 
-// fixed is a Packer of 10 bytes whose calls return what they should not.
+// fixed is a Packer of 10 bytes whose calls return invalid results.
 type fixed int
 
 func (fixed) Length() int                    { return 10 }
@@ -384,7 +383,7 @@ func TestGeneric_ErrorOfTheUnpackerEndsIt(t *testing.T) {
 		assert.Error(t, err, "%d", off)
 		assert.Zero(t, n)
 	}
-	assert.Len(t, to.offs, 2, "it hears of no more")
+	assert.Len(t, to.offs, 2, "it is not called any more")
 	assert.ErrorIs(t, b.Finish(ucs.ErrTruncated), ucs.ErrTruncated)
 	assert.Equal(t, []error{ucs.ErrTruncated}, to.finished)
 }
@@ -393,7 +392,7 @@ func TestFinish(t *testing.T) {
 	incomplete := errors.New("object is incomplete")
 	to := &sink{last: incomplete}
 	b := To(to)
-	assert.ErrorIs(t, b.Finish(nil), incomplete, "the Unpacker has the last word")
+	assert.ErrorIs(t, b.Finish(nil), incomplete, "the result of the Unpacker counts")
 	assert.ErrorIs(t, b.Finish(ucs.ErrCanceled), ucs.ErrCanceled)
 	assert.Len(t, to.finished, 1, "once")
 	for _, off := range []int{0, -1, -2, math.MaxInt} {
@@ -408,7 +407,7 @@ func TestFinish(t *testing.T) {
 	assert.ErrorIs(t, b.Finish(ucs.ErrTruncated), ucs.ErrTruncated)
 }
 
-// FuzzUnpack: offsets and lengths are what a peer says.
+// FuzzUnpack: a peer chooses offsets and lengths.
 func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{3, 0, 5}, 2, []byte("fragment"), 7, []byte("x"))
 	f.Add([]byte{}, -1, []byte{}, math.MaxInt, []byte("ab"))
@@ -435,7 +434,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// TestBuffer_Size: every request holds one.
+// TestBuffer_Size: each request has a Buffer.
 func TestBuffer_Size(t *testing.T) {
 	const words = 3 + 2*3 + 2*2 // the cursor and the length, two slices, two interfaces
 	assert.Equal(t, uintptr(words*8), reflect.TypeOf(Buffer{}).Size())
@@ -476,13 +475,13 @@ func TestBuffer_NoAllocs(t *testing.T) {
 	}
 }
 
-// drain is an Unpacker that takes all and keeps nothing.
+// drain is an Unpacker that ignores all data.
 type drain struct{ n int }
 
 func (d *drain) UnpackAt(_ int, src []byte) error { d.n += len(src); return nil }
 func (d *drain) Finish(err error) error           { return err }
 
-// BenchmarkUnpack takes fragments of 64 bytes in turn: the length of a list must not show.
+// BenchmarkUnpack unpacks fragments of 64 bytes in order: the time must not depend on the length of a list.
 func BenchmarkUnpack(b *testing.B) {
 	const each = 64
 	for _, pieces := range []int{1, 16, 4096} {

@@ -2,7 +2,7 @@ package data
 
 import "unsafe"
 
-// forged is b with a length that no memory has: its bytes must not be touched.
+// forged returns b with a length that no memory has: its bytes must not be accessed.
 func forged(b []byte, n int) []byte {
 	header := struct {
 		at       *byte

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// device is like a transport over a device.
+// device returns variants like those of a transport over a device.
 func device() *Variants {
 	return &Variants{Short: true, Bcopy: true, Zcopy: true, Limits: uct.OpLimits{MaxShort: 96, MaxBcopy: 8192, MaxZcopy: 1 << 30}}
 }
@@ -65,8 +65,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChoose_WithoutGaps: whatever a transport has, each length has one range, and a piece
-// of it has a call.
+// TestChoose_WithoutGaps: for any variants each length has one range, and a fragment of it fits into a call.
 func TestChoose_WithoutGaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		length := rapid.IntRange(1, 1000)

@@ -26,8 +26,8 @@ func TestRails_Bounds(t *testing.T) {
 	assert.Equal(t, 0, one.From(1))
 }
 
-// TestRails_Parts: the parts of any length are all of it, in order, none is shorter than a chunk,
-// all but the last are aligned, and a lane more would have too little.
+// TestRails_Parts: the parts of any length are complete and in order, none is shorter than a chunk, all but the last
+// are aligned, and with one more lane a part would be too short.
 func TestRails_Parts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var s Rails

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// rndvCosts are ways of which a get begins late and is fast.
+// rndvCosts are schemes of which a get has a high latency and a high bandwidth.
 func rndvCosts() *Rendezvous {
 	return &Rendezvous{
 		Message:  uct.Cost{Send: 100, Latency: time.Microsecond, Bandwidth: 1e9},
@@ -52,7 +52,7 @@ func TestRndv_Choose(t *testing.T) {
 	}
 }
 
-// TestQuicker: what registering adds counts, and what is possible comes first.
+// TestQuicker: the cost of registering counts, and a possible scheme is better than an impossible one.
 func TestQuicker(t *testing.T) {
 	copied := Move{Cost: uct.Cost{Bandwidth: 1e9}, Piece: 1 << 30}
 	bare := Move{Cost: uct.Cost{Bandwidth: 2e9}, Piece: 1 << 30, Registers: true, Adds: 1e6}

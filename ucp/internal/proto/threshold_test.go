@@ -14,9 +14,9 @@ func TestEager_Time(t *testing.T) {
 	m := uct.Cost{Send: 100, Recv: 50, Latency: 350, Bandwidth: 1e9}
 	v := Copies(m, 10e9, 20e9, 8000, 5000)
 	assert.Equal(t, uint64(500_000+8000*200), v.Time(8000), "link and two copies, one after the other")
-	assert.Equal(t, uint64(500_000+5000*200+10_000*100+2*100_000), v.Time(15_000), "fragments behind the first wait for the link")
+	assert.Equal(t, uint64(500_000+5000*200+10_000*100+2*100_000), v.Time(15_000), "later fragments wait for the link")
 	bounded := Copies(m, 10e9, 20e9, 8000, 20_000)
-	assert.Equal(t, uint64(500_000+8001*200), bounded.Time(8001), "what one call does not take may be one fragment")
+	assert.Equal(t, uint64(500_000+8001*200), bounded.Time(8001), "more than one call permits may be one fragment")
 	plain := Copies(m, 0, 0, 8000, 5000)
 	assert.Equal(t, uint64(500_000+8000*1000), plain.Time(8000), "as declared")
 }
@@ -35,8 +35,8 @@ func TestThreshold_Example(t *testing.T) {
 	assert.Contains(t, x.Why, "more would hold up what follows; 767 ns, at once 755 ns")
 }
 
-// TestThreshold_Pays: at the threshold announcing takes no longer, one byte below it takes longer,
-// or the threshold is one of the bounds.
+// TestThreshold_Pays: at the threshold rendezvous takes no longer, and one byte below it takes longer, or the threshold
+// is one of the limits.
 func TestThreshold_Pays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ns := rapid.Int64Range(0, 5000)

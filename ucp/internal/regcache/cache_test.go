@@ -42,10 +42,10 @@ func (r *rig) get(off, n int, access uct.Access) *Entry[*piece] {
 	return e
 }
 
-// use gets and puts.
+// use gets an entry and puts it.
 func (r *rig) use(off, n int) { r.Put(r.get(off, n, 0)) }
 
-// registered is what the device has.
+// registered returns the regions of the device.
 func (r *rig) registered() string { return list(r.memory, r.dev.open) }
 
 func TestCache_Hits(t *testing.T) {
@@ -58,7 +58,7 @@ func TestCache_Hits(t *testing.T) {
 	assert.Same(t, a, r.get(199, 1, 0), "at the end")
 	assert.NotSame(t, a, r.get(99, 2, 0), "before it")
 	assert.NotSame(t, a, r.get(199, 2, 0), "beyond it")
-	assert.NotSame(t, a, r.get(0, 100, 0), "beside it")
+	assert.NotSame(t, a, r.get(0, 100, 0), "next to it")
 	assert.Equal(t, "100+100 99+2 199+2 0+100", r.registered())
 }
 
@@ -66,7 +66,7 @@ func TestCache_RightsAreThoseAskedFor(t *testing.T) {
 	r := newRig(t, Config{})
 	all := r.get(0, 100, uct.AccessAll)
 	read := r.get(0, 100, uct.AccessRemoteRead)
-	assert.NotSame(t, all, read, "a peer that may read gets no key to write")
+	assert.NotSame(t, all, read, "the key of a reader gives no write access")
 	assert.Equal(t, uct.AccessRemoteRead, read.Mem.access)
 	assert.Same(t, all, r.get(50, 5, uct.AccessAll))
 	assert.Same(t, read, r.get(50, 5, uct.AccessRemoteRead))
@@ -86,7 +86,7 @@ func TestCache_LargerReplacesWhatItCovers(t *testing.T) {
 	r.use(10, 5)
 	r.use(95, 10)
 	r.use(10, 90)
-	assert.Equal(t, "20+10 95+10 10+90", r.registered(), "what is used stays, and what is not covered")
+	assert.Equal(t, "20+10 95+10 10+90", r.registered(), "entries in use remain, and those that are not covered")
 	assert.NotSame(t, used, r.get(20, 10, 0))
 	r.Put(used)
 	assert.Equal(t, "95+10 10+90", r.registered())
@@ -113,9 +113,9 @@ func TestCache_BytesAreBounded(t *testing.T) {
 	r.use(80, 60)
 	assert.Equal(t, "40+40 80+60", r.registered())
 	r.use(200, 101)
-	assert.Equal(t, "40+40 80+60", r.registered(), "what is too large evicts no others")
+	assert.Equal(t, "40+40 80+60", r.registered(), "an entry above the limit evicts no others")
 	a, b := r.get(400, 100, 0), r.get(500, 100, 0)
-	assert.Equal(t, "40+40 80+60 400+100 500+100", r.registered(), "what is used does not count")
+	assert.Equal(t, "40+40 80+60 400+100 500+100", r.registered(), "entries in use do not count")
 	r.Put(a)
 	r.Put(b)
 	assert.Equal(t, "500+100", r.registered())
@@ -138,14 +138,14 @@ func TestCache_Invalidate(t *testing.T) {
 	r.Put(r.get(5, 10, uct.AccessAll))
 	used := r.get(20, 10, 0)
 	require.NoError(t, r.Invalidate(r.memory[8:12]))
-	assert.Equal(t, "20+10", r.registered(), "whatever its rights")
+	assert.Equal(t, "20+10", r.registered(), "with any access")
 	require.NoError(t, r.Invalidate(r.memory[30:40]), "no byte of it")
 	require.NoError(t, r.Invalidate(nil))
 	assert.Equal(t, ucs.ErrBusy, r.Invalidate(r.memory[29:40]))
 	assert.False(t, used.Mem.over, "it is in use")
 	assert.Equal(t, ucs.ErrBusy, r.Invalidate(r.memory[29:40]), "still")
 	next := r.get(20, 10, 0)
-	assert.NotSame(t, used, next, "found no more")
+	assert.NotSame(t, used, next, "not found any more")
 	r.Put(next)
 	r.Put(used)
 	assert.True(t, used.Mem.over)
@@ -161,7 +161,7 @@ func TestCache_Purge(t *testing.T) {
 	r.use(20, 10)
 	require.NoError(t, r.Purge())
 	assert.Equal(t, "0+10", r.registered())
-	assert.Same(t, used, r.get(0, 10, 0), "what is in use stays")
+	assert.Same(t, used, r.get(0, 10, 0), "an entry in use remains")
 }
 
 func TestCache_Close(t *testing.T) {
@@ -178,7 +178,8 @@ func TestCache_Close(t *testing.T) {
 	assert.NoError(t, r.Close())
 }
 
-// TestCache_WhatPeersAreInside cannot be deregistered: it is found no more, and tried again.
+// TestCache_WhatPeersAreInside: an entry that a peer accesses cannot be deregistered. It is not found any more, and
+// deregistering is retried.
 func TestCache_WhatPeersAreInside(t *testing.T) {
 	r := newRig(t, Config{MaxRegions: 1})
 	e := r.get(0, 10, uct.AccessRemoteRead)
@@ -190,7 +191,7 @@ func TestCache_WhatPeersAreInside(t *testing.T) {
 	assert.NotSame(t, e, r.get(0, 10, uct.AccessRemoteRead))
 	var inUse *ucs.InUseError
 	assert.ErrorAs(t, r.Purge(), &inUse)
-	assert.ErrorAs(t, r.Invalidate(r.memory[:1]), &inUse, "not to be unmapped")
+	assert.ErrorAs(t, r.Invalidate(r.memory[:1]), &inUse, "it must not be unmapped")
 	assert.NoError(t, r.Invalidate(r.memory[10:]))
 	err := r.Close()
 	assert.ErrorAs(t, err, &inUse)
@@ -240,7 +241,7 @@ func TestCache_Discard(t *testing.T) {
 	r.Discard(a)
 	r.Discard(a)
 	b := r.get(0, 10, 0)
-	assert.NotSame(t, a, b, "found no more")
+	assert.NotSame(t, a, b, "not found any more")
 	r.Put(a)
 	assert.False(t, a.Mem.over, "another operation uses it")
 	r.Put(a)
@@ -260,8 +261,8 @@ func TestCache_Counts(t *testing.T) {
 	assert.Equal(t, `{"name":"cache","counters":[{"name":"hits","n":2},{"name":"misses","n":2},{"name":"evictions","n":1}]}`, root.String())
 }
 
-// TestConfig_Adds: what registering adds to an operation is a lookup and a share of its cost, unless the
-// user says how much.
+// TestConfig_Adds: registering adds a lookup and a share of its cost to an operation, unless the configuration has a
+// value.
 func TestConfig_Adds(t *testing.T) {
 	cost := uct.Cost{Send: 1600, Bandwidth: 1e9}
 	var cfg Config

@@ -9,21 +9,21 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// device is a Registrar that knows what is registered.
+// device is a Registrar that records its regions.
 type device struct {
-	room   int // how many regions it takes; 0: any number
+	room   int // maximum number of regions; 0: unlimited
 	err    error
 	open   []*piece
 	calls  int
 	closed func(r *piece) // may be nil
 }
 
-// piece is what it registered.
+// piece is a region.
 type piece struct {
 	of      *device
 	span    span
 	access  uct.Access
-	visited bool // a peer is inside: it cannot be deregistered
+	visited bool // a peer accesses it: it cannot be deregistered
 	over    bool
 }
 

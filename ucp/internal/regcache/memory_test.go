@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// block is how much memory a test registers: an object by itself.
+// block is the length of the memory that a test registers: one object.
 const block = 64 << 10
 
 // eachDomain runs a test over each memory domain that registers memory.
@@ -54,12 +54,12 @@ func useNew(t *testing.T, c *Cache[uct.Mem], fill byte) {
 	registered := e.Mem.Bytes()
 	require.Len(t, registered, block)
 	buf[7] = ^fill
-	require.Equal(t, ^fill, registered[7], "the registered memory is the one that was asked for")
+	require.Equal(t, ^fill, registered[7], "the registered memory is another one")
 	buf[7] = fill
 	c.Put(e)
 }
 
-// checkIdle has all idle memory be as it was left.
+// checkIdle checks that the contents of idle memory have not changed.
 func checkIdle(t *testing.T, c *Cache[uct.Mem]) {
 	for e := c.idle.front; e != nil; e = e.next {
 		mem := e.Mem.Bytes()
@@ -67,7 +67,7 @@ func checkIdle(t *testing.T, c *Cache[uct.Mem]) {
 	}
 }
 
-// litter makes garbage of the size of blocks, which takes memory that was collected.
+// litter allocates garbage in the size of blocks, which reuses collected memory.
 func litter(n int) {
 	for range n {
 		garbage = bytes.Repeat([]byte{1, 2}, block/2)
@@ -77,8 +77,8 @@ func litter(n int) {
 
 var garbage []byte
 
-// TestCache_DomainsUnderCollection: memory of the heap that only the cache knows stays as it
-// is, while its addresses are registered, freed and registered again.
+// TestCache_DomainsUnderCollection: memory of the heap that only the cache refers to does not change, while its
+// addresses are registered, freed and registered again.
 func TestCache_DomainsUnderCollection(t *testing.T) {
 	eachDomain(t, func(t *testing.T, md uct.MD) {
 		c := New(domain{md}, Config{MaxRegions: 4})
@@ -109,7 +109,7 @@ func getNew(t *testing.T, c *Cache[uct.Mem]) *uatomic.Bool {
 	return collected
 }
 
-// TestCache_IdleMemoryIsKeptUntilDeregistered: with each domain.
+// TestCache_IdleMemoryIsKeptUntilDeregistered: over each domain.
 func TestCache_IdleMemoryIsKeptUntilDeregistered(t *testing.T) {
 	eachDomain(t, func(t *testing.T, md uct.MD) {
 		c := New(domain{md}, Config{})
@@ -127,7 +127,7 @@ func TestCache_IdleMemoryIsKeptUntilDeregistered(t *testing.T) {
 	})
 }
 
-// bare registers like d and keeps nothing reachable by itself.
+// bare registers like d, and does not keep memory reachable itself.
 type bare struct{ d *device }
 
 func (b bare) Register(buf []byte, access uct.Access) (uct.Mem, error) {
@@ -142,8 +142,9 @@ type bareMem struct {
 
 func (m bareMem) Close() error { return m.r.Close() }
 
-// TestCache_DeregistersBeforeItLetsGo: even of a Registrar that forgets to keep memory.
-func TestCache_DeregistersBeforeItLetsGo(t *testing.T) {
+// TestCache_DeregistersReachableMemory: the cache keeps memory reachable until it is deregistered, also if the Registrar
+// does not.
+func TestCache_DeregistersReachableMemory(t *testing.T) {
 	dev := &device{}
 	c := New[uct.Mem](bare{dev}, Config{MaxRegions: 1})
 	collected := getNew(t, c)

@@ -13,11 +13,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// model says what a cache over a device does, by looking at everything each time.
+// model is a simple model of a cache over a device, which searches all regions each time.
 type model struct {
 	cfg     Config
 	room    int
-	regions []*modelRegion // registered, in the order of that
+	regions []*modelRegion // in the order in which they were registered
 	clock   int
 }
 
@@ -27,11 +27,10 @@ type modelRegion struct {
 	users   int
 	found   bool // by Get
 	visited bool
-	put     int // when it was put last
+	put     int // time of the last put
 }
 
-// hit is the region that covers a range, of several the one that starts last; nil if there
-// is none.
+// hit returns the region that covers a range, of several the one that starts last; nil if there is none.
 func (m *model) hit(off, n int, access uct.Access) (best *modelRegion) {
 	for _, r := range m.regions {
 		covers := r.found && r.access == access && r.off <= off && off+n <= r.off+r.n
@@ -105,8 +104,8 @@ func (m *model) idleBytes() (n uint64) {
 	return n
 }
 
-// settle deregisters what is not found any more, used or visited and has a byte in the
-// range, and returns what remains of it.
+// settle deregisters regions with a byte in the range that are not found any more, unless they are in use or visited.
+// It returns the rest.
 func (m *model) settle(off, n int) (rest []*modelRegion) {
 	for _, r := range slices.Clone(m.regions) {
 		if !r.found && r.off < off+n && off < r.off+r.n && !m.settleOne(r) {
@@ -124,7 +123,7 @@ func (m *model) settleOne(r *modelRegion) bool {
 	return true
 }
 
-// invalidate returns what remains of the range.
+// invalidate invalidates the range, and returns the regions that remain.
 func (m *model) invalidate(off, n int) []*modelRegion {
 	for _, r := range m.regions {
 		if r.off < off+n && off < r.off+r.n {
@@ -134,13 +133,13 @@ func (m *model) invalidate(off, n int) []*modelRegion {
 	return m.settle(off, n)
 }
 
-// pair is a use of an entry, and the model's.
+// pair is a use of an entry, with that of the model.
 type pair struct {
 	e *Entry[*piece]
 	r *modelRegion
 }
 
-// machine drives both.
+// machine is a cache and its model.
 type machine struct {
 	c      *Cache[*piece]
 	dev    *device
@@ -201,7 +200,7 @@ func (x *machine) invalidate(t *rapid.T) {
 	checkRest(t, x.m.invalidate(off, n), x.c.Invalidate(x.memory[off:off+n]))
 }
 
-// checkRest compares an error with what the model says is left.
+// checkRest compares an error with the regions that the model has left.
 func checkRest(t *rapid.T, rest []*modelRegion, err error) {
 	require.Equal(t, len(rest) > 0, err != nil, "%v", err)
 	used := slices.ContainsFunc(rest, func(r *modelRegion) bool { return r.users > 0 })
@@ -219,7 +218,7 @@ func (x *machine) purge(t *rapid.T) {
 	checkRest(t, rest, x.c.Purge())
 }
 
-// visit has a peer go into a region, or leave it.
+// visit makes a peer begin or end an access to a region.
 func (x *machine) visit(t *rapid.T) {
 	if len(x.m.regions) == 0 {
 		t.Skip("nothing is registered")
@@ -229,7 +228,7 @@ func (x *machine) visit(t *rapid.T) {
 	x.dev.open[i].visited = x.m.regions[i].visited
 }
 
-// check compares what is registered, and what the cache promises by itself.
+// check compares the registrations, and checks invariants of the cache.
 func (x *machine) check(t *rapid.T) {
 	require.Equal(t, len(x.m.regions), len(x.dev.open), list(x.memory, x.dev.open))
 	for i, r := range x.m.regions {
@@ -245,13 +244,13 @@ func (x *machine) check(t *rapid.T) {
 	require.Len(t, x.m.idle(), x.c.idle.count)
 }
 
-// relative is s from the beginning of the memory.
+// relative returns s relative to the beginning of the memory.
 func (x *machine) relative(s span) span {
 	base := spanOf(x.memory).start
 	return span{s.start - base, s.end - base}
 }
 
-// end closes the cache, with everything that is in use or visited.
+// end closes the cache, with entries in use and visited.
 func (x *machine) end(t *rapid.T) {
 	checkRest(t, x.m.invalidate(0, modelBytes), x.c.Close())
 	for len(x.uses) > 0 {
@@ -265,7 +264,7 @@ func (x *machine) end(t *rapid.T) {
 	require.Empty(t, x.c.leaving)
 }
 
-// TestCache_IsItsModel: random histories leave registered what the model says.
+// TestCache_IsItsModel: random histories leave the registrations of the model.
 func TestCache_IsItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := newMachine(t)

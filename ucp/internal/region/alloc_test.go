@@ -12,8 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// memory is a domain that registers all memory and may allocate; it notes which of its
-// memory was closed.
+// memory is a domain that registers all memory and may allocate. It records which memory was closed.
 type memory struct {
 	uct.MD
 	attr   uct.MDAttr
@@ -57,8 +56,8 @@ func (p *piece) Close() error {
 	return nil
 }
 
-// TestAlloc_OrderDecidesNothing: the domain whose memory peers reach soonest allocates, in
-// whatever order the domains come, and frees last.
+// TestAlloc_OrderDecidesNothing: the domain with the best remote access allocates, in any order of the domains, and
+// frees last.
 func TestAlloc_OrderDecidesNothing(t *testing.T) {
 	domain := func(component, name string, reach time.Duration, alloc bool) memory {
 		return memory{attr: uct.MDAttr{Component: component, Name: name, AllocReach: reach}, alloc: alloc}

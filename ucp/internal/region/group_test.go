@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// picky is a domain that has no room, or has peers name memory by another address.
+// picky is a domain without room, or with other addresses for peers.
 type picky struct {
 	memory
 	full bool
@@ -29,7 +29,7 @@ type elsewhere struct{ piece }
 
 func (p *elsewhere) Addr() uint64 { return 128 }
 
-// TestGroup_Register: all domains have the memory, or none has; the others of the set have not.
+// TestGroup_Register: all domains have the memory, or none has. Other domains of the set have not.
 func TestGroup_Register(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second uct.MD
@@ -52,7 +52,7 @@ func TestGroup_Register(t *testing.T) {
 			m, err := Group{a, b}.Register(make([]byte, 10), uct.AccessAll)
 			if tc.want != nil {
 				require.ErrorIs(t, err, tc.want)
-				assert.Equal(t, []string{"xa"}, closed, "what was registered is not any more")
+				assert.Equal(t, []string{"xa"}, closed, "the others were deregistered")
 				assert.Zero(t, s.Len())
 				return
 			}
@@ -68,7 +68,7 @@ func TestGroup_Register(t *testing.T) {
 	}
 }
 
-// TestRegister_Refused: an error says what each domain did, and no more.
+// TestRegister_Refused: the error has the result of each domain, and no more.
 func TestRegister_Refused(t *testing.T) {
 	var s Set
 	for _, name := range []string{"a", "b"} {

@@ -16,7 +16,7 @@ func newMemory(component string) *memory {
 	return &memory{attr: uct.MDAttr{Component: component, MaxReg: 1 << 20}, alloc: true, closed: new([]string)}
 }
 
-// TestSet_CloseWithMemory: a set with any open memory is busy.
+// TestSet_CloseWithMemory: a set with open memory is busy.
 func TestSet_CloseWithMemory(t *testing.T) {
 	var s Set
 	s.Add(newMemory("a"))
@@ -38,8 +38,8 @@ func TestSet_CloseWithMemory(t *testing.T) {
 	require.NoError(t, s.Close(), "again")
 }
 
-// TestMem_OfAnotherSet: memory of a set has no part for a domain of another one, whatever
-// the number of domains and the order in which they were added.
+// TestMem_OfAnotherSet: memory of a set has no part for a domain of another one, for any number of domains and any
+// order in which they were added.
 func TestMem_OfAnotherSet(t *testing.T) {
 	var sets [3]Set
 	var domains [3][2]*Domain
@@ -63,7 +63,7 @@ func TestMem_OfAnotherSet(t *testing.T) {
 
 var errDevice = errors.New("the device refuses")
 
-// refusing is a domain that can register and allocate, but refuses to.
+// refusing is a domain that can register and allocate, but fails.
 type refusing struct{ *memory }
 
 func (d refusing) Ext() *uct.MDExt                         { return &uct.MDExt{Reg: d, Alloc: d} }
@@ -75,7 +75,7 @@ type unable struct{ *memory }
 
 func (d unable) Ext() *uct.MDExt { return &uct.MDExt{} }
 
-// TestRegister_NoDomain: the error says why no domain has the memory, and nothing stays open.
+// TestRegister_NoDomain: the error has the reason why no domain has the memory, and nothing remains open.
 func TestRegister_NoDomain(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -113,7 +113,7 @@ func TestQueue_RemovedDuringPass(t *testing.T) {
 	assert.Equal(t, []op{0, 1}, q.Pending())
 }
 
-// TestQueue_AllStops: All yields no more than its caller takes.
+// TestQueue_AllStops: All stops when its caller breaks.
 func TestQueue_AllStops(t *testing.T) {
 	var q Queue[op]
 	q.Add(1)
@@ -124,7 +124,7 @@ func TestQueue_AllStops(t *testing.T) {
 	}
 }
 
-// TestQueue_Reuses: a queue that holds two operations at most does not grow.
+// TestQueue_Reuses: a queue of at most two operations does not grow.
 func TestQueue_Reuses(t *testing.T) {
 	var q Queue[op]
 	q.Add(0)

@@ -11,15 +11,15 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// both is a sender and a receiver, with what is on the way between them.
+// both is a sender and a receiver, with the messages in flight between them.
 type both struct {
 	sender, receiver Window
 	messages         []int   // lengths of messages that have not arrived
-	grants           []int64 // that have not arrived
+	grants           []int64 // in flight to the sender
 	held             []int   // lengths of messages that have arrived and were not received
 }
 
-// grant returns what is due if that is worth a message.
+// grant returns the credit that is due, if it is worth a message.
 func (x *both) grant(least int64) {
 	a := &x.receiver
 	if a.Settle(); a.Due >= least {
@@ -45,8 +45,8 @@ func (x *both) send(n int, below int64) bool {
 	return ok
 }
 
-// TestWindow_CreditIsConserved: what the sender may send, what is on the way, what the receiver holds and what is
-// due are the size of the window, whatever comes in between; the receiver never holds more than it has granted.
+// TestWindow_CreditIsConserved: the credit of the sender, the messages in flight, the unreceived messages and the
+// credit that is due are the size of the window in any state. Unreceived messages never exceed the granted credit.
 func TestWindow_CreditIsConserved(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		x := &both{sender: Closed(), receiver: Closed()}
@@ -113,8 +113,8 @@ func TestWindow_CreditIsConserved(t *testing.T) {
 	})
 }
 
-// TestWindow_ReceivedReturns: when the receiver has received everything, the sender has credit for the longest header,
-// whatever was sent before.
+// TestWindow_ReceivedReturns: when the receiver has received all messages, the sender has credit for the longest
+// header, after any messages.
 func TestWindow_ReceivedReturns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		x := &both{sender: Closed(), receiver: Closed()}
@@ -137,7 +137,8 @@ func TestWindow_ReceivedReturns(t *testing.T) {
 	})
 }
 
-// TestWindow_Piece: a piece of a stream is affordable, and there is one if the sender has half of its credit.
+// TestWindow_Piece: there is credit for the returned length of a fragment, which is not 0 if the sender has half of its
+// credit.
 func TestWindow_Piece(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.Int64Range(Least, 256<<10).Draw(rt, "most")

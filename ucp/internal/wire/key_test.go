@@ -47,8 +47,7 @@ type keyOfLen struct {
 
 func (m keyOfLen) PackRKey(b []byte) ([]byte, error) { return append(b, make([]byte, m.n)...), nil }
 
-// TestKey_ExactLimits: the key of a memory domain may have 255 bytes, and the longest packed key
-// has MaxMDs of them.
+// TestKey_ExactLimits: the key of a memory domain may have 255 bytes, and the longest packed key has MaxMDs of them.
 func TestKey_ExactLimits(t *testing.T) {
 	k := &Key{Length: 1}
 	require.ErrorIs(t, k.Add(0, keyOfLen{n: math.MaxUint8 + 1}), ucs.ErrTooLong)
@@ -134,7 +133,7 @@ func TestMessages_RoundTrip(t *testing.T) {
 
 	b[0] = 0x7f
 	require.True(t, gotAns.Unpack(b))
-	assert.Equal(t, ucs.StatusInternal, gotAns.Status, "no status that there is")
+	assert.Equal(t, ucs.StatusInternal, gotAns.Status, "an unknown status")
 }
 
 func FuzzUnpackKey(f *testing.F) {
@@ -148,6 +147,6 @@ func FuzzUnpackKey(f *testing.F) {
 			assert.ErrorIs(t, err, ucs.ErrInvalidRKey)
 			return
 		}
-		assert.Equal(t, b, k.Append(nil), "one key, one form")
+		assert.Equal(t, b, k.Append(nil), "a key has one packed form")
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestShortActive: an id of a connection comes back out of the word if its lower half has
-// at most 16 bits. Otherwise the sender sees that it does not.
+// TestShortActive: the id of a connection can be unpacked from the word if its lower half has at most 16 bits.
+// Otherwise the sender detects that it cannot.
 func TestShortActive(t *testing.T) {
 	for _, ep := range []uint64{1 << 32, 1<<32 | 1, 0xfedcba98_0000ffff, 0xfedcba98_00010000, math.MaxUint64} {
 		word := ShortActive(ep) | 0xffff
@@ -20,7 +20,7 @@ func TestShortActive(t *testing.T) {
 	assert.Equal(t, uint64(0xfedcba98_76540000), ShortActive(0xfedcba98_00007654))
 }
 
-// TestStatus_OfAPeer: what a peer says has ended is not in progress for who is told.
+// TestStatus_OfAPeer: an operation that a peer reports as complete is not in progress.
 func TestStatus_OfAPeer(t *testing.T) {
 	for value, want := range map[uint64]ucs.Status{
 		0: ucs.StatusOK, uint64(ucs.StatusTruncated): ucs.StatusTruncated, uint64(ucs.StatusInProgress): ucs.StatusInternal,

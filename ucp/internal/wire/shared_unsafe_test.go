@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// TestUnpackKey_ChangesMeanwhile: a key may lie in memory that the peer still writes to. What was
-// checked is what is taken.
+// TestUnpackKey_ChangesMeanwhile: a key may be in memory that the peer still writes to. UnpackKey uses the bytes that
+// it has checked.
 func TestUnpackKey_ChangesMeanwhile(t *testing.T) {
 	key := (&Key{Region: 1, Addr: 1 << 20, Length: 64, Parts: []KeyPart{{MD: 0, Key: []byte("key")}}}).Append(nil)
 	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // which the race detector does not watch
