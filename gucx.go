@@ -78,7 +78,7 @@ func (c *Config) Open() (*ucp.Context, error) {
 // Open opens a context with every transport of package all and those of the components
 // given, which have no configuration in the environment, as the environment says: it is
 // FromEnv and then Config.Open. Blocking: devices are opened. The error says which
-// variable is wrong, or which transport or device is not there.
+// variable is wrong, or which transport or device was not found.
 func Open(components ...uct.Component) (*ucp.Context, error) {
 	c, err := FromEnv(os.Environ(), Own{Components: func() []uct.Component { return components }})
 	if err != nil {

@@ -27,7 +27,7 @@ func TestOpen_Environment(t *testing.T) {
 		is          error
 	}{
 		{"GUCX_TLS", "self", "", nil},
-		{"GUCX_TLS", "nonsense", "transport nonsense is not there", ucs.ErrUnreachable},
+		{"GUCX_TLS", "nonsense", "transport nonsense not found", ucs.ErrUnreachable},
 		{"GUCX_TSL", "self", "GUCX_TSL: unknown name, the nearest is GUCX_TLS", nil},
 		{"GUCX_SM_CMA", "n", "", nil},
 		{"GUCX_SM_CMA", "perhaps", "GUCX_SM_CMA", nil},

@@ -187,12 +187,12 @@ func (c *Context) checkNames(failures []error) error {
 
 func missing(what string, unknown, have []string, failures []error) error {
 	slices.Sort(have)
-	there := strings.Join(slices.Compact(have), ", ")
-	if there == "" {
-		there = "nothing"
+	available := strings.Join(slices.Compact(have), ", ")
+	if available == "" {
+		available = "none"
 	}
-	err := fmt.Errorf("ucp: %s %s is not there (there is: %s): %w",
-		what, strings.Join(unknown, ", "), there, ucs.ErrUnreachable)
+	err := fmt.Errorf("ucp: %s %s not found (available: %s): %w",
+		what, strings.Join(unknown, ", "), available, ucs.ErrUnreachable)
 	return ucs.Join(append([]error{err}, failures...)...)
 }
 

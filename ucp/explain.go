@@ -56,7 +56,7 @@ func (i *EPInfo) String() string {
 		b.WriteString(i.Credit.String())
 	}
 	for _, why := range i.GivenUp {
-		fmt.Fprintf(&b, "given up: %s\n", why)
+		fmt.Fprintf(&b, "failed transport: %s\n", why)
 	}
 	for k := range i.Retries {
 		b.WriteString(i.Retries[k].String())
@@ -125,9 +125,9 @@ func (i *LaneInfo) String() string {
 // String describes the retry in a line.
 func (i *RetryInfo) String() string {
 	if i.Running {
-		return fmt.Sprintf("tried again: %s %s, now\n", i.Transport, i.Device)
+		return fmt.Sprintf("retry: %s %s, now\n", i.Transport, i.Device)
 	}
-	return fmt.Sprintf("tried again: %s %s, in %v\n", i.Transport, i.Device, i.In.Round(time.Millisecond))
+	return fmt.Sprintf("retry: %s %s, in %v\n", i.Transport, i.Device, i.In.Round(time.Millisecond))
 }
 
 // String lists the ranges of lengths.
@@ -209,7 +209,7 @@ func (e *EP) sharingInfos() []SharingInfo {
 	cfg := &e.w.ctx.cfg
 	return []SharingInfo{
 		e.sharingInfo("put, get", cfg.rmaSharing(), "MAX_RMA_RAILS"),
-		e.sharingInfo("data of announced messages", cfg.rndvSharing(), "MAX_RNDV_RAILS"),
+		e.sharingInfo("data of rendezvous messages", cfg.rndvSharing(), "MAX_RNDV_RAILS"),
 	}
 }
 
@@ -247,7 +247,7 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 	return names, use
 }
 
-// protocolInfos describes how puts, gets and messages move, and how the data of announced messages does if the
+// protocolInfos describes how puts, gets and messages move, and how the data of rendezvous messages does if the
 // peer has the same configuration.
 func (e *EP) protocolInfos() (all []ProtocolInfo) {
 	if i := e.transport(wireup.RMA); i != nil {

@@ -98,8 +98,8 @@ func TestFailback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)
 		p.check(t)
-		assert.Contains(t, p.a.ep.Explain(), "given up: frc fake0:1: ")
-		assert.Contains(t, p.a.ep.Explain(), "tried again: frc fake0:1, in ")
+		assert.Contains(t, p.a.ep.Explain(), "failed transport: frc fake0:1: ")
+		assert.Contains(t, p.a.ep.Explain(), "retry: frc fake0:1, in ")
 		require.Len(t, p.a.ep.Info().Retries, 1)
 		assert.Empty(t, p.b.ep.Info().Retries, "the side that has proposed the lane tries it")
 

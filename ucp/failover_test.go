@@ -106,7 +106,7 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
 			require.NoError(t, p.flush(), "once")
 			p.checkMoved(t)
-			assert.Contains(t, p.a.ep.Explain(), "given up: frc fake0:1: ")
+			assert.Contains(t, p.a.ep.Explain(), "failed transport: frc fake0:1: ")
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // errGivenUp fails an EP whose transport still uses the buffer of a call that has returned.
-var errGivenUp = fmt.Errorf("%w: a transport kept the buffer of a call that was given up", ucs.ErrCanceled)
+var errGivenUp = fmt.Errorf("%w: a transport still uses the buffer of an abandoned call", ucs.ErrCanceled)
 
 // giveUp ends the request of a blocking call whose context is done. Parts that were not posted
 // are not posted any more, and when giveUp returns no transport reads or writes the caller's

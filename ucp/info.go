@@ -99,7 +99,7 @@ type RangeInfo struct {
 
 // SharingInfo describes how lanes share an operation.
 type SharingInfo struct {
-	Op    string      `json:"op"`             // "put, get" or "data of announced messages"
+	Op    string      `json:"op"`             // "put, get" or "data of rendezvous messages"
 	From  int         `json:"from,omitempty"` // length in bytes from which lanes share
 	Lanes []ShareInfo `json:"lanes,omitempty"`
 	Never string      `json:"never,omitempty"` // reason for which lanes never share

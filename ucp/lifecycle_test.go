@@ -267,7 +267,7 @@ func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 	requireBytes(t, pattern(600, 3), p.b.mem.Bytes()[:600])
 	requireBytes(t, pattern(20, 2), p.b.mem.Bytes()[1000:1020])
 	assert.Equal(t, "ftcp", ep.lane(0).Iface.kind())
-	assert.Contains(t, ep.Explain(), "given up: fsm fake0:1: fake: out of memory\n")
+	assert.Contains(t, ep.Explain(), "failed transport: fsm fake0:1: fake: out of memory\n")
 	assert.EqualValues(t, 1, counters(p.a.w)["worker.replaced_lanes"])
 	assert.Zero(t, counters(p.a.w)["worker.failed_eps"])
 }
@@ -521,11 +521,11 @@ func TestNewContext_Selection(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{"unknown transport", Config{TLS: config.Allow("rc", "fsm")}, "transport rc is not there (there is: frc, fsm, fud)"},
-		{"unknown device", Config{NetDevices: config.Allow("mlx5_0:1")}, "net device mlx5_0:1 is not there (there is: fake0:1)"},
-		{"unknown shm device", Config{ShmDevices: config.Allow("memory")}, "shm device memory is not there (there is: fake0:1)"},
+		{"unknown transport", Config{TLS: config.Allow("rc", "fsm")}, "transport rc not found (available: frc, fsm, fud)"},
+		{"unknown device", Config{NetDevices: config.Allow("mlx5_0:1")}, "net device mlx5_0:1 not found (available: fake0:1)"},
+		{"unknown shm device", Config{ShmDevices: config.Allow("memory")}, "shm device memory not found (available: fake0:1)"},
 		{"excluded by device", Config{TLS: config.Allow("frc"), NetDevices: config.Deny("fake0:1")}, "transport frc: frc/fake0:1: NET_DEVICES=^fake0:1 excludes fake0:1"},
-		{"unknown self device", Config{SelfDevices: config.Allow("memory")}, "self device memory is not there (there is: nothing)"},
+		{"unknown self device", Config{SelfDevices: config.Allow("memory")}, "self device memory not found (available: none)"},
 		{"alias excluded by device", Config{TLS: config.Allow("shm", "frc"), ShmDevices: config.Deny("fake0:1")}, "transport shm: fsm/fake0:1: SHM_DEVICES=^fake0:1 excludes fake0:1"},
 		{"nothing left", Config{TLS: config.Deny("frc", "fud", "fsm")}, "no transport is left"},
 	} {

@@ -79,7 +79,7 @@ func TestMessages_NoCredit(t *testing.T) {
 				x.handle(next(i))
 			}
 			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
-			require.ErrorContains(t, x.bad.Err(), "more than it was granted")
+			require.ErrorContains(t, x.bad.Err(), "more than its credit")
 			x.bounded()
 			x.othersWork()
 			for _, m := range kept {

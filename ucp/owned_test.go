@@ -151,7 +151,7 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 			if tt.failed {
 				assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrCanceled)
-				assert.ErrorContains(t, p.a.ep.Err(), "kept the buffer")
+				assert.ErrorContains(t, p.a.ep.Err(), "still uses the buffer")
 			} else {
 				require.NoError(t, p.a.ep.Err())
 			}

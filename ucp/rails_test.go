@@ -144,7 +144,7 @@ func TestRails_Shares(t *testing.T) {
 	assert.Equal(t, []int{memLen * 3 / 4, memLen / 4}, p.a.carried())
 	text := p.a.ep.Explain()
 	assert.Contains(t, text, "put, get of 32768 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
-	assert.Contains(t, text, "data of announced messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
+	assert.Contains(t, text, "data of rendezvous messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
 }
 
 // TestRails_ByDefault: only announced messages are shared. The first large one opens the second lane.
@@ -156,7 +156,7 @@ func TestRails_ByDefault(t *testing.T) {
 	assert.Zero(t, p.a.ep.link.rails.Len())
 	text := p.a.ep.Explain()
 	assert.Contains(t, text, "put, get: never, MAX_RMA_RAILS=1\n")
-	assert.Contains(t, text, "data of announced messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
+	assert.Contains(t, text, "data of rendezvous messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
 	p.sendTagged(t, memLen, 1)
 	p.until(func() bool { return p.b.ep.link != nil && p.b.ep.link.rails.Len() == 2 })
 	p.b.carried()

@@ -59,11 +59,11 @@ func TestSelection_RealTransports(t *testing.T) {
 		})
 	}
 	for _, tc := range []struct{ env, want string }{
-		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5, xrc, xrc_mlx5)"},
-		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
-		{`TLS=\ib`, `transport \ib is not there`},
-		{`TLS=\rc_x`, `transport \rc_x is not there`},
-		{"NET_DEVICES=eth7", "net device eth7 is not there (there is: lo, softhca0:1)"},
+		{"TLS=dc", "transport dc not found (available: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5, xrc, xrc_mlx5)"},
+		{"TLS=sm,dc_mlx5", "transport dc_mlx5 not found"},
+		{`TLS=\ib`, `transport \ib not found`},
+		{`TLS=\rc_x`, `transport \rc_x not found`},
+		{"NET_DEVICES=eth7", "net device eth7 not found (available: lo, softhca0:1)"},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
 			_, err := NewContext(fromEnv(t, tc.env), all.Components()...)

@@ -340,7 +340,7 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 		return p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
 	})
 	assert.ErrorIs(t, err, context.Canceled)
-	s.Do(func(*Worker) { assert.ErrorContains(t, p.a.ep.Err(), "kept the buffer") })
+	s.Do(func(*Worker) { assert.ErrorContains(t, p.a.ep.Err(), "still uses the buffer") })
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
 	f.mu.Lock()

@@ -27,8 +27,8 @@ func TestThreshold_ByCost(t *testing.T) {
 		assert.False(t, p.announces(t, n, nil), "%d bytes that are not registered", n)
 	}
 	text := p.a.ep.Explain()
-	assert.Contains(t, text, "announced from here on: "+from.Why+"\n")
-	assert.Contains(t, text, "announced from here on: more would hold up what follows;\n")
+	assert.Contains(t, text, "threshold: "+from.Why+"\n")
+	assert.Contains(t, text, "threshold: larger ones would delay later messages;\n")
 }
 
 // TestThreshold_SlowCopies: if copies between the CPUs are slow, data in memory of the transport uses rendezvous even
@@ -79,5 +79,5 @@ func TestThreshold_Configured(t *testing.T) {
 	assert.Equal(t, 30<<10, p.a.ep.announcedFrom((*region.Mem)(p.a.mem)).From)
 	assert.False(t, p.announces(t, 30<<10-1, &OpParams{Mem: p.a.mem}))
 	assert.True(t, p.announces(t, 30<<10, &OpParams{Mem: p.a.mem}))
-	assert.Contains(t, p.a.ep.Explain(), "announced from here on: RNDV_THRESH=30720\n")
+	assert.Contains(t, p.a.ep.Explain(), "threshold: RNDV_THRESH=30720\n")
 }

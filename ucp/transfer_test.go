@@ -20,7 +20,7 @@ func TestExplain_Ranges(t *testing.T) {
 			"put over rc softhca0:1, buffer not registered:\n", "get over rc softhca0:1, buffer in OpParams.Mem:\n",
 			"messages over rc softhca0:1, buffers that are not registered:\n", "messages over rc softhca0:1, buffers of MemMap:\n",
 			"messages over rc softhca0:1, buffers of MemAlloc:\n",
-			" rndv   get_zcopy, the least time, ", " ns, registered for it;\n", " announced from here on: ", "..inf          is registered for the operation\n",
+			" rndv   get_zcopy, the least time, ", " ns, registered for it;\n", " threshold: ", "..inf          is registered for the operation\n",
 			" short  up to ", " bcopy  one copy\n", " zcopy  cheaper than a copy\n",
 		} {
 			assert.Contains(t, text, want)

@@ -111,7 +111,7 @@ func (e *EP) chargeSender(n int) bool {
 	if a.Overdrawn() {
 		e.w.stats.badMessages.Inc()
 		a.Hold(-charge(n)) // the message is dropped
-		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
+		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than its credit", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
 	if !a.grown {

@@ -64,7 +64,7 @@ func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 }
 
 func TestJob_EnvironmentThatLeavesNothing(t *testing.T) {
-	for value, want := range map[string]string{"dc": "transport dc is not there", "^sm,ib,self,tcp": "no transport is left"} {
+	for value, want := range map[string]string{"dc": "transport dc not found", "^sm,ib,self,tcp": "no transport is left"} {
 		t.Setenv("GUCX_TLS", value)
 		_, err := jobOf(t, "")
 		assert.Equal(t, exitUsage, exitCode(err))

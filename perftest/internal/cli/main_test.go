@@ -289,7 +289,7 @@ func TestMain_EnvironmentWithoutThatTransport(t *testing.T) {
 	t.Setenv("GUCX_TLS", "dc")
 	code, _, errs := perftest(t, "info", "-p")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "transport dc is not there")
+	assert.Contains(t, errs, "transport dc not found")
 }
 
 // TestMain_FlagsOfTagsWithoutTags: flags without effect cause a remark, and no error.

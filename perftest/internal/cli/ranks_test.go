@@ -96,7 +96,7 @@ func TestRanks_Refuses(t *testing.T) {
 		"-s none":               "none",
 		"-n 0":                  "0 rounds after 20 to warm up: want 1 or more",
 		"-o paper":              "paper",
-		"-x other":              "transport other is not there",
+		"-x other":              "transport other not found",
 		"--protocols magic":     "get_zcopy",
 		"--protocols auto,am --ranks 2 -t ring -w 1": "2 rounds to warm up",
 	})

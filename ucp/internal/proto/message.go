@@ -40,7 +40,7 @@ func (m *Messages) Table() Table {
 func (m *Messages) announced(b *builder) {
 	scheme, why := m.Scheme(m.Announced)
 	if m.Why != "" {
-		why += "; announced from here on: " + m.Why
+		why += "; threshold: " + m.Why
 	}
 	for n := 1; n <= longestExplained; n *= 2 {
 		if n <= m.Announced {

@@ -60,7 +60,7 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 	announced := func(n int) uint64 { return tell + rndv(n) + announcing }
 	pays := func(n int) bool { return announced(n) <= eager.Time(n) }
 	if !pays(most) {
-		return Threshold{most, fmt.Sprintf("more would hold up what follows; %d ns, at once %d ns",
+		return Threshold{most, fmt.Sprintf("larger ones would delay later messages; %d ns, eager %d ns",
 			announced(most)/1000, eager.Time(most)/1000)}
 	}
 	least = max(least, ShortestAnnounced)
@@ -71,7 +71,7 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 	if below := max(from/2, least); below < from { // rendezvous pays at from, and not at below
 		from = crossing(below, from, pays)
 	}
-	return Threshold{from, fmt.Sprintf("%d ns, at once %d ns", announced(from)/1000, eager.Time(from)/1000)}
+	return Threshold{from, fmt.Sprintf("%d ns, eager %d ns", announced(from)/1000, eager.Time(from)/1000)}
 }
 
 // crossing returns a length for which pays is true and is false one below. pays(no) is false, pays(yes) is

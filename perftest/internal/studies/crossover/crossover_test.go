@@ -51,13 +51,13 @@ const explained = `messages over sm memory, buffers that are not registered:
            1..104          short  in one call
          105..32767        bcopy  one copy
        32768..inf          rndv   am, the least time, 4360 ns;
-                                  announced from here on: 4 ns
+                                  threshold: 4 ns
 messages over sm memory, buffers of MemMap:
            1..inf          rndv   put_zcopy, RNDV_SCHEME=put_zcopy
 messages over sm memory, buffers of MemAlloc:
            1..4573         bcopy  one copy
         4574..8191         rndv   get_zcopy, the least time, 275 ns;
-                                  announced from here on: 663 ns, at once 663 ns
+                                  threshold: 663 ns, eager 663 ns
         8192..inf          rndv   am, the least time, 300 ns
 costs by which messages go over sm memory: measured
 `
