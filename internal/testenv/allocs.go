@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/internal/race"
 )
 
-// RaceEnabled says whether the race detector is built in.
+// RaceEnabled reports whether the build has the race detector.
 const RaceEnabled = race.Enabled
 
-// AllocRuns is how often NoAllocs calls the operation.
+// AllocRuns is the number of times that NoAllocs calls the operation.
 const AllocRuns = 200
 
-// NoAllocs fails the test if op allocates. Under the race detector, which
-// allocates by itself, op runs once and nothing is asserted.
+// NoAllocs fails the test if op allocates. The race detector itself allocates, so in a race build op runs once and
+// nothing is checked.
 func NoAllocs(t testing.TB, name string, op func()) {
 	t.Helper()
 	if RaceEnabled {

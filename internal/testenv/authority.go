@@ -24,7 +24,7 @@ type Authority struct {
 	key *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that is good for an hour.
+// NewAuthority makes an authority that is valid for an hour.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
@@ -48,7 +48,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign signs template for key; by itself before it has a certificate.
+// sign signs template for key. Without a certificate of the authority it is self-signed.
 func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	a.t.Helper()
 	parent := a.Cert
@@ -62,7 +62,7 @@ func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []by
 	return der
 }
 
-// Issue makes a certificate for loopback and for a name, which ends after left.
+// Issue makes a certificate for loopback and for a name, which is valid for left.
 func (a *Authority) Issue(name string, left time.Duration) tls.Certificate {
 	a.t.Helper()
 	return a.IssueAs(name, left, func(*x509.Certificate) {})
@@ -84,23 +84,23 @@ func (a *Authority) IssueAs(name string, left time.Duration, change func(*x509.C
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Pool trusts a alone.
+// Pool trusts a only.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.Cert)
 	return p
 }
 
-// Config trusts a in both roles and shows cert.
+// Config trusts a in both roles and presents cert.
 func (a *Authority) Config(cert tls.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: a.Pool(), ClientCAs: a.Pool()}
 }
 
-// Good shows a certificate for the name "worker".
+// Good presents a certificate for the name "worker".
 func (a *Authority) Good() *tls.Config { return a.Config(a.Issue("worker", time.Hour)) }
 
-// Files writes a certificate, its key and that of a to a directory of the test, in PEM,
-// and returns their names.
+// Files writes a certificate, its key and the certificate of a to a directory of the test, in PEM, and returns the file
+// names.
 func (a *Authority) Files(of tls.Certificate) (cert, key, ca string) {
 	a.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(of.PrivateKey)

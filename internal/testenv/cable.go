@@ -28,9 +28,9 @@ type Cable struct {
 	NearAddr, FarAddr netip.Addr
 }
 
-var cables int // laid so far: the kernel takes time to remove one
+var cables int // made so far: the kernel takes time to remove one
 
-// NewCable lays a cable; it skips the test where that is not permitted.
+// NewCable makes a cable. It skips the test if that is not permitted.
 func NewCable(t testing.TB) *Cable {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {
@@ -63,12 +63,11 @@ func NewCable(t testing.TB) *Cable {
 	return c
 }
 
-// testNets is how many networks a process has before it takes the first again.
+// testNets is the number of networks of a process before the first one is used again.
 const testNets = 16
 
-// testNet is two addresses of a network of four, another one for each of some numbers: runs side by
-// side on one host, whose process numbers are neighbors, do not share it. It is one for tests,
-// RFC 2544.
+// testNet returns two addresses of a network of four. Nearby numbers have different networks: test runs at the same
+// time on one host, whose process numbers are near each other, do not share them. The network is for tests, RFC 2544.
 func testNet(number int) (near, far netip.Addr) {
 	number = os.Getpid()*testNets + number%testNets
 	const networks = 1 << (30 - 15) // of /30 in 198.18.0.0/15
@@ -79,14 +78,13 @@ func testNet(number int) (near, far netip.Addr) {
 	return addr(1), addr(2)
 }
 
-// FarFromCables is an address of no cable that is there.
+// FarFromCables returns an address that no cable has.
 func FarFromCables() netip.Addr {
 	addr, _ := testNet(cables + testNets/2)
 	return addr
 }
 
-// waitUp waits until both ends are said to be running, which the kernel does a
-// little later.
+// waitUp waits until the kernel reports both ends as running, which it does a little later.
 func (c *Cable) waitUp(t testing.TB) {
 	t.Helper()
 	for start := time.Now(); ; {

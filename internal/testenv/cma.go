@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedCMA skips the test where a process must not read the memory of its children, as in sandboxes
-// and with some values of kernel.yama.ptrace_scope.
+// NeedCMA skips the test if a process must not read the memory of its children, as in sandboxes and with some values of
+// kernel.yama.ptrace_scope.
 func NeedCMA(t testing.TB) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
@@ -18,7 +18,7 @@ func NeedCMA(t testing.TB) {
 		t.Fatal(err)
 	}
 	var b [1]byte
-	remote := unix.RemoteIovec{Base: reflect.ValueOf(NeedCMA).Pointer(), Len: 1} // code, which the child has as well
+	remote := unix.RemoteIovec{Base: reflect.ValueOf(NeedCMA).Pointer(), Len: 1} // code, which the child has too
 	_, err := unix.ProcessVMReadv(cmd.Process.Pid, []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{remote}, 0)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedDescriptors skips the test where the process may not have n file descriptors, for one that has
-// many peers in one process.
+// NeedDescriptors skips the test if the process may not have n file descriptors, for a test with many peers in one
+// process.
 func NeedDescriptors(t testing.TB, n uint64) {
 	t.Helper()
 	var limit unix.Rlimit
@@ -17,8 +17,8 @@ func NeedDescriptors(t testing.TB, n uint64) {
 	}
 }
 
-// WithoutDescriptors calls f while the process can open no file descriptor; those that it has stay
-// open. Tests that run in parallel cannot either.
+// WithoutDescriptors calls f while the process cannot open a file descriptor. Open ones remain open. It affects tests
+// that run in parallel.
 func WithoutDescriptors(t testing.TB, f func()) {
 	t.Helper()
 	const standard = 3 // input, output, errors: these are open
@@ -30,8 +30,8 @@ func WithoutDescriptors(t testing.TB, f func()) {
 	})
 }
 
-// WithDescriptors calls f while the process can have n file descriptors more than it has now, those
-// of tests that run in parallel included.
+// WithDescriptors calls f while the process can open n more file descriptors than it has now, shared with tests that
+// run in parallel.
 func WithDescriptors(t testing.TB, n int, f func()) {
 	t.Helper()
 	limit := 0
@@ -61,7 +61,7 @@ func limitDescriptors(t testing.TB, limit uint64, f func()) {
 	f()
 }
 
-// OpenFiles returns how many file descriptors the process has, with the one that it takes to count them.
+// OpenFiles returns the number of file descriptors of the process, including one to count them.
 func OpenFiles(t testing.TB) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")

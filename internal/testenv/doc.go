@@ -1,7 +1,5 @@
-// Package testenv is what tests of every layer share: driving progress instead
-// of sleeping, assertions about allocations, skips that say why, and a TestMain that
-// fails a package which leaks goroutines, file descriptors, shared mappings or off-heap
-// blocks.
+// Package testenv is for tests of all layers: progress instead of sleeps, checks for allocations, skips with reasons,
+// and a TestMain that fails a package that leaks goroutines, file descriptors, shared mappings or off-heap blocks.
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //

@@ -10,20 +10,20 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 )
 
-// inventory is what a process holds besides Go memory and goroutines.
+// inventory is the resources of a process besides Go memory and goroutines.
 type inventory struct {
-	files    map[string]string // descriptor number: what it is
-	mappings map[string]string // address range: what it maps
+	files    map[string]string // descriptor number: target
+	mappings map[string]string // address range: mapped file
 	bytes    int64             // off-heap
 }
 
-// takeInventory reads it from /proc/self. Parts that cannot be read are empty.
+// takeInventory reads the inventory from /proc/self. Parts that cannot be read are empty.
 func takeInventory() inventory {
 	wakePoller()
 	return inventory{files: openFiles(), mappings: sharedMappings(), bytes: offheap.InUse()}
 }
 
-// since names what the inventory has more than an earlier one, in fixed order.
+// since returns the resources that an earlier inventory does not have, in fixed order.
 func (i inventory) since(before inventory) []string {
 	var leaks []string
 	for fd, target := range i.files {
@@ -43,8 +43,8 @@ func (i inventory) since(before inventory) []string {
 	return leaks
 }
 
-// wakePoller makes the runtime open its epoll and event descriptors, which stay for
-// good, so that they are in every inventory.
+// wakePoller makes the runtime open its epoll and event descriptors, which remain open, so that each inventory has
+// them.
 func wakePoller() {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -70,8 +70,8 @@ func openFiles() map[string]string {
 	return files
 }
 
-// sharedMappings lists the mappings of /proc/self/maps that are shared or of a
-// memfd; the rest is the runtime's, or counted by package offheap.
+// sharedMappings lists the mappings of /proc/self/maps that are shared or of a memfd. The others are those of the
+// runtime, or counted by package offheap.
 func sharedMappings() map[string]string {
 	mappings := map[string]string{}
 	f, err := os.Open("/proc/self/maps")
@@ -87,8 +87,8 @@ func sharedMappings() map[string]string {
 	return mappings
 }
 
-// parseMapping cuts one line of /proc/self/maps (proc(5)): address, permissions,
-// offset, device, inode, path. ok says that the mapping is shared or of a memfd.
+// parseMapping splits one line of /proc/self/maps (proc(5)): address, permissions, offset, device, inode, path. ok is
+// true if the mapping is shared or of a memfd.
 func parseMapping(line string) (at, what string, ok bool) {
 	const permissions, path = 1, 5
 	f := strings.Fields(line)

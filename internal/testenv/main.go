@@ -10,10 +10,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package and fails it if they leave behind goroutines,
-// file descriptors, mappings of files or shared memory, or off-heap blocks. It does
-// not return. A package that has other things to do in TestMain (to become a child
-// process, say) does them first.
+// Main runs the tests of a package and fails it if they leak goroutines, file descriptors, mappings of files or shared
+// memory, or off-heap blocks. It does not return. If TestMain of a package has other work, such as running a child
+// process, it does that first.
 func Main(m *testing.M) {
 	before := takeInventory()
 	code := m.Run()
@@ -23,9 +22,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// reportLeaks writes what is there now and was not before, and whether that is
-// anything. Goroutines that are about to end get goleak's patience to do so, which
-// is why they are looked at first: they may hold the rest.
+// reportLeaks writes the resources that have been added since before, and reports whether there are any. goleak waits
+// for goroutines that are about to end. They are checked first, because they may use other resources.
 func reportLeaks(w io.Writer, before inventory) bool {
 	leaked := false
 	if err := goleak.Find(); err != nil {
@@ -39,8 +37,8 @@ func reportLeaks(w io.Writer, before inventory) bool {
 	return leaked
 }
 
-// fuzzing says whether this process coordinates or does fuzzing: it then has pipes
-// and shared memory of package testing.
+// fuzzing reports whether this process coordinates or does fuzzing: it then has pipes and shared memory of package
+// testing.
 func fuzzing() bool {
 	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && f.Value.String() != "false" {

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// OtherUser is the conventional user without rights.
+// OtherUser is the conventional user without privileges.
 const OtherUser = 65534
 
-// NeedOtherUser returns what a process is started with to be one of OtherUser. The test is skipped
-// where this process must not start one, or where that is its own user.
+// NeedOtherUser returns the attributes of a process of OtherUser. It skips the test if this process must not start one,
+// or has that user.
 func NeedOtherUser(t testing.TB) *syscall.SysProcAttr {
 	t.Helper()
 	if syscall.Geteuid() == OtherUser {
@@ -21,11 +21,11 @@ func NeedOtherUser(t testing.TB) *syscall.SysProcAttr {
 	return a
 }
 
-// NeedProcAttr skips the test, with the reason why, where the kernel does not let this process start
-// others with a. Being root does not suffice in a container.
+// NeedProcAttr skips the test, with the reason, if the kernel does not permit this process to start others with a. Root
+// does not suffice in a container.
 func NeedProcAttr(t testing.TB, a *syscall.SysProcAttr, why string) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^$") // the file itself may be out of a user's reach
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$") // the user may not reach the file itself
 	cmd.SysProcAttr, cmd.Dir = a, "/"
 	if err := cmd.Start(); err != nil {
 		t.Skipf("%s: %v", why, err)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readable reports whether a descriptor can be read, or could within wait. A signal, by which
-// the runtime takes a goroutine its processor, ends a poll and is no answer.
+// Readable reports whether a descriptor is readable, or becomes readable within wait. A signal, with which the runtime
+// preempts a goroutine, interrupts the poll, which is repeated.
 func Readable(t testing.TB, fd int, wait time.Duration) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

@@ -14,12 +14,11 @@ type MemoryUser interface {
 	Cleanup(func())
 }
 
-// RepeatLen is how many bytes of memory a mapping of RepeatedMemory has.
+// RepeatLen is the number of bytes of memory of a mapping of RepeatedMemory.
 const RepeatLen = 2 << 20
 
-// RepeatedMemory maps RepeatLen bytes again and again into n bytes of addresses, so that a transfer
-// of GiB occupies little memory. A byte that is written at i also shows at i + RepeatLen. The mapping
-// ends with the test.
+// RepeatedMemory maps RepeatLen bytes again and again into n bytes of addresses, so that a transfer of GiB uses little
+// memory. A byte that is written at i also shows at i + RepeatLen. The mapping ends with the test.
 func RepeatedMemory(t MemoryUser, n int) []byte {
 	t.Helper()
 	check := func(what string, err error) {

@@ -5,25 +5,23 @@ import (
 	"testing"
 )
 
-// soakEnv asks for the long form of tests that repeat what only chance shows, and for
-// sweeps: make soak.
+// soakEnv selects the long form of tests that repeat races, and sweeps: make soak.
 const soakEnv = "GUCX_TEST_SOAK"
 
-// sweepEnv asks for sweeps over much that is alike: make sweep.
+// sweepEnv selects sweeps over similar cases: make sweep.
 const sweepEnv = "GUCX_TEST_SWEEP"
 
-// Soak says whether the long form of tests is asked for, by GUCX_TEST_SOAK=1.
+// Soak reports whether GUCX_TEST_SOAK=1 selects the long form of tests.
 func Soak() bool { return os.Getenv(soakEnv) == "1" }
 
-// Sweep says whether sweeps are asked for, by GUCX_TEST_SWEEP=1 or with the soak.
+// Sweep reports whether GUCX_TEST_SWEEP=1, or the soak, selects sweeps.
 func Sweep() bool { return os.Getenv(sweepEnv) == "1" || Soak() }
 
-// shortShare is the part of the ordinary rounds that -short leaves.
+// shortShare is the divisor of the ordinary rounds with -short.
 const shortShare = 5
 
-// Rounds is how often a test repeats what only chance shows: few times in an ordinary
-// run, which has a machine of unknown speed; a fifth of that with -short; many times
-// with GUCX_TEST_SOAK=1.
+// Rounds returns the number of repetitions of a test of a race: few in an ordinary run, because the speed of the
+// machine is unknown; a fifth of that with -short; many with GUCX_TEST_SOAK=1.
 func Rounds(few, many int) int {
 	switch {
 	case Soak():

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parts of a classic BPF program over seccomp's data; uapi headers linux/bpf_common.h
-// and linux/seccomp.h.
+// Parts of a classic BPF program over the data of seccomp; uapi headers linux/bpf_common.h and linux/seccomp.h.
 const (
-	loadNumber   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // at offset 0: the call's number
+	loadNumber   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // at offset 0: the number of the call
 	loadFlags    = loadNumber                              // at offset mapFlags
 	jumpEqual    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	jumpSet      = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
@@ -18,8 +17,8 @@ const (
 
 	syscallAllow = 0x7fff0000
 
-	// mapFlags is where the low half of the fourth argument of a call is, where words are little-endian:
-	// the flags of mmap.
+	// mapFlags is the offset of the low half of the fourth argument of a call, on little-endian machines: the flags of
+	// mmap.
 	mapFlags = 16 + 3*8
 )
 
@@ -29,8 +28,8 @@ const (
 	SyscallKill  = 0x80000000 // SIGSYS kills the process
 )
 
-// ForbidSyscalls installs a seccomp filter that answers calls with action, for good: in all threads
-// of this process (SECCOMP_FILTER_FLAG_TSYNC), or in the calling thread, which must be locked.
+// ForbidSyscalls installs a permanent seccomp filter with action for calls: in all threads of this process
+// (SECCOMP_FILTER_FLAG_TSYNC), or in the calling thread, which must be locked.
 func ForbidSyscalls(action uint32, flags uintptr, calls ...uint32) error {
 	filter := []unix.SockFilter{{Code: loadNumber}}
 	for i, n := range calls {

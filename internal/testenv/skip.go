@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// requireRDMA is the environment name that turns a missing RDMA device from a
-// skip into a failure, for machines that are known to have one.
+// requireRDMA is the environment variable that turns a missing RDMA device from a skip into a failure, for machines
+// that have one.
 const requireRDMA = "REQUIRE_RDMA"
 
-// rdmaClass is where the kernel lists RDMA devices.
+// rdmaClass is the directory in which the kernel lists RDMA devices.
 const rdmaClass = "/sys/class/infiniband"
 
-// RDMA skips the test where the kernel has no RDMA device, and returns the names
-// of those that are there. With REQUIRE_RDMA=1 it fails instead of skipping.
+// RDMA returns the names of the RDMA devices of the kernel. It skips the test if there is none. With REQUIRE_RDMA=1 it
+// fails instead.
 func RDMA(t testing.TB) []string {
 	t.Helper()
 	return rdmaDevices(t, rdmaClass)
@@ -51,7 +51,7 @@ func Command(t testing.TB, name string) string {
 	return path
 }
 
-// SkipRace skips the test in a race build, with the reason why it cannot run there.
+// SkipRace skips the test in a race build, with a reason.
 func SkipRace(t testing.TB, why string) {
 	t.Helper()
 	if RaceEnabled {
@@ -59,8 +59,7 @@ func SkipRace(t testing.TB, why string) {
 	}
 }
 
-// SkipCheckptr skips the test in a build with -gcflags=all=-d=checkptr, with the reason
-// why it cannot run there.
+// SkipCheckptr skips the test in a build with -gcflags=all=-d=checkptr, with a reason.
 func SkipCheckptr(t testing.TB, why string) {
 	t.Helper()
 	if info, ok := debug.ReadBuildInfo(); ok && checksPointers(info.Settings) {
@@ -75,7 +74,7 @@ func checksPointers(settings []debug.BuildSetting) bool {
 	})
 }
 
-// SkipShort skips the test under -short, with the reason why it takes long.
+// SkipShort skips the test with -short, with the reason why it takes long.
 func SkipShort(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
@@ -83,8 +82,8 @@ func SkipShort(t testing.TB, why string) {
 	}
 }
 
-// SkipSweep skips the test unless sweeps are asked for, with the reason why what it takes
-// shows little that the default does not.
+// SkipSweep skips the test unless sweeps are selected, with the reason why it finds little that the default tests do
+// not.
 func SkipSweep(t testing.TB, why string) {
 	t.Helper()
 	if !Sweep() {

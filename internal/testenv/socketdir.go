@@ -5,18 +5,18 @@ import (
 	"testing"
 )
 
-// socketDirLen is how long a directory for sockets may be: the path of a socket has 107 bytes at
-// most (sun_path of unix(7)), and names of ports take up to 50.
+// socketDirLen is the maximum length of a directory for sockets: the path of a socket has at most 107 bytes (sun_path
+// of unix(7)), and names of ports up to 50.
 const socketDirLen = 56
 
-// SocketDir makes a directory for sockets that ends with the test. TB.TempDir is too long for some
-// where TMPDIR is long, as its name has that of the test.
+// SocketDir makes a directory for sockets, which is removed at the end of the test. TB.TempDir can be too long, because
+// it has TMPDIR and the name of the test.
 func SocketDir(t testing.TB) string {
 	t.Helper()
 	return socketDir(t, os.TempDir(), "/tmp")
 }
 
-// socketDir makes it below the first of parents where it is short enough and can be made.
+// socketDir makes a directory in the first of parents in which it is short enough and can be made.
 func socketDir(t testing.TB, parents ...string) string {
 	t.Helper()
 	var err error

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Subprocess is a second process of a test, which talks with the test by lines on its standard input and
-// output. It must end when its input does, so that it does not outlive the test binary.
+// Subprocess is a second process of a test, which communicates with the test by lines on its standard input and output.
+// It must end when its input does, so that it does not outlive the test binary.
 type Subprocess struct {
 	*exec.Cmd
 	In  io.WriteCloser
 	Out *bufio.Reader
 }
 
-// Self returns a command that runs the test binary with settings in its environment, by which TestMain
-// there knows its role. Its standard error is that of the test.
+// Self returns a command that runs the test binary with settings in its environment, from which TestMain there gets its
+// role. Its standard error is that of the test.
 func Self(settings ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")                                           // the file itself may be out of another user's reach
-	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), settings...) // a race build would wait a second at exit
+	cmd := exec.Command("/proc/self/exe")                                           // another user may not reach the file itself
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), settings...) // a race build waits a second at exit by default
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -37,7 +37,7 @@ func StartSubprocess(t testing.TB, cmd *exec.Cmd) *Subprocess {
 	return p
 }
 
-// LaunchSubprocess is StartSubprocess for a test that calls End or Kill by itself.
+// LaunchSubprocess is StartSubprocess for a test that calls End or Kill itself.
 func LaunchSubprocess(t testing.TB, cmd *exec.Cmd) *Subprocess {
 	t.Helper()
 	p := &Subprocess{Cmd: cmd}
@@ -57,7 +57,7 @@ func (p *Subprocess) needs(t testing.TB, err error) {
 	}
 }
 
-// Line returns the next line that the process prints, without its end.
+// Line returns the next line of the process, without its newline.
 func (p *Subprocess) Line(t testing.TB) string {
 	t.Helper()
 	line, err := p.Out.ReadString('\n')
@@ -79,14 +79,14 @@ func (p *Subprocess) Tell(t testing.TB, format string, args ...any) {
 	p.needs(t, err)
 }
 
-// Stop stops the process, and returns when all of its threads stand still.
+// Stop stops the process, and returns when all of its threads are stopped.
 func (p *Subprocess) Stop(t testing.TB) {
 	t.Helper()
 	p.needs(t, p.Process.Signal(unix.SIGSTOP))
 	p.needs(t, unix.Waitid(unix.P_PID, p.Process.Pid, nil, unix.WSTOPPED, nil))
 }
 
-// Continue lets a stopped process run.
+// Continue continues a stopped process.
 func (p *Subprocess) Continue(t testing.TB) {
 	t.Helper()
 	p.needs(t, p.Process.Signal(unix.SIGCONT))
@@ -99,8 +99,8 @@ func (p *Subprocess) End(t testing.TB) {
 	p.needs(t, errors.Join(p.In.Close(), p.Wait()))
 }
 
-// Kill kills the process, and returns when it is gone. It does nothing if the process has been waited for. If
-// the process has ended by itself, the log of the test says so: that may be why the test fails.
+// Kill kills the process, and waits for it. It does nothing if the process has been waited for. If the process has
+// ended before, it logs that, because the test may fail for that reason.
 func (p *Subprocess) Kill(t testing.TB) {
 	t.Helper()
 	if p.ProcessState != nil {
@@ -109,7 +109,7 @@ func (p *Subprocess) Kill(t testing.TB) {
 	ended := p.hasEnded()
 	p.needs(t, p.Process.Kill())
 	_ = p.In.Close()
-	_ = p.Wait() // it says that the process was killed
+	_ = p.Wait() // the error is that the process was killed
 	if ended {
 		t.Logf("the second process, %d, had ended by itself: %v", p.Process.Pid, p.ProcessState)
 	}

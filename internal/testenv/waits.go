@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// looks is how often Waits looks whether wait has returned too early, and yields in between.
+// looks is the number of checks of Waits whether wait has returned too early. It yields between them.
 const looks = 1000
 
-// Waits fails the test if wait returns before release is called, or does not return after it.
-// wait runs on another goroutine and must not use t; release runs on the goroutine of the test.
-// A wait that returns at once may go unnoticed on a machine where the other goroutine does not
-// run meanwhile; one that waits never fails the test.
+// Waits fails the test if wait returns before release is called, or does not return after it. wait runs on another
+// goroutine and must not use t; release runs on the goroutine of the test. If the other goroutine does not run in time,
+// a wait that returns early may pass. A correct wait never fails the test.
 func Waits(t testing.TB, wait, release func()) {
 	t.Helper()
 	done := make(chan struct{})
