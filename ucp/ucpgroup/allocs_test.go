@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestAllocs: messages and barriers take nothing from the heap once pools have grown.
+// TestAllocs: messages and barriers allocate nothing after the pools have grown.
 func TestAllocs(t *testing.T) {
 	for _, tls := range sets {
 		x := newStepped(t, tls, 2)
@@ -67,7 +67,7 @@ func TestAllocs(t *testing.T) {
 		}
 		require.NoError(t, x.connected())
 		for name, op := range map[string]func(){"send and receive": pass, "kept message": kept, "barrier": barrier} {
-			for range 2000 { // windows are given back in batches
+			for range 2000 { // credit is returned in batches
 				op()
 			}
 			testenv.NoAllocs(t, tls+" "+name, op)
@@ -75,7 +75,7 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// connected has each pair of ranks connect.
+// connected makes each pair of ranks connect.
 func (x *stepped) connected() error {
 	var reqs []*Request
 	for _, g := range x.groups {

@@ -14,8 +14,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// task is a collective operation with the data of every rank, and what each rank should have
-// then, computed in a row.
+// task is a collective operation with the data of each rank, and the expected results, computed serially.
 type task struct {
 	name        string
 	root        int
@@ -25,10 +24,10 @@ type task struct {
 	wantNumbers [][]int64
 }
 
-// partSizes are lengths of a part around the limits between algorithms, for 1 to 17 ranks.
+// partSizes are lengths of a part around the limits of algorithms, for 1 to 17 ranks.
 var partSizes = []int{0, 1, 8, 255, 256, 257, 1000, 5000, 9000, 33_000, 70_000, 93_000}
 
-// counts are numbers of numbers around the limits of reductions.
+// counts are numbers of elements around the limits of reductions.
 var counts = []int{0, 1, 16, 256, 257, 1000, 66_000}
 
 var kinds = []string{"barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce"}
@@ -77,7 +76,7 @@ func newTask(rng *rand.Rand, kind string, n, root, size, count int) *task {
 	return x
 }
 
-// compute does the operation in a row.
+// compute computes the operation serially.
 func (x *task) compute(n, size, count int) {
 	sum := make([]int64, count)
 	for _, nums := range x.nums {
@@ -107,7 +106,7 @@ func (x *task) compute(n, size, count int) {
 	}
 }
 
-// begin begins rank q's part.
+// begin starts the operation on rank q.
 func (x *task) begin(c *Comm, q int) (*Request, error) {
 	switch x.name {
 	case "bcast":
@@ -128,7 +127,7 @@ func (x *task) begin(c *Comm, q int) (*Request, error) {
 	return c.Ibarrier()
 }
 
-// check compares what rank q has.
+// check compares the result of rank q.
 func (x *task) check(q int) error {
 	if len(x.want[q]) != 0 && !slices.Equal(x.want[q], x.recv[q]) {
 		return fmt.Errorf("%s: rank %d has other bytes", x.name, q)
@@ -139,9 +138,8 @@ func (x *task) check(q int) error {
 	return nil
 }
 
-// TestCollectives_Serial: collective operations of 1 to 17 ranks, of any sizes and roots, several
-// in a row and begun by ranks in any order, give what one after the other on one processor
-// gives.
+// TestCollectives_Serial: collective operations of 1 to 17 ranks, of any sizes and roots, several in succession,
+// started by the ranks in any order, have the results of serial operations.
 func TestCollectives_Serial(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine has all ranks")
 	const most = 17
@@ -150,7 +148,7 @@ func TestCollectives_Serial(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, most).Draw(rt, "ranks")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		order := rng.Perm(most)[:n] // which of the world they are
+		order := rng.Perm(most)[:n] // their ranks in the world
 		ranks := make([]int32, n)
 		for i, q := range order {
 			ranks[i] = int32(q)
@@ -165,7 +163,7 @@ func TestCollectives_Serial(t *testing.T) {
 	})
 }
 
-// runTasks has each rank begin the tasks in their order, and waits until all have ended.
+// runTasks makes each rank start the tasks in their order, and waits for all of them.
 func (x *stepped) runTasks(t *testing.T, rng *rand.Rand, ranks []int32, tasks []*task) {
 	const context = 77
 	n := len(ranks)
@@ -192,7 +190,7 @@ func (x *stepped) runTasks(t *testing.T, rng *rand.Rand, ranks []int32, tasks []
 	}
 }
 
-// TestCollectives_Sweep: each operation, at each number of ranks and size around the limits.
+// TestCollectives_Sweep: each operation, with each number of ranks and size around the limits.
 func TestCollectives_Sweep(t *testing.T) {
 	testenv.SkipShort(t, "it takes every algorithm at every number of ranks")
 	const most = 9
@@ -211,7 +209,7 @@ func TestCollectives_Sweep(t *testing.T) {
 	}
 }
 
-// TestOps: what each operation makes of two numbers, by the type.
+// TestOps: the result of each operation on two numbers, by type.
 func TestOps(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	checkOp(t, "sum", Sum[int8], []int8{1, -2, 127}, []int8{2, -3, 1}, []int8{3, -5, -128})

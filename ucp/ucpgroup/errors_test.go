@@ -45,7 +45,7 @@ func TestComm_Refuses(t *testing.T) {
 	require.NoError(t, x.groups[0].Err())
 }
 
-// TestCollective_Refuses: a parameter of a collective operation that is refused ends the group.
+// TestCollective_Refuses: an invalid parameter of a collective operation fails the group.
 func TestCollective_Refuses(t *testing.T) {
 	ctx, buf := t.Context(), make([]byte, 8)
 	for name, call := range map[string]func(c *Comm) error{
@@ -94,7 +94,7 @@ func TestGroup_Limits(t *testing.T) {
 	assert.Equal(t, ^uint64(0)&^collective, sendTag(MaxComms-1, MaxRanks-1, MaxTag))
 }
 
-// TestGroup_RankLeaves: what waits for a rank that has left ends, the rest goes on.
+// TestGroup_RankLeaves: operations that wait for a rank that has left fail, and others continue.
 func TestGroup_RankLeaves(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 3)
@@ -118,7 +118,7 @@ func TestGroup_RankLeaves(t *testing.T) {
 		require.ErrorIs(t, b.Send(t.Context(), 2, 0, nil), ucs.ErrPeerClosed)
 		require.ErrorIs(t, third(b.Iprobe(2, 0)), ucs.ErrPeerClosed)
 
-		buf := make([]byte, 4) // what it had sent is there
+		buf := make([]byte, 4) // its message has arrived before
 		st, err := a.Recv(t.Context(), 2, 5, buf)
 		require.NoError(t, err)
 		require.Equal(t, "last", string(buf[:st.Len]))
@@ -140,8 +140,7 @@ func TestGroup_RankLeaves(t *testing.T) {
 	})
 }
 
-// TestCollective_RankLeaves: a collective operation that waits for a rank that has left ends the
-// group, on all ranks.
+// TestCollective_RankLeaves: a collective operation that waits for a rank that has left fails the group, on all ranks.
 func TestCollective_RankLeaves(t *testing.T) {
 	x := newStepped(t, "sm", 4)
 	require.NoError(t, x.connected())
@@ -163,7 +162,7 @@ func TestCollective_RankLeaves(t *testing.T) {
 	}
 }
 
-// TestGroup_Abort: what all others wait for ends with the reason.
+// TestGroup_Abort: operations of all other ranks fail with the reason.
 func TestGroup_Abort(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		mistake := errors.New("no more paper")
@@ -196,7 +195,7 @@ func TestGroup_Abort(t *testing.T) {
 	})
 }
 
-// TestCollective_Disagree: ranks that do not agree about lengths are told.
+// TestCollective_Disagree: ranks with different lengths get an error.
 func TestCollective_Disagree(t *testing.T) {
 	for name, sizes := range map[string][2]int{"too long": {9, 8}, "too short": {7, 8}} {
 		x := newStepped(t, "sm", 2)
@@ -207,7 +206,7 @@ func TestCollective_Disagree(t *testing.T) {
 			reqs = append(reqs, r)
 		}
 		x.until(func() bool { return x.groups[0].failed != nil && x.groups[1].failed != nil })
-		require.NoError(t, x.ended(reqs[0]), "the root's part was over")
+		require.NoError(t, x.ended(reqs[0]), "the root had completed")
 		err := x.ended(reqs[1])
 		require.True(t, errors.Is(err, ucs.ErrTruncated) || errors.Is(err, ucs.ErrInvalidParam), "%s: %v", name, err)
 		var at *RankError
@@ -216,8 +215,8 @@ func TestCollective_Disagree(t *testing.T) {
 	}
 }
 
-// TestContextEnds: calls end, and buffers are the caller's. One that gives up a collective
-// operation ends the group.
+// TestContextEnds: calls return when their context is canceled, and do not use their buffers any more. A canceled
+// collective operation fails the group.
 func TestContextEnds(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 2)
@@ -299,8 +298,8 @@ func TestWaitAny_Collective(t *testing.T) {
 	}))
 }
 
-// TestComms: communicators of a part of the ranks, in another order, do not mix with others, and
-// give their contexts back.
+// TestComms: communicators of some of the ranks, in another order, are not confused with others, and free their
+// contexts.
 func TestComms(t *testing.T) {
 	require.NoError(t, ranks(t, "sm", 6, func(ctx context.Context, g *Group) error {
 		w := g.World()
@@ -370,7 +369,7 @@ func TestComms_TooMany(t *testing.T) {
 	}))
 }
 
-// TestContextSet: each context is taken and freed by itself.
+// TestContextSet: contexts are allocated and freed independently.
 func TestContextSet(t *testing.T) {
 	var x contextSet
 	for c := range uint16(MaxComms) {
@@ -411,7 +410,7 @@ func (b failingBootstrap) Get(ctx context.Context, rank int, key string) ([]byte
 	return b.Bootstrap.Get(ctx, rank, key)
 }
 
-// TestNew_BootstrapFails: New returns what went wrong while ranks find each other.
+// TestNew_BootstrapFails: New returns the error of the bootstrap.
 func TestNew_BootstrapFails(t *testing.T) {
 	broken := errors.New("no such key-value space")
 	for name, b := range map[string]failingBootstrap{
@@ -424,11 +423,11 @@ func TestNew_BootstrapFails(t *testing.T) {
 	}
 }
 
-// TestSendrecv_Refused: a send that is refused also ends the receive.
+// TestSendrecv_Refused: if the send is rejected, the receive is canceled.
 func TestSendrecv_Refused(t *testing.T) {
 	x := newStepped(t, "sm", 2)
 	a, b := x.groups[0].World(), x.groups[1].World()
-	ended, cancel := context.WithCancel(t.Context()) // nothing is waited for
+	ended, cancel := context.WithCancel(t.Context()) // no wait
 	cancel()
 	buf := []byte{1}
 	_, err := a.Sendrecv(ended, 2, 1, nil, 1, 1, buf)
@@ -446,8 +445,7 @@ func TestSendrecv_Refused(t *testing.T) {
 	assert.Equal(t, []byte{1}, buf)
 }
 
-// TestCollective_CutOff: the buffers of a collective operation that was abandoned in the middle
-// are the caller's: what arrives later is not written to them.
+// TestCollective_CutOff: data that arrives after a collective operation was canceled is not written to its buffers.
 func TestCollective_CutOff(t *testing.T) {
 	for _, n := range []int{8, 1 << 20} { // eager and rendezvous
 		x := newStepped(t, "sm", 2)
@@ -458,7 +456,7 @@ func TestCollective_CutOff(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, r.Done())
 		r.abandon()
-		assert.Nil(t, b.g.first, "it is over for the group")
+		assert.Nil(t, b.g.first, "the group has removed it")
 		from := bytes.Repeat([]byte{7}, n)
 		_, err = a.Ibcast(0, from)
 		require.NoError(t, err)
@@ -470,8 +468,7 @@ func TestCollective_CutOff(t *testing.T) {
 	}
 }
 
-// TestCollective_Freed: a collective operation of a communicator that was freed is refused here,
-// and the group lives.
+// TestCollective_Freed: a collective operation of a freed communicator is rejected here, and the group does not fail.
 func TestCollective_Freed(t *testing.T) {
 	require.NoError(t, ranks(t, "sm", 2, func(ctx context.Context, g *Group) error {
 		dup, err := g.World().Dup(ctx)
@@ -517,8 +514,8 @@ func TestCollective_Freed(t *testing.T) {
 	}))
 }
 
-// TestCollective_GroupClosed: a collective operation that not all ranks have begun when the group
-// closes is canceled.
+// TestCollective_GroupClosed: a collective operation that some ranks have not started when the group closes is
+// canceled.
 func TestCollective_GroupClosed(t *testing.T) {
 	var open *Request
 	require.NoError(t, ranks(t, "sm", 2, func(ctx context.Context, g *Group) error {
@@ -533,7 +530,7 @@ func TestCollective_GroupClosed(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrCanceled)
 }
 
-// TestGroup_Closed: what is under way when a group closes is canceled, and nothing more begins.
+// TestGroup_Closed: operations in progress when a group closes are canceled, and later ones are rejected.
 func TestGroup_Closed(t *testing.T) {
 	var open *Request
 	require.NoError(t, ranks(t, "self", 1, func(_ context.Context, g *Group) (err error) {
@@ -567,11 +564,11 @@ func TestInProcess_Leave(t *testing.T) {
 	require.ErrorIs(t, InProcess(2)[0].Fence(ctx), context.Canceled)
 }
 
-// FuzzNotice: a notice of any bytes names ranks that there are and a reason, or makes no sense.
+// FuzzNotice: a notice of any bytes has valid ranks and a reason, or is invalid.
 func FuzzNotice(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 12})
 	f.Add([]byte{0, 0, 0, 0, 9, 0, 0, 0, 12})
-	f.Add([]byte{0, 0, 0, 0, 2, 0, 0, 0, 12}) // the first rank that there is not
+	f.Add([]byte{0, 0, 0, 0, 2, 0, 0, 0, 12}) // the first invalid rank
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 12})
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 0})
 	f.Add([]byte{1})
@@ -587,7 +584,7 @@ func FuzzNotice(f *testing.F) {
 	})
 }
 
-// TestErrors_Told: a reason that travels is found again, and of several always the same one.
+// TestErrors_Told: the reason of a notice is that of its sender, and of several reasons always the same one is chosen.
 func TestErrors_Told(t *testing.T) {
 	var several error
 	for i := len(toldReasons) - 1; i >= 0; i-- {
@@ -603,7 +600,7 @@ func TestErrors_Told(t *testing.T) {
 func TestConnect_Ranks(t *testing.T) {
 	w := openWorkers(t, "self", 1)[0]
 	for n, want := range map[int]error{0: ucs.ErrInvalidParam, MaxRanks: ucs.ErrInvalidAddr, MaxRanks + 1: ucs.ErrInvalidParam} {
-		_, err := Connect(w, 0, make([][]byte, n)) // the addresses are none
+		_, err := Connect(w, 0, make([][]byte, n)) // the addresses are invalid
 		assert.ErrorIs(t, err, want, "%d ranks", n)
 		if want == ucs.ErrInvalidParam {
 			assert.ErrorContains(t, err, fmt.Sprint("ranks ", n))
@@ -611,7 +608,7 @@ func TestConnect_Ranks(t *testing.T) {
 	}
 }
 
-// TestAbort_AtOnce: what this rank waits for ends when it gives up, before it makes progress.
+// TestAbort_AtOnce: when this rank aborts, its operations fail before it makes progress.
 func TestAbort_AtOnce(t *testing.T) {
 	c := newStepped(t, "sm", 2).groups[0].World()
 	in, err := c.Irecv(1, 1, nil, nil)
@@ -634,13 +631,13 @@ func TestClose_ContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := x.groups[0]
-	_, err := a.World().Isend(1, 1, make([]byte, 1<<20), nil) // for which the other rank posts no receive
+	_, err := a.World().Isend(1, 1, make([]byte, 1<<20), nil) // the other rank posts no receive for it
 	require.NoError(t, err)
 	assert.ErrorIs(t, a.closeAll(ctx, ucp.CloseFlush), context.Canceled)
 }
 
-// TestRequest_NamesTheRank: an operation that an endpoint has failed ends with the rank, also if package ucp
-// has not told of the endpoint yet.
+// TestRequest_NamesTheRank: the error of an operation of a failed endpoint has the rank, also before package ucp has
+// called OnError.
 func TestRequest_NamesTheRank(t *testing.T) {
 	x := newStepped(t, "sm", 2)
 	require.NoError(t, x.connected())
@@ -660,7 +657,7 @@ func TestRequest_NamesTheRank(t *testing.T) {
 	}
 }
 
-// TestComm_Parts: a communicator knows its group, and the endpoints to its ranks in their order.
+// TestComm_Parts: a communicator has its group, and the endpoints of its ranks in their order.
 func TestComm_Parts(t *testing.T) {
 	g := newStepped(t, "sm", 3).groups[1]
 	c := newComm(g, 7, 2, []int32{2, 0, 1})

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// Three ranks of one process: each sends to the next one, and all add up what they have got.
+// Three ranks of one process: each sends to the next one, and all compute the sum of the received numbers.
 func Example() {
 	c, err := gucx.Open()
 	check(err)
@@ -48,7 +48,7 @@ func work(ctx context.Context, c *ucp.Context, boot ucpgroup.Bootstrap) error {
 	if world.Rank() == 0 {
 		fmt.Println("the sum is", got[0])
 	}
-	return group.Close(ctx) // when all have come that far
+	return group.Close(ctx) // when all ranks are here
 }
 
 func check(err error) {

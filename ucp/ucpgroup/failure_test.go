@@ -11,15 +11,15 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestGroup_StoppedRank: what is under way to a rank that is stopped ends when the group has
-// failed, though that rank is not told.
+// TestGroup_StoppedRank: operations to a stopped rank fail when the group has failed, although that rank gets no
+// notice.
 func TestGroup_StoppedRank(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 3)
 		require.NoError(t, x.connected())
 		a, all := x.groups[0], x.groups
 		for _, g := range all {
-			g.waits = time.Hour // what a slow machine takes does not end it
+			g.waits = time.Hour // no timeout on a slow machine
 		}
 		out, err := a.World().IsendSync(2, 1, make([]byte, 1<<20), nil)
 		require.NoError(t, err)
@@ -30,11 +30,11 @@ func TestGroup_StoppedRank(t *testing.T) {
 		all[1].Abort(ucs.ErrCanceled)
 		x.until(func() bool { return a.hangDue })
 		assert.True(t, a.peers[2].hang)
-		assert.False(t, a.peers[1].hang, "nothing is under way to it")
+		assert.False(t, a.peers[1].hang, "no operation to it is in progress")
 		for range 100 {
 			a.Progress()
 		}
-		require.False(t, out.Done(), "rank 2 may still be told")
+		require.False(t, out.Done(), "rank 2 may still get the notice")
 		for _, g := range all {
 			g.waits = 0
 		}
@@ -44,8 +44,8 @@ func TestGroup_StoppedRank(t *testing.T) {
 	})
 }
 
-// TestGroup_StoppedSender: a receive from any rank, whose message a rank that is stopped has announced and
-// not sent, ends when the group has failed.
+// TestGroup_StoppedSender: a receive from any rank has matched a message that a stopped rank has announced. It fails
+// when the group has failed.
 func TestGroup_StoppedSender(t *testing.T) {
 	x := newStepped(t, "tcp", 3)
 	require.NoError(t, x.connected())
@@ -74,8 +74,8 @@ func TestGroup_StoppedSender(t *testing.T) {
 	assert.Equal(t, 1, gone.Rank)
 }
 
-// TestGroup_RankDies: when the endpoint to a rank fails, other than as the rank has left, the group has failed
-// on all ranks, because of that rank.
+// TestGroup_RankDies: when the endpoint of a rank fails, other than after the rank has left, the group fails on all
+// ranks, with that rank as the reason.
 func TestGroup_RankDies(t *testing.T) {
 	x := newStepped(t, "sm", 4)
 	require.NoError(t, x.connected())
@@ -93,13 +93,13 @@ func TestGroup_RankDies(t *testing.T) {
 		g.waits = 0
 		require.Error(t, g.Close(t.Context()))
 		for q := range g.peers {
-			assert.Nil(t, g.peers[q].notice, "its request was given back")
+			assert.Nil(t, g.peers[q].notice, "its request was released")
 		}
 	}
 }
 
-// TestCollective_OthersAreTold: a rank whose collective operation fails tells the others when its caller
-// learns of it, who may make no progress any more.
+// TestCollective_OthersAreTold: a rank whose collective operation fails notifies the others when the error is returned,
+// because its caller may make no more progress.
 func TestCollective_OthersAreTold(t *testing.T) {
 	x := newStepped(t, "sm", 2)
 	require.NoError(t, x.connected())
@@ -115,12 +115,11 @@ func TestCollective_OthersAreTold(t *testing.T) {
 	x.groups = x.groups[:1]
 	x.until(func() bool { return a.Err() != nil })
 	a.Progress()
-	assert.False(t, a.peers[0].notified, "a rank does not tell itself")
-	assert.False(t, a.peers[1].notified, "nor the one that is the reason")
+	assert.False(t, a.peers[0].notified, "a rank does not notify itself")
+	assert.False(t, a.peers[1].notified, "nor the failed rank")
 }
 
-// TestCollective_Refused: a parameter that one rank gets wrong ends the operation on all, with the
-// reason.
+// TestCollective_Refused: an invalid parameter on one rank fails the operation on all, with the reason.
 func TestCollective_Refused(t *testing.T) {
 	x := newStepped(t, "sm", 4)
 	require.NoError(t, x.connected())
@@ -141,7 +140,7 @@ func TestCollective_Refused(t *testing.T) {
 	}
 }
 
-// TestErrors_SaidOnce: the text of an error names the package once, and what failed.
+// TestErrors_SaidOnce: the text of an error has the package once, and the operation.
 func TestErrors_SaidOnce(t *testing.T) {
 	x := newStepped(t, "sm", 2)
 	require.NoError(t, x.connected())

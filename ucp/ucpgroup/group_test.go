@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// sets are the transports that ranks are tried over.
+// sets are the transports of ranks.
 var sets = []string{"sm", "tcp", `\rc`}
 
 // overAll runs f with each set of transports.
@@ -37,7 +37,7 @@ func openContext(t testing.TB, tls string) *ucp.Context {
 	return c
 }
 
-// openWorkers opens n workers, which are closed with the test.
+// openWorkers opens n workers, which are closed when the test ends.
 func openWorkers(t testing.TB, tls string, n int) []*ucp.Worker {
 	c := openContext(t, tls)
 	list := make([]*ucp.Worker, n)
@@ -50,8 +50,8 @@ func openWorkers(t testing.TB, tls string, n int) []*ucp.Worker {
 	return list
 }
 
-// ranks runs f in a goroutine for each of n ranks. A rank whose f has ended well leaves the group
-// in order; the error of the first that has not is returned.
+// ranks runs f in a goroutine for each of n ranks. A rank whose f has succeeded leaves the group. It returns the error
+// of the first rank that has failed.
 func ranks(t testing.TB, tls string, n int, f func(ctx context.Context, g *Group) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
 	defer cancel()
@@ -81,7 +81,7 @@ func oneRank(ctx context.Context, w *ucp.Worker, b Bootstrap, f func(ctx context
 	return errors.Join(errClose, b.Close())
 }
 
-// steps are n ranks in one goroutine, which makes progress for all.
+// steps is n ranks in one goroutine, which makes progress for all.
 type stepped struct {
 	t      testing.TB
 	groups []*Group
@@ -102,7 +102,7 @@ func newStepped(t testing.TB, tls string, n int) *stepped {
 	return x
 }
 
-// until makes progress for all ranks until done says so.
+// until makes progress for all ranks until done returns true.
 func (x *stepped) until(done func() bool) {
 	x.t.Helper()
 	testenv.ProgressWithin(x.t, testenv.Watchdog, func() bool {
@@ -113,7 +113,7 @@ func (x *stepped) until(done func() bool) {
 	})
 }
 
-// ended waits until the requests have ended, and returns how.
+// ended waits for the requests, and returns the result.
 func (x *stepped) ended(reqs ...*Request) error {
 	x.t.Helper()
 	x.until(func() bool {
@@ -172,7 +172,7 @@ func TestGroup_Barrier(t *testing.T) {
 	})
 }
 
-// TestBarrier_Late: no rank leaves a barrier before the last has come.
+// TestBarrier_Late: no rank completes a barrier before the last one has started it.
 func TestBarrier_Late(t *testing.T) {
 	x := newStepped(t, "sm", 5)
 	for late := range x.groups {

@@ -18,16 +18,15 @@ func badMessages(w *ucp.Worker) uint64 {
 	return maps.Collect(w.Stats().Snapshot().All())["worker.bad_messages"]
 }
 
-// forgedNotice is what rank from would send if rank gone had failed.
+// forgedNotice is the notice of rank from about rank gone.
 func forgedNotice(from, gone int) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(from))
 	b = binary.LittleEndian.AppendUint32(b, uint32(gone))
 	return append(b, byte(ucs.StatusConnReset))
 }
 
-// TestNotice_Forged: a notice counts only if it comes from the worker of the rank that it names as
-// its sender. One from a worker outside the group, or from another rank, is rejected, and the group
-// goes on.
+// TestNotice_Forged: a notice counts only if it is from the worker of the rank that it names as its sender. One from a
+// worker outside the group, or from another rank, is rejected, and the group continues.
 func TestNotice_Forged(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 3)
@@ -59,12 +58,12 @@ func TestNotice_Forged(t *testing.T) {
 		for _, g := range x.groups {
 			require.NoError(t, g.Err())
 		}
-		x.groups[2].Abort(ucs.ErrCanceled) // what a rank says of itself counts
+		x.groups[2].Abort(ucs.ErrCanceled) // a notice about its sender counts
 		x.until(func() bool { return g.Err() != nil })
 	})
 }
 
-// forgedSends are the ways in which a tagged message goes, with the length of its data.
+// forgedSends are the protocols of a tagged message, with the length of its data.
 var forgedSends = map[string]struct {
 	n    int
 	sync bool
@@ -76,8 +75,7 @@ var forgedSends = map[string]struct {
 	"synchronous": {n: 8, sync: true},
 }
 
-// liars are EPs to rank 0 of workers that may not send in the name of rank 1: of a worker outside the
-// group, and of rank 2.
+// liars are EPs to rank 0 of workers that must not send for rank 1: a worker outside the group, and rank 2.
 func (x *stepped) liars(tls string) map[string]*ucp.EP {
 	outside := openWorkers(x.t, tls, 1)[0]
 	ep, err := outside.NewEP(x.groups[0].w.Address(), ucp.EPConfig{})
@@ -85,7 +83,7 @@ func (x *stepped) liars(tls string) map[string]*ucp.EP {
 	return map[string]*ucp.EP{"outside": ep, "rank 2": x.groups[2].World().EP(0)}
 }
 
-// sendForged sends a message and waits until rank 0 has refused it.
+// sendForged sends a message and waits until rank 0 has rejected it.
 func (x *stepped) sendForged(ep *ucp.EP, tag uint64, n int, sync bool) {
 	t, g := x.t, x.groups[0]
 	bad := badMessages(g.w)
@@ -108,8 +106,8 @@ func (x *stepped) sendForged(ep *ucp.EP, tag uint64, n int, sync bool) {
 	require.NoError(t, g.Err())
 }
 
-// TestTag_Forged: a message in the name of another rank matches no receive, is counted, and harms nobody:
-// neither one from a worker outside the group nor one from another rank.
+// TestTag_Forged: a message with the source of another rank matches no receive, is counted, and has no other effect,
+// from a worker outside the group and from another rank.
 func TestTag_Forged(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 3)
@@ -145,8 +143,8 @@ func TestTag_Forged(t *testing.T) {
 	})
 }
 
-// TestTag_ForgedFast: a rank that sends in its own name, so that its connection is the one that the last message
-// came over, cannot send in the name of another rank.
+// TestTag_ForgedFast: a rank sends correct messages, so that its connection is cached as that of the last message. It
+// cannot send with the source of another rank.
 func TestTag_ForgedFast(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		x := newStepped(t, tls, 3)
@@ -172,8 +170,8 @@ func TestTag_ForgedFast(t *testing.T) {
 	})
 }
 
-// TestTag_ForgedEarly: a message in the name of a rank that comes before the group is made is dropped then.
-// One of the rank itself is received.
+// TestTag_ForgedEarly: a message with the source of a rank that arrives before the group is made is dropped then. A
+// message of the rank itself is received.
 func TestTag_ForgedEarly(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		workers := openWorkers(t, tls, 3)
@@ -227,7 +225,7 @@ func TestTag_ForgedEarly(t *testing.T) {
 	})
 }
 
-// TestComm_Foreign: a rank that sends in a communicator that it is not in ends the group, and is named.
+// TestComm_Foreign: a rank that sends in a communicator without it fails the group, with that rank as the reason.
 func TestComm_Foreign(t *testing.T) {
 	const context = 9
 	x := newStepped(t, "sm", 3)

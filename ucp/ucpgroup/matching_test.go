@@ -13,17 +13,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// The messages that the receives of one rank get are compared with what a matcher with two lists
-// gives them: on two communicators, from several ranks, with wildcards, synchronous sends,
-// probes, cancels and buffers that are too short. Messages of different ranks may come in any
-// order; so each has come before the next step.
+// The messages of the receives of one rank are compared with a matcher with two lists: in two communicators, from
+// several ranks, with wildcards, synchronous sends, probes, cancels and buffers that are too short. Messages of
+// different ranks may arrive in any order, so each has arrived before the next step.
 
 // letter is a message of the model.
 type letter struct {
 	comm, source, tag int
-	number            int // tells it from others
+	number            int // identifies it
 	size              int
-	sync              *Request // of the sender that waits for it
+	sync              *Request // of a synchronous send
 }
 
 // post is a receive of the model.
@@ -38,16 +37,16 @@ func (p *post) takes(l *letter) bool {
 	return p.comm == l.comm && (p.source == AnySource || p.source == l.source) && (p.tag == AnyTag || p.tag == l.tag)
 }
 
-// history is ranks with the model of the one that receives.
+// history is ranks with the model of the receiving rank.
 type history struct {
 	t      *testing.T
 	x      *stepped
 	comms  [2][]*Comm // by rank in the world
-	mark   []*Comm    // for markers, which tell that a message has come
+	mark   []*Comm    // for markers, which show that a message has arrived
 	rng    *rand.Rand
-	posts  []*post   // that have no message
-	kept   []*letter // that no receive has got
-	ended  []*post   // that have got one
+	posts  []*post   // without a message
+	kept   []*letter // without a receive
+	ended  []*post   // with a message
 	sends  []*Request
 	number int
 }
@@ -80,7 +79,7 @@ func TestMatching_Serial(t *testing.T) {
 	}
 }
 
-// open makes two communicators of the same ranks, the second in another order, and one more.
+// open makes two communicators of the same ranks, the second one in another order, and one more.
 func (h *history) open(context uint16) {
 	ranks := allRanks(len(h.x.groups))
 	for i := range h.comms {
@@ -90,7 +89,7 @@ func (h *history) open(context uint16) {
 	h.mark = commsOf(h.x, context+2, ranks)
 }
 
-// commsOf makes a communicator of ranks, as each of them has it, by its rank in the world.
+// commsOf makes a communicator of ranks. The result is by the rank in the world.
 func commsOf(x *stepped, context uint16, ranks []int32) []*Comm {
 	comms := make([]*Comm, len(x.groups))
 	for at, q := range ranks {
@@ -99,7 +98,7 @@ func commsOf(x *stepped, context uint16, ranks []int32) []*Comm {
 	return comms
 }
 
-// rankIn is the rank in a communicator of one of the world.
+// rankIn returns the rank in a communicator of a rank in the world.
 func (h *history) rankIn(comm, world int) int { return h.comms[comm][world].Rank() }
 
 func (h *history) step() {
@@ -115,7 +114,7 @@ func (h *history) step() {
 	}
 }
 
-// send sends a message, and a marker behind it, and waits for that.
+// send sends a message, and a marker after it, and waits for the marker.
 func (h *history) send() {
 	h.number++
 	comm, from := h.rng.IntN(2), h.rng.IntN(len(h.x.groups))
@@ -138,7 +137,7 @@ func (h *history) send() {
 	require.NoError(h.t, h.x.ended(out, in))
 }
 
-// bytes are those of a message: its number, and what follows from that.
+// bytes returns the data of a message: its number, and a pattern of it.
 func (l *letter) bytes() []byte {
 	b := make([]byte, l.size)
 	for i := range b {
@@ -148,7 +147,7 @@ func (l *letter) bytes() []byte {
 	return b
 }
 
-// give gives a message to the first receive that takes it, or keeps it.
+// give matches a message with the first receive, or stores it.
 func (h *history) give(l *letter) {
 	for i, p := range h.posts {
 		if p.takes(l) {
@@ -161,10 +160,10 @@ func (h *history) give(l *letter) {
 	h.kept = append(h.kept, l)
 }
 
-// first is the first message kept that a receive takes, or -1.
+// first returns the first stored message that a receive matches, or -1.
 func (h *history) first(p *post) int { return slices.IndexFunc(h.kept, p.takes) }
 
-// draw is a source and a tag, perhaps wildcards.
+// draw draws a source and a tag, perhaps wildcards.
 func (h *history) draw() *post {
 	p := &post{comm: h.rng.IntN(2), source: h.rng.IntN(len(h.x.groups)), tag: h.rng.IntN(modelTags)}
 	if h.rng.IntN(3) == 0 {
@@ -193,7 +192,7 @@ func (h *history) post() {
 	h.posts = append(h.posts, p)
 }
 
-// probe looks for a message.
+// probe probes for a message.
 func (h *history) probe() {
 	p := h.draw()
 	st, found, err := h.comms[p.comm][receiver].Iprobe(p.source, p.tag)
@@ -207,7 +206,7 @@ func (h *history) probe() {
 
 func (l *letter) status() Status { return Status{Source: l.source, Tag: l.tag, Len: l.size} }
 
-// cancel cancels a receive that has no message.
+// cancel cancels an unmatched receive.
 func (h *history) cancel() {
 	if len(h.posts) == 0 {
 		return
@@ -219,7 +218,7 @@ func (h *history) cancel() {
 	h.posts = slices.Delete(h.posts, i, i+1)
 }
 
-// finish compares what receives have got, and receives what is left, in order.
+// finish compares the receives, and receives the other messages in order.
 func (h *history) finish() {
 	for len(h.posts) > 0 {
 		h.cancel()
@@ -239,7 +238,7 @@ func (h *history) finish() {
 	require.NoError(h.t, h.x.ended(h.sends...))
 }
 
-// compare compares what a receive has got.
+// compare compares the result of a receive.
 func (h *history) compare(p *post) {
 	h.x.until(p.req.Done)
 	st, err := p.req.take()

@@ -21,11 +21,11 @@ type machine struct {
 	cost
 }
 
-// cost is what an operation takes.
+// cost is the cost of an operation.
 type cost struct {
 	messages int // of all ranks
 	bytes    int // in them
-	rounds   int // most of a rank: waits for at least one message, the end of the schedule included
+	rounds   int // maximum of the ranks: waits for at least one message, including the end of the schedule
 }
 
 type modelRank struct {
@@ -41,7 +41,7 @@ type modelMessage struct {
 	received bool
 }
 
-// modelComms are the communicators of n ranks that have no workers.
+// modelComms returns the communicators of n ranks without workers.
 func modelComms(n int) []*Comm {
 	comms := make([]*Comm, n)
 	for q := range comms {
@@ -50,7 +50,7 @@ func modelComms(n int) []*Comm {
 	return comms
 }
 
-// runModel runs an operation of which begin makes the schedule of a rank, and returns what it takes.
+// runModel runs an operation whose schedules begin makes, and returns its cost.
 func runModel(t *testing.T, n int, begin func(c *Comm) (*schedule, error)) cost {
 	t.Helper()
 	m := &machine{t: t, sent: map[[2]int][]*modelMessage{}}
@@ -77,8 +77,8 @@ func runModel(t *testing.T, n int, begin func(c *Comm) (*schedule, error)) cost 
 	return m.cost
 }
 
-// run does the steps of a rank up to a wait that is not over, and reports whether it did something. A rank that
-// has ended is behind the last step.
+// run executes the steps of a rank up to a wait that is not complete, and reports whether it did anything. A rank that
+// has completed is behind the last step.
 func (m *machine) run(me int, r *modelRank) (moved bool) {
 	for r.at <= len(r.s.steps) {
 		if r.at == len(r.s.steps) || r.s.steps[r.at].kind == stepWait {
@@ -94,7 +94,7 @@ func (m *machine) run(me int, r *modelRank) (moved bool) {
 	return moved
 }
 
-// do does a step that is no wait.
+// do executes a step that is no wait.
 func (m *machine) do(me int, r *modelRank, x step) {
 	switch x.kind {
 	case stepSend:
@@ -115,8 +115,8 @@ func (m *machine) do(me int, r *modelRank, x step) {
 	}
 }
 
-// wait receives what was sent to a rank. It reports whether that was something, and whether the rank waits for
-// nothing any more.
+// wait receives the messages that were sent to a rank. It reports whether there were any, and whether the rank waits
+// for no more.
 func (m *machine) wait(me int, r *modelRank) (took, over bool) {
 	waits := len(r.sends)+len(r.recvs) > 0
 	left := r.recvs[:0]
@@ -148,7 +148,7 @@ func (m *machine) wait(me int, r *modelRank) (took, over bool) {
 	return took, true
 }
 
-// schedule makes the schedule of rank q's part.
+// schedule makes the schedule of rank q.
 func (x *task) schedule(c *Comm, q int) (*schedule, error) {
 	switch x.name {
 	case "bcast":
@@ -169,7 +169,7 @@ func (x *task) schedule(c *Comm, q int) (*schedule, error) {
 	return c.barrier()
 }
 
-// runTask runs an operation in the model, and checks what each rank has then.
+// runTask runs an operation in the model, and checks the results.
 func runTask(t *testing.T, x *task) cost {
 	t.Helper()
 	n := len(x.recv)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOrder_Reverse: a rank receives many messages of two others in the reverse order, from any
-// source, and finds some of them by Probe before. Only the first messages have credit.
+// TestOrder_Reverse: a rank receives many messages of two others in reverse order, from any source, and finds some of
+// them by Probe before. Only the first messages have credit.
 func TestOrder_Reverse(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {
 		const n, root = 1000, 0

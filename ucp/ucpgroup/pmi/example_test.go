@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 )
 
-// Two ranks tell each other where they are. What a rank puts, the others get after the fence.
-// Here both, and the process manager, are goroutines; ranks that mpiexec, srun or Start has
-// started call FromEnv instead, and ucpgroup.New does what follows.
+// Two ranks exchange their addresses. After the fence each rank gets the values that the others have put. Here both
+// ranks and the process manager are goroutines. Ranks of mpiexec, srun or Start call FromEnv instead, and ucpgroup.New
+// does the rest.
 func Example() {
 	const size = 2
 	var theirs, ours [size]net.Conn

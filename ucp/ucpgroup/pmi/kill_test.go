@@ -23,8 +23,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestJob_RankKilled: one rank of several is killed amid messages and collective operations. The
-// others end with the reason, which names it, and leave nothing.
+// TestJob_RankKilled: one rank of several is killed during messages and collective operations. The others fail with its
+// rank in the error, and leak nothing.
 func TestJob_RankKilled(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
 		for _, work := range []string{"storm", "idle", "barrier", "wildcard"} {
@@ -45,7 +45,7 @@ func killRanks(t *testing.T, work string, env ...string) {
 	})
 }
 
-// killOne starts ranks, kills one when all are at work, and looks at what the others say.
+// killOne starts ranks, kills one when all are working, and checks the errors of the others.
 func killOne(t *testing.T, work string, env []string) {
 	const n = 4
 	outs, theirs := make([]*bufio.Reader, n), make([]*os.File, n)
@@ -87,7 +87,7 @@ func killOne(t *testing.T, work string, env []string) {
 	require.EqualError(t, j.Wait(t.Context()), fmt.Sprintf("rank %d: signal: killed", victim))
 }
 
-// workers is what ranks do until one of them is killed, which tells their error.
+// workers are the work of ranks until one of them is killed. They return its error.
 var workers = map[string]func(ctx context.Context, c *ucpgroup.Comm) error{
 	"storm": storm,
 	"barrier": func(ctx context.Context, c *ucpgroup.Comm) error {
@@ -121,7 +121,7 @@ var workers = map[string]func(ctx context.Context, c *ucpgroup.Comm) error{
 	},
 }
 
-// storm has each rank send to each, of all lengths, with collective operations in between.
+// storm makes each rank send to each other one, with all lengths, with collective operations in between.
 func storm(ctx context.Context, c *ucpgroup.Comm) error {
 	sizes := []int{0, 8, 900, 7000, 50_000, 300_000}
 	for round := 0; ; round++ {
@@ -152,7 +152,7 @@ func storm(ctx context.Context, c *ucpgroup.Comm) error {
 	}
 }
 
-// playWorker is a rank that works until another one is killed, and says how it ended.
+// playWorker is a rank that works until another one is killed, and prints its error.
 func playWorker(work func(context.Context, *ucpgroup.Comm) error) int {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 	defer cancel()
@@ -168,7 +168,7 @@ func playWorker(work func(context.Context, *ucpgroup.Comm) error) int {
 	if err != nil {
 		return fault(err)
 	}
-	defer func() { _ = boot.Close() }() // the process manager has hung up
+	defer func() { _ = boot.Close() }() // the process manager has closed the connection
 	g, err := ucpgroup.New(ctx, w, boot)
 	if err != nil {
 		return fault(err)
@@ -182,7 +182,7 @@ func playWorker(work func(context.Context, *ucpgroup.Comm) error) int {
 		return fault(err)
 	}
 	fmt.Println(strings.ReplaceAll(err.Error(), "\n", " "))
-	_ = g.Close(ctx) // it says the same
+	_ = g.Close(ctx) // the same error
 	if err := errors.Join(w.Close(), owner.Close()); err != nil {
 		return fault(err)
 	}

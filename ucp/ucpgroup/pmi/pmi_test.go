@@ -24,7 +24,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// roleVar has the test binary be a rank.
+// roleVar makes the test binary a rank.
 const roleVar = "PMI_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,7 @@ func socketPair(t testing.TB) (a, b net.Conn) {
 	return a, b
 }
 
-// served are n clients of a server, whose end is told by the channel.
+// served returns n clients of a server, and a channel for the result of the server.
 func served(t testing.TB, n int) (*Server, []*Client, <-chan error) {
 	theirs, ours := make([]net.Conn, n), make([]net.Conn, n)
 	for i := range n {
@@ -64,7 +64,7 @@ func served(t testing.TB, n int) (*Server, []*Client, <-chan error) {
 	return s, clients, ended
 }
 
-// each runs f for all clients at once.
+// each calls f for all clients at the same time.
 func each(clients []*Client, f func(c *Client) error) error {
 	errs := make([]error, len(clients))
 	var wait sync.WaitGroup
@@ -115,14 +115,13 @@ func TestClient_Exchange(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestFence_TwiceAtOnce: a rank that comes to a fence again before it is let go does not count for
-// another one.
+// TestFence_TwiceAtOnce: a rank that enters a fence twice before the fence completes counts once.
 func TestFence_TwiceAtOnce(t *testing.T) {
 	_, clients, ended := served(t, 2)
 	_, err := io.WriteString(clients[0].conn, strings.Repeat(message("barrier_in").String(), 2))
 	require.NoError(t, err)
 	_, err = readLine(clients[0].in)
-	require.ErrorIs(t, hungUp(err), ucs.ErrConnReset, "rank 1 has not come")
+	require.ErrorIs(t, hungUp(err), ucs.ErrConnReset, "rank 1 is not at the fence")
 	err = <-ended
 	var at *ucpgroup.RankError
 	require.ErrorAs(t, err, &at)
@@ -134,7 +133,7 @@ func TestFence_TwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestFence_RankGone: no rank waits at a fence for one that is gone, has left, or has aborted.
+// TestFence_RankGone: ranks at a fence get an error if another one has died, left, or aborted.
 func TestFence_RankGone(t *testing.T) {
 	for name, end := range map[string]func(c *Client) error{
 		"gone":    func(c *Client) error { return c.conn.Close() },
@@ -163,7 +162,7 @@ func TestFence_RankGone(t *testing.T) {
 	}
 }
 
-// silentConn takes nothing, and says nothing until it is closed.
+// silentConn blocks reads and writes until it is closed.
 type silentConn struct {
 	net.Conn
 	closed chan struct{}
@@ -182,12 +181,12 @@ func (c *silentConn) Close() error {
 	return nil
 }
 
-// TestFence_NoRankToTell: the reason is the rank that cannot be told of the end of a fence, and not
-// the one that came last.
+// TestFence_NoRankToTell: the reason is the rank that cannot be notified of the end of a fence, not the last rank at
+// the fence.
 func TestFence_NoRankToTell(t *testing.T) {
 	theirs, ours := socketPair(t)
 	s := NewServer([]net.Conn{&silentConn{closed: make(chan struct{})}, theirs})
-	s.inside = 1 // the first one has come, and is gone
+	s.inside = 1 // the first one has entered, and has disconnected
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve() }()
 	c, err := NewClient(ours, 1, 2)
@@ -199,7 +198,7 @@ func TestFence_NoRankToTell(t *testing.T) {
 	require.NoError(t, ours.Close())
 }
 
-// TestFence_AfterARankLeft: nor for one that has left before.
+// TestFence_AfterARankLeft: so they do if a rank has left before.
 func TestFence_AfterARankLeft(t *testing.T) {
 	_, clients, ended := served(t, 2)
 	require.NoError(t, clients[0].Close())
@@ -225,10 +224,10 @@ func TestFence_ContextEnds(t *testing.T) {
 	require.Error(t, <-ended)
 }
 
-// greeting is the answer to that of a client.
+// greeting is the reply to the greeting of a client.
 const greeting = "cmd=response_to_init pmi_version=1 rc=0\n"
 
-// TestClient_Answers: what a process manager should not say ends with an error.
+// TestClient_Answers: an invalid reply of a process manager is an error.
 func TestClient_Answers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers string
@@ -251,7 +250,7 @@ func TestClient_Answers(t *testing.T) {
 			go func() {
 				defer close(answered)
 				_, _ = io.WriteString(theirs, tt.answers)
-				_, _ = io.CopyN(io.Discard, theirs, 10) // the client may hang up first
+				_, _ = io.CopyN(io.Discard, theirs, 10) // the client may disconnect first
 				_ = theirs.(*net.UnixConn).CloseWrite()
 			}()
 			_, err := NewClient(ours, 0, 1)
@@ -263,8 +262,7 @@ func TestClient_Answers(t *testing.T) {
 	}
 }
 
-// TestJoin_EmptyPieces: a value of pieces that hold nothing is refused, however many it says there
-// are.
+// TestJoin_EmptyPieces: a value with empty pieces is rejected, with any number of them.
 func TestJoin_EmptyPieces(t *testing.T) {
 	asked := 0
 	_, err := join(func(i int) (string, error) {
@@ -277,7 +275,7 @@ func TestJoin_EmptyPieces(t *testing.T) {
 	require.LessOrEqual(t, asked, 2)
 }
 
-// TestPieces: what was split is joined to the same, and no piece is longer than the room.
+// TestPieces: the pieces of a value are joined to the same value, and none exceeds the limit.
 func TestPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.SliceOfN(rapid.Byte(), 0, 3000).Draw(t, "value")
@@ -347,7 +345,7 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// FuzzServer: a rank that sends anything is answered, or hung up on; the server ends.
+// FuzzServer: a rank that sends anything gets replies, or is disconnected. The server ends.
 func FuzzServer(f *testing.F) {
 	f.Add("cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\ncmd=barrier_in\ncmd=finalize\n")
 	f.Add("cmd=put key=a value=b\ncmd=get key=a\ncmd=get key=c\ncmd=nothing\n")
@@ -362,7 +360,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// playRole is what the test binary does as a rank.
+// playRole runs the role of a rank.
 func playRole(role string) int {
 	c, err := FromEnv()
 	if err != nil {
@@ -378,14 +376,14 @@ func playRole(role string) int {
 		}
 		return 5
 	case "hang", "leave", "leave well":
-		if c.Fence(context.Background()) != nil { // a rank that is late would find the process manager gone
+		if c.Fence(context.Background()) != nil { // without it, a late rank would not find the process manager
 			return 6
 		}
 		if code := map[string]int{"leave": 7}[role]; role != "hang" && c.Rank() == 1 {
 			return code
 		}
 		for { // it is killed
-			_ = unix.Pause() // without cgo the runtime takes a wait for nothing for a deadlock
+			_ = unix.Pause() // without cgo the runtime reports this wait as a deadlock
 		}
 	}
 	if c.Put(context.Background(), "a", []byte{byte(c.Rank())}) != nil || c.Fence(context.Background()) != nil {
@@ -408,7 +406,7 @@ func playRole(role string) int {
 func startRole(t testing.TB, n int, role string) *Job {
 	j, err := Start(n, func(int) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0") // else each takes a second to end
+		cmd.Env = append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0") // otherwise each needs a second to exit
 		return cmd
 	})
 	require.NoError(t, err)
@@ -431,8 +429,8 @@ func TestJob_Killed(t *testing.T) {
 	require.ErrorIs(t, j.Wait(ctx), context.Canceled)
 }
 
-// TestJob_KilledAfterAFailure: neither a context that ends as well nor the end of the ranks that
-// are killed then hides a failure.
+// TestJob_KilledAfterAFailure: a failure is reported, although the context is canceled too, and other ranks are killed
+// then.
 func TestJob_KilledAfterAFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -466,7 +464,7 @@ func TestFromEnv(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestClient_NoAnswer: a process manager that tells nothing is not waited for without end.
+// TestClient_NoAnswer: the wait for a process manager that does not reply is limited.
 func TestClient_NoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -479,7 +477,7 @@ func TestClient_NoAnswer(t *testing.T) {
 	})
 }
 
-// TestClient_ContextEnds: nor does a call go on when its context has ended.
+// TestClient_ContextEnds: a call returns when its context is canceled.
 func TestClient_ContextEnds(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *Client) error{
 		"put":   func(ctx context.Context, c *Client) error { return c.Put(ctx, "a", []byte{1}) },
@@ -497,15 +495,14 @@ func TestClient_ContextEnds(t *testing.T) {
 				require.ErrorIs(t, call(ctx, c), context.DeadlineExceeded)
 				require.Equal(t, time.Second, time.Since(start))
 				require.ErrorIs(t, call(ctx, c), context.DeadlineExceeded)
-				require.Error(t, call(t.Context(), c), "it is of no use any more")
+				require.Error(t, call(t.Context(), c), "it cannot be used any more")
 				require.NoError(t, errors.Join(ours.Close(), theirs.Close()))
 			})
 		})
 	}
 }
 
-// TestClient_LateAnswer: what comes after its time is no answer to the next call, and nothing waits
-// again.
+// TestClient_LateAnswer: a late reply is not the reply to the next call, which fails at once.
 func TestClient_LateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -530,7 +527,7 @@ func TestClient_LateAnswer(t *testing.T) {
 	})
 }
 
-// exchangeUnder has four ranks that a command starts swap values.
+// exchangeUnder makes four ranks of a command exchange values.
 func exchangeUnder(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, append(args, os.Args[0])...)
