@@ -59,7 +59,7 @@ func TestLossError(t *testing.T) {
 func TestCrossover_Refuses(t *testing.T) {
 	refuses(t, "crossover", map[string]string{
 		"-x nothing":    `no transport "nothing"`,
-		"-x sm,sm":      "named twice",
+		"-x sm,sm":      "duplicate transport",
 		"--memory heap": `unknown memory "heap"`,
 		"-t put_lat":    "it is not a test of messages",
 		"-s 0":          "outside 1..",

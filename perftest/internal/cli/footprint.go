@@ -29,7 +29,7 @@ func newFootprint() *cobra.Command {
 	var p footprintFlags
 	cmd := &cobra.Command{
 		Use:   "footprint",
-		Short: "Count resources of endpoints: queue pairs, heap, memory of queues",
+		Short: "Count resources of endpoints: queue pairs, heap, queue memory",
 		Long: `Count resources of endpoints: queue pairs, bytes on the Go heap and of queues.
 
 An interface of uct opens endpoints to a number of peers. With --connect a

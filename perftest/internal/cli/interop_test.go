@@ -40,8 +40,8 @@ func TestPeerUCX_Skips(t *testing.T) {
 func TestPeerUCX_Refuses(t *testing.T) {
 	refuses(t, "", map[string]string{
 		"--peer mpi":             "--peer mpi: there is ucx",
-		"--peer ucx -x sm":       "--transport has no meaning",
-		"--peer ucx -T 2":        "--threads has no meaning",
+		"--peer ucx -x sm":       "--transport cannot be used",
+		"--peer ucx -T 2":        "--threads cannot be used",
 		"--peer ucx -t flush":    "flush does not run with UCX; there are tag_lat",
 		"--peer ucx -s 0":        "outside 1..",
 		"--peer ucx -s 8 --full": "only one of them",

@@ -95,7 +95,7 @@ func TestKernels_Refuse(t *testing.T) {
 		"--mass 0":              "mass 0",
 		"--residual 2":          "residual 2",
 		"--scaling both":        "there are strong, weak",
-		"-x rc,rc":              "transport rc twice",
+		"-x rc,rc":              "duplicate transport rc",
 		"-x nothing":            "transport",
 		"--transport= -q":       "no transport",
 		"-n 0":                  "0 iterations",

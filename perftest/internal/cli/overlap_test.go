@@ -75,6 +75,6 @@ func TestSP_Model(t *testing.T) {
 	assert.True(t, strings.HasPrefix(lines[1], "S,4,2,2,rput,"), lines[1])
 	refuses(t, "sp -q --model connectxddr", map[string]string{
 		"--class X": "class", "--protocols am": "rput", "--ranks 5": "5", "--steps 0": "steps", "--factor 0": "factor",
-		"--model connectx9": "connectxddr", "-x rc": "--transport has no meaning with --model", "--costs": "--costs has", "--in-process": "--in-process has", "--nodes 100": "nodes", "-o xml": "format",
+		"--model connectx9": "connectxddr", "-x rc": "--transport cannot be used with --model", "--costs": "--costs cannot", "--in-process": "--in-process cannot", "--nodes 100": "nodes", "-o xml": "format",
 	})
 }

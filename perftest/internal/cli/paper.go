@@ -57,7 +57,7 @@ continues from it, and other output formats need no new run.
 Papers: ` + strings.Join(paper.Names(), ", ") + `; all for each of them.`,
 		Example: `  perftest paper endpoints 9 12           two figures
   perftest paper all --results all.json --html report.html
-  perftest paper ucx --list               commands, and figures that cannot be reproduced`,
+  perftest paper ucx --list               commands, and missing figures`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return append(paper.Names(), "all"), cobra.ShellCompDirectiveNoFileComp

@@ -10,7 +10,7 @@ import (
 
 func TestPaper_Refuses(t *testing.T) {
 	refuses(t, "paper", map[string]string{
-		"":                 "name a paper",
+		"":                 "want a paper",
 		"nature":           `paper "nature": there are endpoints`,
 		"endpoints 99":     `figure "99" of endpoints`,
 		"endpoints -o pdf": `unknown output format "pdf"`,

@@ -58,8 +58,8 @@ ranks, bw a window of 64 from the first rank to that in the middle, bibw the
 same in both directions, mbw_mr as bw for all pairs; the others are collective
 operations. -o osu has the format of the OSU micro-benchmarks. Each round
 follows a barrier that is not timed. Data is checked after the rounds. If a
-rank exits early, all ranks exit with the reason. With more ranks than CPUs, times
-are dominated by the scheduler.
+rank exits early, all ranks exit with the reason. With more ranks than CPUs,
+times are dominated by the scheduler.
 
 --protocols compares protocols of messages: auto is chosen by cost, eager uses
 no rendezvous, the others are rendezvous schemes. Memory is not registered by

@@ -41,17 +41,17 @@ func TestRanksModel_Refuses(t *testing.T) {
 		"--cpi 0":             "cycles per instruction",
 		"--clock 0":           "a clock of 0",
 		"-x tcp":              "over tcp is not counted",
-		"--protocols eager":   "--protocols has no meaning with --model",
-		"--in-process":        "--in-process has no meaning with --model",
-		"-w 3":                "--warmup has no meaning with --model",
+		"--protocols eager":   "--protocols cannot be used with --model",
+		"--in-process":        "--in-process cannot be used with --model",
+		"-w 3":                "--warmup cannot be used with --model",
 		"-o osu":              "osu",
 		"--counts " + wrong:   "no column",
 		"--counts /not/there": "no such file",
 	})
 	refuses(t, "ranks -q", map[string]string{
 		"--model none": "there are connectx4",
-		"--nodes 2":    "--nodes has no meaning without --model",
-		"--cpi 2":      "--cpi has no meaning without --model",
-		"--seed 2":     "--seed requires --model",
+		"--nodes 2":    "--nodes cannot be used without --model",
+		"--cpi 2":      "--cpi cannot be used without --model",
+		"--seed 2":     "--seed cannot be used without --model",
 	})
 }

@@ -76,7 +76,8 @@ func (p Program) newServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server [ADDRESS]",
 		Short: "Run as the target of perftest client",
-		Long: `Run as the target of perftest client, of one client after the other, until a signal.
+		Long: `Run as the target of perftest client, one client after the other, until a
+signal.
 
 ADDRESS is where to listen: HOST, HOST:PORT or :PORT, by default ` + defaultHost + `. The
 two sides exchange keys that give access to the target's test memory, without

@@ -88,10 +88,10 @@ func TestSP_Refuses(t *testing.T) {
 		"-o paper":                        "paper",
 		"--class S -x other":              "transport other not found",
 		"--class S -x other --in-process": "transport other not found",
-		"--factor 2":                      "--factor has no meaning without --model",
-		"--steps 2":                       "--steps has no meaning without --model",
-		"--nodes 2":                       "--nodes has no meaning without --model",
-		"--seed 2":                        "--seed requires --model",
-		"--costs -x sm":                   "--transport has no meaning with --costs",
+		"--factor 2":                      "--factor cannot be used without --model",
+		"--steps 2":                       "--steps cannot be used without --model",
+		"--nodes 2":                       "--nodes cannot be used without --model",
+		"--seed 2":                        "--seed cannot be used without --model",
+		"--costs -x sm":                   "--transport cannot be used with --costs",
 	})
 }

@@ -116,7 +116,7 @@ func (o *options) processors() ([]int, error) {
 	return cpus, err
 }
 
-var errTwoCPUs = errors.New("a comparison needs two different processors: see -c")
+var errTwoCPUs = errors.New("a comparison needs two different CPUs: see -c")
 
 func (o *options) run(cmd *cobra.Command) error {
 	cases, err := choose(Cases(), o.only)
