@@ -11,13 +11,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Base is the reliable-connected transport that receive queues are added to: how it posts and
-// polls.
+// Base is the reliable-connected transport to which this package adds receive queues: how it posts
+// and polls.
 type Base struct {
-	// Core is what Iface embeds, or is. Open opens it.
+	// Core is the Iface of rccore that Iface embeds or is. Open opens it.
 	Core  *rccore.Iface
 	Iface BaseIface
-	// Driver makes the EPs with an RC QP.
+	// Driver creates the EPs with an RC QP.
 	Driver rccore.Driver
 	Poster Poster
 }
@@ -28,15 +28,15 @@ type BaseIface interface {
 	uct.Waker
 }
 
-// overVerbs is the base whose posts and polls are those of verbs.
+// overVerbs returns the base that posts and polls by package verbs.
 func overVerbs() Base {
 	core := new(rccore.Iface)
 	return Base{Core: core, Iface: core, Driver: rccore.Verbs{}, Poster: verbsPoster{}}
 }
 
-// Params says what Open opens.
+// Params are the parameters of Open.
 type Params struct {
-	// Name of the transport in uct.Resource.
+	// Name is the name of the transport in uct.Resource.
 	Name   string
 	Config Config
 	// Overhead is the declared cost of a post.
@@ -44,8 +44,8 @@ type Params struct {
 	Base     Base
 }
 
-// Open opens it on a port of md, with what p has besides a configuration of this package.
-// After an error nothing is open.
+// Open opens an iface on a port of md. p.Config is a configuration of this package; the other
+// fields of p are passed on. If Open returns an error, nothing stays open.
 func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) {
 	cfg, err := own.Config.withDefaults()
 	if err != nil {
@@ -71,7 +71,7 @@ func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) 
 	return it, nil
 }
 
-// driver is that of the base, with EPs of this package.
+// driver is the Driver of the base, for EPs of this package.
 type driver struct {
 	rccore.Driver
 	it *Iface

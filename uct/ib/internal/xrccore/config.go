@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 )
 
-// Config tunes the transport. The zero value is ready to use.
+// Config is the configuration of the transport. The zero value selects the defaults.
 type Config struct {
 	rccore.Config
 	ShareDomain  string `env:"SHARE_DOMAIN" default:"n" enum:"n,process,host" doc:"Who shares an XRC domain. n: nobody; each endpoint has a connection. process: the interfaces of a memory domain. host: the interfaces of all processes of the user on the host. An endpoint to an interface of a domain uses the existing connection to the domain."`
@@ -33,19 +33,20 @@ const (
 	defaultQueueTxDepth = 16
 	defaultQueueCQDepth = 16 << 10
 
-	maxQueueConns   = 64      // an index travels in a byte
-	maxQueueTxDepth = 1 << 10 // as many SGE lists are kept
+	maxQueueConns   = 64      // the index has one byte in messages
+	maxQueueTxDepth = 1 << 10 // the connection keeps as many SGE lists
 	maxQueueCQDepth = 1 << 18 // the largest CQ of the device has 2^22 entries
 
 	maxQueues     = 1 << 13
 	maxQueueDepth = 1 << 10
-	maxRecvIOV    = 3 // what peers fill by themselves: softhca shows them so many pieces
+	maxRecvIOV    = 3 // softhca exposes as many SGEs to a peer, which writes them itself
 )
 
-// Shares reports whether the interface is in a domain that others share.
+// Shares reports whether the iface is in a shared domain.
 func (c *Config) Shares() bool { return c.ShareDomain != "" && c.ShareDomain != ShareNothing }
 
-// withDefaults replaces zeros and checks ranges of what rc does not have.
+// withDefaults replaces zero values with defaults and checks ranges of the settings that rc does
+// not have.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
 		base.Settle("QUEUE_CONNS", &c.QueueConns, defaultQueueConns, 1, maxQueueConns),
@@ -72,7 +73,7 @@ func atLeast(v, least config.MemSize) config.MemSize {
 	return v
 }
 
-// Validate checks the ranges, for config.FromEnv.
+// Validate checks the ranges. config.FromEnv calls it.
 func (c *Config) Validate() error {
 	_, err := c.withDefaults()
 	return cmp.Or(err, c.Config.Validate())

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 )
 
-// EP is an EP of rccore with connections to queues of its peer, and the targets of those that
-// the peer has to queues here.
+// EP is an EP of rccore with connections to queues of its peer, and with the targets of the
+// connections of the peer to queues of this side.
 type EP struct {
 	*rccore.EP
 	queueEP
@@ -30,12 +30,12 @@ func (e *EP) Ops() *uct.Ops {
 	ops := e.base.Ops()
 	ops.Queues, ops.Connect = e, e
 	if e.path != nil {
-		ops.Notify = nil // a word leaves no room for the number of the EP
+		ops.Notify = nil // the immediate has no room for a word and the number of the EP
 	}
 	return ops
 }
 
-// Base is the EP that connections to queues are added to.
+// Base returns the EP to which this package adds connections to queues.
 func (e *EP) Base() uct.EP { return e.base }
 
 // Flush implements uct.EP.
@@ -49,7 +49,7 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if err := e.EP.Connect(deviceAddr, epAddr); err != nil {
 		return err
 	}
-	peer, err := rcwire.ParseEPAddr(epAddr[:rcwire.EPAddrLen]) // the rest is of paths
+	peer, err := rcwire.ParseEPAddr(epAddr[:rcwire.EPAddrLen]) // the other bytes are for paths
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	return e.connect(deviceAddr, peer.MTU)
 }
 
-// work is the task of the EP: what its path and its connections to queues have to do.
+// work is the task of the EP: the work of its path and of its connections to queues.
 func (e *EP) work() (n int) {
 	if e.path != nil {
 		n = e.path.work()
@@ -67,7 +67,7 @@ func (e *EP) work() (n int) {
 	return n + e.workQueues()
 }
 
-// Close implements uct.EP. Sends to queues end in a later Progress, or the Close of the iface.
+// Close implements uct.EP. Sends to queues complete in a later Progress, or in Close of the iface.
 func (e *EP) Close() error {
 	if e.closed {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Iface is an open transport: that of rccore, with an XRC domain. It implements
-// rccore.Extension.
+// Iface is an open iface: that of rccore with an XRC domain. It implements rccore.Extension.
 type Iface struct {
 	ifaceCore
 	queueSet
@@ -28,8 +27,8 @@ var (
 	_ rccore.Extension = (*Iface)(nil)
 )
 
-// openDomains opens a private domain, for the queues of the first EP that has some, and the shared one if the
-// configuration says so.
+// openDomains opens a private domain, which the first EP with queues uses, and the shared one if it
+// is configured.
 func (it *Iface) openDomains(md *ib.MD) (err error) {
 	if it.spare, err = openPrivate(md); err != nil || !it.cfg.Shares() {
 		return err
@@ -57,7 +56,8 @@ func (it *Iface) closeDomains() error {
 	return err
 }
 
-// openQueues declares what the core does not have; overhead is that of a post.
+// openQueues declares the attributes of queues, which the core does not have. overhead is the cost
+// of a post.
 func (it *Iface) openQueues(overhead time.Duration) {
 	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
 	it.attr = *it.Iface.Attr()
@@ -75,7 +75,7 @@ func (it *Iface) openQueues(overhead time.Duration) {
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
-// Ext implements uct.Iface. There is no Watch: deferred work does not show in the queue.
+// Ext implements uct.Iface. It has no Watch: the completion queue does not show deferred work.
 func (it *Iface) Ext() *uct.IfaceExt {
 	ext := it.Iface.Ext()
 	ext.Wake, ext.Watch = it, nil
@@ -91,7 +91,7 @@ func (it *Iface) Arm(events uct.Events) error {
 	return it.base.Arm(events)
 }
 
-// deferred reports that Progress has something to do that no completion tells of.
+// deferred reports whether Progress has work without a completion.
 func (it *Iface) deferred() bool {
 	return len(it.busy)+len(it.draining) > 0 || it.node != nil && len(it.node.recovering) > 0
 }
@@ -112,8 +112,7 @@ func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) { return it.
 // Fence implements uct.Iface.
 func (it *Iface) Fence() error { return it.base.Fence() }
 
-// work does what was deferred. drained says that the completion queue was empty in this
-// round.
+// work does deferred work. drained reports that the completion queue was empty in this round.
 func (it *Iface) work(drained bool) (n int) {
 	n = it.runTasks()
 	if it.node != nil {
@@ -127,7 +126,7 @@ func (it *Iface) Completed(wc verbs.WC) {
 	it.completed(&wc)
 }
 
-// Failed implements rccore.Extension: what the connections have under way ends.
+// Failed implements rccore.Extension. It flushes the sends in flight of the connections.
 func (it *Iface) Failed(outer uct.EP) {
 	e := outer.(*EP)
 	if e.path != nil {
@@ -136,11 +135,11 @@ func (it *Iface) Failed(outer uct.EP) {
 	e.stopConns()
 }
 
-// closeTimeout bounds how long Close waits for a device that is broken: flushing a queue
-// takes microseconds.
+// closeTimeout is the maximum time that Close waits for a broken device. Flushing a queue takes
+// microseconds.
 const closeTimeout = 5 * time.Second
 
-// Close implements uct.Iface. With a *ucs.InUseError of a queue it is still open.
+// Close implements uct.Iface. If it returns a *ucs.InUseError of a queue, the iface is still open.
 func (it *Iface) Close() error {
 	if it.closed {
 		return nil
@@ -162,7 +161,7 @@ func (it *Iface) Close() error {
 	return errors.Join(err, it.base.Close(), it.closeDomains())
 }
 
-// drain drives the iface until nothing is under way on connections and queues.
+// drain calls Progress until no send or receive of connections and queues is in flight.
 func (it *Iface) drain() {
 	limit := timelimit.New(closeTimeout)
 	// Closing the QPs ends what is left when it is over.

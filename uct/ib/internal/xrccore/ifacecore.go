@@ -5,8 +5,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 )
 
-// ifaceCore is the iface as its queues and its node see it: the core, with posts to other queues, and work for the
-// next Progress. The owner of the iface calls the methods.
+// ifaceCore is the part of the iface that its queues and its node use: the core, posts to other
+// queues, and tasks for the next Progress. The owner of the iface calls its methods.
 type ifaceCore struct {
 	*rccore.Iface
 	poster Poster
@@ -19,13 +19,14 @@ type ifaceCore struct {
 	working   []*task // due before, while they run
 }
 
-// task is what an EP does in the next Progress, if it is due. run returns how much that was.
+// task is the work of an EP in the next Progress, if it is due. run returns the number of events
+// that it handled.
 type task struct {
 	run func() int
 	due bool
 }
 
-// later has the next Progress run a task.
+// later makes the next Progress run a task.
 func (h *ifaceCore) later(t *task) {
 	if !t.due {
 		t.due = true
@@ -33,7 +34,7 @@ func (h *ifaceCore) later(t *task) {
 	}
 }
 
-// runTasks runs the tasks that are due. One that becomes due meanwhile runs in the next round.
+// runTasks runs the due tasks. A task that becomes due meanwhile runs in the next round.
 func (h *ifaceCore) runTasks() (n int) {
 	h.working, h.busy = h.busy, h.working[:0]
 	for i, t := range h.working {

@@ -34,7 +34,7 @@ const (
 	kindAsk    = 1
 	kindAnswer = 2
 	kindSource = 3 // messages of the EP come from this initiator
-	kindOffer  = 4 // this target is there for the initiator of the EP, instead of one that has failed
+	kindOffer  = 4 // target for the initiator of the EP, instead of a failed one
 
 	max24 = 1<<24 - 1
 )
@@ -48,7 +48,7 @@ func (m *message) encode() []byte {
 	return b[:]
 }
 
-// parseMessage checks what came from a peer.
+// parseMessage checks and unpacks a message from a peer.
 func parseMessage(b []byte) (m message, ok bool) {
 	if len(b) != messageLen || b[0] != messageVersion {
 		return m, false

@@ -8,32 +8,32 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Poster posts to queues that are not those of the EPs' RC QPs, and polls what completes of
-// them: sends as completions of their QP, receives as those of a target. The methods are called
-// by the owner of the iface.
+// Poster posts to other queues than those of the RC QPs of EPs, and polls their completions: a send
+// has the QPN of its QP, a receive that of a target. The owner of the iface calls the methods.
 type Poster interface {
-	// OpenSend returns how to post to an initiator that completes in the completion queue of the iface.
+	// OpenSend returns the send queue of an initiator that uses the completion queue of the iface.
 	OpenSend(qp *verbs.QP) (rccore.SendQueue, error)
 	// ResetSend must be called when the QP is in RESET, and CloseSend when it is closed: they drop
 	// completions of the QP that were not polled.
 	ResetSend(q rccore.SendQueue)
 	CloseSend(q rccore.SendQueue)
-	// OpenRecv returns how to post to an XRC SRQ. CloseRecv must be called when the SRQ is closed.
+	// OpenRecv returns the poster of receives of an XRC SRQ. CloseRecv must be called when the SRQ
+	// is closed.
 	OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error)
 	CloseRecv(q ib.RecvPoster)
-	// Filter passes each completion of these queues to f, and those of the receive queue
-	// of the core if that is an XRC SRQ. q is the completion queue that Driver.Attach
-	// returned; the result replaces it.
+	// Filter passes to f each completion of these queues, and those of the receive queue of the
+	// core if that is an XRC SRQ. q is the completion queue that Driver.Attach returned; the result
+	// replaces it.
 	Filter(q rccore.CompQueue, f Filter) rccore.CompQueue
 }
 
-// Filter looks at completions before the core does.
+// Filter handles completions before the core does.
 type Filter interface {
 	// Filter changes a completion into one of an EP. It returns false if the core must not see the completion.
 	Filter(c *verbs.WC) bool
 }
 
-// verbsPoster leaves both to verbs, which drops completions by itself.
+// verbsPoster posts and polls by package verbs, which drops completions by itself.
 type verbsPoster struct{}
 
 // OpenSend implements Poster.
@@ -56,7 +56,7 @@ func (verbsPoster) Filter(q rccore.CompQueue, f Filter) rccore.CompQueue {
 	return &completions{q.(verbs.CQProvider), f}
 }
 
-// completions is the completion queue, as the core sees it.
+// completions is the completion queue for the core.
 type completions struct {
 	verbs.CQProvider
 	f Filter
@@ -73,7 +73,7 @@ func (q *completions) Poll(wc []verbs.WC) (kept int) {
 			return cmp.Or(kept, count)
 		}
 		if kept += q.filter(room[:count]); kept > 0 && count < len(room) {
-			break // it was empty
+			break // the queue was empty
 		}
 	}
 	return kept

@@ -2,8 +2,8 @@ package xrccore
 
 import "github.com/gucx/gucx/uct/ib/internal/rccore"
 
-// table numbers objects. A number has a serial, so that what is on its way to an object that
-// is gone does not find another one.
+// table numbers objects. A number contains a serial, so completions and messages for a removed
+// object do not reach another one.
 //
 //	bits 0..16  place    17..28  serial
 type table[T any] struct {
@@ -35,7 +35,7 @@ func (t *table[T]) add(v *T) (number uint32) {
 	return p.serial<<placeBits | uint32(i)
 }
 
-// at is the object with a number that add returned; nil if it is gone.
+// at returns the object with a number from add, or nil if it was removed.
 func (t *table[T]) at(number uint32) *T {
 	p := &t.places[number&(1<<placeBits-1)]
 	if p.serial != number>>placeBits {
@@ -44,13 +44,13 @@ func (t *table[T]) at(number uint32) *T {
 	return p.v
 }
 
-// remove takes an object out that is in.
+// remove removes an object that is in the table.
 func (t *table[T]) remove(number uint32) {
 	t.places[number&(1<<placeBits-1)].v = nil
 	t.live--
 }
 
-// all lists the objects.
+// all returns the objects.
 func (t *table[T]) all() (list []*T) {
 	for i := range t.places {
 		if v := t.places[i].v; v != nil {
@@ -60,7 +60,8 @@ func (t *table[T]) all() (list []*T) {
 	return list
 }
 
-// workID is the ID of a work request: whose it is, and for a receive which.
+// workID is the ID of a work request. It contains the number of the connection or queue, and the
+// slot of a receive.
 //
 //	bits 62..63  rccore.ExtensionID    61  a receive    32..60  number    0..31  slot
 type workID uint64

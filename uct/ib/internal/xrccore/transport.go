@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// OverVerbs makes a transport over the posts and polls of verbs. Overhead is the declared cost of
-// a post; defaults are used by ifaces that are opened without a Config.
+// OverVerbs returns a transport that posts and polls by package verbs. overhead is the declared
+// cost of a post; defaults is the configuration of ifaces that are opened without a Config.
 func OverVerbs(name string, overhead time.Duration, defaults Config) ib.Transport {
 	return transport{name, overhead, defaults}
 }
@@ -28,7 +28,7 @@ var (
 	_ ib.Explicit     = transport{}
 )
 
-// Explicit implements ib.Explicit: rc is for who has no use for queues.
+// Explicit implements ib.Explicit: without queues, rc is the better transport.
 func (transport) Explicit() bool { return true }
 
 // Name implements ib.Transport.
@@ -37,7 +37,7 @@ func (t transport) Name() string { return t.name }
 // Supports implements ib.DeviceFilter.
 func (transport) Supports(dev *verbs.Context) error { return Supported(dev) }
 
-// Supported returns why dev has no XRC; nil if it has.
+// Supported returns nil if dev supports XRC, and otherwise the reason.
 func Supported(dev *verbs.Context) error {
 	if !dev.HasXRC() {
 		return fmt.Errorf("no XRC: %w", ucs.ErrUnsupported)
