@@ -13,48 +13,48 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// initiator carries the work requests of all paths to a domain, in the order in which they were
-// posted. It keeps them until they are complete.
+// initiator posts the work requests of all paths to a domain, in the order in which the paths
+// posted them. It keeps copies until they are complete.
 //
 //	head ........ given ........ tail
 //	 the device has   held back,
 //	                  while waiting
 //
-// All are signaled, so each has one completion, and these come in order.
+// All are signaled, so each has a completion, and the completions arrive in order.
 type initiator struct {
 	n     *node
 	id    uint32 // in n.all
 	to    rcwire.Domain
 	qp    *verbs.QP
 	send  rccore.SendQueue // of qp
-	psn   uint32           // the first that it sends
-	room  int              // places in the send queue that no path has reserved
+	psn   uint32           // the first PSN that it sends
+	room  int              // unreserved places in the send queue
 	users int              // paths
 	phase phase
-	// epoch tells completions from those of earlier connections.
+	// epoch distinguishes completions from those of earlier connections.
 	epoch  uint32
 	ring   []posted
 	head   uint64
 	given  uint64
 	tail   uint64
-	target uint32          // QPN of what it is connected to
-	offer  offer           // of another one instead
+	target uint32          // QPN of the connected target
+	offer  offer           // offer of another target
 	limit  timelimit.Limit // for an offer, or the event
 	cause  ucs.Status
-	local  *verbs.QP // the target, of an initiator to the own domain; else nil
+	local  *verbs.QP // target of an initiator to the own domain; otherwise nil
 }
 
-// phase is what becomes of work requests that are posted.
+// phase determines what happens to posted work requests.
 type phase uint8
 
 const (
-	phaseUp      phase = iota // the device has them
-	phaseWaiting              // they are held back until somebody in the domain offers a target
-	phaseFlushed              // the device flushes them; the event that says why is on its way
-	phaseEnded                // the QP is in ERR for good: the device flushes them
+	phaseUp      phase = iota // the device executes them
+	phaseWaiting              // they are held back until an EP in the domain offers a target
+	phaseFlushed              // the device flushes them; the event with the cause has not arrived
+	phaseEnded                // the QP stays in ERR: the device flushes them
 )
 
-// posted is a work request, with copies of what it points to.
+// posted is a work request with copies of the data that it points to.
 type posted struct {
 	p      *path
 	id     uint64 // of p.e
@@ -63,14 +63,14 @@ type posted struct {
 	inline []byte
 }
 
-// offer is a target that a peer has made for the initiator.
+// offer is a target that a peer has created for the initiator.
 type offer struct {
-	p   *path // over which it came; nil: there is none
+	p   *path // the path of the offer; nil: no offer
 	qpn uint32
 	psn uint32
 }
 
-// newInitiator makes one that is not connected.
+// newInitiator creates an initiator that is not connected.
 func (n *node) newInitiator(psn uint32) (*initiator, error) {
 	qp, err := n.it.CreateQP(verbs.QPTypeXRCSend)
 	if err != nil {
@@ -94,7 +94,7 @@ func (n *node) newInitiator(psn uint32) (*initiator, error) {
 
 func (in *initiator) at(i uint64) *posted { return &in.ring[i%uint64(len(in.ring))] }
 
-// post takes a work request of a path, which has reserved a place.
+// post posts a work request of a path, which has reserved a place.
 func (in *initiator) post(p *path, w *verbs.SendWR) error {
 	s := in.at(in.tail)
 	s.p, s.id, s.wr[0] = p, w.ID, *w
@@ -111,7 +111,7 @@ func (in *initiator) post(p *path, w *verbs.SendWR) error {
 	return in.give()
 }
 
-// give posts what the device does not have.
+// give posts the work requests that the device does not have.
 func (in *initiator) give() error {
 	for ; in.given != in.tail; in.given++ {
 		w := &in.at(in.given).wr
@@ -133,7 +133,7 @@ func (in *initiator) completed(c *verbs.WC) {
 	if c.Status != verbs.WCSuccess && in.phase == phaseUp {
 		in.failed(c)
 	}
-	if c.Status == verbs.WCRemInvReqErr { // no such SRQ: the peer's iface is closed, or its process dead
+	if c.Status == verbs.WCRemInvReqErr { // the SRQ does not exist: the peer's iface is closed, or its process dead
 		if c.VendorErr != verbs.VendorPeerGone {
 			c.VendorErr = verbs.VendorPeerClosed
 		}
@@ -141,11 +141,11 @@ func (in *initiator) completed(c *verbs.WC) {
 	}
 }
 
-// failed handles the first work request that has failed. If the target has refused it, which
-// is then in ERR too, nothing behind it was executed: it is held back, and posted again to another
-// target, which the peers that had the old one offer. In all other cases it is not known what
-// was executed, or whether anybody is there: the EPs of all paths fail. One that is flushed says
-// that the device had stopped the QP before; the device calls Fault with the reason.
+// failed handles the first failed work request. If the target has refused it, the target is in ERR
+// too, and no later work request was executed: the initiator holds those back, and posts them to
+// another target, which peers that used the old one offer. In all other cases it is unknown which
+// were executed and whether the peers are alive: the EPs of all paths fail. If the work request was
+// flushed, the device had stopped the QP before; it calls Fault with the cause.
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
@@ -166,7 +166,7 @@ func (in *initiator) failed(c *verbs.WC) {
 	}
 }
 
-// wait holds work requests back. The completions of those that the device flushes are of an
+// wait starts holding back work requests. Completions of those that the device flushes belong to an
 // earlier epoch.
 func (in *initiator) wait() {
 	cfg := in.n.it.Iface.Config()
@@ -176,15 +176,16 @@ func (in *initiator) wait() {
 	in.n.recovering = append(in.n.recovering, in)
 }
 
-// offered takes the first offer of a target instead of the one that the initiator is connected to. It may
-// come before the completion that tells of the failure; one that replaces a target before is late.
+// offered accepts the first offer that replaces the connected target. It may arrive before the
+// completion of the failure. An offer that replaces an earlier target is too late and has no
+// effect.
 func (in *initiator) offered(o offer, lost uint32) {
 	if in.offer.p == nil && lost == in.target {
 		in.offer = o
 	}
 }
 
-// end has all paths fail; new ones do not take the initiator.
+// end fails all paths. New paths do not use the initiator.
 func (in *initiator) end(cause ucs.Status) {
 	if in.phase == phaseEnded {
 		return
@@ -196,14 +197,14 @@ func (in *initiator) end(cause ucs.Status) {
 	if in.n.initiators[in.to] == in {
 		delete(in.n.initiators, in.to)
 	}
-	_ = in.n.it.QPToERR(in.qp) // a device that refuses flushes nothing either; Close is bounded
+	_ = in.n.it.QPToERR(in.qp) // if the device refuses, it flushes nothing either; Close has a time limit
 	_ = in.give()              // the same
 }
 
-// lost ends what was posted, none of which completes.
+// lost completes all posted work requests, for which no completions arrive.
 func (in *initiator) lost() {
 	in.end(ucs.StatusIOError)
-	_ = in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
+	_ = in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
 	in.n.it.poster.ResetSend(in.send)
 	for ; in.head != in.tail; in.head++ {
 		in.at(in.head).p = nil
@@ -211,8 +212,7 @@ func (in *initiator) lost() {
 	in.given = in.tail
 }
 
-// drop takes work requests of paths that have been cut off out of what is held back, and ends
-// them.
+// drop removes the work requests of cut paths from those held back, and completes them.
 func (in *initiator) drop() {
 	kept := in.head
 	for i := in.head; i != in.tail; i++ {
@@ -230,7 +230,7 @@ func (in *initiator) drop() {
 	}
 }
 
-// paths lists those that use the initiator.
+// paths returns the paths that use the initiator.
 func (in *initiator) paths() (list []*path) {
 	for _, p := range in.n.paths {
 		if p != nil && p.via == in {
@@ -240,14 +240,14 @@ func (in *initiator) paths() (list []*path) {
 	return list
 }
 
-// work continues after a failure. It returns true if the initiator has nothing more to do.
+// work continues after a failure. It returns true if the initiator has no more work.
 func (in *initiator) work() (done bool) {
 	if in.users == 0 {
 		return true // it is closed
 	}
 	if in.phase == phaseWaiting {
 		in.drop()
-		cause := ucs.StatusTimedOut // the peers may live, and be reached by another transport
+		cause := ucs.StatusTimedOut // the peers may be alive and reachable by another transport
 		switch {
 		case in.offer.p != nil || in.isLocal():
 			if err := in.reconnect(); err == nil {
@@ -273,7 +273,8 @@ func (in *initiator) work() (done bool) {
 	return true
 }
 
-// reconnect connects with the target that was offered, or the own one, and posts what was held back.
+// reconnect connects to the offered target, or to the own one, and posts the work requests held
+// back.
 func (in *initiator) reconnect() error {
 	it, o := in.n.it, in.offer
 	if err := in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
@@ -297,10 +298,10 @@ func (in *initiator) reconnect() error {
 	return in.give()
 }
 
-// connect takes the QP from INIT to RTS, to a target that the peer of a path has named.
+// connect moves the QP from INIT to RTS, connected to a target from the peer of a path.
 func (in *initiator) connect(p *path, target, psn uint32) error {
 	peer := p.peer.EPAddr
-	peer.QPN, peer.PSN = target, 0 // nothing comes back over it
+	peer.QPN, peer.PSN = target, 0 // the target sends no requests
 	in.target = target
 	if err := in.n.it.ToRTR(in.qp, p.dev, peer); err != nil {
 		return err
@@ -308,11 +309,11 @@ func (in *initiator) connect(p *path, target, psn uint32) error {
 	return in.n.it.ToRTS(in.qp, psn, peer.Reads)
 }
 
-// isLocal reports whether the initiator is to the own domain. Then its target is made here, so it
-// is there for as long as the initiator, and is connected again without the peers.
+// isLocal reports whether the initiator is to the own domain. Then this iface creates its target,
+// which exists as long as the initiator and is connected again without the peers.
 func (in *initiator) isLocal() bool { return in.to == in.n.domain.ID }
 
-// connectLocal takes the QP from INIT to RTS, to the target that this iface makes.
+// connectLocal moves the QP from INIT to RTS, connected to a target that this iface creates.
 func (in *initiator) connectLocal(psn uint32) (err error) {
 	it := in.n.it
 	if in.local == nil {
@@ -333,8 +334,8 @@ func (in *initiator) connectLocal(psn uint32) (err error) {
 	return it.ToRTS(in.qp, psn, reads)
 }
 
-// leave takes a path off, and closes the initiator with the last one. After an error the path
-// still uses it.
+// leave removes a path, and closes the initiator with the last one. If it returns an error, the
+// path still uses the initiator.
 func (in *initiator) leave() error {
 	if in.users > 1 {
 		in.users--
@@ -346,7 +347,7 @@ func (in *initiator) leave() error {
 	if err := in.n.it.CloseQP(in.qp); err != nil {
 		return err
 	}
-	if in.users == 1 { // else only the target is left to be closed
+	if in.users == 1 { // otherwise only the target is still open
 		in.users = 0
 		in.n.all.remove(in.id)
 		in.n.it.poster.CloseSend(in.send)

@@ -12,17 +12,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// node is the iface as a member of an XRC domain that others share: it implements
-// rccore.Links, so that EPs are paths over initiators, one to each domain of peers, and not RC QPs.
+// node is the iface as a member of a shared XRC domain. It implements rccore.Links: EPs are paths
+// over initiators, one to each domain of peers, instead of RC QPs.
 type node struct {
 	it         *ifaceCore
 	domain     *ib.Domain
-	initiators map[rcwire.Domain]*initiator // those that are connected and have not ended
+	initiators map[rcwire.Domain]*initiator // connected initiators that have not ended
 	all        table[initiator]
-	recovering []*initiator // that have something to do: waiting, or ended
+	recovering []*initiator // initiators with work: waiting, or ended
 	paths      []*path      // by number; nil: free
-	next       int          // where the search for a free number begins
-	leaving    bool         // the iface closes: no offer is waited for
+	next       int          // start of the search for a free number
+	leaving    bool         // the iface is closing: do not wait for offers
 }
 
 var _ rccore.Links = (*node)(nil)
@@ -37,13 +37,13 @@ func (*node) AddrLen() int { return rcwire.NodeAddrLen }
 // MaxCredits implements rccore.Links.
 func (*node) MaxCredits() int { return rcwire.MaxNodeCredits }
 
-// RecvQueue implements rccore.Links: messages of all paths to the iface arrive in one XRC SRQ.
+// RecvQueue implements rccore.Links. Messages of all paths of the iface arrive in one XRC SRQ.
 func (n *node) RecvQueue(a *verbs.SRQInitAttr, cq *verbs.CQ) {
 	a.Type, a.XRCD, a.CQ = verbs.SRQTypeXRC, n.domain.XRCD, cq
 }
 
-// number finds a free one, from 1. Those that were given back come last, so that what is on its way
-// to an EP that is gone does not find another one.
+// number allocates a number, from 1. It reuses released numbers last, so that messages in flight to
+// an EP that does not exist any more do not reach another one.
 func (n *node) number(p *path) error {
 	for range rcwire.MaxNodeNumber {
 		i := n.next
@@ -59,7 +59,7 @@ func (n *node) number(p *path) error {
 	return n.it.opError("new ep", fmt.Errorf("%w: %d are open", uct.ErrNoMemory, rcwire.MaxNodeNumber))
 }
 
-// at is the path with a number, or nil.
+// at returns the path with a number, or nil.
 func (n *node) at(number uint16) *path {
 	if int(number) >= len(n.paths) {
 		return nil
@@ -67,15 +67,16 @@ func (n *node) at(number uint16) *path {
 	return n.paths[number]
 }
 
-// errInitiator is the cause where a failure of the initiator takes its paths along.
+// errInitiator is the cause of the failure of paths whose initiator has failed.
 var errInitiator = errors.New("the initiator to the peer's domain has failed")
 
-// errPeerLost is the cause where the device tells that the peer's is gone.
+// errPeerLost is the cause of the failure if the device reports that the device of the peer does
+// not exist any more.
 var errPeerLost = errors.New("the peer's device is gone")
 
-// Fault implements rccore.Links. A target that has refused something is replaced by each path that
-// it was for, since its initiator is held back. Any other fault of it says that the initiator's
-// device is gone.
+// Fault implements rccore.Links. If a target has refused a work request, each path that uses it
+// replaces it, because its initiator waits. Any other fault of a target means that the device of
+// the initiator does not exist any more.
 func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	for _, in := range n.all.all() {
 		if in.qp == qp && (in.phase == phaseUp || in.phase == phaseFlushed) {
@@ -92,8 +93,9 @@ func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	return handled
 }
 
-// Lost implements rccore.Links. Peers learn of it as of an iface that is closed, which takes no targets
-// along, as a message without room for its completion does: those are for other ifaces too.
+// Lost implements rccore.Links. For peers this is like a closed iface. It does not affect targets,
+// which also serve other ifaces; a message whose completion does not fit into the queue would fail
+// them.
 func (n *node) Lost() {
 	_ = n.it.ReceiveQueue().Stop() // if a peer is in the middle of a message, they learn of it by that of the target
 	for _, in := range n.all.all() {
@@ -112,7 +114,7 @@ func (n *node) Gone(gid verbs.GID) (handled int) {
 	return handled
 }
 
-// work continues with initiators that recover from failures.
+// work does the work of initiators that recover from failures.
 func (n *node) work() (done int) {
 	recovering := n.recovering
 	n.recovering = nil
@@ -142,11 +144,12 @@ func (n *node) Filter(c *verbs.WC) bool {
 	return true
 }
 
-// noPath is the QPN of receives that are for no EP: the number of none.
+// noPath is the QPN of completions of receives that are for no EP: no EP has this number.
 const noPath = 0
 
-// arrived finds the path that a message is for. What comes over another target than the
-// path's is from somebody else. False for what is kept until the path is connected.
+// arrived sets the QPN of a received message to its path. A message over another target than that
+// of the path is from another sender. It returns false for a message that is kept until its path is
+// connected.
 func (n *node) arrived(c *verbs.WC) bool {
 	from := c.QPN
 	c.QPN = noPath

@@ -11,33 +11,33 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// path is the link of an EP of a node: a share in the initiator to the peer's domain, and in the
-// target that the peer's messages come over. Its address offers an initiator and a target of
-// its own. When it is connected it gives the initiator up, if there is one to the domain,
-// and the target, when the peer is known to come over another.
+// path is the link of an EP of a node: a share of the initiator to the domain of the peer, and of
+// the target over which messages of the peer arrive. Its address offers an initiator and a target
+// of its own. After Connect it closes the initiator if another one to the domain exists, and closes
+// the target when it finds that the peer uses another one.
 type path struct {
 	n         *node
 	e         *rccore.EP
 	task      *task // of the EP
 	number    uint16
 	connected bool
-	moved     bool // source is another one than was offered last
-	cut       bool // the EP takes nothing more, and what is held back of it is not posted
-	notified  bool // the peer knows that the EP has failed, or is gone
+	moved     bool // source is not the one in the last offer
+	cut       bool // the EP accepts no operations, and the initiator drops those it holds back
+	notified  bool // the peer knows that the EP has failed or is closed
 	via       *initiator
 	source    *verbs.QP
-	before    uint32          // QPN of the source before; what came over it may be in the completion queue
+	before    uint32          // QPN of the previous source, whose messages may be in the completion queue
 	from      uint32          // QPN of the peer's initiator
-	own       rcwire.NodeAddr // what the address has of the link
+	own       rcwire.NodeAddr // the part of the address from the link
 	peer      rcwire.NodeAddr
 	dev       ib.DeviceAddr
-	early     []verbs.WC // what has come before Connect
+	early     []verbs.WC // completions of messages received before Connect
 
 	sourceDue bool   // the message with the number of the initiator must be sent
 	offerDue  bool   // the offer of source, with psn, must be sent
-	lost      uint64 // round in which the peer's device was gone; 0: it is not
+	lost      uint64 // round in which the peer's device was reported as not existing; 0: none
 	psn       uint32
-	replaced  uint32 // QPN of the target that has failed, of which source takes the place
+	replaced  uint32 // QPN of the failed target that source replaces
 }
 
 var (
@@ -59,7 +59,7 @@ func (n *node) NewLink() (rccore.Link, error) {
 	return p, nil
 }
 
-// open makes what the address offers.
+// open creates the initiator and the target that the address offers.
 func (p *path) open() (err error) {
 	if p.source, err = p.n.newTarget(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (p *path) open() (err error) {
 	return nil
 }
 
-// newTarget makes one in INIT.
+// newTarget creates a target in INIT.
 func (n *node) newTarget() (*verbs.QP, error) {
 	t, err := n.domain.XRCD.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
 	if err != nil {
@@ -120,8 +120,8 @@ func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	return nil
 }
 
-// expect connects the target that was offered with the peer's initiator. A peer of the own domain
-// has another target.
+// expect connects the offered target to the initiator of the peer. A peer in the own domain uses
+// another target.
 func (p *path) expect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	switch {
 	case p.moved:
@@ -132,7 +132,7 @@ func (p *path) expect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	return p.n.it.ToRTR(p.source, dev, peer)
 }
 
-// closeSource closes the target that was offered, unless a Connect that failed later has.
+// closeSource closes the offered target, unless an earlier Connect that failed has closed it.
 func (p *path) closeSource() error {
 	if p.source == nil {
 		return nil
@@ -144,8 +144,8 @@ func (p *path) closeSource() error {
 	return nil
 }
 
-// join takes the initiator to the peer's domain, or connects its own. One that is held back waits for the
-// peers of other paths, who may not look for long.
+// join selects the existing initiator to the domain of the peer, or connects its own. It does not
+// use a waiting one, which waits for peers of other paths for an unknown time.
 func (p *path) join() error {
 	if in := p.n.initiators[p.peer.Domain]; in != nil && in.phase == phaseUp {
 		if err := p.via.leave(); err != nil {
@@ -167,9 +167,9 @@ func (p *path) join() error {
 	return nil
 }
 
-// comesOver reports whether messages of the peer may come over a target of the domain. The first
-// one over another than was offered, or than one that has failed, has the path refer to that. If
-// it is gone by now its messages had been received before.
+// comesOver reports whether messages of the peer can arrive over a target. At the first message
+// over another target than the offered or failed one, the path opens that target. If the target
+// does not exist any more, its messages had been received before.
 func (p *path) comesOver(qpn uint32) bool {
 	if qpn == p.before || p.source != nil && qpn == p.source.Number() {
 		return true
@@ -188,12 +188,12 @@ func (p *path) comesOver(qpn uint32) bool {
 	return true
 }
 
-// sourceFailed handles a failure of the target over which the peer's messages arrive.
+// sourceFailed handles a failure of the target over which messages of the peer arrive.
 func (p *path) sourceFailed(st ucs.Status) {
 	switch {
 	case st != ucs.StatusIOError:
 		p.peerGone()
-	case !p.via.isLocal(): // else the peer's process connects it again
+	case !p.via.isLocal(): // otherwise the process of the peer connects it again
 		p.replace()
 	}
 }
@@ -204,8 +204,8 @@ func (p *path) peerGone() {
 	p.n.it.later(p.task)
 }
 
-// endLost fails the EP whose peer's device is gone, when what had come from it before has been
-// polled: the last of that may be that the EP there is closed.
+// endLost fails an EP whose peer's device does not exist any more, after all earlier messages from
+// it are polled: the last one may be a disconnect.
 func (p *path) endLost() {
 	if p.n.it.round-p.lost <= p.n.it.allPolled {
 		p.n.it.later(p.task)
@@ -215,16 +215,16 @@ func (p *path) endLost() {
 	p.e.Fail(ucs.StatusConnReset, errPeerLost)
 }
 
-// setSource refers to another target, and no longer to the one before.
+// setSource replaces the source and closes the previous one.
 func (p *path) setSource(t *verbs.QP) {
 	if p.source != nil {
 		p.before = p.source.Number()
-		_ = p.source.Close() // what has come over it is complete
+		_ = p.source.Close() // its messages are complete
 	}
 	p.source = t
 }
 
-// replace makes a target for the peer's initiator instead of one that has failed.
+// replace creates a target for the initiator of the peer instead of a failed one.
 func (p *path) replace() {
 	t, err := p.n.newTarget()
 	if err != nil {
@@ -244,7 +244,7 @@ func (p *path) replace() {
 	p.n.it.later(p.task)
 }
 
-// control takes a message of the peer's path; false if it is none.
+// control handles a message from the path of the peer. It returns false if the message is invalid.
 func (p *path) control(m message) bool {
 	switch m.kind {
 	case kindSource:
@@ -257,7 +257,7 @@ func (p *path) control(m message) bool {
 	return false
 }
 
-// work sends the messages that are due, and delivers what came before Connect.
+// work sends the due messages, and delivers messages received before Connect.
 func (p *path) work() (n int) {
 	if p.lost != 0 && p.e.Ready() {
 		p.endLost()
@@ -276,8 +276,8 @@ func (p *path) work() (n int) {
 	return n + p.takeEarly()
 }
 
-// takeEarly hands over what has been kept: to the EP, or, when that is gone, its receives to the
-// queue of all EPs.
+// takeEarly delivers the kept completions to the EP. If the EP does not exist any more, it returns
+// their receives to the queue of all EPs.
 func (p *path) takeEarly() int {
 	early := p.early
 	p.early = nil // a handler may close the EP
@@ -287,7 +287,7 @@ func (p *path) takeEarly() int {
 	return len(early)
 }
 
-// sendOrRetry sends a message, or has Progress try again.
+// sendOrRetry sends a message, or makes Progress try again.
 func (p *path) sendOrRetry(m *message) bool {
 	if !p.e.Ready() {
 		return true // the peer is gone
@@ -307,7 +307,7 @@ func (p *path) failed() {
 	}
 }
 
-// tellClosed notifies the peer once that the EP has failed.
+// tellClosed sends the disconnect message, once.
 func (p *path) tellClosed() {
 	if !p.notified {
 		p.notified = true
@@ -352,8 +352,8 @@ func (p *path) Return(n int) { p.via.room += n }
 // Shared implements rccore.Link.
 func (*path) Shared() bool { return true }
 
-// ToERR implements rccore.Link. What the device has it gives back only with all that the initiator
-// has, and it is not known what of that was executed: the other paths end too.
+// ToERR implements rccore.Link. The device can flush the work requests of the EP only with all
+// others of the initiator, and it is unknown which of them were executed: the other paths fail too.
 func (p *path) ToERR() error {
 	p.cut = true
 	if p.via.phase != phaseWaiting {
@@ -362,7 +362,7 @@ func (p *path) ToERR() error {
 	return nil
 }
 
-// Close implements rccore.Link. The core does not find the EP any more.
+// Close implements rccore.Link. The core has removed the EP from its tables.
 func (p *path) Close() error {
 	var errs error
 	if p.via != nil {
