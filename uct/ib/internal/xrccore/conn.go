@@ -14,17 +14,17 @@ import (
 
 var logger = log.For("xrc")
 
-// link is how far the connection of an initiator to its target is.
+// link is the state of the connection of an initiator to its target.
 type link uint8
 
 const (
-	linkNone  link = iota // there is no QP, or it is not connected and need not be
-	linkDue               // the peer is to be asked
-	linkAsked             // it has been asked
+	linkNone  link = iota // no QP, or it is not connected and need not be
+	linkDue               // the ask message must be sent
+	linkAsked             // the ask message was sent
 	linkUp                // RTS; or ERR, if broken
 )
 
-// conn is a connection to the queues of the peer, one at a time: an XRC initiator.
+// conn is a connection to the queues of the peer, to one at a time: an XRC initiator.
 type conn struct {
 	e        *queueEP
 	index    uint8
@@ -37,14 +37,14 @@ type conn struct {
 	queue    rccore.SendQueue // of qp
 	psn      uint32
 	sends    []send // a ring
-	head     uint64 // the oldest send
-	posted   uint64 // the first that the device does not have yet
-	tail     uint64 // behind the youngest
+	head     uint64 // index of the oldest send
+	posted   uint64 // index of the first send that the device does not have
+	tail     uint64 // index after the newest send
 	recalled *uct.Completion
 	wr       [1]verbs.SendWR
 }
 
-// send is one that is under way.
+// send is a send that is not complete.
 type send struct {
 	comp *uct.Completion
 	sges []verbs.SGE
@@ -52,7 +52,7 @@ type send struct {
 
 var _ uct.QueueConn = (*conn)(nil)
 
-// open makes the QP, if there is none, and starts to connect it.
+// open creates the QP, if there is none, and starts to connect it.
 func (c *conn) open() error {
 	it := c.e.it
 	if c.qp == nil {
@@ -94,7 +94,7 @@ func (c *conn) create() (err error) {
 	return nil
 }
 
-// ask makes the next Progress ask the peer for a target. The QP starts from its first state.
+// ask makes the next Progress send an ask message. The QP starts from its first state.
 func (c *conn) ask() {
 	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
 	c.e.it.later(c.e.task)
@@ -125,19 +125,19 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	switch c.link {
 	case linkUp:
 		c.post()
-	case linkNone: // the peer had no target, and the next Attach asks again
+	case linkNone: // the peer had no target; the next Attach asks again
 		it.later(c.e.task)
 	}
 	return true, nil
 }
 
-// post posts the sends that the device does not have yet. In ERR the device flushes them.
+// post posts the sends that the device does not have. In ERR the device flushes them.
 func (c *conn) post() {
 	for ; c.posted != c.tail; c.posted++ {
 		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
 		if _, err := c.queue.PostSend(c.wr[:]); err != nil {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
-			c.link = linkNone // the device and the connection disagree: work ends the rest
+			c.link = linkNone // the states of the device and the connection differ; work cancels the other sends
 			c.stop()
 			c.e.it.later(c.e.task)
 			return
@@ -145,7 +145,7 @@ func (c *conn) post() {
 	}
 }
 
-// completed ends the oldest send.
+// completed completes the oldest send.
 func (c *conn) completed(wc *verbs.WC) {
 	st := ucs.StatusOK
 	if wc.Status != verbs.WCSuccess {
@@ -156,7 +156,7 @@ func (c *conn) completed(wc *verbs.WC) {
 	c.finishWhenIdle()
 }
 
-// pop takes the oldest send off the ring.
+// pop removes the oldest send from the ring.
 func (c *conn) pop() *uct.Completion {
 	s := c.at(c.head)
 	c.head++
@@ -165,7 +165,7 @@ func (c *conn) pop() *uct.Completion {
 	return done
 }
 
-// idle reports that nothing is under way.
+// idle reports whether all sends are complete.
 func (c *conn) idle() bool { return c.head == c.tail }
 
 // finishWhenIdle completes a recall, and closes the connection of a closed EP, when nothing is in flight.
@@ -186,10 +186,11 @@ func (c *conn) finishWhenIdle() {
 	}
 }
 
-// cancelHeld cancels the sends that the device does not have, if it has none.
+// cancelHeld cancels the sends that the device does not have, after all sends that it has are
+// complete.
 func (c *conn) cancelHeld() (n int) {
 	if c.head != c.posted {
-		return 0 // that comes first
+		return 0 // those of the device complete first
 	}
 	for held := int(c.tail - c.posted); n < held; n++ {
 		c.posted++
@@ -236,7 +237,7 @@ func (c *conn) Detach() error {
 	return nil
 }
 
-// release detaches the connection. One in ERR is connected again.
+// release detaches the connection. If it is in ERR, it starts to connect again.
 func (c *conn) release() {
 	c.attached, c.number = false, 0
 	if c.broken && c.e.Ready() {
@@ -244,10 +245,10 @@ func (c *conn) release() {
 	}
 }
 
-// stop flushes the sends in flight of an EP that has failed or closes.
+// stop flushes the sends in flight of a failed or closed EP.
 func (c *conn) stop() {
 	if c.qp != nil && c.head != c.posted {
-		_ = c.toERR() // a device that refuses flushes nothing either; Close is bounded
+		_ = c.toERR() // if the device refuses, it flushes nothing either; Close has a time limit
 	}
 }
 
@@ -257,13 +258,13 @@ func (c *conn) close() {
 	it.conns.remove(c.id)
 	it.closing--
 	it.cqFree += it.cfg.QueueTxDepth
-	_ = c.qp.Close() // nothing is left to report to
+	_ = c.qp.Close() // the user has closed the EP, so nobody can handle the error
 	it.poster.CloseSend(c.queue)
 	c.qp, c.queue, c.link = nil, nil, linkNone
 }
 
-// work asks the peer for a target, if that is due. For an EP that has failed or is closed it cancels the sends that
-// the device does not have.
+// work sends the ask message, if it is due. On a failed or closed EP it cancels the sends that the
+// device does not have.
 func (c *conn) work() (n int) {
 	switch {
 	case !c.e.Ready() || c.link == linkNone:
@@ -275,7 +276,7 @@ func (c *conn) work() (n int) {
 	return n
 }
 
-// sendAsk takes the QP to INIT and sends its number.
+// sendAsk moves the QP to INIT and sends its number.
 func (c *conn) sendAsk() int {
 	if err := c.toInit(); err != nil {
 		logger.Error("initiator", "device", c.e.it.Port().Name, "reason", err)
@@ -291,7 +292,7 @@ func (c *conn) sendAsk() int {
 	return 1
 }
 
-// toInit takes the QP from any state to INIT.
+// toInit moves the QP from any state to INIT.
 func (c *conn) toInit() error {
 	if c.qp.State() != verbs.QPStateReset {
 		if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
@@ -303,7 +304,7 @@ func (c *conn) toInit() error {
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
 }
 
-// answered handles the peer's answer; false if there was no question.
+// answered handles the answer of the peer. It returns false if no ask message was sent.
 func (c *conn) answered(m message) bool {
 	if c.link != linkAsked {
 		return false
@@ -323,7 +324,7 @@ func (c *conn) answered(m message) bool {
 	return true
 }
 
-// toRTS connects the QP with its target. Retries go on for ever where no receive is posted.
+// toRTS connects the QP to its target. It retries without limit if no receive is posted.
 func (c *conn) toRTS(target uint32) error {
 	port, cfg := c.e.it.Port(), c.e.it.Config()
 	err := c.qp.Modify(verbs.QPAttr{
@@ -339,9 +340,9 @@ func (c *conn) toRTS(target uint32) error {
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 }
 
-// lost ends what is under way, of an EP that has failed or is closed.
+// lost completes the sends of a failed or closed EP after an error of the completion queue.
 func (c *conn) lost() {
-	_ = c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
+	_ = c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
 	c.e.it.poster.ResetSend(c.queue)
 	c.link, c.posted = linkNone, c.tail
 	for !c.idle() {

@@ -11,22 +11,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// queueEP is the part of an EP with connections to queues of its peer, and the targets of those that the peer
-// has to queues here.
+// queueEP is the part of an EP with connections to queues of its peer, and with the targets of the
+// connections of the peer to queues of this side.
 type queueEP struct {
 	*rccore.EP
 	it      *queueSet
 	task    *task // of the EP
 	conns   []conn
-	targets []*verbs.QP // by the peer's index
-	domain  *domain     // of queues for the peer and of targets; nil until it is needed
+	targets []*verbs.QP // by the index of the connection at the peer
+	domain  *domain     // for the queues and the targets of the peer; nil until needed
 	answers []message   // not sent yet
 	peer    ib.DeviceAddr
-	mtu     verbs.MTU // of the path: the smaller one
+	mtu     verbs.MTU // MTU of the path: the minimum of both sides
 	closed  bool
 }
 
-// open makes the connections, which have no QPs yet.
+// open initializes the connections, without QPs.
 func (e *queueEP) open(it *queueSet, ep *rccore.EP, t *task) {
 	e.it, e.EP, e.task = it, ep, t
 	e.conns = make([]conn, it.cfg.QueueConns)
@@ -36,15 +36,14 @@ func (e *queueEP) open(it *queueSet, ep *rccore.EP, t *task) {
 	}
 }
 
-// connect prepares the path to the peer's queues.
+// connect sets the path to the queues of the peer.
 func (e *queueEP) connect(deviceAddr []byte, mtu verbs.MTU) (err error) {
 	e.mtu = min(e.it.Port().Attr.ActiveMTU, mtu)
 	e.peer, err = e.it.Port().Peer(deviceAddr)
 	return err
 }
 
-// workQueues sends the control messages that are due, and ends sends of an EP that has failed or
-// is closed.
+// workQueues sends the due control messages, and cancels sends of a failed or closed EP.
 func (e *queueEP) workQueues() (n int) {
 	for len(e.answers) > 0 && e.Ready() {
 		if e.SendControl(e.answers[0].encode()) != nil {
@@ -60,7 +59,7 @@ func (e *queueEP) workQueues() (n int) {
 	return n
 }
 
-// stopConns flushes what connections have posted, of an EP that has failed.
+// stopConns flushes the sends in flight of a failed EP.
 func (e *queueEP) stopConns() {
 	for i := range e.conns {
 		e.conns[i].stop()
@@ -68,7 +67,8 @@ func (e *queueEP) stopConns() {
 	e.it.later(e.task)
 }
 
-// closeQueues closes the targets. Sends to queues end in a later Progress, or the Close of the iface.
+// closeQueues closes the targets. Sends to queues complete in a later Progress, or in Close of the
+// iface.
 func (e *queueEP) closeQueues() (errs error) {
 	e.closed = true
 	for i := range e.conns {
@@ -87,10 +87,10 @@ func (e *queueEP) closeQueues() (errs error) {
 	return errors.Join(errs, e.domain.release())
 }
 
-// control takes an ask or an answer of the peer; false if it is not valid.
+// control handles an ask or an answer of the peer. It returns false if the message is invalid.
 func (e *queueEP) control(m message) bool {
 	if m.kind == kindAsk {
-		if len(e.answers) == maxQueueConns { // one for each connection is the most that there can be
+		if len(e.answers) == maxQueueConns { // there can be at most one per connection
 			return false
 		}
 		e.answers = append(e.answers, e.accept(m))
@@ -100,8 +100,8 @@ func (e *queueEP) control(m message) bool {
 	return int(m.conn) < len(e.conns) && e.conns[m.conn].answered(m)
 }
 
-// Attach implements uct.QueueSender. A connection that is up is taken first; the first use of
-// one makes its QP.
+// Attach implements uct.QueueSender. It prefers a connection that is connected. The first use of a
+// connection creates its QP.
 func (e *queueEP) Attach(number uint32) (uct.QueueConn, error) {
 	if !e.Ready() {
 		return nil, e.Err()
@@ -130,7 +130,7 @@ func (e *queueEP) Attach(number uint32) (uct.QueueConn, error) {
 	return free, nil
 }
 
-// openDomain opens the domain of the EP, if it has none.
+// openDomain opens the private domain of the EP, if it has none.
 func (e *queueEP) openDomain() error {
 	if e.domain != nil {
 		return nil
@@ -146,8 +146,8 @@ func (e *queueEP) openDomain() error {
 	return nil
 }
 
-// accept connects the target of one of the peer's connections, and returns the answer, with
-// QPN 0 if that does not go.
+// accept connects the target of a connection of the peer, and returns the answer, whose QPN is 0
+// after an error.
 func (e *queueEP) accept(m message) message {
 	answer := message{kind: kindAnswer, conn: m.conn}
 	for len(e.targets) <= int(m.conn) {
@@ -165,7 +165,7 @@ func (e *queueEP) accept(m message) message {
 	return answer
 }
 
-// target is the one for a connection of the peer, in RESET.
+// target returns the target of a connection of the peer, in RESET.
 func (e *queueEP) target(i int) (*verbs.QP, error) {
 	if t := e.targets[i]; t != nil {
 		return t, t.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
@@ -180,7 +180,7 @@ func (e *queueEP) target(i int) (*verbs.QP, error) {
 	return t, err
 }
 
-// connectTarget takes a target to RTR: it sends nothing.
+// connectTarget moves a target to RTR. Targets send nothing, so they need no RTS.
 func (e *queueEP) connectTarget(t *verbs.QP, m message) error {
 	port, cfg := e.it.Port(), e.it.Config()
 	err := t.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: port.Num, AccessFlags: verbs.AccessLocalWrite},
@@ -200,8 +200,8 @@ func (e *queueEP) connectTarget(t *verbs.QP, m message) error {
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
 }
 
-// status is what becomes of a send that the device ended: that a queue is not there, or is
-// stopped, is not a fault.
+// status returns the status of a completed send. It is no fault if a queue does not exist or is
+// stopped.
 func status(wc *verbs.WC) ucs.Status {
 	switch wc.Status {
 	case verbs.WCRemInvReqErr, verbs.WCWRFlushErr:

@@ -10,22 +10,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// queueSet is the part of an iface with its receive queues and the connections to those of peers.
+// queueSet is the part of an iface with its receive queues and the connections to queues of peers.
 type queueSet struct {
 	*ifaceCore
-	limits   *uct.QueueAttr // as Attr has them
-	spare    *verbs.XRCD    // a private domain that no EP has taken yet; may be nil
+	limits   *uct.QueueAttr // as in Attr
+	spare    *verbs.XRCD    // a private domain that no EP uses yet, or nil
 	conns    table[conn]
 	queues   table[recvQueue]
-	cqFree   int // completions that no queue or connection has taken
+	cqFree   int // unreserved slots of the completion queue
 	sges     []verbs.SGE
 	recv     [1]verbs.RecvWR
 	draining []*recvQueue
-	closing  int  // connections of closed EPs that have sends under way
+	closing  int  // number of connections of closed EPs with sends in flight
 	lost     bool // the completion queue has failed
 }
 
-// open prepares for queues, of which there may be as many as limits says.
+// open initializes the set, for the number of queues in limits.
 func (it *queueSet) open(h *ifaceCore, limits *uct.QueueAttr) {
 	dev := h.MD().DeviceAttr()
 	it.ifaceCore, it.limits, it.sges = h, limits, make([]verbs.SGE, 0, maxRecvIOV)
@@ -39,9 +39,9 @@ func (it *queueSet) open(h *ifaceCore, limits *uct.QueueAttr) {
 	}
 }
 
-// completed takes the completion of a receive or of a send to a queue.
+// completed handles the completion of a receive or of a send to a queue.
 func (it *queueSet) completed(wc *verbs.WC) {
-	if it.lost { // it came between the poll that found none and the error, and has ended
+	if it.lost { // it arrived between the last poll and the error; its operation is complete
 		return
 	}
 	id := workID(wc.ID)
@@ -56,15 +56,15 @@ func (it *queueSet) completed(wc *verbs.WC) {
 	}
 }
 
-// cqLost ends what is under way after an error of the completion queue: here that of connections, when the
-// device has let go of it, and the receives of queues in endLost.
+// cqLost handles an error of the completion queue. It completes the sends of connections when the
+// device has released them; endLost completes the receives of queues.
 func (it *queueSet) cqLost() {
 	it.lost = true
 	for _, c := range it.conns.all() {
 		c.lost()
 	}
 	for _, q := range it.queues.all() {
-		if !q.stopped { // else it is listed, or its receives have ended
+		if !q.stopped { // otherwise it is listed, or its receives are complete
 			it.draining = append(it.draining, q)
 		}
 	}
@@ -88,8 +88,9 @@ func (it *queueSet) closeAll() (errs error) {
 	return errs
 }
 
-// domain is the private XRC domain of an EP. Its queues and the targets of its peer are there and no others, so
-// the device refuses messages of other peers. The EP and its queues use it; the last one closes it.
+// domain is the private XRC domain of an EP. It contains only the queues of the EP and the targets
+// of its peer, so the device refuses messages of other peers. The EP and its queues use it; the
+// last user closes it.
 type domain struct {
 	*verbs.XRCD
 	users int
@@ -99,7 +100,7 @@ func openPrivate(md *ib.MD) (*verbs.XRCD, error) {
 	return md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
 }
 
-// release is called by each user, once. d may be nil.
+// release must be called once by each user. d may be nil.
 func (d *domain) release() error {
 	if d == nil {
 		return nil
@@ -110,9 +111,9 @@ func (d *domain) release() error {
 	return d.Close()
 }
 
-// endDrained ends the receives of queues that were stopped before this round, once what had
-// come by then has been polled: the completion queue was empty, or so many rounds have
-// found enough in it.
+// endDrained completes the receives of queues that were stopped before this round, when all
+// completions of that time are polled: the completion queue was empty, or enough rounds have polled
+// a full batch.
 func (it *queueSet) endDrained(drained bool) (n int) {
 	if it.lost {
 		return it.endLost()
@@ -129,17 +130,17 @@ func (it *queueSet) endDrained(drained bool) (n int) {
 	return n
 }
 
-// endLost ends the receives of queues after an error of the completion queue. A peer may be in the middle of
-// a message: then the next Progress tries again.
+// endLost completes the receives of queues after an error of the completion queue. If a peer is in
+// the middle of a message, the next Progress tries again.
 func (it *queueSet) endLost() (n int) {
 	list := it.draining
 	it.draining = nil
 	for _, q := range list {
-		if q.closed { // by the Func of another's receive
+		if q.closed { // the completion of another receive closed it
 			continue
 		}
 		var inUse *ucs.InUseError
-		if errors.As(q.srq.Stop(), &inUse) { // a device that refuses otherwise has failed as a whole
+		if errors.As(q.srq.Stop(), &inUse) { // any other error means that the whole device has failed
 			it.draining = append(it.draining, q)
 			continue
 		}
@@ -149,8 +150,8 @@ func (it *queueSet) endLost() (n int) {
 	return n
 }
 
-// taken is how what is taken back ends: without a completion queue it is not known what the device
-// has done.
+// taken returns the status of canceled operations: after an error of the completion queue it is
+// unknown what the device has executed.
 func (it *queueSet) taken(st ucs.Status) ucs.Status {
 	if it.lost {
 		return ucs.StatusIOError

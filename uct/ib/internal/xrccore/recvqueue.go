@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// recvQueue is an XRC SRQ. Messages of several connections may complete in another order
-// than that of their receives, so these have slots that are free or not.
+// recvQueue is an XRC SRQ. Messages of several connections may complete in another order than their
+// receives were posted, so receives have slots with a free list.
 type recvQueue struct {
 	it       *queueSet
 	domain   *domain
@@ -30,7 +30,7 @@ type recvQueue struct {
 	closed    bool
 }
 
-// recvSlot is a receive that is posted; r is nil if there is none.
+// recvSlot is the slot of a posted receive; r is nil if it is free.
 type recvSlot struct {
 	r   *uct.QueueRecv
 	seq uint64
@@ -74,7 +74,7 @@ func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	return nil
 }
 
-// completed ends a receive that the device has filled, or could not.
+// completed completes a receive from its completion by the device.
 func (q *recvQueue) completed(slot uint32, wc *verbs.WC) {
 	r := q.slots[slot].r
 	if wc.Status == verbs.WCSuccess {
@@ -86,7 +86,7 @@ func (q *recvQueue) completed(slot uint32, wc *verbs.WC) {
 	r.Func(r)
 }
 
-// end frees the slot of a receive and says how it ended.
+// end frees the slot of a receive and completes it with n bytes and a status.
 func (q *recvQueue) end(slot uint32, n int, st ucs.Status) {
 	r := q.slots[slot].r
 	r.Len, r.Status = n, st
@@ -94,7 +94,7 @@ func (q *recvQueue) end(slot uint32, n int, st ucs.Status) {
 	q.free = append(q.free, slot)
 }
 
-// endRest ends the receives that are posted, in order.
+// endRest completes the posted receives, in order.
 func (q *recvQueue) endRest(st ucs.Status) int {
 	var rest []recvSlot
 	for i, s := range q.slots {
@@ -110,7 +110,7 @@ func (q *recvQueue) endRest(st ucs.Status) int {
 	return len(rest)
 }
 
-// Stop implements uct.Queue. Receives end in a later Progress.
+// Stop implements uct.Queue. Receives complete in a later Progress.
 func (q *recvQueue) Stop() error {
 	if q.stopped {
 		return nil
@@ -119,13 +119,13 @@ func (q *recvQueue) Stop() error {
 		return err
 	}
 	q.stopped, q.stoppedIn = true, q.it.round
-	if !q.it.lost { // else it is listed
+	if !q.it.lost { // otherwise endLost handles it
 		q.it.draining = append(q.it.draining, q)
 	}
 	return nil
 }
 
-// await is Stop that waits for peers in the middle of a message, for ucs.RevokeLimit.
+// await is Stop, but it waits for peers in the middle of a message, at most ucs.RevokeLimit.
 func (q *recvQueue) await() error { return guard.AwaitUse(q.Stop) }
 
 // Close implements uct.Queue. It drops a message that has arrived and whose receive has not completed. To prevent that,
