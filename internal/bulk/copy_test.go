@@ -10,7 +10,7 @@ import (
 )
 
 func TestCopy_EveryLengthAndNothingBeside(t *testing.T) {
-	for _, n := range []int{0, 1, 7, 8, 9, 4096, 8191, 8192, 8193, 65536, 1 << 20, 1<<20 + 1} {
+	for _, n := range []int{0, 1, 7, 8, 9, 4095, 4096, 4097, 8191, 8192, 8193, 65536, 1 << 20, 1<<20 + 1} {
 		for _, skew := range []int{0, 1, 13} {
 			src, dst := testenv.Pattern(n+skew, 1)[skew:], bytes.Repeat([]byte{0xee}, n+skew+1)
 			assert.Equal(t, n, Copy(dst[skew:], src))

@@ -109,7 +109,17 @@ func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
 // claimLines makes cache lines of a message exclusive to this core, as claim does, before they are read: that needs one
 // transfer for each line, and the sender can prefetch them later.
 func claimLines(data []byte) {
-	mmio.PrefetchWLines(unsafe.Pointer(unsafe.SliceData(data)), min(linesOf(len(data)), takeLines))
+	mmio.PrefetchWLines(unsafe.Pointer(unsafe.SliceData(data)), linesToClaim(len(data)))
+}
+
+// linesToClaim returns the number of lines that the receiver prefetches of a message of n bytes. Of a long message it is the
+// first line, which has UCP's header: a handler that reads all of it does so in order, which the processor prefetches, and
+// for one that does not each line is a transfer in vain (experiment 0138 in docs/perf).
+func linesToClaim(n int) int {
+	if n > claimedLen {
+		return 1
+	}
+	return min(linesOf(n), takeLines)
 }
 
 func (c *consumer) seg(i uint32) []byte {

@@ -136,13 +136,16 @@ func (p *producer) fetchNext(n int) {
 	}
 }
 
-// Maximum number of lines of a segment that the sender (aheadLines) and the receiver (takeLines) prefetch at once. A core
-// has a limited number of outstanding loads; the receiver needs fewer, because it already reads the first lines
-// (experiment 0130 in docs/perf).
+// Maximum number of lines of a segment that the sender (aheadLines) and the receiver (takeLines) prefetch at once. The sender
+// has the time until its next message, and rewrites all lines; the receiver needs fewer, because it already reads the first
+// lines (experiments 0130 and 0138 in docs/perf).
 const (
-	aheadLines = 24
+	aheadLines = 64
 	takeLines  = 8
 )
+
+// claimedLen is the length in bytes of the longest message of which the receiver prefetches takeLines lines.
+const claimedLen = 2 << 10
 
 // linesOf returns the number of lines of 64 bytes for n bytes.
 func linesOf(n int) int { return (n + 63) / 64 }
