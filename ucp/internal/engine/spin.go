@@ -33,6 +33,11 @@ const (
 	// spinBackoff and spinBackoffMax limit the time without spinning after a preemption. It doubles if
 	// the next preemption follows soon.
 	spinBackoff, spinBackoffMax = time.Millisecond, 256 * time.Millisecond
+	// spinWasteMax is the time of spins without an event, less spinSaved for each wait that ended while spinning, from
+	// which the worker does not spin for a while.
+	spinWasteMax = 4 * spinMax
+	// spinSaved is the cost of a sleep and a wake-up.
+	spinSaved = 30 * time.Microsecond
 )
 
 // Spinner decides how long the waiters of a worker spin. It belongs to the worker's
@@ -42,6 +47,7 @@ type Spinner struct {
 	budget  time.Duration // spin time of the next wait after its first round
 	backoff time.Duration // time without spinning after the latest preemption; 0 if there was none recently
 	until   time.Duration // end of backoff
+	wasted  time.Duration // time of spins without an event, less what the others have saved; from 0 to spinWasteMax
 }
 
 // IdleTime is the state of a waiter since its last event. The zero value is valid directly after an event.
@@ -67,13 +73,21 @@ func (p *Spinner) Again(s *IdleTime) bool {
 		s.since, s.last, s.yielded = now, now, now
 		s.spinning = p.budget > 0 && (p.backoff == 0 || now >= p.until) && waiting.admit()
 	}
-	if s.spinning && (p.preempted(s, now) || now-s.since >= p.budget) {
+	if s.spinning && (p.preempted(s, now) || p.inVain(s, now)) {
 		s.stopSpinning()
 	}
 	if s.spinning {
 		s.yieldIfDue(now)
 	}
 	return s.spinning
+}
+
+// Yielded tells a spinning waiter that it has let other goroutines run. That time does not count as preemption: the runtime may
+// have moved the goroutine to another thread, which takes as long as to wake that.
+func (s *IdleTime) Yielded() {
+	if s.spinning {
+		s.last = clock()
+	}
 }
 
 // yieldIfDue yields the CPU to other processes every spinYield.
@@ -88,6 +102,9 @@ func (s *IdleTime) yieldIfDue(now time.Duration) {
 func (p *Spinner) Found(s *IdleTime) {
 	if s.since != 0 {
 		now := clock()
+		if s.spinning {
+			p.wasted = max(p.wasted-spinSaved, 0)
+		}
 		if !s.spinning || !p.preempted(s, now) {
 			p.adapt(now - s.since)
 		}
@@ -124,12 +141,30 @@ func (p *Spinner) preempted(s *IdleTime, now time.Duration) bool {
 	if took < spinPreempted {
 		return false
 	}
+	p.pauseSpinning(now)
+	return true
+}
+
+// inVain reports whether a waiter has spun for its spin time without an event. If that happens often, the worker does not spin
+// for a while: waits of gRPC are a little longer than spinMax, and other threads need the CPU.
+func (p *Spinner) inVain(s *IdleTime, now time.Duration) bool {
+	if now-s.since < p.budget {
+		return false
+	}
+	if p.wasted += p.budget; p.wasted >= spinWasteMax {
+		p.wasted = 0
+		p.pauseSpinning(now)
+	}
+	return true
+}
+
+// pauseSpinning lets the worker not spin for a while, which is longer if it has not spun for long since the last time.
+func (p *Spinner) pauseSpinning(now time.Duration) {
 	if now-p.until > 16*p.backoff {
 		p.backoff = 0
 	}
 	p.backoff = min(max(2*p.backoff, spinBackoff), spinBackoffMax)
 	p.until = now + p.backoff
-	return true
 }
 
 // stopSpinning uncounts a spinning waiter.

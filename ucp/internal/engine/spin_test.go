@@ -226,3 +226,44 @@ func TestUntil_Spins(t *testing.T) {
 		assert.Zero(t, waiting.spinning.Load())
 	})
 }
+
+// TestSpinner_SpinsInVain: a worker whose waits are a little longer than its spin time does not spin for a while after some of
+// them, and goes on if most waits end while it spins.
+func TestSpinner_SpinsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Spinner{budget: spinMax}
+		const long = spinMax + spinMax/2
+		for range spinWasteMax/spinMax - 1 {
+			require.Equal(t, spinMax, p.waitOf(long))
+		}
+		for range 4 { // they save more than one in vain costs
+			require.Equal(t, 20*time.Microsecond, p.waitOf(20*time.Microsecond))
+		}
+		require.Equal(t, spinMax, p.waitOf(long))
+		require.Equal(t, spinMax, p.waitOf(long))
+		assert.Zero(t, p.backoff)
+		require.Equal(t, spinMax, p.waitOf(long))
+		assert.Equal(t, spinBackoff, p.backoff)
+		assert.Zero(t, p.waitOf(long))
+		assert.Zero(t, p.waitOf(20*time.Microsecond))
+		time.Sleep(spinBackoff)
+		assert.Equal(t, 20*time.Microsecond, p.waitOf(20*time.Microsecond))
+		assert.Zero(t, waiting.spinning.Load())
+	})
+}
+
+// TestSpinner_Yielded: the time for which a spinning waiter lets other goroutines run is no preemption.
+func TestSpinner_Yielded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Spinner{budget: spinMax}
+		var s IdleTime
+		s.Yielded()
+		assert.Zero(t, s, "it does not spin")
+		require.True(t, p.Again(&s))
+		time.Sleep(spinPreempted - 1)
+		s.Yielded()
+		time.Sleep(time.Nanosecond)
+		p.Found(&s)
+		assert.Zero(t, p.backoff)
+	})
+}

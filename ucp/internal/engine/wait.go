@@ -52,8 +52,10 @@ func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 // pause yields after a round of polls without an event, and sleeps if the waiter has spun
 // long enough. It reports whether done, which it calls before the sleep, has returned true.
 func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) (over bool, err error) {
+	again := e.Spin.Again(s)
 	runtime.Gosched()
-	if e.Spin.Again(s) {
+	if again {
+		s.Yielded()
 		return false, nil
 	}
 	err = e.sleep(ctx, func() bool {
