@@ -184,7 +184,7 @@
 // turns.
 //
 // A blocking call polls, yields, and parks. The time that it polls before it parks adapts to
-// the duration of recent waits, and is shorter while there are more waiters than
+// the duration of recent waits and to whether polling has found something, and is shorter while there are more waiters than
 // CPUs; Config.SpinPolls (GUCX_SPIN_POLLS) fixes it. A parked worker uses no CPU.
 //
 // # Threads

@@ -18,7 +18,8 @@ import (
 //
 // One of the goroutines that are blocked in Run and Serve makes progress for all of them: it
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
-// their operation is complete or because they must make progress next.
+// their operation is complete or because they must make progress next. A goroutine whose operation has
+// completed is expected back soon, with its next one: see vacancy.
 type SharedWorker struct {
 	mu          sync.Mutex
 	lockWaiters atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
@@ -29,6 +30,7 @@ type SharedWorker struct {
 	parked         bool        // that goroutine sleeps or is about to sleep, and has not been woken
 	wakesOnRelease bool        // release must call wake and push: parked, or a transport joins messages
 	condition      func() bool // the condition that the goroutine which makes progress waits for
+	vacancy        vacancy
 
 	// The other blocked goroutines. A goroutine that waits for a request is in byRequest: the request
 	// reports its completion, so the cost does not grow with the number of waiting goroutines. Each
@@ -158,17 +160,24 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 		}
 		s.w.Progress()
 	}
-	if s.driven.Load() {
-		if drive, err := s.block(ctx, done, r); !drive {
+	for blocks := s.driven.Load(); ; blocks = true {
+		if blocks {
+			if drive, err := s.block(ctx, done, r); !drive {
+				return err
+			}
+		}
+		s.condition, s.vacancy.open, s.vacancy.quick = done, false, false
+		s.driven.Store(true)
+		resigned, err := s.drive(ctx, done, r == nil)
+		s.driven.Store(false)
+		s.condition = nil
+		if resigned || r != nil && s.blocked > 0 && s.vacancy.quick {
+			s.beginVacancy()
+		}
+		if !resigned {
 			return err
 		}
 	}
-	s.condition = done
-	s.driven.Store(true)
-	err := s.drive(ctx, done)
-	s.driven.Store(false)
-	s.condition = nil
-	return err
 }
 
 // maxChecksBeforeSleep is the number of checks of a goroutine for the completion of its operation before it
@@ -218,11 +227,20 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 	return false, s.stopErr(ctx)
 }
 
-// drive makes progress for all until done returns true. Others can use the worker between
-// any two polls.
-func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
+// resignAfter is the number of messages for others, one after the other, after which a goroutine no longer makes progress,
+// although its own next message may be on its way: many times the number of connections that take turns.
+const resignAfter = 64
+
+// drive makes progress for all until done returns true, or until it resigns: it has woken a goroutine, which will make progress when
+// it waits again. A goroutine that only serves others resigns at once. Others can use the worker between any two polls.
+func (s *SharedWorker) drive(ctx context.Context, done func() bool, serves bool) (resigned bool, err error) {
 	var x engine.IdleTime
+	slept := false // since the last event
+	woken := 0     // number of goroutines that were woken, each by an event of its own
 	for polls := 0; err == nil && !done(); {
+		if resigned {
+			return true, nil
+		}
 		round := s.w.engine.Round()
 		if polls == 0 { // other goroutines may have used the worker: it may be closed
 			if err = s.stopErr(ctx); err != nil {
@@ -232,20 +250,27 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 		polls++
 		if s.w.Progress() > 0 {
 			s.w.engine.Spin.Found(&x)
-			s.wakeWaiters()
+			s.vacancy.quick, slept = !slept, false
+			if s.wakeWaiters() == 1 && s.vacancy.quick {
+				woken++
+				resigned = serves || woken == resignAfter
+			}
 		} else {
 			x.Polls++
 		}
 		switch {
 		case x.Polls > 0 && x.Polls%round == 0:
-			err, polls = s.pause(ctx, &x, done), 0
+			polls = 0
+			var parked bool
+			parked, err = s.pause(ctx, &x, done)
+			slept = slept || parked
 		case s.lockWaiters.Load() > 0 || polls >= round:
 			s.yield()
 			polls = 0
 		}
 	}
 	s.w.engine.Spin.End(&x, err == nil)
-	return err
+	return false, err
 }
 
 // stopErr returns the error with which progress must stop, or nil.
@@ -264,17 +289,19 @@ func (s *SharedWorker) yield() {
 	s.mu.Lock()
 }
 
-// pause spins, yields or parks after a round of polls without an event.
-func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) error {
+// pause spins, yields or parks after a round of polls without an event, and reports whether it has parked.
+func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) (parked bool, err error) {
 	s.wakeWaiters()
+	again := s.w.engine.Spin.Again(x)
 	s.yield()
-	if s.w.closed || s.w.engine.Spin.Again(x) {
-		return nil
+	if again || s.w.closed {
+		x.Yielded()
+		return false, nil
 	}
 	ready, err := s.w.engine.ReadyToSleep(done)
 	s.wakeWaiters()
 	if !ready || err != nil {
-		return err
+		return false, err
 	}
 	s.setParked(true)
 	s.mu.Unlock()
@@ -282,9 +309,9 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	s.mu.Lock()
 	s.setParked(false)
 	if s.w.closed { // Close wakes Park, which then returns an error
-		return nil
+		return true, nil
 	}
-	return err
+	return true, err
 }
 
 // acquire locks the worker for a goroutine that does not make progress for all.
@@ -345,16 +372,17 @@ func (s *SharedWorker) wake() {
 	}
 }
 
-// wakeWaiters wakes the goroutines whose wait is over. If no goroutine makes progress, it also wakes one
-// that must do so. The caller holds mu.
-func (s *SharedWorker) wakeWaiters() {
+// wakeWaiters wakes the goroutines whose wait is over, and returns the number of those whose request is complete. If no
+// goroutine makes progress, nor is expected back, it also wakes one that must do so. The caller holds mu.
+func (s *SharedWorker) wakeWaiters() (completed int) {
 	if s.blocked == 0 {
-		return
+		return 0
 	}
 	for _, r := range s.w.takeWoken() {
 		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
 			s.removeWaiter(r)
 			x.wake <- struct{}{}
+			completed++
 		}
 	}
 	s.byCondition = slices.DeleteFunc(s.byCondition, func(x *sharedWaiter) bool {
@@ -371,12 +399,13 @@ func (s *SharedWorker) wakeWaiters() {
 			x.wake <- struct{}{}
 		}
 	}
-	if !s.driven.Load() && s.blocked > 0 {
+	if !s.driven.Load() && s.blocked > 0 && !s.vacancy.open {
 		x := s.popWaiter()
 		s.driven.Store(true)
 		x.mustDrive = true
 		x.wake <- struct{}{}
 	}
+	return completed
 }
 
 // popWaiter removes a blocked goroutine and returns it; there must be one.

@@ -23,8 +23,5 @@ func (it *Iface) Arm(ev uct.Events) error {
 			c.watchOut(true)
 		}
 	}
-	if it.poll.Readable() {
-		return uct.ErrBusy
-	}
 	return nil
 }

@@ -1,0 +1,201 @@
+package ucp
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucs"
+)
+
+// service is a SharedWorker of a that never sleeps, with a goroutine in Serve, and b, which sends messages to it.
+type service struct {
+	*pair
+	s      *SharedWorker
+	served chan error // what Serve has returned
+	stop   context.CancelFunc
+}
+
+func newService(t *testing.T, set tlsets.Set) *service {
+	p := newPair(t, set, Config{})
+	p.both().warm()
+	p.a.w.engine.Spin.Fixed = -1
+	ctx, stop := context.WithCancel(context.Background())
+	x := &service{pair: p, s: p.a.w.Share(), served: make(chan error, 1), stop: stop}
+	go func() { x.served <- x.s.Serve(ctx) }()
+	t.Cleanup(stop)
+	return x
+}
+
+// send sends a message of b.
+func (x *service) send(tag uint64) {
+	x.t.Helper()
+	r, err := x.b.ep.TagSend(tag, []byte{byte(tag)}, nil)
+	require.NoError(x.t, err)
+	testenv.ProgressWithin(x.t, patience, func() bool { x.b.w.Progress(); return r == nil || r.Done() })
+	if r != nil {
+		require.NoError(x.t, r.take())
+	}
+}
+
+// receive starts a goroutine that waits for a message.
+func (x *service) receive(ctx context.Context, tag uint64) (received chan error) {
+	received = make(chan error, 1)
+	go func() {
+		received <- x.s.Run(ctx, func() (*Request, error) { return x.a.w.TagRecv(make([]byte, 1), tag, exact, nil, nil) })
+	}()
+	return received
+}
+
+// within makes progress on b until something comes.
+func (x *service) within(c chan error) (err error) {
+	x.t.Helper()
+	testenv.ProgressWithin(x.t, patience, func() bool {
+		x.b.w.Progress()
+		select {
+		case err = <-c:
+			return true
+		default:
+			return false
+		}
+	})
+	return err
+}
+
+// blocked waits until n goroutines are blocked beside the one that makes progress.
+func (x *service) blocked(n int) {
+	x.t.Helper()
+	testenv.ProgressWithin(x.t, patience, func() bool {
+		x.s.mu.Lock()
+		defer x.s.mu.Unlock()
+		return x.s.driven.Load() && x.s.blocked == n
+	})
+}
+
+// TestVacancy: a goroutine in Serve resigns when it has woken one that receives. As that one does not come back, Serve makes progress
+// again.
+func TestVacancy(t *testing.T) {
+	for _, set := range []tlsets.Set{fakes("like rc", likeRC(), likeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
+		t.Run(set.Name, func(t *testing.T) {
+			x := newService(t, set)
+			x.blocked(0)
+			received := x.receive(t.Context(), 1)
+			x.blocked(1)
+			x.send(1)
+			require.NoError(t, x.within(received))
+			var begun uint
+			x.s.Do(func(*Worker) { begun = x.s.vacancy.begun })
+			assert.Positive(t, begun, "Serve has resigned")
+			x.blocked(0)
+			var r *Request
+			x.s.Do(func(w *Worker) {
+				var err error
+				r, err = w.TagRecv(make([]byte, 1), 2, exact, nil, nil)
+				require.NoError(t, err)
+			})
+			x.send(2)
+			done := func() (d bool) { x.s.Do(func(*Worker) { d = r.Done() }); return d }
+			testenv.ProgressWithin(t, patience, func() bool { x.b.w.Progress(); return done() })
+			x.s.Do(func(*Worker) { require.NoError(t, r.take()) })
+			x.stop()
+			require.ErrorIs(t, x.within(x.served), context.Canceled)
+		})
+	}
+}
+
+// TestVacancy_OthersGoOn: when a goroutine that made progress goes away, with its message or without one, the others receive
+// theirs.
+func TestVacancy_OthersGoOn(t *testing.T) {
+	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	for k := range uint64(20) {
+		ctx, cancel := context.WithCancel(t.Context())
+		goes, stays := x.receive(ctx, 1), x.receive(t.Context(), 2)
+		x.blocked(2)
+		if k%2 == 0 {
+			x.send(1)
+			require.NoError(t, x.within(goes))
+		} else {
+			cancel()
+			require.ErrorIs(t, x.within(goes), context.Canceled)
+		}
+		x.send(2)
+		require.NoError(t, x.within(stays))
+		cancel()
+	}
+	x.blocked(0)
+	x.stop()
+	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
+
+// TestVacancy_Close: Close ends goroutines that are blocked while nobody makes progress.
+func TestVacancy_Close(t *testing.T) {
+	for range 20 {
+		x := newService(t, fakes("like rc", likeRC(), likeUD()))
+		blocked := x.receive(t.Context(), 2)
+		received := x.receive(t.Context(), 1)
+		x.send(1)
+		require.NoError(t, x.within(received))
+		require.NoError(t, x.s.Close())
+		for _, c := range []chan error{x.served, blocked} {
+			assert.ErrorIs(t, x.within(c), ucs.ErrClosed)
+		}
+	}
+}
+
+// TestVacancy_Timer: the timer ends a vacancy of which it has seen the beginning, and looks again after one that has begun since, at
+// first soon, then less often.
+func TestVacancy_Timer(t *testing.T) {
+	s := newPair(t, fakes("like rc", likeRC()), Config{}).a.w.Share()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look := func() {
+		s.mu.Unlock()
+		s.endVacancy()
+		s.mu.Lock()
+	}
+	v := &s.vacancy
+	v.timer = time.AfterFunc(time.Hour, func() {}) // look is called instead
+	s.beginVacancy()
+	assert.True(t, v.open && v.set)
+	assert.Equal(t, vacancyMin, v.limit)
+	for _, limit := range []time.Duration{2 * vacancyMin, vacancyMax, vacancyMax} {
+		v.open = false // it is back
+		s.beginVacancy()
+		look()
+		assert.True(t, v.open && v.set, "others have left since")
+		assert.Equal(t, limit, v.limit)
+	}
+	look()
+	assert.False(t, v.open, "nobody is back")
+	assert.False(t, v.set)
+}
+
+// TestVacancy_ManyTakeTurns: goroutines that receive in turns all receive.
+func TestVacancy_ManyTakeTurns(t *testing.T) {
+	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	var running sync.WaitGroup
+	for k := range uint64(sharers) {
+		running.Go(func() {
+			for range 50 {
+				err := x.s.Run(t.Context(), func() (*Request, error) {
+					return x.a.w.TagRecv(make([]byte, 1), k, exact, nil, nil)
+				})
+				assert.NoError(t, err)
+			}
+		})
+	}
+	for i := range uint64(50 * sharers) {
+		x.send(i % sharers)
+	}
+	all := make(chan error, 1)
+	go func() { running.Wait(); all <- nil }()
+	require.NoError(t, x.within(all))
+	x.stop()
+	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
