@@ -114,7 +114,7 @@ func claimLines(data []byte) {
 
 // linesToClaim returns the number of lines that the receiver prefetches of a message of n bytes. Of a long message it is the
 // first line, which has UCP's header: a handler that reads all of it does so in order, which the processor prefetches, and
-// for one that does not each line is a transfer in vain (experiment 0138 in docs/perf).
+// for one that does not each line is a transfer in vain (experiment 0140 in docs/perf).
 func linesToClaim(n int) int {
 	if n > claimedLen {
 		return 1

@@ -138,7 +138,7 @@ func (p *producer) fetchNext(n int) {
 
 // Maximum number of lines of a segment that the sender (aheadLines) and the receiver (takeLines) prefetch at once. The sender
 // has the time until its next message, and rewrites all lines; the receiver needs fewer, because it already reads the first
-// lines (experiments 0130 and 0138 in docs/perf).
+// lines (experiments 0130 and 0140 in docs/perf).
 const (
 	aheadLines = 64
 	takeLines  = 8
