@@ -61,7 +61,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 func TestCompareUCX_MissingIsSkipped(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, errs := perftest(t, "compare-ucx", "-q")
-	if code == exitFailure && strings.Contains(errs, "two different processors") {
+	if code == exitFailure && strings.Contains(errs, "two different CPUs") {
 		t.Skip(errs)
 	}
 	assert.Equal(t, exitSkipped, code, errs)

@@ -14,7 +14,7 @@ import (
 // address).
 func TestCheckReach(t *testing.T) {
 	elsewhere := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: defaultPort}
-	for transport, want := range map[string]string{"rc": "shm fabric of the software HCA", "sm": "sm reaches processes of this one alone", "tcp": ""} {
+	for transport, want := range map[string]string{"rc": "shm fabric of the software HCA", "sm": "sm reaches processes of this host only", "tcp": ""} {
 		s := settings{transport: transport, fabric: device.Fabrics()[0], iterations: 1, rounds: 1, window: 1, cpus: "off", output: "table", memory: "alloc"}
 		j, err := s.readyJob()
 		require.NoError(t, err, transport)

@@ -54,7 +54,7 @@ func TestTwoHosts_TCP(t *testing.T) {
 	assert.Len(t, recs, 3*2*2, "tests, sizes, and the layers uct and ucp")
 	assert.Equal(t, c.Near, run.Settings.Device)
 
-	for transport, want := range map[string]string{"sm": "another host, and sm reaches", "rc": "fabric of the software HCA reaches processes of this one alone"} {
+	for transport, want := range map[string]string{"sm": "another host, and sm reaches", "rc": "fabric of the software HCA reaches processes of this host only"} {
 		code, _, errs := client("-x", transport, "-t", "put_lat")
 		assert.Equal(t, exitUsage, code, errs)
 		assert.Contains(t, errs, want)

@@ -42,7 +42,7 @@ func TestCommand_Refuses(t *testing.T) {
 		"--time 0s":            "positive",
 		"--time 2m --limit 1m": "longer",
 		"-o xml":               "unknown output format",
-		"-c off":               "two different processors",
+		"-c off":               "two different CPUs",
 		"-c x":                 "not a number",
 		"something":            "unknown command",
 	} {
