@@ -30,7 +30,7 @@ type EP struct {
 func (e *EP) Ops() *uct.Ops {
 	ops := &uct.Ops{AM: e, Check: e, Queues: e}
 	if !e.iface.conf.AMOnly {
-		ops.Put, ops.Get, ops.Atomics, ops.Mapped = e, e, e, e
+		ops.Put, ops.Get, ops.Atomics, ops.Mapped, ops.Map = e, e, e, e, e
 	}
 	if e.conn {
 		ops.Connect = e

@@ -139,6 +139,7 @@ func checkClasses(t T, p *Pair) {
 		assert.Equal(t, caps.Has(uct.CapQueue), ops.Queues != nil, "Queues of the EP and CapQueue")
 		assert.Equal(t, caps.Has(uct.CapNotify), ops.Notify != nil, "Notify and CapNotify")
 		assert.Equal(t, caps.Has(uct.CapAMWords), ops.Words != nil, "Words and CapAMWords")
+		assert.False(t, caps&uct.CapGet == 0 && (ops.Map != nil || ops.Mapped != nil), "Map and Mapped without CapGet")
 		assert.Equal(t, *ops, *l.EP.Ops(), "Ops changed")
 	}
 	for _, s := range []*Side{p.A, p.B} {

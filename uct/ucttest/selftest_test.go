@@ -71,6 +71,8 @@ var caughtBy = map[broken.Kind][]string{
 	broken.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
 	broken.LieGuarded:       {"reenter/progress"},
 	broken.LieMapped:        {"get/mapped"},
+	broken.MapBeyond:        {"map/refused"},
+	broken.MapCopy:          {"map/memory"},
 	broken.LieLimit:         {"limit/put"},
 }
 

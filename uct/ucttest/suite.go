@@ -44,7 +44,7 @@ var openCheck = check{
 func allChecks() []check {
 	return slices.Concat([]check{openCheck},
 		attrChecks, addressChecks, amChecks, orderChecks, descChecks, pendingChecks,
-		rmaChecks, mappedChecks, notifyChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
+		rmaChecks, mappedChecks, mapChecks, notifyChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
 		wakeChecks, queueChecks, limitChecks, costChecks, aliveChecks, peerChecks, queuePeerChecks,
 	)
 }

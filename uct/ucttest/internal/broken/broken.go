@@ -66,6 +66,8 @@ const (
 	NotifyTwice                  // brings a word twice
 	LieGuarded                   // says that it finds when Progress is called inside itself
 	LieMapped                    // says that it has read memory that it cannot reach
+	MapBeyond                    // maps memory that the key does not permit to read
+	MapCopy                      // maps a copy of the memory
 	LieLimit                     // declares a limit that is one byte above what it takes
 	kindEnd
 )
@@ -78,7 +80,8 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
-	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped", "lie-limit",
+	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped",
+	"map-beyond", "map-copy", "lie-limit",
 }
 
 // String returns the name of the kind.
@@ -165,6 +168,8 @@ func Layer(k Kind) wrap.Hooks {
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Guarded = true }}
 	case LieMapped:
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Mapped = &lyingMapped{e.Has.Mapped} }}
+	case MapBeyond, MapCopy:
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Map = &badMapper{e.Has.Map, k} }}
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}
