@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
 )
 
 // epClass is who has made the connection of an EP. Each class has counters of its own.
@@ -37,6 +38,9 @@ type classStats struct {
 	received  stats.Counter // the same of messages of peers
 	creditIn  stats.Counter // credit messages of peers
 	creditOut stats.Counter // credit messages to peers
+	stalls    stats.Counter // times that messages of an EP waited for credit
+	announced stats.Counter // messages that were sent by rendezvous
+	fetched   stats.Counter // rendezvous messages of peers
 }
 
 func (s *classStats) addTo(n *stats.Node) {
@@ -46,6 +50,9 @@ func (s *classStats) addTo(n *stats.Node) {
 	n.Add("received_bytes", &s.received)
 	n.Add("credits_received", &s.creditIn)
 	n.Add("credits_sent", &s.creditOut)
+	n.Add("waits_for_credit", &s.stalls)
+	n.Add("announced_messages", &s.announced)
+	n.Add("fetched_messages", &s.fetched)
 }
 
 // trafficProtocol counts for the classes of EPs.
@@ -77,8 +84,11 @@ var trafficProtocol = protocol{
 
 func (e *EP) classStats() *classStats { return &e.w.stats.traffic[e.class()] }
 
-// countedBytes are the bytes of the messages of a connection that are counted.
-type countedBytes struct{ sent, received int64 }
+// countedTraffic is what the counters include of the messages of a connection.
+type countedTraffic struct {
+	sent, received int64 // bytes
+	events         messageEvents
+}
 
 // countTraffic counts what the messages of the EP used since the last call. A send that is canceled returns
 // its credit: what was counted too early is not counted again.
@@ -96,18 +106,28 @@ func (e *EP) countTraffic() {
 		s.received.Add(uint64(n))
 		m.counted.received += n
 	}
+	s.stalls.Add(m.events.stalls - m.counted.events.stalls)
+	s.announced.Add(m.events.announced - m.counted.events.announced)
+	s.fetched.Add(m.events.fetched - m.counted.events.fetched)
+	m.counted.events = m.events
 }
 
-// Snapshot reads the counters of [Worker.Stats] when those have been updated that are derived from the state of EPs:
-// sent_bytes and received_bytes. Any goroutine, as [Worker.Inspect]. If that returns an error, so does Snapshot, with
-// the counters as they are.
+// Snapshot reads the counters of [Worker.Stats] when those have been updated that are derived from the state of EPs and
+// transports: sent_bytes, received_bytes, waits_for_credit, announced_messages and fetched_messages of the classes of EPs,
+// messages_sent and messages_received of sm, requests_sent and requests_received of tcp, work_requests of rc and xrc. Any
+// goroutine, as [Worker.Inspect]. If that returns an error, so does Snapshot, with the counters as they are.
 func (w *Worker) Snapshot(ctx context.Context) (stats.Snapshot, error) {
 	err := w.Inspect(ctx, (*Worker).countTraffic)
 	return w.stats.root.Snapshot(), err
 }
 
-// countTraffic updates the counters that are derived from the state of EPs.
+// countTraffic updates the counters that are derived from the state of EPs and transports.
 func (w *Worker) countTraffic() {
+	for _, i := range w.ifaces {
+		if u, ok := i.Ext().Stats.(uct.StatsUpdater); ok {
+			u.UpdateStats()
+		}
+	}
 	for e := range w.eps.All() {
 		e.countTraffic()
 	}

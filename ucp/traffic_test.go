@@ -41,6 +41,57 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
+// TestTraffic_Credits: each credit message is counted by both sides.
+func TestTraffic_Credits(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	const size = firstWindow / 8
+	buf := make([]byte, size)
+	for k := range 200 {
+		send, err := p.a.ep.TagSend(7, pattern(size, k), nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, 0, nil, nil)))
+		require.NoError(t, p.finish(send, nil))
+	}
+	p.until(func() bool { // the latest one arrives
+		n := counters(p.a.w)["worker/ep@made.credits_received"]
+		return n > 1 && n == counters(p.b.w)["worker/ep@accepted.credits_sent"]
+	})
+}
+
+// TestTraffic_Transports: both sides count the same messages of transports that count what they receive. Closed connections
+// remain in the counts.
+func TestTraffic_Transports(t *testing.T) {
+	for _, tc := range []struct{ tls, sent, received string }{
+		{"sm", "sm@memory.messages_sent", "sm@memory.messages_received"},
+		{"tcp", "tcp@lo.requests_sent", "tcp@lo.requests_received"},
+		{`\rc`, "rc@softhca0:1.work_requests", ""},
+		{"rc_mlx5", "rc_mlx5@softhca0:1.work_requests", ""},
+	} {
+		t.Run(tc.tls, func(t *testing.T) {
+			p := newPair(t, real(tc.tls, tc.tls), Config{}).both().warm()
+			const n = 50
+			for k := range n {
+				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, k), nil)))
+				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 100), 7, 0, nil, nil)))
+			}
+			count := func(x *end, name string) uint64 {
+				x.w.countTraffic()
+				return counters(x.w)["worker/"+name]
+			}
+			require.GreaterOrEqual(t, count(&p.a, tc.sent), uint64(n))
+			p.until(func() bool { // the latest credit arrives
+				return count(&p.a, tc.sent) == count(&p.b, tc.received) && count(&p.b, tc.sent) == count(&p.a, tc.received) || tc.received == ""
+			})
+			before := count(&p.a, tc.sent)
+			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+			p.until(func() bool { return counters(p.a.w)["worker/ep@made.closed"] == 1 })
+			assert.GreaterOrEqual(t, count(&p.a, tc.sent), before)
+			require.NoError(t, p.a.w.Close())
+			assert.GreaterOrEqual(t, counters(p.a.w)["worker/"+tc.sent], before)
+		})
+	}
+}
+
 // TestTraffic_Adopted: an EP that the peer has made remains in its class when NewEP returns it.
 func TestTraffic_Adopted(t *testing.T) {
 	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
@@ -97,7 +148,15 @@ func TestStats_Waits(t *testing.T) {
 	for _, r := range sends {
 		require.NoError(t, p.finish(r, nil))
 	}
+	p.a.w.countTraffic()
+	p.b.w.countTraffic()
 	all := counters(p.a.w)
+	for _, name := range []string{"waits_for_credit", "announced_messages"} {
+		assert.Equal(t, all["worker."+name], all["worker/ep@made."+name], name)
+		assert.Zero(t, all["worker/ep@accepted."+name], name)
+	}
+	of := counters(p.b.w)
+	assert.Equal(t, all["worker.announced_messages"], of["worker/ep@accepted.fetched_messages"]+of["worker/ep@made.fetched_messages"])
 	assert.Positive(t, all["worker.waits_for_credit"])
 	assert.Positive(t, all["worker.announced_messages"], "messages without credit use rendezvous")
 	assert.Equal(t, all["worker.announced_messages"], counters(p.b.w)["worker.fetched_by_get"]+counters(p.b.w)["worker.fetched_by_put"]+counters(p.b.w)["worker.fetched_by_copies"])

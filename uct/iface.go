@@ -186,6 +186,15 @@ type Counted interface {
 	AddStats(n *stats.Node)
 }
 
+// StatsUpdater is a Counted with counters that follow from the state of its connections, so that operations do not
+// update them.
+type StatsUpdater interface {
+	Counted
+	// UpdateStats updates these counters. The owner of the iface must call it before somebody reads them. Close
+	// updates them too.
+	UpdateStats()
+}
+
 // Watcher is an iface with memory words that show whether it has work. If Watch returns nil, the caller must call
 // Progress.
 type Watcher interface {

@@ -50,6 +50,7 @@ type Iface struct {
 	port      *attach.Port
 	undo      cleanup.Stack
 	malformed stats.Counter // links that failed because the peer wrote invalid data
+	traffic   base.Traffic
 	closed    bool
 	dials     sync.WaitGroup
 
@@ -194,6 +195,20 @@ func (it *Iface) AddStats(n *stats.Node) {
 	n.Add("malformed_links", &it.malformed)
 	n.Add("domain_quarantined", &it.md.owner.Quarantined)
 	n.Add("domain_quarantined_bytes", &it.md.owner.QuarantinedBytes)
+	it.traffic.AddStats(n, "messages")
+}
+
+// UpdateStats implements uct.StatsUpdater. The messages are those of the rings: active messages, and requests that the
+// process of the peer executes.
+func (it *Iface) UpdateStats() {
+	var sent, received uint64
+	for _, l := range it.links {
+		sent += l.tx.tail
+	}
+	for _, l := range it.in {
+		received += l.rx.head
+	}
+	it.traffic.Update(sent, received)
 }
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: an immediate second poll
@@ -315,6 +330,7 @@ func (it *Iface) Close() error {
 		it.dropLink(l)
 	}
 	it.in, it.fresh = nil, nil
+	it.UpdateStats()
 	errs = errors.Join(errs, it.port.Close())
 	it.dials.Wait()
 	for _, d := range it.dialed {

@@ -233,6 +233,7 @@ func (l *inLink) drain() (n int) {
 
 // dropLink releases a link and its attention word.
 func (it *Iface) dropLink(l *inLink) {
+	it.traffic.Closed(0, l.rx.head)
 	it.md.releaseLink(l)
 	it.mu.Lock()
 	it.attnUsed[l.attnIdx] = false

@@ -250,6 +250,7 @@ func (l *outLink) removeEP(e *EP) {
 	if l.out == nil {
 		return
 	}
+	l.it.traffic.Closed(l.tx.tail, 0)
 	l.tx.slots, l.grant = nil, noGrant
 	l.hold.Or(holdUnconnected)
 	_ = l.out.Close() // cannot fail

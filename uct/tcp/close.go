@@ -20,6 +20,7 @@ func (it *Iface) Close() error {
 	}
 	it.closed = true
 	it.linger()
+	defer it.UpdateStats()
 	for e := range it.tags.All() {
 		e.PurgePending(func(*uct.PendingReq) {})
 		_ = e.Close() // never fails

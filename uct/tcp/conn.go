@@ -386,7 +386,11 @@ func (it *Iface) addConn(c *conn) {
 
 // removeConn removes c. It has no effect if c was removed before.
 func (it *Iface) removeConn(c *conn) {
-	if it.known.Remove(c) && c.main == nil {
+	if !it.known.Remove(c) {
+		return
+	}
+	it.traffic.Closed(c.sent, c.executed)
+	if c.main == nil {
 		delete(it.table, c.key)
 	}
 }

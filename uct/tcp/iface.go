@@ -81,6 +81,7 @@ type Iface struct {
 	tunnels       *tunnel.Group // nil without TLS
 	refused       refusals
 	limits        limits
+	traffic       base.Traffic
 
 	undo   cleanup.Stack
 	closed bool

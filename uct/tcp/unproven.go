@@ -152,6 +152,18 @@ func (it *Iface) AddStats(n *stats.Node) {
 	n.Add("evicted_connections", &it.limits.evicted)
 	n.Add("stalled_connections", &it.limits.stalled)
 	n.Add("malformed_connections", &it.limits.malformed)
+	it.traffic.AddStats(n, "requests")
+}
+
+// UpdateStats implements uct.StatsUpdater. Requests are active messages, puts, gets, atomics and flushes, each part of a
+// striped put for itself; those that the iface receives from itself do not count.
+func (it *Iface) UpdateStats() {
+	var sent, received uint64
+	for _, c := range it.known.All() {
+		sent += c.sent
+		received += c.executed
+	}
+	it.traffic.Update(sent, received)
 }
 
 var (

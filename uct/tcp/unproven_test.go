@@ -339,7 +339,7 @@ func TestUnproven_Stats(t *testing.T) {
 		got[v.Name] = v.N
 	}
 	assert.Equal(t, map[string]uint64{"no_handler": 0, "refused_connections": 0, "evicted_connections": 1,
-		"stalled_connections": 0, "malformed_connections": 1}, got)
+		"stalled_connections": 0, "malformed_connections": 1, "requests_sent": 0, "requests_received": 0}, got)
 }
 
 // TestRefused_DisconnectIsNotLogged: a disconnect during the handshake is counted, but not logged.

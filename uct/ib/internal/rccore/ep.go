@@ -219,6 +219,7 @@ func (e *EP) releaseWhenIdle() {
 	}
 	it.returnLease(e, int(e.lease))
 	if e.state == stateClosed && it.closing.Remove(e) {
+		it.traffic.Closed(e.PI, 0)
 		it.forget(e)
 		// The user has closed the EP, so nobody can handle the error.
 		_ = e.link.Close()

@@ -83,7 +83,8 @@ type Iface struct {
 	undo    cleanup.Stack
 	open    base.List[*EP] // EPs that are not closed
 	closing base.List[*EP] // closed EPs whose work requests are in flight
-	cqLost  bool           // the completion queue has failed
+	traffic base.Traffic
+	cqLost  bool // the completion queue has failed
 	closed  bool
 
 	leaveLimit time.Duration // disconnectLimit, or more in tests of earlier events
@@ -186,7 +187,21 @@ func (it *Iface) Ext() *uct.IfaceExt {
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
 
 // AddStats implements uct.Counted.
-func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
+func (it *Iface) AddStats(n *stats.Node) {
+	it.handlers.AddStats(n)
+	it.traffic.AddSent(n, "work_requests")
+}
+
+// UpdateStats implements uct.StatsUpdater.
+func (it *Iface) UpdateStats() {
+	var posted uint64
+	for _, l := range []*base.List[*EP]{&it.open, &it.closing} {
+		for _, e := range l.All() {
+			posted += e.PI
+		}
+	}
+	it.traffic.Update(posted, 0)
+}
 
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }
@@ -282,7 +297,9 @@ func (it *Iface) Close() error {
 			e.startLeaveLimit()
 		}
 	}
-	if errs = errors.Join(errs, it.drain(), it.undo.Run()); errs != nil {
+	errs = errors.Join(errs, it.drain())
+	it.UpdateStats()
+	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
 	return nil
