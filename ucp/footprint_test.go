@@ -38,7 +38,7 @@ func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
 	require.NoError(t, err)
 	s.Do(func(w *Worker) { f.eps = w.eps.Len() })
 	f.files, f.mappings = len(entries), sharedMappings(maps)
-	f.shmem, f.goroutines = residentShmem(t), runtime.NumGoroutine()
+	f.shmem, f.goroutines = statusKiB(t, "RssShmem"), runtime.NumGoroutine()
 	f.heap, f.offheap = int(m.HeapAlloc), int(offheap.InUse())
 	return f
 }
@@ -53,14 +53,14 @@ func sharedMappings(maps []byte) (n int) {
 	return n
 }
 
-// residentShmem is RssShmem of proc(5), in KiB.
-func residentShmem(t testing.TB) int {
+// statusKiB is a line of /proc/self/status, in KiB; 0 if there is none.
+func statusKiB(t testing.TB, name string) int {
 	t.Helper()
 	status, err := os.Open("/proc/self/status")
 	require.NoError(t, err)
 	defer status.Close()
 	for lines := bufio.NewScanner(status); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "RssShmem:"); ok {
+		if v, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
 			n, err := strconv.Atoi(strings.Fields(v)[0])
 			require.NoError(t, err)
 			return n

@@ -368,6 +368,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrTryAgain)
 	assert.ErrorIs(t, err, ucs.ErrRejected)
 	assert.ErrorContains(t, err, "file descriptors")
+	assert.EqualValues(t, 1, counters(p.a.w)["worker/dial.rejected_no_files"])
 	_, err = p.dialTo(l, DialConfig{})
 	require.NoError(t, err)
 }
