@@ -28,8 +28,11 @@ func overAll(t *testing.T, f func(t *testing.T, tls string)) {
 }
 
 // openContext opens a context with some transports.
-func openContext(t testing.TB, tls string) *ucp.Context {
-	var cfg ucp.Config
+func openContext(t testing.TB, tls string) *ucp.Context { return openContextWith(t, ucp.Config{}, tls) }
+
+// openContextWith is openContext with a configuration.
+func openContextWith(t testing.TB, cfg ucp.Config, tls string) *ucp.Context {
+	t.Helper()
 	require.NoError(t, cfg.TLS.UnmarshalText([]byte(tls)))
 	c, err := ucp.NewContext(cfg, all.Components()...)
 	require.NoError(t, err)
@@ -39,7 +42,12 @@ func openContext(t testing.TB, tls string) *ucp.Context {
 
 // openWorkers opens n workers, which are closed when the test ends.
 func openWorkers(t testing.TB, tls string, n int) []*ucp.Worker {
-	c := openContext(t, tls)
+	return workersOf(t, openContext(t, tls), n)
+}
+
+// workersOf opens n workers of a context, which are closed with the test.
+func workersOf(t testing.TB, c *ucp.Context, n int) []*ucp.Worker {
+	t.Helper()
 	list := make([]*ucp.Worker, n)
 	for i := range list {
 		w, err := c.NewWorker(ucp.WorkerConfig{})
@@ -88,9 +96,13 @@ type stepped struct {
 }
 
 func newStepped(t testing.TB, tls string, n int) *stepped {
+	return steppedOf(t, openWorkers(t, tls, n))
+}
+
+// steppedOf is newStepped with the workers of the ranks.
+func steppedOf(t testing.TB, workers []*ucp.Worker) *stepped {
 	x := &stepped{t: t}
-	workers := openWorkers(t, tls, n)
-	addrs := make([][]byte, n)
+	addrs := make([][]byte, len(workers))
 	for q, w := range workers {
 		addrs[q] = w.Address()
 	}
