@@ -68,7 +68,7 @@ func TestLimits_LockedMemory(t *testing.T) {
 	locked := func() [2]int { return [2]int{statusKiB(t, "VmLck"), statusKiB(t, "VmPin")} }
 	before := locked()
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
-		p := newPair(t, real(tls, tls), Config{}).both().warm()
+		p := newPair(t, (tls, tls), Config{}).both().warm()
 		data := make([]byte, 1<<20)
 		mem, err := p.b.ctx.MemMap(data)
 		require.NoError(t, err)
