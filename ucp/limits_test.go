@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // The tests of this file show rows of "Limits of the process" in docs/operations.md.
@@ -68,7 +69,7 @@ func TestLimits_LockedMemory(t *testing.T) {
 	locked := func() [2]int { return [2]int{statusKiB(t, "VmLck"), statusKiB(t, "VmPin")} }
 	before := locked()
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
-		p := newPair(t, (tls, tls), Config{}).both().warm()
+		p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()
 		data := make([]byte, 1<<20)
 		mem, err := p.b.ctx.MemMap(data)
 		require.NoError(t, err)

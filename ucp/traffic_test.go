@@ -43,7 +43,7 @@ func TestTraffic(t *testing.T) {
 
 // TestTraffic_Credits: each credit message is counted by both sides.
 func TestTraffic_Credits(t *testing.T) {
-	p := newPair(t, ("sm", "sm"), Config{}).connect().warm()
+	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
 	const size = firstWindow / 8
 	buf := make([]byte, size)
 	for k := range 200 {
@@ -68,7 +68,7 @@ func TestTraffic_Transports(t *testing.T) {
 		{"rc_mlx5", "rc_mlx5@softhca0:1.work_requests", ""},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
-			p := newPair(t, (tc.tls, tc.tls), Config{}).both().warm()
+			p := newPair(t, tlsets.Real(tc.tls, tc.tls), Config{}).both().warm()
 			const n = 50
 			for k := range n {
 				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, k), nil)))

@@ -48,7 +48,7 @@ func burst(t *testing.T, p *ucppair.Pair, window int64, n, size int, counter str
 	got := make([]byte, size)
 	for i, r := range sends {
 		require.NoError(t, p.Finish(p.B.W.TagRecv(got, tag, exact, nil, nil)))
-		ucppair.RequireBytes(t, testenv.Pattern(size, i), got)
+		testenv.RequireBytes(t, testenv.Pattern(size, i), got)
 		require.NoError(t, p.Finish(r, nil))
 	}
 	return rise
@@ -90,7 +90,7 @@ func TestTuning_Queues(t *testing.T) {
 
 // TestTuning_RegisteredMemory: a large message is copied if its memory is not registered, and fetched by a get if it is.
 func TestTuning_RegisteredMemory(t *testing.T) {
-	const size = ucppair.RndvThresh + 5000
+	const size = tlsets.RndvThresh + 5000
 	for _, set := range []tlsets.Set{fakes("like rc+ud"), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", `\rc`)} {
 		t.Run(set.Name, func(t *testing.T) {
 			cfg := ucp.Config{RCache: ucp.RCacheConfig{Enable: config.No}, RndvScheme: "get_zcopy"}
@@ -102,7 +102,7 @@ func TestTuning_RegisteredMemory(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, p.Finish(p.B.W.TagRecv(to, 7, exact, nil, &ucp.OpParams{Mem: toMem})))
 				require.NoError(t, p.Finish(r, nil))
-				ucppair.RequireBytes(t, from, to)
+				testenv.RequireBytes(t, from, to)
 			}
 			send(make([]byte, size), make([]byte, size), nil, nil)
 			all := counters(p.B.W)
@@ -134,7 +134,7 @@ func TestTuning_SpinPolls(t *testing.T) {
 		for sent := int64(0); sent < messages || sleeps && counters(p.A.W)["worker.sleeps"] == 0; {
 			require.NoError(t, ucppair.Release(p.B.EP.SendActive(1, nil, []byte{1}, nil)))
 			sent++
-			testenv.ProgressWithin(t, ucppair.Patience, func() bool { p.B.W.Progress(); return received.Load() == sent })
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool { p.B.W.Progress(); return received.Load() == sent })
 		}
 		cancel()
 		served.Wait()
