@@ -71,8 +71,10 @@ func TestTraffic_Transports(t *testing.T) {
 			p := newPair(t, tlsets.Real(tc.tls, tc.tls), Config{}).both().warm()
 			const n = 50
 			for k := range n {
-				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, k), nil)))
+				send, err := p.a.ep.TagSend(7, pattern(100, k), nil)
+				require.NoError(t, err)
 				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 100), 7, 0, nil, nil)))
+				require.NoError(t, p.finish(send, nil)) // without credit it waits for the receive
 			}
 			count := func(x *end, name string) uint64 {
 				x.w.countTraffic()
