@@ -78,23 +78,16 @@ type messages struct {
 	inbound *inbound // messages that have arrived in part, the oldest first
 	closed  bool     // the EP is closed, or has started over with a new messages
 	keys    peerKeys
-	lastID  uint64     // id of the latest message that was sent in fragments
-	stream  *stream    // nil until the first use
-	sends   *stream    // stream; nil after StreamEnd
-	tuple   *tupleLink // nil if messages use no tuple queues
-	stalled bool       // a message has lacked credit since the peer last granted some
-	events  messageEvents
+	lastID  uint64         // id of the latest message that was sent in fragments
+	stream  *stream        // nil until the first use
+	sends   *stream        // stream; nil after StreamEnd
+	tuple   *tupleLink     // nil if messages use no tuple queues
+	stalled bool           // a message has lacked credit since the peer last granted some
+	stalls  uint64         // number of times that messages waited for credit
 	counted countedTraffic // what Worker.stats includes
 
 	tag  tagMessages
 	rndv rndvMessages
-}
-
-// messageEvents counts messages that take more than one call.
-type messageEvents struct {
-	stalls    uint64 // times that messages waited for credit
-	announced uint64 // messages that were sent by rendezvous
-	fetched   uint64 // rendezvous messages of the peer
 }
 
 // oneCall says how a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum

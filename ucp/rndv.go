@@ -189,7 +189,6 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	s := e.scheme(r, key)
 	r.stage = &by[s]
 	e.w.stats.fetched[s].Inc()
-	a.msgs.events.fetched++
 	if s == proto.Get && r.getInOneCall(a, key) {
 		return
 	}

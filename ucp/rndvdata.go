@@ -25,7 +25,6 @@ func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.ep, r.buf, r.off, r.stage = a.e, nil, 0, &by[proto.Fragments]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: a.n, inOrder: true}
 	a.e.w.stats.fetched[proto.Fragments].Inc()
-	a.msgs.events.fetched++
 	r.awaitPeer()
 	r.request(a.id, proto.Fragments)
 	r.posted()

@@ -137,7 +137,6 @@ func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bo
 		return false
 	}
 	e.w.stats.fetched[proto.Get].Inc()
-	a.msgs.events.fetched++
 	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
 	*recordOf[fetchRecord](r) = fetchRecord{id: a.id, n: n, inOrder: true, truncated: a.n > n}
 	r.awaitPeer()

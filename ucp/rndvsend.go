@@ -42,7 +42,6 @@ func (r *Request) sendRTS() error {
 	}
 	r.flags |= reqPosted
 	w.stats.announcedBy(r)
-	r.ep.msgs.events.announced++
 	r.awaitPeer()
 	return nil
 }
@@ -90,7 +89,6 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|placeAwaited
 	e.awaited.add(r)
 	w.stats.announcedBy(r)
-	m.events.announced++
 	r.armOnDone()
 	return r
 }

@@ -316,7 +316,7 @@ func (r *Request) admitted() bool {
 func (m *messages) stall() {
 	if !m.stalled {
 		m.stalled = true
-		m.events.stalls++
+		m.stalls++
 		m.e.w.stats.waitsCredit.Inc()
 	}
 }

@@ -369,7 +369,6 @@ func (q *sendQueue) matched() {
 	}
 	r, e := t.r, q.m.e
 	e.w.stats.announcedBy(r)
-	r.ep.msgs.events.announced++
 	r.comp.Count--
 	r.msg.recalls = false // the receive matched before the cancel
 	e.dropWaiting(r)

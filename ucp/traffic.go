@@ -39,8 +39,6 @@ type classStats struct {
 	creditIn  stats.Counter // credit messages of peers
 	creditOut stats.Counter // credit messages to peers
 	stalls    stats.Counter // times that messages of an EP waited for credit
-	announced stats.Counter // messages that were sent by rendezvous
-	fetched   stats.Counter // rendezvous messages of peers
 }
 
 func (s *classStats) addTo(n *stats.Node) {
@@ -51,8 +49,6 @@ func (s *classStats) addTo(n *stats.Node) {
 	n.Add("credits_received", &s.creditIn)
 	n.Add("credits_sent", &s.creditOut)
 	n.Add("waits_for_credit", &s.stalls)
-	n.Add("announced_messages", &s.announced)
-	n.Add("fetched_messages", &s.fetched)
 }
 
 // trafficProtocol counts for the classes of EPs.
@@ -87,7 +83,7 @@ func (e *EP) classStats() *classStats { return &e.w.stats.traffic[e.class()] }
 // countedTraffic is what the counters include of the messages of a connection.
 type countedTraffic struct {
 	sent, received int64 // bytes
-	events         messageEvents
+	stalls         uint64
 }
 
 // countTraffic counts what the messages of the EP used since the last call. A send that is canceled returns
@@ -106,14 +102,12 @@ func (e *EP) countTraffic() {
 		s.received.Add(uint64(n))
 		m.counted.received += n
 	}
-	s.stalls.Add(m.events.stalls - m.counted.events.stalls)
-	s.announced.Add(m.events.announced - m.counted.events.announced)
-	s.fetched.Add(m.events.fetched - m.counted.events.fetched)
-	m.counted.events = m.events
+	s.stalls.Add(m.stalls - m.counted.stalls)
+	m.counted.stalls = m.stalls
 }
 
 // Snapshot reads the counters of [Worker.Stats] when those have been updated that are derived from the state of EPs and
-// transports: sent_bytes, received_bytes, waits_for_credit, announced_messages and fetched_messages of the classes of EPs,
+// transports: sent_bytes, received_bytes, waits_for_credit of the classes of EPs,
 // messages_sent and messages_received of sm, requests_sent and requests_received of tcp, work_requests of rc and xrc. Any
 // goroutine, as [Worker.Inspect]. If that returns an error, so does Snapshot, with the counters as they are.
 func (w *Worker) Snapshot(ctx context.Context) (stats.Snapshot, error) {
