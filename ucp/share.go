@@ -18,8 +18,8 @@ import (
 //
 // One of the goroutines that are blocked in Run and Serve makes progress for all of them: it
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
-// their operation is complete or because they must make progress next. A goroutine whose operation has
-// completed is expected back soon, with its next one: see vacancy.
+// their operation is complete or because they must make progress next. After a goroutine has received
+// its message, all wait for it to call again, for up to 800 us if it does not, unless messages are rare.
 type SharedWorker struct {
 	mu          sync.Mutex
 	lockWaiters atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
@@ -166,12 +166,13 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 				return err
 			}
 		}
-		s.condition, s.vacancy.open, s.vacancy.quick = done, false, false
+		s.condition = done
+		s.vacancy.fill()
 		s.driven.Store(true)
 		resigned, err := s.drive(ctx, done, r == nil)
 		s.driven.Store(false)
 		s.condition = nil
-		if resigned || r != nil && s.blocked > 0 && s.vacancy.quick {
+		if resigned || err == nil && r != nil && s.blocked > 0 && s.vacancy.mayBegin() {
 			s.beginVacancy()
 		}
 		if !resigned {
@@ -227,12 +228,13 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 	return false, s.stopErr(ctx)
 }
 
-// resignAfter is the number of messages for others, one after the other, after which a goroutine no longer makes progress,
-// although its own next message may be on its way: many times the number of connections that take turns.
+// resignAfter is the number of consecutive messages for other goroutines after which a driver resigns. It is many times the number
+// of connections that usually take turns, so that a driver whose own next message is on its way stays.
 const resignAfter = 64
 
-// drive makes progress for all until done returns true, or until it resigns: it has woken a goroutine, which will make progress when
-// it waits again. A goroutine that only serves others resigns at once. Others can use the worker between any two polls.
+// drive makes progress for all until done returns true, or until it resigns because the goroutine that it has just woken will
+// probably wait again soon, and can drive then. A driver that only serves others resigns at its first message for another
+// goroutine. Others can use the worker between any two polls.
 func (s *SharedWorker) drive(ctx context.Context, done func() bool, serves bool) (resigned bool, err error) {
 	var x engine.IdleTime
 	slept := false // since the last event
@@ -251,19 +253,22 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool, serves bool)
 		if s.w.Progress() > 0 {
 			s.w.engine.Spin.Found(&x)
 			s.vacancy.quick, slept = !slept, false
-			if s.wakeWaiters() == 1 && s.vacancy.quick {
+			if s.wakeWaiters() == 1 {
 				woken++
-				resigned = serves || woken == resignAfter
+				resigned = (serves || woken >= resignAfter) && s.vacancy.mayBegin()
 			}
 		} else {
 			x.Polls++
 		}
 		switch {
+		case resigned: // no yield before the vacancy begins: the woken goroutine would find a driver, and block
 		case x.Polls > 0 && x.Polls%round == 0:
 			polls = 0
 			var parked bool
 			parked, err = s.pause(ctx, &x, done)
-			slept = slept || parked
+			if parked {
+				slept, s.vacancy.quick = true, false
+			}
 		case s.lockWaiters.Load() > 0 || polls >= round:
 			s.yield()
 			polls = 0

@@ -13,7 +13,7 @@ const exact = ^uint64(0)
 // tagSizes are lengths around the limits of inline messages, bcopy and fragments.
 var tagSizes = []int{0, 1, 8, 31, 32, 33, 248, 249, 1000, 2031, 2032, 2033, 8176, 8177, 15000, 40_000}
 
-// mustTagSend sends a message, which must complete without the peer.
+// tagSend sends a message, which must complete without the peer.
 func (p *pair) tagSend(tag uint64, data []byte) *Request {
 	p.t.Helper()
 	r, err := p.a.ep.TagSend(tag, data, nil)

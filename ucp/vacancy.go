@@ -2,28 +2,37 @@ package ucp
 
 import "time"
 
-// A vacancy is the time in which no goroutine of a SharedWorker makes progress although some are blocked: the one that did,
-// or that was woken last, runs the code of its caller. A service reads a request, replies and reads again, so it is back
-// within microseconds, and makes progress then, without a switch between goroutines for each message. If it does not come
-// back, a timer ends the vacancy, and another goroutine makes progress.
+// A vacancy is the time in which no goroutine of a SharedWorker makes progress although some are blocked. It begins when the
+// driver, the goroutine that made progress, returns to its caller with a message, or resigns because it has woken another
+// goroutine with one. A service reads a request, replies and reads again, so that goroutine calls again within microseconds and
+// becomes the driver. Then no message needs a switch between goroutines. If it does not call again, a timer ends the vacancy, and
+// another goroutine becomes the driver.
 //
-// To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped
-// when the goroutine comes back, and set again only if others have left in between; then it takes longer.
+// To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped at
+// the end of a vacancy. When it fires, it is set again if another vacancy has begun meanwhile.
 type vacancy struct {
-	open  bool        // nobody makes progress, as a goroutine is expected back
-	quick bool        // the last event came before the goroutine that made progress has slept
+	open  bool        // there is a vacancy now
+	quick bool        // the driver has not slept before its latest event
 	begun uint        // number of vacancies so far
 	timer *time.Timer // nil before the first vacancy
 
 	// The timer.
 	set   bool          // endVacancy will be called
-	limit time.Duration // time from its setting to its end
-	seen  uint          // begun when it was set
+	limit time.Duration // time until that, from when the timer was set
+	seen  uint          // value of begun when it was set
+
+	// After a vacancy that the timer has ended, the next messages begin none.
+	skip    uint // number of these messages
+	skipped uint // value of skip after the latest such vacancy; 0 before the first one, skipMin if one ended well since
 }
 
-// Limits of the time until the timer looks. A wake-up takes 20 to 50 us, so the first is short beside those that a message
-// takes anyway; the last makes less than 3,000 calls a second while goroutines come back all the time.
+// Limits of the time after which the timer fires. The first is a few times the 20 to 50 us that a wake-up takes. The last limits
+// the cost: fewer than 3,000 calls a second. A vacancy ends after at most 2 * vacancyMax.
 const vacancyMin, vacancyMax = 100 * time.Microsecond, 400 * time.Microsecond
+
+// Limits of vacancy.skip. A vacancy that the timer ends takes as long as some switches between goroutines, so the last makes these
+// rare.
+const skipMin, skipMax = 4, 1024
 
 // beginVacancy begins a vacancy. The caller holds mu, and does not make progress any more.
 func (s *SharedWorker) beginVacancy() {
@@ -33,6 +42,26 @@ func (s *SharedWorker) beginVacancy() {
 	if !v.set {
 		s.setTimer(vacancyMin)
 	}
+}
+
+// fill ends a vacancy because a goroutine becomes the driver.
+func (v *vacancy) fill() {
+	if v.open {
+		v.open, v.skipped = false, skipMin
+	}
+	v.quick = false
+}
+
+// mayBegin reports whether a vacancy may begin at a message.
+func (v *vacancy) mayBegin() bool {
+	switch {
+	case !v.quick:
+		return false
+	case v.skip > 0:
+		v.skip--
+		return false
+	}
+	return true
 }
 
 // setTimer sets the timer. The caller holds mu.
@@ -46,8 +75,8 @@ func (s *SharedWorker) setTimer(limit time.Duration) {
 	v.timer.Reset(limit)
 }
 
-// endVacancy is called by the timer. It ends a vacancy that was there all the time: release then wakes a goroutine, which makes
-// progress.
+// endVacancy is called by the timer. It ends a vacancy that had begun before the timer was set: release then wakes a goroutine,
+// which becomes the driver.
 func (s *SharedWorker) endVacancy() {
 	s.acquire()
 	defer s.release()
@@ -56,7 +85,9 @@ func (s *SharedWorker) endVacancy() {
 	switch {
 	case v.begun != v.seen:
 		s.setTimer(min(2*v.limit, vacancyMax))
-	case v.begun == v.seen:
+	case v.open:
 		v.open = false
+		v.skipped = min(max(2*v.skipped, skipMin), skipMax)
+		v.skip = v.skipped
 	}
 }

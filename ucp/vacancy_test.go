@@ -89,9 +89,7 @@ func TestVacancy(t *testing.T) {
 			x.blocked(1)
 			x.send(1)
 			require.NoError(t, x.within(received))
-			var begun uint
-			x.s.Do(func(*Worker) { begun = x.s.vacancy.begun })
-			assert.Positive(t, begun, "Serve has resigned")
+			assert.Positive(t, x.begun(), "Serve has resigned")
 			x.blocked(0)
 			var r *Request
 			x.s.Do(func(w *Worker) {
@@ -139,6 +137,7 @@ func TestVacancy_Close(t *testing.T) {
 		x := newService(t, fakes("like rc", likeRC(), likeUD()))
 		blocked := x.receive(t.Context(), 2)
 		received := x.receive(t.Context(), 1)
+		x.blocked(2)
 		x.send(1)
 		require.NoError(t, x.within(received))
 		require.NoError(t, x.s.Close())
@@ -165,15 +164,71 @@ func TestVacancy_Timer(t *testing.T) {
 	assert.True(t, v.open && v.set)
 	assert.Equal(t, vacancyMin, v.limit)
 	for _, limit := range []time.Duration{2 * vacancyMin, vacancyMax, vacancyMax} {
-		v.open = false // it is back
+		v.fill()
 		s.beginVacancy()
 		look()
 		assert.True(t, v.open && v.set, "others have left since")
 		assert.Equal(t, limit, v.limit)
 	}
+	v.quick = true
+	for _, skip := range []uint{2 * skipMin, 4 * skipMin} {
+		look()
+		assert.False(t, v.open, "nobody is back")
+		assert.False(t, v.set)
+		assert.Equal(t, skip, v.skip)
+		for range skip {
+			assert.False(t, v.mayBegin())
+		}
+		assert.True(t, v.mayBegin())
+		s.beginVacancy()
+	}
+	v.skipped = skipMax
 	look()
-	assert.False(t, v.open, "nobody is back")
-	assert.False(t, v.set)
+	assert.EqualValues(t, skipMax, v.skip)
+	s.beginVacancy()
+	v.fill()
+	assert.EqualValues(t, skipMin, v.skipped)
+}
+
+// begun returns the number of vacancies.
+func (x *service) begun() (n uint) {
+	x.s.Do(func(*Worker) { n = x.s.vacancy.begun })
+	return n
+}
+
+// TestVacancy_ForOthers: a goroutine that waits for a message of its own resigns after resignAfter messages for another one.
+func TestVacancy_ForOthers(t *testing.T) {
+	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x.stop()
+	require.ErrorIs(t, x.within(x.served), context.Canceled)
+	ctx, cancel := context.WithCancel(t.Context())
+	driver := x.receive(ctx, 1)
+	x.blocked(0)
+	for range resignAfter {
+		require.Zero(t, x.begun())
+		received := x.receive(t.Context(), 2)
+		x.blocked(1)
+		x.send(2)
+		require.NoError(t, x.within(received))
+	}
+	assert.EqualValues(t, 1, x.begun())
+	cancel()
+	require.ErrorIs(t, x.within(driver), context.Canceled)
+}
+
+// TestVacancy_Slept: no vacancy begins at a message before which the driver has slept.
+func TestVacancy_Slept(t *testing.T) {
+	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x.s.Do(func(w *Worker) { w.engine.Spin.Fixed = 1 })
+	for range 10 {
+		received := x.receive(t.Context(), 1)
+		untilParked(t, x.s, 2)
+		x.send(1)
+		require.NoError(t, x.within(received))
+	}
+	assert.Zero(t, x.begun())
+	x.stop()
+	require.ErrorIs(t, x.within(x.served), context.Canceled)
 }
 
 // TestVacancy_ManyTakeTurns: goroutines that receive in turns all receive.

@@ -112,9 +112,9 @@ func claimLines(data []byte) {
 	mmio.PrefetchWLines(unsafe.Pointer(unsafe.SliceData(data)), linesToClaim(len(data)))
 }
 
-// linesToClaim returns the number of lines that the receiver prefetches of a message of n bytes. Of a long message it is the
-// first line, which has UCP's header: a handler that reads all of it does so in order, which the processor prefetches, and
-// for one that does not each line is a transfer in vain (experiment 0140 in docs/perf).
+// linesToClaim returns the number of lines that the receiver prefetches of a message of n bytes: of a long message only the first,
+// which has UCP's header. A handler that reads the others does so in order, and the processor prefetches them by itself
+// (experiment 0140 in docs/perf).
 func linesToClaim(n int) int {
 	if n > claimedLen {
 		return 1

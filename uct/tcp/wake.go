@@ -23,5 +23,8 @@ func (it *Iface) Arm(ev uct.Events) error {
 			c.watchOut(true)
 		}
 	}
+	if it.poll.Readable() {
+		return uct.ErrBusy
+	}
 	return nil
 }

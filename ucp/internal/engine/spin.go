@@ -33,8 +33,7 @@ const (
 	// spinBackoff and spinBackoffMax limit the time without spinning after a preemption. It doubles if
 	// the next preemption follows soon.
 	spinBackoff, spinBackoffMax = time.Millisecond, 256 * time.Millisecond
-	// spinWasteMax is the time of spins without an event, less spinSaved for each wait that ended while spinning, from
-	// which the worker does not spin for a while.
+	// spinWasteMax limits Spinner.wasted; from it on the worker does not spin for a while.
 	spinWasteMax = 4 * spinMax
 	// spinSaved is the cost of a sleep and a wake-up.
 	spinSaved = 30 * time.Microsecond
@@ -47,7 +46,7 @@ type Spinner struct {
 	budget  time.Duration // spin time of the next wait after its first round
 	backoff time.Duration // time without spinning after the latest preemption; 0 if there was none recently
 	until   time.Duration // end of backoff
-	wasted  time.Duration // time of spins without an event, less what the others have saved; from 0 to spinWasteMax
+	wasted  time.Duration // time of spins without an event, less spinSaved for each spin with one; from 0 to spinWasteMax
 }
 
 // IdleTime is the state of a waiter since its last event. The zero value is valid directly after an event.
@@ -82,11 +81,14 @@ func (p *Spinner) Again(s *IdleTime) bool {
 	return s.spinning
 }
 
-// Yielded tells a spinning waiter that it has let other goroutines run. That time does not count as preemption: the runtime may
-// have moved the goroutine to another thread, which takes as long as to wake that.
+// Yielded must be called after a spinning waiter has yielded to other goroutines, which began after the latest call of Again. That
+// time counts neither as preemption nor as spinning: the runtime may have moved the goroutine to another thread, and
+// waking a thread takes long.
 func (s *IdleTime) Yielded() {
 	if s.spinning {
-		s.last = clock()
+		now := clock()
+		s.since += now - s.last
+		s.last = now
 	}
 }
 
