@@ -32,6 +32,7 @@ type lane struct {
 	active        Roles      // reported by ActivateLane
 	proposed      Roles      // for which a lane on trial is proposed
 	trial         bool       // the pair has failed before and is not proven to work yet; the lane has no roles
+	returned      bool       // a trial of the lane was successful
 	number        Roles      // of the trial; messages carry it instead of roles
 	peerMoved     bool       // the peer has moved its roles to another lane
 	move          move       // of the roles to another lane
@@ -91,6 +92,7 @@ type Conn struct {
 	lost        Roles      // LoseRoles was reported for these
 	trials      Roles      // number of the latest trial
 	moves       ucs.Status // number of the latest MOVE
+	peerTrial   Roles      // number of the latest trial of the peer; 0 for none
 	idle        idle
 	requestSent bool       // a REQUEST was sent: the peer may know this connection
 	over        bool       // failed or closed
@@ -284,6 +286,7 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.idleChecked(ev.Status)
 	}
 	if !c.over {
+		c.continueReturns()
 		c.postponeEndedTrials()
 		c.sendProbed()
 		c.reportBroken()

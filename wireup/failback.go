@@ -156,6 +156,16 @@ func (c *Conn) stopRetriesIfRejected(l *lane, st ucs.Status) {
 	}
 }
 
+// lateTrials is how many numbers, up to that of the latest trial of the peer, are of earlier trials.
+const lateTrials = 8
+
+// isLateTrial reports whether a trial of the peer is not newer than its latest one. If a repeated REQUEST started a trial again
+// that has ended, a late PROBE could complete it here: this side would use a lane that the peer has closed, and reject all further
+// trials.
+func (c *Conn) isLateTrial(n Roles) bool {
+	return c.peerTrial != 0 && (c.peerTrial+laneRoles-n)%laneRoles < lateTrials
+}
+
 // OnTrial reports whether a lane is on trial: it has no role, and its failure concerns nothing else.
 func (c *Conn) OnTrial(lane int) bool { return lane >= 0 && lane < MaxLanes && c.lanes[lane].trial }
 
@@ -200,7 +210,7 @@ func (c *Conn) handleProbed(m *Msg) {
 // which it is better move to the lane.
 func (c *Conn) completeTrial(i int) {
 	l := &c.lanes[i]
-	l.trial, l.proposed = false, 0
+	l.trial, l.returned, l.proposed = false, true, 0
 	local, remote := int(l.local), int(l.remote)
 	c.excluded = slices.DeleteFunc(c.excluded, func(x pair) bool { return int(x.local) == local && int(x.remote) == remote })
 	var regained Roles
@@ -248,6 +258,25 @@ func (c *Conn) moveRolesTo(i int) {
 		}
 	}
 	c.activate(i)
+}
+
+// continueReturns moves roles to lanes that have returned, from lanes that were not active when the trial ended.
+func (c *Conn) continueReturns() {
+	for i := range c.lanes {
+		if l := &c.lanes[i]; l.returned && l.state == laneActive && c.idle.state == idleNone && c.isUsedBeside(i) {
+			c.moveRolesTo(i)
+		}
+	}
+}
+
+// isUsedBeside reports whether a lane other than i has roles that do not move yet.
+func (c *Conn) isUsedBeside(i int) bool {
+	for j := range c.lanes {
+		if x := &c.lanes[j]; j != i && x.state == laneActive && x.roles != 0 && !x.moving() {
+			return true
+		}
+	}
+	return false
 }
 
 // laneQuiesced handles LaneQuiesced: nothing is in flight over a lane for the roles that move. Roles without an order

@@ -188,16 +188,19 @@ func (c *Conn) evaluate(e *MsgLane) {
 		return
 	}
 	i := c.find(int(e.Dst), int(e.Src))
-	if i >= 0 && c.trialOf(e) != 0 {
-		l := &c.lanes[i]
+	if t := c.trialOf(e); t != 0 {
 		switch {
-		case !l.trial:
+		case i >= 0 && !c.lanes[i].trial:
 			c.reject(e, ucs.StatusNoResource) // the sender tries it later
 			return
-		case !l.initiator && l.number != c.trialOf(e): // the sender has ended that trial
+		case c.isLateTrial(t) && (i < 0 || c.lanes[i].number != t):
+			c.ignored++
+			return
+		case i >= 0 && !c.lanes[i].initiator && c.lanes[i].number != t: // the sender has ended that trial
 			c.free(i, ucs.StatusTimedOut)
 			i = -1
 		}
+		c.peerTrial = t
 	}
 	if i < 0 {
 		if i = c.open(int(e.Dst), int(e.Src), false); i < 0 {

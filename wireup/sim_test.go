@@ -3,6 +3,7 @@ package wireup
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,8 @@ type side struct {
 	log    []string
 	silent bool
 	check  func(act *Action) // sees each action first; may be nil
+	slow   bool              // LaneQuiesced and LaneDrained wait in later
+	later  []Event
 
 	lanes [MaxLanes]simLane
 	err   ucs.Status
@@ -180,12 +183,14 @@ func (s *side) carryOut(act Action) (Event, bool) {
 		return Event{Kind: LaneConnected, Lane: act.Lane}, true
 	case ActivateLane:
 		s.logf("activate lane %d for %s", act.Lane, act.Roles)
+		s.cancelQuiesced(act.Lane)
 		l.uses |= act.Roles
 	case RetireLane:
 		s.logf("retire lane %d: %s", act.Lane, act.Status)
 		l.uses, l.retired = 0, true
 	case CloseLane:
 		s.logf("close lane %d", act.Lane)
+		s.cancelQuiesced(act.Lane)
 		*l = simLane{}
 	case ProbeLane:
 		s.logf("probe lane %d", act.Lane)
@@ -197,10 +202,10 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	case QuiesceLane:
 		s.logf("quiesce lane %d for %s", act.Lane, act.Roles)
 		l.uses &^= act.Roles
-		return Event{Kind: LaneQuiesced, Lane: act.Lane}, true
+		return s.nowOrLater(Event{Kind: LaneQuiesced, Lane: act.Lane})
 	case DrainLane:
 		s.logf("drain %d-%d", act.Local, act.Remote)
-		return Event{Kind: LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status}, true
+		return s.nowOrLater(Event{Kind: LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status})
 	case CheckIdle:
 		ev := Event{Kind: IdleChecked}
 		if s.failing("check", "idle") {
@@ -219,6 +224,19 @@ func (s *side) carryOut(act Action) (Event, bool) {
 		s.err = act.Status
 	}
 	return Event{}, false
+}
+
+// nowOrLater returns the event, or puts it in later.
+func (s *side) nowOrLater(ev Event) (Event, bool) {
+	if s.slow {
+		s.later = append(s.later, ev)
+	}
+	return ev, !s.slow
+}
+
+// cancelQuiesced removes LaneQuiesced of a lane from later.
+func (s *side) cancelQuiesced(lane int) {
+	s.later = slices.DeleteFunc(s.later, func(ev Event) bool { return ev.Kind == LaneQuiesced && ev.Lane == lane })
 }
 
 // connected reports whether messages sent over a lane arrive at the peer.
