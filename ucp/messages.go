@@ -82,12 +82,17 @@ type messages struct {
 	stream  *stream        // nil until the first use
 	sends   *stream        // stream; nil after StreamEnd
 	tuple   *tupleLink     // nil if messages use no tuple queues
-	stalled bool           // a message has lacked credit since the peer last granted some
-	stalls  uint64         // number of times that messages waited for credit
+	stalls  stalls         // waits for credit
 	counted countedTraffic // what Worker.stats includes
 
 	tag  tagMessages
 	rndv rndvMessages
+}
+
+// stalls counts the waits for credit of the messages of a connection.
+type stalls struct {
+	now   bool // a message has lacked credit since the peer last granted some
+	total uint64
 }
 
 // oneCall says how a message is sent in one call. bindMessages sets these fields, and unbind clears them. The maximum

@@ -314,9 +314,9 @@ func (r *Request) admitted() bool {
 
 // stall counts a wait for credit, once until the peer grants some.
 func (m *messages) stall() {
-	if !m.stalled {
-		m.stalled = true
-		m.stalls++
+	if !m.stalls.now {
+		m.stalls.now = true
+		m.stalls.total++
 		m.e.w.stats.waitsCredit.Inc()
 	}
 }

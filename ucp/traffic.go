@@ -65,7 +65,7 @@ var trafficProtocol = protocol{
 		}
 	},
 	credited: func(e *EP) {
-		e.msgs.stalled = false
+		e.msgs.stalls.now = false
 		e.classStats().creditIn.Inc()
 	},
 	granted:     func(e *EP) { e.classStats().creditOut.Inc() },
@@ -102,8 +102,8 @@ func (e *EP) countTraffic() {
 		s.received.Add(uint64(n))
 		m.counted.received += n
 	}
-	s.stalls.Add(m.stalls - m.counted.stalls)
-	m.counted.stalls = m.stalls
+	s.stalls.Add(m.stalls.total - m.counted.stalls)
+	m.counted.stalls = m.stalls.total
 }
 
 // Snapshot reads the counters of [Worker.Stats] when those have been updated that are derived from the state of EPs and
