@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/epollnow"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -128,7 +129,7 @@ func (p *parker) drainFound() {
 
 // findReady finds the readable descriptors, and reports whether the sleep is over.
 func (p *parker) findReady(epfd uintptr) bool {
-	n, err := epollNow(int(epfd), p.ready[:])
+	n, err := epollnow.Poll(int(epfd), p.ready[:])
 	p.found = max(n, 0)
 	return n > 0 || err != nil && err != unix.EINTR
 }

@@ -228,7 +228,7 @@ func TestUntil_Spins(t *testing.T) {
 }
 
 // TestSpinner_SpinsInVain: a worker whose waits are a little longer than its spin time does not spin for a while after some of
-// them, and goes on if most waits end while it spins.
+// them. It continues to spin if most waits end meanwhile.
 func TestSpinner_SpinsInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Spinner{budget: spinMax}

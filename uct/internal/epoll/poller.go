@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/epollnow"
 	"github.com/gucx/gucx/internal/handle"
 )
 
@@ -101,7 +102,7 @@ func (p *Poller) Remove(i Watch) error {
 // after all events that were ready with it: before a watcher checks a deadline, it has read what
 // arrived in time, also if the process was not scheduled in between.
 func (p *Poller) Poll() (n int, any bool) {
-	k := pollNow(p.fd, p.events[:])
+	k, _ := epollnow.Poll(p.fd, p.events[:]) // EINTR, or none: the next call finds them
 	for i := range p.events[:k] {
 		ev := &p.events[i]
 		if d := p.watched.Find(uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32); d != nil {
@@ -134,7 +135,10 @@ func (p *Poller) tickAfter(k int) int {
 }
 
 // Readable reports whether an event is ready. It does not handle it.
-func (p *Poller) Readable() bool { return pollNow(p.fd, p.events[:1]) > 0 }
+func (p *Poller) Readable() bool {
+	n, _ := epollnow.Poll(p.fd, p.events[:1])
+	return n > 0
+}
 
 // SetTick sets the interval of ticks; 0 disables them. If the interval does not change, the running
 // timer continues.

@@ -349,7 +349,7 @@ func TestMemAlloc_RunFails(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// What a get has brought is copied when it has come: gets behind it are posted before.
+// TestGetBcopy_CopiesLater: the data of a get is copied when it arrives, so later gets can be posted before.
 func TestGetBcopy_CopiesLater(t *testing.T) {
 	p := timing.ConnectXDDR()
 	m, err := timing.New(p)

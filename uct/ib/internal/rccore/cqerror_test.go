@@ -66,7 +66,7 @@ func (s *side) wantCQError(t *testing.T, n int) {
 	}
 }
 
-// The device cannot write to an empty completion queue. Only an event tells, and it wakes a
+// The device cannot write to an empty completion queue. Only an event reports it, and wakes a
 // sleeping iface.
 func TestCQError_EventWakesSleeper(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// If a device moves a QP to ERR without a failed work request, an event tells the cause. Events and
+// If a device moves a QP to ERR without a failed work request, an event reports the cause. Events and
 // completions arrive in no order: the iface may poll a flushed work request first. Its operation
 // then completes when the event has arrived, with the status of the event.
 
