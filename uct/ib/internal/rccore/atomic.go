@@ -19,8 +19,8 @@ func checkAtomic(ok bool, size int, raddr uint64) error {
 	return nil
 }
 
-// AtomicPost implements uct.Atomics. The old value goes to a slot that nobody reads, and the
-// operation needs no op.
+// AtomicPost implements uct.Atomics. The device writes the old value to a slot that is never read; the operation
+// needs no op.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	if op != uct.AtomicAdd || size != 8 || raddr&7 != 0 {
 		return checkAtomic(op == uct.AtomicAdd, size, raddr)

@@ -60,7 +60,7 @@ func (e *EP) listCredits() {
 }
 
 // returnCredits returns the credits of the EPs in it.due, while the CQ has slots. EPs that cannot
-// post stay in the list.
+// post remain in the list.
 func (it *Iface) returnCredits() {
 	var stay *EP
 	for it.due != nil && it.HasResources() {

@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// After everything it has posted, a closed EP sends its peer a disconnect message. The device of
-// the peer acknowledges it without the process of the peer. The EP destroys its QP only after that:
-// a peer that posts to a QP that does not exist any more finds out only by a timeout.
+// A closed EP sends its peer a disconnect message, after everything it has posted. The device of the
+// peer acknowledges the message; the process of the peer need not run. The EP destroys its QP only after
+// that: a peer that posted to a destroyed QP would only get a timeout.
 
 // disconnectLimit is the maximum time that a closed EP waits for the device of its peer, not
 // counting time in which this process does not run. A reachable device takes a thousandth of it.
@@ -93,10 +93,10 @@ func (e *EP) checkLeaveLimit() {
 	switch {
 	case !e.leaving.Waits():
 	case !e.leaving.Over(),
-		e.it.closed && e.disconnectPending && e.PI == e.CI: // it waits for slots of other EPs, which have time limits of their own
+		e.it.closed && e.disconnectPending && e.PI == e.CI: // e waits for slots of other EPs, which have time limits of their own
 		e.it.leaving = true
 		e.it.raise(attnBacklog)
-	case e.link.Shared() && !e.it.closed: // ERR would fail other EPs, though the peer may only be slow
+	case e.link.Shared() && !e.it.closed: // ERR would fail other EPs, and the peer may only be slow
 		e.leaving, e.disconnectPending = timelimit.Limit{}, false
 	default:
 		e.cancelInFlight()

@@ -16,29 +16,29 @@
 // operation needs only these numbers. Other operations have an op, queued on the EP in order, which
 // holds the completion, and the bounce buffer or the result of a short read or atomic.
 //
-// The caller of an operation with a completion waits for it, and may post nothing else. Such an
-// operation is signaled when no signaled work request is in flight. If one is in flight, the
+// The caller of an operation with a completion waits for it, and may post nothing else. So such an
+// operation is signaled if no signaled work request is in flight. If one is in flight, the
 // operation is not signaled; when that one completes and no signaled one was posted after it,
-// Retire posts a signaled RDMA write of 0 bytes. A zero-copy message is always signaled: its sender
-// may compute before it polls again, and only then could Retire post the write.
+// Retire posts a signaled RDMA write of 0 bytes. A zero-copy message is always signaled: the sender
+// may compute before it polls again, and Retire would post the write only then.
 //
 // Flush completes when CI reaches the value of PI at the call. If the last work request was not
 // signaled, Flush also posts a signaled RDMA write of 0 bytes.
 //
 // The completions of all EPs must fit into the CQ, also when a QP in ERR flushes each work request.
-// So an EP leases CQ slots from the iface. If none is free, the iface takes back slots that EPs
-// lease without using them.
+// So an EP reserves CQ slots of the iface. If none is free, the iface reclaims reserved slots that
+// EPs do not use.
 //
 // # Receiving
 //
 // All EPs share the receive queue. The header of an active message is the 32-bit immediate (package
-// rcwire, docs/wire.md), so payloads keep their alignment. A sender has one credit for each message
+// rcwire, docs/wire.md), so payloads are aligned. A sender has one credit for each message
 // that its peer accepts. The peer returns credits in the immediates of its messages, or, when half
 // of the window is due, in a separate message. The sum of the windows of many EPs may exceed the
 // receive queue: then the device replies with RNR NAKs, and the senders retry without limit.
 //
-// A put with notification is an RDMA write with immediate; the immediate is the word. It consumes a
-// receive, whose buffer stays unwritten, and a credit.
+// A put with notification is an RDMA write with immediate. It consumes a receive, without writing to
+// the buffer, and a credit.
 //
 // # Failure
 //
@@ -58,6 +58,6 @@
 // iface are not affected.
 //
 // A sender that has used all credits and whose messages are all acknowledged has no work request in
-// flight that could time out. If it tries to send for Config.Timeout, an RDMA write of 0 bytes
-// finds out whether the QP of the peer still exists (noCredit).
+// flight that could time out. If it tries to send for Config.Timeout, it posts an RDMA write of 0
+// bytes, which fails if the QP of the peer does not exist any more (noCredit).
 package rccore

@@ -37,8 +37,8 @@ type Driver interface {
 	// MakeEP creates an EP over a link, which is a QPLink if Params.Links is nil. It returns the EP
 	// for the user, the EP embedded in it, which the caller initializes, and the send queue.
 	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
-	// Forget is called when an EP ends, before its QP is closed. The completion queue may still
-	// contain completions of messages received by the QP.
+	// Forget is called when all operations of a closed EP are complete, before its QP is closed. The
+	// completion queue may still contain completions of messages received by the QP.
 	Forget(outer uct.EP)
 }
 

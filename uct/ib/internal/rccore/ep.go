@@ -21,7 +21,7 @@ type EP struct {
 	state     state
 	fenced    bool   // the next work request must carry the fence flag
 	dueListed bool   // in it.due
-	waits     opKind // kind of the waiter: opFlush, opAtomic or opSend
+	waits     opKind // opFlush, opAtomic or opSend
 
 	it         *Iface
 	send       SendQueue
@@ -38,14 +38,14 @@ type EP struct {
 	opHead  *op
 	opTail  *op // the last one; undefined if opHead is nil
 	waiter  waiter
-	lease   uint32 // CQ slots held
+	lease   uint32 // reserved CQ slots
 	leaseAt uint32 // index in it.leases if lease is not 0
 
 	link    Link
 	outer   uct.EP // the EP of the user: e, or the type that embeds it
 	pending base.PendingQueue
 	next    *EP               // link of it.due in state ready, of it.unsettled afterwards
-	words   uct.NotifyHandler // nil: words are dropped
+	words   uct.NotifyHandler // nil: immediate data is dropped
 	base.Slot
 	stalledPI         uint64        // PI when noCredit last found that credits are missing
 	probeAt           time.Duration // earliest time of a post by noCredit, in the clock of timelimit.Now
@@ -66,7 +66,7 @@ const (
 	stateInit   state = iota // Connect has not been called
 	stateReady               // RTS
 	stateFailed              // QP in ERR; OnError has been called
-	stateClosed              // closed; the EP ends when its work requests are complete, see disconnect
+	stateClosed              // closed; the QP is destroyed when its work requests are complete, see disconnect
 )
 
 var _ uct.EP = (*EP)(nil)
@@ -154,7 +154,7 @@ func (e *EP) EPAddr(b []byte) []byte {
 }
 
 // Connect implements uct.EPConnector. Errors: ErrInvalidAddr, ErrUnreachable, ErrInvalidState if
-// Connect was called before, ErrInvalidParam if the receive buffers of the peer are shorter than
+// Connect was called before, ErrInvalidParam if the receive buffers of the peer are smaller than
 // those of this side.
 func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if e.state != stateInit {
@@ -221,8 +221,7 @@ func (e *EP) releaseWhenIdle() {
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.traffic.Closed(e.PI, 0)
 		it.forget(e)
-		// The user has closed the EP, so nobody can handle the error.
-		_ = e.link.Close()
+		_ = e.link.Close() // the user has closed the EP and cannot handle the error
 	}
 }
 
@@ -238,8 +237,8 @@ func (e *EP) flushTail() {
 	}
 }
 
-// settleQueue is the queue of closed and failed EPs that need a slot in the CQ before they can end,
-// in order of add.
+// settleQueue is a FIFO of closed and failed EPs that need a slot in the CQ before their resources can be
+// released.
 type settleQueue struct {
 	first, last *EP
 	n           int
@@ -278,7 +277,7 @@ func (it *Iface) settleUnsettled() {
 	}
 }
 
-// forget removes a closed EP from the tables.
+// forget removes a closed EP from the tables of the iface.
 func (it *Iface) forget(e *EP) {
 	it.eps.remove(e)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {

@@ -19,8 +19,8 @@ type Extension interface {
 	Control(outer uct.EP, data []byte) bool
 	// Failed is called when an EP has failed, before OnError.
 	Failed(outer uct.EP)
-	// Lost is called when the completion queue has failed, after all EPs have failed: Completed is
-	// not called any more.
+	// Lost is called after an error of the completion queue, when all EPs have failed. Completed is
+	// not called afterwards.
 	Lost()
 }
 
@@ -66,8 +66,8 @@ func (it *Iface) VerbsCQ() *verbs.CQ { return it.verbsCQ }
 // Fail fails an EP with a status and a cause, as a failed completion does.
 func (e *EP) Fail(st ucs.Status, cause error) { e.it.fail(e, st, cause) }
 
-// Canceled completes the operations of a failed or closed EP with StatusCanceled: its link has
-// discarded the work requests.
+// Canceled completes the operations of a failed or closed EP with StatusCanceled. The caller must have made the
+// link discard the work requests.
 func (e *EP) Canceled() {
 	if e.PI != e.CI {
 		e.CI = e.PI
@@ -75,8 +75,7 @@ func (e *EP) Canceled() {
 	}
 }
 
-// TellClosed sends the disconnect message of a failed EP, as Close does for others. If the EP has
-// no slot, it sends nothing.
+// TellClosed sends the disconnect message of a failed EP. If the EP has no slot, it sends nothing.
 func (e *EP) TellClosed() { e.sendDisconnect() }
 
 // ReceiveQueue is the SRQ of the iface.

@@ -41,9 +41,9 @@ func (it *Iface) hasFlushed(e *EP) bool {
 	return slices.ContainsFunc(it.flushed, func(f flushedEP) bool { return f.e == e && f.upTo > e.CI })
 }
 
-// endFlushed completes the flushed operations of EPs that have left state ready: the event has
-// arrived, or they have failed for another reason, or are closed. EPs whose wait is over fail here.
-// It calls completions.
+// endFlushed fails EPs that have waited too long for the event. It completes the flushed operations of
+// these and of all EPs that are no longer in state ready: the event has arrived, or they have failed for
+// another reason or are closed. It calls completions.
 func (it *Iface) endFlushed() {
 	for i := 0; i < len(it.flushed); {
 		if f := &it.flushed[i]; f.e.state == stateReady && !f.wait.Over() {

@@ -30,10 +30,10 @@ type Iface struct {
 	write    [1]verbs.SendWR // write from one SGE, oneSGE
 	read     [1]verbs.SendWR // read to one SGE, oneSGE
 	oneSGE   [1]verbs.SGE
-	long     [1]verbs.SendWR // write or read with a gather list
-	full     [1]verbs.SendWR // anything else
+	long     [1]verbs.SendWR // write or read with a list of SGEs
+	full     [1]verbs.SendWR // all other work requests
 	fetchSGE [1]verbs.SGE
-	discard  verbs.SGE // destination of old values that the caller does not want
+	discard  verbs.SGE // destination of old values that are not returned
 	wc       []verbs.WC
 	recent   [256]*EP // cache indexed by the low byte of the QPN: EPs, or &eps.vacant
 
@@ -45,7 +45,7 @@ type Iface struct {
 	wake           *ib.Wake
 	arb            base.Arbiter
 	handlers       base.AMTable
-	handed         []qpFault // the events of async that takeEvents handles
+	handed         []qpFault // events that takeEvents has removed from async
 	flushed        []flushedEP
 	tx             *ib.Pool // bounce buffers
 	slots          *ib.Pool // slots of ops and EPs, and discard
@@ -54,19 +54,18 @@ type Iface struct {
 	groups         base.FlushGroups
 	rx             *ib.RecvQueue
 	due            *EP   // EPs that must return credits, linked by next
-	cqFree         int   // CQ slots that no EP leases
-	leases         []*EP // EPs that lease CQ slots, unordered
+	cqFree         int   // unreserved CQ slots
+	leases         []*EP // EPs with reserved CQ slots, unordered
 	unsettled      settleQueue
 	lastLeaveCheck time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
 	leaving        bool          // closed EPs may have time limits
-	// leasesUsed reports that EPs use all slots that they lease, unless completions have arrived
-	// since the last finish.
+	// leasesUsed: the last reclaim left no unused reserved slot. finish clears it, because completions free slots.
 	leasesUsed bool
 	sges       []verbs.SGE
 	scratch    [maxScratch]byte // the data of a short message during its post
 
 	name    string
-	self    uct.Iface // the Iface of the user: this one, or the type that embeds it
+	self    uct.Iface // the Iface of the user: this one, or one that embeds it
 	driver  Driver
 	ext     Extension // nil: none
 	links   Links     // nil: QPs
@@ -87,7 +86,7 @@ type Iface struct {
 	cqLost  bool // the completion queue has failed
 	closed  bool
 
-	leaveLimit time.Duration // disconnectLimit, or more in tests of earlier events
+	leaveLimit time.Duration // disconnectLimit, or more in a test that must not reach it
 
 	asyncMu sync.Mutex
 	async   []qpFault // events of the device that Progress has not handled
@@ -226,8 +225,7 @@ func (it *Iface) EventFD() int { return it.wake.FD() }
 // EventPending implements uct.EventPender.
 func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
-// Arm implements uct.Waker. Sends and receives share one CQ, so it always arms both kinds of
-// events.
+// Arm implements uct.Waker. Sends and receives share one CQ, so it always arms events of both.
 func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.progressInterval()) }
 
 // qpFault is an asynchronous event of the device about a QP.
@@ -245,7 +243,7 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	fault := qpFault{qp: ev.QP, status: ucs.StatusConnReset}
 	switch ev.Type {
 	case verbs.EventQPFatal, verbs.EventCQErr:
-	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the access was not allowed; the peer is alive
+	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the device rejected a request of the peer, which is alive
 		fault.status = ucs.StatusIOError
 	case verbs.EventPeerClosed:
 		fault.status = ucs.StatusPeerClosed

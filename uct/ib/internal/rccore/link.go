@@ -23,12 +23,12 @@ type Link interface {
 	ParseAddr(b []byte) (rcwire.EPAddr, error)
 	// Connect connects to the address that the last ParseAddr returned.
 	Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error
-	// Reserve reserves at most n places in the send queue and returns how many; Return releases n
+	// Reserve reserves at most n places in the send queue and returns their number; Return releases n
 	// places. An EP reserves at most Config.TxDepth.
 	Reserve(n int) int
 	Return(n int)
-	// Shared reports whether other EPs may use the queue. When such an EP fails or is closed, its
-	// work requests in flight are left to the device, until the iface is closed.
+	// Shared reports whether other EPs may use the queue. When such an EP fails or is closed, the
+	// iface does not cancel its work requests in flight until the iface is closed.
 	Shared() bool
 	// ToERR makes the device flush the work requests in flight, of all EPs if the queue is shared.
 	ToERR() error
@@ -46,10 +46,10 @@ type Links interface {
 	// Fault handles an event of the device about a QP, and returns the number of affected EPs. The
 	// numbers of XRC targets of two domains can be equal, so it gets the QP.
 	Fault(qp *verbs.QP, st ucs.Status) int
-	// Gone is called when the device with a GID does not exist any more; all messages that it had
-	// sent have been polled or are in the completion queue. It returns the number of affected EPs.
+	// Gone is called when the device with this GID does not exist any more. All its messages have
+	// been polled or are in the completion queue. Gone returns the number of affected EPs.
 	Gone(gid verbs.GID) int
-	// Lost is called when the completion queue has failed, before the EPs fail: it must make the
+	// Lost is called after an error of the completion queue, before the EPs fail. It must make the
 	// device discard all posted work requests.
 	Lost()
 	// MaxCredits is the maximum number of credits in one immediate.
@@ -60,7 +60,7 @@ type Links interface {
 type QPLink struct {
 	QP  *verbs.QP
 	it  *Iface
-	psn uint32 // the first PSN that this side sends
+	psn uint32 // first PSN of this side
 }
 
 var _ Link = (*QPLink)(nil)

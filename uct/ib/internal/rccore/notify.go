@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// A put with notification is an RDMA write with immediate, which is the word. At the target it
-// consumes a receive and so costs a credit, which the peer returns like that of a message.
+// A put with notification is an RDMA write with immediate. At the target it consumes a receive, so it also
+// consumes a credit, which the peer returns as for a message.
 
 // NotifyBcopy implements uct.Notifier.
 func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) error {
@@ -47,8 +47,8 @@ func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
 	}
 }
 
-// notified handles a received word. The device has written the data before. The buffer of the
-// receive is unwritten.
+// notified handles received immediate data. The device has already written the put data. The buffer
+// of the receive is unused.
 func (it *Iface) notified(e *EP, b *ib.RecvBuf, word uint32) {
 	it.rx.Put(b)
 	if e == &it.eps.vacant || it.closed {

@@ -20,8 +20,8 @@ const (
 	opFlush                // call the completion
 )
 
-// op is an operation that needs an action when work request sn of its EP completes. It has a slot,
-// registered memory to which a short read or an atomic returns.
+// op is an operation that needs an action when work request sn of its EP completes. It has a slot:
+// registered memory for the result of a short read or an atomic.
 type op struct {
 	next   *op
 	sn     uint64
@@ -49,7 +49,7 @@ const NoOp = ib.RecvID
 // opPool is a free list of ops. It grows when an EP is created.
 type opPool struct {
 	free  *op
-	left  int // in the free list
+	left  int // length of the free list
 	total int
 }
 
@@ -101,14 +101,14 @@ func (e *EP) queue(o *op) {
 type waiter struct {
 	comp   *uct.Completion // nil: free
 	result *uint64         // of opAtomic, or nil; nil if free
-	slot   *[slotLen]byte  // where the atomics of the waiter return, one after the other
+	slot   *[slotLen]byte  // receives the old values of the atomics of the waiter, one after the other
 	addr   uint64          // of slot; 0: no slot
-	ended  uint64          // the work request before the first one whose completion it waits for
+	ended  uint64          // last work request before the outstanding operations of the waiter
 	sn     uint64          // work request of the last operation, or of the flush
 }
 
 // joins reports whether the waiter can include a zero-copy operation with completion c, posted
-// after work request pi. It cannot if c is nil.
+// after work request pi. It returns false if c is nil.
 func (e *EP) joins(c *uct.Completion, pi uint64) bool {
 	w := &e.waiter
 	return c != nil && (w.comp == nil || w.comp == c && w.sn == pi && e.waits == opSend)
@@ -232,7 +232,7 @@ func (e *EP) endWaiter(st ucs.Status) {
 	}
 }
 
-// take copies the old value of the last atomic to the result of the user.
+// take copies the old value of the last atomic to result.
 func (w *waiter) take() {
 	if r := w.result; r != nil {
 		*r = binary.NativeEndian.Uint64(w.slot[:])
@@ -243,7 +243,7 @@ func (w *waiter) take() {
 // flush of the same work request, it was called after the operation of the waiter.
 func (o *op) precedes(sn uint64) bool { return o.sn < sn || o.sn == sn && o.kind != opFlush }
 
-// more sets NextOp. If an operation waits for a work request after the last signaled one, it posts
+// more sets NextOp. If an outstanding operation has a work request after the last signaled one, it posts
 // a signaled one.
 func (e *EP) more() {
 	w := &e.waiter
@@ -288,7 +288,7 @@ func (e *EP) finishOp(o *op, st ucs.Status) {
 	}
 }
 
-// take copies the data of a read or the old value of an atomic to the memory of the user.
+// take copies the data of a read, or the old value of an atomic, to the memory of the user.
 func (e *EP) take(o *op) {
 	switch {
 	case o.kind == opAtomic:

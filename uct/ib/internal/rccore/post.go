@@ -7,12 +7,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// leaseStep is the number of CQ slots that an EP leases at a time.
+// leaseStep is the number of CQ slots that an EP reserves at a time.
 const leaseStep = 16
 
-// admit is called by a post if PI-CI is not below Room. It returns why the EP cannot post, or
-// leases slots and returns flags for the work request. If the EP lacked only slots, the next posts
-// use the fast path again.
+// admit is called by a post if PI-CI is not below Room. It returns the reason why the EP cannot post, or
+// reserves slots and returns flags for the work request. It raises Room for the next posts, unless
+// requests are pending.
 func (e *EP) admit() (verbs.SendFlags, error) {
 	if e.state != stateReady {
 		return 0, e.err
@@ -31,8 +31,8 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 	return flags, nil
 }
 
-// slot reports whether one more work request can be posted. If necessary, it leases CQ slots and
-// reserves places in the queue of the link.
+// slot reports whether one more work request can be posted. If necessary, it reserves CQ slots and
+// places in the queue of the link.
 func (e *EP) slot() bool {
 	used := e.PI - e.CI
 	if used < uint64(e.lease) {
@@ -47,7 +47,7 @@ func (e *EP) slot() bool {
 		it.reclaim()
 	}
 	if it.leasesUsed {
-		want = 1 // few slots are free: other EPs would have to reclaim those that e does not use now
+		want = 1 // few slots are free: leave them to other EPs
 	}
 	got := e.link.Reserve(min(want, it.cqFree))
 	if got == 0 && it.cqFree > 0 {
@@ -62,8 +62,8 @@ func (e *EP) slot() bool {
 	return true
 }
 
-// reclaim takes back the CQ slots that EPs lease without using them. It visits only EPs that lease
-// slots, and none if the last call found no unused slot and no completion has arrived since.
+// reclaim releases the reserved CQ slots that EPs do not use. It visits only EPs with reserved slots. If
+// leasesUsed is set, there are no unused ones and it returns at once.
 func (it *Iface) reclaim() {
 	if it.leasesUsed {
 		return
@@ -77,7 +77,7 @@ func (it *Iface) reclaim() {
 	}
 }
 
-// takeLease leases n CQ slots to e, which has reserved n places in the queue of its link.
+// takeLease reserves n CQ slots for e, which has reserved n places in the queue of its link.
 func (it *Iface) takeLease(e *EP, n int) {
 	it.cqFree -= n
 	if e.lease == 0 {
@@ -87,8 +87,8 @@ func (it *Iface) takeLease(e *EP, n int) {
 	e.lease += uint32(n)
 }
 
-// returnLease takes back n of the CQ slots that e leases, and releases the places in the queue of
-// its link.
+// returnLease releases n of the CQ slots that e has reserved, and as many places in the queue of its
+// link.
 func (it *Iface) returnLease(e *EP, n int) {
 	it.cqFree += n
 	e.link.Return(n)
@@ -116,8 +116,8 @@ func (e *EP) opSignal() verbs.SendFlags {
 	return e.joinSignal(e.PI)
 }
 
-// joinSignal is opSignal for a work request after pi that the waiter includes; w.sn then records
-// it.
+// joinSignal is opSignal for a work request after pi that the waiter includes. The waiter records it in
+// sn, so wanted is not set.
 func (e *EP) joinSignal(pi uint64) verbs.SendFlags {
 	if sig := e.Sig; sig <= e.CI || pi-sig >= e.it.Moderation {
 		e.Sig = pi + 1
@@ -126,14 +126,14 @@ func (e *EP) joinSignal(pi uint64) verbs.SendFlags {
 	return 0
 }
 
-// ownSignal is opSignal for a message, whose sender may compute before it polls: the work request
-// is always signaled.
+// ownSignal is opSignal for a zero-copy message: the work request is always signaled, because the sender
+// may compute before it polls again.
 func (e *EP) ownSignal() verbs.SendFlags {
 	e.Sig = e.PI + 1
 	return verbs.SendSignaled
 }
 
-// post posts wr, of which only the ID is missing.
+// post sets the ID of wr and posts it.
 func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++
 	wr[0].ID = e.PI
@@ -155,7 +155,7 @@ func (e *EP) postFailed(err error) error {
 	return e.err
 }
 
-// fullWR returns the work request of it.full, cleared but for opcode and flags.
+// fullWR clears the work request in it.full, sets opcode and flags, and returns it.
 func (it *Iface) fullWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
 	wr := &it.full[0]
 	*wr = verbs.SendWR{Opcode: op, Flags: flags}

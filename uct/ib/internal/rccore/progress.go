@@ -64,8 +64,8 @@ func (it *Iface) progress(n int) int {
 	return it.Polled(n)
 }
 
-// Polled ends a Progress that has handled n completions: it handles the bits of Attn. n is negative
-// if the queue has overrun.
+// Polled must be called at the end of a Progress that has polled n completions. It handles the bits of
+// Attn. n is negative after an error of the queue. It returns the number of handled events.
 func (it *Iface) Polled(n int) int {
 	if n <= 0 {
 		return it.progressRare(n)
@@ -76,7 +76,7 @@ func (it *Iface) Polled(n int) int {
 	return n
 }
 
-// Completed handles a completion of any kind, for a transport with its own Progress.
+// Completed handles any completion, for a transport with its own Progress.
 func (it *Iface) Completed(wc *verbs.WC) {
 	if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
 		it.NotSent(wc)
@@ -119,10 +119,10 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	e.retireInOrder(st)
 }
 
-// failureCause returns the error of a work request of e that failed with completion status st,
-// which means known. If a port is down, requests fail with one of two statuses: one for requests
-// that were not sent, one for missing replies. If the device knows that the peer does not exist any
-// more, the port is not queried.
+// failureCause returns the cause of the failure of a work request of e with completion status st, for
+// which known is the status of the operation. If the port is down, requests fail with one of two
+// completion statuses: one for requests that were not sent, one for missing replies. In these cases
+// it queries the port, unless known shows that the peer does not exist any more.
 func (it *Iface) failureCause(e *EP, known ucs.Status, st verbs.WCStatus) error {
 	err := st.Err()
 	if known == ucs.StatusPeerClosed || known == ucs.StatusConnReset {
@@ -157,8 +157,8 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	}
 }
 
-// finish does the work that can wait until all completions are handled: among others it returns
-// credits and dispatches pending requests.
+// finish does deferred work after all completions of a Progress are handled: it returns credits, releases
+// EPs, and dispatches pending requests.
 func (it *Iface) finish() {
 	if it.due != nil {
 		it.returnCredits()
@@ -211,9 +211,8 @@ func (it *Iface) postSignals() {
 	}
 }
 
-// progressRare is Progress without completions: events from other goroutines, work left for finish,
-// an overrun of the CQ. It does not dispatch pending requests for attnPending, because no resource
-// has become free.
+// progressRare is the end of a Progress without completions: it handles an error of the CQ, events from
+// other goroutines, and deferred work. It ignores attnPending, because no resource has become free.
 func (it *Iface) progressRare(n int) int {
 	if n < 0 {
 		it.cqFailed()

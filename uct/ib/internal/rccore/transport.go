@@ -35,8 +35,8 @@ type Params struct {
 	Self uct.Iface
 }
 
-// Open opens it on a port of md. p.Config is nil, a Config or a *Config. If Open returns an error,
-// nothing stays open.
+// Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an error it has closed
+// everything that it opened.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	cfg, err := pick(own.Config, md, p)
 	if err == nil {

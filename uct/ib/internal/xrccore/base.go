@@ -44,8 +44,8 @@ type Params struct {
 	Base     Base
 }
 
-// Open opens an iface on a port of md. p.Config is a configuration of this package; the other
-// fields of p are passed on. If Open returns an error, nothing stays open.
+// Open opens an iface on a port of md. p.Config is a configuration of this package; Open passes the other fields of p to
+// rccore.Open. After an error it has closed everything that it opened.
 func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) {
 	cfg, err := own.Config.withDefaults()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // Config is the configuration of the transport. The zero value selects the defaults.
 type Config struct {
 	rccore.Config
-	ShareDomain  string `env:"SHARE_DOMAIN" default:"n" enum:"n,process,host" doc:"Who shares an XRC domain. n: nobody; each endpoint has a connection. process: the interfaces of a memory domain. host: the interfaces of all processes of the user on the host. An endpoint to an interface of a domain uses the existing connection to the domain."`
+	ShareDomain  string `env:"SHARE_DOMAIN" default:"n" enum:"n,process,host" doc:"Interfaces that share an XRC domain. n: none; each endpoint has a connection. process: the interfaces of a memory domain. host: the interfaces of all processes of the user on the host. An endpoint to an interface of a domain uses the existing connection to the domain."`
 	DomainDir    string `env:"DOMAIN_DIR" doc:"Directory of the file by which processes find their XRC domain, with SHARE_DOMAIN=host. Processes with different directories use different domains. Empty: $XDG_RUNTIME_DIR, or else the directory for temporary files."`
 	QueueConns   int    `env:"QUEUE_CONNS" default:"4" doc:"Maximum number of receive queues of a peer that an endpoint can send to at the same time; 1 to 64."`
 	QueueTxDepth int    `env:"QUEUE_TX_LEN" default:"16" doc:"Maximum number of outstanding messages on one connection to a receive queue; 1 to 1024."`
@@ -34,12 +34,12 @@ const (
 	defaultQueueCQDepth = 16 << 10
 
 	maxQueueConns   = 64      // the index has one byte in messages
-	maxQueueTxDepth = 1 << 10 // the connection keeps as many SGE lists
+	maxQueueTxDepth = 1 << 10 // the connection has one SGE list per send
 	maxQueueCQDepth = 1 << 18 // the largest CQ of the device has 2^22 entries
 
 	maxQueues     = 1 << 13
 	maxQueueDepth = 1 << 10
-	maxRecvIOV    = 3 // softhca exposes as many SGEs to a peer, which writes them itself
+	maxRecvIOV    = 3 // softhca exposes at most 3 SGEs of a receive to the process of a peer
 )
 
 // Shares reports whether the iface is in a shared domain.
@@ -65,7 +65,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, err
 }
 
-// atLeast raises what is set; the default is above.
+// atLeast raises a value that is set to least. A value of 0 selects the default, which is larger.
 func atLeast(v, least config.MemSize) config.MemSize {
 	if v > 0 {
 		return max(v, least)

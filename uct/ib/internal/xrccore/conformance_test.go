@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// suite has queues of a few messages.
+// suite is the conformance suite with small queues.
 var suite = ibtest.Suite{
 	Transport: testTransport(),
 	Config: func(o ucttest.Options) any {
@@ -25,22 +25,22 @@ var suite = ibtest.Suite{
 	OneSided: true,
 }
 
-// nodeSuite is suite with a domain that ifaces share.
+// nodeSuite is suite with a domain that the ifaces of a memory domain share.
 var nodeSuite = ibtest.Suite{
 	Transport: suite.Transport,
 	Config:    func(o ucttest.Options) any { return inDomain(suite.Config(o).(Config)) },
 	OneSided:  true, OneSidedAM: true,
 }
 
-// hostSuite is suite with a domain that all processes of the run of this binary are in: each EP is to the
-// own domain.
+// hostSuite is suite with a domain that all processes of the test share: each EP connects to an iface of the own
+// domain.
 var hostSuite = ibtest.Suite{
 	Transport: suite.Transport,
 	Config:    func(o ucttest.Options) any { return onHost(suite.Config(o).(Config), os.Getenv(domainDirEnv)) },
 	OneSided:  true, OneSidedAM: true,
 }
 
-// domainDirEnv names the directory of the file of their domain to processes.
+// domainDirEnv is the directory of the file of the domain, for processes that a test starts.
 const domainDirEnv = "GUCX_XRC_TEST_DOMAIN_DIR"
 
 func onHost(c Config, dir string) Config {

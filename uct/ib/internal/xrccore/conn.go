@@ -19,19 +19,19 @@ type link uint8
 
 const (
 	linkNone  link = iota // no QP, or it is not connected and need not be
-	linkDue               // the ask message must be sent
-	linkAsked             // the ask message was sent
+	linkDue               // the request message must be sent
+	linkAsked             // the request message was sent
 	linkUp                // RTS; or ERR, if broken
 )
 
-// conn is a connection to the queues of the peer, to one at a time: an XRC initiator.
+// conn is an XRC initiator that sends to the queues of the peer, to one queue at a time.
 type conn struct {
 	e        *queueEP
 	index    uint8
 	attached bool
 	link     link
 	broken   bool // the QP is in ERR
-	number   uint32
+	number   uint32 // of the queue that the user has attached to
 	id       uint32 // in it.conns
 	qp       *verbs.QP
 	queue    rccore.SendQueue // of qp
@@ -94,7 +94,7 @@ func (c *conn) create() (err error) {
 	return nil
 }
 
-// ask makes the next Progress send an ask message. The QP starts from its first state.
+// ask makes the next Progress move the QP to INIT and send a request message.
 func (c *conn) ask() {
 	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
 	c.e.it.later(c.e.task)
@@ -125,7 +125,7 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	switch c.link {
 	case linkUp:
 		c.post()
-	case linkNone: // the peer had no target; the next Attach asks again
+	case linkNone: // the peer had no target; the next Attach sends another request
 		it.later(c.e.task)
 	}
 	return true, nil
@@ -137,7 +137,7 @@ func (c *conn) post() {
 		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
 		if _, err := c.queue.PostSend(c.wr[:]); err != nil {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
-			c.link = linkNone // the states of the device and the connection differ; work cancels the other sends
+			c.link = linkNone // the state of the device is unknown; work cancels the other sends
 			c.stop()
 			c.e.it.later(c.e.task)
 			return
@@ -186,11 +186,10 @@ func (c *conn) finishWhenIdle() {
 	}
 }
 
-// cancelHeld cancels the sends that the device does not have, after all sends that it has are
-// complete.
+// cancelHeld cancels the unposted sends. While a posted send is outstanding it does nothing.
 func (c *conn) cancelHeld() (n int) {
 	if c.head != c.posted {
-		return 0 // those of the device complete first
+		return 0 // posted sends complete first
 	}
 	for held := int(c.tail - c.posted); n < held; n++ {
 		c.posted++
@@ -258,13 +257,12 @@ func (c *conn) close() {
 	it.conns.remove(c.id)
 	it.closing--
 	it.cqFree += it.cfg.QueueTxDepth
-	_ = c.qp.Close() // the user has closed the EP, so nobody can handle the error
+	_ = c.qp.Close() // the user has closed the EP and cannot handle the error
 	it.poster.CloseSend(c.queue)
 	c.qp, c.queue, c.link = nil, nil, linkNone
 }
 
-// work sends the ask message, if it is due. On a failed or closed EP it cancels the sends that the
-// device does not have.
+// work sends the request message if it is due. On a failed or closed EP it cancels the unposted sends.
 func (c *conn) work() (n int) {
 	switch {
 	case !c.e.Ready() || c.link == linkNone:
@@ -276,7 +274,7 @@ func (c *conn) work() (n int) {
 	return n
 }
 
-// sendAsk moves the QP to INIT and sends its number.
+// sendAsk moves the QP to INIT and sends its QPN in a request message.
 func (c *conn) sendAsk() int {
 	if err := c.toInit(); err != nil {
 		logger.Error("initiator", "device", c.e.it.Port().Name, "reason", err)
@@ -304,7 +302,7 @@ func (c *conn) toInit() error {
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
 }
 
-// answered handles the answer of the peer. It returns false if no ask message was sent.
+// answered handles the reply of the peer. It returns false if no request is outstanding.
 func (c *conn) answered(m message) bool {
 	if c.link != linkAsked {
 		return false
@@ -340,7 +338,7 @@ func (c *conn) toRTS(target uint32) error {
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 }
 
-// lost completes the sends of a failed or closed EP after an error of the completion queue.
+// lost completes the sends of a failed or closed EP with StatusIOError after an error of the completion queue.
 func (c *conn) lost() {
 	_ = c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
 	c.e.it.poster.ResetSend(c.queue)

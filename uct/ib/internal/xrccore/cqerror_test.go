@@ -17,20 +17,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// shallow has a completion queue that overruns soon.
-// It is polled one by one, so that it is known to be lost when it is known to be empty.
+// shallow has a small completion queue, so that it overruns early. Each poll returns at most one completion: the poll
+// that finds the queue empty also detects the error.
 var shallow = Config{
 	Config:       rccore.Config{TxDepth: 32, TxCQDepth: 64, RxDepth: 16, MaxPoll: 1, Timeout: time.Hour},
 	QueueCQDepth: 2 * maxQueueConns,
 }
 
-// overrun has the device lose the completion queue of the side. The QPs that it takes are gone then, with
-// their completions, so that the iface can be closed.
+// overrun makes the completion queue of the side overrun. It destroys the QPs that it creates for that, with their
+// completions, so that the iface can be closed.
 func (s *side) overrun(t *testing.T) {
 	require.True(t, t.Run("overrun", func(t *testing.T) { ibtest.Overrun(t, s.it.MD(), s.it.VerbsCQ()) }))
 }
 
-// wantLost: n EPs have failed, each once, since there is no completion queue any more.
+// wantLost checks that n EPs have failed, each once, because of the error of the completion queue.
 func (s *side) wantLost(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, s.errs, n)
@@ -41,17 +41,18 @@ func (s *side) wantLost(t *testing.T, n int) {
 	}
 }
 
-// ends are completions that have run.
+// ends contains the statuses of completed operations.
 type ends []ucs.Status
 
-// get is a completion, of which each run counts.
+// get returns a completion that appends its status to e, each time it is called.
 func (e *ends) get() *uct.Completion {
 	c := &uct.Completion{Count: 1}
 	c.Func = func(*uct.Completion) { *e, c.Count = append(*e, c.Status), 1 }
 	return c
 }
 
-// getFrom is get for an operation on a QP, which the device has let go of when it ends.
+// getFrom is get for an operation on a QP. The completion checks that the QP is in RESET: the device no longer uses the
+// memory of the operation.
 func (e *ends) getFrom(t *testing.T, qp *verbs.QP) *uct.Completion {
 	c := &uct.Completion{Count: 1}
 	c.Func = func(*uct.Completion) {
@@ -61,7 +62,7 @@ func (e *ends) getFrom(t *testing.T, qp *verbs.QP) *uct.Completion {
 	return c
 }
 
-// wantIOErr: n have run, all with the status of a completion queue that is lost.
+// wantIOErr checks that n operations have completed, all with StatusIOError.
 func (e ends) wantIOErr(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, e, n)
@@ -70,8 +71,8 @@ func (e ends) wantIOErr(t *testing.T, n int) {
 	}
 }
 
-// TestCQError_Sends: sends to queues end when the device has lost the completion queue of the
-// sender, those that it has and those that are held back, and so does a Recall that is under way.
+// TestCQError_Sends: after an error of the completion queue of the sender, its sends to queues complete with ErrIO,
+// posted and unposted ones, and so does an outstanding Recall.
 func TestCQError_Sends(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, shallow)
@@ -85,7 +86,7 @@ func TestCQError_Sends(t *testing.T) {
 			until(t, func() bool { return s.ended }, a, b)
 		}
 		until(t, func() bool { return len(up.got)+len(recalled.got) == 2 }, b)
-		held := a.attach(t, up.Number()) // the peer does not answer before the end
+		held := a.attach(t, up.Number()) // stays unconnected: the peer makes no progress until the end of the test
 		a.overrun(t)
 
 		var ended ends
@@ -111,8 +112,8 @@ func TestCQError_Sends(t *testing.T) {
 	})
 }
 
-// TestCQError_Receives: receives of queues end when the device has lost the completion queue, in
-// order, and messages to them are refused from then on.
+// TestCQError_Receives: after an error of the completion queue, the receives of queues complete in order with ErrIO, and
+// the device rejects messages to the queues.
 func TestCQError_Receives(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, shallow)
@@ -150,10 +151,10 @@ func TestCQError_Receives(t *testing.T) {
 		require.NoError(t, q.Stop())
 		until(t, func() bool { return !b.it.deferred() }, b)
 
-		if a.ep.Ready() { // it has not learned of it yet
+		if a.ep.Ready() { // a has not detected the failure yet
 			s := a.send(t, c, 0, 8, 2)
 			until(t, func() bool { return s.ended }, a, b)
-			assert.NotEqual(t, ucs.StatusOK, s.Status, "nobody is told of what comes")
+			assert.NotEqual(t, ucs.StatusOK, s.Status, "the receiver cannot complete the receive")
 		}
 		require.NoError(t, q.Close())
 		require.NoError(t, stopping.Close())
@@ -162,7 +163,7 @@ func TestCQError_Receives(t *testing.T) {
 	})
 }
 
-// evens are the even ones.
+// evens returns the even numbers of a list.
 func evens(all []int) (list []int) {
 	for _, i := range all {
 		if i%2 == 0 {
@@ -172,7 +173,7 @@ func evens(all []int) (list []int) {
 	return list
 }
 
-// TestCQError_NoEPs: receives end also where no EP fails with them, and when only an event tells.
+// TestCQError_NoEPs: receives complete also if the iface has no EP that fails, and if only an event reports the error.
 func TestCQError_NoEPs(t *testing.T) {
 	s := newSide(t, softhca.FabricLoop, shallow)
 	q := s.newQueue(t, 2, 64)
@@ -191,8 +192,8 @@ func TestCQError_NoEPs(t *testing.T) {
 	ends(q.status).wantIOErr(t, 2)
 }
 
-// TestCQError_Close: an iface whose completion queue is lost closes at once with all that it has
-// under way, which ends before.
+// TestCQError_Close: after an error of the completion queue, Close of the iface completes the outstanding sends and
+// receives and does not wait for a timeout.
 func TestCQError_Close(t *testing.T) {
 	for _, cfg := range []Config{shallow, inDomain(shallow)} {
 		onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
@@ -215,16 +216,16 @@ func TestCQError_Close(t *testing.T) {
 			require.NoError(t, err)
 			limit := timelimit.New(closeTimeout)
 			require.NoError(t, a.it.Close())
-			assert.False(t, limit.Over(), "it has waited for what does not come")
+			assert.False(t, limit.Over(), "Close must not wait for completions that cannot arrive")
 			ended.wantIOErr(t, 2)
 			ends(own.status).wantIOErr(t, 2)
-			assert.Equal(t, ends{ucs.StatusCanceled}, message, "the EP is closed before that is noticed")
+			assert.Equal(t, ends{ucs.StatusCanceled}, message, "the EP is closed before the error is detected")
 		})
 	}
 }
 
-// TestCQError_Late: a completion that has come between the poll that found none and the error is of a
-// receive that has ended.
+// TestCQError_Late: a completion that arrives after the last poll and before the error belongs to a receive that the
+// error completes; it is dropped.
 func TestCQError_Late(t *testing.T) {
 	a, b := connected(t, softhca.FabricShm, shallow)
 	q := b.newQueue(t, 2, 64)
@@ -243,7 +244,7 @@ func TestCQError_Late(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// TestCQError_CloseInside: the end of a receive closes the other queue, whose receive ends then.
+// TestCQError_CloseInside: the callback of a receive closes the other queue, which completes the receive of that queue.
 func TestCQError_CloseInside(t *testing.T) {
 	s := newSide(t, softhca.FabricLoop, shallow)
 	queues := []*queue{s.newQueue(t, 1, 64), s.newQueue(t, 1, 64)}

@@ -9,13 +9,12 @@
 //	           one queue at a time: SendWR.SRQN          \--> XRC SRQ, one for each uct.Queue
 //
 // The devices copy a message to a queue from the memory of the sender to the memory of the receive.
-// If no receive is posted, the message waits in the device of the sender (RNR, retried without
-// limit), and so do the messages after it on its connection; other connections and the RC QP
-// continue.
+// If no receive is posted, the device of the sender retries without limit (RNR). Until then it sends
+// no later message of that connection; other connections and the RC QP continue.
 //
-// The files have rooms (internal/archtest/rooms/xrccore.txt): queueSet and queueEP implement the
-// queues, and node, path and initiator the shared nodes. Neither room uses the other; Iface and EP
-// combine them.
+// internal/archtest/rooms/xrccore.txt assigns each file to a room: queueSet and queueEP implement
+// the queues, and node, path and initiator the shared nodes. Neither room uses the other; Iface and
+// EP combine them.
 //
 // # Connections to nodes
 //
@@ -33,11 +32,11 @@
 // The address of an EP contains all that the peer needs, so the EP needs no message before the
 // first one: the domain, the number of the SRQ, and an initiator and a target created for the EP.
 // If the iface has an initiator to the domain of the peer that is not waiting, the EP uses that one
-// and closes its own. The peer finds out by the completion of the first message, which names
-// another target: it then opens that target (verbs.XRCD.OpenQP) and closes the one that it had
-// offered. The immediate of a message contains the number of the EP of the receiver (docs/wire.md),
-// so puts with notification are not supported. A message that arrives before Connect of its EP is
-// kept until then.
+// and closes its own. The completion of the first message shows the peer that another target is in
+// use: it opens that target (verbs.XRCD.OpenQP) and closes the one that it had offered. The
+// immediate of a message contains the number of the EP of the receiver (docs/wire.md), so puts with
+// notification are not supported. A message that arrives before Connect of its EP is delivered
+// after Connect.
 //
 // Processes of a host find their domain by a file (ib.DomainFile). The target of an initiator to
 // the own domain is created by the iface of the initiator, so the death of another process does not
@@ -46,16 +45,17 @@
 // Paths share the send queue: each reserves places in it, as it leases slots in the completion
 // queue. All work requests are signaled, because an unsignaled one of an idle EP would occupy its
 // place. A message for which the peer has no receive blocks all work requests after it. Credits
-// prevent that unless a process does not run.
+// prevent that while the processes run.
 //
 // # When a work request fails
 //
-// The device stops the initiator at the first failed work request. The EP of that one fails, with
-// its status. Other EPs must not fail, and no work request may be executed twice:
+// The device stops the initiator at the first failed work request. The EP that posted it fails,
+// with the status of the work request. What happens to the other EPs depends on the failure; no work
+// request is executed twice:
 //
-//   - The target refused it (invalid key; or the SRQ does not exist because the iface is closed or
+//   - The target rejected it (invalid key; or the SRQ does not exist because the iface is closed or
 //     its process is dead): the device executed all work requests before it and none after it. The
-//     initiator holds those back, in its copies, together with those posted in the meantime. The
+//     initiator holds the later ones back, with those posted in the meantime, as copies. The
 //     target is in ERR too. In the own domain, the iface connects it again. Otherwise the device
 //     reports the failure to all EPs that opened the target. Each creates another target and offers
 //     it over its own initiator. The initiator accepts the first offer that names the failed
@@ -84,22 +84,22 @@
 // # Connections to queues
 //
 // An EP has QUEUE_CONNS connections, created at their first use. Two control messages over the EP,
-// ask and answer, connect initiator and target; sends posted before that are held back. If the
-// queue of a connection does not exist, or its sends were recalled, both QPs are in ERR, and the
-// connection is established again in the same way, with the same QPs and another first PSN. Before
-// it asks, the initiator is in ERR and all work requests are flushed, so no recalled send is
-// received later. Queues are in a private domain of the EP, also with Config.ShareDomain: the
-// device refuses what other peers send to them, and a message that waits for a receive blocks no
-// other traffic.
+// request and reply, connect initiator and target; sends posted before that are held back. If the
+// queue of a connection does not exist, or its sends were recalled, both QPs are in ERR. The
+// connection is then established again in the same way, with the same QPs and another first PSN.
+// Before the request, the initiator is in ERR and all work requests are flushed, so no recalled send
+// is received later. Queues are in a private domain of the EP, also with Config.ShareDomain: the
+// device rejects messages of other peers, and a message that waits for a receive blocks no other
+// traffic.
 //
 // # One completion queue
 //
-// The queues use the completion queue of the core, whose events therefore cover all of them.
-// QUEUE_CQ_LEN limits the completions of posted receives and of sends in flight: a queue needs its
-// depth, a connection QUEUE_TX_LEN.
+// The queues use the completion queue of the core, so its events also report their completions.
+// QUEUE_CQ_LEN limits the number of posted receives and sends in flight together: a queue reserves
+// its depth, a connection QUEUE_TX_LEN.
 //
-// After an error of the completion queue no operation completes any more. The device must first
-// release all work requests: initiators move to RESET, and XRC SRQs are stopped, which waits for
-// peers in the middle of a message. Then all operations complete with ErrIO. For peers the queues
-// do not exist any more, as after Stop.
+// After an error of the completion queue the device reports no completions. The package first makes
+// the device release all work requests: it moves initiators to RESET and stops XRC SRQs, which waits
+// for peers in the middle of a message. Then it completes all operations with ErrIO. For peers the
+// queues do not exist any more, as after Stop.
 package xrccore

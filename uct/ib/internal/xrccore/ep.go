@@ -9,12 +9,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 )
 
-// EP is an EP of rccore with connections to queues of its peer, and with the targets of the
-// connections of the peer to queues of this side.
+// EP is an EP of rccore, with connections to queues of the peer and with targets for the connections of
+// the peer to queues of this side.
 type EP struct {
 	*rccore.EP
 	queueEP
-	base uct.EP // with the RC QP, or EP itself
+	base uct.EP // the EP of the base with the RC QP; EP itself if path is not nil
 	it   *Iface
 	path *path // nil with an RC QP
 	task task
@@ -30,7 +30,7 @@ func (e *EP) Ops() *uct.Ops {
 	ops := e.base.Ops()
 	ops.Queues, ops.Connect = e, e
 	if e.path != nil {
-		ops.Notify = nil // the immediate has no room for a word and the number of the EP
+		ops.Notify = nil // the immediate contains the number of the EP
 	}
 	return ops
 }

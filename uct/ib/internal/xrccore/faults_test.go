@@ -8,7 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 )
 
-// Package dv has the case of interfaces that share no domain.
+// TestDeviceError_EachCall makes each device call fail, for ifaces that share a domain. Package dv tests ifaces that do
+// not.
 func TestDeviceError_EachCall(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine makes all calls")
 	for _, share := range []string{ShareProcess, ShareHost} {

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// received waits until the process has so many messages, and returns their first bytes.
+// received waits until the process has received at least n messages, and returns their first bytes.
 func (p *process) received(n int, sides ...*side) (got []byte) {
 	p.t.Helper()
 	testenv.ProgressWithin(p.t, testenv.Watchdog, func() bool {
@@ -25,13 +25,14 @@ func (p *process) received(n int, sides ...*side) (got []byte) {
 	return got
 }
 
-// nodeQPs is how many QPs there are on a node of processes, each target once.
+// nodeQPs returns the numbers of initiators and targets of all processes of a node. It counts a target that several
+// processes opened once.
 func nodeQPs(t *testing.T, procs []*process) (initiators, targets int) {
 	t.Helper()
 	seen := map[uint32]bool{}
 	for _, p := range procs {
 		r := p.do(hostOrder{Do: "count"})
-		require.Equal(t, r.Initiators+len(r.Targets), r.QPs, "the device has no others")
+		require.Equal(t, r.Initiators+len(r.Targets), r.QPs, "the device has no other QPs")
 		initiators += r.Initiators
 		for _, n := range r.Targets {
 			seen[n] = true
@@ -40,7 +41,7 @@ func nodeQPs(t *testing.T, procs []*process) (initiators, targets int) {
 	return initiators, len(seen)
 }
 
-// sum is the number of QPs of all processes.
+// sum returns the number of QPs of all processes.
 func sum(procs []*process) (n int) {
 	for _, p := range procs {
 		n += p.do(hostOrder{Do: "count"}).QPs
@@ -48,8 +49,9 @@ func sum(procs []*process) (n int) {
 	return n
 }
 
-// startHosts starts n processes in each of the domains of dirs, and connects each with each of the other
-// domain, or if there is one domain with each other one. All EPs have exchanged messages.
+// startHosts starts n processes in the domain of each directory of dirs. With two directories it connects each process
+// to each process of the other domain, with one directory each process to each other. It then sends a message over each
+// EP.
 func startHosts(t *testing.T, share string, n int, dirs ...string) (nodes [][]*process) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -75,8 +77,8 @@ func startHosts(t *testing.T, share string, n int, dirs ...string) (nodes [][]*p
 	return nodes
 }
 
-// TestHost_QPs: n processes on each of two nodes, all connected with all of the other: each process
-// has one initiator, and each node a target for each process of the other, whatever the number of EPs is.
+// TestHost_QPs: two nodes have n processes each, and each process has an EP to each process of the other node. Then each
+// process has one initiator, and each node has one target for each process of the other node.
 func TestHost_QPs(t *testing.T) {
 	const n = 3
 	for _, procs := range startHosts(t, ShareHost, n, t.TempDir(), t.TempDir()) {
@@ -84,12 +86,13 @@ func TestHost_QPs(t *testing.T) {
 		assert.Equal(t, n, initiators)
 		assert.Equal(t, n, targets)
 		for _, p := range procs {
-			assert.Equal(t, n, p.eps, "each of which has a QP without a domain")
+			assert.Equal(t, n, p.eps, "without a shared domain, each EP would have a QP")
 		}
 	}
 }
 
-// TestHost_QPsWithin: the same among the processes of a node, and the QPs that they have without a domain.
+// TestHost_QPsWithin: n processes of one node that are all connected have n initiators and n targets; without a shared
+// domain they have n*(n-1) QPs.
 func TestHost_QPsWithin(t *testing.T) {
 	const n = 4
 	initiators, targets := nodeQPs(t, startHosts(t, ShareHost, n, t.TempDir())[0])
@@ -98,7 +101,8 @@ func TestHost_QPsWithin(t *testing.T) {
 	assert.Equal(t, n*(n-1), sum(startHosts(t, ShareNothing, n, t.TempDir())[0]))
 }
 
-// newHostSide is a process with a domain that is this one, and keeps first bytes of messages in got.
+// newHostSide opens an iface of this process in the domain of a directory. It appends the first byte of each message to
+// got.
 func newHostSide(t testing.TB, dir string) *proc {
 	t.Helper()
 	p := &proc{side: newSideOn(t, ibtest.NewMD(t, softhca.FabricShm, testTransport()), onHost(Config{}, dir))}
@@ -110,15 +114,14 @@ func newHostSide(t testing.TB, dir string) *proc {
 	return p
 }
 
-// hostDirs are the directories of the domains of a process, and of those that it is connected to.
+// hostDirs returns, for each case, the directory of the domain of this process and that of its peers.
 func hostDirs(t *testing.T) map[string][2]string {
 	same := t.TempDir()
 	return map[string][2]string{"within a node": {same, same}, "two nodes": {t.TempDir(), t.TempDir()}}
 }
 
-// TestHost_Killed: one of two processes of a node is killed while messages to both are under way.
-// The EP to it fails, and the other goes on with the same peer: all messages arrive, once and in
-// order, both ways.
+// TestHost_Killed: one of two processes of a node is killed while messages to both are in flight. The EP to it fails.
+// All messages between the other process and the sender arrive, once and in order, in both directions.
 func TestHost_Killed(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +160,7 @@ func TestHost_Killed(t *testing.T) {
 	}
 }
 
-// TestHost_KilledIdle: the peer of an EP that does nothing is killed: that is told.
+// TestHost_KilledIdle: if the peer of an idle EP is killed, the EP fails.
 func TestHost_KilledIdle(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -175,14 +178,14 @@ func TestHost_KilledIdle(t *testing.T) {
 			require.ErrorIs(t, toB.Err(), ucs.ErrConnReset)
 			require.NoError(t, toC.AMShort(testAM, 0, []byte{2}))
 			assert.Equal(t, []byte{1, 2}, c.received(2, a.side))
-			assert.Zero(t, toC.path.via.epoch, "the initiator was not disturbed")
+			assert.Zero(t, toC.path.via.epoch, "the initiator has not connected again")
 		})
 	}
 }
 
-// TestHost_LastWords: a process sends and leaves before the peer looks, so that the target that the message
-// came over is gone: the message is delivered, within a node before the EP fails, as the one there was closed.
-// Between two the initiator to the other node, where nobody is left, may fail first.
+// TestHost_LastWords: a process sends messages and exits before the peer polls, so the target of the messages does not
+// exist any more. The messages are delivered. Within a node they are delivered before the EP fails with ErrPeerClosed.
+// Between two nodes, the initiator to the other node, which has no process any more, may fail first.
 func TestHost_LastWords(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +194,7 @@ func TestHost_LastWords(t *testing.T) {
 			for i := range byte(3) {
 				b.do(hostOrder{Do: "send", EP: atB, Byte: i})
 			}
-			b.do(hostOrder{Do: "flush"}) // else what the link was not up for goes with the process
+			b.do(hostOrder{Do: "flush"}) // messages that wait for the link of the fabric would be lost with the process
 			b.leave()
 			within := dirs[0] == dirs[1]
 			until(t, func() bool { return len(a.errs) > 0 && (within || len(a.got) == 3) }, a.side)
@@ -204,8 +207,8 @@ func TestHost_LastWords(t *testing.T) {
 	}
 }
 
-// TestHost_OfferComesFirst: an offer may overtake the completion that tells what it is for. One of a
-// target before, which has been replaced already, is not taken.
+// TestHost_OfferComesFirst: an offer that arrives before the completion of the failure is accepted. An offer that
+// replaces an earlier target is ignored.
 func TestHost_OfferComesFirst(t *testing.T) {
 	a, b := newHostSide(t, t.TempDir()), startHost(t, ShareHost, t.TempDir())
 	_, toB := connectProcess(b, a.side)
@@ -213,19 +216,19 @@ func TestHost_OfferComesFirst(t *testing.T) {
 	require.Equal(t, toB.path.peer.Target, in.target)
 	o := message{kind: kindOffer, qpn: 0x1234, psn: 1, lost: in.target + 1}
 	require.True(t, toB.path.control(o))
-	require.Nil(t, in.offer.p, "of another target")
+	require.Nil(t, in.offer.p, "the offer replaces another target")
 	o.lost = in.target
 	require.True(t, toB.path.control(o))
 	o.qpn++
 	require.True(t, toB.path.control(o))
 	want := offer{p: toB.path, qpn: 0x1234, psn: 1}
-	require.Equal(t, want, in.offer, "the first one")
+	require.Equal(t, want, in.offer, "the first offer is accepted")
 	in.wait()
-	assert.Equal(t, want, in.offer, "which is for this failure")
+	assert.Equal(t, want, in.offer, "the failure does not discard the offer")
 	assert.Equal(t, phaseWaiting, in.phase)
 }
 
-// holding is what an iface has for its peers.
+// holding counts the resources that an iface has for its peers.
 type holding struct{ qps, paths, initiators int }
 
 func (s *side) held() holding {
@@ -239,8 +242,8 @@ func (s *side) held() holding {
 	return h
 }
 
-// TestHost_Churn: processes of a node come, and leave or are killed, beside one that stays: nothing
-// of them is left.
+// TestHost_Churn: processes of a node connect and then exit or are killed, while one process stays connected. All
+// resources for them are released.
 func TestHost_Churn(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +262,7 @@ func TestHost_Churn(t *testing.T) {
 				push(t, []*side{a.side}, func() error { return toC.AMShort(testAM, 0, []byte{1}) })
 				c.received(1, a.side)
 				if round%2 == 0 {
-					until(t, func() bool { return len(a.got) == 2*(round+1)+1 }, a.side) // what waits for a link dies with the process
+					until(t, func() bool { return len(a.got) == 2*(round+1)+1 }, a.side) // messages that wait for the link of the fabric would be lost with the process
 					c.kill()
 				} else {
 					require.NoError(t, c.In.Close())
@@ -270,12 +273,12 @@ func TestHost_Churn(t *testing.T) {
 				require.NoError(t, toC.Close())
 				push(t, []*side{a.side}, func() error { return toStays.AMShort(testAM, 0, []byte{1}) })
 				stays.received(round+2, a.side)
-				until(t, func() bool { return a.held() == first }, a.side)             // QPs go when the device has flushed them
-				until(t, func() bool { return testenv.OpenFiles(t) <= files }, a.side) // links go in the background
+				until(t, func() bool { return a.held() == first }, a.side)             // QPs are destroyed after the device has flushed them
+				until(t, func() bool { return testenv.OpenFiles(t) <= files }, a.side) // links of the fabric are closed in the background
 			}
 			left, err := os.ReadDir(dirs[1])
 			require.NoError(t, err)
-			assert.Len(t, left, 1, "the file of the domain")
+			assert.Len(t, left, 1, "only the file of the domain is left")
 		})
 	}
 }

@@ -16,11 +16,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// hostEnv makes the test binary a process with an iface that follows orders; it is the value of
-// ShareDomain.
+// hostEnv makes the test binary run serveHost. Its value is that of ShareDomain.
 const hostEnv = "GUCX_XRC_TEST_HOST"
 
-// hostOrder is what a process is to do.
+// hostOrder is a command for a process.
 type hostOrder struct {
 	Do   string // ep, connect, send, flush, got, count
 	EP   int
@@ -29,18 +28,18 @@ type hostOrder struct {
 	Byte byte
 }
 
-// hostReport is what came of it.
+// hostReport is the result of a command.
 type hostReport struct {
 	Err        string
 	Dev, Addr  []byte   // of a new EP
 	Got        []byte   // first bytes of all messages so far
-	Failed     []string // what OnError was told
+	Failed     []string // errors passed to OnError
 	QPs        int      // of the device
 	Initiators int
-	Targets    []uint32 // numbers of those that the process refers to
+	Targets    []uint32 // QPNs of the targets that the process refers to
 }
 
-// hostProc is the process's half.
+// hostProc is the state of a process that executes commands.
 type hostProc struct {
 	it     *Iface
 	eps    []*EP
@@ -48,7 +47,7 @@ type hostProc struct {
 	failed []string
 }
 
-// serveHost follows orders until they end.
+// serveHost executes commands until in is closed.
 func serveHost(in *os.File, out io.Writer) error {
 	md, err := ibtest.OpenMD(softhca.FabricShm, testTransport())
 	if err != nil {
@@ -80,7 +79,7 @@ func serveHost(in *os.File, out io.Writer) error {
 	return nil
 }
 
-// follow answers orders, of which the next comes after the answer, and sleeps when there is nothing to do.
+// follow executes commands one by one and writes a report for each. It sleeps while it has no work.
 func (p *hostProc) follow(in *os.File, out *json.Encoder) error {
 	fds := []unix.PollFd{{Fd: int32(p.it.EventFD()), Events: unix.POLLIN}, {Fd: int32(in.Fd()), Events: unix.POLLIN}}
 	for dec := json.NewDecoder(in); ; {
@@ -139,7 +138,7 @@ func (p *hostProc) obey(o *hostOrder, r *hostReport) error {
 	return nil
 }
 
-// flush returns when what was posted has arrived, whether anybody looks there or not.
+// flush waits until the device of the peer has acknowledged all posted work requests.
 func (p *hostProc) flush() error {
 	for {
 		if pending, err := p.it.Flush(nil); !pending && err != uct.ErrNoResource {
@@ -149,7 +148,7 @@ func (p *hostProc) flush() error {
 	}
 }
 
-// targets lists the numbers of the targets that the iface refers to, each once.
+// targets returns the QPNs of the targets that the iface refers to, without duplicates.
 func (n *node) targets() (list []uint32) {
 	seen := map[uint32]bool{}
 	add := func(number uint32) {
@@ -171,7 +170,7 @@ func (n *node) targets() (list []uint32) {
 	return list
 }
 
-// process is another process with an iface, as the test sees it.
+// process is another process with an iface, controlled by the test.
 type process struct {
 	*testenv.Subprocess
 	t       testing.TB
@@ -180,7 +179,7 @@ type process struct {
 	eps     int
 }
 
-// startHost starts a process whose domain is that of a directory.
+// startHost starts a process that uses the domain of a directory.
 func startHost(t testing.TB, share, dir string) *process {
 	t.Helper()
 	p := &process{Subprocess: testenv.LaunchSubprocess(t, testenv.Self(hostEnv+"="+share, domainDirEnv+"="+dir)),
@@ -204,7 +203,7 @@ func startHost(t testing.TB, share, dir string) *process {
 	return p
 }
 
-// do gives an order and drives sides until the answer is there.
+// do sends a command and progresses sides until the report arrives.
 func (p *process) do(o hostOrder, sides ...*side) (r hostReport) {
 	p.t.Helper()
 	require.NoError(p.t, p.enc.Encode(o))
@@ -222,7 +221,7 @@ func (p *process) do(o hostOrder, sides ...*side) (r hostReport) {
 	return r
 }
 
-// kill ends the process by SIGKILL, and waits until it is gone.
+// kill kills the process and waits until it has exited.
 func (p *process) kill() {
 	p.t.Helper()
 	require.NoError(p.t, p.Process.Kill())
@@ -230,7 +229,7 @@ func (p *process) kill() {
 	p.Kill(p.t)
 }
 
-// leave ends the process in order.
+// leave makes the process close its iface and exit.
 func (p *process) leave() {
 	p.t.Helper()
 	require.NoError(p.t, p.In.Close())
@@ -244,8 +243,8 @@ func (p *process) drain() {
 	}
 }
 
-// connectProcess connects a new EP of the process with a new one of an iface here, and returns the number of
-// the one and the other.
+// connectProcess connects a new EP of the process to a new EP of an iface of the test. It returns the number of the
+// first and the second.
 func connectProcess(p *process, s *side) (int, *EP) {
 	p.t.Helper()
 	x, err := s.it.NewEP(uct.EPParams{})

@@ -56,8 +56,7 @@ func (it *Iface) closeDomains() error {
 	return err
 }
 
-// openQueues declares the attributes of queues, which the core does not have. overhead is the cost
-// of a post.
+// openQueues adds the attributes of queues to those of the core. overhead is the cost of a post.
 func (it *Iface) openQueues(overhead time.Duration) {
 	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
 	it.attr = *it.Iface.Attr()
@@ -112,7 +111,7 @@ func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) { return it.
 // Fence implements uct.Iface.
 func (it *Iface) Fence() error { return it.base.Fence() }
 
-// work does deferred work. drained reports that the completion queue was empty in this round.
+// work does deferred work. drained: this Progress found the completion queue empty.
 func (it *Iface) work(drained bool) (n int) {
 	n = it.runTasks()
 	if it.node != nil {
@@ -164,7 +163,7 @@ func (it *Iface) Close() error {
 // drain calls Progress until no send or receive of connections and queues is in flight.
 func (it *Iface) drain() {
 	limit := timelimit.New(closeTimeout)
-	// Closing the QPs ends what is left when it is over.
+	// After the time limit, closing the QPs cancels the rest.
 	_ = limit.Poll(func() bool { return it.closing == 0 && !it.deferred() }, it.Progress)
 }
 

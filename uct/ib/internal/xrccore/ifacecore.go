@@ -13,10 +13,10 @@ type ifaceCore struct {
 	name   string
 	cfg    Config
 
-	round     uint64  // calls of Progress
-	allPolled uint64  // rounds in which a full completion queue has been polled
-	busy      []*task // due
-	working   []*task // due before, while they run
+	round     uint64  // number of calls of Progress
+	allPolled uint64  // number of rounds that poll a full completion queue
+	busy      []*task // run in the next round
+	working   []*task // run in this round
 }
 
 // task is the work of an EP in the next Progress, if it is due. run returns the number of events

@@ -14,11 +14,11 @@ import (
 )
 
 // initiator posts the work requests of all paths to a domain, in the order in which the paths
-// posted them. It keeps copies until they are complete.
+// posted them. It stores a copy of each until the work request completes.
 //
-//	head ........ given ........ tail
-//	 the device has   held back,
-//	                  while waiting
+//	head ......... posted ......... tail
+//	 in the device        held back,
+//	                      while waiting
 //
 // All are signaled, so each has a completion, and the completions arrive in order.
 type initiator struct {
@@ -27,7 +27,7 @@ type initiator struct {
 	to    rcwire.Domain
 	qp    *verbs.QP
 	send  rccore.SendQueue // of qp
-	psn   uint32           // the first PSN that it sends
+	psn   uint32           // first PSN
 	room  int              // unreserved places in the send queue
 	users int              // paths
 	phase phase
@@ -39,7 +39,7 @@ type initiator struct {
 	tail   uint64
 	target uint32          // QPN of the connected target
 	offer  offer           // offer of another target
-	limit  timelimit.Limit // for an offer, or the event
+	limit  timelimit.Limit // of the wait for an offer, or for the event
 	cause  ucs.Status
 	local  *verbs.QP // target of an initiator to the own domain; otherwise nil
 }
@@ -49,12 +49,12 @@ type phase uint8
 
 const (
 	phaseUp      phase = iota // the device executes them
-	phaseWaiting              // they are held back until an EP in the domain offers a target
+	phaseWaiting              // they are held back until an EP in the remote domain offers a target
 	phaseFlushed              // the device flushes them; the event with the cause has not arrived
 	phaseEnded                // the QP stays in ERR: the device flushes them
 )
 
-// posted is a work request with copies of the data that it points to.
+// posted is a copy of a work request, with its SGEs and inline data.
 type posted struct {
 	p      *path
 	id     uint64 // of p.e
@@ -65,7 +65,7 @@ type posted struct {
 
 // offer is a target that a peer has created for the initiator.
 type offer struct {
-	p   *path // the path of the offer; nil: no offer
+	p   *path // received the offer; nil: no offer
 	qpn uint32
 	psn uint32
 }
@@ -94,7 +94,7 @@ func (n *node) newInitiator(psn uint32) (*initiator, error) {
 
 func (in *initiator) at(i uint64) *posted { return &in.ring[i%uint64(len(in.ring))] }
 
-// post posts a work request of a path, which has reserved a place.
+// post posts a work request of a path. The path must have reserved a place.
 func (in *initiator) post(p *path, w *verbs.SendWR) error {
 	s := in.at(in.tail)
 	s.p, s.id, s.wr[0] = p, w.ID, *w
@@ -111,7 +111,7 @@ func (in *initiator) post(p *path, w *verbs.SendWR) error {
 	return in.give()
 }
 
-// give posts the work requests that the device does not have.
+// give posts the work requests that are held back.
 func (in *initiator) give() error {
 	for ; in.given != in.tail; in.given++ {
 		w := &in.at(in.given).wr
@@ -123,7 +123,7 @@ func (in *initiator) give() error {
 	return nil
 }
 
-// completed turns the completion of the oldest work request into one of its EP.
+// completed handles the completion of the oldest work request: it replaces QPN and ID by those of the EP.
 func (in *initiator) completed(c *verbs.WC) {
 	s := in.at(in.head)
 	in.head++
@@ -141,11 +141,11 @@ func (in *initiator) completed(c *verbs.WC) {
 	}
 }
 
-// failed handles the first failed work request. If the target has refused it, the target is in ERR
-// too, and no later work request was executed: the initiator holds those back, and posts them to
-// another target, which peers that used the old one offer. In all other cases it is unknown which
+// failed handles the first failed work request. If the target has rejected it, the target is in ERR
+// too, and no later work request was executed: the initiator holds the later ones back, and posts
+// them to another target, which a peer offers. In all other cases it is unknown which work requests
 // were executed and whether the peers are alive: the EPs of all paths fail. If the work request was
-// flushed, the device had stopped the QP before; it calls Fault with the cause.
+// flushed, the device had stopped the QP before, and an event reports the cause (node.Fault).
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
@@ -166,8 +166,8 @@ func (in *initiator) failed(c *verbs.WC) {
 	}
 }
 
-// wait starts holding back work requests. Completions of those that the device flushes belong to an
-// earlier epoch.
+// wait makes the initiator hold back work requests. It starts a new epoch: completions of flushed work
+// requests belong to the previous one and are dropped.
 func (in *initiator) wait() {
 	cfg := in.n.it.Iface.Config()
 	in.phase, in.given = phaseWaiting, in.head
@@ -185,7 +185,7 @@ func (in *initiator) offered(o offer, lost uint32) {
 	}
 }
 
-// end fails all paths. New paths do not use the initiator.
+// end moves the QP to ERR and makes work fail all paths. New paths do not use the initiator.
 func (in *initiator) end(cause ucs.Status) {
 	if in.phase == phaseEnded {
 		return
@@ -198,10 +198,10 @@ func (in *initiator) end(cause ucs.Status) {
 		delete(in.n.initiators, in.to)
 	}
 	_ = in.n.it.QPToERR(in.qp) // if the device refuses, it flushes nothing either; Close has a time limit
-	_ = in.give()              // the same
+	_ = in.give()              // posts the rest, so that the device flushes it
 }
 
-// lost completes all posted work requests, for which no completions arrive.
+// lost fails the initiator after an error of the completion queue, and drops all work requests.
 func (in *initiator) lost() {
 	in.end(ucs.StatusIOError)
 	_ = in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
@@ -212,7 +212,7 @@ func (in *initiator) lost() {
 	in.given = in.tail
 }
 
-// drop removes the work requests of cut paths from those held back, and completes them.
+// drop removes the held-back work requests of failed and closed EPs, and cancels their operations.
 func (in *initiator) drop() {
 	kept := in.head
 	for i := in.head; i != in.tail; i++ {
@@ -273,8 +273,7 @@ func (in *initiator) work() (done bool) {
 	return true
 }
 
-// reconnect connects to the offered target, or to the own one, and posts the work requests held
-// back.
+// reconnect connects to the offered target, or to the own target, and posts the held-back work requests.
 func (in *initiator) reconnect() error {
 	it, o := in.n.it, in.offer
 	if err := in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
@@ -309,8 +308,8 @@ func (in *initiator) connect(p *path, target, psn uint32) error {
 	return in.n.it.ToRTS(in.qp, psn, peer.Reads)
 }
 
-// isLocal reports whether the initiator is to the own domain. Then this iface creates its target,
-// which exists as long as the initiator and is connected again without the peers.
+// isLocal reports whether the initiator connects to the own domain. Then this iface creates the target,
+// closes it with the initiator, and connects it again without the peers.
 func (in *initiator) isLocal() bool { return in.to == in.n.domain.ID }
 
 // connectLocal moves the QP from INIT to RTS, connected to a target that this iface creates.
@@ -334,8 +333,8 @@ func (in *initiator) connectLocal(psn uint32) (err error) {
 	return it.ToRTS(in.qp, psn, reads)
 }
 
-// leave removes a path, and closes the initiator with the last one. If it returns an error, the
-// path still uses the initiator.
+// leave removes a path from the initiator, and closes the initiator after the last path. After an error
+// the path still uses the initiator.
 func (in *initiator) leave() error {
 	if in.users > 1 {
 		in.users--

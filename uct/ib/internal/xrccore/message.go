@@ -11,12 +11,12 @@ import (
 // fields big endian:
 //
 //	0  u8   version, 1
-//	1  u8   kind: 1 ask, 2 answer, 3 source, 4 offer
-//	2  u8   ask, answer: index of the connection at the EP that asks; else 0
-//	3  u8   ask: path MTU, by enum ibv_mtu; else 0
-//	4  u32  ask, source: QPN of the initiator; answer, offer: of the target; 0 in an
-//	        answer if there is none
-//	8  u32  ask, offer: first PSN of the initiator; else 0
+//	1  u8   kind: 1 request, 2 reply, 3 source, 4 offer
+//	2  u8   request, reply: index of the connection at the requesting EP; else 0
+//	3  u8   request: path MTU, by enum ibv_mtu; else 0
+//	4  u32  request, source: QPN of the initiator; reply, offer: QPN of the target; 0
+//	        in a reply if the peer has no target
+//	8  u32  request, offer: first PSN of the initiator; else 0
 //	12 u32  offer: QPN of the target that has failed; else 0
 type message struct {
 	kind uint8
@@ -33,7 +33,7 @@ const (
 
 	kindAsk    = 1
 	kindAnswer = 2
-	kindSource = 3 // messages of the EP come from this initiator
+	kindSource = 3 // initiator that sends the messages of the EP
 	kindOffer  = 4 // target for the initiator of the EP, instead of a failed one
 
 	max24 = 1<<24 - 1

@@ -43,19 +43,19 @@ func TestParseMessage_Refuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"short": ask.encode()[:15], "long": append(ask.encode(), 0), "version": edit(0, 2), "kind": edit(1, 3),
 		"connection": edit(2, maxQueueConns), "no mtu": edit(3, 0), "mtu": edit(3, 6), "qpn": edit(4, 1),
-		"psn": edit(8, 1), "lost without offer": edit(15, 1), "answer with psn": edit(1, kindAnswer),
+		"psn": edit(8, 1), "failed target without offer": edit(15, 1), "reply with psn": edit(1, kindAnswer),
 		"source with psn":       testenv.Editor(offered.encode())(1, kindSource),
 		"offer with connection": testenv.Editor(offered.encode())(2, 1), "source with mtu": testenv.Editor(source.encode())(3, 1),
-		"offer for none": (&message{kind: kindOffer, qpn: 1}).encode(), "offer for no qpn": testenv.Editor(offered.encode())(12, 1),
+		"offer for no target": (&message{kind: kindOffer, qpn: 1}).encode(), "offer for no qpn": testenv.Editor(offered.encode())(12, 1),
 		"unknown kind":    testenv.Editor(offered.encode())(1, 5),
-		"ask without qpn": (&message{kind: kindAsk, mtu: verbs.MTU256}).encode(),
+		"request without qpn": (&message{kind: kindAsk, mtu: verbs.MTU256}).encode(),
 	} {
 		_, ok := parseMessage(b)
 		assert.False(t, ok, name)
 	}
 }
 
-// TestParseMessage_ExactLimits: numbers of 24 bits may have any value that the field permits.
+// TestParseMessage_ExactLimits: parseMessage accepts the limits of each field and rejects the next value.
 func TestParseMessage_ExactLimits(t *testing.T) {
 	for _, m := range []message{
 		{kind: kindAsk, mtu: verbs.MTU256, qpn: 1},
@@ -85,11 +85,11 @@ func TestParseMessage_ExactLimits(t *testing.T) {
 	}
 }
 
-// TestProgress_CountsAnswers: an answer that Progress sends counts as progress.
+// TestProgress_CountsAnswers: Progress counts the replies that it sends.
 func TestProgress_CountsAnswers(t *testing.T) {
 	a, _ := connected(t, softhca.FabricLoop, Config{})
 	require.True(t, a.ep.Ready())
-	a.ep.answers = append(a.ep.answers, answer, answer) // which the peer drops, as it has asked for none
+	a.ep.answers = append(a.ep.answers, answer, answer) // the peer has sent no request, so these fail its EP
 	a.it.later(&a.ep.task)
 	assert.Equal(t, 2, a.it.work(false))
 	assert.Zero(t, a.it.work(false))

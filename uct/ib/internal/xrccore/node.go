@@ -17,9 +17,9 @@ import (
 type node struct {
 	it         *ifaceCore
 	domain     *ib.Domain
-	initiators map[rcwire.Domain]*initiator // connected initiators that have not ended
+	initiators map[rcwire.Domain]*initiator // connected initiators that have not failed
 	all        table[initiator]
-	recovering []*initiator // initiators with work: waiting, or ended
+	recovering []*initiator // initiators with work: waiting, flushed or failed
 	paths      []*path      // by number; nil: free
 	next       int          // start of the search for a free number
 	leaving    bool         // the iface is closing: do not wait for offers
@@ -67,16 +67,16 @@ func (n *node) at(number uint16) *path {
 	return n.paths[number]
 }
 
-// errInitiator is the cause of the failure of paths whose initiator has failed.
+// errInitiator is the cause of the failure of paths after a failure of their initiator.
 var errInitiator = errors.New("the initiator to the peer's domain has failed")
 
 // errPeerLost is the cause of the failure if the device reports that the device of the peer does
 // not exist any more.
 var errPeerLost = errors.New("the peer's device is gone")
 
-// Fault implements rccore.Links. If a target has refused a work request, each path that uses it
-// replaces it, because its initiator waits. Any other fault of a target means that the device of
-// the initiator does not exist any more.
+// Fault implements rccore.Links. If a target has rejected a work request, each path that uses the target
+// replaces it, because the initiator waits for an offer. Any other fault of a target means that the
+// device of the initiator does not exist any more.
 func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	for _, in := range n.all.all() {
 		if in.qp == qp && (in.phase == phaseUp || in.phase == phaseFlushed) {
@@ -93,11 +93,10 @@ func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	return handled
 }
 
-// Lost implements rccore.Links. For peers this is like a closed iface. It does not affect targets,
-// which also serve other ifaces; a message whose completion does not fit into the queue would fail
-// them.
+// Lost implements rccore.Links. It stops the receive queue, so that peers see a closed iface. Without that, a
+// message with no slot for its completion would fail the target, which other ifaces also use.
 func (n *node) Lost() {
-	_ = n.it.ReceiveQueue().Stop() // if a peer is in the middle of a message, they learn of it by that of the target
+	_ = n.it.ReceiveQueue().Stop() // if a peer is in the middle of a message, Stop fails, and peers see a failed target
 	for _, in := range n.all.all() {
 		in.lost()
 	}
@@ -147,9 +146,9 @@ func (n *node) Filter(c *verbs.WC) bool {
 // noPath is the QPN of completions of receives that are for no EP: no EP has this number.
 const noPath = 0
 
-// arrived sets the QPN of a received message to its path. A message over another target than that
-// of the path is from another sender. It returns false for a message that is kept until its path is
-// connected.
+// arrived sets the QPN of a received message to the number of its path, or to noPath if it arrived over
+// another target than that of the path: another process sent it. It returns false for a message that
+// arrived before Connect of its path, and stores it there.
 func (n *node) arrived(c *verbs.WC) bool {
 	from := c.QPN
 	c.QPN = noPath

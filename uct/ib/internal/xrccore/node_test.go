@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// host is processes of a host, as ifaces that share a memory domain and an XRC domain.
+// host represents the processes of a host by ifaces that share a memory domain and an XRC domain.
 type host struct {
 	procs []*proc
 	all   []*side // of all hosts, for until
@@ -49,7 +49,7 @@ func newHost(t testing.TB, n int, cfg Config) *host {
 	return h
 }
 
-// connectHosts connects each iface with each of the other host.
+// connectHosts connects each iface of a host to each iface of the other.
 func connectHosts(t testing.TB, a, b *host) {
 	t.Helper()
 	for _, x := range a.procs {
@@ -76,7 +76,7 @@ func connectProcs(t testing.TB, x, y *proc) {
 	require.NoError(t, f.Connect(x.it.DeviceAddr(nil), e.EPAddr(nil)))
 }
 
-// exchange has each EP of the host send a message, and waits until the other one has them.
+// exchange sends a message over each EP of the host, and waits until the other host has received all.
 func (h *host) exchange(t testing.TB, to *host, b byte) {
 	t.Helper()
 	want := make([]int, len(to.procs))
@@ -98,7 +98,7 @@ func (h *host) exchange(t testing.TB, to *host, b byte) {
 	}, h.all...)
 }
 
-// push posts when there is room.
+// push progresses sides and repeats post while it returns ErrNoResource.
 func push(t testing.TB, sides []*side, post func() error) {
 	t.Helper()
 	until(t, func() bool {
@@ -110,7 +110,7 @@ func push(t testing.TB, sides []*side, post func() error) {
 	}, sides...)
 }
 
-// qps is how many QPs the device of a host has.
+// qps returns the number of QPs of the device of a host.
 func (h *host) qps(t testing.TB) int {
 	t.Helper()
 	r, ok := h.procs[0].it.MD().Context().Resources()
@@ -118,8 +118,8 @@ func (h *host) qps(t testing.TB) int {
 	return r.QPs
 }
 
-// TestNode_QPs: each of n processes has one initiator to each host, and its host a target for
-// each process that is connected with it, whatever the number of EPs is.
+// TestNode_QPs: each of n processes has one initiator to the other host, and each host has one target for each process
+// of the other host; the number of EPs does not matter.
 func TestNode_QPs(t *testing.T) {
 	const n = 4
 	a, b := newHost(t, n, Config{}), newHost(t, n, Config{})
@@ -129,7 +129,7 @@ func TestNode_QPs(t *testing.T) {
 	for _, h := range []*host{a, b} {
 		for _, p := range h.procs {
 			assert.Len(t, p.it.node.initiators, 1)
-			assert.Equal(t, 1, p.it.node.all.live, "initiators that were offered are gone")
+			assert.Equal(t, 1, p.it.node.all.live, "initiators that the EP does not use are closed")
 			assert.Len(t, p.eps, n)
 		}
 		targets := map[uint32]bool{}
@@ -139,18 +139,18 @@ func TestNode_QPs(t *testing.T) {
 			}
 		}
 		assert.Len(t, targets, n)
-		assert.Equal(t, 2*n, h.qps(t), "and n*n over rc")
+		assert.Equal(t, 2*n, h.qps(t), "rc needs n*n")
 	}
 }
 
-// TestNode_SrqIsGone: one process of a host closes its iface without a word. Its EP fails; the
-// others at the same initiator go on, and what they had posted behind arrives once, in order.
+// TestNode_SrqIsGone: the SRQ of one iface of a host rejects messages, as after the death of its process. The EP to it
+// fails. The other EPs over the same initiator continue, and their messages arrive once, in order.
 func TestNode_SrqIsGone(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 3, Config{})
 	connectHosts(t, a, b)
 	a.exchange(t, b, 0)
 	from := a.procs[0]
-	// The device of b refuses what comes to this queue, as that of a process that has died.
+	// From now on the device of b rejects messages to this queue, as if its process had died.
 	require.NoError(t, b.procs[1].it.ReceiveQueue().Stop())
 	var posted byte
 	for posted = 1; posted <= 6; posted++ {
@@ -171,11 +171,11 @@ func TestNode_SrqIsGone(t *testing.T) {
 	in := from.eps[0].path.via
 	until(t, func() bool { return in.head == in.tail }, a.all...)
 	assert.Equal(t, phaseUp, in.phase)
-	assert.EqualValues(t, 1, in.epoch, "it is not connected again and again")
+	assert.EqualValues(t, 1, in.epoch, "the initiator connects again only once")
 }
 
-// TestNode_JoinsNoneThatWaits: an EP that is connected while the initiator to its peer's domain is held
-// back has one of its own: the peers of others, who do not look here, need not offer anything.
+// TestNode_JoinsNoneThatWaits: an EP that connects while the existing initiator to the domain waits for an offer uses an
+// initiator of its own. Here the peers of the waiting initiator make no progress, so no offer arrives.
 func TestNode_JoinsNoneThatWaits(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	from, to := a.procs[0], b.procs[1]
@@ -188,11 +188,10 @@ func TestNode_JoinsNoneThatWaits(t *testing.T) {
 	assert.Equal(t, []byte{7}, to.got)
 }
 
-// TestNode_NoOffer: no process of the peer's host replaces the target that has failed.
-// All EPs fail when the time for one is over, with a status that lets others reach the peers by
-// another transport: they may live.
+// TestNode_NoOffer: no process of the peer's host replaces the failed target. After the time limit for an offer all EPs
+// fail with ErrTimedOut: the peers may be alive and reachable by another transport.
 func TestNode_NoOffer(t *testing.T) {
-	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // ns: over at once
+	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // 1 ns: the time limit is over at the first check
 	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
 	connectHosts(t, a, b)
 	a.exchange(t, b, 0)
@@ -201,18 +200,18 @@ func TestNode_NoOffer(t *testing.T) {
 		require.NoError(t, p.it.ReceiveQueue().Stop())
 	}
 	require.NoError(t, from.eps[0].AMShort(testAM, 0, []byte{1}))
-	until(t, func() bool { return len(from.errs) == 2 }, from.side) // b does not take part
+	until(t, func() bool { return len(from.errs) == 2 }, from.side) // b makes no progress
 	for _, e := range from.eps {
 		assert.ErrorIs(t, e.Err(), uct.ErrEPFailed)
 	}
-	assert.ErrorIs(t, from.errs[0], ucs.ErrPeerClosed, "whose message was refused")
+	assert.ErrorIs(t, from.errs[0], ucs.ErrPeerClosed, "the EP with the rejected message")
 	assert.ErrorIs(t, from.errs[1], ucs.ErrTimedOut)
 	assert.NotErrorIs(t, from.errs[1], ucs.ErrConnReset)
-	assert.Empty(t, from.it.node.initiators, "a new EP makes a new one")
+	assert.Empty(t, from.it.node.initiators, "a new EP creates a new initiator")
 }
 
-// TestNode_FlushedBeforeTheEvent: what is posted to an initiator that the device has stopped is
-// flushed before the event tells why, which is the reason for all EPs over it.
+// TestNode_FlushedBeforeTheEvent: after the device has moved an initiator to ERR, it flushes work requests before the
+// event with the cause arrives. The EPs fail only then, with that cause.
 func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	connectHosts(t, a, b)
@@ -220,7 +219,7 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	from := a.procs[0]
 	in := from.eps[0].path.via
 	until(t, func() bool { return in.head == in.tail }, a.all...)
-	require.NoError(t, in.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)) // as the device does
+	require.NoError(t, in.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)) // simulates a fault that the device detects
 	var c uct.Completion
 	ended := 0
 	c.Count, c.Func = 1, func(*uct.Completion) { ended++ }
@@ -229,7 +228,7 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, pending)
 	until(t, func() bool {
-		in.limit = timelimit.New(testenv.Watchdog) // the wait for the event does not end meanwhile
+		in.limit = timelimit.New(testenv.Watchdog) // the wait for the event must not time out
 		return in.head == in.tail && in.phase == phaseFlushed
 	}, from.side)
 	assert.Zero(t, ended)
@@ -242,7 +241,8 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	}
 }
 
-// TestNode_Early: a message over the initiator of another EP waits for Connect of its receiver.
+// TestNode_Early: a message that arrives before Connect of its EP, over the initiator of another EP, is delivered after
+// Connect.
 func TestNode_Early(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	from := a.procs[0]
@@ -256,7 +256,7 @@ func TestNode_Early(t *testing.T) {
 	require.NoError(t, e.Connect(b.procs[1].it.DeviceAddr(nil), f.EPAddr(nil)))
 	require.NoError(t, e.AMShort(testAM, 0, []byte{1}))
 	require.NoError(t, e.AMShort(testAM, 0, []byte{2}))
-	until(t, func() bool { return len(f.path.early) == 3 }, a.all...) // and the source
+	until(t, func() bool { return len(f.path.early) == 3 }, a.all...) // the messages and the source message
 	assert.Empty(t, b.procs[1].got)
 	require.NoError(t, f.Connect(from.it.DeviceAddr(nil), e.EPAddr(nil)))
 	assert.Empty(t, b.procs[1].got, "handlers are called by Progress")
@@ -265,8 +265,8 @@ func TestNode_Early(t *testing.T) {
 	assert.Equal(t, from.eps[0].path.via, e.path.via)
 }
 
-// TestNode_EarlyOfNone: receives that messages have filled for an EP that is closed before its
-// Connect are posted again: the queue is that of all EPs.
+// TestNode_EarlyOfNone: messages for an EP that is closed before its Connect occupy receives of the shared queue. Close
+// posts these receives again.
 func TestNode_EarlyOfNone(t *testing.T) {
 	const depth = 8
 	cfg := Config{Config: rccore.Config{RxDepth: depth}}
@@ -283,7 +283,7 @@ func TestNode_EarlyOfNone(t *testing.T) {
 		e, f := x.(*EP), y.(*EP)
 		require.NoError(t, e.Connect(to.it.DeviceAddr(nil), f.EPAddr(nil)))
 		push(t, a.all, func() error { return e.AMShort(testAM, 0, []byte{1}) })
-		until(t, func() bool { return len(f.path.early) == 2 }, a.all...) // and the source
+		until(t, func() bool { return len(f.path.early) == 2 }, a.all...) // the message and the source message
 		require.NoError(t, f.Close())
 		require.NoError(t, e.Close())
 	}
@@ -292,7 +292,7 @@ func TestNode_EarlyOfNone(t *testing.T) {
 	assert.Equal(t, []byte{7}, to.got)
 }
 
-// TestNode_Numbers: numbers of EPs that are gone come last.
+// TestNode_Numbers: numbers of closed EPs are reused last.
 func TestNode_Numbers(t *testing.T) {
 	n := &node{next: 1}
 	var p, q path
@@ -309,7 +309,7 @@ func TestNode_Numbers(t *testing.T) {
 	assert.Equal(t, uint16(3), p.number, "2 is in use")
 }
 
-// batches is a completion queue of what each poll finds.
+// batches is a completion queue; each poll returns the next batch.
 type batches struct {
 	verbs.CQProvider
 	left [][]verbs.WC
@@ -323,9 +323,9 @@ func (b *batches) Poll(wc []verbs.WC) (n int) {
 	return n
 }
 
-// TestCompletions_NothingToTellIsNotEmpty: behind completions of an initiator that is gone
-// others are found in the same poll, since the caller may wait for an event after it, and takes
-// the queue for empty when there are fewer than it has asked for.
+// TestCompletions_NothingToTellIsNotEmpty: a poll drops completions of a closed initiator and then polls again for
+// others. If it returned fewer completions than requested, the caller would take the queue for empty and wait for an
+// event.
 func TestCompletions_NothingToTellIsNotEmpty(t *testing.T) {
 	n := &node{}
 	gone := n.all.add(&initiator{})

@@ -9,11 +9,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestCQError_Node: all EPs over the initiators of a node end with its completion queue, with what
-// the device has, what is held back, and what closed ones have left to the device; other ifaces of
-// the domain go on.
+// TestCQError_Node: an error of the completion queue of an iface of a node fails all EPs of the iface. Operations that
+// are posted, held back, or of closed EPs complete. Other ifaces of the domain continue.
 func TestCQError_Node(t *testing.T) {
-	for name, held := range map[string]bool{"given": false, "held back": true} {
+	for name, held := range map[string]bool{"posted": false, "held back": true} {
 		t.Run(name, func(t *testing.T) {
 			a, b := newHost(t, 2, shallow), newHost(t, 3, shallow)
 			connectHosts(t, a, b)
@@ -32,7 +31,8 @@ func TestCQError_Node(t *testing.T) {
 	}
 }
 
-// loseNode has what is in flight on three EPs end after an overrun. One is closed before that is noticed.
+// loseNode starts operations on three EPs after an overrun, and closes one EP before the error is detected. It checks
+// that all operations complete.
 func (p *proc) loseNode(t *testing.T) {
 	t.Helper()
 	var ended ends
@@ -48,18 +48,17 @@ func (p *proc) loseNode(t *testing.T) {
 	require.NoError(t, p.eps[2].Close())
 	until(t, func() bool { return len(ended) == 6 }, p.side)
 	ended[:4].wantIOErr(t, 4)
-	assert.Equal(t, ends{ucs.StatusCanceled, ucs.StatusCanceled}, ended[4:], "of the one that is closed")
+	assert.Equal(t, ends{ucs.StatusCanceled, ucs.StatusCanceled}, ended[4:], "operations of the closed EP")
 	p.wantLost(t, 2)
 	for _, e := range p.eps {
 		assert.Error(t, e.AMShort(testAM, 0, []byte{1}))
 		require.NoError(t, e.Close())
 	}
-	assert.Zero(t, p.it.node.all.live, "the initiator is gone")
+	assert.Zero(t, p.it.node.all.live, "the initiator is closed")
 	assert.Len(t, ended, 6)
 }
 
-// otherGoesOn: the peers learn that the first iface of a has no completion queue any more, and the second
-// one goes on.
+// otherGoesOn checks that the EPs of b to the first iface of a fail, and that messages to the second iface arrive.
 func otherGoesOn(t *testing.T, a, b *host) {
 	t.Helper()
 	other := a.procs[1]

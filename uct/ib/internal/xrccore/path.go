@@ -21,21 +21,21 @@ type path struct {
 	task      *task // of the EP
 	number    uint16
 	connected bool
-	moved     bool // source is not the one in the last offer
-	cut       bool // the EP accepts no operations, and the initiator drops those it holds back
-	notified  bool // the peer knows that the EP has failed or is closed
+	moved     bool // source is a target that the path has not offered
+	cut       bool // the EP has failed or is closed: the initiator drops its held-back work requests
+	notified  bool // no disconnect message is needed: the peer has one, or does not exist any more
 	via       *initiator
 	source    *verbs.QP
-	before    uint32          // QPN of the previous source, whose messages may be in the completion queue
+	before    uint32          // QPN of the previous source: the completion queue may have messages from it
 	from      uint32          // QPN of the peer's initiator
-	own       rcwire.NodeAddr // the part of the address from the link
+	own       rcwire.NodeAddr // without the fields that the EP sets
 	peer      rcwire.NodeAddr
 	dev       ib.DeviceAddr
 	early     []verbs.WC // completions of messages received before Connect
 
-	sourceDue bool   // the message with the number of the initiator must be sent
-	offerDue  bool   // the offer of source, with psn, must be sent
-	lost      uint64 // round in which the peer's device was reported as not existing; 0: none
+	sourceDue bool   // the source message must be sent
+	offerDue  bool   // the offer message must be sent
+	lost      uint64 // round in which the device reported that the peer's device does not exist; 0: none
 	psn       uint32
 	replaced  uint32 // QPN of the failed target that source replaces
 }
@@ -167,9 +167,9 @@ func (p *path) join() error {
 	return nil
 }
 
-// comesOver reports whether messages of the peer can arrive over a target. At the first message
-// over another target than the offered or failed one, the path opens that target. If the target
-// does not exist any more, its messages had been received before.
+// comesOver reports whether messages of the peer can arrive over a target. At the first message over a
+// target that is neither the offered nor the previous one, the path opens that target. If it does not
+// exist any more, the message was received before the target was closed.
 func (p *path) comesOver(qpn uint32) bool {
 	if qpn == p.before || p.source != nil && qpn == p.source.Number() {
 		return true
@@ -193,19 +193,19 @@ func (p *path) sourceFailed(st ucs.Status) {
 	switch {
 	case st != ucs.StatusIOError:
 		p.peerGone()
-	case !p.via.isLocal(): // otherwise the process of the peer connects it again
+	case !p.via.isLocal(): // otherwise the process of the peer replaces it
 		p.replace()
 	}
 }
 
-// peerGone handles the death of the peer's device.
+// peerGone makes endLost fail the EP: the peer's device does not exist any more.
 func (p *path) peerGone() {
 	p.lost = p.n.it.round
 	p.n.it.later(p.task)
 }
 
-// endLost fails an EP whose peer's device does not exist any more, after all earlier messages from
-// it are polled: the last one may be a disconnect.
+// endLost fails the EP after peerGone, when all messages that arrived before are polled: the last one
+// may be a disconnect.
 func (p *path) endLost() {
 	if p.n.it.round-p.lost <= p.n.it.allPolled {
 		p.n.it.later(p.task)
@@ -219,7 +219,7 @@ func (p *path) endLost() {
 func (p *path) setSource(t *verbs.QP) {
 	if p.source != nil {
 		p.before = p.source.Number()
-		_ = p.source.Close() // its messages are complete
+		_ = p.source.Close() // all its messages have arrived
 	}
 	p.source = t
 }
@@ -276,8 +276,8 @@ func (p *path) work() (n int) {
 	return n + p.takeEarly()
 }
 
-// takeEarly delivers the kept completions to the EP. If the EP does not exist any more, it returns
-// their receives to the queue of all EPs.
+// takeEarly delivers the messages received before Connect. If the EP does not exist any more, their
+// receive buffers are posted again.
 func (p *path) takeEarly() int {
 	early := p.early
 	p.early = nil // a handler may close the EP
@@ -299,7 +299,7 @@ func (p *path) sendOrRetry(m *message) bool {
 	return true
 }
 
-// failed handles the failure of the EP.
+// failed is called when the EP fails.
 func (p *path) failed() {
 	p.cut = true
 	if p.via.phase == phaseUp {
@@ -315,7 +315,8 @@ func (p *path) tellClosed() {
 	}
 }
 
-// reconnected is called when the initiator has another target. offered reports whether the peer of this path offered it.
+// reconnected is called when the initiator is connected to another target. offered: the peer of this path
+// offered that target.
 func (p *path) reconnected(offered bool) {
 	if p.cut {
 		p.tellClosed()
@@ -352,8 +353,8 @@ func (p *path) Return(n int) { p.via.room += n }
 // Shared implements rccore.Link.
 func (*path) Shared() bool { return true }
 
-// ToERR implements rccore.Link. The device can flush the work requests of the EP only with all
-// others of the initiator, and it is unknown which of them were executed: the other paths fail too.
+// ToERR implements rccore.Link. The device can only flush all work requests of the initiator together, and
+// it is unknown which of them were executed: the other paths fail too.
 func (p *path) ToERR() error {
 	p.cut = true
 	if p.via.phase != phaseWaiting {

@@ -8,22 +8,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Poster posts to other queues than those of the RC QPs of EPs, and polls their completions: a send
-// has the QPN of its QP, a receive that of a target. The owner of the iface calls the methods.
+// Poster posts to initiators and XRC SRQs, and polls their completions: the completion of a send has the
+// QPN of the initiator, that of a receive the QPN of a target. The owner of the iface calls the methods.
 type Poster interface {
 	// OpenSend returns the send queue of an initiator that uses the completion queue of the iface.
 	OpenSend(qp *verbs.QP) (rccore.SendQueue, error)
-	// ResetSend must be called when the QP is in RESET, and CloseSend when it is closed: they drop
-	// completions of the QP that were not polled.
+	// ResetSend must be called after the QP has moved to RESET, and CloseSend after it is closed: they
+	// drop completions of the QP that were not polled.
 	ResetSend(q rccore.SendQueue)
 	CloseSend(q rccore.SendQueue)
 	// OpenRecv returns the poster of receives of an XRC SRQ. CloseRecv must be called when the SRQ
 	// is closed.
 	OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error)
 	CloseRecv(q ib.RecvPoster)
-	// Filter passes to f each completion of these queues, and those of the receive queue of the
-	// core if that is an XRC SRQ. q is the completion queue that Driver.Attach returned; the result
-	// replaces it.
+	// Filter returns a completion queue that replaces q, which Driver.Attach returned. It passes to f
+	// each completion of these queues, and of the receive queue of the core if that is an XRC SRQ.
 	Filter(q rccore.CompQueue, f Filter) rccore.CompQueue
 }
 
@@ -63,8 +62,8 @@ type completions struct {
 }
 
 // Poll implements rccore.Poller: QPN and ID are those of the EP, not of the initiator. If it returns fewer
-// completions than there is room for, the queue was empty. It must not return fewer because f dropped some:
-// the caller would wait for an event, or complete the receives of a queue that was stopped.
+// than len(wc) completions, the queue was empty: the caller then waits for an event, or completes the
+// receives of a stopped queue. So if f drops completions, Poll polls again.
 func (q *completions) Poll(wc []verbs.WC) (kept int) {
 	for kept < len(wc) {
 		room := wc[kept:]

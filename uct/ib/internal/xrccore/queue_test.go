@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestStop_TakesWhatCame: what the sender knows to have been received is received, although
-// the target has not looked since.
+// TestStop_TakesWhatCame: Stop does not cancel a receive whose message the sender knows to be delivered, although the
+// receiver has not polled since.
 func TestStop_TakesWhatCame(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{})
@@ -41,8 +41,8 @@ func TestStop_TakesWhatCame(t *testing.T) {
 	})
 }
 
-// TestStop_BehindWhatIsNotTold: completions of which nothing is told, of an initiator that was
-// connected again, do not pass for an empty queue: what has come behind them is received.
+// TestStop_BehindWhatIsNotTold: completions of an earlier epoch of an initiator are dropped. A poll that finds only such
+// completions does not count as an empty queue: messages behind them are received before Stop cancels the rest.
 func TestStop_BehindWhatIsNotTold(t *testing.T) {
 	cfg := inDomain(Config{Config: rccore.Config{MaxPoll: 2}})
 	a, b := connected(t, softhca.FabricShm, cfg)
@@ -56,7 +56,7 @@ func TestStop_BehindWhatIsNotTold(t *testing.T) {
 	in := b.ep.path.via
 	until(t, func() bool { return in.head == in.tail }, a, b)
 	require.NoError(t, b.ep.AMShort(testAM, 0, nil))
-	in.epoch++ // what is on its way is of the connection before
+	in.epoch++ // completions in flight belong to the previous connection
 	for i := range 2 {
 		s := a.send(t, c, 0, 8, byte(2+i))
 		until(t, func() bool { return s.ended }, a)
@@ -65,13 +65,13 @@ func TestStop_BehindWhatIsNotTold(t *testing.T) {
 	until(t, func() bool { return len(q.got) == 3 }, b)
 	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusOK}, q.status)
 	in.head = in.tail
-	b.ep.path.e.Canceled() // which nobody tells of
+	b.ep.path.e.Canceled() // no completion of the message is delivered
 	require.NoError(t, c.Detach())
 	require.NoError(t, q.Close())
 }
 
-// TestRecall_OnceAndInOrder: a sender that takes back what was not received, and sends from
-// there on again, as the receiver's count says, has everything received once, in order.
+// TestRecall_OnceAndInOrder: a sender recalls its sends and continues after the last message that the receiver has
+// counted. Each message is received once, in order.
 func TestRecall_OnceAndInOrder(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{QueueConns: 2, QueueTxDepth: 8})
@@ -109,11 +109,11 @@ func TestRecall_OnceAndInOrder(t *testing.T) {
 				require.True(t, sends[ok].ended)
 			}
 			for _, s := range sends[ok:] {
-				require.True(t, s.ended, "all have ended when Recall tells")
+				require.True(t, s.ended, "all sends are complete when Recall completes")
 				require.Equal(t, ucs.StatusCanceled, s.Status)
 			}
 			until(t, func() bool { return int(q.Received()) >= next+ok }, b)
-			for b.it.Progress() > 0 { // what was received, and not told to the sender, is in the queue already
+			for b.it.Progress() > 0 { // completions of messages that the sender does not know to be received are already in the queue
 			}
 			require.LessOrEqual(t, int(q.Received()), next+len(sends))
 			next = int(q.Received())
@@ -127,12 +127,12 @@ func TestRecall_OnceAndInOrder(t *testing.T) {
 	})
 }
 
-// TestControl_Malformed: a peer that sends nonsense loses its EP.
+// TestControl_Malformed: an invalid control message fails the EP that receives it.
 func TestControl_Malformed(t *testing.T) {
 	for name, m := range map[string][]byte{
 		"version":              {9},
-		"an answer to nothing": (&message{kind: kindAnswer, conn: 1, qpn: 77}).encode(),
-		"an unknown index":     (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
+		"reply without request": (&message{kind: kindAnswer, conn: 1, qpn: 77}).encode(),
+		"unknown index":     (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := connected(t, softhca.FabricLoop, Config{QueueConns: 2})
@@ -145,7 +145,7 @@ func TestControl_Malformed(t *testing.T) {
 	}
 }
 
-// TestBudget: queues and connections share the room in the completion queue, and give it back.
+// TestBudget: queues and connections reserve slots of one completion queue, and release them when they are closed.
 func TestBudget(t *testing.T) {
 	const room = 2 * maxQueueConns
 	a, b := connected(t, softhca.FabricLoop, Config{QueueCQDepth: room, QueueTxDepth: 16})
@@ -154,7 +154,7 @@ func TestBudget(t *testing.T) {
 	_, err := a.ep.NewQueue(1)
 	require.ErrorIs(t, err, uct.ErrNoMemory)
 	_, err = a.ep.Attach(1)
-	require.Equal(t, uct.ErrBusy, err, "no room for a connection")
+	require.Equal(t, uct.ErrBusy, err, "no slots for a connection")
 	require.NoError(t, first.Close())
 	q := b.newQueue(t, 1, 64)
 	c := a.attach(t, q.Number())
@@ -172,7 +172,7 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, room, a.it.cqFree)
 }
 
-// TestMTU: both ends of a connection to a queue have the smaller one of the two.
+// TestMTU: both sides of a connection to a queue use the smaller MTU of the two ports.
 func TestMTU(t *testing.T) {
 	a, b := newSide(t, softhca.FabricShm, Config{}), newSide(t, softhca.FabricShm, Config{})
 	b.it.Port().Attr.ActiveMTU = verbs.MTU1024
@@ -192,7 +192,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestMaxQueues: there are no more queues than is declared, though there were room for them.
+// TestMaxQueues: an iface opens at most Attr().Queue.MaxQueues queues, also if the completion queue has free slots.
 func TestMaxQueues(t *testing.T) {
 	a := newSide(t, softhca.FabricLoop, Config{QueueCQDepth: 2 * maxQueueConns})
 	var q uct.Queue
@@ -205,7 +205,7 @@ func TestMaxQueues(t *testing.T) {
 	require.NoError(t, a.newQueue(t, 1, 1).Close())
 }
 
-// TestConfig: ranges, and what control messages need.
+// TestConfig: withDefaults checks ranges, and raises lengths to that of control messages.
 func TestConfig(t *testing.T) {
 	c, err := Config{Config: rccore.Config{SegSize: 8, TxMaxInline: 8}}.withDefaults()
 	require.NoError(t, err)
@@ -217,8 +217,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSend_NoTarget: sends to a peer that has no target for the connection end, those that come
-// after its answer too; the connection serves again when the peer has one.
+// TestSend_NoTarget: if the peer cannot create a target for the connection, sends complete with StatusCanceled, also
+// those posted after its reply. The connection works again when the peer has a target.
 func TestSend_NoTarget(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{})
@@ -246,7 +246,7 @@ func TestSend_NoTarget(t *testing.T) {
 	})
 }
 
-// TestSend_Past32Bits: more sends than 32 bits count, over a ring of any length.
+// TestSend_Past32Bits: indexes of sends may exceed 32 bits, also if the length of the ring is no power of two.
 func TestSend_Past32Bits(t *testing.T) {
 	const depth = 3
 	a, b := connected(t, softhca.FabricShm, Config{QueueTxDepth: depth})
@@ -271,7 +271,7 @@ func TestSend_Past32Bits(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// TestEPClose_WithHeldSends: sends that the device never had end as well.
+// TestEPClose_WithHeldSends: Close cancels sends that were never posted to the device.
 func TestEPClose_WithHeldSends(t *testing.T) {
 	a, b := connected(t, softhca.FabricShm, Config{})
 	q := b.newQueue(t, 1, 64)

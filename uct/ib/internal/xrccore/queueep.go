@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// queueEP is the part of an EP with connections to queues of its peer, and with the targets of the
+// queueEP is the part of an EP for queues: connections to queues of the peer, and targets for the
 // connections of the peer to queues of this side.
 type queueEP struct {
 	*rccore.EP
@@ -20,7 +20,7 @@ type queueEP struct {
 	conns   []conn
 	targets []*verbs.QP // by the index of the connection at the peer
 	domain  *domain     // for the queues and the targets of the peer; nil until needed
-	answers []message   // not sent yet
+	answers []message   // not yet sent
 	peer    ib.DeviceAddr
 	mtu     verbs.MTU // MTU of the path: the minimum of both sides
 	closed  bool
@@ -36,7 +36,7 @@ func (e *queueEP) open(it *queueSet, ep *rccore.EP, t *task) {
 	}
 }
 
-// connect sets the path to the queues of the peer.
+// connect sets the device address and the MTU for connections to queues of the peer.
 func (e *queueEP) connect(deviceAddr []byte, mtu verbs.MTU) (err error) {
 	e.mtu = min(e.it.Port().Attr.ActiveMTU, mtu)
 	e.peer, err = e.it.Port().Peer(deviceAddr)
@@ -87,10 +87,10 @@ func (e *queueEP) closeQueues() (errs error) {
 	return errors.Join(errs, e.domain.release())
 }
 
-// control handles an ask or an answer of the peer. It returns false if the message is invalid.
+// control handles a request or reply of the peer. It returns false if the message is invalid.
 func (e *queueEP) control(m message) bool {
 	if m.kind == kindAsk {
-		if len(e.answers) == maxQueueConns { // there can be at most one per connection
+		if len(e.answers) == maxQueueConns { // a valid peer has at most one outstanding request per connection
 			return false
 		}
 		e.answers = append(e.answers, e.accept(m))
@@ -146,8 +146,8 @@ func (e *queueEP) openDomain() error {
 	return nil
 }
 
-// accept connects the target of a connection of the peer, and returns the answer, whose QPN is 0
-// after an error.
+// accept connects the target of a connection of the peer, and returns the reply. After an error the QPN
+// in the reply is 0.
 func (e *queueEP) accept(m message) message {
 	answer := message{kind: kindAnswer, conn: m.conn}
 	for len(e.targets) <= int(m.conn) {
@@ -217,7 +217,7 @@ func (e *queueEP) NewQueue(depth int) (uct.Queue, error) {
 	if err == nil {
 		return q, nil
 	}
-	if first && e.domain != nil { // as before
+	if first && e.domain != nil { // undo openDomain
 		if e.it.spare = spare; spare == nil {
 			err = errors.Join(err, e.domain.release())
 		}

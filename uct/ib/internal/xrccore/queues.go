@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// queueSet is the part of an iface with its receive queues and the connections to queues of peers.
+// queueSet is the part of an iface for queues: its receive queues, and its connections to queues of peers.
 type queueSet struct {
 	*ifaceCore
 	limits   *uct.QueueAttr // as in Attr
@@ -41,7 +41,7 @@ func (it *queueSet) open(h *ifaceCore, limits *uct.QueueAttr) {
 
 // completed handles the completion of a receive or of a send to a queue.
 func (it *queueSet) completed(wc *verbs.WC) {
-	if it.lost { // it arrived between the last poll and the error; its operation is complete
+	if it.lost { // the completion arrived between the last poll and the error; the operation is already complete
 		return
 	}
 	id := workID(wc.ID)
@@ -64,7 +64,7 @@ func (it *queueSet) cqLost() {
 		c.lost()
 	}
 	for _, q := range it.queues.all() {
-		if !q.stopped { // otherwise it is listed, or its receives are complete
+		if !q.stopped { // otherwise q is in draining, or its receives are complete
 			it.draining = append(it.draining, q)
 		}
 	}
@@ -111,9 +111,9 @@ func (d *domain) release() error {
 	return d.Close()
 }
 
-// endDrained completes the receives of queues that were stopped before this round, when all
-// completions of that time are polled: the completion queue was empty, or enough rounds have polled
-// a full batch.
+// endDrained completes the receives of queues that were stopped before this round, after all completions
+// that the completion queue had at that time are polled: the queue was empty (drained), or allPolled
+// rounds have passed.
 func (it *queueSet) endDrained(drained bool) (n int) {
 	if it.lost {
 		return it.endLost()
@@ -150,8 +150,8 @@ func (it *queueSet) endLost() (n int) {
 	return n
 }
 
-// taken returns the status of canceled operations: after an error of the completion queue it is
-// unknown what the device has executed.
+// taken returns the status of a canceled operation: st, or StatusIOError after an error of the completion
+// queue, because it is unknown whether the device has executed the operation.
 func (it *queueSet) taken(st ucs.Status) ucs.Status {
 	if it.lost {
 		return ucs.StatusIOError

@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// recvQueue is an XRC SRQ. Messages of several connections may complete in another order than their
-// receives were posted, so receives have slots with a free list.
+// recvQueue is an XRC SRQ. Receives may complete in another order than they were posted, because messages
+// arrive over several connections. So each receive has a slot, from a free list.
 type recvQueue struct {
 	it       *queueSet
 	domain   *domain
@@ -74,7 +74,7 @@ func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	return nil
 }
 
-// completed completes a receive from its completion by the device.
+// completed handles the completion of a receive by the device.
 func (q *recvQueue) completed(slot uint32, wc *verbs.WC) {
 	r := q.slots[slot].r
 	if wc.Status == verbs.WCSuccess {
@@ -94,7 +94,7 @@ func (q *recvQueue) end(slot uint32, n int, st ucs.Status) {
 	q.free = append(q.free, slot)
 }
 
-// endRest completes the posted receives, in order.
+// endRest completes the posted receives with st, in the order in which they were posted.
 func (q *recvQueue) endRest(st ucs.Status) int {
 	var rest []recvSlot
 	for i, s := range q.slots {
@@ -125,11 +125,11 @@ func (q *recvQueue) Stop() error {
 	return nil
 }
 
-// await is Stop, but it waits for peers in the middle of a message, at most ucs.RevokeLimit.
+// await stops the queue. It waits for peers in the middle of a message, at most ucs.RevokeLimit.
 func (q *recvQueue) await() error { return guard.AwaitUse(q.Stop) }
 
-// Close implements uct.Queue. It drops a message that has arrived and whose receive has not completed. To prevent that,
-// stop the queue and wait until its receives have completed.
+// Close implements uct.Queue. It cancels all posted receives, also one that has received a message but has not
+// completed. To receive such messages, stop the queue first and wait until its receives have completed.
 func (q *recvQueue) Close() error {
 	if q.closed {
 		return nil

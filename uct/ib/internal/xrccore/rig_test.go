@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// testName is the name of the transport here.
+// testName is the name of the transport in these tests.
 const testName = "xrc"
 
 func testTransport() ib.Transport { return OverVerbs(testName, time.Nanosecond, Config{}) }
@@ -53,7 +53,7 @@ func newSideOn(t testing.TB, md uct.MD, cfg Config) *side {
 	return s
 }
 
-// connected are two sides whose EPs are connected.
+// connected returns two sides whose EPs are connected.
 func connected(t testing.TB, fabric softhca.Fabric, cfg Config) (a, b *side) {
 	t.Helper()
 	if fabric == softhca.FabricLoop {
@@ -85,12 +85,12 @@ func until(t testing.TB, done func() bool, sides ...*side) {
 	})
 }
 
-// iov is n bytes of the side's memory at off.
+// iov returns n bytes of the side's memory at off.
 func (s *side) iov(off, n int) []uct.IOV {
 	return []uct.IOV{{Buf: s.mem.Bytes()[off : off+n], Mem: s.mem}}
 }
 
-// queue is a queue of depth receives, each of n bytes, that posts them again as they end.
+// queue is a receive queue with receives of n bytes. It records their data and statuses.
 type queue struct {
 	uct.Queue
 	s      *side
@@ -116,13 +116,13 @@ func (q *queue) post(t testing.TB, i int) {
 	}}, iov))
 }
 
-// sent is a send that is under way.
+// sent is a send with its completion.
 type sent struct {
 	uct.Completion
 	ended bool
 }
 
-// send sends n bytes, all of which are b.
+// send sends n bytes with value b.
 func (s *side) send(t testing.TB, c uct.QueueConn, off, n int, b byte) *sent {
 	t.Helper()
 	iov := s.iov(off, n)
@@ -144,7 +144,7 @@ func (s *side) attach(t testing.TB, number uint32) uct.QueueConn {
 	return c
 }
 
-// onFabrics runs a test on both.
+// onFabrics runs a test on both fabrics.
 func onFabrics(t *testing.T, f func(t *testing.T, fabric softhca.Fabric)) {
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
 		t.Run(string(fabric), func(t *testing.T) { f(t, fabric) })

@@ -18,15 +18,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// stoppedEnv makes the test binary a process that receives by a queue.
+// stoppedEnv makes the test binary run serveStopped.
 const stoppedEnv = "GUCX_XRC_TEST_TARGET"
 
-// longLen is the length of a message that a stopped process receives.
+// longLen is the length of a large message, in bytes.
 const longLen = 1 << 20
 
-// serveStopped receives three messages: a short one, and two of longLen, into memory of the
-// device and into memory of its own. It says its address, reads the peer's, says the number
-// of the queue, and then, when all have come, which bytes came and how many messages.
+// serveStopped receives three messages by a queue: a small one and one of longLen into memory allocated by the device,
+// and one of longLen into registered memory. It prints its address, reads that of the peer, and prints the number of the
+// queue. After the third message it prints the last byte of each memory and the number of messages.
 func serveStopped(in io.Reader, out io.Writer) error {
 	md, err := ibtest.OpenMD(softhca.FabricShm, testTransport())
 	if err != nil {
@@ -83,8 +83,8 @@ func serveStopped(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// TestSend_TargetIsStopped: messages to receives that were posted are received, and their
-// sends end, while the target's process is stopped.
+// TestSend_TargetIsStopped: while the process of the receiver is stopped, messages to posted receives are delivered, and
+// their sends complete.
 func TestSend_TargetIsStopped(t *testing.T) {
 	testenv.NeedCMA(t)
 	p := testenv.StartSubprocess(t, testenv.Self(stoppedEnv+"=1"))

@@ -2,8 +2,8 @@ package xrccore
 
 import "github.com/gucx/gucx/uct/ib/internal/rccore"
 
-// table numbers objects. A number contains a serial, so completions and messages for a removed
-// object do not reach another one.
+// table maps numbers to objects. A number contains a serial, so that completions and messages for a
+// removed object are not delivered to the next one in the same place.
 //
 //	bits 0..16  place    17..28  serial
 type table[T any] struct {
