@@ -18,18 +18,16 @@ var forced = []protocol{
 	rendezvous("get_zcopy"), rendezvous("put_zcopy"), rendezvous("am"),
 }
 
-// eagerWindow is how many bytes a peer may send by the layer "eager" before they are received: messages
-// that find no credit are not sent eagerly.
+// eagerWindow is the credit window of the layer "eager" in bytes. A message without credit is not sent eagerly.
 const eagerWindow = 64 << 20
 
-// rendezvous is the layer that announces all messages.
+// rendezvous is the layer that sends all messages by rendezvous.
 func rendezvous(scheme string) protocol {
 	return protocol{scheme, func(c *ucp.Config) { c.RndvThresh, c.RndvScheme = config.MemZero, scheme }}
 }
 
-// Forced lists the layers that are the layer ucp with one protocol for messages of any length. A
-// scheme of rendezvous that is not possible is replaced by one that is. Set opens them; Names does not
-// have them.
+// Forced lists the layers that are the layer ucp with one protocol for messages of any length. If a scheme of
+// rendezvous is not possible, ucp uses one that is. Set opens these layers; Names does not contain them.
 func Forced() (names []string) {
 	for _, f := range forced {
 		names = append(names, f.name)

@@ -1,5 +1,5 @@
-// Package layers is the list of layers that perftest measures, configured from the
-// environment as any program that uses gucx is.
+// Package layers contains the list of layers that perftest measures, configured by the environment
+// like any program that uses gucx.
 package layers
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
-// Config is what the environment can set, and the verbs devices.
+// Config is the configuration from the environment, and the verbs devices.
 type Config struct {
 	gucx.Config
 	// Devices lists the verbs devices of a fabric; nil means device.List.
 	Devices device.Lister
 }
 
-// Components makes the components, with the verbs devices of a fabric. Those of the
-// program come last.
+// Components creates the components, with the verbs devices of a fabric. Those of the program are
+// last.
 func (c Config) Components(fabric string) []uct.Component {
 	list := c.devices()
 	c.UCT.Devices = func() ([]*verbs.Device, error) { return list(fabric) }
@@ -41,20 +41,20 @@ func (c Config) devices() device.Lister {
 	return c.Devices
 }
 
-// FromEnv reads GUCX_ variables, such as os.Environ.
+// FromEnv reads GUCX_ variables from a list such as os.Environ.
 func FromEnv(environ []string, own gucx.Own) (Config, error) {
 	c, err := gucx.FromEnv(environ, own)
 	return Config{Config: c}, err
 }
 
-// Names lists the layers from the lowest up.
+// Names lists the layers from the lowest to the highest.
 func Names() []string {
 	return []string{verbslayer.Name, averbslayer.Name, uctlayer.Name, ucplayer.Name}
 }
 
-// Of lists the layers that a transport with caps can be measured through: verbs where
-// there is a verbs device under it that does more than messages, uct and ucp always. It leaves out
-// averbs, which is for the study of UCX.
+// Of lists the layers that can measure a transport with these caps: uct and ucp always; verbs if
+// the transport uses a verbs device and supports more than messages. averbs is not included; it is
+// for the study of UCX.
 func Of(t *device.Transport, caps uct.Caps) (names []string) {
 	oneSided := caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0
 	if t.OverVerbs() && oneSided {
@@ -63,7 +63,7 @@ func Of(t *device.Transport, caps uct.Caps) (names []string) {
 	return append(names, uctlayer.Name, ucplayer.Name)
 }
 
-// reliable is the configuration of a transport over reliable connections.
+// reliable returns the configuration of a transport over reliable connections.
 func (c Config) reliable(transport string) rc.Config {
 	switch transport {
 	case dv.RCName:
@@ -76,8 +76,9 @@ func (c Config) reliable(transport string) rc.Config {
 	return c.UCT.RC
 }
 
-// Explain is what ucp says of an EP between two processes of this host; see ucplayer.Explain.
-// transport is the only one that it may use; empty means those that the configuration selects.
+// Explain returns the explanation of ucp for an EP between two processes of this host; see
+// ucplayer.Explain. transport is the only transport that the EP may use; empty selects those of the
+// configuration.
 func (c Config) Explain(fabric, transport string) (string, error) {
 	cfg := c.UCP
 	if transport != "" {
@@ -86,7 +87,7 @@ func (c Config) Explain(fabric, transport string) (string, error) {
 	return ucplayer.Explain(cfg, func() []uct.Component { return c.Components(fabric) })
 }
 
-// Set makes the layers.
+// Set returns the openers of the layers.
 func (c Config) Set() layer.Set {
 	s := layer.Set{Names: Names(), Open: map[string]layer.Opener{
 		verbslayer.Name:  verbslayer.New(c.reliable, c.devices()).Open,

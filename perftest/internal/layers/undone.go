@@ -6,13 +6,14 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// undone is the layer ucp without remedies of the study of UCX (Papadopoulou and others, CCGrid 2017, section V).
+// undone is the layer ucp without some of the remedies of the study of UCX (Papadopoulou and others, CCGrid 2017,
+// section V).
 type undone struct {
 	name  string
 	parts []func(*Config)
 }
 
-// The remedies, each undone.
+// The remedies that a layer lacks.
 func resolveAtOp(c *Config)  { c.UCP.Study.KeyResolve = ucp.ResolveAtOp }
 func pollIdleTx(c *Config)   { c.UCT.IB.PollIdleTx = true }
 func progressIdle(c *Config) { c.UCP.Study.ProgressIdle = true }
@@ -25,9 +26,10 @@ var withoutRemedies = []undone{
 	{"ucp-resolve-idle-ud", []func(*Config){resolveAtOp, progressIdle}},
 }
 
-// WithoutRemedies lists the layers that are the layer ucp as UCX 1.0 was: ucp-resolve resolves the remote key at each
+// WithoutRemedies lists the layers that are the layer ucp as UCX 1.0 was: ucp-resolve resolves the remote key in each
 // operation, ucp-idle-tx polls an idle completion queue of sends, ucp-idle-ud progresses the idle interface of the
-// handshake; and two of these at once. Each is compared with ucp. Set opens them; Names does not have them.
+// handshake; others combine two of these. Each is compared with ucp. Set opens these layers; Names does not contain
+// them.
 func WithoutRemedies() (names []string) {
 	for _, u := range withoutRemedies {
 		names = append(names, u.name)
@@ -35,7 +37,7 @@ func WithoutRemedies() (names []string) {
 	return names
 }
 
-// Measurable lists all layers that a run can name, in their order.
+// Measurable lists all layers that a run can select, in their order.
 func Measurable() []string { return append(Names(), WithoutRemedies()...) }
 
 // openWithoutRemedies adds the openers of WithoutRemedies.
@@ -49,7 +51,7 @@ func (c Config) openWithoutRemedies(openers map[string]layer.Opener) {
 	}
 }
 
-// Below names the layer that the results of name are compared with; "" means the one before it in the run.
+// Below returns the layer with which the results of name are compared; "" means the previous layer of the run.
 func Below(name string) string {
 	for _, u := range withoutRemedies {
 		if u.name == name {

@@ -1,7 +1,6 @@
-// Package averbslayer measures mlx5 queues that their user writes and reads itself, under the
-// name averbs: "accelerated verbs" of the study of UCX. Below it are the QP, the CQ and the
-// memory of the layer verbs, with the same lengths and limits; no post or poll of the verbs
-// library is called.
+// Package averbslayer measures mlx5 queues that the caller writes and reads itself, under the name
+// averbs: "accelerated verbs" of the study of UCX. QP, CQ and memory come from the layer verbs,
+// with the same lengths and limits; posts and polls do not call the verbs library.
 package averbslayer
 
 import (
@@ -18,11 +17,11 @@ const Name = "averbs"
 // Layer opens connections over mlx5 queues.
 type Layer struct{ verbs *verbslayer.Layer }
 
-// New makes the layer. verbs opens the objects, and must be used for nothing else: connections of
-// one layer share a context.
+// New returns the layer. Layer verbs opens the objects. The caller must not use verbs otherwise:
+// connections of one layer share a context.
 func New(verbs *verbslayer.Layer) *Layer { return &Layer{verbs} }
 
-// Conn is one end: that of verbs, with queues of its own.
+// Conn is one side of a connection: a verbs connection with its own queues.
 type Conn struct {
 	layer.Conn // control path and memory
 	verbs      *verbslayer.Conn
@@ -30,7 +29,8 @@ type Conn struct {
 	cq, recvCQ queue.Comp
 }
 
-// Open implements layer.Opener. ErrUnsupported on a device whose queues are not those of mlx5.
+// Open implements layer.Opener. It returns ErrUnsupported if the queues of the device are not those
+// of mlx5.
 func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	opened, err := l.verbs.Open(cfg)
 	if err != nil {
@@ -46,16 +46,16 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 
 // Progress implements layer.Conn. It polls, and so drives a software device.
 func (c *Conn) Progress() int {
-	n, _ := c.Poll() // the initiator polls by its Op; a target has posted nothing that could fail
+	n, _ := c.Poll() // the initiator polls by its Op; a target has no work request that could fail
 	return n
 }
 
-// Poll takes the completions of sends that there are, up to 16. It returns how many, and the
-// error of the first work request that failed.
+// Poll polls up to 16 completions of sends. It returns their number, and the error of the first
+// failed work request.
 func (c *Conn) Poll() (int, error) { return c.cq.Poll(&c.sq) }
 
-// PollReceives takes the completions of receives, of which there are none: the layer posts none.
+// PollReceives returns 0: the layer posts no receives.
 func (c *Conn) PollReceives() (int, error) { return c.recvCQ.Poll(&c.sq) }
 
-// Outstanding returns how many work requests were posted and are not complete, as far as was polled.
+// Outstanding returns the number of posted work requests for which no completion was polled.
 func (c *Conn) Outstanding() int { return int(c.sq.Posted - c.sq.Done) }

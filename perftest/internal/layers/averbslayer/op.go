@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// op repeats one work request, with completions where the layer verbs has them.
+// op repeats one work request, signaled as by the layer verbs.
 type op struct {
 	*Conn
 	wr   verbs.SendWR
@@ -18,7 +18,7 @@ type op struct {
 	kind       layer.Kind
 	inline     bool // wr.Inline is written
 	window     int
-	left       int    // posts until the end of the window
+	left       int    // remaining posts of the window
 	signaled   uint64 // number of the last signaled work request
 	depth      uint64
 	moderation uint64
@@ -124,7 +124,7 @@ func (o *op) Poll() error {
 	return o.idle.Poll()
 }
 
-// Result is what the last fetching atomic scattered to the local buffer.
+// Result returns the value that the last fetching atomic wrote to the local buffer.
 func (o *op) Result() uint64 {
 	if o.kind != layer.FAdd && o.kind != layer.CSwap {
 		return 0

@@ -20,19 +20,19 @@ func Fabrics() []string {
 	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
 }
 
-// FakeEnv names an environment variable that adds a device over the kernel in software of package fakekernel, before the
-// others. "direct": the driver calls the device, as it calls the software HCA; "silicon": the device polls memory, as an
-// adapter reads it.
+// FakeEnv is the environment variable that adds a device over package fakekernel, a kernel in software, before the
+// other devices. "direct": the driver calls the device, as it calls the software HCA; "silicon": the device polls
+// memory, as an adapter does.
 const FakeEnv = "PERFTEST_FAKE_MLX5"
 
 // silicon is the value of FakeEnv for a device that polls memory.
 const silicon = "silicon"
 
-// PollsMemory reports whether FakeEnv asks for a device that polls memory. Its goroutines need a CPU beside that of
-// the initiator or target, which poll too.
+// PollsMemory reports whether FakeEnv selects a device that polls memory. The goroutines of that device poll and need a
+// CPU of their own.
 func PollsMemory() bool { return os.Getenv(FakeEnv) == silicon }
 
-// fake lists the device of the kernel in software, if FakeEnv is set.
+// fake returns the device over fakekernel, if FakeEnv is set.
 func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 	mode := os.Getenv(FakeEnv)
 	switch mode {
@@ -46,7 +46,8 @@ func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 	return connectx.DevicesOf(k, queues)
 }
 
-// Adapters returns the devices of the kernel's driver mlx5, with FakeEnv first that of a kernel in software, on a fabric.
+// Adapters returns the devices of the kernel driver mlx5, on a fabric. If FakeEnv is set, the device over fakekernel
+// comes first.
 func Adapters(fabric string) ([]*verbs.Device, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
@@ -60,8 +61,8 @@ func Adapters(fabric string) ([]*verbs.Device, error) {
 	return append(list, adapters...), err
 }
 
-// List returns the software HCA on a fabric, "" meaning the default one, and the devices of the kernel; with FakeEnv
-// first that of a kernel in software. The environment variables of libmlx5 tune the queues.
+// List returns the software HCA on a fabric ("" selects the default), and the devices of the kernel. If FakeEnv is set,
+// the device over fakekernel comes first. The environment variables of libmlx5 configure the queues.
 func List(fabric string) ([]*verbs.Device, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
@@ -94,8 +95,8 @@ func Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
 	return Lister(List).Find(fabric, name)
 }
 
-// Find returns the device with that name and the port that it names: "softhca0"
-// or "softhca0:1". An empty name means the first device; without port it is 1.
+// Find returns the device and the port of a name such as "softhca0" or "softhca0:1". An empty name selects the first
+// device; the default port is 1.
 func (l Lister) Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
 	devices, err := l(fabric)
 	if err != nil {

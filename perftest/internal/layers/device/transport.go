@@ -9,20 +9,20 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Source makes the components, with the verbs devices of a fabric.
+// Source creates the components, with the verbs devices of a fabric.
 type Source func(fabric string) []uct.Component
 
-// Transport is one that there is on a device, and where.
+// Transport is a transport of a device.
 type Transport struct {
 	uct.Resource
 	Component uct.Component
 	MD        string
 }
 
-// OverVerbs reports whether there is a verbs device under the transport.
+// OverVerbs reports whether the transport uses a verbs device.
 func (t *Transport) OverVerbs() bool { return t.Component.Name() == "ib" }
 
-// Caps opens the transport for a moment and returns what it can do.
+// Caps opens an interface of the transport and returns its capabilities.
 func (t *Transport) Caps() (caps uct.Caps, err error) {
 	md, err := t.Component.OpenMD(t.MD)
 	if err != nil {
@@ -37,8 +37,7 @@ func (t *Transport) Caps() (caps uct.Caps, err error) {
 	return iface.Attr().Caps, nil
 }
 
-// Transports lists what components have. An error does not keep it from returning
-// what the others have.
+// Transports returns the transports of components. With an error of one component it still returns those of the others.
 func Transports(components []uct.Component) (list []Transport, err error) {
 	var failures []error
 	for _, c := range components {
@@ -64,8 +63,8 @@ func resources(c uct.Component, name string) (_ []uct.Resource, err error) {
 	return md.Resources()
 }
 
-// FindTransport returns the transport of that name on the device, with or without
-// its port; an empty device means the first. The error lists what there is.
+// FindTransport returns the transport with that name on a device, which may be given with or without port; "" selects
+// the first device. The error lists the transports that exist.
 func FindTransport(components []uct.Component, name, device string) (Transport, error) {
 	list, failed := Transports(components)
 	var names, devices []string
@@ -94,8 +93,8 @@ func FindTransport(components []uct.Component, name, device string) (Transport, 
 	return Transport{}, err
 }
 
-// whyNot returns why a device that exists does not have the transport: its error, such as that its port is down. nil if
-// there is no such device.
+// whyNot returns the reason why a device that exists does not have the transport: its error, for example that its port
+// is down. nil if the device does not exist.
 func whyNot(components []uct.Component, name, device string) error {
 	base, _, hasPort := strings.Cut(device, ":")
 	if !hasPort {

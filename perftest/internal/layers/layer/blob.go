@@ -7,11 +7,11 @@ import (
 	"math"
 )
 
-// ErrAddress says that bytes from the peer are not an address of this layer.
+// ErrAddress is the error for bytes from the peer that are not an address of this layer.
 var ErrAddress = errors.New("malformed address from the peer")
 
-// AppendBlobs appends each blob to b behind its length in two bytes, big endian: a
-// layer's address made of several opaque parts.
+// AppendBlobs appends each blob to b, preceded by its length in two bytes, big endian. A layer
+// packs an address of several parts with it.
 func AppendBlobs(b []byte, blobs ...[]byte) ([]byte, error) {
 	for _, x := range blobs {
 		if len(x) > math.MaxUint16 {
@@ -23,8 +23,8 @@ func AppendBlobs(b []byte, blobs ...[]byte) ([]byte, error) {
 	return b, nil
 }
 
-// CutBlobs takes the blobs out of b, which must hold exactly as many as there are
-// in into. They alias b. Errors: ErrAddress.
+// CutBlobs sets into to the blobs in b, which must contain exactly len(into) blobs. They alias b.
+// Errors: ErrAddress.
 func CutBlobs(b []byte, into ...*[]byte) error {
 	for i, x := range into {
 		if len(b) < 2 {
@@ -43,7 +43,7 @@ func CutBlobs(b []byte, into ...*[]byte) error {
 	return nil
 }
 
-// Region is the target's memory as an address names it.
+// Region describes the memory of the target in an address.
 type Region struct {
 	Addr uint64
 	Len  uint64
@@ -57,7 +57,7 @@ func (r Region) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.Len)
 }
 
-// ParseRegion unpacks and checks a region that must have at least need bytes.
+// ParseRegion unpacks and checks a region. It must have at least need bytes.
 func ParseRegion(b []byte, need int) (Region, error) {
 	if len(b) != regionLen {
 		return Region{}, fmt.Errorf("%w: region of %d bytes", ErrAddress, len(b))

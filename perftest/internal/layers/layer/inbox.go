@@ -8,12 +8,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 )
 
-// NumberLen is the length in bytes of the number that a message begins with; shorter
-// messages have its low bytes.
+// NumberLen is the length in bytes of the number at the start of a message. A shorter message
+// contains the low bytes of the number.
 const NumberLen = 8
 
-// PutNumber writes the number of a message to its first bytes and returns how many
-// these are.
+// PutNumber writes the number of a message to its first bytes and returns their count.
 func PutNumber(message []byte, n uint64) int {
 	if len(message) >= NumberLen {
 		binary.LittleEndian.PutUint64(message, n)
@@ -25,24 +24,24 @@ func PutNumber(message []byte, n uint64) int {
 	return len(message)
 }
 
-// Inbox checks numbered messages. Every one is checked for length, number and last
-// byte; a thorough one for all bytes.
+// Inbox checks numbered messages. It checks length, number and last byte of each message; if
+// thorough is set, all bytes.
 type Inbox struct {
 	Count uint64
-	Err   error // what was wrong first
+	Err   error // the first fault
 
-	// Repeats says that a message may have the number of the one before it: its buffer
-	// was in use by that one when it was sent.
+	// Repeats: a message may have the number of the previous one, because the buffer was in use by
+	// that one when it was sent.
 	Repeats bool
 
-	want     []byte // contents, but for the number
-	number   uint64 // that the last message had
+	want     []byte // contents without the number
+	number   uint64 // number of the last message
 	last     byte
-	numbered bool // with a whole number
+	numbered bool // number of the last message with NumberLen bytes
 	thorough bool
 }
 
-// NewInbox expects messages of s.
+// NewInbox returns an Inbox for the messages of s.
 func NewInbox(s Spec) Inbox {
 	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough}
 	pattern.Fill(in.want, s.Seed)
@@ -52,7 +51,7 @@ func NewInbox(s Spec) Inbox {
 	return in
 }
 
-// Take counts and checks the next message.
+// Take counts and checks a message.
 func (in *Inbox) Take(data []byte) {
 	if !in.quick(data) || in.thorough {
 		in.check(data)
@@ -60,8 +59,8 @@ func (in *Inbox) Take(data []byte) {
 	in.Count++
 }
 
-// quick reports whether length, number and last byte are right; of a message without
-// a whole number it reports false.
+// quick reports whether length, number and last byte are correct. It returns false for a message
+// that is shorter than a number.
 func (in *Inbox) quick(data []byte) bool {
 	if !in.numbered || len(data) != len(in.want) || len(data) != NumberLen && data[len(data)-1] != in.last {
 		return false
@@ -74,7 +73,7 @@ func (in *Inbox) quick(data []byte) bool {
 	return true
 }
 
-// check looks at everything, and keeps the first fault.
+// check checks the whole message and records the first fault.
 //
 //go:noinline
 func (in *Inbox) check(data []byte) {
@@ -90,8 +89,8 @@ func (in *Inbox) check(data []byte) {
 	}
 }
 
-// hasNumber reports whether the first bytes of the message are its number, or may be that
-// of the one before.
+// hasNumber reports whether the first bytes of the message are its number, or, with Repeats, that
+// of the previous one.
 func (in *Inbox) hasNumber(first []byte) bool {
 	if is(first, in.Count) {
 		in.number = in.Count

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// Interrupt makes the goroutine that waits in an operation call a function. That goroutine owns the
-// layers, so no other one may look at their state.
+// Interrupt makes the goroutine that waits in an operation call a function. Only that goroutine may access the state of
+// the layers.
 //
-// Raise may be called by any goroutine, all else by the one that waits.
+// Raise may be called by any goroutine, the other methods only by the goroutine that waits.
 type Interrupt struct {
 	parent context.Context
 	look   func()
-	ctx    context.Context // of parent; Raise ends it, and the goroutine that waits replaces it then
+	ctx    context.Context // child of parent; Raise cancels it, and the waiting goroutine then replaces it
 
 	mu     sync.Mutex
-	cancel context.CancelFunc // of ctx
+	cancel context.CancelFunc // cancels ctx
 }
 
-// NewInterrupt returns an Interrupt for waits that the end of parent ends.
+// NewInterrupt returns an Interrupt for waits that end when parent ends.
 func NewInterrupt(parent context.Context) *Interrupt {
 	i := &Interrupt{parent: parent}
 	i.renew()
@@ -33,8 +33,7 @@ func (i *Interrupt) renew() {
 	i.mu.Unlock()
 }
 
-// OnRaise sets what a wait calls once Raise was called; nil for nothing. look must not use the
-// operation that waits.
+// OnRaise sets the function that a wait calls after Raise; nil removes it. look must not use the operation that waits.
 func (i *Interrupt) OnRaise(look func()) { i.look = look }
 
 // Raise interrupts the current wait, or the next one if there is none.
@@ -44,7 +43,8 @@ func (i *Interrupt) Raise() {
 	i.mu.Unlock()
 }
 
-// handle is called when ctx has ended. It returns nil if the wait must go on, otherwise why parent has ended.
+// handle is called when ctx has ended. It returns nil if the wait must continue, otherwise the cause of the end of
+// parent.
 func (i *Interrupt) handle() error {
 	if i.parent.Err() != nil {
 		return context.Cause(i.parent)
@@ -56,7 +56,8 @@ func (i *Interrupt) handle() error {
 	return nil
 }
 
-// Wait is the context of one wait in a layer that blocks. Interrupted must be called when it has ended.
+// Wait returns the context of one wait in a layer that blocks. The caller must call Interrupted when the context has
+// ended.
 func (c *Config) Wait() context.Context {
 	if c.Interrupt != nil {
 		return c.Interrupt.ctx
@@ -64,8 +65,8 @@ func (c *Config) Wait() context.Context {
 	return c.Context
 }
 
-// Interrupted returns nil if the context of Wait ended by an interrupt, so that the wait must be repeated;
-// otherwise why Context has ended.
+// Interrupted returns nil if an interrupt ended the context of Wait: the caller must wait again. Otherwise it returns
+// the cause of the end of Context.
 func (c *Config) Interrupted() error {
 	if c.Interrupt != nil {
 		return c.Interrupt.handle()
@@ -75,15 +76,15 @@ func (c *Config) Interrupted() error {
 
 // Stater is implemented by a Conn, an Op or a Part that can describe what it waits for.
 type Stater interface {
-	// State is several lines for people. Their text may change.
+	// State returns several lines of text. Their format may change.
 	State() string
 }
 
-// State describes what is a Stater among the parts of one end.
+// State joins the states of those parts of one side that implement Stater.
 func State(parts ...any) (text string) {
 	for _, p := range parts {
 		if s, ok := p.(Stater); ok {
-			if more := s.State(); !strings.Contains(text, more) { // an operation may have that of its Conn
+			if more := s.State(); !strings.Contains(text, more) { // an operation may return the state of its Conn
 				text += more
 			}
 		}

@@ -1,11 +1,10 @@
-// Package layer is what perftest measures: one connection to a peer process over
-// verbs, UCT or UCP, with the same operations on each.
+// Package layer defines what perftest measures: a connection to a peer process over verbs, UCT or UCP, with the same
+// operations for each.
 //
-// Both processes open a Conn, swap addresses by a channel of their own and
-// connect. The initiator then makes an Op and calls Post and Flush in a loop. The
-// target keeps its memory; while it is told to drive it calls Progress, of the Part
-// that it has in the operation or, where it has none, of the Conn. A Conn belongs
-// to one goroutine.
+// Both processes open a Conn, exchange addresses over a channel of their own, and connect. The initiator then creates
+// an Op and calls Post and Flush in a loop. The target owns its memory. While the initiator has it drive the layer, the
+// target calls Progress of its Part in the operation, or of the Conn if it has no Part. A Conn belongs to one
+// goroutine.
 package layer
 
 import (
@@ -16,26 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is one end of a connection through one layer.
+// Conn is one side of a connection through one layer.
 type Conn interface {
-	// Address is what the peer passes to Connect: how to reach this end and its
-	// memory.
+	// Address returns the data that the peer passes to Connect: the address of this side and of its memory.
 	Address() ([]byte, error)
-	// Connect joins the peer; its address is checked. The peer must connect too.
+	// Connect connects to the peer. It checks the address. The peer must connect too.
 	Connect(peer []byte) error
-	// Memory is what the peer's operations read and write. Owned by the Conn.
+	// Memory is the memory that operations of the peer read and write. The Conn owns it.
 	Memory() []byte
-	// Local is the buffer that puts send and gets fill. Owned by the Conn.
+	// Local is the source of puts and sends, and the destination of gets. The Conn owns it.
 	Local() []byte
-	// Op prepares an operation. One Op of a Conn is in use at a time. Errors:
-	// ErrNoSuchOp if the layer has no such operation, *LimitError if the transport
-	// lacks the variant or a limit of it is passed; both are ErrUnsupported.
+	// Op prepares an operation. A Conn has at most one Op in use. Errors: ErrNoSuchOp if the layer has no such
+	// operation, *LimitError if the transport lacks the variant or the operation exceeds a limit; both are
+	// ErrUnsupported.
 	Op(Spec) (Op, error)
-	// Part prepares what the target does in an operation; nil if that is nothing.
-	// It takes the place of the Part before. Errors as Op.
+	// Part prepares the target's part in an operation; nil if it has none. It replaces the previous Part. Errors as Op.
 	Part(Spec) (Part, error)
-	// Progress lets the layer answer the peer: while the connection comes up, and
-	// while operations run that the transport cannot do without the target.
+	// Progress makes progress for the peer: while the connection is set up, and during operations that need the
+	// progress of the target.
 	Progress() int
 	// Transport is the transport in use, such as "rc".
 	Transport() string
@@ -43,58 +40,52 @@ type Conn interface {
 	Close() error
 }
 
-// Op is one operation, ready to be repeated. Neither method allocates.
+// Op is a prepared operation that can be repeated. Post and Flush do not allocate.
 type Op interface {
-	// Post starts one operation. When queues are full it waits for room, so it
-	// fails only for good.
+	// Post starts one operation. If queues are full it waits for room. An error is final.
 	Post() error
-	// Flush waits until everything posted before is complete at the target; in a
-	// ping-pong, until the answer has come.
+	// Flush waits until all posted operations are complete at the target; in a ping-pong, until the reply has arrived.
 	Flush() error
-	// Poll makes progress once and does not wait. It fails when something has gone
-	// wrong for good, or when the context has ended.
+	// Poll makes progress once and does not wait. It fails if the layer has failed or the context has ended.
 	Poll() error
-	// Result is the old value that the last fetching atomic returned; 0 for
-	// other operations. Valid after Flush.
+	// Result returns the old value of the last fetching atomic; 0 for other operations. Valid after Flush.
 	Result() uint64
 }
 
 // Varied is implemented by an Op of a layer that has variants.
 type Varied interface {
-	// Variant is the one in use.
+	// Variant returns the variant in use.
 	Variant() Variant
 }
 
-// Part is what the target does in an operation that it takes part in. Progress does
-// not allocate.
+// Part is the part of the target in an operation. Progress does not allocate.
 type Part interface {
-	// Progress does what there is to do now. It returns how much that was; 0 means
-	// idle. Data that is wrong is no error here but in Finish, so that the
-	// initiator need not wait for answers for ever.
+	// Progress does the work that is ready and returns the number of events; 0 means idle. Finish reports wrong data,
+	// not Progress, so that the initiator does not wait forever for replies.
 	Progress() (int, error)
-	// Finish returns how many operations have come, and what was wrong with them.
+	// Finish returns the number of received operations, and the first fault in them.
 	Finish() (uint64, error)
 }
 
-// Kind is what an operation does.
+// Kind is the type of an operation.
 type Kind uint8
 
-// Kinds of operation.
+// Types of operation.
 const (
 	Put         Kind = iota // write Local[:Size] to the peer's Memory
 	Get                     // read the peer's Memory[:Size] into Local
-	Add                     // add 1 to the word at Memory[0:8], without result
+	Add                     // add 1 to the 8 bytes at Memory[0], without result
 	FAdd                    // add 1 and fetch the old value
-	CSwap                   // compare with how many were posted before, swap for that plus 1
+	CSwap                   // compare with the number of operations posted before, swap for that number plus 1
 	Flush                   // post nothing: Flush with nothing outstanding
-	AM                      // send an active message of Size bytes, numbered
-	AMPing                  // send one, and get one of the same size back; in a window of them, in both directions at once
-	PutPing                 // write Local[:Size] to the peer's Memory, which does the same
-	Tag                     // send a tagged message of Size bytes, numbered
-	TagPing                 // send one, and get one of the same size back
-	TagSyncPing             // the same, each of which waits until it is matched
-	Stream                  // send Size bytes of a stream, numbered
-	StreamPing              // send them, and get as many back
+	AM                      // send a numbered active message of Size bytes
+	AMPing                  // send one, and receive a reply of the same size; with a window, in both directions at once
+	PutPing                 // write Local[:Size] to the peer's Memory; the peer does the same
+	Tag                     // send a numbered tagged message of Size bytes
+	TagPing                 // send one, and receive a reply of the same size
+	TagSyncPing             // the same; each send completes only when the message is matched
+	Stream                  // send Size numbered bytes of a stream
+	StreamPing              // send them, and receive a reply of the same size
 	kindEnd
 )
 
@@ -109,7 +100,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Atomic reports whether operations of this kind work on an 8-byte word.
+// Atomic reports whether operations of this kind are atomics on 8 bytes.
 func (k Kind) Atomic() bool { return k == Add || k == FAdd || k == CSwap }
 
 // TwoSided reports whether the target has a Part in operations of this kind.
@@ -124,46 +115,43 @@ func (k Kind) Tagged() bool { return k == Tag || k == TagPing || k == TagSyncPin
 // Streamed reports whether operations of this kind send bytes of a stream.
 func (k Kind) Streamed() bool { return k == Stream || k == StreamPing }
 
-// CanBeEmpty reports whether operations of this kind may have no bytes: whole messages, which arrive.
+// CanBeEmpty reports whether operations of this kind may have no bytes: messages that are delivered whole.
 func (k Kind) CanBeEmpty() bool { return k.Message() && !k.Streamed() }
 
-// OneWay reports whether messages of this kind go to the target alone, at most a window of
-// them unacknowledged.
+// OneWay reports whether only the initiator sends messages in operations of this kind, with at most a window of them
+// unacknowledged.
 func (k Kind) OneWay() bool { return k == AM || k == Tag || k == Stream }
 
-// Varied reports whether operations of this kind come in variants.
+// Varied reports whether operations of this kind have variants.
 func (k Kind) Varied() bool {
 	return k < kindEnd && !k.Atomic() && k != Flush && !k.Tagged() && !k.Streamed()
 }
 
-// WordLen is the length of the word that atomics work on.
+// WordLen is the length of the operand of atomics.
 const WordLen = 8
 
-// Spec says which operation an Op repeats.
+// Spec describes the operation that an Op repeats.
 type Spec struct {
 	Kind Kind
-	// Size in bytes, 1..MemLen, and 0 where Kind.CanBeEmpty; WordLen for atomics; ignored for Flush.
+	// Size in bytes: 1 to MemLen, or 0 if Kind.CanBeEmpty; WordLen for atomics; ignored for Flush.
 	Size int
-	// Window is how many operations are posted for each Flush, at least 1. A
-	// layer that signals completions itself asks for one at the last of them. Of
-	// messages it is how many may be on their way unacknowledged.
+	// Window is the number of operations posted for each Flush, at least 1. A layer that signals completions itself
+	// signals the last one. For messages it is the maximum number of unacknowledged ones.
 	Window int
-	// Variant of uct that is to be used; other layers do not look at it.
+	// Variant is the variant that uct must use; other layers ignore it.
 	Variant Variant
-	// Wildcard has tagged messages received with a mask that any tag fits, and Unexpected
-	// only once they have come.
+	// Wildcard: tagged messages are received with a mask that matches any tag. Unexpected: receives are posted only
+	// after the messages have arrived.
 	Wildcard, Unexpected bool
-	// Layouts of messages of a kind that has some; only ucp looks at them.
+	// Layouts are the layouts of messages; only ucp uses them.
 	Layouts Layouts
-	// Seed of the pattern in messages and ping-pongs, which Local of both
-	// sides holds.
+	// Seed is the seed of the pattern in messages and ping-pongs, which Local of both sides contains.
 	Seed uint64
-	// Thorough has every byte of messages checked, and not only length,
-	// number and last byte.
+	// Thorough: every byte of messages is checked, not only length, number and last byte.
 	Thorough bool
 }
 
-// Check reports why s does not fit a memory of memLen bytes.
+// Check returns an error if s does not fit a memory of memLen bytes.
 func (s Spec) Check(memLen int) error {
 	switch {
 	case s.Kind >= kindEnd:
@@ -186,44 +174,41 @@ func (s Spec) Check(memLen int) error {
 	return nil
 }
 
-// Config opens a Conn. Both ends use the same values, except Context.
+// Config is the configuration of a Conn. Both sides use the same values, except Context.
 type Config struct {
-	// Transport by UCT's name, such as "rc".
+	// Transport is the name of a transport of UCT, such as "rc".
 	Transport string
-	// Device by name, such as "softhca0"; empty takes the first.
+	// Device is the name of a device, such as "softhca0"; empty selects the first.
 	Device string
-	// Fabric of the software HCA, such as "shm".
+	// Fabric is the fabric of the software HCA, such as "shm".
 	Fabric string
 	// MemLen is the length in bytes of Memory and of Local.
 	MemLen int
-	// Memory is the class of both. Layers that have only one ignore it.
+	// Memory is the class of both. Layers with only one class ignore it.
 	Memory Memory
-	// Context makes a waiting Post or Flush give up with its cause once it ends.
-	// Never nil.
+	// Context cancels waits of Post and Flush, with its cause. Never nil.
 	Context context.Context
-	// Interrupt interrupts waits that Context ends; nil for none.
+	// Interrupt interrupts waits; nil if they need not be interrupted.
 	Interrupt *Interrupt
-	// Loopback says that the Conn will be connected to itself: it is its own target
-	// and there is no Part.
+	// Loopback: the Conn will be connected to itself. It is its own target, and there is no Part.
 	Loopback bool
-	// Beside says that the other end is driven by a goroutine of this process, which
-	// gets the processor now and then from one that waits.
+	// Beside: a goroutine of this process drives the other side. A waiting side yields the CPU to it from time to time.
 	Beside bool
-	// Sleep has waits sleep at once, where they else poll. Only a Sleeper does so.
+	// Sleep: waits sleep at once instead of polling. Only a Sleeper supports it.
 	Sleep bool
 }
 
 // Opener opens a Conn of one layer.
 type Opener func(Config) (Conn, error)
 
-// Set holds the openers of the layers by name, with their order from the lowest.
+// Set contains the openers of the layers by name, and the order of the layers from the lowest.
 type Set struct {
 	Names []string
 	Open  map[string]Opener
 }
 
-// Idle counts polls that found nothing, and now and then looks whether to go on. The
-// zero value is ready once Context is set.
+// Idle counts polls that found nothing, and checks the context from time to time. The zero value is ready when Context
+// is set.
 type Idle struct {
 	Context context.Context
 	// Interrupt is Config.Interrupt.
@@ -234,12 +219,11 @@ type Idle struct {
 }
 
 const (
-	// lookInterval is how many idle polls go by between two looks at the context: at
-	// 10 to 500 ns a poll, its end is seen within half a millisecond.
+	// lookInterval is the number of idle polls between two checks of the context. A poll takes 10 to 500 ns, so the end
+	// of the context is detected within half a millisecond.
 	lookInterval = 1024
-	// yieldInterval is how many idle polls a goroutine keeps the processor from the
-	// other end in the same process: longer than a message takes where that has a
-	// processor of its own.
+	// yieldInterval is the number of idle polls after which a goroutine yields the CPU to the other side in the same
+	// process: longer than a message takes if the other side has a CPU of its own.
 	yieldInterval = 64
 )
 
@@ -248,9 +232,8 @@ func NewIdle(c Config) Idle {
 	return Idle{Context: c.Context, Interrupt: c.Interrupt, Beside: c.Beside}
 }
 
-// Poll counts one poll without result, and returns why the context ended if it has.
-// It yields to other goroutines only where the other end is one of them: the
-// initiator is locked to its thread, and for it a yield is two switches of threads.
+// Poll counts a poll without result. It returns the cause if the context has ended. It yields to other goroutines only
+// if the other side is one of them: the initiator is locked to its thread, so a yield costs two thread switches.
 func (i *Idle) Poll() error {
 	i.polls++
 	if i.polls%yieldInterval != 0 {
@@ -274,6 +257,6 @@ func (i *Idle) look() error {
 	return nil
 }
 
-// YieldThread lets another thread have the processor, for the case that the other
-// end of the connection waits for it; else it takes some hundred nanoseconds.
+// YieldThread yields the CPU to another thread, in case the other side of the connection waits for it. Otherwise it
+// takes some hundred nanoseconds.
 func YieldThread() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

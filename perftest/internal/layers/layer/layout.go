@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Layout is how the bytes of a message lie in memory. The zero value is Contig.
+// Layout is the layout of the bytes of a message in memory. The zero value is Contig.
 type Layout uint8
 
 // Layouts.
 const (
-	Contig  Layout = iota // in one piece
-	IOV                   // in a list of pieces
+	Contig  Layout = iota // one contiguous buffer
+	IOV                   // a list of buffers
 	Generic               // packed and unpacked by callbacks
 	layoutEnd
 )
@@ -27,10 +27,10 @@ func (l Layout) String() string {
 	return fmt.Sprintf("Layout(%d)", uint8(l))
 }
 
-// Layouts are those of the two sides of a message.
+// Layouts are the layouts of the two sides of a message.
 type Layouts struct{ Send, Recv Layout }
 
-// String returns what ParseLayouts takes; empty for messages in one piece on both sides.
+// String returns the input of ParseLayouts; empty if both sides are contiguous.
 func (l Layouts) String() string {
 	switch {
 	case l == Layouts{}:
@@ -44,8 +44,8 @@ func (l Layouts) String() string {
 // LayoutNames lists the names of layouts.
 func LayoutNames() []string { return slices.Clone(layoutNames[:]) }
 
-// ParseLayouts reads the layout of the sender and, behind a comma, that of the receiver,
-// which is Contig without.
+// ParseLayouts parses the layout of the sender and, after a comma, that of the receiver; the
+// default of the receiver is Contig.
 func ParseLayouts(names string) (l Layouts, err error) {
 	send, recv, two := strings.Cut(names, ",")
 	if l.Send, err = parseLayout(send); err != nil || !two {
@@ -62,5 +62,5 @@ func parseLayout(name string) (Layout, error) {
 	return 0, fmt.Errorf("unknown layout %q; there are %s", name, strings.Join(layoutNames[:], ", "))
 }
 
-// Laid reports whether the sides of messages of this kind may have layouts.
+// Laid reports whether messages of this kind can have layouts.
 func (k Kind) Laid() bool { return k == AM || k == AMPing || k.Tagged() }

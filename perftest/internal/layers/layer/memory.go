@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Memory is where the buffers of both ends are. The zero value is Allocated.
+// Memory is the class of the buffers of both sides. The zero value is Allocated.
 type Memory uint8
 
 // Classes of memory.
 const (
-	Allocated Memory = iota // by the transport
+	Allocated Memory = iota // allocated by the transport
 	Mapped                  // of the process, registered with the transport
-	Plain                   // of the process; operations do not name a registration
+	Plain                   // of the process; operations are not given a registration
 	memoryEnd
 )
 
@@ -30,7 +30,7 @@ func (m Memory) String() string {
 // MemoryNames lists the names of the classes; the first is that of Allocated.
 func MemoryNames() []string { return slices.Clone(memoryNames[:]) }
 
-// ParseMemory returns the class of a name.
+// ParseMemory returns the class with a name.
 func ParseMemory(name string) (Memory, error) {
 	if m := slices.Index(memoryNames[:], name); m >= 0 {
 		return Memory(m), nil

@@ -5,32 +5,32 @@ import (
 	"fmt"
 )
 
-// Messenger is how a layer exchanges numbered messages and notes with the peer. Arrivals go to
-// the Inbox and the Note that it was made with.
+// Messenger exchanges numbered messages and notes with the peer for a layer. It passes received
+// messages to its Inbox and received notes to its Note.
 type Messenger interface {
-	// Send sends the message of a number. It reports false if there is no room now.
+	// Send sends the message with a number. It returns false if there is no room now.
 	Send(number uint64) (bool, error)
-	// Tell sends a note. It reports false if there is no room now.
+	// Tell sends a note. It returns false if there is no room now.
 	Tell(v uint64) (bool, error)
 	// Poll is Op.Poll.
 	Poll() error
 	// Progress makes progress once. 0 means idle.
 	Progress() (int, error)
-	// Finish waits until the layer has no part of what was sent.
+	// Finish waits until all sent messages have released their buffers.
 	Finish() error
 }
 
 // NoteLen is the length of a note in bytes.
 const NoteLen = 8
 
-// Note is a word from the peer: that a sender wants to know when so many messages have
-// come, or how many have.
+// Note is a counter from the peer. A sender requests an acknowledgement of that number of messages;
+// a target reports the number of received messages.
 type Note struct {
-	Value uint64 // of the last that has come
+	Value uint64 // value of the last one
 	Err   error
 }
 
-// Take takes a note.
+// Take records a received note.
 func (n *Note) Take(data []byte) {
 	if len(data) != NoteLen {
 		n.Err = fmt.Errorf("%w: a note of %d bytes", ErrData, len(data))
@@ -47,7 +47,7 @@ type exchange struct {
 	sent uint64
 }
 
-// try sends the next message if there is room for it.
+// try sends the next message if there is room.
 func (x *exchange) try() (bool, error) {
 	ok, err := x.Send(x.sent)
 	if ok {
@@ -56,7 +56,7 @@ func (x *exchange) try() (bool, error) {
 	return ok, err
 }
 
-// push sends the next message, and waits for room.
+// push waits for room and sends the next message.
 func (x *exchange) push() error {
 	for {
 		ok, err := x.try()
@@ -81,9 +81,9 @@ func (x *exchange) State() string {
 	return fmt.Sprintf("messages sent: %d; arrived: %s; latest note of the peer: %d\n", x.sent, arrived, x.note.Value)
 }
 
-// NewMessageOp makes the initiator's side of an operation with messages. in takes the answers
-// of a ping-pong; note, in the other operations, how many messages have come. A loopback
-// takes its own messages.
+// NewMessageOp returns the initiator's side of an operation with messages. in receives the replies
+// of a ping-pong; note, in other operations, the number of messages that the target has received. A
+// loopback receives its own messages.
 func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, loopback bool) Op {
 	x := exchange{Messenger: m, in: in, note: note}
 	if !s.Kind.OneWay() {
@@ -98,8 +98,8 @@ func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, loopback bool) Op 
 	return &stream{x, uint64(s.Window)}
 }
 
-// NewMessagePart makes the target's side: in takes the messages, and note what the initiator
-// asks.
+// NewMessagePart returns the target's side: in receives the messages, and note the requests for
+// acknowledgements.
 func NewMessagePart(m Messenger, s Spec, in *Inbox, note *Note) Part {
 	x := exchange{Messenger: m, in: in, note: note}
 	if !s.Kind.OneWay() {
@@ -108,14 +108,14 @@ func NewMessagePart(m Messenger, s Spec, in *Inbox, note *Note) Part {
 	return &sink{exchange: x, every: uint64(max(s.Window/2, 1))}
 }
 
-// pinger is the initiator of a ping-pong. A loopback gets its own messages back, which is
-// the round trip then, as in ucx_perftest.
+// pinger is the initiator of a ping-pong. A loopback receives its own message; that is the round
+// trip then, as in ucx_perftest.
 type pinger struct{ exchange }
 
 // Post implements Op.
 func (p *pinger) Post() error { return p.push() }
 
-// Flush waits for the answer.
+// Flush waits for the reply.
 func (p *pinger) Flush() error {
 	for p.in.Count != p.sent {
 		if err := p.Poll(); err != nil {
@@ -125,7 +125,7 @@ func (p *pinger) Flush() error {
 	return p.in.Err
 }
 
-// duplex is a pinger with a window of messages of which the answer has not come.
+// duplex is a pinger with a window of messages whose replies have not arrived.
 type duplex struct {
 	pinger
 	window uint64
@@ -141,7 +141,7 @@ func (d *duplex) Post() error {
 	return d.push()
 }
 
-// Flush waits for all answers.
+// Flush waits for all replies.
 func (d *duplex) Flush() error {
 	if err := d.pinger.Flush(); err != nil {
 		return err
@@ -167,14 +167,15 @@ func (e *echo) Progress() (int, error) {
 // Finish implements Part.
 func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
 
-// stream sends messages in one direction. At most window of them are on their way
-// unacknowledged. The inbox is that of a loopback, nil for others.
+// stream sends messages in one direction, with at most window of them unacknowledged. inbox is that
+// of a loopback; otherwise it is nil.
 type stream struct {
 	exchange
 	window uint64
 }
 
-// delivered is how many messages have arrived, as far as this side knows.
+// delivered returns the number of messages that the peer has acknowledged; in a loopback, the
+// number of received ones.
 func (s *stream) delivered() uint64 {
 	if s.in != nil {
 		return s.in.Count
@@ -197,7 +198,7 @@ func (s *stream) Post() error {
 	}
 }
 
-// Flush asks for an acknowledgement and waits until all messages have arrived.
+// Flush requests an acknowledgement and waits until all messages have arrived.
 func (s *stream) Flush() error {
 	if s.in == nil {
 		if err := s.ask(); err != nil {
@@ -230,8 +231,8 @@ func (s *stream) ask() error {
 	}
 }
 
-// sink is the target of a stream. It acknowledges twice in a window, so that a sender that
-// is as fast as the target never waits.
+// sink is the target of a stream. It acknowledges twice in a window, so that a sender as fast as
+// the target never waits.
 type sink struct {
 	exchange
 	acked uint64 // messages
@@ -256,8 +257,8 @@ func (k *sink) State() string {
 	return fmt.Sprintf("%sacknowledged: %d\n", k.exchange.State(), k.acked)
 }
 
-// asked reports that the initiator waits for an acknowledgement and all is here for which
-// it does.
+// asked reports that the initiator waits for an acknowledgement, and that all messages for it have
+// arrived.
 func (k *sink) asked() bool { return k.note.Value > k.acked && k.in.Count >= k.note.Value }
 
 // Finish implements Part.

@@ -2,21 +2,21 @@ package layer
 
 import "fmt"
 
-// pingWindow is the Window of the puts in a ping-pong, which are never flushed: how
-// often a layer that signals completions itself asks for one.
+// pingWindow is the Window of the puts in a ping-pong, which are never flushed. A layer that
+// signals completions itself signals one put of each window.
 const pingWindow = 64
 
-// ping is one side of a ping-pong of puts: it writes to the other's memory and
-// watches its own. First and last byte of each put are its number, so that it is
-// seen whole, whichever end a copy begins with.
+// ping is one side of a ping-pong of puts: it writes to the memory of the other side and polls its
+// own. The first and the last byte of each put are its number: when both have arrived, the put is
+// complete, whatever the order of the copy.
 type ping struct {
-	Op  // the put
+	Op  // posts the put
 	out []byte
 	in  watch
 	seq uint64
 }
 
-// NewPing makes the initiator's side of a ping-pong, of puts of c.
+// NewPing returns the initiator's side of a ping-pong, with puts of c.
 func NewPing(c Conn, s Spec) (Op, error) {
 	p, err := newPing(c, s)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *ping) Flush() error {
 	return nil
 }
 
-// Variant is that of the puts.
+// Variant returns the variant of the puts.
 func (p *ping) Variant() Variant {
 	if v, ok := p.Op.(Varied); ok {
 		return v.Variant()
@@ -67,7 +67,7 @@ func (p *ping) Variant() Variant {
 // pong is the target's side.
 type pong struct{ *ping }
 
-// NewPong makes the target's side of a ping-pong, of puts of c.
+// NewPong returns the target's side of a ping-pong, with puts of c.
 func NewPong(c Conn, s Spec) (Part, error) {
 	p, err := newPing(c, s)
 	if err != nil {
@@ -76,7 +76,7 @@ func NewPong(c Conn, s Spec) (Part, error) {
 	return pong{p}, nil
 }
 
-// Progress answers the next put if it is there.
+// Progress replies to the next put, if it has arrived.
 func (p pong) Progress() (int, error) {
 	if p.in.shows(byte(p.seq + 1)) {
 		return 1, p.Post()
@@ -84,13 +84,13 @@ func (p pong) Progress() (int, error) {
 	return 0, p.Poll()
 }
 
-// Finish returns the number of answers.
+// Finish returns the number of replies.
 func (p pong) Finish() (uint64, error) { return p.seq, nil }
 
-// Stamp writes v over the first and the last byte of b.
+// Stamp writes v to the first and the last byte of b.
 func Stamp(b []byte, v byte) { b[0], b[len(b)-1] = v, v }
 
-// CheckStamp says which of both bytes is not v.
+// CheckStamp returns an error if one of both bytes is not v.
 func CheckStamp(b []byte, v byte) error {
 	for _, i := range []int{0, len(b) - 1} {
 		if b[i] != v {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Share holds things that the ends of a connection have in common when both are in
-// one process, such as an open device: on the loop fabric a device reaches only
-// itself. The zero value is ready. Methods may be called by any goroutine.
+// Share contains resources that both sides of a connection in one process use, such as an open
+// device: on the loop fabric a device reaches only itself. The zero value is ready. Any goroutine
+// may call the methods.
 type Share[T io.Closer] struct {
 	mu   sync.Mutex
 	open map[string]*shared[T]
@@ -19,8 +19,8 @@ type shared[T io.Closer] struct {
 	users int
 }
 
-// Get returns what is open under key, opening it if nobody else has. release gives
-// it back; the last to do so closes it. It must be called once.
+// Get returns the resource with that key, and opens it if it is not open. The caller must call
+// release once; the last release closes the resource.
 func (s *Share[T]) Get(key string, open func() (T, error)) (v T, release func() error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Share[T]) Get(key string, open func() (T, error)) (v T, release func() 
 	return e.value, func() error { return s.release(key, e) }, nil
 }
 
-var errReleased = errors.New("released more often than taken")
+var errReleased = errors.New("released more often than acquired")
 
 func (s *Share[T]) release(key string, e *shared[T]) error {
 	s.mu.Lock()

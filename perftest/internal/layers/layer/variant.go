@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Variant is how uct moves the bytes of an operation; see package uct.
+// Variant is the way in which uct transfers the bytes of an operation; see package uct.
 type Variant uint8
 
-// Variants. With Auto the layer chooses by size.
+// Variants. With Auto the layer selects by size.
 const (
 	Auto Variant = iota
 	Short
@@ -28,10 +28,10 @@ func (v Variant) String() string {
 	return fmt.Sprintf("Variant(%d)", uint8(v))
 }
 
-// Variants lists the names that ParseVariant takes, but the empty one.
+// Variants lists the names that ParseVariant accepts, except the empty one.
 func Variants() []string { return append([]string{}, variantNames[1:]...) }
 
-// ParseVariant reads a name; an empty one is Auto.
+// ParseVariant parses a name; the empty name is Auto.
 func ParseVariant(name string) (Variant, error) {
 	for v, n := range variantNames {
 		if n == name {
@@ -41,13 +41,13 @@ func ParseVariant(name string) (Variant, error) {
 	return 0, fmt.Errorf("unknown variant %q; there are %s", name, strings.Join(Variants(), ", "))
 }
 
-// ErrNoSuchOp says that a layer has no operation of a kind, whatever the transport.
+// ErrNoSuchOp is the error of a layer that has no operation of a kind, with any transport.
 var ErrNoSuchOp = fmt.Errorf("the layer has no such operation: %w", errors.ErrUnsupported)
 
-// ErrNotConnected says that an operation was asked for before Connect.
+// ErrNotConnected is the error of an operation before Connect.
 var ErrNotConnected = errors.New("not connected")
 
-// LimitError says which limit of a transport keeps an operation from being done.
+// LimitError is the error of an operation that exceeds a limit of the transport.
 type LimitError struct {
 	Transport string
 	Spec      Spec
@@ -69,5 +69,5 @@ func (e *LimitError) Error() string {
 // Unwrap makes errors.Is(e, errors.ErrUnsupported) true.
 func (e *LimitError) Unwrap() error { return errors.ErrUnsupported }
 
-// ErrData says that an operation did not do what it should have.
+// ErrData is the error of an operation with a wrong result.
 var ErrData = errors.New("data verification failed")

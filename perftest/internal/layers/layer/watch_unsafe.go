@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// watch looks at the first and the last byte of memory that a peer writes to.
+// watch polls the first and the last byte of memory that a peer writes.
 type watch struct {
-	first, last   *atomic.Uint64 // the words that they are in
-	firstS, lastS uint8          // and where: how far to shift
+	first, last   *atomic.Uint64 // the 8-byte words that contain the bytes
+	firstS, lastS uint8          // shift of the byte in its word
 }
 
-// newWatch watches mem[:n] and clears both bytes. mem must begin at a multiple of 8
-// and have whole words.
+// newWatch returns a watch of mem[:n] and clears both bytes. mem must be aligned to 8 bytes, and
+// its length a multiple of 8.
 func newWatch(mem []byte, n int) (watch, error) {
 	if n < 1 || n > len(mem)&^(WordLen-1) {
 		return watch{}, fmt.Errorf("%d bytes of a memory of %d cannot be watched", n, len(mem))
@@ -29,14 +29,14 @@ func newWatch(mem []byte, n int) (watch, error) {
 	}, nil
 }
 
-// wordOf is the word that byte i is in. It lies in mem, whose whole words newWatch
-// has checked, and is aligned as mem is; the pointer keeps heap memory alive, and
-// mapped memory lives as long as its Conn, which has the watch.
+// wordOf returns the word that contains byte i. Sound: the word is in mem, whose length newWatch
+// has checked, and is aligned as mem is. The pointer keeps heap memory alive; mapped memory exists
+// as long as its Conn, which owns the watch.
 func wordOf(mem []byte, i int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&mem[i&^(WordLen-1)]))
 }
 
-// shiftOf is the position in bits of byte i in its word.
+// shiftOf returns the bit position of byte i in its word.
 func shiftOf(i int) uint8 {
 	var b [WordLen]byte
 	b[i%WordLen] = 1

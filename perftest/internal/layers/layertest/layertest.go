@@ -1,6 +1,5 @@
-// Package layertest is a layer for tests: its connections join two ends of one
-// process by plain memory. It also breaks in known ways, to prove that perftest
-// notices.
+// Package layertest is a layer for tests: a connection joins two sides in one process by plain
+// memory. It can also inject faults, to test that perftest detects them.
 package layertest
 
 import (
@@ -13,28 +12,28 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
-// Fault is how a connection misbehaves.
+// Fault is a fault of a connection.
 type Fault int
 
 // Faults.
 const (
 	None       Fault = iota
-	Drop             // every operation after the first few is lost
+	Drop             // all operations after the first few are lost
 	Corrupt          // the last byte of a transfer is wrong
 	Overrun          // one byte too many is written
 	FailPost         // Post fails after the first few
-	HangFlush        // Flush waits for ever, unless it is stopped; see Hanging
+	HangFlush        // Flush waits forever, unless it is stopped; see Hanging
 	StallFlush       // the same after the first few operations
 	RefuseOpen       // opening fails
 	RefuseOp         // no operation is supported
 	NeedDrive        // Flush waits for the target's progress
-	FailPart         // the target's part fails
+	FailPart         // the part of the target fails
 )
 
 // faultFrom is the operation at which Drop, FailPost and StallFlush begin.
 const faultFrom = 5
 
-// Set returns one faultless layer for each name.
+// Set returns one layer without fault for each name.
 func Set(names ...string) layer.Set {
 	s := layer.Set{Names: names, Open: map[string]layer.Opener{}}
 	for _, n := range names {
@@ -43,7 +42,7 @@ func Set(names ...string) layer.Set {
 	return s
 }
 
-// Opener returns an opener of ends that can connect to each other and have fault.
+// Opener returns an opener of sides that can connect to each other and have fault.
 func Opener(fault Fault) layer.Opener {
 	r := &registry{ends: map[uint64]*end{}}
 	return func(cfg layer.Config) (layer.Conn, error) {
@@ -54,7 +53,7 @@ func Opener(fault Fault) layer.Opener {
 	}
 }
 
-// Hanging is Opener(HangFlush) that calls began whenever a Flush begins to hang.
+// Hanging is Opener(HangFlush), and calls began when a Flush begins to hang.
 func Hanging(began func()) layer.Opener {
 	r := &registry{ends: map[uint64]*end{}, began: began}
 	return func(cfg layer.Config) (layer.Conn, error) { return r.add(cfg, HangFlush), nil }
@@ -85,8 +84,8 @@ type end struct {
 	mem, local []byte
 	peer       *end
 	driven     atomic.Uint64
-	got        uint64 // operations that have come from the peer
-	wrong      error  // what was wrong with them
+	got        uint64 // operations received from the peer
+	wrong      error  // the first fault in them
 }
 
 func (e *end) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
@@ -109,7 +108,7 @@ func (e *end) Memory() []byte    { return e.mem }
 func (e *end) Local() []byte     { return e.local }
 func (e *end) Transport() string { return "copy" }
 
-// Progress counts, so that a peer can wait for it.
+// Progress counts its calls, so that a peer can wait for it.
 func (e *end) Progress() int {
 	e.driven.Add(1)
 	return 0
@@ -135,7 +134,7 @@ func (e *end) Op(s layer.Spec) (layer.Op, error) {
 	return &op{end: e, spec: s, idle: layer.NewIdle(e.cfg)}, nil
 }
 
-// Part has nothing to do: operations of the peer do it.
+// Part has no work: the operations of the peer do it.
 func (e *end) Part(s layer.Spec) (layer.Part, error) {
 	if err := s.Check(len(e.mem)); err != nil || !s.Kind.TwoSided() {
 		return nil, err
@@ -144,7 +143,7 @@ func (e *end) Part(s layer.Spec) (layer.Part, error) {
 	return part{e}, nil
 }
 
-// part counts what the peer did.
+// part counts the operations of the peer.
 type part struct{ end *end }
 
 func (p part) Progress() (int, error) {
@@ -205,7 +204,7 @@ func (o *op) Post() error {
 	return nil
 }
 
-// ping writes to the peer, and what the peer would write back.
+// ping writes to the peer, and writes what the peer would reply.
 func (o *op) ping() {
 	layer.Stamp(o.local[:o.spec.Size], byte(o.posted))
 	layer.Stamp(o.peer.local[:o.spec.Size], byte(o.posted))

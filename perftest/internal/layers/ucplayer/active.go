@@ -13,10 +13,10 @@ const (
 	idNote
 )
 
-// active is layer.Messenger by active messages from the local buffer.
+// active is a layer.Messenger that sends active messages from the local buffer.
 type active struct {
 	*exchange
-	recvs requests // of what the peer has announced, into Memory
+	recvs requests // of messages received by RTS, into Memory
 	into  ucp.OpParams
 }
 
@@ -35,8 +35,8 @@ func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
 	return m
 }
 
-// take takes a message, or fetches it. Those that have been fetched come first: their
-// sender may have gone on to the next number.
+// take receives a message, or fetches it if it arrived by RTS. It first takes the fetched messages:
+// their sender may have continued with the next number.
 func (m *active) take(a *ucp.ActiveMessage) {
 	if !m.recvs.empty() {
 		m.fetched()
@@ -60,7 +60,7 @@ func (m *active) take(a *ucp.ActiveMessage) {
 	}
 }
 
-// fetched takes the messages that were fetched.
+// fetched takes the messages whose fetch is complete.
 func (m *active) fetched() {
 	for m.recvs.ended() {
 		m.in.Take(m.memory.Bytes()[:len(m.buf)])

@@ -1,6 +1,5 @@
-// Package ucplayer measures ucp as an application calls it: memory of the class that is asked
-// for, a key unpacked once, operations with the memory handle of the local buffer, if it has one,
-// blocking flushes.
+// Package ucplayer measures ucp as an application calls it: memory of the selected class, a key unpacked once,
+// operations with the memory handle of the local buffer if it has one, and blocking flushes.
 package ucplayer
 
 import (
@@ -23,7 +22,7 @@ import (
 // Name of the layer.
 const Name = "ucp"
 
-// closeTimeout bounds the wait for a peer at the end.
+// closeTimeout is the maximum wait for the peer when the connection is closed.
 const closeTimeout = time.Second
 
 // Layer opens connections over ucp.
@@ -33,20 +32,20 @@ type Layer struct {
 	contexts   layer.Share[*restricted]
 }
 
-// New makes the layer with cfg over the transports of components. The transport and
-// the device that are asked for replace those of cfg.
+// New returns the layer with cfg over the transports of components. A selected transport and device replace those of
+// cfg.
 func New(cfg ucp.Config, components device.Source) *Layer {
 	return &Layer{cfg: cfg, components: components}
 }
 
-// restricted is a context with one transport, and what that can do.
+// restricted is a context with one transport, and the capabilities of the transport.
 type restricted struct {
 	*ucp.Context
 	caps uct.Caps
 }
 
-// Conn is one end: a worker and two buffers; with a peer, an EP and its key. Its methods other than those of
-// layer.Conn are for programs that call ucp themselves.
+// Conn is one side of a connection: a worker and two buffers; after Connect also an EP and the key of the peer's
+// memory. The methods that are not in layer.Conn are for programs that call ucp themselves.
 type Conn struct {
 	cfg     layer.Config
 	ctx     *restricted
@@ -57,8 +56,8 @@ type Conn struct {
 	key     *ucp.RKey
 	slots   buffer         // of receives; see slotted
 	watched [2]unix.PollFd // by Sleep
-	over    func()         // ends the receives of the operation before; nil for nothing
-	failed  error          // what ucp said of the EP
+	over    func()         // cancels the receives of the previous operation; nil if there are none
+	failed  error          // failure of the EP
 	undo    cleanup.Stack
 }
 
@@ -90,8 +89,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, nil
 }
 
-// Context opens a context with the transport and the device of cfg alone, of which the rest
-// has no effect.
+// Context opens a context restricted to the transport and the device of cfg. It ignores the other fields.
 func (l *Layer) Context(cfg layer.Config) (*ucp.Context, error) {
 	c, err := l.newContext(cfg)
 	if err != nil {
@@ -100,7 +98,7 @@ func (l *Layer) Context(cfg layer.Config) (*ucp.Context, error) {
 	return c.Context, nil
 }
 
-// newContext restricts ucp to the transport and the device under test.
+// newContext opens a context restricted to the transport and the device under test.
 func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	components := l.components(cfg.Fabric)
 	t, err := device.FindTransport(components, cfg.Transport, cfg.Device)
@@ -129,7 +127,7 @@ func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	return &restricted{ctx, caps}, nil
 }
 
-// slotted is the memory of receives, made when it is needed first.
+// slotted returns the memory of receives. The first call allocates it.
 func (c *Conn) slotted() (_ buffer, err error) {
 	if c.slots.bytes == nil {
 		c.slots, err = c.newBuffer(max(slotsLen, c.cfg.MemLen))
@@ -137,12 +135,12 @@ func (c *Conn) slotted() (_ buffer, err error) {
 	return c.slots, err
 }
 
-// Address implements layer.Conn. It has two parts: worker address and packed key.
+// Address implements layer.Conn. It contains two blobs: the worker address and the packed key.
 func (c *Conn) Address() ([]byte, error) {
 	return layer.AppendBlobs(nil, c.worker.Address(), c.memory.Pack())
 }
 
-// Connect implements layer.Conn. It makes an EP, which sends nothing yet: the first operation connects it.
+// Connect implements layer.Conn. It creates an EP, which sends nothing yet: the first operation connects it.
 func (c *Conn) Connect(peer []byte) (err error) {
 	var addr, packed []byte
 	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
@@ -162,8 +160,8 @@ func (c *Conn) Connect(peer []byte) (err error) {
 	return nil
 }
 
-// closeEP disconnects. A peer that does not take that in time is not waited for, nor
-// one that is gone: the worker's Close ends everything.
+// closeEP disconnects the EP. It does not wait longer than closeTimeout, nor for a dead peer: Close of the worker
+// cancels the rest.
 func (c *Conn) closeEP() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -203,5 +201,5 @@ func (c *Conn) EP() *ucp.EP { return c.ep }
 // Key returns the key of the peer's memory; nil before Connect.
 func (c *Conn) Key() *ucp.RKey { return c.key }
 
-// Mems returns the registrations of Memory and of Local; local is nil if that is plain memory.
+// Mems returns the registrations of Memory and of Local; local is nil if Local is not registered.
 func (c *Conn) Mems() (memory, local *ucp.Mem) { return c.memory, c.local.mem }

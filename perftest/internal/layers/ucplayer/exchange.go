@@ -9,34 +9,32 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// exchange is what all kinds of messages have in common: sending, and notes, which are
-// active messages. While a message is under way its buffer is in use, and those that
-// follow have its number.
+// exchange is the common part of all types of messages: sends, and notes, which are active messages. While a send is
+// outstanding its buffer is in use, so later messages have the same number.
 type exchange struct {
 	*op
 	in    *layer.Inbox
 	note  *layer.Note
 	post  func() (*ucp.Request, error) // sends the buffer
 	sends requests
-	wrong error // of a receive
+	wrong error // of the receive operation
 
 	noteOut  [layer.NoteLen]byte
-	noteSend *ucp.Request // of the latest note, while it is under way
+	noteSend *ucp.Request // of the latest note, while it is outstanding
 	noteIn   [layer.NoteLen]byte
-	noteRecv *ucp.Request // of a note that the peer has announced
+	noteRecv *ucp.Request // of a note received by RTS
 }
 
-// newExchange prepares for messages of s, of which at most a window is under way. What the
-// peer sends goes to in and note. The receives of the operation before are over.
+// newExchange prepares for messages of s, with at most one window outstanding. in and note receive the data of the
+// peer. It cancels the receives of the previous operation.
 func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
 	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window)}
 	o.worker.OnActive(idNote, x.onNote)
 	return x
 }
 
-// onNote takes a note. A peer without credit sends an RTS for it. The data of such a note and the next
-// note, which comes whole, may arrive in one call of Progress: the earlier note is taken first, as the
-// latest value counts.
+// onNote receives a note. A peer without credit sends an RTS for a note. The data of such a note and the next eager
+// note may arrive in one call of Progress. So onNote takes the earlier note first: the latest value counts.
 func (x *exchange) onNote(a *ucp.ActiveMessage) {
 	if x.noteRecv != nil {
 		x.takeAnnounced()
@@ -71,13 +69,13 @@ func (x *exchange) Send(number uint64) (bool, error) {
 	return err == nil, err
 }
 
-// room lets go of what has ended, and reports whether another send may be under way.
+// room releases completed sends, and reports whether another send may be posted.
 func (x *exchange) room() bool {
 	x.sends.reap()
 	return !x.sends.full()
 }
 
-// Tell implements layer.Messenger: there is room once the latest note has ended.
+// Tell implements layer.Messenger. It returns false while the latest note is outstanding.
 func (x *exchange) Tell(v uint64) (_ bool, err error) {
 	if x.noteSend != nil {
 		if !x.noteSend.Done() {
@@ -113,7 +111,7 @@ func (x *exchange) Progress() (int, error) {
 	return n, x.wrong
 }
 
-// takeAnnounced takes the note that was announced once it is there.
+// takeAnnounced takes the note received by RTS when its data has arrived.
 func (x *exchange) takeAnnounced() {
 	if x.noteRecv.Done() {
 		x.noteRecv.Release()

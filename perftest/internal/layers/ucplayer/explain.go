@@ -8,9 +8,10 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Explain is what ucp says of an EP between two processes of this host, by cfg over the transports
-// of components: which lanes it would use and why, and the ranges of lengths with their protocols.
-// Both ends are in this process, each with domains and devices of its own; nothing is sent.
+// Explain returns the explanation of ucp for an EP between two processes of this host, with cfg
+// over the transports of components: the lanes that it would use and the reasons, and the ranges of
+// lengths with their protocols. Both sides are in this process, each with domains and devices of
+// its own; nothing is sent.
 func Explain(cfg ucp.Config, components func() []uct.Component) (text string, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()

@@ -6,11 +6,11 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// listPieces is in how many pieces a message lies in a list, if it has as many bytes.
+// listPieces is the number of buffers of a message in a list, if the message has as many bytes.
 const listPieces = 4
 
-// form is a buffer in a layout, for one message after the other; or, of messages that are
-// sent, for several at a time.
+// form is a buffer in a layout. It is used for one receive at a time, or for several sends at a
+// time.
 type form struct {
 	layout layer.Layout
 	buf    []byte
@@ -25,7 +25,7 @@ func newForm(l layer.Layout, buf []byte) *form {
 	return f
 }
 
-// pieces cuts b into pieces of about one length.
+// pieces cuts b into pieces of nearly equal length.
 func pieces(b []byte) (list [][]byte) {
 	for left := min(listPieces, len(b)); left > 0; left-- {
 		n := len(b) / left
@@ -35,7 +35,7 @@ func pieces(b []byte) (list [][]byte) {
 	return list
 }
 
-// outgoing is the data of a message that is sent.
+// outgoing returns the data of a send.
 func (f *form) outgoing() ucp.Data {
 	switch f.layout {
 	case layer.IOV:
@@ -46,7 +46,7 @@ func (f *form) outgoing() ucp.Data {
 	return ucp.Bytes(f.buf)
 }
 
-// incoming is the place for a message that is received.
+// incoming returns the destination of a receive.
 func (f *form) incoming() ucp.Data {
 	switch f.layout {
 	case layer.IOV:

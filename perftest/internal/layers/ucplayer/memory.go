@@ -10,10 +10,10 @@ import (
 // buffer is memory for operations of this process.
 type buffer struct {
 	bytes []byte
-	mem   *ucp.Mem // nil if the memory is plain
+	mem   *ucp.Mem // nil if the memory is not registered
 }
 
-// params are the parameters of operations on the buffer.
+// params returns the parameters of operations on the buffer.
 func (b *buffer) params() ucp.OpParams { return ucp.OpParams{Mem: b.mem} }
 
 // newBuffer returns n bytes of the class of the connection.
@@ -28,7 +28,7 @@ func (c *Conn) newBuffer(n int) (buffer, error) {
 	return buffer{m.Bytes(), m}, nil
 }
 
-// newMem returns n bytes that peers reach: also plain memory is registered for that.
+// newMem returns n bytes that peers access: it registers plain memory too.
 func (c *Conn) newMem(n int) (m *ucp.Mem, err error) {
 	if c.cfg.Memory == layer.Allocated {
 		m, err = c.ctx.MemAlloc(n)
@@ -42,7 +42,7 @@ func (c *Conn) newMem(n int) (m *ucp.Mem, err error) {
 	return m, nil
 }
 
-// pages returns n bytes of the Go heap that begin at a page, as memory that transports allocate does.
+// pages returns n bytes of the Go heap, aligned to a page as memory of transports is.
 func pages(n int) []byte {
 	size := os.Getpagesize()
 	b := make([]byte, n+size)

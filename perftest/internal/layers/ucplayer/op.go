@@ -41,7 +41,7 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	return layer.NewMessageOp(m, s, in, note, c.cfg.Loopback), nil
 }
 
-// newMessages makes the exchange of messages of a kind.
+// newMessages returns the exchange of messages of a kind.
 func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Messenger, error) {
 	if o.over != nil {
 		o.over()
@@ -53,14 +53,14 @@ func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.
 	return newPosted(o, s, in, note)
 }
 
-// newInbox expects messages of s.
+// newInbox returns an Inbox for messages of s.
 func newInbox(s layer.Spec) *layer.Inbox {
 	in := layer.NewInbox(s)
 	in.Repeats = true
 	return &in
 }
 
-// newOp makes what all operations have in common.
+// newOp returns the common part of all operations.
 func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 		params: c.local.params(), raddr: c.key.Addr()}, nil
 }
 
-// has reports whether ucp has an operation over the transport. Atomics that this one lacks
-// are executed by the target, if there is a way to its memory at all.
+// has reports whether ucp supports the operation over the transport. The target executes atomics
+// that the transport lacks, if the transport can reach its memory.
 func (c *Conn) has(k layer.Kind) bool {
 	switch {
 	case k == layer.Put || k == layer.PutPing:
@@ -129,8 +129,8 @@ func (o *op) Poll() error {
 	return o.idle.Poll()
 }
 
-// Post starts the operation. A request that is returned is let go: the operation
-// goes on, and Flush covers it.
+// Post starts the operation. If ucp returns a request, Post releases it; Flush waits for the
+// operation.
 func (o *op) Post() error {
 	r, err := o.start()
 	if r != nil {

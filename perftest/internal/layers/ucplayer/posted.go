@@ -5,24 +5,25 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// What bounds the receives that are posted at a time.
+// Limits of the number of posted receives.
 const (
-	// slotsLen is the memory for their buffers in bytes: many times what a peer may send
-	// without having asked.
+	// slotsLen is the length of the memory of all receives, in bytes: many times what a peer may
+	// send without request.
 	slotsLen = 8 << 20
-	// cachedLen is how much of it is used for more than a few receives, in bytes: no more than
-	// caches hold. Receives of 64 KiB over sm took 1.3 us in 1 MiB, 1.4 to 2.4 us in 8 MiB.
+	// cachedLen is the length of that memory if there are more than a few receives: it should fit
+	// into the caches. Receives of 64 KiB over sm took 1.3 us with 1 MiB, and 1.4 to 2.4 us with 8
+	// MiB.
 	cachedLen = 1 << 20
-	// fewSlots is how many are posted of any length while there is memory: with one of 1 MiB
-	// tcp had 5/6 of the bandwidth that it has with four.
+	// fewSlots is the minimum number of receives of any length, while there is memory: with one
+	// receive of 1 MiB, tcp had 5/6 of the bandwidth that it has with four.
 	fewSlots = 4
-	// spareLen is up to which length, in bytes, a ping-pong has a second receive, so that the
-	// answer goes out before the next one is posted, as in ucx_perftest. Longer ones take much
-	// longer than that, and a second buffer takes caches.
+	// spareLen is the maximum length, in bytes, for which a ping-pong has a second receive, so that
+	// the reply is sent before the next receive is posted, as in ucx_perftest. For larger messages
+	// the post takes little of the time, and a second buffer occupies caches.
 	spareLen = 4 << 10
 )
 
-// slotsOf is how many receives of size bytes are posted at a time in a window.
+// slotsOf returns the number of receives of size bytes that are posted at a time, for a window.
 func slotsOf(size, window int) int {
 	if size <= spareLen {
 		window = max(window, 2)
@@ -30,18 +31,18 @@ func slotsOf(size, window int) int {
 	return min(window, max(cachedLen/max(size, 1), min(fewSlots, slotsLen/max(size, 1)), 1))
 }
 
-// posted is layer.Messenger by messages for which receives are posted, each with a buffer of its
-// own: as many as a window has, while there is memory for them.
+// posted is a layer.Messenger with posted receives, each with a buffer of its own: one for each
+// message of the window, while there is memory.
 type posted struct {
 	*exchange
 	recvs requests
 	slots buffer
 	into  ucp.OpParams
-	recv  func(i int) (*ucp.Request, error) // into a slot; nil where a tag is received in one piece
+	recv  func(i int) (*ucp.Request, error) // into a slot; nil if a tag is received into one buffer
 	want  uint64                            // the tag, and
-	mask  uint64                            // which of its bits count
-	ready func() bool                       // a message is there; nil to post before
-	n     int                               // where receives of a stream tell their length, which is known
+	mask  uint64                            // mask of its bits
+	ready func() bool                       // probes for a message; nil to post before it arrives
+	n     int                               // lengths of receives of a stream, which are known and ignored
 }
 
 func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *posted, err error) {
@@ -63,7 +64,7 @@ func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *poste
 	return p, p.fill()
 }
 
-// streamed has p send and receive the bytes of a stream.
+// streamed makes p send and receive the bytes of a stream.
 func (p *posted) streamed() error {
 	from := p.ep
 	if p.cfg.Loopback {
@@ -77,7 +78,7 @@ func (p *posted) streamed() error {
 	return nil
 }
 
-// farEnd is the other end of a loopback's EP, which takes what that sends.
+// farEnd returns the other side of a loopback's EP, which receives what the EP sends.
 func (p *posted) farEnd() (far *ucp.EP, err error) {
 	p.worker.OnActive(idData, func(m *ucp.ActiveMessage) { far = m.From })
 	r, err := p.ep.SendActive(idData, nil, nil, nil)
@@ -90,10 +91,10 @@ func (p *posted) farEnd() (far *ucp.EP, err error) {
 	return far, err
 }
 
-// tag of all messages.
+// tag is the tag of all messages.
 const tag = 0x6775637874616721
 
-// tagged has p send and receive tagged messages.
+// tagged makes p send and receive tagged messages.
 func (p *posted) tagged(s layer.Spec) {
 	mask, want := ^uint64(0), uint64(tag)
 	if s.Wildcard {
@@ -112,8 +113,9 @@ func (p *posted) tagged(s layer.Spec) {
 	}
 }
 
-// tagSend sends the buffer in the layout of the sender. What a message of one piece needs is the
-// function's own, as finding it again for each would be counted with what is measured.
+// tagSend sends the buffer in the layout of the sender. For a message in one buffer the parameters
+// are variables of the function: looking them up for each message would be part of the measured
+// time.
 func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
 	ep, buf, params, sync := p.ep, p.buf, &p.params, s.Kind == layer.TagSyncPing
 	switch {
@@ -140,18 +142,18 @@ func (p *posted) tagRecvForms(l layer.Layout) func(i int) (*ucp.Request, error) 
 	}
 }
 
-// slot is the buffer of the receive at place i of the ring.
+// slot returns the buffer of the receive at index i of the ring.
 func (p *posted) slot(i int) []byte {
 	n := len(p.buf)
 	return p.slots.bytes[i*n : i*n+n]
 }
 
-// fill posts receives as long as there are buffers.
+// fill posts receives while there are buffers.
 func (p *posted) fill() error {
 	for !p.recvs.full() && (p.ready == nil || p.ready()) {
 		var r *ucp.Request
 		var err error
-		if p.recv == nil { // a call less, of what is counted with each message
+		if p.recv == nil { // one call less, because the time of each message includes it
 			r, err = p.worker.TagRecv(p.slot(p.recvs.end), p.want, p.mask, nil, &p.into)
 		} else {
 			r, err = p.recv(p.recvs.end)
@@ -168,8 +170,8 @@ func (p *posted) fill() error {
 	return nil
 }
 
-// collect takes the messages that have come, and posts receives for the next: when none has
-// come, while there are enough, so that an answer need not wait for that.
+// collect takes the completed receives, and posts new ones. While enough are posted, it posts only
+// if no receive has completed, so that a reply is sent first.
 func (p *posted) collect() error {
 	before := p.recvs.count
 	for !p.recvs.empty() && p.recvs.oldest().Done() {
@@ -183,12 +185,12 @@ func (p *posted) collect() error {
 	return p.fill()
 }
 
-// enough reports that half of the receives are posted, before there are messages.
+// enough reports that at least half of the receives are posted.
 func (p *posted) enough() bool {
 	return p.ready == nil && 2*p.recvs.count >= len(p.recvs.ring)
 }
 
-// cancel ends the receives that no message has come for.
+// cancel cancels the receives that have not matched.
 func (p *posted) cancel() {
 	for ; !p.recvs.empty(); p.recvs.drop() {
 		r := p.recvs.oldest()

@@ -2,12 +2,12 @@ package ucplayer
 
 import "github.com/gucx/gucx/ucp"
 
-// requests is a ring of requests that are under way. Places in it are told by comparison, as a
-// division for each message would take as long as much of what is measured.
+// requests is a ring of outstanding requests. Indexes wrap by comparison: a division for each
+// message would take a comparable part of the measured time.
 type requests struct {
 	ring  []*ucp.Request
-	first int // place of the oldest,
-	end   int // and behind the latest
+	first int // index of the oldest
+	end   int // index after the latest
 	count int
 }
 
@@ -17,7 +17,7 @@ func (q *requests) empty() bool { return q.count == 0 }
 
 func (q *requests) full() bool { return q.count == len(q.ring) }
 
-// after is the place behind i.
+// after returns the index after i.
 func (q *requests) after(i int) int {
 	if i++; i < len(q.ring) {
 		return i
@@ -25,23 +25,23 @@ func (q *requests) after(i int) int {
 	return 0
 }
 
-// add enters one; there is room.
+// add appends a request; there must be room.
 func (q *requests) add(r *ucp.Request) {
 	q.ring[q.end] = r
 	q.end = q.after(q.end)
 	q.count++
 }
 
-// oldest of them; there is one.
+// oldest returns the oldest request; there must be one.
 func (q *requests) oldest() *ucp.Request { return q.ring[q.first] }
 
-// drop takes out the oldest; there is one.
+// drop removes the oldest request; there must be one.
 func (q *requests) drop() {
 	q.first = q.after(q.first)
 	q.count--
 }
 
-// ended takes out the oldest if it has ended.
+// ended removes the oldest request if it is complete.
 func (q *requests) ended() bool {
 	if q.empty() {
 		return false
@@ -55,7 +55,7 @@ func (q *requests) ended() bool {
 	return true
 }
 
-// reap lets go of the oldest that have ended. How they ended the EP tells.
+// reap releases completed requests, from the oldest. The EP reports their errors.
 func (q *requests) reap() {
 	for q.ended() {
 	}

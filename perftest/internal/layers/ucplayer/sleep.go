@@ -29,7 +29,7 @@ func (c *Conn) Sleep(other int) (readable bool, err error) {
 	return c.watched[1].Revents != 0, nil
 }
 
-// nap sleeps until there may be progress, and returns why the context ended if it has.
+// nap sleeps until there may be work, and returns the cause if the context has ended.
 func (o *op) nap() error {
 	if _, err := o.Sleep(-1); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (o *op) nap() error {
 	return nil
 }
 
-// flushAsleep is Flush that sleeps at once.
+// flushAsleep is Flush that sleeps without polling first.
 func (o *op) flushAsleep() error {
 	r, err := o.ep.Flush()
 	if r == nil || err != nil {

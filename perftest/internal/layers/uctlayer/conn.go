@@ -1,6 +1,5 @@
-// Package uctlayer measures a transport through the uct contract: short operations
-// up to the transport's limit, zero-copy of registered memory beyond, which is what
-// the verbs layer does too.
+// Package uctlayer measures a transport through the contract of uct: short operations up to the limit of the transport,
+// and zero-copy from registered memory for larger sizes, as the verbs layer does.
 package uctlayer
 
 import (
@@ -23,11 +22,11 @@ type Layer struct {
 	mds        layer.Share[uct.MD]
 }
 
-// New makes the layer over the transports of components.
+// New returns the layer over the transports of components.
 func New(components device.Source) *Layer { return &Layer{components: components} }
 
-// Conn is one end: an iface with one EP and two buffers. Its methods other than those of layer.Conn are for
-// programs that call uct themselves.
+// Conn is one side of a connection: an iface with one EP and two buffers. The methods that are not in layer.Conn are
+// for programs that call uct themselves.
 type Conn struct {
 	cfg    layer.Config
 	res    uct.Resource
@@ -39,7 +38,7 @@ type Conn struct {
 	key    uct.RKey
 	raddr  uint64
 	joined bool
-	failed error // what the transport said of the EP
+	failed error // failure reported by the transport
 	undo   cleanup.Stack
 }
 
@@ -63,7 +62,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, c.openIface()
 }
 
-// openMD opens the memory domain that has the transport on the device.
+// openMD opens the memory domain that provides the transport on the device.
 func (l *Layer) openMD(c *Conn) error {
 	t, err := device.FindTransport(l.components(c.cfg.Fabric), c.cfg.Transport, c.cfg.Device)
 	if err != nil {
@@ -135,7 +134,7 @@ func (c *Conn) newEP(p uct.EPParams) (err error) {
 	return nil
 }
 
-// Address implements layer.Conn. It has four parts: device address, EP or iface address, rkey, region.
+// Address implements layer.Conn. It contains four blobs: device address, EP or iface address, rkey, region.
 func (c *Conn) Address() ([]byte, error) {
 	rkey, err := c.memory.PackRKey(nil)
 	if err != nil {
@@ -219,5 +218,5 @@ func (c *Conn) Iface() uct.Iface { return c.iface }
 // EP returns the endpoint: nil before Connect on a transport that connects ifaces.
 func (c *Conn) EP() uct.EP { return c.ep }
 
-// Remote returns the address of the peer's memory and its key. Valid after Connect.
+// Remote returns the address of the peer's memory, and its key. Valid after Connect.
 func (c *Conn) Remote() (uint64, uct.RKey) { return c.raddr, c.key }

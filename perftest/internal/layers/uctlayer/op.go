@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// op repeats one operation; each kind posts in its own way.
+// op repeats one operation, by a function for its kind.
 type op struct {
 	*Conn
 	post    func(*op) error
@@ -42,7 +42,7 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	return o, o.choose(s)
 }
 
-// newOp makes what all operations have in common.
+// newOp returns the common part of all operations.
 func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	return o, nil
 }
 
-// choose sets how the operation is posted.
+// choose selects the function that posts the operation.
 func (o *op) choose(s layer.Spec) error {
 	attr := o.iface.Attr()
 	switch s.Kind {
@@ -103,7 +103,7 @@ func (o *op) chooseAtomic(s layer.Spec, a *uct.AtomicAttr) error {
 	return nil
 }
 
-// Post repeats the operation until the transport has room for it.
+// Post repeats the operation while the transport returns ErrNoResource.
 func (o *op) Post() error {
 	for {
 		err := o.post(o)
@@ -116,7 +116,7 @@ func (o *op) Post() error {
 	}
 }
 
-// Flush polls the EP, which is what a caller without anything else to do does.
+// Flush polls the EP, as a caller without other work does.
 func (o *op) Flush() error {
 	for {
 		pending, err := o.ep.Flush(nil)
@@ -148,7 +148,7 @@ func (o *op) Poll() error { return o.progress() }
 // Variant implements layer.Varied.
 func (o *op) Variant() layer.Variant { return o.variant }
 
-// why adds what OnError was told.
+// why adds the error that OnError received.
 //
 //go:noinline
 func (o *op) why(err error) error {
@@ -165,7 +165,8 @@ func (o *op) Result() uint64 {
 	return o.word
 }
 
-// counted accounts for an operation with o.comp, which was counted before it.
+// counted decrements o.comp.Count, which the caller has incremented, if the operation is not
+// pending.
 func (o *op) counted(pending bool, err error) error {
 	if !pending {
 		o.comp.Count--

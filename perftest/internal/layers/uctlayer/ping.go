@@ -5,8 +5,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// pinger is the initiator of a ping-pong of messages. A loopback gets its own
-// messages back, which is the round trip then, as in ucx_perftest.
+// pinger is the initiator of a ping-pong of messages. A loopback receives its own message; that is
+// the round trip then, as in ucx_perftest.
 type pinger struct {
 	*sender
 	in *inbox
@@ -31,7 +31,7 @@ func newPinger(o *op, s layer.Spec) (layer.Op, error) {
 // Post implements layer.Op.
 func (p *pinger) Post() error { return p.push() }
 
-// Flush waits for the answer.
+// Flush waits for the reply.
 func (p *pinger) Flush() error {
 	for p.in.Count != p.sent {
 		if err := p.progress(); err != nil {
@@ -41,7 +41,7 @@ func (p *pinger) Flush() error {
 	return p.in.Err
 }
 
-// duplex is a pinger with a window of messages of which the answer has not come.
+// duplex is a pinger with a window of messages whose replies have not arrived.
 type duplex struct {
 	*pinger
 	window uint64
@@ -57,7 +57,7 @@ func (d *duplex) Post() error {
 	return d.push()
 }
 
-// Flush waits for all answers, and until no buffer is in use.
+// Flush waits for all replies, and until no buffer is in use.
 func (d *duplex) Flush() error {
 	for d.in.Count != d.sent || d.comp.Count != 0 {
 		if err := d.progress(); err != nil {

@@ -11,12 +11,12 @@ import (
 // Active messages of the layer.
 const (
 	idData = iota + 1 // numbered messages of the initiator
-	idEcho            // the answers in a ping-pong, numbered too
-	idSync            // asks for an idAck
-	idAck             // how many idData have come
+	idEcho            // numbered replies in a ping-pong
+	idSync            // requests an idAck
+	idAck             // number of received idData
 )
 
-// sender sends numbered messages, the rest of which is the local buffer.
+// sender sends numbered messages. The bytes after the number are those of the local buffer.
 type sender struct {
 	*op
 	am   uct.AMSender
@@ -25,7 +25,7 @@ type sender struct {
 	head [layer.NumberLen]byte
 }
 
-// newSender chooses how o sends messages of s under id.
+// newSender selects the variant by which o sends messages of s with id.
 func newSender(o *op, s layer.Spec, id uint8) (*sender, error) {
 	m := &sender{op: o, id: id}
 	m.am = o.ep.Ops().AM
@@ -56,8 +56,8 @@ func (m *sender) Pack(dst []byte) int {
 	return n + copy(dst[n:], m.iov[0].Buf)
 }
 
-// zcopy sends the number as header, which is copied: the same buffer may be in
-// several messages at once.
+// zcopy sends the number as header, which is copied: the same buffer may be in several messages at
+// a time.
 func (m *sender) zcopy() error {
 	n := layer.PutNumber(m.head[:min(len(m.head), len(m.buf))], m.sent)
 	iov := m.iov[:]
@@ -77,7 +77,7 @@ func (m *sender) try() error {
 	return err
 }
 
-// push sends the next message, and waits for room.
+// push waits for room and sends the next message.
 func (m *sender) push() error {
 	for {
 		err := m.try()
@@ -101,7 +101,7 @@ func (in *inbox) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// word receives messages of 8 bytes and keeps the last.
+// word receives messages of 8 bytes and stores the last.
 type word struct {
 	value uint64
 	count uint64
@@ -119,7 +119,7 @@ func (w *word) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// note sends a control message of 8 bytes, by whatever variant there is.
+// note sends a control message of 8 bytes, by any variant of the transport.
 type note struct {
 	am    uct.AMSender
 	short bool

@@ -7,14 +7,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// stream sends messages in one direction. At most window of them are on their way
-// unacknowledged: -W of ucx_perftest.
+// stream sends messages in one direction, with at most window of them unacknowledged: -W of
+// ucx_perftest.
 type stream struct {
 	*sender
 	window uint64
 	sync   *note
-	ack    *word  // what the target has told
-	own    *inbox // of a loopback: where the messages arrive
+	ack    *word  // number that the target has acknowledged
+	own    *inbox // of a loopback: receives the messages
 }
 
 func newStream(o *op, s layer.Spec) (layer.Op, error) {
@@ -30,7 +30,8 @@ func newStream(o *op, s layer.Spec) (layer.Op, error) {
 	return st, o.iface.SetAMHandler(idAck, st.ack)
 }
 
-// delivered is how many messages have arrived, as far as this side knows.
+// delivered returns the number of messages that the peer has acknowledged; in a loopback, the
+// number of received ones.
 func (st *stream) delivered() uint64 {
 	if st.own != nil {
 		return st.own.Count
@@ -48,7 +49,7 @@ func (st *stream) Post() error {
 	return st.push()
 }
 
-// Flush asks for an acknowledgement and waits until all messages have arrived.
+// Flush requests an acknowledgement and waits until all messages have arrived.
 func (st *stream) Flush() error {
 	if st.own == nil {
 		if err := st.ask(); err != nil {
@@ -92,11 +93,11 @@ type sink struct {
 	sync  *word
 	ack   *note
 	acked uint64 // messages
-	syncs uint64 // answered
+	syncs uint64 // acknowledged
 	every uint64 // messages between two acknowledgements
 }
 
-// newSink acknowledges twice in a window, so that a sender that is as fast as the
+// newSink returns a sink that acknowledges twice in a window, so that a sender as fast as the
 // target never waits.
 func newSink(o *op, s layer.Spec) (layer.Part, error) {
 	k := &sink{op: o, in: newInbox(s), sync: &word{}, ack: newNote(o, idAck), every: uint64(max(s.Window/2, 1))}
@@ -125,7 +126,7 @@ func (k *sink) Progress() (int, error) {
 	return n, nil
 }
 
-// acknowledge tells the count; without room, later.
+// acknowledge sends the number of received messages; without room, it tries again later.
 func (k *sink) acknowledge() error {
 	err := k.ack.send(k.in.Count)
 	switch err {

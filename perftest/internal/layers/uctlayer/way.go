@@ -12,16 +12,16 @@ import (
 type way struct {
 	variant  layer.Variant
 	needs    uct.Caps
-	min, max int // bytes
+	min, max int // minimum and maximum size in bytes
 	post     func(*op) error
 }
 
-// pick takes the first of ways that the transport has, that fits the size, and that
-// is the variant asked for if one is.
+// pick returns the first of ways that the transport supports, that fits the size, and that is the
+// selected variant, if one is selected.
 func (o *op) pick(s layer.Spec, ways []way) error {
 	caps := o.iface.Attr().Caps
 	var has []string
-	var near *way // has the capability and not the size
+	var near *way // supported, but not for the size
 	for i := range ways {
 		w := &ways[i]
 		if !caps.Has(w.needs) {
@@ -40,7 +40,8 @@ func (o *op) pick(s layer.Spec, ways []way) error {
 	return &layer.LimitError{Transport: o.res.Transport, Spec: s, Limit: limit(s, near, has)}
 }
 
-// limit says why no way was found: near is the one that comes closest.
+// limit returns the reason why no variant fits: near is the supported variant with the highest
+// maximum.
 func limit(s layer.Spec, near *way, has []string) string {
 	switch {
 	case near != nil && s.Size < near.min:

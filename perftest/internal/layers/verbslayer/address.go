@@ -46,7 +46,8 @@ func (a address) append(b []byte) []byte {
 	return a.Memory.Append(b)
 }
 
-// parseAddress checks bytes from the peer, whose memory must have need bytes.
+// parseAddress checks an address from the peer. The memory of the peer must have at least need
+// bytes.
 func parseAddress(b []byte, need int) (a address, err error) {
 	if len(b) != addrLen {
 		return a, fmt.Errorf("%w: %d bytes, want %d", layer.ErrAddress, len(b), addrLen)

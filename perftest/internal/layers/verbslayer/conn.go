@@ -1,7 +1,6 @@
-// Package verbslayer measures the verbs API as a careful user would call it: one RC
-// queue pair in a thread domain with a single-threaded CQ, so that neither takes a
-// lock; writes inline up to the same limit as uct/ib/rc; a completion only where
-// one is needed. The queue lengths are those of uct/ib/rc.
+// Package verbslayer measures the verbs API as a careful user would call it: one RC queue pair in a thread domain with
+// a single-threaded CQ, so that neither takes a lock; inline writes up to the same limit as uct/ib/rc; completions only
+// if needed. The queue lengths are those of uct/ib/rc.
 package verbslayer
 
 import (
@@ -20,7 +19,7 @@ import (
 // Name of the layer.
 const Name = "verbs"
 
-// Defaults of uct/ib/rc, taken where its configuration says nothing.
+// Defaults of uct/ib/rc, used if its configuration does not set a value.
 const (
 	defaultDepth      = 256
 	defaultInline     = 128
@@ -28,7 +27,7 @@ const (
 	defaultReads      = 16
 )
 
-// allAccess is every right that a peer can have.
+// allAccess contains all access flags.
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // Layer opens connections over verbs.
@@ -38,13 +37,13 @@ type Layer struct {
 	contexts layer.Share[*verbs.Context]
 }
 
-// New makes the layer over devices. The queues are as long as in tuning, the configuration
-// of the transport that verbs are compared with.
+// New returns the layer over devices. The queue lengths are those in tuning, the configuration of the transport with
+// which verbs are compared.
 func New(tuning func(transport string) rc.Config, devices device.Lister) *Layer {
 	return &Layer{tuning: tuning, devices: devices}
 }
 
-// queues are lengths and limits of a QP.
+// queues contains lengths and limits of a QP.
 type queues struct{ depth, inline, moderation, reads int }
 
 func queuesOf(tuning rc.Config) queues {
@@ -56,7 +55,7 @@ func queuesOf(tuning rc.Config) queues {
 	}
 }
 
-// Conn is one end: a QP and two buffers.
+// Conn is one side of a connection: a QP and two buffers.
 type Conn struct {
 	queues queues
 	cfg    layer.Config
@@ -68,19 +67,19 @@ type Conn struct {
 	qp     *verbs.QP
 	memory *verbs.MR
 	local  *verbs.MR
-	slots  *verbs.MR // of receives, and the last one for notes; nil before the first message
+	slots  *verbs.MR // of receives; the last one is for notes; nil before the first message
 	psn    uint32
 	link   verbs.PortAttr // set by Address
 	gid    verbs.GIDEntry // set by Address; zero on InfiniBand
 	peer   *address
 	undo   cleanup.Stack
 
-	// posted and done count work requests; done is the ID of the last completion.
+	// posted is the number of posted work requests; done is the ID of the last polled completion.
 	posted, done uint64
 	wc           [pollBatch]verbs.WC
 }
 
-// pollBatch is how many completions one poll takes.
+// pollBatch is the maximum number of completions of one poll.
 const pollBatch = 16
 
 // Open implements layer.Opener.
@@ -183,15 +182,14 @@ func (c *Conn) Address() ([]byte, error) {
 	}.append(nil), nil
 }
 
-// Retry settings of uct/ib/rc: a lost peer is noticed within seconds where the
-// device does not say so itself.
+// Retry settings of uct/ib/rc: a dead peer is detected within seconds if the device does not report it.
 const (
 	ackTimeoutCode = 18 // about 1 s: 4.096us * 2^18 (IBTA volume 1, Local ACK Timeout)
 	retryCount     = 7
 	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
 )
 
-// path is how packets reach peer: by its GID on Ethernet, by its LID, without a global route header, on InfiniBand.
+// path returns the address vector of peer: its GID on Ethernet; its LID, without a global route header, on InfiniBand.
 func (c *Conn) path(peer *address) verbs.AHAttr {
 	if !c.link.Ethernet {
 		return verbs.AHAttr{Port: c.port, DLID: peer.LID}
@@ -244,11 +242,10 @@ func (c *Conn) CQ() *verbs.CQ { return c.cq }
 // RecvCQ returns the completion queue of receives.
 func (c *Conn) RecvCQ() *verbs.CQ { return c.recvCQ }
 
-// QP returns the queue pair, for a caller that posts to it and polls CQ instead of this layer.
+// QP returns the queue pair, for a caller that posts to it and polls CQ itself.
 func (c *Conn) QP() *verbs.QP { return c.qp }
 
-// Lengths returns how many work requests the send queue takes, and how many follow each other
-// without a completion.
+// Lengths returns the depth of the send queue, and the maximum number of consecutive unsignaled work requests.
 func (c *Conn) Lengths() (depth, moderation uint64) {
 	return uint64(c.queues.depth), uint64(c.queues.moderation)
 }
@@ -256,7 +253,7 @@ func (c *Conn) Lengths() (depth, moderation uint64) {
 // Idle returns the Idle of the connection.
 func (c *Conn) Idle() layer.Idle { return layer.NewIdle(c.cfg) }
 
-// Complete completes the work requests of wc, of which there is at least one. It returns the error of the first that
+// Complete completes the work requests of wc, which must not be empty. It returns the error of the first one that
 // failed.
 func (c *Conn) Complete(wc []verbs.WC) error {
 	for i := range wc {
@@ -273,7 +270,7 @@ func failed(wc *verbs.WC) error {
 	return fmt.Errorf("work request %d of qp %#x: %w", wc.ID, wc.QPN, wc.Status.Err())
 }
 
-// Outstanding returns how many work requests were posted and are not complete, as far as was polled.
+// Outstanding returns the number of posted work requests for which no completion was polled.
 func (c *Conn) Outstanding() int { return int(c.posted - c.done) }
 
 // Close implements layer.Conn.

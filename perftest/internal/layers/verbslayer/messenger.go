@@ -9,22 +9,21 @@ import (
 )
 
 const (
-	// slotLen is the length of a receive in bytes: that of a segment of uct/ib/rc.
+	// slotLen is the length of a receive in bytes: the segment size of uct/ib/rc.
 	slotLen = 8 << 10
-	// spareReceives are for notes, of which two are on their way at most, beside the
-	// messages of a window.
+	// spareReceives is the number of receives for notes, in addition to those for the messages of a window: at most two
+	// notes are in flight.
 	spareReceives = 8
-	// lookSends is how many idle polls of the receives go by between two of the sends, which
-	// tell of a peer that is gone.
+	// lookSends is the number of idle polls of the receive queue between two polls of the send queue, whose completions
+	// report a dead peer.
 	lookSends = 16
 )
 
-// receives is how many the QP has: always one for each message on its way, so that the
-// sender is never told to wait.
+// receives is the number of receives of the QP: at least one for each message in flight, so that the sender never gets
+// an RNR NAK.
 func (c *Conn) receives() int { return c.queues.depth + spareReceives }
 
-// messenger is layer.Messenger by send and receive. A note has an immediate, whose value does not
-// matter.
+// messenger is a layer.Messenger over send and receive. A note has an immediate; its value is not used.
 type messenger struct {
 	*op
 	in    *layer.Inbox
@@ -35,8 +34,7 @@ type messenger struct {
 	recv  [1]verbs.RecvWR
 }
 
-// newMessenger posts the receives, if that has not been done, and bounds the window of s by
-// their number.
+// newMessenger posts the receives, unless they are posted, and limits the window of s to their number.
 func newMessenger(o *op, s *layer.Spec) (*messenger, error) {
 	if s.Size > slotLen {
 		return nil, &layer.LimitError{Transport: o.cfg.Transport, Spec: *s, Limit: fmt.Sprintf("receives of verbs have %d bytes", slotLen)}
@@ -59,7 +57,7 @@ func newMessenger(o *op, s *layer.Spec) (*messenger, error) {
 	return m, nil
 }
 
-// open makes and posts all receives, once for the connection.
+// open creates and posts all receives, once for each connection.
 func (m *messenger) open() (err error) {
 	if m.slots != nil {
 		return nil
@@ -87,9 +85,9 @@ func (m *messenger) noteSlot() int { return m.receives() * slotLen }
 
 func (m *messenger) noteBytes() []byte { return m.slots.Bytes()[m.noteSlot():][:layer.NoteLen] }
 
-// Send implements layer.Messenger. A buffer that is not copied is in use until its work request
-// has ended; messages that follow until then have the same number. The first one of an operation
-// finds the buffer free: all messages of the one before have arrived, also those without a completion.
+// Send implements layer.Messenger. A buffer that is not sent inline is in use until its work request completes;
+// messages sent until then have the same number. The first message of an operation finds the buffer free: all messages
+// of the previous operation have arrived, also the unsignaled ones.
 func (m *messenger) Send(number uint64) (bool, error) {
 	if m.wr[0].Inline == nil && m.done != m.posted {
 		if err := m.reap(); err != nil {
@@ -103,7 +101,7 @@ func (m *messenger) Send(number uint64) (bool, error) {
 	return err == nil, err
 }
 
-// reap takes the completions of sends that there are.
+// reap polls completions of sends.
 func (m *messenger) reap() error {
 	n := m.cq.Poll(m.wc[:])
 	if n == 0 {
@@ -112,7 +110,7 @@ func (m *messenger) reap() error {
 	return m.ended(n)
 }
 
-// Tell implements layer.Messenger. A later note may take the place of one that is on its way.
+// Tell implements layer.Messenger. A later note may replace one that is in flight.
 func (m *messenger) Tell(v uint64) (bool, error) {
 	if err := m.room(); err != nil {
 		return false, err
@@ -156,7 +154,7 @@ func (m *messenger) Progress() (int, error) {
 	return n, nil
 }
 
-// take takes a message or a note, and posts its receive again.
+// take receives a message or a note, and posts its receive again.
 func (m *messenger) take(wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess {
 		return failed(wc)
@@ -170,5 +168,5 @@ func (m *messenger) take(wc *verbs.WC) error {
 	return m.post(wc.ID)
 }
 
-// Finish implements layer.Messenger: what has been delivered is the sender's again.
+// Finish implements layer.Messenger. The sender may reuse the buffers of delivered messages.
 func (m *messenger) Finish() error { return nil }

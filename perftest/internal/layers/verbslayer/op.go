@@ -17,7 +17,7 @@ type op struct {
 
 	kind       layer.Kind
 	window     int
-	left       int    // posts until the end of the window
+	left       int    // remaining posts of the window
 	signaled   uint64 // ID of the last signaled work request
 	depth      uint64
 	moderation uint64
@@ -43,7 +43,7 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	return o, nil
 }
 
-// newOp makes what all operations have in common.
+// newOp returns the common part of all operations.
 func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	wr, err := c.Request(s)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Conn) Part(s layer.Spec) (layer.Part, error) {
 	return layer.NewMessagePart(m, s, m.in, m.note), nil
 }
 
-// Request returns the work request of an operation, not signaled. Errors as Op.
+// Request returns the work request of an operation, unsignaled. Errors as Op.
 func (c *Conn) Request(s layer.Spec) (wr verbs.SendWR, err error) {
 	if err := s.Check(len(c.Memory())); err != nil {
 		return wr, err
@@ -102,7 +102,7 @@ func (c *Conn) Request(s layer.Spec) (wr verbs.SendWR, err error) {
 	case layer.Get:
 		wr.Opcode = verbs.OpRDMARead
 	case layer.Add, layer.FAdd:
-		// There is no add without result in verbs: it is fetched and ignored.
+		// Verbs have no add without result: the result is fetched and ignored.
 		wr.Opcode, wr.CompareAdd = verbs.OpAtomicFetchAdd, 1
 	case layer.CSwap:
 		wr.Opcode = verbs.OpAtomicCmpSwap
@@ -110,8 +110,8 @@ func (c *Conn) Request(s layer.Spec) (wr verbs.SendWR, err error) {
 	return wr, nil
 }
 
-// Post posts the work request, signaled at the end of a window and often enough in
-// between that the queue does not fill up.
+// Post posts the work request. It is signaled at the end of a window, and often enough within it
+// that the queue does not fill up.
 func (o *op) Post() error {
 	switch o.kind {
 	case layer.Flush:
@@ -151,8 +151,8 @@ func (o *op) room() error {
 	return nil
 }
 
-// Flush polls until the last work request is complete. RC completes in order and
-// an RDMA write completes when it is in the target's memory, or acknowledged by it.
+// Flush polls until the last work request is complete. RC completes in order, and an RDMA write
+// completes when its data is in the memory of the target, or acknowledged by the target.
 func (o *op) Flush() error {
 	if o.signaled != o.posted {
 		if err := o.postNop(); err != nil {
@@ -167,8 +167,8 @@ func (o *op) Flush() error {
 	return nil
 }
 
-// postNop asks for a completion behind unsignaled work requests, in a flush that
-// does not come at the end of a window.
+// postNop posts a signaled work request after unsignaled ones, for a flush that is not at the end
+// of a window.
 func (o *op) postNop() error {
 	if err := o.room(); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (o *op) postNop() error {
 // Poll implements layer.Op.
 func (o *op) Poll() error { return o.poll() }
 
-// poll takes what completions there are.
+// poll polls the available completions.
 func (o *op) poll() error {
 	n := o.cq.Poll(o.wc[:])
 	if n == 0 {
@@ -193,7 +193,7 @@ func (o *op) poll() error {
 	return o.ended(n)
 }
 
-// ended takes n completions of sends; a negative n is that of an overrun.
+// ended handles n completions of sends; a negative n means that the queue has overrun.
 func (o *op) ended(n int) error {
 	if n < 0 {
 		return errOverrun
@@ -203,7 +203,7 @@ func (o *op) ended(n int) error {
 
 var errOverrun = errors.New("completion queue overrun")
 
-// Result is what the last fetching atomic scattered to the local buffer.
+// Result returns the value that the last fetching atomic wrote to the local buffer.
 func (o *op) Result() uint64 {
 	if o.kind != layer.FAdd && o.kind != layer.CSwap {
 		return 0

@@ -16,13 +16,15 @@ type Comp struct {
 	overrun *atomic.Bool
 }
 
-// errOverrun is the error of polls once the device has reported that a completion queue has overrun.
+// errOverrun is the error of polls after the device has reported that the completion queue has
+// overrun.
 var errOverrun = errors.New("completion queue overrun")
 
-// maxPoll is how many completions one poll takes.
+// maxPoll is the maximum number of completions of one poll.
 const maxPoll = 16
 
-// Open takes over cq, which was never polled. ErrUnsupported if its queue is not that of mlx5.
+// Open initializes c for the queue of cq, which must never have been polled. It returns
+// ErrUnsupported if the queue is not that of mlx5.
 func (c *Comp) Open(cq *verbs.CQ) error {
 	raw, err := mlx5.RawCQOf(cq)
 	if err != nil {
@@ -37,8 +39,8 @@ func (c *Comp) Open(cq *verbs.CQ) error {
 	return nil
 }
 
-// Poll takes up to 16 completions of q, the only send queue of c, and sets q.Done. It returns how
-// many, and the error of the first work request that failed.
+// Poll polls up to 16 completions of q, which must be the only send queue of c, and sets q.Done. It
+// returns their number, and the error of the first failed work request.
 func (c *Comp) Poll(q *Send) (n int, err error) {
 	if c.Idle() {
 		return 0, nil
@@ -62,7 +64,7 @@ func (c *Comp) Poll(q *Send) (n int, err error) {
 	return n, c.polled(n)
 }
 
-// polled ends a poll that has taken n completions.
+// polled finishes a poll of n completions: it updates the doorbell record.
 func (c *Comp) polled(n int) error {
 	if n != 0 {
 		c.Give()
@@ -74,7 +76,7 @@ func (c *Comp) polled(n int) error {
 	return nil
 }
 
-// failed is the error of a completion that is not the success of a send.
+// failed returns the error of a completion that is not a successful send.
 //
 //go:noinline
 func (c *Comp) failed(q *Send, s *prm.CQESlot, t prm.Tail) error {

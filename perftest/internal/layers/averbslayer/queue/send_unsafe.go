@@ -10,29 +10,30 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// Send is the send queue of an RC QP. It does not check for room: the caller posts no more work
-// requests at a time than the QP was created for.
+// Send is the send queue of an RC QP. It does not check for room: the caller must not post more
+// outstanding work requests than the QP was created for.
 //
-// numbers has an element for each basic block of the ring, a power of two, and every index is
-// masked, so no pointer leads out of it. The ring stays mapped until the QP is closed.
+// numbers has an element for each basic block of the ring, a power of two. Every index is masked,
+// so pointers stay in the ring. The ring is mapped until the QP is closed.
 type Send struct {
 	prm.SendRing
-	// Posted and Done count work requests: those posted, and those up to the last completion.
+	// Posted is the number of posted work requests, Done the number of those up to the last polled
+	// completion.
 	Posted, Done uint64
 
-	numbers []uint64 // of the work request that begins at a basic block
-	pi      uint32   // basic blocks written
+	numbers []uint64 // number of the work request that begins at each basic block
+	pi      uint32   // number of written basic blocks
 	dbrec   prm.DBRec
 
 	page      unsafe.Pointer
-	off, step uint32       // page offset of the BlueFlame buffer to use next; distance of the other
-	bfLen     uint32       // bytes of a BlueFlame buffer; 0 without BlueFlame
+	off, step uint32       // page offset of the next BlueFlame buffer; distance to the other buffer
+	bfLen     uint32       // length of a BlueFlame buffer in bytes; 0 without BlueFlame
 	doorbell  prm.Doorbell // of a software device; nil on hardware
 	shared    *mlx5.SharedRegister
 }
 
-// Open takes over the send queue of qp, to which nothing has been posted. ErrUnsupported if its
-// queues are not those of mlx5.
+// Open initializes q for the send queue of qp, to which nothing may have been posted. It returns
+// ErrUnsupported if the queues of qp are not those of mlx5.
 func (q *Send) Open(qp *verbs.QP) error {
 	raw, err := mlx5.RawQPOf(qp)
 	if err != nil {
@@ -48,8 +49,8 @@ func (q *Send) Open(qp *verbs.QP) error {
 	return nil
 }
 
-// Write posts an RDMA write of data, which goes inline: 1 byte up to the inline limit of the QP.
-// data may be reused on return.
+// Write posts an inline RDMA write of data: at least 1 byte, and at most the inline limit of the
+// QP. data may be reused on return.
 func (q *Send) Write(flags prm.CtrlFlags, raddr uint64, rkey uint32, data []byte) {
 	b := q.BB(q.pi)
 	word := q.Word(q.pi, prm.OpRDMAWrite, prm.ShortSegs(len(data)))
@@ -72,7 +73,7 @@ func (q *Send) Post(wr *verbs.SendWR) error {
 	return nil
 }
 
-// post hands the work request whose control word is word, at pi, to the device.
+// post passes a work request to the device: word is its control word, pi its index.
 func (q *Send) post(word uint64) {
 	first, n := q.pi, prm.WordBBs(word)
 	q.Posted++
@@ -83,25 +84,25 @@ func (q *Send) post(word uint64) {
 		q.ring(word, first)
 		return
 	}
-	// The page of a software device is memory: no fence, and plain stores.
+	// The register page of a software device is memory: plain stores without fence are sufficient.
 	off := q.off
 	q.off = off ^ q.step
 	for i := range n {
-		// Sound: off is that of a BlueFlame buffer of bfLen bytes in the page.
+		// Sound: off is the offset of a BlueFlame buffer of bfLen bytes in the page.
 		copyBB(unsafe.Add(q.page, off+i*prm.BBLen), q.BB(first+i))
 	}
 	q.doorbell.Ring(off, word)
 }
 
-// copyBB copies a basic block in the words in which it was written.
+// copyBB copies a basic block in words of the size in which it was written.
 func copyBB(to unsafe.Pointer, b *prm.BB) {
 	d, s := (*[8]uint64)(to), (*[8]uint64)(unsafe.Pointer(b))
 	d[0], d[1], d[2], d[3] = s[0], s[1], s[2], s[3]
 	d[4], d[5], d[6], d[7] = s[4], s[5], s[6], s[7]
 }
 
-// ring is the store to the register on hardware, where others ring, too, or where the work
-// request does not fit a BlueFlame buffer.
+// ring writes the doorbell register of hardware, if other queues share the register or the work
+// request does not fit into a BlueFlame buffer.
 //
 //go:noinline
 func (q *Send) ring(word uint64, first uint32) {
@@ -113,7 +114,7 @@ func (q *Send) ring(word uint64, first uint32) {
 	}
 	reg := unsafe.Add(q.page, off)
 	if q.doorbell == nil {
-		mmio.ToDevice() // the doorbell record before the register
+		mmio.ToDevice() // the doorbell record is written before the register
 	}
 	n := prm.WordBBs(word)
 	if n*prm.BBLen <= q.bfLen {
@@ -134,7 +135,7 @@ func (q *Send) ring(word uint64, first uint32) {
 	}
 }
 
-// number is the element of the work request that begins at basic block i.
+// number returns the number of the work request that begins at basic block i.
 func (q *Send) number(i uint32) *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(q.numbers)), uintptr(i&(q.Count()-1))*8))
 }
