@@ -1,4 +1,4 @@
-// Package affinity binds threads of this process to processors.
+// Package affinity binds threads of this process to CPUs.
 package affinity
 
 import (
@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCPU is the largest processor number that the kernel's mask as x/sys has it
-// can name.
+// maxCPU is the largest CPU number in the mask of x/sys.
 const maxCPU = len(unix.CPUSet{})*64 - 1
 
-// Allowed lists the processors that this process may run on, ascending.
+// Allowed lists the CPUs that this process may run on, ascending.
 func Allowed() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
@@ -26,8 +25,8 @@ func Allowed() ([]int, error) {
 	return members(&set), nil
 }
 
-// Thread locks the calling goroutine to its thread and the thread to cpu. undo
-// gives both free again; call it from the same goroutine.
+// Thread locks the calling goroutine to its thread, and binds the thread to cpu. undo removes both;
+// the same goroutine must call it.
 func Thread(cpu int) (undo func(), err error) {
 	runtime.LockOSThread()
 	var before unix.CPUSet
@@ -40,15 +39,15 @@ func Thread(cpu int) (undo func(), err error) {
 		return nil, err
 	}
 	return func() {
-		// Best effort: a mask that was accepted before is accepted again unless
-		// the administrator has taken processors away meanwhile.
+		// An error is ignored: the kernel accepts the mask again unless the administrator has
+		// removed CPUs.
 		_ = unix.SchedSetaffinity(0, &before)
 		runtime.UnlockOSThread()
 	}, nil
 }
 
-// Process binds every present thread of this process to cpus. Threads made later
-// inherit that from the thread that makes them.
+// Process binds all existing threads of this process to cpus. A thread inherits the binding of the
+// thread that creates it.
 func Process(cpus []int) error {
 	dir, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -70,12 +69,12 @@ func setThread(tid int, cpus []int) error {
 	var set unix.CPUSet
 	for _, c := range cpus {
 		if c < 0 || c > maxCPU {
-			return fmt.Errorf("processor %d is outside 0..%d", c, maxCPU)
+			return fmt.Errorf("CPU %d is outside 0..%d", c, maxCPU)
 		}
 		set.Set(c)
 	}
 	if err := unix.SchedSetaffinity(tid, &set); err != nil {
-		return fmt.Errorf("bind to processors %v: %w", cpus, os.NewSyscallError("sched_setaffinity", err))
+		return fmt.Errorf("bind to CPUs %v: %w", cpus, os.NewSyscallError("sched_setaffinity", err))
 	}
 	return nil
 }
@@ -89,8 +88,8 @@ func members(set *unix.CPUSet) (cpus []int) {
 	return cpus
 }
 
-// Parse reads a list of processors as taskset and UCX take it: "0,1" or "2-5,8".
-// Numbers keep the order of the list.
+// Parse parses a list of CPUs in the format of taskset and UCX: "0,1" or "2-5,8". Numbers are
+// returned in the order of the list.
 func Parse(list string) (cpus []int, err error) {
 	for _, part := range strings.Split(list, ",") {
 		lo, hi, isRange := strings.Cut(part, "-")
@@ -100,7 +99,7 @@ func Parse(list string) (cpus []int, err error) {
 		a, errLo := strconv.Atoi(lo)
 		b, errHi := strconv.Atoi(hi)
 		if errLo != nil || errHi != nil || a < 0 || b < a || b > maxCPU {
-			return nil, fmt.Errorf("processor list %q: %q is not a number or an ascending range within 0..%d", list, part, maxCPU)
+			return nil, fmt.Errorf("CPU list %q: %q is not a number or an ascending range within 0..%d", list, part, maxCPU)
 		}
 		for c := a; c <= b; c++ {
 			cpus = append(cpus, c)
@@ -109,9 +108,9 @@ func Parse(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// Pair chooses the processors of initiator and target: "1,0" takes these two, "auto"
-// two different ones, "off" none. Both must be allowed. With one processor allowed,
-// auto is off. The result has two members or none.
+// Pair selects the CPUs of initiator and target: "1,0" selects these two, "auto" two different
+// ones, "off" none. Both must be allowed. With one allowed CPU, auto is off. The result has two
+// elements or none.
 func Pair(list string) ([]int, error) {
 	allowed, err := Allowed()
 	if err != nil {
@@ -121,7 +120,7 @@ func Pair(list string) ([]int, error) {
 	case list == "off", list == "auto" && len(allowed) < 2:
 		return nil, nil
 	case list == "auto":
-		// The first processor takes most interrupts: leave it to the target.
+		// The first CPU handles most interrupts: use it for the target.
 		return []int{allowed[1], allowed[0]}, nil
 	}
 	cpus, err := Parse(list)
@@ -129,11 +128,11 @@ func Pair(list string) ([]int, error) {
 		return nil, err
 	}
 	if len(cpus) != 2 {
-		return nil, fmt.Errorf("processors %q: want two, of initiator and target", list)
+		return nil, fmt.Errorf("CPUs %q: want two, of initiator and target", list)
 	}
 	for _, c := range cpus {
 		if !slices.Contains(allowed, c) {
-			return nil, fmt.Errorf("processor %d is not among those allowed: %v", c, allowed)
+			return nil, fmt.Errorf("CPU %d is not among those allowed: %v", c, allowed)
 		}
 	}
 	return cpus, nil

@@ -1,5 +1,5 @@
-// Package bench runs the measurements: for each test and size, rounds of batches
-// in which the layers take turns, so that all of them see the same machine.
+// Package bench runs the measurements: for each test and size, the layers take turns in rounds of batches, so that all
+// are measured in the same state of the machine.
 package bench
 
 import (
@@ -18,56 +18,55 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 )
 
-// Plan says what to measure.
+// Plan is the list of measurements.
 type Plan struct {
 	Tests  []Test
 	Sizes  []int    // bytes; 0 is for tests whose messages may be empty
-	Layers []string // from the lowest up
-	// Below names the layer that a layer is compared with; "", or a layer that the test does not have, means
-	// the one before it in Layers. nil: always that.
+	Layers []string // from the lowest to the highest
+	// Below returns the layer with which a layer is compared; "", or a layer that does not support the test, means the
+	// previous one in Layers. nil: always the previous one.
 	Below func(layer string) string
 
 	Device    string
 	Transport string
 	Fabric    string
 
-	// Iterations is how many operations of a test of up to SmallSize bytes are
-	// timed in each layer; larger ones move about as many bytes as that.
+	// Iterations is the number of timed operations per layer, for tests of up to SmallSize bytes; for larger sizes it
+	// is reduced so that about as many bytes are moved.
 	Iterations int
-	// Warmup is how many operations go before, untimed.
+	// Warmup is the number of untimed operations before.
 	Warmup int
-	// Rounds is in how many turns the layers share the iterations.
+	// Rounds is the number of turns into which the iterations of a layer are divided.
 	Rounds int
-	// Window is how many operations bandwidth tests post for each flush; of messages how
-	// many may be unacknowledged.
+	// Window is the number of operations that bandwidth tests post for each flush; for messages the maximum number of
+	// unacknowledged ones.
 	Window int
-	// Variant of uct to use where an operation has variants.
+	// Variant is the variant that uct must use if an operation has variants.
 	Variant layer.Variant
 	// Memory is the class of memory of all layers that have several.
 	Memory layer.Memory
-	// Sleep has both sides sleep where they wait. Only ucp does so.
+	// Sleep: both sides sleep while they wait. Only ucp supports it.
 	Sleep bool
-	// Wildcard has tagged messages received with any tag, Unexpected only once they have
-	// come.
+	// Wildcard: tagged messages are received with any tag. Unexpected: receives are posted only after the messages have
+	// arrived.
 	Wildcard, Unexpected bool
-	// Rank is a percentile that records have besides the usual ones; 0 for none.
+	// Rank is a percentile that records contain in addition to the usual ones; 0 for none.
 	Rank float64
-	// Histogram has records with the distribution of times.
+	// Histogram: records contain the distribution of times.
 	Histogram bool
-	// Layouts of messages of ucp, where a test has some.
+	// Layouts are the layouts of messages of ucp, for tests that support them.
 	Layouts layer.Layouts
-	// Strict makes what a transport cannot do an error. Else such cells are left out
-	// and reported as Skips.
+	// Strict: an operation that a transport does not support is an error. Otherwise its cells are omitted and reported
+	// as Skips.
 	Strict bool
-	// Missing says that layers which do not have an operation at all are left out
-	// without a word, as long as another has it.
+	// Missing: layers that have no such operation at all are omitted without a Skip, if another layer has it.
 	Missing bool
 }
 
-// SmallSize is the largest size in bytes that gets all iterations of a plan.
+// SmallSize is the largest size in bytes for which Plan.Iterations is not reduced.
 const SmallSize = 8 << 10
 
-// Check reports what in the plan is out of range.
+// Check returns an error if a value of the plan is out of range.
 func (p *Plan) Check() error {
 	switch {
 	case len(p.Tests) == 0 || len(p.Layers) == 0 || len(p.Sizes) == 0:
@@ -93,22 +92,22 @@ func (p *Plan) Check() error {
 }
 
 const (
-	// maxWindow keeps the sample arrays and a batch within reason.
+	// maxWindow limits the sizes of the sample arrays and of a batch.
 	maxWindow = 1 << 20
-	// maxRounds leaves each of them a sample: see maxSamples.
+	// maxRounds is the limit at which each round still has a sample: see maxSamples.
 	maxRounds = maxSamples
 	// MaxSize is the largest size in bytes that can be measured.
 	MaxSize = oob.MaxMemLen - guardLen
-	// guardLen bytes after the data are checked for being left alone.
+	// guardLen is the number of bytes after the data that must remain unchanged.
 	guardLen = 4096
-	// minWarmUp lets caches, branch predictors and the clock of the processor
-	// settle even where few operations were asked for.
+	// minWarmUp is the minimum time of a warm-up, in which caches, branch predictors and the clock frequency of the CPU
+	// reach a steady state, also with few operations.
 	minWarmUp = 200 * time.Microsecond
 )
 
 var errEmpty = errors.New("size 0: of the tests am and tag alone have messages that may be empty")
 
-// Cells is the number of cells of the plan: tests at one size.
+// Cells returns the number of cells of the plan: tests at one size.
 func (p *Plan) Cells() (n int) {
 	for _, t := range p.Tests {
 		n += len(t.Sizes(p.Sizes))
@@ -116,7 +115,7 @@ func (p *Plan) Cells() (n int) {
 	return n
 }
 
-// windows is how many windows one layer runs in one round at that size.
+// windows returns the number of windows of one layer in one round at that size.
 func (p *Plan) windows(size, window int) int {
 	ops := p.Iterations
 	if size > SmallSize {
@@ -137,21 +136,21 @@ type Runner struct {
 	Plan    Plan
 	Session *session.Session
 	Clock   *tick.Clock
-	// Freezer is nil unless the target is to be stopped while the clock runs.
+	// Freezer, if not nil, stops the target while the clock runs.
 	Freezer Freezer
-	// Step is told after each round of a cell; it must not take long.
+	// Step is called after each round of a cell. It must return quickly.
 	Step func(test string, size int)
-	// Stalls gets a report, in one Write by the goroutine of Run, if no operation has completed for
-	// StallLimit; nil for none. The run goes on.
+	// Stalls gets a report if no operation has completed for StallLimit: one Write, by the goroutine of Run. nil: no
+	// reports. The run continues.
 	Stalls io.Writer
 	// StallLimit is 0 for DefaultStallLimit.
 	StallLimit time.Duration
 
 	stall   stallWatch
-	stopped bool // the target is, by Freezer
+	stopped bool // Freezer has stopped the target
 	lanes   []*lane
-	costs   map[int]cost // of the loop, by window
-	driven  *lane        // the one that the target progresses
+	costs   map[int]cost // cost of the loop, by window
+	driven  *lane        // the lane that the target progresses
 	skips   []Skip
 }
 
@@ -161,33 +160,30 @@ type lane struct {
 	conn   layer.Conn
 	op     layer.Op
 	s      *samples
-	done   uint64 // operations of op so far
-	moves  uint64 // posts and flushes that have returned, of all operations; some loops count a window as one
-	driven bool   // the target makes progress meanwhile
+	done   uint64 // number of operations of op so far
+	moves  uint64 // number of posts and flushes that have returned, of all operations; some loops count a window as one
+	driven bool   // the target must make progress meanwhile
 }
 
-// Skip is a row that was left out.
+// Skip is an omitted row.
 type Skip struct {
 	Layer, Test string
 	Size        int
 	Why         error
 }
 
-// Skips lists the rows that Run left out.
+// Skips lists the rows that Run omitted.
 func (r *Runner) Skips() []Skip { return r.skips }
 
-// Run measures everything and returns one record for each test, size and layer,
-// layers within sizes within tests. It switches garbage collection off while the clock
-// runs. The calling goroutine is locked to its thread where figures are to be good; where
-// they are not, and the target is a goroutine of this process, turns of two goroutines
-// take less without.
+// Run measures everything. It returns one record for each test, size and layer, in this order. Garbage collection is
+// off while the clock runs. The caller should lock its goroutine to its thread, unless the target is a goroutine of this
+// process: then switches between unlocked goroutines take less time.
 func (r *Runner) Run(ctx context.Context) ([]result.Record, error) {
 	records, err := r.run(ctx)
 	return records, withCause(ctx, err)
 }
 
-// withCause puts the end of ctx before an error: whatever went wrong, it did because the
-// run was ended.
+// withCause adds the cause of the end of ctx to an error that it has led to.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w (%w)", cause, err)
@@ -233,7 +229,7 @@ func (r *Runner) open(ctx context.Context) error {
 	return nil
 }
 
-// cell measures one test at one size through every layer that can do it.
+// cell measures one test at one size through every layer that supports it.
 func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, error) {
 	r.stall.what = fmt.Sprintf("%s of %d bytes", t.Name, size)
 	lanes, err := r.ready(ctx, t, size)
@@ -264,7 +260,7 @@ func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, e
 	return records, nil
 }
 
-// pace is that of a test at a size.
+// pace returns the pace of the test at a size.
 func (p *Plan) pace(t Test, size int) pace {
 	window := t.Window(p.Window)
 	windows := p.windows(size, window)
@@ -275,8 +271,8 @@ func (p *Plan) pace(t Test, size int) pace {
 	return pace{windows: windows, window: window, every: every, samples: min(windows, max(maxSamples/p.Rounds, 1))}
 }
 
-// ready prepares the lanes that can do the test at the size and returns them. Those
-// that cannot become an error or skips, as the plan says.
+// ready prepares and returns the lanes that support the test at the size. Others are an error or skips, as the plan
+// selects.
 func (r *Runner) ready(ctx context.Context, t Test, size int) (lanes []*lane, err error) {
 	var missing []Skip
 	for _, l := range r.lanes {
@@ -303,7 +299,7 @@ func (r *Runner) ready(ctx context.Context, t Test, size int) (lanes []*lane, er
 	return nil, nil
 }
 
-// frozen runs f while the target is stopped, if it is to be.
+// frozen runs f while the target is stopped, if Freezer is set.
 func (r *Runner) frozen(lanes []*lane, f func() error) error {
 	if r.Freezer == nil {
 		return f()
@@ -321,8 +317,7 @@ func (r *Runner) frozen(lanes []*lane, f func() error) error {
 	return errors.Join(f(), r.Freezer.Thaw())
 }
 
-// rounds warms every layer up and lets them take turns, without garbage
-// collection.
+// rounds warms up all layers, and runs the rounds without garbage collection.
 func (r *Runner) rounds(ctx context.Context, lanes []*lane, t Test, size int, p pace) error {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -366,7 +361,7 @@ func (r *Runner) turn(ctx context.Context, l *lane, p pace) error {
 	return nil
 }
 
-// drive has the target do what l needs, and nothing for nil.
+// drive makes the target do what l needs; nothing if l is nil.
 func (r *Runner) drive(ctx context.Context, l *lane) error {
 	r.stall.begin(l)
 	if l != nil && !l.driven {

@@ -11,17 +11,17 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// Counter counts events in the kernel for the calling thread, its process and the
-// target, between Start and Stop.
+// Counter counts events in the kernel, between Start and Stop: of the calling thread, of its
+// process and of the target.
 type Counter interface {
 	Start() error
-	// Stop returns what there was for each of ops operations.
+	// Stop returns the counts per operation, for ops operations.
 	Stop(ops int) (*result.Counters, error)
 }
 
-// Count runs the operations of each record once more, with c counting, and adds to the
-// record what it found. Call it after Run, whose times nothing disturbs in this way. It returns the
-// records: where it fails some have no counters, and one is missing if it has moved wrong data.
+// Count runs the operations of each record again while c counts, and adds the counts to the record.
+// Call it after Run, so that the times of Run do not include it. It returns the records: after an
+// error some have no counters, and a record is missing if its operations moved wrong data.
 func (r *Runner) Count(ctx context.Context, c Counter, records []result.Record) ([]result.Record, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +56,7 @@ func (r *Runner) countRecord(ctx context.Context, c Counter, rec *result.Record)
 	return r.verify(ctx, l, t, rec.Size)
 }
 
-// lane is the open one of a layer.
+// lane returns the open lane of a layer.
 func (r *Runner) lane(name string) *lane {
 	for _, l := range r.lanes {
 		if l.name == name {
@@ -66,8 +66,8 @@ func (r *Runner) lane(name string) *lane {
 	return nil
 }
 
-// countBatches runs as many batches as were timed, after a warm-up, with nothing else
-// to do for this process.
+// countBatches runs as many batches as were timed, after a warm-up. This process has no other work
+// meanwhile.
 func (r *Runner) countBatches(ctx context.Context, c Counter, rec *result.Record, l *lane, p pace) error {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -89,7 +89,7 @@ func (r *Runner) countBatches(ctx context.Context, c Counter, rec *result.Record
 	return r.drive(ctx, nil)
 }
 
-// batches runs a batch for each round and returns the number of operations.
+// batches runs one batch per round and returns the number of operations.
 func (r *Runner) batches(ctx context.Context, l *lane, p pace) (done int, err error) {
 	for range r.Plan.Rounds {
 		if ctx.Err() != nil {

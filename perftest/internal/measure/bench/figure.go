@@ -9,20 +9,20 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/stat"
 )
 
-// cost is what the measuring loop itself takes, in ticks.
+// cost is the time of the measuring loop itself, in ticks.
 type cost struct {
 	post, flush, total float64 // medians of a window
 	whole              float64 // of one window of a plain loop
 }
 
-// costOps is over how many operations the loop is measured in a round: with one in
-// each window they take half a millisecond.
+// costOps is the number of operations with which the loop is measured in a round: half a
+// millisecond for windows of one operation.
 const (
 	costOps    = 8192
 	costRounds = 5
 )
 
-// cost measures the loop with an operation that does nothing, once for a window.
+// cost measures the loop with an operation that does nothing, once for each window.
 func (r *Runner) cost(window int) cost {
 	if c, ok := r.costs[window]; ok {
 		return c
@@ -47,11 +47,11 @@ func (r *Runner) cost(window int) cost {
 	return c
 }
 
-// records turns the samples of a cell into records, one for each lane.
+// records computes one record for each lane from the samples of a cell.
 func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Record {
 	var records []result.Record
 	c := r.cost(p.window)
-	loops := make([][]float64, len(lanes)) // by lane, of each round
+	loops := make([][]float64, len(lanes)) // by lane, for each round
 	for i, l := range lanes {
 		rec := r.record(l, t, p, c)
 		rec.Size = size
@@ -72,7 +72,8 @@ func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Recor
 	return records
 }
 
-// below is the index of the lane that a layer is compared with, among those before it.
+// below returns the index of the lane with which a layer is compared; it is smaller than that of
+// the layer.
 func (p *Plan) below(before []*lane, name string) int {
 	if p.Below != nil {
 		want := p.Below(name)
@@ -83,7 +84,7 @@ func (p *Plan) below(before []*lane, name string) int {
 	return len(before) - 1
 }
 
-// record fills in what was measured and the percentiles.
+// record sets the measured values and the percentiles.
 func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 	ns := func(ticks, cost float64) float64 {
 		return max(0, ticks-cost) / r.Clock.PerNS / float64(p.window)
@@ -123,7 +124,7 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 	return rec
 }
 
-// rounded are times without the digits below a picosecond.
+// rounded rounds times to picoseconds.
 func rounded(ns []float64) []float64 {
 	short := make([]float64, len(ns))
 	for i, v := range ns {
@@ -132,7 +133,7 @@ func rounded(ns []float64) []float64 {
 	return short
 }
 
-// loops returns nanoseconds for one operation of each round's plain loop.
+// loops returns the nanoseconds per operation of the plain loop of each round.
 func (r *Runner) loops(whole []uint64, t Test, p pace, c cost) []float64 {
 	ns := make([]float64, len(whole))
 	for i, ticks := range whole {

@@ -7,12 +7,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/tick"
 )
 
-// samples holds raw ticks of one layer in one cell. Its slices are made before
-// the clock runs.
+// samples are the raw ticks of one layer in one cell. The slices are allocated before the clock
+// runs.
 type samples struct {
-	post  []uint64 // posting calls of one window
+	post  []uint64 // time of the posting calls of each window
 	flush []uint64 // flush after it
-	whole []uint64 // one batch without readings inside: see batch
+	whole []uint64 // time of each batch without readings inside: see batch
 	moves *uint64  // lane.moves
 }
 
@@ -25,7 +25,7 @@ func newSamples(windows, rounds int) *samples {
 	}
 }
 
-// total returns post and flush of each window together.
+// total returns the sums of post and flush of each window.
 func (s *samples) total() []uint64 {
 	t := make([]uint64, len(s.post))
 	for i := range t {
@@ -34,35 +34,34 @@ func (s *samples) total() []uint64 {
 	return t
 }
 
-// pace is how posts and flushes alternate in a batch.
+// pace is the order of posts and flushes in a batch.
 type pace struct {
-	windows int // in a batch
+	windows int // windows in a batch
 	window  int // posts in each
 	every   int // windows for each flush; divides windows
 	samples int // windows in the loop with readings inside; at most windows
 }
 
-// maxSamples bounds how many windows of a layer in a cell are kept one by one: 16 MiB
-// of readings, which are enough for any percentile. Pages of the memory for more
-// would have to be cleared before the clock runs and freed at the end, by the
-// kernel: seconds of a busy machine for each gigabyte.
+// maxSamples is the maximum number of windows of a layer in a cell with times of their own: 16 MiB
+// of readings, enough for any percentile. More memory would have to be cleared by the kernel before
+// the clock runs and freed at the end, which takes seconds for each gigabyte on a busy machine.
 const maxSamples = 1 << 20
 
-// ops is the number of operations in a batch without readings inside.
+// ops returns the number of operations in a batch without readings inside.
 func (p pace) ops() int { return p.windows * p.window }
 
-// all is the number of operations in both loops of a turn.
+// all returns the number of operations in both loops of a turn.
 func (p pace) all() int { return p.ops() + p.samples*p.window }
 
-// sampled is the pace of the loop with readings inside.
+// sampled returns the pace of the loop with readings inside.
 func (p pace) sampled() pace {
 	p.windows = p.samples
 	p.every = min(p.every, p.samples)
 	return p
 }
 
-// stamped runs a batch and appends the ticks of posting each window and of the flush
-// after it, if there is one. There must be room in s.
+// stamped runs a batch, and appends the ticks for posting each window and for the flush after it,
+// if there is one. s must have room.
 func (s *samples) stamped(op layer.Op, p pace) error {
 	n := len(s.post)
 	post, flush := s.post[n:n+p.windows], s.flush[n:n+p.windows]
@@ -89,7 +88,7 @@ func (s *samples) stamped(op layer.Op, p pace) error {
 	return nil
 }
 
-// plain runs a batch and returns the ticks of all. It counts posts in moves.
+// plain runs a batch and returns its total ticks. It counts posts in moves.
 func plain(op layer.Op, p pace, moves *uint64) (ticks uint64, err error) {
 	n := p.window * p.every
 	t0 := tick.Now()
@@ -107,8 +106,8 @@ func plain(op layer.Op, p pace, moves *uint64) (ticks uint64, err error) {
 	return tick.Now() - t0, nil
 }
 
-// batch measures a batch twice: with readings inside for the distribution, and
-// without for the mean, which comparisons rest on.
+// batch runs a batch twice: with readings inside for the distribution, and without for the mean,
+// which comparisons use.
 func (s *samples) batch(op layer.Op, p pace) error {
 	if err := s.stamped(op, p.sampled()); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (s *samples) batch(op layer.Op, p pace) error {
 	return nil
 }
 
-// warmUp repeats windows until ops operations and atLeast have gone by.
+// warmUp repeats windows until it has run ops operations and at least the time atLeast.
 func warmUp(op layer.Op, ops, window int, atLeast time.Duration, moves *uint64) (done int, err error) {
 	for start := time.Now(); done < ops || time.Since(start) < atLeast; done += window {
 		if _, err := plain(op, pace{windows: 1, window: window, every: 1}, moves); err != nil {
@@ -131,8 +130,7 @@ func warmUp(op layer.Op, ops, window int, atLeast time.Duration, moves *uint64) 
 	return done, nil
 }
 
-// nothing is an operation that does nothing: what the loop measures with it is
-// the loop.
+// nothing is an operation that does nothing: it measures the loop itself.
 type nothing struct{ n uint64 }
 
 func (o *nothing) Post() error    { o.n++; return nil }

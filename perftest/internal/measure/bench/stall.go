@@ -10,35 +10,34 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
-// DefaultStallLimit is Runner.StallLimit if that is 0.
+// DefaultStallLimit is the limit if Runner.StallLimit is 0.
 const DefaultStallLimit = 10 * time.Second
 
-// stallLooks is how many looks in a row find no operation more than the first one in a stall. They are
-// Runner.StallLimit together. Looks and not a clock: a process that was stopped has not stalled.
+// stallLooks is the number of consecutive checks without a new operation that make a stall. They take Runner.StallLimit
+// together. A clock is not used: a process that was stopped has not stalled.
 const stallLooks = 4
 
-// stallWatch reports on an operation that does not complete. A goroutine looks at turns, and interrupts
-// the measuring goroutine only if a turn takes longer than a quarter of the limit. That one, which owns the
-// layers, then compares how many operations there were, and writes the report. So nothing is
-// added to a run in which all turns are shorter.
+// stallWatch reports that an operation does not complete. A goroutine checks the number of turns. Only if a turn takes
+// longer than a quarter of the limit, it interrupts the measuring goroutine, which owns the layers; that one compares
+// the numbers of operations and writes the report. So a run with shorter turns is not affected.
 type stallWatch struct {
-	turns atomic.Uint64 // that have begun
+	turns atomic.Uint64 // number of turns that have begun
 
-	// Of the measuring goroutine.
-	lane  *lane  // whose turn it is; nil for none
+	// Used by the measuring goroutine.
+	lane  *lane  // lane whose turn it is; nil for none
 	what  string // test and size
-	seen  *lane  // lane and lane.moves at the last look
+	seen  *lane  // lane and lane.moves at the last check
 	moves uint64
-	looks int // that found the same
+	looks int // consecutive checks with the same result
 }
 
-// begin notes that it is the turn of l.
+// begin records the start of the turn of l.
 func (w *stallWatch) begin(l *lane) {
 	w.lane = l
 	w.turns.Add(1)
 }
 
-// look reports whether the operations of the turn have just been found stalled: once for each stall.
+// look reports whether the operations of the turn are stalled. It returns true once for each stall.
 func (w *stallWatch) look() bool {
 	if l := w.lane; l == nil || l != w.seen || l.moves != w.moves {
 		w.seen, w.looks = l, 0
@@ -51,7 +50,7 @@ func (w *stallWatch) look() bool {
 	return w.looks == stallLooks
 }
 
-// interrupt calls raise at each tick that no turn has begun before, until stop is closed.
+// interrupt calls raise at each tick before which no turn has begun, until stop is closed.
 func (w *stallWatch) interrupt(ticks <-chan time.Time, stop <-chan struct{}, raise func()) {
 	last := w.turns.Load()
 	for {
@@ -68,7 +67,7 @@ func (w *stallWatch) interrupt(ticks <-chan time.Time, stop <-chan struct{}, rai
 	}
 }
 
-// watchStalls starts the reports. stop ends them.
+// watchStalls starts the reports. The caller must call stop to end them.
 func (r *Runner) watchStalls() (stop func()) {
 	if r.Stalls == nil {
 		return func() {}
@@ -101,7 +100,7 @@ func (r *Runner) stallLimit() time.Duration {
 	return r.StallLimit
 }
 
-// reportStall writes the state of both ends of l.
+// reportStall writes the state of both sides of l.
 func (r *Runner) reportStall(l *lane) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nSTALLED: %s, layer %s, transport %s: no operation has completed for %v; %d were posted or flushed before\n",
@@ -110,10 +109,10 @@ func (r *Runner) reportStall(l *lane) {
 	if !r.Session.Loopback() {
 		addState(&b, fmt.Sprintf("target, process %d", r.Session.PID()), r.targetState(l))
 	}
-	_, _ = io.WriteString(r.Stalls, b.String()) // the run goes on without
+	_, _ = io.WriteString(r.Stalls, b.String()) // the run continues without the report
 }
 
-// targetState is that of the target's end of l, or why it is not known.
+// targetState returns the state of the target's side of l, or the reason why it is unknown.
 func (r *Runner) targetState(l *lane) string {
 	if r.stopped {
 		return "stopped while the clock runs, as was asked for"

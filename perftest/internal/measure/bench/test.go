@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
-// Mode is how operations and flushes alternate.
+// Mode is the order of operations and flushes.
 type Mode uint8
 
 // Modes.
@@ -17,20 +17,20 @@ const (
 	Latency Mode = iota
 	// Bandwidth posts a window of operations for each flush.
 	Bandwidth
-	// Rate is Bandwidth of which the number of messages is of interest.
+	// Rate is Bandwidth, reported as messages per second.
 	Rate
-	// PingPong waits for an answer to each operation; half of that is reported.
+	// PingPong waits for a reply to each operation. The result is half of the round trip.
 	PingPong
-	// Both is Bandwidth in both directions: the target returns each message. Each of them counts.
+	// Both is Bandwidth in both directions: the target returns each message, and both are counted.
 	Both
 )
 
-// Test is one thing to measure.
+// Test is one measurement.
 type Test struct {
 	Name string
 	Kind layer.Kind
 	Mode Mode
-	// Help is one line.
+	// Help describes the test in one line.
 	Help string
 }
 
@@ -63,7 +63,7 @@ var tests = []Test{
 	{"stream_bibw", layer.StreamPing, Both, "bytes of a stream in both directions: each send is returned"},
 }
 
-// aliases are names of ucx_perftest that mean one of ours.
+// aliases maps names of ucx_perftest to names of tests.
 var aliases = map[string]string{
 	"get": "get_lat", "fadd": "fadd_lat", "cswap": "cswap_lat",
 	"ucp_put_lat": "put_lat", "ucp_put_bw": "put_bw", "ucp_get": "get_lat",
@@ -74,13 +74,14 @@ var aliases = map[string]string{
 // Tests lists all tests.
 func Tests() []Test { return slices.Clone(tests) }
 
-// DefaultTests is what runs without a choice: the main comparison.
+// DefaultTests are the tests of a run without selection: the main comparison.
 func DefaultTests() []string { return []string{"put_lat", "put_bw", "get_bw"} }
 
-// MessageTests is what runs without a choice on a transport that has messages only.
+// MessageTests are the tests of a run without selection, on a transport that supports only
+// messages.
 func MessageTests() []string { return []string{"am_lat", "am_bw"} }
 
-// FindTest returns the test of that name.
+// FindTest returns the test with a name.
 func FindTest(name string) (Test, error) {
 	if to, ok := aliases[name]; ok {
 		name = to
@@ -102,7 +103,7 @@ func TestNames() []string {
 	return names
 }
 
-// Sizes narrows the sizes of a run to those that make sense for the test.
+// Sizes returns those sizes of a run that are valid for the test.
 func (t Test) Sizes(all []int) []int {
 	switch {
 	case t.Kind == layer.Flush:
@@ -115,7 +116,7 @@ func (t Test) Sizes(all []int) []int {
 	return all
 }
 
-// Window is how many operations the test posts for each flush in a run with that
+// Window returns the number of operations that the test posts for each flush, in a run with this
 // window.
 func (t Test) Window(window int) int {
 	if t.Mode == Latency || t.Mode == PingPong {
@@ -124,11 +125,11 @@ func (t Test) Window(window int) int {
 	return window
 }
 
-// Stream reports whether the operations of a batch follow each other without a flush
-// but at the end: where a window bounds what is on its way.
+// Stream reports whether a batch has only one flush, at its end: a window limits the number of
+// outstanding operations.
 func (t Test) Stream() bool { return t.Kind.OneWay() || t.Mode == Both }
 
-// share is the part of the time between post and end of flush that counts for the
+// share is the part of the time between post and the end of the flush that is reported for the
 // operation.
 func (t Test) share() float64 {
 	if t.Mode == PingPong || t.Mode == Both {

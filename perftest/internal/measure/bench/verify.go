@@ -11,11 +11,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/target"
 )
 
-// ErrData says that an operation did not do what it should have.
+// ErrData is the error of an operation with a wrong result.
 var ErrData = layer.ErrData
 
-// Seeds of the patterns: what memory holds before, what the timed operations
-// move, and what one last operation moves, which cannot be left over.
+// Seeds of the patterns: of memory before the operations, of the timed operations, and of one last
+// operation, so that its data cannot be left from an earlier one.
 const (
 	seedBefore = 0x5eed0000 + iota
 	seedTimed
@@ -23,8 +23,8 @@ const (
 	seedGuard
 )
 
-// prepare makes the operation and fills memory on both sides. Errors:
-// errors.ErrUnsupported if the layer or its transport cannot do it.
+// prepare creates the operation and fills memory on both sides. Errors: errors.ErrUnsupported if
+// the layer or its transport does not support it.
 func (r *Runner) prepare(ctx context.Context, l *lane, t Test, size int) (err error) {
 	l.done = 0
 	l.driven = !r.Session.Loopback() && (t.Kind.TwoSided() || r.Session.NeedsTarget(l.name))
@@ -34,7 +34,7 @@ func (r *Runner) prepare(ctx context.Context, l *lane, t Test, size int) (err er
 	return r.begin(ctx, l, r.spec(t, size))
 }
 
-// spec is the operation of a test, with the pattern of what is timed.
+// spec returns the operation of a test, with the pattern of the timed operations.
 func (r *Runner) spec(t Test, size int) layer.Spec {
 	s := layer.Spec{
 		Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed,
@@ -46,7 +46,7 @@ func (r *Runner) spec(t Test, size int) layer.Spec {
 	return s
 }
 
-// begin makes the operation, and the target's part in it.
+// begin creates the operation, and the target's part in it.
 func (r *Runner) begin(ctx context.Context, l *lane, s layer.Spec) (err error) {
 	if s.Kind.Varied() {
 		s.Variant = r.Plan.Variant
@@ -57,7 +57,7 @@ func (r *Runner) begin(ctx context.Context, l *lane, s layer.Spec) (err error) {
 	return r.Session.Prepare(ctx, l.name, s)
 }
 
-// fill fills the memory that a test works on.
+// fill fills the memory that a test uses.
 func (r *Runner) fill(ctx context.Context, l *lane, t Test, size int) error {
 	switch {
 	case t.Kind == layer.Put:
@@ -81,10 +81,10 @@ func (r *Runner) fill(ctx context.Context, l *lane, t Test, size int) error {
 	return nil
 }
 
-// guard is the part of the local buffer that a get of n bytes must leave alone.
+// guard returns the part of the local buffer that a get of n bytes must not change.
 func guard(c layer.Conn, n int) []byte { return c.Local()[n : n+guardLen] }
 
-// verify checks what the operations did.
+// verify checks the results of the operations.
 func (r *Runner) verify(ctx context.Context, l *lane, t Test, size int) error {
 	switch {
 	case t.Kind == layer.Put:
@@ -161,8 +161,8 @@ func checkLocal(c layer.Conn, seed uint64, size int) error {
 	return nil
 }
 
-// verifyAtomic expects that each of the operations added one, and that the last
-// of those that fetch saw all others.
+// verifyAtomic checks that each operation has added one, and that the last fetching operation has
+// seen all others.
 func (r *Runner) verifyAtomic(ctx context.Context, l *lane, k layer.Kind) error {
 	got, err := r.Session.Word(ctx, l.name)
 	if err != nil {
@@ -180,8 +180,8 @@ func (r *Runner) verifyAtomic(ctx context.Context, l *lane, k layer.Kind) error 
 	return nil
 }
 
-// finish ends the target's part, which must have seen all operations, none of them
-// wrong. A loopback has seen them itself.
+// finish finishes the target's part, which must have received all operations without fault. A
+// loopback has received them itself.
 func (r *Runner) finish(ctx context.Context, l *lane) error {
 	if r.Session.Loopback() {
 		return nil
@@ -200,8 +200,8 @@ func (r *Runner) finish(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// verifyPing looks at the memory of both sides: the number of the last operation in
-// its first and last byte, the pattern between.
+// verifyPing checks the memory of both sides: the number of the last operation in its first and
+// last byte, and the pattern between them.
 func (r *Runner) verifyPing(ctx context.Context, l *lane, size int) error {
 	if err := r.finish(ctx, l); err != nil {
 		return err
@@ -221,17 +221,17 @@ func (r *Runner) verifyPing(ctx context.Context, l *lane, size int) error {
 }
 
 const (
-	// thoroughStream is how many messages of a stream are looked at byte by byte:
-	// several times what send queues and slots of our transports hold.
+	// thoroughStream is the number of messages of a stream that are checked byte by byte: several
+	// times the number of messages in send queues and slots of our transports.
 	thoroughStream = 1000
-	// thoroughPings is the same for a ping-pong, in which one is on its way.
+	// thoroughPings is the same for a ping-pong, with one message in flight.
 	thoroughPings = 32
-	// thoroughLen bounds the bytes that are looked at.
+	// thoroughLen is the maximum number of bytes that are checked.
 	thoroughLen = 1 << 20
 )
 
-// verifyMessages sends more of them, but no more than were measured, with another pattern,
-// of which every byte is checked where they arrive.
+// verifyMessages sends more messages, but at most as many as were measured, with another pattern.
+// The receiver checks every byte.
 func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) error {
 	if err := r.finish(ctx, l); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	return r.finish(ctx, l)
 }
 
-// thorough runs the operations that are looked at byte by byte, at most as many as said.
+// thorough runs operations that are checked byte by byte. most limits their number.
 func (l *lane) thorough(t Test, most int) error {
 	if t.Stream() {
 		return l.more(min(thoroughStream, most))

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// yieldSpins is how long await spins before it lets other goroutines run: only
-// where there is one processor for both sides does it get that far.
+// yieldSpins is the number of spins before await yields to other goroutines: it reaches that number
+// only if both sides share one CPU.
 const yieldSpins = 1 << 16
 
 // await spins until *seq is v.

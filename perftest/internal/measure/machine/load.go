@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// LoadWatch measures how long threads wait for their CPUs, by the kernel's statistics of the
-// scheduler (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
+// LoadWatch measures how long threads wait for their CPUs, from the scheduler statistics of the kernel
+// (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
 type LoadWatch struct {
 	pid               int
 	started           time.Time
@@ -18,22 +18,22 @@ type LoadWatch struct {
 	ok                bool
 }
 
-// WatchLoad begins a measurement of the calling thread, which must be the one that calls Load, and of all
-// threads of process pid; of no process for 0.
+// WatchLoad starts a measurement of the calling thread and of all threads of process pid; 0 means no process. The same
+// thread must call Load.
 func WatchLoad(pid int) *LoadWatch {
 	w := &LoadWatch{pid: pid, started: time.Now()}
 	w.initiator, w.target, w.ok = w.read()
 	return w
 }
 
-// Load returns the result since WatchLoad; nil if the kernel has no such statistics.
+// Load returns the load since WatchLoad; nil if the kernel has no such statistics.
 func (w *LoadWatch) Load() *result.Load {
 	initiator, target, ok := w.read()
 	elapsed := time.Since(w.started)
 	if !ok || !w.ok || elapsed <= 0 {
 		return nil
 	}
-	// The waits of a thread that has ended are no longer there.
+	// The waits of threads that have ended are lost.
 	share := func(now, before time.Duration) float64 { return max(0, (now-before).Seconds()/elapsed.Seconds()) }
 	return &result.Load{Initiator: share(initiator, w.initiator), Target: share(target, w.target)}
 }
@@ -58,7 +58,7 @@ func (w *LoadWatch) read() (initiator, target time.Duration, ok bool) {
 	return initiator, target, true
 }
 
-// waited reads the time that a thread was on a run queue without running.
+// waited returns the time that a thread was on a run queue without running.
 func waited(file string) (time.Duration, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package machine describes the computer, the runtime and the build that numbers
-// come from.
+// Package machine describes the computer, the runtime and the build of a measurement.
 package machine
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// Describe returns what can be known without measuring.
+// Describe returns everything that needs no measurement.
 func Describe() result.Machine {
 	return result.Machine{
 		CPU:        cpuModel(),
@@ -47,9 +46,8 @@ func cpuModel() string {
 	return modelIn(f)
 }
 
-// modelIn finds the name of the processor in the format of /proc/cpuinfo: x86 calls
-// it "model name"; arm64 has numbers only, of which the implementer and the part
-// name the core.
+// modelIn returns the name of the CPU from text in the format of /proc/cpuinfo: "model name" on x86; arm64 has only
+// numbers, of which implementer and part identify the core.
 func modelIn(r io.Reader) string {
 	fields := map[string]string{}
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -75,7 +73,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// gogc is the setting in force, which the runtime takes from the environment.
+// gogc returns the current setting, which the runtime reads from the environment.
 func gogc(env string) string {
 	if env == "" {
 		return "100"
@@ -83,13 +81,13 @@ func gogc(env string) string {
 	return env
 }
 
-// gitTimeout bounds the look into a repository.
+// gitTimeout is the maximum time of a git command.
 const gitTimeout = 2 * time.Second
 
-// Commit names the source of this program: the stamp that the go command left. A program that go run
-// or go test has just built has none: it is that of the current directory, if that is in the module of
-// the program. A trailing "+" marks changes that are not committed. Any other program without a stamp is
-// named by its own bytes: "build-" and 12 digits of their SHA-256.
+// Commit returns the source of this program: the stamp of the go command. A program that go run or go test has just
+// built has no stamp: for it Commit returns the commit of the current directory, if that is in the module of the
+// program. A trailing "+" means uncommitted changes. Any other program without a stamp gets "build-" and 12 digits of
+// the SHA-256 of its file.
 func Commit(ctx context.Context) string {
 	info, ok := debug.ReadBuildInfo()
 	if ok {
@@ -114,10 +112,10 @@ func Commit(ctx context.Context) string {
 	return asked.commit
 }
 
-// justBuilt reports whether the go command has built a program to run it at once: in a folder of its own.
+// justBuilt reports whether go run or go test has built the program, in a temporary folder.
 func justBuilt(program string) bool { return strings.Contains(filepath.ToSlash(program), "/go-build") }
 
-// inModule reports whether the current directory, or one above it, is the root of a module of that path.
+// inModule reports whether the current directory, or one above it, is the root of the module with this path.
 func inModule(module string) bool {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -135,7 +133,7 @@ func inModule(module string) bool {
 	return false
 }
 
-// digest names a file by its contents.
+// digest returns "build-" and the start of the SHA-256 of a file.
 func digest(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -149,7 +147,7 @@ func digest(file string) string {
 	return fmt.Sprintf("build-%x", h.Sum(nil)[:6])
 }
 
-// asked is the name of a program without a stamp.
+// asked returns the name of a program without a stamp.
 var asked struct {
 	mu     sync.Mutex
 	commit string
@@ -168,14 +166,14 @@ func gitCommit(ctx context.Context) string {
 	return head
 }
 
-// git runs git without locks that it can do without: it is killed when ctx ends, and a lock that is
-// left keeps everybody from committing.
+// git runs git without optional locks: it may be killed at the end of ctx, and a lock file that remains would prevent
+// later commits.
 func git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"--no-optional-locks"}, args...)...).Output()
 	return string(bytes.TrimSpace(out)), err
 }
 
-// stamp reads the version control stamp of a build; "" without.
+// stamp returns the version control stamp of a build; "" if there is none.
 func stamp(settings []debug.BuildSetting) string {
 	values := map[string]string{}
 	for _, s := range settings {
@@ -192,8 +190,8 @@ func stamp(settings []debug.BuildSetting) string {
 	return rev
 }
 
-// IsTerminal reports whether f is a terminal on which a line can be drawn anew, which one of TERM
-// dumb, such as that of an editor, is not.
+// IsTerminal reports whether f is a terminal that can overwrite a line. One with TERM dumb, such as that of an editor,
+// cannot.
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil && os.Getenv("TERM") != "dumb"

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	probeRounds = 50   // batches, of which the median counts
+	probeRounds = 50   // batches; the result is the median
 	probeTrips  = 1000 // round trips of a batch
 )
 
-// Probe returns how many nanoseconds a cache line takes from one processor to
-// another, one way: the median over short batches. On virtual machines it tells
-// whether the host has placed the two close to each other. a and b are different.
+// Probe returns the time in nanoseconds in which a cache line moves from one CPU to another, one
+// way: the median over short batches. On virtual machines it shows whether the host has placed the
+// two close to each other. a and b are different.
 func Probe(c *tick.Clock, a, b int) (ns float64, err error) {
 	var line struct {
 		_   cpu.CacheLinePad
@@ -25,7 +25,7 @@ func Probe(c *tick.Clock, a, b int) (ns float64, err error) {
 		_   cpu.CacheLinePad
 	}
 	const last = 2 * probeRounds * probeTrips
-	// An echo that could not be pinned still answers, so that nothing hangs.
+	// An echo that could not be bound to its CPU still replies, so that Probe does not hang.
 	echoed := make(chan error, 1)
 	go func() {
 		undo, err := affinity.Thread(b)
@@ -53,7 +53,7 @@ func Probe(c *tick.Clock, a, b int) (ns float64, err error) {
 	return c.NS(batches[len(batches)/2]) / (2 * probeTrips), err
 }
 
-// pingPong does probeTrips round trips from an even value on and returns the ticks.
+// pingPong does probeTrips round trips, starting at an even value, and returns the ticks.
 func pingPong(seq *atomic.Uint64, from uint64) uint64 {
 	start := tick.Now()
 	for v := from; v < from+2*probeTrips; v += 2 {

@@ -1,5 +1,5 @@
-// Package pattern fills memory with bytes that a checker can tell from any other
-// fill, from zeros and from a shifted copy.
+// Package pattern fills memory with bytes that differ from any other fill, from zeros and from a
+// shifted copy.
 package pattern
 
 import (
@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Fill writes the pattern of seed over all of b. Seeds that differ in any bit give
-// patterns that differ in nearly every byte.
+// Fill writes the pattern of seed to b. Two seeds that differ in any bit give patterns that differ
+// in nearly every byte.
 func Fill(b []byte, seed uint64) {
 	var word [8]byte
 	for i := 0; i < len(b); i += len(word) {
@@ -17,27 +17,26 @@ func Fill(b []byte, seed uint64) {
 	}
 }
 
-// Byte is the one that Fill writes at an offset.
+// Byte returns the byte that Fill writes at an offset.
 func Byte(seed uint64, offset int) byte {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:], at(seed, offset&^7))
 	return word[offset&7]
 }
 
-// Mismatch says where memory differs from a pattern.
+// Mismatch is the first difference between memory and a pattern.
 type Mismatch struct {
 	Offset    int
 	Got, Want byte
-	Len       int // bytes checked
+	Len       int // number of checked bytes
 }
 
-// Error returns the place and both bytes.
+// Error returns the offset and both bytes.
 func (m *Mismatch) Error() string {
 	return fmt.Sprintf("byte %d of %d is %#02x, want %#02x", m.Offset, m.Len, m.Got, m.Want)
 }
 
-// Check returns a *Mismatch for the first byte of b that is not as Fill with seed
-// made it.
+// Check returns a *Mismatch for the first byte of b that differs from the pattern of seed.
 func Check(b []byte, seed uint64) error {
 	var word [8]byte
 	for i := 0; i < len(b); i += len(word) {
@@ -51,8 +50,8 @@ func Check(b []byte, seed uint64) error {
 	return nil
 }
 
-// at is SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-// generators", 2014) of the seed at a byte offset.
+// at returns SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+// 2014) of the seed at a byte offset.
 func at(seed uint64, offset int) uint64 {
 	z := seed + uint64(offset+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

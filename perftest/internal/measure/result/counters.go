@@ -1,29 +1,28 @@
 package result
 
-// CounterSource is what counted events in the kernel.
+// CounterSource is the source of counted kernel events.
 type CounterSource struct {
 	Name string `json:"name"` // of package counters
-	// Refused are the better sources, and why they could not be had.
+	// Refused lists the better sources, with the reasons why they are not available.
 	Refused []string `json:"refused,omitempty"`
 }
 
-// Counters are events in the kernel for one operation, by the threads to which they
-// happened.
+// Counters are the kernel events per operation, by thread.
 type Counters struct {
-	// Ops is over how many operations was counted.
+	// Ops is the number of counted operations.
 	Ops int `json:"ops"`
 	// Caller is the thread that runs the operations.
 	Caller Usage `json:"caller"`
-	// Rest are the other threads of its process: those of the Go runtime, and of a
-	// target in the same process.
+	// Rest are the other threads of its process: those of the Go runtime, and those of a target in
+	// the same process.
 	Rest Usage `json:"rest"`
 	// Target is the target process; nil if there is none.
 	Target *Usage `json:"target,omitempty"`
 }
 
-// Usage is what threads asked of the kernel for one operation.
+// Usage is the use of the kernel by threads, per operation.
 type Usage struct {
-	// Events by name; one that the source does not count is not in it.
+	// Events by name; an event that the source does not count is missing.
 	Events map[string]float64 `json:"events,omitempty"`
 	// Calls are the system calls by name.
 	Calls map[string]float64 `json:"calls,omitempty"`
@@ -34,10 +33,10 @@ const (
 	Syscalls   = "syscalls"
 	Switches   = "switches"   // of context, away from the thread
 	Faults     = "faults"     // page faults
-	Transmits  = "transmits"  // packets handed to a network device
-	Receives   = "receives"   // packets that a device handed up
-	Migrations = "migrations" // to another processor
-	CPUTime    = "cpu_ns"     // processor time
+	Transmits  = "transmits"  // packets passed to a network device
+	Receives   = "receives"   // packets received from a device
+	Migrations = "migrations" // to another CPU
+	CPUTime    = "cpu_ns"     // CPU time
 )
 
 // EventNames lists them in the order of columns.

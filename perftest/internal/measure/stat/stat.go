@@ -1,4 +1,4 @@
-// Package stat turns raw samples into the figures of a result.
+// Package stat computes the values of a result from raw samples.
 package stat
 
 import (
@@ -11,18 +11,16 @@ import (
 	gstat "gonum.org/v1/gonum/stat"
 )
 
-// digits is the precision of a histogram: values below 2048 ticks are exact, others
-// within 0.1 percent.
+// digits is the precision of a histogram: values below 2048 ticks are exact, others have an error below 0.1 percent.
 const digits = 3
 
-// Digest holds the distribution of samples in ticks.
+// Digest is the distribution of samples in ticks.
 type Digest struct {
 	h    *hdrhistogram.Histogram
 	step float64
 }
 
-// NewDigest counts samples, which it does not keep. step is by how many ticks the
-// clock goes on at a time, at least 1.
+// NewDigest counts samples. It does not store them. step is the step of the clock in ticks, at least 1.
 func NewDigest(samples []uint64, step float64) *Digest {
 	top := uint64(2)
 	if len(samples) > 0 {
@@ -30,14 +28,13 @@ func NewDigest(samples []uint64, step float64) *Digest {
 	}
 	h := hdrhistogram.New(1, int64(top), digits)
 	for _, s := range samples {
-		// Within range by construction, so that it cannot fail.
+		// The value is in range by construction, so this cannot fail.
 		_ = h.RecordValue(int64(s))
 	}
 	return &Digest{h: h, step: step}
 }
 
-// coarse is how many steps of the clock a value has at least for which they no
-// longer matter.
+// coarse is the number of clock steps from which on a value needs no interpolation.
 const coarse = 200
 
 // Percentile returns the value that p percent (0..100) of the samples do not
@@ -58,7 +55,7 @@ func (d *Digest) Percentile(p float64) float64 {
 	return min(d.Max(), max(0, lo+d.step*min(1, max(0, (rank-below)/inside))))
 }
 
-// count returns how many samples are below lo and how many from there up to hi.
+// count returns the number of samples below lo, and from there up to hi.
 func (d *Digest) count(lo, hi float64) (below, inside float64) {
 	for _, bar := range d.h.Distribution() {
 		switch v := float64(bar.From); {
@@ -73,18 +70,17 @@ func (d *Digest) count(lo, hi float64) (below, inside float64) {
 	return below, inside
 }
 
-// Bin is how many samples are at least Lo and below Hi.
+// Bin is the number of samples that are at least Lo and below Hi.
 type Bin struct {
 	Lo, Hi float64
 	Count  int64
 }
 
-// binsPerOctave has bins that are 19 percent wide.
+// binsPerOctave makes bins 19 percent wide.
 const binsPerOctave = 4
 
-// Bins returns the histogram of the samples after scale, without empty bins, in ascending order. All
-// digests have the same bins: their bounds are powers of the fourth root of two, and the first one has
-// all values below 1.
+// Bins returns the histogram of the samples after scale, without empty bins, in ascending order. All digests have the
+// same bins: the bounds are powers of the fourth root of two, and the first bin contains all values below 1.
 func (d *Digest) Bins(scale func(float64) float64) (bins []Bin) {
 	counts := map[int]int64{}
 	for _, bar := range d.h.Distribution() {
@@ -105,7 +101,7 @@ func (d *Digest) Bins(scale func(float64) float64) (bins []Bin) {
 // belowOne is the index of the first bin.
 const belowOne = -1
 
-// bin is the index of the bin of a value.
+// bin returns the index of the bin of a value.
 func bin(v float64) int {
 	if v < 1 {
 		return belowOne
@@ -113,17 +109,17 @@ func bin(v float64) int {
 	return int(math.Floor(binsPerOctave * math.Log2(v)))
 }
 
-// bound is the lower bound of a bin.
+// bound returns the lower bound of a bin.
 func bound(index int) float64 { return math.Exp2(float64(index) / binsPerOctave) }
 
 // Max returns the largest sample; 0 without samples.
 func (d *Digest) Max() float64 { return float64(d.h.Max()) }
 
-// Count is the number of samples.
+// Count returns the number of samples.
 func (d *Digest) Count() int64 { return d.h.TotalCount() }
 
-// Median returns the median of values, interpolated between the middle two; 0
-// without values. It does not change the slice.
+// Median returns the median of values, interpolated between the middle two; 0 without values. It does not change the
+// slice.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -136,16 +132,15 @@ func Median(values []float64) float64 {
 	return gstat.Mean(sorted[n/2-1:n/2+1], nil)
 }
 
-// Difference is how much more one series has than another.
+// Difference is the difference between two series.
 type Difference struct {
 	Median  float64
 	Percent float64 // Median as a percentage of the median of the lower series
 	Lo, Hi  float64 // bounds of Median: see Interval
 }
 
-// Paired compares two series of one length, value by value. Rounds that lie next to each other in
-// time see the same state of the machine, so what the machine does to both cancels in the
-// difference. Without values the result is 0.
+// Paired compares two series of equal length value by value. Rounds that follow each other are in the same state of the
+// machine, so effects on both cancel in the difference. Without values the result is 0.
 func Paired(upper, lower []float64) (d Difference) {
 	diffs := make([]float64, len(upper))
 	for i := range upper {
@@ -160,16 +155,16 @@ func Paired(upper, lower []float64) (d Difference) {
 }
 
 const (
-	// leastValues is how many values give an interval of a median at all: five values all lie on one
-	// side of the median with a probability of 2 * 0.5^5, which is more than 5 percent.
+	// leastValues is the minimum number of values for the interval of a median: five values are all on one side of the
+	// median with a probability of 2 * 0.5^5, which is more than 5 percent.
 	leastValues = 6
 	resamples   = 1000
-	tail        = resamples * 25 / 1000 // of the resamples on each side lie outside of the interval
+	tail        = resamples * 25 / 1000 // share of the resamples outside of the interval, on each side
 )
 
-// Interval returns bounds of the median of values with a confidence of 95 percent, by the bootstrap:
-// the medians of samples of the same length, drawn from values with replacement (Efron 1979,
-// percentile method). The draws are the same in each call. With fewer than six values both are 0.
+// Interval returns bounds of the median of values with a confidence of 95 percent, by the bootstrap: the medians of
+// samples of equal length, drawn from values with replacement (Efron 1979, percentile method). All calls use the same
+// draws. With fewer than six values both are 0.
 func Interval(values []float64) (lo, hi float64) {
 	if len(values) < leastValues {
 		return 0, 0

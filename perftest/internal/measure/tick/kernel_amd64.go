@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// clockSourceFile names the clock that the kernel itself keeps time with. The
-// kernel leaves "tsc" when its watchdog finds the counters of the cores apart.
+// clockSourceFile contains the name of the clock that the kernel uses. The kernel stops using "tsc"
+// if its watchdog detects different counters of the cores.
 const clockSourceFile = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
-// kernelTrustsTSC reports whether the kernel still offers the TSC as a clock: it
-// withdraws one that it has marked unstable. Without sysfs the CPUID bit decides.
+// kernelTrustsTSC reports whether the kernel offers the TSC as a clock: it removes a TSC that it
+// has marked unstable. Without sysfs the CPUID bit decides.
 func kernelTrustsTSC() bool {
 	text, err := os.ReadFile(clockSourceFile)
 	if err != nil {

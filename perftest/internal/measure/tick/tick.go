@@ -29,34 +29,33 @@ type Clock struct {
 	Source string
 	// PerNS is ticks per nanosecond.
 	PerNS float64
-	// Step is by how many ticks the counter goes on at a time, 1 unless readings
-	// show otherwise. Some processors and virtual machines go in steps of 10 ns.
+	// Step is the step of the counter in ticks, 1 unless readings show otherwise. Some CPUs and virtual machines have
+	// steps of 10 ns.
 	Step float64
-	// Cost is the median time between two readings with nothing in between, in
-	// nanoseconds: what every measured interval contains of the clock itself.
+	// Cost is the median time between two consecutive readings, in nanoseconds: the part of the clock in every measured
+	// interval.
 	Cost float64
 }
 
-// ErrUnsteady says that two calibrations in a row disagreed on the rate.
+// ErrUnsteady is the error of two consecutive calibrations with different rates.
 var ErrUnsteady = errors.New("tick counter and monotonic clock drift apart")
 
 const (
 	calibrateSpan = 20 * time.Millisecond
-	// tolerance is the relative difference between two calibrations that is
-	// accepted: 0.1 percent is below what any result is printed with.
+	// tolerance is the accepted relative difference between two calibrations: 0.1 percent is less than the precision of
+	// printed results.
 	tolerance = 1e-3
 	attempts  = 5
 )
 
-// calibrated is the clock of this process, once it is known.
+// calibrated is the clock of this process after Calibrate.
 var calibrated struct {
 	mu    sync.Mutex
 	clock *Clock
 }
 
-// Calibrate measures the rate of the counter and the cost of reading it, once in a
-// process: later calls return the same clock. It takes about 40 ms and longer on a
-// machine so busy that readings are torn apart.
+// Calibrate measures the rate of the counter and the cost of reading it, once per process: later calls return the same
+// clock. It takes about 40 ms, and longer on a busy machine.
 func Calibrate() (*Clock, error) {
 	calibrated.mu.Lock()
 	defer calibrated.mu.Unlock()
@@ -104,8 +103,8 @@ func rate(span time.Duration) float64 {
 	return float64(t1-t0) / float64(m1-m0)
 }
 
-// pair reads both clocks at nearly one moment: of several tries, the one whose two
-// counter readings lie closest together around the clock reading.
+// pair reads both clocks at nearly the same time: it makes several tries and uses the one with the smallest difference
+// of the two counter readings around the clock reading.
 func pair(start time.Time) (ticks uint64, mono time.Duration) {
 	best := ^uint64(0)
 	for range 16 {
@@ -119,13 +118,12 @@ func pair(start time.Time) (ticks uint64, mono time.Duration) {
 	return ticks, mono
 }
 
-// Resolution is Step in nanoseconds: intervals cannot be told apart more finely.
+// Resolution returns Step in nanoseconds: smaller differences of intervals cannot be measured.
 func (c *Clock) Resolution() float64 { return c.Step / c.PerNS }
 
 const (
 	readings = 1 << 16
-	// spins is the longest delay between two readings, in dependent
-	// multiplications: some ten steps of 10 ns.
+	// spins is the longest delay between two readings, in dependent multiplications: some ten steps of 10 ns.
 	spins = 64
 )
 
@@ -148,8 +146,7 @@ func (c *Clock) measureReading() {
 	c.Step = step(delayed(diffs))
 }
 
-// delayed fills diffs with differences of readings with all kinds of delays between
-// them, and returns it sorted.
+// delayed fills diffs with differences of readings with different delays between them, and returns it sorted.
 func delayed(diffs []uint64) []uint64 {
 	for i := range diffs {
 		a := Now()
@@ -172,18 +169,16 @@ func spin(n int) (x uint64) {
 }
 
 const (
-	// jitter is by how many ticks one and the same difference varies when the
-	// counter is scaled.
+	// jitter is the variation in ticks of equal differences if the counter is scaled.
 	jitter = 2
-	// rare is the share of samples below which a value is an accident.
+	// rare is the share of samples below which a value is taken for an outlier.
 	rare = 1e-3
-	// minClusters is how many different values it takes to see steps in them.
+	// minClusters is the number of different values that is needed to detect steps.
 	minClusters = 3
 )
 
-// step is the usual distance between neighbours among values that occur often:
-// delays of all kinds hit every tick of a counter that goes in ones, and only
-// multiples of the step otherwise.
+// step returns the usual distance between neighbours among frequent values: if the counter has no larger steps, all
+// multiples of 1 occur; otherwise only multiples of the step.
 func step(sorted []uint64) float64 {
 	centers := clusters(sorted)
 	if len(centers) < minClusters {
@@ -197,8 +192,7 @@ func step(sorted []uint64) float64 {
 	return max(1, gaps[len(gaps)/2])
 }
 
-// clusters returns the middle of each group of frequent values that lie within
-// jitter of each other.
+// clusters returns the middle of each group of frequent values that differ by at most jitter.
 func clusters(sorted []uint64) (centers []float64) {
 	var first, last uint64
 	for i := 0; i < len(sorted); {
