@@ -1,5 +1,5 @@
-// Package children asks the processes of one measurement: the same request to each,
-// then the reply of each, in JSON.
+// Package children queries the processes of one measurement: it sends the same request to each, and
+// reads the reply of each, in JSON.
 package children
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 )
 
-// Start starts a process and returns the connection to it. Closing the process closes
-// the connection.
+// Start starts a process and returns the connection to it. Closing the process closes the
+// connection.
 type Start func() (net.Conn, io.Closer, error)
 
-// Line is one end of a connection. One goroutine at a time uses it.
+// Line is one side of a connection. One goroutine at a time may use it.
 type Line struct {
 	conn  net.Conn
 	in    *json.Decoder
@@ -28,15 +28,16 @@ type Line struct {
 	alive context.Context      // of Follow
 }
 
-// NewLine is the line over conn, which it does not own.
+// NewLine returns a line over conn. It does not close conn.
 func NewLine(conn net.Conn) *Line {
 	return &Line{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
 }
 
-// ErrGone says that the other end has closed the connection, or has died.
+// ErrGone is the error of a connection that the other side has closed, or whose process has died.
 var ErrGone = errors.New("the process at the other end is gone")
 
-// Receive reads into v what the other end sends. ErrGone if it never will.
+// Receive reads into v the next message of the other side. It returns ErrGone if none can arrive
+// any more.
 func (l *Line) Receive(v any) error {
 	if l.ahead == nil {
 		return Gone(l.in.Decode(v))
@@ -48,7 +49,8 @@ func (l *Line) Receive(v any) error {
 	return json.Unmarshal(m, v)
 }
 
-// Gone is ErrGone for an error of a connection that the other end has left, and err otherwise.
+// Gone returns ErrGone for an error of a connection that the other side has closed, and err
+// otherwise.
 func Gone(err error) error {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, end) {
@@ -58,9 +60,8 @@ func Gone(err error) error {
 	return err
 }
 
-// Follow reads ahead from now on, so that the context that it returns ends with ErrGone
-// when the other end is gone, whatever this one is doing. Call it once. It goes on until conn
-// is closed.
+// Follow reads ahead, so that the returned context ends with ErrGone when the other side is gone,
+// also while this process works. Call it once. It reads until conn is closed.
 func (l *Line) Follow(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.ahead, l.alive = make(chan json.RawMessage), ctx
@@ -82,8 +83,9 @@ func (l *Line) Follow(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Ended is what a process that has called Follow ends with, after err: nil if the other end is gone,
-// as nobody wants to know then. A reply may find that out before what reads ahead does.
+// Ended returns the result of a process that has called Follow and got err: nil if the other side
+// is gone, because then no process reads the result. A failed reply may detect that earlier than
+// the reader.
 func (l *Line) Ended(err error) error {
 	if errors.Is(context.Cause(l.alive), ErrGone) || errors.Is(err, ErrGone) {
 		return nil
@@ -91,13 +93,13 @@ func (l *Line) Ended(err error) error {
 	return err
 }
 
-// reply is what a process answers: a value, or why there is none.
+// reply is the reply of a process: a value, or an error.
 type reply struct {
 	Value any
 	Error string
 }
 
-// Reply answers with v, or with the text of err. ErrGone if nobody reads it.
+// Reply replies with v, or with the text of err. It returns ErrGone if the other side is gone.
 func (l *Line) Reply(v any, err error) error {
 	if err != nil {
 		return Gone(l.out.Encode(reply{Error: err.Error()}))
@@ -105,10 +107,10 @@ func (l *Line) Reply(v any, err error) error {
 	return Gone(l.out.Encode(reply{Value: v}))
 }
 
-// List is processes in a row.
+// List contains processes in order.
 type List []*Line
 
-// Launch starts n processes, which undo closes. The end of ctx ends all waits for them.
+// Launch starts n processes; undo closes them. All waits for them end with ctx.
 func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (List, error) {
 	var c List
 	for range n {
@@ -127,16 +129,15 @@ func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (List,
 	return c, nil
 }
 
-// hangUp ends all waits, on both sides.
+// hangUp closes all connections, which ends all waits on both sides.
 func (c List) hangUp() {
 	for _, l := range c {
 		_ = l.conn.Close() // its process closes it again
 	}
 }
 
-// Ask sends each process its request before it waits for replies. The first error ends
-// the connections of all, for the others may wait for the one that has it, and is
-// returned.
+// Ask sends a request to each process, and then reads the replies. After the first error it closes
+// all connections, because other processes may wait for the failed one, and returns that error.
 func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
 	for i, l := range c {
 		if err := l.out.Encode(request(i)); err != nil {
@@ -176,5 +177,5 @@ func (l *Line) answer(v any) error {
 	return nil
 }
 
-// Go is the request that says no more than to go on.
+// Go is the request to continue.
 func Go(int) any { return struct{}{} }

@@ -14,29 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childFD is the descriptor at which the child finds its end of the connection.
+// childFD is the descriptor of the child's side of the connection.
 const childFD = 3
 
-// ExitTimeout bounds how long a child may take to exit after its connection was
-// closed; it is killed then. A child that has nothing more to do takes milliseconds,
-// or seconds where many compete for processors.
+// ExitTimeout is the maximum time in which a child must exit after its connection is closed; then
+// it is killed. An idle child takes milliseconds, or seconds on an overloaded machine.
 const ExitTimeout = time.Minute
 
 // Child is a running target.
 type Child struct {
-	// Conn leads to the child. Its user closes it.
+	// Conn is the connection to the child. The caller must close it.
 	Conn net.Conn
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	err    error // why it exited; valid once exited is closed
+	err    error // exit status; valid when exited is closed
 }
 
-// Start runs this program again with args; the child calls Accept. It is in a
-// process group of its own, so that Ctrl-C reaches the parent alone, and so that
-// the kernel ends it, even stopped, when the parent is gone (POSIX: a stopped
-// process in a newly orphaned group gets SIGHUP and SIGCONT). onExit is called once
-// when the child exits, from a goroutine of its own.
+// Start runs this program again with args; the child must call Accept. The child is in a process
+// group of its own, so that Ctrl-C reaches only the parent, and so that the kernel ends it, also
+// while it is stopped, when the parent has exited (POSIX: a stopped process in a newly orphaned
+// group gets SIGHUP and SIGCONT). onExit is called once when the child exits, from a goroutine of
+// its own.
 func Start(args []string, onExit func(error)) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +66,7 @@ func Start(args []string, onExit func(error)) (*Child, error) {
 	return c, nil
 }
 
-// socketPair returns both ends of a connection; the child's is inherited by it only.
+// socketPair returns both sides of a connection; only the child inherits its side.
 func socketPair() (parent, child *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,7 +75,7 @@ func socketPair() (parent, child *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "oob"), os.NewFile(uintptr(fds[1]), "oob"), nil
 }
 
-// ErrExited says that the target process is gone.
+// ErrExited is the error after the target process has exited.
 var ErrExited = errors.New("peer process exited")
 
 func exitReason(err error) error {
@@ -86,11 +85,11 @@ func exitReason(err error) error {
 	return fmt.Errorf("%w: %w", ErrExited, err)
 }
 
-// PID is the child's process id.
+// PID returns the process id of the child.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Exited returns why the child exited, waiting for it at most until ctx ends; nil
-// if it is still there then.
+// Exited returns the exit status of the child. It waits until ctx ends, and then returns nil if the
+// child has not exited.
 func (c *Child) Exited(ctx context.Context) error {
 	select {
 	case <-c.exited:
@@ -100,14 +99,14 @@ func (c *Child) Exited(ctx context.Context) error {
 	}
 }
 
-// Freeze stops every thread of the child and returns when they have stopped.
+// Freeze stops all threads of the child, and returns when they have stopped.
 func (c *Child) Freeze() error {
 	if err := c.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		return fmt.Errorf("stop peer process: %w", err)
 	}
 	var info unix.Siginfo
 	for {
-		// WNOWAIT leaves an exit to be collected by Wait.
+		// With WNOWAIT, Wait still gets the exit status.
 		err := unix.Waitid(unix.P_PID, c.PID(), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 		if err == unix.EINTR {
 			continue
@@ -125,7 +124,7 @@ func (c *Child) Freeze() error {
 // cldStopped is CLD_STOPPED of signal.h: a child has stopped.
 const cldStopped = 5
 
-// Thaw lets the child run again.
+// Thaw continues the child.
 func (c *Child) Thaw() error {
 	if err := c.cmd.Process.Signal(unix.SIGCONT); err != nil {
 		return fmt.Errorf("continue peer process: %w", err)
@@ -133,11 +132,11 @@ func (c *Child) Thaw() error {
 	return nil
 }
 
-// Close waits for the child to exit, which it does when Conn is closed, and kills
-// it if it does not. Idempotent.
+// Close waits for the child to exit, which it does when Conn is closed, and kills it after
+// ExitTimeout. Idempotent.
 func (c *Child) Close() error {
-	_ = c.Conn.Close()                     // usually closed already
-	_ = c.cmd.Process.Signal(unix.SIGCONT) // it may be stopped, or gone
+	_ = c.Conn.Close()                     // usually already closed
+	_ = c.cmd.Process.Signal(unix.SIGCONT) // it may be stopped, or have exited
 	timer := time.NewTimer(ExitTimeout)
 	defer timer.Stop()
 	select {
@@ -150,8 +149,7 @@ func (c *Child) Close() error {
 	return nil
 }
 
-// Accept returns the connection to the parent. Call it once, in a process that
-// Start has started.
+// Accept returns the connection to the parent. Call it once, in a process that Start has started.
 func Accept() (net.Conn, error) {
 	f := os.NewFile(childFD, "oob")
 	if f == nil {

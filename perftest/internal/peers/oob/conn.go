@@ -12,27 +12,26 @@ import (
 )
 
 const (
-	// frameTimeout bounds the rest of a message after its first byte, and the
-	// sending of one: the other side has nothing to do meanwhile, but may wait long
-	// for a processor.
+	// frameTimeout is the maximum time for the rest of a message after its first byte, and for sending a message: the
+	// other side has no other work, but may wait for a CPU.
 	frameTimeout = 20 * time.Second
-	// HelloTimeout bounds the wait of a server for the first message.
+	// HelloTimeout is the maximum time that a server waits for the first message.
 	HelloTimeout = 20 * time.Second
 )
 
-// Conn carries requests one way and replies the other. One goroutine at a time.
+// Conn carries requests in one direction and replies in the other. One goroutine at a time may use it.
 type Conn struct {
 	c    net.Conn
 	look *look // nil for a connection that is no socket
-	// broken is why a Call left the stream in the middle of a frame, or nil.
+	// broken is the error of a Call that stopped in the middle of a frame, or nil.
 	broken error
-	late   int // replies that Ask did not wait for, and that come before the next one
+	late   int // number of replies for which Ask did not wait; they arrive before the next one
 }
 
-// NewConn wraps a stream connection, which Close closes.
+// NewConn returns a Conn over a stream connection, which Close closes.
 func NewConn(c net.Conn) *Conn { return &Conn{c: c, look: newLook(c)} }
 
-// Close closes the connection; a blocked Call or Receive returns. Idempotent.
+// Close closes the connection. A blocked Call or Receive returns. Idempotent.
 func (c *Conn) Close() error {
 	if err := c.c.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -40,14 +39,14 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// RemoteError is a failure that the target reported.
+// RemoteError is an error of the target.
 type RemoteError struct {
 	Verb  Verb
 	Layer string
 	Text  string
 }
 
-// Error returns verb, layer and the target's text.
+// Error returns verb, layer and the text of the target.
 func (e *RemoteError) Error() string {
 	if e.Layer == "" {
 		return fmt.Sprintf("target: %s: %s", e.Verb, e.Text)
@@ -55,8 +54,8 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("target: %s %s: %s", e.Layer, e.Verb, e.Text)
 }
 
-// Call sends r and waits for its reply until ctx ends. A failure of the target is
-// a *RemoteError. After any other error the connection is of no more use.
+// Call sends r and waits for the reply until ctx ends. An error of the target is a *RemoteError. After any other error
+// the connection is unusable.
 func (c *Conn) Call(ctx context.Context, r Request) (Reply, error) {
 	if c.broken != nil {
 		return Reply{}, c.broken
@@ -64,11 +63,11 @@ func (c *Conn) Call(ctx context.Context, r Request) (Reply, error) {
 	return c.call(ctx, r, 0)
 }
 
-// ErrNoReply says that no reply has come within the limit of Ask.
+// ErrNoReply is the error of Ask if no reply arrives within the limit.
 var ErrNoReply = errors.New("no reply")
 
-// Ask is Call for a target that may not run: if no reply comes within the limit, it returns ErrNoReply, and
-// the connection can be used as before. The connection must be a socket.
+// Ask is Call for a target that may not run: if no reply arrives within the limit, it returns ErrNoReply, and the
+// connection remains usable. The connection must be a socket.
 func (c *Conn) Ask(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
 	if c.broken != nil {
 		return Reply{}, c.broken
@@ -76,7 +75,7 @@ func (c *Conn) Ask(ctx context.Context, r Request, limit time.Duration) (Reply, 
 	return c.call(ctx, r, limit)
 }
 
-// call sends r and waits for its reply. A limit of 0 is none.
+// call sends r and waits for the reply. 0 means no limit.
 func (c *Conn) call(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
 	reply, err := c.exchange(ctx, &r, limit)
 	if err == ErrNoReply {
@@ -114,8 +113,8 @@ func (c *Conn) exchange(ctx context.Context, r *Request, limit time.Duration) (r
 	}
 }
 
-// watch makes blocked calls on the connection fail once ctx ends. After release it does nothing
-// any more: the deadline of a call that ctx has just not ended would end the next one.
+// watch makes blocked calls on the connection fail when ctx ends. After release it has no effect: otherwise an end of
+// ctx just after a call would fail the next call.
 func (c *Conn) watch(ctx context.Context) (release func()) {
 	_ = c.c.SetDeadline(time.Time{})
 	ended := make(chan struct{})
@@ -130,8 +129,7 @@ func (c *Conn) watch(ctx context.Context) (release func()) {
 	}
 }
 
-// callError prefers the reason for which ctx ended over the error of the
-// connection that it caused.
+// callError returns the cause of the end of ctx, if that has caused the error of the connection, otherwise the error.
 func callError(ctx context.Context, verb Verb, err error) error {
 	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = context.Cause(ctx)
@@ -139,8 +137,8 @@ func callError(ctx context.Context, verb Verb, err error) error {
 	return fmt.Errorf("peer: %s: %w", verb, err)
 }
 
-// Receive waits for the next request, without limit when timeout is 0; once it
-// has begun to arrive it must be complete within seconds.
+// Receive waits for the next request, without limit if timeout is 0. After its first byte the request must be complete
+// within frameTimeout.
 func (c *Conn) Receive(timeout time.Duration) (Request, error) {
 	if err := c.c.SetReadDeadline(deadline(timeout)); err != nil {
 		return Request{}, err
@@ -158,7 +156,7 @@ func (c *Conn) Receive(timeout time.Duration) (Request, error) {
 	return r, r.check()
 }
 
-// Answer replies to the last request: with failure when it is not nil, else with r.
+// Answer replies to the last request: with failure if it is not nil, otherwise with r.
 func (c *Conn) Answer(r Reply, failure error) error {
 	if failure != nil {
 		r = Reply{Error: failure.Error()}
@@ -169,14 +167,14 @@ func (c *Conn) Answer(r Reply, failure error) error {
 	return c.send(kindReply, &r)
 }
 
-// Refuse answers something that is no request of this version with why: the header of the answer
-// tells the other side which version this one is. It waits until the other side has hung up, at
-// most for timeout, without limit when that is 0: an end of this side might overtake the answer.
+// Refuse replies with why to data that is no request of this version. The header of the reply shows the version of this
+// side. Refuse then waits until the other side has closed the connection, at most for timeout (0: without limit):
+// closing this side earlier might discard the reply.
 func (c *Conn) Refuse(why error, timeout time.Duration) {
 	if c.Answer(Reply{}, why) != nil || c.c.SetReadDeadline(deadline(timeout)) != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, c.c) // also what is left of the message
+	_, _ = io.Copy(io.Discard, c.c) // also the rest of the message
 }
 
 func deadline(timeout time.Duration) time.Time {

@@ -30,15 +30,15 @@ const (
 	kindReply   kind = 2
 )
 
-// Refusals of a frame. Match with errors.Is.
+// Errors of a frame. Match with errors.Is.
 var (
-	// ErrMagic says that the other side is not a perftest.
+	// ErrMagic is the error if the other side is not perftest.
 	ErrMagic = errors.New("not a perftest message")
-	// ErrVersion says that the other side is another version of perftest.
+	// ErrVersion is the error if the other side is another version of perftest.
 	ErrVersion = errors.New("peer speaks another protocol version; run the same perftest on both sides")
-	// ErrFrame says that a header field or the payload is malformed.
+	// ErrFrame is the error of a malformed header field or payload.
 	ErrFrame = errors.New("malformed message")
-	// ErrTooLong says that a message exceeds MaxPayload.
+	// ErrTooLong is the error of a message longer than MaxPayload.
 	ErrTooLong = errors.New("message too long")
 )
 
@@ -56,8 +56,7 @@ func appendFrame(b []byte, k kind, payload []byte) ([]byte, error) {
 // header is the first headerLen bytes of a frame.
 type header []byte
 
-// check validates the header for a frame of kind want and returns the length of
-// the payload.
+// check validates the header for a frame of kind want and returns the length of the payload.
 func (h header) check(want kind) (payloadLen int, err error) {
 	if binary.BigEndian.Uint32(h[headMagic:]) != magic {
 		return 0, ErrMagic
@@ -78,8 +77,8 @@ func (h header) check(want kind) (payloadLen int, err error) {
 	return int(n), nil
 }
 
-// readFrame reads one frame of kind want. began is called when its first byte has
-// arrived, to start a deadline for the rest.
+// readFrame reads one frame of kind want. It calls began when the first byte has arrived, to start
+// a deadline for the rest.
 func readFrame(r io.Reader, want kind, began func() error) (payload []byte, err error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:1]); err != nil {
@@ -102,7 +101,7 @@ func readFrame(r io.Reader, want kind, began func() error) (payload []byte, err 
 	return payload, nil
 }
 
-// cutShort turns an end between the bytes of a frame into ErrUnexpectedEOF.
+// cutShort replaces EOF within a frame by ErrUnexpectedEOF.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

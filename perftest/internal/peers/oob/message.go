@@ -7,40 +7,37 @@ import (
 	"io"
 )
 
-// Verb is what a Request asks for.
+// Verb is the action of a Request.
 type Verb string
 
 // Verbs.
 const (
-	// Hello opens a session; the reply's Value is the process id of the target.
+	// Hello opens a session. The Value of the reply is the process id of the target.
 	Hello Verb = "hello"
-	// Open opens Layer with Params; the reply has the target's Address.
+	// Open opens Layer with Params. The reply contains the target's Address.
 	Open Verb = "open"
-	// Connect joins Layer to the initiator's Address.
+	// Connect connects Layer to the initiator's Address.
 	Connect Verb = "connect"
-	// Prepare readies the target's part of an operation of Layer by Spec, and fills
-	// the buffer that it sends from.
+	// Prepare prepares the target's part of an operation of Layer by Spec, and fills the buffer from which it sends.
 	Prepare Verb = "prepare"
-	// Drive makes the target progress Layer, or its part there, until the next
-	// request. It begins Value nanoseconds after the answer, if no request comes before.
+	// Drive makes the target progress Layer, or its part there, until the next request. It starts Value nanoseconds
+	// after the reply, unless a request arrives before.
 	Drive Verb = "drive"
-	// Rest does nothing: it ends a Drive. The reply's Value is 1 if that had begun.
+	// Rest does nothing: it ends a Drive. The Value of the reply is 1 if the Drive had started.
 	Rest Verb = "rest"
-	// Finish ends the part of Layer; the reply's Value is how many operations have
-	// come. It fails if one of them was wrong.
+	// Finish finishes the part of Layer. The Value of the reply is the number of received operations. It fails if one
+	// of them was wrong.
 	Finish Verb = "finish"
-	// Fill writes the pattern of Seed over the first Len bytes of Layer's memory
-	// and a guard pattern behind them.
+	// Fill writes the pattern of Seed to the first Len bytes of Layer's memory, and a guard pattern after them.
 	Fill Verb = "fill"
-	// Check fails unless Layer's memory is as Fill with Seed and Len makes it,
-	// with the guard; but for the first and last byte, which are Stamp if that is
-	// there.
+	// Check fails unless Layer's memory contains the pattern of Seed and Len, with the guard, as Fill writes it; the
+	// first and last byte must be Stamp, if it is set.
 	Check Verb = "check"
 	// SetWord stores Value in the first 8 bytes of Layer's memory.
 	SetWord Verb = "set-word"
 	// Word returns the first 8 bytes of Layer's memory as Value.
 	Word Verb = "word"
-	// State describes what Layer waits for: the reply's State. A Drive goes on after it.
+	// State returns what Layer waits for, in State of the reply. A Drive continues after it.
 	State Verb = "state"
 	// Close closes Layer.
 	Close Verb = "close"
@@ -48,7 +45,7 @@ const (
 	Bye Verb = "bye"
 )
 
-// Request is sent by the initiator.
+// Request is a message of the initiator.
 type Request struct {
 	Verb    Verb    `json:"verb"`
 	Layer   string  `json:"layer,omitempty"`
@@ -77,10 +74,10 @@ type Spec struct {
 	RecvLayout uint8 `json:"recv_layout,omitempty"`
 }
 
-// maxDelay bounds in nanoseconds how long a Drive may be put off.
+// maxDelay is the maximum delay of a Drive in nanoseconds.
 const maxDelay = 1e9
 
-// Params tells the target how to open its end.
+// Params are the parameters with which the target opens its side.
 type Params struct {
 	Transport string `json:"transport"`
 	Device    string `json:"device"`
@@ -92,23 +89,23 @@ type Params struct {
 	Sleep bool `json:"sleep,omitempty"`
 }
 
-// MaxMemLen bounds the memory in bytes that a peer may ask a target to allocate
-// for one layer.
+// MaxMemLen is the maximum length in bytes of the memory that a peer may make the target allocate for one layer.
 const MaxMemLen = 1 << 30
 
-// Reply is sent by the target for each Request.
+// Reply is the target's reply to a Request.
 type Reply struct {
-	// Error is the text of a failure; the other fields are then zero.
+	// Error is the text of an error; the other fields are then zero.
 	Error   string `json:"error,omitempty"`
 	Address []byte `json:"address,omitempty"`
 	Value   uint64 `json:"value,omitempty"`
 	State   string `json:"state,omitempty"` // at most MaxState bytes
 }
 
-// MaxState is the longest Reply.State in bytes, so that it fits into a frame also where JSON escapes.
+// MaxState is the maximum length of Reply.State in bytes. With it the reply fits into a frame, also if JSON escapes
+// characters.
 const MaxState = MaxPayload / 4
 
-// layered are the verbs that need Layer.
+// layered contains the verbs that need Layer.
 var layered = map[Verb]bool{
 	Hello: false, Bye: false,
 	Rest: false, Prepare: true, Finish: true,

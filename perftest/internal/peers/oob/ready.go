@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look asks the kernel, without waiting and without allocating, whether a socket can
-// be read.
+// look reports whether a socket is readable, by one system call that does not wait. It does not allocate.
 type look struct {
 	raw   syscall.RawConn
 	fds   [1]unix.PollFd
@@ -58,8 +57,8 @@ func (c *Conn) Await(limit time.Duration) bool {
 	return c.look.ready
 }
 
-// Control calls f with the descriptor of the connection, which Close leaves open until f has returned. ErrUnsupported for
-// a connection that is no socket.
+// Control calls f with the descriptor of the connection. Close waits until f has returned. It returns ErrUnsupported
+// for a connection that is no socket.
 func (c *Conn) Control(f func(fd uintptr)) error {
 	if c.look == nil {
 		return errors.ErrUnsupported
@@ -67,9 +66,8 @@ func (c *Conn) Control(f func(fd uintptr)) error {
 	return c.look.raw.Control(f)
 }
 
-// Ready reports, without waiting, whether Receive has something to return: a request
-// has begun to arrive, or the connection has ended. The connection must be a socket,
-// such as those of Pipe; of others it knows nothing and reports true.
+// Ready reports, without waiting, whether Receive has something to return: a request has begun to arrive, or the
+// connection has ended. For a connection that is no socket it always returns true.
 func (c *Conn) Ready() bool {
 	if c.look == nil || c.look.raw.Control(c.look.poll) != nil {
 		return true
@@ -77,8 +75,7 @@ func (c *Conn) Ready() bool {
 	return c.look.ready
 }
 
-// Pipe returns two sockets that are connected to each other, for two ends in one
-// process.
+// Pipe returns two connected sockets, for two sides in one process.
 func Pipe() (a, b net.Conn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

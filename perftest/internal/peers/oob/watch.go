@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls ended, from a goroutine of its own, once the other side of c has closed
-// the connection or is gone; data that arrive are left alone, and c may be read and
-// written meanwhile. stop ends the watch and waits for its goroutine. Of a connection
-// that is no socket nothing is seen.
+// Watch calls ended, from a goroutine of its own, when the other side of c has closed the
+// connection or its process has died. It does not read data; c may be read and written meanwhile.
+// stop ends the watch and waits for its goroutine. For a connection that is no socket Watch does
+// nothing.
 func Watch(c net.Conn, ended func()) (stop func(), err error) {
 	sock, ok := c.(syscall.Conn)
 	if !ok {
@@ -29,19 +29,18 @@ func Watch(c net.Conn, ended func()) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The poller of the runtime is told of every arrival and of the end.
+		// The poller of the runtime reports every arrival and the end.
 		if raw.Read(hungUp) == nil {
 			ended()
 		}
 	}()
 	return func() {
-		_ = f.Close() // of a duplicate; the watch ends by it
+		_ = f.Close() // of a duplicate; closing it ends the watch
 		<-done
 	}, nil
 }
 
-// duplicate is a descriptor of its own, so that waiting on it keeps nobody from
-// reading c.
+// duplicate returns a descriptor of its own, so that waiting on it does not block a reader of c.
 func duplicate(c syscall.Conn) (f *os.File, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -56,7 +55,7 @@ func duplicate(c syscall.Conn) (f *os.File, err error) {
 	return os.NewFile(uintptr(dup), "oob"), nil
 }
 
-// hungUp reports whether the other side sends nothing any more.
+// hungUp reports whether the other side has closed the connection.
 func hungUp(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(fds, 0)

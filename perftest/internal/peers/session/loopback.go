@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/target"
 )
 
-// NewLoopback makes a session without a target process: every layer is connected to
-// itself. It is for transports that do not leave a worker.
+// NewLoopback returns a session without a target process: every layer is connected to itself. It is
+// for transports that connect only within a worker.
 func NewLoopback(ctx context.Context, layers layer.Set) *Session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, release: cancel, interrupt: layer.NewInterrupt(ctx), loopback: true}
@@ -19,10 +19,10 @@ func NewLoopback(ctx context.Context, layers layer.Set) *Session {
 	return s
 }
 
-// loopback answers for a target that is the initiator itself.
+// loopback is the caller for a target that is the initiator itself.
 type loopback struct{ s *Session }
 
-// Call implements caller. What readies or drives a target has nothing to do.
+// Call implements caller. Requests that prepare or drive a target have no effect.
 func (l loopback) Call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	if ctx.Err() != nil {
 		return oob.Reply{}, context.Cause(ctx)
@@ -46,7 +46,7 @@ func (l loopback) Call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	return reply, nil
 }
 
-// Ask implements caller. There is no target whose state is not that of the initiator.
+// Ask implements caller. A loopback has no target with a state of its own.
 func (l loopback) Ask(ctx context.Context, r oob.Request, _ time.Duration) (oob.Reply, error) {
 	return oob.Reply{}, nil
 }

@@ -1,5 +1,5 @@
-// Package session is the initiating side's view of a pair of processes: it opens
-// layers on both ends, connects them and asks the target about its memory.
+// Package session is the initiator's view of a pair of processes: it opens layers on both sides,
+// connects them, and queries the target about its memory.
 package session
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
 )
 
-// endTimeout bounds the polite end of a session that was ended from outside, in
-// which the target may have no part any more.
+// endTimeout is the maximum time for the graceful end of a session that was ended from outside,
+// when the target may not run any more.
 const endTimeout = 10 * time.Second
 
 // caller is the way to the target: a connection, or a loopback.
@@ -29,14 +29,14 @@ type caller interface {
 	Close() error
 }
 
-// Session is a target that answers. One goroutine at a time.
+// Session is a connection to a target that serves requests. One goroutine at a time may use it.
 type Session struct {
 	peer      caller
 	layers    layer.Set
 	open      map[string]*end
 	ctx       context.Context  // ends the waits of the layers
 	release   func()           // of ctx, and of the watch of the target
-	interrupt *layer.Interrupt // of ctx
+	interrupt *layer.Interrupt // cancels ctx
 	pid       int
 	beside    bool
 	loopback  bool
@@ -46,26 +46,24 @@ type Session struct {
 // end is the initiator's side of one layer.
 type end struct {
 	conn layer.Conn
-	// needsTarget is set if not even one-sided operations end without the target's
-	// progress.
+	// needsTarget: also one-sided operations complete only if the target makes progress.
 	needsTarget bool
 }
 
-// Options are what New is told of the target. The zero value is for one in another
-// process.
+// Options are options of New about the target. The zero value is for a target in another process.
 type Options struct {
-	// Beside says that the target is a goroutine of this process.
+	// Beside: the target is a goroutine of this process.
 	Beside bool
-	// Why is asked for the reason once the target has closed the connection, and may
-	// take a moment; nil for ErrEnded.
+	// Why returns the reason after the target has closed the connection, and may wait for a moment;
+	// nil for ErrEnded.
 	Why func() error
-	// Patience bounds the wait for one answer. 0 means no limit: the end of a target
-	// on this host is seen at once, and how long a busy machine takes is not known.
+	// Patience is the maximum wait for a reply. 0 means no limit: the death of a target on this
+	// host is detected at once, and the time that a busy machine needs is unknown.
 	Patience time.Duration
 }
 
-// New says hello over c, which the Session closes. The end of ctx also ends waits
-// in layers that are opened later, and so does the target's when it hangs up.
+// New sends hello over c, which the Session closes. The end of ctx, or of the target, also ends
+// waits of layers that are opened later.
 func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session, error) {
 	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*end{}, beside: o.Beside, patience: o.Patience}
 	if err := s.watch(ctx, c, o.Why); err != nil {
@@ -81,13 +79,13 @@ func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session
 	return s, nil
 }
 
-// ErrEnded says that the target has closed the connection or is gone.
+// ErrEnded is the error after the target has closed the connection or has died.
 var ErrEnded = errors.New("the target has ended or closed the connection")
 
-// ErrSilent says that the target has not answered within Options.Patience.
+// ErrSilent is the error if the target has not replied within Options.Patience.
 var ErrSilent = errors.New("no answer")
 
-// watch makes the Session's context, which ends once the target hangs up.
+// watch creates the context of the Session, which ends when the target closes the connection.
 func (s *Session) watch(ctx context.Context, c net.Conn, why func() error) error {
 	if why == nil {
 		why = func() error { return ErrEnded }
@@ -109,8 +107,9 @@ func (s *Session) watch(ctx context.Context, c net.Conn, why func() error) error
 // Context ends with that of New, with the target and with Close.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Explain prefers the end of the target over err, which it may have caused. It asks
-// the target whether it is still there, and waits for the news of its end if not.
+// Explain returns the end of the target as the cause of err, if the target has ended, otherwise
+// err. To find out, it sends the target a request, and waits for the report of its end if the
+// request fails.
 func (s *Session) Explain(err error) error {
 	if err == nil || s.loopback || notOfTarget(err) {
 		return err
@@ -124,8 +123,8 @@ func (s *Session) Explain(err error) error {
 	return err
 }
 
-// hungUp reports whether a call failed because the other side has closed the
-// connection or is gone, which the watch of it sees too.
+// hungUp reports whether a call failed because the other side has closed the connection or has
+// died. The watch detects that too.
 func hungUp(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET} {
 		if errors.Is(err, end) {
@@ -135,14 +134,14 @@ func hungUp(err error) bool {
 	return false
 }
 
-// PID is the process id of the target, on its host; 0 for a loopback.
+// PID returns the process id of the target, on its host; 0 for a loopback.
 func (s *Session) PID() int { return s.pid }
 
 // Loopback reports whether every layer is its own target.
 func (s *Session) Loopback() bool { return s.loopback }
 
-// NeedsTarget reports whether operations of an open layer, also one-sided ones, wait
-// for the target's progress: it must be driven meanwhile.
+// NeedsTarget reports whether operations of an open layer, also one-sided ones, wait for progress
+// of the target. Then the target must be driven meanwhile.
 func (s *Session) NeedsTarget(name string) bool {
 	e := s.open[name]
 	return e != nil && e.needsTarget
@@ -157,8 +156,8 @@ func (s *Session) call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	return s.peer.Call(ctx, r)
 }
 
-// Open opens the named layer on both sides, connects it and completes an operation
-// of it, so that nothing is set up while the clock runs.
+// Open opens the named layer on both sides, connects it and completes one operation, so that
+// nothing is set up while the clock runs.
 func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.Conn, err error) {
 	open, known := s.layers.Open[name]
 	if !known {
@@ -176,13 +175,13 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 	return c, nil
 }
 
-// notOfTarget reports that the end of the target cannot have caused err.
+// notOfTarget reports that the death of the target cannot have caused err.
 func notOfTarget(err error) bool {
 	var answer *oob.RemoteError
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, layer.ErrData) || errors.Is(err, oob.ErrVersion) || errors.As(err, &answer)
 }
 
-// join opens the target's end and connects both.
+// join opens the target's side and connects both.
 func (s *Session) join(ctx context.Context, name string, c layer.Conn, p oob.Params) error {
 	local, err := c.Address()
 	if err != nil {
@@ -201,23 +200,23 @@ func (s *Session) join(ctx context.Context, name string, c layer.Conn, p oob.Par
 	return s.try(ctx, name)
 }
 
-// Drive has the target progress a layer, or its part there, until the next request.
+// Drive makes the target progress a layer, or its part there, until the next request.
 func (s *Session) Drive(ctx context.Context, name string) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
 	return err
 }
 
-// Rest has the target do nothing any more.
+// Rest ends a Drive.
 func (s *Session) Rest(ctx context.Context) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Rest})
 	return err
 }
 
-// Interrupt interrupts waits of the layers that are open.
+// Interrupt interrupts waits of the open layers.
 func (s *Session) Interrupt() *layer.Interrupt { return s.interrupt }
 
-// TargetState asks the target what its end of a layer waits for. ErrSilent if it does not reply
-// within the limit; the session can be used as before.
+// TargetState returns what the target's side of a layer waits for. It returns ErrSilent if the
+// target does not reply within the limit; the session remains usable.
 func (s *Session) TargetState(ctx context.Context, name string, limit time.Duration) (string, error) {
 	r, err := s.peer.Ask(ctx, oob.Request{Verb: oob.State, Layer: name}, limit)
 	if err == oob.ErrNoReply {
@@ -226,7 +225,7 @@ func (s *Session) TargetState(ctx context.Context, name string, limit time.Durat
 	return r.State, err
 }
 
-// Prepare readies the target's part of an operation.
+// Prepare prepares the target's part of an operation.
 func (s *Session) Prepare(ctx context.Context, name string, o layer.Spec) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Prepare, Layer: name, Spec: &oob.Spec{
 		Kind: uint8(o.Kind), Size: o.Size, Window: o.Window, Variant: uint8(o.Variant), Seed: o.Seed, Thorough: o.Thorough,
@@ -236,41 +235,41 @@ func (s *Session) Prepare(ctx context.Context, name string, o layer.Spec) error 
 	return err
 }
 
-// Finish ends the target's part and returns how many operations have come there. An
-// *oob.RemoteError says that one of them was wrong.
+// Finish finishes the target's part and returns the number of operations received there. An
+// *oob.RemoteError means that one of them was wrong.
 func (s *Session) Finish(ctx context.Context, name string) (uint64, error) {
 	r, err := s.call(ctx, oob.Request{Verb: oob.Finish, Layer: name})
 	return r.Value, err
 }
 
-// Fill has the target write a pattern over the first n bytes of its memory.
+// Fill makes the target write a pattern to the first n bytes of its memory.
 func (s *Session) Fill(ctx context.Context, name string, seed uint64, n int) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Fill, Layer: name, Seed: seed, Len: n})
 	return err
 }
 
-// Check has the target compare the first n bytes of its memory with a pattern. stamp,
-// if not nil, is what the first and the last byte must be instead.
+// Check makes the target compare the first n bytes of its memory with a pattern. stamp, if not nil,
+// is the value of the first and the last byte.
 func (s *Session) Check(ctx context.Context, name string, seed uint64, n int, stamp *byte) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Check, Layer: name, Seed: seed, Len: n, Stamp: stamp})
 	return err
 }
 
-// SetWord has the target store v in the first word of its memory.
+// SetWord makes the target store v in the first 8 bytes of its memory.
 func (s *Session) SetWord(ctx context.Context, name string, v uint64) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.SetWord, Layer: name, Value: v})
 	return err
 }
 
-// Word returns the first word of the target's memory.
+// Word returns the first 8 bytes of the target's memory.
 func (s *Session) Word(ctx context.Context, name string) (uint64, error) {
 	r, err := s.call(ctx, oob.Request{Verb: oob.Word, Layer: name})
 	return r.Value, err
 }
 
-// Close closes every layer while the target drives its end, since some layers take
-// leave by a message, and ends the session. Once the session's context has ended, it waits for
-// the target some seconds at most. Idempotent.
+// Close closes every layer while the target drives its side, because some layers disconnect by a
+// message, and ends the session. If the session's context has ended, it waits at most endTimeout
+// for the target. Idempotent.
 func (s *Session) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -281,9 +280,9 @@ func (s *Session) Close() error {
 	for _, name := range slices.Sorted(maps.Keys(s.open)) {
 		e := s.open[name]
 		delete(s.open, name)
-		// A part that was left unfinished would take the end for a failure.
+		// An unfinished part would report the disconnect as a failure.
 		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Finish, Layer: name})
-		// An error is that of a target that is gone already; closing must go on.
+		// An error means that the target is gone already; closing continues.
 		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
 		errs = append(errs, e.conn.Close())
 	}

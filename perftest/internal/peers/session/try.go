@@ -10,13 +10,13 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
 )
 
-// oneSided are the kinds with which a new connection is tried: the first that there
-// is.
+// oneSided are the operations with which a new connection is tried: the first one that is
+// supported.
 var oneSided = []layer.Kind{layer.Put, layer.Get, layer.FAdd}
 
-// try completes an operation while the target drives its end, since some layers
-// connect at the first one, and finds out whether the target is needed later. A
-// transport without one-sided operations is tried by the warm-up of its tests.
+// try completes one operation while the target drives its side, because some layers connect at the
+// first operation. It then finds out whether later operations need the target. A transport without
+// one-sided operations is tried by the warm-up of its tests.
 func (s *Session) try(ctx context.Context, name string) error {
 	c := s.open[name].conn
 	for _, kind := range oneSided {
@@ -40,7 +40,7 @@ func (s *Session) try(ctx context.Context, name string) error {
 	return nil
 }
 
-// first completes op while the target drives its end.
+// first completes op while the target drives its side.
 func (s *Session) first(ctx context.Context, name string, op layer.Op) error {
 	if err := s.Drive(ctx, name); err != nil {
 		return err
@@ -58,14 +58,14 @@ func once(op layer.Op) error {
 	return op.Flush()
 }
 
-// aloneFor is how long the target leaves an operation alone that is to show whether
-// it needs the target: a thousand times what it takes, and then more, since on a
-// busy machine the initiator may be off its processor meanwhile.
+// aloneFor is the time in which the target makes no progress, for an operation that shows whether
+// it needs the target: a thousand times the time of an operation, and more, because on a busy
+// machine the initiator may lose its CPU meanwhile.
 var aloneFor = [...]time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond}
 
-// needsTarget reports whether op ends only once the target makes progress. An
-// operation that has ended before the target began to needs no help: by the clock here,
-// or as the target tells, whichever sees it in time.
+// needsTarget reports whether op completes only if the target makes progress. An operation that has
+// completed before the target started does not need it: either the clock of this side or the reply
+// of the target shows that.
 func (s *Session) needsTarget(ctx context.Context, name string, op layer.Op) (bool, error) {
 	if s.loopback {
 		return false, nil

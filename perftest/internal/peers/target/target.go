@@ -1,8 +1,7 @@
-// Package target is the passive side of a measurement: it opens what the
-// initiator asks for, keeps the memory, and says what is in it. Between requests it
-// is blocked in a read, so that what completes meanwhile is one-sided; or, where the
-// operation or the transport needs it, it does its part and looks for a request when
-// there is nothing else to do.
+// Package target is the passive side of a measurement: it opens the layers that the initiator requests, owns the
+// memory, and checks its contents. Between requests it blocks in a read, so operations that complete meanwhile are
+// one-sided. If the operation or the transport needs the target, it does its part instead, and checks for a request
+// when it is idle.
 package target
 
 import (
@@ -23,18 +22,19 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
 )
 
-// maxLayers bounds how many layers one session keeps open.
+// maxLayers is the maximum number of open layers of one session.
 const maxLayers = 16
 
-// Options are how a target serves. The zero value is for a process of its own.
+// Options are options of a target. The zero value is for a target in a process of its own.
 type Options struct {
-	// HelloTimeout bounds the wait for the first message; 0 means no limit.
+	// HelloTimeout is the maximum wait for the first message; 0 means no limit.
 	HelloTimeout time.Duration
-	// Beside says that the initiator is in this process.
+	// Beside: the initiator is in this process.
 	Beside bool
 }
 
-// Serve serves one initiator until it says bye or disconnects, or until ctx ends. It closes c, which must be a socket. ErrDisconnected if the initiator closes the connection without bye.
+// Serve serves one initiator until it sends bye or disconnects, or until ctx ends. It closes c, which must be a socket.
+// It returns ErrDisconnected if the initiator closes the connection without bye.
 func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
 	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
@@ -53,7 +53,7 @@ type session struct {
 	ends    map[string]*end
 	ctx     context.Context // ends the session
 	beside  bool
-	driving *end // by the last request that was no State; nil for none
+	driving *end // layer driven since the last request other than State; nil for none
 	driven  bool // since the last Drive was asked for, layers made progress
 }
 
@@ -74,8 +74,7 @@ func (s *session) run(helloTimeout time.Duration) error {
 	return s.serve()
 }
 
-// serve answers requests one by one; between a drive and the next request it
-// progresses the driven layer.
+// serve replies to requests one by one. Between a drive and the next request it progresses the driven layer.
 func (s *session) serve() error {
 	for {
 		req, err := s.conn.Receive(0)
@@ -105,28 +104,26 @@ func (s *session) serve() error {
 }
 
 const (
-	// lookIdle is how many idle polls in a row go by between two looks for a request:
-	// more than a message takes, so that no look falls into a ping-pong.
+	// lookIdle is the number of consecutive idle polls between two checks for a request: longer than a message takes,
+	// so that no check falls into a ping-pong.
 	lookIdle = 256
-	// lookBusy is the same where every poll finds something.
+	// lookBusy is the same if every poll finds something.
 	lookBusy = 1 << 20
-	// yieldIdle is how many idle polls go by until an initiator in this process gets
-	// the processor.
+	// yieldIdle is the number of idle polls before the target yields the CPU to an initiator in this process.
 	yieldIdle = 64
-	// parkTime is how long a target parks before it polls for an initiator in this process.
+	// parkTime is the time for which a target parks before it polls for an initiator in this process.
 	parkTime = time.Microsecond
 )
 
-// drive makes progress until a request has come; none at all if one comes within the
-// delay.
+// drive makes progress until a request has arrived. If one arrives within the delay, it makes none.
 func (s *session) drive(e *end, delay time.Duration) error {
 	if delay > 0 && s.conn.Await(delay) {
 		return nil
 	}
 	s.driven = true
 	if s.beside {
-		// The initiator waits for the answer at a descriptor. With one processor the runtime
-		// looks at those once no goroutine is ready, but each 10 ms while one polls.
+		// The initiator waits for the reply at a descriptor. With one CPU, the runtime polls descriptors if no
+		// goroutine is ready, but only each 10 ms while one spins.
 		time.Sleep(parkTime)
 	}
 	nap := s.napOf(e)
@@ -157,8 +154,8 @@ func (s *session) drive(e *end, delay time.Duration) error {
 	}
 }
 
-// napOf returns a function that sleeps until e may have something to do or a request has come. It reports whether
-// one has. nil if e is to poll.
+// napOf returns a function that sleeps until e may have work or a request has arrived, and reports whether one has. It
+// returns nil if e must poll.
 func (s *session) napOf(e *end) func() (asked bool, err error) {
 	if e.sleeper == nil {
 		return nil
@@ -174,7 +171,7 @@ func (s *session) napOf(e *end) func() (asked bool, err error) {
 	}
 }
 
-// ErrDisconnected means that the initiator has closed the connection, or has died, without bye.
+// ErrDisconnected is the error if the initiator has closed the connection without bye, or has died.
 var ErrDisconnected = errors.New("the initiator disconnected before the end of the session")
 
 // sessionError returns the reason why a session ended without bye.
@@ -218,11 +215,11 @@ func one(b bool) uint64 {
 // end is the target's side of one layer.
 type end struct {
 	conn    layer.Conn
-	sleeper layer.Sleeper // conn, if it is to sleep where there is nothing to do; else nil
-	part    layer.Part    // in the operation that was prepared; nil for none
+	sleeper layer.Sleeper // conn, if it must sleep while it has no work; else nil
+	part    layer.Part    // part in the prepared operation; nil for none
 }
 
-// progress does what the layer wants done while the initiator measures.
+// progress does the part of the target while the initiator measures.
 func (e *end) progress() (int, error) {
 	if e.part != nil {
 		return e.part.Progress()
@@ -270,7 +267,7 @@ func (e *end) finish() (oob.Reply, error) {
 	return oob.Reply{Value: n}, err
 }
 
-// Memory serves the requests about memory alone: Fill, Check, SetWord and Word.
+// Memory serves the requests that only access memory: Fill, Check, SetWord and Word.
 func Memory(mem []byte, r oob.Request) (oob.Reply, error) {
 	switch r.Verb {
 	case oob.Fill:
@@ -317,8 +314,8 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	return oob.Reply{Address: addr}, nil
 }
 
-// guardLen bytes after the first n are filled and checked too, with a pattern of
-// their own, so that an operation that writes too much is seen.
+// guardLen is the number of bytes after the first n that are filled and checked too, with a pattern of their own, so
+// that an operation that writes too much is detected.
 const (
 	guardLen  = 4096
 	guardSeed = 0x6775617264
@@ -335,7 +332,7 @@ func fill(mem []byte, seed uint64, n int) error {
 	return nil
 }
 
-// check also puts the pattern in the place of stamps, once they are found right.
+// check also replaces correct stamps by the pattern.
 func check(mem []byte, seed uint64, n int, stamp *byte) error {
 	if n > len(mem) {
 		return fmt.Errorf("%d bytes of a memory of %d", n, len(mem))
@@ -355,8 +352,7 @@ func check(mem []byte, seed uint64, n int, stamp *byte) error {
 	return nil
 }
 
-// close closes what the initiator left open, in no order that matters: layers do
-// not share objects.
+// close closes the layers that the initiator left open, in any order: layers do not share objects.
 func (s *session) close() error {
 	errs := []error{s.conn.Close()}
 	for _, e := range s.ends {
