@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is whose events are counted together. A thread is in the first that fits.
+// Group is a class of threads whose events are counted together. A thread belongs to the first
+// group that matches.
 type Group int
 
 // Groups.
@@ -24,34 +25,34 @@ const (
 	Groups
 )
 
-// Event is what is counted besides system calls.
+// Event is a counted event other than a system call.
 type Event int
 
 // Events.
 const (
 	Switches  Event = iota // from the thread to another one
 	Faults                 // page faults
-	Transmits              // packets handed to a network device
-	Receives               // packets that a device handed up, while the thread ran
+	Transmits              // packets passed to a network device
+	Receives               // packets received from a device while the thread ran
 	Events
 )
 
 const (
-	// maxCalls is the length of the table by system call number. Architectures that
-	// Go has end below it; what lies beyond counts as the last.
+	// maxCalls is the length of the table of system call numbers. All architectures of Go have
+	// fewer; higher numbers count as the last one.
 	maxCalls = 512
-	// stride is the number of counts of a group.
+	// stride is the number of counters of a group.
 	stride = maxCalls + int(Events)
 )
 
-// Watch says whom to count; 0 is nobody.
+// Watch selects the counted threads; 0 means none.
 type Watch struct {
-	Thread  int // a thread id: group Caller
-	Process int // a process id: group Rest
-	Peer    int // a process id: group Peer
+	Thread  int // thread id: group Caller
+	Process int // process id: group Rest
+	Peer    int // process id: group Peer
 }
 
-// Counts are those of one group.
+// Counts are the counts of one group.
 type Counts struct {
 	Calls  [maxCalls]uint64 // by system call number
 	Events [Events]uint64
@@ -61,25 +62,25 @@ type Counts struct {
 type Probe struct {
 	gate    *ebpf.Map
 	counts  *ebpf.Map
-	watched []byte // the value in gate, mapped
+	watched []byte // value of gate, mapped
 	links   []link.Link
 	missing []string
 }
 
-// Open loads the programs and attaches them; nothing is counted yet. It fails without
-// the rights (EPERM), and where the kernel has no such programs, or is too old for them
-// (errors.ErrUnsupported). Close it.
+// Open loads the programs and attaches them. Counting begins with Start. It fails without the
+// privileges (EPERM), and on a kernel that does not support such programs or is too old
+// (errors.ErrUnsupported). The caller must call Close.
 func Open() (_ *Probe, err error) {
 	p := &Probe{}
 	defer func() {
-		if errors.Is(err, ebpf.ErrNotSupported) { // which does not say so by itself
+		if errors.Is(err, ebpf.ErrNotSupported) { // the error of the kernel does not say so
 			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 		}
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	// It does nothing since Linux 5.11. Where it fails, making the maps says why.
+	// It has no effect since Linux 5.11. If it fails, the creation of the maps reports the error.
 	_ = rlimit.RemoveMemlock()
 	if err := p.makeMaps(); err != nil {
 		return nil, err
@@ -114,15 +115,15 @@ func (p *Probe) makeMaps() (err error) {
 	return os.NewSyscallError("mmap", err)
 }
 
-// attach loads the program of an event and links it to its tracepoint, which the
-// kernel may lack.
+// attach loads the program of an event and links it to its tracepoint. The kernel may lack the
+// tracepoint.
 func (p *Probe) attach(name string, event int, ns namespace) error {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "gucx_count", Type: ebpf.RawTracepoint,
 		License: licence, Instructions: program(event, ns, p.gate, p.counts)})
 	if err != nil {
 		return fmt.Errorf("program of %s: %w", name, err)
 	}
-	defer prog.Close() // the link holds it
+	defer prog.Close() // the link references it
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
 	if errors.Is(err, os.ErrNotExist) {
 		p.missing = append(p.missing, name)
@@ -135,7 +136,7 @@ func (p *Probe) attach(name string, event int, ns namespace) error {
 	return nil
 }
 
-// Has reports whether an event is counted: the kernel has a tracepoint of it.
+// Has reports whether an event is counted: whether the kernel has its tracepoint.
 func (p *Probe) Has(e Event) bool {
 	for _, tp := range tracepoints {
 		if tp.event == int(e) && !slices.Contains(p.missing, tp.name) {
@@ -145,19 +146,19 @@ func (p *Probe) Has(e Event) bool {
 	return false
 }
 
-// Start begins to count. It makes no system call.
+// Start starts counting. It makes no system call.
 func (p *Probe) Start(w Watch) {
 	binary.NativeEndian.PutUint32(p.watched[4:], uint32(w.Process))
 	binary.NativeEndian.PutUint32(p.watched[8:], uint32(w.Peer))
 	binary.NativeEndian.PutUint32(p.watched[0:], uint32(w.Thread))
 }
 
-// Stop ends it. It makes no system call.
+// Stop stops counting. It makes no system call.
 func (p *Probe) Stop() { clear(p.watched[:gateLen]) }
 
-// Read returns what was counted since Open.
+// Read returns the counts since Open.
 func (p *Probe) Read() (all [Groups]Counts, err error) {
-	var values []uint64 // by processor
+	var values []uint64 // by CPU
 	for g := range all {
 		for i := range stride {
 			if err := p.counts.Lookup(uint32(g*stride+i), &values); err != nil {
@@ -169,7 +170,7 @@ func (p *Probe) Read() (all [Groups]Counts, err error) {
 	return all, nil
 }
 
-// at is the count at an index within a group.
+// at returns the count at an index within a group.
 func (c *Counts) at(i int) *uint64 {
 	if i < maxCalls {
 		return &c.Calls[i]
@@ -184,7 +185,7 @@ func sum(values []uint64) (n uint64) {
 	return n
 }
 
-// Close detaches the programs; the kernel drops them and the maps. Idempotent.
+// Close detaches the programs; the kernel then frees programs and maps. Idempotent.
 func (p *Probe) Close() error {
 	var errs []error
 	for _, l := range p.links {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// licence lets programs call helpers that the kernel keeps for those under the GPL.
+// licence allows programs to call helpers that the kernel permits only to GPL programs.
 const licence = "Dual BSD/GPL"
 
 // callEvent marks the tracepoint whose program counts by system call number.
 const callEvent = -1
 
-// tracepoints are where programs are attached, and the event that each counts.
+// tracepoints lists where programs are attached, and the event that each counts.
 var tracepoints = []struct {
 	name  string
 	event int
@@ -38,7 +38,7 @@ const (
 	callIDOff = 8  // of the second argument of sys_enter: the first is pt_regs
 )
 
-// namespace is the pid namespace of this process, by which a program tells ids.
+// namespace is the pid namespace of this process, in which programs query ids.
 type namespace struct{ dev, ino uint64 }
 
 func ownNamespace() (namespace, error) {
@@ -56,7 +56,7 @@ func ownNamespace() (namespace, error) {
 	return namespace{uint64(unix.Major(dev))<<20 | uint64(unix.Minor(dev)), st.Ino}, nil
 }
 
-// program counts one event; callEvent counts by the number of the system call.
+// program returns the program that counts an event; callEvent counts by system call number.
 func program(event int, ns namespace, gate, counts *ebpf.Map) asm.Instructions {
 	all := whoRuns(ns)
 	all = append(all, groupOf(gate)...)
@@ -68,7 +68,7 @@ func program(event int, ns namespace, gate, counts *ebpf.Map) asm.Instructions {
 	return append(all, addOne(counts)...)
 }
 
-// whoRuns leaves the context in R6, the thread in R7 and the process in R9.
+// whoRuns stores the context in R6, the thread id in R7 and the process id in R9.
 func whoRuns(ns namespace) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -78,15 +78,15 @@ func whoRuns(ns namespace) asm.Instructions {
 		asm.Add.Imm(asm.R3, stackIDs),
 		asm.Mov.Imm(asm.R4, idsLen),
 		asm.FnGetNsCurrentPidTgid.Call(),
-		asm.JNE.Imm(asm.R0, 0, "exit"), // of another namespace
+		asm.JNE.Imm(asm.R0, 0, "exit"), // thread of another namespace
 		asm.LoadMem(asm.R7, asm.RFP, stackIDs, asm.Word),
-		asm.JEq.Imm(asm.R7, 0, "exit"), // the idle task: 0 in the gate is nobody
+		asm.JEq.Imm(asm.R7, 0, "exit"), // idle task: 0 in gate matches no thread
 		asm.LoadMem(asm.R9, asm.RFP, stackIDs+4, asm.Word),
 		asm.JEq.Imm(asm.R9, 0, "exit"),
 	}
 }
 
-// groupOf leaves in R8 where the counts of the group begin, or exits.
+// groupOf stores in R8 the index of the first counter of the group, or exits.
 func groupOf(gate *ebpf.Map) asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMapValue(asm.R1, gate.FD(), 0),
@@ -103,8 +103,8 @@ func groupOf(gate *ebpf.Map) asm.Instructions {
 	}
 }
 
-// callNumber adds the system call number to R8; numbers beyond the table, and -1 of a
-// call that a tracer has cancelled, count as the last.
+// callNumber adds the system call number to R8. Numbers beyond the table, and -1 for a call that a
+// tracer has cancelled, count as the last one.
 func callNumber() asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMem(asm.R1, asm.R6, callIDOff, asm.DWord),
@@ -114,8 +114,8 @@ func callNumber() asm.Instructions {
 	}
 }
 
-// addOne adds 1 to the count with the index in R8. The addition is atomic: the event
-// may be counted within another one on the same processor.
+// addOne adds 1 to the counter with the index in R8. The addition is atomic, because an event may
+// be counted within another one on the same CPU.
 func addOne(counts *ebpf.Map) asm.Instructions {
 	return asm.Instructions{
 		asm.StoreMem(asm.RFP, stackKey, asm.R8, asm.Word),

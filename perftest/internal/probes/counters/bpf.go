@@ -5,7 +5,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/bpfcount"
 )
 
-// bpfSource reads a probe before and after.
+// bpfSource reads a probe before and after the operations.
 type bpfSource struct {
 	probe  *bpfcount.Probe
 	before [bpfcount.Groups]bpfcount.Counts
@@ -41,7 +41,7 @@ func (s *bpfSource) stop() (all groups, err error) {
 
 func (s *bpfSource) close() error { return s.probe.Close() }
 
-// bpfEvents are the names of what a probe counts.
+// bpfEvents are the names of the events of a probe.
 var bpfEvents = [bpfcount.Events]string{
 	bpfcount.Switches:  result.Switches,
 	bpfcount.Faults:    result.Faults,
@@ -49,7 +49,7 @@ var bpfEvents = [bpfcount.Events]string{
 	bpfcount.Receives:  result.Receives,
 }
 
-// between is what happened between two readings.
+// between returns the differences of two readings.
 func (s *bpfSource) between(before, after *bpfcount.Counts) totals {
 	t := totals{events: map[string]uint64{}, calls: map[string]uint64{}}
 	var calls uint64

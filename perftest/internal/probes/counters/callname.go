@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callNames are the system calls that gucx, perftest and the Go runtime make.
+// callNames are the system calls of gucx, perftest and the Go runtime.
 var callNames = map[int]string{
 	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PREAD64: "pread64", unix.SYS_READV: "readv", unix.SYS_WRITEV: "writev",
 	unix.SYS_SENDTO: "sendto", unix.SYS_RECVFROM: "recvfrom", unix.SYS_SENDMSG: "sendmsg", unix.SYS_RECVMSG: "recvmsg",
@@ -24,7 +24,7 @@ var callNames = map[int]string{
 	unix.SYS_CLONE: "clone", unix.SYS_EXIT: "exit", unix.SYS_GETRUSAGE: "getrusage",
 }
 
-// callName is the name of a system call, or its number.
+// callName returns the name of a system call, or its number.
 func callName(number int) string {
 	if name, ok := callNames[number]; ok {
 		return name

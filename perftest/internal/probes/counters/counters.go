@@ -13,11 +13,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/bpfcount"
 )
 
-// Auto is the choice of the first source that works.
+// Auto selects the first source that works.
 const Auto = "auto"
 
-// totals are events of one group by name, and system calls by name; nil if the source
-// does not see the group.
+// totals are events of one group by name, and system calls by name; nil if the source does not
+// count the group.
 type totals struct {
 	events, calls map[string]uint64
 }
@@ -25,14 +25,14 @@ type totals struct {
 // groups are the totals of all groups.
 type groups [bpfcount.Groups]totals
 
-// source counts between start and stop, for watch, whose thread is the calling one.
+// source counts between start and stop, for watch. The thread of watch is the calling one.
 type source interface {
 	start(bpfcount.Watch) error
 	stop() (groups, error)
 	close() error
 }
 
-// sources in the order in which Open tries them.
+// sources lists the sources in the order in which Open tries them.
 var sources = []struct {
 	name string
 	open func() (source, error)
@@ -42,7 +42,7 @@ var sources = []struct {
 	{"rusage", openRusage},
 }
 
-// Choices lists what Open takes: Auto first, then the sources.
+// Choices lists the arguments of Open: Auto, then the sources.
 func Choices() []string {
 	names := []string{Auto}
 	for _, s := range sources {
@@ -51,7 +51,7 @@ func Choices() []string {
 	return names
 }
 
-// Check refuses a choice that there is not.
+// Check returns an error for an unknown choice.
 func Check(choice string) error {
 	if !slices.Contains(Choices(), choice) {
 		return fmt.Errorf("source of counters %q: there are %s", choice, strings.Join(Choices(), ", "))
@@ -59,15 +59,15 @@ func Check(choice string) error {
 	return nil
 }
 
-// Counter is an open source. One goroutine, locked to its thread, uses it.
+// Counter is an open source. Only one goroutine, locked to its thread, may use it.
 type Counter struct {
 	source source
 	about  result.CounterSource
 	peer   int
 }
 
-// Open opens the source of that name, or with Auto the first that works. peer is the
-// process id of the target, 0 if it has no process of its own. Close it.
+// Open opens the source with a name, or with Auto the first that works. peer is the process id of
+// the target, 0 if the target has no process of its own. The caller must call Close.
 func Open(choice string, peer int) (*Counter, error) {
 	if err := Check(choice); err != nil {
 		return nil, err
@@ -91,15 +91,15 @@ func Open(choice string, peer int) (*Counter, error) {
 	return nil, fmt.Errorf("counters: %w", errors.Join(refused...))
 }
 
-// Source tells which one it is, and why not a better one.
+// Source returns the name of the source, and the errors of better ones.
 func (c *Counter) Source() result.CounterSource { return c.about }
 
-// Start begins to count for the calling thread, its process and the target.
+// Start starts counting for the calling thread, its process and the target.
 func (c *Counter) Start() error {
 	return c.source.start(bpfcount.Watch{Thread: unix.Gettid(), Process: os.Getpid(), Peer: c.peer})
 }
 
-// Stop ends it and returns what there was for each of ops operations.
+// Stop stops counting and returns the counts per operation, for ops operations.
 func (c *Counter) Stop(ops int) (*result.Counters, error) {
 	all, err := c.source.stop()
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *Counter) Stop(ops int) (*result.Counters, error) {
 	return r, nil
 }
 
-// Close ends the source. Idempotent.
+// Close closes the source. Idempotent.
 func (c *Counter) Close() error { return c.source.close() }
 
 // each divides by the number of operations.

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/bpfcount"
 )
 
-// perfEvents are the kernel's software counters, by enum perf_sw_ids.
+// perfEvents are the software counters of the kernel, by enum perf_sw_ids.
 var perfEvents = []struct {
 	name   string
 	config uint64
@@ -24,18 +24,17 @@ var perfEvents = []struct {
 	{result.CPUTime, unix.PERF_COUNT_SW_TASK_CLOCK}, // nanoseconds
 }
 
-// perfCounter is one event of one thread; but for the caller's, also of those that it
-// starts.
+// perfCounter is one event of one thread; except for the caller, also of threads that it creates.
 type perfCounter struct {
 	fd    int
 	group bpfcount.Group
 	event string
 }
 
-// perfSource opens counters for the threads that there are at the start.
+// perfSource opens counters for the threads that exist at the start.
 type perfSource struct{ counters []perfCounter }
 
-// openPerf tries on the calling thread whether counters may be had.
+// openPerf checks, on the calling thread, whether counters can be opened.
 func openPerf() (source, error) {
 	s := &perfSource{}
 	if err := s.add(bpfcount.Caller, unix.Gettid()); err != nil {
@@ -44,7 +43,7 @@ func openPerf() (source, error) {
 	return s, s.close()
 }
 
-// add opens the events of a thread, not counting yet.
+// add opens the events of a thread, without starting them.
 func (s *perfSource) add(g bpfcount.Group, thread int) error {
 	for _, e := range perfEvents {
 		attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: e.config,

@@ -9,13 +9,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/bpfcount"
 )
 
-// rusageSource takes the difference of two getrusage calls.
+// rusageSource returns the difference of two getrusage calls.
 type rusageSource struct{ thread, process unix.Rusage }
 
 func openRusage() (source, error) { return &rusageSource{}, nil }
 
-// start reads the process first, and stop reads it last, so that the thread's share is
-// part of it.
+// start reads the process first, and stop reads it last, so that it includes the thread.
 func (s *rusageSource) start(bpfcount.Watch) error {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &s.process); err != nil {
 		return os.NewSyscallError("getrusage", err)
@@ -42,8 +41,8 @@ func (s *rusageSource) stop() (all groups, err error) {
 
 func (s *rusageSource) close() error { return nil }
 
-// usageSince is the difference of two readings, without the times: those of a running
-// thread are behind by up to a tick.
+// usageSince returns the difference of two readings, without the times: those of a running thread
+// are late by up to a tick.
 func usageSince(before, after *unix.Rusage) map[string]uint64 {
 	return map[string]uint64{
 		result.Switches: uint64(after.Nvcsw + after.Nivcsw - before.Nvcsw - before.Nivcsw),

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
-// averbsRig counts the layer averbs: posts and polls of mlx5 queues. All work requests but those of
-// windows are signaled, as in verbsRig.
+// averbsRig counts instructions of the layer averbs: posts and polls of mlx5 queues. All work
+// requests except those of windows are signaled, as in verbsRig.
 type averbsRig struct {
 	*pair[*averbslayer.Conn]
 }
@@ -49,7 +49,7 @@ func (r averbsRig) steps(c Case) (steps, error) {
 	return steps{before: op.Post, op: func() error { return pollFor(r.near.Poll, 1) }, after: op.Flush}, nil // Busy
 }
 
-// complete polls until everything posted is complete.
+// complete polls until all posted work requests are complete.
 func (r averbsRig) complete() error {
 	for range polls {
 		if _, err := r.near.Poll(); err != nil || r.near.Outstanding() == 0 {
@@ -60,7 +60,7 @@ func (r averbsRig) complete() error {
 	return errStuck
 }
 
-// pollFor polls once, for n completions.
+// pollFor polls once, and expects n completions.
 func pollFor(poll func() (int, error), n int) error {
 	got, err := poll()
 	if err != nil {

@@ -15,49 +15,45 @@ import (
 // Op is an operation whose instructions are counted.
 type Op uint8
 
-// Operations. What is counted is the named call alone; the words in brackets are
-// done before or after it.
+// Operations. Only the named call is counted; the steps in brackets are done before or after it.
 const (
 	Put   Op = iota // post a put [then complete it]
 	Get             // post a get [then complete it]
 	Add             // post an atomic add without result [then complete it]
 	FAdd            // post a fetching add [then complete it]
 	Flush           // [one put, then] flush to its remote completion
-	Idle            // progress with nothing to do
-	Busy            // [one put that asks for a completion, then] the progress that handles it
+	Idle            // progress without work
+	Busy            // [one signaled put, then] the progress that handles its completion
 
-	// Polls of completion queues that are empty, of verbs and averbs: transports have one queue for
-	// sends and receives.
-	PollTx // poll that of sends
-	PollRx // poll that of receives
+	// Polls of empty completion queues, for verbs and averbs: transports have one queue for sends and receives.
+	PollTx // poll the queue of sends
+	PollRx // poll the queue of receives
 
-	// Puts and gets that are not copied, as they are posted in windows before a flush: in
-	// UCP without a request.
+	// Zero-copy puts and gets, as they are posted in windows before a flush: in UCP without a request.
 	PutZcopy // post a put of registered memory [then flush it]
 	GetZcopy // post a get into registered memory [then flush it]
 
-	// Windows of windowLen operations that are not copied, with the flush behind them.
+	// Windows of windowLen zero-copy operations, with a flush at the end.
 	PutWindow  // post puts of registered memory, and flush
 	GetWindow  // post gets into registered memory, and flush
 	FAddWindow // post fetching adds, and flush
 
-	// Active messages: what the sender does and what the receiver does. UCP has
-	// SendActive for both; the names are those of UCT.
+	// Active messages: sender and receiver. UCP has SendActive for both; the names are those of UCT.
 	AMShort     // send by AMShort, or a short SendActive [then deliver it]
-	AMShortRecv // [one such message, then] the progress that hands it to the handler
-	AMBcopy     // send by AMBcopy, or a longer SendActive [then deliver it]
-	AMBcopyRecv // [one such message, then] the progress that hands it to the handler
+	AMShortRecv // [one such message, then] the progress that passes it to the handler
+	AMBcopy     // send by AMBcopy, or by a larger SendActive [then deliver it]
+	AMBcopyRecv // [one such message, then] the progress that passes it to the handler
 
 	// Tagged messages, of UCP.
-	Tag     // send one for which a receive is posted [then deliver it]
-	TagPost // post a receive [then send to it, and deliver that]
-	TagRecv // [post a receive, send to it, then] the progress that fills it
-	TagKept // [send one and keep it at the receiver, then] receive it
+	Tag     // send to a posted receive [then deliver it]
+	TagPost // post a receive [then send to it, and deliver the message]
+	TagRecv // [post a receive, send to it, then] the progress that completes it
+	TagKept // [send one and deliver it as unexpected, then] receive it
 
-	// Tagged messages that are announced, from and to memory that MemAlloc has given.
-	Rndv     // send one for which a receive is posted [then deliver it]
-	RndvRecv // [post a receive, send to it, then] the progress that gets the data
-	RndvDone // [post a receive, send to it, get the data, then] the sender's progress that ends it
+	// Tagged messages by rendezvous, between memory allocated by MemAlloc.
+	Rndv     // send to a posted receive [then deliver it]
+	RndvRecv // [post a receive, send to it, then] the progress that fetches the data
+	RndvDone // [post a receive, send to it, fetch the data, then] the sender's progress that completes the send
 	opEnd
 )
 
@@ -74,7 +70,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// ParseOp finds an operation by name.
+// ParseOp returns the operation with a name.
 func ParseOp(name string) (Op, error) {
 	if i := slices.Index(opNames[:], name); i >= 0 {
 		return Op(i), nil
@@ -82,8 +78,8 @@ func ParseOp(name string) (Op, error) {
 	return 0, fmt.Errorf("unknown operation %q; there are %s", name, strings.Join(opNames[:], ", "))
 }
 
-// sizes are the message lengths at which an operation is counted, out of those
-// asked for: atomics have one, and idle progress has none.
+// sizes returns the message lengths with which an operation is counted, from a list: atomics have one, and idle
+// progress has none.
 func (o Op) sizes(asked []int) []int {
 	switch o {
 	case Add, FAdd, FAddWindow:
@@ -100,47 +96,47 @@ func (o Op) sizes(asked []int) []int {
 	return asked
 }
 
-// windowed reports whether op is one of windows.
+// windowed reports whether op is a window.
 func (o Op) windowed() bool { return o >= PutWindow && o <= FAddWindow }
 
 // polls reports whether op polls one of two queues.
 func (o Op) polls() bool { return o == PollTx || o == PollRx }
 
-// windowLen is how many operations a window has: more than rc posts for one completion.
+// windowLen is the number of operations of a window: more than rc posts for one completion.
 const windowLen = 80
 
 // message reports whether op is one of messages, and tagged whether they have tags.
 func (o Op) message() bool { return o >= AMShort }
 func (o Op) tagged() bool  { return o >= Tag }
 
-// maxAMShort is the longest message in bytes, with its header, that AMShort is
-// counted with: every transport here takes it.
+// maxAMShort is the maximum length of a message of AMShort here, in bytes, with its header: all transports support it.
 const maxAMShort = 64
 
-// minZcopy is the shortest put and get, in bytes, that every layer posts without a copy;
-// UCP copies shorter ones (see experiment 0086 in docs/perf).
+// minZcopy is the minimum length of a put or get, in bytes, that all layers post without a copy; UCP copies shorter
+// ones (experiment 0086 in docs/perf).
 const minZcopy = 512
 
-// minRndv is from where on messages are announced over every transport, in bytes (experiment 0076 in docs/perf).
+// minRndv is the minimum length of messages, in bytes, that use rendezvous over every transport (experiment 0076 in
+// docs/perf).
 const minRndv = 32 << 10
 
-// wordLen is the operand of the atomics, in bytes.
+// wordLen is the length of the operand of atomics, in bytes.
 const wordLen = 8
 
-// maxSize bounds a message: the memory that rigs allocate.
+// maxSize is the maximum length of a message: the length of the memory that rigs allocate.
 const maxSize = 64 << 10
 
-// Case is one thing to count: an operation called through the API of a layer.
+// Case is one count: an operation through the API of a layer.
 type Case struct {
 	Op   Op
 	API  Part // Verbs, AVerbs, UCT or UCP
-	Size int  // bytes; 0 where the operation has no length
-	// Switch is an alternative of the layer: one of switches, or a transport; "" is its
-	// default. That of AVerbs is rc_mlx5.
+	Size int  // bytes; 0 if the operation has no length
+	// Switch is an alternative of the layer: one of switches, or a transport; "" is the default, and rc_mlx5 for
+	// AVerbs.
 	Switch string
 }
 
-// String names the case, such as "put 8 B, ucp, resolve".
+// String describes the case, such as "put 8 B, ucp, resolve".
 func (c Case) String() string {
 	s := c.Op.String()
 	if c.Size > 0 {
@@ -153,30 +149,30 @@ func (c Case) String() string {
 	return s
 }
 
-// Plan is which cases to count.
+// Plan selects the cases to count.
 type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
-	// Transports are those to count UCT over, and UCP over rc, rc_mlx5, sm and self of them; none
-	// means rc, and for messages all.
+	// Transports are the transports with which UCT is counted, and UCP over those of rc, rc_mlx5, sm and self among
+	// them; empty means rc, and for messages all.
 	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
 	Switches bool
 }
 
-// transports are what UCT can be counted over; the first is the default. Those of
-// datagrams have messages only.
+// transports lists the transports with which UCT can be counted; the first is the default. Those of datagrams support
+// only messages.
 var transports = []string{rc.Name, dv.RCName, sm.Name, self.Name, ud.Name, dv.UDName}
 
-// ucpTransports are what UCP can be counted over. With rc the handshake takes ud, with rc_mlx5 ud_mlx5.
+// ucpTransports lists the transports with which UCP can be counted. With rc the handshake uses ud, with rc_mlx5
+// ud_mlx5.
 var ucpTransports = []string{rc.Name, dv.RCName, sm.Name, self.Name}
 
-// deviceless are the transports without a device, where an operation ends in the call that
-// posts it.
+// deviceless lists the transports without a device: operations complete in the call that posts them.
 var deviceless = map[string]bool{sm.Name: true, self.Name: true}
 
-// Cases lists the cases in the order of the report: by operation, size and API.
+// Cases returns the cases in the order of the report: by operation, size and API.
 func (p Plan) Cases() (cases []Case) {
 	for _, op := range p.Ops {
 		for _, size := range op.sizes(p.Sizes) {
@@ -191,12 +187,12 @@ func (p Plan) Cases() (cases []Case) {
 	return cases
 }
 
-// defaults lists op without alternatives: once, or over each transport.
+// defaults returns the cases of op without alternatives: one, or one for each transport.
 func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 	over := p.Transports
 	switch {
 	case op.message() && api < UCT:
-		return nil // verbs are measured by one-sided operations
+		return nil // verbs are measured only with one-sided operations
 	case op.polls() && api >= UCT:
 		return nil
 	case op.tagged() && api == UCT:
@@ -223,7 +219,7 @@ func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 	return cases
 }
 
-// switched lists the alternatives that change op.
+// switched returns the alternatives that affect op.
 func (p Plan) switched(op Op, api Part, size int) (cases []Case) {
 	for _, s := range switches {
 		if s.api == api && slices.Contains(s.ops, op) && (s.over == "" || slices.Contains(p.Transports, s.over)) {
@@ -233,23 +229,23 @@ func (p Plan) switched(op Op, api Part, size int) (cases []Case) {
 	return cases
 }
 
-// Alternatives: those that undo what ucp and the transports do better than the UCX of the study
-// (its sections IV and V), and a worker that goroutines share.
+// Alternatives. Some undo improvements of ucp and the transports over the UCX of the study (its sections IV and V);
+// another uses a worker that goroutines share.
 const (
-	switchResolve     = "resolve" // resolve the remote key at each operation
-	switchPollTx      = "poll-tx" // poll an idle queue of sends at each progress, as UCX did
-	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
-	switchShared      = "shared"  // call through a SharedWorker that nobody else uses
-	// overDirect is what comes before the first three over rc_mlx5.
+	switchResolve     = "resolve" // resolve the remote key in each operation
+	switchPollTx      = "poll-tx" // poll an idle queue of sends in each progress, as UCX did
+	switchProgressAll = "idle-ud" // progress ifaces without connections
+	switchShared      = "shared"  // call through a SharedWorker that no other goroutine uses
+	// overDirect is the prefix of the first three over rc_mlx5.
 	overDirect = dv.RCName + "+"
 )
 
-// switches are the alternatives with the operations that they change.
+// switches lists the alternatives with the operations that they affect.
 var switches = []struct {
 	name string
 	api  Part
 	ops  []Op
-	over string // the transport that must be counted too; "" if that is the default
+	over string // transport that must be counted too; "" for the default
 }{
 	{switchPollTx, UCT, []Op{Idle}, ""},
 	{overDirect + switchPollTx, UCT, []Op{Idle}, dv.RCName},

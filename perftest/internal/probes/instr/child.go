@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// job is what the traced child is to do. It travels as JSON to its standard input.
+// job is the work of the traced child, which reads it as JSON from its standard input.
 type job struct {
 	Cases  []Case
 	Fabric string
@@ -19,29 +19,28 @@ type job struct {
 	Warmup int // repetitions before them
 }
 
-// skipped is what the child prints, as a JSON line, for a case that cannot run.
+// skipped is the JSON line that the child prints for a case that cannot run.
 type skipped struct {
 	Case   int // index in job.Cases
 	Reason string
 }
 
-// Tags of windows: the checks of the counting itself, then the cases by index.
+// Tags of windows: the self-checks, then the cases by index.
 const (
 	tagEmpty = iota
 	tagKnown
 	tagCase
 )
 
-// checkReps is how many windows each check takes.
+// checkReps is the number of windows of each check.
 const checkReps = 3
 
-// errVoid is returned by an operation that did not meet what it is to be counted
-// with, because the device's background work came in between. The repetition is
-// forgotten, and after is called all the same. What prepares an operation returns it
-// too, and neither of both is called then.
+// errVoid is the error of a repetition that must not be counted, because background work of the
+// device has disturbed it. If before returns it, op and after are not called; if op returns it,
+// after is called.
 var errVoid = errors.New("not what was to be counted")
 
-// voidLimit bounds the void repetitions for each one that counts.
+// voidLimit is the maximum number of void repetitions for each counted one.
 const voidLimit = 20
 
 // rig is an opened layer with a connection to a peer in the same process.
@@ -51,13 +50,13 @@ type rig interface {
 	Close() error
 }
 
-// steps are one repetition: only op is counted. before and after may be nil.
+// steps are the functions of one repetition: only op is counted. before and after may be nil.
 type steps struct{ before, op, after func() error }
 
 // opener opens the rig of one API.
 type opener func(fabric, alternative string) (rig, error)
 
-// errNotTraced tells somebody who called the hidden command.
+// errNotTraced is the error if a user calls the hidden command.
 var errNotTraced = errors.New("this command is for the child that perftest instructions traces")
 
 // runChild executes the job that it reads from in.
@@ -83,8 +82,8 @@ func runChild(in io.Reader, out io.Writer, openers map[Part]opener) error {
 	return c.undo.Run()
 }
 
-// child is the state of the traced process. Rigs are opened by the first case that
-// needs them, and stay open.
+// child is the state of the traced process. The first case that needs a rig opens it; rigs are not
+// closed before the end.
 type child struct {
 	job     job
 	openers map[Part]opener
@@ -93,20 +92,20 @@ type child struct {
 	undo    cleanup.Stack
 }
 
-// rigKey tells rigs apart.
+// rigKey identifies a rig.
 type rigKey struct {
 	api         Part
 	alternative string
 }
 
-// check makes windows whose counts are known.
+// check runs windows with known counts.
 func (c *child) check() error {
 	empty := steps{op: func() error { return nil }}
 	known := steps{op: func() error { ptrace.Known(); return nil }}
 	return errors.Join(repeat(tagEmpty, checkReps, empty), repeat(tagKnown, checkReps, known))
 }
 
-// run executes one case: warm-up, then the repetitions that count.
+// run executes one case: warm-up, then the counted repetitions.
 func (c *child) run(i int) error {
 	cs := c.job.Cases[i]
 	s, err := c.prepare(cs)
@@ -127,7 +126,7 @@ func (c *child) run(i int) error {
 	return err
 }
 
-// prepare makes sure that the rig of the case is open.
+// prepare opens the rig of the case, if it is not open.
 func (c *child) prepare(cs Case) (steps, error) {
 	key := rigKey{cs.API, cs.Switch}
 	if r, ok := c.rigs[key]; ok {
@@ -146,7 +145,7 @@ func (c *child) prepare(cs Case) (steps, error) {
 	return r.steps(cs)
 }
 
-// repeat makes n windows.
+// repeat runs n windows.
 func repeat(tag uint64, n int, s steps) error {
 	begin := func() { ptrace.Begin(tag) }
 	end := func(void bool) {
@@ -170,7 +169,7 @@ func repeat(tag uint64, n int, s steps) error {
 	return nil
 }
 
-// once executes one repetition, with begin and end around what is counted.
+// once executes one repetition, with begin and end around the counted operation.
 func (s steps) once(begin func(), end func(void bool)) error {
 	if s.before != nil {
 		if err := s.before(); err != nil {

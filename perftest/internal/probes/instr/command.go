@@ -21,12 +21,12 @@ import (
 // Defaults of the command.
 const (
 	defaultReps = 3
-	// warmup lets pools fill and periodic work of the layers, such as the
-	// moderation of completions, settle.
+	// warmup is the number of repetitions in which pools grow and periodic work, such as the
+	// moderation of completions, reaches a steady state.
 	warmup = 130
 )
 
-// defaultOps are all operations but windows, each of which takes as long as a hundred others.
+// defaultOps are all operations except windows, which take a hundred times as long.
 func defaultOps() (names []string) {
 	for op := range opEnd {
 		if !op.windowed() {
@@ -36,7 +36,7 @@ func defaultOps() (names []string) {
 	return names
 }
 
-// childName is the hidden command that the traced child runs.
+// childName is the hidden command of the traced child.
 const childName = "child"
 
 // options are the flags of the command.
@@ -52,12 +52,11 @@ type options struct {
 	quiet            bool
 }
 
-// Command returns "perftest instructions", which counts the instructions of single
-// operations by single-stepping a child process. The hidden command below it is what
-// that child runs.
+// Command returns "perftest instructions", which counts the instructions of single operations by
+// single-stepping a child process. The hidden command below it is that of the child.
 func Command() *cobra.Command { return newCommand(openers) }
 
-// long is the help of the command.
+// long is the help text of the command.
 const long = `Count the instructions of one operation, by layer and function.
 
 A child process runs each operation over verbs, UCT and UCP on the software HCA,
@@ -115,7 +114,7 @@ func newCommand(openers map[Part]opener) *cobra.Command {
 	return cmd
 }
 
-// bind gives cmd the flags.
+// bind adds the flags to cmd.
 func (o *options) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -138,7 +137,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	complete.One(cmd, "output", complete.Values(formats...))
 }
 
-// childCommand runs the operations, under the eyes of its parent.
+// childCommand returns the command that the traced child runs.
 func childCommand(openers map[Part]opener) *cobra.Command {
 	return &cobra.Command{
 		Use:    childName,
@@ -159,7 +158,7 @@ var (
 	formats = []string{"table", "md", "csv", "json"}
 )
 
-// check refuses flags that make no sense.
+// check returns an error for invalid flags.
 func (o options) check() error {
 	_, err := o.plan()
 	if err == nil {
@@ -168,7 +167,7 @@ func (o options) check() error {
 	return err
 }
 
-// run counts and prints.
+// run counts the cases and prints the results.
 func (o options) run(cmd *cobra.Command) error {
 	p, err := o.plan()
 	if err != nil {
@@ -189,7 +188,7 @@ func (o options) run(cmd *cobra.Command) error {
 	return errors.Join(err, write(cmd.OutOrStdout(), res))
 }
 
-// count measures cases and shows how far it is.
+// count counts the cases and shows the progress.
 func (o options) count(ctx context.Context, child []string, cases []Case) (*Measurement, error) {
 	progress := meter.New(os.Stderr, len(cases)*o.reps, o.quiet)
 	defer progress.Close()
@@ -201,12 +200,12 @@ func (o options) count(ctx context.Context, child []string, cases []Case) (*Meas
 	return m.measure(ctx, job{Cases: cases, Fabric: o.fabric, Reps: o.reps, Warmup: warmup})
 }
 
-// childArgs are the words that reach the hidden command from the top of the program.
+// childArgs returns the arguments of the hidden command.
 func childArgs(cmd *cobra.Command) []string {
 	return append(strings.Fields(cmd.CommandPath())[1:], childName)
 }
 
-// plan checks the flags.
+// plan returns the plan of the flags, and an error if they are invalid.
 func (o options) plan() (p Plan, err error) {
 	p.Sizes, p.Switches = o.sizes, o.withAlternatives
 	for _, name := range o.ops {
@@ -246,7 +245,7 @@ func (o options) plan() (p Plan, err error) {
 	return p, nil
 }
 
-// apis are the layers asked for, or by default those that the transports have.
+// apis returns the selected layers, or the default layers of the transports.
 func (o options) apis() []string {
 	switch {
 	case o.layers != nil: // "" is none
@@ -257,7 +256,7 @@ func (o options) apis() []string {
 	return []string{Verbs.String(), UCT.String(), UCP.String()}
 }
 
-// writer picks the output format.
+// writer returns the writer of the output format.
 func (o options) writer() (func(io.Writer, *Measurement) error, error) {
 	switch o.output {
 	case "table":

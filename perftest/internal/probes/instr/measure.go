@@ -16,15 +16,15 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// Result is what was counted for one case.
+// Result is the count of one case.
 type Result struct {
 	Case   Case
 	Sample Sample
-	// Skip says why the case did not run; "" if it did.
+	// Skip is the reason why the case did not run; "" if it ran.
 	Skip string
 }
 
-// Measurement is a count, of which cases may be missing at the end.
+// Measurement is a count; cases at the end may be missing.
 type Measurement struct {
 	Fabric  string
 	Reps    int
@@ -34,12 +34,12 @@ type Measurement struct {
 
 // measurer runs a job in a traced child and counts.
 type measurer struct {
-	args   []string // of the child, behind the program's name
+	args   []string // of the child, after the program name
 	detail Detail
-	// stepped is the lowest part that is stepped through. Those below run at full speed, and
-	// of what is called there the first instruction is counted (amd64).
+	// stepped is the lowest part that is single-stepped. Lower parts run at full speed, and only the first instruction
+	// of a call to them is counted (amd64).
 	stepped Part
-	// window is told of each window of a case that has been counted.
+	// window is called after each counted window of a case.
 	window func(Case)
 
 	syms       resolver
@@ -47,8 +47,8 @@ type measurer struct {
 	collectors []collector // by tag
 }
 
-// measure executes j. It blocks while the child runs; ctx ends that. With an error come the cases that
-// had been counted to their end, if any.
+// measure executes j. It blocks while the child runs; ctx cancels it. With an error it also returns the cases that were
+// complete, if any.
 func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
 	m.syms = resolver{}
 	m.cases, m.collectors = j.Cases, make([]collector, tagCase+len(j.Cases))
@@ -69,7 +69,7 @@ func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
 	return res, failed
 }
 
-// whole are the results up to the first that was neither counted to its end nor skipped by the child.
+// whole returns the results before the first case that was neither complete nor skipped by the child.
 func whole(results []Result, skips []skipped, reps int) []Result {
 	for i, r := range results {
 		refused := slices.ContainsFunc(skips, func(s skipped) bool { return s.Case == i })
@@ -80,7 +80,7 @@ func whole(results []Result, skips []skipped, reps int) []Result {
 	return results
 }
 
-// note enters the reasons of the skipped cases.
+// note records the reasons of the skipped cases.
 func note(replies []skipped, results []Result) error {
 	for _, s := range replies {
 		if s.Case < 0 || s.Case >= len(results) {
@@ -127,14 +127,14 @@ func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
 	return all, wrong
 }
 
-// over reports whether the function that begins at pc need not be stepped through: one of a
-// part below, or what the scheduler does, which is none of the operation's.
+// over reports whether the function that begins at pc need not be stepped: it belongs to a lower part, or to the
+// scheduler, whose instructions do not count for the operation.
 func (m *measurer) over(pc uint64) bool {
 	s := m.syms.at(pc)
 	return s.entry == pc && (s.part < m.stepped || strings.HasPrefix(s.function, moreStack))
 }
 
-// withMessage adds what the child said last.
+// withMessage adds the last output of the child.
 func withMessage(err error, message []byte) error {
 	var exit *ptrace.ExitError
 	if text := strings.TrimSpace(string(message)); errors.As(err, &exit) && text != "" {
@@ -143,7 +143,7 @@ func withMessage(err error, message []byte) error {
 	return err
 }
 
-// count enters one window.
+// count adds one window.
 func (m *measurer) count(w ptrace.Window) error {
 	if w.Tag >= uint64(len(m.collectors)) {
 		return fmt.Errorf("traced child: window with tag %d", w.Tag)
@@ -165,10 +165,10 @@ func (m *measurer) count(w ptrace.Window) error {
 	return nil
 }
 
-// knownFunction is the routine of a known number of instructions.
+// knownFunction is the routine with a known number of instructions.
 const knownFunction = "perftest/internal/probes/ptrace.known"
 
-// verify holds the checks against what they must count.
+// verify compares the self-checks with the expected counts.
 func (m *measurer) verify() error {
 	empty, known := m.collectors[tagEmpty].sample(), m.collectors[tagKnown].sample()
 	if empty.Reps == 0 || known.Reps == 0 {
@@ -184,8 +184,8 @@ func (m *measurer) verify() error {
 	return nil
 }
 
-// childEnv is the environment with the settings that keep the runtime quiet: one
-// processor, no collection, no preemption by signals.
+// childEnv returns the environment with settings that keep the runtime quiet: one CPU, no garbage collection, no
+// preemption by signals.
 func childEnv(env []string) []string {
 	quiet := []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
 	var kept []string
@@ -198,7 +198,7 @@ func childEnv(env []string) []string {
 	return append(kept, quiet...)
 }
 
-// jobFile returns the read end of a pipe that holds the job.
+// jobFile returns the read end of a pipe that contains the job.
 func jobFile(j job) (*os.File, error) {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -208,14 +208,14 @@ func jobFile(j job) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	go func() { // ends when the child has read the job, or died: then r is closed
+	go func() { // ends when the child has read the job, or has died: then r is closed
 		_, _ = w.Write(b)
 		_ = w.Close()
 	}()
 	return r, nil
 }
 
-// decodeReplies parses the child's output.
+// decodeReplies parses the output of the child.
 func decodeReplies(b []byte) (all []skipped, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	for {
@@ -229,7 +229,7 @@ func decodeReplies(b []byte) (all []skipped, err error) {
 	}
 }
 
-// capture gathers what a child writes to w.
+// capture collects the data that a child writes to w.
 type capture struct {
 	w    *os.File
 	done chan []byte
@@ -242,15 +242,14 @@ func newCapture() (*capture, error) {
 	}
 	c := &capture{w: w, done: make(chan []byte, 1)}
 	go func() {
-		b, _ := io.ReadAll(r) // a pipe ends; what was read before is kept
+		b, _ := io.ReadAll(r) // a pipe ends; the data read before is used
 		_ = r.Close()
 		c.done <- b
 	}()
 	return c, nil
 }
 
-// finish closes this process's end and returns everything written, after the child
-// is gone.
+// finish closes this process's end and returns all written data, after the child has exited.
 func (c *capture) finish() []byte {
 	_ = c.w.Close()
 	return <-c.done

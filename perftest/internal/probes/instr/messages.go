@@ -8,23 +8,23 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// messages are the active messages of a rig, from the near end to the far one.
+// messages are the active messages of a rig, from the near side to the far side.
 type messages struct {
 	sender  uct.AMSender
-	arrived int    // of the repetition
-	last    []byte // the last that has arrived
-	refused bool   // the message of the repetition had no room
+	arrived int    // number of the repetition
+	last    []byte // number of the last received message
+	refused bool   // there was no room for the message of the repetition
 	room    uct.PendingReq
 }
 
-// amID is the handler of the rig's messages.
+// amID is the id of the rig's messages.
 const amID = 1
 
-// headerLen is the header that AMShort takes beside its payload, in bytes.
+// headerLen is the length of the header of AMShort, in bytes.
 const headerLen = 8
 
-// open installs the handler at the far end, and sends a first message: some transports
-// connect meanwhile.
+// open installs the handler on the far side, and sends a first message: some transports connect
+// then.
 func (m *messages) open(r *uctRig) error {
 	m.sender, m.last = r.ep.Ops().AM, make([]byte, 0, maxSize)
 	if err := r.far.Iface().SetAMHandler(amID, m); err != nil {
@@ -44,14 +44,14 @@ func (m *messages) open(r *uctRig) error {
 	return errStuck
 }
 
-// HandleAM implements uct.AMHandler. What it does itself is not counted.
+// HandleAM implements uct.AMHandler. Its instructions are not counted.
 func (m *messages) HandleAM(data []byte, _ uct.Desc) (keep bool) {
 	m.arrived++
 	m.last = append(m.last[:0], data...)
 	return false
 }
 
-// steps are those of one message of c.Size bytes.
+// steps returns the steps for one message of c.Size bytes.
 func (m *messages) steps(r *uctRig, c Case) (steps, error) {
 	limit, short := r.iface.Attr().AM, c.Op == AMShort || c.Op == AMShortRecv
 	switch {
@@ -88,8 +88,8 @@ func (m *messages) steps(r *uctRig, c Case) (steps, error) {
 	}, op: func() error { return m.receive(r) }, after: func() error { return m.deliver(r) }}, nil
 }
 
-// posted is what becomes of a message that was posted with err. Room comes back from the far end,
-// whose device may have had no processor for as long as the messages before took.
+// posted handles the result of a post. After ErrNoResource the repetition is void: room is freed by
+// the far side, whose device may not have run while the previous messages were sent.
 func (m *messages) posted(err error) error {
 	if err != uct.ErrNoResource {
 		return err
@@ -98,7 +98,7 @@ func (m *messages) posted(err error) error {
 	return errVoid
 }
 
-// makeRoom waits until there is room again, if the last message had none.
+// makeRoom waits until there is room, if there was none for the last message.
 func (m *messages) makeRoom(r *uctRig) error {
 	if !m.refused {
 		return nil
@@ -120,7 +120,7 @@ func (m *messages) makeRoom(r *uctRig) error {
 	return errStuck
 }
 
-// receive is one progress of the far end, which must hand over the message.
+// receive is one progress of the far side, which must deliver the message.
 func (m *messages) receive(r *uctRig) error {
 	r.far.Progress()
 	if m.arrived == 0 {
@@ -129,8 +129,8 @@ func (m *messages) receive(r *uctRig) error {
 	return nil
 }
 
-// deliver progresses both ends until the message has come and all of it is over, and
-// compares it.
+// deliver progresses both sides until the message is delivered and its send is complete, and
+// compares the data.
 func (m *messages) deliver(r *uctRig) error {
 	if m.refused {
 		return nil

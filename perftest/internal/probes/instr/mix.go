@@ -8,15 +8,15 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// Mix is how many of a profile's instructions are of the kinds that processors predict or wait for.
+// Mix counts the instructions of a profile by type: those that CPUs predict or wait for.
 type Mix struct {
 	Branches int // conditional and other jumps, calls and returns
 	Calls    int // calls, direct and indirect
-	Indirect int // of them: those through a pointer, such as methods of an interface
-	Loads    int // that read memory other than the return address
+	Indirect int // those through a pointer, such as methods of an interface
+	Loads    int // reads of memory other than the return address
 }
 
-// add adds the kinds of one instruction.
+// add adds the types of one instruction.
 func (m *Mix) add(k kind) {
 	m.Branches += int(k & branch / branch)
 	m.Calls += int(k & call / call)
@@ -24,7 +24,7 @@ func (m *Mix) add(k kind) {
 	m.Loads += int(k & load / load)
 }
 
-// kind is a set of what an instruction is.
+// kind is a set of instruction types.
 type kind uint8
 
 const (
@@ -34,20 +34,20 @@ const (
 	load
 )
 
-// instructionLen is the longest instruction of amd64 in bytes.
+// instructionLen is the maximum length of an instruction of amd64 in bytes.
 const instructionLen = 15
 
-// code is the memory of this program, which the traced child is too: its instructions are at the same
+// code is the memory of this program. The traced child runs the same program, so its instructions are at the same
 // addresses. nil if it cannot be read.
 var code = sync.OnceValue(func() *os.File {
 	f, err := os.Open("/proc/self/mem")
 	if err != nil || runtime.GOARCH != "amd64" {
 		return nil
 	}
-	return f // for as long as the process runs
+	return f // until the process exits
 })
 
-// kindAt is the kind of the instruction at pc; none if it is not of amd64.
+// kindAt returns the type of the instruction at pc; none on other architectures than amd64.
 func kindAt(pc uint64) kind {
 	f := code()
 	if f == nil {
@@ -60,7 +60,7 @@ func kindAt(pc uint64) kind {
 	return classify(b[:])
 }
 
-// mix counts the kinds of the instructions of a window, which profile accepts.
+// mix counts the types of the instructions of a window that profile accepts.
 func (r resolver) mix(steps []ptrace.Step, d Detail) map[Place]Mix {
 	kept, ok := r.undisturbed(steps)
 	if !ok {
@@ -78,7 +78,7 @@ func (r resolver) mix(steps []ptrace.Step, d Detail) map[Place]Mix {
 	return all
 }
 
-// Mix sums up the kinds of the layers' instructions.
+// Mix returns the sum of the types of the layers' instructions.
 func (s Sample) Mix() (sum Mix) {
 	for at, m := range s.mix {
 		if at.Part > Device && at.Part < harness {
@@ -91,8 +91,8 @@ func (s Sample) Mix() (sum Mix) {
 	return sum
 }
 
-// classify decodes the first bytes of an instruction of amd64 as far as its kind needs. It knows what the Go
-// compiler and the assembly of this module use; another instruction is of no kind.
+// classify decodes the first bytes of an instruction of amd64 as far as its type needs. It knows the instructions that
+// the Go compiler and the assembly of this module use; other instructions have no type.
 func classify(b []byte) kind {
 	rep := false
 	for len(b) > 4 {
@@ -109,10 +109,10 @@ func classify(b []byte) kind {
 	return 0
 }
 
-// memory reports whether the operand behind the opcode is in memory.
+// memory reports whether the operand after the opcode is in memory.
 func memory(modrm byte) bool { return modrm>>6 != 3 }
 
-// ifMemory is load if the operand is in memory.
+// ifMemory returns load if the operand is in memory.
 func ifMemory(modrm byte) kind {
 	if memory(modrm) {
 		return load
@@ -148,7 +148,7 @@ func classifyOpcode(b []byte, rep bool) kind {
 	return 0
 }
 
-// classifyGroup5 is inc, dec, call, jmp and push.
+// classifyGroup5 classifies inc, dec, call, jmp and push.
 func classifyGroup5(modrm byte) kind {
 	k := ifMemory(modrm)
 	switch modrm >> 3 & 7 {
@@ -160,7 +160,7 @@ func classifyGroup5(modrm byte) kind {
 	return k
 }
 
-// classifyLong is of the instructions whose opcode begins with 0f.
+// classifyLong classifies instructions whose opcode begins with 0f.
 func classifyLong(b []byte, rep bool) kind {
 	op, modrm := b[0], b[1]
 	switch {

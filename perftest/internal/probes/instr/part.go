@@ -2,13 +2,13 @@ package instr
 
 import "strings"
 
-// Part is a part of the program that instructions are counted for: a layer, the
-// device below all layers, or the measuring program itself.
+// Part is a part of the program by which instructions are counted: a layer, the device below all
+// layers, or the measuring program itself.
 type Part uint8
 
 // Parts from the lowest to the highest.
 const (
-	Device  Part = iota // the software HCA; on hardware this is silicon
+	Device  Part = iota // the software HCA; with hardware, silicon
 	Verbs               // verbs objects and the mlx5 driver
 	AVerbs              // mlx5 queues without the verbs library: "accelerated verbs" of the study of UCX
 	UCT                 // the transport
@@ -17,13 +17,12 @@ const (
 	partEnd
 )
 
-// services marks packages that work for their callers: the standard library,
-// ucs and internal.
+// services marks packages that work for their callers: the standard library, ucs and internal.
 const services = partEnd
 
 var partNames = [partEnd]string{"device", "verbs", "averbs", "uct", "ucp", "harness"}
 
-// String returns the lowercase name.
+// String returns the name in lower case.
 func (p Part) String() string {
 	if p < partEnd {
 		return partNames[p]
@@ -34,7 +33,7 @@ func (p Part) String() string {
 // module is the import path of the repository, with a slash.
 const module = "github.com/gucx/gucx/"
 
-// parts maps package trees of the module to parts; the longest match counts.
+// parts maps package trees of the module to parts; the longest match wins.
 var parts = []struct {
 	tree string
 	part Part
@@ -48,7 +47,7 @@ var parts = []struct {
 	{"perftest", harness},
 }
 
-// partOf returns the part that a package belongs to, or services.
+// partOf returns the part of a package, or services.
 func partOf(pkg string) Part {
 	rel, ours := strings.CutPrefix(pkg, module)
 	if !ours {
@@ -63,9 +62,9 @@ func partOf(pkg string) Part {
 }
 
 // packageOf returns the import path in a function name of the runtime, such as
-// "github.com/gucx/gucx/ucp.(*EP).Put": up to the first dot behind the last slash.
+// "github.com/gucx/gucx/ucp.(*EP).Put": up to the first dot after the last slash.
 func packageOf(function string) string {
-	// The brackets of a generic function may hold import paths.
+	// The brackets of a generic function may contain import paths.
 	name, _, _ := strings.Cut(function, "[")
 	slash := strings.LastIndexByte(name, '/')
 	dot := strings.IndexByte(name[slash+1:], '.')

@@ -7,17 +7,16 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// A goroutine that has run for 10 ms is asked to yield, and one that is stepped has run
-// that long after some hundred instructions. It does so where a function begins: the
-// check of the stack there fails, the scheduler runs, and the function begins again
-// (runtime/stack.go: newstack). These steps are none of the operation's; where a function can be
-// run over, one of them is recorded.
+// The runtime asks a goroutine that has run for 10 ms to yield; a stepped goroutine reaches that
+// after some hundred instructions. It yields at the start of a function: the stack check there
+// fails, the scheduler runs, and the function starts again (runtime/stack.go: newstack). These
+// steps do not count for the operation; if the function is run over, only one of them is recorded.
 
-// moreStack begins the names of the routines that such a check calls.
+// moreStack is the common prefix of the routines that such a check calls.
 const moreStack = "runtime.morestack"
 
-// undisturbed takes out what the scheduler did and the first attempt at the function that
-// was beginning. ok is false if that did not begin again with the same stack, as after
+// undisturbed removes the steps of the scheduler, and those of the first attempt at the interrupted
+// function. ok is false if the function did not start again with the same stack, for example after
 // the stack has grown.
 func (r resolver) undisturbed(steps []ptrace.Step) (_ []ptrace.Step, ok bool) {
 	var kept []ptrace.Step
@@ -40,8 +39,8 @@ func (r resolver) undisturbed(steps []ptrace.Step) (_ []ptrace.Step, ok bool) {
 	return kept, true
 }
 
-// beginning is the index of the step at which the function of the last step was entered;
-// -1 if it was not.
+// beginning returns the index of the step at which the function of the last step was entered; -1 if
+// there is none.
 func (r resolver) beginning(steps []ptrace.Step) int {
 	if len(steps) == 0 {
 		return -1

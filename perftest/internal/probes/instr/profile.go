@@ -10,28 +10,28 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// Place is a part and, as far as asked for, a function or line of it.
+// Place is a part and, depending on the detail, a function or line of it.
 type Place struct {
 	Part     Part
 	Function string // without the module's path; "" is the whole part
 	Line     string // file:line; "" is the whole function
 }
 
-// Detail is how finely instructions are told apart.
+// Detail is the granularity of counts.
 type Detail int
 
-// Details, each including the ones before.
+// Details; each includes the previous ones.
 const (
 	ByPart Detail = iota
 	ByFunction
 	ByLine
 )
 
-// Profile is how many instructions were executed where.
+// Profile is the number of executed instructions by place.
 type Profile map[Place]int
 
-// profile counts the instructions of one window. ok is false if the scheduler took
-// part in it in a way that cannot be taken out.
+// profile counts the instructions of one window. ok is false if the scheduler interrupted it and
+// its steps cannot be removed.
 func (r resolver) profile(steps []ptrace.Step, d Detail) (p Profile, ok bool) {
 	if steps, ok = r.undisturbed(steps); !ok {
 		return nil, false
@@ -45,25 +45,24 @@ func (r resolver) profile(steps []ptrace.Step, d Detail) (p Profile, ok bool) {
 	return p, true
 }
 
-// attributor follows the execution of a window. An instruction counts for the part
-// of its package, with two exceptions: in services it counts for the part that was
-// executing last, which is their caller; and all that is executed until a call into
-// the device returns is the device's, because on hardware it is done by silicon:
-// the mlx5 package also holds the device's side of the formats.
+// attributor follows the execution of a window. An instruction counts for the part of its package,
+// with two exceptions. In services it counts for the part that executed last, which is the caller.
+// Everything until a call into the device returns counts for the device, because with hardware
+// silicon does it: the mlx5 package also contains the device's side of the formats.
 type attributor struct {
 	last     Part
 	inDevice bool
 	deviceSP uint64 // the stack pointer on entry to the device
 }
 
-// attribute takes the part of an instruction's package and the stack pointer, and
-// returns the part that it counts for.
+// attribute takes the part of an instruction's package and the stack pointer, and returns the part
+// for which the instruction counts.
 func (a *attributor) attribute(part Part, sp uint64) Part {
 	switch {
 	case !a.inDevice && part == Device:
 		a.inDevice, a.deviceSP = true, sp
-	// The stack grows down. Where a call pushes nothing (arm64), the pointer after
-	// the return is the one on entry.
+	// The stack grows down. If a call pushes nothing (arm64), the pointer after the return equals
+	// that on entry.
 	case a.inDevice && (sp > a.deviceSP || sp == a.deviceSP && part != Device && part != services):
 		a.inDevice = false
 	}
@@ -76,7 +75,7 @@ func (a *attributor) attribute(part Part, sp uint64) Part {
 	return a.last
 }
 
-// place is where an instruction counts at the given detail.
+// place returns the place of an instruction at the selected detail.
 func place(part Part, s symbol, d Detail) Place {
 	at := Place{Part: part}
 	if d >= ByFunction {
@@ -98,15 +97,15 @@ func (p Profile) Part(part Part) (n int) {
 	return n
 }
 
-// Total returns the instructions of the layers: without the device, which is
-// silicon elsewhere, and without the measuring program.
+// Total returns the instructions of the layers, without those of the device and of the measuring
+// program.
 func (p Profile) Total() int { return p.Part(Verbs) + p.Part(AVerbs) + p.Part(UCT) + p.Part(UCP) }
 
 // WithDevice returns the instructions of the layers and of the software HCA.
 func (p Profile) WithDevice() int { return p.Total() + p.Part(Device) }
 
-// places lists the counted places: the highest part first, and within a part the
-// largest count first.
+// places returns the counted places: the highest part first, and within a part the largest count
+// first.
 func (p Profile) places() []Place {
 	var all []Place
 	for at := range p {

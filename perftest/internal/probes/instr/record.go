@@ -11,7 +11,7 @@ import (
 type record struct {
 	Test         string         `json:"test"` // "instructions"
 	Op           string         `json:"op"`
-	Layer        string         `json:"layer"` // the API called
+	Layer        string         `json:"layer"` // measured API
 	Switch       string         `json:"switch,omitempty"`
 	Fabric       string         `json:"fabric"`
 	Size         int            `json:"size"`         // bytes
@@ -70,8 +70,7 @@ func newRecord(fabric string, r Result) record {
 	return rec
 }
 
-// writeJSON writes one object per line: first what the results have in common, then
-// each result.
+// writeJSON writes one object per line: first the common data, then each result.
 func writeJSON(w io.Writer, m *Measurement, about map[string]any) error {
 	e := json.NewEncoder(w)
 	if err := e.Encode(about); err != nil {
@@ -85,8 +84,7 @@ func writeJSON(w io.Writer, m *Measurement, about map[string]any) error {
 	return nil
 }
 
-// writeCSV writes a line for each place that was counted; a part as a whole has no
-// function.
+// writeCSV writes a line for each counted place; a whole part has no function.
 func writeCSV(w io.Writer, m *Measurement) error {
 	c := csv.NewWriter(w)
 	lines := [][]string{{"op", "size", "layer", "switch", "fabric", "part", "function", "line", "instructions", "branches", "calls", "indirect_calls", "loads"}}

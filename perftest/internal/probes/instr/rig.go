@@ -16,10 +16,9 @@ import (
 	"github.com/gucx/gucx/uct/self"
 )
 
-// openers are the layers as they are. A rig has both ends in one process, on one
-// thread, and the software HCA executes one-sided operations in the doorbell: what
-// is counted is all that the initiator does. On the loop fabric both ends share a
-// device, on shm each opens its own; over self they are one.
+// openers are the layers without alternatives. A rig has both sides in one process, on one thread, and the software HCA
+// executes one-sided operations in the doorbell: the count is the complete work of the initiator. On the loop fabric
+// both sides share a device, on shm each opens its own; over self both are the same iface or worker.
 var openers = map[Part]opener{
 	Verbs:  openVerbs,
 	AVerbs: openAVerbs,
@@ -31,7 +30,7 @@ var openers = map[Part]opener{
 // everything completes in the doorbell. Handshakes take as long as other threads do, on a machine
 // that may have others to run: patience bounds the wait.
 const (
-	firstPolls = 1 << 10 // before the clock is read, of which an operation that is counted sees nothing
+	firstPolls = 1 << 10 // before the clock is read; no counted operation lasts as long
 	morePolls  = 16      // between two pauses
 	pollPause  = 100 * time.Microsecond
 	patience   = time.Minute
@@ -42,8 +41,8 @@ var (
 	errCorrupt = errors.New("the data did not arrive")
 )
 
-// polls is a loop that ends when nothing will happen any more. Its body polls, and yields to
-// other goroutines; now and then polls gives up the processor, which what connects may wait for.
+// polls is a loop that ends when no more event can be expected. Its body polls, and yields to other goroutines; from
+// time to time polls yields the CPU, which a handshake may need.
 func polls(yield func() bool) {
 	for range firstPolls {
 		if !yield() {
@@ -59,13 +58,13 @@ func polls(yield func() bool) {
 	}
 }
 
-// pair is a connection through one layer, with both ends in this process.
+// pair is a connection through one layer, with both sides in this process.
 type pair[C layer.Conn] struct {
-	near, far C // the same if the transport connects an iface or a worker to itself
+	near, far C // equals near if the transport connects an iface or a worker to itself
 	undo      cleanup.Stack
 }
 
-// openPair opens and connects both ends. newLayer returns the opener of a layer that has opened nothing yet.
+// openPair opens and connects both sides. newLayer returns an opener that has opened nothing yet.
 func openPair[C layer.Conn](newLayer func() layer.Opener, fabric, transport string) (_ *pair[C], err error) {
 	p := &pair[C]{}
 	defer func() {
@@ -82,7 +81,7 @@ func openPair[C layer.Conn](newLayer func() layer.Opener, fabric, transport stri
 	p.far = p.near
 	if !params.Loopback {
 		if softhca.Fabric(fabric) != softhca.FabricLoop {
-			open = newLayer() // which opens a device of its own
+			open = newLayer() // it opens a device of its own
 		}
 		if p.far, err = p.open(open, params); err != nil {
 			return nil, err
@@ -91,7 +90,7 @@ func openPair[C layer.Conn](newLayer func() layer.Opener, fabric, transport stri
 	return p, p.connect()
 }
 
-// open opens one end.
+// open opens one side.
 func (p *pair[C]) open(open layer.Opener, params layer.Config) (end C, err error) {
 	c, err := open(params)
 	if err != nil {
@@ -101,7 +100,7 @@ func (p *pair[C]) open(open layer.Opener, params layer.Config) (end C, err error
 	return c.(C), nil
 }
 
-// connect connects each end to the other. Both have given their address before.
+// connect connects each side to the other. Both must have returned their address before.
 func (p *pair[C]) connect() error {
 	near, err := p.near.Address()
 	if err != nil {
@@ -120,7 +119,7 @@ func (p *pair[C]) connect() error {
 // Close implements rig.
 func (p *pair[C]) Close() error { return p.undo.Run() }
 
-// change makes the two memories differ, and from the last repetition.
+// change makes the two memories differ from each other, and from the last repetition.
 func (p *pair[C]) change() error {
 	near, far := p.near.Local(), p.far.Memory()
 	near[0]++
@@ -128,7 +127,7 @@ func (p *pair[C]) change() error {
 	return nil
 }
 
-// compare compares the first n bytes of both memories, which a put or get has moved.
+// compare compares the first n bytes of both memories, which a put or get has transferred.
 func (p *pair[C]) compare(n int) error {
 	if !bytes.Equal(p.near.Local()[:n], p.far.Memory()[:n]) {
 		return errCorrupt
@@ -136,7 +135,7 @@ func (p *pair[C]) compare(n int) error {
 	return nil
 }
 
-// progress progresses both ends, and lets others run if nothing was to do.
+// progress progresses both sides, and yields if there was no work.
 func (p *pair[C]) progress() int {
 	n := p.near.Progress() + p.far.Progress()
 	if n == 0 {
@@ -145,7 +144,7 @@ func (p *pair[C]) progress() int {
 	return n
 }
 
-// want makes the repetition void if progress found something else.
+// want makes the repetition void if progress returned another number.
 func want(got, want int) error {
 	if got != want {
 		return errVoid
@@ -153,15 +152,15 @@ func want(got, want int) error {
 	return nil
 }
 
-// loops reports that both ends of a rig are one iface or worker: the transport leads nowhere else.
+// loops reports that both sides of a rig are one iface or worker: the transport connects to nothing else.
 func loops(tl string) bool { return tl == self.Name }
 
-// engineTick makes the device's engine look in seldom. By default it does so each
-// millisecond, which is once in many thousand polls; a child that is stepped runs a
-// thousand times slower, and would meet it in every one. Handshakes wait for a few.
+// engineTick is a long interval of the device's engine. The default of one millisecond is once in many thousand polls;
+// a stepped child runs a thousand times slower, so the engine would run in every poll. Handshakes wait for a few
+// intervals.
 const engineTick = 200 * time.Millisecond
 
-// ofDefaults is a layer with the default configuration, for openPair.
+// ofDefaults returns a layer with the default configuration, for openPair.
 func ofDefaults(name string) func() layer.Opener {
 	return func() layer.Opener { return layers.Config{Devices: devices}.Set().Open[name] }
 }
@@ -172,10 +171,10 @@ func devices(fabric string) ([]*verbs.Device, error) {
 	return []*verbs.Device{d}, err
 }
 
-// unsupported is why a rig skips a case.
+// unsupported is the reason why a rig skips a case.
 func unsupported(c Case) error { return fmt.Errorf("%v: %w", c, errors.ErrUnsupported) }
 
-// spec is the operation of a layer that c repeats; ok is false if it is one of messages or none at all.
+// spec returns the operation of a layer that c repeats; ok is false for messages, and if there is none.
 func (c Case) spec() (_ layer.Spec, ok bool) {
 	s := layer.Spec{Size: c.Size, Window: 1}
 	switch c.Op {
@@ -196,7 +195,7 @@ func (c Case) spec() (_ layer.Spec, ok bool) {
 	return s, true
 }
 
-// opOf makes the operation of the layer that c repeats.
+// opOf creates the operation of the layer that c repeats.
 func (p *pair[C]) opOf(c Case, variant layer.Variant) (layer.Op, error) {
 	spec, ok := c.spec()
 	if !ok {

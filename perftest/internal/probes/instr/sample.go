@@ -2,33 +2,33 @@ package instr
 
 // Sample is the result of the repetitions of one case.
 type Sample struct {
-	// Profile is of a repetition with the commonest count, device included; among
-	// equally common ones the smallest.
+	// Profile is the profile of a repetition with the most frequent count, including the device; of
+	// equally frequent counts the smallest.
 	Profile Profile
-	// Reps is how many repetitions were counted, Interrupted how many were not
-	// because the scheduler took part in them.
+	// Reps is the number of counted repetitions, Interrupted the number of those that the scheduler
+	// interrupted and that are not counted.
 	Reps, Interrupted int
 	// Min and Max are the smallest and largest Total of the counted repetitions.
 	Min, Max int
-	// Syscalls is the number of kernel entries in Profile's repetition.
+	// Syscalls is the number of kernel entries in the repetition of Profile.
 	Syscalls int
 
-	mix map[Place]Mix // of Profile's repetition
+	mix map[Place]Mix // of the repetition of Profile
 }
 
 // Total is the number of instructions of one operation.
 func (s Sample) Total() int { return s.Profile.Total() }
 
-// Exact reports whether every counted repetition had the same total.
+// Exact reports whether all counted repetitions had the same total.
 func (s Sample) Exact() bool { return s.Reps > 0 && s.Min == s.Max }
 
-// collector gathers the repetitions of one case.
+// collector collects the repetitions of one case.
 type collector struct {
 	byCount     map[int]*group
 	interrupted int
 }
 
-// group is the repetitions with one count, device included.
+// group is the repetitions with equal counts, including the device.
 type group struct {
 	first    Profile
 	mix      map[Place]Mix // of first
@@ -37,7 +37,8 @@ type group struct {
 	min, max int // of Total
 }
 
-// add enters a repetition. kinds counts its instructions by kind, if it is the first with its count.
+// add adds a repetition. kinds counts its instructions by type; it is called for the first
+// repetition with a count.
 func (c *collector) add(p Profile, syscalls int, kinds func() map[Place]Mix) {
 	if c.byCount == nil {
 		c.byCount = map[int]*group{}
@@ -52,7 +53,7 @@ func (c *collector) add(p Profile, syscalls int, kinds func() map[Place]Mix) {
 	g.min, g.max = min(g.min, total), max(g.max, total)
 }
 
-// sample sums up; its Profile is nil without a counted repetition.
+// sample returns the result; its Profile is nil without a counted repetition.
 func (c *collector) sample() Sample {
 	s := Sample{Interrupted: c.interrupted}
 	mode := 0

@@ -2,17 +2,17 @@ package instr
 
 import "runtime"
 
-// symbol is what is known of one instruction.
+// symbol describes one instruction.
 type symbol struct {
-	function string // innermost, so that inlined code is named by what it was written in
+	function string // innermost function: inlined code has the name of its source
 	file     string
 	line     int
-	part     Part   // of that function, or services
-	entry    uint64 // of the function that it was compiled into
+	part     Part   // part of that function, or services
+	entry    uint64 // part of the function that it was compiled into
 	kind     kind
 }
 
-// resolver finds symbols of this program and remembers them.
+// resolver looks up symbols of this program and caches them.
 type resolver map[uint64]symbol
 
 // at returns the symbol of the instruction at pc.
@@ -25,13 +25,13 @@ func (r resolver) at(pc uint64) symbol {
 	return s
 }
 
-// lookUp reads the runtime's tables. CallersFrames takes return addresses: it looks
-// at the byte before. It knows the innermost inlined function only, so that inlined
-// services are told by what ran before them, as called ones are.
+// lookUp reads the tables of the runtime. CallersFrames takes return addresses: it looks at the
+// byte before. Only the innermost inlined function is known, so inlined services count for the part
+// that executed before them, as called ones do.
 func lookUp(pc uint64) symbol {
 	frame, _ := runtime.CallersFrames([]uintptr{uintptr(pc) + 1}).Next()
 	if frame.Function == "" {
-		return symbol{function: "unknown", part: services} // the kernel's vDSO
+		return symbol{function: "unknown", part: services} // the vDSO of the kernel
 	}
 	return symbol{
 		function: frame.Function, file: frame.File, line: frame.Line,
@@ -39,8 +39,7 @@ func lookUp(pc uint64) symbol {
 	}
 }
 
-// entryOf is the address at which the function with the instruction at pc begins; 0 if
-// that is not known.
+// entryOf returns the address of the start of the function that contains pc; 0 if unknown.
 func entryOf(pc uint64) uint64 {
 	f := runtime.FuncForPC(uintptr(pc))
 	if f == nil {

@@ -22,9 +22,9 @@ const (
 	markdown
 )
 
-// writeTables writes one table for each operation, size and alternative: a row for
-// each part, a column for each API, and below the sum what each API adds to the one
-// before it. The device is below that: on hardware it is no instructions.
+// writeTables writes one table for each operation, size and alternative: a row for each part, a column for each API,
+// and below the sum the difference between each API and the one before it. The device is below the sum: with hardware
+// it needs no instructions.
 func writeTables(w io.Writer, m *Measurement, st style) error {
 	for _, line := range m.Lines() {
 		if _, err := fmt.Fprintf(w, "%s\n\n", line); err != nil {
@@ -44,14 +44,13 @@ func writeTables(w io.Writer, m *Measurement, st style) error {
 	return nil
 }
 
-// tableGroup is the results in one table.
+// tableGroup is the results of one table.
 type tableGroup struct {
 	title   string
 	columns []Result
 }
 
-// groups splits results into tables. A result with a switch is a column beside the
-// default of its API.
+// groups splits results into tables. A result with a switch is a column beside the default of its API.
 func groups(results []Result) (all []tableGroup) {
 	for _, r := range results {
 		title := r.Case.Op.String()
@@ -67,7 +66,7 @@ func groups(results []Result) (all []tableGroup) {
 	return all
 }
 
-// header names a column: "ucp" or "ucp resolve".
+// header returns the name of a column: "ucp" or "ucp resolve".
 func header(c Case) string { return strings.TrimSpace(c.API.String() + " " + c.Switch) }
 
 func (g tableGroup) write(w io.Writer, st style) error {
@@ -88,10 +87,10 @@ func (g tableGroup) write(w io.Writer, st style) error {
 	return g.reasons(w, func(text string) string { return sheet.Wrap(text, width) })
 }
 
-// leastName is what a table that is too wide leaves of the names of functions.
+// leastName is the minimum width of function names in a table that is too wide.
 const leastName = 16
 
-// longestName is the width of the column of names.
+// longestName returns the width of the column of names.
 func (g tableGroup) longestName() (n int) {
 	for part := range harness {
 		for _, row := range g.rows(part) {
@@ -109,8 +108,8 @@ func keepEnd(name string, limit int) string {
 	return name
 }
 
-// build makes the table. sep is between the API and the alternative in a header, and
-// names are not longer than limit, if it is not 0.
+// build returns the table. sep is the separator between the API and the alternative in a header; names are at most
+// limit characters, if limit is not 0.
 func (g tableGroup) build(sep string, limit int) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -144,7 +143,7 @@ func (g tableGroup) build(sep string, limit int) table.Writer {
 	return t
 }
 
-// cells makes a row of one text for each column that has a result.
+// cells returns a row with one text for each column that has a result.
 func (g tableGroup) cells(name string, cell func(Result) string) table.Row {
 	row := table.Row{name}
 	for _, r := range g.columns {
@@ -157,8 +156,8 @@ func (g tableGroup) cells(name string, cell func(Result) string) table.Row {
 	return row
 }
 
-// rows are a part and, where counted, its functions and lines; none for a part that
-// executed nothing.
+// rows returns the rows of a part, and of its functions and lines if they are counted; none for a part that executed
+// nothing.
 func (g tableGroup) rows(p Part) []table.Row {
 	executed := func(r Result) bool { return r.Sample.Profile.Part(p) > 0 }
 	if !slices.ContainsFunc(g.columns, executed) {
@@ -175,7 +174,7 @@ func (g tableGroup) rows(p Part) []table.Row {
 	return rows
 }
 
-// places are the functions or lines of a part in any column, by their largest count.
+// places returns the functions or lines of a part in all columns, by their largest count.
 func (g tableGroup) places(p Part) []Place {
 	largest := map[Place]int{}
 	for _, r := range g.columns {
@@ -205,8 +204,8 @@ func blankZero(n int) string {
 	return strconv.Itoa(n)
 }
 
-// added says what each API adds to the one below it, averbs to verbs, and each alternative to
-// its default.
+// added returns the difference between each API and the one below it, between averbs and verbs, and between each
+// alternative and its default.
 func (g tableGroup) added() (row table.Row, any bool) {
 	row = table.Row{"added"}
 	for _, r := range g.columns {
@@ -219,7 +218,7 @@ func (g tableGroup) added() (row table.Row, any bool) {
 	return row, any
 }
 
-// below finds what a case is compared with.
+// below returns the index of the case with which a case is compared.
 func (g tableGroup) below(c Case) (Result, bool) {
 	want := Case{Op: c.Op, API: c.API, Size: c.Size}
 	switch {
@@ -235,7 +234,7 @@ func (g tableGroup) below(c Case) (Result, bool) {
 	return g.columns[i], true
 }
 
-// spread shows the least and the most instructions where repetitions differed; nothing if they did nowhere.
+// spread returns the minimum and maximum numbers of instructions if repetitions differed; nothing if none did.
 func (g tableGroup) spread() []table.Row {
 	differed := false
 	bound := func(name string, of func(Sample) int) table.Row {

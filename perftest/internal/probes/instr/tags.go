@@ -7,21 +7,21 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// tagMessages are the tagged messages of a ucpRig, from the near end to the far one.
+// tagMessages are the tagged messages of a ucpRig, from the near side to the far side.
 type tagMessages struct {
-	recv *ucp.Request // of the far end; nil when it has ended
+	recv *ucp.Request // receive of the far side; nil when it is complete
 	into []byte
-	// with are the parameters of the two ends; nil unless the message is to be announced.
+	// with contains the parameters of both sides; nil unless the message uses rendezvous.
 	with, intoWith *ucp.OpParams
 }
 
-// aTag is the tag of all of them, and exactly the mask of a receive that takes no other.
+// aTag is the tag of all messages, and also the mask of a receive that accepts no other.
 const (
 	aTag    = 0x1122334455667788
 	exactly = ^uint64(0)
 )
 
-// steps are those of one message. What is kept is waited for with a probe.
+// steps returns the steps for one message. A probe waits for an unexpected message.
 func (t *tagMessages) steps(r *ucpRig, op Op) steps {
 	t.into = r.far.Memory()[:len(r.buf)]
 	t.with, t.intoWith = nil, nil
@@ -47,7 +47,7 @@ func (t *tagMessages) steps(r *ucpRig, op Op) steps {
 	return steps{before: inTurn(r.change, send, func() error { return t.kept(r) }), op: post, after: after}
 }
 
-// inTurn runs each of fs, up to the first error.
+// inTurn runs each of fs, until the first error.
 func inTurn(fs ...func() error) func() error {
 	return func() error {
 		for _, f := range fs {
@@ -69,8 +69,8 @@ func (t *tagMessages) post(r *ucpRig) (err error) {
 	return err
 }
 
-// fill is one progress of the far end, which must fill the receive. It looks at the byte that is
-// another in each repetition: to ask the request would be counted.
+// fill is one progress of the far side, which must complete the receive. It checks the byte that
+// differs in each repetition: a call on the request would be counted.
 func (t *tagMessages) fill(r *ucpRig) error {
 	r.peer.Progress()
 	if t.into[0] != r.buf[0] {
@@ -79,7 +79,7 @@ func (t *tagMessages) fill(r *ucpRig) error {
 	return nil
 }
 
-// got waits for the end of the receive, without progress of the sender.
+// got waits for the completion of the receive, without progress of the sender.
 func (t *tagMessages) got(r *ucpRig) error {
 	for range polls {
 		if t.recv.Done() {
@@ -92,7 +92,7 @@ func (t *tagMessages) got(r *ucpRig) error {
 	return errStuck
 }
 
-// kept waits until the far end keeps the message.
+// kept waits until the message is in the unexpected queue of the far side.
 func (t *tagMessages) kept(r *ucpRig) error {
 	for range polls {
 		if _, _, ok := r.peer.TagProbe(aTag, exactly, false); ok {
@@ -105,7 +105,7 @@ func (t *tagMessages) kept(r *ucpRig) error {
 	return errStuck
 }
 
-// deliver waits for the end of the message, and compares it.
+// deliver waits for the delivery of the message, and compares the data.
 func (t *tagMessages) deliver(r *ucpRig) error {
 	if err := r.finish(); err != nil {
 		return err

@@ -8,14 +8,14 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// ucpMessages are the active messages of a ucpRig, from the near end to the far one.
+// ucpMessages are the active messages of a ucpRig, from the near side to the far side.
 type ucpMessages struct {
-	arrived int    // of the repetition
-	last    []byte // the last that has arrived
+	arrived int    // number of the repetition
+	last    []byte // number of the last received message
 }
 
-// open installs the handler at the far end, and sends a first message, which prepares
-// both ends for more.
+// open installs the handler on the far side, and sends a first message, which prepares both sides
+// for more.
 func (m *ucpMessages) open(r *ucpRig) error {
 	m.last = make([]byte, 0, maxSize)
 	r.peer.OnActive(amID, m.handle)
@@ -25,13 +25,13 @@ func (m *ucpMessages) open(r *ucpRig) error {
 	return m.deliver(r)
 }
 
-// handle takes a message. What it does itself is not counted.
+// handle receives a message. Its instructions are not counted.
 func (m *ucpMessages) handle(a *ucp.ActiveMessage) {
 	m.arrived++
 	m.last = append(m.last[:0], a.Data...)
 }
 
-// prepare makes both ends ready for another message.
+// prepare prepares both sides for another message.
 func (m *ucpMessages) prepare(r *ucpRig) error {
 	m.arrived = 0
 	return r.change()
@@ -42,7 +42,7 @@ func (m *ucpMessages) send(r *ucpRig) (err error) {
 	return err
 }
 
-// sends are the steps that count the sender.
+// sends returns the steps that count the sender.
 func (m *ucpMessages) sends(r *ucpRig) steps {
 	return steps{
 		before: func() error { return m.prepare(r) },
@@ -51,7 +51,7 @@ func (m *ucpMessages) sends(r *ucpRig) steps {
 	}
 }
 
-// receives are the steps that count the receiver.
+// receives returns the steps that count the receiver.
 func (m *ucpMessages) receives(r *ucpRig) steps {
 	return steps{
 		before: func() error {
@@ -65,7 +65,7 @@ func (m *ucpMessages) receives(r *ucpRig) steps {
 	}
 }
 
-// receive is one progress of the far end, which must hand over the message.
+// receive is one progress of the far side, which must deliver the message.
 func (m *ucpMessages) receive(r *ucpRig) error {
 	r.peer.Progress()
 	if m.arrived == 0 {
@@ -74,8 +74,8 @@ func (m *ucpMessages) receive(r *ucpRig) error {
 	return nil
 }
 
-// deliver progresses both ends until the message has come and all of it is over, and
-// compares it.
+// deliver progresses both sides until the message is delivered and its send is complete, and
+// compares the data.
 func (m *ucpMessages) deliver(r *ucpRig) error {
 	if err := r.finish(); err != nil {
 		return err

@@ -18,12 +18,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// ucpRig counts calls of ucp over one transport. What the layer has no operation for, the rig calls itself.
+// ucpRig counts calls of ucp over one transport. If the layer lacks an operation, the rig makes the calls itself.
 type ucpRig struct {
 	*pair[*ucplayer.Conn]
 	active ucpMessages
 	tags   tagMessages
-	worker *ucp.Worker // of the near end, as ep and key
+	worker *ucp.Worker // of the near side, as ep and key
 	peer   *ucp.Worker
 	ep     *ucp.EP
 	key    *ucp.RKey
@@ -31,9 +31,9 @@ type ucpRig struct {
 	buf    []byte       // of the case
 	params ucp.OpParams // with the memory of buf
 	word   uint64       // result of atomics
-	req    *ucp.Request // of the counted operation; nil when it has ended
-	post   func() error // a put, as it is counted
-	atOnce bool         // puts and flushes end while they are posted
+	req    *ucp.Request // request of the counted operation; nil when it is complete
+	post   func() error // one counted put
+	atOnce bool         // puts and flushes complete in the call that posts them
 }
 
 // alternative returns the transport and the configuration of a name in switches or transports.
@@ -85,7 +85,8 @@ func openUCP(fabric, name string) (rig, error) {
 	return r, nil
 }
 
-// componentsFor makes the components for a transport. Over rc_mlx5 the handshake takes ud_mlx5, as there is no ud.
+// componentsFor creates the components for a transport. Over rc_mlx5 the handshake uses ud_mlx5, because there is no
+// ud.
 func componentsFor(transport string, cfg layers.Config) device.Source {
 	if transport != dv.RCName {
 		return cfg.Components
@@ -101,14 +102,14 @@ func (r *ucpRig) connect() error {
 	return inTurn(r.put, r.finish, r.flushBoth, r.idle, func() error { return r.active.open(r) })()
 }
 
-// share makes the put of one goroutine of several, while the others do something else.
+// share makes the put one of several goroutines that share a worker; the others do nothing meanwhile.
 func (r *ucpRig) share() func() error {
 	ctx, shared := context.Background(), r.worker.Share()
 	start := func() (*ucp.Request, error) { return r.ep.Put(r.buf, r.raddr, r.key, nil) }
 	return func() error { return shared.Run(ctx, start) }
 }
 
-// idle progresses both ends until nothing is left to do.
+// idle progresses both sides until there is no more work.
 func (r *ucpRig) idle() error {
 	for range polls {
 		if r.worker.Progress()+r.peer.Progress() == 0 {
@@ -119,7 +120,7 @@ func (r *ucpRig) idle() error {
 	return errStuck
 }
 
-// steps implements rig. The buffers of Put and Get are given without their Mem: they copy.
+// steps implements rig. The buffers of Put and Get are passed without their Mem, so they are copied.
 func (r *ucpRig) steps(c Case) (steps, error) {
 	r.buf = r.near.Local()[:c.Size]
 	switch c.Op {
@@ -153,7 +154,7 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 	return r.layerSteps(c)
 }
 
-// layerSteps are the steps of operations that the layer has.
+// layerSteps returns the steps of operations of the layer.
 func (r *ucpRig) layerSteps(c Case) (steps, error) {
 	op, err := r.opOf(c, layer.Auto)
 	if err != nil {
@@ -185,8 +186,7 @@ func (r *ucpRig) fetchAdd() (err error) {
 	return err
 }
 
-// flush waits for the remote completion of everything issued, as a caller does that
-// polls.
+// flush waits for the remote completion of all posted operations, as a polling caller does.
 func (r *ucpRig) flush() error {
 	req, err := r.ep.Flush()
 	if req == nil || err != nil {
@@ -201,7 +201,7 @@ func (r *ucpRig) flush() error {
 	return errStuck
 }
 
-// putAndFlush leaves the request of a flush in req. There is none if the put had to wait.
+// putAndFlush stores the request of a flush in req. There is none if the put had to wait.
 func (r *ucpRig) putAndFlush() error {
 	if err := r.put(); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (r *ucpRig) progressOnce() error {
 	return nil
 }
 
-// finish waits for req, if there is one, and progresses both ends.
+// finish waits for req, if it is not nil, and progresses both sides.
 func (r *ucpRig) finish() error {
 	if r.req == nil {
 		return nil
@@ -242,7 +242,7 @@ func (r *ucpRig) finish() error {
 	return errStuck
 }
 
-// flushBoth flushes and progresses both ends.
+// flushBoth flushes and progresses both sides.
 func (r *ucpRig) flushBoth() (err error) {
 	if r.req, err = r.ep.Flush(); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (r *ucpRig) flushBoth() (err error) {
 	return r.finish()
 }
 
-// verify completes a put or get and compares what it moved.
+// verify completes a put or get and compares the transferred data.
 func (r *ucpRig) verify() error {
 	return inTurn(r.finish, r.flushBoth, func() error { return r.compare(len(r.buf)) })()
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// uctRig counts calls of the uct contract on one transport. What the layer has no operation for, the rig
-// calls itself.
+// uctRig counts calls of the uct contract on one transport. If the layer lacks an operation, the rig makes the calls
+// itself.
 type uctRig struct {
 	*pair[*uctlayer.Conn]
 	tl    string
-	iface uct.Iface // of the near end, as ep
+	iface uct.Iface // of the near side, as ep
 	ep    uct.EP
 	am    messages
 	raddr uint64
 	key   uct.RKey
 	buf   []byte // of the case
 	comp  uct.Completion
-	done  bool // comp has fired
+	done  bool // comp has been called
 }
 
 // openUCT opens the rig over a transport, or with an alternative.
@@ -45,8 +45,7 @@ func openUCT(fabric, name string) (rig, error) {
 	return r, nil
 }
 
-// steps implements rig. Puts are short or bcopy and gets bcopy, as UCP does them
-// for memory that it knows nothing of.
+// steps implements rig. Puts are short or bcopy, and gets bcopy, as in UCP for memory without a handle.
 func (r *uctRig) steps(c Case) (steps, error) {
 	r.buf = r.near.Local()[:c.Size]
 	switch {
@@ -79,7 +78,7 @@ func (r *uctRig) steps(c Case) (steps, error) {
 	return steps{before: inTurn(op.Post, r.postFlush), op: r.progressOnce, after: r.wait}, nil
 }
 
-// variant is how c moves its bytes.
+// variant returns the variant by which c transfers its bytes.
 func (r *uctRig) variant(c Case) layer.Variant {
 	switch c.Op {
 	case Put, Flush, Busy:
@@ -95,13 +94,13 @@ func (r *uctRig) variant(c Case) layer.Variant {
 	return layer.Auto
 }
 
-// Pack implements uct.Packer. That it looks for the memory again counts for the transport.
+// Pack implements uct.Packer. Its lookup of the memory counts for the transport.
 func (r *uctRig) Pack(dst []byte) int { return copy(dst, r.near.Local()[:len(r.buf)]) }
 
-// arm makes comp ready for one operation.
+// arm prepares comp for one operation.
 func (r *uctRig) arm() { r.done, r.comp.Count, r.comp.Status = false, 1, 0 }
 
-// flush waits for the remote completion of everything posted.
+// flush waits for the remote completion of all posted operations.
 func (r *uctRig) flush() error {
 	r.arm()
 	pending, err := r.ep.Flush(&r.comp)
@@ -111,7 +110,7 @@ func (r *uctRig) flush() error {
 	return r.wait()
 }
 
-// wait progresses until comp has fired.
+// wait progresses until comp has been called.
 func (r *uctRig) wait() error {
 	for range polls {
 		if r.done {
@@ -124,7 +123,7 @@ func (r *uctRig) wait() error {
 	return errStuck
 }
 
-// postFlush posts a flush, whose completion is then waiting.
+// postFlush posts a flush; the caller waits for its completion.
 func (r *uctRig) postFlush() error {
 	r.arm()
 	pending, err := r.ep.Flush(&r.comp)

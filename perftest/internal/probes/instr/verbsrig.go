@@ -9,11 +9,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// verbsRig counts verbs calls on an RC QP that is in a thread domain, with a
-// single-threaded CQ: no locks, as in uct/ib/rc.
+// verbsRig counts verbs calls on an RC QP in a thread domain, with a single-threaded CQ: no locks, as in uct/ib/rc.
 type verbsRig struct {
 	*pair[*verbslayer.Conn]
-	cq     *verbs.CQ // of the near end, as recvCQ
+	cq     *verbs.CQ // of the near side, as recvCQ
 	recvCQ *verbs.CQ
 	op     layer.Op // of the case
 	wc     [verbsBatch]verbs.WC
@@ -21,9 +20,9 @@ type verbsRig struct {
 }
 
 const (
-	// verbsBatch is how many work completions one poll takes.
+	// verbsBatch is the maximum number of completions of one poll.
 	verbsBatch = 16
-	// windowSignals is how many work requests of a window are signaled: every 65th, as the layer does, and the last.
+	// windowSignals is the number of signaled work requests of a window: every 65th, as in the layer, and the last.
 	windowSignals = windowLen/65 + 1
 )
 
@@ -35,9 +34,8 @@ func openVerbs(fabric, _ string) (rig, error) {
 	return &verbsRig{pair: p, cq: p.near.CQ(), recvCQ: p.near.RecvCQ()}, nil
 }
 
-// steps implements rig. All work requests but those of windows are signaled, as those of uct/ib/rc are
-// on an idle endpoint. The polls that are counted are the rig's own: CQ.Poll is inlined, so that the layer's
-// poll takes other instructions.
+// steps implements rig. All work requests except those of windows are signaled, as in uct/ib/rc on an idle endpoint.
+// The rig makes the counted polls itself: CQ.Poll is inlined, so polls of the layer would have other instructions.
 func (r *verbsRig) steps(c Case) (steps, error) {
 	switch c.Op {
 	case Idle, PollTx:
@@ -66,7 +64,7 @@ func (r *verbsRig) steps(c Case) (steps, error) {
 	return steps{before: op.Post, op: r.pollOne, after: inTurn(r.account, op.Flush)}, nil // Busy
 }
 
-// complete polls until a completion has come.
+// complete polls until a completion has arrived.
 func (r *verbsRig) complete() error {
 	for range polls {
 		if r.found = r.cq.Poll(r.wc[:]); r.found != 0 {

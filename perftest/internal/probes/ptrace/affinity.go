@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinThread restricts the calling thread, and the processes that it starts from
-// then on, to one CPU of those that it may use. restore undoes that for the thread.
+// pinThread binds the calling thread, and the processes that it starts afterwards, to one of its
+// allowed CPUs. restore undoes that for the thread.
 func pinThread() (restore func() error, err error) {
 	var old unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &old); err != nil {
@@ -23,7 +23,7 @@ func pinThread() (restore func() error, err error) {
 	}, nil
 }
 
-// firstCPU is the lowest CPU in s, which has at least one.
+// firstCPU returns the lowest CPU in s, which must not be empty.
 func firstCPU(s *unix.CPUSet) int {
 	for i := range len(s) * 64 {
 		if s.IsSet(i) {

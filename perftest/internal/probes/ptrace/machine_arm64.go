@@ -2,7 +2,7 @@ package ptrace
 
 import "golang.org/x/sys/unix"
 
-// supported says that this architecture has the marks and the registers below.
+// supported: this architecture has the marks and the registers below.
 const supported = true
 
 // trapLen is the length of BRK.
@@ -32,21 +32,21 @@ func (r *registers) pc() uint64      { return r.Pc }
 func (r *registers) sp() uint64      { return r.Sp }
 func (r *registers) setPC(pc uint64) { r.Pc = pc }
 
-// marks are the two words that trap passes.
+// marks returns the two words that trap passes.
 func (r *registers) marks() (code, base uint64) { return r.Regs[0], r.Regs[1] }
 
-// trapPC is the address of the trap instruction that stopped the thread: BRK
-// reports its own address.
+// trapPC returns the address of the trap instruction that stopped the thread: BRK reports its own
+// address.
 func (r *registers) trapPC() uint64 { return r.Pc }
 
 // linkRegister is the number of the register in which BL stores the return address.
 const linkRegister = 30
 
-// returnAddress is the address to which a function returns that has executed no instruction.
+// returnAddress returns the return address of a function that has executed no instruction.
 func (r *registers) returnAddress(int) (uint64, error) { return r.Regs[linkRegister], nil }
 
-// textLen is how many bytes of an instruction tell what must be known of it.
+// textLen is the number of bytes of an instruction that repeats and kernelEntry need.
 const textLen = 4
 
-// repeats: no instruction traps more than once.
+// repeats returns 0: no instruction traps more than once.
 func repeats([]byte) int { return 0 }

@@ -4,7 +4,7 @@ package ptrace
 
 import "errors"
 
-// supported says that this architecture has no marks: Run refuses.
+// supported: this architecture has no marks, and Run returns an error.
 const supported = false
 
 const trapLen = 1
@@ -13,7 +13,7 @@ var trapText [trapLen]byte
 
 var kernelEntry = []byte{0}
 
-// registers stands for those of an architecture that Run does not know.
+// registers replaces those of an architecture that Run does not support.
 type registers struct{}
 
 func (*registers) load(int) error       { return errors.ErrUnsupported }
@@ -30,8 +30,8 @@ func trap(_, _ uint64) {}
 
 func known() {}
 
-// textLen is how many bytes of an instruction tell what must be known of it.
+// textLen is the number of bytes of an instruction that repeats and kernelEntry need.
 const textLen = 4
 
-// repeats: no instruction traps for each of its repetitions.
+// repeats returns 0: no instruction traps more than once.
 func repeats([]byte) int { return 0 }

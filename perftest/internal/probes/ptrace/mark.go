@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// What the first register says at a trap: endMark, dropMark, or beginMark with the
-// tag in the bits above.
+// Values of the first register at a trap: endMark, dropMark, or beginMark with the tag in the
+// higher bits.
 const (
 	endMark   = 0
 	beginMark = 1
@@ -19,18 +19,16 @@ const (
 	tagShift  = 1
 )
 
-// KnownLen is how many instructions [Known] executes, its return included.
+// KnownLen is the number of instructions that [Known] executes, including its return.
 const KnownLen = 42
 
-// anchor is the address of one function of this program, which the child sends
-// with each mark: in a position-independent executable the parent's copy of the
-// program lies elsewhere.
+// anchor is the address of a function of this program, which the child sends with each mark: in a
+// position-independent executable the parent's copy of the program has other addresses.
 var anchor = uint64(reflect.ValueOf(Traced).Pointer())
 
-// Begin starts a window. The goroutine must be locked to its thread until End, and
-// no other goroutine may mark meanwhile. tag is below 1<<63 and comes back in
-// [Window.Tag]. It yields first, so that the window starts with a fresh time slice
-// of the scheduler.
+// Begin starts a window. The goroutine must be locked to its thread until End, and no other
+// goroutine may mark meanwhile. tag must be below 1<<63; it is returned in [Window.Tag]. Begin
+// yields first, so that the window starts with a fresh time slice of the scheduler.
 func Begin(tag uint64) {
 	runtime.Gosched()
 	trap(tag<<tagShift|beginMark, anchor)
@@ -39,12 +37,12 @@ func Begin(tag uint64) {
 // End ends the window.
 func End() { trap(endMark, anchor) }
 
-// Drop ends the window in place of End, and the tracer forgets it: what was to be
-// recorded did not happen.
+// Drop ends the window like End, and the tracer discards it: the operation to be recorded did not
+// happen.
 func Drop() { trap(dropMark, anchor) }
 
-// Known executes [KnownLen] instructions, so that a count can be checked. The call
-// goes through a wrapper of a few instructions, which are not part of it.
+// Known executes [KnownLen] instructions, so that a count can be checked. The call passes through a
+// wrapper of a few instructions, which are not included.
 func Known() { known() }
 
 // Traced reports whether another process traces this one.
@@ -53,8 +51,8 @@ func Traced() bool {
 	return err == nil && tracerPID(b) != 0
 }
 
-// tracerPID finds the TracerPid line of /proc/pid/status (proc_pid_status(5)); 0
-// without one.
+// tracerPID returns the value of the TracerPid line of /proc/pid/status (proc_pid_status(5)); 0 if
+// there is none.
 func tracerPID(status []byte) int {
 	s := bufio.NewScanner(bytes.NewReader(status))
 	for s.Scan() {

@@ -2,8 +2,7 @@
 
 package ptrace
 
-// trap stops this thread for the tracer, with code and base in the first two
-// argument registers.
+// trap stops this thread for the tracer, with code and base in the first two argument registers.
 //
 //go:noescape
 func trap(code, base uint64)

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A trap instruction ends what is not stepped through. Registers for breakpoints would need no change of the
-// text, but some virtual machines have such registers and never trap.
+// A trap instruction ends a function that is not stepped. Breakpoint registers would not change the text, but in some
+// virtual machines they exist and never trap.
 
-// runOver runs the function whose first instruction is next in tid until it has returned, and loads
-// regs. The other threads run meanwhile, as the function may wait for one of them.
+// runOver runs the function whose first instruction is next in tid until it has returned, and loads regs. The other
+// threads run meanwhile, because the function may wait for one of them.
 func (t *tracer) runOver(tid int, regs *registers) error {
 	back, err := regs.returnAddress(tid)
 	if err != nil {
@@ -31,8 +31,8 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	return nil
 }
 
-// returned handles a trap in thread tid, which is not the recorded one. The thread must have returned to an address
-// to which runOver has run; it continues there.
+// returned handles a trap in thread tid, which is not the recorded one. The thread must have returned to an address at
+// which runOver has set a trap; it continues there.
 func (t *tracer) returned(tid int) error {
 	var regs registers
 	if err := regs.load(tid); err != nil {
@@ -54,8 +54,8 @@ func (t *tracer) returned(tid int) error {
 	return t.cont(tid, 0)
 }
 
-// stepPast executes the instruction of tid that the trap instruction replaces. The recorded thread
-// is stopped meanwhile, as it must not miss the trap instruction.
+// stepPast executes the instruction of tid that the trap instruction replaces. It stops the recorded thread meanwhile,
+// which must not miss the trap instruction.
 func (t *tracer) stepPast(tid int) error {
 	running, err := t.stopRecorded()
 	if err != nil {
@@ -82,8 +82,8 @@ func (t *tracer) stepPast(tid int) error {
 	return t.cont(t.recorded, 0)
 }
 
-// stopRecorded stops the recorded thread and reports whether it was running. If it was not, its stop is in
-// t.early, for waitStepped.
+// stopRecorded stops the recorded thread and reports whether it was running. If it was not, its stop is in t.early, for
+// waitStepped.
 func (t *tracer) stopRecorded() (running bool, err error) {
 	if t.early != nil {
 		return false, nil
@@ -122,8 +122,8 @@ func (t *tracer) stepAny(tid int, regs *registers) error {
 	return os.NewSyscallError("ptrace getregs", regs.load(tid))
 }
 
-// repeat executes the string instruction of tid that ends at the address end, and loads regs. A single
-// step would execute one repetition. The other threads, which may execute the same text, are stopped.
+// repeat executes the string instruction of tid that ends at the address end, and loads regs. A single step would
+// execute one repetition. The other threads, which may execute the same text, are stopped.
 func (t *tracer) repeat(tid int, end uint64, regs *registers) error {
 	frozen := t.frozen
 	if err := t.freeze(tid); err != nil {

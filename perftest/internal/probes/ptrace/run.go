@@ -12,26 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultMaxSteps bounds a window unless Program.MaxSteps says otherwise: some 20
-// seconds of stepping.
+// DefaultMaxSteps is the maximum length of a window if Program.MaxSteps is 0: some 20 seconds of
+// stepping.
 const DefaultMaxSteps = 1 << 20
 
-// ErrForbidden says that this process may not trace a child. It is wrapped with
-// what the kernel said.
+// ErrForbidden is the error if this process may not trace a child. It is wrapped with the error of
+// the kernel.
 var ErrForbidden = errors.New("ptrace is forbidden here (in a container allow it with " +
 	"--cap-add=SYS_PTRACE or a seccomp profile that has ptrace; " +
 	"sysctl kernel.yama.ptrace_scope must be 0 or 1)")
 
-// Program is what Run starts.
+// Program is the program that Run starts.
 type Program struct {
-	// Path is the executable: SelfPath, so that this program's symbols are
-	// those of the child.
+	// Path is the executable: SelfPath, so that the symbols of the child are those of this program.
 	Path string
 	Args []string   // with Args[0]
 	Env  []string   // complete
 	Dir  string     // "" is the current one
-	File []*os.File // descriptors 0, 1, 2, ...; nil leaves one closed
-	// MaxSteps bounds the instructions of one window; 0 means DefaultMaxSteps.
+	File []*os.File // descriptors 0, 1, 2, ...; nil: closed
+	// MaxSteps is the maximum number of instructions of one window; 0 means DefaultMaxSteps.
 	MaxSteps int
 	// Over reports whether pc, an address of this process, is the first instruction of a function
 	// of which only that instruction is recorded. The thread runs at full speed until the function
@@ -39,30 +38,30 @@ type Program struct {
 	Over func(pc uint64) bool
 }
 
-// SelfPath is the executable of this process, also when its file was replaced.
+// SelfPath is the executable of this process. It is valid also after its file was replaced.
 const SelfPath = "/proc/self/exe"
 
-// Window is what a thread executed between Begin and End: from the instruction
-// behind the first trap, which is in the marks of this package, up to the second.
+// Window is the execution of a thread between Begin and End: from the instruction after the first
+// trap, which is in the marks of this package, to the second trap.
 type Window struct {
 	Tag uint64 // the argument of Begin
-	// Steps are the instructions in the order of execution. A repeated string
-	// instruction (REP on amd64) counts once. Lent until the callback returns.
+	// Steps are the instructions in the order of execution. A repeated string instruction (REP on
+	// amd64) counts once. Valid until the callback returns.
 	Steps []Step
-	// Syscalls counts the instructions among them that entered the kernel.
+	// Syscalls is the number of instructions among them that entered the kernel.
 	Syscalls int
 }
 
-// Step is one instruction, about to be executed.
+// Step is one instruction before its execution.
 type Step struct {
-	PC uint64 // its address, as this process would have it
-	SP uint64 // the stack pointer: how deep the call is
+	PC uint64 // its address in this process
+	SP uint64 // stack pointer
 }
 
-// ExitError is how a child ended that did not exit with 0.
+// ExitError is the exit status of a child that did not exit with 0.
 type ExitError struct{ Status unix.WaitStatus }
 
-// Error says the exit code or the signal.
+// Error returns the exit code or the signal.
 func (e *ExitError) Error() string {
 	if e.Status.Signaled() {
 		return "traced child: killed by " + unix.SignalName(e.Status.Signal())
@@ -70,12 +69,11 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("traced child: exit code %d", e.Status.ExitStatus())
 }
 
-// Run starts p and calls f with each window, while the child stands still. It
-// returns when the child has exited: nil, *ExitError, ErrForbidden, the error of f
-// or of ctx; the child is killed by the latter two, and when this process dies. A
-// window in which ctx ends is the last one.
-// errors.ErrUnsupported on an architecture without marks. It blocks, and occupies
-// one thread and one CPU.
+// Run starts p and calls f with each window, while the child is stopped. It returns when the child
+// has exited: nil, *ExitError, ErrForbidden, the error of f or of ctx. The last two kill the child,
+// and so does the death of this process. The window in which ctx ends is the last one.
+// errors.ErrUnsupported on an architecture without marks. Run blocks, and occupies one thread and
+// one CPU.
 func Run(ctx context.Context, p Program, f func(Window) error) (err error) {
 	if !supported {
 		return fmt.Errorf("ptrace on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
@@ -105,12 +103,12 @@ func Run(ctx context.Context, p Program, f func(Window) error) (err error) {
 	return err
 }
 
-// start forks the program, traced, and lets it run from its first instruction.
+// start forks the program, traced, and continues it from its first instruction.
 func start(p Program) (*tracer, error) {
 	proc, err := os.StartProcess(p.Path, p.Args, &os.ProcAttr{
 		Dir: p.Dir, Env: p.Env, Files: p.File,
-		// A process group of its own, so that waiting for its threads takes
-		// no other child of this process.
+		// A process group of its own, so that a wait for its threads returns no other child of this
+		// process.
 		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true},
 	})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {

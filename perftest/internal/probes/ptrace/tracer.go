@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracer drives one traced process. All its methods but kill belong to the thread
-// that started the process.
+// tracer controls one traced process. All methods except kill must be called on the thread that
+// started the process.
 type tracer struct {
 	pid      int
 	threads  map[int]*thread
@@ -17,24 +17,24 @@ type tracer struct {
 	maxSteps int
 	over     func(pc uint64) bool // nil without one
 
-	frozen  bool // threads that stop are left so: a window is being recorded
+	frozen  bool // threads that stop remain stopped: a window is being recorded
 	trapPC  uint64
-	slide   uint64 // what is added to the child's addresses
+	slide   uint64 // offset of the child's addresses
 	steps   []Step
 	text    map[uint64]instruction // by address
-	pending []pendingSignal        // held back from the stepped thread
-	returns map[uint64]bool        // the addresses to which runOver has run
-	trapAt  uint64                 // where runTo has put a trap instruction; 0 without one
+	pending []pendingSignal        // signals delayed for the stepped thread
+	returns map[uint64]bool        // addresses at which runOver has set a trap
+	trapAt  uint64                 // address of a trap instruction set by runTo; 0 if there is none
 
-	recorded int              // the thread of the window
-	replaced [trapLen]byte    // the text at trapAt before
-	early    *unix.WaitStatus // a stop of recorded that another call than waitStepped has received
+	recorded int              // thread of the window
+	replaced [trapLen]byte    // original text at trapAt
+	early    *unix.WaitStatus // stop of recorded received by another call than waitStepped
 }
 
-// thread is a thread of the process that has been seen.
+// thread is a known thread of the process.
 type thread struct {
-	stopped  bool // by us, or newborn and left so
-	stopping bool // told to stop: a SIGSTOP is on its way
+	stopped  bool // by the tracer, or since its creation
+	stopping bool // a SIGSTOP has been sent
 }
 
 type pendingSignal struct {
@@ -54,7 +54,7 @@ func newTracer(pid int, p Program) *tracer {
 	}
 }
 
-// attach waits for the stop at the end of exec and sets what to be told of.
+// attach waits for the stop at the end of exec and selects the reported events.
 func (t *tracer) attach() error {
 	st, err := t.wait(t.pid)
 	if err != nil {
@@ -71,7 +71,7 @@ func (t *tracer) attach() error {
 	return t.cont(t.pid, 0)
 }
 
-// run serves the process until it has exited.
+// run handles events until the process has exited.
 func (t *tracer) run(f func(Window) error) error {
 	for {
 		tid, st, err := t.waitAny()
@@ -105,8 +105,7 @@ func isTrap(st unix.WaitStatus) bool {
 	return st.Stopped() && st.StopSignal() == unix.SIGTRAP && st.TrapCause() == 0
 }
 
-// event deals with everything that is not a trap, and lets the thread go on unless
-// it was told to stop.
+// event handles all stops except traps, and continues the thread unless a SIGSTOP has been sent.
 func (t *tracer) event(tid int, st unix.WaitStatus) error {
 	if !st.Stopped() {
 		delete(t.threads, tid)
@@ -114,7 +113,7 @@ func (t *tracer) event(tid int, st unix.WaitStatus) error {
 		return nil
 	}
 	th, known := t.threads[tid]
-	if !known { // a newborn thread, reported before the clone that made it
+	if !known { // a new thread, reported before the clone that created it
 		th = &thread{stopping: true}
 		t.threads[tid] = th
 	}
@@ -138,7 +137,7 @@ func (t *tracer) event(tid int, st unix.WaitStatus) error {
 	}
 }
 
-// noteClone records the thread that tid has just made; it starts with a SIGSTOP.
+// noteClone records a thread that tid has just created; it starts with a SIGSTOP.
 func (t *tracer) noteClone(tid int) error {
 	child, err := unix.PtraceGetEventMsg(tid)
 	if err != nil {
@@ -150,8 +149,8 @@ func (t *tracer) noteClone(tid int) error {
 	return nil
 }
 
-// cont lets a thread run, with a signal or 0. A thread that has just been killed
-// is not an error: its end is reported by wait.
+// cont continues a thread, with a signal or 0. If the thread has just been killed, cont returns no
+// error: wait reports the end.
 func (t *tracer) cont(tid int, sig unix.Signal) error {
 	err := unix.PtraceCont(tid, int(sig))
 	if err != nil && err != unix.ESRCH {
@@ -160,7 +159,7 @@ func (t *tracer) cont(tid int, sig unix.Signal) error {
 	return nil
 }
 
-// freeze stops every thread but the one that is to be stepped.
+// freeze stops every thread except the one to step.
 func (t *tracer) freeze(except int) error {
 	t.frozen = true
 	for tid, th := range t.threads {
@@ -200,7 +199,7 @@ func (t *tracer) anyStopping(except int) bool {
 	return false
 }
 
-// thaw lets the threads run that freeze stopped.
+// thaw continues the threads that freeze stopped.
 func (t *tracer) thaw() error {
 	if !t.frozen {
 		return nil
@@ -232,7 +231,7 @@ func (t *tracer) waitAny() (int, unix.WaitStatus, error) {
 	}
 }
 
-// waitStep is waitAny for a wait that takes microseconds.
+// waitStep is waitAny for a wait of microseconds.
 func (t *tracer) waitStep() (int, unix.WaitStatus, error) { return waitStep(t.pid) }
 
 // wait waits for one thread.
@@ -251,21 +250,21 @@ func (t *tracer) wait(tid int) (unix.WaitStatus, error) {
 
 func (t *tracer) alive() bool { return !t.exited }
 
-// kill ends the process. Any goroutine, until Run returns.
+// kill kills the process. Any goroutine may call it, until Run returns.
 func (t *tracer) kill() {
-	// ESRCH means that it is dead already.
+	// ESRCH means that it is already dead.
 	_ = unix.Kill(t.pid, unix.SIGKILL)
 }
 
-// reap waits until the killed process is gone.
+// reap waits until the killed process has exited.
 func (t *tracer) reap() {
 	for !t.exited {
 		tid, st, err := t.waitAny()
 		if err != nil {
-			return // ECHILD: nothing is left
+			return // ECHILD: no thread is left
 		}
-		// A thread that was stopped when the signal came may report that stop
-		// first; it needs no answer.
+		// A thread that was stopped when the signal was sent may report that stop first; it needs
+		// no reply.
 		if !st.Stopped() && tid == t.pid {
 			t.exited = true
 		}

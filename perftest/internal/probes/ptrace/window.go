@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errFaulted ends a window whose thread raised a fault: the child then dies of it,
-// with the traceback that its runtime prints.
+// errFaulted ends a window whose thread raised a fault: the child then dies of it, with a traceback
+// by its runtime.
 var errFaulted = errors.New("fault")
 
-// window serves a thread that stopped at a mark: it steps to the end mark, calls f
-// and lets all threads run again.
+// window handles a thread that stopped at a mark: it steps to the end mark, calls f and continues
+// all threads.
 func (t *tracer) window(tid int, f func(Window) error) error {
 	var regs registers
 	if err := regs.load(tid); err != nil {
@@ -55,8 +55,7 @@ func (t *tracer) window(tid int, f func(Window) error) error {
 	return t.resume(tid)
 }
 
-// record steps the thread from one trap to the next, and reports whether that was
-// Drop.
+// record steps the thread from one trap to the next, and reports whether that was Drop.
 func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err error) {
 	regs.setPC(t.trapPC + trapLen)
 	if err := regs.store(tid); err != nil {
@@ -77,13 +76,13 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 	return false, fmt.Errorf("traced child: no End within %d instructions of Begin(%d)", t.maxSteps, w.Tag)
 }
 
-// pass executes the instruction at pc, or the function that begins there if Program.Over
-// selects it, and loads regs.
+// pass executes the instruction at pc, or the function that begins there if Program.Over selects
+// it, and loads regs.
 func (t *tracer) pass(tid int, pc uint64, regs *registers, w *Window) error {
 	if t.over != nil && t.over(pc+t.slide) {
 		return t.runOver(tid, regs)
 	}
-	if t.instructionAt(tid, pc).entersKernel { // what it waits for there may be another thread
+	if t.instructionAt(tid, pc).entersKernel { // it may wait for another thread
 		w.Syscalls++
 		if err := t.thaw(); err != nil {
 			return err
@@ -92,8 +91,7 @@ func (t *tracer) pass(tid int, pc uint64, regs *registers, w *Window) error {
 	return t.stepAny(tid, regs)
 }
 
-// leave puts the thread behind the trap of the end mark, which it need not run
-// into.
+// leave moves the thread behind the trap of the end mark, so that it does not execute it.
 func (t *tracer) leave(tid int, regs *registers) (dropped bool, err error) {
 	code, _ := regs.marks()
 	if code&beginMark != 0 {
@@ -103,19 +101,19 @@ func (t *tracer) leave(tid int, regs *registers) (dropped bool, err error) {
 	return code == dropMark, os.NewSyscallError("ptrace setregs", regs.store(tid))
 }
 
-// instruction is what the tracer must know of one before it is executed.
+// instruction describes an instruction for the tracer.
 type instruction struct {
 	entersKernel bool
-	repeats      int // its length in bytes if it traps for each of its repetitions; otherwise 0
+	repeats      int // length in bytes if it traps for each of its repetitions; otherwise 0
 }
 
-// instructionAt reads the instruction at an address, once.
+// instructionAt reads the instruction at an address, and caches it.
 func (t *tracer) instructionAt(tid int, pc uint64) instruction {
 	i, seen := t.text[pc]
 	if !seen {
 		var text [textLen]byte
-		// Text that cannot be read is nothing special; stepping into it faults and says
-		// more than an error here.
+		// Unreadable text has no special treatment: the step faults and reports more than an error
+		// here.
 		if _, err := unix.PtracePeekText(tid, uintptr(pc), text[:]); err == nil {
 			i = instruction{bytes.HasPrefix(text[:], kernelEntry), repeats(text[:])}
 		}
@@ -131,7 +129,7 @@ func (t *tracer) step(tid int) error {
 	})
 }
 
-// advance lets tid go on by resume until it traps.
+// advance continues tid by resume until it traps.
 func (t *tracer) advance(tid int, resume func() error) error {
 	for {
 		if err := resume(); err != nil {
@@ -150,8 +148,7 @@ func (t *tracer) advance(tid int, resume func() error) error {
 	}
 }
 
-// waitStepped waits for tid and serves the other threads meanwhile: those that run,
-// and those that die.
+// waitStepped waits for tid, and meanwhile handles events of the other threads.
 func (t *tracer) waitStepped(tid int) (unix.WaitStatus, error) {
 	for {
 		if st := t.early; st != nil {
@@ -175,8 +172,8 @@ func (t *tracer) waitStepped(tid int) (unix.WaitStatus, error) {
 	}
 }
 
-// interrupted deals with what stopped a step: it is repeated after nil. Signals
-// wait until the window has ended, so that no handler is counted.
+// interrupted handles a stop that interrupted a step. After nil the caller repeats the step.
+// Signals are delayed until the window has ended, so that no handler is counted.
 func (t *tracer) interrupted(tid int, st unix.WaitStatus) error {
 	if !st.Stopped() {
 		t.exited = tid == t.pid
@@ -208,7 +205,7 @@ func (t *tracer) interrupted(tid int, st unix.WaitStatus) error {
 	}
 }
 
-// resume sends the signals that were held back and lets every thread run.
+// resume sends the delayed signals and continues every thread.
 func (t *tracer) resume(tid int) error {
 	for _, p := range t.pending {
 		if err := unix.Tgkill(t.pid, p.tid, p.sig); err != nil && err != unix.ESRCH {
@@ -222,7 +219,7 @@ func (t *tracer) resume(tid int) error {
 	return t.cont(tid, 0)
 }
 
-// relocate turns the child's addresses into those of this process.
+// relocate converts addresses of the child to those of this process.
 func (t *tracer) relocate() {
 	if t.slide == 0 {
 		return
