@@ -13,16 +13,16 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// Runs are the runs of a file: a description and records each.
+// Runs are the runs of a file, each with a description and records.
 type Runs []Run
 
-// Run is a run and what it has measured.
+// Run is a run with its records.
 type Run struct {
 	result.Run
 	Records []result.Record
 }
 
-// key is what the records of one row have in common.
+// key identifies the records of one row.
 type key struct {
 	Test, Transport, Layer, Variant string
 	Size, Window                    int
@@ -32,25 +32,25 @@ func keyOf(r *result.Record) key {
 	return key{r.Test, r.Transport, r.Layer, r.Variant, r.Size, r.Window}
 }
 
-// Options are the choices of a comparison.
+// Options are the parameters of a comparison.
 type Options struct {
-	// Alpha is the probability below which a difference is not an accident.
+	// Alpha is the probability below which a difference is significant.
 	Alpha float64
-	// Threshold is how many percent longer than before an operation takes at least if it is Slower.
+	// Threshold is the increase of an operation's time, in percent, from which it is Slower.
 	Threshold float64
 }
 
 // confidence is that of the intervals of medians.
 const confidence = 0.95
 
-// leastRuns is how many runs of both files have a row at least if the runs are the sample. Four and four
-// are the fewest that the U test can tell apart at 5 percent.
+// leastRuns is the minimum number of runs of both files that have a row, if the sample consists of runs. Four and four
+// is the minimum for which the U test can be significant at 5 percent.
 const leastRuns = 4
 
-// Side is a row in one of the files. Times are nanoseconds for one operation.
+// Side is a row of one of the files. Times are nanoseconds per operation.
 type Side struct {
 	MedianNS float64 `json:"median_ns"`
-	// LoNS and HiNS are the interval of the median; both are 0 if there are too few values for one.
+	// LoNS and HiNS are the interval of the median; both are 0 with too few values.
 	LoNS float64 `json:"lo_ns"`
 	HiNS float64 `json:"hi_ns"`
 	N    int     `json:"n"`
@@ -67,30 +67,30 @@ type Row struct {
 
 	Before Side `json:"a"`
 	After  Side `json:"b"`
-	// Pct is how much longer an operation takes in the second file, in percent.
+	// Pct is the increase of an operation's time in the second file, in percent.
 	Pct float64 `json:"pct"`
-	// P is the probability of such samples, or of samples even more different, if nothing has changed: by
-	// the U test of Mann and Whitney.
+	// P is the probability of such samples, or of more different ones, if nothing has changed: by the U test of Mann
+	// and Whitney.
 	P float64 `json:"p"`
-	// Differs says that P is below Options.Alpha.
+	// Differs: P is below Options.Alpha.
 	Differs bool `json:"differs"`
-	// Slower says that the row differs and Pct is above Options.Threshold.
+	// Slower: the row differs and Pct is above Options.Threshold.
 	Slower bool `json:"slower"`
 }
 
 // Table is the comparison of two files.
 type Table struct {
 	Rows []Row
-	// OfRuns says that the values of the samples are those of runs; else they are those of rounds.
+	// OfRuns: the samples contain runs; otherwise rounds.
 	OfRuns bool
-	// OnlyA and OnlyB count the rows that the other file does not have.
+	// OnlyA and OnlyB are the numbers of rows that the other file lacks.
 	OnlyA, OnlyB int
 }
 
 var errNothing = errors.New("the files have no row in common")
 
-// Compare compares two files, row by row, in the order of the first one. The samples of a row are its
-// Means in the runs if both files have at least four runs of it, and those of all rounds otherwise.
+// Compare compares two files row by row, in the order of the first file. The sample of a row is its Means in the runs
+// if both files have at least four runs of it, and those of all rounds otherwise.
 func Compare(a, b Runs, o Options) (*Table, error) {
 	runs := true
 	before, order := samples(a)
@@ -120,7 +120,7 @@ func Compare(a, b Runs, o Options) (*Table, error) {
 	return &t, nil
 }
 
-// sample are the Means of a row.
+// sample returns the Means of a row.
 type sample struct {
 	runs   []float64
 	rounds []float64
@@ -153,7 +153,7 @@ func samples(runs Runs) (all map[key]*sample, order []key) {
 	return all, order
 }
 
-// compare makes a row of two samples, neither of which is empty.
+// compare returns the row of two samples, which must not be empty.
 func compare(k key, a, b []float64, o Options) Row {
 	thresholds := &benchmath.Thresholds{CompareAlpha: o.Alpha}
 	before, after := benchmath.NewSample(a, thresholds), benchmath.NewSample(b, thresholds)
@@ -177,7 +177,7 @@ func side(s *benchmath.Sample) Side {
 	return out
 }
 
-// Slower returns the rows that are slower than the threshold permits, the worst first.
+// Slower returns the rows above the threshold, the worst first.
 func (t *Table) Slower() []Row {
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return !r.Slower })
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.Pct, a.Pct) })
@@ -199,8 +199,8 @@ func (t *Table) Geomean() float64 {
 	return 100 * (math.Exp(sum/float64(n)) - 1)
 }
 
-// Differences returns the conditions under which two files were measured and which are not the same: a
-// line for each, that a reader should know before the rows.
+// Differences returns the conditions of measurement that differ between the two files: a line for each, which a reader
+// should know before the rows.
 func Differences(a, b Runs) (lines []string) {
 	for _, c := range []struct {
 		name string
@@ -224,7 +224,7 @@ func Differences(a, b Runs) (lines []string) {
 	return lines
 }
 
-// values are the different values that runs have of a condition, in order.
+// values returns the different values of a condition in runs, in order.
 func values(runs Runs, of func(*Run) string) (all []string) {
 	for i := range runs {
 		all = append(all, of(&runs[i]))

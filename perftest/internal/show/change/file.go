@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/report"
 )
 
-// CheckFile refuses a file to which Append cannot write. A file that was not there is not there afterwards.
+// CheckFile returns an error if Append cannot write to a file. It does not create the file.
 func CheckFile(file string) error {
 	_, missing := os.Stat(file)
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
@@ -26,7 +26,7 @@ func CheckFile(file string) error {
 	return err
 }
 
-// Append adds a run to a file, which has the form of -o json.
+// Append adds a run to a file with the format of -o json.
 func Append(file string, run result.Run, records []result.Record) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
@@ -36,7 +36,7 @@ func Append(file string, run result.Run, records []result.Record) (err error) {
 	return report.Write(f, "json", run, records)
 }
 
-// Read reads the runs of a file: the output of -o json, or that of several runs one after the other.
+// Read reads the runs of a file: the output of -o json, or of several runs one after the other.
 func Read(file string) (runs Runs, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -54,7 +54,7 @@ var (
 	errPartial   = errors.New("a run of it ended early")
 )
 
-// parse tells runs and records apart by their fields.
+// parse distinguishes runs and records by their fields.
 func parse(r io.Reader) (runs Runs, err error) {
 	d := json.NewDecoder(r)
 	for {

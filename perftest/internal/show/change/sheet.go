@@ -14,10 +14,10 @@ type Head struct {
 	Threshold float64  `json:"threshold_pct"`
 	Samples   string   `json:"samples"` // runs or rounds
 	Geomean   float64  `json:"geomean_pct"`
-	Unlike    []string `json:"unlike,omitempty"` // conditions that differ
+	Unlike    []string `json:"unlike,omitempty"` // different conditions
 }
 
-// Sheet lays a comparison out. titles describe the two files.
+// Sheet returns the sheet of a comparison. titles describe the two files.
 func (t *Table) Sheet(h Head, titles [2]string) *sheet.Sheet[Row] {
 	h.Samples, h.Geomean = "rounds", t.Geomean()
 	if t.OfRuns {
@@ -58,7 +58,7 @@ func columns() []sheet.Column[Row] {
 	}
 }
 
-// spread is the larger distance of the median from its bounds, in percent of it.
+// spread is the larger distance between the median and its bounds, in percent of the median.
 func (s Side) spread() string {
 	if s.LoNS == 0 && s.HiNS == 0 || s.MedianNS == 0 {
 		return "∞"
@@ -66,7 +66,7 @@ func (s Side) spread() string {
 	return fmt.Sprintf("%.0f%%", 100*max(s.HiNS-s.MedianNS, s.MedianNS-s.LoNS)/s.MedianNS)
 }
 
-// change is Pct, with a mark if the row is slower; ~ if it does not differ.
+// change formats Pct, with a mark if the row is slower; ~ if it does not differ.
 func (r Row) change() string {
 	switch {
 	case !r.Differs:
@@ -102,7 +102,8 @@ func (t *Table) legend(h Head) string {
 	return text[:len(text)-1]
 }
 
-// Worst says how many rows are slower than the threshold permits, and which one most; nil for none.
+// Worst describes how many rows are slower than the threshold permits, and the slowest one; nil for
+// none.
 func (t *Table) Worst(threshold float64) error {
 	rows := t.Slower()
 	if len(rows) == 0 {
@@ -113,7 +114,7 @@ func (t *Table) Worst(threshold float64) error {
 		len(rows), len(t.Rows), threshold, r.Test, r.Size, r.Transport, r.Layer, r.Pct)}
 }
 
-// SlowerError says that rows are slower than the threshold permits.
+// SlowerError is the error if rows are slower than the threshold permits.
 type SlowerError struct{ text string }
 
 func (e *SlowerError) Error() string { return e.text }

@@ -1,5 +1,5 @@
-// Package chart draws results by message size: one panel for each test, and below
-// it what each layer adds to the one below.
+// Package chart plots results by message size: one panel for each test, and below it a panel with the difference
+// between each layer and the one below.
 package chart
 
 import (
@@ -19,12 +19,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// ErrNothing says that no test was run at two sizes or more.
+// ErrNothing is the error if no test was run at two sizes or more.
 var ErrNothing = errors.New("nothing to draw: no test has two sizes or more")
 
-// Check refuses a file that Save could not write: its name must end in the name of a
-// format, and it must be possible to open it. A file that was not there is not there
-// afterwards.
+// Check returns an error if Save could not write a file: the name must end with the name of a format, and the file must
+// be writable. It does not create the file.
 func Check(file string) error {
 	if err := checkName(file); err != nil {
 		return err
@@ -49,7 +48,7 @@ func checkName(file string) error {
 	return fmt.Errorf("plot %q: the name must end in .svg or .png", file)
 }
 
-// Save draws the records of a run into a file, whose name must pass Check.
+// Save plots the records of a run into a file. The name must pass Check.
 func Save(file string, run result.Run, records []result.Record) error {
 	if err := checkName(file); err != nil {
 		return err
@@ -61,7 +60,7 @@ func Save(file string, run result.Run, records []result.Record) error {
 	return save(file, panels)
 }
 
-// save writes drawings into a file.
+// save writes drawings to a file.
 func save(file string, panels []*drawing) (err error) {
 	f, err := os.Create(file)
 	if err != nil {
@@ -71,11 +70,10 @@ func save(file string, panels []*drawing) (err error) {
 	return render(f, strings.EqualFold(filepath.Ext(file), ".svg"), panels)
 }
 
-// figure is what a panel shows of a record, with the bounds of its interval; without ok it has no such
-// point.
+// figure returns the value of a record in a panel, with the bounds of its interval; ok is false if there is none.
 type figure func(result.Record) (y, lo, hi float64, ok bool)
 
-// meanNS is the median of the rounds.
+// meanNS returns the median of the rounds.
 func meanNS(r result.Record) (y, lo, hi float64, ok bool) {
 	lo, hi = stat.Interval(r.RoundsNS)
 	if lo == 0 {
@@ -84,7 +82,7 @@ func meanNS(r result.Record) (y, lo, hi float64, ok bool) {
 	return r.LoopNS, lo, hi, r.LoopNS > 0
 }
 
-// mibPerS is that of the same median.
+// mibPerS returns the bandwidth of the same median.
 func mibPerS(r result.Record) (y, lo, hi float64, ok bool) {
 	ns, shortest, longest, ok := meanNS(r)
 	if !ok || r.MiBPerS <= 0 {
@@ -102,7 +100,7 @@ func overhead(r result.Record) (y, lo, hi float64, ok bool) {
 	return r.OverPct, r.OverLoNS * perNS, r.OverHiNS * perNS, r.Over != ""
 }
 
-// panelsOf makes the panels for every test with at least two sizes.
+// panelsOf returns the panels for every test with at least two sizes.
 func panelsOf(run result.Run, records []result.Record) (panels []*drawing, err error) {
 	for _, test := range swept(records) {
 		mine := slices.DeleteFunc(slices.Clone(records), func(r result.Record) bool { return r.Test != test })
@@ -127,7 +125,7 @@ func panelsOf(run result.Run, records []result.Record) (panels []*drawing, err e
 	return panels, nil
 }
 
-// caption says where the results of a test are from: transports, machine and commit.
+// caption describes the conditions of a test's results: transports, machine and commit.
 func caption(run result.Run, records []result.Record) string {
 	text := " over " + strings.Join(result.Transports(records), ", ")
 	if w := records[0].Window; w > 1 {
@@ -137,10 +135,10 @@ func caption(run result.Run, records []result.Record) string {
 	return text + "\n" + sheet.Wrap(where, captionWidth)
 }
 
-// captionWidth is how many characters of a title fit above a panel.
+// captionWidth is the number of characters of a title that fit above a panel.
 const captionWidth = 64
 
-// swept lists the tests that have at least two sizes.
+// swept returns the tests with at least two sizes.
 func swept(records []result.Record) (tests []string) {
 	first := map[string]int{}
 	for _, r := range records {
@@ -154,14 +152,14 @@ func swept(records []result.Record) (tests []string) {
 	return tests
 }
 
-// panel is one plot to be made.
+// panel describes one plot.
 type panel struct {
 	title, y string
 	value    figure
 	logY     bool
 }
 
-// plot draws a line for each layer of each transport that has points; nil if none has.
+// plot draws a line for each layer of each transport that has points; it returns nil if there are none.
 func (p panel) plot(records []result.Record) (*drawing, error) {
 	out := newDrawing(p.title, "message size, bytes", p.y)
 	out.Add(plotter.NewGrid())
@@ -202,7 +200,7 @@ func (p panel) plot(records []result.Record) (*drawing, error) {
 	return out, nil
 }
 
-// points are those of a series, with the distances of the bounds.
+// points returns the points of a series, with the distances to the bounds.
 type points struct {
 	plotter.XYs
 	plotter.YErrors
@@ -221,10 +219,10 @@ func (p panel) points(records []result.Record, layer, transport string) (all poi
 	return all
 }
 
-// leastSpan is the range of values, of which a bar shows at least so much.
+// leastSpan is the part of the range of values that a bar may always cover.
 const leastSpan = 10
 
-// clamp cuts bars that are longer than all points are apart: they would hide the curves.
+// clamp shortens bars that are longer than the distance between all points: they would hide the curves.
 func (p *points) clamp() {
 	if len(p.XYs) == 0 {
 		return
@@ -237,7 +235,7 @@ func (p *points) clamp() {
 	}
 }
 
-// layersOf are the layers of records, from the lowest.
+// layersOf returns the layers of records, from the lowest to the highest.
 func layersOf(records []result.Record) []string {
 	layers := result.Layers(records)
 	place := func(name string) int {
@@ -250,7 +248,7 @@ func layersOf(records []result.Record) []string {
 	return layers
 }
 
-// sizeTicks marks powers of two and names every second of them.
+// sizeTicks has ticks at powers of two and labels every second one.
 type sizeTicks struct{}
 
 // Ticks implements plot.Ticker.

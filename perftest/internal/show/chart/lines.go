@@ -15,17 +15,17 @@ import (
 // Lines is a panel with a line for each series, over a few numbers that double.
 type Lines struct {
 	Title, X, Y string
-	LogY        bool // no value is 0
+	LogY        bool // the Y axis starts at 0
 	Series      []Series
 }
 
 // Series is one line.
 type Series struct {
 	Name string
-	X, Y []float64 // as many of each
+	X, Y []float64 // of equal length
 }
 
-// Add adds a point to the line of that name.
+// Add adds a point to the line with a name.
 func (l *Lines) Add(name string, x, y float64) {
 	i := slices.IndexFunc(l.Series, func(s Series) bool { return s.Name == name })
 	if i < 0 {
@@ -36,8 +36,7 @@ func (l *Lines) Add(name string, x, y float64) {
 	s.X, s.Y = append(s.X, x), append(s.Y, y)
 }
 
-// SaveLines draws panels below each other into a file, whose name must pass
-// Check.
+// SaveLines plots panels, one below the other, into a file. The name must pass Check.
 func SaveLines(file string, panels []Lines) error {
 	if err := checkName(file); err != nil {
 		return err
@@ -84,10 +83,10 @@ func (l *Lines) plot() (*drawing, error) {
 	return out, nil
 }
 
-// mostNumbers is the largest number that is written in digits below an axis; beyond it stands, say, 4Ki.
+// mostNumbers is the largest number that is written in digits below an axis; larger ones have the form 4Ki.
 const mostNumbers = 512
 
-// ticks marks the numbers of the X axis.
+// ticks sets the ticks of the X axis.
 func (l *Lines) ticks() plot.Ticker {
 	for _, s := range l.Series {
 		if len(s.X) > 0 && slices.Max(s.X) > mostNumbers {
@@ -97,7 +96,7 @@ func (l *Lines) ticks() plot.Ticker {
 	return doublings{}
 }
 
-// doublings marks powers of two.
+// doublings has ticks at powers of two.
 type doublings struct{}
 
 // Ticks implements plot.Ticker.
@@ -110,7 +109,7 @@ func (doublings) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// wholeNumbers marks an axis of equal steps, and writes no decimals that are all zeros.
+// wholeNumbers has ticks at equal steps, without decimals if all are zero.
 type wholeNumbers struct{ plot.DefaultTicks }
 
 // Ticks implements plot.Ticker.

@@ -18,13 +18,11 @@ const (
 	titleSize = 11 // points
 	labelSize = 9
 
-	// legendRoom is the width of a legend's place by that of its text: a reader without the font of the
-	// picture takes another, which may be wider.
+	// legendRoom is the width of a legend relative to that of its text: a reader may replace the font by a wider one.
 	legendRoom = 1.2
 )
 
-// drawing is a plot with its legend, which stands beside it, so that no curve is
-// below it.
+// drawing is a plot with its legend beside it, so that the legend hides no curve.
 type drawing struct {
 	*plot.Plot
 	legend plot.Legend
@@ -34,14 +32,14 @@ func newDrawing(title, x, y string) *drawing {
 	d := &drawing{Plot: plot.New(), legend: plot.NewLegend()}
 	d.Title.Text, d.X.Label.Text, d.Y.Label.Text = title, x, y
 	d.Title.TextStyle.Font.Size = titleSize
-	// Readers of SVG may have another font, whose digits are wider.
+	// Readers of SVG may use another font, with wider digits.
 	d.X.Tick.Label.Font.Size, d.Y.Tick.Label.Font.Size = labelSize, labelSize
 	d.Title.Padding, d.Y.Padding = vg.Points(4), vg.Points(6)
 	d.legend.Left, d.legend.Top, d.legend.Padding = true, true, vg.Millimeter
 	return d
 }
 
-// render draws the panels below each other.
+// render draws the panels one below the other.
 func render(w io.Writer, svg bool, panels []*drawing) error {
 	var beside vg.Length
 	for _, p := range panels {
@@ -70,7 +68,7 @@ func render(w io.Writer, svg bool, panels []*drawing) error {
 	return err
 }
 
-// align divides the canvas so that the axes of the panels stand below each other.
+// align divides the canvas so that the axes of the panels are aligned.
 func align(panels []*drawing, all draw.Canvas) (canvases []draw.Canvas) {
 	rows := make([][]*plot.Plot, len(panels))
 	for i, p := range panels {

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// colors are those that people with any color vision can tell apart (Okabe and Ito 2008), without the
-// yellow, which is hard to see on white.
+// colors can be distinguished with any color vision (Okabe and Ito 2008). Yellow is omitted, because it has little
+// contrast on white.
 var colors = []color.Color{
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}, // blue
 	color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff}, // vermilion
@@ -20,12 +20,12 @@ var colors = []color.Color{
 	color.RGBA{A: 0xff},
 }
 
-// layerColors are the places in colors of layers, which have the same color in all panels and files. Those of
-// two undone remedies are the colors of verbs and uct, beside which they are rarely drawn.
+// layerColors are the indexes in colors of layers, which have the same color in all panels and files. Variants with two
+// remedies undone have the colors of verbs and uct, which are rarely in the same plot.
 var layerColors = map[string]int{"verbs": 0, "averbs": 3, "uct": 1, "ucp": 2,
 	"ucp-resolve": 4, "ucp-idle-tx": 5, "ucp-idle-ud": 6, "ucp-resolve-idle-tx": 7, "ucp-resolve-idle-ud": 8}
 
-// colorOf is the color of a name, or that of its place if the name has none of its own.
+// colorOf returns the color of a name, or of its index if the name has no color of its own.
 func colorOf(name string, place int) color.Color {
 	i, ok := layerColors[name]
 	if !ok {
@@ -34,8 +34,8 @@ func colorOf(name string, place int) color.Color {
 	return colors[i%len(colors)]
 }
 
-// styleOf is the line and the mark of a series: the color says which layer it is, dashes and the shape
-// of the marks which transport, by their places.
+// styleOf returns the line and the mark of a series: the color identifies the layer, dashes and marks the transport, by
+// their indexes.
 func styleOf(layer string, place, transport int) (draw.LineStyle, draw.GlyphStyle) {
 	c := colorOf(layer, place)
 	line := draw.LineStyle{Color: c, Width: vg.Points(1), Dashes: plotutil.Dashes(transport)}

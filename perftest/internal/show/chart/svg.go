@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// SVG draws panels below each other and writes the picture.
+// SVG draws panels one below the other and writes the picture.
 func SVG(w io.Writer, panels []Lines) error {
 	var drawn []*drawing
 	for _, l := range panels {

@@ -7,15 +7,14 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// decades marks 1, 2 and 5 times powers of ten on a logarithmic axis. Over few decades
-// all of them have a label, over many the powers alone. Where the axis is so short that
-// they are less than two, round numbers in equal steps take their place.
+// decades has ticks at 1, 2 and 5 times powers of ten on a logarithmic axis. Over few decades all have labels, over
+// many only the powers. If an axis is so short that there would be fewer than two, it has round numbers in equal steps.
 type decades struct{}
 
-// fewDecades is how many decades may have three labels each.
+// fewDecades is the maximum number of decades with three labels each.
 const fewDecades = 3
 
-// Ticks implements plot.Ticker. lo is positive.
+// Ticks implements plot.Ticker. lo must be positive.
 func (decades) Ticks(lo, hi float64) []plot.Tick {
 	few := math.Log10(hi/lo) <= fewDecades
 	var ticks []plot.Tick
@@ -39,8 +38,8 @@ func (decades) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// spaced puts a space that is not dropped between labels and the axis on their right: readers of SVG may
-// have a font whose digits are wider.
+// spaced adds a space between labels and the axis on their right that readers of SVG keep: they may use a font with
+// wider digits.
 type spaced struct{ plot.Ticker }
 
 // Ticks implements plot.Ticker.
@@ -54,7 +53,7 @@ func (s spaced) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// shortNumber prints thousands and millions with their letter, so that labels have few characters.
+// shortNumber formats thousands and millions with a letter, so that labels are short.
 func shortNumber(v float64) string {
 	letter := ""
 	for _, unit := range []string{"k", "M", "G", "T"} {
@@ -66,11 +65,11 @@ func shortNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64) + letter
 }
 
-// logMargin is by which factor a logarithmic axis goes beyond the points, so that the
-// marks have room and one value still has a range.
+// logMargin is the factor by which a logarithmic axis extends beyond the points, so that marks fit and a single value
+// has a range.
 const logMargin = 1.15
 
-// logAxis makes an axis, whose range is known, logarithmic.
+// logAxis makes an axis with a known range logarithmic.
 func logAxis(a *plot.Axis, ticks plot.Ticker) {
 	a.Scale, a.Tick.Marker = plot.LogScale{}, ticks
 	a.Min, a.Max = a.Min/logMargin, a.Max*logMargin

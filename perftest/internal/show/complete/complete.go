@@ -1,4 +1,4 @@
-// Package complete tells the shell which values flags take.
+// Package complete defines the completion of flag values by the shell.
 package complete
 
 import (
@@ -7,14 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// One has the shell complete a flag by one of the values, which are asked for then.
-// Like List and Size it panics if the command has no such flag, or knows its values
-// already.
+// One completes a flag with one of the values that the function returns when the shell asks. One,
+// List and Size panic if the command has no such flag, or the flag already has a completion.
 func One(cmd *cobra.Command, flag string, values func() []string) {
 	register(cmd, flag, func(string) []string { return values() }, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// List has the shell complete a flag by values with commas between them.
+// List completes a flag with several values, separated by commas.
 func List(cmd *cobra.Command, flag string, values func() []string) {
 	register(cmd, flag, func(begun string) (lists []string) {
 		before := begun[:strings.LastIndexByte(begun, ',')+1]
@@ -27,7 +26,7 @@ func List(cmd *cobra.Command, flag string, values func() []string) {
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)
 }
 
-// Size has the shell complete a number of bytes by its units.
+// Size completes a number of bytes with its units.
 func Size(cmd *cobra.Command, flag string, units ...string) {
 	register(cmd, flag, func(begun string) (sizes []string) {
 		if n := len(begun); n == 0 || begun[n-1] < '0' || begun[n-1] > '9' {
@@ -41,12 +40,12 @@ func Size(cmd *cobra.Command, flag string, units ...string) {
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)
 }
 
-// Files has the shell complete a flag by files with one of the endings.
+// Files completes a flag with files that have one of the endings.
 func Files(cmd *cobra.Command, flag string, endings ...string) {
 	must(cmd.MarkFlagFilename(flag, endings...))
 }
 
-// Values are values that are known already.
+// Values returns fixed values.
 func Values(values ...string) func() []string { return func() []string { return values } }
 
 func register(cmd *cobra.Command, flag string, values func(begun string) []string, then cobra.ShellCompDirective) {

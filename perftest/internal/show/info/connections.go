@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
-// connected is what a node has when each of its interfaces is connected with each of another
-// node.
+// connected describes the resources of a node when each of its interfaces is connected with each
+// interface of another node.
 type connected struct {
 	Transport string
 	Ifaces    int
@@ -24,16 +24,16 @@ type connected struct {
 	verbs.Resources
 }
 
-// connectedIfaces is for how many interfaces a node that is counted.
+// connectedIfaces are the numbers of interfaces per node.
 var connectedIfaces = []int{1, 2, 4, 8}
 
-// kind is a transport, as it is configured.
+// kind is a transport with its configuration.
 type kind struct {
 	label, transport string
 	cfg              layers.Config
 }
 
-// kinds are those whose connections are compared.
+// kinds are the compared transports.
 func kinds(cfg layers.Config) []kind {
 	cfg.UCT.XRC.ShareDomain = xrc.ShareNothing
 	shared := cfg
@@ -44,7 +44,7 @@ func kinds(cfg layers.Config) []kind {
 const connectionsLegend = "Counted from the contexts of one node when each endpoint (EP) has sent a message; an interface (iface) " +
 	"stands for a process. Targets are those of the QPs that have no queues."
 
-// connections prints what connections of interfaces of two nodes take.
+// connections prints the resources of connections between the interfaces of two nodes.
 func (p *printer) connections(cfg layers.Config, fabric string) error {
 	var rows []connected
 	for _, k := range kinds(cfg) {
@@ -64,7 +64,7 @@ func (p *printer) connections(cfg layers.Config, fabric string) error {
 	return connectedSheet(rows).Write(p.w, "table")
 }
 
-// connectedSheet is rows to write.
+// connectedSheet returns the rows to write.
 func connectedSheet(rows []connected) *sheet.Sheet[connected] {
 	return &sheet.Sheet[connected]{Legend: connectionsLegend, Columns: connectedColumns, Rows: rows, Alone: true,
 		Group: func(r connected) string { return r.Transport }}
@@ -82,7 +82,7 @@ var connectedColumns = []sheet.Column[connected]{
 	{Title: "Memory of QPs", Value: func(r connected) any { return r.Bytes.QPs }, Text: sheet.KiB},
 }
 
-// count connects n interfaces of each of two nodes, and counts what one has.
+// count connects n interfaces of each of two nodes, and counts the resources of one node.
 func (k kind) count(fabric string, n int) (r connected, err error) {
 	t, err := device.FindTransport(k.cfg.Components(fabric), k.transport, "")
 	if err != nil {
@@ -106,13 +106,13 @@ func (k kind) count(fabric string, n int) (r connected, err error) {
 	return connected{k.label, n, len(nodes[0].eps), counted}, nil
 }
 
-// node is interfaces of a memory domain, with their endpoints.
+// node contains the interfaces of a memory domain, with their endpoints.
 type node struct {
 	md     *ib.MD
 	ifaces []uct.Iface
 	eps    []uct.EP
-	got    int   // messages
-	failed error // what an interface reports of an endpoint
+	got    int   // received messages
+	failed error // errors that an interface has reported for endpoints
 }
 
 // openNode opens n interfaces; undo closes them.
@@ -141,7 +141,7 @@ func openNode(t *device.Transport, n int, undo *cleanup.Stack) (*node, error) {
 // HandleAM implements uct.AMHandler.
 func (x *node) HandleAM([]byte, uct.Desc) bool { x.got++; return false }
 
-// connect connects each interface of one node with each of the other.
+// connect connects each interface of one node with each interface of the other.
 func connect(a, b *node) error {
 	for _, x := range a.ifaces {
 		for _, y := range b.ifaces {
@@ -162,13 +162,13 @@ func connect(a, b *node) error {
 	return nil
 }
 
-// join connects an endpoint with peer, of an interface.
+// join connects an endpoint with peer, which belongs to an interface.
 func join(e uct.EP, it uct.Iface, peer uct.EP) error {
 	return e.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), peer.Ops().Connect.EPAddr(nil))
 }
 
-// exchange has each endpoint send a message, and waits until all have arrived: endpoints give
-// up then what they do not need.
+// exchange sends a message over each endpoint, and waits until all have arrived: then endpoints
+// release what they do not need.
 func exchange(nodes [2]*node) error {
 	for i, x := range nodes {
 		for _, e := range x.eps {

@@ -1,5 +1,4 @@
-// Package info prints what there is to measure: devices, transports, limits and
-// configuration, in the manner of ucx_info.
+// Package info prints devices, transports, limits and configuration, as ucx_info does.
 package info
 
 import (
@@ -24,21 +23,21 @@ import (
 	"github.com/gucx/gucx/uct/ucxtcp"
 )
 
-// Query says what to print. Nothing chosen means version and devices.
+// Query selects what to print. The zero value selects version and devices.
 type Query struct {
 	Version, System, Devices, Config bool
 	// Protocols prints the lanes and protocols of an endpoint to a process of this host.
 	Protocols bool
 	// Full prints the configuration with its documentation.
 	Full bool
-	// Resources prints what verbs objects take of each device.
+	// Resources prints the resources of verbs objects of each device.
 	Resources bool
-	// Transport limits devices to one transport and what it is over; empty means all.
+	// Transport restricts devices to one transport and the devices below it; empty means all.
 	Transport string
 	Fabric    string
 }
 
-// Write prints what q asks for. It opens the devices for a moment.
+// Write prints what q selects. It opens the devices temporarily.
 func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 	if !q.Version && !q.System && !q.Devices && !q.Config && !q.Full && !q.Resources && !q.Protocols {
 		q.Version, q.Devices = true, true
@@ -77,17 +76,17 @@ func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 	return out.Flush()
 }
 
-// printer writes lines; the error of the writer shows at its Flush.
+// printer writes lines. Flush returns the error of the writer.
 type printer struct{ w io.Writer }
 
 func (p *printer) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// nameWidth is what comes before a value on its line.
+// nameWidth is the width of the text before a value on its line.
 const nameWidth = 28
 
-// item writes a name and a value in columns; a long value on several lines.
+// item writes a name and a value in columns; a long value takes several lines.
 func (p *printer) item(name string, value any) {
 	text := sheet.Wrap(fmt.Sprint(value), sheet.Width(p.w)-nameWidth)
 	for i, line := range strings.Split(text, "\n") {
@@ -110,7 +109,7 @@ func (p *printer) system() {
 	p.item("gogc", m.GOGC)
 }
 
-// protocols prints what an endpoint says of itself.
+// protocols prints the explanation of an endpoint.
 func (p *printer) protocols(cfg layers.Config, q Query) error {
 	text, err := cfg.Explain(q.Fabric, q.Transport)
 	if err != nil {
@@ -129,7 +128,7 @@ func (p *printer) devices(ctx context.Context, cfg layers.Config, q Query) error
 	if err != nil {
 		return err
 	}
-	if q.Transport == "" { // with that of package ucxpeer, which contexts of ucp do not use
+	if q.Transport == "" { // including that of package ucxpeer, which contexts of ucp do not use
 		components = append(components, ucxtcp.New(ucxtcp.Config{}))
 	} else {
 		t, err := device.FindTransport(components, q.Transport, "")
@@ -156,7 +155,7 @@ func (p *printer) devices(ctx context.Context, cfg layers.Config, q Query) error
 	return nil
 }
 
-// ucx prints whether processes with UCX can be measured with.
+// ucx prints whether perftest can measure with processes that use UCX.
 func (p *printer) ucx(ctx context.Context) {
 	p.line("#\n# UCX")
 	text := "perftest --peer ucx builds a program and measures with it"
@@ -166,7 +165,7 @@ func (p *printer) ucx(ctx context.Context) {
 	p.item("peer", text)
 }
 
-// device prints the limits of a verbs device, or why it cannot be opened.
+// device prints the limits of a verbs device, or the error of opening it.
 func (p *printer) device(d *verbs.Device) (err error) {
 	ctx, err := d.Open()
 	if err != nil {
@@ -197,7 +196,7 @@ func (p *printer) device(d *verbs.Device) (err error) {
 	return nil
 }
 
-// gids prints the GID table of a port, with the entry that is sent from by default.
+// gids prints the GID table of a port, and marks the default source GID.
 func (p *printer) gids(ctx *verbs.Context, port uint8) error {
 	list, err := ctx.GIDs(port)
 	if err != nil {
@@ -260,7 +259,7 @@ func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	return nil
 }
 
-// transport opens an iface and prints its attributes, or why it does not open.
+// transport opens an iface and prints its attributes, or the error of opening it.
 func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	p.line("#\n#   Transport: %s", r.Transport)
 	p.item("device", r.Device)
@@ -287,8 +286,8 @@ func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	return nil
 }
 
-// costs prints what each variant costs that is claimed: as it is declared, and as it is on this
-// machine if that differs.
+// costs prints the cost of each supported variant: as declared, and as measured on this machine if
+// that differs.
 func (p *printer) costs(a *uct.IfaceAttr, measure uct.Measurer) {
 	p.item("priority", a.Priority)
 	here, m := "", uct.Measured{Costs: a.Costs}
@@ -313,7 +312,7 @@ func (p *printer) costs(a *uct.IfaceAttr, measure uct.Measurer) {
 	}
 }
 
-// cost prints a cost in one line.
+// cost formats a cost in one line.
 func cost(c uct.Cost) string {
 	text := fmt.Sprintf("send %v, receive %v, latency %v", c.Send, c.Recv, c.Latency)
 	if c.Bandwidth > 0 {
@@ -325,7 +324,7 @@ func cost(c uct.Cost) string {
 	return text
 }
 
-// queues prints the limits of receive queues, where there are some.
+// queues prints the limits of receive queues, if there are any.
 func (p *printer) queues(a *uct.IfaceAttr) {
 	if q := &a.Queue; a.Caps.Has(uct.CapQueue) {
 		p.item("queues", fmt.Sprintf("%d, of up to %d receives of up to %d pieces", q.MaxQueues, q.MaxDepth, q.MaxRecvIOV))
@@ -333,7 +332,7 @@ func (p *printer) queues(a *uct.IfaceAttr) {
 	}
 }
 
-// class prints the limits of the variants that are claimed.
+// class prints the limits of the supported variants.
 func (p *printer) class(name string, l uct.OpLimits, have, short, bcopy, zcopy uct.Caps) {
 	if have.Has(short) {
 		p.item(name+"_short", "<= "+size(uint64(l.MaxShort)))
@@ -376,7 +375,7 @@ func connection(c uct.Caps) string {
 	return "none"
 }
 
-// size prints a number of bytes as the configuration does.
+// size formats a number of bytes as the configuration does.
 func size(n uint64) string { return config.MemSize(n).String() }
 
 func upTo(n uint64) string {

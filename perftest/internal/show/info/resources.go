@@ -8,10 +8,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// resourceThreads is for how many threads categories are counted: those of the study.
+// resourceThreads are the numbers of threads for which categories are counted: those of the study.
 const resourceThreads = 16
 
-// resources prints what verbs objects take of the devices of a fabric.
+// resources prints the resources of verbs objects on the devices of a fabric.
 func (p *printer) resources(fabric string) error {
 	devs, err := device.List(fabric)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package meter shows how far a run has come: a bar on a terminal; elsewhere a line once the
-// first step is done, and then each second that brings something new. The measuring goroutine
-// only counts; another one draws.
+// Package meter shows the progress of a run: a bar on a terminal; elsewhere a line after the first
+// step, and then each second if there is progress. The measuring goroutine only counts; another one
+// draws.
 package meter
 
 import (
@@ -26,8 +26,7 @@ const (
 type Meter struct {
 	total int64
 	done  atomic.Int64
-	// at is what is being measured: a test and a size. Step allocates only when
-	// it changes.
+	// at is the current measurement: a test and a size. Step allocates only when it changes.
 	at atomic.Pointer[place]
 
 	stop  func()
@@ -41,8 +40,8 @@ type place struct {
 	size int
 }
 
-// New shows the progress of total steps on f, or nothing when quiet. Close it
-// before anything else is written there.
+// New shows the progress of total steps on f, or nothing if quiet is set. The caller must call
+// Close before it writes anything else to f.
 func New(f *os.File, total int, quiet bool) *Meter {
 	switch {
 	case quiet || total == 0:
@@ -59,7 +58,7 @@ func newMeter(total int) *Meter {
 	return m
 }
 
-// Step says that one more step is done; size 0 is not shown.
+// Step reports one completed step; size 0 is not shown.
 func (m *Meter) Step(test string, size int) {
 	if p := m.at.Load(); p.test != test || p.size != size {
 		m.at.Store(&place{test, size})
@@ -81,7 +80,7 @@ func (m *Meter) Close() {
 	m.stop()
 }
 
-// String is the state in one line.
+// String returns the state in one line.
 func (m *Meter) String() string {
 	p := m.at.Load()
 	if p.test == "" {
@@ -94,7 +93,7 @@ func (m *Meter) String() string {
 	return fmt.Sprintf("%s %d B", text, p.size)
 }
 
-// every calls f at an interval until Close, and after the first step.
+// every calls f after the first step, and then at an interval until Close.
 func (m *Meter) every(interval time.Duration, f func()) {
 	m.wg.Go(func() {
 		t := time.NewTicker(interval)
@@ -115,20 +114,20 @@ func (m *Meter) every(interval time.Duration, f func()) {
 	})
 }
 
-// newLines writes a line at an interval, if it says something new.
+// newLines writes a line at an interval, if there is progress.
 func newLines(w io.Writer, total int, interval time.Duration) *Meter {
 	m := newMeter(total)
 	last := ""
 	m.every(interval, func() {
 		if now := m.String(); now != last {
 			last = now
-			_, _ = fmt.Fprintln(w, now) // progress that cannot be shown is no reason to fail
+			_, _ = fmt.Fprintln(w, now) // write errors of the progress are ignored
 		}
 	})
 	return m
 }
 
-// newBar draws a bar, which disappears at the end.
+// newBar draws a bar, which is removed at the end.
 func newBar(w io.Writer, total int) *Meter {
 	m := newMeter(total)
 	p := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(barInterval))

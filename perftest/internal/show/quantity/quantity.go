@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// Sizes reads a list of sizes in bytes, each from least to most. The result is ascending without
-// repetitions.
+// Sizes parses a list of sizes in bytes, each in the range from least to most. The result is ascending, without
+// duplicates.
 func Sizes(list string, least, most int) (sizes []int, err error) {
 	sizes, err = parseList(list, func(text string) (int, error) { return parseSize(text, least, most) })
 	if err != nil {
@@ -29,7 +29,7 @@ func Sizes(list string, least, most int) (sizes []int, err error) {
 	return slices.Compact(sizes), nil
 }
 
-// Error says of a text what it should have been.
+// Error is an invalid text with the expected form.
 type Error struct{ Wanted string }
 
 // Error implements error.
@@ -87,7 +87,7 @@ func parseRange(part string, parse func(string) (int, error)) (numbers []int, er
 	return numbers, nil
 }
 
-// parseSize reads one size in the grammar of the environment.
+// parseSize parses one size in the grammar of the environment.
 func parseSize(text string, least, most int) (int, error) {
 	var m config.MemSize
 	if m.UnmarshalText([]byte(text)) != nil {
@@ -102,7 +102,7 @@ func parseSize(text string, least, most int) (int, error) {
 
 var units = map[byte]int{'k': 1e3, 'm': 1e6, 'g': 1e9}
 
-// parseCount reads a number of things.
+// parseCount parses a number.
 func parseCount(text string) (int, error) {
 	unit := 1
 	if n := len(text); n > 0 && units[text[n-1]|0x20] > 0 {
@@ -119,7 +119,7 @@ func parseCount(text string) (int, error) {
 	return n * unit, nil
 }
 
-// Count adds a flag with a number of things, such as 20k or 1m.
+// Count adds a flag with a number, such as 20k or 1m.
 func Count(f *pflag.FlagSet, to *int, name, letter string, value int, usage string) {
 	*to = value
 	f.VarP((*count)(to), name, letter, usage)
@@ -137,8 +137,8 @@ func (c *count) Set(text string) (err error) {
 	return err
 }
 
-// Counts adds a flag with a list of numbers, such as 1,2,4 or 1-16. If the flag is there several times, the
-// lists are one.
+// Counts adds a flag with a list of numbers, such as 1,2,4 or 1-16. If the flag occurs several times, the lists are
+// joined.
 func Counts(f *pflag.FlagSet, to *[]int, name, letter string, value []int, usage string) {
 	*to = value
 	f.VarP(&list{to: to, parse: func(text string) ([]int, error) { return parseList(text, parseCount) }}, name, letter, usage)
@@ -150,7 +150,7 @@ func SizeList(f *pflag.FlagSet, to *[]int, most int, name, letter string, value 
 	f.VarP(&list{to: to, parse: func(text string) ([]int, error) { return Sizes(text, 1, most) }}, name, letter, usage)
 }
 
-// list is pflag.Value and pflag.SliceValue.
+// list implements pflag.Value and pflag.SliceValue.
 type list struct {
 	to    *[]int
 	given bool

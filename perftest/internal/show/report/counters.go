@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// usageRow is what the threads of one kind did in one record.
+// usageRow contains the events of the threads of one kind in one record.
 type usageRow struct {
 	rec   *result.Record
 	who   string
@@ -27,10 +27,10 @@ const (
 	targetProc   = "target"
 )
 
-// maxCalls is how many system calls a table names in a row.
+// maxCalls is the maximum number of system calls in a row of a table.
 const maxCalls = 4
 
-// eventTitles are the columns of a table by event.
+// eventTitles are the titles of the columns by event.
 var eventTitles = map[string]string{
 	result.Syscalls: "Syscalls", result.Switches: "Switches", result.Faults: "Faults", result.Transmits: "Xmit",
 	result.Receives: "Recv", result.Migrations: "Migrations", result.CPUTime: "CPU ns",
@@ -40,7 +40,7 @@ const countersLegend = "For one operation; that of a ping-pong goes there and ba
 	"rest the other threads of its process (with a target in it), target the target process, which also looks for " +
 	"requests of perftest. rest and target are left out where they did nothing. A switch is one away from the thread."
 
-// writeCounters writes a table of its own, below those of times.
+// writeCounters writes a table of its own, below that of the times.
 func writeCounters(w io.Writer, format string, run result.Run, records []result.Record) error {
 	s := &sheet.Sheet[usageRow]{Lines: sourceLines(run.Counters), Legend: countersLegend, Rows: usageRows(records),
 		Group: func(r usageRow) string { return r.rec.Test + " " + strconv.Itoa(r.rec.Size) }}
@@ -63,7 +63,8 @@ func writeCounters(w io.Writer, format string, run result.Run, records []result.
 	return s.Write(w, format)
 }
 
-// sourceLines tell what counted, and why nothing better did.
+// sourceLines describes the source of the counters, and the reasons why better sources were not
+// used.
 func sourceLines(c *result.CounterSource) []string {
 	lines := []string{"counters by " + c.Name + ", in a pass of its own"}
 	for _, why := range c.Refused {
@@ -72,7 +73,7 @@ func sourceLines(c *result.CounterSource) []string {
 	return lines
 }
 
-// usageRows has a row for the caller of each record, and for others that did something.
+// usageRows returns a row for the caller of each record, and for other threads that had events.
 func usageRows(records []result.Record) (rows []usageRow) {
 	for i := range records {
 		rec := &records[i]
@@ -103,7 +104,7 @@ func didSomething(u result.Usage) bool {
 	return false
 }
 
-// countedEvents are those that some record has, in order.
+// countedEvents returns the events of all records, in order.
 func countedEvents(records []result.Record) (events []string) {
 	for _, name := range result.EventNames() {
 		if slices.ContainsFunc(records, func(r result.Record) bool { return counts(r.Counters, name) }) {
@@ -121,7 +122,7 @@ func counts(c *result.Counters, event string) bool {
 	return ok
 }
 
-// eventOf is the number of an event; NaN if it was not counted.
+// eventOf returns the number of an event; NaN if it was not counted.
 func eventOf(u result.Usage, name string) float64 {
 	if v, ok := u.Events[name]; ok {
 		return v
@@ -129,7 +130,7 @@ func eventOf(u result.Usage, name string) float64 {
 	return math.NaN()
 }
 
-// few prints a number with as many digits as it deserves, and no zeros at the end.
+// few formats a number with a suitable number of digits, without trailing zeros.
 func few(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// writeCSV writes one line for each record, with the names of the JSON fields.
+// writeCSV writes one line for each record. The columns have the names of the JSON fields.
 func writeCSV(w io.Writer, run result.Run, records []result.Record) error {
 	t := table.NewWriter()
 	var events []string
@@ -33,7 +33,7 @@ func writeCSV(w io.Writer, run result.Run, records []result.Record) error {
 	return err
 }
 
-// counterNames are the columns of counters, none without events: caller_syscalls,
+// counterNames returns the columns of counters, none without events: caller_syscalls,
 // caller_switches, ..., caller_calls, rest_syscalls, ....
 func counterNames(events []string) (names table.Row) {
 	if len(events) == 0 {
@@ -49,7 +49,7 @@ func counterNames(events []string) (names table.Row) {
 	return names
 }
 
-// counterCells fill those columns; with nothing where nothing was counted.
+// counterCells returns the values of these columns; empty if an event was not counted.
 func counterCells(events []string, c *result.Counters) (cells table.Row) {
 	if len(events) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func counterCells(events []string, c *result.Counters) (cells table.Row) {
 	return cells
 }
 
-// plainIf is plain of a number that may not be there.
+// plainIf formats an optional number like plain.
 func plainIf(m map[string]float64, key string) string {
 	v, ok := m[key]
 	if !ok {
@@ -80,5 +80,5 @@ func plainIf(m map[string]float64, key string) string {
 	return plain(v)
 }
 
-// plain prints a number for machines.
+// plain formats a number for programs.
 func plain(v float64) string { return fmt.Sprintf("%.3f", v) }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// fewest is the share of the operations below which neighboring bins are one row.
+	// fewest is the share of the operations below which neighboring bins are merged.
 	fewest = 1e-3
 	// barWidth is the length of the longest bar, in characters.
 	barWidth = 10
 )
 
-// histograms draws a table for each test, size and transport whose records have distributions: a row
-// for each bin, a column for each layer.
+// histograms writes a table for each test, size and transport whose records have distributions: a
+// row for each bin, a column for each layer.
 func histograms(records []result.Record, f form) (all []string) {
 	type cell struct {
 		test, transport string
@@ -46,7 +46,7 @@ func histograms(records []result.Record, f form) (all []string) {
 	return all
 }
 
-// drawHistogram draws that of the layers of one cell.
+// drawHistogram writes the table of the layers of one cell.
 func drawHistogram(layers []result.Record, f form) string {
 	t := table.NewWriter()
 	head := table.Row{"From", "To"}
@@ -75,7 +75,7 @@ func drawHistogram(layers []result.Record, f form) string {
 	return sheet.Draw(t, math.MaxInt)
 }
 
-// shareText is a share in percent with a bar, which has its full length for the highest share.
+// shareText formats a share in percent with a bar, which has its full length for the highest share.
 func shareText(share, highest float64) string {
 	if share == 0 {
 		return ""
@@ -86,13 +86,13 @@ func shareText(share, highest float64) string {
 // binRow is a bin of all layers.
 type binRow struct {
 	lo, hi float64
-	shares []float64 // of the operations of each layer
+	shares []float64 // share of the operations of each layer
 }
 
-// rare reports whether the bin means little in each layer.
+// rare reports whether the bin is rare in each layer.
 func (b *binRow) rare() bool { return slices.Max(b.shares) < fewest }
 
-// commonBins lists the bins of layers in ascending order. Neighbors that are all rare are one.
+// commonBins lists the bins of layers in ascending order. Neighboring rare bins are merged.
 func commonBins(layers []result.Record) (rows []binRow) {
 	totals := make([]float64, len(layers))
 	byBound := map[float64]*binRow{}

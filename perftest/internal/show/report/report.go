@@ -34,7 +34,7 @@ func Write(w io.Writer, format string, run result.Run, records []result.Record) 
 	return writers[format](w, run, records)
 }
 
-// writeJSON writes one object on each line: the run, then the records.
+// writeJSON writes one object per line: the run, then the records.
 func writeJSON(w io.Writer, run result.Run, records []result.Record) error {
 	e := json.NewEncoder(w)
 	if err := e.Encode(run); err != nil {

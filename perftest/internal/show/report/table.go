@@ -15,16 +15,16 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// form is how results are laid out for people.
+// form is the layout of results for people.
 type form struct {
 	name string // of the format
 	draw func(grid) string
-	// fits reports whether a table is not too wide.
+	// fits reports whether a table is narrow enough.
 	fits func(grid) bool
 	wrap func(text string) string
 }
 
-// writeTable draws the results for a terminal.
+// writeTable writes the results for a terminal.
 func writeTable(w io.Writer, run result.Run, records []result.Record) error {
 	width := sheet.Width(w)
 	draw := func(g grid) string { return sheet.Draw(g.build(), width) }
@@ -36,11 +36,11 @@ func writeTable(w io.Writer, run result.Run, records []result.Record) error {
 	})
 }
 
-// maxColumns is how many columns a table of a document gets.
+// maxColumns is the maximum number of columns of a table in a document.
 const maxColumns = 13
 
-// writeMarkdown writes the results for a document. Markdown has one header line, so
-// the test goes into the names of its columns.
+// writeMarkdown writes the results for a document. Markdown has one header line, so the names of the columns contain
+// the test.
 func writeMarkdown(w io.Writer, run result.Run, records []result.Record) error {
 	return writeGrids(w, run, records, form{
 		name: "md",
@@ -81,7 +81,7 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) er
 	return nil
 }
 
-// heading tells under which conditions the numbers were taken.
+// heading describes the conditions of the measurement.
 func heading(run result.Run) string {
 	m, c, s := run.Machine, run.Clock, run.Settings
 	lines := []string{
@@ -106,13 +106,13 @@ func heading(run result.Run) string {
 	return strings.Join(append(lines, run.Lines()...), "\n")
 }
 
-// memoryText describes the classes of memory of result.Settings other than the default.
+// memoryText describes the classes of memory in result.Settings that are not the default.
 var memoryText = map[string]string{
 	"mapped": "memory of the process, registered with the transport",
 	"plain":  "memory of the process, which operations of ucp do not name as registered",
 }
 
-// optional is name and value; nothing without a value.
+// optional returns name and value; empty without a value.
 func optional(name, value string) string {
 	if value == "" {
 		return ""
@@ -133,7 +133,7 @@ const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 b
 	"+ns and +%: what the layer adds to the Mean of the layer above it in the table.\n" +
 	"Sentences have the interval of 95 % in brackets, and leave out differences whose interval contains 0."
 
-// legendOf is the legend of a table of layers, of which some may be variants of ucp.
+// legendOf returns the legend of a table of layers, of which some may be variants of ucp.
 func legendOf(layers []string) string {
 	if slices.ContainsFunc(layers, isVariant) {
 		return legend + "\nThe layers ucp-... are ucp without a remedy of the study of UCX: +ns and +% are what they add to ucp."
@@ -149,18 +149,18 @@ type grid struct {
 	layers    []string // in the order of rows
 	tests     []string
 	records   []result.Record
-	rank      float64 // percentile asked for; 0 for none
-	narrow    bool    // without p99.9
+	rank      float64 // selected percentile; 0 for none
+	narrow    bool    // p99.9 is omitted
 	oneHeader bool
 }
 
-// column is a figure of a record.
+// column is a value of a record.
 type column struct {
 	name  string
 	value func(result.Record) string
 }
 
-// The tables have what is read first; csv and json have everything.
+// The tables contain the most important values; CSV and JSON contain all.
 var latencyColumns = []column{
 	{"Post", func(r result.Record) string { return sheet.Nanoseconds(r.PostNS) }},
 	{"Flush", func(r result.Record) string { return sheet.Nanoseconds(r.FlushNS) }},
@@ -181,7 +181,7 @@ var rateColumns = []column{
 // rareName is the column that tables omit first.
 const rareName = "p99.9"
 
-// columns are the figures of a test. The percentile that was asked for is there in the place of p99.
+// columns returns the columns of a test. A selected percentile replaces p99.
 func (g grid) columns(test string) []column {
 	if !isLatency(test, g.records) {
 		return rateColumns
@@ -197,7 +197,7 @@ func (g grid) columns(test string) []column {
 	return columns
 }
 
-// over is a difference to the layer below with its sign; nothing if there is none below.
+// over formats a difference to the layer below with its sign; empty if there is none below.
 func over(r result.Record, difference string) string {
 	switch {
 	case r.Over == "":
@@ -208,7 +208,7 @@ func over(r result.Record, difference string) string {
 	return "+" + difference
 }
 
-// percent prints percent with as many digits as they deserve.
+// percent formats percent with a suitable number of digits.
 func percent(v float64) string {
 	switch a := math.Abs(v); {
 	case a < 100:
@@ -219,8 +219,8 @@ func percent(v float64) string {
 	return fmt.Sprintf("%.1e", v)
 }
 
-// grids packs the tests of records, in their order, into one table if that fits; else
-// latencies and rates into as few tables of their own as fit.
+// grids packs the tests of records, in their order, into one table if that fits; otherwise latencies and rates into as
+// few separate tables as possible.
 func grids(s result.Settings, records []result.Record, fits func(grid) bool) (all []grid) {
 	tests := result.Tests(records)
 	empty := grid{layers: s.Layers, rank: s.Rank, records: records}
@@ -241,8 +241,7 @@ func grids(s result.Settings, records []result.Record, fits func(grid) bool) (al
 	return all
 }
 
-// with is the grid of tests, without columns that are omitted first if it does not fit with them, and
-// whether it fits.
+// with returns the grid of tests, and whether it fits. If it does not fit, it omits the columns that are omitted first.
 func (g grid) with(tests []string, fits func(grid) bool) (grid, bool) {
 	g.tests = tests
 	if fits(g) {
@@ -252,7 +251,7 @@ func (g grid) with(tests []string, fits func(grid) bool) (grid, bool) {
 	return g, fits(g)
 }
 
-// figures is the number of columns beside those that name a row.
+// figures returns the number of columns without those that identify a row.
 func (g grid) figures() (n int) {
 	for _, t := range g.tests {
 		n += len(g.columns(t))
@@ -265,7 +264,7 @@ func isLatency(test string, records []result.Record) bool {
 	return (&records[i]).Latency()
 }
 
-// build makes the table.
+// build returns the table.
 func (g grid) build() table.Writer {
 	t := table.NewWriter()
 	top, names := table.Row{"", ""}, table.Row{"Size", "Layer"}
@@ -286,8 +285,7 @@ func (g grid) build() table.Writer {
 	return t
 }
 
-// columnName is c's name under a header of its test; or, in the only header line, the
-// whole of it.
+// columnName returns c's name below a header with its test; or, with only one header line, both.
 func (g grid) columnName(test string, c column) string {
 	if g.oneHeader {
 		return test + " " + c.name
@@ -317,21 +315,21 @@ func (g grid) rows(t table.Writer) {
 	}
 }
 
-// sized reports whether rows of no bytes are of tests that could have some.
+// sized reports whether rows of no bytes are of tests that can have bytes.
 func (g grid) sized() bool {
 	return slices.ContainsFunc(g.records, func(r result.Record) bool {
 		return r.Size == 0 && r.Test != "flush" && slices.Contains(g.tests, r.Test)
 	})
 }
 
-// key names a row.
+// key identifies a row.
 type key struct {
 	size      int
 	transport string
 	layer     string
 }
 
-// label names the layer of a row, with its transport where there are several.
+// label returns the layer of a row, with its transport if there are several.
 func (g grid) label(k key) string {
 	if len(result.Transports(g.records)) > 1 {
 		return k.transport + " " + k.layer
@@ -339,8 +337,7 @@ func (g grid) label(k key) string {
 	return k.layer
 }
 
-// keys lists the rows of the grid's tests: sizes ascending, transports in their order,
-// layers from the lowest.
+// keys returns the rows of the grid's tests: sizes ascending, transports in their order, layers from the lowest.
 func (g grid) keys() (keys []key) {
 	transports := result.Transports(g.records)
 	for _, r := range g.records {
@@ -356,7 +353,7 @@ func (g grid) keys() (keys []key) {
 	return keys
 }
 
-// cells are the figures of one row and test; empty where there is no record.
+// cells returns the values of one row and test; empty if there is no record.
 func (g grid) cells(k key, test string) (cells []any) {
 	i := slices.IndexFunc(g.records, func(r result.Record) bool {
 		return r.Test == test && key{r.Size, r.Transport, r.Layer} == k
@@ -371,7 +368,7 @@ func (g grid) cells(k key, test string) (cells []any) {
 	return cells
 }
 
-// sizeText prints a size in the largest binary unit that divides it.
+// sizeText formats a size in the largest binary unit that divides it.
 func sizeText(n int) string {
 	switch {
 	case n == 0:

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// skewed is how many times its median the mean of a latency is at least if interruptions make it.
+	// skewed is the ratio of mean to median of a latency from which interruptions are reported.
 	skewed = 2
-	// loaded is the share of a run for which its threads wait for their CPUs at least on a machine that
-	// others use.
+	// loaded is the share of a run that its threads wait for their CPUs from which load is reported.
 	loaded = 0.01
-	// copied is the size in bytes from which on the copy of the data is most of a transfer.
+	// copied is the size in bytes from which the copy of the data is most of a transfer.
 	copied = 4 << 10
 )
 
-// warnings are reasons to doubt results, a sentence each.
+// warnings returns reasons to doubt the results, a sentence each.
 func warnings(run result.Run, records []result.Record) []string {
 	all := []string{warnOfMeans(records), warnOfLoad(run), warnOfSharedCPU(run), warnOfCopies(run, records)}
 	all = slices.DeleteFunc(all, func(text string) bool { return text == "" })
@@ -28,7 +27,7 @@ func warnings(run result.Run, records []result.Record) []string {
 	return all
 }
 
-// warnOfMeans is about latencies whose Mean has little to do with their median.
+// warnOfMeans warns of latencies whose mean differs much from the median.
 func warnOfMeans(records []result.Record) string {
 	rows := 0
 	var worst *result.Record
@@ -49,7 +48,7 @@ func warnOfMeans(records []result.Record) string {
 		count(rows, "row"), worst.Test, sizeText(worst.Size), worst.Layer, worst.LoopNS/worst.P50NS)
 }
 
-// count is a number with its noun.
+// count formats a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -57,7 +56,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// warnOfLoad is about other threads on the CPUs of the measurement.
+// warnOfLoad warns of other threads on the CPUs of the measurement.
 func warnOfLoad(run result.Run) string {
 	l := run.Load
 	if l == nil || max(l.Initiator, l.Target) < loaded {
@@ -67,7 +66,7 @@ func warnOfLoad(run result.Run) string {
 		100*l.Initiator, 100*l.Target)
 }
 
-// warnOfSharedCPU is about two processes that take turns.
+// warnOfSharedCPU warns of two processes on one CPU.
 func warnOfSharedCPU(run result.Run) string {
 	if c := run.Settings.CPUs; len(c) == 2 && c[0] == c[1] {
 		return "initiator and target share a CPU: where the target takes part, times are those of the scheduler."
@@ -75,10 +74,10 @@ func warnOfSharedCPU(run result.Run) string {
 	return ""
 }
 
-// softDevice begins the names of devices of the software HCA.
+// softDevice is the prefix of device names of the software HCA.
 const softDevice = "softhca"
 
-// warnOfCopies is about bandwidths that have nothing to do with an adapter.
+// warnOfCopies warns of bandwidths that are not those of an adapter.
 func warnOfCopies(run result.Run, records []result.Record) string {
 	fast := func(r result.Record) bool { return !r.Latency() && r.Size >= copied && r.Fabric != "" }
 	if !strings.Contains(run.Settings.Device, softDevice) || !slices.ContainsFunc(records, fast) {

@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// inWords says what layers add to an operation of each test, at one size: a sentence
-// for a line, which names the transport where there are several. It says nothing of a layer that
-// differs from the one below by no more than the rounds differ from each other.
+// inWords describes the differences between layers for each test, at one size: a sentence per line, with the transport
+// if there are several. It omits layers that differ from the one below by no more than the rounds differ from each
+// other.
 func inWords(records []result.Record) string {
 	var lines []string
 	transports := result.Transports(records)
@@ -30,12 +30,10 @@ func inWords(records []result.Record) string {
 	return strings.Join(lines, "\n")
 }
 
-// wordSize is the size in bytes that sentences are about: an operation so short shows
-// layers best.
+// wordSize is the size in bytes of the sentences: small operations show the cost of layers best.
 const wordSize = 8
 
-// atOneSize are the records of a test and transport at wordSize, or at the smallest size
-// that there is.
+// atOneSize returns the records of a test and transport at wordSize, or at the smallest available size.
 func atOneSize(test, transport string, records []result.Record) (chosen []result.Record) {
 	size := math.MaxInt
 	for _, r := range records {
@@ -51,8 +49,7 @@ func atOneSize(test, transport string, records []result.Record) (chosen []result
 	return chosen
 }
 
-// sentence compares the layers of records of one test and size, from the highest
-// down.
+// sentence compares the layers of records of one test and size, from the highest to the lowest.
 func sentence(records []result.Record) string {
 	var parts []string
 	for _, r := range slices.Backward(records) {
@@ -67,10 +64,10 @@ func sentence(records []result.Record) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// least is a difference in nanoseconds below which there is none to speak of.
+// least is the difference in nanoseconds below which no number is given.
 const least = 0.5
 
-// added says what a layer adds to the one below; with the operation if named.
+// added describes the difference between a layer and the one below; with the operation if named is set.
 func added(r *result.Record, named bool) string {
 	what := ""
 	if named {
@@ -87,8 +84,8 @@ func added(r *result.Record, named bool) string {
 	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, whole(ns), whole(r.OverLoNS), whole(r.OverHiNS), pct, prefixed(" to", what), lower)
 }
 
-// written is the name of a layer as text has it: verbs and averbs are no abbreviations, and ucp-resolve is not
-// a layer but a variant of one.
+// written returns the name of a layer in text: "verbs" and "averbs" are not abbreviations, and ucp-resolve is a variant
+// of a layer.
 func written(layer string) string {
 	if strings.HasSuffix(layer, "verbs") || isVariant(layer) {
 		return layer
@@ -96,7 +93,7 @@ func written(layer string) string {
 	return strings.ToUpper(layer)
 }
 
-// prefixed puts a word before a text that is there.
+// prefixed prepends a word to a text that is not empty.
 func prefixed(word, text string) string {
 	if text == "" {
 		return ""
@@ -104,7 +101,7 @@ func prefixed(word, text string) string {
 	return word + text
 }
 
-// whole prints nanoseconds without digits that mean nothing.
+// whole formats nanoseconds without insignificant digits.
 func whole(ns float64) string {
 	if math.Abs(ns) < 9.95 {
 		return fmt.Sprintf("%.1f", ns)
@@ -112,7 +109,7 @@ func whole(ns float64) string {
 	return fmt.Sprintf("%.0f", ns)
 }
 
-// operation names what a record has measured: "an 8-byte put".
+// operation describes the measured operation: "an 8-byte put".
 func operation(r *result.Record) string {
 	name := nouns[r.Test]
 	if name == "" {
@@ -135,7 +132,7 @@ var nouns = map[string]string{
 	"cswap_lat": "compare-and-swap", "cswap_mr": "compare-and-swap",
 }
 
-// article is that of a number that is spoken: an 8, an 11, an 18, an 80 and more.
+// article returns the article of a number: an 8, an 11, an 18, an 80 and more.
 func article(n int) string {
 	text := strconv.Itoa(n)
 	for len(text) > 3 { // thousands come first

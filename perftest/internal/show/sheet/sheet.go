@@ -1,4 +1,4 @@
-// Package sheet writes rows of figures as a table, Markdown, CSV or JSON.
+// Package sheet writes rows of values as a table, Markdown, CSV or JSON.
 package sheet
 
 import (
@@ -12,38 +12,38 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Column is a figure of a row.
+// Column is a value of a row.
 type Column[R any] struct {
-	Name  string           // in CSV: the name of the field in JSON; empty for tables alone
-	Title string           // in a table; empty for CSV alone
+	Name  string           // name in CSV: that of the field in JSON; empty: only in tables
+	Title string           // title in a table; empty: only in CSV
 	Value func(R) any      // in CSV
 	Text  func(any) string // in a table; nil prints the value
-	// Rank is how soon the column is left out of a table that is too wide for its
-	// terminal: the highest first, the last of equals first, and 0 never.
+	// Rank is the order in which columns are omitted from a table that is too wide for its
+	// terminal: the highest first, the last of equal ones first, and 0 never.
 	Rank int
-	// Fold breaks texts that are longer than the room which other columns leave.
+	// Fold breaks texts that are longer than the room that other columns leave.
 	Fold bool
-	// Right aligns texts to the right, as numbers are.
+	// Right aligns texts to the right, like numbers.
 	Right bool
 }
 
-// Sheet is what there is to write. JSON is one object a line: Head, then the rows.
+// Sheet is a table to write. JSON is one object per line: Head, then the rows.
 type Sheet[R any] struct {
 	Head    any      // conditions, for JSON
 	Lines   []string // conditions, for people; above a table
 	Legend  string   // below a table
 	Columns []Column[R]
 	Rows    []R
-	// Group begins a new block of the table where it changes; nil for one block.
+	// Group starts a new block of the table when it changes; nil for one block.
 	Group func(R) string
-	// Alone says that the program writes the table in no other format.
+	// Alone: the program writes the table in no other format.
 	Alone bool
 }
 
-// Formats lists the names that Write takes; the first is the default.
+// Formats lists the formats of Write; the first is the default.
 func Formats() []string { return []string{"table", "md", "csv", "json"} }
 
-// CheckFormat refuses a name that Write does not take.
+// CheckFormat returns an error for an unknown format.
 func CheckFormat(name string) error {
 	if !slices.Contains(Formats(), name) {
 		return fmt.Errorf("unknown output format %q; there are %s", name, strings.Join(Formats(), ", "))
@@ -67,7 +67,7 @@ func (s *Sheet[R]) Write(w io.Writer, format string) error {
 	return CheckFormat(format)
 }
 
-// framed writes body between the lines above and the legend, both laid out by wrap.
+// framed writes body between the lines above and the legend. It wraps both.
 func (s *Sheet[R]) framed(w io.Writer, body string, wrap func(string) string) error {
 	for _, l := range s.Lines {
 		if _, err := fmt.Fprintln(w, wrap(l)); err != nil {
@@ -81,8 +81,8 @@ func (s *Sheet[R]) framed(w io.Writer, body string, wrap func(string) string) er
 	return err
 }
 
-// drawn writes the table for a terminal of that width. What does not fit is left out,
-// and named below.
+// drawn writes the table for a terminal of a width. Columns that do not fit are omitted, and listed
+// below.
 func (s *Sheet[R]) drawn(w io.Writer, width int) error {
 	wrap := func(text string) string { return Wrap(text, width) }
 	columns := s.titled()
@@ -102,12 +102,12 @@ func (s *Sheet[R]) drawn(w io.Writer, width int) error {
 	return framed.framed(w, body, wrap)
 }
 
-// titled are the columns of tables.
+// titled returns the columns of tables.
 func (s *Sheet[R]) titled() []Column[R] {
 	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column[R]) bool { return c.Title == "" })
 }
 
-// leftOut names the columns that are not among those shown.
+// leftOut lists the columns that are not shown.
 func (s *Sheet[R]) leftOut(shown []Column[R]) string {
 	if len(shown) == len(s.titled()) {
 		return ""
@@ -125,7 +125,7 @@ func (s *Sheet[R]) leftOut(shown []Column[R]) string {
 	return left + " -o csv and json have all."
 }
 
-// withoutHighest leaves out the last column of the highest rank; none of rank 0.
+// withoutHighest omits the last column with the highest rank; none with rank 0.
 func withoutHighest[R any](columns []Column[R]) []Column[R] {
 	at := -1
 	for i, c := range columns {
@@ -139,11 +139,10 @@ func withoutHighest[R any](columns []Column[R]) []Column[R] {
 	return slices.Delete(slices.Clone(columns), at, at+1)
 }
 
-// leastFold is the narrowest column that texts are folded into.
+// leastFold is the minimum width of a column whose texts are folded.
 const leastFold = 24
 
-// fold draws the table; a column that may be folded gets what room there is, if there
-// is enough.
+// fold draws the table. A column that may be folded gets the remaining room, if there is enough.
 func (s *Sheet[R]) fold(columns []Column[R], width int) string {
 	body := Draw(s.table(columns, false), width)
 	over := TextWidth(body) - width
@@ -165,7 +164,7 @@ func (s *Sheet[R]) fold(columns []Column[R], width int) string {
 	return Draw(s.table(narrower, false), width)
 }
 
-// Draw draws a table for a terminal: with room between columns if it fits.
+// Draw draws a table for a terminal, with space between columns if it fits.
 func Draw(t table.Writer, width int) string {
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
@@ -181,7 +180,7 @@ func Draw(t table.Writer, width int) string {
 	return t.Render()
 }
 
-// table has the titles and the texts; without lines between groups if flat.
+// table returns the titles and the texts; without lines between groups if flat.
 func (s *Sheet[R]) table(columns []Column[R], flat bool) table.Writer {
 	t := table.NewWriter()
 	var titles table.Row
@@ -218,7 +217,7 @@ func cells[R any](columns []Column[R], r R) (row table.Row) {
 	return row
 }
 
-// plain has names and values.
+// plain returns names and values.
 func (s *Sheet[R]) plain() table.Writer {
 	t := table.NewWriter()
 	columns := slices.DeleteFunc(slices.Clone(s.Columns), func(c Column[R]) bool { return c.Name == "" })

@@ -6,11 +6,10 @@ import (
 	"strconv"
 )
 
-// Millions prints a float64 number of things a second in millions.
+// Millions formats a float64 number per second in millions.
 func Millions(v any) string { return Decimals(v.(float64)/1e6, 3) }
 
-// Decimals prints v with n digits behind the point, and one that is too small to have two of them
-// as "0.0012" or "1.2e-05".
+// Decimals formats v with n digits after the point; a value that is too small for two digits as "0.0012" or "1.2e-05".
 func Decimals(v float64, n int) string {
 	if a := math.Abs(v); a > 0 && a < math.Pow10(1-n) {
 		return significant(v, 2)
@@ -18,8 +17,8 @@ func Decimals(v float64, n int) string {
 	return strconv.FormatFloat(v, 'f', n, 64)
 }
 
-// Nanoseconds prints a time in nanoseconds of any length in seven characters at most, and a sign: one
-// that has more than six digits has its unit, as in "1.04ms".
+// Nanoseconds formats a time in nanoseconds with at most seven characters and a sign: more than six digits have a unit,
+// as in "1.04ms".
 func Nanoseconds(ns float64) string {
 	const ms, s = 1e6, 1e9
 	switch a := math.Abs(ns); {
@@ -35,14 +34,14 @@ func Nanoseconds(ns float64) string {
 	return fmt.Sprintf("%.0fs", ns/s)
 }
 
-// significant prints v with n digits that mean something, and no zeros at the end.
+// significant formats v with n significant digits, without trailing zeros.
 func significant(v float64, n int) string { return strconv.FormatFloat(v, 'g', n, 64) }
 
-// Percent prints a float64 share.
+// Percent formats a float64 share.
 func Percent(v any) string { return fmt.Sprintf("%.1f %%", 100*v.(float64)) }
 
-// Short prints a float64 with three digits.
+// Short formats a float64 with three digits.
 func Short(v any) string { return fmt.Sprintf("%.3g", v.(float64)) }
 
-// KiB prints an int64 number of bytes.
+// KiB formats an int64 number of bytes.
 func KiB(v any) string { return fmt.Sprintf("%.1f KiB", float64(v.(int64))/1024) }

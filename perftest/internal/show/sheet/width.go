@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// usualWidth is that of a terminal where there is none.
+	// usualWidth is the width if there is no terminal.
 	usualWidth = 80
-	// leastWidth is what a table gets on a terminal that is narrower.
+	// leastWidth is the width of a table on a narrower terminal.
 	leastWidth = 40
-	// proseWidth is the longest line of text.
+	// proseWidth is the maximum length of a line of text.
 	proseWidth = 100
 )
 
-// Width is how many columns of text fit on a line of w: of a terminal what it has, of
-// anything else 80.
+// Width returns the number of columns of a line of w: that of a terminal, otherwise 80.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -32,8 +31,8 @@ func Width(w io.Writer) int {
 	return max(int(size.Col), leastWidth)
 }
 
-// Wrap breaks the lines of text between words so that none is longer than width, or
-// than what is good to read. A longer word is left whole.
+// Wrap breaks the lines of text between words so that none is longer than width or than proseWidth.
+// A longer word is not broken.
 func Wrap(text string, width int) string {
 	width = min(width, proseWidth)
 	var out []string
@@ -62,7 +61,7 @@ func wrapLine(line string, width int) (lines []string) {
 	return append(lines, now)
 }
 
-// TextWidth is the length of the longest line of text.
+// TextWidth returns the length of the longest line of text.
 func TextWidth(text string) (n int) {
 	for _, line := range strings.Split(text, "\n") {
 		n = max(n, utf8.RuneCountInString(line))
