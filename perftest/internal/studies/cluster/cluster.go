@@ -40,32 +40,32 @@ import (
 
 // Config describes a cluster.
 type Config struct {
-	// Params are the costs of its machines.
+	// Params are the costs of the machines.
 	Params timing.Params
-	// Nodes is how many NICs there are; ranks are dealt out in blocks. 0 means one for each rank.
+	// Nodes is the number of NICs; ranks are assigned to them in blocks. 0 means one for each rank.
 	Nodes int
 	Ranks int
-	// Seed decides when ranks start, within a microsecond, and the jitter of Params.
+	// Seed determines the start times of ranks, within a microsecond, and the jitter of Params.
 	Seed uint64
-	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced. Intervals and timeouts, which are of
-	// real time, have no effect: KeepaliveInterval, WireupTimeout, EPIdleTimeout and LaneRetryInterval of UCP, and
-	// RTO, MaxRTO and Timeout of datagrams.
+	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced. Intervals and timeouts in real time
+	// have no effect: KeepaliveInterval, WireupTimeout, EPIdleTimeout and LaneRetryInterval of UCP, and RTO, MaxRTO and
+	// Timeout of datagrams.
 	UCP ucp.Config
 	UCT all.Config
-	// Software is what a rank's CPU spends on operations beside the costs of Params.
+	// Software is the time that a rank's CPU spends on operations in addition to the costs of Params.
 	Software Software
 }
 
-// Software is time of the CPU.
+// Software is CPU time.
 type Software struct {
-	// Post is spent before an operation is posted, by its variant, in place of Params.PostCall; 0 is that. A refused attempt
-	// takes no time.
+	// Post is the time before an operation is posted, by variant, instead of Params.PostCall; 0 means Params.PostCall.
+	// An attempt that fails takes no time.
 	Post [uct.NumVariants]timing.Time
-	// Receive is spent on an active message before its handler.
+	// Receive is the time before the handler of an active message is called.
 	Receive timing.Time
 }
 
-// Cluster is ranks that are connected. One goroutine uses it.
+// Cluster is a set of connected ranks. One goroutine uses it.
 type Cluster struct {
 	cfg   Config
 	model *timing.Model
@@ -77,7 +77,7 @@ type Cluster struct {
 	senderCopies bool
 }
 
-// Open makes the machines and a worker for each rank.
+// Open creates the machines and a worker for each rank.
 func Open(cfg Config) (_ *Cluster, err error) {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = cfg.Ranks
@@ -106,7 +106,7 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	return c, c.number()
 }
 
-// withoutTimers has no timer of real time post messages into virtual time.
+// withoutTimers disables timers of real time, which would post messages into virtual time.
 func (c *Config) withoutTimers() {
 	u := &c.UCP
 	u.KeepaliveInterval, u.WireupTimeout, u.EPIdleTimeout, u.LaneRetryInterval = config.Infinite, config.Infinite, config.Infinite, config.Infinite
@@ -115,11 +115,11 @@ func (c *Config) withoutTimers() {
 	d.RTO, d.MaxRTO, d.Timeout = never, never, never
 }
 
-// never is longer than any run takes.
+// never is longer than any run.
 const never = 1000 * time.Hour
 
-// number gives the ranks their numbers, and NICs. Workers have random names, whose order
-// decides who of two begins a handshake: ranks are in that order, so that runs are alike.
+// number assigns numbers and NICs to ranks. Workers have random names, and the order of two names determines which side
+// starts a handshake. So ranks are sorted by name: all runs have the same handshakes.
 func (c *Cluster) number() error {
 	names := map[*Rank]uint64{}
 	for _, r := range c.ranks {
@@ -143,10 +143,10 @@ func (c *Cluster) number() error {
 	return nil
 }
 
-// node is which one a rank is on.
+// node returns the node of a rank.
 func (c *Cluster) node(rank int) int { return rank * c.cfg.Nodes / c.cfg.Ranks }
 
-// openContext opens the device, which is one for all: its model tells the NICs apart.
+// openContext opens the device, which all ranks use: its model distinguishes the NICs.
 func (c *Cluster) openContext() (err error) {
 	uct := c.cfg.UCT
 	uct.Devices = func() ([]*verbs.Device, error) {
@@ -164,7 +164,7 @@ func (c *Cluster) openContext() (err error) {
 	return err
 }
 
-// closeMemory comes behind the workers, whose operations may have the memory.
+// closeMemory is called after the workers are closed, whose operations may use the memory.
 func (c *Cluster) closeMemory() error {
 	var errs []error
 	for _, m := range c.mems {
@@ -185,10 +185,10 @@ func (c *Cluster) addRank() (err error) {
 	return nil
 }
 
-// Ranks are the ranks, by number.
+// Ranks returns the ranks by number.
 func (c *Cluster) Ranks() []*Rank { return c.ranks }
 
-// MemAlloc is memory for messages of all ranks, until Close.
+// MemAlloc allocates memory for messages of all ranks. It exists until Close.
 func (c *Cluster) MemAlloc(n int) (*ucp.Mem, error) {
 	m, err := c.ctx.MemAlloc(n)
 	if err == nil {
@@ -197,20 +197,20 @@ func (c *Cluster) MemAlloc(n int) (*ucp.Mem, error) {
 	return m, err
 }
 
-// Nodes is how many NICs there are.
+// Nodes returns the number of NICs.
 func (c *Cluster) Nodes() int { return c.cfg.Nodes }
 
-// Stats is what has happened on the machines.
+// Stats returns the statistics of the machines.
 func (c *Cluster) Stats() timing.Stats { return c.model.Stats() }
 
 // Close closes everything.
 func (c *Cluster) Close() error { return c.undo.Run() }
 
-// Program is what a rank does.
+// Program is the program of a rank.
 type Program func(r *Rank) error
 
-// Run runs a program on each rank in virtual time and returns when each ended. The first
-// error ends it; timing.ErrStalled if all wait for what does not come.
+// Run runs a program on each rank in virtual time, and returns when all have returned. The first error stops the run;
+// timing.ErrStalled if all ranks wait for events that cannot occur.
 func (c *Cluster) Run(program Program) ([]time.Duration, error) {
 	var steps []timing.Step
 	for _, r := range c.ranks {
@@ -230,8 +230,8 @@ func (c *Cluster) Run(program Program) ([]time.Duration, error) {
 // duration rounds down to a nanosecond.
 func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
 
-// copies is a layer that has a rank spend what its software and copying take: into the buffers that a
-// transport sends from, and out of those that it receives into.
+// copies is a layer that charges a rank for its software and for copies: into the buffers from which a transport sends,
+// and out of those into which it receives.
 func copies(m *timing.Model, s *Software) wrap.Hooks {
 	return wrap.Hooks{
 		Iface: func(i *wrap.Iface) { i.Iface = &copyingIface{i.Iface, m, s.Receive} },
@@ -273,8 +273,8 @@ func (e copyingEP) Before(v uct.Variant) error {
 	return nil
 }
 
-// After implements wrap.Interceptor. Short operations are written into work requests, and
-// what is without a copy has none.
+// After implements wrap.Interceptor. Short operations are written into work requests, and zero-copy operations copy
+// nothing.
 func (e copyingEP) After(v uct.Variant, n int, err error) {
 	e.m.AfterPost(err == nil)
 	if err != nil {
@@ -286,7 +286,7 @@ func (e copyingEP) After(v uct.Variant, n int, err error) {
 	}
 }
 
-// copyingGetter copies what a get has brought, when it has come.
+// copyingGetter charges for the copy of a get when its data has arrived.
 type copyingGetter struct {
 	uct.Getter
 	m *timing.Model

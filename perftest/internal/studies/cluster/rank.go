@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Rank is a program's place: a worker, endpoints to the others, and a clock.
+// Rank is the environment of a program: a worker, endpoints to the other ranks, and a clock.
 type Rank struct {
 	c       *Cluster
 	id      int
@@ -18,16 +18,16 @@ type Rank struct {
 	w       *ucp.Worker
 	eps     []*ucp.EP
 	yield   func(struct{}) bool // in Prepare
-	copied  map[tuple]bool      // by the sender, the last time
+	copied  map[tuple]bool      // by the sender, in the last operation
 }
 
-// ID is the number of the rank.
+// ID returns the number of the rank.
 func (r *Rank) ID() int { return r.id }
 
-// Worker is that of the rank.
+// Worker returns the worker of the rank.
 func (r *Rank) Worker() *ucp.Worker { return r.w }
 
-// EP is the endpoint to another rank, which is made when it is first asked for.
+// EP returns the endpoint to another rank. The first call creates it.
 func (r *Rank) EP(peer int) (*ucp.EP, error) {
 	if r.eps[peer] == nil {
 		e, err := r.w.NewEP(r.c.ranks[peer].w.Address(), ucp.EPConfig{})
@@ -48,8 +48,8 @@ func (r *Rank) TagSend(peer int, tag uint64, buf []byte, p *ucp.OpParams) (*ucp.
 	if !r.c.senderCopies {
 		return e.TagSend(tag, buf, p)
 	}
-	// The copy comes before the post, which alone tells whether there was one: it is expected
-	// where there was one the last time.
+	// The copy precedes the post, but only the post shows whether there was a copy. So the rank is
+	// charged for a copy if there was one in the last operation.
 	t := tuple{peer, tag, len(buf)}
 	expected := r.copied[t]
 	if expected {
@@ -65,15 +65,15 @@ func (r *Rank) TagSend(peer int, tag uint64, buf []byte, p *ucp.OpParams) (*ucp.
 	return q, err
 }
 
-// tuple is a kind of message.
+// tuple is a class of messages.
 type tuple struct {
 	peer int
 	tag  uint64
 	len  int
 }
 
-// copies is how many messages the worker has copied to send them through queues. Such a copy is in
-// no operation of a transport, by which others are seen.
+// copies returns the number of messages that the worker has copied to send them through queues.
+// Such a copy is in no operation of a transport, which would show other copies.
 func (r *Rank) copies() uint64 {
 	for name, n := range r.w.Stats().Snapshot().All() {
 		if strings.HasSuffix(name, copiesCounter) {
@@ -83,20 +83,20 @@ func (r *Rank) copies() uint64 {
 	return 0
 }
 
-// The sender's copy in ucp: the variant that has it, and its counter.
+// The variants of sends that ucp copies, with their counters.
 const (
 	copyingProto  = "tupleq_copy"
 	copiesCounter = "tupleq.copies"
 )
 
-// Now is the rank's clock.
+// Now returns the rank's clock.
 func (r *Rank) Now() time.Duration { return duration(r.c.model.Now()) }
 
-// Compute has the rank do something else for d, without progress.
+// Compute makes the rank compute for d, without progress.
 func (r *Rank) Compute(d time.Duration) { r.c.model.Spend(timing.Time(d) * timing.Nanosecond) }
 
-// Wait makes progress until an operation has ended and gives its request back. A nil
-// request has ended.
+// Wait makes progress until an operation is complete, and releases its request. A nil request is
+// complete.
 func (r *Rank) Wait(q *ucp.Request) error {
 	if q == nil {
 		return nil
@@ -108,12 +108,11 @@ func (r *Rank) Wait(q *ucp.Request) error {
 	return err
 }
 
-// looks is how often a rank looks whether there is anything to do before it sleeps until
-// something comes: enough for a worker to look at all that it has.
+// looks is the number of polls before a rank sleeps until an event: enough for a worker to poll
+// everything that it has.
 const looks = 128
 
-// Until makes progress until done reports true, which it does at once or after a
-// Progress.
+// Until makes progress until done returns true: at the first call, or after a Progress.
 func (r *Rank) Until(done func() bool) error {
 	for !done() {
 		seen := r.c.model.Arrivals()
@@ -124,8 +123,8 @@ func (r *Rank) Until(done func() bool) error {
 	return nil
 }
 
-// look polls in vain, which takes no time: that goes by while the rank sleeps. True if it was not in
-// vain.
+// look polls. A poll without result takes no time, because the rank sleeps meanwhile. It returns
+// true if there was a result.
 func (r *Rank) look(done func() bool) (found bool) {
 	r.c.model.Free(func() {
 		for i := 0; i < looks && !found; i++ {
@@ -135,7 +134,7 @@ func (r *Rank) look(done func() bool) (found bool) {
 	return found
 }
 
-// sleep lets the others run until something may have come.
+// sleep runs the other ranks until an event may have occurred.
 func (r *Rank) sleep(seen uint64) bool {
 	if r.yield != nil {
 		return r.yield(struct{}{})
@@ -143,15 +142,15 @@ func (r *Rank) sleep(seen uint64) bool {
 	return r.c.model.Idle(seen)
 }
 
-// errWaits ends a Prepare whose programs wait for what does not come.
+// errWaits is the error of a Prepare whose programs wait for events that cannot occur.
 var errWaits = errors.New("cluster: ranks wait for what does not come")
 
-// prepareTurns bounds how often a rank may wait in vain before time begins: handshakes
-// take some dozens.
+// prepareTurns is the maximum number of turns of a rank without an event before time starts:
+// handshakes take some dozens.
 const prepareTurns = 1 << 20
 
-// Prepare runs a program on each rank before time begins: what it does takes none. The
-// ranks take turns where they wait, so they may wait for each other.
+// Prepare runs a program on each rank before time starts: its work takes no time. The ranks take
+// turns when they wait, so they may wait for each other.
 func (c *Cluster) Prepare(program Program) (err error) {
 	type turn struct {
 		resume func() (struct{}, bool)
@@ -172,7 +171,7 @@ func (c *Cluster) Prepare(program Program) (err error) {
 			c.model.Enter(r.process)
 			t, ok := left[i]
 			if !ok {
-				_ = r.w.Progress() // others may need it
+				_ = r.w.Progress() // other ranks may need it
 				continue
 			}
 			if _, more := t.resume(); !more {
@@ -191,7 +190,7 @@ func (c *Cluster) Prepare(program Program) (err error) {
 	return err
 }
 
-// settle has the workers do what is left to do: acknowledgements of handshakes.
+// settle makes the workers finish outstanding work: acknowledgements of handshakes.
 func (c *Cluster) settle() {
 	defer c.model.Enter(nil)
 	for quiet := 0; quiet < looks; quiet++ {

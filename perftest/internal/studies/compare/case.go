@@ -8,17 +8,17 @@ import (
 
 // Case is one comparison.
 type Case struct {
-	// Name of the group: a transport of this perftest, or "cma", which is sm to
-	// memory that is registered and not mapped.
+	// Group is a transport of this perftest, or "cma": sm with memory that is registered and not
+	// mapped.
 	Name string
-	// Test of this perftest, Size in bytes, Layout short, bcopy or zcopy of UCT; or
-	// LayoutUCP for a test of UCP, on both sides.
+	// Test of this perftest, Size in bytes, Layout short, bcopy or zcopy of UCT; or LayoutUCP for a
+	// test of UCP on both sides.
 	Test   string
 	Size   int
 	Layout string
-	// UCX is the other side.
+	// UCX describes the run of UCX.
 	UCX Peer
-	// Metric is what is printed, and Goal what its ratio should come to.
+	// Metric is the printed quantity, and Goal the goal for its ratio.
 	Metric Metric
 	Goal   float64
 }
@@ -26,17 +26,17 @@ type Case struct {
 // Peer is the same test in ucx_perftest.
 type Peer struct {
 	Transport, Device, Test string
-	// Layout where it is another one: puts of any length are short in UCX's posix,
-	// and those of sm beyond 8 KiB zcopy. Both are one copy by the CPU.
+	// Layout is the layout of UCX if it differs: puts of any length are short in UCX's posix, and
+	// those of sm above 8 KiB are zcopy. Both are one copy by the CPU.
 	Layout string
-	// Loop: one process that sends to itself.
+	// Loop: one process sends to itself.
 	Loop bool
 }
 
-// LayoutUCP stands in the place of a layout where UCP is measured, which chooses by size.
+// LayoutUCP replaces the layout if UCP is measured, which selects by size.
 const LayoutUCP = "ucp"
 
-// layer is the one of this perftest that is measured.
+// layer returns the measured layer of this perftest.
 func (c Case) layer() string {
 	if c.Layout == LayoutUCP {
 		return "ucp"
@@ -44,12 +44,12 @@ func (c Case) layer() string {
 	return "uct"
 }
 
-// String names the case, such as "sm/am_lat/8/short".
+// String returns the name of the case, such as "sm/am_lat/8/short".
 func (c Case) String() string {
 	return fmt.Sprintf("%s/%s/%d/%s", c.Name, c.Test, c.Size, c.Layout)
 }
 
-// ucxLayout is the layout of the other side.
+// ucxLayout returns the layout of UCX.
 func (c Case) ucxLayout() string { return cmp.Or(c.UCX.Layout, c.Layout) }
 
 // Transport of this perftest.
@@ -60,7 +60,7 @@ func (c Case) Transport() string {
 	return c.Name
 }
 
-// cmaGroup are cases of cross-memory attach.
+// cmaGroup is the group of cases of cross-memory attach.
 const cmaGroup = "cma"
 
 // Sizes of messages, in bytes.
@@ -77,14 +77,13 @@ var (
 	self  = Peer{Transport: "self", Device: "memory0", Loop: true}
 )
 
-// UCP over the same, with UCX's defaults otherwise.
+// UCP over the same transports, otherwise with UCX's defaults.
 var (
 	ucpShm = Peer{Transport: "posix,cma,self"}
 	ucpTCP = Peer{Transport: "tcp,self", Device: "lo"}
 )
 
-// env restricts UCP to the transports and the device, of which ucx_perftest has no flags
-// for it.
+// env restricts UCP to the transports and the device; ucx_perftest has no flags for that.
 func (c Case) env() (env []string) {
 	if c.Layout != LayoutUCP {
 		return nil
@@ -96,10 +95,10 @@ func (c Case) env() (env []string) {
 	return env
 }
 
-// Cases lists what is compared, with the goals (ratio of ours to UCX 1.13.1).
+// Cases lists the comparisons, with the goals (ratio of ours to UCX 1.13.1).
 func Cases() []Case { return append(transportCases(), ucpCases()...) }
 
-// ucpCases are those of UCP.
+// ucpCases are the cases of UCP.
 func ucpCases() (cases []Case) {
 	add := func(name string, peer Peer, test, theirs string, size int, m Metric, goal float64) {
 		cases = append(cases, Case{Name: name, Test: test, Size: size, Layout: LayoutUCP, UCX: peer.on(theirs), Metric: m, Goal: goal})
@@ -145,7 +144,7 @@ func ucpCases() (cases []Case) {
 	return cases
 }
 
-// transportCases are those of UCT.
+// transportCases are the cases of UCT.
 func transportCases() []Case {
 	return []Case{
 		{Name: "sm", Test: "am_lat", Size: 8, Layout: "short", UCX: posix.on("am_lat"), Metric: Time, Goal: 0.60},
@@ -169,7 +168,7 @@ func transportCases() []Case {
 	}
 }
 
-// caseNames are the names of all cases.
+// caseNames returns the names of all cases.
 func caseNames() (names []string) {
 	for _, c := range Cases() {
 		names = append(names, c.String())
@@ -177,19 +176,19 @@ func caseNames() (names []string) {
 	return names
 }
 
-// on is the peer with a test.
+// on returns the peer with a test.
 func (p Peer) on(test string) Peer {
 	p.Test = test
 	return p
 }
 
-// as is the peer with a layout of its own.
+// as returns the peer with a layout of its own.
 func (p Peer) as(layout string) Peer {
 	p.Layout = layout
 	return p
 }
 
-// choose returns the cases whose name matches.
+// choose returns the cases whose names match.
 func choose(all []Case, pattern string) (chosen []Case, err error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

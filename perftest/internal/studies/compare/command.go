@@ -21,7 +21,7 @@ import (
 const (
 	defaultRounds = 7
 	defaultTime   = 150 * time.Millisecond
-	// defaultLimit is a hundred times what a run takes on a machine to itself.
+	// defaultLimit is a hundred times the duration of a run on an idle machine.
 	defaultLimit = time.Minute
 )
 
@@ -60,7 +60,7 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "compare-ucx",
-		Short: "Compare with ucx_perftest on the same processors",
+		Short: "Compare with ucx_perftest on the same CPUs",
 		Long:  longHelp,
 		Example: `  perftest compare-ucx                               everything
   perftest compare-ucx --only '^sm/am' --rounds 3    active messages over sm
@@ -86,15 +86,15 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// check refuses flags that make no sense.
+// check returns an error for invalid flags.
 func (o *options) check() error {
 	switch {
 	case o.plan.Rounds < 1:
 		return fmt.Errorf("%d rounds: at least 1", o.plan.Rounds)
 	case o.plan.Time <= 0 || o.limit <= o.plan.Time:
-		return fmt.Errorf("a run of %v within %v: want positive times, the second the longer", o.plan.Time, o.limit)
+		return fmt.Errorf("a run of %v within %v: want positive times, the second one longer", o.plan.Time, o.limit)
 	case o.plan.Near <= 0:
-		return fmt.Errorf("near processors at %v ns: want a positive time", o.plan.Near)
+		return fmt.Errorf("near CPUs at %v ns: want a positive time", o.plan.Near)
 	}
 	if _, err := choose(Cases(), o.only); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (o *options) check() error {
 	return sheet.CheckFormat(o.output)
 }
 
-// processors are two different ones.
+// processors returns two different CPUs.
 func (o *options) processors() ([]int, error) {
 	cpus, err := affinity.Pair(o.cpus)
 	if err == nil && (len(cpus) < 2 || cpus[0] == cpus[1]) {
@@ -165,8 +165,8 @@ func (o *options) comparer(cpus []int) (*comparer, error) {
 		probe: func() (float64, error) { return machine.Probe(clock, cpus[0], cpus[1]) }}, nil
 }
 
-// spinning runs the cases while spinners keep the processors awake. When the
-// context ends it returns what there is until then.
+// spinning runs the cases while spinners keep the CPUs from halting. When the context ends it
+// returns the results so far.
 func (o *options) spinning(ctx context.Context, cmd *cobra.Command, r *comparer, cases []Case, cpus []int) (rows []Row, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -188,7 +188,7 @@ func (o *options) spinning(ctx context.Context, cmd *cobra.Command, r *comparer,
 	return rows, nil
 }
 
-// failures is an error if a case failed.
+// failures returns an error if a case failed.
 func failures(rows []Row) error {
 	var errs []error
 	for i := range rows {

@@ -59,7 +59,7 @@ func TestProgress_LinesWithoutATerminal(t *testing.T) {
 	l.pair(c, []Pair{near(85.04, 50.5)})
 	l.end(summarize(c, []Pair{near(85.04, 51.02), far(200, 100), moved(1, 2)}, nil))
 	assert.Equal(t, `perftest: sm/am_lat/8/short, 1 of 18: 7 pairs of runs of 150ms
-perftest: sm/am_lat/8/short, near: UCX 85.0 ns, gucx 51.0 ns, ratio 0.60, of the best runs 0.60, by 1 pairs, without 1 in which the processors were moved
+perftest: sm/am_lat/8/short, near: UCX 85.0 ns, gucx 51.0 ns, ratio 0.60, of the best runs 0.60, by 1 pairs, without 1 in which the CPUs were moved
 perftest: sm/am_lat/8/short, far: UCX 200.0 ns, gucx 100.0 ns, ratio 0.50, of the best runs 0.50, by 1 pairs
 `, b.String())
 	b.Reset()

@@ -9,23 +9,23 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
-// side is one of the programs.
+// side is one of the two programs.
 type side interface {
-	// run measures about ops operations and returns nanoseconds for one.
+	// run measures about ops operations and returns the nanoseconds per operation.
 	run(ctx context.Context, c Case, ops int) (ns float64, err error)
 }
 
-// plan says how to compare.
+// plan contains the parameters of a comparison.
 type plan struct {
 	Rounds int           // pairs of one phase
-	Time   time.Duration // of one run
-	Near   float64       // longest probe of near processors, ns
+	Time   time.Duration // duration of one run
+	Near   float64       // maximum probe of near CPUs, ns
 }
 
-// triesPerRound bounds how many pairs are run for each that must count.
+// triesPerRound is the maximum number of pairs that are run for each pair that must count.
 const triesPerRound = 3
 
-// listener is told how the comparison goes on. Its methods must not take long.
+// listener is notified of the progress of the comparison. Its methods must return quickly.
 type listener interface {
 	begin(c Case)
 	pair(c Case, all []Pair)
@@ -36,14 +36,13 @@ type listener interface {
 type comparer struct {
 	plan      plan
 	ucx, ours side
-	// probe measures the hand-over of a cache line between the processors, in
-	// nanoseconds one way.
+	// probe measures the time in which a cache line moves between the CPUs, in nanoseconds one way.
 	probe func() (float64, error)
 	told  listener
 }
 
-// compare runs pairs until enough of one phase are there, or it has tried often
-// enough. The rows say what failed; the error is that of the context.
+// compare runs pairs until enough pairs of one phase have been measured, or the limit of tries is
+// reached. The rows contain failures; the error is that of the context.
 func (r *comparer) compare(ctx context.Context, c Case) ([]Row, error) {
 	r.told.begin(c)
 	pairs, err := r.pairs(ctx, c)
@@ -52,7 +51,7 @@ func (r *comparer) compare(ctx context.Context, c Case) ([]Row, error) {
 		return nil, cause
 	}
 	if errors.Is(err, bench.ErrData) {
-		pairs = nil // what moves wrong data is not fast
+		pairs = nil // the speed of a program that moves wrong data does not count
 	}
 	rows := summarize(c, pairs, err)
 	r.told.end(rows)
@@ -79,9 +78,9 @@ func (r *comparer) pairs(ctx context.Context, c Case) (all []Pair, err error) {
 	return all, nil
 }
 
-// Limits of the operations of a run. So few for a start that they take no longer
-// than a run should even where each takes 10 us, or, in 100 ms, moves its bytes at 2 GB/s;
-// and so many as fit into the counters of both programs.
+// Limits of the operations of a run. The minimum takes no longer than a run even if an operation
+// takes 10 us, or, in 100 ms, moves its bytes at 2 GB/s. The maximum fits into the counters of both
+// programs.
 const (
 	trialOps   = 10_000
 	trialTime  = 10 * time.Microsecond // of an operation
@@ -90,8 +89,7 @@ const (
 	maxOps     = 1 << 28
 )
 
-// ops finds out how many operations take as long as a run should, by a run that
-// does not count.
+// ops determines the number of operations for the duration of a run, by a run that does not count.
 func (r *comparer) ops(ctx context.Context, s side, c Case) (int, error) {
 	trial := max(minOps, int(min(trialOps, r.plan.Time/trialTime)))
 	ns, err := s.run(ctx, c, min(trial, trialBytes/c.Size))
@@ -101,8 +99,8 @@ func (r *comparer) ops(ctx context.Context, s side, c Case) (int, error) {
 	return int(min(maxOps, max(minOps, math.Ceil(float64(r.plan.Time)/ns)))), nil
 }
 
-// pair runs both sides, with probes around each run. In loopback one processor takes
-// part, and there is nothing to probe.
+// pair runs both sides, with probes around each run. A loopback uses one CPU, so there are no
+// probes.
 func (r *comparer) pair(ctx context.Context, c Case, ucxOps, oursOps int, ucxFirst bool) (p Pair, err error) {
 	probe := func() error {
 		if c.UCX.Loop {

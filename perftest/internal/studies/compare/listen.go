@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// Ports below those that Linux gives to a socket that connects, or that names none
-// (ip_local_port_range).
+// Ports below those that Linux assigns to sockets without a port (ip_local_port_range).
 const (
 	firstPort = 20_000
 	lastPort  = 32_000
 	portTries = 100
 )
 
-// freePort returns a TCP port that nobody listens on at the moment. Another process that wants
-// just that one may take it before it is used, which the caller sees as a run that fails.
+// freePort returns a TCP port without listener. Another process may use the port before the caller
+// does; then the run fails.
 func freePort() (port int, err error) {
 	for range portTries {
 		port = firstPort + rand.IntN(lastPort-firstPort)
@@ -34,14 +33,14 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-// lookInterval is the time between two looks at whether a server listens.
+// lookInterval is the time between two checks for a listening server.
 const lookInterval = 5 * time.Millisecond
 
 // socketTables list the TCP sockets of this network namespace (proc(5)).
 var socketTables = []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}
 
-// awaitListener waits until somebody listens on the port. Connecting would tell too,
-// but ucx_perftest accepts one connection only.
+// awaitListener waits until a process listens on the port. A connection would show that too, but
+// ucx_perftest accepts only one connection.
 func awaitListener(ctx context.Context, port int) error {
 	t := time.NewTicker(lookInterval)
 	defer t.Stop()
@@ -76,11 +75,11 @@ func listens(port int) (bool, error) {
 	return false, nil
 }
 
-// stateListen is TCP_LISTEN of the kernel's tcp_states.h as the tables print it.
+// stateListen is TCP_LISTEN of the kernel's tcp_states.h, as the tables print it.
 const stateListen = "0A"
 
-// listensIn looks for a listener in a socket table: its fields are the number of the
-// line, local address:port, remote address:port, state, and more, in hexadecimal.
+// listensIn searches for a listener in a socket table. The fields are the line number, local
+// address:port, remote address:port, state, and others, in hexadecimal.
 func listensIn(table io.Reader, port int) bool {
 	suffix := fmt.Sprintf(":%04X", port)
 	for lines := bufio.NewScanner(table); lines.Scan(); {

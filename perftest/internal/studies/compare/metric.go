@@ -2,8 +2,7 @@ package compare
 
 import "fmt"
 
-// Metric is how a figure is shown. All of them come from nanoseconds for one
-// operation.
+// Metric is the unit of a printed result. All metrics are computed from nanoseconds per operation.
 type Metric uint8
 
 // Metrics.
@@ -19,13 +18,13 @@ const (
 // Units for machines, by metric.
 var unitNames = [...]string{Time: "ns", Rate: "M/s", Bandwidth: "GB/s"}
 
-// Unit of the values of m: ns, millions in a second, or 10^9 bytes in a second.
+// Unit is the unit of the values of m: ns, millions per second, or 10^9 bytes per second.
 func (m Metric) Unit() string { return unitNames[m] }
 
 // MarshalText writes the unit.
 func (m Metric) MarshalText() ([]byte, error) { return []byte(m.Unit()), nil }
 
-// value converts nanoseconds for one operation of size bytes; ns is positive.
+// value converts nanoseconds per operation of size bytes; ns must be positive.
 func (m Metric) value(ns float64, size int) float64 {
 	switch m {
 	case Rate:
@@ -36,7 +35,7 @@ func (m Metric) value(ns float64, size int) float64 {
 	return ns
 }
 
-// ratio is the value of ours over that of theirs, both given in nanoseconds.
+// ratio returns our value divided by that of UCX; both arguments are nanoseconds.
 func (m Metric) ratio(oursNS, theirsNS float64) float64 {
 	if m == Time {
 		return oursNS / theirsNS
@@ -52,7 +51,7 @@ func (m Metric) reached(ratio, goal float64) bool {
 	return ratio >= goal
 }
 
-// goalText is the goal as people write it.
+// goalText returns the goal as text.
 func (m Metric) goalText(goal float64) string {
 	if m == Time {
 		return fmt.Sprintf("≤ %.2f", goal)
@@ -60,10 +59,10 @@ func (m Metric) goalText(goal float64) string {
 	return fmt.Sprintf("≥ %.1f", goal)
 }
 
-// manyNS is from where on times are shown in microseconds.
+// manyNS is the time from which times are printed in microseconds.
 const manyNS = 10_000
 
-// scale is by what values around v are divided to be shown, and the unit of that.
+// scale returns the divisor for values around v, and the unit of the result.
 func (m Metric) scale(v float64) (by float64, unit string) {
 	if m == Time && v >= manyNS {
 		return 1000, "us"
@@ -71,7 +70,7 @@ func (m Metric) scale(v float64) (by float64, unit string) {
 	return 1, m.Unit()
 }
 
-// digits shows a number with three digits or more.
+// digits formats a number with three digits or more.
 func digits(v float64) string {
 	switch {
 	case v >= 1000:

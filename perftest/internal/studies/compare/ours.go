@@ -16,10 +16,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// ours runs this program again.
+// ours runs this program as a child.
 type ours struct {
 	path           string
-	client, server int // processors
+	client, server int // CPUs
 	limit          time.Duration
 }
 
@@ -31,12 +31,11 @@ func findOurs(client, server int, limit time.Duration) (*ours, error) {
 	return &ours{path: path, client: client, server: server, limit: limit}, nil
 }
 
-// amWindow is how many messages may be unacknowledged: the default of UCX's -W, which is
-// for UCT alone. Puts have no such window in UCX; here they are flushed once in a window.
+// amWindow is the maximum number of unacknowledged messages: the default of UCX's -W, which only
+// UCT uses. Puts have no such window in UCX; here they are flushed once per window.
 const amWindow = "127"
 
-// args are the arguments of a run. In one round the mean is over all operations, as
-// UCX's is.
+// args returns the arguments of a run. With one round the mean is over all operations, like UCX's.
 func (o *ours) args(c Case, ops int) []string {
 	args := []string{"-q", "-o", "json", "--layers", c.layer(), "--rounds", "1",
 		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size),
@@ -54,11 +53,11 @@ func (o *ours) args(c Case, ops int) []string {
 	return args
 }
 
-// maxSamples bounds the operations of a run that keeps a sample of each: sorting
-// more of them takes longer than the run.
+// maxSamples is the maximum number of operations of a run with a sample for each: sorting more
+// samples takes longer than the run.
 const maxSamples = 1 << 20
 
-// maxOps is how many operations a run of ours may have.
+// maxOps returns the maximum number of operations of a run of ours.
 func (c Case) maxOps() int {
 	if t, err := bench.FindTest(c.Test); err == nil && t.Window(2) == 1 {
 		return maxSamples
@@ -66,7 +65,7 @@ func (c Case) maxOps() int {
 	return maxOps
 }
 
-// iterations are those of small messages that move as many bytes: what -n counts.
+// iterations returns the number of small messages with as many bytes: the argument of -n.
 func iterations(ops, size int) int {
 	if size <= bench.SmallSize {
 		return ops
@@ -74,7 +73,7 @@ func iterations(ops, size int) int {
 	return ops * size / bench.SmallSize
 }
 
-// run measures about ops operations and returns nanoseconds for one.
+// run measures about ops operations and returns the nanoseconds per operation.
 func (o *ours) run(ctx context.Context, c Case, ops int) (ns float64, err error) {
 	ctx, cancel := limited(ctx, o.limit)
 	defer cancel()
@@ -88,10 +87,10 @@ func (o *ours) run(ctx context.Context, c Case, ops int) (ns float64, err error)
 	return ns, nil
 }
 
-// wrongData is the exit status of perftest for it.
+// wrongData is the exit status of perftest for wrong data.
 const wrongData = 3
 
-// oursFailed tells wrong data from other failures of this program.
+// oursFailed distinguishes wrong data from other failures of this program.
 func oursFailed(err error) error {
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == wrongData {
 		return fmt.Errorf("%w: %w", bench.ErrData, err)
@@ -99,8 +98,7 @@ func oursFailed(err error) error {
 	return err
 }
 
-// parseOurs reads the JSON of perftest: the run, then the one record that is
-// expected.
+// parseOurs parses the JSON of perftest: the run, and exactly one record.
 func parseOurs(out string, c Case) (ns float64, err error) {
 	d := json.NewDecoder(strings.NewReader(out))
 	var run result.Run

@@ -6,12 +6,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/stat"
 )
 
-// Pair is one run of each side, next to each other in time.
+// Pair is one run of each side, one directly after the other.
 type Pair struct {
-	UCXNS  float64 `json:"ucx_ns"`  // for one operation
-	OursNS float64 `json:"ours_ns"` // likewise
-	// ProbesNS are hand-overs of a cache line before, between and after the runs;
-	// none where only one processor takes part.
+	UCXNS  float64 `json:"ucx_ns"`  // per operation
+	OursNS float64 `json:"ours_ns"` // per operation
+	// ProbesNS are the times in which a cache line moves between the CPUs, before, between and
+	// after the runs; empty if only one CPU is used.
 	ProbesNS []float64 `json:"probes_ns,omitempty"`
 	Phase    Phase     `json:"phase"`
 }
@@ -27,7 +27,7 @@ func values(pairs []Pair, of func(Pair) float64) []float64 {
 	return v
 }
 
-// inPhase are the pairs of a phase, in their order.
+// inPhase returns the pairs of a phase, in their order.
 func inPhase(all []Pair, phase Phase) (pairs []Pair) {
 	for _, p := range all {
 		if p.Phase == phase {
@@ -37,7 +37,7 @@ func inPhase(all []Pair, phase Phase) (pairs []Pair) {
 	return pairs
 }
 
-// most is how many pairs the phase has that has most of those that count.
+// most returns the number of pairs of the most frequent phase among those that count.
 func most(all []Pair) (n int) {
 	for _, phase := range phases {
 		if phase != Moved {
@@ -54,32 +54,32 @@ type Figure struct {
 	Max    float64 `json:"max"`
 }
 
-// Row is what the pairs of a case in one phase come to.
+// Row is the result of the pairs of a case in one phase.
 type Row struct {
 	Case  Case
 	Phase Phase
 	UCX   Figure
 	Ours  Figure
-	// Ratio is that of ours to UCX's, pair by pair.
+	// Ratio is the median of the ratios of ours to UCX's in each pair.
 	Ratio Figure
-	// Best is the ratio of the best run of each side: what neighbours on the other
-	// hardware threads disturb least.
+	// Best is the ratio of the best run of each side: load on the other hardware threads changes it
+	// least.
 	Best  float64
 	Probe Figure // ns
 	Pairs []Pair
-	// Moved are the pairs of the case that do not count, in its first row.
+	// Moved is the number of pairs of the case that do not count, in its first row.
 	Moved  []Pair
 	Failed error // why there are no more pairs
 }
 
-// Reached reports whether the ratio meets the goal. That of pairs which do not count
-// says nothing.
+// Reached reports whether the ratio meets the goal. For pairs that do not count it returns no
+// result.
 func (r *Row) Reached() bool {
 	return len(r.Pairs) > 0 && r.Phase != Moved && r.Case.Metric.reached(r.Ratio.Median, r.Case.Goal)
 }
 
-// summarize makes a row for each phase that has pairs. Those of processors that were
-// moved have one only where there is no other; a case without pairs has one too.
+// summarize returns a row for each phase with pairs. Pairs whose CPUs were moved have a row only if
+// there is no other row. A case without pairs also has a row.
 func summarize(c Case, all []Pair, failed error) (rows []Row) {
 	for _, phase := range phases {
 		pairs := inPhase(all, phase)
@@ -98,7 +98,7 @@ func summarize(c Case, all []Pair, failed error) (rows []Row) {
 	return rows
 }
 
-// newRow condenses pairs, of which there is one at least.
+// newRow summarizes pairs, of which there must be at least one.
 func newRow(c Case, phase Phase, pairs []Pair) Row {
 	ucx, ours := values(pairs, Pair.ucx), values(pairs, Pair.ours)
 	r := Row{Case: c, Phase: phase, Pairs: pairs, UCX: c.figure(ucx), Ours: c.figure(ours),
@@ -114,7 +114,7 @@ func newRow(c Case, phase Phase, pairs []Pair) Row {
 	return r
 }
 
-// figure converts nanoseconds for one operation.
+// figure converts nanoseconds per operation.
 func (c Case) figure(ns []float64) Figure {
 	v := make([]float64, len(ns))
 	for i := range ns {

@@ -2,19 +2,19 @@ package compare
 
 import "slices"
 
-// Phase is where the host has put the two processors during a pair of runs.
+// Phase is the placement of the two CPUs by the host during a pair of runs.
 type Phase string
 
 // Phases.
 const (
-	// Near processors hand a cache line over through a cache that they share.
+	// Near CPUs share the cache through which a cache line moves.
 	Near Phase = "near"
-	// Far ones do not share one.
+	// Far CPUs do not share a cache.
 	Far Phase = "far"
-	// Moved says that they were moved between the probes of the pair, or that
-	// something else kept one of them.
+	// Moved: the CPUs were moved between the probes of the pair, or other load occupied one of
+	// them.
 	Moved Phase = "moved"
-	// Alone is the phase where one processor takes part.
+	// Alone is the phase of runs that use one CPU.
 	Alone Phase = "one"
 )
 
@@ -22,18 +22,18 @@ const (
 var phases = []Phase{Near, Far, Alone, Moved}
 
 const (
-	// defaultNear is the longest hand-over of near processors in nanoseconds. Those
-	// that share a third-level cache were seen at 48 to 60 ns and others from 165 ns
-	// on (AMD EPYC, family 26); near ones of an Intel Xeon (model 143) at 55 to 95 ns, and
-	// at 120 to 140 ns in a phase in which everything took twice as long.
+	// defaultNear is the maximum time between near CPUs in nanoseconds. With a shared third-level
+	// cache, 48 to 60 ns were measured, without one 165 ns and more (AMD EPYC, family 26); near
+	// CPUs of an Intel Xeon (model 143) took 55 to 95 ns, and 120 to 140 ns in a phase in which
+	// everything took twice as long.
 	defaultNear = 150
 
-	// agreement is by which factor the probes of a pair may differ. Those of one
-	// phase differ by less than a tenth, those of two phases by 2.7 or more.
+	// agreement is the maximum ratio between the probes of a pair. Probes of one phase differ by
+	// less than a tenth, those of two phases by a factor of 2.7 or more.
 	agreement = 1.5
 )
 
-// phaseOf tells the phase of a pair by its own probes.
+// phaseOf returns the phase of a pair, from its probes.
 func phaseOf(probes []float64, near float64) Phase {
 	if len(probes) == 0 {
 		return Alone

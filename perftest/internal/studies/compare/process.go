@@ -12,24 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killDelay is how long a process that was asked to end may take before it is
-// killed.
+// killDelay is the time in which a process must exit after it was asked to; then it is killed.
 const killDelay = time.Second
 
-// process is a child whose output is kept.
+// process is a child whose output is stored.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
 }
 
-// newProcess prepares a child that ends when ctx does, and, by the kernel's hand, when this process
-// does. It is in a process group of its own: Ctrl-C reaches this process alone,
-// which then ends its children in order.
+// newProcess prepares a child that is ended when ctx ends, and by the kernel when this process
+// ends. It is in a process group of its own: Ctrl-C reaches only this process, which then ends its
+// children gracefully.
 func newProcess(ctx context.Context, path string, args ...string) *process {
 	p := &process{cmd: exec.CommandContext(ctx, path, args...)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	// Pdeathsig follows the thread that forks. The runtime ends a thread only with
-	// a goroutine that is locked to it, and those here unlock first.
+	// Pdeathsig refers to the thread that forks. The runtime ends a thread only with a goroutine
+	// that is locked to it, and the goroutines here unlock first.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(unix.SIGTERM) }
 	p.cmd.WaitDelay = killDelay
@@ -45,8 +44,8 @@ func (p *process) start(ctx context.Context) error {
 	return err
 }
 
-// wait waits for a started child. The error has the end of what it wrote, or why the
-// context ended.
+// wait waits for a started child. The error contains the end of its output, or the cause of the end
+// of the context.
 func (p *process) wait(ctx context.Context) error {
 	err := p.cmd.Wait()
 	switch {
@@ -76,10 +75,10 @@ func (p *process) ended(ctx context.Context) error {
 
 func (p *process) name() string { return strings.Join(p.cmd.Args, " ") }
 
-// tailLen is how many bytes of an error output are worth repeating.
+// tailLen is the maximum length of error output in an error.
 const tailLen = 400
 
-// tail is the end of a text on one line.
+// tail returns the end of a text on one line.
 func tail(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > tailLen {
@@ -88,12 +87,12 @@ func tail(text string) string {
 	return text
 }
 
-// slowError says that a run took longer than it may.
+// slowError is the error of a run that exceeds its time limit.
 type slowError struct{ limit time.Duration }
 
 func (e *slowError) Error() string { return fmt.Sprintf("no result after %v", e.limit) }
 
-// limited bounds the time of a run.
+// limited sets the time limit of a run.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, &slowError{limit})
 }

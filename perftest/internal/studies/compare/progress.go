@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 )
 
-// newListener tells on f how the comparison of total cases goes on.
+// newListener returns a listener that writes the progress of total cases to f.
 func newListener(f *os.File, quiet bool, p plan, total int) listener {
 	switch {
 	case quiet:
@@ -19,15 +19,14 @@ func newListener(f *os.File, quiet bool, p plan, total int) listener {
 	return &lines{w: f, plan: p, total: total}
 }
 
-// silent says nothing.
+// silent writes nothing.
 type silent struct{}
 
 func (silent) begin(Case)        {}
 func (silent) pair(Case, []Pair) {}
 func (silent) end([]Row)         {}
 
-// lines writes a line when a case begins and when it is over. What cannot be written
-// is no reason to fail.
+// lines writes a line when a case begins and when it ends. Write errors are ignored.
 type lines struct {
 	w        io.Writer
 	plan     plan
@@ -47,7 +46,7 @@ func (l *lines) end(rows []Row) {
 	}
 }
 
-// sentence says what a row has come to.
+// sentence describes the result of a row.
 func (r *Row) sentence() string {
 	if len(r.Pairs) == 0 {
 		return fmt.Sprintf("%s: failed: %v", r.Case, r.Failed)
@@ -56,7 +55,7 @@ func (r *Row) sentence() string {
 	text := fmt.Sprintf("%s, %s: UCX %s, gucx %s, ratio %.2f, of the best runs %.2f, by %d pairs",
 		r.Case, r.Phase, r.UCX.median(m), r.Ours.median(m), r.Ratio.Median, r.Best, len(r.Pairs))
 	if n := len(r.Moved); n > 0 {
-		text += fmt.Sprintf(", without %d in which the processors were moved", n)
+		text += fmt.Sprintf(", without %d in which the CPUs were moved", n)
 	}
 	if r.Failed != nil {
 		text += fmt.Sprintf("; then failed: %v", r.Failed)
@@ -70,7 +69,7 @@ type line struct {
 	rounds, total, n int
 }
 
-// clearLine goes to the first column and erases to the end (ECMA-48, EL).
+// clearLine moves to the first column and erases to the end (ECMA-48, EL).
 const clearLine = "\r\x1b[K"
 
 func (l *line) begin(c Case) {

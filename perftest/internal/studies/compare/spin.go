@@ -15,17 +15,17 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 )
 
-// Spinners are processes, one for each processor, that run where nothing else does:
-// a virtual processor that halts is moved by the host when it wakes up.
+// Spinners are idle-class processes, one for each CPU: if a virtual CPU halts, the host may move it
+// when it wakes up.
 
 // spinName is the hidden command of a spinner.
 const spinName = "spin"
 
-// newSpin is the command that a spinner runs.
+// newSpin returns the command that a spinner runs.
 func newSpin() *cobra.Command {
 	return &cobra.Command{
 		Use:    spinName + " CPU",
-		Short:  "Keep a processor from halting until standard input ends; started by compare-ucx",
+		Short:  "Keep a CPU from halting until standard input ends; started by compare-ucx",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,13 +39,13 @@ func newSpin() *cobra.Command {
 	}
 }
 
-// exitAtEOF ends the process with its parent, which holds the other end.
+// exitAtEOF ends the process with its parent, which owns the other end of the pipe.
 func exitAtEOF(r io.Reader) {
-	_, _ = io.Copy(io.Discard, r) // an error is an end too
+	_, _ = io.Copy(io.Discard, r) // also after an error
 	os.Exit(0)
 }
 
-// spin never returns unless it cannot start.
+// spin returns only if it cannot start.
 func spin(cpu int) error {
 	undo, err := affinity.Thread(cpu)
 	if err != nil {
@@ -61,7 +61,7 @@ func spin(cpu int) error {
 	}
 }
 
-// startSpinners starts one spinner on each processor. stop ends them.
+// startSpinners starts one spinner on each CPU. stop ends them.
 func startSpinners(ctx context.Context, self string, command []string, cpus []int) (stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running []*process
@@ -73,7 +73,7 @@ func startSpinners(ctx context.Context, self string, command []string, cpus []in
 	}
 	for _, cpu := range cpus {
 		p := newProcess(ctx, self, append(append([]string{}, command...), spinName, strconv.Itoa(cpu))...)
-		p.cmd.Cancel = func() error { return p.cmd.Process.Kill() } // it looks at nothing
+		p.cmd.Cancel = func() error { return p.cmd.Process.Kill() } // it reads nothing
 		if _, err := p.cmd.StdinPipe(); err != nil {
 			stop()
 			return nil, err

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Names of the other side's programs and of Debian's package that has them.
+// Names of the programs of UCX, and of the Debian package that contains them.
 const (
 	ucxPerftest = "ucx_perftest"
 	ucxInfo     = "ucx_info"
 	ucxPackage  = "ucx-utils"
 )
 
-// ErrMissing says that there is nothing to compare with.
+// ErrMissing is the error if UCX is not installed.
 var ErrMissing = errors.New("skipped: " + ucxPerftest + " is missing; install the package " + ucxPackage)
 
 // ucx runs ucx_perftest.
 type ucx struct {
 	path           string
-	client, server int // processors
+	client, server int // CPUs
 	limit          time.Duration
 }
 
-// findUCX looks for the program in the PATH.
+// findUCX searches for the program in the PATH.
 func findUCX(client, server int, limit time.Duration) (*ucx, error) {
 	path, err := exec.LookPath(ucxPerftest)
 	if err != nil {
@@ -40,18 +40,17 @@ func findUCX(client, server int, limit time.Duration) (*ucx, error) {
 // maxUCXWarmup is the default of -w.
 const maxUCXWarmup = 10_000
 
-// args are the arguments that client and server have in common. One in ten
-// operations more is for warming up.
+// args returns the common arguments of client and server. A tenth of the operations is for warm-up.
 func (u *ucx) args(c Case, ops int) []string {
 	args := []string{"-t", c.UCX.Test, "-s", strconv.Itoa(c.Size), "-n", strconv.Itoa(ops),
-		"-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)), "-f", "-v"} // the final figures only, as CSV
+		"-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)), "-f", "-v"} // only the final results, as CSV
 	if c.Layout == LayoutUCP {
 		return args
 	}
 	return append(args, "-x", c.UCX.Transport, "-d", c.UCX.Device, "-D", c.ucxLayout())
 }
 
-// run measures about ops operations and returns nanoseconds for one.
+// run measures about ops operations and returns the nanoseconds per operation.
 func (u *ucx) run(ctx context.Context, c Case, ops int) (ns float64, err error) {
 	ctx, cancel := limited(ctx, u.limit)
 	defer cancel()
@@ -70,14 +69,14 @@ func (u *ucx) run(ctx context.Context, c Case, ops int) (ns float64, err error) 
 	return ns, nil
 }
 
-// loop runs the process that sends to itself.
+// loop runs a process that sends to itself.
 func (u *ucx) loop(ctx context.Context, c Case, ops int) (out string, err error) {
 	p := u.process(ctx, c, append([]string{"-l", "-c", strconv.Itoa(u.client)}, u.args(c, ops)...))
 	err = p.run(ctx)
 	return p.stdout.String(), err
 }
 
-// pair runs a server and, once it listens, a client.
+// pair runs a server and, when it listens, a client.
 func (u *ucx) pair(ctx context.Context, c Case, ops int) (out string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,8 +110,7 @@ func (u *ucx) pair(ctx context.Context, c Case, ops int) (out string, err error)
 	return client.stdout.String(), err
 }
 
-// quietEnv keeps UCX from warning about variables that are meant for other
-// programs.
+// quietEnv prevents warnings of UCX about variables of other programs.
 const quietEnv = "UCX_WARN_UNUSED_ENV_VARS=n"
 
 func (u *ucx) process(ctx context.Context, c Case, args []string) *process {
@@ -121,11 +119,11 @@ func (u *ucx) process(ctx context.Context, c Case, args []string) *process {
 	return p
 }
 
-// versionLine is in the output of ucx_info -v: "# Version 1.13.1" up to 1.13,
-// "# Library version: 1.14.0" since.
+// versionLine is the line of the version in the output of ucx_info -v: "# Version 1.13.1" up to
+// 1.13, "# Library version: 1.14.0" since.
 var versionLine = regexp.MustCompile(`(?i)version:?\s+(\d[\w.]*)`)
 
-// ucxVersion asks ucx_info; "unknown" if it cannot tell.
+// ucxVersion returns the version that ucx_info prints; "unknown" after an error.
 func ucxVersion(ctx context.Context) string {
 	p := newProcess(ctx, ucxInfo, "-v")
 	if p.run(ctx) == nil {

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Columns of ucx_perftest -v that are read: the time of one operation in
-// microseconds with three decimals, and messages in a second as a whole number. Both
-// are means over all iterations; in tests in one direction the messages are one more
-// than those, which tells the target that it is over.
+// Columns of ucx_perftest -v: the time per operation in microseconds with three decimals, and
+// messages per second as an integer. Both are means over all iterations. In tests in one direction
+// there is one more message, which tells the target that the test is over.
 const (
 	opsColumn   = "iterations"
 	overallTime = "overall_lat"
@@ -20,14 +19,14 @@ const (
 	usecDigit   = 0.001 // of overallTime
 	perSecond   = 1e9   // nanoseconds
 	perUsec     = 1e3   // nanoseconds
-	rounding    = 0.51  // of the last digit: half of it, and what float32 adds
+	rounding    = 0.51  // of the last digit: half of it, and the error of float32
 )
 
 var errNoFigures = errors.New("no line of figures in the output")
 
-// parseUCX reads the output of ucx_perftest -f -v, and returns nanoseconds for one of
-// ops operations: for ping-pongs one way. Columns are found by their names in the
-// header line; what UCX says before it, and lines of its progress, are ignored.
+// parseUCX parses the output of ucx_perftest -f -v, and returns the nanoseconds per operation, of
+// ops operations; one way for ping-pongs. Columns are found by their names in the header line. Text
+// before it, and progress lines, are ignored.
 func parseUCX(out string, ops int) (ns float64, err error) {
 	header, last, ok := csvLines(out)
 	if !ok {
@@ -48,7 +47,7 @@ func parseUCX(out string, ops int) (ns float64, err error) {
 	if rate <= 0 || n < float64(ops) {
 		return 0, fmt.Errorf("%s is %v, %s %v of %d", overallRate, rate, opsColumn, n, ops)
 	}
-	// The two say the same. If not, they are not what their names say.
+	// The two values must agree. If not, the columns have another meaning than expected.
 	byRate, byTime := perSecond/rate, usec*perUsec
 	slack := rounding*(usecDigit*perUsec+byRate/rate) + byRate/n
 	if math.Abs(byRate-byTime) > slack {
@@ -60,8 +59,8 @@ func parseUCX(out string, ops int) (ns float64, err error) {
 	return byRate, nil
 }
 
-// csvLines returns the fields of the header and of the last line after it that has
-// as many and begins with a number, which lines of progress do not.
+// csvLines returns the fields of the header, and of the last line after it that has as many fields
+// and begins with a number. Progress lines do not.
 func csvLines(out string) (header, last []string, ok bool) {
 	for _, line := range strings.Split(out, "\n") {
 		f := strings.Split(strings.TrimSpace(line), ",")
@@ -80,7 +79,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// column returns the number in the column of that name.
+// column returns the number in the column with that name.
 func column(header, line []string, name string) (float64, error) {
 	i := slices.Index(header, name)
 	if i < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// Conditions are those of all comparisons of a run.
+// Conditions are the conditions of all comparisons of a run.
 type Conditions struct {
 	Machine result.Machine `json:"machine"`
 	Commit  string         `json:"commit"`
@@ -16,8 +16,8 @@ type Conditions struct {
 	CPUs    []int          `json:"cpus"`
 	Rounds  int            `json:"rounds"`
 	RunNS   int64          `json:"run_ns"`
-	// NearNS is the longest probe of near processors, and Agreement by which factor
-	// those of a pair that counts may differ.
+	// NearNS is the maximum probe of near CPUs, and Agreement the maximum ratio between the probes
+	// of a pair that counts.
 	NearNS    float64 `json:"near_ns"`
 	Agreement float64 `json:"agreement"`
 	result.Partial
@@ -39,16 +39,16 @@ func write(w io.Writer, format string, c Conditions, rows []Row) error {
 	return s.Write(w, format)
 }
 
-// heading tells under which conditions the numbers were taken.
+// heading describes the conditions.
 func heading(c Conditions) []string {
 	return append([]string{
-		fmt.Sprintf("%s; gucx %s, UCX %s; processors %v", c.Machine, c.Commit, c.UCX, c.CPUs),
+		fmt.Sprintf("%s; gucx %s, UCX %s; CPUs %v", c.Machine, c.Commit, c.UCX, c.CPUs),
 		fmt.Sprintf("%d pairs of runs of %.0f ms; near: probes of %.0f ns at most; probes of a pair agree within %.1fx",
 			c.Rounds, float64(c.RunNS)/1e6, c.NearNS, c.Agreement),
 	}, c.Lines()...)
 }
 
-// record is a row as JSON has it.
+// record is a row in JSON.
 type record struct {
 	Name    string  `json:"name"` // transport, or cma
 	Test    string  `json:"test"`
@@ -64,7 +64,7 @@ type record struct {
 	Reached bool    `json:"reached"`
 	Probe   Figure  `json:"probe_ns"`
 	Pairs   []Pair  `json:"pairs"`
-	// Moved are pairs of the case that do not count, in its first row.
+	// Moved is the number of pairs of the case that do not count, in its first row.
 	Moved []Pair `json:"moved,omitempty"`
 	Error string `json:"error,omitempty"`
 
@@ -124,7 +124,7 @@ func number(name string, of func(record) float64) sheet.Column[record] {
 	return sheet.Column[record]{Name: name, Value: func(r record) any { return fmt.Sprintf("%.4f", of(r)) }}
 }
 
-// shown is a figure of a row that has any.
+// shown formats a value of a row that has values.
 func (r *Row) shown(figure string) string {
 	if len(r.Pairs) == 0 {
 		return "-"
@@ -132,7 +132,7 @@ func (r *Row) shown(figure string) string {
 	return figure
 }
 
-// phaseText is the phase, or that there is none.
+// phaseText returns the phase, or that there is none.
 func (r *Row) phaseText() string {
 	if len(r.Pairs) == 0 {
 		return "failed"
@@ -140,7 +140,7 @@ func (r *Row) phaseText() string {
 	return string(r.Phase)
 }
 
-// met says whether the goal is reached, where that is known.
+// met returns whether the goal is reached, if that is known.
 func (r *Row) met() string {
 	switch {
 	case len(r.Pairs) == 0 || r.Phase == Moved:
@@ -151,13 +151,13 @@ func (r *Row) met() string {
 	return "no"
 }
 
-// median shows the median with its unit.
+// median formats the median with its unit.
 func (f Figure) median(m Metric) string {
 	by, unit := m.scale(f.Median)
 	return digits(f.Median/by) + " " + unit
 }
 
-// limits shows the range in the unit of the median.
+// limits formats the range in the unit of the median.
 func (f Figure) limits(m Metric) string {
 	by, _ := m.scale(f.Median)
 	return digits(f.Min/by) + ".." + digits(f.Max/by)

@@ -1,5 +1,4 @@
-// Package crossover compares the protocol that ucp chooses for a message by cost with each protocol
-// that it could have chosen.
+// Package crossover compares the protocol that ucp selects for a message by cost with all other possible protocols.
 package crossover
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// Auto is the name of the choice by cost.
+// Auto is the name of the selection by cost.
 const Auto = "auto"
 
 // key identifies a row.
@@ -18,16 +17,16 @@ type key struct {
 	size                    int
 }
 
-// Row is a test of messages of one size over one transport. Times are nanoseconds of a message: the
-// least of the rounds.
+// Row is a test of messages of one size over one transport. Times are nanoseconds per message: the minimum of the
+// rounds.
 type Row struct {
 	Transport string             `json:"transport"`
 	Memory    string             `json:"memory"`
 	Test      string             `json:"test"`
 	Size      int                `json:"size"`
-	Uses      string             `json:"uses"` // the protocol that auto takes, by EP.Explain
+	Uses      string             `json:"uses"` // protocol selected by auto, according to EP.Explain
 	NS        map[string]float64 `json:"ns"`   // by protocol
-	// The protocol that took the least time, and how much longer auto took, in percent.
+	// Protocol with the shortest time, and additional time of auto, in percent.
 	Best    string  `json:"best"`
 	LossPct float64 `json:"loss_pct"`
 }
@@ -38,9 +37,8 @@ type Table struct {
 	index map[key]int
 }
 
-// Add adds records of runs in a class of memory. layer names the protocol of a record, and uses
-// returns what Explain says for a size. A time replaces an earlier one of the same protocol if it is
-// less.
+// Add adds records of runs in a class of memory. layer returns the protocol of a record, and uses the protocol that
+// Explain shows for a size. A time replaces a longer one of the same protocol.
 func (t *Table) Add(memory string, records []result.Record, protocol func(layer string) string, uses func(size int) string) {
 	if t.index == nil {
 		t.index = map[key]int{}
@@ -74,15 +72,15 @@ func (r *Row) add(protocol string, ns float64) {
 	}
 }
 
-// Over returns the rows in which auto loses more than limit percent, the greatest loss first.
+// Over returns the rows in which auto loses more than limit percent, with the greatest loss first.
 func (t *Table) Over(limit float64) []Row {
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return r.LossPct <= limit })
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.LossPct, a.LossPct) })
 	return rows
 }
 
-// SizesOver returns the sizes, ascending, at which auto loses more than limit percent in a test over a
-// transport with a class of memory.
+// SizesOver returns the sizes, ascending, at which auto loses more than limit percent in a test over a transport with a
+// class of memory.
 func (t *Table) SizesOver(limit float64, transport, memory, test string) (sizes []int) {
 	for _, r := range t.Rows {
 		if r.LossPct > limit && r.Transport == transport && r.Memory == memory && r.Test == test {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Ranges are the protocols of messages by their lengths, ascending.
+// Ranges are the protocols of messages by length, ascending.
 type Ranges []Range
 
-// Range is a protocol of messages of up to Max bytes.
+// Range is the protocol of messages of up to Max bytes.
 type Range struct {
 	Max      int
 	Protocol string
@@ -26,10 +26,10 @@ func (r Ranges) Find(n int) string {
 	return ""
 }
 
-// headings are the tables of messages in the text of EP.Explain, by class of memory.
+// headings are the titles of the tables of messages in the text of EP.Explain, by class of memory.
 var headings = map[string]string{"alloc": "buffers of MemAlloc", "mapped": "buffers of MemMap", "plain": "buffers that are not registered"}
 
-// rangeLine is a line of such a table.
+// rangeLine matches a line of such a table.
 var rangeLine = regexp.MustCompile(`^ +\d+\.\.(\d+|inf) +(\w+) +(\w+)`)
 
 // Explained returns the ranges of messages in a class of memory from the text of EP.Explain. A
@@ -43,7 +43,7 @@ func Explained(text, memory string) (ranges Ranges) {
 		m := rangeLine.FindStringSubmatch(line)
 		switch {
 		case m == nil && strings.HasPrefix(line, "  "):
-			continue // another reason for the range before
+			continue // another reason for the previous range
 		case m == nil:
 			return ranges
 		}

@@ -16,19 +16,19 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Bench multiplies on a rig. It implements msgrate.Measurer: of a configuration it takes
-// threads, plan, inlining and whether CQs take their lock.
+// Bench multiplies matrices on a rig. It implements msgrate.Measurer. It uses threads, plan,
+// inlining and the locks of CQs of a configuration.
 type Bench struct {
 	Rig  msgrate.Rig
 	N    int // rows and columns of the matrices
-	Tile int // columns of a tile, and rows of one of B; divides N
-	Rows int // of a tile of A and C; divides N; 0 means Tile
+	Tile int // columns of a tile of A, and rows of one of B; divides N
+	Rows int // rows of a tile of A and C; divides N; 0 means Tile
 }
 
-// maxN keeps the check of the result, which is serial, to about a second.
+// maxN limits the time of the check of the result, which is serial, to about a second.
 const maxN = 1024
 
-// Check says what is wrong with the sizes.
+// Check returns an error for invalid sizes.
 func (b *Bench) Check() error {
 	l := b.layout()
 	if l.n < 1 || l.n > maxN || l.tile < 1 || l.rows < 1 || l.n%l.tile != 0 || l.n%l.rows != 0 {
@@ -39,8 +39,8 @@ func (b *Bench) Check() error {
 
 func (b *Bench) layout() layout { return layout{n: b.N, rows: cmp.Or(b.Rows, b.Tile), tile: b.Tile} }
 
-// depth is how many work requests can be outstanding on a QP, as in the study's
-// message-rate benchmark.
+// depth is the maximum number of outstanding work requests of a QP, as in the message-rate
+// benchmark of the study.
 const depth = 64
 
 // run is one multiplication.
@@ -48,7 +48,7 @@ type run struct {
 	layout  layout
 	set     *endpoint.Set
 	target  msgrate.Target
-	global  []byte // the server's memory, without a target
+	global  []byte // memory of the server, without a target
 	threads []*thread
 	undo    cleanup.Stack
 }
@@ -162,7 +162,7 @@ func (r *run) register(pd *verbs.PD, mem []byte) (*verbs.MR, error) {
 	return mr, err
 }
 
-// load writes A and B to the server, by the first thread's queues.
+// load writes A and B to the server, through the queues of the first thread.
 func (r *run) load() (err error) {
 	mem := make([]byte, matrixC*r.layout.matrixLen())
 	r.layout.fill(mem)
@@ -175,7 +175,7 @@ func (r *run) load() (err error) {
 	return th.complete(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{mr.SGE(0, len(mem))}})
 }
 
-// warm has each thread get a tile, so that nothing is set up while the clock runs.
+// warm makes each thread get a tile, so that nothing is set up while the clock runs.
 func (r *run) warm() error {
 	for _, th := range r.threads {
 		sge := th.mr[matrixA].SGE(0, r.layout.tileLen(matrixA))
@@ -204,7 +204,7 @@ func (t *thread) complete(wr verbs.SendWR) error {
 	return nil
 }
 
-// verify compares what is on the server with the serial product.
+// verify compares the memory of the server with the serial product.
 func (r *run) verify() error {
 	got := r.global
 	if r.target != nil {

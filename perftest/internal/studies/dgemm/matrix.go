@@ -8,12 +8,12 @@ import (
 // element is a float64 in memory, in the byte order of the machine.
 const element = 8
 
-// layout is where elements lie in the server's memory: matrix after matrix, by rows, so
-// that a tile is as many pieces as it has rows.
+// layout describes the server's memory: matrix after matrix, by rows, so a tile consists of one
+// range per row.
 type layout struct {
 	n    int // rows of a matrix
-	rows int // of a tile of A and C
-	tile int // columns of all tiles, and rows of one of B
+	rows int // rows of a tile of A and C
+	tile int // columns of all tiles, and rows of a tile of B
 }
 
 // Matrices in the server's memory.
@@ -26,7 +26,7 @@ const (
 
 func (l layout) matrixLen() int { return l.n * l.n * element }
 
-// rowsOf is how many rows a tile of a matrix has, and tileLen how many bytes.
+// rowsOf returns the number of rows of a tile of a matrix, and tileLen its length in bytes.
 func (l layout) rowsOf(matrix int) int {
 	if matrix == matrixB {
 		return l.tile
@@ -37,11 +37,11 @@ func (l layout) rowsOf(matrix int) int {
 func (l layout) tileLen(matrix int) int { return l.rowsOf(matrix) * l.rowLen() }
 func (l layout) rowLen() int            { return l.tile * element } // of a tile
 
-// across is how many tiles lie side by side, and tiles how many C has.
+// across returns the number of tiles in a row of the matrix, and tiles the number of tiles of C.
 func (l layout) across() int { return l.n / l.tile }
 func (l layout) tiles() int  { return l.n / l.rows * l.across() }
 
-// index is the offset of an element of a matrix, by row and column.
+// index returns the offset of an element of a matrix, by row and column.
 func (l layout) index(matrix, row, col int) int {
 	return matrix*l.matrixLen() + (row*l.n+col)*element
 }
@@ -49,7 +49,7 @@ func (l layout) index(matrix, row, col int) int {
 func load(b []byte) float64     { return math.Float64frombits(binary.NativeEndian.Uint64(b)) }
 func store(b []byte, v float64) { binary.NativeEndian.PutUint64(b, math.Float64bits(v)) }
 
-// value is what A and B have: small whole numbers, so that sums are exact in any order.
+// value returns the elements of A and B: small integers, so that sums are exact in any order.
 func value(matrix, row, col int) float64 {
 	return float64((row*7+col*3+matrix*5)%17 - 8)
 }
@@ -65,7 +65,7 @@ func (l layout) fill(mem []byte) {
 	}
 }
 
-// product is an element of A*B, computed serially.
+// product returns an element of A*B, computed serially.
 func (l layout) product(row, col int) (sum float64) {
 	for k := range l.n {
 		sum += value(matrixA, row, k) * value(matrixB, k, col)
@@ -73,8 +73,8 @@ func (l layout) product(row, col int) (sum float64) {
 	return sum
 }
 
-// multiply adds the product of tiles a and b to acc, which has the elements of a tile of
-// C by rows.
+// multiply adds the product of tiles a and b to acc, which contains the elements of a tile of C by
+// rows.
 func (l layout) multiply(acc []float64, a, b []byte) {
 	t := l.tile
 	for i := range l.rows {

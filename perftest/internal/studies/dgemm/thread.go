@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// phase is what a thread does next.
+// phase is the next action of a thread.
 type phase uint8
 
 const (
@@ -19,14 +19,14 @@ const (
 	flush
 )
 
-// spent is messages of a kind and the time from the first post of a tile to its last
-// completion, added up.
+// spent is the number of messages of a kind, and the sum of the times from the first post of a tile
+// to its last completion.
 type spent struct {
 	messages int64
 	time     time.Duration
 }
 
-// rate is messages a second; 0 for none.
+// rate returns messages per second; 0 without messages.
 func (s spent) rate() float64 {
 	if s.time <= 0 {
 		return 0
@@ -49,8 +49,8 @@ type thread struct {
 	acc    []float64
 
 	phase      phase
-	tile, k    int // tile of C by number, and of the sum
-	row        int // of the tile that is under way
+	tile, k    int // number of the tile of C, and of the tiles in its sum
+	row        int // next row of the current tile
 	began      time.Duration
 	idle       bool
 	gets, puts spent
@@ -88,8 +88,8 @@ func (t *thread) poll() error {
 	return err
 }
 
-// post posts the next row of tile i, j of a matrix, or polls if there is no room. After
-// the last row comes the next phase.
+// post posts the next row of tile i, j of a matrix, or polls if there is no room. After the last
+// row it selects the next phase.
 func (t *thread) post(matrix, i, j int, s *spent) error {
 	if t.row == 0 && matrix != matrixB {
 		t.began = t.now()
@@ -112,7 +112,7 @@ func (t *thread) post(matrix, i, j int, s *spent) error {
 	return nil
 }
 
-// request is a get or a put of the row, without its address on the server.
+// request returns a get or a put of the row, without its address on the server.
 func (t *thread) request(matrix int) verbs.SendWR {
 	n := t.layout.rowLen()
 	wr := verbs.SendWR{Opcode: verbs.OpRDMARead}
@@ -128,7 +128,7 @@ func (t *thread) request(matrix int) verbs.SendWR {
 	return wr
 }
 
-// arrived goes on after what was posted is complete.
+// arrived continues after everything posted is complete.
 func (t *thread) arrived(m int) {
 	took := t.now() - t.began
 	if t.phase == flush {

@@ -1,3 +1,3 @@
-// Package endpoints compares the six categories of scalable endpoints: how fast the
-// threads of a process send with each, and what that takes of the NIC.
+// Package endpoints compares the six categories of scalable endpoints: the message rate of the
+// threads of a process with each category, and its use of resources of the NIC.
 package endpoints

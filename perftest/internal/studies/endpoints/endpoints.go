@@ -14,15 +14,14 @@ import (
 
 // Row is one category with one number of threads.
 type Row struct {
-	Ranks    int               `json:"ranks,omitempty"` // of a node, that have as many threads each; 0: not said
+	Ranks    int               `json:"ranks,omitempty"` // ranks of a node, each with as many threads; 0: unknown
 	Threads  int               `json:"threads"`
 	Category endpoint.Category `json:"category"`
 	Rate     float64           `json:"msg_per_s"`
-	// Relative is the rate divided by that of MPI-everywhere with as many threads;
-	// 0 if that was not measured.
+	// Relative is the rate divided by that of MPI-everywhere with as many threads; 0 if that was not measured.
 	Relative float64 `json:"relative"`
-	// Gets and Puts are what an application does in the time that its threads spend on
-	// them, and what that is relative to MPI-everywhere; 0 where they are not told apart.
+	// Gets and Puts are the rates of an application in the time that its threads spend on each, and their ratios to
+	// MPI-everywhere; 0 if they are not separate.
 	Gets         float64 `json:"gets_per_s,omitempty"`
 	GetsRelative float64 `json:"gets_relative,omitempty"`
 	Puts         float64 `json:"puts_per_s,omitempty"`
@@ -30,7 +29,7 @@ type Row struct {
 	// Spread and PutsSpread are those of msgrate.Figure.
 	Spread     float64 `json:"spread,omitempty"`
 	PutsSpread float64 `json:"puts_spread,omitempty"`
-	// CPU is what the process used for a message; 0 where it is not taken.
+	// CPU is the CPU time of the process per message; 0 if not measured.
 	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
 	TDs      int     `json:"tds"`
@@ -40,31 +39,31 @@ type Row struct {
 	UUARs    int     `json:"uuars"`
 	// Share is the micro-UARs divided by those of MPI-everywhere, as Relative.
 	Share float64 `json:"uuars_relative"`
-	// Wasted micro-UARs are those that no thread rings.
+	// Wasted is the number of micro-UARs that no thread rings.
 	Wasted int `json:"uuars_wasted"`
-	// Memory of all objects in bytes, with what a device in software keeps of them, and
-	// without the UAR pages, which lie in the NIC.
+	// Memory is the memory of all objects in bytes, including that of a device in software, without the UAR pages,
+	// which are in the NIC.
 	Memory int64 `json:"memory"`
-	// Of it: contexts, QPs, CQs.
+	// Parts of it: contexts, QPs, CQs.
 	ContextMemory int64 `json:"memory_contexts"`
 	QPMemory      int64 `json:"memory_qps"`
 	CQMemory      int64 `json:"memory_cqs"`
-	// Rounds are those that the figures are medians of; 0 if nothing was measured.
+	// Rounds is the number of rounds of which the values are medians; 0 if nothing was measured.
 	Rounds int `json:"rounds,omitempty"`
 }
 
-// Study is what to compare.
+// Study selects the comparisons.
 type Study struct {
 	Base       msgrate.Config // messages, size, depth, postlist, unsignaled, inline
 	Queues     mlx5.Config
 	Categories []endpoint.Category
 	Threads    []int
-	Ranks      int // for Row.Ranks; who measures knows
-	CQ         int // threads that share a CQ, where they do not share more anyway
+	Ranks      int // for Row.Ranks; set by the caller
+	CQ         int // threads that share a CQ, in categories that do not share more
 	Rounds     int
 }
 
-// Check says what is wrong with the numbers of threads.
+// Check returns an error for invalid numbers of threads.
 func (s *Study) Check() error {
 	for _, n := range s.Threads {
 		if n < 1 {
@@ -77,14 +76,14 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Cases lists the rows without their figures, and how to measure them.
+// Cases lists the rows without their values, and the configurations to measure.
 func (s *Study) Cases() (rows []Row, cases []msgrate.Case) {
 	for _, n := range s.Threads {
 		for _, c := range s.Categories {
 			cfg := s.Base
 			cfg.Threads, cfg.Plan = n, plan(c, n, s.CQ)
 			cfg.Buf, cfg.MR = 1, 1
-			cfg.Atomics = c == endpoint.MPIThreads // whatever their number is
+			cfg.Atomics = c == endpoint.MPIThreads // independent of their number
 			rows = append(rows, Row{Ranks: s.Ranks, Threads: n, Category: c})
 			cases = append(cases, msgrate.Case{Label: s.label(c, n), Config: cfg, Queues: s.Queues})
 		}
@@ -99,8 +98,7 @@ func (s *Study) label(c endpoint.Category, n int) string {
 	return fmt.Sprintf("%v, %d threads", c, n)
 }
 
-// plan is the category for n threads with k of them on a CQ, where a context has as
-// many.
+// plan returns the category for n threads, k of them on each CQ, if a context has as many.
 func plan(c endpoint.Category, n, k int) endpoint.Plan {
 	p := c.Plan(n)
 	if p.Context%max(k, 1) == 0 {
@@ -109,8 +107,8 @@ func plan(c endpoint.Category, n, k int) endpoint.Plan {
 	return p
 }
 
-// Run measures all rows. step is told of each measurement; nil is allowed. With an error come the rows
-// that were measured: see msgrate.MeasureAll.
+// Run measures all rows. step is called after each measurement; it may be nil. After an error it also returns the
+// measured rows: see msgrate.MeasureAll.
 func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label string)) ([]Row, error) {
 	rows, cases := s.Cases()
 	figures, err := msgrate.MeasureAll(ctx, m, cases, s.Rounds, step)
@@ -126,8 +124,7 @@ func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label str
 	return rows, err
 }
 
-// Resources counts what the categories take on dev, without measuring: the columns of
-// Run without rates.
+// Resources counts the resources of the categories on dev, without measuring: the columns of Run without rates.
 func (s *Study) Resources(dev *verbs.Device) ([]Row, error) {
 	rows, cases := s.Cases()
 	for i := range rows {
@@ -153,7 +150,7 @@ func (r *Row) count(res verbs.Resources) {
 	r.ContextMemory, r.QPMemory, r.CQMemory = res.Bytes.Contexts, res.Bytes.QPs, res.Bytes.CQs
 }
 
-// relate sets what rows are relative to MPI-everywhere.
+// relate sets the ratios of rows to MPI-everywhere.
 func relate(rows []Row) {
 	for i := range rows {
 		r := &rows[i]
@@ -169,7 +166,7 @@ func relate(rows []Row) {
 	}
 }
 
-// ratio is 0 if there is nothing to compare with.
+// ratio returns 0 if there is nothing to compare with.
 func ratio(v, base float64) float64 {
 	if base <= 0 {
 		return 0
@@ -177,8 +174,8 @@ func ratio(v, base float64) float64 {
 	return v / base
 }
 
-// ObjectSizes is the memory of one object of each kind, in bytes: the QP has the
-// depth of the study's benchmark, 64, and the CQ is as deep.
+// ObjectSizes returns the memory of one object of each type, in bytes. QP and CQ have the depth of the study's
+// benchmark, 64.
 func ObjectSizes(dev *verbs.Device) (_ verbs.ResourceBytes, err error) {
 	set, err := endpoint.Open(dev, 1, endpoint.Config{Plan: endpoint.Dynamic.Plan(1)})
 	if err != nil {

@@ -14,7 +14,7 @@ const legend = "Wasted: micro-UARs that no thread rings. Memory: of all objects,
 const legendMeasured = "Relative: to MPI-everywhere with as many threads. CPU ns: processor time of the senders for a message; " +
 	"0 where it is not taken. "
 
-// Sheet is rows to write; without rates if nothing was measured.
+// Sheet returns the rows to write; without rates if nothing was measured.
 func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return strconv.Itoa(r.Ranks) + "." + strconv.Itoa(r.Threads) }}
@@ -42,13 +42,14 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 			s.Legend += " " + msgrate.SpreadLegend
 			s.Columns = append(s.Columns, spreadColumns(rows[0].Puts > 0)...)
 		}
-	} else { // there is room
+	} else { // there is space
 		s.Columns = append(s.Columns, memoryColumns...)
 	}
 	return s
 }
 
-// spreadColumns are for several rounds; with that of puts if the two are separate.
+// spreadColumns are the columns for several rounds; with that of puts if gets and puts are
+// separate.
 func spreadColumns(puts bool) []sheet.Column[Row] {
 	list := []sheet.Column[Row]{{Name: "spread", Title: "Spread", Rank: 1, Value: func(r Row) any { return r.Spread }, Text: sheet.Percent}}
 	if puts {
@@ -57,7 +58,7 @@ func spreadColumns(puts bool) []sheet.Column[Row] {
 	return list
 }
 
-// kindColumns tell gets and puts apart.
+// kindColumns are the columns with separate gets and puts.
 var kindColumns = []sheet.Column[Row]{
 	{Name: "gets_per_s", Title: "M gets/s", Value: func(r Row) any { return r.Gets }, Text: sheet.Millions},
 	{Name: "gets_relative", Title: "gets %", Rank: 4, Value: func(r Row) any { return r.GetsRelative }, Text: sheet.Percent},
