@@ -1,4 +1,4 @@
-// Package footprint counts what endpoints take of a process: objects of the device, bytes on the Go heap, and
+// Package footprint counts the resources of endpoints in a process: objects of the device, bytes on the Go heap, and
 // bytes of queues outside it.
 package footprint
 
@@ -20,37 +20,37 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Row is what the endpoints to a number of peers take.
+// Row is the resources of the endpoints to a number of peers.
 type Row struct {
 	Layer     string `json:"layer"` // uct or ucp
 	Transport string `json:"transport"`
 	Connect   string `json:"connect,omitempty"` // when endpoints of ucp connect
 	Peers     int    `json:"peers"`
 	QPs       int    `json:"qps"`
-	// Heap is by how much the endpoints make the Go heap grow, with what the software HCA keeps there.
+	// Heap is the growth of the Go heap by the endpoints, including the memory of the software HCA.
 	Heap int64 `json:"heap"`
-	// QPBytes are those of queue pairs, Bytes those of all verbs objects; queues are outside the heap.
+	// QPBytes is the memory of queue pairs, Bytes that of all verbs objects; queues are outside the heap.
 	QPBytes int64 `json:"qp_bytes"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// Study is what is to be counted: Transports for endpoints of uct, Connect for those of ucp.
+// Study selects what to count: Transports for endpoints of uct, Connect for those of ucp.
 type Study struct {
 	Transports []string
 	Connect    []string
 	Peers      []int
 }
 
-// Transports lists those of which endpoints can be counted.
+// Transports lists the transports whose endpoints can be counted.
 func Transports() []string { return []string{rc.Name, dv.RCName, ud.Name, dv.UDName} }
 
-// Most peers: uct opens endpoints alone, ucp a worker for each peer too.
+// Maximum numbers of peers: uct opens only endpoints, ucp also a worker for each peer.
 const (
 	maxPeers   = 4096
 	maxWorkers = 128
 )
 
-// Check finds mistakes.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	for _, tl := range s.Transports {
 		if !slices.Contains(Transports(), tl) {
@@ -72,10 +72,10 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Cases is how many rows there will be.
+// Cases returns the number of rows.
 func (s *Study) Cases() int { return (len(s.Transports) + len(s.Connect)) * len(s.Peers) }
 
-// Run counts all. step is called before each row.
+// Run counts everything. step is called before each row.
 func (s *Study) Run(ctx context.Context, step func(label string, peers int)) (rows []Row, err error) {
 	count := func(label string, n int, f func() (Row, error)) error {
 		if ctx.Err() != nil {
@@ -104,7 +104,7 @@ func (s *Study) Run(ctx context.Context, step func(label string, peers int)) (ro
 	return rows, nil
 }
 
-// component is the transports on a new device.
+// component returns the transports on a new device.
 func component() (uct.Component, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricShm})
 	if err != nil {
@@ -114,17 +114,17 @@ func component() (uct.Component, error) {
 	return ib.New(list, rc.Transport(rc.Config{}), dv.RC(dv.RCConfig{}), ud.Transport(ud.Config{}), dv.UD(dv.UDConfig{})), nil
 }
 
-// heap is what the Go heap holds.
+// heap returns the number of bytes on the Go heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first one has swept
+	runtime.GC() // the memory that the first one has swept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// endpoints counts n endpoints of an interface. They lead to one interface, and those of rc to one endpoint:
-// the state of an endpoint does not depend on that.
+// endpoints counts n endpoints of an interface. All connect to one interface, and those of rc to one endpoint: the
+// state of an endpoint does not depend on that.
 func endpoints(tl string, n int) (r Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -191,7 +191,7 @@ func openEnd(c uct.Component, tl string, undo *cleanup.Stack) (e end, err error)
 	return e, nil
 }
 
-// resources are those of the domain; the software HCA counts them.
+// resources returns the resources of the domain; the software HCA counts them.
 func (e end) resources() verbs.Resources {
 	r, _ := e.md.Context().Resources()
 	return r

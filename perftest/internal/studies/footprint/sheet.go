@@ -2,7 +2,7 @@ package footprint
 
 import "github.com/gucx/gucx/perftest/internal/show/sheet"
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Columns: columns, Rows: rows,
 		Legend: "Heap: by how much the Go heap grows. QP bytes, all bytes: of queue pairs and of all verbs objects, by which " +

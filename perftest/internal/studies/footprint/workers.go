@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// observed is a component that remembers the last memory domain that was opened.
+// observed is a component that stores the last opened memory domain.
 type observed struct {
 	uct.Component
 	md *ib.MD
@@ -31,7 +31,7 @@ func (o *observed) OpenMD(name string) (uct.MD, error) {
 	return md, err
 }
 
-// resources are those of the domain.
+// resources returns the resources of the domain.
 func (o *observed) resources() verbs.Resources {
 	r, _ := o.md.Context().Resources()
 	return r
@@ -46,7 +46,7 @@ type job struct {
 	undo      cleanup.Stack
 }
 
-// workers counts what the endpoints of a hub to n peers take, of which it sends to one.
+// workers counts the resources of the endpoints of a hub to n peers; it sends to one of them.
 func workers(when string, n int) (r Row, err error) {
 	j := &job{}
 	defer func() { err = errors.Join(err, j.undo.Run()) }()
@@ -73,7 +73,7 @@ func workers(when string, n int) (r Row, err error) {
 		QPBytes: now.Bytes.QPs - start.Bytes.QPs, Bytes: now.Bytes.Total() - start.Bytes.Total()}, nil
 }
 
-// open opens the hub and its peers, in a context each.
+// open opens the hub and its peers, each with a context of its own.
 func (j *job) open(when ucp.ConnectMode, n int) error {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricShm})
 	if err != nil {
@@ -118,11 +118,11 @@ func (j *job) worker(ctx *ucp.Context) (*ucp.Worker, error) {
 	return w, nil
 }
 
-// patience bounds handshakes on a machine that has others to run.
+// patience is the maximum time of handshakes on a busy machine.
 const patience = time.Minute
 
-// exchange sends a message to the first peer, and progresses all until it is there and the hub has as many
-// queue pairs.
+// exchange sends a message to the first peer, and progresses all workers until it arrives and the hub has the expected
+// number of queue pairs.
 func (j *job) exchange(qps int) error {
 	buf, in := make([]byte, 8), make([]byte, 8)
 	recv, err := j.peers[0].TagRecv(in, 1, ^uint64(0), nil, nil)

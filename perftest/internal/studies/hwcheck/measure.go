@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// measure is the time from a post to its completion, for one work request at a time.
+// measure measures the time from a post to its completion, with one work request at a time.
 func (r *rig) measure(flags verbs.SendFlags, list bool) (string, error) {
 	times := make([]time.Duration, r.cfg.Iterations)
 	r.expect(remoteAt, 0, 8)
@@ -33,7 +33,7 @@ func (r *rig) measure(flags verbs.SendFlags, list bool) (string, error) {
 	return summary(times), r.compare()
 }
 
-// summary is the median and the extremes.
+// summary formats the median and the extremes.
 func summary(times []time.Duration) string {
 	slices.Sort(times)
 	at := func(q float64) time.Duration { return times[int(q*float64(len(times)-1))] }
@@ -42,10 +42,10 @@ func summary(times []time.Duration) string {
 
 func (r *rig) measureBlueFlame() (string, error) { return r.measure(verbs.SendInline, false) }
 
-// measureDoorbell posts lists of two, which are not stored to the adapter.
+// measureDoorbell posts lists of two, which are not written by BlueFlame.
 func (r *rig) measureDoorbell() (string, error) { return r.measure(verbs.SendInline, true) }
 
-// measureWindow keeps a window of work requests in flight, one post for each.
+// measureWindow posts work requests one by one, with a window of them in flight.
 func (r *rig) measureWindow() (string, error) {
 	r.expect(remoteAt, 0, 8)
 	total := 10 * r.cfg.Iterations
@@ -73,7 +73,7 @@ func (r *rig) measureWindow() (string, error) {
 	return fmt.Sprintf("%.3g million/s, %d at a time", float64(total)/took.Seconds()/1e6, sendDepth/2), r.compare()
 }
 
-// measureSetup creates and destroys QPs: two commands of the firmware.
+// measureSetup creates and destroys QPs: each takes commands of the firmware.
 func (r *rig) measureSetup() (string, error) {
 	times := make([]time.Duration, 20)
 	for i := range times {

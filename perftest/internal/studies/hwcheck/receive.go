@@ -19,7 +19,7 @@ func (r *rig) send() (string, error) {
 	return "4 lengths, with immediate", nil
 }
 
-// pair makes two RC QPs that are connected with each other; the second receives from an SRQ.
+// pair creates two RC QPs that are connected with each other; the second receives from an SRQ.
 func (r *rig) pair(undo *cleanup.Stack, srq *verbs.SRQ) (a *verbs.QP, err error) {
 	if a, err = r.newQP(verbs.QPTypeRC, r.cq); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func (r *rig) pair(undo *cleanup.Stack, srq *verbs.SRQ) (a *verbs.QP, err error)
 	return a, errors.Join(r.connect(a, b.Number()), r.connect(b, a.Number()))
 }
 
-// pairOnSRQ makes an SRQ of 31 receives of sges SGEs each, and two connected QPs on it, of which it returns the first.
+// pairOnSRQ creates an SRQ of 31 receives of sges SGEs each, and two connected QPs that use it. It returns the first
+// QP.
 func (r *rig) pairOnSRQ(undo *cleanup.Stack, sges int) (srq *verbs.SRQ, a *verbs.QP, err error) {
 	if srq, err = r.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 31, MaxSGE: sges}); err != nil {
 		return nil, nil, err
@@ -50,7 +51,7 @@ func (r *rig) sendSRQ() (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	const messages = 100 // around the SRQ several times
+	const messages = 100 // several times around the SRQ
 	for i := range messages {
 		if err := r.sendTo(a, srq.PostRecv, verbs.SendWR{}, 8+i, 0); err != nil {
 			return "", fmt.Errorf("message %d: %w", i, err)
@@ -92,7 +93,7 @@ func (r *rig) asyncEvent() (_ string, err error) {
 	return "the limit of an SRQ", nil
 }
 
-// nextAsync waits for an asynchronous event. The goroutine that waits returns when the context is closed, at the latest.
+// nextAsync waits for an asynchronous event. Its goroutine returns when the context is closed, at the latest.
 func (r *rig) nextAsync() (verbs.AsyncEvent, error) {
 	type result struct {
 		ev  verbs.AsyncEvent
@@ -154,7 +155,7 @@ func (r *rig) threadDomains() (_ string, err error) {
 	return fmt.Sprintf("UAR pages %d", pages), r.compare()
 }
 
-// grhLen is what precedes a datagram in its receive.
+// grhLen is the length of the header before a datagram in its receive.
 const grhLen = 40
 
 func (r *rig) datagrams() (_ string, err error) {
@@ -230,7 +231,7 @@ func (r *rig) newInitiator() (*verbs.QP, error) {
 	return r.pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: r.cq, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
 }
 
-// refused writes with a key that does not exist, and to a QP that is in ERR then.
+// refused writes with a key that does not exist, and then to the QP, which is in ERR.
 func (r *rig) refused() (string, error) {
 	bad := r.write(0, 8, 0)
 	bad.RKey ^= 0xff

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// rig is what the steps share: two RC QPs of one port, connected with each other, and memory in two halves. Requests of
-// the first QP are from the first half to the second.
+// rig contains what the steps share: two RC QPs of one port, connected with each other, and memory in two halves.
+// Requests of the first QP are from the first half to the second.
 type rig struct {
 	cfg  Config
 	dev  *verbs.Device
@@ -22,7 +22,7 @@ type rig struct {
 	path   verbs.AHAttr // to the port itself
 	pd     *verbs.PD
 	mem    []byte
-	shadow []byte // what mem is expected to have
+	shadow []byte // expected contents of mem
 	mr     *verbs.MR
 	ch     *verbs.CompChannel
 	cq     *verbs.CQ
@@ -38,7 +38,7 @@ const (
 	recvDepth  = 64
 	cqDepth    = 512
 	inlineLen  = 188 // fits in one BlueFlame buffer
-	gap        = 64  // between pieces, to see writes beyond them
+	gap        = 64  // between ranges, to detect writes beyond them
 	remoteAt   = half
 	qkey       = 0x11111111
 	maxReads   = 1
@@ -47,17 +47,17 @@ const (
 
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// addr is the address of byte off of the memory.
+// addr returns the address of byte off of the memory.
 func (r *rig) addr(off int) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.mem)))) + uint64(off)
 }
 
-// sge is a piece of the memory.
+// sge returns the SGE of a range of the memory.
 func (r *rig) sge(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.addr(off), Length: uint32(n), LKey: r.mr.LKey()}
 }
 
-// fill writes a pattern to a piece, here and in what is expected.
+// fill writes a pattern to a range of the memory, and to the expected contents.
 func (r *rig) fill(off, n int) {
 	r.seed++
 	for i := range n {
@@ -66,10 +66,10 @@ func (r *rig) fill(off, n int) {
 	copy(r.shadow[off:off+n], r.mem[off:off+n])
 }
 
-// expect notes that the device copies a piece.
+// expect records that the device copies a range.
 func (r *rig) expect(to, from, n int) { copy(r.shadow[to:to+n], r.shadow[from:from+n]) }
 
-// compare compares all of the memory with what is expected.
+// compare compares the whole memory with the expected contents.
 func (r *rig) compare() error {
 	if bytes.Equal(r.mem, r.shadow) {
 		return nil
@@ -84,14 +84,14 @@ func (r *rig) compare() error {
 		}
 	}
 	at, got, want := first, r.mem[first], r.shadow[first]
-	copy(r.shadow, r.mem) // so that the next step does not fail for this one
+	copy(r.shadow, r.mem) // so that the next step does not fail because of this one
 	return fmt.Errorf("%d bytes differ, the first at %#x: %#x, want %#x", count, at, got, want)
 }
 
 // id returns a new ID for a work request.
 func (r *rig) id() uint64 { r.nextID++; return r.nextID }
 
-// post posts one list of work requests, all of them.
+// post posts one list of work requests. It fails if not all are posted.
 func (r *rig) post(qp *verbs.QP, wrs ...verbs.SendWR) error {
 	n, err := qp.PostSend(wrs)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *rig) post(qp *verbs.QP, wrs ...verbs.SendWR) error {
 	return nil
 }
 
-// wait polls cq until there are n completions, of any status.
+// wait polls cq until it has n completions, with any status.
 func (r *rig) wait(cq *verbs.CQ, n int) (list []verbs.WC, err error) {
 	deadline := time.Now().Add(r.cfg.Timeout)
 	var wc [16]verbs.WC
@@ -117,7 +117,7 @@ func (r *rig) wait(cq *verbs.CQ, n int) (list []verbs.WC, err error) {
 	return list, nil
 }
 
-// complete waits for n completions, and fails for the first that has failed.
+// complete waits for n completions, and returns an error for the first failed one.
 func (r *rig) complete(n int) ([]verbs.WC, error) {
 	list, err := r.wait(r.cq, n)
 	for i := range list {
@@ -128,7 +128,7 @@ func (r *rig) complete(n int) ([]verbs.WC, error) {
 	return list, err
 }
 
-// write is an RDMA write of a piece of the first half to the second.
+// write returns an RDMA write of a range of the first half to the second.
 func (r *rig) write(off, n int, flags verbs.SendFlags) verbs.SendWR {
 	wr := verbs.SendWR{ID: r.id(), Opcode: verbs.OpRDMAWrite, Flags: flags | verbs.SendSignaled, RemoteAddr: r.addr(remoteAt + off), RKey: r.mr.RKey()}
 	if flags&verbs.SendInline != 0 {

@@ -12,20 +12,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Outcome is how a step has ended.
+// Outcome is the result of a step.
 type Outcome struct {
 	Name   string
 	Took   time.Duration
-	Detail string // what was seen
+	Detail string // observations
 	Err    error  // nil if the step passed, or was skipped
-	// Skipped says why the step was not run; empty if it was.
+	// Skipped is the reason why the step was not run; empty if it was run.
 	Skipped string
 }
 
-// Report is the outcome of each step.
+// Report contains the outcome of each step.
 type Report struct{ Outcomes []Outcome }
 
-// Failed counts the steps that failed.
+// Failed returns the number of failed steps.
 func (r *Report) Failed() (n int) {
 	for _, o := range r.Outcomes {
 		if o.Err != nil {
@@ -52,12 +52,12 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// Config says what to test.
+// Config selects what to test.
 type Config struct {
 	Port uint8
-	// Timeout bounds the wait for one completion or event. 0 means 5 s.
+	// Timeout is the maximum wait for one completion or event. 0 means 5 s.
 	Timeout time.Duration
-	// Iterations is how many operations a measurement has. 0 means 1000.
+	// Iterations is the number of operations of a measurement. 0 means 1000.
 	Iterations int
 }
 
@@ -71,11 +71,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// step is one test. It may use what those before it have made.
+// step is one test. It may use the results of earlier steps.
 type step struct {
 	name string
 	run  func(*rig) (detail string, err error)
-	// needs names the step without which this one is skipped; empty if there is none.
+	// needs is the name of a step; if that failed, this one is skipped. Empty: none.
 	needs string
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Names of steps that others need.
+// Names of steps on which others depend.
 const (
 	opened    = "open"
 	objects   = "create CQ and QPs"
@@ -129,7 +129,7 @@ func (r *rig) connectRC() (string, error) {
 	return "", r.connect(r.b, r.a.Number())
 }
 
-// writeDoorbell posts a list, which is never stored to the adapter: it fetches the work requests.
+// writeDoorbell posts a list, which is never written by BlueFlame: the adapter fetches the work requests.
 func (r *rig) writeDoorbell() (string, error) {
 	before, _ := r.a.SendCounts()
 	r.expect(remoteAt, 0, 8)
@@ -144,7 +144,7 @@ func (r *rig) writeDoorbell() (string, error) {
 	return fmt.Sprintf("%d doorbells for 2 work requests, %d by BlueFlame", after.Doorbells-before.Doorbells, after.BlueFlames-before.BlueFlames), r.compare()
 }
 
-// writeBlueFlame posts work requests one by one, which are stored to both buffers of the register in turn.
+// writeBlueFlame posts work requests one by one, which are written to both BlueFlame buffers of the register in turn.
 func (r *rig) writeBlueFlame() (string, error) {
 	before, _ := r.a.SendCounts()
 	for i := range 16 {
@@ -212,7 +212,7 @@ func (r *rig) writeGathered() (string, error) {
 	return "3 pieces", r.compare()
 }
 
-// writeAround posts lists of unequal lengths until the queue has gone around several times.
+// writeAround posts lists of different lengths until the queue has wrapped several times.
 func (r *rig) writeAround() (string, error) {
 	posted := 0
 	for n := 1; posted < 10*sendDepth; n = n%17 + 1 {
@@ -284,8 +284,8 @@ func (r *rig) atomics() (string, error) {
 	return "fetch and add, compare and swap that matches and that does not", nil
 }
 
-// sendTo sends n bytes with an immediate by a QP to where post posts a receive, and checks the completion of that. skip
-// bytes of the receive are before the message.
+// sendTo sends n bytes with an immediate by a QP to a receive that post posts, and checks the completion of the
+// receive. The message starts after skip bytes of the receive.
 func (r *rig) sendTo(qp *verbs.QP, post func([]verbs.RecvWR) (int, error), wr verbs.SendWR, n, skip int) error {
 	const from, to = 20_000, remoteAt + 20_000
 	r.fill(from, n)
@@ -323,7 +323,7 @@ func (r *rig) sent(wr verbs.SendWR, recvID uint64, n int) error {
 	return errors.New("no completion of a receive")
 }
 
-// waitEvent waits for an event of the channel, which must be of the CQ.
+// waitEvent waits for an event of the channel, which must be for the CQ.
 func (r *rig) waitEvent() error {
 	fds := []unix.PollFd{{Fd: int32(r.ch.FD()), Events: unix.POLLIN}}
 	for {

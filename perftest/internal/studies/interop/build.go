@@ -14,13 +14,13 @@ import (
 //go:embed testdata/side.c
 var source []byte
 
-// ErrNoUCX says that there is no program with UCX to measure with.
+// ErrNoUCX is the error if there is no program with UCX.
 var ErrNoUCX = errors.New("skipped: no program with UCX")
 
 // compiler builds the program with UCX.
 const compiler = "gcc"
 
-// Lacking says what is not there to build the program with UCX; empty if nothing is known to be missing.
+// Lacking returns what is missing to build the program with UCX; empty if nothing is known to be missing.
 func Lacking(ctx context.Context) string {
 	if _, err := exec.LookPath(compiler); err != nil {
 		return compiler + " is not installed"
@@ -33,8 +33,8 @@ func Lacking(ctx context.Context) string {
 	return ""
 }
 
-// Build builds the program with UCX in folder. The environment of gcc counts: CPATH for headers and LIBRARY_PATH for
-// libraries that are not installed. ErrNoUCX with the reason if it cannot be built.
+// Build builds the program with UCX in folder. The environment of gcc is used: CPATH for headers and LIBRARY_PATH for
+// libraries that are not installed. It returns ErrNoUCX with the reason if the program cannot be built.
 func Build(ctx context.Context, folder string) (binary string, err error) {
 	if why := Lacking(ctx); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrNoUCX, why)
@@ -44,7 +44,8 @@ func Build(ctx context.Context, folder string) (binary string, err error) {
 		return "", err
 	}
 	binary = filepath.Join(folder, "side")
-	// Without the links of a package for developers; a library of another release of the system may need symbols of that.
+	// The links of the development package are not used; a library of another release of the system may need symbols of
+	// that release.
 	out, err := exec.CommandContext(ctx, compiler, "-O2", "-o", binary, file, "-l:libucp.so.0", "-l:libucs.so.0", "-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %w: %.300s", ErrNoUCX, err, out)

@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 )
 
-// Program is one that can be a side of a measurement.
+// Program is a program that can be a side of a measurement.
 type Program struct {
 	// Name in the table.
 	Name string
@@ -26,13 +26,13 @@ type Program struct {
 	Env []string
 }
 
-// UCX is the program at path, restricted to what a worker of ucxpeer has.
+// UCX returns the program at path, restricted to the features of a worker of ucxpeer.
 func UCX(path string) Program {
 	return Program{Name: "UCX", Command: []string{path}, Env: []string{
 		"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_LOG_LEVEL=error", "UCX_LOG_FILE=stderr", "UCX_WARN_UNUSED_ENV_VARS=n"}}
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	name    string
 	version string
@@ -42,16 +42,16 @@ type process struct {
 	ended   error       // valid once lines is closed
 }
 
-// errEnded says that a program has exited.
+// errEnded is the error if a program has exited.
 var errEnded = errors.New("the process has exited")
 
-// start runs a program on a processor; negative: on any. The caller's goroutine must be locked to its thread until the process
-// ends, as the process ends with that.
+// start runs a program on a CPU; a negative number means any. The caller's goroutine must be locked to its thread until
+// the process exits, because the process ends with that thread.
 func (p Program) start(ctx context.Context, cpu int) (_ *process, err error) {
 	cmd := exec.Command(p.Command[0], p.Command[1:]...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C reaches the parent alone
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C reaches only the parent
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (p Program) start(ctx context.Context, cpu int) (_ *process, err error) {
 	return s, nil
 }
 
-// read passes on the lines of the program until it exits.
+// read passes the lines of the program on until it exits.
 func (s *process) read(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		s.lines <- lines.Text()
@@ -91,7 +91,7 @@ func (s *process) read(out io.Reader) {
 func (s *process) tell(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.in, format+"\n", args...)
 	if errors.Is(err, syscall.EPIPE) {
-		return nil // the result has the reason
+		return nil // the result contains the reason
 	}
 	return err
 }
@@ -113,7 +113,7 @@ func (s *process) result(ctx context.Context) (string, error) {
 	}
 }
 
-// failure is the error of a line that is not a result. It is ErrData only if the program has compared the data.
+// failure returns the error of a line that is no result. It is ErrData only if the program has compared the data.
 func (s *process) failure(line string) error {
 	if line == "failed: "+ErrData.Error() {
 		return fmt.Errorf("%s: %w", s.name, ErrData)
@@ -121,7 +121,7 @@ func (s *process) failure(line string) error {
 	return fmt.Errorf("%s: %s", s.name, line)
 }
 
-// do is tell and result.
+// do sends a command and waits for its result.
 func (s *process) do(ctx context.Context, format string, args ...any) (string, error) {
 	if err := s.tell(format, args...); err != nil {
 		return "", err
@@ -140,7 +140,7 @@ func (s *process) close() error {
 	return err
 }
 
-// Version runs the program and returns what it says that it is.
+// Version runs the program and returns its name and version.
 func (p Program) Version(ctx context.Context) (string, error) {
 	unlock := lockThread()
 	defer unlock()
@@ -151,7 +151,7 @@ func (p Program) Version(ctx context.Context) (string, error) {
 	return s.version, s.close()
 }
 
-// Narrow reports that the version is of a release whose addresses of loopback have the narrow form.
+// Narrow reports that the release uses the narrow form of loopback addresses.
 func Narrow(version string) bool {
 	major, minor := 0, 0
 	if _, err := fmt.Sscanf(version, "UCX %d.%d", &major, &minor); err != nil {
@@ -165,7 +165,7 @@ func Narrow(version string) bool {
 	return false
 }
 
-// pair is two programs that are connected.
+// pair is two connected programs.
 type pair struct {
 	name              string
 	initiator, target *process
@@ -209,7 +209,7 @@ func (p *pair) close() (err error) {
 	return err
 }
 
-// run measures so many operations after others that warm up, and returns nanoseconds for one.
+// run measures n operations after a warm-up, and returns the nanoseconds per operation.
 func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (ns float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -231,7 +231,7 @@ func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (n
 			return 0, err
 		}
 		served := make(chan struct{})
-		go func() { // whichever fails first ends the wait for the other
+		go func() { // the first failure ends the wait for the other
 			defer close(served)
 			if _, err := p.target.result(ctx); err != nil {
 				cancel(err)
@@ -248,7 +248,7 @@ func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (n
 	}
 	for i, s := range both {
 		if i == 0 && !t.PingPong && !t.FromTarget || i == 1 && t.FromTarget {
-			continue // nothing arrives there
+			continue // no data arrives there
 		}
 		if _, err := s.do(ctx, "check %s %d", t.Name, size); err != nil {
 			return 0, err

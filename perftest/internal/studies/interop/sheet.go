@@ -9,7 +9,7 @@ import (
 const legend = "Pair: who runs the operations and the clock, and who takes part. Mean: the time of an operation, or of one message of a " +
 	"ping-pong, the median over rounds. Ratio: that time divided by the one between two processes of UCX, of the same round; below 1 is faster. Range: of all rounds."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return r.Test + strconv.Itoa(r.Size) },

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Tags of the messages and id of the active messages of both programs.
+// Tags of the messages and id of the active messages, in both programs.
 const (
 	tagData = 1
 	tagDone = 2
@@ -35,14 +35,14 @@ type side struct {
 	in, out, window []byte
 	slots           []*ucxpeer.Request
 
-	// Active messages: the other side's first one may arrive before this side begins to serve.
+	// Active messages: the first one of the other side may arrive before this side starts to serve.
 	arrived, received int
 	fetch             *ucxpeer.Request // of the last one, by rendezvous
 	failed            error            // in a handler
 }
 
-// Serve is a side of a measurement with gucx: it executes commands until in ends. narrow: UCX at the other side has the
-// narrow form of addresses of loopback.
+// Serve is a side of a measurement with gucx: it executes commands until the end of in. narrow: UCX on the other side
+// uses the narrow form of loopback addresses.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, narrow bool) (err error) {
 	var cfg ucxpeer.Config
 	if narrow {
@@ -54,7 +54,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, nar
 	}
 	defer func() { err = errors.Join(err, s.w.Close()) }()
 	s.w.OnActive(amID, s.onActive)
-	lines := make(chan string, 1) // Signal follows a send, so that Until finds the line
+	lines := make(chan string, 1) // Signal follows a send, so Until finds the line
 	go func() {
 		defer s.w.Signal()
 		defer close(lines)
@@ -85,7 +85,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, nar
 		}
 		result, err := s.execute(strings.Fields(line))
 		if err != nil {
-			_, _ = fmt.Fprintln(out, "failed:", strings.ReplaceAll(err.Error(), "\n", "; ")) // err says more than an error of out
+			_, _ = fmt.Fprintln(out, "failed:", strings.ReplaceAll(err.Error(), "\n", "; ")) // err is more useful than an error of out
 			return err
 		}
 		if _, err := fmt.Fprintln(out, strings.TrimSpace("ok "+result)); err != nil {
@@ -94,7 +94,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, nar
 	}
 }
 
-// errCommand is a line that is no command.
+// errCommand is the error of a line that is no command.
 var errCommand = fmt.Errorf("%w: not a command of this protocol", ucs.ErrInvalidParam)
 
 // execute executes a command and returns its result.
@@ -144,7 +144,7 @@ func (s *side) memory(length, width string) (string, error) {
 	return fmt.Sprintf("%d %x", mem.Addr(), mem.Pack()), nil
 }
 
-// measure executes the commands that name a test.
+// measure executes the commands with a test.
 func (s *side) measure(words []string) (string, error) {
 	t, err := ParseTest(words[1])
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *side) check(t Test, size int) error {
 	return nil
 }
 
-// finish waits for an operation that has started.
+// finish waits for a started operation.
 func (s *side) finish(r *ucxpeer.Request, err error) error {
 	for err == nil && !r.Done() {
 		s.w.Progress()
@@ -256,7 +256,7 @@ func (s *side) sendActive(size int) error {
 	return s.finish(s.ep.SendActive(amID, nil, s.out[:size], nil))
 }
 
-// run does count operations of a test.
+// run runs count operations of a test.
 func (s *side) run(t Test, size, count, width int) error {
 	switch t.Name {
 	case tagLat:
@@ -306,7 +306,7 @@ func (s *side) run(t Test, size, count, width int) error {
 	return s.finish(s.receive(tagDone, 0))
 }
 
-// inFlight starts operations, of which width are in flight, and waits for all.
+// inFlight starts operations, with at most width of them in flight, and waits for all.
 func (s *side) inFlight(count, width int, start func(i int) (*ucxpeer.Request, error)) error {
 	slots := s.slots[:width]
 	clear(slots)

@@ -10,15 +10,15 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/stat"
 )
 
-// Study is what is measured.
+// Study selects the measurements.
 type Study struct {
 	Tests      []Test `json:"tests"`
 	Sizes      []int  `json:"sizes"`      // bytes
 	Iterations int    `json:"iterations"` // operations in all rounds
-	Warmup     int    `json:"warmup"`     // operations before the clock runs, in each round
+	Warmup     int    `json:"warmup"`     // untimed operations at the start of each round
 	Rounds     int    `json:"rounds"`
 	Window     int    `json:"window"` // operations in flight in tests of bandwidth
-	CPUs       []int  `json:"cpus"`   // of initiator and target; empty: any
+	CPUs       []int  `json:"cpus"`   // CPUs of initiator and target; empty: any
 }
 
 // Errors of measurements.
@@ -33,7 +33,7 @@ const (
 	MaxWindow = 4096
 )
 
-// Check says what is wrong with the study.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	switch {
 	case len(s.Tests) == 0 || len(s.Sizes) == 0:
@@ -49,15 +49,15 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// pairs are who measures with whom: initiator and target. The first is what the others are compared with.
+// pairs lists the pairs of initiator and target. The others are compared with the first.
 func pairs(ucx, gucx Program) [][2]Program {
 	return [][2]Program{{ucx, ucx}, {gucx, ucx}, {ucx, gucx}, {gucx, gucx}}
 }
 
-// numPairs is how many pairs there are.
+// numPairs is the number of pairs.
 const numPairs = 4
 
-// Turns is how often Run calls step.
+// Turns returns the number of calls of step by Run.
 func (s *Study) Turns() int { return len(s.Tests) * len(s.Sizes) * s.Rounds * numPairs }
 
 // Row is a test at a size between two programs.
@@ -65,24 +65,24 @@ type Row struct {
 	Test string  `json:"test"`
 	Size int     `json:"size"`
 	Pair string  `json:"pair"`
-	NS   float64 `json:"ns"` // for one operation, or one message of a ping-pong: the median over rounds
+	NS   float64 `json:"ns"` // per operation, or per message of a ping-pong: the median over rounds
 	Rate float64 `json:"msg_per_s"`
 	MiB  float64 `json:"mib_per_s"`
-	// Ratio is NS divided by that of UCX on both sides: the median of the rounds. Least and Most are the extremes of the
-	// rounds.
+	// Ratio is NS divided by that of UCX on both sides: the median of the rounds. Least and Most are the extremes of
+	// the rounds.
 	Ratio float64 `json:"ratio"`
 	Least float64 `json:"ratio_min"`
 	Most  float64 `json:"ratio_max"`
 }
 
-// lockThread keeps the goroutine on its thread: child processes end with the thread that started them.
+// lockThread locks the goroutine to its thread: child processes end with the thread that started them.
 func lockThread() (unlock func()) {
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
 }
 
-// Run measures everything; in each round all pairs take turns. step is called before each turn. With an error come the rows
-// of the tests and sizes that were measured to their end.
+// Run measures everything; in each round all pairs take turns. step is called before each turn. After an error it also
+// returns the rows of the tests and sizes that are complete.
 func (s *Study) Run(ctx context.Context, ucx, gucx Program, step func(test string, size int)) (rows []Row, err error) {
 	defer lockThread()()
 	var undo cleanup.Stack
@@ -108,11 +108,11 @@ func (s *Study) Run(ctx context.Context, ucx, gucx Program, step func(test strin
 	return rows, nil
 }
 
-// smallSize is the longest message, in bytes, of which there are as many as iterations; of longer ones there are as many as
+// smallSize is the largest size, in bytes, for which all iterations are run; larger sizes have fewer iterations, which
 // move the same number of bytes.
 const smallSize = 8 << 10
 
-// count is how many operations of a size correspond to so many in a round.
+// count returns the number of operations of a size in a round.
 func count(ops, size int) int {
 	if size > smallSize {
 		ops = int(int64(ops) * smallSize / int64(size))
@@ -142,7 +142,7 @@ func (s *Study) cell(ctx context.Context, all []*pair, t Test, size int, step fu
 	return rows, nil
 }
 
-// newRow condenses the rounds of a pair; those of UCX on both sides are base.
+// newRow summarizes the rounds of a pair; base are those of UCX on both sides.
 func newRow(t Test, size int, name string, rounds, base []float64) Row {
 	ns := stat.Median(rounds)
 	r := Row{Test: t.Name, Size: size, Pair: name, NS: ns, Rate: 1e9 / ns, MiB: 1e9 / ns * float64(size) / (1 << 20)}

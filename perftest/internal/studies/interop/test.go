@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Test is an operation that is measured.
+// Test is a measured operation.
 type Test struct {
 	Name string `json:"name"`
-	// PingPong: each operation is a message there and one back, and half of its time counts.
+	// PingPong: each operation is a message in each direction, and half of the time is reported.
 	PingPong bool `json:"ping_pong"`
-	// Width: as many operations are in flight as the study says, else one.
+	// Width: as many operations are in flight as the study selects, otherwise one.
 	Width bool `json:"width"`
-	// FromTarget: data arrive at the initiator alone.
+	// FromTarget: only the initiator receives data.
 	FromTarget bool `json:"from_target"`
 }
 
@@ -37,10 +37,10 @@ var tests = []Test{
 	{Name: getBW, Width: true, FromTarget: true},
 }
 
-// Tests are all of them.
+// Tests are all tests.
 func Tests() []Test { return tests }
 
-// Names are those of all tests.
+// Names returns the names of all tests.
 func Names() (names []string) {
 	for _, t := range tests {
 		names = append(names, t.Name)
@@ -48,7 +48,7 @@ func Names() (names []string) {
 	return names
 }
 
-// ParseTest finds a test by its name.
+// ParseTest returns the test with a name.
 func ParseTest(name string) (Test, error) {
 	for _, t := range tests {
 		if t.Name == name {
@@ -58,7 +58,7 @@ func ParseTest(name string) (Test, error) {
 	return Test{}, fmt.Errorf("%s does not run with UCX; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// hops is by how many messages the time of an operation is divided.
+// hops is the number of messages by which the time of an operation is divided.
 func (t Test) hops() int {
 	if t.PingPong {
 		return 2

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// Comm is what the ranks of a kernel exchange messages with, and what it counts of them. One goroutine uses it.
-// Isend and Irecv begin a message, whose buffer belongs to the comm until WaitAll has returned.
+// Comm exchanges messages between the ranks of a kernel and counts them. One goroutine uses it. Isend and Irecv start a
+// message; the comm owns the buffer until WaitAll has returned.
 type Comm struct {
 	ctx     context.Context
 	group   *ucpgroup.Comm // nil: a single rank
@@ -16,7 +16,7 @@ type Comm struct {
 	count   Count
 }
 
-// Count is what a rank has done.
+// Count contains the counts of a rank.
 type Count struct {
 	Messages int           // sent, without those of sums
 	Bytes    int           // in them
@@ -24,7 +24,7 @@ type Count struct {
 	Waiting  time.Duration // for messages and sums
 }
 
-// minus is what came after other.
+// minus returns the counts after other.
 func (c Count) minus(other Count) Count {
 	return Count{c.Messages - other.Messages, c.Bytes - other.Bytes, c.Sums - other.Sums, c.Waiting - other.Waiting}
 }
@@ -33,13 +33,13 @@ func (c Count) plus(other Count) Count {
 	return Count{c.Messages + other.Messages, c.Bytes + other.Bytes, c.Sums + other.Sums, c.Waiting + other.Waiting}
 }
 
-// NewComm makes the comm of a rank. The end of ctx ends what waits.
+// NewComm returns the comm of a rank. Waits end with ctx.
 func NewComm(ctx context.Context, group *ucpgroup.Comm) *Comm { return &Comm{ctx: ctx, group: group} }
 
-// Alone is the comm of a single rank.
+// Alone returns the comm of a single rank.
 func Alone(ctx context.Context) *Comm { return &Comm{ctx: ctx} }
 
-// Rank is the number of the rank.
+// Rank returns the number of the rank.
 func (c *Comm) Rank() int {
 	if c.group == nil {
 		return 0
@@ -47,7 +47,7 @@ func (c *Comm) Rank() int {
 	return c.group.Rank()
 }
 
-// Size is how many ranks there are.
+// Size returns the number of ranks.
 func (c *Comm) Size() int {
 	if c.group == nil {
 		return 1
@@ -55,14 +55,14 @@ func (c *Comm) Size() int {
 	return c.group.Size()
 }
 
-// Isend begins to send b.
+// Isend starts to send b.
 func (c *Comm) Isend(to, tag int, b []byte) error {
 	c.count.Messages++
 	c.count.Bytes += len(b)
 	return c.posted(c.group.Isend(to, tag, b, nil))
 }
 
-// Irecv begins to receive into b.
+// Irecv starts to receive into b.
 func (c *Comm) Irecv(from, tag int, b []byte) error {
 	return c.posted(c.group.Irecv(from, tag, b, nil))
 }
@@ -74,7 +74,7 @@ func (c *Comm) posted(r *ucpgroup.Request, err error) error {
 	return err
 }
 
-// WaitAll waits for all messages that have begun.
+// WaitAll waits for all started messages.
 func (c *Comm) WaitAll() error {
 	if len(c.pending) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (c *Comm) WaitAll() error {
 	return err
 }
 
-// Sum adds up each element of v over all ranks. All call it, and all get the result.
+// Sum adds each element of v over all ranks. All ranks must call it, and all get the result.
 func (c *Comm) Sum(v ...*Sum) error {
 	flat := make([]int64, 0, len(v)*len(Sum{}))
 	for _, s := range v {
@@ -114,7 +114,7 @@ func (c *Comm) SumInts(v []int64) error {
 	return err
 }
 
-// barrier returns when all ranks have called it.
+// barrier returns after all ranks have called it.
 func (c *Comm) barrier() error {
 	if c.group == nil {
 		return nil

@@ -2,7 +2,7 @@ package kernel
 
 import "slices"
 
-// Factors are the prime factors of n, the largest first.
+// Factors returns the prime factors of n, the largest first.
 func Factors(n int) (list []int) {
 	for f := 2; n > 1; f++ {
 		for ; n%f == 0; n /= f {
@@ -13,8 +13,8 @@ func Factors(n int) (list []int) {
 	return list
 }
 
-// Split cuts a box for n ranks: it returns how many parts each edge has. Each factor of n cuts the edge that
-// is longest then, the last of equals, among those that the factor may cut.
+// Split divides a box between n ranks: it returns the number of parts of each edge. Each factor of n divides the
+// longest edge at that time, the last of equal ones, among those that the factor may divide.
 func Split(edges []int, n int, may func(edge, parts int) bool) (parts []int, ok bool) {
 	parts = make([]int, len(edges))
 	for d := range parts {
@@ -36,8 +36,7 @@ func Split(edges []int, n int, may func(edge, parts int) bool) (parts []int, ok 
 	return parts, true
 }
 
-// Grow makes a box for n ranks of which each has a box of that size: it returns its edges, as nearly equal as
-// they can be.
+// Grow returns the edges of a box for n ranks, each with a box of the given size: as nearly equal as possible.
 func Grow(edges []int, n int) []int {
 	edges = slices.Clone(edges)
 	for _, f := range Factors(n) {
@@ -52,7 +51,7 @@ func Grow(edges []int, n int) []int {
 	return edges
 }
 
-// Place is where a rank is in a grid of parts; the last coordinate changes fastest.
+// Place returns the place of a rank in a grid of parts; the last coordinate changes fastest.
 func Place(rank int, parts []int) []int {
 	at := make([]int, len(parts))
 	for d := len(parts) - 1; d >= 0; d-- {
@@ -62,7 +61,7 @@ func Place(rank int, parts []int) []int {
 	return at
 }
 
-// Neighbor is the rank that is by steps further along an edge, around the grid.
+// Neighbor returns the rank that is by steps further along an edge; the grid is periodic.
 func Neighbor(at, parts []int, edge, by int) (rank int) {
 	for d, n := range parts {
 		c := at[d]
@@ -74,7 +73,7 @@ func Neighbor(at, parts []int, edge, by int) (rank int) {
 	return rank
 }
 
-// Hash mixes numbers into one that looks random (splitmix64, Steele, Lea and Flood, OOPSLA 2014).
+// Hash mixes numbers into a pseudorandom one (splitmix64, Steele, Lea and Flood, OOPSLA 2014).
 func Hash(v ...uint64) (h uint64) {
 	for _, x := range v {
 		h += x + 0x9e3779b97f4a7c15
@@ -85,5 +84,5 @@ func Hash(v ...uint64) (h uint64) {
 	return h
 }
 
-// Uniform is a number from -1 up to 1, by its hash.
+// Uniform returns a number in [-1, 1) from a hash.
 func Uniform(hash uint64) float64 { return float64(int64(hash)>>11) / (1 << 52) }

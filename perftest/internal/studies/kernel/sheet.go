@@ -11,7 +11,7 @@ const legend = "Microseconds of an iteration, the mean of all ranks: the mean of
 	"Change is to the first transport, the median of differences of turns; in brackets its interval of 95 %. Transports take turns. " +
 	"Waiting is the share of the time in which a rank waits for messages and sums. Messages, KiB and sums are those of a rank in an iteration."
 
-// Sheet is rows to write. about describes the values of their results.
+// Sheet returns the rows to write. about describes the values of their results.
 func Sheet(head any, lines []string, about string, rows []Row) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend + " " + about, Rows: rows,
 		Columns: []sheet.Column[Row]{
@@ -41,7 +41,7 @@ func Sheet(head any, lines []string, about string, rows []Row) *sheet.Sheet[Row]
 	return s
 }
 
-// ResultLines say what ranks have computed: the same by all transports.
+// ResultLines returns the results of the ranks, which are equal for all transports.
 func ResultLines(rows []Row) (lines []string) {
 	if len(rows) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func ResultLines(rows []Row) (lines []string) {
 	return []string{text}
 }
 
-// shortest is a number with seven digits at most.
+// shortest formats a number with at most seven digits.
 func shortest(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e9 {
 		return fmt.Sprintf("%.0f", v)
@@ -75,13 +75,13 @@ func (r *Row) changeText() string {
 	return fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*r.Change, 100*r.ChangeLow, 100*r.ChangeHigh)
 }
 
-// micro is a column of times, which are nanoseconds in CSV.
+// micro is a column of times; in CSV they are nanoseconds.
 func micro(name, title string, rank int, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title, Rank: rank, Right: true, Value: func(r Row) any { return value(r) },
 		Text: func(v any) string { return fmt.Sprintf("%.1f", v.(float64)/1000) }}
 }
 
-// number is a column of means, which a table has in units.
+// number is a column of means; a table shows them with units.
 func number(name, title string, rank int, unit float64, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title, Rank: rank, Right: true, Value: func(r Row) any { return value(r) },
 		Text: func(v any) string { return fmt.Sprintf("%.1f", v.(float64)/unit) }}

@@ -10,19 +10,19 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// Kernel is a rank's part in a computation. All ranks call its methods, in the same order.
+// Kernel is a rank's part of a computation. All ranks must call the methods in the same order.
 type Kernel interface {
-	// Step does an iteration.
+	// Step computes an iteration.
 	Step() error
-	// Result is what the iterations so far came to; the same on each rank.
+	// Result returns the result of the iterations so far; it is equal on all ranks.
 	Result() (Result, error)
 }
 
-// Result is what a kernel has computed.
+// Result is the result of a kernel.
 type Result struct {
 	// State is a hash of all bits of it.
 	State uint64 `json:"state"`
-	// Values are numbers of physics, or of the method.
+	// Values are numbers of the physics, or of the method.
 	Values []Value `json:"values"`
 }
 
@@ -33,7 +33,7 @@ type Value struct {
 	Number float64
 }
 
-// Maker makes the kernel of a rank.
+// Maker creates the kernel of a rank.
 type Maker func(c *Comm) (Kernel, error)
 
 // Study times a kernel.
@@ -41,21 +41,21 @@ type Study struct {
 	New        Maker
 	Iterations int
 	Warmup     int
-	Turn       int  // successive iterations of one transport
-	Check      bool // computes everything on one rank, too
+	Turn       int  // consecutive iterations of one transport
+	Check      bool // also computes everything on one rank
 }
 
 var (
-	// ErrStudy says that a study cannot be run.
+	// ErrStudy is the error of an invalid study.
 	ErrStudy = errors.New("cannot be measured")
-	// ErrResult says that results differ.
+	// ErrResult is the error if results differ.
 	ErrResult = errors.New("wrong result")
 )
 
-// leastWarmup is how many iterations connect everything that a transport needs.
+// leastWarmup is the number of iterations after which all connections of a transport are set up.
 const leastWarmup = 2
 
-// CheckFlags says what is wrong with the study.
+// CheckFlags returns an error for an invalid study.
 func (s *Study) CheckFlags() error {
 	switch {
 	case s.Iterations < 1 || s.Warmup < leastWarmup:
@@ -66,7 +66,7 @@ func (s *Study) CheckFlags() error {
 	return nil
 }
 
-// Steps is how often Run calls step on rank 0.
+// Steps returns the number of calls of step by Run on rank 0.
 func (s *Study) Steps(ways int) int {
 	n := ways * (s.Warmup + s.Iterations)
 	if s.Check {
@@ -86,23 +86,22 @@ type Row struct {
 	Transport  string `json:"transport"`
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
-	// Nanoseconds of an iteration: the mean of all, and the median and the least of turns.
+	// Nanoseconds per iteration: the mean of all, and the median and minimum of turns.
 	MeanNS   float64 `json:"mean_ns"`
 	MedianNS float64 `json:"median_ns"`
 	BestNS   float64 `json:"best_ns"`
-	// Change is how much longer an iteration takes than by the first transport, as a share of that: the median
-	// of differences of turns that follow each other, with the bounds of its 95 % interval. The bounds are 0
-	// with fewer than six turns.
+	// Change is the relative difference of an iteration to the first transport: the median of the differences of
+	// consecutive turns, with the bounds of its 95 % interval. The bounds are 0 with fewer than six turns.
 	Change     float64 `json:"change"`
 	ChangeLow  float64 `json:"change_low"`
 	ChangeHigh float64 `json:"change_high"`
-	// Waiting is the share of the time in which a rank waits for messages and sums, the mean of all ranks.
+	// Waiting is the share of time in which a rank waits for messages and sums, as mean over all ranks.
 	Waiting float64 `json:"waiting"`
-	// Messages, Bytes and Sums are those of a rank in an iteration, the mean of all ranks.
+	// Messages, Bytes and Sums are those of a rank in an iteration, as mean over all ranks.
 	Messages float64 `json:"messages"`
 	Bytes    float64 `json:"bytes"`
 	Sums     float64 `json:"sums"`
-	// Checked says that one rank alone has computed the same.
+	// Checked: a single rank has computed the same result.
 	Checked bool   `json:"checked"`
 	Result  Result `json:"result"`
 }
@@ -112,14 +111,14 @@ type timed struct {
 	way    Way
 	comm   *Comm
 	kernel Kernel
-	turns  []float64 // nanoseconds of an iteration
+	turns  []float64 // nanoseconds per iteration
 	spent  time.Duration
 	count  Count
 }
 
-// Run runs the study as one of the ranks that all ways connect; all of them call it. Rows are the same on
-// each; there are none with an error. step, which may be nil, is called after each iteration with its transport, or "one rank". An error
-// of results that differ wraps ErrResult.
+// Run runs the study as one of the ranks that all ways connect. All of these ranks must call it. The rows are equal on
+// all; after an error there are none. step, which may be nil, is called after each iteration with its transport, or
+// "one rank". An error of different results wraps ErrResult.
 func (s *Study) Run(ctx context.Context, ways []Way, step func(transport string)) (rows []Row, err error) {
 	if step == nil {
 		step = func(string) {}
@@ -151,8 +150,7 @@ func (s *Study) Run(ctx context.Context, ways []Way, step func(transport string)
 	return rows, nil
 }
 
-// takeTurns runs the iterations that count. The transport that begins is another one each time, so that none
-// always follows the same one.
+// takeTurns runs the timed iterations. Another transport is first each time, so that none always follows the same one.
 func (s *Study) takeTurns(ctx context.Context, list []*timed, step func(string)) error {
 	for done, turn := 0, 0; done < s.Iterations; turn++ {
 		n := min(s.Turn, s.Iterations-done)
@@ -191,7 +189,7 @@ func (t *timed) run(n int, step func(string)) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// row is what all ranks came to. Turns are those of this rank until they have been averaged.
+// row returns the result of all ranks. Turns are those of this rank until they are averaged.
 func (t *timed) row(iterations int, first *timed) (r Row, err error) {
 	if t.turns, err = t.average(t.turns); err != nil {
 		return r, err
@@ -211,7 +209,7 @@ func (t *timed) row(iterations int, first *timed) (r Row, err error) {
 	return r, err
 }
 
-// average is the mean of each element over all ranks.
+// average replaces each element by its mean over all ranks.
 func (t *timed) average(v []float64) ([]float64, error) {
 	sums := make([]Sum, len(v))
 	list := make([]*Sum, len(v))
@@ -305,9 +303,9 @@ func (s *Study) checkAlone(ctx context.Context, got Result, step func(string)) e
 	return same("all ranks", got, "one rank", want)
 }
 
-// Leave closes the groups of a rank that has run a study, which ended with err: together with the others after a
-// good end and after a wrong result, of which all know. After another end the others are notified, and not
-// waited for.
+// Leave closes the groups of a rank after a study that returned err. After success and after a wrong result, which all
+// ranks know, it closes them together with the other ranks. After any other error it notifies the others and does not
+// wait for them.
 func Leave(ctx context.Context, groups []*ucpgroup.Group, err error) error {
 	together := err == nil || errors.Is(err, ErrResult)
 	var errs error
@@ -315,7 +313,7 @@ func Leave(ctx context.Context, groups []*ucpgroup.Group, err error) error {
 		if !together {
 			g.Abort(err)
 		}
-		if e := g.Close(ctx); together { // otherwise it has the reason, which is known
+		if e := g.Close(ctx); together { // otherwise its reason is known
 			errs = errors.Join(errs, e)
 		}
 	}

@@ -3,14 +3,14 @@ package kernel
 import "math"
 
 const (
-	// limbs is how many integers a Sum has for its digits.
+	// limbs is the number of integers with the digits of a Sum.
 	limbs = 6
-	// limbBits is how many bits of a term go to one of them. The rest of the integer is for carries: 2^31
-	// terms fit.
+	// limbBits is the number of bits of a term in each of them. The rest of the integer is for carries: it is
+	// sufficient for 2^31 terms.
 	limbBits = 32
 	// fraction is the weight of the lowest bit: 2^-fraction.
 	fraction = 128
-	// topShift is the highest place of the lowest bit of a mantissa that has limbs for all of its bits.
+	// topShift is the highest position of the lowest bit of a mantissa at which all bits have limbs.
 	topShift = (limbs-2)*limbBits - 1
 )
 
@@ -18,12 +18,12 @@ const (
 const (
 	mantissaBits = 52
 	exponentMask = 0x7ff
-	exponentBias = 1023 + mantissaBits // of the lowest bit of the mantissa
+	exponentBias = 1023 + mantissaBits // exponent of the lowest bit of the mantissa
 )
 
-// Sum is a sum of numbers below 2^52 in absolute value, without rounding: it is an integer of many digits. So
-// it does not depend on the order of its terms, nor on the ranks that have added them up. What a term has
-// below 2^-128 is cut off. The last element counts terms that are too large or no numbers. The zero value is 0.
+// Sum is an exact sum of numbers below 2^52 in absolute value: an integer with many digits. So it does not depend on
+// the order of the terms, nor on the ranks that added them. Bits of a term below 2^-128 are dropped. The last element
+// counts terms that are too large or no numbers. The zero value is 0.
 type Sum [limbs + 1]int64
 
 // Add adds a term.
@@ -41,7 +41,7 @@ func (s *Sum) Add(v float64) {
 		s[limbs]++
 		return
 	case shift < 0:
-		m >>= uint(-shift) // 0 if all of it is below
+		m >>= uint(-shift) // 0 if all bits are below
 		shift = 0
 	}
 	i, bit := shift/limbBits, uint(shift%limbBits)
@@ -52,7 +52,7 @@ func (s *Sum) Add(v float64) {
 	s[i+2] += sign * int64(high)
 }
 
-// Value rounds the sum; NaN if it has terms that are too large or no numbers.
+// Value rounds the sum; NaN if there are terms that are too large or no numbers.
 func (s *Sum) Value() (v float64) {
 	if s[limbs] != 0 {
 		return math.NaN()

@@ -1,3 +1,3 @@
-// Package kv measures the key-value store of examples/kv by the core workloads A, B and C of YCSB, beside Redis over a
-// unix socket. Servers and clients are processes of their own; a client has one operation in progress at a time.
+// Package kv measures the key-value store of examples/kv with the core workloads A, B and C of YCSB, compared with
+// Redis over a unix socket. Servers and clients are processes of their own; a client has one outstanding operation.
 package kv

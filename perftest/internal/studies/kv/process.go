@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
-// ServeServer is a server of examples/kv until conn ends. It closes conn.
+// ServeServer runs a server of examples/kv until the end of conn. It closes conn.
 func ServeServer(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
@@ -44,32 +44,32 @@ func ServeServer(ctx context.Context, conn net.Conn) (err error) {
 	return line.Ended(context.Cause(ctx))
 }
 
-// job is what a client does.
+// job is the work of a client.
 type job struct {
 	Store     string
 	Addresses []string
 	Records   int
 	Value     int
 	Reads     int // in percent
-	// Client is the number of the client, of Clients.
+	// Client is the number of the client; Clients is the number of clients.
 	Client, Clients int
-	// Load says that the clients write all records, and no more.
+	// Load: the clients write all records, and do nothing else.
 	Load bool
-	// Warmup is before Time, of which results are.
+	// Warmup is the untimed part before Time.
 	Warmup, Time time.Duration
 }
 
-// outcome is what a client has done.
+// outcome is the result of a client.
 type outcome struct {
-	All     int64 // operations, with those to warm up
+	All     int64 // operations, including the warm-up
 	Wrong   int64 // reads of a wrong value
 	Elapsed time.Duration
-	// Latency is that of operations, in ns; nil if the client has loaded.
+	// Latency is that of operations, in ns; nil after a load.
 	Latency *hdrhistogram.Snapshot
 }
 
-// ServeClient is a client of a store: it replies when it has connected and prepared, and to the next request with its outcome.
-// It closes conn.
+// ServeClient runs a client of a store: it replies when it has connected and prepared, and to the next request with its
+// outcome. It closes conn.
 func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
@@ -97,7 +97,7 @@ func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 	return line.Ended(context.Cause(ctx))
 }
 
-// load writes the records that are the client's.
+// load writes the records of the client.
 func (j *job) load(ctx context.Context, store connection) (o outcome, err error) {
 	value := make([]byte, j.Value)
 	for i := j.Client; i < j.Records && ctx.Err() == nil; i += j.Clients {
@@ -111,14 +111,14 @@ func (j *job) load(ctx context.Context, store connection) (o outcome, err error)
 	return o, context.Cause(ctx)
 }
 
-// maxLatency is the highest that is recorded; digits is the precision in decimal digits.
+// maxLatency is the maximum recorded latency; digits is the precision in decimal digits.
 const (
 	maxLatency = time.Minute
 	digits     = 3
 )
 
-// meter reads and updates records. newMeter computes all that takes time in proportion to the number of records, so that
-// all clients start to measure at the same time.
+// meter reads and updates records. newMeter does all work that is proportional to the number of records, so that all
+// clients start to measure at the same time.
 type meter struct {
 	*job
 	keys       []string // by rank
@@ -138,7 +138,7 @@ func (j *job) newMeter() *meter {
 		value: make([]byte, j.Value), buf: make([]byte, maxValue)}
 }
 
-// measure reads and updates for the time of the job, and until the latency of at least one operation is recorded.
+// measure reads and updates for the time of the job, and until it has recorded the latency of at least one operation.
 func (m *meter) measure(ctx context.Context, store connection) (o outcome, err error) {
 	begin := time.Now()
 	from, to := begin.Add(m.Warmup), begin.Add(m.Warmup+m.Time)

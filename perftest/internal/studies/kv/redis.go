@@ -18,13 +18,14 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 )
 
-// redisProgram is the server of Redis, by the name that Debian's package has.
+// redisProgram is the program of Redis in Debian's package.
 const redisProgram = "redis-server"
 
-// startLimit is how long a server may take to start.
+// startLimit is the maximum time for the start of a server.
 const startLimit = 30 * time.Second
 
-// startRedis starts a server that stores nothing on disk and listens at a unix socket. Its end is a step of undo.
+// startRedis starts a server that stores nothing on disk and listens on a unix socket. It adds the stop of the server
+// to undo.
 func startRedis(ctx context.Context, undo *cleanup.Stack) (*server, error) {
 	program, err := exec.LookPath(redisProgram)
 	if err != nil {
@@ -43,7 +44,7 @@ func startRedis(ctx context.Context, undo *cleanup.Stack) (*server, error) {
 	}
 	undo.Add(func() error {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // the error says that it was killed
+		_ = cmd.Wait() // the error shows that it was killed
 		return nil
 	})
 	s := &server{addresses: []string{socket}, pids: []int{cmd.Process.Pid}}
@@ -61,7 +62,7 @@ func startRedis(ctx context.Context, undo *cleanup.Stack) (*server, error) {
 	}
 }
 
-// MissingError says that a server is not installed.
+// MissingError is the error if a server is not installed.
 type MissingError struct{ Err error }
 
 // Error implements error.
@@ -70,7 +71,7 @@ func (e *MissingError) Error() string { return "redis: " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// redis is a connection that speaks RESP, the protocol of Redis, without pipelining.
+// redis is a connection with RESP, the protocol of Redis, without pipelining.
 type redis struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -111,7 +112,7 @@ func (r *redis) command(args ...string) (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// get returns a value: in buf, if that has the capacity.
+// get returns a value: in buf, if the capacity is sufficient.
 func (r *redis) get(key string, buf []byte) ([]byte, error) {
 	line, err := r.command("GET", key)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 const legend = "p50, p99: of all operations. CPU: time of the server processes for an operation. " +
 	"Rate / Redis, per CPU / Redis: by how much the rate, and operations for the same CPU time of the servers, are higher than Redis has them."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows, Columns: columns,
 		Group: func(r Row) string { return fmt.Sprint(r.Workload, r.Clients) }}
@@ -29,7 +29,7 @@ var columns = []sheet.Column[Row]{
 
 func nanoseconds(v any) string { return sheet.Nanoseconds(float64(v.(int64))) }
 
-// ratio prints nothing for a ratio that is not known.
+// ratio prints nothing for an unknown ratio.
 func ratio(v any) string {
 	if v.(float64) == 0 {
 		return ""

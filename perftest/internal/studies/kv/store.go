@@ -16,8 +16,8 @@ const (
 	storeRedis      = "redis"
 )
 
-// Stores lists the stores that can be measured: examples/kv with one server, examples/kv with a backup that has each
-// update before it is acknowledged, and Redis.
+// Stores lists the measurable stores: examples/kv with one server, examples/kv with a backup that stores each update
+// before it is acknowledged, and Redis.
 func Stores() []string { return []string{storeOne, storeReplicated, storeRedis} }
 
 // maxValue is the maximum length of a value in bytes.

@@ -17,10 +17,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
-// ErrData says that a read got a value that was not written.
+// ErrData is the error if a read returned a value that was not written.
 var ErrData = errors.New("kv: wrong data")
 
-// Study says what to measure.
+// Study selects the measurements.
 type Study struct {
 	Workloads []Workload
 	Stores    []string
@@ -33,7 +33,7 @@ type Study struct {
 	Server, Client children.Start
 }
 
-// Row is what the clients of a store have done.
+// Row is the result of the clients of a store.
 type Row struct {
 	Workload string  `json:"workload"`
 	Clients  int     `json:"clients"`
@@ -41,22 +41,22 @@ type Row struct {
 	Rate     float64 `json:"ops_per_s"`
 	P50      int64   `json:"p50_ns"`
 	P99      int64   `json:"p99_ns"`
-	// CPU is the CPU time of the servers for an operation, in ns.
+	// CPU is the CPU time of the servers per operation, in ns.
 	CPU float64 `json:"server_cpu_ns"`
-	// RateRatio and CPURatio are by how much the rate, and the rate per CPU time of the servers, are higher than those
-	// of Redis; 0 if that was not measured.
+	// RateRatio is the rate divided by that of Redis, CPURatio the same for the rate per CPU time of the servers; 0 if
+	// Redis was not measured.
 	RateRatio float64 `json:"rate_over_redis,omitempty"`
 	CPURatio  float64 `json:"rate_per_cpu_over_redis,omitempty"`
 }
 
-// maxClients is the most processes that the study starts for a row, maxRecords the most records.
+// maxClients is the maximum number of processes for a row, maxRecords the maximum number of records.
 const (
 	maxClients = 64
 	maxRounds  = 100
 	maxRecords = 10_000_000
 )
 
-// Check finds mistakes.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	for i, name := range s.Stores {
 		if slices.Contains(s.Stores[:i], name) {
@@ -86,17 +86,17 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Cases is how many measurements there will be.
+// Cases returns the number of measurements.
 func (s *Study) Cases() int { return len(s.Workloads) * len(s.Clients) * len(s.Stores) * s.Rounds }
 
-// server is a store that runs.
+// server is a running store.
 type server struct {
 	name      string
 	addresses []string
 	pids      []int
 }
 
-// Run measures all. step is called before each row. missing is why stores were left out.
+// Run measures everything. step is called before each row. missing lists the reasons why stores were omitted.
 func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, missing []error, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -164,7 +164,7 @@ func setRatios(rows []Row) {
 	}
 }
 
-// quotient is a / b, or 0 if one of them was too small to be measured.
+// quotient returns a / b, or 0 if one of them was too small to be measured.
 func quotient(a, b float64) float64 {
 	if a <= 0 || b <= 0 {
 		return 0
@@ -172,7 +172,7 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// start starts the servers of a store. Their end is a step of undo.
+// start starts the servers of a store. It adds their stop to undo.
 func (s *Study) start(ctx context.Context, name string, undo *cleanup.Stack) (*server, error) {
 	if name == storeRedis {
 		return startRedis(ctx, undo)
@@ -198,8 +198,8 @@ func (s *Study) start(ctx context.Context, name string, undo *cleanup.Stack) (*s
 	return srv, err
 }
 
-// runClients has clients do a job, of which the caller sets what differs from row to row. cpu is the CPU time of the
-// servers meanwhile, without that of connecting.
+// runClients makes clients run a job; the caller sets the fields that differ between rows. cpu is the CPU time of the
+// servers meanwhile, without connection setup.
 func (s *Study) runClients(ctx context.Context, srv *server, j job) (outcomes []outcome, cpu time.Duration, err error) {
 	j.Store, j.Addresses, j.Records, j.Value = srv.name, srv.addresses, s.Records, s.Value
 	var undo cleanup.Stack
@@ -227,7 +227,7 @@ func (s *Study) runClients(ctx context.Context, srv *server, j job) (outcomes []
 	return outcomes, after - before, err
 }
 
-// warmupShare is the part of the time of a row that clients run before it is measured.
+// warmupShare is the part of the time of a row that clients run before the measurement.
 const warmupShare = 5
 
 // measure measures a row.
@@ -255,7 +255,7 @@ func (s *Study) measure(ctx context.Context, srv *server, w Workload, clients in
 	return r, nil
 }
 
-// cpu is the CPU time that the servers have used.
+// cpu returns the CPU time of the servers.
 func (srv *server) cpu() (sum time.Duration, err error) {
 	for _, pid := range srv.pids {
 		var t unix.Timespec

@@ -17,7 +17,7 @@ type Workload struct {
 // Workloads are those of YCSB: update heavy, read mostly, read only.
 func Workloads() []Workload { return []Workload{{"A", 50}, {"B", 95}, {"C", 100}} }
 
-// ParseWorkload returns the workload of a name, in either case.
+// ParseWorkload returns the workload with a name, in upper or lower case.
 func ParseWorkload(name string) (Workload, error) {
 	for _, w := range Workloads() {
 		if strings.EqualFold(w.Name, name) {
@@ -30,14 +30,14 @@ func ParseWorkload(name string) (Workload, error) {
 // skew is the constant of the Zipf distribution in YCSB.
 const skew = 0.99
 
-// zipf returns numbers below n, of which 0 is the most frequent: by the method of Gray et al., Quickly Generating
-// Billion-Record Synthetic Databases, SIGMOD 1994, section 3.2, as YCSB does. package rand has no skew below 1.
+// zipf returns numbers below n; 0 is the most frequent. It uses the method of Gray et al., Quickly Generating
+// Billion-Record Synthetic Databases, SIGMOD 1994, section 3.2, as YCSB does. Package rand has no skew below 1.
 type zipf struct {
 	n, zeta, alpha, eta float64
 	r                   *rand.Rand
 }
 
-// minRecords is the least number for which the method is defined, with some to choose from.
+// minRecords is the minimum number for which the method is defined, with several records to choose from.
 const minRecords = 10
 
 func newZipf(n int, r *rand.Rand) *zipf {
@@ -60,8 +60,8 @@ func (z *zipf) next() int {
 	return min(int(z.n*math.Pow(z.eta*u-z.eta+1, z.alpha)), int(z.n)-1)
 }
 
-// key is the key of the record whose rank by frequency is i: as in YCSB, the hash of the rank, so that records that are
-// used often are not neighbours.
+// key returns the key of the record with rank i by frequency: the hash of the rank, as in YCSB, so that frequently used
+// records are not neighbours.
 func key(i int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d", i)
@@ -71,7 +71,7 @@ func key(i int) string {
 // keyLen is the length of all keys in bytes.
 const keyLen = 24
 
-// fillValue fills a value for a key. checkValue reports whether a value is of that key.
+// fillValue fills a value for a key. checkValue reports whether a value belongs to that key.
 func fillValue(value []byte, key string) {
 	for n := copy(value, key); n < len(value); n++ {
 		value[n] = 'x'

@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/kernel"
 )
 
-// atom is what migrates.
+// atom is the data of an atom that migrates.
 type atom struct {
 	at       position
 	velocity [axes]float64
 	id       uint64
 }
 
-// words is how many integers an atom is in a message.
+// words is the number of integers of an atom in a message.
 const words = 2*axes + 1
 
 func (a *atom) pack(to []uint64) []uint64 {
@@ -33,10 +33,10 @@ func unpackAtom(from []uint64) (a atom) {
 	return a
 }
 
-// basis is where the atoms of a cell are, in half edges.
+// basis contains the positions of the atoms in a cell, in half edges.
 var basis = [atomsInCell][axes]int{{0, 0, 0}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}}
 
-// crystal makes the atoms of a domain.
+// crystal creates the atoms of a domain.
 func crystal(c *Config, own func(*position) bool, first, last [axes]int) (atoms []atom) {
 	var cell [axes]int
 	for cell[0] = first[0]; cell[0] <= last[0]; cell[0]++ {
@@ -62,7 +62,7 @@ func crystal(c *Config, own func(*position) bool, first, last [axes]int) (atoms 
 	return atoms
 }
 
-// thermalize takes the momentum of all atoms off and scales velocities to the temperature.
+// thermalize removes the total momentum of all atoms and scales velocities to the temperature.
 func thermalize(c *Config, comm *kernel.Comm, atoms []atom) error {
 	var momentum [axes]kernel.Sum
 	for i := range atoms {
@@ -92,7 +92,8 @@ func thermalize(c *Config, comm *kernel.Comm, atoms []atom) error {
 	return nil
 }
 
-// temperature is that of all atoms, of which one has no motion of its own: the momentum is 0.
+// temperature returns that of all atoms, with the degrees of freedom of one atom less: the total
+// momentum is 0.
 func temperature(c *Config, comm *kernel.Comm, atoms []atom) (float64, error) {
 	var squares kernel.Sum
 	for i := range atoms {
@@ -103,5 +104,5 @@ func temperature(c *Config, comm *kernel.Comm, atoms []atom) (float64, error) {
 	return squares.Value() / freedom(c), err
 }
 
-// freedom is how many degrees of freedom the atoms have.
+// freedom returns the number of degrees of freedom of the atoms.
 func freedom(c *Config) float64 { return float64(axes * (c.Atoms() - 1)) }

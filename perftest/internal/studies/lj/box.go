@@ -17,26 +17,26 @@ type position [axes]uint64
 type Config struct {
 	Cells       [axes]int // of the crystal, with four atoms each
 	Density     float64   // of atoms
-	Temperature float64   // at the beginning
+	Temperature float64   // initial temperature
 	Cutoff      float64   // of forces
-	Skin        float64   // what lists of neighbors have beyond the cutoff
+	Skin        float64   // distance by which lists of neighbors exceed the cutoff
 	TimeStep    float64
 	Seed        uint64
 }
 
-// atomsInCell is how many atoms a cell of a face-centered cubic crystal has.
+// atomsInCell is the number of atoms in a cell of a face-centered cubic crystal.
 const atomsInCell = 4
 
-// Atoms is how many there are.
+// Atoms returns the number of atoms.
 func (c *Config) Atoms() int { return atomsInCell * c.Cells[0] * c.Cells[1] * c.Cells[2] }
 
-// edge is the length of a cell of the crystal.
+// edge returns the edge of a cell of the crystal.
 func (c *Config) edge() float64 { return math.Cbrt(atomsInCell / c.Density) }
 
-// reach is how far a list of neighbors reaches.
+// reach returns the radius of a list of neighbors.
 func (c *Config) reach() float64 { return c.Cutoff + c.Skin }
 
-// Check finds mistakes for a number of ranks.
+// Check returns an error if the problem is invalid for a number of ranks.
 func (c *Config) Check(ranks int) error {
 	for _, v := range []struct {
 		name  string
@@ -70,7 +70,7 @@ const (
 	mostAtoms = 10_000_000
 )
 
-// Parts says how the box is cut. A domain is not shorter than reach.
+// Parts returns the division of the box. A domain is not shorter than reach.
 func (c *Config) Parts(ranks int) ([]int, error) {
 	parts, ok := kernel.Split(c.Cells[:], ranks, func(cells, parts int) bool {
 		return float64(cells)*c.edge() >= float64(parts)*c.reach()
@@ -81,19 +81,19 @@ func (c *Config) Parts(ranks int) ([]int, error) {
 	return parts, nil
 }
 
-// fraction is the place i/n of an edge; i is less than n.
+// fraction returns the place i/n of an edge; i is less than n.
 func fraction(i, n int) uint64 {
 	q, _ := bits.Div64(uint64(i), 0, uint64(n))
 	return q
 }
 
-// part is in which of n equal parts of an edge a place is.
+// part returns which of n equal parts of an edge contains a place.
 func part(x uint64, n int) int {
 	hi, _ := bits.Mul64(x, uint64(n))
 	return int(hi)
 }
 
-// firstOf is the first place of a part: the least x with part(x, n) = i.
+// firstOf returns the first place of a part: the least x with part(x, n) = i.
 func firstOf(i, n int) uint64 {
 	q, rest := bits.Div64(uint64(i), 0, uint64(n))
 	if rest > 0 {
@@ -102,7 +102,7 @@ func firstOf(i, n int) uint64 {
 	return q
 }
 
-// box is the edges of the box, and the length of the unit of a position.
+// box contains the edges of the box, and the length of the unit of a position.
 type box struct {
 	length [axes]float64
 	unit   [axes]float64
@@ -116,11 +116,11 @@ func newBox(c *Config) (b box) {
 	return b
 }
 
-// volume is that of the box.
+// volume returns the volume of the box.
 func (b *box) volume() float64 { return b.length[0] * b.length[1] * b.length[2] }
 
-// between is the vector from one place to the nearest image of another, and its square. That from the other
-// place is the same with the signs changed, bit for bit.
+// between returns the vector from one place to the nearest image of another, and its square. The vector in the other
+// direction has the opposite signs and is otherwise equal, bit for bit.
 func (b *box) between(from, to *position) (d [axes]float64, square float64) {
 	for k := range d {
 		d[k] = float64(int64(to[k]-from[k])) * b.unit[k]
@@ -129,5 +129,5 @@ func (b *box) between(from, to *position) (d [axes]float64, square float64) {
 	return d, square
 }
 
-// units is a length along an edge as a difference of positions.
+// units converts a length along an edge to a difference of positions.
 func (b *box) units(length float64, edge int) uint64 { return uint64(length / b.unit[edge]) }

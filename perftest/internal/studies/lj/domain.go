@@ -7,26 +7,26 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// domain is a rank's part of the box, and how it exchanges atoms.
+// domain is a rank's part of the box, and the exchange of atoms with other ranks.
 type domain struct {
 	comm  *kernel.Comm
 	parts []int
 	at    []int
-	low   position // its first place on each edge
+	low   position // first place on each edge
 	size  position
-	reach position // that of lists of neighbors
+	reach position // radius of lists of neighbors
 	swaps []*swap
 }
 
-// swap is an exchange with one neighbor, or with two: positions go to one and come from the other. The swaps of
-// an edge come after those of the edges before it, whose atoms they pass on.
+// swap is an exchange with one neighbor, or with two: positions are sent to one and received from the other. The swaps
+// of an edge follow those of the edges before it, and forward their atoms.
 type swap struct {
 	edge       int
 	to, from   int // ranks
 	tag        int
-	down, up   bool // which atoms go: those near the low face, those near the high one
+	down, up   bool // range of the atoms to send: near the low face, near the high face
 	atoms      []int32
-	first, n   int // ghosts that arrive
+	first, n   int // received ghosts
 	out, in    []uint64
 	lengths    [1]uint64
 	lengthsOut [1]uint64
@@ -49,7 +49,7 @@ func newDomain(c *Config, b *box, comm *kernel.Comm) (*domain, error) {
 		below, above := kernel.Neighbor(d.at, parts, k, -1), kernel.Neighbor(d.at, parts, k, 1)
 		switch {
 		case parts[k] == 1:
-		case parts[k] == 2: // one neighbor on both sides
+		case parts[k] == 2: // the same neighbor on both sides
 			d.swaps = append(d.swaps, &swap{edge: k, to: below, from: below, tag: 2 * k, down: true, up: true})
 		default:
 			d.swaps = append(d.swaps, &swap{edge: k, to: below, from: above, tag: 2 * k, down: true}, &swap{edge: k, to: above, from: below, tag: 2*k + 1, up: true})
@@ -68,7 +68,7 @@ func (d *domain) owns(p *position) bool {
 	return true
 }
 
-// cells are the first and the last cells of the crystal that may have atoms of the domain.
+// cells returns the first and the last cells of the crystal that may contain atoms of the domain.
 func (d *domain) cells(c *Config) (first, last [axes]int) {
 	for k, n := range c.Cells {
 		first[k] = part(d.low[k], n)
@@ -80,7 +80,7 @@ func (d *domain) cells(c *Config) (first, last [axes]int) {
 	return first, last
 }
 
-// takes reports whether an atom goes with a swap.
+// takes reports whether an atom is sent in a swap.
 func (d *domain) takes(s *swap, p *position) bool {
 	k := s.edge
 	offset := p[k] - d.low[k]
@@ -102,8 +102,8 @@ func (d *domain) groups(f func(swaps []*swap) error) error {
 	return nil
 }
 
-// exchange sends out of each swap to its neighbor and receives as many integers as that says. Messages of all
-// swaps are under way at once.
+// exchange sends out of each swap to its neighbor, and receives the number of integers that the neighbor announces.
+// Messages of all swaps are in flight at the same time.
 func (d *domain) exchange(swaps []*swap) error {
 	for _, s := range swaps {
 		s.lengthsOut[0] = uint64(len(s.out))
@@ -138,7 +138,7 @@ func (d *domain) transfer(swaps []*swap) error {
 	return d.comm.WaitAll()
 }
 
-// resized is a slice of n elements, in the memory of b if that is enough.
+// resized returns a slice of n elements, in the memory of b if that is large enough.
 func resized(b []uint64, n int) []uint64 {
 	if cap(b) < n {
 		return make([]uint64, n, n+n/4)
@@ -146,8 +146,8 @@ func resized(b []uint64, n int) []uint64 {
 	return b[:n]
 }
 
-// borders finds the atoms that go with each swap, and gets those of the neighbors: positions of the domain's
-// atoms are followed by theirs.
+// borders determines the atoms to send in each swap, and receives those of the neighbors: they follow the positions of
+// the domain's atoms.
 func (d *domain) borders(positions []position) ([]position, error) {
 	err := d.groups(func(swaps []*swap) error {
 		known := len(positions)
@@ -174,7 +174,7 @@ func (d *domain) borders(positions []position) ([]position, error) {
 	return positions, err
 }
 
-// forward gets the positions of the neighbors' atoms anew.
+// forward receives the new positions of the neighbors' atoms.
 func (d *domain) forward(positions []position) error {
 	return d.groups(func(swaps []*swap) error {
 		for _, s := range swaps {
@@ -196,10 +196,10 @@ func (d *domain) forward(positions []position) error {
 	})
 }
 
-// errLost says that an atom has moved by more than a domain since atoms migrated.
+// errLost is the error if an atom has moved by more than a domain since the last migration.
 var errLost = errors.New("lj: an atom has moved too far: choose a shorter time step")
 
-// migrate sends atoms to the ranks in whose domains they are.
+// migrate sends atoms to the ranks that own their places.
 func (d *domain) migrate(atoms []atom) ([]atom, error) {
 	err := d.groups(func(swaps []*swap) error {
 		k := swaps[0].edge
@@ -234,7 +234,7 @@ func (d *domain) migrate(atoms []atom) ([]atom, error) {
 	return atoms, err
 }
 
-// toward is the swap to the part of an edge; nil if that is no neighbor.
+// toward returns the swap to the part of an edge; nil if that is no neighbor.
 func (d *domain) toward(swaps []*swap, owner int) *swap {
 	n := d.parts[swaps[0].edge]
 	for _, s := range swaps {

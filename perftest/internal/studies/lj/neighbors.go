@@ -1,14 +1,14 @@
 package lj
 
-// neighbors are the lists of atoms within reach: for atom i of the domain list[first[i]:first[i+1]]. A pair of
-// the domain's atoms is in one of their lists, a pair with an atom of another rank in the domain's.
+// neighbors are the lists of atoms within reach: list[first[i]:first[i+1]] for atom i of the domain. A pair of the
+// domain's atoms is in one of their lists; a pair with an atom of another rank is in the list of the domain's atom.
 type neighbors struct {
 	box   *box
 	reach float64
-	cells [axes]int // into which the box is cut, none shorter than reach
+	cells [axes]int // cells into which the box is divided, none shorter than reach
 
-	heads []int32 // by cell: its last atom, or -1
-	next  []int32 // by atom: the one before in its cell
+	heads []int32 // last atom of each cell, or -1
+	next  []int32 // previous atom in the cell of each atom
 	first []int32
 	list  []int32
 }
@@ -24,7 +24,7 @@ func newNeighbors(c *Config, b *box) *neighbors {
 	return n
 }
 
-// build makes the lists of the first own positions.
+// build creates the lists of the first own positions.
 func (n *neighbors) build(positions []position, own int) {
 	n.fill(positions)
 	n.first, n.list = append(n.first[:0], 0), n.list[:0]
@@ -42,10 +42,10 @@ func (n *neighbors) build(positions []position, own int) {
 	}
 }
 
-// append adds those of a cell to the list of atom i.
+// append adds the atoms of a cell to the list of atom i.
 func (n *neighbors) append(positions []position, i int, j int32, square float64) {
 	for ; j >= 0; j = n.next[j] {
-		if int(j) <= i { // the other one's list has it; atoms of other ranks come after all of the domain's
+		if int(j) <= i { // the list of the other atom contains the pair; atoms of other ranks follow those of the domain
 			continue
 		}
 		if _, r := n.box.between(&positions[i], &positions[j]); r < square {
@@ -54,7 +54,7 @@ func (n *neighbors) append(positions []position, i int, j int32, square float64)
 	}
 }
 
-// fill puts all positions into their cells.
+// fill assigns all positions to their cells.
 func (n *neighbors) fill(positions []position) {
 	for i := range n.heads {
 		n.heads[i] = -1
@@ -77,7 +77,7 @@ func (n *neighbors) cell(p *position) (at [axes]int) {
 
 func (n *neighbors) index(x, y, z int) int { return (x*n.cells[1]+y)*n.cells[2] + z }
 
-// around are the numbers beside i, around the edge, each once.
+// around returns the numbers beside i on the periodic edge, each once.
 func around(i, n int) []int {
 	switch n {
 	case 1:

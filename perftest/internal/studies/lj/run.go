@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/kernel"
 )
 
-// Fixed-point numbers: forces, energies and virials of pairs are multiples of these. The energy of mostAtoms has
-// room in 64 bits up to 50 for each.
+// Fixed-point numbers: forces, energies and virials of pairs are multiples of these. 64 bits are sufficient for the
+// energy of mostAtoms atoms, up to 50 for each.
 const (
 	forceUnit = 1.0 / (1 << 36)
 	pairUnit  = 1.0 / (1 << 34)
@@ -21,15 +21,15 @@ type run struct {
 	neighbors *neighbors
 
 	atoms     []atom
-	positions []position // of the atoms, then of those of other ranks
-	built     []position // of the atoms, when the lists were made
+	positions []position // of own atoms, then of those of other ranks
+	built     []position // of own atoms at the last rebuild of the lists
 	forces    [][axes]int64
 	rebuilds  int
 	steps     int
 	begin     float64 // energy of an atom
 }
 
-// New makes the kernel of a rank.
+// New returns the kernel of a rank.
 func New(cfg Config, c *kernel.Comm) (kernel.Kernel, error) { return newRun(cfg, c) }
 
 func newRun(cfg Config, c *kernel.Comm) (r *run, err error) {
@@ -53,7 +53,7 @@ func newRun(cfg Config, c *kernel.Comm) (r *run, err error) {
 	return r, err
 }
 
-// rebuild has atoms migrate and makes the lists anew.
+// rebuild migrates atoms and rebuilds the lists.
 func (r *run) rebuild() (err error) {
 	if r.atoms, err = r.domain.migrate(r.atoms); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (r *run) Step() error {
 	return nil
 }
 
-// pushAtoms changes velocities for half of a step.
+// pushAtoms updates velocities for half of a step.
 func (r *run) pushAtoms() {
 	half := r.cfg.TimeStep / 2 * forceUnit
 	for i := range r.atoms {
@@ -112,8 +112,8 @@ func (r *run) pushAtoms() {
 	}
 }
 
-// movedFar reports whether an atom of any rank has moved by more than half of the skin: then two atoms that
-// are in no list may be within the cutoff.
+// movedFar reports whether an atom of any rank has moved by more than half of the skin: then two atoms that are in no
+// list may be within the cutoff.
 func (r *run) movedFar() (bool, error) {
 	limit := r.cfg.Skin * r.cfg.Skin / 4
 	far := []int64{0}
@@ -127,20 +127,20 @@ func (r *run) movedFar() (bool, error) {
 	return far[0] > 0, err
 }
 
-// strength is the force between two atoms, of which the square of the distance is given, over the distance.
+// strength returns the force between two atoms divided by their distance; the argument is the square of the distance.
 func strength(square float64) float64 {
 	inverse := 1 / square
 	sixth := inverse * inverse * inverse
 	return 48 * sixth * (sixth - 0.5) * inverse
 }
 
-// potential is the energy of two atoms.
+// potential returns the energy of two atoms.
 func potential(square float64) float64 {
 	sixth := 1 / (square * square * square)
 	return 4 * sixth * (sixth - 1)
 }
 
-// computeForces computes those of the domain's atoms.
+// computeForces computes the forces on the domain's atoms.
 func (r *run) computeForces() {
 	own := len(r.atoms)
 	r.forces = append(r.forces[:0], make([][axes]int64, own)...)
@@ -156,7 +156,7 @@ func (r *run) computeForces() {
 	})
 }
 
-// pairs calls f with each pair within the cutoff, of which one at least is of the domain.
+// pairs calls f with each pair within the cutoff that has at least one atom of the domain.
 func (r *run) pairs(f func(i, j int, d [axes]float64, square float64)) {
 	limit := r.cfg.Cutoff * r.cfg.Cutoff
 	for i := range r.atoms {
@@ -169,13 +169,13 @@ func (r *run) pairs(f func(i, j int, d [axes]float64, square float64)) {
 	}
 }
 
-// thermo is the state of all atoms.
+// thermo is the thermodynamic state of all atoms.
 type thermo struct {
 	temperature, pressure float64
-	pair, total           float64 // energy of an atom
+	pair, total           float64 // energy per atom
 }
 
-// thermo computes it as LAMMPS does: the potential is cut and not shifted.
+// thermo computes the state as LAMMPS does: the potential is cut and not shifted.
 func (r *run) thermo() (t thermo, err error) {
 	own := len(r.atoms)
 	halves := []int64{0, 0} // of energy and virial
