@@ -7,36 +7,36 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// Config says what the threads of a process do and share. The zero value is one
-// thread with the study's defaults but without inlining.
+// Config describes what the threads of a process do and which objects they share. The zero value is
+// one thread with the study's defaults but without inlining.
 type Config struct {
 	Threads int // 0 means 1
 	// Messages of each thread; rounded up to whole windows. 0 means 100000.
 	Messages int
 	// Size of a message in bytes; 0 means 2.
 	Size int
-	// Depth of a QP in messages. Postlist is how many one call posts, and of
-	// Unsignaled one asks for a completion: of these one divides the other, and both
-	// divide Depth. 0 means 64, 32 and 64; 1 turns the feature off.
+	// Depth of a QP in messages. Postlist is the number of messages per post, and one of Unsignaled
+	// messages is signaled: one of these numbers must divide the other, and both must divide Depth.
+	// 0 means 64, 32 and 64; 1 turns the feature off.
 	Depth, Postlist, Unsignaled int
-	// Inline puts the payload into the work request.
+	// Inline writes the payload into the work request.
 	Inline bool
 
-	// Plan is which verbs objects the threads share.
+	// Plan selects the verbs objects that the threads share.
 	Plan endpoint.Plan
-	// Buf and MR are how many threads share the payload, and its registration;
-	// who shares an MR shares the PD. 0 means 1.
+	// Buf is the number of threads that share the payload, MR the number that share its
+	// registration; threads with one MR must share the PD. 0 means 1.
 	Buf, MR int
 	// Packed puts the payloads next to each other, not on separate cache lines.
 	Packed bool
-	// LockCQ has every CQ take its lock, as ibv_poll_cq does.
+	// LockCQ: every CQ takes its lock, as ibv_poll_cq does.
 	LockCQ bool
-	// Atomics has threads count what is in their QP and CQ with atomics also where no
-	// other thread uses them, as a program written for sharing does.
+	// Atomics: threads count the entries of their QP and CQ with atomics, also if no other thread
+	// uses them, as a program written for sharing does.
 	Atomics bool
 }
 
-// Defaults, those of the study.
+// Defaults of the study.
 const (
 	defaultMessages   = 100_000
 	defaultSize       = 2
@@ -77,17 +77,17 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Check says what is wrong with the configuration, but for its plan.
+// Check returns an error for an invalid configuration. It does not check the plan.
 func (c Config) Check() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// window is how many messages a thread posts at once: it ends in a signaled one. A
-// QP that threads share never has a message that nobody's completion follows.
+// window returns the number of messages that a thread posts at a time. The last one is signaled, so
+// that each message on a shared QP is followed by a completion.
 func (c Config) window() int { return max(c.Postlist, c.Unsignaled) }
 
-// endpoints is what the threads post to and poll.
+// endpoints returns the objects that the threads post to and poll.
 func (c Config) endpoints() endpoint.Config {
 	e := endpoint.Config{Plan: c.Plan, LockCQ: c.LockCQ}
 	e.Cap.MaxSendWR = c.Depth

@@ -8,15 +8,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// Destination is where a thread reads and writes.
+// Destination is the memory that a thread reads and writes.
 type Destination struct {
 	Addr uint64
 	RKey uint32
 }
 
-// Connect connects the first QP of each endpoint with target, which gets n bytes of
-// memory, and returns where that is for each endpoint. Without a target QPs are
-// connected to themselves, and self says where memory is that an endpoint reaches so.
+// Connect connects the first QP of each endpoint with target, which allocates n bytes of memory,
+// and returns the destination of each endpoint. Without a target QPs are connected to themselves,
+// and self returns the memory that an endpoint reaches.
 func Connect(set *endpoint.Set, target Target, n int, self func(t int) Destination) (regions []Destination, err error) {
 	var qps []*verbs.QP
 	var addrs []rclink.Addr

@@ -7,11 +7,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Features are the operational features of InfiniBand that the study turns off one
-// at a time. The zero value has all.
+// Features are the operational features of InfiniBand that the study turns off one at a time. The
+// zero value has all of them.
 type Features struct {
-	// NoPostlist posts one message a call, NoUnsignaled has a completion for each,
-	// NoInline has the device fetch the payload, NoBlueFlame rings 8-byte doorbells.
+	// NoPostlist posts one message per call, NoUnsignaled signals each message, NoInline makes the
+	// device fetch the payload, NoBlueFlame rings 8-byte doorbells.
 	NoPostlist, NoUnsignaled, NoInline, NoBlueFlame bool
 }
 
@@ -33,7 +33,7 @@ func FeatureNames() (names []string) {
 	return names
 }
 
-// AllButEach is all features, then each one turned off.
+// AllButEach returns all features, and then all with each one turned off.
 func AllButEach() []Features {
 	list := make([]Features, 1+len(features))
 	for i, f := range features {
@@ -42,7 +42,7 @@ func AllButEach() []Features {
 	return list
 }
 
-// String is "all" or, say, "all w/o postlist unsignaled".
+// String returns "all" or, for example, "all w/o postlist unsignaled".
 func (f Features) String() string {
 	var off []string
 	for _, x := range features {
@@ -56,8 +56,8 @@ func (f Features) String() string {
 	return "all w/o " + strings.Join(off, " ")
 }
 
-// ParseFeatures reads what String writes, with or without "all w/o" and with "+" or
-// blanks between names: "all", "w/o postlist", "postlist+unsignaled".
+// ParseFeatures parses the output of String, with or without "all w/o", and with "+" or blanks
+// between names: "all", "w/o postlist", "postlist+unsignaled".
 func ParseFeatures(text string) (f Features, err error) {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return r == ' ' || r == '+' })
 next:

@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Outcome is a measurement of one configuration.
+// Outcome is the measurement of one configuration.
 type Outcome struct {
-	Config    Config // with its defaults
+	Config    Config // with defaults applied
 	Rates     Rates
 	Resources verbs.Resources // of the senders
 	Counts    Counts          // of the run
@@ -22,7 +22,7 @@ type Measurer interface {
 	Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error)
 }
 
-// On measures on a rig, in this process.
+// On measures on a rig in this process.
 type On struct{ Rig Rig }
 
 // Measure implements Measurer.
@@ -30,8 +30,8 @@ func (o On) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcom
 	return Measure(ctx, o.Rig, queues, cfg)
 }
 
-// Measure opens senders on the rig, runs them for a part of the messages to warm up
-// and then for all, and verifies what arrived.
+// Measure opens senders on the rig, runs them for a part of the messages as warm-up and then for
+// all, and verifies the received data.
 func Measure(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (o Outcome, err error) {
 	p, err := Prepare(ctx, rig, queues, cfg)
 	if err != nil {
@@ -41,14 +41,14 @@ func Measure(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (o Ou
 	return p.Run(ctx)
 }
 
-// Prepared is senders that are warm.
+// Prepared contains senders after the warm-up.
 type Prepared struct {
 	rig     Rig
 	senders *Senders
 	undo    cleanup.Stack
 }
 
-// warmupShare of the messages is sent before those that are measured.
+// warmupShare is the part of the messages that is sent before the measurement.
 const warmupShare = 10
 
 // Prepare opens senders on the rig and warms them up.
@@ -83,7 +83,7 @@ func (p *Prepared) Run(ctx context.Context) (Outcome, error) {
 	return p.round(ctx, p.senders.Config.Messages)
 }
 
-// round runs n messages.
+// round sends n messages.
 func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
 	s := p.senders
 	o.Config = s.Config
@@ -103,7 +103,8 @@ func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
 	return o, s.Verify()
 }
 
-// deviceReads is how often the device of a rig has read memory, if the rig counts that; else 0.
+// deviceReads returns the number of memory reads of the device of a rig, if the rig counts them;
+// else 0.
 func deviceReads(rig Rig) uint64 {
 	if r, ok := rig.(interface{ DeviceReads() uint64 }); ok {
 		return r.DeviceReads()

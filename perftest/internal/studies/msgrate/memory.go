@@ -2,7 +2,7 @@ package msgrate
 
 import "github.com/gucx/gucx/perftest/internal/measure/pattern"
 
-// cacheLine separates what should not share one, on amd64 and most of arm64.
+// cacheLine is the distance of data on separate cache lines, on amd64 and most of arm64.
 const cacheLine = 64
 
 // memory is the payloads, and behind them a slot for what each thread writes when
@@ -32,22 +32,22 @@ func layout(cfg Config) memory {
 	return m
 }
 
-// aligned is heap memory that begins at a page, which is more than a cache line: the
-// allocator aligns what is a page or longer.
+// aligned returns heap memory that begins at a page: the allocator aligns allocations of a page or
+// more.
 func aligned(n int) []byte {
 	const page = 4096
 	return make([]byte, (n+page-1)/page*page)[:n]
 }
 
-// payload is the offset of what thread t sends.
+// payload returns the offset of the payload of thread t.
 func (m *memory) payload(t int) int { return t / m.buf * m.stride }
 
-// slot is the offset, from the landing, of where thread t writes.
+// slot returns the offset of the destination of thread t from the start of the landing.
 func (m *memory) slot(t int) int { return t * m.place }
 
 func (m *memory) landingLen() int { return m.threads * m.place }
 
-// fill gives each payload other bytes than it had.
+// fill changes the bytes of each payload.
 func (m *memory) fill(round uint64) {
 	for t := 0; t < m.threads; t += m.buf {
 		pattern.Fill(m.all[m.payload(t):][:m.size], round<<16|uint64(t))

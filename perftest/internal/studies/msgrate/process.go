@@ -13,24 +13,24 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Processes measures the threads of a configuration in several processes, as many in
-// each: they share what the configuration says only with threads of their process.
+// Processes measures the threads of a configuration in several processes, with an equal number in
+// each. They share objects only with threads of their process.
 type Processes struct {
 	Count  int
 	Fabric softhca.Fabric
-	Start  children.Start // a process that calls ServeWorker with its end
+	Start  children.Start // starts a process that calls ServeWorker with its end of the connection
 }
 
-// job is what a process is to do.
+// job is the work of a process.
 type job struct {
 	Config Config
 	Queues mlx5.Config
 	Fabric softhca.Fabric
 }
 
-// ServeWorker takes a job from conn, warms up, waits for the word to go on, and tells
-// the outcome. The end of conn ends what it does. rigFor makes the rig for a fabric. An
-// error of the measurement is told, not returned. It closes conn.
+// ServeWorker reads a job from conn, warms up, waits for the request to run, and replies with the
+// outcome. The end of conn stops it. rigFor creates the rig for a fabric. An error of the
+// measurement is in the reply, not returned. It closes conn.
 func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric) Rig) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
@@ -38,7 +38,7 @@ func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric)
 	return line.Ended(work(ctx, line, rigFor))
 }
 
-// work goes through the protocol.
+// work does the steps of the protocol.
 func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) Rig) error {
 	var j job
 	if err := line.Receive(&j); err != nil {
@@ -49,7 +49,8 @@ func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) 
 		return line.Reply(nil, err)
 	}
 	outcome, failed, err := runWhenTold(ctx, p, line)
-	// Closed before the reply: its receiver does not wait long for the process to end.
+	// Closed before the reply: the receiver of the reply does not wait long for the process to
+	// exit.
 	failed = errors.Join(failed, p.Close())
 	if err != nil {
 		return err
@@ -57,8 +58,8 @@ func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) 
 	return line.Reply(outcome, failed)
 }
 
-// runWhenTold says that p is ready and runs it when the other end says so. err is one of
-// the connection.
+// runWhenTold replies that p is ready, and runs it at the next request. err is an error of the
+// connection.
 func runWhenTold(ctx context.Context, p *Prepared, line *children.Line) (o Outcome, failed, err error) {
 	if err := line.Reply(nil, nil); err != nil {
 		return o, nil, err
@@ -94,7 +95,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 	return Together(outcomes), nil
 }
 
-// runAll has all workers warm before the first one runs.
+// runAll waits until all workers are warm before it runs the first one.
 func runAll(workers children.List, j job) ([]Outcome, error) {
 	if _, err := children.Ask[struct{}](workers, func(int) any { return j }); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func runAll(workers children.List, j job) ([]Outcome, error) {
 	return children.Ask[Outcome](workers, children.Go)
 }
 
-// Together adds up what processes of one machine measured at the same time.
+// Together adds the outcomes of processes of one machine that ran at the same time.
 func Together(outcomes []Outcome) (sum Outcome) {
 	sum = outcomes[0]
 	end := sum.Rates.Begin.Add(sum.Rates.Elapsed)

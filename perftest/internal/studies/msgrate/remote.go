@@ -13,10 +13,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// A target in another process answers one request after the other, each a line of
-// JSON, until the connection ends.
+// A target in another process serves requests one by one, each a line of JSON, until the connection
+// ends.
 
-// targetRequest is Close if it says so, Accept if it has peers, and Memory otherwise.
+// targetRequest is Close if Close is set, Accept if there are peers, and Memory otherwise.
 type targetRequest struct {
 	Close bool
 	Peers []rclink.Addr
@@ -29,13 +29,13 @@ type targetReply struct {
 	Error   string
 }
 
-// maxPeers and maxLanding bound what a request may take.
+// maxPeers and maxLanding are limits of a request.
 const (
 	maxPeers   = 4096
 	maxLanding = 1 << 28
 )
 
-// ServeTarget serves a target on the shm fabric until conn ends, and closes it.
+// ServeTarget serves a target on the shm fabric until conn ends, and closes conn.
 func ServeTarget(conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	dev, err := newDevice(softhca.FabricShm, mlx5.Config{})
@@ -59,7 +59,7 @@ func ServeTarget(conn net.Conn) (err error) {
 	}
 }
 
-// unlessGone is err, or nil where it says that who asks is gone: nobody wants to know then.
+// unlessGone returns err, or nil if the requesting side is gone: then no side reads the error.
 func unlessGone(err error) error {
 	if errors.Is(children.Gone(err), children.ErrGone) {
 		return nil
@@ -92,8 +92,8 @@ type remote struct {
 	out  *json.Encoder
 }
 
-// NewRemote is the target that ServeTarget serves at the other end of conn. Its Close
-// closes with.
+// NewRemote returns the target that ServeTarget serves at the other end of conn. Its Close calls
+// closer.
 func NewRemote(conn net.Conn, with io.Closer) Target {
 	return &remote{conn: with, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
 }
@@ -121,7 +121,7 @@ func (r *remote) Memory() ([]byte, error) {
 	return reply.Memory, err
 }
 
-// Close has the target closed before it waits for the process to end.
+// Close makes the process close the target, and then waits until it exits.
 func (r *remote) Close() error {
 	_, err := r.call(targetRequest{Close: true})
 	return errors.Join(err, r.conn.Close())

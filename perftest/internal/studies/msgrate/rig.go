@@ -11,36 +11,36 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Rig is where threads run: in real time, or in the virtual time of a model.
+// Rig runs threads: in real time, or in the virtual time of a model.
 type Rig interface {
-	// Devices makes the devices of n nodes for one measurement, with their queues tuned.
+	// Devices creates the devices of n nodes for one measurement, with configured queues.
 	Devices(n int, queues mlx5.Config) ([]*verbs.Device, error)
-	// Loops says that QPs reach their own context only.
+	// Loops reports that QPs reach only their own context.
 	Loops() bool
-	// Target opens where the messages go; nil if QPs are connected to themselves.
+	// Target opens the destination of the messages; nil if QPs are connected to themselves.
 	Target() (Target, error)
-	// Run does all steps of all threads and says when they ran.
+	// Run runs all steps of all threads and returns their times.
 	Run(ctx context.Context, threads []steps.Stepper) (steps.Times, error)
-	// Now is the time of the rig, from some moment.
+	// Now returns the time of the rig since an arbitrary moment.
 	Now() time.Duration
-	// Counter makes one for a counter that threads share; nil in real time.
+	// Counter returns a counter for threads that share it; nil in real time.
 	Counter() steps.Counter
 }
 
-// Rates is what a run came to.
+// Rates is the result of a run.
 type Rates struct {
 	Begin     time.Time     // of the first step; zero in virtual time
-	PerThread []float64     // messages in a second of the rig's time
+	PerThread []float64     // messages per second of the rig's time
 	Elapsed   time.Duration // from the first step of any thread to the last of all
-	CPU       time.Duration // that the process used meanwhile; 0 in virtual time
-	Total     float64       // messages of all threads in a second of Elapsed
+	CPU       time.Duration // CPU time of the process; 0 in virtual time
+	Total     float64       // messages of all threads per second of Elapsed
 	Messages  int64         // of all threads
-	// Gets and Puts are what an application's threads did in a second of the time that
-	// each of them spent on gets, or on puts, added up; 0 where they are not told apart.
+	// Gets and Puts are the operations of an application's threads per second of the time that each
+	// thread spends on gets, or on puts, added over all threads; 0 if they are not separate.
 	Gets, Puts float64
 }
 
-// NewRates makes rates from how much each thread did and when.
+// NewRates computes rates from the number of messages of each thread, and from its times.
 func NewRates(messages []int64, times steps.Times) Rates {
 	r := Rates{PerThread: make([]float64, len(messages)), CPU: times.CPU}
 	for t, n := range messages {
@@ -56,14 +56,14 @@ func NewRates(messages []int64, times steps.Times) Rates {
 	return r
 }
 
-// perSecond treats a time below the clock's resolution as one nanosecond.
+// perSecond treats a time below the resolution of the clock as one nanosecond.
 func perSecond(n int64, d time.Duration) float64 {
 	return float64(n) / max(d, time.Nanosecond).Seconds()
 }
 
 // RealTime runs each sender on a goroutine of its own.
 type RealTime struct {
-	// Fabric of the software HCA. On loop, QPs are connected to themselves; on shm
+	// Fabric is the fabric of the software HCA. On loop, QPs are connected to themselves; on shm
 	// the target is a device of this process, unless Remote opens another.
 	Fabric softhca.Fabric
 	Remote func() (Target, error)
@@ -78,8 +78,8 @@ func (r *RealTime) Devices(n int, queues mlx5.Config) ([]*verbs.Device, error) {
 // Loops implements Rig.
 func (r *RealTime) Loops() bool { return r.Fabric == softhca.FabricLoop }
 
-// dialTimeout is how long a peer may take to answer: threads that compete for few
-// processors can keep it waiting.
+// dialTimeout is the maximum time for the reply of a peer: it may be slow if threads compete for
+// few CPUs.
 const dialTimeout = 30 * time.Second
 
 func newDevice(fabric softhca.Fabric, queues mlx5.Config) (*verbs.Device, error) {
@@ -106,7 +106,7 @@ func (r *RealTime) Run(ctx context.Context, threads []steps.Stepper) (steps.Time
 	return steps.Run(ctx, threads)
 }
 
-// zero is what the time of rigs counts from.
+// zero is the origin of the time of rigs.
 var zero = time.Now()
 
 // Now implements Rig.

@@ -11,42 +11,41 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Sender is one thread of the benchmark. One goroutine at a time calls Step.
+// Sender is one thread of the benchmark. One goroutine at a time may call Step.
 type Sender struct {
 	// Thread is the number of the sender, from 0.
 	Thread int
 
 	qp *verbs.QP
 	cq *verbs.CQ
-	// lists are the work requests of one call: all but the last call of a window,
-	// and that one.
+	// lists contains the work requests of a call: for all calls of a window except the last, and
+	// for the last one.
 	list, last []verbs.SendWR
 	wc         []verbs.WC
-	others     []*Sender     // by thread: whose completions may be in the CQ
-	free       *steps.Shared // of a QP that others post to too; nil otherwise
+	others     []*Sender     // senders whose completions may be in the CQ, by thread
+	free       *steps.Shared // free places of a QP to which other threads also post; nil otherwise
 
-	depth    int64 // messages that may be outstanding
+	depth    int64 // maximum number of outstanding messages
 	unit     int64 // messages of a window
-	each     int64 // messages that a completion stands for
-	calls    int   // of a window
-	toPost   int   // calls left in the window
-	posted   int64 // messages in windows that were begun
+	each     int64 // messages per completion
+	calls    int   // calls per window
+	toPost   int   // remaining calls of the window
+	posted   int64 // messages in started windows
 	total    int64
 	sharedCQ bool
 	idle     bool
 	cqes     uint64
-	meter    steps.Counter // of done; nil in real time, or if nobody else changes it
+	meter    steps.Counter // counter of done; nil in real time, or if no other thread changes it
 
 	_    cpu.CacheLinePad
-	done int64 // messages completed; the thread that polls adds, if the CQ is shared atomically
+	done int64 // completed messages; the polling thread adds, if the CQ is shared atomically
 	_    cpu.CacheLinePad
 }
 
 var errOverrun = errors.New("completion queue overrun")
 
-// Step makes one call: PostSend of a list if there is room, Poll otherwise. more is
-// false when all messages of this sender are complete. It does not block or
-// allocate.
+// Step makes one call: PostSend of a list if there is room, Poll otherwise. more is false when all
+// messages of this sender are complete. It does not block or allocate.
 func (s *Sender) Step() (more bool, err error) {
 	if s.toPost == 0 && s.posted < s.total && s.hasRoom() {
 		s.posted += s.unit
@@ -58,10 +57,10 @@ func (s *Sender) Step() (more bool, err error) {
 	return s.poll()
 }
 
-// Idle says that the last step was a poll that found nothing.
+// Idle reports that the last step was a poll without result.
 func (s *Sender) Idle() bool { return s.idle }
 
-// hasRoom takes room for a window.
+// hasRoom reserves room for a window.
 func (s *Sender) hasRoom() bool {
 	if s.free != nil {
 		return s.free.Take(s.unit)
@@ -90,7 +89,7 @@ func (s *Sender) post() error {
 	return err
 }
 
-// poll takes completions: all that there can be, whosever they are.
+// poll polls for the completions of all threads that use the CQ.
 func (s *Sender) poll() (more bool, err error) {
 	n := s.cq.Poll(s.wc)
 	if n < 0 {
@@ -127,7 +126,7 @@ func (s *Sender) failed(wc *verbs.WC) error {
 	return fmt.Errorf("thread %d: work request of thread %d, qp %#x: %w", s.Thread, wc.ID, wc.QPN, wc.Status.Err())
 }
 
-// restart begins anew with n messages. All earlier ones are complete.
+// restart starts again with n messages. All earlier ones must be complete.
 func (s *Sender) restart(n int64) {
 	s.posted, s.total, s.toPost, s.idle = 0, n, 0, false
 	atomic.StoreInt64(&s.done, 0)

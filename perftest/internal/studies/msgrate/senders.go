@@ -15,7 +15,7 @@ import (
 // Senders are the threads of one process, connected and ready to run.
 type Senders struct {
 	Threads []*Sender
-	Config  Config // with its defaults
+	Config  Config // with defaults applied
 
 	set    *endpoint.Set
 	target Target // nil: the QPs are connected to themselves
@@ -25,9 +25,9 @@ type Senders struct {
 	undo   cleanup.Stack
 }
 
-// Open makes what cfg says on dev and connects it with target, which the Senders do
-// not own. Without a target each QP is connected to itself and writes to memory of
-// this process, which takes no objects beside those that are measured.
+// Open creates the objects of cfg on dev and connects them with target, which the Senders do not
+// own. Without a target each QP is connected to itself and writes to memory of this process; that
+// needs no additional objects.
 func Open(dev *verbs.Device, target Target, cfg Config) (_ *Senders, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
@@ -55,7 +55,7 @@ func Open(dev *verbs.Device, target Target, cfg Config) (_ *Senders, err error) 
 	return s, nil
 }
 
-// register registers the memory for each group of threads that shares an MR.
+// register registers the memory for each group of threads that share an MR.
 func (s *Senders) register() error {
 	for t, e := range s.set.Endpoints {
 		if t%s.Config.MR != 0 {
@@ -85,7 +85,7 @@ func (s *Senders) connect() ([]Destination, error) {
 
 func (s *Senders) makeThreads(regions []Destination) {
 	cfg := s.Config
-	free := map[int]*steps.Shared{} // by number of the QP
+	free := map[int]*steps.Shared{} // by QP number
 	for t, e := range s.set.Endpoints {
 		n := cfg.Depth / cfg.Unsignaled
 		th := &Sender{
@@ -108,8 +108,8 @@ func (s *Senders) makeThreads(regions []Destination) {
 	}
 }
 
-// workRequests makes a list for one call; the last one of a window ends in a
-// signaled work request whatever Unsignaled is.
+// workRequests returns a list for one call. The last list of a window ends with a signaled work
+// request, whatever Unsignaled is.
 func (s *Senders) workRequests(t int, to Destination, last bool) []verbs.SendWR {
 	cfg := s.Config
 	list := make([]verbs.SendWR, cfg.Postlist)
@@ -129,8 +129,8 @@ func (s *Senders) workRequests(t int, to Destination, last bool) []verbs.SendWR 
 	return list
 }
 
-// Restart begins anew with n messages for each thread, rounded up to windows, and
-// another payload. All steps have been done.
+// Restart starts again with n messages for each thread, rounded up to windows, and another payload.
+// All steps must have returned.
 func (s *Senders) Restart(n int) {
 	unit := s.Config.window()
 	n = (n + unit - 1) / unit * unit
@@ -141,7 +141,7 @@ func (s *Senders) Restart(n int) {
 	}
 }
 
-// Messages is how many each thread completes until it is done.
+// Messages returns the number of messages of each thread.
 func (s *Senders) Messages() (n []int64) {
 	for _, t := range s.Threads {
 		n = append(n, t.total)
@@ -149,7 +149,7 @@ func (s *Senders) Messages() (n []int64) {
 	return n
 }
 
-// Steppers is the threads.
+// Steppers returns the threads.
 func (s *Senders) Steppers() (list []steps.Stepper) {
 	for _, t := range s.Threads {
 		list = append(list, t)
@@ -157,9 +157,8 @@ func (s *Senders) Steppers() (list []steps.Stepper) {
 	return list
 }
 
-// Meter has each counter that threads share told to one that make returns: the
-// completions of threads with a CQ in common, the free places of a QP. No thread is in a
-// step.
+// Meter replaces each counter that threads share by one that newCounter returns: the completions of
+// threads with a common CQ, and the free places of a QP. No thread may be in a step.
 func (s *Senders) Meter(make func() steps.Counter) {
 	metered := map[*steps.Shared]bool{}
 	for _, t := range s.Threads {
@@ -173,11 +172,11 @@ func (s *Senders) Meter(make func() steps.Counter) {
 	}
 }
 
-// ErrData says that a message did not arrive as it should have.
+// ErrData is the error if a message has wrong data.
 var ErrData = errors.New("data arrived wrong")
 
-// Verify checks what has arrived since Restart: the payload of each thread in its
-// slot, and nothing around it.
+// Verify checks the data received since Restart: the payload of each thread in its slot, and
+// unchanged bytes around it.
 func (s *Senders) Verify() error {
 	got := s.memory.all[s.memory.landing:]
 	if s.target != nil {
@@ -201,14 +200,14 @@ func (s *Senders) Verify() error {
 	return nil
 }
 
-// Resources counts what the senders have.
+// Resources returns the resources of the senders.
 func (s *Senders) Resources() (verbs.Resources, bool) { return s.set.Resources() }
 
-// Counts is what the senders have told the device and been told since Open.
+// Counts are the doorbells and completions of the senders since Open.
 type Counts struct {
 	verbs.SendCounts
 	CQEs  uint64
-	Reads uint64 // of memory, by the device; 0 in real time
+	Reads uint64 // reads of memory by the device; 0 in real time
 }
 
 func (c *Counts) add(o Counts) {
@@ -219,7 +218,7 @@ func (c *Counts) add(o Counts) {
 	c.Reads += o.Reads
 }
 
-// since is what has come to c after before.
+// since returns the difference of c and an earlier value.
 func (c Counts) since(before Counts) Counts {
 	c.WQEs -= before.WQEs
 	c.Doorbells -= before.Doorbells
@@ -229,8 +228,8 @@ func (c Counts) since(before Counts) Counts {
 	return c
 }
 
-// Counts adds up the QPs and the CQs; false if the provider does not count. No
-// sender is in a step.
+// Counts returns the sums over QPs and CQs; false if the provider does not count. No sender may be
+// in a step.
 func (s *Senders) Counts() (sum Counts, ok bool) {
 	seen := map[*verbs.QP]bool{}
 	for _, t := range s.Threads {
@@ -248,5 +247,5 @@ func (s *Senders) Counts() (sum Counts, ok bool) {
 	return sum, true
 }
 
-// Close closes all but the target.
+// Close closes everything except the target.
 func (s *Senders) Close() error { return s.undo.Run() }

@@ -7,21 +7,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// Share is a kind of object that threads share, all else being theirs: where the kind
-// of object lets them be. Unless said, QPs are in thread domains with a UAR page each.
+// Share is the type of object that threads share. All other objects belong to one thread, as far as
+// the type permits. Unless stated otherwise, each QP is in a thread domain with a UAR page of its
+// own.
 type Share string
 
 // Shares.
 const (
-	// ShareNone gives each thread a context: what sharing is compared with.
+	// ShareNone gives each thread a context of its own: sharing is compared with it.
 	ShareNone Share = "none"
-	ShareBuf  Share = "buf" // the payload, in contexts of their own
+	ShareBuf  Share = "buf" // the payload, with contexts of their own
 	ShareCtx  Share = "ctx"
-	// ShareCtx2x shares a context that has twice the thread domains and QPs.
+	// ShareCtx2x shares a context with twice as many thread domains and QPs.
 	ShareCtx2x Share = "ctx-2xqps"
 	// ShareCtxUAR shares a context in which two thread domains share a UAR page.
 	ShareCtxUAR Share = "ctx-sharing2"
-	// The others need one context for all threads.
+	// The other types need one context for all threads.
 	SharePD Share = "pd"
 	ShareMR Share = "mr"
 	ShareCQ Share = "cq"
@@ -29,12 +30,12 @@ const (
 	ShareQP Share = "qp"
 )
 
-// Shares lists all.
+// Shares lists all types.
 func Shares() []Share {
 	return []Share{ShareNone, ShareBuf, ShareCtx, ShareCtx2x, ShareCtxUAR, SharePD, ShareMR, ShareCQ, ShareQP}
 }
 
-// ParseShare finds a kind by its name.
+// ParseShare returns the type with a name.
 func ParseShare(name string) (Share, error) {
 	var names []string
 	for _, s := range Shares() {
@@ -46,12 +47,12 @@ func ParseShare(name string) (Share, error) {
 	return "", fmt.Errorf("shared object %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Apply has x neighbors of the threads of cfg share the kind of object.
+// Apply makes x neighboring threads of cfg share an object of the type.
 func (s Share) Apply(cfg Config, x int) (Config, error) {
 	if x < 1 {
 		return cfg, fmt.Errorf("%d-way sharing: want one way or more", x)
 	}
-	n := (max(cfg.Threads, 1) + x - 1) / x * x // all, in whole groups
+	n := (max(cfg.Threads, 1) + x - 1) / x * x // all, in complete groups
 	p := endpoint.Plan{Domain: 1}
 	cfg.Buf, cfg.MR = 1, 1
 	switch s {

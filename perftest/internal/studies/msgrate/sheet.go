@@ -11,7 +11,7 @@ const legend = "Ways: threads that share one; all else is theirs where that can 
 	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies, CQEs and the device's reads of memory, " +
 	"which are counted in virtual time, are for each message."
 
-// Sheet is points to write.
+// Sheet returns the points to write.
 func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
 	s := &sheet.Sheet[Point]{Head: head, Lines: lines, Legend: legend, Columns: columns, Rows: points,
 		Group: func(p Point) string { return string(p.Share) + p.Features }}
@@ -23,7 +23,7 @@ func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
 	return s
 }
 
-// SpreadLegend explains columns of Figure.Spread.
+// SpreadLegend explains the columns of Figure.Spread.
 const SpreadLegend = "Spread: from the slowest round to the fastest, of the median."
 
 var columns = []sheet.Column[Point]{

@@ -11,30 +11,29 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Case is one configuration to be measured.
+// Case is a configuration to measure.
 type Case struct {
-	Label  string // for progress
+	Label  string // label for the progress
 	Config Config
 	Queues mlx5.Config
 }
 
-// Figure is what a case came to: the medians over rounds.
+// Figure is the result of a case: the medians over rounds.
 type Figure struct {
-	Rounds     int     // that were measured; without one nothing else means anything
-	Rate       float64 // messages of all threads in a second
-	CPU        float64 // nanoseconds of the process for each message; 0 in virtual time
+	Rounds     int     // number of measured rounds; if 0, all other fields are invalid
+	Rate       float64 // messages of all threads per second
+	CPU        float64 // CPU time of the process per message, in ns; 0 in virtual time
 	Gets, Puts float64 // of Rates
-	// Spread and PutsSpread are the distance between the slowest and the fastest round, as a part
-	// of Rate and of Puts; 0 with one round.
+	// Spread and PutsSpread are the differences between the slowest and the fastest round, relative to Rate and to
+	// Puts; 0 with one round.
 	Spread, PutsSpread float64
 	Resources          verbs.Resources
 	Counts             Counts // of the last round
 }
 
-// MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
-// does so for all of them. step is told of each measurement; nil is allowed. When one fails, the
-// figures are those of the rounds that all had before; of the first round, as far as it came. The case
-// that has failed has none, unless ctx has ended it.
+// MeasureAll measures cases in turns, for a number of rounds, so that a change of the machine's speed affects all of
+// them. step is called after each measurement; it may be nil. If one fails, the figures are those of the complete
+// rounds; in the first round, those of the measured cases. The failed case has none, unless ctx has ended it.
 func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
 	measured := make([][]Outcome, len(cases))
 	var err error
@@ -51,7 +50,7 @@ func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step 
 	return figures, err
 }
 
-// measureRound measures each case once more.
+// measureRound measures each case once.
 func measureRound(ctx context.Context, m Measurer, cases []Case, measured [][]Outcome, step func(label string)) error {
 	for i, c := range cases {
 		o, err := m.Measure(ctx, c.Queues, c.Config)
@@ -69,7 +68,7 @@ func measureRound(ctx context.Context, m Measurer, cases []Case, measured [][]Ou
 	return nil
 }
 
-// newFigure is what rounds of a case came to.
+// newFigure summarizes the rounds of a case.
 func newFigure(rounds []Outcome) (f Figure) {
 	if len(rounds) == 0 {
 		return f
@@ -85,7 +84,7 @@ func newFigure(rounds []Outcome) (f Figure) {
 func total(r Rates) float64 { return r.Total }
 func puts(r Rates) float64  { return r.Puts }
 
-// each is a figure of each round.
+// each returns a value of each round.
 func each(rounds []Outcome, figure func(Rates) float64) (v []float64) {
 	for i := range rounds {
 		v = append(v, figure(rounds[i].Rates))
@@ -93,7 +92,7 @@ func each(rounds []Outcome, figure func(Rates) float64) (v []float64) {
 	return v
 }
 
-// spread is the distance of the extremes, as a part of the median; 0 if that is 0.
+// spread returns the difference of the extremes, relative to the median; 0 if that is 0.
 func spread(v []float64) float64 {
 	if m := stat.Median(v); m > 0 {
 		return (slices.Max(v) - slices.Min(v)) / m
@@ -101,8 +100,7 @@ func spread(v []float64) float64 {
 	return 0
 }
 
-// Sweep is a set of cases: each kind of sharing, with each degree and each choice of
-// features.
+// Sweep is a set of cases: each type of sharing, with each degree and each set of features.
 type Sweep struct {
 	Base     Config // threads, messages, size, depth, postlist, unsignaled
 	Queues   mlx5.Config
@@ -119,12 +117,11 @@ type Point struct {
 	Ways     int     `json:"ways"`
 	Threads  int     `json:"threads"`
 	Rate     float64 `json:"msg_per_s"`
-	// Relative is the rate divided by that of the smallest degree of the same kind
-	// and features.
+	// Relative is the rate divided by that of the smallest degree with the same type and features.
 	Relative float64 `json:"relative"`
 	// Spread is that of Figure.
 	Spread float64 `json:"spread,omitempty"`
-	// CPU is what the process used for a message; 0 in virtual time.
+	// CPU is the CPU time of the process per message; 0 in virtual time.
 	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
 	QPs      int     `json:"qps"`
@@ -133,18 +130,18 @@ type Point struct {
 	UUARs    int     `json:"uuars"`
 	Used     int     `json:"uuars_used"`
 	Memory   int64   `json:"memory"` // of all objects, without UAR pages
-	// Doorbells, BlueFlames and CQEs of the last round, for each message.
+	// Doorbells, BlueFlames and CQEs of the last round, per message.
 	Doorbells  float64 `json:"doorbells_per_msg"`
 	BlueFlames float64 `json:"blueflames_per_msg"`
 	CQEs       float64 `json:"cqes_per_msg"`
-	// Reads are those of memory by the device, for each message; 0 in real time.
+	// Reads is the number of memory reads by the device per message; 0 in real time.
 	Reads float64 `json:"dma_reads_per_msg,omitempty"`
-	// Rounds are those that the figures are medians of.
+	// Rounds is the number of rounds of which the values are medians.
 	Rounds int `json:"rounds"`
 }
 
-// Cases lists the points without their figures, and how to measure them. For
-// ShareNone the degree is the number of threads.
+// Cases lists the points without their values, and the configurations to measure. For ShareNone the degree is the
+// number of threads.
 func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
 	for _, share := range s.Shares {
 		for _, f := range s.Features {
@@ -168,7 +165,7 @@ func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
 	return points, cases, nil
 }
 
-// Run measures all points. With an error come those that were measured: see MeasureAll.
+// Run measures all points. After an error it returns the measured ones: see MeasureAll.
 func (s *Sweep) Run(ctx context.Context, m Measurer, step func(label string)) ([]Point, error) {
 	points, cases, err := s.Cases()
 	if err != nil {
@@ -185,7 +182,7 @@ func (s *Sweep) Run(ctx context.Context, m Measurer, step func(label string)) ([
 	return points, err
 }
 
-// base is the first point with the kind and features of point i.
+// base returns the first point with the type and features of point i.
 func base(points []Point, i int) int {
 	return slices.IndexFunc(points, func(p Point) bool {
 		return p.Share == points[i].Share && p.Features == points[i].Features

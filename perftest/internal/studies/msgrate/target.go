@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Target is where messages go: memory and the QPs that lead to it.
+// Target is the destination of messages: memory, and the QPs to it.
 type Target interface {
-	// Accept makes a QP for each peer, connected to it, and n bytes of memory.
+	// Accept creates a QP for each peer, connected to it, and allocates n bytes of memory.
 	Accept(peers []rclink.Addr, n int) (Landing, error)
-	// Memory is what is there now.
+	// Memory returns the current contents of the memory.
 	Memory() ([]byte, error)
 	Close() error
 }
 
-// Landing is what a Target has made.
+// Landing describes the objects of a Target.
 type Landing struct {
 	QPs  []rclink.Addr // in the order of the peers
 	Addr uint64
@@ -31,8 +31,8 @@ type local struct {
 	undo cleanup.Stack
 }
 
-// NewTarget opens a target on dev, in this process. It takes part in no
-// measurement: messages are one-sided.
+// NewTarget opens a target on dev, in this process. It has no work during a measurement: messages
+// are one-sided.
 func NewTarget(dev *verbs.Device) (Target, error) {
 	ctx, err := dev.Open()
 	if err != nil {

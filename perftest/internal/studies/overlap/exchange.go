@@ -9,38 +9,38 @@ import (
 // Node is one of two sides, with a clock of its own.
 type Node interface {
 	Worker() *ucp.Worker
-	// EP is the endpoint to the other side.
+	// EP returns the endpoint to the other side.
 	EP() (*ucp.EP, error)
-	// Gate is the node's part of barriers.
+	// Gate returns the node's part of barriers.
 	Gate() *gate
 	// TagSend sends to the other side.
 	TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error)
-	// Wait makes progress until a request has ended, and gives it back; nil has ended.
+	// Wait makes progress until a request is complete, and releases it; nil is complete.
 	Wait(*ucp.Request) error
-	// Until makes progress until done reports true.
+	// Until makes progress until done returns true.
 	Until(done func() bool) error
-	// Compute works for a time, without progress.
+	// Compute computes for a time, without progress.
 	Compute(time.Duration)
 	Now() time.Duration
 }
 
-// Exchange is a number of iterations of two nodes.
+// Exchange describes the iterations of two nodes.
 type Exchange struct {
 	Side       Side
 	Size       int
 	Work       time.Duration
 	Iterations int
-	Warmup     int  // iterations before those that count
-	NoMessage  bool // barriers and work alone
+	Warmup     int  // iterations before the timed ones
+	NoMessage  bool // only barriers and work
 }
 
-// A receive takes the tag of messages, and no other.
+// A receive accepts only the tag of messages.
 const (
 	dataTag  uint64 = 1
 	fullMask        = ^uint64(0)
 )
 
-// Memory is a buffer of a node, which is registered.
+// Memory is a registered buffer of a node.
 type Memory struct {
 	Buf []byte
 	Mem *ucp.Mem
@@ -55,7 +55,7 @@ type party struct {
 	p        *ucp.OpParams
 }
 
-// Measure is the side that is measured: it returns the time of an iteration.
+// Measure runs the measured side and returns the time of an iteration.
 func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
 	y := party{n: n, measured: true, work: x.Work, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
 	step := x.step(&y)
@@ -69,7 +69,7 @@ func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
 	return (n.Now() - begin) / time.Duration(x.Iterations), nil
 }
 
-// Serve is the other side, which works only where both do.
+// Serve runs the other side, which computes only with Both.
 func (x Exchange) Serve(n Node, m Memory) error {
 	y := party{n: n, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
 	if x.Side == Both {
@@ -78,7 +78,7 @@ func (x Exchange) Serve(n Node, m Memory) error {
 	return repeat(x.Warmup+x.Iterations, x.step(&y))
 }
 
-// step is an iteration of a party.
+// step returns an iteration of a party.
 func (x Exchange) step(y *party) func() error {
 	switch {
 	case x.NoMessage:
@@ -89,7 +89,7 @@ func (x Exchange) step(y *party) func() error {
 	return y.receive
 }
 
-// repeat does something n times.
+// repeat calls f n times.
 func repeat(n int, step func() error) error {
 	for range n {
 		if err := step(); err != nil {

@@ -2,23 +2,23 @@ package overlap
 
 import "github.com/gucx/gucx/ucp"
 
-// gate is a side's part of a barrier of two, of eager messages that no receive matches. So no
-// protocol of tagged messages has a part in it, as is to be supposed of the paper: MVAPICH has
-// a barrier of RDMA writes, which DISABLE_RDMA_BARRIER turns off.
+// gate is a side's part of a barrier of two, with active messages, which match no receive. So
+// tagged messages are not involved, as is assumed for the paper: MVAPICH has a barrier of RDMA
+// writes, which DISABLE_RDMA_BARRIER turns off.
 type gate struct {
-	came   int // words of the other side that it has come
+	came   int // received messages of the other side
 	passed int // barriers of this side
 }
 
-// gateID is the active message of a barrier.
+// gateID is the id of the active message of a barrier.
 const gateID uint16 = 1
 
-// open has the words of the other side counted.
+// open installs the handler that counts the messages of the other side.
 func (g *gate) open(w *ucp.Worker) {
 	w.OnActive(gateID, func(*ucp.ActiveMessage) { g.came++ })
 }
 
-// pass tells the other side that this one has come and waits for its word.
+// pass sends a message to the other side and waits for the message of the other side.
 func (g *gate) pass(n Node) error {
 	e, err := n.EP()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// realNode is a side in a process of its own. What computes and calls is locked to a
-// thread, whose processor time is the program's; the other threads of the process are those
-// of the device in software, and of the runtime.
+// realNode is a side in a process of its own. The goroutine that computes and calls is locked to a
+// thread: the CPU time of that thread is that of the program. The other threads of the process are
+// those of the device in software and of the runtime.
 type realNode struct {
 	ctx    context.Context
 	job    job
@@ -52,7 +52,7 @@ func (n *realNode) open(j job) (addr []byte, err error) {
 	return n.w.Address(), nil
 }
 
-// connect makes the endpoint and has messages go both ways.
+// connect creates the endpoint and exchanges messages in both directions.
 func (n *realNode) connect(addr []byte) (err error) {
 	if n.ep, err = n.w.NewEP(addr, ucp.EPConfig{}); err != nil {
 		return err
@@ -65,14 +65,14 @@ func (n *realNode) connect(addr []byte) (err error) {
 	return nil
 }
 
-// exchange takes part in one.
+// exchange runs the node's part of an exchange.
 func (n *realNode) exchange(x Exchange) (t Times, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if !n.job.Measured {
 		return t, x.Serve(n, n.memory)
 	}
-	// The thread's time is within that of the process.
+	// The time of the thread is included in that of the process.
 	process, thread := cpu(unix.CLOCK_PROCESS_CPUTIME_ID), cpu(unix.CLOCK_THREAD_CPUTIME_ID)
 	t.Iteration, err = x.Measure(n, n.memory)
 	all := time.Duration(x.Warmup + x.Iterations)
@@ -81,7 +81,7 @@ func (n *realNode) exchange(x Exchange) (t Times, err error) {
 	return t, err
 }
 
-// cpu is a clock of the kernel; these there are always.
+// cpu returns a CPU clock of the kernel, which always exists.
 func cpu(clock int32) time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(clock, &t)
@@ -115,9 +115,9 @@ func (n *realNode) Wait(q *ucp.Request) error {
 	return err
 }
 
-// idlePolls is how many polls go by between two looks whether the measurement is over, at which
-// the device of a machine with one processor gets its turn: a goroutine that is locked to its thread
-// does not yield without a switch of threads.
+// idlePolls is the number of polls between two checks whether the measurement is over. These checks
+// yield to the device on a machine with one CPU: a goroutine that is locked to its thread yields
+// only by a thread switch.
 const idlePolls = 1 << 10
 
 // Until implements Node. It polls, as MPI does.
@@ -143,14 +143,13 @@ var start = time.Now()
 // Now implements Node.
 func (n *realNode) Now() time.Duration { return time.Since(start) }
 
-// workLoop computes for a time that it knows by the number of its rounds, and not by a
-// clock.
+// workLoop computes for a time that is determined by its number of rounds, not by a clock.
 type workLoop struct {
 	perMicro float64
 	sum      uint64
 }
 
-// rounds runs n of them, each of which needs the one before.
+// rounds runs n rounds; each needs the result of the previous one.
 func (l *workLoop) rounds(n int) {
 	v := l.sum
 	for i := range n {
@@ -159,7 +158,7 @@ func (l *workLoop) rounds(n int) {
 	l.sum = v
 }
 
-// Calibration takes the fastest of some runs, which nothing has disturbed.
+// Calibration uses the fastest of several runs, which nothing has disturbed.
 const (
 	calibrationRounds = 100_000
 	calibrationRuns   = 20

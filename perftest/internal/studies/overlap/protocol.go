@@ -14,14 +14,13 @@ func rendezvous(name, scheme string) protocol.Protocol {
 	return protocol.Protocol{Name: name, Env: []string{`GUCX_TLS=\rc`, "GUCX_RNDV_THRESH=8k", "GUCX_RNDV_SCHEME=" + scheme}}
 }
 
-// tupleQ is a protocol over receive queues, with rendezvous where there is none. A message
-// whose receive is not posted is tried again after the shortest time that a QP can ask for
-// (IBTA volume 1, table 45).
+// tupleQ is a protocol over receive queues, with rendezvous if there is no queue. A message whose
+// receive is not posted is sent again after the shortest time of a QP (IBTA volume 1, table 45).
 func tupleQ(name, proto string) protocol.Protocol {
 	return protocol.Protocol{Name: name, Env: []string{`GUCX_TLS=\xrc`, "GUCX_XRC_RNR_TIMEOUT=10us", "GUCX_RNDV_THRESH=8k", "GUCX_TAG_PROTO=" + proto}}
 }
 
-// Protocols are those of the paper, section 8.2.
+// Protocols are the protocols of the paper, section 8.2.
 func Protocols() protocol.List {
 	return protocol.List{
 		rendezvous("rput", "put_zcopy"),
@@ -31,6 +30,6 @@ func Protocols() protocol.List {
 	}
 }
 
-// Config is what the variables of a protocol come to; the error says what this build of
-// gucx does not have.
+// Config returns the configuration from the variables of a protocol; an error if this build of gucx
+// does not support them.
 func Config(p protocol.Protocol) (gucx.Config, error) { return gucx.FromEnv(p.Env, gucx.Own{}) }

@@ -10,11 +10,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 )
 
-// Real connects two processes over the shm fabric, in real time. start starts one that
-// calls ServeNode with its end.
+// Real connects two processes over the shm fabric, in real time. start starts a process that calls
+// ServeNode with its end of the connection.
 //
-// A process answers, in this order: its job with the address of its worker; the address of
-// the other with nothing; and each exchange with its times.
+// A process replies, in this order: to its job with the address of its worker; to the address of
+// the other process with nothing; and to each exchange with its times.
 func Real(start children.Start) Opener {
 	return func(ctx context.Context, p protocol.Protocol, size int) (_ Pair, err error) {
 		r := &realPair{}
@@ -35,7 +35,7 @@ func Real(start children.Start) Opener {
 	}
 }
 
-// realPair is two processes, of which the first is measured.
+// realPair is two processes; the first is measured.
 type realPair struct {
 	nodes children.List
 	undo  cleanup.Stack
@@ -56,15 +56,15 @@ func (r *realPair) Run(ctx context.Context, x Exchange) (Times, error) {
 // Close implements Pair.
 func (r *realPair) Close() error { return r.undo.Run() }
 
-// job is what a process is to be.
+// job is the work of a process.
 type job struct {
 	Protocol protocol.Protocol
 	Size     int // of its buffer
 	Measured bool
 }
 
-// ServeNode is a process of a measurement until conn ends. An error of the measurement is
-// told, not returned. It closes conn.
+// ServeNode is a process of a measurement until conn ends. An error of the measurement is in the
+// reply, not returned. It closes conn.
 func ServeNode(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
@@ -74,7 +74,7 @@ func ServeNode(ctx context.Context, conn net.Conn) (err error) {
 	return line.Ended(n.serve(line))
 }
 
-// serve goes through the protocol.
+// serve does the steps of the protocol.
 func (n *realNode) serve(line *children.Line) error {
 	var j job
 	if err := line.Receive(&j); err != nil {

@@ -14,7 +14,7 @@ const legendReal = " Program: processor time of the thread that computes and cal
 	"threads of the process, which are those of the device in software and of the runtime: silicon would not take it. On a machine with fewer processors than " +
 	"these threads they take the program's."
 
-// Sheet is rows to write; with processor times if the rows are of real time.
+// Sheet returns the rows to write; with CPU times if the rows are of real time.
 func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return string(r.Side) + r.Protocol }}
@@ -37,7 +37,7 @@ func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
 	return s
 }
 
-// ranked is c with a rank.
+// ranked returns c with a rank.
 func ranked(rank int, c sheet.Column[Row]) sheet.Column[Row] {
 	c.Rank = rank
 	return c

@@ -8,35 +8,35 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 )
 
-// Pair is two nodes that are connected over a protocol.
+// Pair is two nodes that are connected with a protocol.
 type Pair interface {
-	// Run runs an exchange and returns how long an iteration took on the measured side.
+	// Run runs an exchange and returns the time of an iteration on the measured side.
 	Run(ctx context.Context, x Exchange) (Times, error)
 	Close() error
 }
 
-// Times are of an iteration, on the measured side.
+// Times are the times of an iteration, on the measured side.
 type Times struct {
 	Iteration time.Duration
-	// Processor times in real time; 0 in virtual time.
+	// CPU times in real time; 0 in virtual time.
 	Program time.Duration // of the thread that computes and calls
-	Process time.Duration // of all threads of the process: with those of the device in software
+	Process time.Duration // of all threads of the process, including those of the device in software
 }
 
-// Opener connects two nodes over a protocol. size is the longest message.
+// Opener connects two nodes with a protocol. size is the maximum length of a message.
 type Opener func(ctx context.Context, p protocol.Protocol, size int) (Pair, error)
 
-// Study is what is to be measured.
+// Study selects the measurements.
 type Study struct {
 	Protocols  protocol.List
 	Sides      []Side
 	Sizes      []int // bytes
 	Iterations int
 	Warmup     int
-	Rounds     int // how often each is run; the shortest iteration counts. 0 is one
+	Rounds     int // number of rounds of each; the shortest iteration counts. 0 means one
 }
 
-// Row is what a protocol came to at a size. Times are in nanoseconds.
+// Row is the result of a protocol at a size. Times are in nanoseconds.
 type Row struct {
 	Side         Side
 	Protocol     string
@@ -45,7 +45,7 @@ type Row struct {
 	Iteration    time.Duration // with Work
 	Work         time.Duration // of an iteration without the message
 	Overhead     time.Duration
-	Availability float64 // of 1; below 0 where an iteration with work costs more than both
+	Availability float64 // of 1; below 0 if an iteration with work takes longer than both together
 	Program      time.Duration
 	Process      time.Duration
 }
@@ -56,16 +56,17 @@ type Refused struct {
 	Reason   string
 }
 
-// Thresholds of the benchmark. Work has grown enough when an iteration takes more than enough
-// times base; its documentation has 1.5 to 2, and with 1.5 the barrier after a message of a
-// byte is not yet hidden. Base is the mean of the iterations that are shorter than flat times base.
+// Thresholds of the benchmark. The work is long enough when an iteration takes more than enough
+// times base. The documentation of the benchmark uses 1.5 to 2; with 1.5 the barrier after a
+// message of a byte is not yet hidden. Base is the mean of the iterations that are shorter than
+// flat times base.
 const (
 	enough = 2
 	flat   = 1.02
 )
 
-// Work begins with the first, which is a few hundredths of the shortest iteration, and is growth
-// times as long each time, as the benchmark's.
+// Work starts with first, which is a few hundredths of the shortest iteration, and grows by the
+// factor growth, as in the benchmark.
 const (
 	firstWork = 64 * time.Nanosecond
 	growth    = 2
@@ -79,7 +80,7 @@ func Sizes(limit int) (list []int) {
 	return list
 }
 
-// Check finds mistakes.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	switch {
 	case len(s.Sizes) == 0 || len(s.Sides) == 0 || len(s.Protocols) == 0:
@@ -95,13 +96,13 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// MaxSize is the longest message in bytes.
+// MaxSize returns the maximum length of a message in bytes.
 const MaxSize = 1 << 30
 
-// Cases is how many rows there will be at most.
+// Cases returns the maximum number of rows.
 func (s *Study) Cases() int { return len(s.Protocols) * len(s.Sides) * len(s.Sizes) }
 
-// Run measures all. step, which may be nil, is told of each row.
+// Run measures everything. step, which may be nil, is called after each row.
 func (s *Study) Run(ctx context.Context, open Opener, step func(label string)) (rows []Row, refused []Refused, err error) {
 	for _, p := range s.Protocols {
 		if _, err := Config(p); err != nil {
@@ -147,7 +148,7 @@ func (s *Study) protocol(ctx context.Context, open Opener, p protocol.Protocol, 
 	return rows, nil
 }
 
-// measure has the work grow until an iteration takes enough longer than base.
+// measure increases the work until an iteration takes enough longer than base.
 func (s *Study) measure(ctx context.Context, pair Pair, x Exchange) (r Row, err error) {
 	var base mean
 	for x.Work = firstWork; ; x.Work *= growth {
@@ -164,7 +165,7 @@ func (s *Study) measure(ctx context.Context, pair Pair, x Exchange) (r Row, err 
 	}
 }
 
-// row measures the same without the message, and has the result.
+// row measures the same without the message, and computes the result.
 func (s *Study) row(ctx context.Context, pair Pair, x Exchange, base float64, t Times) (r Row, err error) {
 	x.NoMessage = true
 	work, err := s.best(ctx, pair, x)
@@ -177,7 +178,7 @@ func (s *Study) row(ctx context.Context, pair Pair, x Exchange, base float64, t 
 	return r, nil
 }
 
-// mean is of times.
+// mean returns the mean of times.
 type mean struct {
 	sum time.Duration
 	n   int
@@ -187,7 +188,7 @@ func (m *mean) add(t time.Duration) { m.sum, m.n = m.sum+t, m.n+1 }
 
 func (m *mean) value() float64 { return float64(m.sum) / float64(m.n) }
 
-// best is the run that was disturbed least.
+// best returns the run that was disturbed least.
 func (s *Study) best(ctx context.Context, pair Pair, x Exchange) (best Times, err error) {
 	for i := range max(s.Rounds, 1) {
 		t, err := pair.Run(ctx, x)

@@ -46,7 +46,7 @@ type virtualPair struct {
 	gates  [2]gate
 }
 
-// virtualNode is a rank, with the other one as its peer.
+// virtualNode is a rank with the other one as its peer.
 type virtualNode struct {
 	*cluster.Rank
 	gate *gate
@@ -63,7 +63,7 @@ func (n virtualNode) TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Requ
 	return n.Rank.TagSend(1-n.ID(), tag, buf, p)
 }
 
-// connect has messages go both ways.
+// connect exchanges messages in both directions.
 func (v *virtualPair) connect(r *cluster.Rank) error {
 	for _, side := range []Side{Isend, Irecv} {
 		x := Exchange{Side: side, Size: 1, Iterations: 1}
@@ -74,7 +74,7 @@ func (v *virtualPair) connect(r *cluster.Rank) error {
 	return nil
 }
 
-// part is what a rank does in an exchange.
+// part is a rank's part of an exchange.
 func (v *virtualPair) part(r *cluster.Rank, x Exchange, took *time.Duration) (err error) {
 	m, n := v.memory[r.ID()], virtualNode{r, &v.gates[r.ID()]}
 	if r.ID() == 1 {

@@ -6,7 +6,7 @@ var (
 	dvTag   = &Run{Args: "instructions --ops tag,tag_recv --layers ucp --no-device -n 3 -x rc,rc_mlx5 -s 1,8,64,128,1024,4096,8192,16384"}
 	dvMsg   = &Run{Args: "-x rc,rc_mlx5 --layers ucp -t tag_lat,tag_bw -s 8,512,4k,64k -n 2000 --rounds 3"}
 
-	// Virtual time. 32 ranks on 16 nodes are the paper's 16 nodes with two processes each.
+	// Virtual time. 32 ranks on 16 nodes correspond to the paper's 16 nodes with two processes each.
 	dvModel8   = &Run{Args: "ranks --model connectx6 --ranks 8 -t bw,bibw,allgather,scatter,gather,alltoall,allreduce,bcast -s 8,1k,16k,64k"}
 	dvModel32  = &Run{Args: "ranks --model connectx6 --ranks 32 --nodes 16 -t allgather,scatter,alltoall -s 8,1k,16k -n 2"}
 	dvModel128 = &Run{Args: "ranks --model connectx6 --ranks 128 -t allreduce,bcast,gather,scatter -s 8,16k -n 2"}
@@ -19,7 +19,7 @@ var (
 	dvFootprint = &Run{Args: "footprint --peers 1,8,64,512"}
 )
 
-// ofOp is a column of an operation of uct, or of ucp for tags.
+// ofOp returns a column for an operation of uct, or of ucp for tags.
 func ofOp(op, size, transport, column string) Value {
 	r := dvInstr
 	if op == "tag" || op == "tag_recv" {
@@ -41,7 +41,7 @@ func tagTime(test, size string) Value {
 	return change(at("rc_mlx5"), at("rc"))
 }
 
-// modelled is how much longer a collective operation takes over direct verbs, in virtual time.
+// modelled returns the relative difference of a collective operation over direct verbs, in virtual time.
 func modelled(r *Run, test, size string) Value {
 	return pick(r, "test="+test+",size="+size+",cpi=1,transport=rc_mlx5|ud_mlx5", "change")
 }
@@ -58,8 +58,8 @@ func modelPlot(r *Run, test, title string) Plot {
 	return Plot{Run: r, Where: "test=" + test, Title: title, X: "size", Y: "mean_ns", Series: "transport", Scale: 1e-3, LogY: true, XLabel: "bytes", YLabel: "us"}
 }
 
-// kernelCases are those of an application. The size is that of tagged messages whose instructions are counted and
-// which are as long as its messages, or nearly.
+// kernelCases are the cases of an application. The size is that of tagged messages whose instructions are counted and
+// whose length is that of its messages, or close to it.
 func kernelCases(r *Run, size string, low, high float64) []Case {
 	count := func(tl string) Value {
 		return plus(ofOp("tag", size, tl, "instructions"), ofOp("tag_recv", size, tl, "instructions"))

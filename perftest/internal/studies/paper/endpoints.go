@@ -20,7 +20,7 @@ var (
 	epStencil    = &Run{Args: "stencil --model connectx4"}
 )
 
-// epUnsignaled are the runs of figure 10: a run for each number of work requests to a completion.
+// epUnsignaled are the runs of figure 10: a run for each number of work requests per completion.
 func epUnsignaled(postlist, unsignaled string) *Run {
 	for _, r := range epTradeoff {
 		if r.Args == tradeoffArgs(postlist, unsignaled) {
@@ -45,17 +45,17 @@ var epTradeoff = func() (list []*Run) {
 
 func object(name string) Value { return pick(epObjects, "name="+name, "value") }
 
-// category is a column of a category with sixteen threads.
+// category returns a column of a category with sixteen threads.
 func category(r *Run, name, column string) Value {
 	return pick(r, "threads=16,category="+name, column)
 }
 
-// slowdown is how many times slower sharing by 16 threads is than no sharing.
+// slowdown returns by what factor sharing by 16 threads is slower than no sharing.
 func slowdown(r *Run, where string) Value {
 	return over(pick(r, where+",ways=1", "msg_per_s"), pick(r, where+",ways=16", "msg_per_s"))
 }
 
-// hybrid is a column of the stencil.
+// hybrid returns a column of the stencil.
 func hybrid(ranks, name, column string) Value {
 	return pick(epStencil, "ranks="+ranks+",category="+name, column)
 }
@@ -134,7 +134,7 @@ func queueMemory(threads string) Value {
 	return plus(pick(epResources, where, "memory_qps"), pick(epResources, where, "memory_cqs"))
 }
 
-// sharePlot draws the rates of a run over the number of threads that share.
+// sharePlot plots the rates of a run over the number of threads that share.
 func sharePlot(r *Run, title string) Plot {
 	return Plot{Run: r, Title: title, X: "ways", Y: "msg_per_s", Series: "share,features", Scale: 1e-6, XLabel: "ways", YLabel: "M msg/s"}
 }
@@ -220,13 +220,12 @@ func epQueues() []Figure {
 	}
 }
 
-// smallTiles are tiles of 4 rows, from which threads of a page get out of each other's way; some rounds, with
-// other seeds.
+// smallTiles are tiles of 4 rows, with which threads disturb each other less; several rounds, with different seeds.
 func smallTiles(model string) string {
 	return "dgemm --model " + model + " --tile-rows 4 --categories MPI-everywhere,SharedDynamic,Static --rounds 3"
 }
 
-// putCase is a category's puts of the global array relative to MPI everywhere.
+// putCase returns the puts of the global array with a category, relative to MPI everywhere.
 func putCase(name string, paper float64) Case {
 	return Case{Name: "puts, " + name, Value: category(epDgemm, name, "puts_relative"), Unit: Percent, Paper: paper, Place: "section VII", Rule: near(0.05)}
 }

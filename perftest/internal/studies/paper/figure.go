@@ -12,7 +12,7 @@ type Paper struct {
 	Title   string
 	Authors string
 	Machine string // that the paper measured
-	Intro   string // what the paper asks, and how gucx answers
+	Intro   string // question of the paper, and the result for gucx
 	Figures []Figure
 }
 
@@ -22,9 +22,9 @@ type Figure struct {
 	Title  string
 	How    How
 	Lesson string // what the paper shows with it
-	// Note says how to read our values: the parameters of the model, why a value misses.
+	// Note explains our values: the parameters of the model, and why a value differs.
 	Note string
-	// Missing is what cannot be shown on a machine without the paper's hardware, and why; "" if nothing.
+	// Missing describes what cannot be shown without the paper's hardware, and why; "" if nothing.
 	Missing string
 	Cases   []Case
 	Plots   []Plot
@@ -33,7 +33,7 @@ type Figure struct {
 // How is the way in which values are obtained.
 type How string
 
-// The ways. Values of all but RealTime are the same in each run of one build.
+// The ways. All values except those of RealTime are the same in each run of one build.
 const (
 	Counted      How = "objects and bytes that are counted"
 	Instructions How = "instructions that are counted by single-stepping"
@@ -42,20 +42,20 @@ const (
 	Structure    How = "nothing is measured"
 )
 
-// Case is one value of a figure beside that of the paper.
+// Case is one value of a figure, with that of the paper.
 type Case struct {
 	Name  string
 	Value Value
 	Unit  Unit
-	// Paper is the paper's value. Says is its text where that is no number, or more than one.
+	// Paper is the paper's value. Says is its text if it is not a single number.
 	Paper float64
 	Says  string
 	Place string // in the paper
 	Rule  Rule   // nil: the paper has no value to compare with
-	// Lo and Hi bound Value with a confidence of 95 %, if it has bounds. The outcome is Noise unless the rule
-	// decides alike for all that lies between.
+	// Lo and Hi are bounds of Value with a confidence of 95 %, if it has bounds. The outcome is Noise unless the rule
+	// decides equally for all values between them.
 	Lo, Hi Value
-	// Noisy says that the effect is smaller than what disturbs its measurement on few CPUs.
+	// Noisy: the effect is smaller than the disturbance of its measurement on few CPUs.
 	Noisy bool
 }
 
@@ -63,16 +63,16 @@ type Case struct {
 type Run struct {
 	Env  []string // NAME=value
 	Args string
-	// Lines says that the command prints "name: value" lines instead of CSV.
+	// Lines: the command prints "name: value" lines instead of CSV.
 	Lines bool
 }
 
-// Command is what a user types.
+// Command returns the command line.
 func (r *Run) Command() string {
 	return strings.Join(append(slices.Clone(r.Env), "perftest", r.Args), " ")
 }
 
-// Words splits the arguments as a shell does: quotes are around whole words, and keep backslashes.
+// Words splits the arguments as a shell does: quotes enclose whole words, and backslashes are kept.
 func (r *Run) Words() []string {
 	words := strings.Fields(r.Args)
 	for i, w := range words {
@@ -81,16 +81,16 @@ func (r *Run) Words() []string {
 	return words
 }
 
-// Plot is a picture of rows of a run: a line for each series.
+// Plot is a plot of rows of a run: a line for each series.
 type Plot struct {
 	Run    *Run
-	Where  string // rows, as pick has them
+	Where  string // rows, in the form of pick
 	Title  string
 	X, Y   string  // columns
 	Series string  // columns, separated by commas
 	Scale  float64 // of Y; 0 means 1
 	LogY   bool
-	// Sum, if not "", adds up those of the rows with the same X and series that have these values.
+	// Sum, if not "", selects rows by values; those with the same X and series are added.
 	Sum    string
 	XLabel string
 	YLabel string
@@ -114,7 +114,7 @@ func (f *Figure) Runs() (list []*Run) {
 	return list
 }
 
-// Papers lists all.
+// Papers lists all papers.
 func Papers() []*Paper {
 	return []*Paper{endpointsPaper(), tupleqPaper(), directVerbsPaper(), ucxPaper()}
 }
@@ -127,7 +127,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find finds a paper.
+// Find returns the paper with a name.
 func Find(name string) (*Paper, error) {
 	for _, p := range Papers() {
 		if p.Name == name {
@@ -137,7 +137,7 @@ func Find(name string) (*Paper, error) {
 	return nil, fmt.Errorf("paper %q: there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Only returns the paper with those of its figures alone; all if ids is empty.
+// Only returns the paper with the selected figures; all if ids is empty.
 func (p *Paper) Only(ids []string) (*Paper, error) {
 	if len(ids) == 0 {
 		return p, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 )
 
-// report is what the template of the report writes.
+// report is the data for the template of the report.
 type report struct {
 	Commit string
 	Papers []reportPaper
@@ -33,7 +33,7 @@ type reportFigure struct {
 	Picture  template.HTML // SVG; "" if there is none
 }
 
-// HTML writes a report with pictures that needs no other file.
+// HTML writes a report with embedded plots, which needs no other file.
 func HTML(w io.Writer, papers []*Paper, res Results, commit string) error {
 	rep := report{Commit: commit}
 	for _, p := range papers {
@@ -69,7 +69,7 @@ func (p *reportPaper) count(rows []Row) {
 	}
 }
 
-// picture draws the plots of a figure whose results are there.
+// picture draws the plots of a figure whose results exist.
 func (f *Figure) picture(res Results) (template.HTML, error) {
 	var panels []chart.Lines
 	for _, p := range f.Plots {
@@ -86,12 +86,12 @@ func (f *Figure) picture(res Results) (template.HTML, error) {
 	}
 	svg := b.String()
 	if i := strings.Index(svg, "<svg"); i >= 0 {
-		svg = svg[i:] // HTML takes no XML declaration
+		svg = svg[i:] // HTML permits no XML declaration
 	}
-	return template.HTML(svg), nil // written by chart, and free of anything that runs
+	return template.HTML(svg), nil // written by package chart; contains no scripts
 }
 
-// lines are the points of a plot. Rows without a number are left out.
+// lines returns the points of a plot. Rows without a number are omitted.
 func (p *Plot) lines(res Results) chart.Lines {
 	l := chart.Lines{Title: p.Title, X: p.XLabel, Y: p.YLabel, LogY: p.LogY}
 	scale := p.Scale
@@ -109,7 +109,7 @@ func (p *Plot) lines(res Results) chart.Lines {
 	return l
 }
 
-// summed adds up rows where the plot says so.
+// summed adds rows as the plot selects.
 func (t Table) summed(p *Plot) (rows Table) {
 	if p.Sum == "" {
 		return t
@@ -131,7 +131,7 @@ func (t Table) summed(p *Plot) (rows Table) {
 	return rows
 }
 
-// series is the name of a row's line.
+// series returns the name of a row's line.
 func series(row map[string]string, columns string) string {
 	var parts []string
 	for c := range strings.SplitSeq(columns, ",") {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Outcome is what a comparison came to.
+// Outcome is the result of a comparison.
 type Outcome string
 
 // Outcomes.
@@ -15,22 +15,22 @@ const (
 	Misses  Outcome = "misses"
 	NoValue Outcome = "no value in the paper"
 	NotRun  Outcome = "not measured"
-	// Noise is that of a time that differs more from run to run than the effect is large, or of one whose
-	// interval has values that agree with the paper and others that do not.
+	// Noise: the value is a time that varies between runs by more than the effect, or its interval contains values that
+	// agree with the paper and others that do not.
 	Noise Outcome = "within noise"
-	// NotShown is that of a figure without values, which says why.
+	// NotShown: the figure has no values, and says why.
 	NotShown Outcome = "not shown"
 )
 
-// Rule decides whether our value is what the paper says.
+// Rule decides whether our value agrees with the paper.
 type Rule func(ours, paper float64) bool
 
-// within allows a share of the paper's value.
+// within permits a relative difference.
 func within(share float64) Rule {
 	return func(ours, paper float64) bool { return math.Abs(ours-paper) <= share*math.Abs(paper) }
 }
 
-// near allows an absolute difference.
+// near permits an absolute difference.
 func near(d float64) Rule {
 	return func(ours, paper float64) bool { return math.Abs(ours-paper) <= d }
 }
@@ -46,18 +46,18 @@ func exactly(ours, paper float64) bool { return ours == paper }
 
 // Row is a case with its values.
 type Row struct {
-	Paper   string  `json:"paper"` // its name
+	Paper   string  `json:"paper"` // name of the case
 	Figure  string  `json:"figure"`
 	Case    string  `json:"case"`
 	Ours    string  `json:"ours"`
 	Theirs  string  `json:"papers"`
-	Ratio   float64 `json:"ratio,omitempty"` // of ours to the paper's; 0 where the paper has no number
+	Ratio   float64 `json:"ratio,omitempty"` // our value divided by the paper's; 0 if the paper has no number
 	Outcome Outcome `json:"verdict"`
 	Place   string  `json:"place,omitempty"`
 	How     How     `json:"how"`
 }
 
-// Rows evaluates all cases of a figure. A figure without any has one row, which says why.
+// Rows evaluates all cases of a figure. A figure without cases has one row, which says why.
 func (f *Figure) Rows(paper string, res Results) (rows []Row) {
 	for _, c := range f.Cases {
 		r := c.row(res)
@@ -79,7 +79,7 @@ func (c *Case) row(res Results) Row {
 	if err != nil {
 		r.Outcome = NotRun
 		if !errors.Is(err, errAbsent) {
-			r.Theirs = err.Error() // the results of a command lack what the figure needs
+			r.Theirs = err.Error() // the results of a command lack data for the figure
 		}
 		return r
 	}
@@ -114,7 +114,7 @@ func (c *Case) interval(res Results) (lo, hi float64, err error) {
 	return lo, hi, errors.Join(errLo, errHi)
 }
 
-// intervalSteps is at how many places of an interval the rule is applied.
+// intervalSteps is the number of places of an interval at which the rule is applied.
 const intervalSteps = 100
 
 // outcome applies the rule to a value and to its interval.

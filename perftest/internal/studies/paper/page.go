@@ -16,7 +16,7 @@ func AllRows(papers []*Paper, res Results) (rows []Row) {
 	return rows
 }
 
-// List writes figures with their commands and with what cannot be shown.
+// List writes figures with their commands, and with what cannot be shown.
 func List(w io.Writer, papers []*Paper) error {
 	var b strings.Builder
 	for _, p := range papers {
@@ -37,7 +37,7 @@ func List(w io.Writer, papers []*Paper) error {
 	return err
 }
 
-// Page writes papers in Markdown: what each figure teaches, its values, its commands.
+// Page writes papers in Markdown: the result of each figure, its values, its commands.
 func Page(w io.Writer, papers []*Paper, res Results) error {
 	var b strings.Builder
 	for _, p := range papers {
@@ -55,7 +55,7 @@ func (p *Paper) page(b *strings.Builder, res Results) {
 	}
 }
 
-// example is the first figure with values.
+// example returns the first figure with values.
 func (p *Paper) example() string {
 	for i := range p.Figures {
 		if len(p.Figures[i].Cases) > 0 {
@@ -86,7 +86,7 @@ func (f *Figure) page(b *strings.Builder, paper string, res Results) {
 	}
 }
 
-// label is "Figure 9", "Table 1" or "Section 3.3".
+// label returns "Figure 9", "Table 1" or "Section 3.3".
 func (f *Figure) label() string {
 	if rest, ok := strings.CutPrefix(f.ID, "table"); ok {
 		return "Table " + rest

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Runner runs a command and returns what it has printed.
+// Runner runs a command and returns its output.
 type Runner func(ctx context.Context, r *Run) (string, error)
 
-// Todo lists the commands that figures of papers need and the store does not have.
+// Todo lists the commands that figures of papers need and the store does not contain.
 func Todo(papers []*Paper, s *Store) (list []*Run) {
 	seen := map[string]bool{}
 	for _, p := range papers {
@@ -26,8 +26,8 @@ func Todo(papers []*Paper, s *Store) (list []*Run) {
 	return list
 }
 
-// Measure runs what is missing, until ctx ends. step, which may be nil, is called after each command. The
-// cases of a command that fails are not measured, and the error says why.
+// Measure runs the missing commands, until ctx ends. step, which may be nil, is called after each command. The cases of
+// a failed command are not measured, and the error gives the reason.
 func Measure(ctx context.Context, papers []*Paper, s *Store, run Runner, step func(*Run)) (failed error) {
 	for _, r := range Todo(papers, s) {
 		output, err := run(ctx, r)

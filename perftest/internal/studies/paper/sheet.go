@@ -4,7 +4,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Columns: columns, Rows: rows,
 		Legend: "Ratio: of our value to the paper's. Reasons, notes and commands: --list, or -o page.",
@@ -23,7 +23,7 @@ var columns = []sheet.Column[Row]{
 	{Name: "how", Title: "Obtained by", Rank: 2, Value: func(r Row) any { return string(r.How) }},
 }
 
-// blankZero leaves out a ratio that is not there.
+// blankZero omits a ratio that does not exist.
 func blankZero(v any) string {
 	if v == 0.0 {
 		return ""

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Store keeps what commands have printed, in a file or, if that has no name, in memory.
+// Store stores the outputs of commands, in a file or, without a file name, in memory.
 type Store struct {
 	file   string
 	Commit string            `json:"commit"`
 	Output map[string]string `json:"output"` // by command
 }
 
-// OpenStore reads a file of results, or begins one. The results of another commit are refused, unless
-// any says that they are wanted as they are.
+// OpenStore reads a file of results, or creates one. It rejects results of another commit, unless any is set.
 func OpenStore(file, commit string, any bool) (*Store, error) {
 	s := &Store{file: file, Commit: commit, Output: map[string]string{}}
 	if file == "" {
@@ -39,10 +38,10 @@ func OpenStore(file, commit string, any bool) (*Store, error) {
 	return s, nil
 }
 
-// Has reports whether the results of a command are there.
+// Has reports whether the store has the results of a command.
 func (s *Store) Has(r *Run) bool { _, ok := s.Output[r.Command()]; return ok }
 
-// Put enters what a command has printed and writes the file.
+// Put stores the output of a command and writes the file.
 func (s *Store) Put(r *Run, output string) error {
 	s.Output[r.Command()] = output
 	if s.file == "" {
@@ -52,7 +51,7 @@ func (s *Store) Put(r *Run, output string) error {
 	if err != nil {
 		return err
 	}
-	// The file is never half written, as the next run reads it.
+	// The file is replaced atomically, because the next run reads it.
 	part := s.file + ".part"
 	if err := os.WriteFile(part, append(text, '\n'), 0o644); err != nil {
 		return err
@@ -60,7 +59,7 @@ func (s *Store) Put(r *Run, output string) error {
 	return os.Rename(part, s.file)
 }
 
-// Results parses all.
+// Results parses all results.
 func (s *Store) Results() (Results, error) {
 	res := Results{}
 	for command, text := range s.Output {
@@ -73,7 +72,7 @@ func (s *Store) Results() (Results, error) {
 	return res, nil
 }
 
-// parse reads CSV with a head, or lines of the form "name: value unit" if the first line is a remark.
+// parse parses CSV with a header, or lines of the form "name: value unit" if the first line is a comment.
 func parse(text string) (t Table, err error) {
 	if strings.HasPrefix(text, "#") {
 		return parseLines(text), nil

@@ -6,7 +6,7 @@ var (
 	tqSP      = &Run{Args: "sp --model connectxddr --factor 4"}
 )
 
-// available is the availability of a protocol at a size.
+// available returns the availability of a protocol at a size.
 func available(side, protocol, size string) Value {
 	return pick(tqOverlap, "side="+side+",protocol="+protocol+",size="+size, "availability")
 }
@@ -15,7 +15,7 @@ func spSeconds(class, protocol string) Value {
 	return pick(tqSP, "class="+class+",protocol="+protocol, "seconds")
 }
 
-// spCase is the time of a protocol relative to that of RPUT.
+// spCase returns the time of a protocol relative to that of RPUT.
 func spCase(class, protocol string, paper float64, says string, rule Rule) Case {
 	return Case{Name: "class " + class + ", " + protocol + " over rput", Value: over(spSeconds(class, protocol), spSeconds(class, "rput")),
 		Unit: Percent, Paper: paper, Says: says, Place: "section 8.4", Rule: rule}

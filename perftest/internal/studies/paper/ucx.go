@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Commands of the study of UCX. Those in real time compare medians, which a busy machine disturbs least.
+// Commands of the study of UCX. Those in real time compare medians, which load changes least.
 var (
 	ucxInstr = &Run{Args: "instructions --ops put,flush,idle,poll_tx,poll_rx --switches --no-device -n 5 -x rc,rc_mlx5 -s 1,8,28,64,98,128,220,256,1024,4096,8192"}
 	ucxIdle  = &Run{Args: "instructions --ops idle --layers uct --switches --no-device -n 60 -x rc,rc_mlx5,ud,ud_mlx5"}
@@ -31,22 +31,22 @@ var (
 // layerParts are the parts whose instructions count for a call through a layer.
 const layerParts = ",part=verbs|averbs|uct|ucp"
 
-// counted is the instructions of a call through the API of a layer.
+// counted returns the instructions of a call through the API of a layer.
 func counted(op, size, layer, alternative string) Value {
 	return sum(ucxInstr, "op="+op+",size="+size+",layer="+layer+",switch="+alternative+layerParts, "instructions")
 }
 
-// upper is a column of the instructions in UCP itself of a put.
+// upper returns a column of the instructions of a put in UCP itself.
 func upper(size, alternative, column string) Value {
 	return sum(ucxInstr, "op=put,layer=ucp,part=ucp,switch="+alternative+",size="+size, column)
 }
 
-// both is put and flush.
+// both returns put and flush.
 func both(size, layer, alternative string) Value {
 	return plus(counted("put", size, layer, alternative), counted("flush", size, layer, alternative))
 }
 
-// orderCases compare the layers of figures 5 and 6; below is the lowest one.
+// orderCases compares the layers of figures 5 and 6; below is the lowest one.
 func orderCases(below, alternative string) []Case {
 	return []Case{
 		{Name: "8 B, " + below + ": put over flush", Value: over(counted("put", "8", below, alternative), counted("flush", "8", below, alternative)), Unit: Times, Says: "more in the put", Place: "section III-C", Rule: between(1, 10)},
@@ -57,7 +57,7 @@ func orderCases(below, alternative string) []Case {
 	}
 }
 
-// layerCases are the instructions of each layer; below is the lowest one.
+// layerCases returns the instructions of each layer; below is the lowest one.
 func layerCases(below, alternative string) []Case {
 	return []Case{
 		{Name: "put 8 B, " + below, Value: counted("put", "8", below, alternative)},
@@ -73,34 +73,34 @@ func idleOf(transport string) Value {
 	return sum(ucxIdle, "op=idle,switch="+transport+layerParts, "instructions")
 }
 
-// idlePart is the instructions of one part of an idle progress.
+// idlePart returns the instructions of one part of an idle progress.
 func idlePart(transport, part string) Value {
 	return sum(ucxIdle, "op=idle,switch="+transport+",part="+part, "instructions")
 }
 
-// flushPart is the instructions of one part of a flush of UCP behind a put of 8 bytes.
+// flushPart returns the instructions of one part of a flush of UCP after a put of 8 bytes.
 func flushPart(transport, part string) Value {
 	return sum(ucxInstr, "op=flush,size=8,layer=ucp,switch="+transport+",part="+part, "instructions")
 }
 
-// undone is how many instructions of a flush a remedy saves, of those without it.
+// undone returns how many instructions of a flush a remedy saves, relative to those without it.
 func undone(direct, remedy string) Value {
 	without := counted("flush", "8", "ucp", strings.TrimPrefix(direct+"+"+remedy, "+"))
 	return change(counted("flush", "8", "ucp", direct), without)
 }
 
-// p50 is the median of an operation in nanoseconds.
+// p50 returns the median of an operation in nanoseconds.
 func p50(r *Run, test, layer, size string) Value {
 	return pick(r, "test="+test+",layer="+layer+",size="+size, "p50_ns")
 }
 
-// added is how much time a layer adds to that of the layer below, of which it is a share; a column of over_ns.
+// added returns the time that a layer adds, relative to that of the layer below; a column of over_ns.
 func added(r *Run, test, layer, below, size, column string) Value {
 	of := "test=" + test + ",size=" + size + ",layer="
 	return over(pick(r, of+layer, column), pick(r, of+below, "loop_ns"))
 }
 
-// paired is a case of what a layer adds to the layer below, in rounds that take turns.
+// paired is the case of the time that a layer adds to the layer below, in rounds that take turns.
 func paired(c Case, r *Run, test, layer, below, size string) Case {
 	c.Unit = Points
 	c.Value = added(r, test, layer, below, size, "over_ns")
@@ -233,12 +233,12 @@ func ucxCounts() []Figure {
 	}
 }
 
-// gain is a case of what windows gain by two remedies, or by one if that is what layer undoes.
+// gain is the case of the gain of windows by two remedies, or by one if that is what layer lacks.
 func gain(name, transport, test, size, layer, says string, rule Rule) Case {
 	return paired(Case{Name: name, Says: says, Place: "section V-B", Rule: rule}, ucxWindows[transport], test, layer, "ucp", size)
 }
 
-// latency is a case of what the latency of a put of 8 bytes gains by a remedy.
+// latency is the case of the gain of the latency of a put of 8 bytes by a remedy.
 func latency(transport, layer, says string, rule Rule) Case {
 	return paired(Case{Name: "latency of a put of 8 B over " + transport, Says: says, Place: "section V-B", Rule: rule}, ucxRemedyLat[transport], "put_lat", layer, "ucp", "8")
 }

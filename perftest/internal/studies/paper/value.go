@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Table is the rows of a command's results: a value for each column.
+// Table contains the rows of a command's results: a value for each column.
 type Table []map[string]string
 
 // Results are the tables of commands.
 type Results map[string]Table
 
-// errAbsent says that a command has not run.
+// errAbsent is the error if a command has not run.
 var errAbsent = errors.New("not measured")
 
 // Value computes a number from results.
@@ -23,7 +23,7 @@ type Value struct {
 	of   func(Results) (float64, error)
 }
 
-// pick is the number in a column of the only row of a run that has the given values: "share=cq,ways=16".
+// pick returns the number in a column of the only row of a run that has the given values: "share=cq,ways=16".
 func pick(r *Run, where, column string) Value {
 	return Value{[]*Run{r}, func(res Results) (float64, error) {
 		table, ok := res[r.Command()]
@@ -38,7 +38,7 @@ func pick(r *Run, where, column string) Value {
 	}}
 }
 
-// sum adds up a column of all rows of a run that have the given values; 0 if there are none.
+// sum adds a column over all rows of a run that have the given values; 0 if there are none.
 func sum(r *Run, where, column string) Value {
 	return Value{[]*Run{r}, func(res Results) (total float64, err error) {
 		table, ok := res[r.Command()]
@@ -56,7 +56,7 @@ func sum(r *Run, where, column string) Value {
 	}}
 }
 
-// extreme is the largest or smallest value of a column; better decides.
+// extreme returns the largest or smallest value of a column; better decides.
 func extreme(r *Run, where, column string, better func(a, b float64) float64) Value {
 	return Value{[]*Run{r}, func(res Results) (float64, error) {
 		rows := res[r.Command()].where(where)
@@ -127,7 +127,7 @@ func over(a, b Value) Value  { return calc(a, b, func(a, b float64) float64 { re
 func minus(a, b Value) Value { return calc(a, b, func(a, b float64) float64 { return a - b }) }
 func plus(a, b Value) Value  { return calc(a, b, func(a, b float64) float64 { return a + b }) }
 
-// change is how much a is more than b, of b.
+// change returns the relative difference of a to b.
 func change(a, b Value) Value { return calc(a, b, func(a, b float64) float64 { return a/b - 1 }) }
 
 // scaled multiplies a value.
@@ -138,7 +138,7 @@ func scaled(a Value, by float64) Value {
 	}}
 }
 
-// Unit is how numbers are written.
+// Unit is the format of numbers.
 type Unit string
 
 // Units.
@@ -153,7 +153,7 @@ const (
 	Seconds  Unit = "s"
 )
 
-// Text writes a number.
+// Text formats a number.
 func (u Unit) Text(v float64) string {
 	switch u {
 	case Count:
@@ -172,7 +172,7 @@ func (u Unit) Text(v float64) string {
 	return fmt.Sprintf("%.2f %s", v, u)
 }
 
-// Bare writes a number without its unit.
+// Bare formats a number without its unit.
 func (u Unit) Bare(v float64) string {
 	text, _, _ := strings.Cut(u.Text(v), " ")
 	return text

@@ -1,4 +1,4 @@
-// Package protocol is how studies name the protocols of UCP that they compare.
+// Package protocol contains the names of the protocols of UCP that studies compare.
 package protocol
 
 import (
@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Protocol is a way of UCP for messages, by the variables of the environment that ask for it.
+// Protocol is a protocol of UCP for messages, and the variables of the environment that select it.
 type Protocol struct {
 	Name string
 	Env  []string // NAME=value; the later of two settings counts
 }
 
-// List is the protocols that a study knows.
+// List contains the protocols that a study knows.
 type List []Protocol
 
-// Names are those of the protocols, in their order.
+// Names returns the names of the protocols, in their order.
 func (l List) Names() (names []string) {
 	for _, p := range l {
 		names = append(names, p.Name)
@@ -24,7 +24,7 @@ func (l List) Names() (names []string) {
 	return names
 }
 
-// Find is the protocol of that name. The error of an unknown one has all names.
+// Find returns the protocol with a name. The error for an unknown one contains all names.
 func (l List) Find(name string) (Protocol, error) {
 	if i := slices.IndexFunc(l, func(p Protocol) bool { return p.Name == name }); i >= 0 {
 		return l[i], nil
