@@ -1,4 +1,3 @@
-// Package ranks measures what ranks wait for: messages between two of them and around all of
-// them, and the collective operations, by size. Each rank runs the same study; rows are those of
-// all.
+// Package ranks measures the waits of ranks: messages between two of them and around all of them,
+// and the collective operations, by size. Each rank runs the same study; rows cover all ranks.
 package ranks

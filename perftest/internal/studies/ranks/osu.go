@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// window is how many messages are outstanding in tests of bandwidth, as in the micro-benchmarks of OSU.
+// window is the number of outstanding messages in tests of bandwidth, as in the micro-benchmarks of OSU.
 const window = 64
 
-// ackTag is that of the message that ends a window.
+// ackTag is the tag of the message that ends a window.
 const ackTag = tag + 1
 
-// bandwidth has the first half of the ranks send windows to the second half, in pairs, each of which ends
-// when the receiver says so. both has receivers send meanwhile, too. pairs is how many there are; 0: all.
+// bandwidth sends windows from the first half of the ranks to the second half, in pairs; the receiver acknowledges each
+// window. both: receivers send at the same time. pairs is the number of pairs; 0: all.
 func bandwidth(pairs int, both bool) func(c *ucpgroup.Comm, size int) (round, func() error) {
 	return func(c *ucpgroup.Comm, size int) (round, func() error) {
 		half := c.Size() / 2
@@ -80,7 +80,7 @@ func (x *exchange) add(q *ucpgroup.Request, err error) error {
 	return err
 }
 
-// check compares what has arrived with what the peer sends.
+// check compares the received data with that of the peer.
 func (x *exchange) check(size int) error {
 	for i := 0; x.receives && i < window; i++ {
 		if err := CheckPayload(x.in, i, x.peer, x.c.Rank(), size); err != nil {
@@ -90,13 +90,13 @@ func (x *exchange) check(size int) error {
 	return nil
 }
 
-// osuTest is how the micro-benchmarks of OSU print a test.
+// osuTest is the output format of a test in the micro-benchmarks of OSU.
 type osuTest struct {
 	name, title, columns string
 	values               func(r Row, iterations int) []string
 }
 
-// osuTests are those that have a counterpart; the others are printed as collective operations.
+// osuTests are the tests with a counterpart; the others are printed as collective operations.
 var osuTests = []osuTest{
 	{"pingpong", "Latency Test", "Latency (us)", func(r Row, _ int) []string { return []string{micro(r.MeanNS)} }},
 	{"bw", "Bandwidth Test", "Bandwidth (MB/s)", func(r Row, _ int) []string { return []string{rate(r, 1)} }},
@@ -107,14 +107,14 @@ var osuTests = []osuTest{
 	}},
 }
 
-// osuCollective is a collective operation.
+// osuCollective is the format of a collective operation.
 var osuCollective = osuTest{"", "Latency Test", "Avg Latency(us),Min Latency(us),Max Latency(us),Iterations", func(r Row, iterations int) []string {
 	return []string{micro(r.MeanNS), micro(r.LeastNS), micro(r.MostNS), fmt.Sprint(iterations)}
 }}
 
 func micro(ns float64) string { return fmt.Sprintf("%.2f", ns/1000) }
 
-// rate is the bandwidth of n pairs in millions of bytes in a second.
+// rate returns the bandwidth of n pairs in millions of bytes per second.
 func rate(r Row, n float64) string { return fmt.Sprintf("%.2f", n*float64(r.Size)*1000/r.MeanNS) }
 
 // Widths of columns.
@@ -123,7 +123,7 @@ const (
 	osuValue = 18
 )
 
-// WriteOSU writes rows as the micro-benchmarks of OSU do, so that what reads those reads these.
+// WriteOSU writes rows in the format of the micro-benchmarks of OSU, so that tools for it can read them.
 func WriteOSU(w io.Writer, rows []Row, iterations int) error {
 	var b strings.Builder
 	last := ""

@@ -2,16 +2,16 @@ package ranks
 
 import "github.com/gucx/gucx/perftest/internal/studies/protocol"
 
-// announced is a scheme for the data of messages, of which all are announced that one call does
-// not take.
+// announced returns a protocol in which all messages use rendezvous, except those that one call
+// sends, with a scheme for their data.
 func announced(scheme string) protocol.Protocol {
 	return protocol.Protocol{Name: scheme, Env: []string{"GUCX_RNDV_THRESH=1k", "GUCX_RNDV_SCHEME=" + scheme}}
 }
 
-// Auto is the protocol that ucp chooses, by cost.
+// Auto is the protocol that ucp selects, by cost.
 const Auto = "auto"
 
-// Protocols are all that there are: what ucp chooses, no rendezvous but for want of room, and
+// Protocols lists all protocols: the selection of ucp, no rendezvous except without credit, and
 // rendezvous by each of its schemes.
 func Protocols() protocol.List {
 	return protocol.List{

@@ -11,7 +11,7 @@ const legend = "Microseconds of one round, and for pingpong, ring, bw, bibw and 
 
 const behindLegend = " Protocols take turns; +% is how much longer the best round took than that of the quickest protocol."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return r.Test },
@@ -44,7 +44,7 @@ type cell struct {
 
 func (r *Row) cell() cell { return cell{r.Test, r.Size} }
 
-// quickest is the best round of any protocol, in nanoseconds.
+// quickest returns the best round of any protocol, in nanoseconds.
 func quickest(rows []Row) map[cell]float64 {
 	least := map[cell]float64{}
 	for i := range rows {
@@ -56,7 +56,7 @@ func quickest(rows []Row) map[cell]float64 {
 	return least
 }
 
-// microseconds is a column of times, which are nanoseconds in CSV.
+// microseconds is a column of times; in CSV they are nanoseconds.
 func microseconds(name, title string, rank int, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title + " us", Rank: rank, Right: true,
 		Value: func(r Row) any { return value(r) },

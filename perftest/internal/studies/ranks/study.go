@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// Study is what is measured.
+// Study selects the measurements.
 type Study struct {
 	Tests      []Test
 	Sizes      []int // bytes: of a message, or of a rank's part
@@ -18,13 +18,13 @@ type Study struct {
 	Warmup     int
 }
 
-// ErrStudy says that a study cannot be run.
+// ErrStudy is the error of an invalid study.
 var ErrStudy = errors.New("cannot be measured")
 
-// leastWarmup is how many rounds by one way connect everything that it uses.
+// leastWarmup is the number of rounds after which a way has connected everything that it uses.
 const leastWarmup = 2
 
-// Check says what is wrong with the study for a number of ranks, and of ways that they go.
+// Check returns an error if the study is invalid for a number of ranks and of ways.
 func (s *Study) Check(ranks, ways int) error {
 	for _, t := range s.Tests {
 		if ranks < t.least {
@@ -42,7 +42,7 @@ func (s *Study) Check(ranks, ways int) error {
 	return nil
 }
 
-// Cases is how many rows there will be.
+// Cases returns the number of rows.
 func (s *Study) Cases() (n int) {
 	for _, t := range s.Tests {
 		n += len(s.sizes(t))
@@ -50,7 +50,7 @@ func (s *Study) Cases() (n int) {
 	return n
 }
 
-// sizes are those of a test.
+// sizes returns the sizes of a test.
 func (s *Study) sizes(t Test) []int {
 	if !t.sized {
 		return []int{0}
@@ -58,7 +58,7 @@ func (s *Study) sizes(t Test) []int {
 	return s.Sizes
 }
 
-// Way is how messages go, and the ranks between which they do.
+// Way is a protocol with the ranks that it connects.
 type Way struct {
 	Protocol string
 	Comm     *ucpgroup.Comm
@@ -70,17 +70,17 @@ type Row struct {
 	Size     int    `json:"size"`
 	Protocol string `json:"protocol"`
 	Ranks    int    `json:"ranks"`
-	// Nanoseconds of one round, or one hop of it: the mean of a rank's rounds, of which the mean,
-	// the least and the most over the ranks that are timed.
+	// Nanoseconds of one round, or of one hop of it: the mean of the rounds of a rank; of these the mean, minimum and
+	// maximum over the timed ranks.
 	MeanNS  float64 `json:"mean_ns"`
 	LeastNS float64 `json:"least_ns"`
 	MostNS  float64 `json:"most_ns"`
-	// BestNS is the quickest round of any of them, which on a busy machine says most.
+	// BestNS is the shortest round of any rank. On a busy machine it is the most significant value.
 	BestNS float64 `json:"best_ns"`
 }
 
-// Run runs the study as one of the ranks that go by all the ways, all of which call it. Rows are
-// the same on each. step, which may be nil, is called before the rows of a test and size.
+// Run runs the study as one of the ranks that all ways connect. All of these ranks must call it. The rows are equal on
+// all. step, which may be nil, is called before the rows of a test and size.
 func (s *Study) Run(ctx context.Context, ways []Way, step func(test string, size int)) (rows []Row, err error) {
 	for _, t := range s.Tests {
 		for _, size := range s.sizes(t) {
@@ -97,9 +97,9 @@ func (s *Study) Run(ctx context.Context, ways []Way, step func(test string, size
 	return rows, nil
 }
 
-// Leave closes the groups of a rank that has run a study, which ended with err: with the others after
-// a good end, and after wrong data, which all have been told of; after another end they are told why,
-// and not waited for.
+// Leave closes the groups of a rank after a study that returned err. After success, and after wrong data, which all
+// ranks know, it closes them together with the other ranks. After any other error it notifies the others and does not
+// wait for them.
 func Leave(ctx context.Context, groups []*ucpgroup.Group, err error) error {
 	together := err == nil || errors.Is(err, ErrData)
 	var errs error
@@ -107,7 +107,7 @@ func Leave(ctx context.Context, groups []*ucpgroup.Group, err error) error {
 		if !together {
 			g.Abort(err)
 		}
-		if e := g.Close(ctx); together { // else it says why the group has failed, which is known
+		if e := g.Close(ctx); together { // otherwise its reason is known
 			errs = errors.Join(errs, e)
 		}
 	}
@@ -123,12 +123,12 @@ type timed struct {
 	best  time.Duration // by the quickest
 }
 
-// turn is how many rounds a way has in a row: so many that its data is in the caches again.
+// turn is the number of consecutive rounds of a way: enough that its data is in the caches again.
 const turn = 16
 
-// measure is a row for each way. Once they are warm these take turns, so that a machine whose
-// speed changes is as fast for all. A rank makes progress by one way only, so a lane
-// must not be connecting when it goes on to the next one: two rounds in a row see to that.
+// measure returns a row for each way. After the warm-up the ways take turns, so that a change of the machine's speed
+// affects all. A rank makes progress on one way only, so lanes must not be connecting when it continues with the next
+// way: two consecutive rounds ensure that.
 func (s *Study) measure(ctx context.Context, ways []Way, t Test, size int) (rows []Row, err error) {
 	turns := make([]timed, len(ways))
 	for i, w := range ways {
@@ -167,7 +167,7 @@ func (s *Study) measure(ctx context.Context, ways []Way, t Test, size int) (rows
 	return rows, nil
 }
 
-// messages is how many of a round follow each other among n ranks, of which one is told.
+// messages returns the number of consecutive messages of a round among n ranks; the time of one is reported.
 func (t *Test) messages(n int) int {
 	if t.hops == nil {
 		return 1
@@ -175,7 +175,7 @@ func (t *Test) messages(n int) int {
 	return t.hops(n)
 }
 
-// run runs a round behind a barrier, which is not counted.
+// run runs a round after a barrier, which is not timed.
 func (x *timed) run(ctx context.Context, counts bool) error {
 	if err := x.Comm.Barrier(ctx); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (x *timed) run(ctx context.Context, counts bool) error {
 	return nil
 }
 
-// agree has all ranks return an error if one has one.
+// agree returns an error on all ranks if one rank has one.
 func agree(ctx context.Context, c *ucpgroup.Comm, err error) error {
 	bad := []int64{0}
 	if err != nil {
@@ -211,7 +211,7 @@ func agree(ctx context.Context, c *ucpgroup.Comm, err error) error {
 	return nil
 }
 
-// collect fills the figures from those of all ranks.
+// collect computes the figures from those of all ranks.
 func (r *Row) collect(ctx context.Context, c *ucpgroup.Comm, mean, best float64, timed bool) error {
 	sum, most, least := []float64{mean, 1}, []float64{mean}, []float64{mean, best}
 	if !timed {

@@ -9,29 +9,28 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// ErrData says that a rank has other bytes than it should have.
+// ErrData is the error if a rank has received wrong data.
 var ErrData = errors.New("wrong data")
 
-// Test is something that ranks do together, again and again.
+// Test is an operation that ranks repeat together.
 type Test struct {
 	Name string
-	// sized says that it moves data.
+	// sized: the test transfers data.
 	sized bool
-	// hops is how many messages of a round follow each other, of which one is told; 0 means 1.
+	// hops is the number of consecutive messages of a round; the time of one is reported; 0 means 1.
 	hops func(n int) int
-	// ranks is how many are timed, from rank 0 on; 0 means all.
+	// ranks is the number of timed ranks, from rank 0; 0 means all.
 	ranks int
-	// least is how many there must be.
+	// least is the minimum number of ranks.
 	least int
-	// prepare makes what a rank does in each round with that many bytes, and checks what it has
-	// then.
+	// prepare returns the function that a rank runs in each round with that many bytes, and the check of its result.
 	prepare func(c *ucpgroup.Comm, size int) (round round, check func() error)
 }
 
-// round is one time.
+// round is one repetition.
 type round func(ctx context.Context) error
 
-// Tests are all that there are.
+// Tests are all tests.
 func Tests() []Test {
 	return []Test{
 		{Name: "pingpong", sized: true, ranks: 1, least: 2, hops: func(int) int { return 2 }, prepare: pingPong},
@@ -50,7 +49,7 @@ func Tests() []Test {
 	}
 }
 
-// Names are those of the tests that a number of ranks can do.
+// Names returns the names of the tests for a number of ranks.
 func Names(ranks int) (names []string) {
 	for _, t := range Tests() {
 		if t.least <= ranks {
@@ -60,7 +59,7 @@ func Names(ranks int) (names []string) {
 	return names
 }
 
-// ParseTest is the test of that name.
+// ParseTest returns the test with a name.
 func ParseTest(name string) (Test, error) {
 	for _, t := range Tests() {
 		if t.Name == name {
@@ -70,13 +69,13 @@ func ParseTest(name string) (Test, error) {
 	return Test{}, fmt.Errorf("test %q: there are %s", name, strings.Join(Names(2), ", "))
 }
 
-// tag is that of messages.
+// tag is the tag of messages.
 const tag = 1
 
-// root is that of collective operations.
+// root is the root of collective operations.
 const root = 0
 
-// Payload returns what one rank sends to another: size bytes.
+// Payload returns the data that one rank sends to another: size bytes.
 func Payload(from, to, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -85,7 +84,7 @@ func Payload(from, to, size int) []byte {
 	return b
 }
 
-// CheckPayload compares part i of b, of size bytes, with what one rank sends to another. Errors: ErrData.
+// CheckPayload compares part i of b, of size bytes, with the data that one rank sends to another. Errors: ErrData.
 func CheckPayload(b []byte, i, from, to, size int) error {
 	for k, v := range b[i*size : (i+1)*size] {
 		if v != byte(from*31+to*17+k) {
@@ -95,7 +94,7 @@ func CheckPayload(b []byte, i, from, to, size int) error {
 	return nil
 }
 
-// pingPong has ranks 0 and 1 send to each other in turn. The others do nothing.
+// pingPong: ranks 0 and 1 send to each other in turn. The others do nothing.
 func pingPong(c *ucpgroup.Comm, size int) (round, func() error) {
 	me, peer := c.Rank(), 1-c.Rank()
 	if me > 1 {
@@ -116,7 +115,7 @@ func pingPong(c *ucpgroup.Comm, size int) (round, func() error) {
 	}, func() error { return CheckPayload(in, 0, peer, me, size) }
 }
 
-// ring has a message go around: from rank 0 to the next one, until it is back.
+// ring: a message is passed from rank 0 to the next rank, until it is back.
 func ring(c *ucpgroup.Comm, size int) (round, func() error) {
 	n, me := c.Size(), c.Rank()
 	before, next := (me-1+n)%n, (me+1)%n
@@ -178,7 +177,7 @@ func scatter(c *ucpgroup.Comm, size int) (round, func() error) {
 		func() error { return CheckPayload(in, 0, root, c.Rank(), size) }
 }
 
-// toAll is a part for each rank.
+// toAll returns a part for each rank.
 func toAll(c *ucpgroup.Comm, size int) (b []byte) {
 	for q := range c.Size() {
 		b = append(b, Payload(c.Rank(), q, size)...)
@@ -198,7 +197,7 @@ func alltoall(c *ucpgroup.Comm, size int) (round, func() error) {
 		func() error { return expectAll(c, in, size, c.Rank()) }
 }
 
-// numbers are those of a rank, as many as there are in size bytes, one at least.
+// numbers returns the numbers of a rank: as many as size bytes contain, at least one.
 func numbers(c *ucpgroup.Comm, size int) []float64 {
 	v := make([]float64, max(size/8, 1))
 	for i := range v {
@@ -207,7 +206,7 @@ func numbers(c *ucpgroup.Comm, size int) []float64 {
 	return v
 }
 
-// expectSums compares the sums of all ranks' numbers, which a float64 holds exactly.
+// expectSums checks the sums of all ranks' numbers, which are exact in a float64.
 func expectSums(c *ucpgroup.Comm, sums []float64) error {
 	n := c.Size()
 	for i, v := range sums {

@@ -21,24 +21,24 @@ const CountsCommand = "perftest instructions --ops tag,tag_recv,am_short,am_shor
 //go:embed counts.csv
 var counted string
 
-// Counts are numbers of instructions of the calls of transports.
+// Counts are numbers of instructions of calls of transports.
 type Counts struct {
 	sum map[count]int
 }
 
-// count says what is counted.
+// count identifies a count.
 type count struct{ op, size, layer, transport, part string }
 
-// defaultTransport is the one that has no name in the column of switches.
+// defaultTransport is the transport without a name in the column of switches.
 const defaultTransport = "rc"
 
-// DefaultCounts are those of the build that this package was written with.
+// DefaultCounts are the counts of the build with which this package was written.
 func DefaultCounts() (*Counts, error) { return ReadCounts(strings.NewReader(counted)) }
 
-// ErrCounts says that counts are not those of CountsCommand.
+// ErrCounts is the error of text that is not the output of CountsCommand.
 var ErrCounts = errors.New("counts of instructions")
 
-// ReadCounts reads what CountsCommand prints.
+// ReadCounts parses the output of CountsCommand.
 func ReadCounts(r io.Reader) (*Counts, error) {
 	lines, err := csv.NewReader(r).ReadAll()
 	if err != nil || len(lines) == 0 {
@@ -68,24 +68,24 @@ func ReadCounts(r io.Reader) (*Counts, error) {
 	return c, nil
 }
 
-// Sizes of counts: a message that goes into a work request, and one that does not.
+// Sizes of counts: a message that fits into a work request, and one that does not.
 const (
 	shortSize = "8"
 	bcopySize = "1024"
 	noSize    = "0"
 )
 
-// Instructions are what calls over a transport take.
+// Instructions are the instruction counts of calls over a transport.
 type Instructions struct {
-	Short   int // send a tagged message that goes into a work request
+	Short   int // send a tagged message that fits into a work request
 	Bcopy   int // send one that is copied
 	Get     int // post a get of registered memory
-	Idle    int // a poll that finds nothing
-	Poll    int // a completion, beside that
-	Deliver int // an active message with a tag, beside the poll that finds it
+	Idle    int // a poll without result
+	Poll    int // a completion, in addition to that
+	Deliver int // an active message with a tag, in addition to the poll that finds it
 }
 
-// Of are those of a transport. An error wraps ErrCounts if the transport was not counted.
+// Of returns the counts of a transport. It returns ErrCounts if the transport was not counted.
 func (c *Counts) Of(transport string) (n Instructions, err error) {
 	get := func(op, size, layer, transport string, parts ...string) (sum int) {
 		for _, p := range parts {
@@ -96,7 +96,7 @@ func (c *Counts) Of(transport string) (n Instructions, err error) {
 		}
 		return sum
 	}
-	// What ucp does is the same over all transports.
+	// The instructions of ucp itself are the same over all transports.
 	n.Short = get("tag", shortSize, "ucp", defaultTransport, "ucp") + get("am_short", shortSize, "uct", transport, "uct", "verbs")
 	n.Bcopy = get("tag", bcopySize, "ucp", defaultTransport, "ucp") + get("am_bcopy", bcopySize, "uct", transport, "uct", "verbs")
 	n.Idle = get("idle", noSize, "uct", transport, "uct", "verbs")
@@ -109,17 +109,17 @@ func (c *Counts) Of(transport string) (n Instructions, err error) {
 	return n, err
 }
 
-// datagrams reports whether a transport has active messages alone.
+// datagrams reports whether a transport supports only active messages.
 func datagrams(transport string) bool { return strings.HasPrefix(transport, "ud") }
 
-// cacheRead is how long a core waits for a completion that the NIC has written to the last level of the cache; see
+// cacheRead is the time that a core waits for a completion that the NIC has written to the last-level cache; see
 // RailLookup of timing.ConnectX4.
 const cacheRead = 20 * timing.Nanosecond
 
-// apply has a machine spend time on instructions: a post, a poll and a completion theirs. What the transport posts by
-// itself, such as acknowledgements, takes those of a short message.
+// apply charges a machine for instructions of a post, of a poll and of a completion. Posts by the transport itself,
+// such as acknowledgements, cost as much as a short message.
 func (n *Instructions) apply(p *timing.Params, cycle timing.Time) (s cluster.Software) {
-	// What is not counted stays: the barriers and the write to the register.
+	// The other costs of the model are unchanged: barriers and the write to the register.
 	p.PostCall = timing.Time(n.Short) * cycle
 	p.WQEBuild = 0
 	p.PollCall = timing.Time(n.Idle) * cycle

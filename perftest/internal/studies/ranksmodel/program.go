@@ -8,19 +8,19 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// Test is something that ranks do together, again and again.
+// Test is an operation that ranks repeat together.
 type Test struct {
 	Name string
-	// messages is how many of a round follow each other; 0 means 1. pairs says that ranks 0 and 1 alone are timed.
+	// messages is the number of consecutive messages of a round; 0 means 1. pairs: only ranks 0 and 1 are timed.
 	messages int
 	pairs    bool
 	prepare  func(x *rank, size int) (round func() error, check func() error)
 }
 
-// window is how many messages are outstanding in tests of bandwidth, as in the micro-benchmarks of OSU.
+// window is the number of outstanding messages in tests of bandwidth, as in the micro-benchmarks of OSU.
 const window = 64
 
-// Tests are all that there are, in the order of the paper.
+// Tests are all tests, in the order of the paper.
 func Tests() []Test {
 	return []Test{
 		{Name: "pingpong", messages: 2, pairs: true, prepare: pingPong},
@@ -35,7 +35,7 @@ func Tests() []Test {
 	}
 }
 
-// Names are those of the tests.
+// Names returns the names of the tests.
 func Names() (names []string) {
 	for _, t := range Tests() {
 		names = append(names, t.Name)
@@ -43,7 +43,7 @@ func Names() (names []string) {
 	return names
 }
 
-// ParseTest is the test of that name.
+// ParseTest returns the test with a name.
 func ParseTest(name string) (Test, error) {
 	for _, t := range Tests() {
 		if t.Name == name {
@@ -72,7 +72,7 @@ func expectAll(b []byte, n, to, size int) error {
 
 func nothing() error { return nil }
 
-// pingPong has ranks 0 and 1 send to each other in turn.
+// pingPong: ranks 0 and 1 send to each other in turn.
 func pingPong(x *rank, size int) (round, check func() error) {
 	me, peer := x.comm.Rank(), 1-x.comm.Rank()
 	if me > 1 {
@@ -93,8 +93,8 @@ func pingPong(x *rank, size int) (round, check func() error) {
 	}, func() error { return ranks.CheckPayload(in, 0, peer, me, size) }
 }
 
-// bandwidth has rank 0 send a window to rank 1, which ends it with a short message; both says that rank 1 sends
-// meanwhile, too.
+// bandwidth sends a window from rank 0 to rank 1, which acknowledges it with a short message; both: rank 1 sends a
+// window at the same time.
 func bandwidth(both bool) func(x *rank, size int) (round, check func() error) {
 	return func(x *rank, size int) (round, check func() error) {
 		me, peer := x.comm.Rank(), 1-x.comm.Rank()
@@ -145,7 +145,7 @@ func allgather(x *rank, size int) (round, check func() error) {
 	return func() error { return x.wait(x.comm.Iallgather(out, in)) }, func() error { return expectAll(in, n, 0, size) }
 }
 
-// toAll is a part for each rank.
+// toAll returns a part for each rank.
 func toAll(x *rank, size int) (b []byte) {
 	for q := range x.comm.Size() {
 		b = append(b, ranks.Payload(x.comm.Rank(), q, size)...)

@@ -9,7 +9,7 @@ import (
 const legend = "Microseconds of a round, and for pingpong, bw and bibw of a message of it, from the clocks of the model: the mean of each rank's rounds, then the mean, the least and the most of the ranks. " +
 	"Change is to the first transport. CPI: cycles per counted instruction."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return r.Test },
@@ -28,7 +28,7 @@ func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 		}}
 }
 
-// micro is a column of times, which are nanoseconds in CSV.
+// micro is a column of times; in CSV they are nanoseconds.
 func micro(name, title string, rank int, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title + " us", Rank: rank, Right: true, Value: func(r Row) any { return value(r) },
 		Text: func(v any) string { return fmt.Sprintf("%.2f", v.(float64)/1000) }}

@@ -16,17 +16,17 @@ import (
 
 // Study selects the operations, ranks and transports to predict.
 type Study struct {
-	Params     timing.Params // PostCall, WQEBuild, PollCall and CQERead are replaced by counts
+	Params     timing.Params // counts replace PostCall, WQEBuild, PollCall and CQERead
 	Counts     *Counts
-	Clock      float64   // of the processor, in hertz
+	Clock      float64   // of the CPU, in hertz
 	CPI        []float64 // cycles per instruction
 	Transports []string
 	Tests      []Test
 	Sizes      []int
 	Ranks      int
-	Nodes      int // with a NIC each
+	Nodes      int // each with a NIC
 	Iterations int
-	Seed       uint64 // of moments at which ranks start, and of Params.Jitter
+	Seed       uint64 // seed of the start times of ranks, and of Params.Jitter
 }
 
 // Row is a test at a size over a transport.
@@ -37,10 +37,10 @@ type Row struct {
 	Nodes     int
 	CPI       float64
 	Transport string
-	// The time of a round, or of one of its messages, in nanoseconds. A rank's time is the mean of its rounds; these are
-	// the mean, the least and the most over all ranks.
+	// Time of a round, or of one of its messages, in nanoseconds. The time of a rank is the mean of its rounds; these
+	// are the mean, minimum and maximum over all ranks.
 	MeanNS, LeastNS, MostNS float64
-	// Change is how much longer that is than over the first transport, as a share.
+	// Change is the relative difference to the first transport.
 	Change float64
 }
 
@@ -51,7 +51,7 @@ const (
 	mostRanks = 256
 )
 
-// Check finds mistakes.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	switch {
 	case len(s.Tests) == 0 || len(s.Sizes) == 0 || len(s.Transports) == 0 || len(s.CPI) == 0:
@@ -79,10 +79,11 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Cases is how many rows there will be.
+// Cases returns the number of rows.
 func (s *Study) Cases() int { return len(s.CPI) * len(s.Transports) * len(s.Tests) * len(s.Sizes) }
 
-// Run predicts all. step, which may be nil, is called before each row. With an error come the rows that are there.
+// Run predicts all rows. step, which may be nil, is called before each row. After an error it also returns the
+// completed rows.
 func (s *Study) Run(ctx context.Context, step func(label string, size int)) (rows []Row, err error) {
 	for _, cpi := range s.CPI {
 		for _, t := range s.Transports {
@@ -96,7 +97,7 @@ func (s *Study) Run(ctx context.Context, step func(label string, size int)) (row
 	return s.compare(rows), nil
 }
 
-// compare has the transports of a test and size together, and compares them with the first one.
+// compare groups the transports of a test and size, and compares them with the first one.
 func (s *Study) compare(rows []Row) (list []Row) {
 	for _, t := range s.Tests {
 		for _, size := range s.Sizes {
@@ -118,8 +119,8 @@ func (s *Study) compare(rows []Row) (list []Row) {
 	return list
 }
 
-// settings choose protocols that do not depend on this machine: messages are copied, and long ones are announced and
-// fetched without a copy, or over datagrams sent in fragments.
+// settings selects protocols that do not depend on this machine: messages are copied; large ones use rendezvous with a
+// zero-copy get, or are sent in fragments over datagrams.
 func settings(transport string) []string {
 	env := []string{"GUCX_TLS=" + ucp.Exact(transport), "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=32k"}
 	if datagrams(transport) {
@@ -128,7 +129,7 @@ func settings(transport string) []string {
 	return append(env, "GUCX_RNDV_SCHEME=get_zcopy")
 }
 
-// transport predicts all tests over one of them.
+// transport predicts all tests over a transport.
 func (s *Study) transport(ctx context.Context, name string, cpi float64, step func(string, int)) (rows []Row, err error) {
 	cfg, err := gucx.FromEnv(settings(name), gucx.Own{})
 	if err != nil {
@@ -174,7 +175,7 @@ type job struct {
 	ranks []*rank
 }
 
-// rank is one of them.
+// rank is one rank of a job.
 type rank struct {
 	r    *cluster.Rank
 	comm *ucpgroup.Comm
@@ -196,7 +197,7 @@ func newJob(c *cluster.Cluster) (*job, error) {
 	return j, nil
 }
 
-// wait lets virtual time go on until a request is complete.
+// wait advances virtual time until a request is complete.
 func (x *rank) wait(q *ucpgroup.Request, err error) error {
 	if q == nil || err != nil {
 		return err
@@ -212,7 +213,7 @@ func (x *rank) wait(q *ucpgroup.Request, err error) error {
 	return errors.Join(stalled, result)
 }
 
-// warmup is how many rounds connect ranks and fill their pools, before time begins.
+// warmup is the number of rounds that connect ranks and fill their pools, before time starts.
 const warmup = 2
 
 // run runs a test.
@@ -255,11 +256,11 @@ func (j *job) run(t Test, size, iterations int) (Row, error) {
 	return t.row(spent, size, iterations, j.c.Nodes()), nil
 }
 
-// row is the means of ranks that are timed.
+// row computes the means over the timed ranks.
 func (t *Test) row(spent []time.Duration, size, iterations, nodes int) Row {
 	r := Row{Test: t.Name, Size: size, Ranks: len(spent), Nodes: nodes}
 	if t.pairs {
-		spent = spent[:1] // by the clock of rank 0, as OSU's tests of two
+		spent = spent[:1] // by the clock of rank 0, as in OSU's tests with two ranks
 	}
 	per := float64(iterations * max(1, t.messages))
 	for _, d := range spent {

@@ -3,18 +3,18 @@ package rclink
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// Addr is how a peer reaches a QP.
+// Addr is the address of a QP.
 type Addr struct {
 	GID verbs.GID
 	QPN uint32 // 24 bits
 	PSN uint32 // of the first message that it sends; 24 bits
 }
 
-// AllAccess is every right that a peer can have.
+// AllAccess contains all access flags.
 const AllAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// Attributes of all connections. A peer that is lost and whose device does not say
-// so is noticed within seconds.
+// Attributes of all connections. A dead peer whose device does not report it is detected within
+// seconds.
 const (
 	port           = 1
 	reads          = 16
@@ -23,14 +23,14 @@ const (
 	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
 )
 
-// Local is the address of a QP in RESET, which Connect will make true.
+// Local returns the address of a QP in RESET, for a later Connect with it.
 func Local(qp *verbs.QP) (Addr, error) {
 	gid, err := qp.PD().Context().QueryGID(port, 0)
-	// Any first PSN will do between QPs that are made for one connection.
+	// Any first PSN is valid between QPs that are created for one connection.
 	return Addr{GID: gid, QPN: qp.Number(), PSN: qp.Number()}, err
 }
 
-// Connect takes a QP from RESET to RTS. It does not wait for the peer.
+// Connect moves a QP from RESET to RTS. It does not wait for the peer.
 func Connect(qp *verbs.QP, peer Addr) error {
 	local, err := Local(qp)
 	if err != nil {

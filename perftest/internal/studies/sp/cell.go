@@ -1,20 +1,20 @@
 package sp
 
-// row is a row of the three systems of a line at a point. First it holds what is not the same for
-// all points of a plane, see assemble; after elimination, the two elements above the diagonal of each.
+// row is a row of the three systems of a line at a point. Before elimination it contains the elements that depend on
+// the position in the plane, see assemble; after elimination, the two elements above the diagonal of each system.
 type row [6]float64
 
-// What is in a row before elimination.
+// Contents of a row before elimination.
 const (
 	rowBelow     = iota // the element before the diagonal
 	rowDiagonal         // the diagonal
 	rowAbove            // the element behind the diagonal
-	rowSoundLow         // what the systems with sound take from the element before, or add
-	rowSoundHigh        // what they add to the element behind, or take
+	rowSoundLow         // what the systems with sound subtract from the element before, or add
+	rowSoundHigh        // what they add to the element behind, or subtract
 )
 
-// cell is a box with its points. All arrays have the same shape: x is innermost, and each plane
-// has a halo on both sides. Halos of what is outside of the grid stay zero.
+// cell is a box with its points. All arrays have the same shape: x is innermost, and each plane has a halo on both
+// sides. Halos outside of the grid are zero.
 type cell struct {
 	box
 	stride [axes]int // between neighbors along an axis
@@ -24,7 +24,7 @@ type cell struct {
 	force  []vector // makes the exact solution a steady state
 	change []vector // right-hand side, then the change of the unknowns
 	state  []state
-	rows   []row // of the sweep under way
+	rows   []row // rows of the current sweep
 
 	weights [axes][]weights // of fourth differences, by position in the box
 	split   []run           // of x
@@ -32,7 +32,7 @@ type cell struct {
 	grid    int
 }
 
-// newCell is a box on a grid, at its initial values.
+// newCell returns a box of a grid, with its initial values.
 func newCell(b box, grid int, f *[axes]flow) *cell {
 	c := &cell{box: b, flow: f, grid: grid}
 	n := 1
@@ -52,18 +52,18 @@ func newCell(b box, grid int, f *[axes]flow) *cell {
 	return c
 }
 
-// index is where the point at a position of the box is. It may be in the halo.
+// index returns the index of the point at a position of the box. It may be in the halo.
 func (c *cell) index(x, y, z int) int {
 	return c.origin + x + y*c.stride[axisY] + z*c.stride[axisZ]
 }
 
-// place is where a point is in the unit cube.
+// place returns the coordinates of a point in the unit cube.
 func (c *cell) place(x, y, z int) point {
 	end := float64(c.grid - 1)
 	return point{float64(c.low[axisX]+x) / end, float64(c.low[axisY]+y) / end, float64(c.low[axisZ]+z) / end}
 }
 
-// reach is the range of positions along axis d with the halos that are in the grid.
+// reach returns the range of positions along axis d, with the halos that are in the grid.
 func (c *cell) reach(d, depth int) (from, to int) {
 	from, to = 0, c.size[d]
 	if c.side[d][low] {
@@ -89,7 +89,7 @@ func (c *cell) fill(f func(point) vector) {
 	}
 }
 
-// balance computes the force: what differences leave of the exact solution.
+// balance computes the force: the residual of the exact solution.
 func (c *cell) balance() {
 	c.fill(exact)
 	c.derive()

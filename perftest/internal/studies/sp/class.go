@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// components are the unknowns of a point: density, momentum in x, y and z, energy.
+// components is the number of unknowns of a point: density, momentum in x, y and z, energy.
 const components = 5
 
 // vector is a value for each unknown.
 type vector [components]float64
 
-// Class is a size of the problem, with what it must come to. The values are those that the NAS
+// Class is a size of the problem, with its expected results. The values are those that the NAS
 // Parallel Benchmarks publish (RNR-94-007 for A and B, version 3 of the reference for the others).
 type Class struct {
 	Name  string
@@ -24,10 +24,10 @@ type Class struct {
 	solution vector // RMS of the error of the solution after Steps
 }
 
-// Epsilon is the largest relative difference to the published values.
+// Epsilon is the maximum relative difference to the published values.
 const Epsilon = 1e-8
 
-// Classes are all classes, the smallest first.
+// Classes lists all classes, the smallest first.
 func Classes() []Class {
 	return []Class{
 		{
@@ -58,7 +58,7 @@ func Classes() []Class {
 	}
 }
 
-// ParseClass is the class of that name, in either case.
+// ParseClass returns the class with a name, in upper or lower case.
 func ParseClass(name string) (Class, error) {
 	for _, c := range Classes() {
 		if strings.EqualFold(c.Name, name) {
@@ -68,8 +68,9 @@ func ParseClass(name string) (Class, error) {
 	return Class{}, fmt.Errorf("class %q: want S, W, A, B or C", name)
 }
 
-// Operations are the floating-point operations of all steps as the benchmark counts them: a
-// polynomial in the grid's edge that its authors give for reports, not what an implementation does.
+// Operations returns the number of floating-point operations of all steps as the benchmark counts
+// them: a polynomial in the grid's edge that its authors define for reports, not the operations of
+// an implementation.
 func (c Class) Operations() float64 {
 	n := float64(c.Grid)
 	return float64(c.Steps) * (881.174*n*n*n - 4683.91*n*n + 11484.5*n - 19272.4)
@@ -81,8 +82,8 @@ type Norms struct {
 	Solution [components]float64 // RMS of the difference to the exact solution
 }
 
-// Verify compares norms with the published values. The error names the value that is wrong, and
-// wraps ErrVerify.
+// Verify compares norms with the published values. The error contains the wrong value, and wraps
+// ErrVerify.
 func (c Class) Verify(n Norms) error {
 	for m := range components {
 		if err := differs("residual", m, n.Residual[m], c.residual[m]); err != nil {
@@ -95,7 +96,7 @@ func (c Class) Verify(n Norms) error {
 	return nil
 }
 
-// differs compares one value. What is not a number differs.
+// differs compares one value. NaN and infinite values differ.
 func differs(what string, m int, got, want float64) error {
 	if math.Abs(got-want) <= Epsilon*math.Abs(want) {
 		return nil

@@ -2,7 +2,7 @@ package sp
 
 import "errors"
 
-// ErrVerify says that a result differs from the published one.
+// ErrVerify is the error if a result differs from the published one.
 var ErrVerify = errors.New("sp: the result is wrong")
 
 // Comm is what ranks exchange messages with. One goroutine uses it.
@@ -15,15 +15,15 @@ type Comm interface {
 	Size() int
 	Isend(to, tag int, b []byte) error
 	Irecv(from, tag int, b []byte) error
-	// WaitAll returns when all messages that have begun are complete.
+	// WaitAll returns when all started messages are complete.
 	WaitAll() error
-	// Sum adds up v over all ranks, for each element; all get the result.
+	// Sum adds v over all ranks, for each element; all get the result.
 	Sum(v []float64) error
-	// Barrier returns when all ranks have called it.
+	// Barrier returns after all ranks have called it.
 	Barrier() error
 }
 
-// alone is the comm of one rank.
+// alone is the comm of a single rank.
 type alone struct{}
 
 func (alone) Rank() int                    { return 0 }

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Costs are what a unit of each kind of work takes, in nanoseconds.
+// Costs are the times of a unit of each type of work, in nanoseconds.
 type Costs [Works]float64
 
-// ClassA are costs on class A: what "perftest sp --class A --ranks 4 --costs" has found on an AMD EPYC at
-// 2.6 GHz with Go 1.26. Models that are to give the same figures
-// everywhere use them.
+// ClassA contains the costs of class A: the output of "perftest sp --class A --ranks 4 --costs" on an AMD EPYC at 2.6
+// GHz with Go 1.26. Models use them to have the same results everywhere.
 var ClassA = Costs{
 	Derive:         4.7,
 	Residual:       44,
@@ -25,7 +24,7 @@ var ClassA = Costs{
 	Unpack:         1.1,
 }
 
-// Scaled is c on a machine that takes factor times as long for everything.
+// Scaled returns c for a machine that takes factor times as long for everything.
 func (c Costs) Scaled(factor float64) Costs {
 	for w := range c {
 		c[w] *= factor
@@ -33,15 +32,14 @@ func (c Costs) Scaled(factor float64) Costs {
 	return c
 }
 
-// Time is what a Compute event takes.
+// Time returns the time of a Compute event.
 func (c *Costs) Time(e Event) time.Duration {
 	return time.Duration(c[e.Work] * float64(e.Amount))
 }
 
-// Measure measures costs: the least of some steps of one rank of several, alone on this processor,
-// with messages that come back to itself in place of those of its neighbors, so that it computes
-// with numbers of the problem. All cells must have the same size. It ends with the cause of ctx, and
-// calls did after each of steps + 1 steps.
+// Measure measures costs: the minimum over steps of one rank of several, which runs alone on this CPU. It receives its
+// own messages in place of those of its neighbors, so that it computes with values of the problem. All cells must have
+// the same size. It returns the cause of ctx when ctx ends, and calls did after each of steps + 1 steps.
 func Measure(ctx context.Context, class Class, ranks, steps int, did func()) (best Costs, err error) {
 	l, err := newLayout(class.Grid, ranks, 0)
 	if err != nil {
@@ -55,7 +53,7 @@ func Measure(ctx context.Context, class Class, ranks, steps int, did func()) (be
 	if err != nil {
 		return best, err
 	}
-	for i := range steps + 1 { // the first one touches memory for the first time
+	for i := range steps + 1 { // the first step touches memory for the first time
 		m.Result = Result{}
 		if err := d.step(); err != nil {
 			return best, err
@@ -74,7 +72,7 @@ func Measure(ctx context.Context, class Class, ranks, steps int, did func()) (be
 	return best, nil
 }
 
-// costs are those of what was measured.
+// costs returns the costs of a measurement.
 func (r *Result) costs() (c Costs) {
 	for w, spent := range r.Spent {
 		c[w] = float64(spent) / float64(max(r.Amount[w], 1))
@@ -82,7 +80,7 @@ func (r *Result) costs() (c Costs) {
 	return c
 }
 
-// least is the smaller of each cost.
+// least returns the smaller value of each cost.
 func (c Costs) least(d Costs) Costs {
 	for w := range c {
 		c[w] = min(c[w], d[w])
@@ -90,15 +88,14 @@ func (c Costs) least(d Costs) Costs {
 	return c
 }
 
-// mirror is a comm of one rank among others that never run: what it sends along an axis comes back
-// from the other side.
+// mirror is a comm of one rank without the others: a message sent along an axis is received from the other side.
 type mirror struct {
 	ranks int
 	sent  [Tags][]byte
 	wait  []arrival
 }
 
-// arrival is a message that mirror's rank waits for.
+// arrival is an expected message of mirror's rank.
 type arrival struct {
 	tag int
 	buf []byte

@@ -1,23 +1,23 @@
 package sp
 
-// Tags of messages: the same message has the same tag in each step. A message along an axis
-// towards a side has the tag of its kind plus sides*axis plus the side.
+// Tags of messages. A message has the same tag in each step: the tag of its type, plus sides*axis, plus the side
+// towards which it is sent.
 const (
 	tagUnknowns = 0
 	tagSweep    = sides * axes
 
-	// Tags is how many tags messages have.
+	// Tags is the number of tags of messages.
 	Tags = 2 * sides * axes
 )
 
-// driver is the time step of a rank: what it computes and what it sends and receives, in which
-// order. It is the same for a worker that only counts.
+// driver is the time step of a rank: the order of its computations and messages. It is the same for a worker that only
+// counts.
 type driver struct {
 	layout *layout
 	comm   Comm
 	work   worker
 
-	faces [axes][sides]struct{ out, in message } // of unknowns; empty if no cell has a neighbor there
+	faces [axes][sides]struct{ out, in message } // of unknowns; empty if no cell has a neighbor on that side
 	sweep [axes]struct{ rows, solution stages }
 }
 
@@ -27,13 +27,13 @@ type message struct {
 	bytes  []byte // the same memory
 }
 
-// allocator is a Comm that has memory for messages.
+// allocator is a Comm that allocates memory for messages.
 type allocator interface {
 	// alloc returns n zeroed bytes, aligned for a float64. It is called once.
 	alloc(n int) ([]byte, error)
 }
 
-// newDriver is the driver of a rank. Its messages lie in memory of comm, if that has some.
+// newDriver returns the driver of a rank. Its messages are in memory of comm, if comm is an allocator.
 func newDriver(l *layout, comm Comm, w worker) (*driver, error) {
 	d := &driver{layout: l, comm: comm, work: w}
 	n := 0
@@ -59,7 +59,7 @@ func allocate(comm Comm, n int) ([]float64, error) {
 	return valuesOf(b), err
 }
 
-// eachMessage calls f for each message with the values that it has.
+// eachMessage calls f for each message and the number of its values.
 func (d *driver) eachMessage(f func(m *message, values int)) {
 	for axis := range axes {
 		for side := range sides {
@@ -112,7 +112,7 @@ func (d *driver) step() error {
 	return nil
 }
 
-// each does work on all cells.
+// each does a type of work on all cells.
 func (d *driver) each(w Work) {
 	for i := range d.layout.cells {
 		d.work.do(task{work: w, cell: i})
@@ -131,8 +131,7 @@ func (d *driver) residual() error {
 	return nil
 }
 
-// exchange brings the unknowns of neighboring cells into the halos. What goes to a rank is one
-// message for all cells.
+// exchange receives the unknowns of neighboring cells into the halos. There is one message to each rank, for all cells.
 func (d *driver) exchange() error {
 	for axis := range axes {
 		for side := range sides {
@@ -181,8 +180,8 @@ func (d *driver) copyFaces(w Work) {
 
 func opposite(side int) int { return 1 - side }
 
-// forward is the elimination along an axis. The rows of a cell are assembled while the message from the
-// cell before is under way, and while the own message goes to the cell behind.
+// forward is the elimination along an axis. The rows of a cell are assembled while the message from the previous cell
+// is in flight, and while the own message is sent to the next cell.
 func (d *driver) forward(axis int) error {
 	for k := range d.layout.edge {
 		if err := d.forwardStage(axis, k); err != nil {
@@ -215,8 +214,8 @@ func (d *driver) forwardStage(axis, k int) error {
 	return d.comm.Isend(d.layout.neighbor(axis, high), tag, s.out[i].bytes)
 }
 
-// backward is the substitution along an axis. The cell that was solved in the stage before is changed
-// to the next eigenvectors while messages are under way.
+// backward is the substitution along an axis. While messages are in flight, the cell that was solved in the previous
+// stage is transformed to the next eigenvectors.
 func (d *driver) backward(axis int) error {
 	for k := d.layout.edge - 1; k >= 0; k-- {
 		if err := d.backwardStage(axis, k); err != nil {

@@ -3,13 +3,13 @@ package sp
 import "math"
 
 // The implicit part of a step is diagonal in the eigenvectors of the flux along an axis (Pulliam
-// and Chaussee 1981; RNR-94-007, section 3.3.3). What follows goes from the unknowns to the
-// eigenvectors in x, from those to the ones in y, then z, and back to the unknowns.
+// and Chaussee 1981; RNR-94-007, section 3.3.3). The functions below transform the unknowns to the
+// eigenvectors in x, these to those in y, then z, and back to the unknowns.
 
 // root2 is one over the square root of two.
 const root2 = 1 / math.Sqrt2
 
-// characteristics changes the right-hand side of all inner points to the eigenvectors in x.
+// characteristics transforms the right-hand side of all inner points to the eigenvectors in x.
 func (c *cell) characteristics() {
 	c.eachRow(func(at, n int) {
 		r := c.change[at : at+n]
@@ -20,7 +20,7 @@ func (c *cell) characteristics() {
 	})
 }
 
-// characteristics changes r to the eigenvectors in x.
+// characteristics transforms r to the eigenvectors in x.
 func (s *state) characteristics(r *vector, density float64) {
 	x, y, z := s.velocity[axisX], s.velocity[axisY], s.velocity[axisZ]
 	pressure := k2 * (s.specific*r[0] - x*r[1] - y*r[2] - z*r[3] + r[4])
@@ -36,8 +36,8 @@ func (s *state) characteristics(r *vector, density float64) {
 	}
 }
 
-// rotate changes all inner points from the eigenvectors along axis d to those along the next; from
-// those in z, to the unknowns.
+// rotate transforms all inner points from the eigenvectors along axis d to those along the next
+// axis; from those in z, to the unknowns.
 func (c *cell) rotate(d int) {
 	switch d {
 	case axisX:
@@ -55,7 +55,7 @@ func (c *cell) rotate(d int) {
 	}
 }
 
-// turnY goes from the eigenvectors in x to those in y.
+// turnY transforms r from the eigenvectors in x to those in y.
 func turnY(list []vector) {
 	for i := range list {
 		r := &list[i]
@@ -64,7 +64,7 @@ func turnY(list []vector) {
 	}
 }
 
-// turnZ goes from the eigenvectors in y to those in z.
+// turnZ transforms r from the eigenvectors in y to those in z.
 func turnZ(list []vector) {
 	for i := range list {
 		r := &list[i]
@@ -73,7 +73,7 @@ func turnZ(list []vector) {
 	}
 }
 
-// unknowns changes r from the eigenvectors in z.
+// unknowns transforms r from the eigenvectors in z to the unknowns.
 func (s *state) unknowns(r *vector, density float64) {
 	x, y, z := s.velocity[axisX], s.velocity[axisY], s.velocity[axisZ]
 	sum := root2 * density / s.sound * (r[3] + r[4])

@@ -1,6 +1,6 @@
 package sp
 
-// solution are the coefficients of the exact solution (RNR-94-007, table 3.1), by component: a
+// solution contains the coefficients of the exact solution (RNR-94-007, table 3.1), by component: a
 // constant, then for each power from one to four those of x, y and z.
 var solution = [components]struct {
 	constant float64
@@ -16,7 +16,7 @@ var solution = [components]struct {
 // point is a place in the unit cube.
 type point [axes]float64
 
-// exact is the exact solution at p.
+// exact returns the exact solution at p.
 func exact(p point) (u vector) {
 	for m := range u {
 		s := &solution[m]
@@ -28,8 +28,8 @@ func exact(p point) (u vector) {
 	return u
 }
 
-// initial is what a run begins with at p: inside, the transfinite interpolation of the exact
-// solution on the six faces; on a face that is the exact solution itself.
+// initial returns the initial values at p: inside, the transfinite interpolation of the exact
+// solution on the six faces; on a face, the exact solution.
 func initial(p point) vector {
 	for _, x := range p {
 		if x == 0 || x == 1 {

@@ -1,14 +1,15 @@
 package sp
 
-// faceOf are the planes of a cell at a side that a message has, or the halo behind them. Of the
-// unknowns all points of a plane are in it; of a sweep those that are not on the grid's boundary.
+// faceOf describes the planes of a cell on a side that a message contains, or the halo behind them.
+// With unknowns it contains all points of a plane; in a sweep only those that are not on the grid's
+// boundary.
 type faceOf struct {
-	at             [halo]int // where each plane begins
+	at             [halo]int // index of the first point of each plane
 	inner, outer   int       // points in both directions
 	innerS, outerS int       // strides
 }
 
-// faceOf is the face of a task, shifted outwards into the halo by shift planes.
+// faceOf returns the face of a task, shifted outwards into the halo by shift planes.
 func (c *cell) faceOf(t task, shift int) faceOf {
 	e, o := across(t.axis)
 	f := faceOf{inner: c.size[e], outer: c.size[o], innerS: c.stride[e], outerS: c.stride[o]}
@@ -27,7 +28,7 @@ func (c *cell) faceOf(t task, shift int) faceOf {
 	return f
 }
 
-// facePoints are the points of a plane of faceOf.
+// facePoints returns the number of points of a plane of faceOf.
 func facePoints(b *box, d int, p part) int {
 	if p == partUnknowns {
 		return b.face(d)
@@ -35,10 +36,10 @@ func facePoints(b *box, d int, p part) int {
 	return b.lines(d)
 }
 
-// messageLen is the number of values that pack writes.
+// messageLen returns the number of values that pack writes.
 func messageLen(b *box, d int, p part) int { return halo * values[p] * facePoints(b, d, p) }
 
-// each calls f for each point of a face, and with where its values are in a message.
+// each calls f for each point of a face, with the offset of its values in a message.
 func (f *faceOf) each(values int, do func(point, value int)) {
 	v := 0
 	for _, at := range f.at {
@@ -51,7 +52,7 @@ func (f *faceOf) each(values int, do func(point, value int)) {
 	}
 }
 
-// pack writes the planes at a side of the cell to t.buf, of messageLen values.
+// pack writes the planes on a side of the cell to t.buf, which has messageLen values.
 func (c *cell) pack(t task) {
 	f := c.faceOf(t, 0)
 	switch n := values[t.part]; t.part {
@@ -67,7 +68,7 @@ func (c *cell) pack(t task) {
 	}
 }
 
-// unpack reads t.buf into the halo at a side of the cell.
+// unpack reads t.buf into the halo on a side of the cell.
 func (c *cell) unpack(t task) {
 	f := c.faceOf(t, halo)
 	switch n := values[t.part]; t.part {

@@ -18,8 +18,8 @@ type Over struct {
 	reqs   []*ucpgroup.Request
 }
 
-// NewOver makes a comm over the world of g, whose worker is of owner. The end of ctx ends what waits.
-// Close it after the group's worker: what has not ended by then has its memory.
+// NewOver returns a comm over the world of g; owner owns the worker of g. Waits end with ctx. Close it after the
+// group's worker: until then outstanding operations use its memory.
 func NewOver(ctx context.Context, owner *ucp.Context, g *ucpgroup.Group) *Over {
 	return &Over{ctx: ctx, comm: g.World(), owner: owner}
 }
@@ -37,7 +37,7 @@ func (o *Over) alloc(n int) ([]byte, error) {
 	return m.Bytes(), nil
 }
 
-// Close gives the memory of messages back. Idempotent.
+// Close frees the memory of messages. Idempotent.
 func (o *Over) Close() error {
 	if o.mem == nil {
 		return nil
@@ -45,7 +45,7 @@ func (o *Over) Close() error {
 	return o.mem.Close()
 }
 
-// queued counts the messages that this rank has sent through queues of TupleQ.
+// queued returns the number of messages that this rank has sent through queues of TupleQ.
 func (o *Over) queued() (n int) {
 	for name, count := range o.comm.Group().Worker().Stats().Snapshot().All() {
 		if strings.HasSuffix(name, queuedCounter) {
@@ -55,7 +55,7 @@ func (o *Over) queued() (n int) {
 	return n
 }
 
-// queuedCounter is what package ucp calls the counter of queued.
+// queuedCounter is the name of the counter of package ucp for queued.
 const queuedCounter = "tupleq.sends"
 
 // Rank implements Comm.
@@ -74,7 +74,7 @@ func (o *Over) Irecv(from, tag int, b []byte) error {
 	return o.posted(o.comm.Irecv(from, tag, b, &o.params))
 }
 
-// posted keeps a request for WaitAll.
+// posted stores a request for WaitAll.
 func (o *Over) posted(r *ucpgroup.Request, err error) error {
 	if r != nil {
 		o.reqs = append(o.reqs, r)

@@ -13,45 +13,45 @@ const (
 	axes
 )
 
-// The sides of a cell along an axis.
+// Sides of a cell along an axis.
 const (
 	low = iota
 	high
 	sides
 )
 
-// halo is how many planes of a neighboring cell a cell needs.
+// halo is the number of planes of a neighboring cell that a cell needs.
 const halo = 2
 
 // box is a cell of the grid: the part of one rank between cuts across all axes.
 type box struct {
-	at   [axes]int // which cell along each axis
+	at   [axes]int // index of the cell along each axis
 	low  [axes]int // the first point in the grid
 	size [axes]int // points
 	from [axes]int // the first point, of the cell, that is not on the grid's boundary
-	to   [axes]int // behind the last such point
+	to   [axes]int // after the last such point
 	side [axes][sides]bool
 }
 
-// points are the points of a box.
+// points returns the number of points of a box.
 func (b *box) points() int { return b.size[0] * b.size[1] * b.size[2] }
 
-// inner are the points of a box that are not on the grid's boundary.
+// inner returns the number of points of a box that are not on the grid's boundary.
 func (b *box) inner() int { return b.lines(0) * (b.to[0] - b.from[0]) }
 
-// lines are the lines along axis d that are not on the grid's boundary.
+// lines returns the number of lines along axis d that are not on the grid's boundary.
 func (b *box) lines(d int) int {
 	e, f := across(d)
 	return (b.to[e] - b.from[e]) * (b.to[f] - b.from[f])
 }
 
-// face are the points of a plane of the box across axis d.
+// face returns the number of points of a plane of the box across axis d.
 func (b *box) face(d int) int {
 	e, f := across(d)
 	return b.size[e] * b.size[f]
 }
 
-// across are the two other axes, the one with neighboring points in memory first.
+// across returns the two other axes; neighboring points in memory are along the first.
 func across(d int) (inner, outer int) {
 	switch d {
 	case axisX:
@@ -62,9 +62,9 @@ func across(d int) (inner, outer int) {
 	return axisX, axisY
 }
 
-// layout is the multipartition of the grid: q*q ranks cut it into q*q*q cells, and each has q
-// of them on a diagonal, so that in a sweep along any axis each rank has work in each stage,
-// and all cells that are next to its own on one side belong to one rank.
+// layout is the multipartition of the grid: q*q ranks divide it into q*q*q cells, and each has q of
+// them on a diagonal. So in a sweep along any axis each rank has work in each stage, and all cells
+// next to those of a rank on one side belong to one rank.
 type layout struct {
 	grid  int // points in each direction
 	edge  int // q
@@ -72,7 +72,7 @@ type layout struct {
 	cells []box
 }
 
-// newLayout is the share of one rank.
+// newLayout returns the layout of one rank.
 func newLayout(grid, ranks, rank int) (*layout, error) {
 	if err := checkRanks(grid, ranks); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func newLayout(grid, ranks, rank int) (*layout, error) {
 	return l, nil
 }
 
-// checkRanks says whether a grid can be cut for that many ranks.
+// checkRanks returns an error if a grid cannot be divided between that many ranks.
 func checkRanks(grid, ranks int) error {
 	q := root(ranks)
 	if ranks < 1 || q*q != ranks {
@@ -98,10 +98,10 @@ func checkRanks(grid, ranks int) error {
 	return nil
 }
 
-// root is the square root, rounded down.
+// root returns the square root, rounded down.
 func root(n int) int { return int(math.Sqrt(float64(max(n, 0)))) }
 
-// newBox is the cell at a place among q in each direction.
+// newBox returns the cell at a place among q in each direction.
 func newBox(grid, q int, at [axes]int) box {
 	b := box{at: at}
 	for d, k := range at {
@@ -123,7 +123,7 @@ func newBox(grid, q int, at [axes]int) box {
 	return b
 }
 
-// neighbor is the rank of the cells beside those of this one.
+// neighbor returns the rank of the cells beside those of this rank.
 func (l *layout) neighbor(d, side int) int {
 	q := l.edge
 	i, j := l.rank%q, l.rank/q
@@ -136,14 +136,14 @@ func (l *layout) neighbor(d, side int) int {
 		i += step
 	case axisY:
 		j += step
-	default: // a cell with z higher by one is, in the same rank, further in x and back in y
+	default: // the cell of the same rank with z+1 is further in x and back in y
 		i += q - step
 		j += step
 	}
 	return i%q + j%q*q
 }
 
-// stage is the cell of this rank that is the k-th along axis d.
+// stage returns the k-th cell of this rank along axis d.
 func (l *layout) stage(d, k int) int {
 	for c := range l.cells {
 		if l.cells[c].at[d] == k {

@@ -2,7 +2,7 @@ package sp
 
 import "math"
 
-// Constants of the gas, as the specification names them (RNR-94-007, section 3.2).
+// Constants of the gas, with the names of the specification (RNR-94-007, section 3.2).
 const (
 	k1 = 1.4 // ratio of specific heats
 	k2 = 0.4 // k1 - 1
@@ -14,26 +14,26 @@ const (
 	conduction = k1 * k5 // of energy, in units of the viscosity
 )
 
-// dissipation is the factor of the fourth differences that keep the scheme stable: a quarter of
-// the largest of diffusion.
+// dissipation is the factor of the fourth differences that make the scheme stable: a quarter of the
+// largest of diffusion.
 const dissipation = 0.25
 
-// diffusion is the factor of the second differences of all components, by axis.
+// diffusion contains the factors of the second differences of all components, by axis.
 var diffusion = [axes]float64{0.75, 0.75, 1.0}
 
-// flow are the factors of the differences along an axis on a grid.
+// flow contains the factors of the differences along an axis of a grid.
 type flow struct {
 	convect float64 // of a central difference: 1/2h
 	diffuse float64 // of the second differences of all components
 
 	shear    float64 // of the second differences of velocities
-	stretch  float64 // besides, of that of the velocity along the axis
+	stretch  float64 // in addition, of that of the velocity along the axis
 	kinetic  float64 // of the kinetic energy, in the equation of energy
 	normal   float64 // of the square of the velocity along the axis
 	internal float64 // of the energy of a unit of mass
 }
 
-// newFlow is flow along axis d on a grid of n points in the unit interval.
+// newFlow returns flow along axis d on a grid of n points in the unit interval.
 func newFlow(d, n int) flow {
 	inverse := float64(n - 1) // of the distance of two points
 	second := inverse * inverse
@@ -49,11 +49,11 @@ func newFlow(d, n int) flow {
 	}
 }
 
-// state is what follows from the unknowns of a point.
+// state contains values derived from the unknowns of a point.
 type state struct {
 	inverse  float64       // of density
 	velocity [axes]float64 // momentum over density
-	energy   float64       // kinetic, of a unit of volume
+	energy   float64       // kinetic energy of a unit of volume
 	specific float64       // kinetic energy of a unit of mass
 	sound    float64       // its speed
 }

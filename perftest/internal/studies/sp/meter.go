@@ -11,7 +11,7 @@ type meter struct {
 	Result
 }
 
-// alloc implements allocator for a comm that does, and one that does not.
+// alloc implements allocator. If the comm is no allocator, it allocates heap memory.
 func (m *meter) alloc(n int) ([]byte, error) {
 	if a, ok := m.Comm.(allocator); ok {
 		return a.alloc(n)

@@ -2,18 +2,18 @@ package sp
 
 import "fmt"
 
-// Kind says what an Event is.
+// Kind is the type of an Event.
 type Kind uint8
 
-// The kinds of events.
+// Types of events.
 const (
 	Compute  Kind = iota // Work, Amount
 	PostRecv             // Peer, Tag, Bytes
 	PostSend             // Peer, Tag, Bytes
-	Wait                 // for all messages that were posted before
+	Wait                 // for all messages posted before
 )
 
-// Event is one thing that a rank does in a time step. Fields that its kind does not name are zero.
+// Event is one action of a rank in a time step. Fields that its type does not use are zero.
 type Event struct {
 	Kind   Kind
 	Work   Work
@@ -23,12 +23,12 @@ type Event struct {
 	Bytes  int
 }
 
-// Program is what a rank does in each time step, in this order: its events come from the code that
-// computes, over a worker that only counts and a comm that only notes. After the last event nothing
-// is under way. A run is a barrier, Class.Steps times these events, and a barrier.
+// Program returns the events of a rank in each time step, in this order. They are recorded from the
+// code that computes, with a worker that only counts and a comm that only records. After the last
+// event no message is in flight. A run is a barrier, Class.Steps times these events, and a barrier.
 //
-// Messages of a tag between two ranks match in their order. An error if the grid of the class
-// cannot be cut for that many ranks, or there is no such rank.
+// Messages with a tag between two ranks match in their order. Program returns an error if the grid
+// of the class cannot be divided between that many ranks, or if there is no such rank.
 func Program(class Class, ranks, rank int) ([]Event, error) {
 	if rank < 0 || rank >= ranks {
 		return nil, fmt.Errorf("rank %d of %d", rank, ranks)
@@ -48,7 +48,7 @@ func Program(class Class, ranks, rank int) ([]Event, error) {
 	return r.events, nil
 }
 
-// recorder is a worker and a comm that do nothing and note everything.
+// recorder is a worker and a comm that only record.
 type recorder struct {
 	layout *layout
 	events []Event

@@ -22,8 +22,8 @@ func (c *cell) eachRow(f func(at, n int)) {
 	}
 }
 
-// differences computes what convection, diffusion and dissipation change, at all points that are
-// not on the grid's boundary.
+// differences computes the changes by convection, diffusion and dissipation, at all points that are not on the grid's
+// boundary.
 func (c *cell) differences() {
 	for z := c.from[axisZ]; z < c.to[axisZ]; z++ {
 		for y := c.from[axisY]; y < c.to[axisY]; y++ {
@@ -38,8 +38,8 @@ func (c *cell) differences() {
 	}
 }
 
-// along adds the differences along axis d of n points in a row, where fourth differences have weights
-// w. The compiler unrolls no loops; what is written out here takes half the time.
+// along adds the differences along axis d of n points in a row, with weights w of fourth differences. The compiler
+// unrolls no loops; this unrolled code takes half the time.
 func (c *cell) along(d, at, n int, w weights) {
 	f, s := c.flow[d], c.stride[d]
 	w = f.linear(w)
@@ -51,7 +51,7 @@ func (c *cell) along(d, at, n int, w weights) {
 	for i := range r {
 		x, sb, sh, sa := &r[i], &s1[i], &s2[i], &s3[i]
 		vb, vh, va := sb.velocity[d], sh.velocity[d], sa.velocity[d]
-		w1, w3 := w[1]+f.convect*vb, w[3]-f.convect*va // what is carried with the velocity is that of all components
+		w1, w3 := w[1]+f.convect*vb, w[3]-f.convect*va // quantities carried with the velocity, for all components
 
 		p0, p1, p2, p3, p4 := &u0[i], &u1[i], &u2[i], &u3[i], &u4[i]
 		x[0] += w0*p0[0] + w1*p1[0] + w2*p2[0] + w3*p3[0] + w4*p4[0]
@@ -70,8 +70,7 @@ func (c *cell) along(d, at, n int, w weights) {
 	}
 }
 
-// linear are the weights of diffusion and dissipation together, where fourth differences have
-// weights w.
+// linear returns the weights of diffusion and dissipation together, with weights w of fourth differences.
 func (f *flow) linear(w weights) weights {
 	w = w.scaled(-dissipation)
 	w[1] += f.diffuse
@@ -80,5 +79,5 @@ func (f *flow) linear(w weights) weights {
 	return w
 }
 
-// curve is the second difference of three values.
+// curve returns the second difference of three values.
 func curve(below, here, above float64) float64 { return below - 2*here + above }

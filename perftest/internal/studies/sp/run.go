@@ -14,8 +14,8 @@ type Rank struct {
 	meter  *meter
 }
 
-// NewRank makes a rank at the initial values. Its number and how many there are is from comm; nil is a
-// single one. An error if the grid cannot be cut for that many.
+// NewRank creates a rank with the initial values. comm determines its number and the number of ranks; nil means a
+// single rank. It returns an error if the grid cannot be divided between that many.
 func NewRank(class Class, comm Comm) (*Rank, error) {
 	if comm == nil {
 		comm = alone{}
@@ -30,12 +30,12 @@ func NewRank(class Class, comm Comm) (*Rank, error) {
 	return r, err
 }
 
-// Result is what a rank tells of a run.
+// Result is the result of a rank.
 type Result struct {
 	Norms   Norms
 	Elapsed time.Duration        // of all steps, from barrier to barrier
-	Spent   [Works]time.Duration // computing
-	Amount  [Works]int           // how much that was, in the units of Work
+	Spent   [Works]time.Duration // time of each type of work
+	Amount  [Works]int           // its amount, in the units of Work
 	Posting time.Duration        // in Isend and Irecv
 	Waiting time.Duration        // in WaitAll
 	Sent    int                  // messages
@@ -43,8 +43,8 @@ type Result struct {
 	Queued  int                  // of the messages, those that went through queues of TupleQ
 }
 
-// Run does a step to warm up, which is not measured, then all steps of the class from its initial values, and
-// calls step after each. All ranks call it. The end of ctx, between two steps, ends it.
+// Run does a step as warm-up, which is not measured, then all steps of the class from its initial values, and calls
+// step after each. All ranks must call it. It returns between two steps when ctx ends.
 func (r *Rank) Run(ctx context.Context, step func()) (res Result, err error) {
 	if err := r.driver.step(); err != nil {
 		return res, err
@@ -77,7 +77,7 @@ func (r *Rank) Run(ctx context.Context, step func()) (res Result, err error) {
 	return res, err
 }
 
-// queued counts messages for which Comm has a queue.
+// queued returns the number of messages sent through queues, if Comm has queues.
 func (r *Rank) queued() int {
 	if c, ok := r.Comm.(interface{ queued() int }); ok {
 		return c.queued()

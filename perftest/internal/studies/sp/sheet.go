@@ -11,7 +11,7 @@ const legend = "Norms of each run equal the published ones (1e-8). Mop/s: operat
 	"and out of messages, in Isend and Irecv, waiting. Messages and MiB are those that a rank sends in a step; " +
 	"queued, how many of them went through a queue of TupleQ."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return r.Class },
@@ -40,7 +40,7 @@ func figure(name, title string, rank int, value func(Row) float64) sheet.Column[
 		Text:  func(v any) string { return digits(v.(float64)) }}
 }
 
-// digits prints three digits at least, and no exponent.
+// digits formats at least three digits, without an exponent.
 func digits(v float64) string {
 	switch {
 	case v >= 100:
@@ -61,7 +61,7 @@ type Cost struct {
 
 const costLegend = "The least of some steps of one rank. Class A: the costs that models take."
 
-// CostSheet is costs to write, beside those of ClassA.
+// CostSheet returns costs to write, with those of ClassA.
 func CostSheet(head any, lines []string, c Costs) *sheet.Sheet[Cost] {
 	s := &sheet.Sheet[Cost]{Head: head, Lines: lines, Legend: costLegend, Columns: []sheet.Column[Cost]{
 		{Name: "work", Title: "Work", Value: func(r Cost) any { return r.Work }},

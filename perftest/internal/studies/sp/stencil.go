@@ -1,10 +1,10 @@
 package sp
 
-// weights are those of a point's neighbors on a line, from two below to two above.
+// weights contains the weights of a point's neighbors on a line, from two below to two above.
 type weights [5]float64
 
-// fourth are the weights of the fourth difference at position i of a line of n points, with
-// one-sided forms beside the boundary, where it is not applied.
+// fourth returns the weights of the fourth difference at position i of a line of n points, with
+// one-sided forms next to the boundary, where it is not applied.
 func fourth(i, n int) weights {
 	switch i {
 	case 0, n - 1:
@@ -21,7 +21,7 @@ func fourth(i, n int) weights {
 	return weights{1, -4, 6, -4, 1}
 }
 
-// scaled is w times f.
+// scaled returns w times f.
 func (w weights) scaled(f float64) weights {
 	for i := range w {
 		w[i] *= f
@@ -29,13 +29,13 @@ func (w weights) scaled(f float64) weights {
 	return w
 }
 
-// run is part of a line in which all points have the same weights.
+// run is a part of a line in which all points have the same weights.
 type run struct {
 	from, to int // positions
 	w        weights
 }
 
-// runs cuts positions [from, to) into the fewest runs.
+// runs divides positions [from, to) into the smallest number of runs.
 func runs(w []weights, from, to int) (list []run) {
 	for i := from; i < to; i++ {
 		if n := len(list); n > 0 && list[n-1].w == w[i] {

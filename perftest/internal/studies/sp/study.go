@@ -13,13 +13,13 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// eagerLimit is where rendezvous begins, as in the study of TupleQ.
+// eagerLimit is the minimum length for rendezvous, as in the study of TupleQ.
 const eagerLimit = "GUCX_RNDV_THRESH=8k"
 
-// queues names the transport that has queues for TupleQ.
+// queues selects the transport that has queues for TupleQ.
 const queues = `GUCX_TLS=\xrc`
 
-// Protocols are those that a study compares.
+// Protocols are the compared protocols.
 func Protocols() protocol.List {
 	return protocol.List{
 		{Name: "get_zcopy", Env: []string{eagerLimit, "GUCX_RNDV_SCHEME=get_zcopy"}},
@@ -30,15 +30,15 @@ func Protocols() protocol.List {
 	}
 }
 
-// Row is what a run of all ranks came to.
+// Row is the result of a run of all ranks.
 type Row struct {
 	Class    string  `json:"class"`
 	Ranks    int     `json:"ranks"`
-	Protocol string  `json:"protocol"` // as it was asked for
+	Protocol string  `json:"protocol"` // as given by the user
 	Seconds  float64 `json:"seconds"`  // of all steps
-	Rate     float64 `json:"mops"`     // millions of operations in a second, of all ranks
+	Rate     float64 `json:"mops"`     // millions of operations per second, of all ranks
 
-	// Seconds of the steps by phase, the mean of the ranks.
+	// Seconds of the steps by phase, as mean over the ranks.
 	Residual float64 `json:"residual_s"`
 	Sweeps   float64 `json:"sweeps_s"`
 	Vectors  float64 `json:"eigenvectors_s"`
@@ -46,8 +46,8 @@ type Row struct {
 	Posting  float64 `json:"posting_s"`
 	Waiting  float64 `json:"waiting_s"`
 
-	Messages int     `json:"messages"` // of a rank in a step
-	Queued   float64 `json:"queued"`   // share of them that went through queues of TupleQ
+	Messages int     `json:"messages"` // sent by a rank in a step
+	Queued   float64 `json:"queued"`   // share of them sent through queues of TupleQ
 	MiB      float64 `json:"mib"`      // in them
 }
 
@@ -55,14 +55,14 @@ type Row struct {
 type Study struct {
 	Class     Class
 	Protocols protocol.List
-	Config    func(env []string) (gucx.Config, error) // reads the environment with env added
+	Config    func(env []string) (gucx.Config, error) // reads the environment, extended by env
 }
 
-// Check says whether that many ranks can run it.
+// Check returns an error if that many ranks cannot run the study.
 func (s *Study) Check(ranks int) error { return checkRanks(s.Class.Grid, ranks) }
 
-// Run is one of the ranks that b has find each other; all call it. Rows are the same on each. step, which may
-// be nil, is called after each time step. The error of a result that is wrong wraps ErrVerify.
+// Run runs the study as one of the ranks that b connects; all of them must call it. Rows are equal on all ranks. step,
+// which may be nil, is called after each time step. The error of a wrong result wraps ErrVerify.
 func (s *Study) Run(ctx context.Context, b ucpgroup.Bootstrap, step func(protocol string)) (rows []Row, err error) {
 	for _, p := range s.Protocols {
 		count := func() {
@@ -79,7 +79,7 @@ func (s *Study) Run(ctx context.Context, b ucpgroup.Bootstrap, step func(protoco
 	return rows, nil
 }
 
-// runOne runs it with one protocol, on a context of its own.
+// runOne runs the benchmark with one protocol, on a context of its own.
 func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Protocol, step func()) (row Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -88,7 +88,7 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Pro
 		return row, err
 	}
 	comm := &Over{}
-	undo.Add(func() error { return comm.Close() }) // behind the worker, whose operations may have the memory
+	undo.Add(func() error { return comm.Close() }) // closed after the worker, whose operations may use the memory
 	worker, err := owner.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return row, err
@@ -107,14 +107,14 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Pro
 	return row, errors.Join(err, leave(ctx, group, err))
 }
 
-// leave closes a group: with the others after a good end, and after a wrong result, which all have;
-// after another end, they are told why and do not wait for this rank.
+// leave closes a group. After success, and after a wrong result, which all ranks have, it closes it together with the
+// other ranks. After any other error it notifies the others, and does not wait for them.
 func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
 	if err == nil || errors.Is(err, ErrVerify) {
 		return g.Close(ctx)
 	}
 	g.Abort(err)
-	_ = g.Close(ctx) // says that it was ended, which is known
+	_ = g.Close(ctx) // reports that the group has failed, which is known
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (s *Study) measure(ctx context.Context, comm Comm, p protocol.Protocol, ste
 	return row, s.Class.Verify(res.Norms)
 }
 
-// open opens a context as the environment and the protocol say.
+// open opens a context with the configuration of the environment and of the protocol.
 func (s *Study) open(p protocol.Protocol, undo *cleanup.Stack) (*ucp.Context, error) {
 	cfg, err := s.Config(p.Env)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Study) open(p protocol.Protocol, undo *cleanup.Stack) (*ucp.Context, er
 	return owner, err
 }
 
-// addresses swaps the addresses of the ranks' workers for one protocol.
+// addresses exchanges the addresses of the ranks' workers for one protocol.
 func addresses(ctx context.Context, b ucpgroup.Bootstrap, protocol string, mine []byte) (all [][]byte, err error) {
 	key := "sp-" + protocol
 	if err := b.Put(ctx, key, mine); err != nil {
@@ -166,7 +166,7 @@ func addresses(ctx context.Context, b ucpgroup.Bootstrap, protocol string, mine 
 	return all, nil
 }
 
-// row is the mean over all ranks.
+// row returns the means over all ranks.
 func (s *Study) row(p protocol.Protocol, comm Comm, r *Result) (Row, error) {
 	v := []float64{
 		r.Elapsed.Seconds(),
@@ -193,7 +193,7 @@ func (s *Study) row(p protocol.Protocol, comm Comm, r *Result) (Row, error) {
 		Messages: int(v[7] / steps), MiB: v[8] / steps / (1 << 20), Queued: v[9] / max(v[7], 1)}, nil
 }
 
-// seconds are those of some kinds of work.
+// seconds returns the time of some types of work.
 func (r *Result) seconds(list ...Work) float64 {
 	var sum time.Duration
 	for _, w := range list {

@@ -7,7 +7,7 @@ package sp
 // all that the next cell needs, and its first two solutions what it gives back. Both lie in the
 // halo; halos outside of the grid are zero, which is right for the first row and the last.
 
-// Where the scaled elements of the three systems are in a row after elimination.
+// Indexes of the scaled elements of the three systems in a row after elimination.
 const (
 	entropyD = iota
 	entropyE
@@ -17,15 +17,15 @@ const (
 	slowerE
 )
 
-// plane are the lines of a plane of a cell along an axis.
+// plane describes the lines of a plane of a cell along an axis.
 type plane struct {
 	along int // stride on a line
 	step  int // stride between lines
 	lines int
 }
 
-// eachPlane calls f for each plane of lines along axis d with the index of its first line's
-// position 0.
+// eachPlane calls f for each plane of lines along axis d with the index of position 0 of its first
+// line.
 func (c *cell) eachPlane(d int, f func(p plane, at int)) {
 	e, o := across(d)
 	p := plane{c.stride[d], c.stride[e], c.to[e] - c.from[e]}
@@ -73,8 +73,8 @@ func (c *cell) assembleRow(p plane, at, d int, dt float64, w weights) {
 	}
 }
 
-// spread is the factor of second differences in the implicit part: the largest of those of the
-// five equations, which is that of energy, as conduction is more than 4/3.
+// spread returns the factor of second differences in the implicit part: the largest of those of the
+// five equations, which is that of energy, because conduction is more than 4/3.
 func (s *state) spread(d int) float64 {
 	return diffusion[d] + conduction*viscosity*s.inverse
 }

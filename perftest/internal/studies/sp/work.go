@@ -1,9 +1,9 @@
 package sp
 
-// Work is a kind of computation of a time step.
+// Work is a type of computation of a time step.
 type Work uint8
 
-// The kinds of work, with the unit in which their amount is counted.
+// Types of work, with the units of their amounts.
 const (
 	Derive         Work = iota // velocities, energies, speed of sound; points
 	Residual                   // right-hand side; inner points
@@ -15,17 +15,17 @@ const (
 	Update                     // add the change; inner points
 	Pack                       // into a message; values of 8 bytes
 	Unpack                     // from a message; values of 8 bytes
-	Works                      // how many there are
+	Works                      // number of types
 )
 
 var workNames = [Works]string{
 	"derive", "residual", "characteristic", "assemble", "eliminate", "substitute", "rotate", "update", "pack", "unpack",
 }
 
-// String is a word.
+// String returns the name.
 func (w Work) String() string { return workNames[w] }
 
-// Unit is what its amount is counted in.
+// Unit returns the unit of the amount.
 func (w Work) Unit() string {
 	switch w {
 	case Derive:
@@ -38,7 +38,7 @@ func (w Work) Unit() string {
 	return "inner point"
 }
 
-// part is what of a cell a message has.
+// part is the part of a cell that a message contains.
 type part uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	partSolution             // solutions of the first planes of a sweep
 )
 
-// values are the float64 of a point in a message, by part.
+// values is the number of float64 of a point in a message, by part.
 var values = [...]int{partUnknowns: components, partRows: 6 + components, partSolution: components}
 
 // task is work on one cell.
@@ -60,7 +60,7 @@ type task struct {
 	buf  []float64 // of Pack and Unpack
 }
 
-// amount is how much work a task is, in the unit of its kind.
+// amount returns the amount of work of a task, in the unit of its type.
 func (t task) amount(b *box) int {
 	switch t.work {
 	case Derive:
@@ -73,7 +73,7 @@ func (t task) amount(b *box) int {
 	return b.inner()
 }
 
-// worker does the work of a rank: really, or only counts it.
+// worker does the work of a rank, or only counts it.
 type worker interface {
 	do(t task)
 }

@@ -10,7 +10,7 @@ const legend = "Seconds of all time steps of a class, from the clocks of the mod
 	"of class A times the factor; rest: calls, copies and waits, the mean of the ranks. Relative: to the first protocol. Messages and MiB are those that a rank " +
 	"sends in a step; again: messages that devices sent again for want of a receive, of all ranks in a step."
 
-// Sheet is rows to write.
+// Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return fmt.Sprint(r.Class, r.Factor) },

@@ -1,7 +1,7 @@
-// Package spmodel predicts the time of NAS SP on a cluster: each rank does in virtual time
-// what package sp says that it does in a time step, over the real ucp. Computation takes what
-// was measured on class A for its kind and amount, times a factor for another processor;
-// its numbers are not computed.
+// Package spmodel predicts the time of NAS SP on a cluster: each rank executes in virtual time the
+// events of a time step that package sp defines, over the real ucp. The time of computation is that
+// measured on class A for its type and amount, times a factor for another CPU; the numbers are not
+// computed.
 package spmodel
 
 import (
@@ -19,23 +19,23 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Study is what is to be predicted.
+// Study selects the predictions.
 type Study struct {
 	Params    timing.Params
 	Classes   []sp.Class
 	Ranks     int // a square number
-	Nodes     int // with a NIC each; 0: one for each rank
+	Nodes     int // each with a NIC; 0: one for each rank
 	Protocols protocol.List
-	Factors   []float64 // how much longer computation takes than on the processor of sp.ClassA
-	Steps     int       // time steps that are run; all are alike
-	Seed      uint64    // of moments at which ranks start, and of Params.Jitter
+	Factors   []float64 // time of computation relative to that on the CPU of sp.ClassA
+	Steps     int       // number of simulated time steps; all are equal
+	Seed      uint64    // seed of the start times of ranks, and of Params.Jitter
 }
 
-// warmup is how many time steps are run before those that count: ranks get out of step with
-// each other as a program's do, and queues that are made on demand are there.
+// warmup is the number of time steps before the timed ones: the ranks get out of step as those of a
+// program do, and queues are created on demand.
 const warmup = 2
 
-// Row is a prediction for a class over a protocol. Seconds are those of all time steps of the
+// Row is a prediction for a class with a protocol. Seconds are those of all time steps of the
 // class.
 type Row struct {
 	Class    string
@@ -44,15 +44,15 @@ type Row struct {
 	Factor   float64
 	Protocol string
 	Seconds  float64
-	Compute  float64 // of them, mean of the ranks
-	Rest     float64 // waits and calls
+	Compute  float64 // part of computation, mean over the ranks
+	Rest     float64 // part of waits and calls
 	Relative float64 // to the first protocol of the class and factor
-	Messages int     // that a rank sends in a step, mean of the ranks
+	Messages int     // sent by a rank in a step, mean over the ranks
 	MiB      float64 // in them
-	NotReady float64 // messages that a device sent again for want of a receive, in a step of all ranks
+	NotReady float64 // messages that a device sent again because no receive was posted, in a step of all ranks
 }
 
-// Check finds mistakes.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	if len(s.Classes) == 0 || len(s.Protocols) == 0 || len(s.Factors) == 0 {
 		return errors.New("nothing to predict")
@@ -76,11 +76,11 @@ func (s *Study) Check() error {
 
 const maxFactor = 10_000
 
-// Cases is how many rows there will be at most.
+// Cases returns the maximum number of rows.
 func (s *Study) Cases() int { return len(s.Classes) * len(s.Protocols) * len(s.Factors) }
 
-// Run predicts all. Protocols that this build does not have are refused. step, which may be
-// nil, is told of each row. With an error come the rows that were predicted.
+// Run predicts all rows. Protocols that this build does not support are returned as refused. step,
+// which may be nil, is called after each row. After an error it also returns the completed rows.
 func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, refused []overlap.Refused, err error) {
 	for _, p := range s.Protocols {
 		if _, err := overlap.Config(p); err != nil {
@@ -98,7 +98,7 @@ func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, r
 	return s.compare(rows), refused, nil
 }
 
-// compare has the rows of a class and factor together, and relates them to the first.
+// compare groups the rows of a class and factor, and relates them to the first.
 func (s *Study) compare(rows []Row) []Row {
 	var list []Row
 	for _, class := range s.Classes {
@@ -119,7 +119,7 @@ func (s *Study) compare(rows []Row) []Row {
 	return list
 }
 
-// class runs a class over a protocol, with each factor.
+// class runs a class with a protocol, with each factor.
 func (s *Study) class(ctx context.Context, class sp.Class, p protocol.Protocol, step func(string)) (rows []Row, err error) {
 	cfg, err := overlap.Config(p)
 	if err != nil {
@@ -158,7 +158,7 @@ type job struct {
 	ranks []*rank
 }
 
-// prepare makes the ranks and connects them: a time step without time.
+// prepare creates and connects the ranks: it runs a time step that takes no time.
 func (j *job) prepare() error {
 	for i, r := range j.c.Ranks() {
 		events, err := sp.Program(j.class, len(j.c.Ranks()), i)
@@ -174,7 +174,7 @@ func (j *job) prepare() error {
 	return j.c.Prepare(func(r *cluster.Rank) error { return j.ranks[r.ID()].step() })
 }
 
-// run runs some time steps and tells what all of the class take.
+// run runs some time steps and returns the time of all steps of the class.
 func (j *job) run(steps int, factor float64) (row Row, err error) {
 	costs := sp.ClassA.Scaled(factor)
 	n := len(j.ranks)
@@ -213,14 +213,14 @@ func (j *job) run(steps int, factor float64) (row Row, err error) {
 	return row, nil
 }
 
-// rank does what its events say.
+// rank executes its events.
 type rank struct {
 	r        *cluster.Rank
 	events   []sp.Event
-	bufs     [][]byte // of the events that are messages
+	bufs     [][]byte // number of events that are messages
 	params   ucp.OpParams
 	pending  []*ucp.Request
-	costs    *sp.Costs // nil takes no time
+	costs    *sp.Costs // nil: computation takes no time
 	computed time.Duration
 	sends    int // in a step
 	sent     int // bytes in them
@@ -247,7 +247,7 @@ func newRank(c *cluster.Cluster, r *cluster.Rank, events []sp.Event) (x *rank, e
 	return x, nil
 }
 
-// bufferAlign keeps buffers apart: a cache line.
+// bufferAlign is the alignment of buffers: a cache line.
 const bufferAlign = 64
 
 func aligned(n int) int { return (n + bufferAlign - 1) &^ (bufferAlign - 1) }
@@ -288,7 +288,7 @@ func (x *rank) do(e *sp.Event, buf []byte) error {
 
 const fullMask = ^uint64(0)
 
-// tagOf has the sender's number in the upper half, as middleware does.
+// tagOf contains the number of the sender in the upper half, as in middleware.
 func tagOf(from, tag int) uint64 { return uint64(from)<<32 | uint64(tag) }
 
 func (x *rank) posted(q *ucp.Request, err error) error {
