@@ -2,14 +2,14 @@ package stencil
 
 import "github.com/gucx/gucx/perftest/internal/studies/steps"
 
-// barrier lets the threads of a rank go on when all have arrived. Any goroutine.
+// barrier blocks the threads of a rank until all have arrived. Any goroutine may call it.
 type barrier struct {
 	threads    int64
 	arrived    steps.Shared
 	generation steps.Shared
 }
 
-// arrive returns the generation to wait for the end of.
+// arrive returns the generation whose end the caller must wait for.
 func (b *barrier) arrive() int64 {
 	g := b.generation.Load()
 	if b.arrived.Add(1) == b.threads {

@@ -12,39 +12,40 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// nodes are two, as in the study.
+// nodes is the number of nodes, as in the study.
 const nodes = 2
 
-// Bench runs the stencil on a rig, all ranks in this process. It implements
-// msgrate.Measurer: of a configuration it takes plan, inlining and whether CQs take their
-// lock, and rates are puts of all threads of both nodes. Resources are those of one node.
+// Bench runs the stencil on a rig, with all ranks in this process. It implements msgrate.Measurer.
+// It uses plan, inlining and the locks of CQs of a configuration. Rates are puts of all threads of
+// both nodes, Resources those of one node.
 type Bench struct {
 	Rig msgrate.Rig
 	Problem
 }
 
-// Problem is what there is to compute, and how it is split.
+// Problem is the size of the grid and its division.
 type Problem struct {
 	Rows, Cols     int // of the grid
 	Iterations     int
-	Points         int // in a put
+	Points         int // points of a put
 	Ranks, Threads int // of a node, and of a rank
 }
 
-// settings are what ranks take of a configuration and of the rig.
+// settings are the parameters of ranks from a configuration and from the rig.
 type settings struct {
 	Plan                    endpoint.Plan
 	Inline, LockCQ, Atomics bool
 	Counter                 func() steps.Counter
 }
 
-// Limits of the grid keep its serial run, which checks the result, to a second or two.
+// Limits of the grid. With them its serial run, which checks the result, takes at most a second or
+// two.
 const (
 	maxPoints = 1 << 22
 	maxWork   = 1 << 28 // points times iterations
 )
 
-// Check says what is wrong with the sizes.
+// Check returns an error for invalid sizes.
 func (b *Problem) Check() error {
 	switch {
 	case b.Rows < 1 || b.Cols < 1 || b.Iterations < 1 || b.Points < 1 || b.Ranks < 1 || b.Threads < 1:
@@ -82,7 +83,7 @@ func (b *Bench) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate.Con
 		res, _ := k.set.Resources()
 		o.Resources.Add(res)
 	}
-	// Connections are made by the first puts, before the clock runs.
+	// Connections are set up by the first puts, before the clock runs.
 	if _, err := iterate(ctx, b.Rig, r.ranks, warmup); err != nil {
 		return o, err
 	}
@@ -96,7 +97,7 @@ func (b *Bench) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate.Con
 	return o, b.verify(bands)
 }
 
-// open makes the ranks: the first half on one node, the others on the other.
+// open creates the ranks: the first half on one node, the others on the other.
 func (r *run) open(b *Bench, queues mlx5.Config, cfg msgrate.Config) error {
 	devs, err := b.Rig.Devices(nodes, queues)
 	if err != nil {
@@ -140,11 +141,11 @@ func iterate(ctx context.Context, rig msgrate.Rig, ranks []*rank, n int) (msgrat
 	return msgrate.NewRates(messages, times), nil
 }
 
-// warmup is the iterations before those that are measured: one for each parity.
+// warmup is the number of untimed iterations: one for each parity.
 const warmup = 2
 
-// verify compares the ranks' bands with a serial run: the operations at each point are
-// the same, so results are equal to the last bit.
+// verify compares the ranks' bands with a serial run: the operations at each point are the same, so
+// results are bit-identical.
 func (b *Problem) verify(bands []band) error {
 	want := serial(b.Rows, b.Cols, b.Iterations)
 	row := 0
@@ -162,7 +163,7 @@ func (b *Problem) verify(bands []band) error {
 	return nil
 }
 
-// firstDifference is -1 if there is none.
+// firstDifference returns -1 if there is none.
 func firstDifference(a, b []float64) int {
 	for i := range a {
 		if a[i] != b[i] {

@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// initial is the grid before the first iteration. Its first row is beside the last one;
-// beyond its first and last column it is 0.
+// initial is the grid before the first iteration. Its first row is next to the last one; outside
+// its first and last column it is 0.
 func initial(row, col int) float64 { return float64((row*31+col*17)%101) - 50 }
 
-// point is an iteration at one point, from itself and its neighbors.
+// point computes an iteration at one point, from itself and its neighbors.
 func point(center, up, down, left, right float64) float64 {
 	return (center + up + down + left + right) / 5
 }
 
-// band is rows of the grid, by rows.
+// band contains rows of the grid.
 type band struct {
 	rows, cols int
 	v          []float64
@@ -22,10 +22,10 @@ type band struct {
 
 func newBand(rows, cols int) band { return band{rows, cols, make([]float64, rows*cols)} }
 
-// row is row i.
+// row returns row i.
 func (b band) row(i int) []float64 { return b.v[i*b.cols : (i+1)*b.cols] }
 
-// fill sets the initial values; the band begins at the given row of the grid.
+// fill sets the initial values; the first row of the band has the given number in the grid.
 func (b band) fill(first int) {
 	for i := range b.rows {
 		for j := range b.row(i) {
@@ -34,8 +34,8 @@ func (b band) fill(first int) {
 	}
 }
 
-// update does one iteration for columns [lo, hi) from b to next. above and below are
-// those columns of the rows beside the band.
+// update computes one iteration for columns [lo, hi) from b to next. above and below are these
+// columns of the rows next to the band.
 func (b band) update(next band, lo, hi int, above, below []float64) {
 	for i := range b.rows {
 		up, down, center := above, below, b.row(i)
@@ -59,7 +59,7 @@ func (b band) update(next band, lo, hi int, above, below []float64) {
 	}
 }
 
-// serial is the grid after n iterations, by one thread.
+// serial returns the grid after n iterations, computed by one thread.
 func serial(rows, cols, n int) band {
 	cur, next := newBand(rows, cols), newBand(rows, cols)
 	cur.fill(0)

@@ -49,19 +49,19 @@ func newMemory(e endpoint.Endpoint, points int, undo *cleanup.Stack) (m memory, 
 
 func (m *memory) bytes() []byte { return m.mr.Bytes() }
 
-// haloAt is the offset of a halo.
+// haloAt returns the offset of a halo.
 func (m *memory) haloAt(parity, side int) int { return (parity*sides + side) * m.width }
 
 func (m *memory) halo(parity, side int) []byte { return m.bytes()[m.haloAt(parity, side):][:m.width] }
 
-// told is how many exchanges of the neighbor are complete, if it says so by a put.
+// told returns the number of completed exchanges of the neighbor, if the neighbor puts it.
 func (m *memory) told(side int) *atomic.Uint64 { return m.at(m.word[side]) }
 
-// count is what tells neighbors the same of this thread.
+// count returns the number that a thread puts to its neighbors.
 func (m *memory) count() *atomic.Uint64 { return m.at(m.own) }
 
-// at is a word of the memory, which newMemory has found to be aligned. The memory lives
-// as long as the thread that has it.
+// at returns a word of the memory, which newMemory has checked for alignment. The memory exists as
+// long as the thread that owns it.
 func (m *memory) at(off int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&m.bytes()[off]))
 }

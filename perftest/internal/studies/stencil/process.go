@@ -15,19 +15,19 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Processes runs the stencil with a process for each rank, on the shm fabric. It
-// implements msgrate.Measurer, as Bench. A thread tells its neighbors by one more put that
-// an exchange is complete, which does not count.
+// Processes runs the stencil with a process for each rank, on the shm fabric. It implements
+// msgrate.Measurer, like Bench. A thread reports a complete exchange to its neighbors by an
+// additional put, which is not counted.
 type Processes struct {
 	Problem
-	Start children.Start // a process that calls ServeRank with its end
+	Start children.Start // starts a process that calls ServeRank with its end of the connection
 }
 
-// A rank's process answers, in this order: a job with its windows, by side; the windows of its
-// neighbors when it is connected; the request to warm up; the request to run with a
-// result; and the request to end when it has closed everything.
+// A rank's process replies, in this order: to a job with its windows, by side; to the windows of
+// its neighbors when it is connected; to the request to warm up; to the request to run with a
+// result; and to the request to end when it has closed everything.
 
-// job is what a rank is to do.
+// job is the work of a rank.
 type job struct {
 	Problem Problem
 	Rank    int
@@ -41,11 +41,11 @@ type job struct {
 // windows are those of a rank's threads, or of its neighbors', by side of the rank.
 type windows [sides][]Window
 
-// result is a rank's share of the outcome.
+// result is a rank's part of the outcome.
 type result struct {
 	Rates     msgrate.Rates
 	Resources verbs.Resources
-	Band      []byte // its rows, as they lie in memory
+	Band      []byte // its rows, in the layout of memory
 }
 
 // Measure implements msgrate.Measurer. It checks the grid.
@@ -105,8 +105,8 @@ func runAll(ranks children.List, job func(int) any) ([]result, error) {
 	return results, err
 }
 
-// ServeRank is a rank until conn ends, which ends what it does, or it has told its result. An
-// error of the measurement is told, not returned. It closes conn.
+// ServeRank runs a rank until conn ends, or until it has replied with its result. An error of the
+// measurement is in the reply, not returned. It closes conn.
 func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	w := &worker{line: children.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
@@ -115,7 +115,7 @@ func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	return w.line.Ended(w.serve(ctx))
 }
 
-// serve goes through the protocol.
+// serve does the steps of the protocol.
 func (w *worker) serve(ctx context.Context) error {
 	if err := w.open(); err != nil {
 		return err
@@ -147,7 +147,7 @@ type worker struct {
 	resources verbs.Resources // before the first message
 }
 
-// open makes the rank and connects it.
+// open creates the rank and connects it.
 func (w *worker) open() error {
 	if err := w.line.Receive(&w.job); err != nil {
 		return err

@@ -20,11 +20,11 @@ type rank struct {
 	undo    *cleanup.Stack
 }
 
-// depth is how many work requests can be outstanding on a QP, as in the study's
-// message-rate benchmark.
+// depth is the maximum number of outstanding work requests of a QP, as in the study's message-rate
+// benchmark.
 const depth = 64
 
-// openRank makes rank i of all, unconnected.
+// openRank creates rank i of all, unconnected.
 func (b *Problem) openRank(dev *verbs.Device, i int, cfg settings, undo *cleanup.Stack) (_ *rank, err error) {
 	rows := b.Rows / (nodes * b.Ranks)
 	k := &rank{first: i * rows, grid: [2]band{newBand(rows, b.Cols), newBand(rows, b.Cols)}, undo: undo}
@@ -67,15 +67,15 @@ func (k *rank) restart(n int) {
 	}
 }
 
-// Window is where the neighbor on one side of a thread puts.
+// Window is the destination of puts of the neighbor on one side of a thread.
 type Window struct {
 	QP   rclink.Addr
 	Halo [2]uint64 // by parity of the exchange
-	Word uint64    // for how many exchanges the neighbor has completed
+	Word uint64    // for the number of completed exchanges of the neighbor
 	RKey uint32
 }
 
-// windows are those of all threads on a side.
+// windows returns the windows of all threads on a side.
 func (k *rank) windows(side int) (list []Window, err error) {
 	for _, t := range k.threads {
 		d := t.memory.window(t.memory.mr, side)
@@ -87,7 +87,7 @@ func (k *rank) windows(side int) (list []Window, err error) {
 	return list, nil
 }
 
-// window is the places of a side, reached through a registration of the memory.
+// window returns the window of a side, with the key of a registration of the memory.
 func (m *memory) window(mr *verbs.MR, side int) Window {
 	d := Window{RKey: mr.RKey(), Word: mr.Addr() + uint64(m.word[side])}
 	for parity := range d.Halo {
@@ -103,7 +103,7 @@ func (k *rank) connect(side int, windows []Window) error {
 	if len(windows) != len(k.threads) {
 		return errThreads
 	}
-	joined := map[*verbs.QP]bool{} // shared ones come again
+	joined := map[*verbs.QP]bool{} // shared QPs occur several times
 	for i, t := range k.threads {
 		to := &t.beside[side]
 		if !joined[to.track.QP] {
@@ -117,8 +117,7 @@ func (k *rank) connect(side int, windows []Window) error {
 	return nil
 }
 
-// connectFar is connect for neighbors in another process, which say by a put how far they
-// are.
+// connectFar is connect for neighbors in another process, which report their progress by a put.
 func (k *rank) connectFar(side int, windows []Window) error {
 	if err := k.connect(side, windows); err != nil {
 		return err
@@ -130,9 +129,9 @@ func (k *rank) connectFar(side int, windows []Window) error {
 	return nil
 }
 
-// join connects rank a with b, which is below it, in this process. If QPs reach their own
-// context only, each is connected to itself, and puts to the memory of the neighbor, which
-// is registered there too.
+// join connects rank a with b, which is below it, in this process. If QPs reach only their own
+// context, each is connected to itself, and puts to the memory of the neighbor, which is registered
+// in this context too.
 func join(a, b *rank, loops bool) error {
 	if err := a.lead(below, b, loops); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (k *rank) lead(side int, to *rank, loops bool) error {
 	return k.connect(side, windows)
 }
 
-// loop makes windows to the memory of another rank that lead through the own QPs.
+// loop returns windows to the memory of another rank, reached through the own QPs.
 func (k *rank) loop(side int, to *rank) (list []Window, err error) {
 	for i, e := range k.set.Endpoints {
 		m := &to.threads[i].memory

@@ -7,21 +7,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Sides of a band, and what a QP leads to.
+// Sides of a band, and of its QPs.
 const (
 	above = iota
 	below
 	sides
 )
 
-// phase is what a thread does next.
+// phase is the next action of a thread.
 type phase uint8
 
 const (
-	put  phase = iota // the pieces of both sides
-	wait              // for them
-	tell              // neighbors in other processes that they are there
-	told              // wait for that
+	put  phase = iota // put both sides
+	wait              // wait for the puts
+	tell              // report to neighbors in other processes
+	told              // wait for the reports
 	atBarrier
 )
 
@@ -31,9 +31,9 @@ type neighbor struct {
 	halo  [2]uint64 // addresses, by parity of the exchange
 	rkey  uint32
 
-	// How many of its exchanges are complete: in this process, or where it puts that.
+	// Number of its completed exchanges: the counter in this process, or the word that it puts.
 	sent *atomic.Uint64
-	word uint64 // where it is told the same of this thread, in another process; 0 in this one
+	word uint64 // address of the same number of this thread, in another process; 0 in this one
 }
 
 // thread has columns [lo, hi) of a rank's band. It implements steps.Stepper.
@@ -51,9 +51,9 @@ type thread struct {
 	rows    [sides][]float64
 
 	phase      phase
-	side, at   int    // of the next put: its side and first point
+	side, at   int    // side and first point of the next put
 	n, total   int    // iterations
-	exchanges  uint64 // complete, since the thread was made
+	exchanges  uint64 // completed since the thread was created
 	sent       atomic.Uint64
 	generation int64 // of the barrier
 	idle       bool
@@ -63,8 +63,8 @@ type thread struct {
 // Idle implements steps.Stepper.
 func (t *thread) Idle() bool { return t.idle }
 
-// Step implements steps.Stepper: one call of post or of poll, or a look at what the others
-// have done.
+// Step implements steps.Stepper: one call of post or of poll, or a check of the progress of other
+// threads.
 func (t *thread) Step() (more bool, err error) {
 	t.idle = false
 	switch t.phase {
@@ -100,8 +100,8 @@ func (t *thread) poll() error {
 	return err
 }
 
-// put puts the next piece of this thread's part of the first or last row into the halo of
-// the neighbor there, or polls if there is no room.
+// put puts the next part of this thread's first or last row into the halo of the neighbor on that
+// side, or polls if there is no room.
 func (t *thread) put() error {
 	to := &t.beside[t.side]
 	if t.at == 0 {
@@ -124,7 +124,7 @@ func (t *thread) put() error {
 	return nil
 }
 
-// next turns to the other side, or to waiting.
+// next continues with the other side, or with waiting.
 func (t *thread) next() {
 	t.at = 0
 	if t.side++; t.side == sides {
@@ -132,7 +132,7 @@ func (t *thread) next() {
 	}
 }
 
-// carry gives wr n bytes of the thread's memory to put.
+// carry makes wr put n bytes of the thread's memory.
 func (t *thread) carry(wr *verbs.SendWR, off, n int) {
 	if t.inline {
 		wr.Flags, wr.Inline = verbs.SendInline, t.memory.bytes()[off:off+n]
@@ -142,7 +142,7 @@ func (t *thread) carry(wr *verbs.SendWR, off, n int) {
 	wr.SGList = t.sge[:]
 }
 
-// encode writes what a side sends.
+// encode writes the points of a side.
 func (t *thread) encode() {
 	band := t.grid[t.n%2]
 	row := band.row(0)
@@ -152,19 +152,19 @@ func (t *thread) encode() {
 	encode(t.memory.bytes()[t.memory.send[t.side]:], row[t.lo:t.hi])
 }
 
-// waited goes on after everything posted is complete.
+// waited continues after all posted work requests are complete.
 func (t *thread) waited() {
 	if t.phase == wait {
 		t.exchanges++
 		t.phase = tell
 		return
 	}
-	t.sent.Store(t.exchanges) // pairs with Load in met: what was put is there
+	t.sent.Store(t.exchanges) // pairs with Load in met: the data was put before
 	t.generation = t.barrier.arrive()
 	t.phase = atBarrier
 }
 
-// tell puts the number of exchanges to the next neighbor that is in another process.
+// tell puts the number of exchanges to the next neighbor in another process.
 func (t *thread) tell() error {
 	for ; t.side < sides; t.side++ {
 		to := &t.beside[t.side]
@@ -188,8 +188,8 @@ func (t *thread) tell() error {
 	return nil
 }
 
-// met reports whether the rank's threads have come as far as this one, and whether what
-// its neighbors put in this exchange is there.
+// met reports whether the rank's threads have completed as many exchanges as this one, and whether
+// the puts of its neighbors in this exchange have arrived.
 func (t *thread) met() bool {
 	if !t.barrier.passed(t.generation) {
 		return false
@@ -202,9 +202,9 @@ func (t *thread) met() bool {
 	return true
 }
 
-// iterate does an iteration with the halos of the last exchange, and has the result
-// exchanged. The last result is exchanged too, and not used. A neighbor puts into the same
-// halo again two exchanges later, for which it needs the next one of this thread.
+// iterate computes an iteration with the halos of the last exchange, and starts the exchange of the
+// result. The last result is also exchanged, and not used. A neighbor writes to the same halo again
+// two exchanges later; before that it needs the next exchange of this thread.
 func (t *thread) iterate() {
 	cur, next, parity := t.n%2, (t.n+1)%2, int((t.exchanges-1)%2)
 	for side := range sides {
@@ -215,7 +215,7 @@ func (t *thread) iterate() {
 	t.phase = put
 }
 
-// restart begins a run of n iterations. All earlier steps have been done.
+// restart starts a run of n iterations. All earlier steps must have returned.
 func (t *thread) restart(n int) {
 	t.phase, t.side, t.at = put, 0, 0
 	t.n, t.total, t.puts = 0, n, 0

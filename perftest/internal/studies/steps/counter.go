@@ -6,18 +6,17 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Counter is told of accesses to a counter that threads share: one cache line. In
-// virtual time it makes them take as long as they do on the machine of the model. In
-// real time there is none.
+// Counter is notified of accesses to a counter that threads share: one cache line. In virtual time
+// it charges for them what they cost on the machine of the model. In real time there is none.
 type Counter interface {
-	// Add is called for each locked instruction on the counter, by the thread that
-	// did it; other threads may run before it returns.
+	// Add is called for each locked instruction on the counter, by the thread that executed it;
+	// other threads may run before it returns.
 	Add()
-	// Load is called for each look at it.
+	// Load is called for each read of it.
 	Load()
 }
 
-// Shared is a number that several threads change. Any goroutine. The zero value is 0.
+// Shared is a number that several threads change. Any goroutine may call it. The zero value is 0.
 type Shared struct {
 	_     cpu.CacheLinePad
 	n     atomic.Int64
@@ -25,10 +24,10 @@ type Shared struct {
 	_     cpu.CacheLinePad
 }
 
-// Meter has accesses told to c, or to nobody. No thread is in a step.
+// Meter sets the Counter that is notified; nil for none. No thread may be in a step.
 func (s *Shared) Meter(c Counter) { s.meter = c }
 
-// Load looks at it.
+// Load returns the number.
 func (s *Shared) Load() int64 {
 	if s.meter != nil {
 		s.meter.Load()
@@ -36,7 +35,7 @@ func (s *Shared) Load() int64 {
 	return s.n.Load()
 }
 
-// Add changes it and returns what it is then.
+// Add changes the number and returns the new value.
 func (s *Shared) Add(k int64) int64 {
 	n := s.n.Add(k)
 	if s.meter != nil {
@@ -45,11 +44,11 @@ func (s *Shared) Add(k int64) int64 {
 	return n
 }
 
-// Set begins anew with n. No thread is in a step.
+// Set sets the number to n. No thread may be in a step.
 func (s *Shared) Set(n int64) { s.n.Store(n) }
 
-// Take takes k of what is there; false if it is less. It looks first: threads that
-// took more than there is to give it back again could keep each other from finding any.
+// Take subtracts k; it returns false if the number is less. It reads first: otherwise threads that
+// subtract too much and add it again could prevent each other from success.
 func (s *Shared) Take(k int64) bool {
 	if s.Load() < k {
 		return false

@@ -1,6 +1,5 @@
-// Package steps runs the threads of a benchmark, each of which is a step function: one
-// call of it is one call of post or of poll. In real time each thread has a goroutine;
-// a model of time does one step of one thread after the other.
+// Package steps runs the threads of a benchmark. Each thread is a step function: one step is one call of post or of
+// poll. In real time each thread has a goroutine; a model of time runs single steps of the threads one after the other.
 package steps
 
 import (
@@ -16,22 +15,21 @@ import (
 
 // Stepper is a thread. One goroutine at a time calls its methods.
 type Stepper interface {
-	// Step goes on; more is false when there is nothing left to do.
+	// Step does the next call; more is false when no work is left.
 	Step() (more bool, err error)
-	// Idle says that the last step found nothing to do yet.
+	// Idle reports that the last step had nothing to do yet.
 	Idle() bool
 }
 
-// Times is when each thread began and ended, from the same moment.
+// Times are the start and end of each thread, relative to the same moment.
 type Times struct {
 	Zero       time.Time // that moment; the zero Time in virtual time
 	Begin, End []time.Duration
-	CPU        time.Duration // that the process used meanwhile; 0 in virtual time
+	CPU        time.Duration // CPU time of the process; 0 in virtual time
 }
 
-// Run does all steps of all threads in real time. A thread that is idle lets the others
-// run, and other processes: there may be more of them than processors. The first error ends all; so does the
-// end of ctx, with its cause.
+// Run runs all steps of all threads in real time. An idle thread yields to the others, and to other processes: there
+// may be more threads than CPUs. The first error ends the run, and so does ctx, with its cause.
 func Run(ctx context.Context, threads []Stepper) (Times, error) {
 	var (
 		stop  atomic.Bool
@@ -61,8 +59,8 @@ func Run(ctx context.Context, threads []Stepper) (Times, error) {
 	return times, context.Cause(ctx)
 }
 
-// patience is after how many idle steps in a row a thread lets other processes run too:
-// about as long as a round trip through the device takes.
+// patience is the number of consecutive idle steps after which a thread also yields to other processes: about as long
+// as a round trip through the device takes.
 const patience = 64
 
 func loop(th Stepper, stop *atomic.Bool) error {
@@ -83,12 +81,12 @@ func loop(th Stepper, stop *atomic.Bool) error {
 	return nil
 }
 
-// cpuTime is what all threads of this process have used. Unlike the time that passes
-// it does not depend on what else the machine does.
+// cpuTime returns the CPU time of all threads of this process. Unlike elapsed time it does not depend on other load of
+// the machine.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0 // it does not fail with these arguments
+		return 0 // cannot fail with these arguments
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

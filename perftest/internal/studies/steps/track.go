@@ -8,27 +8,27 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// InlineLimit is up to which length applications put data inline, in bytes: what a
-// ConnectX-4 lets users of verbs have by default ("Scalable Communication Endpoints for
-// MPI+Threads Applications", section V-A).
+// InlineLimit is the maximum length of data that applications send inline, in bytes: the default of
+// a ConnectX-4 for users of verbs ("Scalable Communication Endpoints for MPI+Threads Applications",
+// section V-A).
 const InlineLimit = 60
 
-// Track is what one thread has posted to one QP, each work request with a completion.
-// One goroutine at a time uses it, but for what others count whose poll it was.
+// Track contains the work requests that one thread has posted to one QP; all are signaled. One
+// goroutine at a time uses it; only the completions are counted by the thread that polls.
 type Track struct {
 	QP    *verbs.QP
 	id    uint64
 	depth int64   // of the QP
-	room  *Shared // places of a QP that other threads post to too; nil otherwise
+	room  *Shared // free places of a QP to which other threads also post; nil otherwise
 
 	posted int64
-	own    int64   // completed; while no other thread polls the CQ
+	own    int64   // completed, if no other thread polls the CQ
 	done   *Shared // completed, otherwise
 	wr     [1]verbs.SendWR
 }
 
-// Post posts wr, whose ID it sets; false if the QP has no room, after which the thread
-// polls. It allocates nothing.
+// Post sets the ID of wr and posts it; false if the QP has no room: the thread then polls. It does
+// not allocate.
 func (t *Track) Post(wr verbs.SendWR) (ok bool, err error) {
 	if !t.hasRoom() {
 		return false, nil
@@ -47,7 +47,7 @@ func (t *Track) hasRoom() bool {
 	return t.Outstanding() < t.depth
 }
 
-// Outstanding is how many have not completed.
+// Outstanding returns the number of work requests that are not complete.
 func (t *Track) Outstanding() int64 {
 	if t.done != nil {
 		return t.posted - t.done.Load()
@@ -67,7 +67,7 @@ func (t *Track) complete() {
 	}
 }
 
-// Poller takes completions from a CQ that threads may share. Each thread has one.
+// Poller polls a CQ that threads may share. Each thread has one.
 type Poller struct {
 	cq     *verbs.CQ
 	tracks []*Track // of all threads of the set, by ID
@@ -76,8 +76,8 @@ type Poller struct {
 
 var errOverrun = errors.New("completion queue overrun")
 
-// Poll polls once, for all that can be there, and credits the threads whose work
-// requests completed. It returns how many did.
+// Poll polls once, for the maximum number of completions, and counts them for the threads that
+// posted the work requests. It returns their number.
 func (p *Poller) Poll() (int, error) {
 	n := p.cq.Poll(p.wc)
 	if n < 0 {
@@ -97,15 +97,15 @@ func failed(wc *verbs.WC) error {
 	return fmt.Errorf("work request %d, qp %#x: %w", wc.ID, wc.QPN, wc.Status.Err())
 }
 
-// Lanes is how the threads of a set post and poll.
+// Lanes contains the objects by which the threads of a set post and poll.
 type Lanes struct {
 	Tracks  [][]*Track // by thread, and by its QPs
 	Pollers []*Poller  // by thread
 	shared  []*Shared
 }
 
-// NewLanes makes the tracks of all threads of set, whose QPs have the given depth. With
-// atomics they count as if each QP and CQ were shared.
+// NewLanes creates the tracks of all threads of set, whose QPs have the given depth. With atomics
+// they count as if each QP and CQ were shared.
 func NewLanes(set *endpoint.Set, depth int, atomics bool) *Lanes {
 	l := &Lanes{}
 	var all []*Track
@@ -140,7 +140,7 @@ func (l *Lanes) newShared(n int64) *Shared {
 	return s
 }
 
-// Meter has each counter that threads share told to one that make returns. No thread is
+// Meter replaces each counter that threads share by one that newCounter returns. No thread may be
 // in a step.
 func (l *Lanes) Meter(make func() Counter) {
 	for _, s := range l.shared {

@@ -10,10 +10,10 @@ import (
 // dims is the number of dimensions of space and time.
 const dims = 4
 
-// reals is how many numbers a site's vector has in a message.
+// reals is the number of real numbers of a site's vector in a message.
 const reals = 2 * colors
 
-// lattice is a rank's part of the sites, in a box; those of the first coordinate change fastest.
+// lattice is a rank's part of the sites, in a box; the first coordinate changes fastest.
 type lattice struct {
 	comm   *kernel.Comm
 	global [dims]int // sites of all ranks in each direction
@@ -23,24 +23,25 @@ type lattice struct {
 
 	links [][dims]matrix
 	signs [][dims]float64 // η/2
-	// ahead and behind are the site's neighbors, or ^i for entry i of the halo in that direction.
+	// ahead and behind are the indexes of the site's neighbors, or ^i for entry i of the halo in that direction.
 	ahead, behind [][dims]int32
 	inner, outer  []int32 // sites without and with neighbors on other ranks
 	halos         [dims]*halo
 }
 
-// halo is the messages of a direction in which the lattice is cut.
+// halo contains the messages of a direction in which the lattice is divided.
 type halo struct {
 	up, down int // ranks
-	// low and high are this rank's sites that have neighbors on other ranks, in the same order on both sides.
+	// low and high are the sites of this rank that have neighbors on other ranks, in the same order on both sides.
 	low, high []int32
-	// Vectors of the rank above, and products of the rank below with its links, as they arrive; and those to send.
+	// Buffers for received vectors of the rank above, for received products of the rank below with its links, and for
+	// the data to send.
 	ahead, behind         []vector
 	sendDown, sendUp      []float64
 	fromAbove, fromBehind []float64
 }
 
-// Parts says how the lattice is cut for a number of ranks.
+// Parts returns the division of the lattice for a number of ranks.
 func Parts(size [dims]int, ranks int) (parts []int, err error) {
 	parts, ok := kernel.Split(size[:], ranks, func(edge, parts int) bool { return edge%parts == 0 })
 	if !ok {
@@ -69,7 +70,7 @@ func newLattice(c *kernel.Comm, cfg *Config) (*lattice, error) {
 	return l, nil
 }
 
-// place is the coordinates of a site.
+// place returns the coordinates of a site.
 func (l *lattice) place(site int) (x [dims]int) {
 	for d, n := range l.size {
 		x[d] = site % n
@@ -86,7 +87,7 @@ func (l *lattice) site(x [dims]int) (site int) {
 	return site
 }
 
-// number is that of a site among those of all ranks.
+// number returns the number of a site among those of all ranks.
 func (l *lattice) number(x [dims]int) (n int) {
 	for d := dims - 1; d >= 0; d-- {
 		n = n*l.global[d] + l.origin[d] + x[d]
@@ -94,7 +95,7 @@ func (l *lattice) number(x [dims]int) (n int) {
 	return n
 }
 
-// connect finds the neighbors.
+// connect determines the neighbors.
 func (l *lattice) connect() {
 	l.ahead, l.behind = make([][dims]int32, l.sites), make([][dims]int32, l.sites)
 	for s := range l.sites {
@@ -139,7 +140,7 @@ func (h *halo) allocate() {
 	h.fromAbove, h.fromBehind = make([]float64, reals*n), make([]float64, reals*n)
 }
 
-// fill makes the links and the signs.
+// fill creates the links and the signs.
 func (l *lattice) fill(seed uint64, roughness float64) {
 	l.links, l.signs = make([][dims]matrix, l.sites), make([][dims]float64, l.sites)
 	for s := range l.sites {
@@ -155,7 +156,7 @@ func (l *lattice) fill(seed uint64, roughness float64) {
 	}
 }
 
-// apply sets out to D in. Inner sites are computed while messages are under way.
+// apply sets out to D in. Inner sites are computed while messages are in flight.
 func (l *lattice) apply(out, in []vector) error {
 	if err := l.beginHalos(in); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (l *lattice) apply(out, in []vector) error {
 	return nil
 }
 
-// applySite adds up the terms of a site.
+// applySite adds the terms of a site.
 func (l *lattice) applySite(out *vector, in []vector, s int32) {
 	var sum, ahead, product vector
 	for d := range dims {
@@ -203,7 +204,7 @@ func (l *lattice) applySite(out *vector, in []vector, s int32) {
 	*out = sum
 }
 
-// Tags of messages: the direction, and whether they go up.
+// Tags of messages: the direction, and whether they are sent up.
 func tagOf(direction int, up bool) int {
 	if up {
 		return 2*direction + 1
@@ -211,8 +212,8 @@ func tagOf(direction int, up bool) int {
 	return 2 * direction
 }
 
-// beginHalos posts receives and sends what neighbors need: the rank below the vectors of the lowest sites, the rank
-// above the products of the highest ones with their links.
+// beginHalos posts receives and sends the data that neighbors need: to the rank below the vectors of the lowest sites,
+// to the rank above the products of the highest ones with their links.
 func (l *lattice) beginHalos(in []vector) error {
 	for d, h := range l.halos {
 		if h == nil {

@@ -38,7 +38,7 @@ func addScaled(out *vector, s float64, v *vector) {
 	}
 }
 
-// dot is the real part of the product of two vectors.
+// dot returns the real part of the product of two vectors.
 func dot(a, b *vector) (sum float64) {
 	for i := range a {
 		sum += real(a[i])*real(b[i]) + imag(a[i])*imag(b[i])
@@ -46,7 +46,7 @@ func dot(a, b *vector) (sum float64) {
 	return sum
 }
 
-// random is a number that depends on a place and a seed alone.
+// random returns a number that depends only on a place and a seed.
 func random(seed uint64, place ...int) complex128 {
 	h := seed
 	for _, p := range place {
@@ -55,7 +55,7 @@ func random(seed uint64, place ...int) complex128 {
 	return complex(kernel.Uniform(kernel.Hash(h, 0)), kernel.Uniform(kernel.Hash(h, 1)))
 }
 
-// randomLink is an SU(3) matrix: the unit matrix if roughness is 0, and the further from it the rougher. Its
+// randomLink returns an SU(3) matrix: the unit matrix if roughness is 0; the distance from it grows with roughness. Its
 // rows are orthonormal, and the last one makes the determinant 1.
 func randomLink(seed uint64, roughness float64, site, direction int) (u matrix) {
 	for i := range colors - 1 {

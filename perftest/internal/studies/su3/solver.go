@@ -12,12 +12,12 @@ import (
 type Config struct {
 	Size      [dims]int // sites in x, y, z and t
 	Mass      float64   // of the quark
-	Target    float64   // residual, as a share of the right side, at which a solution is good enough
+	Target    float64   // residual relative to the right side at which a solution is accepted
 	Roughness float64   // of the links; 0 has unit matrices
 	Seed      uint64
 }
 
-// Check finds mistakes for a number of ranks.
+// Check returns an error if the problem is invalid for a number of ranks.
 func (c *Config) Check(ranks int) error {
 	for _, n := range c.Size {
 		if n < 2 || n%2 != 0 {
@@ -34,7 +34,7 @@ func (c *Config) Check(ranks int) error {
 	return err
 }
 
-// leastTarget is what numbers of 64 bits reach.
+// leastTarget is the smallest residual that 64-bit numbers reach.
 const leastTarget = 1e-13
 
 // solver is conjugate gradients.
@@ -44,15 +44,15 @@ type solver struct {
 	b           []vector
 	x, r, p, q  []vector
 	half        []vector // D p
-	norm, limit float64  // r·r, and where the solution is good enough
+	norm, limit float64  // r·r, and the value at which the solution is accepted
 	length      float64  // b·b
 
-	solves int // that have ended
-	steps  int // of the present one
-	last   int // steps of the last one that has ended
+	solves int // completed solutions
+	steps  int // steps of the current one
+	last   int // steps of the last completed one
 }
 
-// New makes the kernel of a rank.
+// New returns the kernel of a rank.
 func New(cfg Config, c *kernel.Comm) (kernel.Kernel, error) { return newSolver(cfg, c) }
 
 func newSolver(cfg Config, c *kernel.Comm) (*solver, error) {
@@ -67,7 +67,7 @@ func newSolver(cfg Config, c *kernel.Comm) (*solver, error) {
 	return s, s.begin()
 }
 
-// begin takes the next right side, and 0 for a solution.
+// begin selects the next right side, and 0 as the first solution.
 func (s *solver) begin() error {
 	for i := range s.b {
 		n := s.lattice.number(s.lattice.place(i))
@@ -84,7 +84,7 @@ func (s *solver) begin() error {
 	return err
 }
 
-// dot is the real part of the product of two fields.
+// dot returns the real part of the product of two fields.
 func (s *solver) dot(a, b []vector) (float64, error) {
 	var sum kernel.Sum
 	for i := range a {

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Ids of active messages; that of lane i is so much more.
+// Ids of active messages; lane i adds i.
 const (
 	idData = 1
 	idAck  = idData + MaxThreads
@@ -15,13 +15,13 @@ const (
 
 func (l *lane) id(base int) uint16 { return uint16(base + l.i) }
 
-// handle sets the handlers of the lane. The caller has the worker.
+// handle sets the handlers of the lane. The caller must own the worker.
 func (l *lane) handle(w *ucp.Worker) {
 	w.OnActive(l.id(idData), l.arrived)
 	w.OnActive(l.id(idAck), func(*ucp.ActiveMessage) { l.acks++ })
 }
 
-// arrived looks at a message, or fetches it.
+// arrived checks a message, or fetches it.
 func (l *lane) arrived(m *ucp.ActiveMessage) {
 	k, slot := int(l.came)/l.window, int(l.came)%l.window
 	l.came++
@@ -42,11 +42,11 @@ func (l *lane) arrived(m *ucp.ActiveMessage) {
 	case r == nil:
 		l.got++
 	default:
-		r.Release() // its end is told
+		r.Release() // its completion is reported
 	}
 }
 
-// fetchedOne is told the end of a message that was fetched.
+// fetchedOne handles the completion of a fetch.
 func (l *lane) fetchedOne(err error) {
 	if err != nil {
 		l.cameWrong = err
@@ -54,7 +54,7 @@ func (l *lane) fetchedOne(err error) {
 	l.got++
 }
 
-// reached reports that so many are enough, or that something went wrong.
+// reached reports that count is at least n, or that an error has occurred.
 func (l *lane) reached(n uint64) bool {
 	l.note(l.cameWrong)
 	return l.failed != nil || n >= l.want
@@ -75,7 +75,7 @@ func (l *lane) receiveUntil(ctx context.Context, k int) error {
 	return l.failed
 }
 
-// activePing sends a message and waits for its answer.
+// activePing sends a message and waits for the reply.
 func (l *lane) activePing(ctx context.Context, k int) error {
 	l.number(k, 0)
 	if err := l.worker.Run(ctx, l.starts.active); err != nil {
@@ -106,7 +106,7 @@ func (l *lane) activeSends(ctx context.Context, k int) error {
 	return l.failed
 }
 
-// activeReceives waits for a window, and says so.
+// activeReceives waits for a window, and acknowledges it.
 func (l *lane) activeReceives(ctx context.Context, k int) error {
 	if err := l.receiveUntil(ctx, k); err != nil {
 		return err

@@ -9,49 +9,49 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// lane is what one goroutine has. Its functions are made once, so that what it does
-// allocates nothing.
+// lane is the state of one goroutine. Its functions are created once, so that operations do not
+// allocate.
 type lane struct {
 	i      int
 	worker worker
 	ep     *ucp.EP
 	key    *ucp.RKey // of the peer's memory of the same lane
-	mem    *ucp.Mem  // first what comes or is put, then what goes
+	mem    *ucp.Mem  // first the received and put data, then the data to send
 	params ucp.OpParams
-	into   ucp.OpParams // of active messages that are fetched
+	into   ucp.OpParams // fetches of active messages
 
 	part     Part
 	window   int
 	in, out  []byte // of a window
-	slot     int    // of the operation that is posted next
+	slot     int    // of the next operation
 	requests []*ucp.Request
 	failed   error // of an operation
-	wrong    error // of data: the first
+	wrong    error // the first error of data
 
 	starts starts
 	posted func(*ucp.Worker)
 	ended  func() bool
 
-	// Active messages. Who has the worker may use these.
-	cameWrong error  // of a message that came
-	came      uint64 // messages
-	got       uint64 // of these, whose data is here
-	fetched   []bool // by slot: its data has yet to be looked at
+	// Active messages. The owner of the worker may access these.
+	cameWrong error  // of a received message
+	came      uint64 // received messages
+	got       uint64 // fetched messages whose data has arrived
+	fetched   []bool // by slot: its data must still be checked
 	acks      uint64
 	want      uint64
-	enough    func() bool // got is what is wanted
-	told      func() bool // acks are
+	enough    func() bool // got has the awaited value
+	told      func() bool // acks has it
 	head      [wordLen]byte
 }
 
-// starts begin one operation each, of slot.
+// starts start one operation each, of slot.
 type starts struct {
 	put, get, flush, send, active, ack, receive, takeAck, tell, next func() (*ucp.Request, error)
 }
 
 const wordLen = 8
 
-// newLane makes lane i.
+// newLane creates lane i.
 func newLane(i int, w worker, mem *ucp.Mem) *lane {
 	l := &lane{i: i, worker: w, mem: mem}
 	l.params.Mem, l.into.Mem = mem, mem
@@ -95,7 +95,7 @@ func (l *lane) begin(p Part, initiates bool) {
 	l.fetched = make([]bool, l.window)
 	out := p.Seed
 	if p.Test.Kind == Get && initiates {
-		out++ // what is there is not what will be got
+		out++ // the memory must differ from the data to get
 	}
 	for k := range max(1, n/p.Size) {
 		pattern.Fill(l.out[k*p.Size:][:p.Size], out+uint64(l.i))
@@ -107,10 +107,10 @@ func (l *lane) begin(p Part, initiates bool) {
 	}
 }
 
-// piece is the slot of a window that is next.
+// piece returns the memory of slot.
 func (l *lane) piece(b []byte) []byte { return b[l.slot*l.part.Size:][:l.part.Size] }
 
-// post starts the next operation. Its errors, and those of its end, are in failed.
+// post starts the next operation. Its error is stored in failed.
 func (l *lane) post(*ucp.Worker) {
 	r, err := l.starts.next()
 	l.note(err)
@@ -119,7 +119,7 @@ func (l *lane) post(*ucp.Worker) {
 	}
 }
 
-// end gives requests back that have ended, and reports whether all have.
+// end releases completed requests, and reports whether all are complete.
 func (l *lane) end() bool {
 	for n := len(l.requests); n > 0; n-- {
 		r := l.requests[n-1]
@@ -135,7 +135,7 @@ func (l *lane) end() bool {
 	return true
 }
 
-// note keeps the first error.
+// note stores the first error.
 func (l *lane) note(err error) {
 	if l.failed == nil {
 		l.failed = err
@@ -154,7 +154,7 @@ func (l *lane) each(start func() (*ucp.Request, error), prepare func(k, slot int
 	}
 }
 
-// allEnded waits for what was posted.
+// allEnded waits for all posted operations.
 func (l *lane) allEnded(ctx context.Context) error {
 	if len(l.requests) > 0 {
 		if err := l.worker.Until(ctx, l.ended); err != nil {
@@ -164,7 +164,7 @@ func (l *lane) allEnded(ctx context.Context) error {
 	return l.failed
 }
 
-// number marks the message of a slot: window k of lane i.
+// number returns the number of the message of a slot, in window k of lane i.
 func (l *lane) number(k, slot int) {
 	b := l.out[slot*l.part.Size:][:l.part.Size]
 	var word [wordLen]byte
@@ -172,13 +172,13 @@ func (l *lane) number(k, slot int) {
 	copy(b, word[:])
 }
 
-// numberOf has the lane in its lowest byte, as the shortest message has only that.
+// numberOf has the lane in its lowest byte, because the shortest message contains only that byte.
 func (l *lane) numberOf(k, slot int) uint64 {
 	return (uint64(k)*uint64(l.window)+uint64(slot))<<8 | uint64(byte(l.i))
 }
 
-// check looks at a message that has come in a slot of window k: at all of it before the
-// clock runs, and then at its number and its last byte.
+// check checks a received message in a slot of window k: all bytes before the clock runs, and then
+// the number and the last byte.
 func (l *lane) check(b []byte, k, slot int) {
 	var word [wordLen]byte
 	copy(word[:], b)
@@ -207,7 +207,7 @@ func (l *lane) isWrong(err error) {
 	}
 }
 
-// finish looks at what has come in the part, and returns what was wrong.
+// finish checks the data received in the part, and returns the first error.
 func (l *lane) finish(initiates bool) error {
 	switch {
 	case l.part.Test.Kind == Put && !initiates:
@@ -218,7 +218,7 @@ func (l *lane) finish(initiates bool) error {
 	return l.wrong
 }
 
-// compare looks at data that was put or got.
+// compare checks data that was put or got.
 func (l *lane) compare(b []byte) {
 	if err := pattern.Check(b, l.part.Seed+uint64(l.i)); err != nil {
 		l.isWrong(err)

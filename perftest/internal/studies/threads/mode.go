@@ -13,28 +13,27 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Mode is how goroutines have workers, by the names that ucx_perftest -M has for what a
-// worker permits.
+// Mode is the assignment of workers to goroutines, with the names of ucx_perftest -M.
 type Mode string
 
-// Modes. ucx_perftest has no Processes, which is what osu_mbw_mr measures.
+// Modes. ucx_perftest has no Processes, which osu_mbw_mr measures.
 const (
 	// Single gives each goroutine a worker of its own.
 	Single Mode = "single"
-	// Serialized gives all of them one worker, with which they take turns under a lock of
-	// the program; who waits polls.
+	// Serialized gives all of them one worker, which they use in turns under a lock of the program; waiting goroutines
+	// poll.
 	Serialized Mode = "serialized"
 	// Multi gives all of them one ucp.SharedWorker.
 	Multi Mode = "multi"
-	// Processes gives each goroutine a process, with a target process of its own: pairs of processes that
-	// measure at the same time.
+	// Processes gives each goroutine a process, with a target process of its own: pairs of processes that measure
+	// concurrently.
 	Processes Mode = "processes"
 )
 
-// Modes are all of them.
+// Modes lists all modes.
 func Modes() []Mode { return []Mode{Single, Serialized, Multi, Processes} }
 
-// ModeNames are the names that ParseMode takes.
+// ModeNames returns the names that ParseMode accepts.
 func ModeNames() (names []string) {
 	for _, m := range Modes() {
 		names = append(names, string(m))
@@ -42,7 +41,7 @@ func ModeNames() (names []string) {
 	return names
 }
 
-// ParseMode is the mode of that name.
+// ParseMode returns the mode with a name.
 func ParseMode(name string) (Mode, error) {
 	for _, m := range Modes() {
 		if string(m) == name {
@@ -52,7 +51,7 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("thread mode %q: there are %s", name, strings.Join(ModeNames(), ", "))
 }
 
-// workers is how many workers n goroutines have.
+// workers returns the number of workers for n goroutines.
 func (m Mode) workers(n int) int {
 	if m == Single {
 		return n
@@ -60,7 +59,7 @@ func (m Mode) workers(n int) int {
 	return 1
 }
 
-// worker is one as goroutines use it, each of them as it does a ucp.SharedWorker.
+// worker is a worker with the methods of a ucp.SharedWorker.
 type worker interface {
 	Do(f func(w *ucp.Worker))
 	Run(ctx context.Context, start func() (*ucp.Request, error)) error
@@ -69,7 +68,7 @@ type worker interface {
 	Close() error
 }
 
-// share makes a worker what goroutines use in this mode.
+// share wraps a worker for the goroutines of this mode.
 func (m Mode) share(w *ucp.Worker) worker {
 	switch m {
 	case Serialized:
@@ -83,10 +82,10 @@ func (m Mode) share(w *ucp.Worker) worker {
 // single is a worker of one goroutine.
 type single struct{ *ucp.Worker }
 
-// Do has the worker.
+// Do calls f with the worker.
 func (s *single) Do(f func(w *ucp.Worker)) { f(s.Worker) }
 
-// Run starts an operation and waits for its end.
+// Run starts an operation and waits for it.
 func (s *single) Run(ctx context.Context, start func() (*ucp.Request, error)) error {
 	r, err := start()
 	if r == nil || err != nil {
@@ -106,14 +105,14 @@ type serialized struct {
 	w  *ucp.Worker
 }
 
-// Do has the worker alone.
+// Do calls f while no other goroutine uses the worker.
 func (s *serialized) Do(f func(w *ucp.Worker)) {
 	s.mu.Lock()
 	f(s.w)
 	s.mu.Unlock()
 }
 
-// Run starts an operation and polls for its end.
+// Run starts an operation and polls until it is complete.
 func (s *serialized) Run(ctx context.Context, start func() (*ucp.Request, error)) error {
 	s.mu.Lock()
 	r, err := start()
@@ -133,15 +132,13 @@ func (s *serialized) Run(ctx context.Context, start func() (*ucp.Request, error)
 }
 
 const (
-	// yieldPolls is how many polls in vain go by between two yields to other goroutines,
-	// as in blocking calls of ucp.
+	// yieldPolls is the number of idle polls between two yields to other goroutines, as in blocking calls of ucp.
 	yieldPolls = 64
-	// yieldsPerLook is how many of these go by between two yields to other processes, and
-	// looks at the context.
+	// yieldsPerLook is the number of these yields between two yields to other processes, and checks of the context.
 	yieldsPerLook = 16
 )
 
-// Until polls until done reports true. Others have the worker between any two polls.
+// Until polls until done returns true. Other goroutines may use the worker between two polls.
 func (s *serialized) Until(ctx context.Context, done func() bool) error {
 	for polls := 1; ; polls++ {
 		if s.poll(done) {
@@ -169,8 +166,7 @@ func (s *serialized) poll(done func() bool) bool {
 	return done()
 }
 
-// Serve makes progress until ctx ends, and sleeps where there is nothing to do. Nobody else has
-// the worker meanwhile.
+// Serve makes progress until ctx ends, and sleeps while there is no work. No other goroutine uses the worker meanwhile.
 func (s *serialized) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,5 +180,5 @@ func (s *serialized) Close() error {
 	return s.w.Close()
 }
 
-// ErrData says that data was not what had been sent.
+// ErrData is the error if received data differs from the sent data.
 var ErrData = errors.New("wrong data")

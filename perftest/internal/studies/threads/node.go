@@ -12,21 +12,20 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// MaxThreads is how many goroutines a process may have: the lane is the lowest byte of a
-// message.
+// MaxThreads is the maximum number of goroutines of a process: the number of the lane is the lowest byte of a message.
 const MaxThreads = 256
 
-// Where is what to measure on.
+// Where selects the transport and device.
 type Where struct {
 	Transport string
 	Device    string // empty for the first
 	Fabric    string // of the software HCA
 }
 
-// Open opens a context that has that transport alone.
+// Open opens a context restricted to that transport.
 type Open func(Where) (*ucp.Context, error)
 
-// job is what a process is to be.
+// job is the work of a process.
 type job struct {
 	Where   Where
 	Mode    Mode
@@ -38,13 +37,13 @@ type job struct {
 type Part struct {
 	Test    Test
 	Size    int
-	Window  int // operations, as it was asked for
-	Warm    int // windows before the clock runs
-	Windows int // windows that count
+	Window  int // operations of a window, as selected
+	Warm    int // untimed windows
+	Windows int // timed windows
 	Seed    uint64
 }
 
-// contact is how a process is reached: its workers, and the memory of each lane.
+// contact is the address of a process: its workers, and the memory of each lane.
 type contact struct {
 	Workers [][]byte
 	Keys    [][]byte
@@ -72,7 +71,7 @@ func openNode(j job, open Open) (_ *node, err error) {
 		return nil, err
 	}
 	n.undo.Add(n.ctx.Close)
-	mems := make([]*ucp.Mem, j.Threads) // closed behind the workers, whose operations may have it
+	mems := make([]*ucp.Mem, j.Threads) // closed after the workers, whose operations may use it
 	for i := range mems {
 		if mems[i], err = n.ctx.MemAlloc(2 * j.Memory); err != nil {
 			return nil, err
@@ -95,7 +94,7 @@ func openNode(j job, open Open) (_ *node, err error) {
 	return n, nil
 }
 
-// of is the worker of a lane.
+// of returns the worker of a lane.
 func (n *node) of(lane int) int {
 	if len(n.workers) == 1 {
 		return 0
@@ -103,7 +102,7 @@ func (n *node) of(lane int) int {
 	return lane
 }
 
-// contact is how the node is reached.
+// contact returns the address of the node.
 func (n *node) contact() (c contact) {
 	for _, w := range n.workers {
 		w.Do(func(w *ucp.Worker) { c.Workers = append(c.Workers, w.Address()) })
@@ -114,7 +113,7 @@ func (n *node) contact() (c contact) {
 	return c
 }
 
-// connect makes endpoints to a node of the same job.
+// connect creates endpoints to a node of the same job.
 func (n *node) connect(c contact) (err error) {
 	if len(c.Workers) != len(n.workers) || len(c.Keys) != len(n.lanes) {
 		return fmt.Errorf("a process with %d workers and %d threads", len(c.Workers), len(c.Keys))
@@ -148,7 +147,7 @@ func (n *node) begin(p Part, initiates bool) error {
 	return nil
 }
 
-// finish returns what was wrong with the data of a part.
+// finish returns the first error of the data of a part.
 func (n *node) finish(initiates bool) (err error) {
 	for _, l := range n.lanes {
 		l.worker.Do(func(*ucp.Worker) { err = firstOf(err, l.finish(initiates)) })
@@ -163,8 +162,8 @@ func firstOf(a, b error) error {
 	return b
 }
 
-// run does a part as the initiator, and returns how long each lane has taken after all had
-// warmed up and ready has returned, and all together. ctx is of all of them: the first error ends the others.
+// run runs a part as the initiator. It returns the time of each lane after all have warmed up and ready has returned,
+// and the total time. ctx is that of all lanes: the first error ends the others.
 func (n *node) run(ctx context.Context, p Part, ready func() error) (t times, err error) {
 	t.Each = make([]time.Duration, len(n.lanes))
 	begin := make(chan struct{})
@@ -194,14 +193,14 @@ func (n *node) run(ctx context.Context, p Part, ready func() error) (t times, er
 	return t, err
 }
 
-// monotonic is the clock that all processes of a host have in common.
+// monotonic is a clock that is the same for all processes of a host.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // never fails
 	return time.Duration(now.Nano())
 }
 
-// steps does windows from..to-1.
+// steps runs windows from..to-1.
 func steps(ctx context.Context, do step, from, to int) error {
 	for k := from; k < to; k++ {
 		if err := do(ctx, k); err != nil {
@@ -211,8 +210,8 @@ func steps(ctx context.Context, do step, from, to int) error {
 	return nil
 }
 
-// serve does what the target has in a part. done waits until that is over; workers make
-// progress until ctx ends, which end waits for.
+// serve does the target's work in a part. done waits until that is complete; workers make progress until ctx ends, and
+// end waits for that.
 func (n *node) serve(ctx context.Context, p Part) (done func(), end func() error) {
 	var steady sync.WaitGroup
 	if p.Test.oneSided() {
@@ -230,8 +229,7 @@ func (n *node) serve(ctx context.Context, p Part) (done func(), end func() error
 	return steady.Wait, end
 }
 
-// idle makes progress until ctx ends, which the result waits for: what was sent may still have
-// to leave.
+// idle makes progress until ctx ends, because sent data may still have to leave; the returned function waits for that.
 func (n *node) idle(ctx context.Context) (end func() error) {
 	return inParallel(ctx, len(n.workers), func(ctx context.Context, i int) error {
 		_ = n.workers[i].Serve(ctx) // ends by ctx
@@ -241,7 +239,7 @@ func (n *node) idle(ctx context.Context) (end func() error) {
 
 func never() bool { return false }
 
-// times are those of one part.
+// times are the times of one part.
 type times struct {
 	All        time.Duration
 	Each       []time.Duration

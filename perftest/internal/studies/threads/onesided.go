@@ -2,7 +2,7 @@ package threads
 
 import "context"
 
-// putFlush puts, and waits until that is in the memory of the target.
+// putFlush puts, and waits until the data is in the memory of the target.
 func (l *lane) putFlush(ctx context.Context, _ int) error {
 	if err := l.worker.Run(ctx, l.starts.put); err != nil {
 		return err

@@ -12,9 +12,8 @@ import (
 
 // pair is the initiator, which is this process, and the target, which is another one.
 //
-// The target answers, in this order: its job with its contact; the contact of the initiator
-// with nothing; and each part with nothing when it is ready, and, asked again, with what was
-// wrong with the data when it is over.
+// The target replies, in this order: to its job with its contact; to the contact of the initiator with nothing; and to
+// each part with nothing when it is ready, and, when requested again, with the error of the data when the part is over.
 type pair struct {
 	ctx    context.Context // ends with the target
 	node   *node
@@ -49,10 +48,10 @@ func newPair(ctx context.Context, j job, open Open, start children.Start) (_ *pa
 	return p, err
 }
 
-// run does a part.
+// run runs a part.
 func (p *pair) run(part Part) (times, error) { return p.runOnce(part, func() error { return nil }) }
 
-// runOnce does a part, of which the timed windows begin when ready, which is called after the warm-up, has returned.
+// runOnce runs a part. The timed windows begin when ready, which is called after the warm-up, has returned.
 func (p *pair) runOnce(part Part, ready func() error) (times, error) {
 	if err := p.node.begin(part, true); err != nil {
 		return times{}, err
@@ -74,7 +73,7 @@ func (p *pair) runOnce(part Part, ready func() error) (times, error) {
 	return t, p.node.finish(true)
 }
 
-// ask asks the target for what was wrong.
+// ask requests the error of the data from the target.
 func (p *pair) ask() (string, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	end := p.node.idle(ctx)
@@ -86,7 +85,7 @@ func (p *pair) ask() (string, error) {
 	return wrong[0], nil
 }
 
-// why is what ended a part.
+// why returns the error that has ended a part.
 func (p *pair) why(err error) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
@@ -94,13 +93,13 @@ func (p *pair) why(err error) error {
 	return err
 }
 
-// close ends the target and what is here.
+// close ends the target and closes the resources of this process.
 func (p *pair) close() error { return p.undo.Run() }
 
-// Serve is the target until conn ends. It closes conn.
+// Serve runs the target until conn ends. It closes conn.
 func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
 	defer func() {
-		if e := conn.Close(); !errors.Is(e, net.ErrClosed) { // a part that fails hangs up
+		if e := conn.Close(); !errors.Is(e, net.ErrClosed) { // a failed part closes the connection
 			err = errors.Join(err, e)
 		}
 	}()
@@ -109,7 +108,7 @@ func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
 	return line.Ended(serve(ctx, line, open, func() { _ = conn.Close() }))
 }
 
-// serve goes through the protocol. hangUp ends the line where the initiator waits in vain.
+// serve does the steps of the protocol. hangUp closes the connection if the initiator waits in vain.
 func serve(ctx context.Context, line *children.Line, open Open, hangUp func()) (err error) {
 	var j job
 	if err := line.Receive(&j); err != nil {
@@ -140,7 +139,7 @@ func serve(ctx context.Context, line *children.Line, open Open, hangUp func()) (
 	}
 }
 
-// servePart is one part: it is over when the initiator has asked and all messages have come.
+// servePart runs one part. It is over when the initiator has sent the request and all messages have arrived.
 func (n *node) servePart(ctx context.Context, line *children.Line, hangUp func()) error {
 	var p Part
 	if err := line.Receive(&p); err != nil {
@@ -160,7 +159,7 @@ func (n *node) servePart(ctx context.Context, line *children.Line, hangUp func()
 	return line.Reply(text, nil)
 }
 
-// partUntilAsked does a part, and hangs up when that fails.
+// partUntilAsked runs a part, and closes the connection if that fails.
 func (n *node) partUntilAsked(ctx context.Context, line *children.Line, p Part, hangUp func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done, end := n.serve(ctx, p)

@@ -11,11 +11,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
-// pairs is pairs of processes that measure at the same time. The initiators are processes too, each of which
-// is a pair with one thread.
+// pairs contains pairs of processes that measure concurrently. The initiators are processes too; each is a pair with
+// one thread.
 //
-// An initiator answers, in this order: its job when it is connected; and each part when it has warmed up, and,
-// asked again, with an outcome when the part is over.
+// An initiator replies, in this order: to its job when it is connected; and to each part when it has warmed up, and,
+// when requested again, with an outcome when the part is over.
 type pairs struct {
 	initiators children.List
 	undo       cleanup.Stack
@@ -37,13 +37,13 @@ func newPairs(ctx context.Context, j job, start children.Start) (_ *pairs, err e
 	return p, err
 }
 
-// outcome is what an initiator says of a part.
+// outcome is the result of an initiator for a part.
 type outcome struct {
 	Times times
-	Wrong string // what was wrong with the data
+	Wrong string // error of the data
 }
 
-// run does a part in all pairs. The time of all is from the first to begin until the last to end.
+// run runs a part in all pairs. The total time is from the first start to the last end.
 func (p *pairs) run(part Part) (times, error) {
 	if _, err := children.Ask[struct{}](p.initiators, func(int) any { return part }); err != nil {
 		return times{}, err
@@ -55,7 +55,7 @@ func (p *pairs) run(part Part) (times, error) {
 	return together(outcomes)
 }
 
-// together joins what the pairs say.
+// together combines the outcomes of the pairs.
 func together(outcomes []outcome) (times, error) {
 	all := times{Each: make([]time.Duration, len(outcomes)), Begin: outcomes[0].Times.Begin}
 	for i, o := range outcomes {
@@ -72,7 +72,7 @@ func together(outcomes []outcome) (times, error) {
 // close ends all processes.
 func (p *pairs) close() error { return p.undo.Run() }
 
-// ServeInitiator is the initiator of one pair until conn ends. start starts its target. It closes conn.
+// ServeInitiator runs the initiator of one pair until conn ends. start starts its target. It closes conn.
 func ServeInitiator(ctx context.Context, conn net.Conn, open Open, start children.Start) (err error) {
 	defer func() {
 		if e := conn.Close(); !errors.Is(e, net.ErrClosed) {
@@ -84,7 +84,7 @@ func ServeInitiator(ctx context.Context, conn net.Conn, open Open, start childre
 	return line.Ended(initiate(ctx, line, open, start))
 }
 
-// initiate goes through the protocol.
+// initiate does the steps of the protocol.
 func initiate(ctx context.Context, line *children.Line, open Open, start children.Start) (err error) {
 	var j job
 	if err := line.Receive(&j); err != nil {
@@ -105,7 +105,7 @@ func initiate(ctx context.Context, line *children.Line, open Open, start childre
 	}
 }
 
-// initiatePart is one part.
+// initiatePart runs one part.
 func (p *pair) initiatePart(line *children.Line) error {
 	var part Part
 	if err := line.Receive(&part); err != nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// inParallel runs f for 0..n-1 in a goroutine each. wait returns when all have returned: the
-// first error, which has ended the context of the others.
+// inParallel runs f for 0..n-1, each in a goroutine of its own. wait waits for all of them and
+// returns the first error, which has ended the context of the others.
 func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) (wait func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 const legend = "Mean: the time, in ns or with its unit, in which all threads together do an operation, or the one thread of the row; of messages there and back half of that. " +
 	"Slowest, Fastest: million operations each second of single threads."
 
-// Sheet is rows to write; of single threads only with each.
+// Sheet returns the rows to write; those of single threads only if each is set.
 func Sheet(head any, lines []string, rows []Row, each bool) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend,
 		Group: func(r Row) string { return r.Test + strconv.Itoa(r.Size) },
@@ -33,7 +33,7 @@ func Sheet(head any, lines []string, rows []Row, each bool) *sheet.Sheet[Row] {
 	return s
 }
 
-// thread is the name of the one, or of all.
+// thread returns the name of a thread, or of all.
 func (r Row) thread() string {
 	if r.Thread == All {
 		return "all"

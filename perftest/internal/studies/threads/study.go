@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
-// Study is what is measured.
+// Study selects the measurements.
 type Study struct {
 	Where      Where
 	Tests      []Test
@@ -21,18 +21,18 @@ type Study struct {
 	Threads    []int
 	Modes      []Mode
 	Iterations int // operations of each thread in all rounds
-	Warmup     int // operations of each thread before the clock runs
+	Warmup     int // untimed operations of each thread
 	Rounds     int
 	Window     int
 }
 
-// ErrStudy says that a study cannot be run.
+// ErrStudy is the error of an invalid study.
 var ErrStudy = errors.New("cannot be measured")
 
-// MaxSize bounds messages, in bytes.
+// MaxSize is the maximum length of a message, in bytes.
 const MaxSize = 64 << 20
 
-// Check says what is wrong with the study.
+// Check returns an error for an invalid study.
 func (s *Study) Check() error {
 	switch {
 	case len(s.Tests) == 0 || len(s.Sizes) == 0 || len(s.Threads) == 0 || len(s.Modes) == 0:
@@ -53,14 +53,14 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Cases is how many rows there will be for all threads together.
+// Cases returns the number of rows for all threads together.
 func (s *Study) Cases() int { return len(s.Tests) * len(s.Sizes) * len(s.Threads) * len(s.Modes) }
 
-// leastMemory of a thread in each direction, in bytes: threads must not have cache lines in
-// common, nor pairs of lines that are fetched together.
+// leastMemory is the minimum memory of a thread in each direction, in bytes: threads must not share cache lines, nor
+// pairs of lines that are prefetched together.
 const leastMemory = 1 << 10
 
-// memory is what a thread needs for all parts.
+// memory returns the memory that a thread needs for all parts.
 func (s *Study) memory() int {
 	most := leastMemory
 	for _, t := range s.Tests {
@@ -71,27 +71,26 @@ func (s *Study) memory() int {
 	return most
 }
 
-// Row is a test at a size with a number of threads, of all of them or of one.
+// Row is a test at a size with a number of threads, for all of them or for one.
 type Row struct {
 	Test    string `json:"test"`
 	Size    int    `json:"size"`
 	Mode    Mode   `json:"mode"`
 	Threads int    `json:"threads"`
-	Thread  int    `json:"thread"` // All, or which one
-	// NS is the time in which all threads together, or the one, did an operation: the median
-	// over rounds.
+	Thread  int    `json:"thread"` // All, or the number of the thread
+	// NS is the time per operation of all threads together, or of the thread: the median over rounds.
 	NS   float64 `json:"ns"`
 	Rate float64 `json:"msg_per_s"`
 	MiB  float64 `json:"mib_per_s"`
-	// Slowest and Fastest are the rates of threads; of one both are its own.
+	// Slowest and Fastest are the extreme rates of threads; for one thread both are its own.
 	Slowest float64 `json:"slowest_msg_per_s"`
 	Fastest float64 `json:"fastest_msg_per_s"`
 }
 
-// Starts starts processes.
+// Starts contains functions that start processes.
 type Starts struct {
-	Target    children.Start // one that calls Serve
-	Initiator children.Start // one that calls ServeInitiator, for Processes
+	Target    children.Start // starts a process that calls Serve
+	Initiator children.Start // starts a process that calls ServeInitiator, for Processes
 }
 
 // measured is a number of threads in a mode.
@@ -100,7 +99,7 @@ type measured struct {
 	job job
 }
 
-// runner is the processes of one number of threads in one mode.
+// runner contains the processes of one number of threads in one mode.
 type runner interface {
 	run(part Part) (times, error)
 	close() error
@@ -114,12 +113,12 @@ func measuredOf(ctx context.Context, j job, open Open, start Starts) (runner, er
 	return newPair(ctx, j, open, start.Target)
 }
 
-// All is Row.Thread of all of them together.
+// All is the value of Row.Thread for all threads together.
 const All = -1
 
-// Run measures everything: in each round all numbers of threads and modes take turns. step,
-// which may be nil, is called before each round. Rows are one for all threads, then one for
-// each. With an error come those of the tests and sizes that were measured to their end.
+// Run measures everything: in each round all numbers of threads and modes take turns. step, which may be nil, is called
+// before each round. There is a row for all threads, then one for each. After an error it also returns the rows of the
+// tests and sizes that are complete.
 func (s *Study) Run(ctx context.Context, open Open, start Starts, step func(test string, size int)) (rows []Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -147,8 +146,8 @@ func (s *Study) Run(ctx context.Context, open Open, start Starts, step func(test
 	return rows, nil
 }
 
-// smallSize is the longest message, in bytes, of which there are as many as iterations; of
-// longer ones there are as many as move the same number of bytes.
+// smallSize is the largest size, in bytes, for which all iterations are run; larger sizes have fewer iterations, which
+// move the same number of bytes.
 const smallSize = 8 << 10
 
 // part is one round of a test.
@@ -191,14 +190,15 @@ func (s *Study) cell(pairs []measured, t Test, size int, step func(test string, 
 	return rows, nil
 }
 
-// quieted counts the calls of quiet that are not undone: several nodes may measure in one process, and end in any order.
+// quieted is the number of calls of quiet that are not undone: several nodes may measure in one process, and end in any
+// order.
 var quieted struct {
 	mu    sync.Mutex
 	count int
-	was   int // percentage of garbage collection before the first; valid if count > 0
+	was   int // GC percentage before the first call; valid if count > 0
 }
 
-// quiet switches garbage collection off until the results of all calls are called, each once.
+// quiet turns garbage collection off until the results of all calls have been called, each once.
 func quiet() func() {
 	quieted.mu.Lock()
 	defer quieted.mu.Unlock()
@@ -215,8 +215,7 @@ func quiet() func() {
 	}
 }
 
-// rowsOf are the rows of one number of threads in one mode, each of which did ops operations in
-// each round.
+// rowsOf returns the rows of one number of threads in one mode, with ops operations in each round.
 func rowsOf(j job, t Test, size, ops int, rounds []times) []Row {
 	all := newRow(j, t, size, All, median(rounds, func(r times) time.Duration { return r.All })/float64(ops*j.Threads))
 	rows := make([]Row, 1, 1+j.Threads)
@@ -238,7 +237,7 @@ func newRow(j job, t Test, size, thread int, ns float64) Row {
 	return Row{Test: t.Name, Size: size, Mode: j.Mode, Threads: j.Threads, Thread: thread, NS: ns, Rate: rate, MiB: rate * float64(size) / (1 << 20)}
 }
 
-// median of what of gives, in nanoseconds and at least one.
+// median returns the median of the values that of returns, in nanoseconds and at least one.
 func median(rounds []times, of func(times) time.Duration) float64 {
 	list := make([]float64, len(rounds))
 	for i, r := range rounds {

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Tags have what they are for above the lane.
+// Tags contain their purpose above the number of the lane.
 const (
 	tagData = uint64(1) << 32
 	tagAck  = uint64(2) << 32
@@ -26,7 +26,7 @@ func (l *lane) takeAck() (*ucp.Request, error) {
 	return l.ep.Worker().TagRecv(nil, l.tag(tagAck), wholeTag, nil, nil)
 }
 
-// tagPing sends a message and receives its answer.
+// tagPing sends a message and receives the reply.
 func (l *lane) tagPing(ctx context.Context, k int) error {
 	l.number(k, 0)
 	if err := l.worker.Run(ctx, l.starts.send); err != nil {
@@ -58,7 +58,7 @@ func (l *lane) tagSends(ctx context.Context, k int) error {
 	return l.worker.Run(ctx, l.starts.takeAck)
 }
 
-// tagReceives receives a window, and says so.
+// tagReceives receives a window, and acknowledges it.
 func (l *lane) tagReceives(ctx context.Context, k int) error {
 	l.each(l.starts.receive, nil, k)
 	if err := l.allEnded(ctx); err != nil {

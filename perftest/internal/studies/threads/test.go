@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what goroutines do.
+// Kind is the type of operation of goroutines.
 type Kind string
 
 // Kinds.
@@ -18,16 +18,16 @@ const (
 	Get    Kind = "get"
 )
 
-// Test is one thing to measure, under the name that perftest has for it.
+// Test is a measurement, with the name of perftest for it.
 type Test struct {
 	Kind Kind
-	// Latency waits for the end of each operation before the next: of messages for the
-	// answer, and half of that is reported. Else a window of operations is posted at once.
+	// Latency waits for each operation before the next; for messages it waits for the reply, and
+	// half of the time is reported. Otherwise a window of operations is posted at a time.
 	Latency bool
 	Name    string
 }
 
-// Tests are all that there are.
+// Tests lists all tests.
 func Tests() (list []Test) {
 	for _, k := range []Kind{Active, Tag, Put, Get} {
 		list = append(list, Test{k, true, string(k) + "_lat"}, Test{k, false, string(k) + "_bw"}, Test{k, false, string(k) + "_mr"})
@@ -35,7 +35,7 @@ func Tests() (list []Test) {
 	return list
 }
 
-// Names are those of all tests.
+// Names returns the names of all tests.
 func Names() (names []string) {
 	for _, t := range Tests() {
 		names = append(names, t.Name)
@@ -43,7 +43,7 @@ func Names() (names []string) {
 	return names
 }
 
-// ParseTest is the test of that name.
+// ParseTest returns the test with a name.
 func ParseTest(name string) (Test, error) {
 	list := Tests()
 	i := slices.IndexFunc(list, func(t Test) bool { return t.Name == name })
@@ -53,10 +53,10 @@ func ParseTest(name string) (Test, error) {
 	return list[i], nil
 }
 
-// oneSided reports that the target takes no part.
+// oneSided reports that the target has no work.
 func (t Test) oneSided() bool { return t.Kind == Put || t.Kind == Get }
 
-// hops is how many operations of the same length a reported one consists of.
+// hops returns the number of operations of equal length in a reported one.
 func (t Test) hops() int {
 	if t.Latency && !t.oneSided() {
 		return 2
@@ -64,10 +64,10 @@ func (t Test) hops() int {
 	return 1
 }
 
-// windowMemory bounds what a window of messages of a goroutine has of memory, in bytes.
+// windowMemory is the maximum memory of a window of messages of a goroutine, in bytes.
 const windowMemory = 8 << 20
 
-// windowOf is how many operations of that size are posted at once.
+// windowOf returns the number of operations of a size that are posted at a time.
 func (t Test) windowOf(window, size int) int {
 	switch {
 	case t.Latency:
@@ -78,7 +78,7 @@ func (t Test) windowOf(window, size int) int {
 	return max(1, min(window, windowMemory/size))
 }
 
-// memory is how many bytes a goroutine needs on each side.
+// memory returns the number of bytes that a goroutine needs on each side.
 func (t Test) memory(window, size int) int {
 	if t.oneSided() {
 		return size
@@ -86,10 +86,10 @@ func (t Test) memory(window, size int) int {
 	return size * t.windowOf(window, size)
 }
 
-// step is what a goroutine does for window k.
+// step is the function of a goroutine for window k.
 type step func(ctx context.Context, k int) error
 
-// initiator is the side with the clock.
+// initiator returns the step of the side with the clock.
 func (t Test) initiator(l *lane) step {
 	switch {
 	case t.Kind == Put && t.Latency:
@@ -110,7 +110,7 @@ func (t Test) initiator(l *lane) step {
 	return l.activeSends
 }
 
-// target is the other side of messages.
+// target returns the step of the other side.
 func (t Test) target(l *lane) step {
 	switch {
 	case t.Kind == Tag && t.Latency:

@@ -15,25 +15,25 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Rig is a msgrate.Rig: all threads on one goroutine, on machines that are a model.
-// QPs are connected to themselves; the model has the acknowledgement come from a peer.
-// It serves one measurement at a time. The results depend on its fields only, and on
-// how many measurements came before.
+// Rig is a msgrate.Rig that runs all threads on one goroutine, on machines of a model. QPs are
+// connected to themselves; the model simulates the acknowledgement of a peer. It runs one
+// measurement at a time. The results depend only on its fields, and on the number of earlier
+// measurements.
 type Rig struct {
 	// Params are the costs of the machine.
 	Params timing.Params
-	// Seed decides when threads start, and the jitter of Params. Each measurement of a rig uses the
-	// next one.
+	// Seed determines the start times of threads, and the jitter of Params. Each measurement of a
+	// rig uses the next seed.
 	Seed uint64
 
 	model *timing.Model
 }
 
-// ConnectX4 is a rig on the machine of the study.
+// ConnectX4 returns a rig with the machine of the study.
 func ConnectX4() *Rig { return &Rig{Params: timing.ConnectX4()} }
 
-// Change sets parameters of the machine by a list of name=value, separated by commas;
-// see timing.Params.Set. An empty list changes nothing.
+// Change sets parameters of the machine from a list of name=value, separated by commas; see
+// timing.Params.Set. An empty list changes nothing.
 func (r *Rig) Change(list string) error {
 	if list == "" {
 		return nil
@@ -55,7 +55,7 @@ func (r *Rig) Change(list string) error {
 	return nil
 }
 
-// Devices implements msgrate.Rig: new machines, with a NIC each.
+// Devices implements msgrate.Rig: new machines, each with a NIC.
 func (r *Rig) Devices(n int, queues mlx5.Config) (devs []*verbs.Device, err error) {
 	r.Seed++
 	if r.model, err = timing.New(r.Params); err != nil {
@@ -106,11 +106,11 @@ func (r *Rig) Now() time.Duration { return duration(r.model.Now()) }
 // Counter implements msgrate.Rig.
 func (r *Rig) Counter() steps.Counter { return r.model.NewWord() }
 
-// duration rounds down to a nanosecond, which rates of many messages do not notice.
+// duration rounds down to a nanosecond; for rates of many messages the error is negligible.
 func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
 
-// Stats is what has happened on the machine since Device.
+// Stats returns the statistics of the machine since Devices.
 func (r *Rig) Stats() timing.Stats { return r.model.Stats() }
 
-// DeviceReads is how often the NIC has read memory since Devices.
+// DeviceReads returns the number of memory reads of the NIC since Devices.
 func (r *Rig) DeviceReads() uint64 { return r.model.Stats().Reads }
