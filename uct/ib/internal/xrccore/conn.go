@@ -30,7 +30,7 @@ type conn struct {
 	index    uint8
 	attached bool
 	link     link
-	broken   bool // the QP is in ERR
+	broken   bool   // the QP is in ERR
 	number   uint32 // of the queue that the user has attached to
 	id       uint32 // in it.conns
 	qp       *verbs.QP

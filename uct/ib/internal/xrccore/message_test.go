@@ -47,7 +47,7 @@ func TestParseMessage_Refuses(t *testing.T) {
 		"source with psn":       testenv.Editor(offered.encode())(1, kindSource),
 		"offer with connection": testenv.Editor(offered.encode())(2, 1), "source with mtu": testenv.Editor(source.encode())(3, 1),
 		"offer for no target": (&message{kind: kindOffer, qpn: 1}).encode(), "offer for no qpn": testenv.Editor(offered.encode())(12, 1),
-		"unknown kind":    testenv.Editor(offered.encode())(1, 5),
+		"unknown kind":        testenv.Editor(offered.encode())(1, 5),
 		"request without qpn": (&message{kind: kindAsk, mtu: verbs.MTU256}).encode(),
 	} {
 		_, ok := parseMessage(b)

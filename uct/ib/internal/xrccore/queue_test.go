@@ -130,9 +130,9 @@ func TestRecall_OnceAndInOrder(t *testing.T) {
 // TestControl_Malformed: an invalid control message fails the EP that receives it.
 func TestControl_Malformed(t *testing.T) {
 	for name, m := range map[string][]byte{
-		"version":              {9},
+		"version":               {9},
 		"reply without request": (&message{kind: kindAnswer, conn: 1, qpn: 77}).encode(),
-		"unknown index":     (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
+		"unknown index":         (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := connected(t, softhca.FabricLoop, Config{QueueConns: 2})
